@@ -23,9 +23,9 @@ typedef struct Blame {
 static void blame_node(Blame *blame, const Frame *frame, const Node *node);
 
 /* "heads.q" of a NAME or of nested FIELDs; NULL for another expression. */
-static const char *path_of(const Blame *blame, const Node *node) {
+static const char *blamed_path(const Blame *blame, const Node *node) {
     if (node->kind == NODE_NAME) return node->name;
-    const char *inner = node->kind == NODE_FIELD ? path_of(blame, node->kids[0]) : NULL;
+    const char *inner = node->kind == NODE_FIELD ? blamed_path(blame, node->kids[0]) : NULL;
     return inner ? arena_format(blame->e->arena, "%s.%s", inner, node->name) : NULL;
 }
 
@@ -88,7 +88,7 @@ static void blame_name(Blame *blame, const Frame *frame, const char *path) {
 }
 
 static void blame_node(Blame *blame, const Frame *frame, const Node *node) {
-    const char *path = node ? path_of(blame, node) : NULL;
+    const char *path = node ? blamed_path(blame, node) : NULL;
     if (!node || blame->depth == MAX_FOLLOWED) return;
     blame->depth++;
     if (path) blame_name(blame, frame, path);

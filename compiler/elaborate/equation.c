@@ -186,15 +186,15 @@ static bool is_ambient(const Elaborator *e, const Index *index) {
     return false;
 }
 
-static bool is_step(const Elaborator *e, const Index *index) {
+static bool is_repeat_index(const Elaborator *e, const Index *index) {
     for (const Region *region = e->region; region; region = region->outer)
         if (region->index == index) return true;
     return false;
 }
 
-static void find_index(Expr *expr, void *data) {
+static void find_used_index(Expr *expr, void *data) {
     Found *found = data;
-    if (expr->kind != EXPR_INDEX || is_step(found->e, expr->index)) return;
+    if (expr->kind != EXPR_INDEX || is_repeat_index(found->e, expr->index)) return;
     if (is_ambient(found->e, expr->index) != found->ambient) return;
     for (int i = 0; i < found->count; i++)
         if (found->indices[i] == expr->index) return;
@@ -213,7 +213,7 @@ void report_no_axis(Elaborator *e, Span span, const char *index) {
 
 int free_indices(Elaborator *e, Expr *expr, Index **indices) {
     Found found = {e, indices, 0, false};
-    expr_walk(expr, find_index, &found);
+    expr_walk(expr, find_used_index, &found);
     return found.count;
 }
 
@@ -291,7 +291,7 @@ Value *define(Elaborator *e, const char *name, Index *const *dims, int rank, Red
 static void find_index_of_data(Expr *expr, void *data) {
     Found *found = data;
     if (expr->kind == EXPR_READ) found->count++;
-    if (expr->kind == EXPR_INDEX && !is_step(found->e, expr->index)) found->count++;
+    if (expr->kind == EXPR_INDEX && !is_repeat_index(found->e, expr->index)) found->count++;
 }
 
 /* Whether the expression reads a whole tensor: each subscript is a different index. */
@@ -442,7 +442,7 @@ static bool may_define(Elaborator *e, const Node *node) {
 }
 
 /* Whether the expression is a whole tensor with exactly the indices of the left side. */
-static bool is_whole(Elaborator *e, Expr *expr, const Equation *equation) {
+static bool is_full_read(Elaborator *e, Expr *expr, const Equation *equation) {
     Index *used[MAX_LOOPS];
     return is_plain_read(e, expr) && expr->tensor->role != ROLE_STATE &&
            free_indices(e, expr, used) == equation->left_count;
@@ -482,7 +482,7 @@ static Value *equation_value(Elaborator *e, const Node *node) {
         Value *adopted =
             adopt(e, node->name, own, equation->left, equation->left_count, node->span);
         if (adopted) return with_results(adopted, value);
-        if (is_whole(e, expr, equation)) return own; /* another name for the same tensor */
+        if (is_full_read(e, expr, equation)) return own; /* another name for the same tensor */
         return with_results(define(e, node->name, equation->left, equation->left_count, REDUCE_NONE,
                                    NULL, 0, expr, node->span),
                             value);

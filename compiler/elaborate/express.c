@@ -207,7 +207,7 @@ static Value *unary(Elaborator *e, const Node *node) {
 
 /* `training`, `decoding`, `probing`: properties of the graph; NULL for other names. The step of an
  * optimizer is part of training. */
-static Value *condition(Elaborator *e, const Node *node) {
+static Value *condition_value(Elaborator *e, const Node *node) {
     Graph graph = e->program->graph;
     if (!strcmp(node->name, "training")) {
         e->program->by_training = true;
@@ -247,7 +247,7 @@ static Value *name(Elaborator *e, const Node *node) {
     if (!strcmp(node->name, "false")) return flag(e, false, node->span);
     if (!strcmp(node->name, "none")) return value_new(e, KIND_NONE, node->span);
     if (!strcmp(node->name, "pi")) return value_number(e, 3.14159265358979323846, node->span);
-    Value *known = condition(e, node);
+    Value *known = condition_value(e, node);
     if (known) return known;
     Value *word = value_new(e, KIND_WORD, node->span);
     word->word = node->name;
@@ -294,7 +294,7 @@ static Value *field(Elaborator *e, const Node *node) {
     return value_error(e, node->span);
 }
 
-static Value *list(Elaborator *e, const Node *node) {
+static Value *list_value(Elaborator *e, const Node *node) {
     Value *result = value_new(e, KIND_LIST, node->span);
     for (int i = 0; i < node->count; i++) {
         const Node *kid = node->kids[i];
@@ -314,7 +314,7 @@ static Value *made(Elaborator *e, const Node *node) {
 }
 
 /* list[2]: its third element. */
-static Value *element(Elaborator *e, const Value *list, const Node *subs) {
+static Value *list_element(Elaborator *e, const Value *list, const Node *subs) {
     Value *place = subs->count == 1 ? evaluate(e, subs->kids[0]) : NULL;
     if (place && place->kind == KIND_ERROR) return place;
     if (!place || place->kind != KIND_NUMBER || place->number != floor(place->number)) {
@@ -335,7 +335,7 @@ static Value *indexed(Elaborator *e, const Node *node) {
     Binding *list = base->kind == NODE_NAME ? scope_find(e->scope, base->name) : NULL;
     if (list && list->value->kind == KIND_LIST) {
         watch_read(list->value);
-        return element(e, list->value, node->kids[1]);
+        return list_element(e, list->value, node->kids[1]);
     }
     if (!needs_equation(e, node->span, "a subscript")) return value_error(e, node->span);
     if (base->kind == NODE_NAME) {
@@ -464,7 +464,7 @@ static Value *expression(Elaborator *e, const Node *node) {
         return text;
     }
     case NODE_LIST:
-        return list(e, node);
+        return list_value(e, node);
     case NODE_RECORD: {
         Value *record = value_new(e, KIND_RECORD, node->span);
         record->record = record_evaluate(e, node);
@@ -508,7 +508,7 @@ static Value *expression(Elaborator *e, const Node *node) {
 }
 
 /* Whether the expression has only names, numbers and functions, and applies no layer. */
-static bool is_plain(Elaborator *e, const Node *node) {
+static bool is_shareable(Elaborator *e, const Node *node) {
     const Node *callee = node->kind == NODE_CALL ? node->kids[0] : NULL;
     switch (node->kind) {
     case NODE_NUMBER:
@@ -531,13 +531,13 @@ static bool is_plain(Elaborator *e, const Node *node) {
         return false;
     }
     for (int i = 0; i < node->count; i++)
-        if (node->kids[i] && !is_plain(e, node->kids[i])) return false;
+        if (node->kids[i] && !is_shareable(e, node->kids[i])) return false;
     return true;
 }
 
 Value *evaluate(Elaborator *e, const Node *node) {
     Alike *alike = e->alike;
-    if (!alike || alike->index->watch->read || !is_plain(e, node)) return expression(e, node);
+    if (!alike || alike->index->watch->read || !is_shareable(e, node)) return expression(e, node);
     e->alike = NULL;
     Value *value = expression(e, node);
     e->alike = alike;

@@ -219,7 +219,7 @@ static Value *layer_of_kind(Elaborator *e, const Node *option, Value *layer) {
     return value_error(e, layer->span);
 }
 
-static Value *named_layer(Elaborator *e, const Node *option, Value *value) {
+static Value *layer_named_by_value(Elaborator *e, const Node *option, Value *value) {
     Value *layer = value_new(e, KIND_LAYER, value->span);
     layer->changed = value->changed;
     layer->layer = find_layer(e, value->word);
@@ -231,7 +231,7 @@ static Value *named_layer(Elaborator *e, const Node *option, Value *value) {
 
 static Value *to_layer(Elaborator *e, const Node *option, Value *value, Value *fallback) {
     if (value->kind == KIND_LAYER || value->kind == KIND_NONE) return value;
-    if (value->kind == KIND_WORD) return named_layer(e, option, value);
+    if (value->kind == KIND_WORD) return layer_named_by_value(e, option, value);
     if (value->kind != KIND_RECORD) return NULL;
     /* the default layer, or the layer with the name of the option, with these options */
     Value *layer = value_new(e, KIND_LAYER, value->span);
@@ -273,7 +273,7 @@ static bool is_int(const Value *value) {
 }
 
 /* A bare name is the word itself, also if it is bound. */
-static Value *to_word(Elaborator *e, Value *value) {
+static Value *word_value(Elaborator *e, Value *value) {
     if (value->kind == KIND_NONE || (value->kind == KIND_WORD && !value->record)) return value;
     if (!value->written) return NULL;
     Value *word = value_new(e, KIND_WORD, value->span);
@@ -291,7 +291,7 @@ static Value *convert(Elaborator *e, const Node *option, Value *value, Value *fa
     if (!strcmp(type, "float")) return value->kind == KIND_NUMBER ? value : NULL;
     if (!strcmp(type, "bool")) return value->kind == KIND_FLAG ? value : NULL;
     if (!strcmp(type, "enum")) {
-        Value *word = to_word(e, value);
+        Value *word = word_value(e, value);
         return word ? renamed_value(e, option, word) : NULL;
     }
     if (!strcmp(type, "list")) return value->kind == KIND_LIST ? value : NULL;
@@ -422,13 +422,13 @@ static Setting *record_setting(Elaborator *e, const char *prefix, const Node *op
 }
 
 /* A layer without arguments is never applied: it groups settings of the model. */
-static bool is_group(const Value *value) {
+static bool is_optionless_layer(const Value *value) {
     return value->kind == KIND_LAYER && value->layer->kind == NODE_LAYER &&
            !(value->layer->kids[0] && value->layer->kids[0]->count);
 }
 
 static void record_group(Elaborator *e, const char *prefix, const char *name, Value *value) {
-    if (!e->settings || !prefix || !is_group(value)) return;
+    if (!e->settings || !prefix || !is_optionless_layer(value)) return;
     const Node *body = layer_body(value->layer);
     const char *path = *prefix ? arena_format(e->arena, "%s.%s", prefix, name) : name;
     check_unknown_options(e, value->layer, value->record);
@@ -579,7 +579,7 @@ void bind_option(Elaborator *e, const Node *option, Record *given, const char *p
         value->option =
             *prefix ? arena_format(e->arena, "%s.%s", prefix, option->name) : option->name;
     }
-    if (e->frame && !is_group(value)) watch_value(e, option, given, setting, &value);
+    if (e->frame && !is_optionless_layer(value)) watch_value(e, option, given, setting, &value);
     bind_path(e, e->scope, option->name, value, option->name_span);
 }
 

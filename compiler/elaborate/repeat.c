@@ -95,13 +95,13 @@ void compare_steps(Elaborator *e, const Node *node, const Value *value) {
     alike->index->watch->read = false;
 }
 
-static Value *index_value(Elaborator *e, const Node *node, long i) {
+static Value *repeat_number(Elaborator *e, const Node *node, long i) {
     return value_number(e, (double)i, node->kids[0]->span);
 }
 
 /* Reads one iteration into the current block. `segment` is part of the public path of its
  * definitions. */
-static void step(Elaborator *e, const Node *node, Value *index, const char *segment) {
+static void repeat_step(Elaborator *e, const Node *node, Value *index, const char *segment) {
     Frame frame = *e->frame, *outer = e->frame;
     frame.path = *outer->path ? arena_format(e->arena, "%s.%s.%s", outer->path, node->name, segment)
                               : arena_format(e->arena, "%s.%s", node->name, segment);
@@ -115,16 +115,16 @@ static void step(Elaborator *e, const Node *node, Value *index, const char *segm
 }
 
 /* Numbers that are rounded in the text of a program. */
-static void add_number(Expr *expr, void *text) {
+static void add_literal_text(Expr *expr, void *text) {
     if (expr->kind != EXPR_NUMBER) return;
     bool exact = expr->number == floor(expr->number) && fabs(expr->number) < 1e9;
     if (!exact) text_add(text, "%.17g\n", expr->number);
 }
 
-static void add_numbers(Statement *statement, void *text) {
+static void add_statement_literals(Statement *statement, void *text) {
     if (statement->kind != STATEMENT_LOOP) return;
-    expr_walk(statement->target, add_number, text);
-    expr_walk(statement->value, add_number, text);
+    expr_walk(statement->target, add_literal_text, text);
+    expr_walk(statement->value, add_literal_text, text);
 }
 
 /* Facts about a tensor that the text of a program does not contain. */
@@ -149,11 +149,11 @@ static char *signature(Elaborator *e, const Node *node, Alike *alike, const Carr
     e->terms = e->probed = e->once = e->stored = e->named = e->axes = (List){0};
     e->settings = NULL;
     e->alike = alike;
-    step(e, node, alike->index, "step");
+    repeat_step(e, node, alike->index, "step");
     Text text = {.arena = e->arena};
     const char *made = print_program(e->arena, program);
     text_add_bytes(&text, made, strlen(made));
-    block_walk(&program->body, add_numbers, &text);
+    block_walk(&program->body, add_statement_literals, &text);
     for (int j = 0; j < program->tensors.count; j++) add_facts(&text, program->tensors.items[j]);
     for (int j = 0; j < e->stored.count; j++) {
         const Stored *stored = e->stored.items[j];
@@ -181,7 +181,7 @@ static bool signatures(Elaborator *e, const Node *node, char **texts, long count
                        const Carried *carried, int carried_count) {
     for (long i = 0; i < count; i++) {
         if (texts[i]) continue;
-        Alike alike = {.index = index_value(e, node, i), .first = i, .count = count};
+        Alike alike = {.index = repeat_number(e, node, i), .first = i, .count = count};
         alike.index->watch = arena_alloc(e->arena, sizeof *alike.index->watch);
         alike.same = arena_alloc(e->arena, (size_t)count * sizeof *alike.same);
         memset(alike.same + i, true, (size_t)(count - i));
@@ -281,7 +281,7 @@ typedef struct Renaming {
     Expr *to;
 } Renaming;
 
-static Expr *rename_read(Program *program, Expr *read, void *data) {
+static Expr *rename_repeat_read(Program *program, Expr *read, void *data) {
     const Renaming *renaming = data;
     if (read->tensor != renaming->from->tensor) return NULL;
     Index *from[MAX_RANK];
@@ -315,7 +315,8 @@ static bool write_through(Elaborator *e, Block *body, Expr *value, Expr *target)
     Expr *place = expr_substitute(e->program, target, from, to, value->count);
     Renaming renaming = {definition->target, place};
     for (int i = 0; i < body->statements.count; i++)
-        rewrite_statement(e->program, body->statements.items[i], false, rename_read, &renaming);
+        rewrite_statement(e->program, body->statements.items[i], false, rename_repeat_read,
+                          &renaming);
     /* reduced indices follow those of the target, as before */
     Index *loops[MAX_LOOPS];
     int count = 0;
@@ -415,7 +416,8 @@ static void region(Elaborator *e, const Node *node, const Plan *plan, Carried *c
     e->region = &inner;
     e->block = &body;
     for (long j = 0; j < plan->period && e->reports->errors == errors; j++)
-        step(e, node, index_value(e, node, plan->prefix + j), segment(e, plan, plan->prefix + j));
+        repeat_step(e, node, repeat_number(e, node, plan->prefix + j),
+                    segment(e, plan, plan->prefix + j));
     for (int i = 0; i < count && e->reports->errors == errors; i++)
         carry_out(e, &carried[i], &body, index, scope);
     e->region = inner.outer;
@@ -455,7 +457,7 @@ static void all_steps(Elaborator *e, const Node *node, long number) {
             i = after - 1;
             continue;
         }
-        step(e, node, index_value(e, node, i), arena_format(e->arena, "%ld", i));
+        repeat_step(e, node, repeat_number(e, node, i), arena_format(e->arena, "%ld", i));
     }
 }
 

@@ -240,13 +240,13 @@ static void end_state(Elaborator *e, const Scan *scan, State *state) {
 
 /* ---- the body as a whole ---- */
 
-static bool is_state(const Scan *scan, const Tensor *tensor) {
+static bool is_scan_state(const Scan *scan, const Tensor *tensor) {
     for (int i = 0; i < scan->state_count; i++)
         if (scan->states[i].tensor == tensor) return true;
     return false;
 }
 
-static Statement *maker_of(const Block *body, const Tensor *tensor) {
+static Statement *statement_writing(const Block *body, const Tensor *tensor) {
     for (int i = 0; i < body->statements.count; i++) {
         Statement *statement = body->statements.items[i];
         if (statement->target->tensor == tensor) return statement;
@@ -260,9 +260,9 @@ static void make_in_place(Elaborator *e, Scan *scan) {
     for (int i = statements->count - 1; i >= 0; i--) {
         const Statement *copy = statements->items[i];
         const Expr *value = copy->value, *target = copy->target;
-        bool same = value->kind == EXPR_READ && is_state(scan, target->tensor) &&
-                    value->count == target->count && !is_state(scan, value->tensor) &&
-                    maker_of(&scan->body, value->tensor);
+        bool same = value->kind == EXPR_READ && is_scan_state(scan, target->tensor) &&
+                    value->count == target->count && !is_scan_state(scan, value->tensor) &&
+                    statement_writing(&scan->body, value->tensor);
         for (int j = 0; same && j < value->count; j++)
             same =
                 value->args[j]->kind == EXPR_INDEX && expr_equal(value->args[j], target->args[j]);
@@ -286,7 +286,7 @@ static void find_marked(Expr *expr, void *data) {
     if (expr->kind == EXPR_READ && search->marked[expr->tensor->id]) search->found = true;
 }
 
-static void mark(Expr *expr, void *data) {
+static void mark_read_tensor(Expr *expr, void *data) {
     if (expr->kind == EXPR_READ) ((bool *)data)[expr->tensor->id] = true;
 }
 
@@ -297,7 +297,8 @@ static void drop_unread(Elaborator *e, Scan *scan) {
     for (int i = 0; i < scan->state_count; i++) read[scan->states[i].tensor->id] = true;
     for (int i = statements->count - 1; i >= 0; i--) {
         Statement *statement = statements->items[i];
-        if (read[statement->target->tensor->id]) expr_walk(statement->value, mark, read);
+        if (read[statement->target->tensor->id])
+            expr_walk(statement->value, mark_read_tensor, read);
     }
     for (int i = 0; i < statements->count; i++) {
         const Statement *statement = statements->items[i];
@@ -320,7 +321,7 @@ static void add_for_all(Elaborator *e, const Scan *scan, const Statement *statem
 }
 
 /* Hoists statements that do not depend on a state. */
-static void hoist(Elaborator *e, Scan *scan) {
+static void hoist_from_scan(Elaborator *e, Scan *scan) {
     bool *recurs = arena_alloc(e->arena, (size_t)e->program->tensors.count * sizeof *recurs);
     List kept = {0}, *statements = &scan->body.statements;
     for (int i = 0; i < scan->state_count; i++) recurs[scan->states[i].tensor->id] = true;
@@ -350,7 +351,7 @@ static bool is_of_equations(Elaborator *e, const Scan *scan) {
 }
 
 /* Reads the equations at the current position, with the states of the previous position. */
-static void read_body(Elaborator *e, Scan *scan) {
+static void read_scan_body(Elaborator *e, Scan *scan) {
     const Node *node = scan->node;
     Block *outside = e->block;
     e->block = &scan->body;
@@ -436,12 +437,12 @@ void scan_statement(Elaborator *e, const Node *node) {
         }
         scan.state_count++;
     }
-    if (names_are_its_own(e, &scan, node->kids[2])) read_body(e, &scan);
+    if (names_are_its_own(e, &scan, node->kids[2])) read_scan_body(e, &scan);
     bool good = e->reports->errors == scan.errors && is_of_equations(e, &scan);
     if (good) {
         make_in_place(e, &scan);
         drop_unread(e, &scan);
-        hoist(e, &scan);
+        hoist_from_scan(e, &scan);
         Statement *statement =
             statement_scan(e->program, e->block, scan.place, node->kids[1] != NULL, node->span);
         statement->body = scan.body;

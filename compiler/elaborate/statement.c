@@ -650,7 +650,7 @@ static void mark_asked(Elaborator *e, int first) {
     }
 }
 
-static void statement(Elaborator *e, const Node *node) {
+static void checked_statement(Elaborator *e, const Node *node) {
     count_step(e, node->span);
     if (e->scanned && !may_stand_in_scan(e, node)) return;
     int first = e->block->statements.count;
@@ -661,6 +661,6 @@ static void statement(Elaborator *e, const Node *node) {
 void block_statements(Elaborator *e, const Node *block) {
     for (int i = 0; i < block->count; i++) {
         bool choice = block->kids[i]->kind == NODE_OPTION || block->kids[i]->kind == NODE_REQUIRE;
-        if (choice || !is_abandoned(e)) statement(e, block->kids[i]);
+        if (choice || !is_abandoned(e)) checked_statement(e, block->kids[i]);
     }
 }

@@ -32,17 +32,17 @@ static bool subscript_index(Elaborator *e, Value *result, const Node *sub, Axis 
 }
 
 /* A constant of integer arithmetic that is too large, or NULL. */
-static const Expr *inexact_number(const Expr *expr) {
+static const Expr *inexact_subscript(const Expr *expr) {
     const Expr *inner = expr_is_quotient(expr) ? expr->args[0] : expr, *found = NULL;
     if (!expr_is_whole(expr)) return NULL;
     if (expr->kind == EXPR_NUMBER && fabs(expr->number) > WHOLE_MAX) return expr;
-    for (int i = 0; i < inner->count && !found; i++) found = inexact_number(inner->args[i]);
+    for (int i = 0; i < inner->count && !found; i++) found = inexact_subscript(inner->args[i]);
     return found;
 }
 
 /* Integer constants above 2^53 - 1 are rounded by the parser. */
 static bool subscript_is_exact(Elaborator *e, const Expr *place, Span span) {
-    const Expr *inexact = inexact_number(place);
+    const Expr *inexact = inexact_subscript(place);
     if (!inexact) return true;
     report_error(e->reports, span, "constant %.17g in this subscript exceeds 2^53 - 1",
                  inexact->number);
@@ -113,7 +113,7 @@ static bool list_subscripts(Elaborator *e, Value *result, const Node *sub, const
 }
 
 /* An unused name for an index. */
-static const char *free_name(Elaborator *e) {
+static const char *unused_index_name(Elaborator *e) {
     static const char *const names[] = {"j", "i", "k", "m", "n", "p", "q", "r"};
     for (int i = 0; i < 8; i++)
         if (!equation_find(e, names[i]) && !scope_find(e->scope, names[i])) return names[i];
@@ -145,7 +145,7 @@ static const char *renamed_equation(Elaborator *e, const Node *sub, const char *
 /* w[d,d] is most likely a mistake: two dimensions over one axis need two indices. */
 static void report_diagonal(Elaborator *e, const Node *sub, const Node *subs, const Value *value) {
     const EquationIndex *entry = equation_find(e, sub->name);
-    const char *name = free_name(e);
+    const char *name = unused_index_name(e);
     const char *whole = entry && entry->reduced ? renamed_equation(e, sub, name) : NULL;
     report_error(e->reports, subs->span,
                  "index '%s' subscripts two dimensions, which reads only the diagonal", sub->name);

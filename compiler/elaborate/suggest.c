@@ -23,7 +23,7 @@ typedef struct Search {
 } Search;
 
 /* The text of the value of an alias. */
-static const char *value_of(Arena *arena, const Node *alias) {
+static const char *alias_text(Arena *arena, const Node *alias) {
     const Node *value = alias->kids[0];
     if (value->kind == NODE_STRING) return value->name;
     Span span = value->span;
@@ -36,7 +36,7 @@ static void search_option(Search *search, const Node *option, const char *prefix
     if (!alias) return;
     Arena *arena = search->e->arena;
     const char *path =
-        alias->count ? value_of(arena, alias) : arena_format(arena, "%s%s", prefix, option->name);
+        alias->count ? alias_text(arena, alias) : arena_format(arena, "%s%s", prefix, option->name);
     text_add(&search->found, "%s%s", search->found.length ? "' and '" : "", path);
     search->option = alias->count ? NULL : option;
 }
@@ -80,7 +80,7 @@ const char *suggested_option(Elaborator *e, const Node *layer, const Record *giv
 
 const char *suggested_value(Elaborator *e, const Node *option, const char *word) {
     const Node *alias = alias_find(option, word, true);
-    return alias && alias->count ? value_of(e->arena, alias) : NULL;
+    return alias && alias->count ? alias_text(e->arena, alias) : NULL;
 }
 
 const char *suggested_layer(Elaborator *e, NodeKind kind, const char *name) {
@@ -89,7 +89,7 @@ const char *suggested_layer(Elaborator *e, NodeKind kind, const char *name) {
         for (int i = 0; i < units[u]->declared.count; i++) {
             const Node *layer = units[u]->declared.items[i], *alias = alias_find(layer, name, true);
             if (alias && layer->kind == kind)
-                return alias->count ? value_of(e->arena, alias) : layer->name;
+                return alias->count ? alias_text(e->arena, alias) : layer->name;
         }
     return NULL;
 }
