@@ -56,7 +56,7 @@ static bool clean_drops(int32_t c) {
 }
 
 /* Maps one character to up to three; returns their number. */
-static int change(NormaliserKind kind, int32_t c, int32_t out[3]) {
+static int change_character(NormaliserKind kind, int32_t c, int32_t out[3]) {
     out[0] = c;
     switch (kind) {
     case NORMALISE_LOWER:
@@ -110,7 +110,7 @@ static size_t change_all(const Step *step) {
     for (size_t i = 0; i < in->length;) {
         int taken;
         int32_t changed[3], c = character_at(in->bytes + i, &taken);
-        int count = change(step->normaliser->kind, c, changed);
+        int count = change_character(step->normaliser->kind, c, changed);
         for (int k = 0; k < count; k++) text_append_character(step->out, changed[k]);
         i += (size_t)taken;
         if (i <= step->anchored) anchored = step->out->length;
@@ -118,7 +118,7 @@ static size_t change_all(const Step *step) {
     return anchored;
 }
 
-static size_t strip(const Step *step) {
+static size_t normalize_strip(const Step *step) {
     const Text *in = step->in;
     size_t start = 0, end = in->length;
     int taken;
@@ -155,7 +155,7 @@ static size_t take_form(const Step *step) {
 }
 
 /* failed: after a message. */
-static size_t replace(const Step *step, bool *failed) {
+static size_t normalize_replace(const Step *step, bool *failed) {
     const Text *in = step->in, *content = &step->normaliser->content;
     size_t at = 0, start, end, anchored = step->anchored;
     Found found = FOUND_MATCH;
@@ -173,15 +173,15 @@ static size_t replace(const Step *step, bool *failed) {
     return anchored;
 }
 
-static size_t apply(const Step *step, bool *failed) {
+static size_t apply_normalizer(const Step *step, bool *failed) {
     const Text *in = step->in, *content = &step->normaliser->content;
     switch (step->normaliser->kind) {
     case NORMALISE_FORM:
         return take_form(step);
     case NORMALISE_STRIP:
-        return strip(step);
+        return normalize_strip(step);
     case NORMALISE_REPLACE:
-        return replace(step, failed);
+        return normalize_replace(step, failed);
     case NORMALISE_PREPEND:
         if (!step->continues) text_append(step->out, content->bytes, content->length);
         text_append(step->out, in->bytes, in->length);
@@ -205,7 +205,7 @@ bool normalise(const NormaliserList *list, Matcher *matcher, Text *text, Text *s
     for (int i = 0; i < list->count && text->length && !failed; i++) {
         spare->length = 0;
         const Step step = {&list->items[i], matcher, text, spare, anchored, continues, original};
-        anchored = apply(&step, &failed);
+        anchored = apply_normalizer(&step, &failed);
         failed = failed || !growth_allowed(original, spare->length);
         Text kept = *text;
         *text = *spare;

@@ -61,7 +61,7 @@ Pattern *pattern_of_string(const char *bytes, size_t length) {
     return pattern;
 }
 
-static bool compile(Pattern *pattern, const char *file, const Text *text) {
+static bool compile_pattern(Pattern *pattern, const char *file, const Text *text) {
     int number;
     PCRE2_SIZE offset;
     pattern->code = pcre2_compile((PCRE2_SPTR)text->bytes, text->length, PCRE2_UTF | PCRE2_UCP,
@@ -86,7 +86,7 @@ Pattern *pattern_of_expression(const char *file, const char *bytes, size_t lengt
                 error_message("this regular-expression feature is not supported",
                               "%s: regular expression '%.*s' contains %.*s", file, (int)length,
                               bytes, (int)fault.length, fault.bytes ? fault.bytes : "");
-    good = good && compile(pattern, file, &text);
+    good = good && compile_pattern(pattern, file, &text);
     text_free(&text);
     text_free(&fault);
     if (good) return pattern;
