@@ -32,17 +32,17 @@ void conversion_target(Conversion *conversion, int place, const char *name, int 
     memcpy(entry->shape, shape, sizeof *shape * (size_t)rank);
 }
 
-static size_t width_of(Number number) {
+static size_t float_width(Number number) {
     return number == NUMBER_F32 ? 4 : 2;
 }
 
-static size_t elements_of(const Entry *entry) {
+static size_t entry_elements(const Entry *entry) {
     size_t count = 1;
     for (int i = 0; i < entry->rank; i++) count *= (size_t)entry->shape[i];
     return count;
 }
 
-static bool is_copy(const Origin *origin) {
+static bool is_plain_copy(const Origin *origin) {
     return origin->slice->factor == 1 && origin->slice->shift == 0;
 }
 
@@ -50,7 +50,7 @@ static bool is_copy(const Origin *origin) {
 static Number kept(const Origin *origin) {
     Number number = origin->source->number;
     bool narrow = number == NUMBER_F16 || number == NUMBER_BF16;
-    return is_copy(origin) && narrow ? number : NUMBER_F32;
+    return is_plain_copy(origin) && narrow ? number : NUMBER_F32;
 }
 
 bool conversion_origin(Conversion *conversion, int place, const Entry *source,
@@ -67,7 +67,7 @@ bool conversion_origin(Conversion *conversion, int place, const Entry *source,
     Number number = kept(origin);
     bool same = target->count == 1 || target->entry.number == number;
     target->entry.number = same ? number : NUMBER_F32;
-    target->entry.bytes = elements_of(&target->entry) * width_of(target->entry.number);
+    target->entry.bytes = entry_elements(&target->entry) * float_width(target->entry.number);
     return true;
 }
 
@@ -103,7 +103,7 @@ static float changed(const Way *way, float value) {
 static void move_row(const Way *way, long from, long to, long count, long from_step, long to_step) {
     const Entry *source = way->source;
     bool same = source->number == way->number && way->slice->factor == 1 && way->slice->shift == 0;
-    if (same && width_of(way->number) == 2) { /* can be at odd addresses of a file */
+    if (same && float_width(way->number) == 2) { /* can be at odd addresses of a file */
         const unsigned char *bytes = source->data;
         for (long i = 0; i < count; i++)
             memcpy(way->to + 2 * (to + i * to_step), bytes + 2 * (from + i * from_step), 2);
@@ -116,7 +116,7 @@ static void move_row(const Way *way, long from, long to, long count, long from_s
     }
 }
 
-static void move(const Way *way, int dim, long from, long to) {
+static void move_slice(const Way *way, int dim, long from, long to) {
     const MoecSlice *slice = way->slice;
     if (slice->rank == 0) {
         move_row(way, from, to, 1, 0, 0);
@@ -128,7 +128,7 @@ static void move(const Way *way, int dim, long from, long to) {
         return;
     }
     for (long i = 0; i < slice->size[dim]; i++)
-        move(way, dim + 1, from + i * from_step, to + i * to_step);
+        move_slice(way, dim + 1, from + i * from_step, to + i * to_step);
 }
 
 void conversion_widen_vectors(Conversion *conversion) {
@@ -136,7 +136,7 @@ void conversion_widen_vectors(Conversion *conversion) {
         Entry *entry = &conversion->targets[i].entry;
         if (entry->rank > 1) continue;
         entry->number = NUMBER_F32;
-        entry->bytes = elements_of(entry) * width_of(NUMBER_F32);
+        entry->bytes = entry_elements(entry) * float_width(NUMBER_F32);
     }
 }
 
@@ -152,11 +152,12 @@ void conversion_fill(const Conversion *conversion, int place, void *bytes) {
                    .number = target->entry.number,
                    .inward = inward,
                    .to = bytes};
-        move(&way, 0, inward ? slice->theirs : slice->ours, inward ? slice->ours : slice->theirs);
+        move_slice(&way, 0, inward ? slice->theirs : slice->ours,
+                   inward ? slice->ours : slice->theirs);
     }
 }
 
-static void fill(void *context, int place, void *bytes) {
+static void fill_converted(void *context, int place, void *bytes) {
     conversion_fill(context, place, bytes);
 }
 
@@ -164,7 +165,7 @@ bool conversion_write(Conversion *conversion, const char *path, json_t *notes) {
     Entry *entries = memory_new(sizeof *entries * ((size_t)conversion->count + 1));
     for (int i = 0; i < conversion->count; i++) entries[i] = conversion->targets[i].entry;
     bool written =
-        safetensors_write_made(path, entries, conversion->count, notes, fill, conversion);
+        safetensors_write_made(path, entries, conversion->count, notes, fill_converted, conversion);
     free(entries);
     return written;
 }
