@@ -89,7 +89,7 @@ void runs_unlock(int lock) {
     close(lock);
 }
 
-static void tell(const Sweep *sweep, const Worker *worker, const RunResult *result) {
+static void report_run(const Sweep *sweep, const Worker *worker, const RunResult *result) {
     char *outcome = result->diverged ? memory_format("diverged at step %ld", result->step)
                                      : memory_format("%s %.5f", result->metric, result->loss);
     progress_line("%s seed %ld: %s  (%ld of %ld runs)", worker->order.variant->name,
@@ -124,7 +124,7 @@ static bool note_pause(Sweep *sweep, const Worker *worker, const RunResult *resu
 }
 
 /* A process has ended: finished, diverged, at a pause, or none of these. */
-static void end(Sweep *sweep, Worker *worker, int status) {
+static void end_run(Sweep *sweep, Worker *worker, int status) {
     const RunOrder *order = &worker->order;
     RunResult result = run_reading(sweep->plan, order->variant, order->seed);
     bool finished = WIFEXITED(status) && WEXITSTATUS(status) == 0 && *result.metric;
@@ -136,7 +136,7 @@ static void end(Sweep *sweep, Worker *worker, int status) {
     if (finished && note_pause(sweep, worker, &result)) return;
     if ((finished || diverged) && run_keep(sweep->plan, order->variant, order->seed, &result)) {
         sweep->ended++;
-        tell(sweep, worker, &result);
+        report_run(sweep, worker, &result);
     } else if (!interrupt_signal()) {
         sweep->failed++;
         tell_failed(sweep->plan, worker, status);
@@ -144,7 +144,7 @@ static void end(Sweep *sweep, Worker *worker, int status) {
 }
 
 /* Whether there is something left to do for a run now. */
-static bool is_open(const Sweep *sweep, const RunOrder *order) {
+static bool is_unfinished(const Sweep *sweep, const RunOrder *order) {
     RunResult result;
     if (run_result(sweep->plan, order->variant, order->seed, &result)) return false;
     return !order->until ||
@@ -166,17 +166,17 @@ static bool next(Sweep *sweep, Worker *worker) {
             sweep->seed++;
         }
         if (order->variant->same) continue;
-        if (is_open(sweep, order) && !sweep->stopped[at]) return true;
+        if (is_unfinished(sweep, order) && !sweep->stopped[at]) return true;
     }
     return false;
 }
 
-static void collect(Sweep *sweep) {
+static void collect_finished(Sweep *sweep) {
     for (long i = 0; i < sweep->plan->jobs; i++) {
         int status;
         Worker *worker = &sweep->workers[i];
         if (worker->process && waitpid(worker->process, &status, WNOHANG) == worker->process)
-            end(sweep, worker, status);
+            end_run(sweep, worker, status);
     }
 }
 
@@ -185,7 +185,7 @@ static void stop_all(const Sweep *sweep) {
         if (sweep->workers[i].process) kill(sweep->workers[i].process, SIGTERM);
 }
 
-static void fill(Sweep *sweep) {
+static void start_workers(Sweep *sweep) {
     for (long i = 0; i < sweep->plan->jobs && !interrupt_signal(); i++) {
         Worker *worker = &sweep->workers[i];
         if (worker->process || !next(sweep, worker)) continue;
@@ -200,7 +200,7 @@ static void fill(Sweep *sweep) {
 /* ---- progress ---- */
 
 /* The last step and loss of a run's log. */
-static bool last_step(const char *folder, long *step, double *loss) {
+static bool last_logged_step(const char *folder, long *step, double *loss) {
     char *path = path_join(folder, "log.jsonl"), text[4096];
     FILE *file = file_exists(path) ? file_stream(path, NULL) : NULL;
     bool found = false;
@@ -224,7 +224,7 @@ static char *worker_line(const Sweep *sweep, const Worker *worker) {
     char *folder = plan_folder(sweep->plan, worker->order.variant, worker->order.seed), *line;
     long step = 0;
     double loss = NAN;
-    if (last_step(folder, &step, &loss))
+    if (last_logged_step(folder, &step, &loss))
         line = memory_format("  %-32s seed %-3ld %-8s step %ld/%ld  loss %.4f",
                              worker->order.variant->name, worker->order.seed, worker->order.device,
                              step, worker->order.steps, loss);
@@ -236,7 +236,7 @@ static char *worker_line(const Sweep *sweep, const Worker *worker) {
 }
 
 /* On a terminal: one line per active run. */
-static void show(const Sweep *sweep) {
+static void show_progress(const Sweep *sweep) {
     char **lines = memory_new((size_t)(sweep->plan->jobs + 1) * sizeof *lines);
     int count = 0;
     lines[count++] = memory_format("%ld of %ld runs finished, %ld active", sweep->ended,
@@ -265,14 +265,14 @@ static void make_share(Sweep *sweep) {
     sweep->variant = 0;
     sweep->seed = 1;
     sweep->ended = count_ended(sweep->plan);
-    for (fill(sweep); sweep->running; fill(sweep)) {
-        collect(sweep);
+    for (start_workers(sweep); sweep->running; start_workers(sweep)) {
+        collect_finished(sweep);
         if (interrupt_signal() && !told) {
             stop_all(sweep);
             told = true;
         }
         if (sweep->running) pause_briefly();
-        if (progress_is_live() && progress_due()) show(sweep);
+        if (progress_is_live() && progress_due()) show_progress(sweep);
     }
     progress_clear();
 }
@@ -286,7 +286,7 @@ static void end_job(Sweep *sweep, Worker *worker) {
     int failed = result.diverged ? EXIT_FAILED << 8 : 0;
     sweep->running++;
     if (result.diverged || result.step >= last) {
-        end(sweep, worker, failed);
+        end_run(sweep, worker, failed);
         return;
     }
     sweep->running--;

@@ -72,7 +72,7 @@ double sample_margin(const Sample *sample) {
 
 /* From the mean, its standard error and its degrees of freedom. Without any spread a mean is sure.
  */
-static Difference difference_of(double mean, double error, double freedom) {
+static Difference t_test(double mean, double error, double freedom) {
     Difference difference = {.mean = mean, .margin = NAN, .chance = NAN};
     if (!(freedom > 0) || !isfinite(error)) return difference;
     difference.margin = student_quantile(0.975, freedom) * error;
@@ -87,8 +87,7 @@ Difference difference_paired(const double *values, const double *base, int count
     for (int i = 0; i < count; i++) differences[i] = values[i] - base[i];
     Sample sample = sample_of(differences, count);
     free(differences);
-    Difference difference =
-        difference_of(sample.mean, sample.spread / sqrt(count), sample.count - 1);
+    Difference difference = t_test(sample.mean, sample.spread / sqrt(count), sample.count - 1);
     difference.paired = true;
     difference.count = count;
     return difference;
@@ -103,7 +102,7 @@ Difference difference_apart(const Sample *sample, const Sample *base) {
                    ? fmin(sample->count, base->count) - 1
                    : both * both /
                          (one * one / (sample->count - 1) + other * other / (base->count - 1));
-    Difference difference = difference_of(sample->mean - base->mean, sqrt(both), freedom);
+    Difference difference = t_test(sample->mean - base->mean, sqrt(both), freedom);
     difference.count = sample->count < base->count ? sample->count : base->count;
     return difference;
 }

@@ -55,7 +55,7 @@ static void print_variant(const Plan *plan, const MoecVariant *variant, const Sc
 }
 
 /* FLOPs of the runs in bf16, or of the others. */
-static double flops_of(const Plan *plan, bool rounded) {
+static double sweep_flops(const Plan *plan, bool rounded) {
     const MoecExperiment *experiment = plan->experiment;
     double flops = 0;
     for (int i = 0; i < experiment->count; i++) {
@@ -68,7 +68,7 @@ static double flops_of(const Plan *plan, bool rounded) {
 
 /* FLOPs of all runs. */
 static double plan_flops(const Plan *plan) {
-    return flops_of(plan, false) + flops_of(plan, true);
+    return sweep_flops(plan, false) + sweep_flops(plan, true);
 }
 
 /* GFLOP/s of all devices together, NaN where that cannot be measured; false after a message. */
@@ -90,7 +90,7 @@ static bool time_at_peak(const Plan *plan, double *seconds, char *text, size_t r
     size_t at = 0;
     *seconds = 0;
     for (int rounded = 0; rounded < 2; rounded++) {
-        double flops = flops_of(plan, rounded), peak;
+        double flops = sweep_flops(plan, rounded), peak;
         if (flops == 0) continue;
         if (!measure_ceiling(plan, rounded, &peak)) return false;
         *seconds += flops / (peak * 1e9);
@@ -155,7 +155,7 @@ static json_t *count_json(const Plan *plan, double count) {
     return plan->experiment->seconds > 0 ? json_null() : json_integer((json_int_t)count);
 }
 
-static json_t *variant_json(const Plan *plan, const MoecVariant *variant) {
+static json_t *plan_variant_json(const Plan *plan, const MoecVariant *variant) {
     const double seeds = (double)plan->experiment->seeds;
     json_t *sets = json_array();
     for (int i = 0; i < variant->set_count; i++)
@@ -173,7 +173,7 @@ static void add_plan(const Plan *plan, const Totals *totals) {
     const MoecExperiment *experiment = plan->experiment;
     json_t *variants = json_array();
     for (int i = 0; i < experiment->count; i++)
-        json_array_append_new(variants, variant_json(plan, &experiment->variants[i]));
+        json_array_append_new(variants, plan_variant_json(plan, &experiment->variants[i]));
     json_t *all =
         json_make("{s:s, s:s, s:i, s:I, s:I, s:o, s:o, s:I, s:o}", "experiment", experiment->name,
                   "baseline", experiment->base, "models", models_of(experiment), "seeds",
@@ -184,7 +184,7 @@ static void add_plan(const Plan *plan, const Totals *totals) {
     json_decref(all);
 }
 
-static void print_plan(const Plan *plan, const Totals *totals) {
+static void print_sweep_plan(const Plan *plan, const Totals *totals) {
     const MoecExperiment *experiment = plan->experiment;
     const double disk = totals->disk;
     bool timed = experiment->seconds > 0;
@@ -207,7 +207,7 @@ static void print_plan(const Plan *plan, const Totals *totals) {
 
 void plan_show(const Plan *plan) {
     const Totals totals = totals_of(plan->experiment);
-    (plan->result ? add_plan : print_plan)(plan, &totals);
+    (plan->result ? add_plan : print_sweep_plan)(plan, &totals);
 }
 
 char *plan_folder(const Plan *plan, const MoecVariant *variant, long seed) {
@@ -266,7 +266,7 @@ static const char *other_key(json_t *one, json_t *other) {
 }
 
 /* The first difference as a new string: "seeds" or "variant gate_at_v"; NULL if there is none. */
-static char *difference(json_t *before, json_t *now) {
+static char *plan_difference(json_t *before, json_t *now) {
     json_t *variants = json_object_get(before, "variants"), *own = json_object_get(now, "variants");
     const char *key = other_key(own, variants);
     if (!key) key = other_key(variants, own);
@@ -276,10 +276,10 @@ static char *difference(json_t *before, json_t *now) {
     return key ? memory_format("%s", key) : NULL;
 }
 
-static bool is_same(const Plan *plan, const char *path, json_t *now) {
+static bool is_same_plan(const Plan *plan, const char *path, json_t *now) {
     json_t *before = file_json(path);
     if (!before) return error_message("choose another --out", "%s does not describe a sweep", path);
-    char *what = difference(before, now);
+    char *what = plan_difference(before, now);
     json_decref(before);
     if (what)
         error_message("choose another --out, or restore the original spec and options",
@@ -294,7 +294,7 @@ bool plan_keep(const Plan *plan) {
     json_t *now = plan_json(plan);
     bool good;
     if (file_exists(path)) {
-        good = is_same(plan, path, now);
+        good = is_same_plan(plan, path, now);
     } else {
         char *text = json_write(now, JSON_INDENT(2));
         good = file_write(path, text, strlen(text));
