@@ -25,7 +25,7 @@ static Chance *add_chance(Choice *choice, int32_t token) {
     return chance;
 }
 
-static void measure(Choice *choice, int32_t token, const float *logits) {
+static void measure_logprobs(Choice *choice, int32_t token, const float *logits) {
     const Request *request = choice->request;
     long vocabulary = request->service->vocabulary;
     Chance *chance = add_chance(choice, token);
@@ -44,12 +44,12 @@ static bool ends(const Choice *choice, int32_t token) {
            tokenizer_is_special(service->tokenizer, token);
 }
 
-static bool told(Row *row, size_t place, const float *logits) {
+static bool on_row_token(Row *row, size_t place, const float *logits) {
     Choice *choice = row->context;
     Request *request = choice->request;
     int32_t token = row->tokens.items[place];
     bool made = place >= row->prompt, ended = false;
-    if (request->logprobs >= 0 && (made || request->echo)) measure(choice, token, logits);
+    if (request->logprobs >= 0 && (made || request->echo)) measure_logprobs(choice, token, logits);
     if (!made) return !atomic_load(&request->cancelled);
     if (request->first == 0) request->first = seconds_now();
     atomic_fetch_add(&request->service->metrics.made_tokens, 1);
@@ -63,7 +63,7 @@ static bool told(Row *row, size_t place, const float *logits) {
     return !ended && !atomic_load(&request->cancelled);
 }
 
-static void begin(Request *request, Choice *choice, const Prompted *prompt, int copy) {
+static void begin_choice(Request *request, Choice *choice, const Prompted *prompt, int copy) {
     Row *row = &choice->row;
     const Service *service = request->service;
     choice->request = request;
@@ -72,7 +72,7 @@ static void begin(Request *request, Choice *choice, const Prompted *prompt, int 
     row->limit = (size_t)request->limit;
     row->sampling = request->sampling;
     row->sampling.seed += (uint64_t)copy;
-    row->told = told;
+    row->told = on_row_token;
     row->context = choice;
     choice->speech = speech_new(service->writing, service->tokenizer,
                                 (const char *const *)request->stops, request->stop_count);
@@ -93,8 +93,8 @@ void choices_make(Request *request) {
     request->choices = memory_new(sizeof(Choice) * (size_t)request->choice_count);
     for (int i = 0; i < request->choice_count; i++) {
         request->choices[i].index = i;
-        begin(request, &request->choices[i], &request->prompts[i / request->copies],
-              i % request->copies);
+        begin_choice(request, &request->choices[i], &request->prompts[i / request->copies],
+                     i % request->copies);
     }
 }
 

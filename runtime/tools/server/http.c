@@ -214,7 +214,8 @@ static bool check_head(const Exchange *exchange, const char *path, const char *m
 /* The headers have arrived. A connection that is closed with unread bytes is reset, and the client
  * loses the answer: a refused body is read first, and dropped. With Expect the client waits for an
  * answer before it sends the body. */
-static Result begin(Exchange *exchange, Handle *handle, const char *path, const char *method) {
+static Result begin_exchange(Exchange *exchange, Handle *handle, const char *path,
+                             const char *method) {
     for (size_t i = 0; i < sizeof routes / sizeof *routes && !exchange->route; i++)
         if (strcmp(routes[i].path, path) == 0) exchange->route = &routes[i];
     if (check_head(exchange, path, method, &exchange->refusal) || !header(handle, "Expect"))
@@ -246,7 +247,7 @@ static Result wait_for_answer(Exchange *exchange, Handle *handle) {
 }
 
 /* The body is there. */
-static Result submit(Exchange *exchange, Handle *handle) {
+static Result submit_request(Exchange *exchange, Handle *handle) {
     Server *server = exchange->server;
     Problem problem = {0};
     const char *body = exchange->body.bytes ? exchange->body.bytes : "";
@@ -285,7 +286,7 @@ static Result answer(void *context, Handle *handle, const char *path, const char
         exchange->server = server;
         exchange->handle = handle;
         exchange->connection = connection_of(handle);
-        return begin(exchange, handle, path, method);
+        return begin_exchange(exchange, handle, path, method);
     }
     if (exchange->answered) return MHD_YES;
     if (*length) {
@@ -296,11 +297,11 @@ static Result answer(void *context, Handle *handle, const char *path, const char
     exchange->answered = exchange->refusal.status || exchange->route->answer;
     if (exchange->refusal.status) return send_problem(exchange, handle, &exchange->refusal);
     if (exchange->route->answer) return exchange->route->answer(exchange, handle);
-    return exchange->request ? wait_for_answer(exchange, handle) : submit(exchange, handle);
+    return exchange->request ? wait_for_answer(exchange, handle) : submit_request(exchange, handle);
 }
 
-static void complete(void *context, Handle *handle, void **place,
-                     enum MHD_RequestTerminationCode why) {
+static void exchange_completed(void *context, Handle *handle, void **place,
+                               enum MHD_RequestTerminationCode why) {
     Server *server = context;
     Exchange *exchange = *place;
     (void)handle, (void)why;
@@ -371,13 +372,14 @@ static bool listen_at(Server *server, long port) {
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)service->connections,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY, MHD_OPTION_STRICT_FOR_CLIENT, -1,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)service->patience + 1, MHD_OPTION_NOTIFY_COMPLETED,
-        complete, server, MHD_OPTION_NOTIFY_CONNECTION, connect_or_close, server, MHD_OPTION_END);
+        exchange_completed, server, MHD_OPTION_NOTIFY_CONNECTION, connect_or_close, server,
+        MHD_OPTION_END);
     return server->daemon ||
            error_message("choose another --port, or stop the program that uses this one",
                          "cannot listen on %s, port %ld: %s", host, port, strerror(errno));
 }
 
-static void watch(Server *server) {
+static void watch_server(Server *server) {
     const struct timespec moment = {.tv_nsec = 100000000};
     for (long i = 0; !interrupt_signal(); i++) {
         nanosleep(&moment, NULL);
@@ -386,7 +388,7 @@ static void watch(Server *server) {
 }
 
 /* Sends final answers to all clients and waits a moment for delivery. */
-static void end(Server *server) {
+static void stop_server(Server *server) {
     const struct timespec moment = {.tv_nsec = 50000000};
     worker_stop(server->worker);
     double until = seconds_now() + 1;
@@ -408,8 +410,8 @@ bool http_serve(Service *service, Model *model, long port, const char *line) {
         printf(strchr(host, ':') ? "http://[%s]:%d/v1%s\n" : "http://%s:%d/v1%s\n", host, taken,
                line);
         fflush(stdout);
-        watch(&server);
-        end(&server);
+        watch_server(&server);
+        stop_server(&server);
     } else if (server.worker) {
         worker_stop(server.worker);
     }

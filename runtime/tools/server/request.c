@@ -28,7 +28,7 @@ static const struct {
     {504, "timeout"},
 };
 
-static const char *code_of(int status) {
+static const char *status_code_name(int status) {
     for (size_t i = 0; i < sizeof status_codes / sizeof *status_codes; i++)
         if (status_codes[i].status == status) return status_codes[i].code;
     return NULL;
@@ -48,7 +48,7 @@ bool problem_set(Problem *problem, int status, const char *param, const char *fo
     problem->status = status;
     problem->type = status >= 500 ? "server_error" : "invalid_request_error";
     problem->param = param;
-    problem->code = code_of(status);
+    problem->code = status_code_name(status);
     return false;
 }
 
@@ -70,8 +70,8 @@ typedef struct Reading {
 } Reading;
 
 /* Reads a number of the body into *value, which keeps its default if the field is missing. */
-static bool read_number(Reading *reading, const char *name, double least, double most,
-                        double *value) {
+static bool read_number_field(Reading *reading, const char *name, double least, double most,
+                              double *value) {
     json_t *field = json_object_get(reading->body, name);
     if (!field || json_is_null(field)) return true;
     double number = json_number_value(field);
@@ -93,7 +93,7 @@ static bool read_count(Reading *reading, const char *name, long least, long most
     return true;
 }
 
-static bool read_flag(Reading *reading, const char *name, bool *value) {
+static bool read_flag_field(Reading *reading, const char *name, bool *value) {
     json_t *field = json_object_get(reading->body, name);
     if (!field || json_is_null(field)) return true;
     if (!json_is_boolean(field))
@@ -258,15 +258,15 @@ static bool read_sampling(Reading *reading) {
     Sampling *sampling = &reading->request->sampling;
     long seed = -1;
     *sampling = (Sampling){.temperature = 1, .top_p = 1, .repetition = 1};
-    bool good = read_number(reading, "temperature", 0, 2, &sampling->temperature) &&
-                read_number(reading, "top_p", 0, 1, &sampling->top_p) &&
-                read_number(reading, "min_p", 0, 1, &sampling->min_p) &&
-                read_number(reading, "repetition_penalty", 0.01, 100, &sampling->repetition) &&
-                read_number(reading, "presence_penalty", -2, 2, &sampling->presence) &&
-                read_number(reading, "frequency_penalty", -2, 2, &sampling->frequency) &&
-                read_biases(reading) &&
-                read_count(reading, "top_k", -1, LONG_MAX, &sampling->top_k) &&
-                read_count(reading, "seed", LONG_MIN, LONG_MAX, &seed);
+    bool good =
+        read_number_field(reading, "temperature", 0, 2, &sampling->temperature) &&
+        read_number_field(reading, "top_p", 0, 1, &sampling->top_p) &&
+        read_number_field(reading, "min_p", 0, 1, &sampling->min_p) &&
+        read_number_field(reading, "repetition_penalty", 0.01, 100, &sampling->repetition) &&
+        read_number_field(reading, "presence_penalty", -2, 2, &sampling->presence) &&
+        read_number_field(reading, "frequency_penalty", -2, 2, &sampling->frequency) &&
+        read_biases(reading) && read_count(reading, "top_k", -1, LONG_MAX, &sampling->top_k) &&
+        read_count(reading, "seed", LONG_MIN, LONG_MAX, &seed);
     const json_t *given = json_object_get(reading->body, "seed");
     static atomic_ulong number;
     struct timespec now;
@@ -288,7 +288,7 @@ static bool read_logprobs(Reading *reading) {
         if (given && json_is_false(given)) return true;
         if (!read_count(reading, "logprobs", 0, MAX_LOGPROBS, &count)) return false;
     } else {
-        if (!read_flag(reading, "logprobs", &wanted) ||
+        if (!read_flag_field(reading, "logprobs", &wanted) ||
             !read_count(reading, "top_logprobs", 0, MAX_LOGPROBS, &count))
             return false;
         if (!wanted && count > 0)
@@ -304,7 +304,7 @@ static bool read_logprobs(Reading *reading) {
 static bool read_stream(Reading *reading) {
     Request *request = reading->request;
     json_t *options = json_object_get(reading->body, "stream_options");
-    if (!read_flag(reading, "stream", &request->stream)) return false;
+    if (!read_flag_field(reading, "stream", &request->stream)) return false;
     if (options && !json_is_null(options) && !json_is_object(options))
         return problem_set(reading->problem, 400, "stream_options",
                            "'stream_options' must be an object");
@@ -314,7 +314,7 @@ static bool read_stream(Reading *reading) {
 
 /* ---- prompts ---- */
 
-static Prompted *add_prompt(Request *request) {
+static Prompted *append_prompt(Request *request) {
     request->prompts =
         memory_grow(request->prompts, sizeof(Prompted) * (size_t)(request->prompt_count + 1));
     Prompted *prompt = &request->prompts[request->prompt_count++];
@@ -322,9 +322,9 @@ static Prompted *add_prompt(Request *request) {
     return prompt;
 }
 
-static bool add_numbers(Reading *reading, const json_t *numbers) {
+static bool add_token_prompt(Reading *reading, const json_t *numbers) {
     const Service *service = reading->request->service;
-    Prompted *prompt = add_prompt(reading->request);
+    Prompted *prompt = append_prompt(reading->request);
     size_t i;
     json_t *number;
     json_array_foreach(numbers, i, number) {
@@ -343,9 +343,9 @@ static bool add_numbers(Reading *reading, const json_t *numbers) {
     return true;
 }
 
-static bool add_text(Reading *reading, Encoder *encoder, const char *bytes, size_t length) {
+static bool add_text_prompt(Reading *reading, Encoder *encoder, const char *bytes, size_t length) {
     const Service *service = reading->request->service;
-    Prompted *prompt = add_prompt(reading->request);
+    Prompted *prompt = append_prompt(reading->request);
     text_append(&prompt->text, bytes, length);
     if (!speech_tokens(service->writing, service->tokenizer, encoder, bytes, length,
                        &prompt->tokens))
@@ -361,8 +361,9 @@ static bool add_text(Reading *reading, Encoder *encoder, const char *bytes, size
 
 static bool add_any(Reading *reading, Encoder *encoder, const json_t *prompt) {
     if (json_is_string(prompt))
-        return add_text(reading, encoder, json_string_value(prompt), json_string_length(prompt));
-    if (json_is_array(prompt)) return add_numbers(reading, prompt);
+        return add_text_prompt(reading, encoder, json_string_value(prompt),
+                               json_string_length(prompt));
+    if (json_is_array(prompt)) return add_token_prompt(reading, prompt);
     return problem_set(reading->problem, 400, "prompt",
                        "'prompt' must be a string, a list of token ids, or a list of either");
 }
@@ -392,7 +393,7 @@ static bool read_messages(Reading *reading, Encoder *encoder) {
     if (is_missing(reading, "messages")) return false;
     bool good = template_chat(service->template, json_object_get(reading->body, "messages"), &text,
                               reading->problem) &&
-                add_text(reading, encoder, text.bytes ? text.bytes : "", text.length);
+                add_text_prompt(reading, encoder, text.bytes ? text.bytes : "", text.length);
     text_free(&text);
     return good;
 }
@@ -426,16 +427,16 @@ static bool read_fields(Reading *reading) {
                 read_count(reading, "max_completion_tokens", 0, INT32_MAX, &request->limit) &&
                 read_count(reading, "n", 1, MAX_CHOICES, &copies) &&
                 read_count(reading, "best_of", 1, MAX_CHOICES, &best) &&
-                read_flag(reading, "echo", &request->echo) &&
-                read_flag(reading, "ignore_eos", &request->ignore_end) && read_stops(reading) &&
-                read_stream(reading) && read_logprobs(reading);
+                read_flag_field(reading, "echo", &request->echo) &&
+                read_flag_field(reading, "ignore_eos", &request->ignore_end) &&
+                read_stops(reading) && read_stream(reading) && read_logprobs(reading);
     if (good && best >= 0 && best != copies)
         good = problem_set(reading->problem, 400, "best_of", "'best_of' must be equal to 'n'");
     request->copies = (int)copies;
     return good;
 }
 
-static bool read_body(Reading *reading) {
+static bool read_request_body(Reading *reading) {
     Request *request = reading->request;
     const Service *service = request->service;
     if (!json_is_object(reading->body))
@@ -469,7 +470,7 @@ Request *request_read(Service *service, Form form, const char *body, size_t leng
     snprintf(request->id, sizeof request->id, "%s-%lx%lx", form == FORM_CHAT ? "chatcmpl" : "cmpl",
              (unsigned long)request->created, atomic_fetch_add(&number, 1));
     reading.body = json_loadb(body, length, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &error);
-    bool good = reading.body && read_body(&reading);
+    bool good = reading.body && read_request_body(&reading);
     if (!reading.body) {
         problem_set(problem, 400, NULL, "the body is not valid JSON: %s (line %d)", error.text,
                     error.line);

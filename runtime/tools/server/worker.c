@@ -88,7 +88,7 @@ static bool publish(Worker *worker, Request *request, Text *news) {
 }
 
 /* A choice has something new, or has ended. */
-static void tell(Worker *worker, Choice *choice) {
+static void report_progress(Worker *worker, Choice *choice) {
     Request *request = choice->request;
     Text news = {0};
     if (choice->row.ended) {
@@ -112,7 +112,7 @@ static void tell(Worker *worker, Choice *choice) {
 }
 
 /* Ends a sequence with an error; the first error is sent to the client. */
-static void fail(Choice *choice, int status, const char *text) {
+static void fail_choice(Choice *choice, int status, const char *text) {
     Problem *problem = &choice->request->problem;
     choice->row.ended = true;
     if (!problem->status) problem_set(problem, status, NULL, "%s", text);
@@ -122,9 +122,9 @@ static void look_at_clock(Choice *choice, double now) {
     const Request *request = choice->request;
     if (choice->row.ended) return;
     if (atomic_load(&request->cancelled))
-        fail(choice, 499, "the client disconnected");
+        fail_choice(choice, 499, "the client disconnected");
     else if (now > request->deadline)
-        fail(choice, 504, "the answer exceeded the time limit of this server (--timeout)");
+        fail_choice(choice, 504, "the answer exceeded the time limit of this server (--timeout)");
     else if (request->problem.status)
         choice->row.ended = true;
 }
@@ -138,7 +138,7 @@ static void count_active(Worker *worker) {
 }
 
 /* Adds sequences of the queue to a group. Requires the lock. */
-static void take(Worker *worker, Group *group) {
+static void take_waiting(Worker *worker, Group *group) {
     while (group->count < worker->service->rows && worker->count) {
         group->choices[group->count++] = worker->waiting[worker->first];
         worker->first = (worker->first + 1) % worker->capacity;
@@ -154,7 +154,7 @@ static void tell_all(Worker *worker, Group *group) {
         Choice *choice = group->choices[i];
         bool ended = choice->row.ended;
         if (ended && group->batch) batch_drop(group->batch, &choice->row);
-        tell(worker, choice);
+        report_progress(worker, choice);
         if (!ended) group->choices[kept++] = choice;
     }
     group->count = kept;
@@ -162,10 +162,10 @@ static void tell_all(Worker *worker, Group *group) {
 }
 
 static void fail_all(Group *group, int status, const char *text) {
-    for (int i = 0; i < group->count; i++) fail(group->choices[i], status, text);
+    for (int i = 0; i < group->count; i++) fail_choice(group->choices[i], status, text);
 }
 
-static void begin(Group *group) {
+static void begin_group(Group *group) {
     double now = seconds_now();
     Row **rows = memory_new(sizeof *rows * (size_t)(group->count + 1));
     for (int i = 0; i < group->count; i++) {
@@ -177,7 +177,7 @@ static void begin(Group *group) {
     free(rows);
 }
 
-static void step(Worker *worker, Group *group) {
+static void step_group(Worker *worker, Group *group) {
     Metrics *metrics = &worker->service->metrics;
     atomic_fetch_add(&metrics->steps, 1);
     atomic_fetch_add(&metrics->rows, (unsigned long)group->count);
@@ -186,7 +186,8 @@ static void step(Worker *worker, Group *group) {
     double now = seconds_now();
     for (int i = 0; i < group->count; i++) {
         if (group->choices[i]->row.nonsense)
-            fail(group->choices[i], 500, "the model produced a logit that is not a finite number");
+            fail_choice(group->choices[i], 500,
+                        "the model produced a logit that is not a finite number");
         look_at_clock(group->choices[i], now);
     }
     tell_all(worker, group);
@@ -208,11 +209,11 @@ static bool wait_for_work(Worker *worker) {
 
 /* Only one group at a time receives sequences from the queue, which keeps few sequences in one
  * batch. */
-static Group *fill(Worker *worker) {
+static Group *fill_groups(Worker *worker) {
     for (int i = 0; i < GROUPS; i++) {
         Group *group = &worker->groups[i];
         if (group->batch || !worker->count) continue;
-        take(worker, group);
+        take_waiting(worker, group);
         return group;
     }
     return NULL;
@@ -225,23 +226,23 @@ static void end_all(Worker *worker) {
             fail_all(group, 503, "the server is shutting down");
             tell_all(worker, group);
             worker_lock(worker);
-            take(worker, group);
+            take_waiting(worker, group);
             worker_unlock(worker);
         } while (group->count);
     }
 }
 
-static void *work(void *argument) {
+static void *worker_loop(void *argument) {
     Worker *worker = argument;
     for (;;) {
         worker_lock(worker);
         bool goes_on = wait_for_work(worker);
-        Group *fresh = goes_on ? fill(worker) : NULL;
+        Group *fresh = goes_on ? fill_groups(worker) : NULL;
         worker_unlock(worker);
         if (!goes_on) break;
-        if (fresh) begin(fresh);
+        if (fresh) begin_group(fresh);
         for (int i = 0; i < GROUPS; i++)
-            if (worker->groups[i].batch) step(worker, &worker->groups[i]);
+            if (worker->groups[i].batch) step_group(worker, &worker->groups[i]);
     }
     end_all(worker);
     return NULL;
@@ -249,7 +250,7 @@ static void *work(void *argument) {
 
 /* ---- from start to end ---- */
 
-static bool open_group(Worker *worker, Group *group) {
+static bool open_decoders(Worker *worker, Group *group) {
     long rows = worker->service->rows, context = worker->service->context;
     group->choices = memory_new(sizeof(Choice *) * (size_t)rows);
     group->narrow = decoder_over(worker->model, 0, context);
@@ -270,9 +271,9 @@ Worker *worker_start(Service *service, Model *model, void (*wake)(void *connecti
     pthread_mutex_init(&worker->lock, NULL);
     pthread_cond_init(&worker->work, NULL);
     bool good = true;
-    for (int i = 0; i < GROUPS && good; i++) good = open_group(worker, &worker->groups[i]);
+    for (int i = 0; i < GROUPS && good; i++) good = open_decoders(worker, &worker->groups[i]);
     if (good) service->vocabulary = decoder_vocabulary(worker->groups[0].narrow);
-    worker->started = good && pthread_create(&worker->thread, NULL, work, worker) == 0;
+    worker->started = good && pthread_create(&worker->thread, NULL, worker_loop, worker) == 0;
     if (worker->started) return worker;
     if (good) error_message(NULL, "cannot start a thread");
     worker_free(worker);
