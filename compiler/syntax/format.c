@@ -14,7 +14,7 @@ typedef struct Comment {
     int start, end;
 } Comment;
 
-typedef struct Format {
+typedef struct Formatter {
     Arena *arena;
     const Source *source;
     List comments; /* Comment *, in order */
@@ -24,9 +24,9 @@ typedef struct Format {
     int indent;
     int position; /* in the source: end of the text written so far */
     bool fresh;   /* start of a block: no blank line */
-} Format;
+} Formatter;
 
-static void find_comments(Format *format) {
+static void find_comments(Formatter *format) {
     const char *text = format->source->text;
     int length = (int)format->source->length;
     for (int at = 0; at < length; at++) {
@@ -44,13 +44,13 @@ static void find_comments(Format *format) {
     }
 }
 
-static const Comment *pending(const Format *format, int before) {
+static const Comment *pending(const Formatter *format, int before) {
     if (format->next >= format->comments.count) return NULL;
     const Comment *comment = format->comments.items[format->next];
     return comment->start < before ? comment : NULL;
 }
 
-static bool has_comment(const Format *format, Span span) {
+static bool has_comment(const Formatter *format, Span span) {
     int low = format->next, high = format->comments.count;
     while (low < high) {
         int middle = (low + high) / 2;
@@ -64,19 +64,19 @@ static bool has_comment(const Format *format, Span span) {
            ((Comment *)format->comments.items[low])->start < span.end;
 }
 
-static int newlines(const Format *format, int from, int to) {
+static int newlines(const Formatter *format, int from, int to) {
     int count = 0;
     for (int i = from; i < to && count < 2; i++) count += format->source->text[i] == '\n';
     return count;
 }
 
-static void blank_line(Format *format, bool wanted) {
+static void blank_line(Formatter *format, bool wanted) {
     if (wanted && !format->fresh) text_add(&format->out, "\n");
     format->fresh = false;
 }
 
 /* Writes the comments before `start`, and one blank line for any number of blank lines. */
-static void begin_node(Format *format, int start, int comments_before, bool blank) {
+static void begin_node(Formatter *format, int start, int comments_before, bool blank) {
     for (const Comment *comment; (comment = pending(format, comments_before)); format->next++) {
         blank_line(format, blank || newlines(format, format->position, comment->start) > 1);
         blank = false;
@@ -91,7 +91,7 @@ static void begin_node(Format *format, int start, int comments_before, bool blan
 }
 
 /* Ends the line with the comment that follows `end` on its line in the source. */
-static void end_line(Format *format, int end) {
+static void end_line(Formatter *format, int end) {
     line_write(&format->line, &format->out, format->indent);
     line_clear(&format->line);
     if (format->position < end) format->position = end;
@@ -108,11 +108,11 @@ static void end_line(Format *format, int end) {
     text_add(&format->out, "\n");
 }
 
-static void format_add(Format *format, const char *text) {
+static void format_add(Formatter *format, const char *text) {
     line_add(&format->line, text);
 }
 
-static void open_block(Format *format, const char *bracket, Span span) {
+static void open_block(Formatter *format, const char *bracket, Span span) {
     format_add(format, bracket);
     end_line(format, span.start + 1);
     format->indent += INDENT_COLUMNS;
@@ -120,7 +120,7 @@ static void open_block(Format *format, const char *bracket, Span span) {
     format->position = span.start + 1;
 }
 
-static void close_block(Format *format, const char *bracket, Span span) {
+static void close_block(Formatter *format, const char *bracket, Span span) {
     /* Comments at the end of a block; a blank line before the bracket is not kept. */
     int end = span.end - 1;
     while (pending(format, end)) {
@@ -145,7 +145,7 @@ static bool is_divisible(const Node *value) {
 }
 
 /* A line break after the bracket of a record requests one entry per line. */
-static bool is_spread(const Format *format, const Node *value) {
+static bool is_spread(const Formatter *format, const Node *value) {
     if (value->kind == NODE_RECORD && value->count > 0 &&
         newlines(format, value->span.start, value->kids[0]->span.start) > 0)
         return true;
@@ -157,7 +157,7 @@ static bool is_spread(const Format *format, const Node *value) {
     return false;
 }
 
-static bool fits_on_line(Format *format, const Node *value) {
+static bool fits_on_line(Formatter *format, const Node *value) {
     size_t used = (size_t)format->indent + format->line.text.length;
     if (used >= LINE_COLUMNS) return false;
     line_clear(&format->trial);
@@ -169,7 +169,7 @@ static bool fits_on_line(Format *format, const Node *value) {
 
 /* Comments inside a statement or an entry before this offset move before it: the start of its block
  * or value, if that can contain comments. */
-static int head_end(const Format *format, const Node *node) {
+static int head_end(const Formatter *format, const Node *node) {
     switch (node->kind) {
     case NODE_REPEAT:
     case NODE_SCAN:
@@ -196,7 +196,7 @@ static int head_end(const Format *format, const Node *node) {
 
 /* Whether an option or entry fits on one line: it is short and not spread, and contains no comment.
  * The first of several rows may contain comments that move before it. */
-static bool is_aligned_row(Format *format, const Node *node, bool first) {
+static bool is_aligned_row(Formatter *format, const Node *node, bool first) {
     Span span = node->span;
     if (first) span.start = head_end(format, node);
     return line_is_row(&format->trial, node, LINE_COLUMNS - format->indent) &&
@@ -205,7 +205,7 @@ static bool is_aligned_row(Format *format, const Node *node, bool first) {
 
 /* Writes the rows from kid i up to a blank line, a comment or a kid that is not a row. Returns the
  * next kid. */
-static int format_rows(Format *format, const Node *parent, int i) {
+static int format_rows(Formatter *format, const Node *parent, int i) {
     int end = i;
     for (; end < parent->count && parent->kids[end]->kind == parent->kids[i]->kind; end++) {
         Span between = {format->source, end > i ? parent->kids[end - 1]->span.end : 0,
@@ -216,7 +216,7 @@ static int format_rows(Format *format, const Node *parent, int i) {
         if (!is_aligned_row(format, parent->kids[end], end == i)) break;
     }
     int most = LINE_COLUMNS - format->indent;
-    Columns columns = line_row_columns(&format->trial, parent->kids + i, end - i, most);
+    RowColumns columns = line_row_columns(&format->trial, parent->kids + i, end - i, most);
     for (int k = i; k < end; k++) {
         const Node *node = parent->kids[k];
         begin_node(format, node->span.start, head_end(format, node), false);
@@ -226,9 +226,9 @@ static int format_rows(Format *format, const Node *parent, int i) {
     return end;
 }
 
-static void format_value(Format *format, const Node *value);
+static void format_value(Formatter *format, const Node *value);
 
-static void format_record(Format *format, const Node *record) {
+static void format_record(Formatter *format, const Node *record) {
     if (record->count == 0 && !has_comment(format, record->span)) {
         format_add(format, "{}");
         return;
@@ -251,7 +251,7 @@ static void format_record(Format *format, const Node *record) {
     close_block(format, "}", record->span);
 }
 
-static void format_value(Format *format, const Node *value) {
+static void format_value(Formatter *format, const Node *value) {
     if (!is_divisible(value) || fits_on_line(format, value)) {
         line_expr(&format->line, value);
     } else if (value->kind == NODE_RECORD) {
@@ -274,12 +274,12 @@ static void format_value(Format *format, const Node *value) {
 
 /* ---- statements ---- */
 
-static void format_block(Format *format, const Node *block);
+static void format_block(Formatter *format, const Node *block);
 
-static void format_option(Format *format, const Node *option) {
+static void format_option(Formatter *format, const Node *option) {
     line_option_head(&format->line, option, 0);
     if (option->kids[2]) format_value(format, option->kids[2]);
-    static const Columns plain = {0, 0, 0};
+    static const RowColumns plain = {0, 0, 0};
     line_option_text(&format->line, option, &plain);
 }
 
@@ -310,7 +310,7 @@ static void parameter(Line *line, const Node *node) {
 }
 
 /* Statements without a block in them. */
-static void simple(Format *format, const Node *node) {
+static void simple(Formatter *format, const Node *node) {
     Line *line = &format->line;
     switch (node->kind) {
     case NODE_OPTION:
@@ -368,7 +368,7 @@ static void simple(Format *format, const Node *node) {
     }
 }
 
-static void format_if(Format *format, const Node *node) {
+static void format_if(Formatter *format, const Node *node) {
     for (;;) {
         format_add(format, "if ");
         line_expr(&format->line, node->kids[0]);
@@ -382,7 +382,7 @@ static void format_if(Format *format, const Node *node) {
     format_block(format, node->kids[2]);
 }
 
-static void format_case(Format *format, const Node *node) {
+static void format_case(Formatter *format, const Node *node) {
     const Node *patterns = node->kids[0];
     begin_node(format, node->span.start, node->kids[1]->span.start, false);
     for (int i = 0; i < patterns->count; i++) {
@@ -394,7 +394,7 @@ static void format_case(Format *format, const Node *node) {
     end_line(format, node->span.end);
 }
 
-static void format_match(Format *format, const Node *node) {
+static void format_match(Formatter *format, const Node *node) {
     format_add(format, "match ");
     line_expr(&format->line, node->kids[0]);
     format_add(format, " ");
@@ -412,7 +412,7 @@ static void format_match(Format *format, const Node *node) {
     close_block(format, "}", span);
 }
 
-static void format_scan(Format *format, const Node *node) {
+static void format_scan(Formatter *format, const Node *node) {
     const Node *states = node->kids[0];
     format_add(format, "scan ");
     for (int i = 0; i < states->count; i++) {
@@ -431,7 +431,7 @@ static void format_scan(Format *format, const Node *node) {
     format_block(format, node->kids[2]);
 }
 
-static void format_statement(Format *format, const Node *node) {
+static void format_statement(Formatter *format, const Node *node) {
     switch (node->kind) {
     case NODE_USE:
         format_add(format, "use ");
@@ -488,7 +488,7 @@ static void format_statement(Format *format, const Node *node) {
 }
 
 /* The parameters of one list: those that follow without the keyword, up to a comment. */
-static int parameters(Format *format, const Node *block, int i) {
+static int parameters(Formatter *format, const Node *block, int i) {
     const Node *const *kids = (const Node *const *)block->kids;
     int last = i;
     while (last + 1 < block->count && kids[last + 1]->kind == NODE_PARAM &&
@@ -528,7 +528,7 @@ static bool is_simple(const Node *node) {
 }
 
 /* `{ y = x }`: one simple statement that is on one line and fits. */
-static bool format_short_block(Format *format, const Node *block) {
+static bool format_short_block(Formatter *format, const Node *block) {
     if (block->count > 1 || has_comment(format, block->span)) return false;
     if (block->count == 0) {
         format_add(format, "{}");
@@ -547,7 +547,7 @@ static bool format_short_block(Format *format, const Node *block) {
     return false;
 }
 
-static void format_block(Format *format, const Node *block) {
+static void format_block(Formatter *format, const Node *block) {
     if (format_short_block(format, block)) return;
     open_block(format, "{", block->span);
     for (int i = 0; i < block->count; i++) {
@@ -567,12 +567,12 @@ static void format_block(Format *format, const Node *block) {
 
 /* ---- items ---- */
 
-static void formal(Format *format, const Node *node) {
+static void formal(Formatter *format, const Node *node) {
     format_add(format, node->name);
     line_subs(&format->line, node->kids[0]);
 }
 
-static void format_layer(Format *format, const Node *node) {
+static void format_layer(Formatter *format, const Node *node) {
     const Node *formals = node->kids[0];
     format_add(format, node->name);
     if (formals->count > 0) format_add(format, "(");
@@ -594,7 +594,7 @@ static void format_layer(Format *format, const Node *node) {
     format_block(format, node->kids[2]);
 }
 
-static void format_model(Format *format, const Node *node) {
+static void format_model(Formatter *format, const Node *node) {
     format_add(format, node->name);
     format_add(format, " = ");
     format_add(format, node->kids[0]->name);
@@ -614,7 +614,7 @@ static void format_model(Format *format, const Node *node) {
     }
 }
 
-static void format_item(Format *format, const Node *node) {
+static void format_item(Formatter *format, const Node *node) {
     format_add(format, node_kind_name(node->kind));
     format_add(format, " ");
     switch (node->kind) {
@@ -667,7 +667,7 @@ static int item_head_end(const Node *node) {
 }
 
 char *format_tree(Arena *arena, const Source *source, const Node *file) {
-    Format format = {.arena = arena, .source = source, .out = {.arena = arena}, .fresh = true};
+    Formatter format = {.arena = arena, .source = source, .out = {.arena = arena}, .fresh = true};
     format.line = (Line){.arena = arena, .text = {.arena = arena}};
     format.trial = format.line;
     text_add(&format.out, "%s", "");

@@ -66,7 +66,7 @@ void line_aliases(Line *line, const Node *aliases, const char *gap) {
     }
 }
 
-static void line_description(Line *line, const Node *option, const Columns *columns) {
+static void line_description(Line *line, const Node *option, const RowColumns *columns) {
     if (!option->kids[3]) return;
     line_break(line, 0);
     /* Text that does not fit into the column starts as far left as possible. */
@@ -77,7 +77,7 @@ static void line_description(Line *line, const Node *option, const Columns *colu
     line_expr(line, option->kids[3]);
 }
 
-void line_option_text(Line *line, const Node *option, const Columns *columns) {
+void line_option_text(Line *line, const Node *option, const RowColumns *columns) {
     line_description(line, option, columns);
     line_aliases(line, option->aliases, "  ");
 }
@@ -115,13 +115,13 @@ bool line_is_row(Line *trial, const Node *node, int most) {
     return !line_is_full(trial);
 }
 
-void line_row(Line *line, const Node *node, const Columns *columns) {
+void line_row(Line *line, const Node *node, const RowColumns *columns) {
     line_row_head(line, node, columns->name);
     if (node->kind == NODE_OPTION) line_option_text(line, node, columns);
 }
 
-Columns line_row_columns(Line *trial, Node *const *nodes, int count, int most) {
-    Columns columns = {.most = most};
+RowColumns line_row_columns(Line *trial, Node *const *nodes, int count, int most) {
+    RowColumns columns = {.most = most};
     trial->limit = 8 * LINE_COLUMNS;
     for (int i = 0; i < count; i++) {
         line_clear(trial);

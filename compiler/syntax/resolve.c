@@ -23,10 +23,10 @@ enum {
 
 /* The defined names of one kind. Layers and models share a name space: a model is based on a layer
  * or on a model. */
-typedef struct Names {
+typedef struct NameTable {
     Node **slots;
     size_t capacity, count;
-} Names;
+} NameTable;
 
 typedef struct Resolver {
     Unit *unit;
@@ -34,7 +34,7 @@ typedef struct Resolver {
     const Source *const *documents; /* files that are open in an editor */
     int document_count;
     bool given; /* all sources are given: nothing is read from disk */
-    Names parts, optimizers, schedules, parametrizations, experiments, layouts;
+    NameTable parts, optimizers, schedules, parametrizations, experiments, layouts;
 } Resolver;
 
 static Source *add_source(Unit *unit, const char *path, const char *text, size_t length) {
@@ -187,7 +187,7 @@ static void resolve_use(Resolver *resolver, const Source *from, const Node *use)
     if (near) report_help(unit->reports, "did you mean '%s'?", near);
 }
 
-static Node **find_name_slot(const Names *names, const char *name) {
+static Node **find_name_slot(const NameTable *names, const char *name) {
     size_t hash = 5381;
     for (const char *at = name; *at; at++) hash = hash * 33 ^ (unsigned char)*at;
     size_t slot = hash & (names->capacity - 1);
@@ -197,10 +197,10 @@ static Node **find_name_slot(const Names *names, const char *name) {
 }
 
 /* Returns the node that already has the name. Without one, registers `node` and returns NULL. */
-static Node *enter_name(Arena *arena, Names *names, Node *node) {
+static Node *enter_name(Arena *arena, NameTable *names, Node *node) {
     if (2 * (names->count + 1) > names->capacity) {
-        Names larger = {.capacity = names->capacity ? 2 * names->capacity : 64,
-                        .count = names->count};
+        NameTable larger = {.capacity = names->capacity ? 2 * names->capacity : 64,
+                            .count = names->count};
         larger.slots = arena_alloc(arena, larger.capacity * sizeof *larger.slots);
         for (size_t i = 0; i < names->capacity; i++)
             if (names->slots[i]) *find_name_slot(&larger, names->slots[i]->name) = names->slots[i];
@@ -225,7 +225,8 @@ static void list_replace(List *list, const Node *from, Node *to) {
 /* Handles a name that a user file and the standard library both define. The definition of the user
  * has priority: a new standard layer breaks no spec. A model and a standard layer can have the same
  * name. */
-static void define_over(Resolver *resolver, Names *names, List *list, Node *node, Node *earlier) {
+static void define_over(Resolver *resolver, NameTable *names, List *list, Node *node,
+                        Node *earlier) {
     Unit *unit = resolver->unit;
     Node *own = is_standard(node) ? earlier : node, *standard = own == node ? earlier : node;
     *find_name_slot(names, node->name) = own;
@@ -240,7 +241,7 @@ static void define_over(Resolver *resolver, Names *names, List *list, Node *node
                 node_kind_name(standard->kind), standard->name);
 }
 
-static void define_node(Resolver *resolver, Names *names, List *list, Node *node) {
+static void define_node(Resolver *resolver, NameTable *names, List *list, Node *node) {
     Unit *unit = resolver->unit;
     Node *earlier = enter_name(unit->arena, names, node);
     if (earlier && is_standard(earlier) != is_standard(node)) {
