@@ -16,22 +16,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct Slot {
+typedef struct OptionSlot {
     const char *path, *text; /* text: NULL: unknown */
     bool is_number, fixed;
     bool null; /* the configuration has null: use the default */
     bool told; /* the configuration contains this size */
     double number;
-} Slot;
+} OptionSlot;
 
-typedef struct Reading {
+typedef struct ConfigReading {
     Unit *unit;
     Arena *arena;
     const Layout *layout;
     const MoecPair *pairs;
     int count;
-    List slots; /* Slot * */
-} Reading;
+    List slots; /* OptionSlot * */
+} ConfigReading;
 
 /* ---- arithmetic ---- */
 
@@ -164,19 +164,19 @@ int layout_recognises(Unit *unit, const Layout *layout, const MoecPair *pairs, i
 
 /* ---- reading ---- */
 
-static Slot *find_option_slot(const Reading *reading, const char *path) {
+static OptionSlot *path_slot(const ConfigReading *reading, const char *path) {
     for (int i = 0; i < reading->slots.count; i++) {
-        Slot *slot = reading->slots.items[i];
+        OptionSlot *slot = reading->slots.items[i];
         if (strcmp(slot->path, path) == 0) return slot;
     }
     return NULL;
 }
 
-static void add_slots(Reading *reading, const Node *value) {
+static void add_slots(ConfigReading *reading, const Node *value) {
     if (layout_repeated(value, NULL)) value = layout_repeated(value, NULL);
     const char *path = layout_constant(value) ? NULL : layout_path(reading->arena, value);
-    if (path && !find_option_slot(reading, path)) {
-        Slot *slot = arena_alloc(reading->arena, sizeof *slot);
+    if (path && !path_slot(reading, path)) {
+        OptionSlot *slot = arena_alloc(reading->arena, sizeof *slot);
         slot->path = path;
         list_push(reading->arena, &reading->slots, slot);
     }
@@ -184,14 +184,14 @@ static void add_slots(Reading *reading, const Node *value) {
     for (int i = 0; i < value->count; i++) add_slots(reading, value->kids[i]);
 }
 
-static void set_number(Reading *reading, Slot *slot, double number) {
+static void set_number(ConfigReading *reading, OptionSlot *slot, double number) {
     slot->number = number;
     slot->is_number = true;
     slot->text = shortest_number_text(reading->arena, number);
 }
 
 static bool slot_number(void *context, const char *path, double *value) {
-    const Slot *slot = find_option_slot(context, path);
+    const OptionSlot *slot = path_slot(context, path);
     if (!slot || !slot->text || !slot->is_number) return false;
     *value = slot->number;
     return true;
@@ -232,7 +232,7 @@ static bool is_name(const char *text) {
     return true;
 }
 
-static void report_unsupported(const Reading *reading, const Node *rule, const char *verb,
+static void report_unsupported(const ConfigReading *reading, const Node *rule, const char *verb,
                                const char *value) {
     Reports *reports = reading->unit->reports;
     const char *known = layout_known_words(reading->arena, rule);
@@ -242,17 +242,16 @@ static void report_unsupported(const Reading *reading, const Node *rule, const c
     if (*known) report_help(reports, "use one of %s", known);
 }
 
-static void set_slot(Reading *reading, Slot *slot, const Node *rule, const MoecPair *pair) {
+static void set_slot(ConfigReading *reading, OptionSlot *slot, const Node *rule,
+                     const MoecPair *pair) {
     if (pair->kind == MOEC_PAIR_FLAG) slot->text = pair->number != 0 ? "true" : "false";
     if (pair->kind == MOEC_PAIR_TEXT && is_name(pair->text))
         slot->text = layout_our_word(rule, pair->text);
     if (pair->kind == MOEC_PAIR_OTHER) slot->text = number_list_text(reading->arena, pair->text);
     if (pair->kind == MOEC_PAIR_NUMBER) {
         const Node *limits = rule->kids[1] ? rule->kids[1]->kids[0] : NULL;
-        double number = pair->number;
-        if (limits && limits->kind == NODE_RANGE && limits->kids[1])
-            number = fmin(number, limits->kids[1]->number);
-        set_number(reading, slot, number);
+        const Node *most = limits && limits->kind == NODE_RANGE ? limits->kids[1] : NULL;
+        set_number(reading, slot, most ? fmin(pair->number, most->number) : pair->number);
     }
     if (slot->text) return;
     report_unsupported(reading, rule, "is", pair_text(reading->arena, pair));
@@ -260,7 +259,8 @@ static void set_slot(Reading *reading, Slot *slot, const Node *rule, const MoecP
 }
 
 /* Checks the length of a list against another key of the configuration, if that is known. */
-static bool list_fits(Reading *reading, const Node *rule, const Node *count, const MoecPair *pair) {
+static bool list_fits(ConfigReading *reading, const Node *rule, const Node *count,
+                      const MoecPair *pair) {
     double wanted;
     long found = *pair->text != '\0';
     for (const char *at = pair->text; (at = strchr(at, '\n')); at++) found++;
@@ -273,8 +273,8 @@ static bool list_fits(Reading *reading, const Node *rule, const Node *count, con
 }
 
 /* Sets the repeated part of a list: layer_types = repeat(pattern, layers) */
-static void set_pattern(Reading *reading, Slot *slot, const Node *rule, const Node *count,
-                        const MoecPair *pair) {
+static void set_pattern(ConfigReading *reading, OptionSlot *slot, const Node *rule,
+                        const Node *count, const MoecPair *pair) {
     const char *unknown = NULL;
     slot->text = "none";
     if (!list_fits(reading, rule, count, pair)) return;
@@ -286,10 +286,10 @@ static void set_pattern(Reading *reading, Slot *slot, const Node *rule, const No
 }
 
 /* The number of unknown options in an expression; *open receives one of them. */
-static int open_slots(const Reading *reading, const Node *value, Slot **open) {
+static int open_slots(const ConfigReading *reading, const Node *value, OptionSlot **open) {
     const char *path = layout_path(reading->arena, value);
     if (path) {
-        Slot *slot = find_option_slot(reading, path);
+        OptionSlot *slot = path_slot(reading, path);
         if (slot && slot->text) return 0;
         *open = slot;
         return 1;
@@ -316,7 +316,7 @@ static double inverse(char operation, bool first, double number, double other) {
 }
 
 /* The value of the unknown option in `value` if `value` equals `number`. */
-static double undo(Reading *reading, const Node *value, double number) {
+static double undo(ConfigReading *reading, const Node *value, double number) {
     double other;
     if (value->kind == NODE_UNARY) return undo(reading, value->kids[0], -number);
     if (value->kind != NODE_BINARY) return number;
@@ -332,8 +332,8 @@ static double near_whole(double number) {
     return fabs(number - whole) < 1e-6 * fabs(number) ? whole : number;
 }
 
-static void solve_rule(Reading *reading, const Node *rule, const Node *value, double number) {
-    Slot *open = NULL;
+static void solve_rule(ConfigReading *reading, const Node *rule, const Node *value, double number) {
+    OptionSlot *open = NULL;
     if (open_slots(reading, value, &open) != 1 || !open) return;
     double found = undo(reading, value, number);
     if (isfinite(found))
@@ -344,7 +344,7 @@ static void solve_rule(Reading *reading, const Node *rule, const Node *value, do
                      number);
 }
 
-static void check_constant(Reading *reading, const Node *rule, const MoecPair *pair) {
+static void check_constant(ConfigReading *reading, const Node *rule, const MoecPair *pair) {
     MoecPair wanted = constant_pair(reading->arena, rule->name, rule->kids[0]);
     if (same_pair(pair, &wanted) ||
         (pair->kind == MOEC_PAIR_NONE && rule != first_rule(reading->layout)))
@@ -359,13 +359,13 @@ static void check_constant(Reading *reading, const Node *rule, const MoecPair *p
                 reading->layout->name);
 }
 
-static void read_rule_value(Reading *reading, const Node *rule, const Node *value,
+static void read_rule_value(ConfigReading *reading, const Node *rule, const Node *value,
                             const MoecPair *pair) {
     const Node *count = NULL, *repeated = layout_repeated(value, &count);
     if (repeated) value = repeated;
     const char *path = layout_path(reading->arena, value);
     if (path) {
-        Slot *slot = find_option_slot(reading, path);
+        OptionSlot *slot = path_slot(reading, path);
         if (slot->text) return;
         if (repeated && pair->kind == MOEC_PAIR_LIST)
             set_pattern(reading, slot, rule, count, pair);
@@ -379,7 +379,7 @@ static void read_rule_value(Reading *reading, const Node *rule, const Node *valu
 }
 
 /* The value of a key; of a key with nested keys, the value of the first one. */
-static const MoecPair *config_value_of(const Reading *reading, const char *key) {
+static const MoecPair *config_value_of(const ConfigReading *reading, const char *key) {
     const MoecPair *pair = find_config_pair(reading->pairs, reading->count, key);
     size_t length = strlen(key);
     for (int i = 0; i < reading->count && !pair; i++)
@@ -389,31 +389,31 @@ static const MoecPair *config_value_of(const Reading *reading, const char *key) 
 }
 
 /* null for an option with a minimum means a value below the minimum. */
-static void read_null(Reading *reading, const Node *rule) {
+static void read_null(ConfigReading *reading, const Node *rule) {
     const Node *limits = rule->kids[1] ? rule->kids[1]->kids[0] : NULL;
     const char *path = layout_path(reading->arena, rule->kids[0]);
     if (path && limits && limits->kind == NODE_RANGE && limits->kids[0])
-        find_option_slot(reading, path)->null = true;
+        path_slot(reading, path)->null = true;
 }
 
 /* Integers are sizes; other numbers are tolerances and factors, which seldom differ from the
  * default. Of several options with the same number, the first one determines the others. */
-static void note_told(Reading *reading, const Node *value, const MoecPair *pair) {
+static void note_told(ConfigReading *reading, const Node *value, const MoecPair *pair) {
     const Node *first = value->kind == NODE_LIST ? value->kids[0] : value;
     const char *path = layout_path(reading->arena, first);
     if (path && pair->kind == MOEC_PAIR_NUMBER && pair->number == floor(pair->number))
-        find_option_slot(reading, path)->told = true;
+        path_slot(reading, path)->told = true;
 }
 
 /* Whether the condition of a rule holds, as far as the options are known. */
-static bool condition_holds(const Reading *reading, const Node *rule) {
+static bool condition_holds(const ConfigReading *reading, const Node *rule) {
     const Node *condition = rule->kids[3];
     if (!condition) return true;
-    const Slot *slot = find_option_slot(reading, layout_path(reading->arena, condition->kids[0]));
+    const OptionSlot *slot = path_slot(reading, layout_path(reading->arena, condition->kids[0]));
     return slot && slot->text && strcmp(slot->text, condition->kids[1]->name) == 0;
 }
 
-static void read_rule(Reading *reading, const Node *rule) {
+static void read_rule(ConfigReading *reading, const Node *rule) {
     const MoecPair *pair = config_value_of(reading, rule->name);
     if (!pair || !condition_holds(reading, rule)) return;
     if (layout_constant(rule->kids[0])) {
@@ -438,17 +438,17 @@ static const char *word_list_text(Arena *arena, const Node *list) {
 
 /* Uses the value after `else` for a key that the configuration lacks. In the last pass, an unknown
  * option is an error. */
-static void read_otherwise(Reading *reading, const Node *rule, const Node *value, bool last) {
+static void read_otherwise(ConfigReading *reading, const Node *rule, const Node *value, bool last) {
     if (value->kind == NODE_LIST) {
         for (int i = 0; i < value->count; i++) read_otherwise(reading, rule, value->kids[i], last);
         return;
     }
     if (layout_repeated(value, NULL)) value = layout_repeated(value, NULL);
     const char *path = layout_path(reading->arena, value);
-    Slot *slot = path ? find_option_slot(reading, path) : NULL;
+    OptionSlot *slot = path ? path_slot(reading, path) : NULL;
     const Node *otherwise = rule->kids[2];
     double number;
-    Slot *open = NULL;
+    OptionSlot *open = NULL;
     if (layout_constant(value) || !condition_holds(reading, rule) ||
         !open_slots(reading, value, &open) || (slot && slot->null))
         return;
@@ -472,8 +472,8 @@ static void read_otherwise(Reading *reading, const Node *rule, const Node *value
 }
 
 /* Reads an option that is constant in the family. */
-static void read_fixed_entry(Reading *reading, const Node *entry) {
-    Slot *slot = find_option_slot(reading, entry->name);
+static void read_fixed_entry(ConfigReading *reading, const Node *entry) {
+    OptionSlot *slot = path_slot(reading, entry->name);
     double number;
     if (slot->text) return;
     slot->fixed = true;
@@ -486,7 +486,7 @@ static void read_fixed_entry(Reading *reading, const Node *entry) {
                      "expected a number, a word or arithmetic over options");
 }
 
-static void make_slots(Reading *reading) {
+static void make_slots(ConfigReading *reading) {
     const List *rules = &reading->layout->rules;
     for (int i = 0; i < rules->count; i++) {
         const Node *rule = rules->items[i];
@@ -494,10 +494,9 @@ static void make_slots(Reading *reading) {
             add_slots(reading, rule->kids[0]);
             continue;
         }
-        Slot *slot = arena_alloc(reading->arena, sizeof *slot);
+        OptionSlot *slot = arena_alloc(reading->arena, sizeof *slot);
         slot->path = rule->name;
-        if (!find_option_slot(reading, rule->name))
-            list_push(reading->arena, &reading->slots, slot);
+        if (!path_slot(reading, rule->name)) list_push(reading->arena, &reading->slots, slot);
     }
 }
 
@@ -511,13 +510,13 @@ bool layout_unread(const Layout *layout, const char *key) {
     return false;
 }
 
-static bool knows(const Reading *reading, const char *key) {
+static bool knows(const ConfigReading *reading, const char *key) {
     return has_rule_for_key(reading->layout, key) || layout_unread(reading->layout, key);
 }
 
 List layout_options(Unit *unit, const Layout *layout, const MoecPair *pairs, int count,
                     List *others) {
-    Reading reading = {
+    ConfigReading reading = {
         .unit = unit, .arena = unit->arena, .layout = layout, .pairs = pairs, .count = count};
     const List *rules = &layout->rules;
     List options = {0};
@@ -540,7 +539,7 @@ List layout_options(Unit *unit, const Layout *layout, const MoecPair *pairs, int
         if (!knows(&reading, pairs[i].key) && pairs[i].kind != MOEC_PAIR_NONE)
             list_push(unit->arena, others, (void *)pairs[i].key);
     for (int i = 0; i < reading.slots.count; i++) {
-        const Slot *slot = reading.slots.items[i];
+        const OptionSlot *slot = reading.slots.items[i];
         if (!slot->text) continue;
         LayoutOption *option = arena_alloc(unit->arena, sizeof *option);
         bool outermost = !strchr(slot->path, '.');

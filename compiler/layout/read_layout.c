@@ -9,11 +9,11 @@
 
 enum { MAX_BASES = 20 };
 
-typedef struct Reader {
+typedef struct LayoutReader {
     Unit *unit;
     Arena *arena;
     Reports *reports;
-} Reader;
+} LayoutReader;
 
 const char *layout_path(Arena *arena, const Node *node) {
     if (node->kind == NODE_NAME) return node->name;
@@ -24,19 +24,19 @@ const char *layout_path(Arena *arena, const Node *node) {
 
 /* ---- one side of a line ---- */
 
-typedef struct Names {
+typedef struct IndexNames {
     const char *names[LAYOUT_INDICES];
     Span spans[LAYOUT_INDICES];
     int count;
-} Names;
+} IndexNames;
 
-static int find_index_name(const Names *names, const char *name) {
+static int find_index_name(const IndexNames *names, const char *name) {
     for (int i = 0; i < names->count; i++)
         if (strcmp(names->names[i], name) == 0) return i;
     return -1;
 }
 
-static bool add_index_name(Reader *reader, Names *names, const char *name, Span span) {
+static bool add_index_name(LayoutReader *reader, IndexNames *names, const char *name, Span span) {
     int before = find_index_name(names, name);
     if (before >= 0) {
         report_error(reader->reports, span, "duplicate index '%s' on one side", name);
@@ -63,7 +63,7 @@ int layout_indices(const Node *sub) {
     return sub->kind == NODE_TUPLE ? sub->count : 1;
 }
 
-static bool add_sub(Reader *reader, Names *names, const Node *sub, bool ours) {
+static bool add_sub(LayoutReader *reader, IndexNames *names, const Node *sub, bool ours) {
     for (int i = 0; i < layout_indices(sub); i++) {
         bool reversed;
         const Node *one = layout_index(sub, i, &reversed);
@@ -78,7 +78,7 @@ static bool add_sub(Reader *reader, Names *names, const Node *sub, bool ours) {
     return true;
 }
 
-static bool add_subs(Reader *reader, Names *names, const Node *subs, bool ours) {
+static bool add_subs(LayoutReader *reader, IndexNames *names, const Node *subs, bool ours) {
     if (subs && subs->count > LAYOUT_RANK) {
         report_error(reader->reports, subs->span, "too many subscripts: the maximum is %d",
                      LAYOUT_RANK);
@@ -90,7 +90,7 @@ static bool add_subs(Reader *reader, Names *names, const Node *subs, bool ours) 
 }
 
 /* "h.{i}.weight": the names in braces. */
-static bool add_holes(Reader *reader, Names *names, const Node *line) {
+static bool add_holes(LayoutReader *reader, IndexNames *names, const Node *line) {
     const Source *source = line->span.source;
     for (const char *at = line->name; (at = strchr(at, '{')); at++) {
         size_t length = strcspn(at + 1, "}");
@@ -108,7 +108,7 @@ static bool add_holes(Reader *reader, Names *names, const Node *line) {
 }
 
 /* "block.{i}.attention.query" of block[i].attention.query; its indices. */
-static bool add_path_text(Reader *reader, Text *path, Names *names, const Node *node) {
+static bool add_path_text(LayoutReader *reader, Text *path, IndexNames *names, const Node *node) {
     switch (node->kind) {
     case NODE_NAME:
         text_add(path, "%s", node->name);
@@ -141,9 +141,9 @@ typedef struct Affine {
     double factor, shift;
 } Affine;
 
-static bool affine(Reader *reader, const Node *node, Affine *result);
+static bool affine(LayoutReader *reader, const Node *node, Affine *result);
 
-static bool combine(Reader *reader, const Node *node, Affine *result) {
+static bool combine(LayoutReader *reader, const Node *node, Affine *result) {
     Affine a, b;
     char operation = *node->name;
     if (!affine(reader, node->kids[0], &a) || !affine(reader, node->kids[1], &b)) return false;
@@ -167,7 +167,7 @@ static bool combine(Reader *reader, const Node *node, Affine *result) {
     return true;
 }
 
-static bool affine(Reader *reader, const Node *node, Affine *result) {
+static bool affine(LayoutReader *reader, const Node *node, Affine *result) {
     if (node->kind == NODE_NUMBER) {
         *result = (Affine){NULL, 0, node->number};
         return true;
@@ -185,8 +185,8 @@ static bool affine(Reader *reader, const Node *node, Affine *result) {
 
 /* ---- lines ---- */
 
-static bool read_layout_part(Reader *reader, const Node *line, const Node *node, LayoutPart *part,
-                             Names *names) {
+static bool read_layout_part(LayoutReader *reader, const Node *line, const Node *node,
+                             LayoutPart *part, IndexNames *names) {
     Affine value;
     if (!affine(reader, node, &value)) return false;
     if (!value.tensor || value.factor == 0) {
@@ -212,14 +212,14 @@ static bool read_layout_part(Reader *reader, const Node *line, const Node *node,
     return add_subs(reader, names, part->subs, true);
 }
 
-static void report_no_left(Reader *reader, Span span, const char *index) {
+static void report_no_left(LayoutReader *reader, Span span, const char *index) {
     report_error(reader->reports, span, "index '%s' is missing on the left side", index);
     report_help(reader->reports,
                 "add it to the subscripts of the file tensor, or as {%s} to its name", index);
 }
 
 /* Checks that every index of a part occurs on the left side. */
-static bool known_names(Reader *reader, const Names *left, const Names *right) {
+static bool known_names(LayoutReader *reader, const IndexNames *left, const IndexNames *right) {
     for (int i = 0; i < right->count; i++) {
         if (find_index_name(left, right->names[i]) >= 0) continue;
         report_no_left(reader, right->spans[i], right->names[i]);
@@ -236,8 +236,8 @@ static bool has_axis(const Layout *layout, const char *axis) {
 }
 
 /* Checks that every index on the left side belongs to a part, numbers the parts, or is declared. */
-static bool used_names(Reader *reader, const Layout *layout, const Names *left, const bool *used,
-                       const LayoutLine *line) {
+static bool used_names(LayoutReader *reader, const Layout *layout, const IndexNames *left,
+                       const bool *used, const LayoutLine *line) {
     for (int i = 0; i < left->count; i++) {
         if (used[i] || (line->choice && strcmp(line->choice, left->names[i]) == 0)) continue;
         if (has_axis(layout, left->names[i])) continue;
@@ -262,7 +262,7 @@ static bool is_none(const Node *node) {
     return node->kind == NODE_NAME && strcmp(node->name, "none") == 0;
 }
 
-static bool read_line(Reader *reader, const Layout *layout, LayoutLine *line) {
+static bool read_line(LayoutReader *reader, const Layout *layout, LayoutLine *line) {
     const Node *node = line->node, *value = node->kids[1];
     if (is_none(value)) return true;
     if (strchr(node->name, '*')) {
@@ -272,7 +272,7 @@ static bool read_line(Reader *reader, const Layout *layout, LayoutLine *line) {
                     node->name);
         return false;
     }
-    Names left = {.count = 0};
+    IndexNames left = {.count = 0};
     if (!add_holes(reader, &left, node) || !add_subs(reader, &left, node->kids[0], false))
         return false;
     const Node *list = line_parts(value, line);
@@ -288,7 +288,7 @@ static bool read_line(Reader *reader, const Layout *layout, LayoutLine *line) {
     line->part_count = list ? list->count : 1;
     bool used[LAYOUT_INDICES] = {false};
     for (int i = 0; i < line->part_count; i++) {
-        Names right = {.count = 0};
+        IndexNames right = {.count = 0};
         if (!read_layout_part(reader, node, list ? list->kids[i] : value, &line->parts[i],
                               &right) ||
             !known_names(reader, &left, &right))
@@ -310,7 +310,8 @@ static bool says_again(const LayoutLine *a, const LayoutLine *b) {
 
 /* Reports a statement that repeats another one of the same layout. A statement of a base is
  * replaced. */
-static bool is_own(Reader *reader, const Layout *layout, const Node *before, const Node *node) {
+static bool is_own(LayoutReader *reader, const Layout *layout, const Node *before,
+                   const Node *node) {
     Span all = layout->node->span, old = before->span;
     if (old.source != all.source || old.start < all.start || old.end > all.end) return false;
     report_error(reader->reports, node->span, "this repeats an earlier statement of the layout");
@@ -318,30 +319,30 @@ static bool is_own(Reader *reader, const Layout *layout, const Node *before, con
     return true;
 }
 
-static void add_layout_line(Reader *reader, Layout *layout, const Node *node) {
+static void add_layout_line(LayoutReader *reader, Layout *layout, const Node *node) {
     LayoutLine *line = arena_alloc(reader->arena, sizeof *line);
     line->node = node;
     if (!read_line(reader, layout, line)) return;
     List *lines = &layout->lines;
-    int kept = 0, place = -1; /* index of the first statement that it replaces */
+    int kept = 0, replaced = -1; /* index of the first statement that it replaces */
     for (int i = 0; i < lines->count; i++) {
         LayoutLine *before = lines->items[i];
         if (!says_again(before, line))
             lines->items[kept++] = before;
         else if (is_own(reader, layout, before->node, node))
             return;
-        else if (place < 0)
-            place = kept++;
+        else if (replaced < 0)
+            replaced = kept++;
     }
     lines->count = kept;
-    if (place < 0)
+    if (replaced < 0)
         list_push(reader->arena, lines, line);
     else
-        lines->items[place] = line;
+        lines->items[replaced] = line;
 }
 
 /* Checks the parts of a rule beyond the grammar. */
-static bool check_rule(Reader *reader, const Node *rule) {
+static bool check_rule(LayoutReader *reader, const Node *rule) {
     const Node *value = rule->kids[0], *words = rule->kids[1] ? rule->kids[1]->kids[0] : NULL;
     if (value->kind == NODE_CALL && !layout_repeated(value, NULL)) {
         report_error(reader->reports, value->span,
@@ -387,7 +388,7 @@ static bool same_rule(Arena *arena, const Node *a, const Node *b) {
 
 /* The first rule identifies the family: a rule of a derived layout replaces the rule of its base at
  * the same index. */
-static void add_layout_rule(Reader *reader, Layout *layout, Node *node) {
+static void add_layout_rule(LayoutReader *reader, Layout *layout, Node *node) {
     if (node->kind == NODE_RULE && !check_rule(reader, node)) return;
     int kept = 0; /* of the keys that the base ignores */
     for (int i = 0; i < layout->unread.count; i++) {
@@ -405,7 +406,7 @@ static void add_layout_rule(Reader *reader, Layout *layout, Node *node) {
 }
 
 /* Adds a key that this layout ignores, also if its base reads it. */
-static void add_unread(Reader *reader, Layout *layout, Node *key) {
+static void add_unread(LayoutReader *reader, Layout *layout, Node *key) {
     for (int i = 0; i < layout->rules.count; i++) {
         const Node *before = layout->rules.items[i];
         if (before->kind != NODE_RULE || strcmp(before->name, key->name) != 0) continue;
@@ -416,7 +417,7 @@ static void add_unread(Reader *reader, Layout *layout, Node *key) {
     list_push(reader->arena, &layout->unread, key);
 }
 
-static void add_layout_statement(Reader *reader, Layout *layout, Node *node) {
+static void add_layout_statement(LayoutReader *reader, Layout *layout, Node *node) {
     switch (node->kind) {
     case NODE_TENSOR:
         add_layout_line(reader, layout, node);
@@ -443,7 +444,7 @@ static const Node *find_layout_node(const Unit *unit, const char *name) {
     return NULL;
 }
 
-static bool add_layout(Reader *reader, Layout *layout, const Node *node, int depth) {
+static bool add_layout(LayoutReader *reader, Layout *layout, const Node *node, int depth) {
     const Node *base = node->kids[0];
     if (node->number == 1) {
         const Node *found = find_layout_node(reader->unit, base->name);
@@ -496,7 +497,7 @@ static bool has_any_rule(const Layout *layout) {
 }
 
 List layouts_read(Unit *unit) {
-    Reader reader = {unit, unit->arena, unit->reports};
+    LayoutReader reader = {unit, unit->arena, unit->reports};
     List layouts = {0};
     for (int i = 0; i < unit->layouts.count; i++) {
         const Node *node = unit->layouts.items[i];
