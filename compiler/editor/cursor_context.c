@@ -1,4 +1,4 @@
-#include "editor/place.h"
+#include "editor/cursor_context.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -96,33 +96,33 @@ static const Node *layer_at_path(Unit *unit, const Node *model, const Node *laye
 
 /* ---- brackets ---- */
 
-typedef struct Bracket {
+typedef struct OpenBracket {
     char opened;
     bool record;
     const char *path; /* of the entry with this value, or NULL */
     const char *made; /* the layer named before it, or NULL */
     bool plan;        /* of an experiment */
     const Node *layer, *model;
-} Bracket;
+} OpenBracket;
 
 /* The most recent tokens of a statement, the last one first. */
 enum { KEPT = 4, MAX_BRACKETS = 256 };
-typedef struct Scan {
+typedef struct BracketScan {
     Unit *unit;
     const char *kept[KEPT];
     const char *first; /* of this line or entry */
-    Bracket brackets[MAX_BRACKETS];
+    OpenBracket brackets[MAX_BRACKETS];
     int count;
     const Node *item; /* the layer whose body comes next */
-} Scan;
+} BracketScan;
 
-static void keep_token(Scan *scan, const char *token) {
+static void keep_token(BracketScan *scan, const char *token) {
     memmove(scan->kept + 1, scan->kept, (KEPT - 1) * sizeof *scan->kept);
     scan->kept[0] = token;
     if (!scan->first) scan->first = token;
 }
 
-static void forget(Scan *scan) {
+static void forget(BracketScan *scan) {
     memset(scan->kept, 0, sizeof scan->kept);
     scan->first = NULL;
 }
@@ -135,7 +135,7 @@ static bool is_name_token(const char *token) {
     return token && (isalpha((unsigned char)*token) || *token == '_');
 }
 
-static void open_record(const Scan *scan, Bracket *bracket, const Bracket *around) {
+static void open_record(const BracketScan *scan, OpenBracket *bracket, const OpenBracket *around) {
     const char *const *kept = scan->kept;
     bool made = is_name_token(kept[0]) &&
                 (token_is(kept[1], "=") || token_is(kept[1], "[") || token_is(kept[1], ","));
@@ -162,9 +162,9 @@ static void open_record(const Scan *scan, Bracket *bracket, const Bracket *aroun
                          : around->layer;
 }
 
-static void open_bracket(Scan *scan, char character) {
-    const Bracket *around = scan->count ? &scan->brackets[scan->count - 1] : NULL;
-    Bracket bracket = {.opened = character};
+static void open_bracket(BracketScan *scan, char character) {
+    const OpenBracket *around = scan->count ? &scan->brackets[scan->count - 1] : NULL;
+    OpenBracket bracket = {.opened = character};
     const char *const *kept = scan->kept;
     bool value = token_is(kept[0], "=") || token_is(kept[1], "=") || token_is(kept[0], "[") ||
                  token_is(kept[0], ",") || token_is(kept[1], "[") || token_is(kept[1], ",") ||
@@ -191,8 +191,8 @@ static void open_bracket(Scan *scan, char character) {
 }
 
 /* `;` in a call begins the options of the layer. */
-static void begin_options(Scan *scan) {
-    Bracket *bracket = scan->count ? &scan->brackets[scan->count - 1] : NULL;
+static void begin_options(BracketScan *scan) {
+    OpenBracket *bracket = scan->count ? &scan->brackets[scan->count - 1] : NULL;
     if (bracket && bracket->opened == '(') {
         bracket->record = true;
         bracket->layer = bracket->made ? named_layer(scan->unit, bracket->made) : NULL;
@@ -205,7 +205,7 @@ static bool in_word(char character) {
     return isalnum((unsigned char)character) || character == '_' || character == '.';
 }
 
-static void scan_word(Scan *scan, const char *text, size_t length) {
+static void scan_word(BracketScan *scan, const char *text, size_t length) {
     const char *word = arena_copy(scan->unit->arena, text, length);
     bool heads = token_is(scan->first, "layer") || token_is(scan->first, "optimizer") ||
                  token_is(scan->first, "schedule") || token_is(scan->first, "parametrization");
@@ -215,7 +215,7 @@ static void scan_word(Scan *scan, const char *text, size_t length) {
 }
 
 /* Reads the text up to the offset. */
-static void scan_to(Scan *scan, const char *text, size_t end) {
+static void scan_to(BracketScan *scan, const char *text, size_t end) {
     for (size_t at = 0; at < end;) {
         char character = text[at];
         size_t start = at++;
@@ -245,25 +245,27 @@ static void scan_to(Scan *scan, const char *text, size_t end) {
     }
 }
 
-Place place_find(Unit *unit, size_t offset) {
+CursorContext cursor_context(Unit *unit, size_t offset) {
     const Source *source = unit->sources.items[0];
     const char *text = source->text;
     if (offset > source->length) offset = source->length;
     size_t start = offset, end = offset;
     while (start > 0 && in_word(text[start - 1])) start--;
     while (end < source->length && in_word(text[end])) end++;
-    Place place = {.source = source, .start = (int)start, .end = (int)end, .at = (int)offset};
-    place.word = arena_copy(unit->arena, text + start, end - start);
-    Scan scan = {.unit = unit};
+    CursorContext cursor = {
+        .source = source, .start = (int)start, .end = (int)end, .at = (int)offset};
+    cursor.word = arena_copy(unit->arena, text + start, end - start);
+    BracketScan scan = {.unit = unit};
     scan_to(&scan, text, start);
-    const Bracket *bracket = scan.count ? &scan.brackets[scan.count - 1] : NULL;
-    if (!bracket) return place;
-    place.layer = bracket->layer;
-    place.model = bracket->model;
+    const OpenBracket *bracket = scan.count ? &scan.brackets[scan.count - 1] : NULL;
+    if (!bracket) return cursor;
+    cursor.layer = bracket->layer;
+    cursor.model = bracket->model;
     bool value = token_is(scan.kept[0], "=") || bracket->opened == '[';
-    place.kind = !bracket->record ? PLACE_BODY : value ? PLACE_VALUE : PLACE_OPTION;
-    if (place.kind == PLACE_VALUE)
-        place.path = token_is(scan.kept[0], "=") ? scan.kept[1] : bracket->path;
-    if (scan.kept[0] && place.kind == PLACE_OPTION) place.kind = PLACE_VALUE; /* in an expression */
-    return place;
+    cursor.kind = !bracket->record ? CURSOR_BODY : value ? CURSOR_VALUE : CURSOR_OPTION;
+    if (cursor.kind == CURSOR_VALUE)
+        cursor.path = token_is(scan.kept[0], "=") ? scan.kept[1] : bracket->path;
+    if (scan.kept[0] && cursor.kind == CURSOR_OPTION)
+        cursor.kind = CURSOR_VALUE; /* in an expression */
+    return cursor;
 }

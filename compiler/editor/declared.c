@@ -57,16 +57,16 @@ static const Node *in_layer(Unit *unit, const Node *layer, const char *name) {
 
 /* A dotted name can be longer than the name of an option: `heads.q` of attention, or `act`
  * alone. */
-const Node *declared(Unit *unit, const Place *place) {
-    if (!*place->word) return NULL;
+const Node *declared(Unit *unit, const CursorContext *cursor) {
+    if (!*cursor->word) return NULL;
     const Node *found = NULL;
-    if (place->kind == PLACE_OPTION && place->layer)
-        found = option_of(unit, place->layer, place->word);
-    if (place->kind == PLACE_BODY && place->layer)
-        found = in_layer(unit, place->layer, place->word);
-    if (!found && place->kind != PLACE_OPTION) {
-        const Node *model = find_model(unit, place->word);
-        found = model ? model : named_layer(unit, place->word);
+    if (cursor->kind == CURSOR_OPTION && cursor->layer)
+        found = option_of(unit, cursor->layer, cursor->word);
+    if (cursor->kind == CURSOR_BODY && cursor->layer)
+        found = in_layer(unit, cursor->layer, cursor->word);
+    if (!found && cursor->kind != CURSOR_OPTION) {
+        const Node *model = find_model(unit, cursor->word);
+        found = model ? model : named_layer(unit, cursor->word);
     }
     return found;
 }

@@ -1,7 +1,7 @@
 #include "editor/facts.h"
 
 #include "abi/json_make.h"
-#include "editor/place.h"
+#include "editor/cursor_context.h"
 #include "moec.h"
 
 #include <ctype.h>
@@ -12,25 +12,25 @@
 
 /* ---- lookup ---- */
 
-typedef struct Group {
+typedef struct DocGroup {
     const char *name;
     size_t list; /* offset of its nodes in Unit; 0: the functions of the language */
-} Group;
+} DocGroup;
 
-static const Group groups[] = {{"layers", offsetof(Unit, layers)},
-                               {"optimizers", offsetof(Unit, optimizers)},
-                               {"schedules", offsetof(Unit, schedules)},
-                               {"parametrizations", offsetof(Unit, parametrizations)},
-                               {"functions", 0}};
+static const DocGroup groups[] = {{"layers", offsetof(Unit, layers)},
+                                  {"optimizers", offsetof(Unit, optimizers)},
+                                  {"schedules", offsetof(Unit, schedules)},
+                                  {"parametrizations", offsetof(Unit, parametrizations)},
+                                  {"functions", 0}};
 enum { GROUP_COUNT = sizeof groups / sizeof *groups };
 
-static const List *group_nodes(const Unit *unit, const Group *group) {
+static const List *group_nodes(const Unit *unit, const DocGroup *group) {
     static const List none;
     return group->list ? (const List *)((const char *)unit + group->list) : &none;
 }
 
 /* Lists the declarations of the file itself; for the standard library, those of all its files. */
-static List facts_of_group(const Unit *unit, const Group *group) {
+static List facts_of_group(const Unit *unit, const DocGroup *group) {
     List found = {0};
     const Source *first = unit->sources.items[0];
     const List *nodes = group_nodes(unit, group);

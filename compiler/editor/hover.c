@@ -50,10 +50,10 @@ static const char *hover_function(Arena *arena, const char *name) {
 const char *moec_hover(MoecCompiler *compiler, size_t offset) {
     Unit *unit = moec_unit(compiler);
     if (!unit || !unit->sources.count) return NULL;
-    Place place = place_find(unit, offset);
-    const Node *node = declared(unit, &place);
+    CursorContext cursor = cursor_context(unit, offset);
+    const Node *node = declared(unit, &cursor);
     Arena *arena = moec_arena(compiler);
-    if (!node) return place.kind == PLACE_BODY ? hover_function(arena, place.word) : NULL;
+    if (!node) return cursor.kind == CURSOR_BODY ? hover_function(arena, cursor.word) : NULL;
     Text out = {.arena = arena};
     bool option = node->kind == NODE_OPTION;
     text_add(&out, "```moe\n%s\n```\n",
@@ -63,7 +63,7 @@ const char *moec_hover(MoecCompiler *compiler, size_t offset) {
     const Facts *facts = layer ? facts_of(arena, node) : NULL;
     const char *comment = layer ? facts->text : comment_above(arena, node);
     if (*comment) text_add(&out, "\n%s", comment);
-    const char *value = option ? moec_option(compiler, place.word) : NULL;
+    const char *value = option ? moec_option(compiler, cursor.word) : NULL;
     if (value) text_add(&out, "\n`%s` in model %s\n", value, moec_model(compiler));
     if (layer)
         add_option_signatures(&out, facts);
@@ -75,8 +75,8 @@ const char *moec_hover(MoecCompiler *compiler, size_t offset) {
 bool moec_definition(MoecCompiler *compiler, size_t offset, MoecLocation *location) {
     Unit *unit = moec_unit(compiler);
     if (!unit || !unit->sources.count) return false;
-    Place place = place_find(unit, offset);
-    const Node *node = declared(unit, &place);
+    CursorContext cursor = cursor_context(unit, offset);
+    const Node *node = declared(unit, &cursor);
     if (!node) return false;
     const Source *source = node->name_span.source;
     *location = (MoecLocation){.path = source->path,
