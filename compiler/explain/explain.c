@@ -61,9 +61,9 @@ static void name_kind(const ScheduleUnit *from, ExplainedUnit *unit) {
         {"loops", "loop nest"}, {"product", "matmul"}, {"grouped product", "grouped matmul"}};
     const CallRow *row = from->kind == UNIT_CALL ? from->statement->row : NULL;
     bool product = from->kind == UNIT_CONTRACTION;
-    int place = product ? 1 + (from->contraction->kind != CONTRACTION_PRODUCT) : 0;
-    unit->kind = row ? row->kind : names[place][0];
-    unit->operation = row ? row->title : names[place][1];
+    int label = product ? 1 + (from->contraction->kind != CONTRACTION_PRODUCT) : 0;
+    unit->kind = row ? row->kind : names[label][0];
+    unit->operation = row ? row->title : names[label][1];
 }
 
 static const char *result_name(const Statement *statement) {
@@ -136,10 +136,10 @@ static void collect_memory(Explanation *explanation) {
     explanation->memory =
         arena_alloc(explanation->arena, (size_t)explanation->moments * sizeof(double));
     for (int i = 0; schedule->places && i < schedule->program->tensors.count; i++) {
-        const Allocation *place = &schedule->places[i];
-        for (int t = place->first; place->used && t <= place->last; t++)
-            if (t >= 0 && t < explanation->moments && !(place->taken && t == place->last))
-                explanation->memory[t] += (double)place->bytes;
+        const Allocation *allocation = &schedule->places[i];
+        for (int t = allocation->first; allocation->used && t <= allocation->last; t++)
+            if (t >= 0 && t < explanation->moments && !(allocation->taken && t == allocation->last))
+                explanation->memory[t] += (double)allocation->bytes;
     }
     for (int t = 0; t < explanation->moments; t++)
         if (explanation->memory[t] > explanation->memory[explanation->peak]) explanation->peak = t;
@@ -149,15 +149,16 @@ List explain_peak(const Explanation *explanation) {
     const Schedule *schedule = explanation->schedule;
     List list = {0};
     for (int i = 0; schedule->places && i < schedule->program->tensors.count; i++) {
-        const Allocation *place = &schedule->places[i];
-        if (!place->used || place->first > explanation->peak || place->last < explanation->peak)
+        const Allocation *allocation = &schedule->places[i];
+        if (!allocation->used || allocation->first > explanation->peak ||
+            allocation->last < explanation->peak)
             continue;
         Tensor *tensor = schedule->program->tensors.items[i];
         list_push(explanation->arena, &list, tensor);
         int at = list.count - 1;
         for (; at > 0; at--) {
             Tensor *before = list.items[at - 1];
-            if (schedule->places[before->id].bytes >= place->bytes) break;
+            if (schedule->places[before->id].bytes >= allocation->bytes) break;
             list.items[at] = before;
         }
         list.items[at] = tensor;
@@ -186,14 +187,14 @@ static void add_edge(Explanation *explanation, int from, int to) {
     list_push(explanation->arena, &explanation->edges, edge);
 }
 
-typedef struct Tracing {
+typedef struct LayerTracing {
     Explanation *explanation;
     const List *paths; /* of the statements, in program order */
     int at;
     const char **makers; /* by tensor->id: the layer that wrote it last */
-} Tracing;
+} LayerTracing;
 
-static void trace_read(Tracing *tracing, const Tensor *tensor, int to) {
+static void trace_read(LayerTracing *tracing, const Tensor *tensor, int to) {
     bool input = tensor->role == ROLE_INPUT && tensor->rank;
     const char *maker = input ? tensor->name : tracing->makers[tensor->id];
     int from = maker ? explained_layer_at(tracing->explanation, maker, input) : to;
@@ -201,7 +202,7 @@ static void trace_read(Tracing *tracing, const Tensor *tensor, int to) {
 }
 
 static void trace(Statement *statement, void *data) {
-    Tracing *tracing = data;
+    LayerTracing *tracing = data;
     Explanation *explanation = tracing->explanation;
     if (statement->kind == STATEMENT_REPEAT || statement_is_scan(statement)) return;
     const char *path = tracing->paths->items[tracing->at++];
@@ -224,7 +225,7 @@ static void trace(Statement *statement, void *data) {
 
 static void collect_layers(Explanation *explanation, Program *forward) {
     const Cost *total = cost(explanation->arena, forward);
-    Tracing tracing = {explanation, &total->paths, 0, NULL};
+    LayerTracing tracing = {explanation, &total->paths, 0, NULL};
     tracing.makers = arena_alloc(explanation->arena,
                                  ((size_t)forward->tensors.count + 1) * sizeof *tracing.makers);
     block_walk(&forward->body, trace, &tracing);
