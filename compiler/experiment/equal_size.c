@@ -32,11 +32,11 @@ typedef struct Solution {
 } Solution;
 
 /* A value of the option with a valid model, and the size of the model. */
-typedef struct Candidate {
+typedef struct SizedModel {
     long number;
     double size;
     bool good;
-} Candidate;
+} SizedModel;
 
 static const char *size_unit_of(const Expansion *expansion) {
     for (int i = 0; i < MEASURES; i++)
@@ -76,8 +76,8 @@ static bool model_size_at(const Solution *solution, long number, bool tell, doub
 
 /* The first value from `number` on with a valid model. Some values violate divisibility
  * conditions. */
-static Candidate candidate_from(const Solution *solution, long number) {
-    Candidate candidate = {.number = number};
+static SizedModel candidate_from(const Solution *solution, long number) {
+    SizedModel candidate = {.number = number};
     for (; candidate.number < number + HOLES; candidate.number++) {
         candidate.good = model_size_at(solution, candidate.number, false, &candidate.size);
         if (candidate.good) break;
@@ -85,7 +85,7 @@ static Candidate candidate_from(const Solution *solution, long number) {
     return candidate;
 }
 
-static bool tell_unreachable(const Solution *solution, Candidate nearest, const char *why) {
+static bool tell_unreachable(const Solution *solution, SizedModel nearest, const char *why) {
     const Expansion *expansion = solution->expansion;
     if (!solution->tell) return false;
     report_error(expansion->reports, expansion->asked->match->span,
@@ -99,7 +99,7 @@ static bool tell_unreachable(const Solution *solution, Candidate nearest, const 
 
 /* Two values of the option whose sizes enclose the required size; the size of the lower one is not
  * above it. */
-static bool bracket(const Solution *solution, Candidate *low, Candidate *high) {
+static bool bracket(const Solution *solution, SizedModel *low, SizedModel *high) {
     double size;
     *low = candidate_from(solution, 1);
     if (!low->good) return model_size_at(solution, 1, solution->tell, &size);
@@ -119,11 +119,11 @@ static bool bracket(const Solution *solution, Candidate *low, Candidate *high) {
 }
 
 /* The nearer of the two values that enclose the required size. */
-static bool solve_for_size(const Solution *solution, Candidate *found) {
-    Candidate low, high;
+static bool solve_for_size(const Solution *solution, SizedModel *found) {
+    SizedModel low, high;
     if (!bracket(solution, &low, &high)) return false;
     while (high.number - low.number > 1) {
-        Candidate middle = candidate_from(solution, low.number + (high.number - low.number) / 2);
+        SizedModel middle = candidate_from(solution, low.number + (high.number - low.number) / 2);
         if (!middle.good || middle.number >= high.number) {
             /* No valid value between the middle and the upper end: search below it. */
             long below = low.number + (high.number - low.number) / 2;
@@ -141,21 +141,21 @@ static bool solve_for_size(const Solution *solution, Candidate *found) {
 /* ---- two options ---- */
 
 /* The values of both options, and the resulting size. */
-typedef struct Pair {
+typedef struct SizedPair {
     long first, second;
     double size;
-} Pair;
+} SizedPair;
 
 /* Solves the second option for the values of the first option around its best value. On entry
  * `best` has the first option alone, and second = 0. */
-static void refine(const Solution *solution, Pair *best) {
+static void refine(const Solution *solution, SizedPair *best) {
     const Expansion *expansion = solution->expansion;
     const long middle = best->first;
     for (long i = 0; i <= 2L * NEIGHBOURS && best->size != solution->wanted; i++) {
         long number = middle + (i % 2 ? -(i + 1) / 2 : i / 2);
         if (number < 1) continue;
         Solution own = *solution;
-        Candidate found;
+        SizedModel found;
         own.path = expansion->asked->solved[1];
         own.tell = false;
         own.overrides = (List){0};
@@ -165,11 +165,11 @@ static void refine(const Solution *solution, Pair *best) {
                   number_entry(expansion->arena, solution->path, (double)number));
         if (!solve_for_size(&own, &found)) continue;
         if (fabs(found.size - solution->wanted) >= fabs(best->size - solution->wanted)) continue;
-        *best = (Pair){number, found.number, found.size};
+        *best = (SizedPair){number, found.number, found.size};
     }
 }
 
-static const char *solved_text(const Solution *solution, Pair pair) {
+static const char *solved_text(const Solution *solution, SizedPair pair) {
     Arena *arena = solution->expansion->arena;
     double rest = pair.size - solution->wanted;
     const char *second = "";
@@ -243,14 +243,14 @@ bool variant_equalise(const Expansion *expansion, List *overrides, MoecVariant *
                          matched_size(expansion, &expansion->variants[0]),
                          true};
     MoecVariant given = {0};
-    Candidate found;
+    SizedModel found;
     if (!variant_describe(expansion, overrides, true, &given)) return false;
     if (matched_size(expansion, &given) == solution.wanted) return true;
     if (!variant_has_solved(expansion, overrides, variant->name)) return false;
     solution.tell = !asked->solved[1];
-    Pair pair = {0, 0, INFINITY};
+    SizedPair pair = {0, 0, INFINITY};
     if (solve_for_size(&solution, &found))
-        pair = (Pair){found.number, 0, found.size};
+        pair = (SizedPair){found.number, 0, found.size};
     else if (solution.tell)
         return false;
     else
