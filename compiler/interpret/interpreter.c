@@ -14,7 +14,7 @@
 
 /* ---- preparing ---- */
 
-static void order_step_loops(Step *step, const Statement *statement) {
+static void order_step_loops(PreparedStatement *step, const Statement *statement) {
     bool reduces = statement->reduction != REDUCE_NONE;
     for (int outer = 1; outer >= 0; outer--) {
         for (int i = 0; i < statement->loop_count; i++) {
@@ -25,7 +25,8 @@ static void order_step_loops(Step *step, const Statement *statement) {
     }
 }
 
-static void prepare_loop(Interpreter *interpreter, Step *step, const Statement *statement) {
+static void prepare_loop(Interpreter *interpreter, PreparedStatement *step,
+                         const Statement *statement) {
     order_step_loops(step, statement);
     step->first_slot = interpreter->slot_count;
     for (int i = 0; i < step->loop_count; i++)
@@ -36,11 +37,11 @@ static void prepare_loop(Interpreter *interpreter, Step *step, const Statement *
     interpreter->slot_count = step->first_slot;
 }
 
-static Step *prepare_block(Interpreter *interpreter, const Block *block) {
-    Step *first = NULL, **link = &first;
+static PreparedStatement *prepare_block(Interpreter *interpreter, const Block *block) {
+    PreparedStatement *first = NULL, **link = &first;
     for (int i = 0; i < block->statements.count; i++) {
         const Statement *statement = block->statements.items[i];
-        Step *step = arena_alloc(interpreter->arena, sizeof *step);
+        PreparedStatement *step = arena_alloc(interpreter->arena, sizeof *step);
         step->statement = statement;
         *link = step;
         link = &step->next;
@@ -57,7 +58,8 @@ static Step *prepare_block(Interpreter *interpreter, const Block *block) {
 /* ---- loops ---- */
 
 /* Advances loops first .. last-1 by one; false when they are back at the start. */
-static bool advance_loops(Interpreter *interpreter, const Step *step, int first, int last) {
+static bool advance_loops(Interpreter *interpreter, const PreparedStatement *step, int first,
+                          int last) {
     for (int i = last - 1; i >= first; i--) {
         long *at = &interpreter->at[step->first_slot + i];
         if (++*at < step->loops[i]->axis->size) return true;
@@ -66,9 +68,10 @@ static bool advance_loops(Interpreter *interpreter, const Step *step, int first,
     return false;
 }
 
-static void store_values(Interpreter *interpreter, Step *step, const double *values, int count) {
+static void store_values(Interpreter *interpreter, PreparedStatement *step, const double *values,
+                         int count) {
     long offsets[STRIP];
-    Address *target = &step->target;
+    ElementAddress *target = &step->target;
     bool adds = step->statement->accumulate;
     interpreter_offsets(interpreter, target, count, offsets);
     for (int j = 0; j < count; j++) {
@@ -88,7 +91,7 @@ static int strip_length(long size, long start) {
     return size - start < STRIP ? (int)(size - start) : STRIP;
 }
 
-static void run_pointwise(Interpreter *interpreter, Step *step) {
+static void run_pointwise(Interpreter *interpreter, PreparedStatement *step) {
     int last = step->loop_count - 1;
     long size = last < 0 ? 1 : step->loops[last]->axis->size;
     double noise = interpreter->noise;
@@ -120,7 +123,7 @@ static double reduce_values(Interpreter *interpreter, Reduction reduction, doubl
 }
 
 /* The reduction of the value over the inner loops, with fixed outer loops. */
-static double run_inner(Interpreter *interpreter, Step *step) {
+static double run_inner(Interpreter *interpreter, PreparedStatement *step) {
     Reduction reduction = step->statement->reduction;
     double result = reduction == REDUCE_SUM ? 0 : reduction == REDUCE_MAX ? -INFINITY : INFINITY;
     int last = step->loop_count - 1;
@@ -139,7 +142,7 @@ static double run_inner(Interpreter *interpreter, Step *step) {
     return result;
 }
 
-static void run_loop(Interpreter *interpreter, Step *step) {
+static void run_loop(Interpreter *interpreter, PreparedStatement *step) {
     for (int i = 0; i < step->loop_count; i++) {
         interpreter->at[step->first_slot + i] = 0;
         if (step->loops[i]->axis->size < 1) return;
@@ -156,9 +159,9 @@ static void run_loop(Interpreter *interpreter, Step *step) {
 
 /* ---- programs ---- */
 
-static void run_steps(Interpreter *interpreter, Step *step);
+static void run_steps(Interpreter *interpreter, PreparedStatement *step);
 
-static void run_repeat(Interpreter *interpreter, Step *step) {
+static void run_repeat(Interpreter *interpreter, PreparedStatement *step) {
     const Statement *statement = step->statement;
     long iterations = statement->index->axis->size;
     interpreter->slots[interpreter->slot_count++] = statement->index;
@@ -181,7 +184,7 @@ static void interpret_call(Interpreter *interpreter, const Statement *statement)
     }
 }
 
-static void run_steps(Interpreter *interpreter, Step *step) {
+static void run_steps(Interpreter *interpreter, PreparedStatement *step) {
     for (; step && !interpreter->message; step = step->next) {
         if (step->statement->once && !interpreter->last_micro_batch) continue;
         if (step->statement->kind == STATEMENT_LOOP) run_loop(interpreter, step);
@@ -193,7 +196,7 @@ static void run_steps(Interpreter *interpreter, Step *step) {
 }
 
 /* The coordinates of element `number` as text, "3,17". */
-static const char *place_text(Interpreter *interpreter, const Tensor *tensor, long number) {
+static const char *element_text(Interpreter *interpreter, const Tensor *tensor, long number) {
     Text text = {.arena = interpreter->arena};
     long stride = tensor_elements(tensor);
     for (int i = 0; i < tensor->rank; i++) {
@@ -215,7 +218,7 @@ static void check_given_inputs(Interpreter *interpreter) {
             if (value < 0 || value >= tensor->vocabulary)
                 interpreter->message = arena_format(
                     interpreter->arena, "%s[%s] is %ld: values are 0 to %ld", tensor->name,
-                    place_text(interpreter, tensor, j), value, tensor->vocabulary - 1);
+                    element_text(interpreter, tensor, j), value, tensor->vocabulary - 1);
         }
     }
 }
