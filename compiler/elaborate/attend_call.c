@@ -14,7 +14,7 @@ enum { MAX_BEST = 4096 }; /* the limit of the kernels per query */
 
 /* One operand of attend as a tensor over [leading..., position, heads, width]. */
 static Expr *attend_operand(Elaborator *e, Value *value, Index *const *leading, int count,
-                            Index *place, const char *name) {
+                            Index *position, const char *name) {
     Index *dims[MAX_RANK];
     int rank = 0;
     for (int i = 0; i < count; i++) dims[rank++] = leading[i];
@@ -34,8 +34,8 @@ static Expr *attend_operand(Elaborator *e, Value *value, Index *const *leading, 
                        value->span);
         expr = target;
     }
-    if (!place) return expr;
-    Expr *to = expr_index(e->program, place);
+    if (!position) return expr;
+    Expr *to = expr_index(e->program, position);
     return expr_substitute(e->program, expr, &value->dims[0], &to, 1);
 }
 
@@ -266,13 +266,13 @@ static bool check_given(Elaborator *e, const Attending *attending, const char *n
 
 static bool check_document_ids(Elaborator *e, const Attending *attending) {
     const Value *documents = attending->documents;
-    const Index *place = attending->query->dims[0];
+    const Index *query_position = attending->query->dims[0];
     Index *used[MAX_LOOPS];
     int count = documents ? free_indices(e, documents->expr, used) : 0;
-    if (!documents || (count == 1 && used[0] == place)) return true;
+    if (!documents || (count == 1 && used[0] == query_position)) return true;
     report_error(e->reports, documents->span,
                  "'document_ids' must have one dimension, the query position: axis '%s'",
-                 place->axis->name);
+                 query_position->axis->name);
     return false;
 }
 
@@ -327,12 +327,13 @@ static Value *attend_statement(Elaborator *e, Attending *at) {
     Index *leading[MAX_RANK];
     int count = leading_indices(e, v, at->documents ? 4 : 3, leading);
     if (!fits_rank(e, "attend", count + 3, span)) return value_error(e, span);
-    Index *place = index_new(e->program, v[0]->dims[0]->name, v[0]->dims[0]->axis);
+    Index *key_position = index_new(e->program, v[0]->dims[0]->name, v[0]->dims[0]->axis);
     Expr *inputs[5] = {attend_operand(e, v[0], leading, count, NULL, "query"),
-                       attend_operand(e, v[1], leading, count, place, "key"),
-                       attend_operand(e, v[2], leading, count, place, "value"),
+                       attend_operand(e, v[1], leading, count, key_position, "key"),
+                       attend_operand(e, v[2], leading, count, key_position, "value"),
                        sink ? materialise(e, "sink", at->sink)->expr : NULL,
-                       v[3] ? attend_operand(e, v[3], leading, count, place, "document") : NULL};
+                       v[3] ? attend_operand(e, v[3], leading, count, key_position, "document")
+                            : NULL};
     Index *out[MAX_RANK];
     Axis *axes[MAX_RANK];
     int rank = 0;
@@ -392,7 +393,7 @@ static bool name_key(Elaborator *e, const Node *subs, Attending *attending) {
     return true;
 }
 
-static bool place_keys(Elaborator *e, Attending *attending) {
+static bool bind_key_axis(Elaborator *e, Attending *attending) {
     Axis *axis = attending->keys->dims[0]->axis;
     if (!attending->named) attending->key = index_new(e->program, axis->name, axis);
     if (!attending->key->axis) attending->key->axis = axis;
@@ -408,7 +409,7 @@ static Value *attend_as_read(Elaborator *e, Attending *at) {
     at->query = values[0];
     at->keys = values[1];
     at->values = values[2];
-    if (!place_keys(e, at) || !attend_options(e, at) || !check_attend_options(e, at))
+    if (!bind_key_axis(e, at) || !attend_options(e, at) || !check_attend_options(e, at))
         return value_error(e, at->node->span);
     bool known = same_sequence_axis(e, at) && !at->bias && (!at->mask || mask_is_known(e, at));
     if (!known && at->options.best) {

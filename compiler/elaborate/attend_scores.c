@@ -46,17 +46,17 @@ static bool take_distance(Attending *attending, const Expr *expr) {
 
 /* number[s] == number[t] */
 static bool find_document_ids(Elaborator *e, Attending *attending, const Expr *expr) {
-    Index *place = attending->query->dims[0];
+    Index *query_position = attending->query->dims[0];
     Expr *other = expr_index(e->program, attending->key);
     for (int i = 0; i < 2 && expr->op == OP_EQ && !attending->documents; i++) {
         Expr *own = expr->args[i];
-        bool alone = own->kind == EXPR_READ && expr_uses_index(own, place) &&
+        bool alone = own->kind == EXPR_READ && expr_uses_index(own, query_position) &&
                      !expr_uses_index(own, attending->query->dims[1]) &&
                      !expr_uses_index(own, attending->key);
-        if (!alone ||
-            !expr_equal(expr_substitute(e->program, own, &place, &other, 1), expr->args[1 - i]))
+        if (!alone || !expr_equal(expr_substitute(e->program, own, &query_position, &other, 1),
+                                  expr->args[1 - i]))
             continue;
-        attending->documents = value_tensor(e, own, &place, 1, attending->mask->span);
+        attending->documents = value_tensor(e, own, &query_position, 1, attending->mask->span);
     }
     return attending->documents != NULL;
 }
@@ -112,10 +112,11 @@ static Value *seen_pairs(Elaborator *e, const Attending *at) {
                                op(e, OP_LT, op(e, OP_SUB, query, key),
                                   value_of_number(e, (double)at->options.window, span)));
     if (at->documents) {
-        Index *place = at->query->dims[0];
+        Index *query_position = at->query->dims[0];
         Expr *to = expr_index(e->program, at->key);
         Value *theirs = value_tensor(
-            e, expr_substitute(e->program, at->documents->expr, &place, &to, 1), &at->key, 1, span);
+            e, expr_substitute(e->program, at->documents->expr, &query_position, &to, 1), &at->key,
+            1, span);
         seen = both_conditions(e, seen, op(e, OP_EQ, at->documents, theirs));
     }
     return seen;

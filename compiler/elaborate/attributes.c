@@ -139,7 +139,7 @@ static void report_no_match(Elaborator *e, const Value *pattern) {
 }
 
 static bool one_entry(Elaborator *e, const Value *entry) {
-    Entry *of = entry->kind == KIND_RECORD ? record_find(entry->record, "of") : NULL;
+    RecordField *of = entry->kind == KIND_RECORD ? record_find(entry->record, "of") : NULL;
     if (!of || of->value->kind != KIND_WORD || of->value->record) {
         report_error(e->reports, entry->span, "an entry of 'parameters' expects the key 'of'");
         report_help(e->reports, "write { of = \"block.*.ffn.*\", ... }");
@@ -152,7 +152,7 @@ static bool one_entry(Elaborator *e, const Value *entry) {
             continue;
         found++;
         for (int j = 0; j < entry->record->entries.count; j++) {
-            const Entry *own = entry->record->entries.items[j];
+            const RecordField *own = entry->record->entries.items[j];
             if (own != of && !set_attribute(e, tensor, own->name, own->span, own->value, true))
                 return false;
         }
@@ -185,7 +185,7 @@ Value *take_attributes(const Node *layer, Record *record) {
         if (body->kids[i]->kind == NODE_OPTION && !strcmp(body->kids[i]->name, "parameters"))
             return NULL;
     for (int i = 0; i < record->entries.count; i++) {
-        Entry *entry = record->entries.items[i];
+        RecordField *entry = record->entries.items[i];
         if (strcmp(entry->name, "parameters")) continue;
         for (int j = i; j + 1 < record->entries.count; j++)
             record->entries.items[j] = record->entries.items[j + 1];

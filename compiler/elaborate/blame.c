@@ -15,7 +15,7 @@ enum { MAX_FOLLOWED = 12 };
 
 typedef struct Blame {
     const Elaborator *e;
-    const Entry *latest;
+    const RecordField *latest;
     int layer; /* the depth of its layer */
     int depth; /* of the followed names */
 } Blame;
@@ -43,8 +43,8 @@ static const Node *declaration(const Node *block, NodeKind kind, const char *nam
     return NULL;
 }
 
-static void blame_entry(Blame *blame, const Frame *frame, const Entry *entry) {
-    const Entry *latest = blame->latest;
+static void blame_entry(Blame *blame, const Frame *frame, const RecordField *entry) {
+    const RecordField *latest = blame->latest;
     if (!is_written(entry->value->span)) return;
     bool later = !latest || entry->order > latest->order ||
                  (entry->order == latest->order && frame->depth > blame->layer);
@@ -55,7 +55,7 @@ static void blame_entry(Blame *blame, const Frame *frame, const Entry *entry) {
 
 static bool blame_option(Blame *blame, const Frame *frame, const char *path) {
     const Node *option = declaration(layer_body(frame->layer), NODE_OPTION, path, (Span){0});
-    const Entry *entry = option && frame->given ? given_entry(frame->given, path) : NULL;
+    const RecordField *entry = option && frame->given ? given_entry(frame->given, path) : NULL;
     if (entry)
         blame_entry(blame, frame, entry);
     else if (option && option->kids[2])

@@ -304,14 +304,15 @@ static Value *top_values_along(Elaborator *e, Value *value, Index *index, long k
 }
 
 /* The position along all indices as one number; the last index varies fastest. */
-static Expr *joined_place(Elaborator *e, Index *const *indices, int count) {
-    Expr *place = expr_index(e->program, indices[0]);
+static Expr *flattened_index(Elaborator *e, Index *const *indices, int count) {
+    Expr *flat_index = expr_index(e->program, indices[0]);
     for (int i = 1; i < count; i++) {
         Expr *size = expr_number(e->program, (double)indices[i]->axis->size);
-        place = expr_apply(e->program, OP_MUL, place, size, NULL);
-        place = expr_apply(e->program, OP_ADD, place, expr_index(e->program, indices[i]), NULL);
+        flat_index = expr_apply(e->program, OP_MUL, flat_index, size, NULL);
+        flat_index =
+            expr_apply(e->program, OP_ADD, flat_index, expr_index(e->program, indices[i]), NULL);
     }
-    return place;
+    return flat_index;
 }
 
 /* The value over one index instead of several. */
@@ -333,15 +334,15 @@ static Value *joined(Elaborator *e, const Value *value, Index *const *indices, i
 /* top_k[m,n](p, k): along both indices, implemented as one index over all pairs. */
 static Value *top_joined(Elaborator *e, Value *value, Index *const *indices, int count, long k,
                          Span span) {
-    double places = 1;
-    for (int i = 0; i < count; i++) places *= (double)indices[i]->axis->size;
-    Axis *axis = axis_new(e->program, "pair", (long)places, AXIS_PLAIN, span);
+    double elements = 1;
+    for (int i = 0; i < count; i++) elements *= (double)indices[i]->axis->size;
+    Axis *axis = axis_new(e->program, "pair", (long)elements, AXIS_PLAIN, span);
     Index *one = index_new(e->program, "pair", axis);
     Value *chosen = top_values_along(e, joined(e, value, indices, count, one), one, k, span);
     if (chosen->kind == KIND_ERROR) return chosen;
-    Expr *place = joined_place(e, indices, count);
-    return value_tensor(e, expr_substitute(e->program, chosen->expr, &one, &place, 1), value->dims,
-                        value->rank, span);
+    Expr *flat_index = flattened_index(e, indices, count);
+    return value_tensor(e, expr_substitute(e->program, chosen->expr, &one, &flat_index, 1),
+                        value->dims, value->rank, span);
 }
 
 static Value *top(Elaborator *e, const Node *node, const Node *subs) {
@@ -350,19 +351,19 @@ static Value *top(Elaborator *e, const Node *node, const Node *subs) {
         report_error(e->reports, node->span, "top_k[n](p, k) expects two arguments");
         return value_error(e, node->span);
     }
-    double k, places = 1;
+    double k, elements = 1;
     Value *value = evaluate(e, args->kids[0]);
     if (value->kind == KIND_ERROR || !evaluate_number(e, args->kids[1], "the count of top", &k))
         return value_error(e, node->span);
     Index *indices[MAX_RANK];
     int count = kept_indices(e, subs, value, node->span, "top", indices);
     if (!count) return value_error(e, node->span);
-    for (int i = 0; i < count; i++) places *= (double)indices[i]->axis->size;
-    if (k != floor(k) || k < 1 || k > places || places > MAX_SIZE) {
+    for (int i = 0; i < count; i++) elements *= (double)indices[i]->axis->size;
+    if (k != floor(k) || k < 1 || k > elements || elements > MAX_SIZE) {
         report_blamed(e, blamed_here(e, args->kids[1]), args->kids[1]->span,
                       "cannot select %.9g entries of axis '%s' (size %.9g)", k,
-                      indices[0]->axis->name, places);
-        report_help(e->reports, "use an integer from 1 to %.9g", places);
+                      indices[0]->axis->name, elements);
+        report_help(e->reports, "use an integer from 1 to %.9g", elements);
         return value_error(e, node->span);
     }
     return count == 1 ? top_values_along(e, value, indices[0], (long)k, node->span)
@@ -414,23 +415,24 @@ static Value *concat(Elaborator *e, const Node *node, const Node *subs) {
     }
     Index *index = joined_index(e, node, subs, sizes);
     if (!index) return value_error(e, node->span);
-    Value *place = value_tensor(e, expr_index(e->program, index), &index, 1, node->span);
+    Value *position = value_tensor(e, expr_index(e->program, index), &index, 1, node->span);
     Value *result = NULL;
     double behind = sizes;
     for (int i = args->count - 1; i >= 0; i--) {
         Index *last = parts[i]->dims[parts[i]->rank - 1];
         double size = (double)last->axis->size, before = behind - size;
         Expr *own =
-            expr_apply(e->program, OP_SUB, place->expr, expr_number(e->program, before), NULL);
+            expr_apply(e->program, OP_SUB, position->expr, expr_number(e->program, before), NULL);
         if (before > 0) own = expr_apply(e->program, OP_MAX, own, expr_number(e->program, 0), NULL);
         if (result)
             own = expr_apply(e->program, OP_MIN, own, expr_number(e->program, size - 1), NULL);
         Value *part = without_indices(e, parts[i], &last, 1);
         part->expr = expr_substitute(e->program, parts[i]->expr, &last, &own, 1);
-        add_dims(e, part, place);
-        result = result ? apply_op(e, OP_WHERE, compare_with(e, OP_LT, place, behind, node->span),
-                                   part, result, node->span)
-                        : part;
+        add_dims(e, part, position);
+        result = result
+                     ? apply_op(e, OP_WHERE, compare_with(e, OP_LT, position, behind, node->span),
+                                part, result, node->span)
+                     : part;
         behind = before;
     }
     return result;
@@ -500,7 +502,7 @@ static Value *drawn_for(Elaborator *e, const Node *node) {
 static Value *random_number(Elaborator *e, const Node *node, OpCode op) {
     Value *drawn = drawn_for(e, node);
     if (drawn->kind == KIND_ERROR) return drawn;
-    Expr *place = expr_number(e->program, 0);
+    Expr *counter = expr_number(e->program, 0);
     Index *order[MAX_RANK * 3];
     int count = 0;
     if (e->region && e->region->index) order[count++] = e->region->index;
@@ -511,12 +513,12 @@ static Value *random_number(Elaborator *e, const Node *node, OpCode op) {
             report_no_axis(e, node->span, order[i]->name);
             return value_error(e, node->span);
         }
-        place = expr_apply(e->program, OP_MUL, place,
-                           expr_number(e->program, (double)order[i]->axis->size), NULL);
-        place = expr_apply(e->program, OP_ADD, place, expr_index(e->program, order[i]), NULL);
+        counter = expr_apply(e->program, OP_MUL, counter,
+                             expr_number(e->program, (double)order[i]->axis->size), NULL);
+        counter = expr_apply(e->program, OP_ADD, counter, expr_index(e->program, order[i]), NULL);
     }
     Expr *number = expr_number(e->program, ++e->random_places);
-    return value_tensor(e, expr_apply(e->program, op, number, place, NULL), drawn->dims,
+    return value_tensor(e, expr_apply(e->program, op, number, counter, NULL), drawn->dims,
                         drawn->rank, node->span);
 }
 

@@ -173,12 +173,12 @@ bool fits_rank(Elaborator *e, const char *name, int rank, Span span) {
     return false;
 }
 
-typedef struct Found {
+typedef struct UsedIndices {
     Elaborator *e;
     Index **indices;
     int count;
     bool ambient;
-} Found;
+} UsedIndices;
 
 static bool is_ambient(const Elaborator *e, const Index *index) {
     for (int i = 0; i < e->frame->ambient_count; i++)
@@ -187,13 +187,13 @@ static bool is_ambient(const Elaborator *e, const Index *index) {
 }
 
 static bool is_repeat_index(const Elaborator *e, const Index *index) {
-    for (const Region *region = e->region; region; region = region->outer)
+    for (const RepeatBuild *region = e->region; region; region = region->outer)
         if (region->index == index) return true;
     return false;
 }
 
 static void find_used_index(Expr *expr, void *data) {
-    Found *found = data;
+    UsedIndices *found = data;
     if (expr->kind != EXPR_INDEX || is_repeat_index(found->e, expr->index)) return;
     if (is_ambient(found->e, expr->index) != found->ambient) return;
     for (int i = 0; i < found->count; i++)
@@ -212,7 +212,7 @@ void report_no_axis(Elaborator *e, Span span, const char *index) {
 }
 
 int free_indices(Elaborator *e, Expr *expr, Index **indices) {
-    Found found = {e, indices, 0, false};
+    UsedIndices found = {e, indices, 0, false};
     expr_walk(expr, find_used_index, &found);
     return found.count;
 }
@@ -289,7 +289,7 @@ Value *define(Elaborator *e, const char *name, Index *const *dims, int rank, Red
 }
 
 static void find_index_of_data(Expr *expr, void *data) {
-    Found *found = data;
+    UsedIndices *found = data;
     if (expr->kind == EXPR_READ) found->count++;
     if (expr->kind == EXPR_INDEX && !is_repeat_index(found->e, expr->index)) found->count++;
 }
@@ -298,7 +298,7 @@ static void find_index_of_data(Expr *expr, void *data) {
 bool is_plain_read(Elaborator *e, Expr *expr) {
     if (expr->kind != EXPR_READ) return false;
     for (int i = 0; i < expr->count; i++) {
-        Found found = {e, NULL, 0, false};
+        UsedIndices found = {e, NULL, 0, false};
         if (expr->args[i]->kind != EXPR_INDEX) expr_walk(expr->args[i], find_index_of_data, &found);
         if (found.count) return false;
         for (int j = 0; j < i; j++)

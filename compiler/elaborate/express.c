@@ -269,7 +269,7 @@ static Value *field(Elaborator *e, const Node *node) {
     if (base->kind == KIND_LAYER) return layer_option(e, base, node->name, node->name_span);
     Value *result = value_result(base, node->name);
     if (result) return e->equation ? read_value(e, result, node->span) : result;
-    Entry *entry = base->kind == KIND_RECORD ? record_find(base->record, node->name) : NULL;
+    RecordField *entry = base->kind == KIND_RECORD ? record_find(base->record, node->name) : NULL;
     if (entry) {
         watch_read(entry->value);
         return read_value(e, entry->value, node->span);
@@ -287,7 +287,7 @@ static Value *field(Elaborator *e, const Node *node) {
         const char *names[64];
         int count = 0;
         for (int i = 0; i < base->record->entries.count && count < 64; i++)
-            names[count++] = ((Entry *)base->record->entries.items[i])->name;
+            names[count++] = ((RecordField *)base->record->entries.items[i])->name;
         const char *near = did_you_mean(node->name, names, count);
         if (near) report_help(e->reports, "did you mean '%s'?", near);
     }
@@ -315,16 +315,16 @@ static Value *made(Elaborator *e, const Node *node) {
 
 /* list[2]: its third element. */
 static Value *list_element(Elaborator *e, const Value *list, const Node *subs) {
-    Value *place = subs->count == 1 ? evaluate(e, subs->kids[0]) : NULL;
-    if (place && place->kind == KIND_ERROR) return place;
-    if (!place || place->kind != KIND_NUMBER || place->number != floor(place->number)) {
+    Value *sub = subs->count == 1 ? evaluate(e, subs->kids[0]) : NULL;
+    if (sub && sub->kind == KIND_ERROR) return sub;
+    if (!sub || sub->kind != KIND_NUMBER || sub->number != floor(sub->number)) {
         report_error(e->reports, subs->span, "the subscript of a list must be an integer");
         return value_error(e, subs->span);
     }
-    if (place->number >= 0 && place->number < list->list.count)
-        return list->list.items[(int)place->number];
+    if (sub->number >= 0 && sub->number < list->list.count)
+        return list->list.items[(int)sub->number];
     report_error(e->reports, subs->span, "subscript %.9g is outside the list of %d elements",
-                 place->number, list->list.count);
+                 sub->number, list->list.count);
     report_help(e->reports,
                 "use a subscript from 0, or list[i %% length(list)] to repeat the list");
     return value_error(e, subs->span);

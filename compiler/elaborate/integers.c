@@ -29,7 +29,7 @@ enum { MAX_TERMS = 64, MAX_NODES = 4096 };
 
 static const int64_t f32_exact = 1 << 24;
 
-typedef enum Form { FORM_REAL, FORM_INT, FORM_INLINE } Form;
+typedef enum IntegerForm { FORM_REAL, FORM_INT, FORM_INLINE } IntegerForm;
 
 typedef struct Whole {
     List writes;   /* Statement * */
@@ -38,7 +38,7 @@ typedef struct Whole {
     bool needed;   /* an exact operation reads it */
     bool decided;
     bool assumed; /* read as an integer before its decision: by itself or by an earlier one */
-    Form form;
+    IntegerForm form;
     Expr *exact; /* FORM_INLINE */
 } Whole;
 

@@ -13,18 +13,18 @@ Record *record_new(Elaborator *e) {
     return arena_alloc(e->arena, sizeof(Record));
 }
 
-Entry *record_find(const Record *record, const char *name) {
+RecordField *record_find(const Record *record, const char *name) {
     for (int i = 0; record && i < record->entries.count; i++) {
-        Entry *entry = record->entries.items[i];
+        RecordField *entry = record->entries.items[i];
         if (!strcmp(entry->name, name)) return entry;
     }
     return NULL;
 }
 
-Entry *given_entry(const Record *given, const char *path) {
+RecordField *given_entry(const Record *given, const char *path) {
     size_t head = strcspn(path, ".");
     for (int i = 0; given && i < given->entries.count; i++) {
-        Entry *entry = given->entries.items[i];
+        RecordField *entry = given->entries.items[i];
         if (strncmp(entry->name, path, head) != 0 || entry->name[head]) continue;
         if (!path[head]) return entry;
         const Value *value = entry->value;
@@ -43,7 +43,8 @@ static Value *value_copy(Elaborator *e, const Value *value) {
 Record *record_copy(Elaborator *e, const Record *record) {
     Record *copy = record_new(e);
     for (int i = 0; record && i < record->entries.count; i++) {
-        Entry *entry = record->entries.items[i], *variant = arena_alloc(e->arena, sizeof *variant);
+        RecordField *entry = record->entries.items[i],
+                    *variant = arena_alloc(e->arena, sizeof *variant);
         *variant = *entry;
         variant->value = value_copy(e, entry->value);
         list_push(e->arena, &copy->entries, variant);
@@ -53,7 +54,7 @@ Record *record_copy(Elaborator *e, const Record *record) {
 
 static void record_merge(Elaborator *e, Record *into, const Record *from) {
     for (int i = 0; from && i < from->entries.count; i++) {
-        Entry *entry = from->entries.items[i];
+        RecordField *entry = from->entries.items[i];
         record_set(e, into, entry->name, entry->value, entry->span);
     }
 }
@@ -63,7 +64,7 @@ void record_set(Elaborator *e, Record *record, const char *path, Value *value, S
     const char *dot = strchr(path, '.');
     char *head = dot ? arena_copy(e->arena, path, (size_t)(dot - path))
                      : arena_copy(e->arena, path, strlen(path));
-    Entry *entry = record_find(record, head);
+    RecordField *entry = record_find(record, head);
     if (!entry) {
         entry = arena_alloc(e->arena, sizeof *entry);
         entry->name = head;
@@ -109,7 +110,7 @@ Record *record_evaluate(Elaborator *e, const Node *node) {
         if (value->kind == KIND_ERROR) continue;
         warn_rounded(e, entry->kids[0]);
         if (!strchr(entry->name, '.')) {
-            Entry *before = record_find(record, entry->name);
+            RecordField *before = record_find(record, entry->name);
             if (before && value->kind != KIND_RECORD) {
                 report_error(e->reports, entry->name_span, "duplicate entry '%s'", entry->name);
                 report_note(e->reports, before->span, "first set here");
@@ -377,7 +378,7 @@ bool check_limits(Elaborator *e, const Node *option, Value *value) {
 }
 
 static Value *given_value(const Record *given, const char *path) {
-    Entry *entry = given_entry(given, path);
+    RecordField *entry = given_entry(given, path);
     return entry ? entry->value : NULL;
 }
 
@@ -443,7 +444,7 @@ void standard_group(Elaborator *e, const Node *layer, Record *record, const char
     const Node *group = find_layer(e, name);
     if (!group || option_called(layer, name) || !option_called(layer, "train")) return;
     Value *value = value_new(e, KIND_LAYER, layer->span);
-    const Entry *entry = given_entry(record, name);
+    const RecordField *entry = given_entry(record, name);
     value->layer = group;
     value->record = entry && entry->value->record ? entry->value->record : record_new(e);
     if (entry) record_remove(record, entry);
@@ -553,7 +554,7 @@ static Binding *bound_before(Elaborator *e, const char *name) {
 
 static void watch_value(Elaborator *e, const Node *option, const Record *given, Setting *setting,
                         Value **value) {
-    const Entry *entry = given_entry(given, option->name);
+    const RecordField *entry = given_entry(given, option->name);
     const Span span = entry ? entry->span : option->span;
     Watch *watch = watch_option(e, e->frame->layer, option->name, span);
     watch->given = entry != NULL;
@@ -609,12 +610,12 @@ static void report_help_inner(Elaborator *e, const char *path, const List *names
 /* ---- unknown options ---- */
 
 /* Whether a layer of the standard library sets this option of a user layer. */
-static bool is_passed_on(const Elaborator *e, const Node *layer, const Entry *entry) {
+static bool is_passed_on(const Elaborator *e, const Node *layer, const RecordField *entry) {
     return e->frame && e->frame->layer == layer && e->frame->caller && is_written(layer->span) &&
            !is_written(entry->span);
 }
 
-static void report_passed_on(Elaborator *e, const Node *layer, const Entry *entry,
+static void report_passed_on(Elaborator *e, const Node *layer, const RecordField *entry,
                              const char *path) {
     report_error(e->reports, asked_here(e), "layer '%s' has no option '%s', which layer '%s' sets",
                  layer->name, path, e->frame->caller->layer->name);
@@ -627,7 +628,7 @@ static void report_passed_on(Elaborator *e, const Node *layer, const Entry *entr
 static void check_record(Elaborator *e, const Node *layer, Record *given, const char *prefix,
                          const List *names) {
     for (int i = 0; i < given->entries.count; i++) {
-        Entry *entry = given->entries.items[i];
+        RecordField *entry = given->entries.items[i];
         const char *path =
             *prefix ? arena_format(e->arena, "%s.%s", prefix, entry->name) : entry->name;
         size_t length = strlen(path);
@@ -675,7 +676,7 @@ Value *layer_option(Elaborator *e, const Value *layer, const char *name, Span sp
         e->scope = &scope;
         adopt_names(e, layer->layer, layer->record);
         Value *value = option_value(e, option, layer->record);
-        const Entry *entry = given_entry(layer->record, option->name);
+        const RecordField *entry = given_entry(layer->record, option->name);
         Watch *watch = entry ? watch_option(e, layer->layer, option->name, entry->span) : NULL;
         if (watch) watch->given = watch->read = true;
         if (value->kind != KIND_ERROR && !check_limits(e, option, value))

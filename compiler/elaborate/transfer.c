@@ -26,7 +26,7 @@
 #include <string.h>
 
 /* The properties of a model that a transfer reads. */
-typedef struct Side {
+typedef struct TransferModel {
     const char *name;
     Program *program;
     List flows; /* ParameterFlow * */
@@ -34,13 +34,13 @@ typedef struct Side {
     double depth;    /* the longest repeat */
     Program *shaped; /* the same model with the outermost axes of the base, or NULL */
     List options;    /* TunedNumber *: real options of the optimizer */
-} Side;
+} TransferModel;
 
 typedef struct Derivation {
     Elaborator *e;
     const Node *rule; /* NODE_PARAMETRIZATION */
     Record *given;    /* its options */
-    Side base, model;
+    TransferModel base, model;
     const ParameterFlow *flow, *counterpart;
     Tuned *row;
     bool checked;
@@ -51,7 +51,7 @@ enum { FIRST_SETTINGS = 3 };
 
 /* ---- both models ---- */
 
-static void note_options(Elaborator *e, Side *side, const Value *optimizer) {
+static void note_options(Elaborator *e, TransferModel *side, const Value *optimizer) {
     const Node *body = layer_body(optimizer->layer);
     for (int i = 0; i < body->count; i++) {
         const Node *option = body->kids[i];
@@ -64,7 +64,7 @@ static void note_options(Elaborator *e, Side *side, const Value *optimizer) {
     }
 }
 
-static bool note_training(Elaborator *e, const Node *model, bool overridden, Side *side) {
+static bool note_training(Elaborator *e, const Node *model, bool overridden, TransferModel *side) {
     Scope scope = {0}, *outer = e->scope;
     Record *record = record_new(e);
     e->scope = &scope;
@@ -87,7 +87,7 @@ static bool note_training(Elaborator *e, const Node *model, bool overridden, Sid
     return layer != NULL && side->steps > 0;
 }
 
-static void note_flows(Side *side) {
+static void note_flows(TransferModel *side) {
     parameter_facts(side->program);
     side->flows = parameter_flow(side->program);
     side->depth = 0;
@@ -504,7 +504,7 @@ static void add_change(Text *text, const char *what, double before, double after
     text_add(text, "%s%s %.9g -> %.9g", text->length ? ", " : "", what, before, after);
 }
 
-static bool has_pattern(Arena *arena, const Side *side, const char *pattern) {
+static bool has_pattern(Arena *arena, const TransferModel *side, const char *pattern) {
     for (int i = 0; i < side->flows.count; i++) {
         const ParameterFlow *flow = side->flows.items[i];
         if (!strcmp(pattern_of(arena, flow->tensor->path), pattern)) return true;
@@ -513,7 +513,7 @@ static bool has_pattern(Arena *arena, const Side *side, const char *pattern) {
 }
 
 /* The differences in axes of parameters, batch and steps: "d 128 -> 1024, steps 10 -> 40". */
-static const char *changes_of(Arena *arena, const Side *model, const Side *base) {
+static const char *changes_of(Arena *arena, const TransferModel *model, const TransferModel *base) {
     Text text = {.arena = arena};
     text_add(&text, "%s", "");
     for (int i = 0; i < base->program->axes.count; i++) {
@@ -538,7 +538,7 @@ static const char *changes_of(Arena *arena, const Side *model, const Side *base)
 static void warn_of_departure(Elaborator *e, const Node *asked, Program *program) {
     Unit *unit = e->unit;
     const Node *base = tuned_ancestor(unit, asked);
-    Side mine = {.program = program}, its = {0};
+    TransferModel mine = {.program = program}, its = {0};
     if (!base || !note_training(e, asked, true, &mine) || !note_training(e, base, false, &its))
         return;
     its.program = without_overrides(unit, base);

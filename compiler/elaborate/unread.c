@@ -118,11 +118,11 @@ static void add_outside(Arena *arena, Table *names, const Node *body, Node *node
 }
 
 /* Names that are read inside and outside of the layer. */
-typedef struct Names {
+typedef struct DeclaredNames {
     Table inside, outside; /* Node * by name; outside: of options of any layer */
-} Names;
+} DeclaredNames;
 
-static void report_if_unread(Reports *reports, const Names *names, const Node *layer,
+static void report_if_unread(Reports *reports, const DeclaredNames *names, const Node *layer,
                              const Node *node) {
     const char *kind = node ? declared_kind(node) : NULL;
     bool outside = kind && node->kind == NODE_OPTION && is_said(&names->outside, node->name);
@@ -142,7 +142,7 @@ static bool has_only_options(const Node *body) {
     return true;
 }
 
-static void report_unread_in_layers(Reports *reports, const List *list, Names *names) {
+static void report_unread_in_layers(Reports *reports, const List *list, DeclaredNames *names) {
     for (int i = 0; i < list->count; i++) {
         Node *layer = list->items[i];
         const Node *body = layer_body(layer);
@@ -154,7 +154,7 @@ static void report_unread_in_layers(Reports *reports, const List *list, Names *n
 }
 
 void warn_unused(Unit *unit) {
-    Names names = {0};
+    DeclaredNames names = {0};
     for (int i = 0; i < unit->layers.count; i++) {
         Node *layer = unit->layers.items[i];
         add_outside(unit->arena, &names.outside, layer_body(layer), layer);
