@@ -87,12 +87,12 @@ static bool add_bytes(const Vocabulary *vocabulary, const char *bytes, size_t le
     return true;
 }
 
-static const Pair *merge_of(const Vocabulary *vocabulary, int32_t left, int32_t right) {
+static const TokenPair *merge_of(const Vocabulary *vocabulary, int32_t left, int32_t right) {
     return pairs_find(&vocabulary->merges, pair_key(left, right));
 }
 
 static int32_t merge_rank(const Vocabulary *vocabulary, int32_t left, int32_t right) {
-    const Pair *merge = merge_of(vocabulary, left, right);
+    const TokenPair *merge = merge_of(vocabulary, left, right);
     return merge ? merge->first : NO_MERGE;
 }
 
@@ -181,7 +181,7 @@ static size_t merge_long(const Vocabulary *vocabulary, ModelWork *work) {
         uint64_t top = pop_merge(work);
         int32_t at = (int32_t)(uint32_t)top, next = work->after[at];
         if (symbols[at] < 0 || next < 0) continue;
-        const Pair *merge = merge_of(vocabulary, symbols[at], symbols[next]);
+        const TokenPair *merge = merge_of(vocabulary, symbols[at], symbols[next]);
         if (!merge || (uint32_t)merge->first != top >> 32) continue;
         symbols[at] = merge->second;
         symbols[next] = -1;

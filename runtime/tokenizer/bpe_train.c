@@ -30,10 +30,10 @@ typedef struct Neighbours {
     bool changed; /* waits to be entered into the heap */
 } Neighbours;
 
-typedef struct Candidate {
+typedef struct MergeCandidate {
     int64_t count;
     uint64_t key;
-} Candidate;
+} MergeCandidate;
 
 typedef struct Trainer {
     const BpeTraining *training;
@@ -48,7 +48,7 @@ typedef struct Trainer {
     int32_t neighbour_count, neighbour_capacity;
     int32_t *changed;
     int32_t changed_count, changed_capacity;
-    Candidate *heap;
+    MergeCandidate *heap;
     size_t heap_count, heap_capacity;
     Name *names; /* [token]: letters */
     int32_t token_count;
@@ -153,7 +153,7 @@ static void spell_words(Trainer *trainer) {
     }
     text_free(&letter);
     for (size_t i = 0; i < trainer->words.size; i++) {
-        const Word *word = &trainer->words.slots[i];
+        const WordEntry *word = &trainer->words.slots[i];
         if (word->number < 0) continue;
         Spelling *spelling = &trainer->spellings[word->number];
         spelling->tokens = memory_new(sizeof(int32_t) * (word->length + 1));
@@ -165,24 +165,24 @@ static void spell_words(Trainer *trainer) {
 /* ---- pairs ---- */
 
 /* The higher count first, then the lower numbers. */
-static bool precedes(const Candidate *a, const Candidate *b) {
+static bool precedes(const MergeCandidate *a, const MergeCandidate *b) {
     return a->count != b->count ? a->count > b->count : a->key < b->key;
 }
 
-static void push_candidate(Trainer *trainer, Candidate candidate) {
+static void push_candidate(Trainer *trainer, MergeCandidate candidate) {
     if (trainer->heap_count == trainer->heap_capacity) {
         trainer->heap_capacity = trainer->heap_capacity ? 2 * trainer->heap_capacity : 1024;
         trainer->heap = memory_grow(trainer->heap, sizeof *trainer->heap * trainer->heap_capacity);
     }
-    Candidate *heap = trainer->heap;
+    MergeCandidate *heap = trainer->heap;
     size_t at = trainer->heap_count++;
     for (; at > 0 && precedes(&candidate, &heap[(at - 1) / 2]); at = (at - 1) / 2)
         heap[at] = heap[(at - 1) / 2];
     heap[at] = candidate;
 }
 
-static Candidate pop_candidate(Trainer *trainer) {
-    Candidate *heap = trainer->heap, top = heap[0], moved = heap[--trainer->heap_count];
+static MergeCandidate pop_candidate(Trainer *trainer) {
+    MergeCandidate *heap = trainer->heap, top = heap[0], moved = heap[--trainer->heap_count];
     size_t at = 0;
     for (;;) {
         size_t child = 2 * at + 1;
@@ -197,7 +197,7 @@ static Candidate pop_candidate(Trainer *trainer) {
 }
 
 static Neighbours *neighbours_of(Trainer *trainer, uint64_t key) {
-    Pair *pair = pairs_put(&trainer->pairs, key);
+    TokenPair *pair = pairs_put(&trainer->pairs, key);
     if (pair->first < 0) {
         pair->first = trainer->neighbour_count;
         trainer->neighbours = room(trainer->neighbours, trainer->neighbour_count,
@@ -228,7 +228,7 @@ static void push_changed(Trainer *trainer) {
     for (int32_t i = 0; i < trainer->changed_count; i++) {
         Neighbours *pair = &trainer->neighbours[trainer->changed[i]];
         pair->changed = false;
-        if (pair->count > 0) push_candidate(trainer, (Candidate){pair->count, pair->key});
+        if (pair->count > 0) push_candidate(trainer, (MergeCandidate){pair->count, pair->key});
     }
     trainer->changed_count = 0;
 }
@@ -292,10 +292,10 @@ static void merge_all(Trainer *trainer) {
     double began = seconds_now();
     while (trainer->token_count < training->vocabulary && trainer->heap_count &&
            !interrupt_signal()) {
-        Candidate top = pop_candidate(trainer);
+        MergeCandidate top = pop_candidate(trainer);
         int64_t count = neighbours_of(trainer, top.key)->count;
         if (count != top.count) {
-            push_candidate(trainer, (Candidate){count, top.key});
+            push_candidate(trainer, (MergeCandidate){count, top.key});
             continue;
         }
         if (count < 1 || count < training->least) break;

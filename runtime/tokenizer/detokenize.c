@@ -112,7 +112,7 @@ static void byte_fallback(const Strings *in, Strings *out) {
     text_free(&run);
 }
 
-static void metaspace(const Decoding *step, const char *bytes, size_t length, bool first,
+static void metaspace(const DecoderStep *step, const char *bytes, size_t length, bool first,
                       Text *out) {
     for (size_t i = 0; i < length;) {
         int taken;
@@ -124,7 +124,7 @@ static void metaspace(const Decoding *step, const char *bytes, size_t length, bo
     }
 }
 
-static void decode_strip(const Decoding *step, const char *bytes, size_t length, Text *out) {
+static void decode_strip(const DecoderStep *step, const char *bytes, size_t length, Text *out) {
     size_t start = 0, end = length;
     int taken;
     for (long i = 0; i < step->start && start < end; i++) {
@@ -140,7 +140,7 @@ static void decode_strip(const Decoding *step, const char *bytes, size_t length,
 }
 
 /* original: bytes of all strings before all steps. */
-static bool decode_replace(const Decoding *step, Matcher *matcher, size_t original,
+static bool decode_replace(const DecoderStep *step, Matcher *matcher, size_t original,
                            const char *bytes, size_t length, Text *out) {
     const Text *content = &step->content;
     size_t at = 0, start, end;
@@ -173,7 +173,7 @@ static void replace_all(Text *text, const char *from, const char *to) {
     *text = changed;
 }
 
-static void wordpiece(const Decoding *step, const char *bytes, size_t length, bool first,
+static void wordpiece(const DecoderStep *step, const char *bytes, size_t length, bool first,
                       Text *out) {
     static const char *const cleanups[][2] = {
         {" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
@@ -193,7 +193,7 @@ static void wordpiece(const Decoding *step, const char *bytes, size_t length, bo
 }
 
 /* The suffix that ends words becomes a space, the last one nothing. */
-static void end_words(const Decoding *step, const char *bytes, size_t length, bool last,
+static void end_words(const DecoderStep *step, const char *bytes, size_t length, bool last,
                       Text *out) {
     const Text *suffix = &step->content;
     for (size_t at = 0; at < length;) {
@@ -205,7 +205,7 @@ static void end_words(const Decoding *step, const char *bytes, size_t length, bo
 }
 
 /* Steps that process each string separately. */
-static bool change_strings(const Decoding *step, Matcher *matcher, size_t original,
+static bool change_strings(const DecoderStep *step, Matcher *matcher, size_t original,
                            const Strings *in, Strings *out) {
     bool good = true;
     for (size_t i = 0; i < in->count && good; i++) {
@@ -226,7 +226,7 @@ static bool change_strings(const Decoding *step, Matcher *matcher, size_t origin
     return good;
 }
 
-static bool apply_decoding(const Decoding *step, Matcher *matcher, size_t original,
+static bool apply_decoding(const DecoderStep *step, Matcher *matcher, size_t original,
                            const Strings *in, Strings *out) {
     switch (step->kind) {
     case DECODE_BYTE_LEVEL:

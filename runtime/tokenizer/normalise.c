@@ -93,7 +93,7 @@ bool growth_allowed(size_t from, size_t to) {
 
 /* One step from `in` to `out`. anchored: bytes at the beginning that stem from the first character
  * of the text; none are left when it went away. */
-typedef struct Step {
+typedef struct NormalizerRun {
     const Normaliser *normaliser;
     Matcher *matcher;
     const Text *in;
@@ -101,10 +101,10 @@ typedef struct Step {
     size_t anchored;
     bool continues;
     size_t original; /* bytes of the text before all steps */
-} Step;
+} NormalizerRun;
 
 /* Steps that look at each character alone. */
-static size_t change_all(const Step *step) {
+static size_t change_all(const NormalizerRun *step) {
     const Text *in = step->in;
     size_t anchored = 0;
     for (size_t i = 0; i < in->length;) {
@@ -118,7 +118,7 @@ static size_t change_all(const Step *step) {
     return anchored;
 }
 
-static size_t normalize_strip(const Step *step) {
+static size_t normalize_strip(const NormalizerRun *step) {
     const Text *in = step->in;
     size_t start = 0, end = in->length;
     int taken;
@@ -136,7 +136,7 @@ static size_t normalize_strip(const Step *step) {
 
 /* The first character of the result derives from the first character of the text. This extends as
  * far as the result is independent of the rest of the text: combining marks can be reordered. */
-static size_t take_form(const Step *step) {
+static size_t take_form(const NormalizerRun *step) {
     Text alone = {0};
     const Text *in = step->in, *out = step->out;
     text_append_normal(&alone, in->bytes, step->anchored, step->normaliser->form);
@@ -155,7 +155,7 @@ static size_t take_form(const Step *step) {
 }
 
 /* failed: after a message. */
-static size_t normalize_replace(const Step *step, bool *failed) {
+static size_t normalize_replace(const NormalizerRun *step, bool *failed) {
     const Text *in = step->in, *content = &step->normaliser->content;
     size_t at = 0, start, end, anchored = step->anchored;
     Found found = FOUND_MATCH;
@@ -173,7 +173,7 @@ static size_t normalize_replace(const Step *step, bool *failed) {
     return anchored;
 }
 
-static size_t apply_normalizer(const Step *step, bool *failed) {
+static size_t apply_normalizer(const NormalizerRun *step, bool *failed) {
     const Text *in = step->in, *content = &step->normaliser->content;
     switch (step->normaliser->kind) {
     case NORMALISE_FORM:
@@ -204,7 +204,8 @@ bool normalise(const NormaliserList *list, Matcher *matcher, Text *text, Text *s
     size_t anchored = text->length ? (size_t)character_length((unsigned char)*text->bytes) : 0;
     for (int i = 0; i < list->count && text->length && !failed; i++) {
         spare->length = 0;
-        const Step step = {&list->items[i], matcher, text, spare, anchored, continues, original};
+        const NormalizerRun step = {&list->items[i], matcher,   text,    spare,
+                                    anchored,        continues, original};
         anchored = apply_normalizer(&step, &failed);
         failed = failed || !growth_allowed(original, spare->length);
         Text kept = *text;

@@ -15,13 +15,13 @@ typedef struct Item {
     int32_t kind, class, least, most;
 } Item;
 
-typedef struct Alternative {
+typedef struct PatternAlternative {
     Item items[ITEM_LIMIT];
     int count;
-} Alternative;
+} PatternAlternative;
 
 typedef struct Alternatives {
-    Alternative items[ALTERNATIVE_LIMIT];
+    PatternAlternative items[ALTERNATIVE_LIMIT];
     int count;
 } Alternatives;
 
@@ -31,11 +31,11 @@ typedef struct Classes {
     int count;
 } Classes;
 
-typedef struct Parser {
+typedef struct PatternParser {
     const char *at, *end;
     Classes *classes;
     bool caseless;
-} Parser;
+} PatternParser;
 
 static void put_word32(Text *out, uint32_t word) {
     const char bytes[4] = {(char)word, (char)(word >> 8), (char)(word >> 16), (char)(word >> 24)};
@@ -69,13 +69,13 @@ static bool put_token_names(const Tokenizer *tokenizer, Text *out) {
 
 /* ---- expressions ---- */
 
-static bool pattern_next_is(const Parser *parser, const char *text) {
+static bool pattern_next_is(const PatternParser *parser, const char *text) {
     size_t length = strlen(text);
     return (size_t)(parser->end - parser->at) >= length && !memcmp(parser->at, text, length);
 }
 
 /* The class of an atom, -1 when there are too many. */
-static int class_number(Parser *parser, const char *bytes, size_t length) {
+static int class_number(PatternParser *parser, const char *bytes, size_t length) {
     char *text = memory_format(parser->caseless ? "(?i:%.*s)" : "%.*s", (int)length, bytes);
     Classes *classes = parser->classes;
     for (int i = 0; i < classes->count; i++)
@@ -92,7 +92,7 @@ static int class_number(Parser *parser, const char *bytes, size_t length) {
 }
 
 /* The length of the atom that comes next: a class, an escape, a character; 0: none of them. */
-static size_t atom_length(const Parser *parser) {
+static size_t atom_length(const PatternParser *parser) {
     const char *at = parser->at;
     size_t left = (size_t)(parser->end - at);
     if (!left || strchr("()|*+?{^$.", *at)) return 0;
@@ -116,7 +116,7 @@ static size_t atom_length(const Parser *parser) {
     return strchr("sSdDwWnrt", at[1]) || !isalnum((unsigned char)at[1]) ? 2 : 0;
 }
 
-static bool parse_digits(Parser *parser, int32_t *number) {
+static bool parse_digits(PatternParser *parser, int32_t *number) {
     if (parser->at == parser->end || !isdigit((unsigned char)*parser->at)) return false;
     *number = 0;
     while (parser->at < parser->end && isdigit((unsigned char)*parser->at) && *number < 1000000)
@@ -125,7 +125,7 @@ static bool parse_digits(Parser *parser, int32_t *number) {
 }
 
 /* ?, *, +, {2}, {1,3}, {2,}; lazy and possessive quantifiers are not supported. */
-static bool parse_repetition(Parser *parser, Item *item) {
+static bool parse_repetition(PatternParser *parser, Item *item) {
     item->least = item->most = 1;
     if (parser->at == parser->end || !strchr("?*+{", *parser->at)) return true;
     char c = *parser->at++;
@@ -145,7 +145,7 @@ static bool parse_repetition(Parser *parser, Item *item) {
     return parser->at == parser->end || !strchr("?+", *parser->at);
 }
 
-static bool take_atom(Parser *parser, Item *item) {
+static bool take_atom(PatternParser *parser, Item *item) {
     size_t length = atom_length(parser);
     if (!length) return false;
     item->class = class_number(parser, parser->at, length);
@@ -163,9 +163,9 @@ static bool add_item(Alternatives *all, int from, Item item) {
 
 /* (?i:'s|'t) and (?i:'s|'t)?: combines each alternative so far with each one of the group and, if
  * the group is optional, also keeps it alone. */
-static bool take_group(Parser *parser, Alternatives *all, int from) {
+static bool take_group(PatternParser *parser, Alternatives *all, int from) {
     Alternatives *found = memory_new(sizeof *found);
-    Alternative alternative = {0};
+    PatternAlternative alternative = {0};
     bool good = true;
     parser->caseless = true;
     for (parser->at += 4; good && !pattern_next_is(parser, ")");) {
@@ -185,14 +185,14 @@ static bool take_group(Parser *parser, Alternatives *all, int from) {
     if (good) parser->at++;
     if (good && pattern_next_is(parser, "?")) {
         parser->at++;
-        found->items[found->count++] = (Alternative){0};
+        found->items[found->count++] = (PatternAlternative){0};
     }
     int before = all->count - from;
     good = good && from + before * found->count <= ALTERNATIVE_LIMIT;
     Alternatives *joined = memory_new(sizeof *joined);
     for (int i = 0; i < before && good; i++)
         for (int k = 0; k < found->count && good; k++) {
-            Alternative *to = &joined->items[joined->count++];
+            PatternAlternative *to = &joined->items[joined->count++];
             *to = all->items[from + i];
             good = to->count + found->items[k].count <= ITEM_LIMIT;
             for (int j = 0; j < found->items[k].count && good; j++)
@@ -206,7 +206,7 @@ static bool take_group(Parser *parser, Alternatives *all, int from) {
 }
 
 /* (?!\S) */
-static bool take_ahead(Parser *parser, Item *item) {
+static bool take_ahead(PatternParser *parser, Item *item) {
     parser->at += 3;
     item->kind = ITEM_NOT_AHEAD;
     if (!take_atom(parser, item) || !pattern_next_is(parser, ")")) return false;
@@ -214,7 +214,7 @@ static bool take_ahead(Parser *parser, Item *item) {
     return true;
 }
 
-static bool parse_alternatives(Parser *parser, Alternatives *all) {
+static bool parse_alternatives(PatternParser *parser, Alternatives *all) {
     int from = 0;
     all->items[0].count = 0;
     all->count = 1;
@@ -311,7 +311,7 @@ static bool put_splitter(const Splitter *splitter, Classes *classes, Text *out) 
     const char *source =
         splitter->kind == SPLIT_PATTERN ? pattern_source(splitter->pattern, &length) : NULL;
     if (!source || splitter->behaviour != BEHAVIOUR_ISOLATED || splitter->inverted) return false;
-    Parser parser = {.at = source, .end = source + length, .classes = classes};
+    PatternParser parser = {.at = source, .end = source + length, .classes = classes};
     Alternatives *all = memory_new(sizeof *all);
     bool good = parse_alternatives(&parser, all);
     if (good) put_alternatives(all, out);
@@ -334,11 +334,11 @@ static bool put_splitters(const SplitterList *list, Classes *classes, Text *out)
 }
 
 static int by_rank(const void *a, const void *b) {
-    return ((const Pair *)a)->first < ((const Pair *)b)->first ? -1 : 1;
+    return ((const TokenPair *)a)->first < ((const TokenPair *)b)->first ? -1 : 1;
 }
 
 static void put_merges(const Vocabulary *vocabulary, Text *out) {
-    Pair *merges = memory_new(sizeof *merges * (vocabulary->merges.count + 1));
+    TokenPair *merges = memory_new(sizeof *merges * (vocabulary->merges.count + 1));
     size_t count = 0;
     for (size_t i = 0; i < vocabulary->merges.size; i++)
         if (vocabulary->merges.slots[i].key != PAIR_EMPTY)

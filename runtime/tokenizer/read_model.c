@@ -140,7 +140,7 @@ static bool add_merge(Tokenizer *tokenizer, const json_t *merge, int32_t rank, T
             "%s: the merge of '%.*s' and '%.*s' contains a token that is not in the vocabulary",
             tokenizer->name, (int)parts[0].length, parts[0].bytes, (int)parts[1].length,
             parts[1].bytes);
-    Pair *pair = pairs_put(&vocabulary->merges, pair_key(left, right));
+    TokenPair *pair = pairs_put(&vocabulary->merges, pair_key(left, right));
     pair->first = rank;
     pair->second = token;
     return true;
@@ -150,7 +150,7 @@ static bool add_merge(Tokenizer *tokenizer, const json_t *merge, int32_t rank, T
 static bool never_joins_spaces(const Vocabulary *vocabulary) {
     size_t width = strlen(metaspace);
     for (size_t i = 0; i < vocabulary->merges.size; i++) {
-        const Pair *merge = &vocabulary->merges.slots[i];
+        const TokenPair *merge = &vocabulary->merges.slots[i];
         if (merge->key == PAIR_EMPTY) continue;
         const Name *name = &vocabulary->names[merge->second];
         bool other = false;

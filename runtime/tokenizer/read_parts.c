@@ -337,16 +337,16 @@ bool read_processors(Tokenizer *tokenizer, const json_t *part) {
     return read_refuse(tokenizer, "post_processor", type);
 }
 
-static Decoding *add_decoder(Tokenizer *tokenizer, DecoderKind kind) {
+static DecoderStep *add_decoder(Tokenizer *tokenizer, DecoderKind kind) {
     DecoderList *list = &tokenizer->decoders;
     list->items = memory_grow(list->items, sizeof *list->items * (size_t)(list->count + 1));
-    list->items[list->count] = (Decoding){.kind = kind};
+    list->items[list->count] = (DecoderStep){.kind = kind};
     return &list->items[list->count++];
 }
 
 static bool add_decoder_metaspace(Tokenizer *tokenizer, const json_t *part) {
     Prefix prefix;
-    Decoding *step = add_decoder(tokenizer, DECODE_METASPACE);
+    DecoderStep *step = add_decoder(tokenizer, DECODE_METASPACE);
     step->character = read_character(part, "replacement", 0x2581);
     if (!read_prefix(tokenizer, part, &prefix)) return false;
     step->keeps_first = prefix == PREFIX_NEVER;
@@ -354,7 +354,7 @@ static bool add_decoder_metaspace(Tokenizer *tokenizer, const json_t *part) {
 }
 
 static bool add_decoder_replace(Tokenizer *tokenizer, const json_t *part) {
-    Decoding *step = add_decoder(tokenizer, DECODE_REPLACE);
+    DecoderStep *step = add_decoder(tokenizer, DECODE_REPLACE);
     if (!read_text(part, "content", &step->content))
         return read_damaged(tokenizer, "the decoder 'Replace'");
     step->pattern = read_pattern(tokenizer, part);
@@ -362,7 +362,7 @@ static bool add_decoder_replace(Tokenizer *tokenizer, const json_t *part) {
 }
 
 static void add_decoder_strip(Tokenizer *tokenizer, const json_t *part) {
-    Decoding *step = add_decoder(tokenizer, DECODE_STRIP);
+    DecoderStep *step = add_decoder(tokenizer, DECODE_STRIP);
     step->character = read_character(part, "content", ' ');
     step->start = (long)json_integer_value(json_object_get(part, "start"));
     step->stop = (long)json_integer_value(json_object_get(part, "stop"));
@@ -385,11 +385,11 @@ bool read_decoders(Tokenizer *tokenizer, const json_t *part) {
     } else if (is_type(type, "Fuse")) {
         add_decoder(tokenizer, DECODE_FUSE);
     } else if (is_type(type, "WordPiece")) {
-        Decoding *step = add_decoder(tokenizer, DECODE_WORDPIECE);
+        DecoderStep *step = add_decoder(tokenizer, DECODE_WORDPIECE);
         step->cleanup = read_flag(part, "cleanup", true);
         if (!read_text(part, "prefix", &step->content)) text_append(&step->content, "##", 2);
     } else if (is_type(type, "BPEDecoder")) {
-        Decoding *step = add_decoder(tokenizer, DECODE_BPE);
+        DecoderStep *step = add_decoder(tokenizer, DECODE_BPE);
         if (!read_text(part, "suffix", &step->content)) text_append(&step->content, "</w>", 4);
     } else {
         return read_refuse(tokenizer, "decoder", type);

@@ -34,7 +34,7 @@ static void add_text_span(SplitWork *work, size_t start, size_t end, bool match)
         work->capacity = work->capacity ? 2 * work->capacity : 64;
         work->spans = memory_grow(work->spans, sizeof *work->spans * work->capacity);
     }
-    work->spans[work->count++] = (Span){start, end, match};
+    work->spans[work->count++] = (TextSpan){start, end, match};
 }
 
 /* The stretches of a text that match and those between, in order. */
@@ -70,7 +70,7 @@ static void find_characters(const Splitter *splitter, SplitWork *work, const cha
 }
 
 /* True if a span joins the piece of the previous span. */
-static bool joins(Behaviour behaviour, const Span *before, const Span *span) {
+static bool joins(Behaviour behaviour, const TextSpan *before, const TextSpan *span) {
     switch (behaviour) {
     case BEHAVIOUR_WITH_PREVIOUS:
         return span->match && !before->match;
@@ -88,7 +88,7 @@ static void add_pieces(const Splitter *splitter, const SplitWork *work, const Pi
                        PieceList *result) {
     bool open = false;
     for (size_t i = 0; i < work->count; i++) {
-        const Span *span = &work->spans[i];
+        const TextSpan *span = &work->spans[i];
         if (splitter->behaviour == BEHAVIOUR_REMOVED && span->match) {
             open = false;
             continue;

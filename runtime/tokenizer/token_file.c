@@ -29,14 +29,14 @@ enum { QUIET_SECONDS = 1 }; /* before the first line of progress */
 enum { PART_BYTES = 1 << 20, PART_LIMIT = 64 << 20, PARTS_PER_THREAD = 4 };
 
 /* A part of a text, and its tokens. */
-typedef struct Part {
+typedef struct TextChunk {
     char *bytes;
     size_t length, capacity;
     bool begins, ends; /* with a document */
     bool failed;
     uint64_t documents;
     TokenList tokens;
-} Part;
+} TextChunk;
 
 typedef struct Bulk {
     const Tokenizer *tokenizer;
@@ -53,7 +53,7 @@ typedef struct Bulk {
     int target, width;
     BulkResult result;
     /* A batch. */
-    Part *parts;
+    TextChunk *parts;
     int part_count, part_capacity;
     atomic_int next;
     Encoder **encoders; /* [threads] */
@@ -61,7 +61,7 @@ typedef struct Bulk {
 
 /* ---- reading ---- */
 
-static bool read_more(Bulk *bulk, Part *part, size_t wanted) {
+static bool read_more(Bulk *bulk, TextChunk *part, size_t wanted) {
     if (wanted > part->capacity) {
         part->bytes = memory_grow(part->bytes, wanted);
         part->capacity = wanted;
@@ -80,7 +80,7 @@ static bool read_more(Bulk *bulk, Part *part, size_t wanted) {
 }
 
 /* Where a part that does not reach the end of its file is cut; 0: it must become longer. */
-static size_t last_cut_of(const Bulk *bulk, const Part *part) {
+static size_t last_cut_of(const Bulk *bulk, const TextChunk *part) {
     if (bulk->options->lines) {
         const char *line = memrchr(part->bytes, '\n', part->length);
         return line ? (size_t)(line - part->bytes) + 1 : 0;
@@ -88,7 +88,7 @@ static size_t last_cut_of(const Bulk *bulk, const Part *part) {
     return cut_find(bulk->encoders[0], part->bytes, part->length);
 }
 
-static bool read_text_part(Bulk *bulk, Part *part) {
+static bool read_text_part(Bulk *bulk, TextChunk *part) {
     size_t left = bulk->length - bulk->offset, wanted = bulk->part_bytes, cut = 0;
     part->length = 0;
     part->begins = bulk->offset == 0;
@@ -131,7 +131,7 @@ static bool open_next(Bulk *bulk, bool *more) {
 /* ---- encoding ---- */
 
 static bool encode_document(Bulk *bulk, Encoder *encoder, const char *bytes, size_t length,
-                            Part *part) {
+                            TextChunk *part) {
     part->documents++;
     bool good = encoder_encode(encoder, bytes, length, bulk->options->special ? ENCODE_SPECIAL : 0,
                                &part->tokens);
@@ -140,7 +140,7 @@ static bool encode_document(Bulk *bulk, Encoder *encoder, const char *bytes, siz
 }
 
 static bool encode_field(Bulk *bulk, Encoder *encoder, const char *line, size_t length,
-                         Part *part) {
+                         TextChunk *part) {
     json_error_t error;
     json_t *object = json_loadb(line, length, JSON_ALLOW_NUL, &error);
     const json_t *text = json_object_get(object, bulk->options->field);
@@ -154,7 +154,7 @@ static bool encode_field(Bulk *bulk, Encoder *encoder, const char *line, size_t 
     return good;
 }
 
-static bool encode_lines(Bulk *bulk, Encoder *encoder, Part *part) {
+static bool encode_lines(Bulk *bulk, Encoder *encoder, TextChunk *part) {
     bool good = true;
     for (size_t at = 0; at < part->length && good;) {
         const char *line = part->bytes + at;
@@ -169,7 +169,7 @@ static bool encode_lines(Bulk *bulk, Encoder *encoder, Part *part) {
     return good;
 }
 
-static bool encode_part(Bulk *bulk, Encoder *encoder, Part *part) {
+static bool encode_part(Bulk *bulk, Encoder *encoder, TextChunk *part) {
     part->tokens.count = part->documents = 0;
     if (bulk->options->lines) return encode_lines(bulk, encoder, part);
     const TokenList *before = tokenizer_before(bulk->tokenizer),
@@ -186,13 +186,13 @@ static bool encode_part(Bulk *bulk, Encoder *encoder, Part *part) {
     return true;
 }
 
-typedef struct Worker {
+typedef struct EncodeWorker {
     Bulk *bulk;
     Encoder *encoder;
-} Worker;
+} EncodeWorker;
 
 static void *encode_parts(void *argument) {
-    const Worker *worker = argument;
+    const EncodeWorker *worker = argument;
     Bulk *bulk = worker->bulk;
     for (int i; (i = atomic_fetch_add(&bulk->next, 1)) < bulk->part_count;)
         bulk->parts[i].failed = !encode_part(bulk, worker->encoder, &bulk->parts[i]);
@@ -201,12 +201,12 @@ static void *encode_parts(void *argument) {
 
 /* All parts of the batch by all threads; this one is among them. */
 static bool encode_batch(Bulk *bulk) {
-    Worker *workers = memory_new(sizeof *workers * (size_t)bulk->threads);
+    EncodeWorker *workers = memory_new(sizeof *workers * (size_t)bulk->threads);
     pthread_t *threads = memory_new(sizeof *threads * (size_t)bulk->threads);
     bool *started = memory_new(sizeof *started * (size_t)bulk->threads);
     atomic_store(&bulk->next, 0);
     for (int i = 0; i < bulk->threads; i++) {
-        workers[i] = (Worker){bulk, bulk->encoders[i]};
+        workers[i] = (EncodeWorker){bulk, bulk->encoders[i]};
         started[i] = i > 0 && i < bulk->part_count &&
                      pthread_create(&threads[i], NULL, encode_parts, &workers[i]) == 0;
     }

@@ -7,16 +7,16 @@
 #include <string.h>
 #include <utf8proc.h>
 
-typedef struct Range {
+typedef struct CodepointRange {
     int32_t first, last;
-} Range;
+} CodepointRange;
 
 #include "tokenizer/text/characters_table.h"
 
 #define COUNT(table) (sizeof(table) / sizeof(table)[0])
 
 /* Whether a sorted table has the character. */
-static bool in_ranges(const Range *table, size_t count, int32_t character) {
+static bool in_ranges(const CodepointRange *table, size_t count, int32_t character) {
     size_t low = 0, high = count;
     while (low < high) {
         size_t middle = (low + high) / 2;
@@ -114,7 +114,7 @@ bool character_is_ideograph(int32_t c) {
 
 /* Uppercase letters of Unicode 16 and 17: a range, and the offset of the lowercase letters. */
 static const struct {
-    Range range;
+    CodepointRange range;
     int32_t added;
 } newer_capitals[] = {
     {{0x1C89, 0x1C89}, 1},      {{0xA7CB, 0xA7CB}, 0x264 - 0xA7CB},

@@ -10,25 +10,25 @@
 
 enum { DEPTH_LIMIT = 64 };
 
-typedef struct Translation {
+typedef struct PatternTranslation {
     const char *at, *end;
     WordClass word;
     Text *out, *fault;
     size_t atom;                /* offset in `out` of the operand of a quantifier */
     size_t groups[DEPTH_LIMIT]; /* where groups that are open begin */
     int depth;
-} Translation;
+} PatternTranslation;
 
-static bool refuse_pattern(Translation *t, const char *what) {
+static bool refuse_pattern(PatternTranslation *t, const char *what) {
     text_append(t->fault, what, strlen(what));
     return false;
 }
 
-static void put_pattern_text(Translation *t, const char *text) {
+static void put_pattern_text(PatternTranslation *t, const char *text) {
     text_append(t->out, text, strlen(text));
 }
 
-static bool translation_next_is(const Translation *t, const char *text) {
+static bool translation_next_is(const PatternTranslation *t, const char *text) {
     size_t length = strlen(text);
     return (size_t)(t->end - t->at) >= length && memcmp(t->at, text, length) == 0;
 }
@@ -38,7 +38,7 @@ static bool translation_next_is(const Translation *t, const char *text) {
     "\\x{205f}\\x{3000}"
 
 /* Members of a class: of \s, \w or \d. */
-static void put_members(Translation *t, char letter) {
+static void put_members(PatternTranslation *t, char letter) {
     if (letter == 's') {
         put_pattern_text(t, SPACES);
     } else if (letter == 'd') {
@@ -93,7 +93,7 @@ static const char *category_of(const char *name) {
 }
 
 /* After \p or \P: {Name}, {^Name} or one letter. False with a fault. */
-static bool read_property(Translation *t, char name[40], bool *negated) {
+static bool read_property(PatternTranslation *t, char name[40], bool *negated) {
     if (t->at == t->end) return refuse_pattern(t, "\\p at its end");
     if (*t->at != '{') {
         name[0] = *t->at++;
@@ -126,7 +126,7 @@ static bool is_posix(const char *name) {
     return false;
 }
 
-static bool put_property(Translation *t, bool negated, bool in_class) {
+static bool put_property(PatternTranslation *t, bool negated, bool in_class) {
     char name[40];
     if (!read_property(t, name, &negated)) return false;
     if (is_posix(name)) return refuse_pattern(t, "a POSIX class in \\p{...}");
@@ -145,7 +145,7 @@ static bool put_property(Translation *t, bool negated, bool in_class) {
 }
 
 /* \x41, \x{1F600}, \\u0041. */
-static bool put_code_point(Translation *t, char letter) {
+static bool put_code_point(PatternTranslation *t, char letter) {
     char digits[12] = "";
     size_t count = 0, wanted = letter == 'u' ? 4 : 2;
     bool braces = letter == 'x' && t->at < t->end && *t->at == '{';
@@ -164,7 +164,7 @@ static bool put_code_point(Translation *t, char letter) {
 }
 
 /* Translates an escape sequence. */
-static bool put_escape(Translation *t, bool in_class) {
+static bool put_escape(PatternTranslation *t, bool in_class) {
     if (t->at == t->end) return refuse_pattern(t, "a backslash at its end");
     char letter = *t->at++, small = (char)tolower((unsigned char)letter);
     if (letter == 'p' || letter == 'P') return put_property(t, letter == 'P', in_class);
@@ -202,7 +202,7 @@ static bool put_escape(Translation *t, bool in_class) {
 }
 
 /* A class inside a class adds its members; where those are negated it is not known. */
-static bool put_class(Translation *t) {
+static bool put_class(PatternTranslation *t) {
     int inner = 0;
     t->at++;
     put_pattern_text(t, "[");
@@ -237,7 +237,7 @@ static bool put_class(Translation *t) {
     return refuse_pattern(t, "a [ without its ]");
 }
 
-static bool translate_group(Translation *t) {
+static bool translate_group(PatternTranslation *t) {
     static const char *const known[] = {"(?:", "(?=",  "(?!",  "(?<=", "(?<!",
                                         "(?>", "(?i:", "(?i)", "(?-i:"};
     if (t->depth == DEPTH_LIMIT) return refuse_pattern(t, "too many groups");
@@ -259,7 +259,7 @@ static bool translate_group(Translation *t) {
 }
 
 /* {n,m}: a + after it repeats the whole, and {,m} begins at 0. */
-static bool put_count(Translation *t) {
+static bool put_count(PatternTranslation *t) {
     const char *c = t->at + 1;
     while (c < t->end && (isdigit((unsigned char)*c) || *c == ',')) c++;
     if (c == t->end || *c != '}' || c == t->at + 1) {
@@ -283,7 +283,7 @@ static bool put_count(Translation *t) {
     return true;
 }
 
-static bool put_one(Translation *t) {
+static bool put_one(PatternTranslation *t) {
     char c = *t->at;
     size_t start = t->out->length;
     switch (c) {
@@ -326,7 +326,8 @@ static bool put_one(Translation *t) {
 }
 
 bool pattern_translate(const char *bytes, size_t length, WordClass word, Text *out, Text *fault) {
-    Translation t = {.at = bytes, .end = bytes + length, .word = word, .out = out, .fault = fault};
+    PatternTranslation t = {
+        .at = bytes, .end = bytes + length, .word = word, .out = out, .fault = fault};
     while (t.at < t.end)
         if (!put_one(&t)) return false;
     return t.depth == 0 || refuse_pattern(&t, "a ( without its )");
