@@ -219,7 +219,7 @@ static bool take_tensor(Cursor *cursor, Entry *entry, uint64_t *offset) {
            read_header_bytes(cursor, offset, sizeof *offset) && set_type(cursor->file, entry, type);
 }
 
-static int by_place(const void *a, const void *b) {
+static int by_data_offset(const void *a, const void *b) {
     const Entry *const *first = a, *const *second = b;
     if ((*first)->data == (*second)->data) return 0;
     return (*first)->data < (*second)->data ? -1 : 1;
@@ -229,7 +229,7 @@ static bool check_overlaps(const GgufFile *file) {
     const Entry **order = memory_new(sizeof *order * ((size_t)file->count + 1));
     bool good = true;
     for (int i = 0; i < file->count; i++) order[i] = &file->entries[i];
-    qsort(order, (size_t)file->count, sizeof *order, by_place);
+    qsort(order, (size_t)file->count, sizeof *order, by_data_offset);
     for (int i = 1; good && i < file->count; i++)
         if ((const unsigned char *)order[i - 1]->data + order[i - 1]->bytes >
             (const unsigned char *)order[i]->data)

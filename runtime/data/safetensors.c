@@ -55,10 +55,10 @@ typedef struct Maker {
     unsigned char *bytes; /* size of the largest tensor */
 } Maker;
 
-static const void *entry_bytes(const Entry *entries, int place, const Maker *maker) {
-    if (!maker) return entries[place].data;
-    memset(maker->bytes, 0, entries[place].bytes);
-    maker->fill(maker->context, place, maker->bytes);
+static const void *entry_bytes(const Entry *entries, int index, const Maker *maker) {
+    if (!maker) return entries[index].data;
+    memset(maker->bytes, 0, entries[index].bytes);
+    maker->fill(maker->context, index, maker->bytes);
     return maker->bytes;
 }
 
@@ -307,17 +307,17 @@ static float one_float(Number number, const unsigned char *from) {
 }
 
 /* Q8_0 blocks: an F16 scale and 32 bytes. */
-static float one_of_block(const unsigned char *data, size_t place) {
-    const unsigned char *block = data + place / 32 * 34;
+static float one_of_block(const unsigned char *data, size_t element) {
+    const unsigned char *block = data + element / 32 * 34;
     uint16_t scale;
     memcpy(&scale, block, sizeof scale);
-    return half_to_float(scale) * (float)(int8_t)block[2 + place % 32];
+    return half_to_float(scale) * (float)(int8_t)block[2 + element % 32];
 }
 
-float safetensors_float(const Entry *entry, size_t place) {
-    if (entry->number == NUMBER_Q8_0) return one_of_block(entry->data, place);
+float safetensors_float(const Entry *entry, size_t element) {
+    if (entry->number == NUMBER_Q8_0) return one_of_block(entry->data, element);
     return one_float(entry->number,
-                     (const unsigned char *)entry->data + place * numbers[entry->number].bytes);
+                     (const unsigned char *)entry->data + element * numbers[entry->number].bytes);
 }
 
 bool safetensors_floats(const Safetensors *file, const Entry *entry, float *values, size_t count) {
