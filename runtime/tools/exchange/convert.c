@@ -24,9 +24,9 @@ void conversion_free(Conversion *conversion) {
     free(conversion);
 }
 
-void conversion_target(Conversion *conversion, int place, const char *name, int rank,
+void conversion_target(Conversion *conversion, int index, const char *name, int rank,
                        const long *shape) {
-    Entry *entry = &conversion->targets[place].entry;
+    Entry *entry = &conversion->targets[index].entry;
     entry->name = memory_format("%s", name);
     entry->rank = rank;
     memcpy(entry->shape, shape, sizeof *shape * (size_t)rank);
@@ -42,28 +42,28 @@ static size_t entry_elements(const Entry *entry) {
     return count;
 }
 
-static bool is_plain_copy(const Origin *origin) {
+static bool is_plain_copy(const TensorSource *origin) {
     return origin->slice->factor == 1 && origin->slice->shift == 0;
 }
 
 /* Values that are only moved keep their type; otherwise they become F32. */
-static Number kept(const Origin *origin) {
+static Number kept(const TensorSource *origin) {
     Number number = origin->source->number;
     bool narrow = number == NUMBER_F16 || number == NUMBER_BF16;
     return is_plain_copy(origin) && narrow ? number : NUMBER_F32;
 }
 
-bool conversion_origin(Conversion *conversion, int place, const Entry *source,
+bool conversion_origin(Conversion *conversion, int index, const Entry *source,
                        const MoecSlice *slice) {
-    Target *target = &conversion->targets[place];
+    ConvertedTensor *target = &conversion->targets[index];
     if (source->number >= NUMBER_I32 && source->number != NUMBER_Q8_0)
         return error_message("convert it to F32, F16 or BF16 first",
                              "tensor %s has type %s, which is not a supported floating-point type",
                              source->name, safetensors_type(source));
     target->origins =
         memory_grow(target->origins, sizeof *target->origins * (size_t)(target->count + 1));
-    Origin *origin = &target->origins[target->count++];
-    *origin = (Origin){source, slice};
+    TensorSource *origin = &target->origins[target->count++];
+    *origin = (TensorSource){source, slice};
     Number number = kept(origin);
     bool same = target->count == 1 || target->entry.number == number;
     target->entry.number = same ? number : NUMBER_F32;
@@ -74,7 +74,7 @@ bool conversion_origin(Conversion *conversion, int place, const Entry *source,
 void conversion_drop_empty(Conversion *conversion) {
     int kept = 0;
     for (int i = 0; i < conversion->count; i++) {
-        Target *target = &conversion->targets[i];
+        ConvertedTensor *target = &conversion->targets[i];
         if (target->count)
             conversion->targets[kept++] = *target;
         else
@@ -84,23 +84,24 @@ void conversion_drop_empty(Conversion *conversion) {
 }
 
 /* One slice in progress: addresses and strides of source and destination. */
-typedef struct Way {
+typedef struct SliceCopy {
     const MoecSlice *slice;
     const Entry *source;
     const long *from_step, *to_step;
     Number number; /* type of the destination */
     bool inward;
     unsigned char *to;
-} Way;
+} SliceCopy;
 
-static float changed(const Way *way, float value) {
+static float changed(const SliceCopy *way, float value) {
     const MoecSlice *slice = way->slice;
     double wide = (double)value;
     return (float)(way->inward ? (wide - slice->shift) / slice->factor
                                : slice->factor * wide + slice->shift);
 }
 
-static void move_row(const Way *way, long from, long to, long count, long from_step, long to_step) {
+static void move_row(const SliceCopy *way, long from, long to, long count, long from_step,
+                     long to_step) {
     const Entry *source = way->source;
     bool same = source->number == way->number && way->slice->factor == 1 && way->slice->shift == 0;
     if (same && float_width(way->number) == 2) { /* can be at odd addresses of a file */
@@ -116,7 +117,7 @@ static void move_row(const Way *way, long from, long to, long count, long from_s
     }
 }
 
-static void move_slice(const Way *way, int dim, long from, long to) {
+static void move_slice(const SliceCopy *way, int dim, long from, long to) {
     const MoecSlice *slice = way->slice;
     if (slice->rank == 0) {
         move_row(way, from, to, 1, 0, 0);
@@ -140,25 +141,25 @@ void conversion_widen_vectors(Conversion *conversion) {
     }
 }
 
-void conversion_fill(const Conversion *conversion, int place, void *bytes) {
-    const Target *target = &conversion->targets[place];
+void conversion_fill(const Conversion *conversion, int index, void *bytes) {
+    const ConvertedTensor *target = &conversion->targets[index];
     for (int i = 0; i < target->count; i++) {
         const MoecSlice *slice = target->origins[i].slice;
         bool inward = conversion->inward;
-        Way way = {.slice = slice,
-                   .source = target->origins[i].source,
-                   .from_step = inward ? slice->their_step : slice->our_step,
-                   .to_step = inward ? slice->our_step : slice->their_step,
-                   .number = target->entry.number,
-                   .inward = inward,
-                   .to = bytes};
+        SliceCopy way = {.slice = slice,
+                         .source = target->origins[i].source,
+                         .from_step = inward ? slice->their_step : slice->our_step,
+                         .to_step = inward ? slice->our_step : slice->their_step,
+                         .number = target->entry.number,
+                         .inward = inward,
+                         .to = bytes};
         move_slice(&way, 0, inward ? slice->theirs : slice->ours,
                    inward ? slice->ours : slice->theirs);
     }
 }
 
-static void fill_converted(void *context, int place, void *bytes) {
-    conversion_fill(context, place, bytes);
+static void fill_converted(void *context, int index, void *bytes) {
+    conversion_fill(context, index, bytes);
 }
 
 bool conversion_write(Conversion *conversion, const char *path, json_t *notes) {

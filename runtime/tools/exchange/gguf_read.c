@@ -67,8 +67,8 @@ static bool flag_of(const GgufFile *file, const char *key, bool otherwise) {
 static const char *token_of(const GgufFile *file, const char *key) {
     const json_t *id = json_object_get(file->keys, key),
                  *tokens = json_object_get(file->keys, tokens_key);
-    json_int_t place = json_is_integer(id) ? json_integer_value(id) : -1;
-    return place < 0 ? NULL : json_string_value(json_array_get(tokens, (size_t)place));
+    json_int_t token_id = json_is_integer(id) ? json_integer_value(id) : -1;
+    return token_id < 0 ? NULL : json_string_value(json_array_get(tokens, (size_t)token_id));
 }
 
 static json_t *tokenizer_damaged(const GgufFile *file, const char *what) {

@@ -32,11 +32,11 @@ typedef struct Tokens {
 } Tokens;
 
 static void set_token(Tokens *tokens, const json_t *id, const char *text, int32_t type) {
-    json_int_t place = json_integer_value(id);
-    if (!json_is_integer(id) || !text || place < 0 || place >= tokens->count) return;
-    free(tokens->texts[place]);
-    tokens->texts[place] = memory_format("%s", text);
-    tokens->types[place] = type;
+    json_int_t token_id = json_integer_value(id);
+    if (!json_is_integer(id) || !text || token_id < 0 || token_id >= tokens->count) return;
+    free(tokens->texts[token_id]);
+    tokens->texts[token_id] = memory_format("%s", text);
+    tokens->types[token_id] = type;
 }
 
 /* Ids without a token get the names that the converters of llama.cpp use. */
@@ -113,8 +113,9 @@ static float *merge_scores(const json_t *model, long vocabulary) {
         char *text = merge_text(merge), *space = strchr(text, ' ');
         if (space) memmove(space, space + 1, strlen(space));
         const json_t *id = json_object_get(tokens, text);
-        json_int_t place = json_is_integer(id) ? json_integer_value(id) : -1;
-        if (place >= 0 && place < vocabulary && scores[place] == 0) scores[place] = -(float)(i + 1);
+        json_int_t token_id = json_is_integer(id) ? json_integer_value(id) : -1;
+        if (token_id >= 0 && token_id < vocabulary && scores[token_id] == 0)
+            scores[token_id] = -(float)(i + 1);
         free(text);
     }
     return scores;

@@ -10,24 +10,24 @@
 
 enum { LISTED = 20 };
 
-typedef struct Match {
+typedef struct FolderMatch {
     MoecCompiler *layouts, *compiler; /* compiler: of the model */
     const char *layout;
     const Model *model;
     const MoecFileTensor *const *theirs;
     int count;
     int wrong; /* number of mismatches, including those that are not printed */
-} Match;
+} FolderMatch;
 
 static const char *const remedy_import =
     "moec tensors lists the tensors of a file; --layout FILE selects a custom layout";
 
-static void report_mismatch(Match *match, const char *what, const char *name) {
+static void report_mismatch(FolderMatch *match, const char *what, const char *name) {
     if (match->wrong++ < LISTED) item_message(what, name);
 }
 
 /* Prints the end of the list as an error. */
-static bool end_report(const Match *match, const char *remedy) {
+static bool end_report(const FolderMatch *match, const char *remedy) {
     if (!match->wrong) return true;
     if (match->wrong > LISTED)
         fprintf(message_file(), "  ... and %d more\n", match->wrong - LISTED);
@@ -49,7 +49,7 @@ static bool has_shape(const Entry *entry, const long *shape, int rank) {
     return entry->rank == rank && !memcmp(entry->shape, shape, sizeof *shape * (size_t)rank);
 }
 
-static void tell_shape(Match *match, const Entry *entry, const long *shape, int rank) {
+static void tell_shape(FolderMatch *match, const Entry *entry, const long *shape, int rank) {
     char *found = dimensions_text(entry->shape, entry->rank),
          *wanted = dimensions_text(shape, rank);
     char *text = memory_format("%s: [%s], expected [%s]", entry->name, found, wanted);
@@ -65,7 +65,7 @@ static const PublicTensor *public_tensor_at(const Model *model, int i) {
     return i < count ? &model->parameters[i] : &model->states[i - count];
 }
 
-static bool match_names(Match *match) {
+static bool match_names(FolderMatch *match) {
     int count = match->model->parameter_count + match->model->state_count;
     MoecNamedTensor *tensors = memory_new(sizeof *tensors * ((size_t)count + 1));
     for (int i = 0; i < count; i++) {
@@ -81,7 +81,7 @@ static bool match_names(Match *match) {
 
 /* Reports parameters that the layout does not mention. Required layer states follow from the
  * options, so they are not checked. */
-static void check_spoken(Match *match) {
+static void check_spoken(FolderMatch *match) {
     int count = match->model->parameter_count + match->model->state_count;
     bool *spoken = memory_new(sizeof *spoken * ((size_t)count + 1));
     for (int i = 0; i < match->count; i++)
@@ -92,7 +92,7 @@ static void check_spoken(Match *match) {
     free(spoken);
 }
 
-static void add_their(Match *match, Conversion *conversion, const Shards *shards,
+static void add_their(FolderMatch *match, Conversion *conversion, const Shards *shards,
                       const MoecFileTensor *their, bool *used) {
     int at = shards_find(shards, their->name);
     if (at < 0) at = shards_find(shards, their->other_name);
@@ -112,7 +112,7 @@ static void add_their(Match *match, Conversion *conversion, const Shards *shards
 }
 
 /* Reports tensors that the layout neither maps nor ignores. */
-static void check_used(Match *match, const Shards *shards, const bool *used) {
+static void check_used(FolderMatch *match, const Shards *shards, const bool *used) {
     const char *first = NULL;
     int left = 0;
     for (int i = 0; i < shards->count; i++) {
@@ -131,7 +131,8 @@ static void check_used(Match *match, const Shards *shards, const bool *used) {
 
 Conversion *match_import(MoecCompiler *layouts, const char *layout, MoecCompiler *compiler,
                          const Model *model, const Shards *shards) {
-    Match match = {.layouts = layouts, .layout = layout, .compiler = compiler, .model = model};
+    FolderMatch match = {
+        .layouts = layouts, .layout = layout, .compiler = compiler, .model = model};
     if (!match_names(&match)) return NULL;
     Conversion *conversion = conversion_new(model->parameter_count + model->state_count, true);
     for (int i = 0; i < conversion->count; i++) {
@@ -150,9 +151,10 @@ Conversion *match_import(MoecCompiler *layouts, const char *layout, MoecCompiler
     return NULL;
 }
 
-static void add_our(Match *match, Conversion *conversion, const Safetensors *file, int place) {
-    const MoecFileTensor *their = match->theirs[place];
-    conversion_target(conversion, place, their->name, their->rank, their->shape);
+static void add_our(FolderMatch *match, Conversion *conversion, const Safetensors *file,
+                    int index) {
+    const MoecFileTensor *their = match->theirs[index];
+    conversion_target(conversion, index, their->name, their->rank, their->shape);
     for (int k = 0; k < their->slice_count; k++) {
         const PublicTensor *one = public_tensor_at(match->model, their->slices[k].tensor);
         const Entry *entry = safetensors_find(file, one->name);
@@ -160,14 +162,15 @@ static void add_our(Match *match, Conversion *conversion, const Safetensors *fil
             report_mismatch(match, "missing", one->name);
         else if (!has_shape(entry, one->shape, one->rank))
             tell_shape(match, entry, one->shape, one->rank);
-        else if (!conversion_origin(conversion, place, entry, &their->slices[k]))
+        else if (!conversion_origin(conversion, index, entry, &their->slices[k]))
             match->wrong++;
     }
 }
 
 Conversion *match_export(MoecCompiler *layouts, const char *layout, MoecCompiler *compiler,
                          const Model *model, const Safetensors *file) {
-    Match match = {.layouts = layouts, .layout = layout, .compiler = compiler, .model = model};
+    FolderMatch match = {
+        .layouts = layouts, .layout = layout, .compiler = compiler, .model = model};
     if (!match_names(&match)) return NULL;
     Conversion *conversion = conversion_new(match.count, false);
     check_spoken(&match);
