@@ -28,12 +28,12 @@ static const char *metric_of(const Gathering *gathering, int base) {
 
 /* ---- differences ---- */
 
-static Sample losses_of(const Group *group, const char *metric) {
+static SampleMoments losses_of(const Group *group, const char *metric) {
     double *losses = memory_new((size_t)(group->count + 1) * sizeof *losses);
     int count = 0;
     for (int i = 0; i < group->count; i++)
         if (is_counted(&group->runs[i], metric)) losses[count++] = group->runs[i].result.loss;
-    Sample sample = sample_of(losses, count);
+    SampleMoments sample = sample_of(losses, count);
     free(losses);
     return sample;
 }
@@ -64,7 +64,7 @@ static Difference group_difference(const Group *group, const Group *base, const 
             break;
         }
     }
-    Sample sample = losses_of(group, metric), other = losses_of(base, metric);
+    SampleMoments sample = losses_of(group, metric), other = losses_of(base, metric);
     bool apart = pairs < 2 && (pairs == 0 || (sample.count > 1 && other.count > 1));
     Difference difference =
         apart ? difference_apart(&sample, &other) : difference_paired(values, others, pairs);
@@ -86,25 +86,26 @@ static json_t *difference_json(const Difference *difference, bool higher) {
 
 /* Among the models of one structure, which differ only in tuned settings: true if this one is the
  * best, and if the best is at an edge of the tested values. */
-typedef struct Choice {
+typedef struct TunedRank {
     bool best, at_edge;
     int choices;
-} Choice;
+} TunedRank;
 
-static bool is_better_sample(const Gathering *gathering, const Sample *one, const Sample *other) {
+static bool is_better_sample(const Gathering *gathering, const SampleMoments *one,
+                             const SampleMoments *other) {
     if (!one->count || !other->count) return one->count > other->count;
     return gathering->higher ? one->mean > other->mean : one->mean < other->mean;
 }
 
-static Choice choice_of(const Gathering *gathering, int number, const char *metric) {
+static TunedRank choice_of(const Gathering *gathering, int number, const char *metric) {
     const char *structure = gathering->groups[number].structure;
-    Sample best = {0};
+    SampleMoments best = {0};
     int first = -1, last = -1, chosen = -1;
-    Choice choice = {0};
+    TunedRank choice = {0};
     for (int i = 0; structure && i < gathering->count; i++) {
         const Group *group = &gathering->groups[i];
         if (!group->structure || strcmp(group->structure, structure) != 0) continue;
-        Sample loss = losses_of(group, metric);
+        SampleMoments loss = losses_of(group, metric);
         if (chosen < 0 || is_better_sample(gathering, &loss, &best)) {
             chosen = i;
             best = loss;
@@ -133,7 +134,7 @@ static int base_of(const Gathering *gathering) {
 static void add_choice(json_t *row, const Gathering *gathering, int number, const char *metric) {
     const Group *group = &gathering->groups[number];
     if (!group->tuned) return;
-    Choice choice = choice_of(gathering, number, metric);
+    TunedRank choice = choice_of(gathering, number, metric);
     json_object_set_new(row, "structure", json_text(group->structure));
     json_object_set_new(row, "tuned", json_text(group->tuned));
     json_object_set_new(row, "best", json_boolean(choice.best));
@@ -241,7 +242,7 @@ static void add_runs(json_t *row, const Group *group, const char *metric, bool l
 static json_t *compared_variant_json(const Gathering *gathering, int number, int base,
                                      const char *metric, bool lasting) {
     const Group *group = &gathering->groups[number];
-    Sample loss = losses_of(group, metric);
+    SampleMoments loss = losses_of(group, metric);
     json_t *row = json_make("{s:s, s:O?}", "variant", group->name, "sets", group->sets);
     add_choice(row, gathering, number, metric);
     add_group_cost(row, group);

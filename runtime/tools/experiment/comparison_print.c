@@ -331,13 +331,13 @@ static const char *const parts[] = {"mean",   "margin_95", "low",   "high",
 enum { PARTS = sizeof parts / sizeof *parts, MAX_NAMES = 64 };
 
 /* Columns: single values of a row, parts of its difference, probes. */
-typedef struct Columns {
+typedef struct TableColumns {
     const char *names[MAX_NAMES], *probes[MAX_COLUMNS];
     int count, probe_count;
-} Columns;
+} TableColumns;
 
-static Columns columns_of(const json_t *rows) {
-    Columns columns = {.probe_count = probe_names(rows, columns.probes)};
+static TableColumns columns_of(const json_t *rows) {
+    TableColumns columns = {.probe_count = probe_names(rows, columns.probes)};
     const char *name;
     json_t *value;
     json_object_foreach(json_array_get(rows, 0), name, value) {
@@ -347,7 +347,7 @@ static Columns columns_of(const json_t *rows) {
     return columns;
 }
 
-static void write_head(FILE *file, const Columns *columns) {
+static void write_head(FILE *file, const TableColumns *columns) {
     for (int i = 0; i < columns->count; i++) fprintf(file, "%s%s", i ? "," : "", columns->names[i]);
     for (int i = 0; i < PARTS; i++) fprintf(file, ",difference_%s", parts[i]);
     for (int i = 1; i < columns->probe_count; i++) {
@@ -357,7 +357,7 @@ static void write_head(FILE *file, const Columns *columns) {
     fprintf(file, "\n");
 }
 
-static void write_row(FILE *file, const Columns *columns, const json_t *row) {
+static void write_row(FILE *file, const TableColumns *columns, const json_t *row) {
     const json_t *difference = json_object_get(row, "difference"),
                  *probe = json_object_get(row, "probes");
     for (int i = 0; i < columns->count; i++) {
@@ -377,7 +377,7 @@ static void write_row(FILE *file, const Columns *columns, const json_t *row) {
 
 char *comparison_csv(const json_t *comparison) {
     const json_t *rows = json_object_get(comparison, "variants");
-    Columns columns = columns_of(rows);
+    TableColumns columns = columns_of(rows);
     char *text = NULL;
     size_t length;
     FILE *file = open_memstream(&text, &length);

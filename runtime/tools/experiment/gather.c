@@ -233,13 +233,13 @@ static bool gather_sweep(Gathering *gathering, const char *folder, json_t *sweep
     return good;
 }
 
-typedef struct Search {
+typedef struct FolderSearch {
     Gathering *gathering;
     int depth;
-} Search;
+} FolderSearch;
 
 static bool visit_any(void *data, const char *folder) {
-    Search *search = data;
+    FolderSearch *search = data;
     json_t *sweep = folder_json(folder, "sweep.json");
     bool good = true;
     if (sweep) {
@@ -280,7 +280,7 @@ static long runs_of(const Gathering *gathering) {
 
 bool gather(Gathering *gathering, const char *const *folders, int count) {
     *gathering = (Gathering){0};
-    Search search = {gathering, 0};
+    FolderSearch search = {gathering, 0};
     for (int i = 0; i < count; i++) {
         long before = runs_of(gathering);
         if (file_is_folder(folders[i]) && !visit_any(&search, folders[i])) return false;

@@ -26,14 +26,14 @@
 enum { EXIT_FAILED = 1, PATIENCE = 1500 };
 
 /* A process of a run; 0: none. */
-typedef struct Worker {
+typedef struct RunProcess {
     pid_t process;
     RunOrder order;
-} Worker;
+} RunProcess;
 
 typedef struct Sweep {
     const Plan *plan;
-    Worker *workers;
+    RunProcess *workers;
     long running, ended, failed;
     int variant; /* the next run to begin */
     long seed;
@@ -89,7 +89,7 @@ void runs_unlock(int lock) {
     close(lock);
 }
 
-static void report_run(const Sweep *sweep, const Worker *worker, const RunResult *result) {
+static void report_run(const Sweep *sweep, const RunProcess *worker, const RunResult *result) {
     char *outcome = result->diverged ? memory_format("diverged at step %ld", result->step)
                                      : memory_format("%s %.5f", result->metric, result->loss);
     progress_line("%s seed %ld: %s  (%ld of %ld runs)", worker->order.variant->name,
@@ -97,7 +97,7 @@ static void report_run(const Sweep *sweep, const Worker *worker, const RunResult
     free(outcome);
 }
 
-static void tell_failed(const Plan *plan, const Worker *worker, int status) {
+static void tell_failed(const Plan *plan, const RunProcess *worker, int status) {
     char *folder = order_folder(plan, &worker->order);
     progress_clear();
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
@@ -117,14 +117,14 @@ static void tell_failed(const Plan *plan, const Worker *worker, int status) {
 
 /* Stores the result of a run that paused at a fraction of its steps; false if the run did not
  * pause. */
-static bool note_pause(Sweep *sweep, const Worker *worker, const RunResult *result) {
+static bool note_pause(Sweep *sweep, const RunProcess *worker, const RunResult *result) {
     const RunOrder *order = &worker->order;
     if (!order->until || result->step != order->until || order->until >= order->steps) return false;
     return run_keep_at(sweep->plan, order->variant, order->seed, order->until, result);
 }
 
 /* A process has ended: finished, diverged, at a pause, or none of these. */
-static void end_run(Sweep *sweep, Worker *worker, int status) {
+static void end_run(Sweep *sweep, RunProcess *worker, int status) {
     const RunOrder *order = &worker->order;
     RunResult result = run_reading(sweep->plan, order->variant, order->seed);
     bool finished = WIFEXITED(status) && WEXITSTATUS(status) == 0 && *result.metric;
@@ -152,7 +152,7 @@ static bool is_unfinished(const Sweep *sweep, const RunOrder *order) {
 }
 
 /* The next run that is not finished; false when there is none. */
-static bool next(Sweep *sweep, Worker *worker) {
+static bool next(Sweep *sweep, RunProcess *worker) {
     const MoecExperiment *experiment = sweep->plan->experiment;
     while (sweep->seed <= experiment->seeds) {
         int at = sweep->variant;
@@ -174,7 +174,7 @@ static bool next(Sweep *sweep, Worker *worker) {
 static void collect_finished(Sweep *sweep) {
     for (long i = 0; i < sweep->plan->jobs; i++) {
         int status;
-        Worker *worker = &sweep->workers[i];
+        RunProcess *worker = &sweep->workers[i];
         if (worker->process && waitpid(worker->process, &status, WNOHANG) == worker->process)
             end_run(sweep, worker, status);
     }
@@ -187,7 +187,7 @@ static void stop_all(const Sweep *sweep) {
 
 static void start_workers(Sweep *sweep) {
     for (long i = 0; i < sweep->plan->jobs && !interrupt_signal(); i++) {
-        Worker *worker = &sweep->workers[i];
+        RunProcess *worker = &sweep->workers[i];
         if (worker->process || !next(sweep, worker)) continue;
         worker->process = process_begin(sweep->plan, &worker->order);
         if (worker->process > 0)
@@ -220,7 +220,7 @@ static bool last_logged_step(const char *folder, long *step, double *loss) {
     return found;
 }
 
-static char *worker_line(const Sweep *sweep, const Worker *worker) {
+static char *worker_line(const Sweep *sweep, const RunProcess *worker) {
     char *folder = plan_folder(sweep->plan, worker->order.variant, worker->order.seed), *line;
     long step = 0;
     double loss = NAN;
@@ -280,7 +280,7 @@ static void make_share(Sweep *sweep) {
 /* ---- on a scheduler ---- */
 
 /* The exit code of a job is not known; its result is read from its log. */
-static void end_job(Sweep *sweep, Worker *worker) {
+static void end_job(Sweep *sweep, RunProcess *worker) {
     RunResult result = run_reading(sweep->plan, worker->order.variant, worker->order.seed);
     long last = worker->order.until ? worker->order.until : worker->order.steps;
     int failed = result.diverged ? EXIT_FAILED << 8 : 0;
@@ -299,7 +299,7 @@ static void end_job(Sweep *sweep, Worker *worker) {
 /* Every run that is open now; a new list. */
 static RunOrder *open_orders(Sweep *sweep, int *count) {
     RunOrder *orders = memory_new((size_t)plan_runs(sweep->plan) * sizeof *orders);
-    Worker worker = sweep->workers[0];
+    RunProcess worker = sweep->workers[0];
     *count = 0;
     sweep->variant = 0;
     sweep->seed = 1;
@@ -315,13 +315,13 @@ static void make_share_of_jobs(Sweep *sweep) {
         sweep->failed++;
         count = 0;
     }
-    for (int i = 0; i < count; i++) end_job(sweep, &(Worker){0, orders[i]});
+    for (int i = 0; i < count; i++) end_job(sweep, &(RunProcess){0, orders[i]});
     free(orders);
 }
 
 char *runs_as_jobs(const Plan *plan) {
     size_t variants = (size_t)plan->experiment->count;
-    Worker worker = {.order.device = plan->devices[0]};
+    RunProcess worker = {.order.device = plan->devices[0]};
     Sweep sweep = {.plan = plan, .workers = &worker, .share = 1};
     int count;
     sweep.steps = memory_new(variants * sizeof *sweep.steps);

@@ -6,8 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-Sample sample_of(const double *values, int count) {
-    Sample sample = {.count = count, .mean = NAN, .spread = NAN};
+SampleMoments sample_of(const double *values, int count) {
+    SampleMoments sample = {.count = count, .mean = NAN, .spread = NAN};
     if (count < 1) return sample;
     double sum = 0, squares = 0;
     for (int i = 0; i < count; i++) sum += values[i];
@@ -65,7 +65,7 @@ double student_quantile(double chance, double freedom) {
     return low + (high - low) / 2;
 }
 
-double sample_margin(const Sample *sample) {
+double sample_margin(const SampleMoments *sample) {
     if (sample->count < 2) return NAN;
     return student_quantile(0.975, sample->count - 1) * sample->spread / sqrt(sample->count);
 }
@@ -85,7 +85,7 @@ static Difference t_test(double mean, double error, double freedom) {
 Difference difference_paired(const double *values, const double *base, int count) {
     double *differences = memory_new((size_t)(count + 1) * sizeof *differences);
     for (int i = 0; i < count; i++) differences[i] = values[i] - base[i];
-    Sample sample = sample_of(differences, count);
+    SampleMoments sample = sample_of(differences, count);
     free(differences);
     Difference difference = t_test(sample.mean, sample.spread / sqrt(count), sample.count - 1);
     difference.paired = true;
@@ -94,7 +94,7 @@ Difference difference_paired(const double *values, const double *base, int count
 }
 
 /* The degrees of freedom are Satterthwaite's. */
-Difference difference_apart(const Sample *sample, const Sample *base) {
+Difference difference_apart(const SampleMoments *sample, const SampleMoments *base) {
     double one = sample->spread * sample->spread / sample->count,
            other = base->spread * base->spread / base->count, both = one + other,
            freedom =
