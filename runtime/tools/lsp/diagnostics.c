@@ -97,14 +97,15 @@ static void add_once(json_t *list, json_t *diagnostic) {
     json_decref(diagnostic);
 }
 
-/* placed: only diagnostics with a position in the document. */
-static void add_diagnostics(const Document *document, json_t *list, const char *text, bool placed) {
+/* in_document: only diagnostics with a position in the document. */
+static void add_diagnostics(const Document *document, json_t *list, const char *text,
+                            bool in_document) {
     json_t *reports = json_loads(text, 0, NULL), *report, *last = NULL;
     size_t i;
     json_array_foreach(reports, i, report) {
         const char *severity = json_string_value(json_object_get(report, "severity"));
         bool error = !strcmp(severity, "error");
-        if (placed && error && !json_object_get(report, "file")) continue;
+        if (in_document && error && !json_object_get(report, "file")) continue;
         if (error || !strcmp(severity, "warning")) {
             add_once(list, last);
             last = diagnostic_of(document, report, error ? SEVERITY_ERROR : SEVERITY_WARNING);

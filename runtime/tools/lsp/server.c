@@ -27,13 +27,13 @@ static const char *nested_text(const json_t *object, const char *outer, const ch
 
 /* ---- requests about a position; each returns a new value ---- */
 
-typedef struct Asked {
+typedef struct PositionQuery {
     const Document *document;
     MoecCompiler *compiler;
     size_t offset;
-} Asked;
+} PositionQuery;
 
-static json_t *hover(const Asked *asked) {
+static json_t *hover(const PositionQuery *asked) {
     const char *text = moec_hover(asked->compiler, asked->offset);
     return text ? json_make("{s:{s:s, s:s}}", "contents", "kind", "markdown", "value", text)
                 : json_null();
@@ -56,7 +56,7 @@ static char *standard_file(const MoecLocation *location) {
     return path;
 }
 
-static json_t *definition_answer(const Asked *asked) {
+static json_t *definition_answer(const PositionQuery *asked) {
     MoecLocation location;
     if (!moec_definition(asked->compiler, asked->offset, &location)) return json_null();
     char *standard = location.standard ? standard_file(&location) : NULL;
@@ -69,7 +69,7 @@ static json_t *definition_answer(const Asked *asked) {
     return found;
 }
 
-static json_t *completion_answer(const Asked *asked) {
+static json_t *completion_answer(const PositionQuery *asked) {
     static const int kinds[] = {
         [MOEC_COMPLETES_OPTION] = 10, [MOEC_COMPLETES_WORD] = 20,    [MOEC_COMPLETES_LAYER] = 7,
         [MOEC_COMPLETES_TENSOR] = 6,  [MOEC_COMPLETES_FUNCTION] = 3, [MOEC_COMPLETES_KEYWORD] = 14};
@@ -86,7 +86,7 @@ static json_t *completion_answer(const Asked *asked) {
 }
 
 /* The whole text in the one layout; nothing where it cannot be read. */
-static json_t *formatting(const Asked *asked) {
+static json_t *formatting(const PositionQuery *asked) {
     const char *text = moec_format(asked->compiler);
     if (!text) return json_null();
     const Document *document = asked->document;
@@ -106,7 +106,7 @@ static json_t *initialize(void) {
 
 typedef struct Method {
     const char *name;
-    json_t *(*answer)(const Asked *asked);
+    json_t *(*answer)(const PositionQuery *asked);
 } Method;
 
 static const Method methods[] = {
@@ -123,7 +123,7 @@ static json_t *answer_at(Server *server, const Method *method, const json_t *par
         *code = WRONG_PARAMETERS;
         return NULL;
     }
-    Asked asked = {.document = document};
+    PositionQuery asked = {.document = document};
     asked.compiler = document_open(&server->documents, document, NULL);
     asked.offset =
         offset_of_position(document->text, document->length, json_object_get(params, "position"));
