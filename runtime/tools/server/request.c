@@ -63,14 +63,14 @@ char *problem_text(const Problem *problem) {
 
 /* ---- fields ---- */
 
-typedef struct Reading {
-    Request *request;
+typedef struct RequestReading {
+    TextRequest *request;
     json_t *body;
     Problem *problem;
-} Reading;
+} RequestReading;
 
 /* Reads a number of the body into *value, which keeps its default if the field is missing. */
-static bool read_number_field(Reading *reading, const char *name, double least, double most,
+static bool read_number_field(RequestReading *reading, const char *name, double least, double most,
                               double *value) {
     json_t *field = json_object_get(reading->body, name);
     if (!field || json_is_null(field)) return true;
@@ -82,7 +82,8 @@ static bool read_number_field(Reading *reading, const char *name, double least, 
     return true;
 }
 
-static bool read_count(Reading *reading, const char *name, long least, long most, long *value) {
+static bool read_count(RequestReading *reading, const char *name, long least, long most,
+                       long *value) {
     json_t *field = json_object_get(reading->body, name);
     if (!field || json_is_null(field)) return true;
     if (!json_is_integer(field) || json_integer_value(field) < least ||
@@ -93,7 +94,7 @@ static bool read_count(Reading *reading, const char *name, long least, long most
     return true;
 }
 
-static bool read_flag_field(Reading *reading, const char *name, bool *value) {
+static bool read_flag_field(RequestReading *reading, const char *name, bool *value) {
     json_t *field = json_object_get(reading->body, name);
     if (!field || json_is_null(field)) return true;
     if (!json_is_boolean(field))
@@ -166,7 +167,7 @@ static bool asks_nothing(const json_t *value) {
            (json_is_array(value) && json_array_size(value) == 0);
 }
 
-static const Field *find_field(const char *name, Form form) {
+static const Field *find_field(const char *name, AnswerForm form) {
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         if (strcmp(fields[i].name, name) == 0 &&
             (fields[i].form == BOTH || (fields[i].form == CHAT) == (form == FORM_CHAT)))
@@ -174,7 +175,7 @@ static const Field *find_field(const char *name, Form form) {
     return NULL;
 }
 
-static bool check_fields(const Reading *reading) {
+static bool check_fields(const RequestReading *reading) {
     const char *name;
     json_t *value;
     json_object_foreach(reading->body, name, value) {
@@ -193,7 +194,7 @@ static bool check_fields(const Reading *reading) {
     return true;
 }
 
-static bool check_model(const Reading *reading) {
+static bool check_model(const RequestReading *reading) {
     const char *served = reading->request->service->name;
     const json_t *model = json_object_get(reading->body, "model");
     if (!model || (json_is_string(model) && strcmp(json_string_value(model), served) == 0))
@@ -203,8 +204,8 @@ static bool check_model(const Reading *reading) {
     return problem_code(reading->problem, "model_not_found");
 }
 
-static bool add_stop(Reading *reading, const json_t *stop) {
-    Request *request = reading->request;
+static bool add_stop(RequestReading *reading, const json_t *stop) {
+    TextRequest *request = reading->request;
     const char *text = json_string_value(stop);
     if (!text || !*text || strlen(text) != json_string_length(stop) ||
         request->stop_count == MAX_STOPS)
@@ -215,7 +216,7 @@ static bool add_stop(Reading *reading, const json_t *stop) {
     return true;
 }
 
-static bool read_stops(Reading *reading) {
+static bool read_stops(RequestReading *reading) {
     json_t *stop = json_object_get(reading->body, "stop"), *one;
     if (!stop || json_is_null(stop)) return true;
     if (!json_is_array(stop)) return add_stop(reading, stop);
@@ -224,7 +225,7 @@ static bool read_stops(Reading *reading) {
     return true;
 }
 
-static bool is_missing(const Reading *reading, const char *name) {
+static bool is_missing(const RequestReading *reading, const char *name) {
     if (json_object_get(reading->body, name)) return false;
     problem_set(reading->problem, 400, name, "'%s' is missing", name);
     problem_code(reading->problem, "missing_required_parameter");
@@ -232,8 +233,8 @@ static bool is_missing(const Reading *reading, const char *name) {
 }
 
 /* {"13": -100, ...}: token ids and addends of their logits. */
-static bool read_biases(Reading *reading) {
-    Request *request = reading->request;
+static bool read_biases(RequestReading *reading) {
+    TextRequest *request = reading->request;
     json_t *map = json_object_get(reading->body, "logit_bias"), *value;
     const char *name;
     if (!map || json_is_null(map)) return true;
@@ -254,7 +255,7 @@ static bool read_biases(Reading *reading) {
                        request->service->vocabulary);
 }
 
-static bool read_sampling(Reading *reading) {
+static bool read_sampling(RequestReading *reading) {
     Sampling *sampling = &reading->request->sampling;
     long seed = -1;
     *sampling = (Sampling){.temperature = 1, .top_p = 1, .repetition = 1};
@@ -280,7 +281,7 @@ static bool read_sampling(Reading *reading) {
 }
 
 /* Completions have a count `logprobs`; chats have a flag `logprobs` and a count `top_logprobs`. */
-static bool read_logprobs(Reading *reading) {
+static bool read_logprobs(RequestReading *reading) {
     long count = -1;
     bool wanted = false;
     if (reading->request->form == FORM_COMPLETION) {
@@ -301,8 +302,8 @@ static bool read_logprobs(Reading *reading) {
     return true;
 }
 
-static bool read_stream(Reading *reading) {
-    Request *request = reading->request;
+static bool read_stream(RequestReading *reading) {
+    TextRequest *request = reading->request;
     json_t *options = json_object_get(reading->body, "stream_options");
     if (!read_flag_field(reading, "stream", &request->stream)) return false;
     if (options && !json_is_null(options) && !json_is_object(options))
@@ -314,7 +315,7 @@ static bool read_stream(Reading *reading) {
 
 /* ---- prompts ---- */
 
-static Prompted *append_prompt(Request *request) {
+static Prompted *append_prompt(TextRequest *request) {
     request->prompts =
         memory_grow(request->prompts, sizeof(Prompted) * (size_t)(request->prompt_count + 1));
     Prompted *prompt = &request->prompts[request->prompt_count++];
@@ -322,7 +323,7 @@ static Prompted *append_prompt(Request *request) {
     return prompt;
 }
 
-static bool add_token_prompt(Reading *reading, const json_t *numbers) {
+static bool add_token_prompt(RequestReading *reading, const json_t *numbers) {
     const Service *service = reading->request->service;
     Prompted *prompt = append_prompt(reading->request);
     size_t i;
@@ -343,7 +344,8 @@ static bool add_token_prompt(Reading *reading, const json_t *numbers) {
     return true;
 }
 
-static bool add_text_prompt(Reading *reading, Encoder *encoder, const char *bytes, size_t length) {
+static bool add_text_prompt(RequestReading *reading, Encoder *encoder, const char *bytes,
+                            size_t length) {
     const Service *service = reading->request->service;
     Prompted *prompt = append_prompt(reading->request);
     text_append(&prompt->text, bytes, length);
@@ -359,7 +361,7 @@ static bool add_text_prompt(Reading *reading, Encoder *encoder, const char *byte
     return true;
 }
 
-static bool add_any(Reading *reading, Encoder *encoder, const json_t *prompt) {
+static bool add_any(RequestReading *reading, Encoder *encoder, const json_t *prompt) {
     if (json_is_string(prompt))
         return add_text_prompt(reading, encoder, json_string_value(prompt),
                                json_string_length(prompt));
@@ -368,7 +370,7 @@ static bool add_any(Reading *reading, Encoder *encoder, const json_t *prompt) {
                        "'prompt' must be a string, a list of token ids, or a list of either");
 }
 
-static bool read_prompts(Reading *reading, Encoder *encoder) {
+static bool read_prompts(RequestReading *reading, Encoder *encoder) {
     json_t *prompt = json_object_get(reading->body, "prompt"), *one;
     bool many = json_is_array(prompt) && !json_is_integer(json_array_get(prompt, 0));
     if (is_missing(reading, "prompt")) return false;
@@ -381,7 +383,7 @@ static bool read_prompts(Reading *reading, Encoder *encoder) {
     return true;
 }
 
-static bool read_messages(Reading *reading, Encoder *encoder) {
+static bool read_messages(RequestReading *reading, Encoder *encoder) {
     const Service *service = reading->request->service;
     Text text = {0};
     if (!service->template) {
@@ -398,8 +400,8 @@ static bool read_messages(Reading *reading, Encoder *encoder) {
     return good;
 }
 
-static bool check_lengths(Reading *reading) {
-    Request *request = reading->request;
+static bool check_lengths(RequestReading *reading) {
+    TextRequest *request = reading->request;
     long context = request->service->context, longest = 0;
     for (int i = 0; i < request->prompt_count; i++) {
         long count = (long)request->prompts[i].tokens.count;
@@ -417,8 +419,8 @@ static bool check_lengths(Reading *reading) {
     return problem_code(reading->problem, "context_length_exceeded");
 }
 
-static bool read_fields(Reading *reading) {
-    Request *request = reading->request;
+static bool read_fields(RequestReading *reading) {
+    TextRequest *request = reading->request;
     bool chat = request->form == FORM_CHAT;
     long copies = 1, best = -1;
     request->limit = chat ? -1 : 16;
@@ -436,8 +438,8 @@ static bool read_fields(Reading *reading) {
     return good;
 }
 
-static bool read_request_body(Reading *reading) {
-    Request *request = reading->request;
+static bool read_request_body(RequestReading *reading) {
+    TextRequest *request = reading->request;
     const Service *service = request->service;
     if (!json_is_object(reading->body))
         return problem_set(reading->problem, 400, NULL, "the body must be a JSON object");
@@ -454,11 +456,11 @@ static bool read_request_body(Reading *reading) {
     return good && check_lengths(reading);
 }
 
-Request *request_read(Service *service, Form form, const char *body, size_t length,
-                      Problem *problem) {
+TextRequest *request_read(Service *service, AnswerForm form, const char *body, size_t length,
+                          Problem *problem) {
     json_error_t error;
-    Request *request = memory_new(sizeof *request);
-    Reading reading = {.request = request, .problem = problem};
+    TextRequest *request = memory_new(sizeof *request);
+    RequestReading reading = {.request = request, .problem = problem};
     static atomic_ulong number;
     request->service = service;
     request->form = form;
@@ -485,7 +487,7 @@ Request *request_read(Service *service, Form form, const char *body, size_t leng
     return NULL;
 }
 
-void request_free(Request *request) {
+void request_free(TextRequest *request) {
     choices_free(request);
     for (int i = 0; i < request->prompt_count; i++) {
         text_free(&request->prompts[i].text);
