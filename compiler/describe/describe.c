@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static double bytes_of(const Program *program, Role role) {
+static double bytes_of_role(const Program *program, Role role) {
     double bytes = 0;
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
@@ -27,7 +27,8 @@ double optimizer_bytes(MoecCompiler *compiler, double weights) {
     for (int i = 0; update && i < update->tensors.count; i++)
         if (((Tensor *)update->tensors.items[i])->role == ROLE_STATE) count++;
     if (!step) return count * weights;
-    return count * (weights - bytes_of(step, ROLE_PARAMETER)) + bytes_of(step, ROLE_STATE);
+    return count * (weights - bytes_of_role(step, ROLE_PARAMETER)) +
+           bytes_of_role(step, ROLE_STATE);
 }
 
 bool describe(MoecCompiler *compiler, Summary *summary) {
@@ -41,8 +42,8 @@ bool describe(MoecCompiler *compiler, Summary *summary) {
     summary->trains = forward->loss != NULL && moec_option(compiler, "train.batch_size");
     Program *train = summary->trains ? moec_compile(compiler, MOEC_TRAIN, 0, 0, 0) : forward;
     if (!train) return false;
-    summary->weights = bytes_of(forward, ROLE_PARAMETER);
-    summary->states = bytes_of(forward, ROLE_STATE);
+    summary->weights = bytes_of_role(forward, ROLE_PARAMETER);
+    summary->states = bytes_of_role(forward, ROLE_STATE);
     summary->activations = (double)moec_schedule(compiler, train)->arena_bytes;
     if (train->rounded) summary->compute_weights = summary->weights / 2;
     if (summary->trains) {
@@ -54,7 +55,7 @@ bool describe(MoecCompiler *compiler, Summary *summary) {
     return true;
 }
 
-static json_t *layers_json(const Cost *cost) {
+static json_t *layer_costs_json(const Cost *cost) {
     json_t *layers = json_array();
     for (int i = 0; i < cost->layers.count; i++) {
         const LayerCost *layer = cost->layers.items[i];
@@ -74,7 +75,7 @@ static json_t *decoding_json(const Decoding *decoding) {
                      "context_length", (json_int_t)decoding->places);
 }
 
-static const char *keep(Arena *arena, char *text) {
+static const char *keep_in_arena(Arena *arena, char *text) {
     const char *kept = arena_copy(arena, text, strlen(text));
     free(text);
     return kept;
@@ -92,7 +93,7 @@ const char *moec_cost_json(MoecCompiler *compiler) {
         "cache_bytes_per_token", (json_int_t)summary.decoding.bytes_per_token, "peak_bytes",
         (json_int_t)summary.total, "bytes", "weights", (json_int_t)summary.weights, "states",
         (json_int_t)summary.states, "temporaries", (json_int_t)summary.activations, "layers",
-        layers_json(cost));
+        layer_costs_json(cost));
     json_object_set_new(root, "decoding", decoding_json(&summary.decoding));
     json_t *bytes = json_object_get(root, "bytes");
     json_object_set_new(bytes, "gradients", json_integer((json_int_t)summary.gradients));
@@ -104,7 +105,7 @@ const char *moec_cost_json(MoecCompiler *compiler) {
     json_decref(warnings);
     char *text = json_write(root, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
     json_decref(root);
-    return keep(moec_arena(compiler), text);
+    return keep_in_arena(moec_arena(compiler), text);
 }
 
 static bool has_inside(const List *settings, const char *path) {
@@ -117,7 +118,7 @@ static bool has_inside(const List *settings, const char *path) {
 }
 
 /* Without its record, "cosine" of "cosine { warmup = 4 }", if the fields have their own rows. */
-static json_t *option_json(const List *settings, const Setting *setting) {
+static json_t *setting_json(const List *settings, const Setting *setting) {
     size_t word = strcspn(setting->text, " ");
     bool record = word && setting->text[0] != '[' && !strncmp(setting->text + word, " {", 2);
     if (record && has_inside(settings, setting->path)) return json_text_bytes(setting->text, word);
@@ -130,9 +131,9 @@ const char *moec_options_json(MoecCompiler *compiler) {
     for (int i = 0; i < settings->count; i++) {
         const Setting *setting = settings->items[i];
         if (!setting->unread)
-            json_object_set_new(root, setting->path, option_json(settings, setting));
+            json_object_set_new(root, setting->path, setting_json(settings, setting));
     }
     char *text = json_write(root, JSON_INDENT(2));
     json_decref(root);
-    return keep(moec_arena(compiler), text);
+    return keep_in_arena(moec_arena(compiler), text);
 }

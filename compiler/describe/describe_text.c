@@ -23,7 +23,7 @@ typedef struct FoldedLayer {
 } FoldedLayer;
 
 /* Sets before and after to the first part of the path that is a number. */
-static void find_number(const char *path, FoldedLayer *layer) {
+static void find_layer_number(const char *path, FoldedLayer *layer) {
     for (const char *part = path; *part; part += *part == '.') {
         int length = (int)strcspn(part, ".");
         if (length && (int)strspn(part, "0123456789") >= length) {
@@ -49,12 +49,12 @@ static bool folds_into(const FoldedLayer *one, const FoldedLayer *other) {
 }
 
 /* FoldedLayer *, in the order of their first layers. */
-static List fold(Arena *arena, const List *layers) {
+static List fold_layers(Arena *arena, const List *layers) {
     List rows = {0};
     for (int i = 0; i < layers->count; i++) {
         FoldedLayer *layer = arena_alloc(arena, sizeof *layer), *row = NULL;
         *layer = (FoldedLayer){.first = layers->items[i]};
-        find_number(layer->first->path, layer);
+        find_layer_number(layer->first->path, layer);
         for (int k = rows.count - 1; k >= 0 && !row; k--)
             if (folds_into(rows.items[k], layer)) row = rows.items[k];
         if (!row) list_push(arena, &rows, row = layer);
@@ -64,7 +64,7 @@ static List fold(Arena *arena, const List *layers) {
 }
 
 /* "0-3", "0-2,4-6", "1,3,..,23" where a step repeats; shortened to its ends when it is long. */
-static const char *numbers_text(Arena *arena, const List *numbers) {
+static const char *layer_numbers_text(Arena *arena, const List *numbers) {
     Text text = {.arena = arena};
     int count = numbers->count;
     for (int i = 0, next; i < count; i = next) {
@@ -90,13 +90,13 @@ static const char *numbers_text(Arena *arena, const List *numbers) {
 static const char *row_name(Arena *arena, const FoldedLayer *row) {
     const char *path = row->first->path;
     if (row->numbers.count == 1) return path;
-    return arena_format(arena, "%.*s%s%s", row->before, path, numbers_text(arena, &row->numbers),
-                        path + row->after);
+    return arena_format(arena, "%.*s%s%s", row->before, path,
+                        layer_numbers_text(arena, &row->numbers), path + row->after);
 }
 
-static void add_layers(Text *text, const List *layers) {
+static void add_layer_table(Text *text, const List *layers) {
     Arena *arena = text->arena;
-    List rows = fold(arena, layers);
+    List rows = fold_layers(arena, layers);
     double parameters = 0, flops = 0;
     int width = MIN_WIDTH;
     for (int i = 0; i < rows.count; i++) {
@@ -121,7 +121,7 @@ static void add_layers(Text *text, const List *layers) {
 
 /* ---- the model as a whole ---- */
 
-static void add_parameters(Text *text, const Cost *cost) {
+static void add_parameter_counts(Text *text, const Cost *cost) {
     const QuantityScale scale = quantity_counts(quantity_line(cost->parameters, 4));
     text_add(text, "  parameters       %s total, %s activated, %s embedding\n",
              quantity_prefixed(cost->parameters, scale).text,
@@ -210,7 +210,7 @@ static void add_masked(Text *text, Program *program) {
     }
 }
 
-static void add_memory(Text *text, const Summary *summary) {
+static void add_memory_parts(Text *text, const Summary *summary) {
     const struct {
         const char *name;
         double bytes;
@@ -248,14 +248,14 @@ const char *moec_cost_text(MoecCompiler *compiler) {
     if (moec_failed(compiler) || !describe(compiler, &summary)) return NULL;
     Text text = {.arena = moec_arena(compiler)};
     text_add(&text, "model %s\n", moec_model(compiler));
-    add_parameters(&text, summary.cost);
+    add_parameter_counts(&text, summary.cost);
     add_computation(&text, &summary);
     add_decoding(&text, &summary.decoding);
     add_scores(&text, &summary.forward->scores);
     add_masked(&text, summary.forward);
-    add_memory(&text, &summary);
+    add_memory_parts(&text, &summary);
     add_other_models(&text, compiler);
     text_add(&text, "\n");
-    add_layers(&text, &summary.cost->layers);
+    add_layer_table(&text, &summary.cost->layers);
     return text.text;
 }

@@ -150,7 +150,7 @@ char *tuning_factors(Arena *arena, const Tuning *tuning) {
 /* ---- values and formulas ---- */
 
 /* One line per changed setting, and the standard deviation of the initialization. */
-static const char *numbers_text(Arena *arena, const Tuned *row) {
+static const char *tuned_numbers_text(Arena *arena, const Tuned *row) {
     Text text = {.arena = arena};
     text_add(&text, "  %s\n", row->kind ? row->kind : "no matching kind: settings unchanged");
     for (int i = 0; i < row->numbers.count; i++) {
@@ -168,7 +168,7 @@ static const char *numbers_text(Arena *arena, const Tuned *row) {
     return text.text;
 }
 
-static void add_name(Arena *arena, Text *text, const Tuning *tuning, const Tuned *row) {
+static void add_tuned_name(Arena *arena, Text *text, const Tuning *tuning, const Tuned *row) {
     const char *grown = growth_text(arena, tuning, row), *path = row->flow->tensor->path;
     text_add(text, "%s", path);
     if (!row->base)
@@ -183,7 +183,7 @@ char *tuning_text(Arena *arena, const Tuning *tuning) {
     int count = tuning->rows.count;
     const char **numbers = arena_alloc(arena, ((size_t)count + 1) * sizeof *numbers);
     text_add(&text, "%s from %s by %s\n", tuning->to->name, tuning->base, tuning->rule);
-    for (int i = 0; i < count; i++) numbers[i] = numbers_text(arena, tuning->rows.items[i]);
+    for (int i = 0; i < count; i++) numbers[i] = tuned_numbers_text(arena, tuning->rows.items[i]);
     for (int i = 0; i < count; i++) {
         bool listed = false;
         for (int j = 0; j < i && !listed; j++) listed = !strcmp(numbers[i], numbers[j]);
@@ -191,7 +191,7 @@ char *tuning_text(Arena *arena, const Tuning *tuning) {
         text_add(&text, "\n");
         for (int j = i; j < count; j++)
             if (!strcmp(numbers[i], numbers[j]))
-                add_name(arena, &text, tuning, tuning->rows.items[j]);
+                add_tuned_name(arena, &text, tuning, tuning->rows.items[j]);
         text_add(&text, "%s", numbers[i]);
     }
     return text.text;

@@ -13,7 +13,8 @@ typedef struct Offers {
     int count, capacity;
 } Offers;
 
-static void offer(Offers *offers, const char *label, MoecCompletionKind kind, const char *detail) {
+static void offer_completion(Offers *offers, const char *label, MoecCompletionKind kind,
+                             const char *detail) {
     for (int i = 0; i < offers->count; i++)
         if (!strcmp(offers->items[i].label, label)) return;
     if (offers->count == offers->capacity) {
@@ -29,7 +30,7 @@ static void offer(Offers *offers, const char *label, MoecCompletionKind kind, co
 static void offer_all(Offers *offers, const List *nodes, MoecCompletionKind kind) {
     for (int i = 0; i < nodes->count; i++) {
         const Node *node = nodes->items[i];
-        offer(offers, node->name, kind, line_of_declaration(offers->arena, node));
+        offer_completion(offers, node->name, kind, line_of_declaration(offers->arena, node));
     }
 }
 
@@ -40,62 +41,62 @@ static void offer_layers(Offers *offers, Unit *unit) {
 }
 
 /* Options of a layer, or of the layer that the option before the last dot has as its value. */
-static void offer_options(Offers *offers, Unit *unit, const Place *place) {
-    const char *dot = strrchr(place->word, '.'), *prefix = "";
-    const Node *layer = place->layer, *option = NULL;
+static void offer_options(Offers *offers, Unit *unit, const CursorContext *cursor) {
+    const char *dot = strrchr(cursor->word, '.'), *prefix = "";
+    const Node *layer = cursor->layer, *option = NULL;
     if (dot && layer)
         option = option_of(unit, layer,
-                           arena_copy(offers->arena, place->word, (size_t)(dot - place->word)));
+                           arena_copy(offers->arena, cursor->word, (size_t)(dot - cursor->word)));
     if (option) {
         layer = layer_of_option(unit, option);
-        prefix = arena_copy(offers->arena, place->word, (size_t)(dot - place->word) + 1);
+        prefix = arena_copy(offers->arena, cursor->word, (size_t)(dot - cursor->word) + 1);
     }
     for (int i = 0; layer && i < layer_body(layer)->count; i++) {
         const Node *node = layer_body(layer)->kids[i];
         if (node->kind == NODE_OPTION)
-            offer(offers, arena_format(offers->arena, "%s%s", prefix, node->name),
-                  MOEC_COMPLETES_OPTION, line_of_declaration(offers->arena, node));
+            offer_completion(offers, arena_format(offers->arena, "%s%s", prefix, node->name),
+                             MOEC_COMPLETES_OPTION, line_of_declaration(offers->arena, node));
     }
 }
 
 /* Possible values of an option: its words, true and false, layers. */
-static void offer_values(Offers *offers, Unit *unit, const Place *place) {
+static void offer_values(Offers *offers, Unit *unit, const CursorContext *cursor) {
     const Node *option =
-        place->layer && place->path ? option_of(unit, place->layer, place->path) : NULL;
+        cursor->layer && cursor->path ? option_of(unit, cursor->layer, cursor->path) : NULL;
     const char *type = option ? option->kids[0]->name : "layer";
     const Node *limits = option && option->kids[1] ? option->kids[1]->kids[0] : NULL;
     for (int i = 0; limits && limits->kind == NODE_LIST && i < limits->count; i++)
         if (limits->kids[i]->kind == NODE_NAME)
-            offer(offers, limits->kids[i]->name, MOEC_COMPLETES_WORD, place->path);
+            offer_completion(offers, limits->kids[i]->name, MOEC_COMPLETES_WORD, cursor->path);
     if (!strcmp(type, "bool")) {
-        offer(offers, "true", MOEC_COMPLETES_WORD, place->path);
-        offer(offers, "false", MOEC_COMPLETES_WORD, place->path);
+        offer_completion(offers, "true", MOEC_COMPLETES_WORD, cursor->path);
+        offer_completion(offers, "false", MOEC_COMPLETES_WORD, cursor->path);
     }
     if (!strcmp(type, "layer") || !strcmp(type, "any")) {
         offer_layers(offers, unit);
-        offer(offers, "none", MOEC_COMPLETES_WORD, place->path);
+        offer_completion(offers, "none", MOEC_COMPLETES_WORD, cursor->path);
     }
 }
 
-static void offer_names(Offers *offers, Unit *unit, const Place *place) {
+static void offer_names(Offers *offers, Unit *unit, const CursorContext *cursor) {
     static const char *const words[] = {
         "param", "axis",    "state", "option", "sequence", "input",  "output", "repeat",
         "scan",  "if",      "else",  "match",  "for",      "update", "probe",  "aux",
         "loss",  "require", "cache", "sum",    "mean",     "max",    "min",    "logsumexp"};
-    const Node *layer = place->layer;
+    const Node *layer = cursor->layer;
     for (int i = 0; layer && layer->kind == NODE_LAYER && i < layer->kids[0]->count; i++)
-        offer(offers, layer->kids[0]->kids[i]->name, MOEC_COMPLETES_TENSOR,
-              line_of_declaration(offers->arena, layer->kids[0]));
+        offer_completion(offers, layer->kids[0]->kids[i]->name, MOEC_COMPLETES_TENSOR,
+                         line_of_declaration(offers->arena, layer->kids[0]));
     int at = 0;
     for (const Node *node; layer && (node = next_declaration(layer_body(layer), &at));)
-        offer(offers, node->name,
-              node->kind == NODE_OPTION ? MOEC_COMPLETES_OPTION : MOEC_COMPLETES_TENSOR,
-              line_of_declaration(offers->arena, node));
+        offer_completion(offers, node->name,
+                         node->kind == NODE_OPTION ? MOEC_COMPLETES_OPTION : MOEC_COMPLETES_TENSOR,
+                         line_of_declaration(offers->arena, node));
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        offer(offers, words[i], MOEC_COMPLETES_KEYWORD, NULL);
+        offer_completion(offers, words[i], MOEC_COMPLETES_KEYWORD, NULL);
     for (int op = 0; op < OP_COUNT; op++)
         if (op_table[op].text[0] >= 'a' && op_table[op].text[0] <= 'z')
-            offer(offers, op_table[op].text, MOEC_COMPLETES_FUNCTION, NULL);
+            offer_completion(offers, op_table[op].text, MOEC_COMPLETES_FUNCTION, NULL);
     offer_layers(offers, unit);
 }
 
@@ -106,20 +107,20 @@ const MoecCompletion *moec_complete(MoecCompiler *compiler, size_t offset, int *
     Offers offers = {.arena = moec_arena(compiler)};
     *count = 0;
     if (!unit || !unit->sources.count) return NULL;
-    Place place = place_find(unit, offset);
-    switch (place.kind) {
-    case PLACE_OPTION:
-        offer_options(&offers, unit, &place);
+    CursorContext cursor = cursor_context(unit, offset);
+    switch (cursor.kind) {
+    case CURSOR_OPTION:
+        offer_options(&offers, unit, &cursor);
         break;
-    case PLACE_VALUE:
-        offer_values(&offers, unit, &place);
+    case CURSOR_VALUE:
+        offer_values(&offers, unit, &cursor);
         break;
-    case PLACE_BODY:
-        offer_names(&offers, unit, &place);
+    case CURSOR_BODY:
+        offer_names(&offers, unit, &cursor);
         break;
-    case PLACE_ITEM:
+    case CURSOR_ITEM:
         for (size_t i = 0; i < sizeof items / sizeof *items; i++)
-            offer(&offers, items[i], MOEC_COMPLETES_KEYWORD, NULL);
+            offer_completion(&offers, items[i], MOEC_COMPLETES_KEYWORD, NULL);
         offer_all(&offers, &unit->models, MOEC_COMPLETES_LAYER);
         offer_layers(&offers, unit);
         break;

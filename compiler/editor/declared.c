@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-static bool declares(const Node *node) {
+static bool is_declaration(const Node *node) {
     switch (node->kind) {
     case NODE_OPTION:
     case NODE_AXIS:
@@ -27,7 +27,7 @@ static const Node *nth_declaration(const Node *block, int *left) {
     for (int i = 0; i < block->count; i++) {
         const Node *node = block->kids[i];
         if (!node) continue;
-        if (declares(node) && (*left)-- == 0) return node;
+        if (is_declaration(node) && (*left)-- == 0) return node;
         const Node *inner = holds_declarations(node) ? nth_declaration(node, left) : NULL;
         if (inner) return inner;
     }
@@ -57,16 +57,16 @@ static const Node *in_layer(Unit *unit, const Node *layer, const char *name) {
 
 /* A dotted name can be longer than the name of an option: `heads.q` of attention, or `act`
  * alone. */
-const Node *declared(Unit *unit, const Place *place) {
-    if (!*place->word) return NULL;
+const Node *declared(Unit *unit, const CursorContext *cursor) {
+    if (!*cursor->word) return NULL;
     const Node *found = NULL;
-    if (place->kind == PLACE_OPTION && place->layer)
-        found = option_of(unit, place->layer, place->word);
-    if (place->kind == PLACE_BODY && place->layer)
-        found = in_layer(unit, place->layer, place->word);
-    if (!found && place->kind != PLACE_OPTION) {
-        const Node *model = find_model(unit, place->word);
-        found = model ? model : named_layer(unit, place->word);
+    if (cursor->kind == CURSOR_OPTION && cursor->layer)
+        found = option_of(unit, cursor->layer, cursor->word);
+    if (cursor->kind == CURSOR_BODY && cursor->layer)
+        found = in_layer(unit, cursor->layer, cursor->word);
+    if (!found && cursor->kind != CURSOR_OPTION) {
+        const Node *model = find_model(unit, cursor->word);
+        found = model ? model : named_layer(unit, cursor->word);
     }
     return found;
 }

@@ -2,11 +2,11 @@
 #ifndef DECLARED_H
 #define DECLARED_H
 
-#include "editor/place.h"
+#include "editor/cursor_context.h"
 
 /* The declaration of the name at the offset: an option, a declaration of a layer, a layer or a
  * model; NULL without one. */
-const Node *declared(Unit *unit, const Place *place);
+const Node *declared(Unit *unit, const CursorContext *cursor);
 /* Iterates over the declarations of a block and of its inner blocks. Initialize *at with 0; NULL
  * after the last. */
 const Node *next_declaration(const Node *block, int *at);

@@ -1,7 +1,7 @@
 #include "editor/facts.h"
 
 #include "abi/json_make.h"
-#include "editor/place.h"
+#include "editor/cursor_context.h"
 #include "moec.h"
 
 #include <ctype.h>
@@ -12,28 +12,28 @@
 
 /* ---- lookup ---- */
 
-typedef struct Group {
+typedef struct DocGroup {
     const char *name;
     size_t list; /* offset of its nodes in Unit; 0: the functions of the language */
-} Group;
+} DocGroup;
 
-static const Group groups[] = {{"layers", offsetof(Unit, layers)},
-                               {"optimizers", offsetof(Unit, optimizers)},
-                               {"schedules", offsetof(Unit, schedules)},
-                               {"parametrizations", offsetof(Unit, parametrizations)},
-                               {"functions", 0}};
+static const DocGroup groups[] = {{"layers", offsetof(Unit, layers)},
+                                  {"optimizers", offsetof(Unit, optimizers)},
+                                  {"schedules", offsetof(Unit, schedules)},
+                                  {"parametrizations", offsetof(Unit, parametrizations)},
+                                  {"functions", 0}};
 enum { GROUP_COUNT = sizeof groups / sizeof *groups };
 
-static const List *nodes_of(const Unit *unit, const Group *group) {
+static const List *group_nodes(const Unit *unit, const DocGroup *group) {
     static const List none;
     return group->list ? (const List *)((const char *)unit + group->list) : &none;
 }
 
 /* Lists the declarations of the file itself; for the standard library, those of all its files. */
-static List facts_of_group(const Unit *unit, const Group *group) {
+static List facts_of_group(const Unit *unit, const DocGroup *group) {
     List found = {0};
     const Source *first = unit->sources.items[0];
-    const List *nodes = nodes_of(unit, group);
+    const List *nodes = group_nodes(unit, group);
     for (int i = 0; i < nodes->count; i++) {
         const Node *node = nodes->items[i];
         if (path_is_standard(first->path) || node->span.source == first)
@@ -44,7 +44,7 @@ static List facts_of_group(const Unit *unit, const Group *group) {
     return found;
 }
 
-static void add_option(Arena *arena, const Node *layer, const Node *option, List *found) {
+static void add_option_facts(Arena *arena, const Node *layer, const Node *option, List *found) {
     Facts *facts = arena_alloc(arena, sizeof *facts);
     *facts = (Facts){.kind = "option",
                      .name = arena_format(arena, "%s.%s", layer->name, option->name),
@@ -70,14 +70,14 @@ static void add_options_meant(Unit *unit, const Node *layer, const char *name, L
     for (int i = 0; i < body->count; i++) {
         const Node *option = body->kids[i]->kind == NODE_OPTION ? body->kids[i] : NULL;
         option = option ? option_meant(unit, layer, option, name) : NULL;
-        if (option) add_option(unit->arena, layer, option, found);
+        if (option) add_option_facts(unit->arena, layer, option, found);
     }
 }
 
 /* Options of that name in every declaration. */
 static void add_options_called(Unit *unit, const char *name, List *found) {
     for (int g = 0; g < GROUP_COUNT; g++) {
-        const List *nodes = nodes_of(unit, &groups[g]);
+        const List *nodes = group_nodes(unit, &groups[g]);
         for (int i = 0; i < nodes->count; i++)
             add_options_meant(unit, nodes->items[i], name, found);
     }
@@ -87,7 +87,7 @@ static void add_options_called(Unit *unit, const char *name, List *found) {
 static const Node *declaration_called(Unit *unit, const char *name) {
     const Node *found = named_layer(unit, name);
     for (int g = 0; g < GROUP_COUNT && !found; g++) {
-        const List *nodes = nodes_of(unit, &groups[g]);
+        const List *nodes = group_nodes(unit, &groups[g]);
         for (int i = 0; i < nodes->count && !found; i++)
             if (alias_find(nodes->items[i], name, false)) found = nodes->items[i];
     }
@@ -108,7 +108,7 @@ static List find_facts(Unit *unit, const char *name) {
     const Node *owner =
         dot ? declaration_called(unit, arena_copy(unit->arena, name, (size_t)(dot - name))) : NULL;
     const Node *option = owner ? option_of(unit, owner, dot + 1) : NULL;
-    if (option) add_option(unit->arena, owner, option, &found);
+    if (option) add_option_facts(unit->arena, owner, option, &found);
     if (owner && !option) add_options_meant(unit, owner, dot + 1, &found);
     if (!found.count) add_options_called(unit, name, &found);
     return found;
@@ -131,7 +131,7 @@ static const char *summary_of(Arena *arena, const Facts *facts) {
     return out.text;
 }
 
-static void add_list(Text *out, const char *title, const List *found) {
+static void add_facts_list(Text *out, const char *title, const List *found) {
     int width = 0;
     for (int i = 0; i < found->count; i++) {
         int length = (int)strlen(((const Facts *)found->items[i])->name);
@@ -151,7 +151,7 @@ static const char *option_head(Arena *arena, const OptionFacts *option) {
 }
 
 /* Each line with an indentation. */
-static void add_lines(Text *out, const char *text, const char *first, const char *others) {
+static void add_indented_lines(Text *out, const char *text, const char *first, const char *others) {
     for (const char *at = text; *at;) {
         size_t length = strcspn(at, "\n");
         const char *indentation = !length ? "" : at == text ? first : others;
@@ -167,11 +167,11 @@ static const char *names_joined(Arena *arena, const List *names, const char *sep
     return out.text;
 }
 
-static void add_text(Text *out, const Facts *facts) {
+static void add_facts_text(Text *out, const Facts *facts) {
     bool option = !strcmp(facts->kind, "option");
     text_add(out, "%s%s %s\n", out->length ? "\n" : "", facts->kind,
              option ? facts->name : facts->signature);
-    add_lines(out, facts->text, "  ", "  ");
+    add_indented_lines(out, facts->text, "  ", "  ");
     for (int i = 0; i < facts->options.count; i++) {
         const OptionFacts *row = facts->options.items[i];
         text_add(out, "%s  %s\n      %s\n", i || option ? "" : "\n", option_head(out->arena, row),
@@ -182,7 +182,7 @@ static void add_text(Text *out, const Facts *facts) {
     if (!option) text_add(out, "\n");
     if (facts->papers.count)
         text_add(out, "  papers   %s\n", names_joined(out->arena, &facts->papers, "; "));
-    if (facts->example) add_lines(out, facts->example, "  example  ", "           ");
+    if (facts->example) add_indented_lines(out, facts->example, "  example  ", "           ");
     if (facts->result && *facts->result) text_add(out, "  y        %s\n", facts->result);
     if (facts->path) text_add(out, "  source   %s:%d\n", facts->path, facts->line);
 }
@@ -198,7 +198,7 @@ static const char *cell(Arena *arena, const char *text) {
 }
 
 /* Prose; lines with an indentation become a list. */
-static void add_description(Text *out, const char *text) {
+static void add_doc_text(Text *out, const char *text) {
     bool listed = false;
     for (const char *at = text; *at;) {
         size_t length = strcspn(at, "\n"), indentation = strspn(at, " ");
@@ -218,7 +218,7 @@ static void add_declaration(Text *out, const Facts *facts) {
     if (file)
         text_add(out, "%sdeclared in [%s](%s)", *facts->signature ? ", " : "", file + 1, file + 1);
     text_add(out, "\n\n");
-    add_description(out, facts->text);
+    add_doc_text(out, facts->text);
     if (facts->options.count)
         text_add(out, "\n| option | type | default | description |\n|---|---|---|---|\n");
     for (int i = 0; i < facts->options.count; i++) {
@@ -269,7 +269,7 @@ static json_t *texts_json(const List *texts) {
     return array;
 }
 
-static json_t *option_json(const OptionFacts *option) {
+static json_t *option_facts_json(const OptionFacts *option) {
     return json_make("{s:s, s:s, s:s, s:o, s:s, s:b, s:s, s:o}", "name", option->name, "type",
                      option->type, "limits", option->limits, "values", texts_json(&option->values),
                      "default", option->value, "required", option->value == NULL, "description",
@@ -279,7 +279,7 @@ static json_t *option_json(const OptionFacts *option) {
 static json_t *facts_json(const Facts *facts) {
     json_t *options = json_array();
     for (int i = 0; i < facts->options.count; i++)
-        json_array_append_new(options, option_json(facts->options.items[i]));
+        json_array_append_new(options, option_facts_json(facts->options.items[i]));
     return json_make("{s:s, s:s, s:s, s:s, s:i, s:s, s:o, s:s, s:s, s:o}", "kind", facts->kind,
                      "name", facts->name, "signature", facts->signature, "file", facts->path,
                      "line", facts->line, "description", facts->text, "papers",
@@ -319,11 +319,12 @@ const char *moec_doc(MoecCompiler *compiler, const char *name, MoecDocForm form)
             add_title(&out, groups[i].name);
             add_markdown(&out, &found);
         }
-        if (form == MOEC_DOC_TEXT) add_list(&out, groups[i].name, &found);
+        if (form == MOEC_DOC_TEXT) add_facts_list(&out, groups[i].name, &found);
     }
     if (!list) {
         all = find_facts(unit, name);
-        for (int i = 0; form == MOEC_DOC_TEXT && i < all.count; i++) add_text(&out, all.items[i]);
+        for (int i = 0; form == MOEC_DOC_TEXT && i < all.count; i++)
+            add_facts_text(&out, all.items[i]);
         if (form == MOEC_DOC_MARKDOWN) add_markdown(&out, &all);
     }
     return !all.count ? NULL : form == MOEC_DOC_JSON ? json_of(unit->arena, &all) : out.text;
@@ -334,7 +335,7 @@ const char *moec_doc_nearest(MoecCompiler *compiler, const char *name) {
     List names = {0}, functions = {0};
     for (int g = 0; unit && g < GROUP_COUNT; g++) {
         list_push(unit->arena, &names, (void *)groups[g].name);
-        const List *nodes = nodes_of(unit, &groups[g]);
+        const List *nodes = group_nodes(unit, &groups[g]);
         for (int i = 0; i < nodes->count; i++) {
             const Node *node = nodes->items[i], *body = layer_body(node);
             list_push(unit->arena, &names, (void *)node->name);

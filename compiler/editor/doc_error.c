@@ -29,7 +29,7 @@ bool moec_is_error_code(const char *name) {
 }
 
 /* The entry of the code as a new string, or NULL. */
-static char *entry_of(const char *code) {
+static char *error_page_of(const char *code) {
     char heading[CODE_LENGTH + 8];
     snprintf(heading, sizeof heading, "\n## E%s\n", code + 1);
     const char *start = strstr(error_pages->text, heading);
@@ -71,7 +71,7 @@ static char *entry_text(const json_t *found) {
 }
 
 char *moec_error_doc(const char *code, MoecDocForm form) {
-    char *entry = moec_is_error_code(code) ? entry_of(code) : NULL;
+    char *entry = moec_is_error_code(code) ? error_page_of(code) : NULL;
     if (!entry || form == MOEC_DOC_MARKDOWN) return entry;
     char *parts[] = {between(entry, "\n\n`", "`\n"), between(entry, "\nHelp: `", "`\n"),
                      between(entry, "](../", ")"), between(entry, "```text\n", "\n```")};

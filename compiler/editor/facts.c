@@ -126,7 +126,7 @@ static List former_names(Arena *arena, const Node *declared) {
 }
 
 OptionFacts *option_facts(Arena *arena, const Node *option) {
-    static const Columns plain = {0, 0, 0};
+    static const RowColumns plain = {0, 0, 0};
     OptionFacts *facts = arena_alloc(arena, sizeof *facts);
     const Node *limits = option->kids[1] ? option->kids[1]->kids[0] : NULL;
     *facts = (OptionFacts){.name = option->name, .type = option->kids[0]->name};

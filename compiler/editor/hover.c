@@ -8,7 +8,7 @@
 /* hover: the description of a name as Markdown. */
 
 /* The tensor of a declaration, in the first application of its layer. */
-static const Tensor *tensor_of(const Program *program, const Node *node) {
+static const Tensor *tensor_defined_by(const Program *program, const Node *node) {
     for (int i = 0; program && i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
         if (tensor->span.source && tensor->span.start == node->name_span.start &&
@@ -19,7 +19,7 @@ static const Tensor *tensor_of(const Program *program, const Node *node) {
 }
 
 static void add_shape(Text *out, const Program *program, const Node *node) {
-    const Tensor *tensor = tensor_of(program, node);
+    const Tensor *tensor = tensor_defined_by(program, node);
     if (!tensor) return;
     text_add(out, "\n`%s` in model %s: [", tensor->path ? tensor->path : tensor->name,
              program->name);
@@ -28,7 +28,7 @@ static void add_shape(Text *out, const Program *program, const Node *node) {
     text_add(out, "]\n");
 }
 
-static void add_options(Text *out, const Facts *facts) {
+static void add_option_signatures(Text *out, const Facts *facts) {
     if (facts->options.count) text_add(out, "\n```moe\n");
     for (int i = 0; i < facts->options.count; i++)
         text_add(out, "%s\n", ((const OptionFacts *)facts->options.items[i])->declaration);
@@ -50,10 +50,10 @@ static const char *hover_function(Arena *arena, const char *name) {
 const char *moec_hover(MoecCompiler *compiler, size_t offset) {
     Unit *unit = moec_unit(compiler);
     if (!unit || !unit->sources.count) return NULL;
-    Place place = place_find(unit, offset);
-    const Node *node = declared(unit, &place);
+    CursorContext cursor = cursor_context(unit, offset);
+    const Node *node = declared(unit, &cursor);
     Arena *arena = moec_arena(compiler);
-    if (!node) return place.kind == PLACE_BODY ? hover_function(arena, place.word) : NULL;
+    if (!node) return cursor.kind == CURSOR_BODY ? hover_function(arena, cursor.word) : NULL;
     Text out = {.arena = arena};
     bool option = node->kind == NODE_OPTION;
     text_add(&out, "```moe\n%s\n```\n",
@@ -63,10 +63,10 @@ const char *moec_hover(MoecCompiler *compiler, size_t offset) {
     const Facts *facts = layer ? facts_of(arena, node) : NULL;
     const char *comment = layer ? facts->text : comment_above(arena, node);
     if (*comment) text_add(&out, "\n%s", comment);
-    const char *value = option ? moec_option(compiler, place.word) : NULL;
+    const char *value = option ? moec_option(compiler, cursor.word) : NULL;
     if (value) text_add(&out, "\n`%s` in model %s\n", value, moec_model(compiler));
     if (layer)
-        add_options(&out, facts);
+        add_option_signatures(&out, facts);
     else if (!option && !moec_failed(compiler))
         add_shape(&out, elaborate(unit, moec_model(compiler), GRAPH_FORWARD, 0, 0, NULL), node);
     return out.text;
@@ -75,8 +75,8 @@ const char *moec_hover(MoecCompiler *compiler, size_t offset) {
 bool moec_definition(MoecCompiler *compiler, size_t offset, MoecLocation *location) {
     Unit *unit = moec_unit(compiler);
     if (!unit || !unit->sources.count) return false;
-    Place place = place_find(unit, offset);
-    const Node *node = declared(unit, &place);
+    CursorContext cursor = cursor_context(unit, offset);
+    const Node *node = declared(unit, &cursor);
     if (!node) return false;
     const Source *source = node->name_span.source;
     *location = (MoecLocation){.path = source->path,

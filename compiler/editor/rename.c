@@ -5,7 +5,7 @@
  *
  * The layer of a record is the one that it names, that the model or its base chose, or the default.
  */
-#include "editor/place.h"
+#include "editor/cursor_context.h"
 #include "elaborate/elaborate.h"
 
 #include <string.h>
@@ -16,23 +16,24 @@ typedef struct Setters {
     int count;
 } Setters;
 
-typedef struct Renaming {
+typedef struct OptionRenaming {
     Unit *unit;
     const Node *body; /* of the layer that is read, or NULL */
-} Renaming;
+} OptionRenaming;
 
-static const Node *layer_named(const Renaming *renaming, const char *name) {
+static const Node *layer_named(const OptionRenaming *renaming, const char *name) {
     const Node *found = named_layer(renaming->unit, name);
     return found ? found : named_layer(standard_unit(renaming->unit), name);
 }
 
-static const Node *default_of(const Renaming *renaming, const Node *option) {
+static const Node *default_of(const OptionRenaming *renaming, const Node *option) {
     const Node *found = layer_of_option(renaming->unit, option);
     return found ? found : layer_of_option(standard_unit(renaming->unit), option);
 }
 
 /* The layer that is the value of the option in the records, or by default. */
-static const Node *layer_of(const Renaming *renaming, const Node *option, const Setters *setters) {
+static const Node *layer_in_option(const OptionRenaming *renaming, const Node *option,
+                                   const Setters *setters) {
     for (int i = 0; i < setters->count; i++)
         for (int k = 0; setters->records[i] && k < setters->records[i]->count; k++) {
             const Node *entry = setters->records[i]->kids[k];
@@ -87,7 +88,7 @@ static const Node *leading_option(const Node *layer, const char *path, const cha
 }
 
 /* The option of another group that had the path, as a path; NULL: none. */
-static const char *moved_path(const Renaming *renaming, const char *path) {
+static const char *moved_path(const OptionRenaming *renaming, const char *path) {
     const Unit *units[] = {renaming->unit, standard_unit(renaming->unit)};
     for (int u = 0; u < 2; u++)
         for (int i = 0; i < units[u]->layers.count; i++) {
@@ -104,7 +105,7 @@ static const char *moved_path(const Renaming *renaming, const char *path) {
 }
 
 /* The path in new names. The last option and the records that set options of it are received. */
-static const char *new_path(const Renaming *renaming, const Node *layer, const char *path,
+static const char *new_path(const OptionRenaming *renaming, const Node *layer, const char *path,
                             Setters *setters, const Node **last) {
     Arena *arena = renaming->unit->arena;
     const char *moved = moved_path(renaming, path);
@@ -117,7 +118,7 @@ static const char *new_path(const Renaming *renaming, const Node *layer, const c
         if (!option) break;
         text_add(&text, "%s%s", text.length ? "." : "", option->name);
         *last = option;
-        layer = *rest ? layer_of(renaming, option, setters) : NULL;
+        layer = *rest ? layer_in_option(renaming, option, setters) : NULL;
         if (*rest) *setters = below(setters, option);
     }
     if (*rest) *last = NULL;
@@ -125,31 +126,32 @@ static const char *new_path(const Renaming *renaming, const Node *layer, const c
     return text.text ? text.text : path;
 }
 
-static void set_name(const Renaming *renaming, Node *node, const char *what, const char *now) {
+static void set_name(const OptionRenaming *renaming, Node *node, const char *what,
+                     const char *now) {
     if (!strcmp(node->name, now)) return;
     report_renamed(renaming->unit->reports, node->name_span, what, node->name, now);
     node->name = now;
 }
 
-static void rename_record(const Renaming *renaming, const Node *layer, Node *record,
+static void rename_record(const OptionRenaming *renaming, const Node *layer, Node *record,
                           const Setters *setters);
 
 /* A value of an option: an enum, options of a layer, or a list of those. */
-static void rename_value(const Renaming *renaming, const Node *option, Node *value,
+static void rename_value(const OptionRenaming *renaming, const Node *option, Node *value,
                          const Setters *setters) {
     if (!value) return;
     const Node *alias = value->kind == NODE_NAME ? alias_find(option, value->name, false) : NULL;
     if (alias && alias->count) set_name(renaming, value, "value", alias->kids[0]->name);
     const Setters inner = below(setters, option);
     if (value->kind == NODE_RECORD)
-        rename_record(renaming, layer_of(renaming, option, setters), value, &inner);
+        rename_record(renaming, layer_in_option(renaming, option, setters), value, &inner);
     if (value->kind == NODE_MADE)
         rename_record(renaming, layer_named(renaming, value->name), value->kids[0], &inner);
     for (int i = 0; value->kind == NODE_LIST && i < value->count; i++)
         rename_value(renaming, option, value->kids[i], setters);
 }
 
-static void rename_entry(const Renaming *renaming, const Node *layer, Node *entry,
+static void rename_entry(const OptionRenaming *renaming, const Node *layer, Node *entry,
                          const Setters *setters) {
     Setters at = *setters;
     const Node *option = NULL;
@@ -158,7 +160,7 @@ static void rename_entry(const Renaming *renaming, const Node *layer, Node *entr
     if (option && entry->count) rename_value(renaming, option, entry->kids[0], &at);
 }
 
-static void rename_record(const Renaming *renaming, const Node *layer, Node *record,
+static void rename_record(const OptionRenaming *renaming, const Node *layer, Node *record,
                           const Setters *setters) {
     Setters own = {.records = {record}, .count = 1};
     for (int i = 0; i < setters->count && own.count < 8; i++)
@@ -169,7 +171,7 @@ static void rename_record(const Renaming *renaming, const Node *layer, Node *rec
 
 /* ---- settings of parameters: options of optimizers ---- */
 
-static void rename_settings(const Renaming *renaming, Node *record) {
+static void rename_settings(const OptionRenaming *renaming, Node *record) {
     const List *optimizers = &standard_unit(renaming->unit)->optimizers;
     for (int i = 0; record && i < record->count; i++) {
         const Node *found = NULL;
@@ -184,7 +186,7 @@ static void rename_settings(const Renaming *renaming, Node *record) {
     }
 }
 
-static void rename_parameters(const Renaming *renaming, Node *model) {
+static void rename_parameters(const OptionRenaming *renaming, Node *model) {
     Node *record = model->kids[1];
     for (int i = 0; record && i < record->count; i++) {
         Node *value = record->kids[i]->kids[0];
@@ -196,7 +198,8 @@ static void rename_parameters(const Renaming *renaming, Node *model) {
 
 /* ---- models and experiments ---- */
 
-static const Node *model_of(const Renaming *renaming, const Node *model, Setters *setters) {
+static const Node *root_layer_of(const OptionRenaming *renaming, const Node *model,
+                                 Setters *setters) {
     setters->count = 0;
     for (int depth = 0; model && depth < 100; depth++) {
         if (model->count > 1 && model->kids[1] && setters->count < 8)
@@ -209,9 +212,9 @@ static const Node *model_of(const Renaming *renaming, const Node *model, Setters
     return NULL;
 }
 
-static void rename_model(const Renaming *renaming, Node *model) {
+static void rename_model(const OptionRenaming *renaming, Node *model) {
     Setters setters, none = {.count = 0};
-    const Node *layer = model_of(renaming, model, &setters);
+    const Node *layer = root_layer_of(renaming, model, &setters);
     rename_record(renaming, layer, model->kids[1], &setters);
     rename_parameters(renaming, model);
     if (model->count > 2 && model->kids[2]->kids[0])
@@ -219,21 +222,21 @@ static void rename_model(const Renaming *renaming, Node *model) {
                       model->kids[2]->kids[0], &none);
 }
 
-static void rename_variants(const Renaming *renaming, const Node *layer, Node *all,
+static void rename_variants(const OptionRenaming *renaming, const Node *layer, Node *all,
                             const Setters *setters) {
     for (int i = 0; i < all->count; i++)
         if (all->kids[i]->kids[0]->kind == NODE_RECORD)
             rename_record(renaming, layer, all->kids[i]->kids[0], setters);
 }
 
-static void rename_experiment(const Renaming *renaming, Node *experiment) {
+static void rename_in_experiment(const OptionRenaming *renaming, Node *experiment) {
     Node *plan = experiment->kids[0];
     const Node *layer = NULL;
     Setters setters = {.count = 0};
     for (int i = 0; i < plan->count; i++)
         if (!strcmp(plan->kids[i]->name, "baseline"))
-            layer = model_of(renaming, find_model(renaming->unit, plan->kids[i]->kids[0]->name),
-                             &setters);
+            layer = root_layer_of(
+                renaming, find_model(renaming->unit, plan->kids[i]->kids[0]->name), &setters);
     const List *sets =
         &renaming->unit->overrides; /* compared with the settings of the experiment */
     for (int i = 0; layer && i < sets->count; i++)
@@ -258,7 +261,7 @@ static void rename_experiment(const Renaming *renaming, Node *experiment) {
 
 /* ---- layers ---- */
 
-static const Node *own_option(const Renaming *renaming, const char *name) {
+static const Node *option_in_body(const OptionRenaming *renaming, const char *name) {
     for (int i = 0; renaming->body && i < renaming->body->count; i++) {
         const Node *option = renaming->body->kids[i];
         if (option->kind == NODE_OPTION && !strcmp(option->name, name)) return option;
@@ -267,12 +270,12 @@ static const Node *own_option(const Renaming *renaming, const char *name) {
 }
 
 /* The layer that a name in a body refers to. */
-static const Node *layer_meant(const Renaming *renaming, const Node *name) {
-    const Node *option = own_option(renaming, name->name);
+static const Node *layer_meant(const OptionRenaming *renaming, const Node *name) {
+    const Node *option = option_in_body(renaming, name->name);
     return option ? default_of(renaming, option) : layer_named(renaming, name->name);
 }
 
-static void rename_in_body(const Renaming *renaming, Node *node) {
+static void rename_in_body(const OptionRenaming *renaming, Node *node) {
     const Setters none = {.count = 0};
     if (!node) return;
     for (int i = 0; i < node->count; i++) rename_in_body(renaming, node->kids[i]);
@@ -285,7 +288,7 @@ static void rename_in_body(const Renaming *renaming, Node *node) {
         if (callee->kind == NODE_NAME || callee->kind == NODE_LABELLED)
             rename_record(renaming, layer_meant(renaming, callee), node->kids[2], &none);
     } else if (node->kind == NODE_FIELD && node->kids[0]->kind == NODE_NAME) {
-        const Node *option = own_option(renaming, node->kids[0]->name), *last;
+        const Node *option = option_in_body(renaming, node->kids[0]->name), *last;
         Setters at = none;
         if (option && default_of(renaming, option))
             set_name(renaming, node, "option",
@@ -302,7 +305,7 @@ static const char *path_text(Arena *arena, const Node *node) {
 }
 
 /* A path of options in a row becomes a name with dots: it is written in the same way. */
-static void rename_in_row(const Renaming *renaming, const Node *layer, Node *node,
+static void rename_in_row(const OptionRenaming *renaming, const Node *layer, Node *node,
                           const Setters *setters) {
     const char *path = node ? path_text(renaming->unit->arena, node) : NULL;
     Setters at = *setters;
@@ -321,7 +324,7 @@ static void rename_in_row(const Renaming *renaming, const Node *layer, Node *nod
         rename_in_row(renaming, layer, node->kids[i], setters);
 }
 
-static void rename_rule(const Renaming *renaming, const Node *layer, Node *rule,
+static void rename_rule(const OptionRenaming *renaming, const Node *layer, Node *rule,
                         const Setters *setters) {
     Setters at = *setters;
     const Node *option = NULL, *value = rule->kids[0];
@@ -334,7 +337,7 @@ static void rename_rule(const Renaming *renaming, const Node *layer, Node *rule,
     if (rule->kids[3]) rename_in_row(renaming, layer, rule->kids[3]->kids[0], setters);
 }
 
-static void rename_layout(const Renaming *renaming, Node *layout) {
+static void rename_layout(const OptionRenaming *renaming, Node *layout) {
     Setters own = {.records = {layout->kids[1]}, .count = 1};
     const Node *base = layout;
     while (base && base->number == 1 && own.count < 8) {
@@ -354,13 +357,13 @@ static void rename_layout(const Renaming *renaming, Node *layout) {
 }
 
 void rename_experiments(Unit *unit) {
-    const Renaming renaming = {.unit = unit};
+    const OptionRenaming renaming = {.unit = unit};
     for (int i = 0; i < unit->experiments.count; i++)
-        rename_experiment(&renaming, unit->experiments.items[i]);
+        rename_in_experiment(&renaming, unit->experiments.items[i]);
 }
 
 void rename_options(Unit *unit, Node *file) {
-    Renaming renaming = {.unit = unit};
+    OptionRenaming renaming = {.unit = unit};
     for (int i = 0; i < file->count; i++) {
         Node *item = file->kids[i];
         renaming.body = NULL;
@@ -369,7 +372,7 @@ void rename_options(Unit *unit, Node *file) {
             rename_model(&renaming, item);
             break;
         case NODE_EXPERIMENT:
-            rename_experiment(&renaming, item);
+            rename_in_experiment(&renaming, item);
             break;
         case NODE_LAYER:
         case NODE_OPTIMIZER:

@@ -88,7 +88,7 @@ static bool is_group_of(const Node *layer, const char *name) {
     return false;
 }
 
-void record_remove(Record *record, const Entry *entry) {
+void record_remove(Record *record, const RecordField *entry) {
     int kept = 0;
     for (int i = 0; i < record->entries.count; i++)
         if (record->entries.items[i] != entry)
@@ -97,8 +97,9 @@ void record_remove(Record *record, const Entry *entry) {
 }
 
 /* Sets `path` to the value of `entry`, unless its current name was set later. */
-static void move_entry(Elaborator *e, Record *record, Entry *entry, Record *to, const char *path) {
-    const Entry *own = given_entry(to, path);
+static void move_entry(Elaborator *e, Record *record, RecordField *entry, Record *to,
+                       const char *path) {
+    const RecordField *own = given_entry(to, path);
     bool later = own && own->order > entry->order;
     for (int i = record->entries.count - 1; own && record == to && !later; i--) {
         later = record->entries.items[i] == own && own->order == entry->order;
@@ -114,7 +115,7 @@ static void move_entry(Elaborator *e, Record *record, Entry *entry, Record *to, 
 
 void adopt_names(Elaborator *e, const Node *layer, Record *given) {
     for (int i = 0; given && i < given->entries.count; i++) {
-        Entry *entry = given->entries.items[i];
+        RecordField *entry = given->entries.items[i];
         const Node *option = option_called(layer, entry->name);
         if (option) entry->value = renamed_value(e, option, entry->value);
         if (option || is_group_of(layer, entry->name)) continue;
@@ -133,7 +134,7 @@ void adopt_names(Elaborator *e, const Node *layer, Record *given) {
 static void move_from(Elaborator *e, Record *record, const char *from, const char *to) {
     const char *dot = strrchr(from, '.');
     const char *head = arena_copy(e->arena, from, (size_t)(dot - from));
-    Entry *group = given_entry(record, head), *entry = given_entry(record, from);
+    RecordField *group = given_entry(record, head), *entry = given_entry(record, from);
     if (!entry || !group->value->record) return;
     report_renamed(e->reports, entry->span, "option", from, to);
     move_entry(e, group->value->record, entry, record, to);

@@ -122,7 +122,7 @@ static bool under_indices(Elaborator *e, const Node *subs, Index **under, int *c
     return true;
 }
 
-static bool read_arguments(Elaborator *e, const Node *args, Value **arguments) {
+static bool evaluate_arguments(Elaborator *e, const Node *args, Value **arguments) {
     if (args->count > MAX_RANK) {
         report_error(e->reports, args->span, "too many arguments: the maximum is %d", MAX_RANK);
         report_help(e->reports, "pass fewer tensors, or join some with concat");
@@ -156,7 +156,7 @@ Value *call_expression(Elaborator *e, const Node *node) {
     int count = 0;
     if (!can_be_applied(e, &callee, layer, node->span) ||
         (callee.subs && !under_indices(e, callee.subs, under, &count)) ||
-        !read_arguments(e, node->kids[1], arguments))
+        !evaluate_arguments(e, node->kids[1], arguments))
         return value_error(e, node->span);
     Record *options = node->kids[2] ? record_evaluate(e, node->kids[2]) : NULL;
     const char *label = callee.label ? callee.label : layer->layer->name;

@@ -13,8 +13,8 @@
 enum { MAX_BEST = 4096 }; /* the limit of the kernels per query */
 
 /* One operand of attend as a tensor over [leading..., position, heads, width]. */
-static Expr *operand(Elaborator *e, Value *value, Index *const *leading, int count, Index *place,
-                     const char *name) {
+static Expr *attend_operand(Elaborator *e, Value *value, Index *const *leading, int count,
+                            Index *position, const char *name) {
     Index *dims[MAX_RANK];
     int rank = 0;
     for (int i = 0; i < count; i++) dims[rank++] = leading[i];
@@ -34,8 +34,8 @@ static Expr *operand(Elaborator *e, Value *value, Index *const *leading, int cou
                        value->span);
         expr = target;
     }
-    if (!place) return expr;
-    Expr *to = expr_index(e->program, place);
+    if (!position) return expr;
+    Expr *to = expr_index(e->program, position);
     return expr_substitute(e->program, expr, &value->dims[0], &to, 1);
 }
 
@@ -84,7 +84,7 @@ static bool take_sink(Elaborator *e, const Node *entry, Attending *attending) {
     return given_tensor(e, entry, &attending->sink);
 }
 
-static bool take_documents(Elaborator *e, const Node *entry, Attending *attending) {
+static bool parse_documents(Elaborator *e, const Node *entry, Attending *attending) {
     return given_tensor(e, entry, &attending->documents);
 }
 
@@ -97,7 +97,7 @@ static bool take_cap(Elaborator *e, const Node *entry, Attending *attending) {
 }
 
 /* An option that counts positions. */
-static bool take_count(Elaborator *e, const Node *entry, long *count) {
+static bool parse_count(Elaborator *e, const Node *entry, long *count) {
     double number = 0;
     if (!evaluate_number(e, entry->kids[0], entry->name, &number)) return false;
     if (!(number >= 0 && number <= INT_MAX && number == floor(number))) {
@@ -111,11 +111,11 @@ static bool take_count(Elaborator *e, const Node *entry, long *count) {
 }
 
 static bool take_window(Elaborator *e, const Node *entry, Attending *attending) {
-    return take_count(e, entry, &attending->options.window);
+    return parse_count(e, entry, &attending->options.window);
 }
 
 static bool take_best(Elaborator *e, const Node *entry, Attending *attending) {
-    return take_count(e, entry, &attending->options.best);
+    return parse_count(e, entry, &attending->options.best);
 }
 
 static const struct AttendOption {
@@ -125,7 +125,7 @@ static const struct AttendOption {
     {"mask", take_mask},       {"window", take_window},
     {"scale", take_scale},     {"softcap", take_cap},
     {"bias", take_bias},       {"sink", take_sink},
-    {"top_values", take_best}, {"document_ids", take_documents},
+    {"top_values", take_best}, {"document_ids", parse_documents},
 };
 enum { ATTEND_OPTIONS = sizeof attend_table / sizeof *attend_table };
 
@@ -168,13 +168,13 @@ static bool check_window(Elaborator *e, const Attending *attending) {
 }
 
 /* Whether queries and keys have the same positions. Otherwise their order has no meaning. */
-static bool same_places(Elaborator *e, const Attending *attending) {
+static bool same_sequence_axis(Elaborator *e, const Attending *attending) {
     return axes_match(e, attending->query->dims[0]->axis, attending->keys->dims[0]->axis);
 }
 
 static bool check_order(Elaborator *e, const Attending *attending) {
     const Axis *queries = attending->query->dims[0]->axis, *keys = attending->keys->dims[0]->axis;
-    if (same_places(e, attending) || attending->options.mask == MASK_NONE) return true;
+    if (same_sequence_axis(e, attending) || attending->options.mask == MASK_NONE) return true;
     report_asked(e, attending->keys->span, "the key has axis '%s', but the query has axis '%s'",
                  keys->name, queries->name);
     report_help(e->reports, "write mask = none: a causal mask requires one common axis");
@@ -183,7 +183,7 @@ static bool check_order(Elaborator *e, const Attending *attending) {
 
 static bool attend_options(Elaborator *e, Attending *attending) {
     AttendOptions *options = &attending->options;
-    *options = (AttendOptions){.mask = same_places(e, attending) ? MASK_CAUSAL : MASK_NONE,
+    *options = (AttendOptions){.mask = same_sequence_axis(e, attending) ? MASK_CAUSAL : MASK_NONE,
                                .scale = 1 / sqrt((double)attending->query->dims[2]->axis->size)};
     const Node *record = attending->node->kids[2];
     bool fine = true;
@@ -200,7 +200,7 @@ static bool attend_options(Elaborator *e, Attending *attending) {
     return fine && check_window(e, attending) && check_order(e, attending);
 }
 
-static bool check_attend(Elaborator *e, const Node *node, Value **values) {
+static bool check_attend_arguments(Elaborator *e, const Node *node, Value **values) {
     static const char *const names[] = {"the query", "the key", "the value"};
     const Node *args = node->kids[1];
     if (args->count != 3) {
@@ -266,15 +266,15 @@ static bool check_given(Elaborator *e, const Attending *attending, const char *n
     return true;
 }
 
-static bool check_documents(Elaborator *e, const Attending *attending) {
+static bool check_document_ids(Elaborator *e, const Attending *attending) {
     const Value *documents = attending->documents;
-    const Index *place = attending->query->dims[0];
+    const Index *query_position = attending->query->dims[0];
     Index *used[MAX_LOOPS];
     int count = documents ? free_indices(e, documents->expr, used) : 0;
-    if (!documents || (count == 1 && used[0] == place)) return true;
+    if (!documents || (count == 1 && used[0] == query_position)) return true;
     report_error(e->reports, documents->span,
                  "'document_ids' must have one dimension, the query position: axis '%s'",
-                 place->axis->name);
+                 query_position->axis->name);
     return false;
 }
 
@@ -304,8 +304,8 @@ static bool check_sink(Elaborator *e, Attending *attending) {
     return false;
 }
 
-static bool check_options(Elaborator *e, Attending *attending) {
-    return check_documents(e, attending) &&
+static bool check_attend_options(Elaborator *e, Attending *attending) {
+    return check_document_ids(e, attending) &&
            check_given(e, attending, "mask", attending->mask, true) &&
            check_given(e, attending, "bias", attending->bias, true) && check_sink(e, attending);
 }
@@ -329,12 +329,13 @@ static Value *attend_statement(Elaborator *e, Attending *at) {
     Index *leading[MAX_RANK];
     int count = leading_indices(e, v, at->documents ? 4 : 3, leading);
     if (!fits_rank(e, "attend", count + 3, span)) return value_error(e, span);
-    Index *place = index_new(e->program, v[0]->dims[0]->name, v[0]->dims[0]->axis);
-    Expr *inputs[5] = {operand(e, v[0], leading, count, NULL, "query"),
-                       operand(e, v[1], leading, count, place, "key"),
-                       operand(e, v[2], leading, count, place, "value"),
+    Index *key_position = index_new(e->program, v[0]->dims[0]->name, v[0]->dims[0]->axis);
+    Expr *inputs[5] = {attend_operand(e, v[0], leading, count, NULL, "query"),
+                       attend_operand(e, v[1], leading, count, key_position, "key"),
+                       attend_operand(e, v[2], leading, count, key_position, "value"),
                        sink ? materialise(e, "sink", at->sink)->expr : NULL,
-                       v[3] ? operand(e, v[3], leading, count, place, "document") : NULL};
+                       v[3] ? attend_operand(e, v[3], leading, count, key_position, "document")
+                            : NULL};
     Index *out[MAX_RANK];
     Axis *axes[MAX_RANK];
     int rank = 0;
@@ -394,7 +395,7 @@ static bool name_key(Elaborator *e, const Node *subs, Attending *attending) {
     return true;
 }
 
-static bool place_keys(Elaborator *e, Attending *attending) {
+static bool bind_key_axis(Elaborator *e, Attending *attending) {
     Axis *axis = attending->keys->dims[0]->axis;
     if (!attending->named) attending->key = index_new(e->program, axis->name, axis);
     if (!attending->key->axis) attending->key->axis = axis;
@@ -406,13 +407,13 @@ static bool place_keys(Elaborator *e, Attending *attending) {
 
 static Value *attend_as_read(Elaborator *e, Attending *at) {
     Value *values[3];
-    if (!check_attend(e, at->node, values)) return value_error(e, at->node->span);
+    if (!check_attend_arguments(e, at->node, values)) return value_error(e, at->node->span);
     at->query = values[0];
     at->keys = values[1];
     at->values = values[2];
-    if (!place_keys(e, at) || !attend_options(e, at) || !check_options(e, at))
+    if (!bind_key_axis(e, at) || !attend_options(e, at) || !check_attend_options(e, at))
         return value_error(e, at->node->span);
-    bool known = same_places(e, at) && !at->bias && (!at->mask || mask_is_known(e, at));
+    bool known = same_sequence_axis(e, at) && !at->bias && (!at->mask || mask_is_known(e, at));
     if (!known && at->options.best) {
         report_error(
             e->reports, at->node->span,

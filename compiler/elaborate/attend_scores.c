@@ -45,18 +45,18 @@ static bool take_distance(Attending *attending, const Expr *expr) {
 }
 
 /* number[s] == number[t] */
-static bool take_documents(Elaborator *e, Attending *attending, const Expr *expr) {
-    Index *place = attending->query->dims[0];
+static bool find_document_ids(Elaborator *e, Attending *attending, const Expr *expr) {
+    Index *query_position = attending->query->dims[0];
     Expr *other = expr_index(e->program, attending->key);
     for (int i = 0; i < 2 && expr->op == OP_EQ && !attending->documents; i++) {
         Expr *own = expr->args[i];
-        bool alone = own->kind == EXPR_READ && expr_uses_index(own, place) &&
+        bool alone = own->kind == EXPR_READ && expr_uses_index(own, query_position) &&
                      !expr_uses_index(own, attending->query->dims[1]) &&
                      !expr_uses_index(own, attending->key);
-        if (!alone ||
-            !expr_equal(expr_substitute(e->program, own, &place, &other, 1), expr->args[1 - i]))
+        if (!alone || !expr_equal(expr_substitute(e->program, own, &query_position, &other, 1),
+                                  expr->args[1 - i]))
             continue;
-        attending->documents = value_tensor(e, own, &place, 1, attending->mask->span);
+        attending->documents = value_tensor(e, own, &query_position, 1, attending->mask->span);
     }
     return attending->documents != NULL;
 }
@@ -67,7 +67,7 @@ static bool take_condition(Elaborator *e, Attending *attending, const Expr *expr
     if (expr->op == OP_AND || expr->op == OP_MUL)
         return take_condition(e, attending, expr->args[0]) &&
                take_condition(e, attending, expr->args[1]);
-    return take_distance(attending, expr) || take_documents(e, attending, expr);
+    return take_distance(attending, expr) || find_document_ids(e, attending, expr);
 }
 
 bool mask_is_known(Elaborator *e, Attending *attending) {
@@ -88,15 +88,15 @@ static Value *op(Elaborator *e, OpCode code, Value *a, Value *b) {
     return apply_op(e, code, a, b, NULL, a->span);
 }
 
-static Value *number(Elaborator *e, double value, Span span) {
+static Value *value_of_number(Elaborator *e, double value, Span span) {
     return value_number(e, value, span);
 }
 
-static Value *index_value(Elaborator *e, Index *index, Span span) {
+static Value *index_number(Elaborator *e, Index *index, Span span) {
     return value_tensor(e, expr_index(e->program, index), &index, 1, span);
 }
 
-static Value *both(Elaborator *e, Value *a, Value *b) {
+static Value *both_conditions(Elaborator *e, Value *a, Value *b) {
     return !a ? b : !b ? a : op(e, OP_AND, a, b);
 }
 
@@ -104,19 +104,20 @@ static Value *both(Elaborator *e, Value *a, Value *b) {
  * are visible. */
 static Value *seen_pairs(Elaborator *e, const Attending *at) {
     Span span = at->node->span;
-    Value *query = index_value(e, at->query->dims[0], span), *key = index_value(e, at->key, span);
+    Value *query = index_number(e, at->query->dims[0], span), *key = index_number(e, at->key, span);
     Value *seen = at->mask;
-    if (at->options.mask != MASK_NONE) seen = both(e, seen, op(e, OP_LE, key, query));
+    if (at->options.mask != MASK_NONE) seen = both_conditions(e, seen, op(e, OP_LE, key, query));
     if (at->options.mask == MASK_WINDOW)
-        seen = both(
-            e, seen,
-            op(e, OP_LT, op(e, OP_SUB, query, key), number(e, (double)at->options.window, span)));
+        seen = both_conditions(e, seen,
+                               op(e, OP_LT, op(e, OP_SUB, query, key),
+                                  value_of_number(e, (double)at->options.window, span)));
     if (at->documents) {
-        Index *place = at->query->dims[0];
+        Index *query_position = at->query->dims[0];
         Expr *to = expr_index(e->program, at->key);
         Value *theirs = value_tensor(
-            e, expr_substitute(e->program, at->documents->expr, &place, &to, 1), &at->key, 1, span);
-        seen = both(e, seen, op(e, OP_EQ, at->documents, theirs));
+            e, expr_substitute(e->program, at->documents->expr, &query_position, &to, 1), &at->key,
+            1, span);
+        seen = both_conditions(e, seen, op(e, OP_EQ, at->documents, theirs));
     }
     return seen;
 }
@@ -140,8 +141,8 @@ static Value *of_head(Elaborator *e, const Attending *at, const Value *value, In
 }
 
 /* A tensor over query head, query position and, with `pairs`, key position. */
-static Value *named(Elaborator *e, const Attending *at, const char *name, bool pairs,
-                    Value *value) {
+static Value *define_attend_tensor(Elaborator *e, const Attending *at, const char *name, bool pairs,
+                                   Value *value) {
     Index *dims[3] = {at->query->dims[1], at->query->dims[0], at->key};
     if (value->kind == KIND_ERROR) return value;
     return define(e, name, dims, pairs ? 3 : 2, REDUCE_NONE, NULL, 0, value_expr(e, value),
@@ -160,13 +161,14 @@ static Value *scores(Elaborator *e, const Attending *at) {
     if (product->kind == KIND_ERROR) return product;
     Index *pairs[3] = {query->dims[1], query->dims[0], at->key};
     Value *score = define(e, "score", pairs, 3, REDUCE_SUM, &width, 1, product->expr, span);
-    if (at->options.scale != 1) score = op(e, OP_MUL, score, number(e, at->options.scale, span));
+    if (at->options.scale != 1)
+        score = op(e, OP_MUL, score, value_of_number(e, at->options.scale, span));
     if (at->options.cap != 0) {
-        Value *cap = number(e, at->options.cap, span);
+        Value *cap = value_of_number(e, at->options.cap, span);
         score = op(e, OP_MUL, op(e, OP_TANH, op(e, OP_DIV, score, cap), NULL), cap);
     }
     if (at->bias) score = op(e, OP_ADD, score, at->bias);
-    return named(e, at, "score", true, score);
+    return define_attend_tensor(e, at, "score", true, score);
 }
 
 /* The reduction over key positions. */
@@ -183,7 +185,8 @@ static Value *over_keys(Elaborator *e, Attending *at, const char *kind, Value *v
 
 static Value *where_seen(Elaborator *e, Value *seen, Value *value, double otherwise) {
     if (!seen) return value;
-    return apply_op(e, OP_WHERE, seen, value, number(e, otherwise, value->span), value->span);
+    return apply_op(e, OP_WHERE, seen, value, value_of_number(e, otherwise, value->span),
+                    value->span);
 }
 
 Value *attend_scores(Elaborator *e, Attending *at) {
@@ -194,17 +197,18 @@ Value *attend_scores(Elaborator *e, Attending *at) {
     Value *shown = where_seen(e, seen, score, FAR_AWAY);
     Value *most = over_keys(e, at, "max", shown);
     if (at->sink) most = op(e, OP_MAX, most, at->sink);
-    most = op(e, OP_STOP, named(e, at, "most", false, most), NULL);
+    most = op(e, OP_STOP, define_attend_tensor(e, at, "most", false, most), NULL);
     Value *power = op(e, OP_EXP, op(e, OP_SUB, shown, most), NULL);
-    power = named(e, at, "power", true, where_seen(e, seen, power, 0));
+    power = define_attend_tensor(e, at, "power", true, where_seen(e, seen, power, 0));
     Value *total = over_keys(e, at, "sum", power);
     if (at->sink) total = op(e, OP_ADD, total, op(e, OP_EXP, op(e, OP_SUB, at->sink, most), NULL));
     if (seen) {
-        Value *any = op(e, OP_GT, total, number(e, 0, span));
-        total = apply_op(e, OP_WHERE, any, total, number(e, 1, span), span);
+        Value *any = op(e, OP_GT, total, value_of_number(e, 0, span));
+        total = apply_op(e, OP_WHERE, any, total, value_of_number(e, 1, span), span);
     }
-    total = named(e, at, "total", false, total);
-    Value *lse = named(e, at, "lse", false, op(e, OP_ADD, most, op(e, OP_LOG, total, NULL)));
+    total = define_attend_tensor(e, at, "total", false, total);
+    Value *lse =
+        define_attend_tensor(e, at, "lse", false, op(e, OP_ADD, most, op(e, OP_LOG, total, NULL)));
     Index *width = at->values->dims[2];
     Value *sum = over_keys(e, at, "sum", op(e, OP_MUL, power, of_head(e, at, at->values, width)));
     Value *output = op(e, OP_DIV, sum, total);

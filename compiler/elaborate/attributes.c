@@ -15,7 +15,7 @@
 #include <string.h>
 
 /* The declaration of an option in any optimizer, or NULL. */
-static const Node *optimizer_option(Elaborator *e, const char *name) {
+static const Node *declared_optimizer_option(Elaborator *e, const char *name) {
     for (int i = 0; i < e->unit->optimizers.count; i++) {
         const Node *body = layer_body(e->unit->optimizers.items[i]);
         for (int j = 0; j < body->count; j++) {
@@ -34,7 +34,7 @@ static void report_unknown_attribute(Elaborator *e, const char *name, Span span,
     for (int i = 0; i < e->unit->optimizers.count; i++) {
         const Node *body = layer_body(e->unit->optimizers.items[i]);
         for (int j = 0; j < body->count && count < 64; j++)
-            if (optimizer_option(e, body->kids[j]->name) == body->kids[j])
+            if (declared_optimizer_option(e, body->kids[j]->name) == body->kids[j])
                 names[count++] = body->kids[j]->name;
     }
 
@@ -65,7 +65,7 @@ static void set_deviation(Tensor *tensor, double deviation) {
 /* Sets one attribute; value NULL means true. False after a report. */
 static bool set_attribute(Elaborator *e, Tensor *tensor, const char *name, Span span, Value *value,
                           bool outside) {
-    const Node *option = optimizer_option(e, name);
+    const Node *option = declared_optimizer_option(e, name);
     bool freeze = !strcmp(name, "freeze"), init = outside && !strcmp(name, "init");
     bool factor = !strcmp(name, "lr");
     if (!freeze && !init && !factor && !option) {
@@ -113,12 +113,12 @@ void declared_attributes(Elaborator *e, const Node *record, Tensor *tensor) {
 }
 
 /* `*` matches any text. */
-static bool fits(const char *pattern, const char *path) {
+static bool pattern_matches(const char *pattern, const char *path) {
     for (; *pattern && *pattern != '*'; pattern++, path++)
         if (*pattern != *path) return false;
     if (!*pattern) return !*path;
     for (;; path++) {
-        if (fits(pattern + 1, path)) return true;
+        if (pattern_matches(pattern + 1, path)) return true;
         if (!*path) return false;
     }
 }
@@ -140,7 +140,7 @@ static void report_no_match(Elaborator *e, const Value *pattern) {
 }
 
 static bool one_entry(Elaborator *e, const Value *entry) {
-    Entry *of = entry->kind == KIND_RECORD ? record_find(entry->record, "of") : NULL;
+    RecordField *of = entry->kind == KIND_RECORD ? record_find(entry->record, "of") : NULL;
     if (!of || of->value->kind != KIND_WORD || of->value->record) {
         report_error(e->reports, entry->span, "an entry of 'parameters' expects the key 'of'");
         report_help(e->reports, "write { of = \"block.*.ffn.*\", ... }");
@@ -149,10 +149,11 @@ static bool one_entry(Elaborator *e, const Value *entry) {
     int found = 0;
     for (int i = 0; i < e->program->tensors.count; i++) {
         Tensor *tensor = e->program->tensors.items[i];
-        if (tensor->role != ROLE_PARAMETER || !fits(of->value->word, tensor->path)) continue;
+        if (tensor->role != ROLE_PARAMETER || !pattern_matches(of->value->word, tensor->path))
+            continue;
         found++;
         for (int j = 0; j < entry->record->entries.count; j++) {
-            const Entry *own = entry->record->entries.items[j];
+            const RecordField *own = entry->record->entries.items[j];
             if (own != of && !set_attribute(e, tensor, own->name, own->span, own->value, true))
                 return false;
         }
@@ -185,7 +186,7 @@ Value *take_attributes(const Node *layer, Record *record) {
         if (body->kids[i]->kind == NODE_OPTION && !strcmp(body->kids[i]->name, "parameters"))
             return NULL;
     for (int i = 0; i < record->entries.count; i++) {
-        Entry *entry = record->entries.items[i];
+        RecordField *entry = record->entries.items[i];
         if (strcmp(entry->name, "parameters")) continue;
         for (int j = i; j + 1 < record->entries.count; j++)
             record->entries.items[j] = record->entries.items[j + 1];

@@ -15,7 +15,7 @@ enum { MAX_FOLLOWED = 12 };
 
 typedef struct Blame {
     const Elaborator *e;
-    const Entry *latest;
+    const RecordField *latest;
     int layer; /* the depth of its layer */
     int depth; /* of the followed names */
 } Blame;
@@ -23,9 +23,9 @@ typedef struct Blame {
 static void blame_node(Blame *blame, const Frame *frame, const Node *node);
 
 /* "heads.q" of a NAME or of nested FIELDs; NULL for another expression. */
-static const char *path_of(const Blame *blame, const Node *node) {
+static const char *blamed_path(const Blame *blame, const Node *node) {
     if (node->kind == NODE_NAME) return node->name;
-    const char *inner = node->kind == NODE_FIELD ? path_of(blame, node->kids[0]) : NULL;
+    const char *inner = node->kind == NODE_FIELD ? blamed_path(blame, node->kids[0]) : NULL;
     return inner ? arena_format(blame->e->arena, "%s.%s", inner, node->name) : NULL;
 }
 
@@ -43,8 +43,8 @@ static const Node *declaration(const Node *block, NodeKind kind, const char *nam
     return NULL;
 }
 
-static void blame_entry(Blame *blame, const Frame *frame, const Entry *entry) {
-    const Entry *latest = blame->latest;
+static void blame_entry(Blame *blame, const Frame *frame, const RecordField *entry) {
+    const RecordField *latest = blame->latest;
     if (!is_written(entry->value->span)) return;
     bool later = !latest || entry->order > latest->order ||
                  (entry->order == latest->order && frame->depth > blame->layer);
@@ -55,7 +55,7 @@ static void blame_entry(Blame *blame, const Frame *frame, const Entry *entry) {
 
 static bool blame_option(Blame *blame, const Frame *frame, const char *path) {
     const Node *option = declaration(layer_body(frame->layer), NODE_OPTION, path, (Span){0});
-    const Entry *entry = option && frame->given ? given_entry(frame->given, path) : NULL;
+    const RecordField *entry = option && frame->given ? given_entry(frame->given, path) : NULL;
     if (entry)
         blame_entry(blame, frame, entry);
     else if (option && option->kids[2])
@@ -88,7 +88,7 @@ static void blame_name(Blame *blame, const Frame *frame, const char *path) {
 }
 
 static void blame_node(Blame *blame, const Frame *frame, const Node *node) {
-    const char *path = node ? path_of(blame, node) : NULL;
+    const char *path = node ? blamed_path(blame, node) : NULL;
     if (!node || blame->depth == MAX_FOLLOWED) return;
     blame->depth++;
     if (path) blame_name(blame, frame, path);

@@ -22,7 +22,7 @@ static Index *fresh(Elaborator *e, const Index *index) {
     return index_new(e->program, index->name, index->axis);
 }
 
-static Value *without(Elaborator *e, const Value *value, Index *const *indices, int count) {
+static Value *without_indices(Elaborator *e, const Value *value, Index *const *indices, int count) {
     Value *result = value_new(e, KIND_TENSOR, value->span);
     for (int i = 0; i < value->rank; i++)
         if (!indices_have(indices, count, value->dims[i]))
@@ -47,13 +47,13 @@ static int hoisted_dims(Elaborator *e, const Value *value, Expr *expr, Index *co
     return count;
 }
 
-static Value *hoist(Elaborator *e, Reduction reduction, Index *const *reduced, int count,
-                    Value *value, Span span) {
+static Value *hoist_reduction(Elaborator *e, Reduction reduction, Index *const *reduced, int count,
+                              Value *value, Span span) {
     Index *dims[MAX_LOOPS + MAX_RANK];
     int rank = hoisted_dims(e, value, value->expr, reduced, count, dims);
     Value *defined = define(e, NULL, dims, rank, reduction, reduced, count, value->expr, span);
     if (defined->kind == KIND_ERROR) return defined;
-    Value *result = without(e, value, reduced, count);
+    Value *result = without_indices(e, value, reduced, count);
     result->expr = defined->expr;
     result->span = span;
     return result;
@@ -62,18 +62,18 @@ static Value *hoist(Elaborator *e, Reduction reduction, Index *const *reduced, i
 /* The value as a tensor over all indices that it depends on, for repeated reads. */
 static Value *held(Elaborator *e, Value *value) {
     if (value->kind != KIND_TENSOR || is_plain_read(e, value->expr)) return value;
-    Value *result = hoist(e, REDUCE_NONE, NULL, 0, value, value->span);
+    Value *result = hoist_reduction(e, REDUCE_NONE, NULL, 0, value, value->span);
     return result;
 }
 
 static Value *logsumexp(Elaborator *e, Index *const *indices, int count, Value *value, Span span) {
     value = held(e, value);
     if (value->kind == KIND_ERROR) return value;
-    Value *largest = hoist(e, REDUCE_MAX, indices, count, value, span);
+    Value *largest = hoist_reduction(e, REDUCE_MAX, indices, count, value, span);
     Value *stopped = apply_op(e, OP_STOP, largest, NULL, NULL, span);
     Value *shifted = apply_op(e, OP_SUB, value, stopped, NULL, span);
-    Value *total =
-        hoist(e, REDUCE_SUM, indices, count, apply_op(e, OP_EXP, shifted, NULL, NULL, span), span);
+    Value *total = hoist_reduction(e, REDUCE_SUM, indices, count,
+                                   apply_op(e, OP_EXP, shifted, NULL, NULL, span), span);
     return apply_op(e, OP_ADD, stopped, apply_op(e, OP_LOG, total, NULL, NULL, span), NULL, span);
 }
 
@@ -110,7 +110,8 @@ Value *reduce(Elaborator *e, const char *kind, Index *const *indices, int count,
         return value_error(e, span);
     }
     Reduction reduction = sum || mean ? REDUCE_SUM : !strcmp(kind, "max") ? REDUCE_MAX : REDUCE_MIN;
-    Value *result = used_count ? hoist(e, reduction, used, used_count, value, span) : value;
+    Value *result =
+        used_count ? hoist_reduction(e, reduction, used, used_count, value, span) : value;
     double factor = sum ? absent : mean ? absent / all : 1;
     if (result->kind == KIND_ERROR || factor == 1) return result;
     return apply_op(e, OP_MUL, result, value_number(e, factor, span), NULL, span);
@@ -266,7 +267,7 @@ static Value *softmax(Elaborator *e, const Node *node, const Node *subs) {
     for (int i = 0; i < again->rank; i++)
         for (int j = 0; j < count; j++)
             if (again->dims[i] == kept[j]) again->dims[i] = inner[j];
-    Value *largest = hoist(e, REDUCE_MAX, inner, count, again, span);
+    Value *largest = hoist_reduction(e, REDUCE_MAX, inner, count, again, span);
     Value *stopped = apply_op(e, OP_STOP, largest, NULL, NULL, span);
     Value *powers = held(
         e, apply_op(e, OP_EXP, apply_op(e, OP_SUB, value, stopped, NULL, span), NULL, NULL, span));
@@ -274,12 +275,12 @@ static Value *softmax(Elaborator *e, const Node *node, const Node *subs) {
     Value *inner_powers =
         value_tensor(e, expr_substitute(e->program, powers->expr, kept, to, count), again->dims,
                      again->rank, span);
-    Value *total = hoist(e, REDUCE_SUM, inner, count, inner_powers, span);
+    Value *total = hoist_reduction(e, REDUCE_SUM, inner, count, inner_powers, span);
     return apply_op(e, OP_DIV, powers, total, NULL, span);
 }
 
 /* 1 for the k largest entries along the index. */
-static Value *top_along(Elaborator *e, Value *value, Index *index, long k, Span span) {
+static Value *top_values_along(Elaborator *e, Value *value, Index *index, long k, Span span) {
     value = held(e, value);
     if (value->kind == KIND_ERROR) return value;
     Expr *read = value->expr;
@@ -304,14 +305,15 @@ static Value *top_along(Elaborator *e, Value *value, Index *index, long k, Span 
 }
 
 /* The position along all indices as one number; the last index varies fastest. */
-static Expr *joined_place(Elaborator *e, Index *const *indices, int count) {
-    Expr *place = expr_index(e->program, indices[0]);
+static Expr *flattened_index(Elaborator *e, Index *const *indices, int count) {
+    Expr *flat_index = expr_index(e->program, indices[0]);
     for (int i = 1; i < count; i++) {
         Expr *size = expr_number(e->program, (double)indices[i]->axis->size);
-        place = expr_apply(e->program, OP_MUL, place, size, NULL);
-        place = expr_apply(e->program, OP_ADD, place, expr_index(e->program, indices[i]), NULL);
+        flat_index = expr_apply(e->program, OP_MUL, flat_index, size, NULL);
+        flat_index =
+            expr_apply(e->program, OP_ADD, flat_index, expr_index(e->program, indices[i]), NULL);
     }
-    return place;
+    return flat_index;
 }
 
 /* The value over one index instead of several. */
@@ -324,7 +326,7 @@ static Value *joined(Elaborator *e, const Value *value, Index *const *indices, i
         left = expr_apply(e->program, OP_FLOOR, expr_apply(e->program, OP_DIV, left, size, NULL),
                           NULL, NULL);
     }
-    Value *flat = without(e, value, indices, count);
+    Value *flat = without_indices(e, value, indices, count);
     flat->expr = expr_substitute(e->program, value->expr, indices, to, count);
     flat->dims[flat->rank++] = one;
     return flat;
@@ -333,15 +335,15 @@ static Value *joined(Elaborator *e, const Value *value, Index *const *indices, i
 /* top_k[m,n](p, k): along both indices, implemented as one index over all pairs. */
 static Value *top_joined(Elaborator *e, Value *value, Index *const *indices, int count, long k,
                          Span span) {
-    double places = 1;
-    for (int i = 0; i < count; i++) places *= (double)indices[i]->axis->size;
-    Axis *axis = axis_new(e->program, "pair", (long)places, AXIS_PLAIN, span);
+    double elements = 1;
+    for (int i = 0; i < count; i++) elements *= (double)indices[i]->axis->size;
+    Axis *axis = axis_new(e->program, "pair", (long)elements, AXIS_PLAIN, span);
     Index *one = index_new(e->program, "pair", axis);
-    Value *chosen = top_along(e, joined(e, value, indices, count, one), one, k, span);
+    Value *chosen = top_values_along(e, joined(e, value, indices, count, one), one, k, span);
     if (chosen->kind == KIND_ERROR) return chosen;
-    Expr *place = joined_place(e, indices, count);
-    return value_tensor(e, expr_substitute(e->program, chosen->expr, &one, &place, 1), value->dims,
-                        value->rank, span);
+    Expr *flat_index = flattened_index(e, indices, count);
+    return value_tensor(e, expr_substitute(e->program, chosen->expr, &one, &flat_index, 1),
+                        value->dims, value->rank, span);
 }
 
 static Value *top(Elaborator *e, const Node *node, const Node *subs) {
@@ -351,22 +353,22 @@ static Value *top(Elaborator *e, const Node *node, const Node *subs) {
         report_help(e->reports, "write top_k[n](p, 2)");
         return value_error(e, node->span);
     }
-    double k, places = 1;
+    double k, elements = 1;
     Value *value = evaluate(e, args->kids[0]);
     if (value->kind == KIND_ERROR || !evaluate_number(e, args->kids[1], "the count of top", &k))
         return value_error(e, node->span);
     Index *indices[MAX_RANK];
     int count = kept_indices(e, subs, value, node->span, "top", indices);
     if (!count) return value_error(e, node->span);
-    for (int i = 0; i < count; i++) places *= (double)indices[i]->axis->size;
-    if (k != floor(k) || k < 1 || k > places || places > MAX_SIZE) {
+    for (int i = 0; i < count; i++) elements *= (double)indices[i]->axis->size;
+    if (k != floor(k) || k < 1 || k > elements || elements > MAX_SIZE) {
         report_blamed(e, blamed_here(e, args->kids[1]), args->kids[1]->span,
                       "cannot select %.9g entries of axis '%s' (size %.9g)", k,
-                      indices[0]->axis->name, places);
-        report_help(e->reports, "use an integer from 1 to %.9g", places);
+                      indices[0]->axis->name, elements);
+        report_help(e->reports, "use an integer from 1 to %.9g", elements);
         return value_error(e, node->span);
     }
-    return count == 1 ? top_along(e, value, indices[0], (long)k, node->span)
+    return count == 1 ? top_values_along(e, value, indices[0], (long)k, node->span)
                       : top_joined(e, value, indices, count, (long)k, node->span);
 }
 
@@ -417,23 +419,24 @@ static Value *concat(Elaborator *e, const Node *node, const Node *subs) {
     }
     Index *index = joined_index(e, node, subs, sizes);
     if (!index) return value_error(e, node->span);
-    Value *place = value_tensor(e, expr_index(e->program, index), &index, 1, node->span);
+    Value *position = value_tensor(e, expr_index(e->program, index), &index, 1, node->span);
     Value *result = NULL;
     double behind = sizes;
     for (int i = args->count - 1; i >= 0; i--) {
         Index *last = parts[i]->dims[parts[i]->rank - 1];
         double size = (double)last->axis->size, before = behind - size;
         Expr *own =
-            expr_apply(e->program, OP_SUB, place->expr, expr_number(e->program, before), NULL);
+            expr_apply(e->program, OP_SUB, position->expr, expr_number(e->program, before), NULL);
         if (before > 0) own = expr_apply(e->program, OP_MAX, own, expr_number(e->program, 0), NULL);
         if (result)
             own = expr_apply(e->program, OP_MIN, own, expr_number(e->program, size - 1), NULL);
-        Value *part = without(e, parts[i], &last, 1);
+        Value *part = without_indices(e, parts[i], &last, 1);
         part->expr = expr_substitute(e->program, parts[i]->expr, &last, &own, 1);
-        add_dims(e, part, place);
-        result = result ? apply_op(e, OP_WHERE, compare_with(e, OP_LT, place, behind, node->span),
-                                   part, result, node->span)
-                        : part;
+        add_dims(e, part, position);
+        result = result
+                     ? apply_op(e, OP_WHERE, compare_with(e, OP_LT, position, behind, node->span),
+                                part, result, node->span)
+                     : part;
         behind = before;
     }
     return result;
@@ -472,7 +475,7 @@ static Value *size(Elaborator *e, const Node *node, const Node *subs) {
     return value_number(e, product, node->span);
 }
 
-static Value *length(Elaborator *e, const Node *node, const Node *subs) {
+static Value *list_length_call(Elaborator *e, const Node *node, const Node *subs) {
     (void)subs;
     const Node *args = node->kids[1];
     Value *list = args->count == 1 ? evaluate(e, args->kids[0]) : NULL;
@@ -505,7 +508,7 @@ static Value *drawn_for(Elaborator *e, const Node *node) {
 static Value *random_number(Elaborator *e, const Node *node, OpCode op) {
     Value *drawn = drawn_for(e, node);
     if (drawn->kind == KIND_ERROR) return drawn;
-    Expr *place = expr_number(e->program, 0);
+    Expr *counter = expr_number(e->program, 0);
     Index *order[MAX_RANK * 3];
     int count = 0;
     if (e->region && e->region->index) order[count++] = e->region->index;
@@ -516,21 +519,21 @@ static Value *random_number(Elaborator *e, const Node *node, OpCode op) {
             report_no_axis(e, node->span, order[i]->name);
             return value_error(e, node->span);
         }
-        place = expr_apply(e->program, OP_MUL, place,
-                           expr_number(e->program, (double)order[i]->axis->size), NULL);
-        place = expr_apply(e->program, OP_ADD, place, expr_index(e->program, order[i]), NULL);
+        counter = expr_apply(e->program, OP_MUL, counter,
+                             expr_number(e->program, (double)order[i]->axis->size), NULL);
+        counter = expr_apply(e->program, OP_ADD, counter, expr_index(e->program, order[i]), NULL);
     }
     Expr *number = expr_number(e->program, ++e->random_places);
-    return value_tensor(e, expr_apply(e->program, op, number, place, NULL), drawn->dims,
+    return value_tensor(e, expr_apply(e->program, op, number, counter, NULL), drawn->dims,
                         drawn->rank, node->span);
 }
 
-static Value *uniform(Elaborator *e, const Node *node, const Node *subs) {
+static Value *uniform_call(Elaborator *e, const Node *node, const Node *subs) {
     (void)subs;
     return random_number(e, node, OP_UNIFORM);
 }
 
-static Value *normal(Elaborator *e, const Node *node, const Node *subs) {
+static Value *normal_call(Elaborator *e, const Node *node, const Node *subs) {
     (void)subs;
     return random_number(e, node, OP_NORMAL);
 }
@@ -544,10 +547,10 @@ static const struct Builtin {
     bool in_equation; /* the result is a tensor */
     Value *(*call)(Elaborator *e, const Node *node, const Node *subs);
 } builtins[] = {
-    {"size", INT_MAX, false, size},      {"length", INT_MAX, false, length},
+    {"size", INT_MAX, false, size},      {"length", INT_MAX, false, list_length_call},
     {"softmax", INT_MAX, true, softmax}, {"top_k", INT_MAX, true, top},
     {"concat", INT_MAX, true, concat},   {"attend", INT_MAX, true, attend},
-    {"uniform", 1, false, uniform},      {"normal", 1, false, normal},
+    {"uniform", 1, false, uniform_call}, {"normal", 1, false, normal_call},
 };
 
 static const struct Builtin *find_builtin(const char *name) {

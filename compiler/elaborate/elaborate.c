@@ -62,7 +62,7 @@ const Node *model_options(Elaborator *e, const Node *model, Record *record, int 
     e->order++;
     Record *own = record_evaluate(e, model->kids[1]);
     for (int i = 0; i < own->entries.count; i++) {
-        Entry *entry = own->entries.items[i];
+        RecordField *entry = own->entries.items[i];
         record_set(e, record, entry->name, entry->value, entry->span);
     }
     return layer;
@@ -222,7 +222,7 @@ static void output_loss(Elaborator *e) {
     Expr *total = e->loss->expr;
     e->program->loss = output_scalar(e, "loss", total, e->loss->span);
     for (int i = 0; i < e->terms.count; i++) {
-        const Term *part = e->terms.items[i];
+        const LossTerm *part = e->terms.items[i];
         Tensor *term = output_scalar(e, part->name, part->sum, part->span);
         total = expr_apply(e->program, OP_ADD, total, expr_read(e->program, term, NULL), NULL);
     }

@@ -52,15 +52,15 @@ typedef struct Value {
     Watch *watch; /* of an option that is set, or NULL */
 } Value;
 
-typedef struct Entry {
+typedef struct RecordField {
     const char *name;
     Value *value;
     Span span;
     int order; /* of the model that sets it: the base first */
-} Entry;
+} RecordField;
 
 struct Record {
-    List entries; /* Entry * */
+    List entries; /* RecordField * */
 };
 
 typedef struct Binding {
@@ -105,20 +105,20 @@ typedef struct Frame {
 } Frame;
 
 /* A named term of the loss that sums over depth. */
-typedef struct Term {
+typedef struct LossTerm {
     const char *name;
     Expr *sum; /* so far, in the block being built */
     Tensor *carried;
     Span span;
-} Term;
+} LossTerm;
 
 /* The repeat being built. */
-typedef struct Region {
+typedef struct RepeatBuild {
     Index *index; /* NULL: an inlined step */
     long steps;
-    List terms; /* Term *: of the repeat */
-    struct Region *outer;
-} Region;
+    List terms; /* LossTerm *: of the repeat */
+    struct RepeatBuild *outer;
+} RepeatBuild;
 
 /* While an iteration of a repeat is read: the iterations with the same result (repeat.c). */
 typedef struct Alike {
@@ -159,12 +159,12 @@ typedef struct Elaborator {
     Block *block;
     Scope *scope;
     Frame *frame;
-    Region *region;
+    RepeatBuild *region;
     Alike *alike; /* NULL: not requested */
     Equation *equation;
     Index *scanned; /* the position of the scan whose body is being read, or NULL */
     Index *batch;
-    List terms;   /* Term *, of the whole program */
+    List terms;   /* LossTerm *, of the whole program */
     List probed;  /* Tensor *: probes, and the outputs of a GRAPH_GATHER */
     List once;    /* Statement *: updates of states, run last */
     List stored;  /* Stored * */
@@ -242,8 +242,8 @@ void outside_attributes(Elaborator *e, const Value *list);
 
 /* ---- records.c ---- */
 Record *record_new(Elaborator *e);
-Entry *record_find(const Record *record, const char *name);
-Entry *given_entry(const Record *given, const char *path); /* "heads.q", or NULL */
+RecordField *record_find(const Record *record, const char *name);
+RecordField *given_entry(const Record *given, const char *path); /* "heads.q", or NULL */
 void record_set(Elaborator *e, Record *record, const char *path, Value *value, Span span);
 Record *record_copy(Elaborator *e, const Record *record);
 /* Removes the options of the group `name` from `record` and binds them, for a model whose outermost
@@ -276,7 +276,7 @@ Span option_span(const Node *option);                  /* of the declaration wit
 const Node *option_named(Elaborator *e, const Node *layer, const char *name, Span span);
 /* Replaces deprecated names in the options given to a layer. */
 void adopt_names(Elaborator *e, const Node *layer, Record *given);
-void record_remove(Record *record, const Entry *entry);
+void record_remove(Record *record, const RecordField *entry);
 /* Moves options of a model to their new group: train.weights to inference.weight_dtype. */
 void adopt_moves(Elaborator *e, const Node *layer, Record *record);
 /* The current value for a deprecated value of an enum. */
@@ -286,7 +286,7 @@ const Node *layer_formerly(Elaborator *e, const char *name);
 
 /* ---- suggest.c ---- */
 /* The help line of an unknown option, an entry of `given`; `names` are the options of the layer. */
-void suggest_option(Elaborator *e, const Node *layer, const Record *given, const Entry *entry,
+void suggest_option(Elaborator *e, const Node *layer, const Record *given, const RecordField *entry,
                     const char *path, const List *names);
 /* The options that declare a suggestion for an unknown name, as paths from `layer` or the model
  * ("a' and 'b"); *option receives the last. NULL: none. */

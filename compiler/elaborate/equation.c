@@ -174,12 +174,12 @@ bool fits_rank(Elaborator *e, const char *name, int rank, Span span) {
     return false;
 }
 
-typedef struct Found {
+typedef struct UsedIndices {
     Elaborator *e;
     Index **indices;
     int count;
     bool ambient;
-} Found;
+} UsedIndices;
 
 static bool is_ambient(const Elaborator *e, const Index *index) {
     for (int i = 0; i < e->frame->ambient_count; i++)
@@ -187,15 +187,15 @@ static bool is_ambient(const Elaborator *e, const Index *index) {
     return false;
 }
 
-static bool is_step(const Elaborator *e, const Index *index) {
-    for (const Region *region = e->region; region; region = region->outer)
+static bool is_repeat_index(const Elaborator *e, const Index *index) {
+    for (const RepeatBuild *region = e->region; region; region = region->outer)
         if (region->index == index) return true;
     return false;
 }
 
-static void find_index(Expr *expr, void *data) {
-    Found *found = data;
-    if (expr->kind != EXPR_INDEX || is_step(found->e, expr->index)) return;
+static void find_used_index(Expr *expr, void *data) {
+    UsedIndices *found = data;
+    if (expr->kind != EXPR_INDEX || is_repeat_index(found->e, expr->index)) return;
     if (is_ambient(found->e, expr->index) != found->ambient) return;
     for (int i = 0; i < found->count; i++)
         if (found->indices[i] == expr->index) return;
@@ -214,8 +214,8 @@ void report_no_axis(Elaborator *e, Span span, const char *index) {
 }
 
 int free_indices(Elaborator *e, Expr *expr, Index **indices) {
-    Found found = {e, indices, 0, false};
-    expr_walk(expr, find_index, &found);
+    UsedIndices found = {e, indices, 0, false};
+    expr_walk(expr, find_used_index, &found);
     return found.count;
 }
 
@@ -292,16 +292,16 @@ Value *define(Elaborator *e, const char *name, Index *const *dims, int rank, Red
 }
 
 static void find_index_of_data(Expr *expr, void *data) {
-    Found *found = data;
+    UsedIndices *found = data;
     if (expr->kind == EXPR_READ) found->count++;
-    if (expr->kind == EXPR_INDEX && !is_step(found->e, expr->index)) found->count++;
+    if (expr->kind == EXPR_INDEX && !is_repeat_index(found->e, expr->index)) found->count++;
 }
 
 /* Whether the expression reads a whole tensor: each subscript is a different index. */
 bool is_plain_read(Elaborator *e, Expr *expr) {
     if (expr->kind != EXPR_READ) return false;
     for (int i = 0; i < expr->count; i++) {
-        Found found = {e, NULL, 0, false};
+        UsedIndices found = {e, NULL, 0, false};
         if (expr->args[i]->kind != EXPR_INDEX) expr_walk(expr->args[i], find_index_of_data, &found);
         if (found.count) return false;
         for (int j = 0; j < i; j++)
@@ -446,7 +446,7 @@ static bool may_define(Elaborator *e, const Node *node) {
 }
 
 /* Whether the expression is a whole tensor with exactly the indices of the left side. */
-static bool is_whole(Elaborator *e, Expr *expr, const Equation *equation) {
+static bool is_full_read(Elaborator *e, Expr *expr, const Equation *equation) {
     Index *used[MAX_LOOPS];
     return is_plain_read(e, expr) && expr->tensor->role != ROLE_STATE &&
            free_indices(e, expr, used) == equation->left_count;
@@ -486,7 +486,7 @@ static Value *equation_value(Elaborator *e, const Node *node) {
         Value *adopted =
             adopt(e, node->name, own, equation->left, equation->left_count, node->span);
         if (adopted) return with_results(adopted, value);
-        if (is_whole(e, expr, equation)) return own; /* another name for the same tensor */
+        if (is_full_read(e, expr, equation)) return own; /* another name for the same tensor */
         return with_results(define(e, node->name, equation->left, equation->left_count, REDUCE_NONE,
                                    NULL, 0, expr, node->span),
                             value);

@@ -210,7 +210,7 @@ static Value *unary(Elaborator *e, const Node *node) {
 
 /* `training`, `decoding`, `probing`: properties of the graph; NULL for other names. The step of an
  * optimizer is part of training. */
-static Value *condition(Elaborator *e, const Node *node) {
+static Value *condition_value(Elaborator *e, const Node *node) {
     Graph graph = e->program->graph;
     if (!strcmp(node->name, "training")) {
         e->program->by_training = true;
@@ -250,7 +250,7 @@ static Value *name(Elaborator *e, const Node *node) {
     if (!strcmp(node->name, "false")) return flag(e, false, node->span);
     if (!strcmp(node->name, "none")) return value_new(e, KIND_NONE, node->span);
     if (!strcmp(node->name, "pi")) return value_number(e, 3.14159265358979323846, node->span);
-    Value *known = condition(e, node);
+    Value *known = condition_value(e, node);
     if (known) return known;
     Value *word = value_new(e, KIND_WORD, node->span);
     word->word = node->name;
@@ -272,7 +272,7 @@ static Value *field(Elaborator *e, const Node *node) {
     if (base->kind == KIND_LAYER) return layer_option(e, base, node->name, node->name_span);
     Value *result = value_result(base, node->name);
     if (result) return e->equation ? read_value(e, result, node->span) : result;
-    Entry *entry = base->kind == KIND_RECORD ? record_find(base->record, node->name) : NULL;
+    RecordField *entry = base->kind == KIND_RECORD ? record_find(base->record, node->name) : NULL;
     if (entry) {
         watch_read(entry->value);
         return read_value(e, entry->value, node->span);
@@ -290,14 +290,14 @@ static Value *field(Elaborator *e, const Node *node) {
         const char *names[64];
         int count = 0;
         for (int i = 0; i < base->record->entries.count && count < 64; i++)
-            names[count++] = ((Entry *)base->record->entries.items[i])->name;
+            names[count++] = ((RecordField *)base->record->entries.items[i])->name;
         const char *near = did_you_mean(node->name, names, count);
         if (near) report_help(e->reports, "did you mean '%s'?", near);
     }
     return value_error(e, node->span);
 }
 
-static Value *list(Elaborator *e, const Node *node) {
+static Value *list_value(Elaborator *e, const Node *node) {
     Value *result = value_new(e, KIND_LIST, node->span);
     for (int i = 0; i < node->count; i++) {
         const Node *kid = node->kids[i];
@@ -317,17 +317,17 @@ static Value *made(Elaborator *e, const Node *node) {
 }
 
 /* list[2]: its third element. */
-static Value *element(Elaborator *e, const Value *list, const Node *subs) {
-    Value *place = subs->count == 1 ? evaluate(e, subs->kids[0]) : NULL;
-    if (place && place->kind == KIND_ERROR) return place;
-    if (!place || place->kind != KIND_NUMBER || place->number != floor(place->number)) {
+static Value *list_element(Elaborator *e, const Value *list, const Node *subs) {
+    Value *sub = subs->count == 1 ? evaluate(e, subs->kids[0]) : NULL;
+    if (sub && sub->kind == KIND_ERROR) return sub;
+    if (!sub || sub->kind != KIND_NUMBER || sub->number != floor(sub->number)) {
         report_error(e->reports, subs->span, "the subscript of a list must be an integer");
         return value_error(e, subs->span);
     }
-    if (place->number >= 0 && place->number < list->list.count)
-        return list->list.items[(int)place->number];
+    if (sub->number >= 0 && sub->number < list->list.count)
+        return list->list.items[(int)sub->number];
     report_error(e->reports, subs->span, "subscript %.9g is outside the list of %d elements",
-                 place->number, list->list.count);
+                 sub->number, list->list.count);
     report_help(e->reports,
                 "use a subscript from 0, or list[i %% length(list)] to repeat the list");
     return value_error(e, subs->span);
@@ -338,7 +338,7 @@ static Value *indexed(Elaborator *e, const Node *node) {
     Binding *list = base->kind == NODE_NAME ? scope_find(e->scope, base->name) : NULL;
     if (list && list->value->kind == KIND_LIST) {
         watch_read(list->value);
-        return element(e, list->value, node->kids[1]);
+        return list_element(e, list->value, node->kids[1]);
     }
     if (!needs_equation(e, node->span, "a subscript")) return value_error(e, node->span);
     if (base->kind == NODE_NAME) {
@@ -468,7 +468,7 @@ static Value *expression(Elaborator *e, const Node *node) {
         return text;
     }
     case NODE_LIST:
-        return list(e, node);
+        return list_value(e, node);
     case NODE_RECORD: {
         Value *record = value_new(e, KIND_RECORD, node->span);
         record->record = record_evaluate(e, node);
@@ -513,7 +513,7 @@ static Value *expression(Elaborator *e, const Node *node) {
 }
 
 /* Whether the expression has only names, numbers and functions, and applies no layer. */
-static bool is_plain(Elaborator *e, const Node *node) {
+static bool is_shareable(Elaborator *e, const Node *node) {
     const Node *callee = node->kind == NODE_CALL ? node->kids[0] : NULL;
     switch (node->kind) {
     case NODE_NUMBER:
@@ -536,13 +536,13 @@ static bool is_plain(Elaborator *e, const Node *node) {
         return false;
     }
     for (int i = 0; i < node->count; i++)
-        if (node->kids[i] && !is_plain(e, node->kids[i])) return false;
+        if (node->kids[i] && !is_shareable(e, node->kids[i])) return false;
     return true;
 }
 
 Value *evaluate(Elaborator *e, const Node *node) {
     Alike *alike = e->alike;
-    if (!alike || alike->index->watch->read || !is_plain(e, node)) return expression(e, node);
+    if (!alike || alike->index->watch->read || !is_shareable(e, node)) return expression(e, node);
     e->alike = NULL;
     Value *value = expression(e, node);
     e->alike = alike;

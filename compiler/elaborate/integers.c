@@ -29,7 +29,7 @@ enum { MAX_TERMS = 64, MAX_NODES = 4096 };
 
 static const int64_t f32_exact = 1 << 24;
 
-typedef enum Form { FORM_REAL, FORM_INT, FORM_INLINE } Form;
+typedef enum IntegerForm { FORM_REAL, FORM_INT, FORM_INLINE } IntegerForm;
 
 typedef struct Whole {
     List writes;   /* Statement * */
@@ -38,7 +38,7 @@ typedef struct Whole {
     bool needed;   /* an exact operation reads it */
     bool decided;
     bool assumed; /* read as an integer before its decision: by itself or by an earlier one */
-    Form form;
+    IntegerForm form;
     Expr *exact; /* FORM_INLINE */
 } Whole;
 
@@ -66,7 +66,7 @@ static void note_operands(Integers *integers, const List *operands, bool written
     }
 }
 
-static void note_statement(Statement *statement, void *data) {
+static void note_integer_uses(Statement *statement, void *data) {
     Integers *integers = data;
     if (statement->kind == STATEMENT_CALL && !statement_is_scan(statement)) {
         note_operands(integers, &statement->inputs, false);
@@ -88,7 +88,7 @@ static bool is_whole_under(const Whole *fact) {
 /* The largest set of temporaries whose equations are integers if the temporaries of the set are. */
 static void find_whole(Integers *integers) {
     const List *tensors = &integers->program->tensors;
-    block_walk(&integers->program->body, note_statement, integers);
+    block_walk(&integers->program->body, note_integer_uses, integers);
     for (int i = 0; i < tensors->count; i++) {
         Tensor *tensor = tensors->items[i];
         const Whole *fact = fact_of(integers, tensor);
@@ -108,16 +108,16 @@ static void find_whole(Integers *integers) {
 
 /* ---- ranges ---- */
 
-static bool fits(Range range, int64_t least, int64_t most) {
+static bool range_fits(Range range, int64_t least, int64_t most) {
     return range_is_known(range) && range.low >= least && range.high <= most;
 }
 
 static bool fits_f32(Range range) {
-    return fits(range, -f32_exact, f32_exact);
+    return range_fits(range, -f32_exact, f32_exact);
 }
 
 /* The number of terms of a reduction. */
-static int64_t terms_of(const Statement *statement) {
+static int64_t summed_terms(const Statement *statement) {
     int64_t terms = 1;
     for (int i = 0; i < statement->loop_count && terms < f32_exact; i++)
         if (!expr_uses_index(statement->target, statement->loops[i]))
@@ -129,13 +129,13 @@ static Range range_of_equation(const Integers *integers, const Statement *statem
                                const Expr *value) {
     Range range = range_of(integers->program, value);
     if (statement->reduction != REDUCE_SUM || !range_is_known(range)) return range;
-    int64_t terms = terms_of(statement), most = INT64_MAX / f32_exact;
-    if (terms >= f32_exact || !fits(range, -most, most)) return (Range){INT64_MIN, INT64_MAX};
+    int64_t terms = summed_terms(statement), most = INT64_MAX / f32_exact;
+    if (terms >= f32_exact || !range_fits(range, -most, most)) return (Range){INT64_MIN, INT64_MAX};
     return (Range){terms * range.low, terms * range.high};
 }
 
 static void set_range(Tensor *tensor, Range range) {
-    bool known = fits(range, 0, INT32_MAX);
+    bool known = range_fits(range, 0, INT32_MAX);
     tensor->vocabulary = known ? range.high + 1 : 0;
 }
 
@@ -174,21 +174,21 @@ static bool is_remainder(const Expr *expr) {
            names_whole(inner, 0);
 }
 
-static bool is_comparison(const Expr *expr) {
+static bool is_integer_comparison(const Expr *expr) {
     return expr->kind == EXPR_APPLY && expr->op >= OP_EQ && expr->op <= OP_GE &&
            names_whole(expr, 0);
 }
 
-static const Expr *inexact_number(const Expr *expr) {
+static const Expr *inexact_literal(const Expr *expr) {
     const Expr *found = NULL;
     if (expr->kind == EXPR_NUMBER && fabs(expr->number) > WHOLE_MAX) return expr;
-    for (int i = 0; i < expr->count && !found; i++) found = inexact_number(expr->args[i]);
+    for (int i = 0; i < expr->count && !found; i++) found = inexact_literal(expr->args[i]);
     return found;
 }
 
 static void check_numbers(const Integers *integers, const Expr *expr) {
     Reports *reports = integers->program->reports;
-    const Expr *found = reports->errors ? NULL : inexact_number(expr);
+    const Expr *found = reports->errors ? NULL : inexact_literal(expr);
     if (!found) return;
     report_error(reports, integers->span,
                  "constant %.17g in this integer arithmetic exceeds 2^53 - 1", found->number);
@@ -198,7 +198,7 @@ static void check_numbers(const Integers *integers, const Expr *expr) {
 
 static void visit_value(Integers *integers, const Expr *expr);
 
-static void need(Integers *integers, const Expr *expr) {
+static void need_exact(Integers *integers, const Expr *expr) {
     if (!expr_names_whole(expr)) {
         bool quotient = expr->kind == EXPR_APPLY && expr->op == OP_DIV && names_whole(expr, 0);
         if (!quotient) {
@@ -211,40 +211,41 @@ static void need(Integers *integers, const Expr *expr) {
         integers->changed |= !fact->needed;
         fact->needed = true;
     }
-    for (int i = 0; i < expr->count; i++) need(integers, expr->args[i]);
+    for (int i = 0; i < expr->count; i++) need_exact(integers, expr->args[i]);
 }
 
 /* Visits the reads of a real expression. */
 static void visit_value(Integers *integers, const Expr *expr) {
     if (is_remainder(expr)) check_numbers(integers, expr);
-    bool exact = is_remainder(expr) || (is_comparison(expr) && is_wide(integers->program, expr));
+    bool exact =
+        is_remainder(expr) || (is_integer_comparison(expr) && is_wide(integers->program, expr));
     for (int i = 0; i < expr->count; i++) {
         if (exact || expr->kind == EXPR_READ)
-            need(integers, expr->args[i]);
+            need_exact(integers, expr->args[i]);
         else
             visit_value(integers, expr->args[i]);
     }
 }
 
-static void visit_statement(Statement *statement, void *data) {
+static void visit_integer_statement(Statement *statement, void *data) {
     Integers *integers = data;
     if (statement->kind != STATEMENT_LOOP) return;
     const Expr *target = statement->target;
     integers->span = statement->span;
-    for (int i = 0; i < target->count; i++) need(integers, target->args[i]);
+    for (int i = 0; i < target->count; i++) need_exact(integers, target->args[i]);
     if (fact_of(integers, target->tensor)->needed) {
         check_numbers(integers, statement->value);
-        need(integers, statement->value);
+        need_exact(integers, statement->value);
     } else {
         visit_value(integers, statement->value);
     }
 }
 
-static void find_needed(Integers *integers) {
+static void find_needed_integers(Integers *integers) {
     block_walk(&integers->program->body, estimate, integers);
     do {
         integers->changed = false;
-        block_walk(&integers->program->body, visit_statement, integers);
+        block_walk(&integers->program->body, visit_integer_statement, integers);
     } while (integers->changed);
     for (int i = 0; i < integers->program->tensors.count; i++) {
         Tensor *tensor = integers->program->tensors.items[i];
@@ -258,7 +259,7 @@ static void find_needed(Integers *integers) {
 
 static Expr *real_value(Integers *integers, Expr *expr);
 
-static Expr *both(Program *program, Expr *a, Expr *b) {
+static Expr *both_exact(Program *program, Expr *a, Expr *b) {
     return a ? expr_apply(program, OP_AND, a, b, NULL) : b;
 }
 
@@ -278,14 +279,14 @@ static Expr *written_out(Integers *integers, const Expr *read) {
         to[count++] = sub;
         if (sub->kind == EXPR_INDEX || sub_is_inside(sub, axis)) continue;
         Expr *zero = expr_number(program, 0), *size = expr_number(program, (double)axis->size);
-        guard = both(program, guard, expr_apply(program, OP_GE, sub, zero, NULL));
-        guard = both(program, guard, expr_apply(program, OP_LT, sub, size, NULL));
+        guard = both_exact(program, guard, expr_apply(program, OP_GE, sub, zero, NULL));
+        guard = both_exact(program, guard, expr_apply(program, OP_LT, sub, size, NULL));
     }
     Expr *value = expr_substitute(program, fact->exact, from, to, count);
     return guard ? expr_apply(program, OP_WHERE, guard, value, expr_number(program, 0)) : value;
 }
 
-static Expr *exact_read(Integers *integers, Expr *read) {
+static Expr *exact_tensor_read(Integers *integers, Expr *read) {
     Whole *fact = fact_of(integers, read->tensor);
     if (!fact->needed) return read;
     if (!fact->decided) {
@@ -317,13 +318,13 @@ static Expr *exact_value(Integers *integers, Expr *expr) {
     if (!quotient && !expr_names_whole(expr)) return real_value(integers, expr);
     for (int i = 0; i < expr->count; i++) args[i] = exact_value(integers, expr->args[i]);
     Expr *made = rebuilt(integers, expr, args);
-    return made->kind == EXPR_READ ? exact_read(integers, made) : made;
+    return made->kind == EXPR_READ ? exact_tensor_read(integers, made) : made;
 }
 
 /* The same for a real expression. */
 static Expr *real_value(Integers *integers, Expr *expr) {
     Expr *args[MAX_RANK] = {NULL};
-    bool exact = is_remainder(expr) || is_comparison(expr);
+    bool exact = is_remainder(expr) || is_integer_comparison(expr);
     for (int i = 0; i < expr->count; i++)
         args[i] = exact || expr->kind == EXPR_READ ? exact_value(integers, expr->args[i])
                                                    : real_value(integers, expr->args[i]);
@@ -333,7 +334,7 @@ static Expr *real_value(Integers *integers, Expr *expr) {
 /* ---- the form of a temporary ---- */
 
 static bool is_within_one(const Program *program, const Expr *expr) {
-    return fits(range_of(program, expr), -1, 1);
+    return range_fits(range_of(program, expr), -1, 1);
 }
 
 /* Whether f32 arithmetic computes the value exactly. Integers derived from reals and counters of a
@@ -354,9 +355,10 @@ static bool is_exact_in_f32(const Program *program, const Expr *expr, bool recur
     return true;
 }
 
-static int nodes_of(const Expr *expr) {
+static int expression_size(const Expr *expr) {
     int nodes = 1;
-    for (int i = 0; i < expr->count && nodes <= MAX_NODES; i++) nodes += nodes_of(expr->args[i]);
+    for (int i = 0; i < expr->count && nodes <= MAX_NODES; i++)
+        nodes += expression_size(expr->args[i]);
     return nodes;
 }
 
@@ -364,7 +366,7 @@ static int nodes_of(const Expr *expr) {
 static Expr *sum_of_terms(Integers *integers, const Statement *statement, Expr *value) {
     static const OpCode joins[] = {OP_ADD, OP_ADD, OP_MAX, OP_MIN};
     Program *program = integers->program;
-    const int64_t terms = terms_of(statement);
+    const int64_t terms = summed_terms(statement);
     if (terms > MAX_TERMS) return NULL;
     Expr *sum = NULL;
     for (int64_t term = 0; term < terms; term++) {
@@ -383,7 +385,7 @@ static Expr *sum_of_terms(Integers *integers, const Statement *statement, Expr *
 }
 
 /* Whether all reads are in the same repeat as the equation. */
-static bool is_local(const Integers *integers, const Tensor *tensor) {
+static bool is_read_locally(const Integers *integers, const Tensor *tensor) {
     const DefUse *def_use = integers->def_use;
     const TensorAccess *write = def_use->writes[tensor->id].items[0];
     return def_use_reads_in(def_use, tensor, def_use->points[write->position].repeat);
@@ -392,7 +394,7 @@ static bool is_local(const Integers *integers, const Tensor *tensor) {
 /* Whether the value is the same at every read of the tensor. */
 static bool is_constant(const Integers *integers, const Expr *target, const Expr *value) {
     if (value->kind == EXPR_INDEX && value->index->of_repeat)
-        return expr_uses_index(target, value->index) || is_local(integers, target->tensor);
+        return expr_uses_index(target, value->index) || is_read_locally(integers, target->tensor);
     if (value->kind == EXPR_READ) {
         const Whole *fact = fact_of(integers, value->tensor);
         if (fact->writes.count > 1 || (fact->needed && !fact->decided)) return false;
@@ -402,7 +404,7 @@ static bool is_constant(const Integers *integers, const Expr *target, const Expr
     return true;
 }
 
-static void refuse(const Integers *integers, const Tensor *tensor) {
+static void report_inexact(const Integers *integers, const Tensor *tensor) {
     const Statement *first = fact_of(integers, tensor)->writes.items[0];
     Reports *reports = integers->program->reports;
     const bool sum = first->reduction != REDUCE_NONE;
@@ -427,7 +429,7 @@ static Expr *allow(Integers *integers, const Statement *statement, Allowed *allo
     Expr *value = exact_value(integers, statement->value);
     const Range range = range_of_equation(integers, statement, value);
     const bool recurs = fact->writes.count > 1 || fact->assumed;
-    allowed->stored &= !reduces && fits(range, INT32_MIN, INT32_MAX);
+    allowed->stored &= !reduces && range_fits(range, INT32_MIN, INT32_MAX);
     allowed->real &= is_exact_in_f32(integers->program, value, recurs) &&
                      (!reduces || !expr_counts(value) || fits_f32(range));
     if (range.low < allowed->range.low) allowed->range.low = range.low;
@@ -435,7 +437,7 @@ static Expr *allow(Integers *integers, const Statement *statement, Allowed *allo
     return reduces ? sum_of_terms(integers, statement, value) : value;
 }
 
-static void decide(Integers *integers, Tensor *tensor) {
+static void decide_integer(Integers *integers, Tensor *tensor) {
     Whole *fact = fact_of(integers, tensor);
     const bool earlier = fact->assumed;
     Allowed allowed = {!fact->called, true, {INT64_MAX, INT64_MIN}};
@@ -447,10 +449,10 @@ static void decide(Integers *integers, Tensor *tensor) {
     else
         tensor->type = TYPE_REAL;
     const Statement *first = fact->writes.items[0];
-    if (fact->form == FORM_INLINE &&
-        (fact->writes.count > 1 || fact->assumed || !fact->exact ||
-         nodes_of(fact->exact) > MAX_NODES || !is_constant(integers, first->target, fact->exact)))
-        refuse(integers, tensor);
+    if (fact->form == FORM_INLINE && (fact->writes.count > 1 || fact->assumed || !fact->exact ||
+                                      expression_size(fact->exact) > MAX_NODES ||
+                                      !is_constant(integers, first->target, fact->exact)))
+        report_inexact(integers, tensor);
     fact->decided = true;
 }
 
@@ -459,7 +461,7 @@ static void decide_target(Statement *statement, void *data) {
     if (statement->kind != STATEMENT_LOOP) return;
     Tensor *tensor = statement->target->tensor;
     const Whole *fact = fact_of(integers, tensor);
-    if (fact->needed && !fact->decided) decide(integers, tensor);
+    if (fact->needed && !fact->decided) decide_integer(integers, tensor);
 }
 
 /* ---- statements ---- */
@@ -489,7 +491,7 @@ void keep_integers(Program *program) {
     integers.facts =
         arena_alloc(program->arena, ((size_t)program->tensors.count + 1) * sizeof *integers.facts);
     find_whole(&integers);
-    find_needed(&integers);
+    find_needed_integers(&integers);
     if (program->reports->errors) return;
     block_walk(&program->body, decide_target, &integers);
     if (program->reports->errors) return;

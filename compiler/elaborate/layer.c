@@ -152,10 +152,10 @@ static bool bind_formal(Elaborator *e, const Node *formal, Value *value) {
             report_help(e->reports, "layers declare no batch axis: it is implicit");
         return false;
     }
-    int place = skip;
+    int dim = skip;
     for (int i = 0; i < count; i++) {
         if (subs->kids[i]->kind == NODE_ELLIPSIS) continue;
-        if (!bind_axis(e, subs->kids[i], value->dims[place++]->axis)) return false;
+        if (!bind_axis(e, subs->kids[i], value->dims[dim++]->axis)) return false;
     }
     scope_bind(e, e->scope, formal->name, value, formal->span);
     return true;
@@ -267,17 +267,17 @@ static Value *one_result(Elaborator *e, const Node *layer, const Node *formal, S
     Value *ordered = value_tensor(e, value->expr, value->dims, value->rank, value->span);
     for (int i = 0; i < axes.count; i++) {
         Axis *axis = axes.items[i];
-        int place = -1;
+        int dim = -1;
         for (int j = 0; j < value->rank; j++)
-            if (axes_match(e, value->dims[j]->axis, axis)) place = j;
-        if (place < 0) {
+            if (axes_match(e, value->dims[j]->axis, axis)) dim = j;
+        if (dim < 0) {
             report_error(e->reports, binding->span,
                          "the result '%s' of layer '%s' has no axis '%s'", formal->name,
                          layer->name, axis->name);
             report_note(e->reports, formal->span, "declared here");
             return value_error(e, span);
         }
-        ordered->dims[i] = value->dims[place];
+        ordered->dims[i] = value->dims[dim];
     }
     return ordered;
 }
@@ -328,7 +328,7 @@ static Value *in_caller(Elaborator *e, Value *value, Axis *const *axes, Index *c
 static Record *application_options(Elaborator *e, const Value *layer, const Record *options) {
     Record *merged = record_copy(e, layer->record);
     for (int i = 0; options && i < options->entries.count; i++) {
-        Entry *entry = options->entries.items[i];
+        RecordField *entry = options->entries.items[i];
         record_set(e, merged, entry->name, entry->value, entry->span);
     }
     return merged;

@@ -62,8 +62,8 @@ static bool is_logged_anyway(const char *name) {
     return false;
 }
 
-static const Region *repeat_around(const Elaborator *e) {
-    const Region *region = e->region;
+static const RepeatBuild *repeat_around(const Elaborator *e) {
+    const RepeatBuild *region = e->region;
     while (region && !region->index) region = region->outer;
     return region;
 }
@@ -90,7 +90,7 @@ static const char *probe_path(Elaborator *e, const char *name) {
  * mean. */
 static void probe_output(Elaborator *e, const Node *node, Expr *expr, Index *const *dims,
                          int rank) {
-    const Region *region = repeat_around(e);
+    const RepeatBuild *region = repeat_around(e);
     const Node *right = node->kids[1];
     Index *all[MAX_RANK + 1];
     Axis *axes[MAX_RANK + 1];

@@ -70,7 +70,7 @@ static void element_update(Elaborator *e, const Node *node, Index *index) {
 
 /* An option that is an attribute of some parameters is an input of the program. Its initial value
  * applies to the other parameters. */
-static void own_option(Elaborator *e, const char *name) {
+static void set_own_option(Elaborator *e, const char *name) {
     bool own = false;
     for (int i = 0; i < e->unit->own.count; i++) own |= !strcmp(e->unit->own.items[i], name);
     Binding *binding = own ? scope_find(e->scope, name) : NULL;
@@ -95,7 +95,7 @@ static void optimizer_body(Elaborator *e, const Node *body, Index *index) {
                  node->kind == NODE_REQUIRE) {
             Node wrapper = {.kind = NODE_BLOCK, .kids = (Node **)&body->kids[i], .count = 1};
             block_statements(e, &wrapper);
-            if (node->kind == NODE_OPTION) own_option(e, node->name);
+            if (node->kind == NODE_OPTION) set_own_option(e, node->name);
         } else if (node->kind == NODE_IF) {
             bool yes;
             if (!evaluate_flag(e, node->kids[0], &yes)) continue;
@@ -191,7 +191,7 @@ void step_scalars(Elaborator *e, Scope *scope, bool elements) {
     scalar_input(e, scope, "clip", MOEC_SCALAR_CLIP);
 }
 
-static bool is_same(Elaborator *e, const Value *a, const Value *b) {
+static bool is_same_layer(Elaborator *e, const Value *a, const Value *b) {
     return a->layer == b->layer && !strcmp(value_text(e, a), value_text(e, b));
 }
 
@@ -212,7 +212,7 @@ static const Value *choose_optimizers(Elaborator *e, const Value *optimizer) {
         while (mine && sees_parameters(mine->layer) && e->reports->errors == errors)
             mine = parameter_step(e, tensor, mine);
         if (mine && !others) others = mine;
-        if (!mine || !is_same(e, mine, others))
+        if (!mine || !is_same_layer(e, mine, others))
             list_push(e->arena, &e->unit->whole, (void *)(uintptr_t)tensor->path);
     }
     saved.watches = e->watches;
@@ -247,7 +247,7 @@ void update_program(Elaborator *e, const Node *layer, Record *record) {
     if (e->reports->errors == errors) element_program(e, optimizer, layer->span);
 }
 
-static bool is_listed(const List *paths, const char *path) {
+static bool is_listed_path(const List *paths, const char *path) {
     for (int i = 0; i < paths->count; i++)
         if (!strcmp(paths->items[i], path)) return true;
     return false;
@@ -259,7 +259,8 @@ void step_program(Elaborator *e, const Node *layer, Record *record) {
     const List *all = &e->unit->parameters->tensors;
     for (int i = 0; optimizer && i < all->count && !e->reports->errors; i++) {
         Tensor *tensor = all->items[i];
-        if (tensor->role != ROLE_PARAMETER || !is_listed(&e->unit->whole, tensor->path)) continue;
+        if (tensor->role != ROLE_PARAMETER || !is_listed_path(&e->unit->whole, tensor->path))
+            continue;
         const Value *mine = optimizer;
         while (mine && !e->reports->errors) mine = parameter_step(e, tensor, mine);
     }

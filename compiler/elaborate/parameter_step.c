@@ -22,29 +22,29 @@
 
 #include <string.h>
 
-typedef enum Side { SIDE_AHEAD, SIDE_ROWS, SIDE_COLUMNS } Side;
+typedef enum MatrixSide { SIDE_AHEAD, SIDE_ROWS, SIDE_COLUMNS } MatrixSide;
 
 /* Neighboring axes of a parameter on one side, as one axis. */
-typedef struct Part {
-    Side side;
+typedef struct AxisGroup {
+    MatrixSide side;
     double size;
     const char *name;
     AxisKind kind;
-} Part;
+} AxisGroup;
 
 /* The parameter, or one of its states. */
-typedef struct Kept {
+typedef struct KeptValue {
     const char *name;
     Value *value; /* before the step */
-} Kept;
+} KeptValue;
 
-typedef struct Matrix {
+typedef struct ParameterMatrix {
     const Tensor *parameter; /* of the model */
     Axis *axes[MAX_RANK], *rows, *columns;
     Index *indices[MAX_RANK];
     int rank;
-    List kept, stores; /* Kept *; Expr *, Expr *: target, value */
-} Matrix;
+    List kept, stores; /* KeptValue *; Expr *, Expr *: target, value */
+} ParameterMatrix;
 
 /* ---- which optimizers ---- */
 
@@ -75,7 +75,7 @@ bool sees_parameters(const Node *optimizer) {
 
 /* ---- a parameter as a matrix ---- */
 
-static Side side_of(const Tensor *parameter, int axis) {
+static MatrixSide matrix_side_of(const Tensor *parameter, int axis) {
     const ParameterFacts *facts = parameter->facts;
     const unsigned use = facts->axes[axis];
     if (axis < parameter->lead) return SIDE_AHEAD;
@@ -85,21 +85,21 @@ static Side side_of(const Tensor *parameter, int axis) {
     return facts->lookup && !(use & AXIS_LOOKED_UP) ? SIDE_COLUMNS : SIDE_ROWS;
 }
 
-static int parts_of(const Tensor *parameter, Part *parts) {
+static int split_into_parts(const Tensor *parameter, AxisGroup *parts) {
     int count = 0;
     for (int i = 0; i < parameter->rank; i++) {
         const Axis *axis = parameter->axes[i];
-        const Side side = side_of(parameter, i);
+        const MatrixSide side = matrix_side_of(parameter, i);
         if (count && side != SIDE_AHEAD && parts[count - 1].side == side)
             parts[count - 1].size *= (double)axis->size;
         else
-            parts[count++] = (Part){side, (double)axis->size, axis->name, axis->kind};
+            parts[count++] = (AxisGroup){side, (double)axis->size, axis->name, axis->kind};
     }
     return count;
 }
 
 /* If a side has several separate parts, the largest one is selected. */
-static void choose_part(Part *parts, int count, Side side) {
+static void choose_part(AxisGroup *parts, int count, MatrixSide side) {
     int largest = -1;
     for (int i = 0; i < count; i++)
         if (parts[i].side == side && (largest < 0 || parts[i].size > parts[largest].size))
@@ -108,7 +108,7 @@ static void choose_part(Part *parts, int count, Side side) {
         if (parts[i].side == side && i != largest) parts[i].side = SIDE_AHEAD;
 }
 
-static void add_axis(Elaborator *e, Matrix *matrix, const Part *part) {
+static void add_matrix_axis(Elaborator *e, ParameterMatrix *matrix, const AxisGroup *part) {
     static const char *const names[] = {NULL, "rows", "columns"};
     const char *name = part->side == SIDE_AHEAD ? part->name : names[part->side];
     Axis *axis = axis_new(e->program, name, (long)part->size, part->kind, matrix->parameter->span);
@@ -119,30 +119,31 @@ static void add_axis(Elaborator *e, Matrix *matrix, const Part *part) {
 }
 
 /* False after a report. */
-static bool as_matrix(Elaborator *e, Matrix *matrix) {
+static bool view_as_matrix(Elaborator *e, ParameterMatrix *matrix) {
     const Tensor *parameter = matrix->parameter;
-    Part parts[MAX_RANK];
-    int count = parts_of(parameter, parts);
+    AxisGroup parts[MAX_RANK];
+    int count = split_into_parts(parameter, parts);
     choose_part(parts, count, SIDE_ROWS);
     choose_part(parts, count, SIDE_COLUMNS);
-    for (int i = 0; i < count; i++) add_axis(e, matrix, &parts[i]);
+    for (int i = 0; i < count; i++) add_matrix_axis(e, matrix, &parts[i]);
     if (!fits_rank(e, parameter->path, matrix->rank + 2, parameter->span)) return false;
-    if (!matrix->rows) add_axis(e, matrix, &(Part){SIDE_ROWS, 1, NULL, AXIS_PLAIN});
-    if (!matrix->columns) add_axis(e, matrix, &(Part){SIDE_COLUMNS, 1, NULL, AXIS_PLAIN});
+    if (!matrix->rows) add_matrix_axis(e, matrix, &(AxisGroup){SIDE_ROWS, 1, NULL, AXIS_PLAIN});
+    if (!matrix->columns)
+        add_matrix_axis(e, matrix, &(AxisGroup){SIDE_COLUMNS, 1, NULL, AXIS_PLAIN});
     return true;
 }
 
-static bool is_ahead(const Matrix *matrix, int axis) {
+static bool is_ahead(const ParameterMatrix *matrix, int axis) {
     return matrix->axes[axis] != matrix->rows && matrix->axes[axis] != matrix->columns;
 }
 
 /* The value of a tensor; its dimensions exclude the leading axes. */
-static Value *value_of(Elaborator *e, Tensor *tensor, Index *const *indices, Index *const *dims,
-                       int rank, Span span) {
+static Value *tensor_read_value(Elaborator *e, Tensor *tensor, Index *const *indices,
+                                Index *const *dims, int rank, Span span) {
     return value_tensor(e, expr_read_indices(e->program, tensor, indices), dims, rank, span);
 }
 
-static Tensor *like_weight(Elaborator *e, Matrix *matrix, const char *name, Role role) {
+static Tensor *like_weight(Elaborator *e, ParameterMatrix *matrix, const char *name, Role role) {
     Tensor *tensor = tensor_new(e->program, name, role, TYPE_REAL, matrix->rank, matrix->axes,
                                 matrix->parameter->span);
     Index *dims[2] = {NULL, NULL};
@@ -152,14 +153,14 @@ static Tensor *like_weight(Elaborator *e, Matrix *matrix, const char *name, Role
     }
     const char *word = role == ROLE_GRADIENT ? "grad" : "weight";
     if (role == ROLE_STATE) return tensor;
-    scope_bind(e, e->scope, word, value_of(e, tensor, matrix->indices, dims, 2, (Span){0}),
+    scope_bind(e, e->scope, word, tensor_read_value(e, tensor, matrix->indices, dims, 2, (Span){0}),
                (Span){0});
     return tensor;
 }
 
-static void keep(Elaborator *e, Matrix *matrix, const char *name) {
-    Kept *kept = arena_alloc(e->arena, sizeof *kept);
-    *kept = (Kept){name, scope_find(e->scope, name)->value};
+static void keep_bound_value(Elaborator *e, ParameterMatrix *matrix, const char *name) {
+    KeptValue *kept = arena_alloc(e->arena, sizeof *kept);
+    *kept = (KeptValue){name, scope_find(e->scope, name)->value};
     list_push(e->arena, &matrix->kept, kept);
 }
 
@@ -179,7 +180,7 @@ static const ParameterFlow *flow_of(Elaborator *e, const Tensor *parameter) {
     return NULL;
 }
 
-static void bind_facts(Elaborator *e, const Matrix *matrix) {
+static void bind_parameter_facts(Elaborator *e, const ParameterMatrix *matrix) {
     const Tensor *parameter = matrix->parameter;
     const ParameterFlow *flow = flow_of(e, parameter);
     bind_fact(e, "matmul", parameter->facts->product);
@@ -197,7 +198,7 @@ static void bind_facts(Elaborator *e, const Matrix *matrix) {
     }
 }
 
-static const OwnNumber *own_number(const Tensor *parameter, const char *name) {
+static const OwnNumber *find_own_number(const Tensor *parameter, const char *name) {
     for (int i = 0; i < parameter->own.count; i++) {
         const OwnNumber *own = parameter->own.items[i];
         if (!strcmp(own->name, name)) return own;
@@ -207,7 +208,7 @@ static const OwnNumber *own_number(const Tensor *parameter, const char *name) {
 
 /* Applies the learning-rate factor of the parameter. */
 static void scale_rate(Elaborator *e, const Tensor *parameter) {
-    const OwnNumber *own = own_number(parameter, "lr");
+    const OwnNumber *own = find_own_number(parameter, "lr");
     Value *rate = scope_find(e->scope, "lr")->value;
     if (own)
         rate->expr =
@@ -216,7 +217,7 @@ static void scale_rate(Elaborator *e, const Tensor *parameter) {
 
 /* ---- the body ---- */
 
-static void state_of(Elaborator *e, Matrix *matrix, const Node *node) {
+static void state_of(Elaborator *e, ParameterMatrix *matrix, const Node *node) {
     double start = 0;
     Index *indices[MAX_RANK], **dims;
     int rank = 0;
@@ -233,23 +234,23 @@ static void state_of(Elaborator *e, Matrix *matrix, const Node *node) {
         for (int i = 0; i < rank + own; i++) axes[i] = indices[i]->axis;
         tensor =
             tensor_new(e->program, node->name, ROLE_STATE, TYPE_REAL, rank + own, axes, node->span);
-        scope_bind(e, e->scope, node->name, value_of(e, tensor, indices, dims, own, node->span),
-                   node->name_span);
+        scope_bind(e, e->scope, node->name,
+                   tensor_read_value(e, tensor, indices, dims, own, node->span), node->name_span);
     } else {
-        const Value *weight = ((Kept *)matrix->kept.items[0])->value;
+        const Value *weight = ((KeptValue *)matrix->kept.items[0])->value;
         tensor = like_weight(e, matrix, node->name, ROLE_STATE);
         scope_bind(e, e->scope, node->name,
-                   value_of(e, tensor, matrix->indices, weight->dims, 2, node->span),
+                   tensor_read_value(e, tensor, matrix->indices, weight->dims, 2, node->span),
                    node->name_span);
     }
     tensor->path = arena_format(e->arena, "optimizer.%s:%s", node->name, matrix->parameter->path);
     tensor->init = (Init){MOEC_INIT_CONSTANT, start, 0};
-    keep(e, matrix, node->name);
+    keep_bound_value(e, matrix, node->name);
 }
 
-static const Kept *kept_as(Elaborator *e, const Matrix *matrix, const Node *node) {
+static const KeptValue *kept_as(Elaborator *e, const ParameterMatrix *matrix, const Node *node) {
     for (int i = 0; i < matrix->kept.count; i++) {
-        const Kept *kept = matrix->kept.items[i];
+        const KeptValue *kept = matrix->kept.items[i];
         if (!strcmp(kept->name, node->name)) return kept;
     }
     report_error(e->reports, node->name_span,
@@ -258,11 +259,11 @@ static const Kept *kept_as(Elaborator *e, const Matrix *matrix, const Node *node
     return NULL;
 }
 
-static bool fits_kept(Elaborator *e, const Node *node, const Value *place, Expr *expr) {
+static bool fits_kept(Elaborator *e, const Node *node, const Value *assigned, Expr *expr) {
     Index *used[MAX_LOOPS];
     int count = free_indices(e, expr, used);
     for (int i = 0; i < count; i++) {
-        if (expr_uses_index(place->expr, used[i])) continue;
+        if (expr_uses_index(assigned->expr, used[i])) continue;
         report_error(e->reports, node->kids[1]->span,
                      "the new value of '%s' depends on index '%s', but the old value does not",
                      node->name, used[i]->name);
@@ -272,33 +273,33 @@ static bool fits_kept(Elaborator *e, const Node *node, const Value *place, Expr 
     return true;
 }
 
-static void update_kept(Elaborator *e, Matrix *matrix, const Node *node) {
-    const Kept *kept = kept_as(e, matrix, node);
+static void update_kept(Elaborator *e, ParameterMatrix *matrix, const Node *node) {
+    const KeptValue *kept = kept_as(e, matrix, node);
     Equation own = {0}, *outer = e->equation;
     if (!kept) return;
     e->equation = &own;
-    Value *place = node->kids[0] ? subscript(e, kept->value, node->kids[0], node->span)
-                                 : read_value(e, kept->value, node->span);
-    Value *value = place->kind == KIND_ERROR ? place : evaluate(e, node->kids[1]);
+    Value *assigned = node->kids[0] ? subscript(e, kept->value, node->kids[0], node->span)
+                                    : read_value(e, kept->value, node->span);
+    Value *value = assigned->kind == KIND_ERROR ? assigned : evaluate(e, node->kids[1]);
     Expr *expr = value->kind == KIND_ERROR ? NULL : value_expr(e, value);
     e->equation = outer;
-    if (!expr || !fits_kept(e, node, place, expr)) return;
-    Value *next = define(e, arena_format(e->arena, "%s_next", node->name), place->dims, place->rank,
-                         REDUCE_NONE, NULL, 0, expr, node->span);
+    if (!expr || !fits_kept(e, node, assigned, expr)) return;
+    Value *next = define(e, arena_format(e->arena, "%s_next", node->name), assigned->dims,
+                         assigned->rank, REDUCE_NONE, NULL, 0, expr, node->span);
     if (next->kind == KIND_ERROR) return;
     scope_find(e->scope, node->name)->value = next;
-    list_push(e->arena, &matrix->stores, place->expr);
+    list_push(e->arena, &matrix->stores, assigned->expr);
     list_push(e->arena, &matrix->stores, next->expr);
 }
 
-static const Value *run_body(Elaborator *e, Matrix *matrix, const Node *body);
+static const Value *run_update_body(Elaborator *e, ParameterMatrix *matrix, const Node *body);
 
-static const Value *run_if(Elaborator *e, Matrix *matrix, const Node *node) {
+static const Value *run_update_if(Elaborator *e, ParameterMatrix *matrix, const Node *node) {
     bool yes;
     if (!evaluate_flag(e, node->kids[0], &yes)) return NULL;
     const Node *branch = yes ? node->kids[1] : node->kids[2];
-    if (branch && branch->kind == NODE_IF) return run_if(e, matrix, branch);
-    return branch ? run_body(e, matrix, branch) : NULL;
+    if (branch && branch->kind == NODE_IF) return run_update_if(e, matrix, branch);
+    return branch ? run_update_body(e, matrix, branch) : NULL;
 }
 
 static const Value *other_optimizer(Elaborator *e, const Node *node) {
@@ -312,14 +313,14 @@ static const Value *other_optimizer(Elaborator *e, const Node *node) {
     return NULL;
 }
 
-static void bind_own(Elaborator *e, const Matrix *matrix, const Node *option) {
-    const OwnNumber *own = own_number(matrix->parameter, option->name);
+static void bind_own(Elaborator *e, const ParameterMatrix *matrix, const Node *option) {
+    const OwnNumber *own = find_own_number(matrix->parameter, option->name);
     Binding *binding = own ? scope_find(e->scope, option->name) : NULL;
     if (binding && binding->value->kind == KIND_NUMBER)
         binding->value = value_number(e, own->value, option->span);
 }
 
-static const Value *run_statement(Elaborator *e, Matrix *matrix, const Node *node) {
+static const Value *run_update_statement(Elaborator *e, ParameterMatrix *matrix, const Node *node) {
     Node wrapper = {.kind = NODE_BLOCK, .kids = (Node **)&node, .count = 1};
     switch (node->kind) {
     case NODE_STATE:
@@ -329,7 +330,7 @@ static const Value *run_statement(Elaborator *e, Matrix *matrix, const Node *nod
         update_kept(e, matrix, node);
         return NULL;
     case NODE_IF:
-        return run_if(e, matrix, node);
+        return run_update_if(e, matrix, node);
     case NODE_EQUATION:
         if (!strcmp(node->name, "by")) return other_optimizer(e, node);
         break;
@@ -348,23 +349,23 @@ static const Value *run_statement(Elaborator *e, Matrix *matrix, const Node *nod
     return NULL;
 }
 
-static const Value *run_body(Elaborator *e, Matrix *matrix, const Node *body) {
+static const Value *run_update_body(Elaborator *e, ParameterMatrix *matrix, const Node *body) {
     const Value *other = NULL;
     const int errors = e->reports->errors;
     for (int i = 0; i < body->count && !other && e->reports->errors == errors; i++)
-        other = run_statement(e, matrix, body->kids[i]);
+        other = run_update_statement(e, matrix, body->kids[i]);
     return other;
 }
 
 /* The EMA of the weights, as in the elementwise program. */
-static void average_of(Elaborator *e, Matrix *matrix) {
+static void update_average(Elaborator *e, ParameterMatrix *matrix) {
     Program *program = e->program;
     const Value *weight = scope_find(e->scope, "weight")->value;
     Tensor *tensor = like_weight(e, matrix, "average", ROLE_STATE);
     tensor->path = arena_format(e->arena, "optimizer.average:%s", matrix->parameter->path);
-    const Kept *kept = matrix->kept.items[0];
-    Value *average =
-        value_of(e, tensor, matrix->indices, kept->value->dims, 2, matrix->parameter->span);
+    const KeptValue *kept = matrix->kept.items[0];
+    Value *average = tensor_read_value(e, tensor, matrix->indices, kept->value->dims, 2,
+                                       matrix->parameter->span);
     Expr *change = expr_apply(program, OP_SUB,
                               expr_substitute(program, weight->expr, weight->dims,
                                               (Expr *[]){expr_index(program, average->dims[0]),
@@ -378,7 +379,7 @@ static void average_of(Elaborator *e, Matrix *matrix) {
     list_push(e->arena, &matrix->stores, value);
 }
 
-static void store_all(Elaborator *e, const Matrix *matrix) {
+static void store_all(Elaborator *e, const ParameterMatrix *matrix) {
     for (int i = 0; i < matrix->stores.count; i += 2) {
         Expr *target = matrix->stores.items[i];
         statement_loop(e->program, e->block, target, false, REDUCE_NONE, NULL, 0,
@@ -387,7 +388,7 @@ static void store_all(Elaborator *e, const Matrix *matrix) {
 }
 
 /* Binds the names of weight, gradient, properties and scalars. */
-static void bind_parameter(Elaborator *e, Matrix *matrix) {
+static void bind_parameter(Elaborator *e, ParameterMatrix *matrix) {
     const Tensor *parameter = matrix->parameter;
     Tensor *weight = like_weight(e, matrix, parameter->name, ROLE_PARAMETER);
     weight->path = parameter->path;
@@ -396,14 +397,15 @@ static void bind_parameter(Elaborator *e, Matrix *matrix) {
     weight->whole = true;
     const char *name = arena_format(e->arena, "%s_gradient", parameter->name);
     like_weight(e, matrix, name, ROLE_GRADIENT)->of = weight;
-    keep(e, matrix, "weight");
-    bind_facts(e, matrix);
+    keep_bound_value(e, matrix, "weight");
+    bind_parameter_facts(e, matrix);
     step_scalars(e, e->scope, false);
     scale_rate(e, parameter);
 }
 
 /* The frame of the body: it is mapped over the leading axes; of a repeat it is one iteration. */
-static void map_over(Elaborator *e, const Matrix *matrix, Frame *frame, Region *region) {
+static void map_over(Elaborator *e, const ParameterMatrix *matrix, Frame *frame,
+                     RepeatBuild *region) {
     for (int i = 0; i < matrix->rank; i++) {
         Index *index = matrix->indices[i];
         if (!is_ahead(matrix, i)) continue;
@@ -419,22 +421,22 @@ static void map_over(Elaborator *e, const Matrix *matrix, Frame *frame, Region *
 }
 
 const Value *parameter_step(Elaborator *e, const Tensor *parameter, const Value *optimizer) {
-    Matrix matrix = {.parameter = parameter};
+    ParameterMatrix matrix = {.parameter = parameter};
     Scope scope = {0}, *outer_scope = e->scope;
     Frame frame, *outer_frame = e->frame;
     Block *outer = e->block, block = {{0}};
     e->block = &block;
     enter_body(e, &frame, &scope, optimizer->layer, optimizer->record);
     Index unrolled = {.of_repeat = true}; /* a repeat in the source is unrolled */
-    Region region = {.index = &unrolled, .steps = 1}, *outer_region = e->region;
+    RepeatBuild region = {.index = &unrolled, .steps = 1}, *outer_region = e->region;
     const Value *other = NULL;
     const int errors = e->reports->errors;
-    if (as_matrix(e, &matrix)) {
+    if (view_as_matrix(e, &matrix)) {
         map_over(e, &matrix, &frame, &region);
         e->region = &region;
         bind_parameter(e, &matrix);
-        other = run_body(e, &matrix, layer_body(optimizer->layer));
-        if (!other && keeps_average(e, &scope, optimizer->layer)) average_of(e, &matrix);
+        other = run_update_body(e, &matrix, layer_body(optimizer->layer));
+        if (!other && keeps_average(e, &scope, optimizer->layer)) update_average(e, &matrix);
         store_all(e, &matrix);
     }
     e->region = outer_region;

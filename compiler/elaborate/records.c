@@ -13,18 +13,18 @@ Record *record_new(Elaborator *e) {
     return arena_alloc(e->arena, sizeof(Record));
 }
 
-Entry *record_find(const Record *record, const char *name) {
+RecordField *record_find(const Record *record, const char *name) {
     for (int i = 0; record && i < record->entries.count; i++) {
-        Entry *entry = record->entries.items[i];
+        RecordField *entry = record->entries.items[i];
         if (!strcmp(entry->name, name)) return entry;
     }
     return NULL;
 }
 
-Entry *given_entry(const Record *given, const char *path) {
+RecordField *given_entry(const Record *given, const char *path) {
     size_t head = strcspn(path, ".");
     for (int i = 0; given && i < given->entries.count; i++) {
-        Entry *entry = given->entries.items[i];
+        RecordField *entry = given->entries.items[i];
         if (strncmp(entry->name, path, head) != 0 || entry->name[head]) continue;
         if (!path[head]) return entry;
         const Value *value = entry->value;
@@ -43,7 +43,8 @@ static Value *value_copy(Elaborator *e, const Value *value) {
 Record *record_copy(Elaborator *e, const Record *record) {
     Record *copy = record_new(e);
     for (int i = 0; record && i < record->entries.count; i++) {
-        Entry *entry = record->entries.items[i], *variant = arena_alloc(e->arena, sizeof *variant);
+        RecordField *entry = record->entries.items[i],
+                    *variant = arena_alloc(e->arena, sizeof *variant);
         *variant = *entry;
         variant->value = value_copy(e, entry->value);
         list_push(e->arena, &copy->entries, variant);
@@ -53,7 +54,7 @@ Record *record_copy(Elaborator *e, const Record *record) {
 
 static void record_merge(Elaborator *e, Record *into, const Record *from) {
     for (int i = 0; from && i < from->entries.count; i++) {
-        Entry *entry = from->entries.items[i];
+        RecordField *entry = from->entries.items[i];
         record_set(e, into, entry->name, entry->value, entry->span);
     }
 }
@@ -63,7 +64,7 @@ void record_set(Elaborator *e, Record *record, const char *path, Value *value, S
     const char *dot = strchr(path, '.');
     char *head = dot ? arena_copy(e->arena, path, (size_t)(dot - path))
                      : arena_copy(e->arena, path, strlen(path));
-    Entry *entry = record_find(record, head);
+    RecordField *entry = record_find(record, head);
     if (!entry) {
         entry = arena_alloc(e->arena, sizeof *entry);
         entry->name = head;
@@ -109,7 +110,7 @@ Record *record_evaluate(Elaborator *e, const Node *node) {
         if (value->kind == KIND_ERROR) continue;
         warn_rounded(e, entry->kids[0]);
         if (!strchr(entry->name, '.')) {
-            Entry *before = record_find(record, entry->name);
+            RecordField *before = record_find(record, entry->name);
             if (before && value->kind != KIND_RECORD) {
                 report_error(e->reports, entry->name_span, "duplicate entry '%s'", entry->name);
                 report_note(e->reports, before->span, "first set here");
@@ -220,7 +221,7 @@ static Value *layer_of_kind(Elaborator *e, const Node *option, Value *layer) {
     return value_error(e, layer->span);
 }
 
-static Value *named_layer(Elaborator *e, const Node *option, Value *value) {
+static Value *layer_named_by_value(Elaborator *e, const Node *option, Value *value) {
     Value *layer = value_new(e, KIND_LAYER, value->span);
     layer->changed = value->changed;
     layer->layer = find_layer(e, value->word);
@@ -232,7 +233,7 @@ static Value *named_layer(Elaborator *e, const Node *option, Value *value) {
 
 static Value *to_layer(Elaborator *e, const Node *option, Value *value, Value *fallback) {
     if (value->kind == KIND_LAYER || value->kind == KIND_NONE) return value;
-    if (value->kind == KIND_WORD) return named_layer(e, option, value);
+    if (value->kind == KIND_WORD) return layer_named_by_value(e, option, value);
     if (value->kind != KIND_RECORD) return NULL;
     /* the default layer, or the layer with the name of the option, with these options */
     Value *layer = value_new(e, KIND_LAYER, value->span);
@@ -274,7 +275,7 @@ static bool is_int(const Value *value) {
 }
 
 /* A bare name is the word itself, also if it is bound. */
-static Value *to_word(Elaborator *e, Value *value) {
+static Value *word_value(Elaborator *e, Value *value) {
     if (value->kind == KIND_NONE || (value->kind == KIND_WORD && !value->record)) return value;
     if (!value->written) return NULL;
     Value *word = value_new(e, KIND_WORD, value->span);
@@ -292,7 +293,7 @@ static Value *convert(Elaborator *e, const Node *option, Value *value, Value *fa
     if (!strcmp(type, "float")) return value->kind == KIND_NUMBER ? value : NULL;
     if (!strcmp(type, "bool")) return value->kind == KIND_FLAG ? value : NULL;
     if (!strcmp(type, "enum")) {
-        Value *word = to_word(e, value);
+        Value *word = word_value(e, value);
         return word ? renamed_value(e, option, word) : NULL;
     }
     if (!strcmp(type, "list")) return value->kind == KIND_LIST ? value : NULL;
@@ -378,7 +379,7 @@ bool check_limits(Elaborator *e, const Node *option, Value *value) {
 }
 
 static Value *given_value(const Record *given, const char *path) {
-    Entry *entry = given_entry(given, path);
+    RecordField *entry = given_entry(given, path);
     return entry ? entry->value : NULL;
 }
 
@@ -423,13 +424,13 @@ static Setting *record_setting(Elaborator *e, const char *prefix, const Node *op
 }
 
 /* A layer without arguments is never applied: it groups settings of the model. */
-static bool is_group(const Value *value) {
+static bool is_optionless_layer(const Value *value) {
     return value->kind == KIND_LAYER && value->layer->kind == NODE_LAYER &&
            !(value->layer->kids[0] && value->layer->kids[0]->count);
 }
 
 static void record_group(Elaborator *e, const char *prefix, const char *name, Value *value) {
-    if (!e->settings || !prefix || !is_group(value)) return;
+    if (!e->settings || !prefix || !is_optionless_layer(value)) return;
     const Node *body = layer_body(value->layer);
     const char *path = *prefix ? arena_format(e->arena, "%s.%s", prefix, name) : name;
     check_unknown_options(e, value->layer, value->record);
@@ -444,7 +445,7 @@ void standard_group(Elaborator *e, const Node *layer, Record *record, const char
     const Node *group = find_layer(e, name);
     if (!group || option_called(layer, name) || !option_called(layer, "train")) return;
     Value *value = value_new(e, KIND_LAYER, layer->span);
-    const Entry *entry = given_entry(record, name);
+    const RecordField *entry = given_entry(record, name);
     value->layer = group;
     value->record = entry && entry->value->record ? entry->value->record : record_new(e);
     if (entry) record_remove(record, entry);
@@ -554,7 +555,7 @@ static Binding *bound_before(Elaborator *e, const char *name) {
 
 static void watch_value(Elaborator *e, const Node *option, const Record *given, Setting *setting,
                         Value **value) {
-    const Entry *entry = given_entry(given, option->name);
+    const RecordField *entry = given_entry(given, option->name);
     const Span span = entry ? entry->span : option->span;
     Watch *watch = watch_option(e, e->frame->layer, option->name, span);
     watch->given = entry != NULL;
@@ -581,7 +582,7 @@ void bind_option(Elaborator *e, const Node *option, Record *given, const char *p
         value->option =
             *prefix ? arena_format(e->arena, "%s.%s", prefix, option->name) : option->name;
     }
-    if (e->frame && !is_group(value)) watch_value(e, option, given, setting, &value);
+    if (e->frame && !is_optionless_layer(value)) watch_value(e, option, given, setting, &value);
     bind_path(e, e->scope, option->name, value, option->name_span);
 }
 
@@ -611,12 +612,12 @@ static void report_help_inner(Elaborator *e, const char *path, const List *names
 /* ---- unknown options ---- */
 
 /* Whether a layer of the standard library sets this option of a user layer. */
-static bool is_passed_on(const Elaborator *e, const Node *layer, const Entry *entry) {
+static bool is_passed_on(const Elaborator *e, const Node *layer, const RecordField *entry) {
     return e->frame && e->frame->layer == layer && e->frame->caller && is_written(layer->span) &&
            !is_written(entry->span);
 }
 
-static void report_passed_on(Elaborator *e, const Node *layer, const Entry *entry,
+static void report_passed_on(Elaborator *e, const Node *layer, const RecordField *entry,
                              const char *path) {
     report_error(e->reports, asked_here(e), "layer '%s' has no option '%s', which layer '%s' sets",
                  layer->name, path, e->frame->caller->layer->name);
@@ -629,7 +630,7 @@ static void report_passed_on(Elaborator *e, const Node *layer, const Entry *entr
 static void check_record(Elaborator *e, const Node *layer, Record *given, const char *prefix,
                          const List *names) {
     for (int i = 0; i < given->entries.count; i++) {
-        Entry *entry = given->entries.items[i];
+        RecordField *entry = given->entries.items[i];
         const char *path =
             *prefix ? arena_format(e->arena, "%s.%s", prefix, entry->name) : entry->name;
         size_t length = strlen(path);
@@ -677,7 +678,7 @@ Value *layer_option(Elaborator *e, const Value *layer, const char *name, Span sp
         e->scope = &scope;
         adopt_names(e, layer->layer, layer->record);
         Value *value = option_value(e, option, layer->record);
-        const Entry *entry = given_entry(layer->record, option->name);
+        const RecordField *entry = given_entry(layer->record, option->name);
         Watch *watch = entry ? watch_option(e, layer->layer, option->name, entry->span) : NULL;
         if (watch) watch->given = watch->read = true;
         if (value->kind != KIND_ERROR && !check_limits(e, option, value))

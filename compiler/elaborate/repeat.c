@@ -26,9 +26,9 @@ typedef struct Carried {
     int ambient_count;
 } Carried;
 
-typedef struct Plan {
+typedef struct RepeatPlan {
     long count, prefix, period, steps;
-} Plan;
+} RepeatPlan;
 
 static int find_carried(Elaborator *e, const Node *node, Carried *carried, int count) {
     if (!node) return count;
@@ -96,13 +96,13 @@ void compare_steps(Elaborator *e, const Node *node, const Value *value) {
     alike->index->watch->read = false;
 }
 
-static Value *index_value(Elaborator *e, const Node *node, long i) {
+static Value *repeat_number(Elaborator *e, const Node *node, long i) {
     return value_number(e, (double)i, node->kids[0]->span);
 }
 
 /* Reads one iteration into the current block. `segment` is part of the public path of its
  * definitions. */
-static void step(Elaborator *e, const Node *node, Value *index, const char *segment) {
+static void repeat_step(Elaborator *e, const Node *node, Value *index, const char *segment) {
     Frame frame = *e->frame, *outer = e->frame;
     frame.path = *outer->path ? arena_format(e->arena, "%s.%s.%s", outer->path, node->name, segment)
                               : arena_format(e->arena, "%s.%s", node->name, segment);
@@ -116,16 +116,16 @@ static void step(Elaborator *e, const Node *node, Value *index, const char *segm
 }
 
 /* Numbers that are rounded in the text of a program. */
-static void add_number(Expr *expr, void *text) {
+static void add_literal_text(Expr *expr, void *text) {
     if (expr->kind != EXPR_NUMBER) return;
     bool exact = expr->number == floor(expr->number) && fabs(expr->number) < 1e9;
     if (!exact) text_add(text, "%.17g\n", expr->number);
 }
 
-static void add_numbers(Statement *statement, void *text) {
+static void add_statement_literals(Statement *statement, void *text) {
     if (statement->kind != STATEMENT_LOOP) return;
-    expr_walk(statement->target, add_number, text);
-    expr_walk(statement->value, add_number, text);
+    expr_walk(statement->target, add_literal_text, text);
+    expr_walk(statement->value, add_literal_text, text);
 }
 
 /* Facts about a tensor that the text of a program does not contain. */
@@ -150,11 +150,11 @@ static char *signature(Elaborator *e, const Node *node, Alike *alike, const Carr
     e->terms = e->probed = e->once = e->stored = e->named = e->axes = (List){0};
     e->settings = NULL;
     e->alike = alike;
-    step(e, node, alike->index, "step");
+    repeat_step(e, node, alike->index, "step");
     Text text = {.arena = e->arena};
     const char *made = print_program(e->arena, program);
     text_add_bytes(&text, made, strlen(made));
-    block_walk(&program->body, add_numbers, &text);
+    block_walk(&program->body, add_statement_literals, &text);
     for (int j = 0; j < program->tensors.count; j++) add_facts(&text, program->tensors.items[j]);
     for (int j = 0; j < e->stored.count; j++) {
         const Stored *stored = e->stored.items[j];
@@ -162,7 +162,7 @@ static char *signature(Elaborator *e, const Node *node, Alike *alike, const Carr
         text_add(&text, "init %d %.17g %.17g\n", (int)init->kind, init->a, init->b);
     }
     for (int j = 0; j < e->terms.count; j++) {
-        const Term *term = e->terms.items[j];
+        const LossTerm *term = e->terms.items[j];
         text_add(&text, "aux %s %s\n", term->name, print_expr(e->arena, term->sum));
     }
     for (int j = 0; j < count; j++) {
@@ -182,7 +182,7 @@ static bool signatures(Elaborator *e, const Node *node, char **texts, long count
                        const Carried *carried, int carried_count) {
     for (long i = 0; i < count; i++) {
         if (texts[i]) continue;
-        Alike alike = {.index = index_value(e, node, i), .first = i, .count = count};
+        Alike alike = {.index = repeat_number(e, node, i), .first = i, .count = count};
         alike.index->watch = arena_alloc(e->arena, sizeof *alike.index->watch);
         alike.same = arena_alloc(e->arena, (size_t)count * sizeof *alike.same);
         memset(alike.same + i, true, (size_t)(count - i));
@@ -199,8 +199,8 @@ static bool signatures(Elaborator *e, const Node *node, char **texts, long count
 }
 
 /* The plan with the fewest bodies. */
-static Plan find_plan(char **texts, long count) {
-    Plan best = {count, count, 1, 0};
+static RepeatPlan find_plan(char **texts, long count) {
+    RepeatPlan best = {count, count, 1, 0};
     long best_bodies = count;
     for (long period = 1; period <= MAX_PERIOD && 2 * period <= count; period++) {
         /* the longest periodic run, over all starting points */
@@ -210,7 +210,7 @@ static Plan find_plan(char **texts, long count) {
             long steps = (end - prefix) / period;
             long bodies = prefix + period + (count - prefix - steps * period);
             if (steps < 2 || bodies >= best_bodies) continue;
-            best = (Plan){count, prefix, period, steps};
+            best = (RepeatPlan){count, prefix, period, steps};
             best_bodies = bodies;
         }
     }
@@ -218,13 +218,13 @@ static Plan find_plan(char **texts, long count) {
 }
 
 static bool plan_steps(Elaborator *e, const Node *node, long count, const Carried *carried,
-                       int carried_count, Plan *plan) {
+                       int carried_count, RepeatPlan *plan) {
     bool inner = false;
-    for (const Region *region = e->region; region; region = region->outer)
+    for (const RepeatBuild *region = e->region; region; region = region->outer)
         if (region->index) inner = true;
-    *plan = (Plan){count, 0, 1, count};
+    *plan = (RepeatPlan){count, 0, 1, count};
     if (inner || count < 2 || steps_stand_alone(e, node->kids[2])) {
-        *plan = (Plan){count, count, 1, 0};
+        *plan = (RepeatPlan){count, count, 1, 0};
         return true;
     }
     if (!node_mentions(node->kids[2], node->kids[0]->name)) return true;
@@ -235,13 +235,13 @@ static bool plan_steps(Elaborator *e, const Node *node, long count, const Carrie
 }
 
 /* x before the repeat becomes stack[0]; inside, x is stack[i]. */
-static void carry_in(Elaborator *e, Carried *carried, Index *index, Axis *places, Scope *scope) {
+static void carry_in(Elaborator *e, Carried *carried, Index *index, Axis *stacked, Scope *scope) {
     Value *value = carried->before;
     Axis *axes[MAX_RANK];
     Expr *subs[MAX_RANK], *inside[MAX_RANK];
     Index *dims[MAX_RANK];
     int rank = 0;
-    axes[rank] = places;
+    axes[rank] = stacked;
     subs[rank] = expr_number(e->program, 0);
     inside[rank++] = expr_index(e->program, index);
     for (int i = 0; i < e->frame->ambient_count; i++) {
@@ -267,23 +267,24 @@ static void carry_in(Elaborator *e, Carried *carried, Index *index, Axis *places
     scope_bind(e, scope, name, seen, carried->binding->span);
 }
 
-static Expr *stack_read(Elaborator *e, const Carried *carried, Expr *place, Index *const *dims) {
+static Expr *stack_read(Elaborator *e, const Carried *carried, Expr *iteration,
+                        Index *const *dims) {
     Expr *subs[MAX_RANK];
     int rank = 0;
-    subs[rank++] = place;
+    subs[rank++] = iteration;
     for (int i = 0; i < carried->ambient_count; i++)
         subs[rank++] = expr_index(e->program, carried->ambient[i]);
     for (int i = 0; i < carried->before->rank; i++) subs[rank++] = expr_index(e->program, dims[i]);
     return expr_read(e->program, carried->stack, subs);
 }
 
-typedef struct Renaming {
+typedef struct TensorRenaming {
     const Expr *from; /* the target that defined it */
     Expr *to;
-} Renaming;
+} TensorRenaming;
 
-static Expr *rename_read(Program *program, Expr *read, void *data) {
-    const Renaming *renaming = data;
+static Expr *rename_repeat_read(Program *program, Expr *read, void *data) {
+    const TensorRenaming *renaming = data;
     if (read->tensor != renaming->from->tensor) return NULL;
     Index *from[MAX_RANK];
     for (int i = 0; i < read->count; i++) from[i] = renaming->from->args[i]->index;
@@ -313,20 +314,21 @@ static bool write_through(Elaborator *e, Block *body, Expr *value, Expr *target)
         to[i] = definition->target->args[i];
     }
     if (value->count + 1 != target->count) return false;
-    Expr *place = expr_substitute(e->program, target, from, to, value->count);
-    Renaming renaming = {definition->target, place};
+    Expr *renamed = expr_substitute(e->program, target, from, to, value->count);
+    TensorRenaming renaming = {definition->target, renamed};
     for (int i = 0; i < body->statements.count; i++)
-        rewrite_statement(e->program, body->statements.items[i], false, rename_read, &renaming);
+        rewrite_statement(e->program, body->statements.items[i], false, rename_repeat_read,
+                          &renaming);
     /* reduced indices follow those of the target, as before */
     Index *loops[MAX_LOOPS];
     int count = 0;
-    for (int i = 0; i < place->count; i++)
-        if (place->args[i]->kind == EXPR_INDEX) loops[count++] = place->args[i]->index;
+    for (int i = 0; i < renamed->count; i++)
+        if (renamed->args[i]->kind == EXPR_INDEX) loops[count++] = renamed->args[i]->index;
     for (int i = definition->target->count; i < definition->loop_count; i++)
         loops[count++] = definition->loops[i];
     memcpy(definition->loops, loops, sizeof loops);
     definition->loop_count = count;
-    definition->target = place;
+    definition->target = renamed;
     return true;
 }
 
@@ -364,10 +366,10 @@ static void carry_out(Elaborator *e, Carried *carried, Block *body, Index *index
 }
 
 /* A term inside the repeat is summed over the iterations. */
-static void carry_term(Elaborator *e, Term *term, Block *outer, Block *body, Index *index,
-                       Axis *places) {
+static void carry_term(Elaborator *e, LossTerm *term, Block *outer, Block *body, Index *index,
+                       Axis *stacked) {
     Tensor *stack =
-        tensor_new(e->program, term->name, ROLE_TEMP, TYPE_REAL, 1, &places, term->span);
+        tensor_new(e->program, term->name, ROLE_TEMP, TYPE_REAL, 1, &stacked, term->span);
     Expr *zero = expr_number(e->program, 0), *step_index = expr_index(e->program, index);
     Expr *next = expr_apply(e->program, OP_ADD, step_index, expr_number(e->program, 1), NULL);
     Expr *start = expr_read(e->program, stack, &zero);
@@ -382,17 +384,17 @@ static void carry_term(Elaborator *e, Term *term, Block *outer, Block *body, Ind
 void add_term(Elaborator *e, const char *name, Expr *value, Span span) {
     List *list = e->region ? &e->region->terms : &e->terms;
     for (int i = 0; i < list->count; i++) {
-        Term *before = list->items[i];
+        LossTerm *before = list->items[i];
         if (strcmp(before->name, name)) continue;
         before->sum = expr_apply(e->program, OP_ADD, before->sum, value, NULL);
         return;
     }
-    Term *term = arena_alloc(e->arena, sizeof *term);
-    *term = (Term){.name = name, .sum = value, .span = span};
+    LossTerm *term = arena_alloc(e->arena, sizeof *term);
+    *term = (LossTerm){.name = name, .sum = value, .span = span};
     list_push(e->arena, list, term);
 }
 
-static const char *segment(Elaborator *e, const Plan *plan, long offset) {
+static const char *segment(Elaborator *e, const RepeatPlan *plan, long offset) {
     if (plan->period == 1 && offset == 0) return "{i}";
     if (plan->period == 1) return arena_format(e->arena, "{i+%ld}", offset);
     return offset ? arena_format(e->arena, "{%ld*i+%ld}", plan->period, offset)
@@ -400,35 +402,37 @@ static const char *segment(Elaborator *e, const Plan *plan, long offset) {
 }
 
 /* The periodic iterations of the plan as one repeat statement. */
-static void region(Elaborator *e, const Node *node, const Plan *plan, Carried *carried, int count) {
+static void region(Elaborator *e, const Node *node, const RepeatPlan *plan, Carried *carried,
+                   int count) {
     Axis *axis = axis_new(e->program, node->name, plan->steps, AXIS_REPEAT, node->span);
-    Axis *places = axis_new(e->program, node->name, plan->steps + 1, AXIS_REPEAT, node->span);
+    Axis *stacked = axis_new(e->program, node->name, plan->steps + 1, AXIS_REPEAT, node->span);
     Index *index = index_new(e->program, node->kids[0]->name, axis);
     index->of_repeat = true;
-    Region inner = {.index = index, .steps = plan->steps, .outer = e->region};
+    RepeatBuild inner = {.index = index, .steps = plan->steps, .outer = e->region};
     Block *outer = e->block, body = {{0}};
     Scope *scope = scope_push(e);
     for (int i = 0; i < count; i++) {
         carried[i].before = carried[i].binding->value;
-        carry_in(e, &carried[i], index, places, scope);
+        carry_in(e, &carried[i], index, stacked, scope);
     }
     int errors = e->reports->errors;
     e->region = &inner;
     e->block = &body;
     for (long j = 0; j < plan->period && e->reports->errors == errors; j++)
-        step(e, node, index_value(e, node, plan->prefix + j), segment(e, plan, plan->prefix + j));
+        repeat_step(e, node, repeat_number(e, node, plan->prefix + j),
+                    segment(e, plan, plan->prefix + j));
     for (int i = 0; i < count && e->reports->errors == errors; i++)
         carry_out(e, &carried[i], &body, index, scope);
     e->region = inner.outer;
     e->block = outer;
     for (int i = 0; i < inner.terms.count; i++)
-        carry_term(e, inner.terms.items[i], outer, &body, index, places);
+        carry_term(e, inner.terms.items[i], outer, &body, index, stacked);
     scope_pop(e);
     Statement *statement = statement_repeat(e->program, outer, index, false, node->span);
     statement->body = body;
     Expr *last = expr_number(e->program, (double)plan->steps);
     for (int i = 0; i < inner.terms.count; i++) {
-        const Term *term = inner.terms.items[i];
+        const LossTerm *term = inner.terms.items[i];
         add_term(e, term->name, expr_read(e->program, term->carried, &last), term->span);
     }
     for (int i = 0; i < count; i++) {
@@ -442,7 +446,7 @@ static void region(Elaborator *e, const Node *node, const Plan *plan, Carried *c
 static void all_steps(Elaborator *e, const Node *node, long number) {
     Carried carried[MAX_CARRIED] = {{0}};
     int count = find_carried(e, node->kids[2], carried, 0);
-    Plan plan;
+    RepeatPlan plan;
     for (int i = 0; i < count; i++)
         if (!fits_rank(e, carried[i].binding->name,
                        e->frame->ambient_count + carried[i].before->rank, node->span))
@@ -456,7 +460,7 @@ static void all_steps(Elaborator *e, const Node *node, long number) {
             i = after - 1;
             continue;
         }
-        step(e, node, index_value(e, node, i), arena_format(e->arena, "%ld", i));
+        repeat_step(e, node, repeat_number(e, node, i), arena_format(e->arena, "%ld", i));
     }
 }
 

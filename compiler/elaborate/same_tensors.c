@@ -12,7 +12,7 @@ static bool is_kept(const Tensor *tensor) {
     return tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE;
 }
 
-static const Tensor *find_kept(const Program *program, const char *path) {
+static const Tensor *find_kept_tensor(const Program *program, const char *path) {
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
         if (is_kept(tensor) && !strcmp(tensor->path, path)) return tensor;
@@ -20,7 +20,7 @@ static const Tensor *find_kept(const Program *program, const char *path) {
     return NULL;
 }
 
-static bool is_same(const Tensor *a, const Tensor *b) {
+static bool has_same_shape(const Tensor *a, const Tensor *b) {
     if (a->role != b->role || a->rank != b->rank) return false;
     for (int i = 0; i < a->rank; i++)
         if (a->axes[i]->size != b->axes[i]->size) return false;
@@ -32,8 +32,8 @@ static bool is_matched(const Program *program, const Program *other, const char 
                        bool inside) {
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
-        const Tensor *match = is_kept(tensor) ? find_kept(other, tensor->path) : tensor;
-        if (match == tensor || (match && is_same(tensor, match))) continue;
+        const Tensor *match = is_kept(tensor) ? find_kept_tensor(other, tensor->path) : tensor;
+        if (match == tensor || (match && has_same_shape(tensor, match))) continue;
         if (match)
             report_error(program->reports, tensor->span, "'%s' has another shape if '%s' is true",
                          tensor->path, condition);

@@ -25,19 +25,19 @@ typedef struct State {
     Value *before;
 } State;
 
-typedef struct Scan {
+typedef struct ScanBuild {
     const Node *node;
     Axis *axis;
-    Index *place;
+    Index *position;
     State states[MAX_STATES];
     int state_count;
     Block body;
     int errors; /* before it */
-} Scan;
+} ScanBuild;
 
 /* ---- restrictions ---- */
 
-static bool begins_scan(Elaborator *e, Scan *scan) {
+static bool begins_scan(Elaborator *e, ScanBuild *scan) {
     const Node *node = scan->node;
     const Binding *axis = scope_find(e->scope, node->name);
     if (axis && axis->value->kind == KIND_ERROR) return false;
@@ -70,14 +70,14 @@ static bool begins_scan(Elaborator *e, Scan *scan) {
     return false;
 }
 
-static const State *state_called(const Scan *scan, const char *name) {
+static const State *state_called(const ScanBuild *scan, const char *name) {
     for (int i = 0; i < scan->state_count; i++)
         if (!strcmp(scan->states[i].node->name, name)) return &scan->states[i];
     return NULL;
 }
 
 /* A value of one position must not leave the scan under a name from outside. */
-static bool names_are_its_own(Elaborator *e, const Scan *scan, const Node *node) {
+static bool names_are_its_own(Elaborator *e, const ScanBuild *scan, const Node *node) {
     if (!node) return true;
     if (node->kind == NODE_EQUATION) {
         const Binding *outside = scope_find(e->scope, node->name);
@@ -120,11 +120,11 @@ bool may_stand_in_scan(Elaborator *e, const Node *node) {
 /* ---- states ---- */
 
 /* The state at the current position plus `move`. */
-static Expr *state_at(Elaborator *e, const Scan *scan, const State *state, double move) {
+static Expr *state_at(Elaborator *e, const ScanBuild *scan, const State *state, double move) {
     Expr *subs[MAX_RANK];
     int count = 0, ambient = e->frame->ambient_count - (e->scanned != NULL);
     for (int i = 0; i < ambient; i++) subs[count++] = expr_index(e->program, e->frame->ambient[i]);
-    subs[count] = expr_index(e->program, scan->place);
+    subs[count] = expr_index(e->program, scan->position);
     if (move != 0)
         subs[count] = expr_apply(e->program, move < 0 ? OP_SUB : OP_ADD, subs[count],
                                  expr_number(e->program, move < 0 ? -move : move), NULL);
@@ -133,7 +133,7 @@ static Expr *state_at(Elaborator *e, const Scan *scan, const State *state, doubl
     return expr_read(e->program, state->tensor, subs);
 }
 
-static bool declare_state(Elaborator *e, const Scan *scan, State *state, const Node *node) {
+static bool declare_state(Elaborator *e, const ScanBuild *scan, State *state, const Node *node) {
     const Binding *before = scope_find(e->scope, node->name);
     state->node = node;
     if (before || state_called(scan, node->name)) {
@@ -194,13 +194,14 @@ static Expr *beginning(Elaborator *e, const State *state) {
 }
 
 /* The state before the equations of the body. */
-static Value *state_before(Elaborator *e, const Scan *scan, State *state) {
+static Value *state_before(Elaborator *e, const ScanBuild *scan, State *state) {
     bool reversed = scan->node->kids[1] != NULL;
     Expr *before = state_at(e, scan, state, reversed ? 1 : -1), *begin = beginning(e, state);
     if (begin) {
         double first = reversed ? (double)scan->axis->size - 1 : 0;
-        Expr *place = expr_index(e->program, scan->place);
-        Expr *starts = expr_apply(e->program, OP_EQ, place, expr_number(e->program, first), NULL);
+        Expr *position = expr_index(e->program, scan->position);
+        Expr *starts =
+            expr_apply(e->program, OP_EQ, position, expr_number(e->program, first), NULL);
         const char *name = arena_format(e->arena, "%s_before", state->node->name);
         return define(e, name, state->dims, state->rank, REDUCE_NONE, NULL, 0,
                       expr_apply(e->program, OP_WHERE, starts, begin, before), state->node->span);
@@ -220,7 +221,7 @@ static bool same_axes(Elaborator *e, const State *state, const Value *after) {
 }
 
 /* Stores the new value in the tensor of the state. */
-static void end_state(Elaborator *e, const Scan *scan, State *state) {
+static void end_state(Elaborator *e, const ScanBuild *scan, State *state) {
     Value *after = state->binding->value;
     if (after->kind == KIND_ERROR) return;
     if (after == state->before && e->reports->errors > scan->errors) return;
@@ -241,13 +242,13 @@ static void end_state(Elaborator *e, const Scan *scan, State *state) {
 
 /* ---- the body as a whole ---- */
 
-static bool is_state(const Scan *scan, const Tensor *tensor) {
+static bool is_scan_state(const ScanBuild *scan, const Tensor *tensor) {
     for (int i = 0; i < scan->state_count; i++)
         if (scan->states[i].tensor == tensor) return true;
     return false;
 }
 
-static Statement *maker_of(const Block *body, const Tensor *tensor) {
+static Statement *statement_writing(const Block *body, const Tensor *tensor) {
     for (int i = 0; i < body->statements.count; i++) {
         Statement *statement = body->statements.items[i];
         if (statement->target->tensor == tensor) return statement;
@@ -256,14 +257,14 @@ static Statement *maker_of(const Block *body, const Tensor *tensor) {
 }
 
 /* Replaces S[b,s,h] = new[b,s,h] of a tensor `new` of the body by a direct definition of S. */
-static void make_in_place(Elaborator *e, Scan *scan) {
+static void make_in_place(Elaborator *e, ScanBuild *scan) {
     List *statements = &scan->body.statements;
     for (int i = statements->count - 1; i >= 0; i--) {
         const Statement *copy = statements->items[i];
         const Expr *value = copy->value, *target = copy->target;
-        bool same = value->kind == EXPR_READ && is_state(scan, target->tensor) &&
-                    value->count == target->count && !is_state(scan, value->tensor) &&
-                    maker_of(&scan->body, value->tensor);
+        bool same = value->kind == EXPR_READ && is_scan_state(scan, target->tensor) &&
+                    value->count == target->count && !is_scan_state(scan, value->tensor) &&
+                    statement_writing(&scan->body, value->tensor);
         for (int j = 0; same && j < value->count; j++)
             same =
                 value->args[j]->kind == EXPR_INDEX && expr_equal(value->args[j], target->args[j]);
@@ -277,28 +278,29 @@ static void make_in_place(Elaborator *e, Scan *scan) {
     }
 }
 
-typedef struct Search {
+typedef struct MarkedRead {
     const bool *marked; /* by tensor id */
     bool found;
-} Search;
+} MarkedRead;
 
 static void find_marked(Expr *expr, void *data) {
-    Search *search = data;
+    MarkedRead *search = data;
     if (expr->kind == EXPR_READ && search->marked[expr->tensor->id]) search->found = true;
 }
 
-static void mark(Expr *expr, void *data) {
+static void mark_read_tensor(Expr *expr, void *data) {
     if (expr->kind == EXPR_READ) ((bool *)data)[expr->tensor->id] = true;
 }
 
 /* Removes equations that no state depends on. */
-static void drop_unread(Elaborator *e, Scan *scan) {
+static void drop_unread(Elaborator *e, ScanBuild *scan) {
     bool *read = arena_alloc(e->arena, (size_t)e->program->tensors.count * sizeof *read);
     List kept = {0}, *statements = &scan->body.statements;
     for (int i = 0; i < scan->state_count; i++) read[scan->states[i].tensor->id] = true;
     for (int i = statements->count - 1; i >= 0; i--) {
         Statement *statement = statements->items[i];
-        if (read[statement->target->tensor->id]) expr_walk(statement->value, mark, read);
+        if (read[statement->target->tensor->id])
+            expr_walk(statement->value, mark_read_tensor, read);
     }
     for (int i = 0; i < statements->count; i++) {
         const Statement *statement = statements->items[i];
@@ -308,10 +310,10 @@ static void drop_unread(Elaborator *e, Scan *scan) {
 }
 
 /* The statement for all positions. */
-static void add_for_all(Elaborator *e, const Scan *scan, const Statement *statement) {
-    Index *place = index_new(e->program, scan->place->name, scan->axis);
-    Expr *to = expr_index(e->program, place);
-    Index *from = scan->place;
+static void add_for_all(Elaborator *e, const ScanBuild *scan, const Statement *statement) {
+    Index *position = index_new(e->program, scan->position->name, scan->axis);
+    Expr *to = expr_index(e->program, position);
+    Index *from = scan->position;
     Expr *target = expr_substitute(e->program, statement->target, &from, &to, 1);
     Expr *value = expr_substitute(e->program, statement->value, &from, &to, 1);
     Statement *made = statement_loop(e->program, e->block, target, false, statement->reduction,
@@ -321,13 +323,13 @@ static void add_for_all(Elaborator *e, const Scan *scan, const Statement *statem
 }
 
 /* Hoists statements that do not depend on a state. */
-static void hoist(Elaborator *e, Scan *scan) {
+static void hoist_from_scan(Elaborator *e, ScanBuild *scan) {
     bool *recurs = arena_alloc(e->arena, (size_t)e->program->tensors.count * sizeof *recurs);
     List kept = {0}, *statements = &scan->body.statements;
     for (int i = 0; i < scan->state_count; i++) recurs[scan->states[i].tensor->id] = true;
     for (int i = 0; i < statements->count; i++) {
         Statement *statement = statements->items[i];
-        Search search = {recurs, recurs[statement->target->tensor->id]};
+        MarkedRead search = {recurs, recurs[statement->target->tensor->id]};
         expr_walk(statement->value, find_marked, &search);
         recurs[statement->target->tensor->id] |= search.found;
         if (search.found)
@@ -339,7 +341,7 @@ static void hoist(Elaborator *e, Scan *scan) {
 }
 
 /* Checks that the body has only equations. */
-static bool is_of_equations(Elaborator *e, const Scan *scan) {
+static bool is_of_equations(Elaborator *e, const ScanBuild *scan) {
     for (int i = 0; i < scan->body.statements.count; i++) {
         const Statement *statement = scan->body.statements.items[i];
         if (statement->kind == STATEMENT_LOOP) continue;
@@ -351,14 +353,14 @@ static bool is_of_equations(Elaborator *e, const Scan *scan) {
 }
 
 /* Reads the equations at the current position, with the states of the previous position. */
-static void read_body(Elaborator *e, Scan *scan) {
+static void read_scan_body(Elaborator *e, ScanBuild *scan) {
     const Node *node = scan->node;
     Block *outside = e->block;
     e->block = &scan->body;
-    e->frame->ambient[e->frame->ambient_count++] = e->scanned = scan->place;
+    e->frame->ambient[e->frame->ambient_count++] = e->scanned = scan->position;
     Scope *scope = scope_push(e);
     scope_bind(e, scope, node->name,
-               value_tensor(e, expr_index(e->program, scan->place), NULL, 0, node->name_span),
+               value_tensor(e, expr_index(e->program, scan->position), NULL, 0, node->name_span),
                node->name_span);
     for (int i = 0; i < scan->state_count; i++) {
         State *state = &scan->states[i];
@@ -377,16 +379,17 @@ static void read_body(Elaborator *e, Scan *scan) {
 }
 
 /* After the scan: the state at each position. */
-static void bind_states(Elaborator *e, const Scan *scan, bool good) {
+static void bind_states(Elaborator *e, const ScanBuild *scan, bool good) {
     for (int i = 0; i < scan->state_count; i++) {
         const State *state = &scan->states[i];
         Value *value = value_error(e, state->node->span);
         if (good && state->rank + 1 <= MAX_RANK) {
-            Index *dims[MAX_RANK] = {index_new(e->program, scan->place->name, scan->axis)};
-            Expr *place = expr_index(e->program, dims[0]);
+            Index *dims[MAX_RANK] = {index_new(e->program, scan->position->name, scan->axis)};
+            Expr *position = expr_index(e->program, dims[0]);
             for (int j = 0; j < state->rank; j++) dims[j + 1] = state->dims[j];
-            Index *from = scan->place;
-            Expr *read = expr_substitute(e->program, state_at(e, scan, state, 0), &from, &place, 1);
+            Index *from = scan->position;
+            Expr *read =
+                expr_substitute(e->program, state_at(e, scan, state, 0), &from, &position, 1);
             value = value_tensor(e, read, dims, state->rank + 1, state->node->name_span);
         }
         scope_bind(e, e->scope, state->node->name, value, state->node->name_span);
@@ -404,7 +407,7 @@ static void leave_states(Elaborator *e, const Node *node) {
 
 /* States and other tensors of the body are integers if all equations that write them are integers,
  * assuming that the others are. */
-static void find_integers(const Scan *scan) {
+static void find_integers(const ScanBuild *scan) {
     const List *body = &scan->body.statements;
     bool changed = true;
     for (int i = 0; i < body->count; i++)
@@ -423,13 +426,13 @@ static void find_integers(const Scan *scan) {
 
 /* scan NAME[subs] from expr, ... over NAME reversed { }. */
 void scan_statement(Elaborator *e, const Node *node) {
-    Scan scan = {.node = node, .errors = e->reports->errors};
+    ScanBuild scan = {.node = node, .errors = e->reports->errors};
     if (!begins_scan(e, &scan)) {
         leave_states(e, node);
         return;
     }
-    scan.place = index_new(e->program, node->name, scan.axis);
-    scan.place->of_repeat = true;
+    scan.position = index_new(e->program, node->name, scan.axis);
+    scan.position->of_repeat = true;
     for (int i = 0; i < node->kids[0]->count; i++) {
         if (!declare_state(e, &scan, &scan.states[i], node->kids[0]->kids[i])) {
             leave_states(e, node);
@@ -437,14 +440,14 @@ void scan_statement(Elaborator *e, const Node *node) {
         }
         scan.state_count++;
     }
-    if (names_are_its_own(e, &scan, node->kids[2])) read_body(e, &scan);
+    if (names_are_its_own(e, &scan, node->kids[2])) read_scan_body(e, &scan);
     bool good = e->reports->errors == scan.errors && is_of_equations(e, &scan);
     if (good) {
         make_in_place(e, &scan);
         drop_unread(e, &scan);
-        hoist(e, &scan);
+        hoist_from_scan(e, &scan);
         Statement *statement =
-            statement_scan(e->program, e->block, scan.place, node->kids[1] != NULL, node->span);
+            statement_scan(e->program, e->block, scan.position, node->kids[1] != NULL, node->span);
         statement->body = scan.body;
         find_integers(&scan);
         scan_operands(e->program, statement);

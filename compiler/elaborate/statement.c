@@ -348,12 +348,12 @@ static void input_statement(Elaborator *e, const Node *node) {
 }
 
 /* A state is the same for all tokens of a batch; its new value must be the same, too. */
-static bool fits_state(Elaborator *e, const Value *place, Expr *expr, const Node *node) {
+static bool fits_state(Elaborator *e, const Value *assigned, Expr *expr, const Node *node) {
     Index *used[MAX_LOOPS * 2];
     int count = free_indices(e, expr, used);
     count += ambient_used(e, expr, used + count);
     for (int i = 0; i < count; i++) {
-        if (expr_uses_index(place->expr, used[i])) continue;
+        if (expr_uses_index(assigned->expr, used[i])) continue;
         const char *name = used[i] == e->batch ? "batch" : used[i]->name;
         report_error(e->reports, node->kids[1]->span,
                      "the new value of '%s' depends on index '%s', but the state does not",
@@ -387,11 +387,11 @@ static const Node *gathered(const Node *value) {
 }
 
 /* Once per step: the new value is computed here and stored at the end of the step. */
-static void store_later(Elaborator *e, const Node *node, Tensor *tensor, const Expr *place,
+static void store_later(Elaborator *e, const Node *node, Tensor *tensor, const Expr *assigned,
                         Expr *expr) {
     Tensor *next = tensor_new(e->program, arena_format(e->arena, "%s_next", tensor->name),
                               ROLE_TEMP, TYPE_REAL, tensor->rank, tensor->axes, node->span);
-    Expr *target = expr_read(e->program, next, place->args);
+    Expr *target = expr_read(e->program, next, assigned->args);
     statement_loop(e->program, e->block, target, false, REDUCE_NONE, NULL, 0, expr, node->span);
     Index *all[MAX_RANK];
     for (int i = 0; i < tensor->rank; i++)
@@ -405,12 +405,12 @@ static void store_later(Elaborator *e, const Node *node, Tensor *tensor, const E
 }
 
 /* The contribution of this micro-batch to a step_mean, as an output with the name of the state. */
-static void gather_output(Elaborator *e, const Node *node, const Tensor *tensor, const Expr *place,
-                          Expr *expr) {
+static void gather_output(Elaborator *e, const Node *node, const Tensor *tensor,
+                          const Expr *assigned, Expr *expr) {
     Tensor *out = tensor_new(e->program, tensor->name, ROLE_OUTPUT, TYPE_REAL, tensor->rank,
                              tensor->axes, node->span);
     out->path = tensor->path;
-    Expr *target = expr_read(e->program, out, place->args);
+    Expr *target = expr_read(e->program, out, assigned->args);
     statement_loop(e->program, e->block, target, false, REDUCE_NONE, NULL, 0, expr, node->span);
     list_push(e->arena, &e->probed, out);
 }
@@ -435,16 +435,17 @@ static void update_statement(Elaborator *e, const Node *node) {
     const Node *mean = gathered(node->kids[1]);
     Equation own = {0}, *outer = e->equation;
     e->equation = &own;
-    Value *place = node->kids[0] ? subscript(e, kept, node->kids[0], node->span)
-                                 : read_value(e, kept, node->span);
-    Value *value = place->kind == KIND_ERROR ? place : evaluate(e, mean ? mean : node->kids[1]);
+    Value *assigned = node->kids[0] ? subscript(e, kept, node->kids[0], node->span)
+                                    : read_value(e, kept, node->span);
+    Value *value =
+        assigned->kind == KIND_ERROR ? assigned : evaluate(e, mean ? mean : node->kids[1]);
     Expr *expr = value->kind == KIND_ERROR ? NULL : value_expr(e, value);
     e->equation = outer;
-    if (!expr || !fits_state(e, place, expr, node)) return;
+    if (!expr || !fits_state(e, assigned, expr, node)) return;
     bool gathers = e->program->graph == GRAPH_GATHER;
     if (mean) e->program->gathers = true;
-    if (mean && gathers) gather_output(e, node, tensor, place->expr, expr);
-    if (!mean && !gathers) store_later(e, node, tensor, place->expr, expr);
+    if (mean && gathers) gather_output(e, node, tensor, assigned->expr, expr);
+    if (!mean && !gathers) store_later(e, node, tensor, assigned->expr, expr);
 }
 
 static void name_statement(Elaborator *e, const Node *node) {
@@ -655,7 +656,7 @@ static void mark_asked(Elaborator *e, int first) {
     }
 }
 
-static void statement(Elaborator *e, const Node *node) {
+static void checked_statement(Elaborator *e, const Node *node) {
     count_step(e, node->span);
     if (e->scanned && !may_stand_in_scan(e, node)) return;
     int first = e->block->statements.count;
@@ -666,6 +667,6 @@ static void statement(Elaborator *e, const Node *node) {
 void block_statements(Elaborator *e, const Node *block) {
     for (int i = 0; i < block->count; i++) {
         bool choice = block->kids[i]->kind == NODE_OPTION || block->kids[i]->kind == NODE_REQUIRE;
-        if (choice || !is_abandoned(e)) statement(e, block->kids[i]);
+        if (choice || !is_abandoned(e)) checked_statement(e, block->kids[i]);
     }
 }

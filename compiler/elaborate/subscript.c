@@ -32,17 +32,17 @@ static bool subscript_index(Elaborator *e, Value *result, const Node *sub, Axis 
 }
 
 /* A constant of integer arithmetic that is too large, or NULL. */
-static const Expr *inexact_number(const Expr *expr) {
+static const Expr *inexact_subscript(const Expr *expr) {
     const Expr *inner = expr_is_quotient(expr) ? expr->args[0] : expr, *found = NULL;
     if (!expr_is_whole(expr)) return NULL;
     if (expr->kind == EXPR_NUMBER && fabs(expr->number) > WHOLE_MAX) return expr;
-    for (int i = 0; i < inner->count && !found; i++) found = inexact_number(inner->args[i]);
+    for (int i = 0; i < inner->count && !found; i++) found = inexact_subscript(inner->args[i]);
     return found;
 }
 
 /* Integer constants above 2^53 - 1 are rounded by the parser. */
-static bool subscript_is_exact(Elaborator *e, const Expr *place, Span span) {
-    const Expr *inexact = inexact_number(place);
+static bool subscript_is_exact(Elaborator *e, const Expr *computed, Span span) {
+    const Expr *inexact = inexact_subscript(computed);
     if (!inexact) return true;
     report_error(e->reports, span, "constant %.17g in this subscript exceeds 2^53 - 1",
                  inexact->number);
@@ -52,16 +52,18 @@ static bool subscript_is_exact(Elaborator *e, const Expr *place, Span span) {
 }
 
 /* Checks that a computed subscript is an integer and, if it is constant, inside the axis. */
-static bool picks_place(Elaborator *e, const Node *sub, const Axis *axis, const Expr *place) {
+static bool selects_one_element(Elaborator *e, const Node *sub, const Axis *axis,
+                                const Expr *computed) {
     const Span span = sub->span;
-    if (place->kind == EXPR_NUMBER && (place->number != floor(place->number) || place->number < 0 ||
-                                       place->number >= (double)axis->size)) {
+    if (computed->kind == EXPR_NUMBER &&
+        (computed->number != floor(computed->number) || computed->number < 0 ||
+         computed->number >= (double)axis->size)) {
         report_error(e->reports, span, "subscript %.9g is outside axis '%s' of size %ld",
-                     place->number, axis->name, axis->size);
+                     computed->number, axis->name, axis->size);
         report_help(e->reports, "use an integer from 0 to %ld", axis->size - 1);
         return false;
     }
-    if (expr_is_whole(place)) return subscript_is_exact(e, place, span);
+    if (expr_is_whole(computed)) return subscript_is_exact(e, computed, span);
     report_error(e->reports, span, "a subscript must be an integer, but this can be a fraction");
     if (span.source)
         report_help(e->reports, "round it with floor(%.*s)", span.end - span.start,
@@ -75,19 +77,19 @@ static bool one_subscript(Elaborator *e, Value *result, const Node *sub, Axis *a
     bool plain = sub->kind == NODE_NAME &&
                  (!binding || binding->value->kind == KIND_AXIS || equation_find(e, sub->name));
     if (plain) return subscript_index(e, result, sub, axis, to);
-    Value *place = evaluate(e, sub);
-    if (place->kind == KIND_ERROR) return false;
-    *to = value_expr(e, place);
+    Value *computed = evaluate(e, sub);
+    if (computed->kind == KIND_ERROR) return false;
+    *to = value_expr(e, computed);
     if (*to && expr_names_whole(*to) && !expr_is_whole(*to))
         *to = expr_apply(e->program, OP_FLOOR, *to, NULL, NULL);
-    if (!*to || !picks_place(e, sub, axis, *to)) return false;
+    if (!*to || !selects_one_element(e, sub, axis, *to)) return false;
     *to = sub_over(e->program, *to, axis);
     if ((*to)->kind == EXPR_READ && (*to)->tensor->role == ROLE_INPUT &&
         (*to)->tensor->type == TYPE_INT) {
         Tensor *input = (*to)->tensor;
         if (!input->vocabulary || axis->size < input->vocabulary) input->vocabulary = axis->size;
     }
-    if (place->kind == KIND_TENSOR) add_dims(e, result, place);
+    if (computed->kind == KIND_TENSOR) add_dims(e, result, computed);
     return true;
 }
 
@@ -113,7 +115,7 @@ static bool list_subscripts(Elaborator *e, Value *result, const Node *sub, const
 }
 
 /* An unused name for an index. */
-static const char *free_name(Elaborator *e) {
+static const char *unused_index_name(Elaborator *e) {
     static const char *const names[] = {"j", "i", "k", "m", "n", "p", "q", "r"};
     for (int i = 0; i < 8; i++)
         if (!equation_find(e, names[i]) && !scope_find(e->scope, names[i])) return names[i];
@@ -145,7 +147,7 @@ static const char *renamed_equation(Elaborator *e, const Node *sub, const char *
 /* w[d,d] is most likely a mistake: two dimensions over one axis need two indices. */
 static void report_diagonal(Elaborator *e, const Node *sub, const Node *subs, const Value *value) {
     const EquationIndex *entry = equation_find(e, sub->name);
-    const char *name = free_name(e);
+    const char *name = unused_index_name(e);
     const char *whole = entry && entry->reduced ? renamed_equation(e, sub, name) : NULL;
     report_error(e->reports, subs->span,
                  "index '%s' subscripts two dimensions, which reads only the diagonal", sub->name);

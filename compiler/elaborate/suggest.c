@@ -15,28 +15,28 @@ enum { MAX_INNER = 3 };
 
 /* ---- suggestions of declarations ---- */
 
-typedef struct Search {
+typedef struct DeclarationSearch {
     Elaborator *e;
     const char *name;
     Text found;         /* paths, "a' and 'b" */
     const Node *option; /* the last one found */
-} Search;
+} DeclarationSearch;
 
 /* The text of the value of an alias. */
-static const char *value_of(Arena *arena, const Node *alias) {
+static const char *alias_text(Arena *arena, const Node *alias) {
     const Node *value = alias->kids[0];
     if (value->kind == NODE_STRING) return value->name;
     Span span = value->span;
     return arena_copy(arena, span.source->text + span.start, (size_t)(span.end - span.start));
 }
 
-static void search_option(Search *search, const Node *option, const char *prefix) {
+static void search_option(DeclarationSearch *search, const Node *option, const char *prefix) {
     const Node *alias = alias_find(option, search->name, true);
     if (!alias && option_was(option, search->name)) alias = alias_find(option, search->name, false);
     if (!alias) return;
     Arena *arena = search->e->arena;
     const char *path =
-        alias->count ? value_of(arena, alias) : arena_format(arena, "%s%s", prefix, option->name);
+        alias->count ? alias_text(arena, alias) : arena_format(arena, "%s%s", prefix, option->name);
     text_add(&search->found, "%s%s", search->found.length ? "' and '" : "", path);
     search->option = alias->count ? NULL : option;
 }
@@ -44,7 +44,7 @@ static void search_option(Search *search, const Node *option, const char *prefix
 /* The layer of an option in `given`, or by default; *inner receives the options given to it. */
 static const Node *chosen_layer(Elaborator *e, const Node *option, const Record *given,
                                 const Record **inner) {
-    const Entry *entry = given ? given_entry(given, option->name) : NULL;
+    const RecordField *entry = given ? given_entry(given, option->name) : NULL;
     const Value *value = entry ? entry->value : NULL;
     *inner = value ? value->record : NULL;
     if (value && value->kind == KIND_LAYER) return value->layer;
@@ -53,8 +53,8 @@ static const Node *chosen_layer(Elaborator *e, const Node *option, const Record 
 }
 
 /* Searches the options `depth` layers below this one. */
-static void search_below(Search *search, const Node *layer, const Record *given, const char *prefix,
-                         int depth) {
+static void search_below(DeclarationSearch *search, const Node *layer, const Record *given,
+                         const char *prefix, int depth) {
     const Node *body = layer_body(layer);
     for (int i = 0; i < body->count; i++) {
         const Node *option = body->kids[i];
@@ -71,7 +71,7 @@ static void search_below(Search *search, const Node *layer, const Record *given,
 
 const char *suggested_option(Elaborator *e, const Node *layer, const Record *given,
                              const char *name, const char *prefix, const Node **option) {
-    Search search = {.e = e, .name = name, .found = {.arena = e->arena}};
+    DeclarationSearch search = {.e = e, .name = name, .found = {.arena = e->arena}};
     for (int depth = 0; depth <= MAX_INNER && !search.found.length; depth++)
         search_below(&search, layer, given, prefix, depth);
     *option = search.option;
@@ -80,7 +80,7 @@ const char *suggested_option(Elaborator *e, const Node *layer, const Record *giv
 
 const char *suggested_value(Elaborator *e, const Node *option, const char *word) {
     const Node *alias = alias_find(option, word, true);
-    return alias && alias->count ? value_of(e->arena, alias) : NULL;
+    return alias && alias->count ? alias_text(e->arena, alias) : NULL;
 }
 
 const char *suggested_layer(Elaborator *e, NodeKind kind, const char *name) {
@@ -89,7 +89,7 @@ const char *suggested_layer(Elaborator *e, NodeKind kind, const char *name) {
         for (int i = 0; i < units[u]->declared.count; i++) {
             const Node *layer = units[u]->declared.items[i], *alias = alias_find(layer, name, true);
             if (alias && layer->kind == kind)
-                return alias->count ? value_of(e->arena, alias) : layer->name;
+                return alias->count ? alias_text(e->arena, alias) : layer->name;
         }
     return NULL;
 }
@@ -161,14 +161,14 @@ static const char *similar_option(Elaborator *e, const Node *layer, const char *
 }
 
 /* The text before the last name of a path: "train." of train.batch_size. */
-static const char *written_prefix(Elaborator *e, const Entry *entry, const char *path) {
+static const char *written_prefix(Elaborator *e, const RecordField *entry, const char *path) {
     const Span span = entry->span;
     int length = span.end - span.start - (int)strlen(path);
     if (!span.source || length <= 0) return "";
     return arena_copy(e->arena, span.source->text + span.start, (size_t)length);
 }
 
-void suggest_option(Elaborator *e, const Node *layer, const Record *given, const Entry *entry,
+void suggest_option(Elaborator *e, const Node *layer, const Record *given, const RecordField *entry,
                     const char *path, const List *names) {
     const Node *option = NULL;
     const char *prefix = written_prefix(e, entry, path);

@@ -26,7 +26,7 @@
 #include <string.h>
 
 /* The properties of a model that a transfer reads. */
-typedef struct Side {
+typedef struct TransferModel {
     const char *name;
     Program *program;
     List flows; /* ParameterFlow * */
@@ -34,13 +34,13 @@ typedef struct Side {
     double depth;    /* the longest repeat */
     Program *shaped; /* the same model with the outermost axes of the base, or NULL */
     List options;    /* TunedNumber *: real options of the optimizer */
-} Side;
+} TransferModel;
 
 typedef struct Derivation {
     Elaborator *e;
     const Node *rule; /* NODE_PARAMETRIZATION */
     Record *given;    /* its options */
-    Side base, model;
+    TransferModel base, model;
     const ParameterFlow *flow, *counterpart;
     Tuned *row;
     bool checked;
@@ -51,7 +51,7 @@ enum { FIRST_SETTINGS = 3 };
 
 /* ---- both models ---- */
 
-static void note_options(Elaborator *e, Side *side, const Value *optimizer) {
+static void note_options(Elaborator *e, TransferModel *side, const Value *optimizer) {
     const Node *body = layer_body(optimizer->layer);
     for (int i = 0; i < body->count; i++) {
         const Node *option = body->kids[i];
@@ -64,7 +64,7 @@ static void note_options(Elaborator *e, Side *side, const Value *optimizer) {
     }
 }
 
-static bool note_training(Elaborator *e, const Node *model, bool overridden, Side *side) {
+static bool note_training(Elaborator *e, const Node *model, bool overridden, TransferModel *side) {
     Scope scope = {0}, *outer = e->scope;
     Record *record = record_new(e);
     e->scope = &scope;
@@ -87,7 +87,7 @@ static bool note_training(Elaborator *e, const Node *model, bool overridden, Sid
     return layer != NULL && side->steps > 0;
 }
 
-static void note_flows(Side *side) {
+static void note_flows(TransferModel *side) {
     parameter_facts(side->program);
     side->flows = parameter_flow(side->program);
     side->depth = 0;
@@ -135,7 +135,7 @@ static void bind_flag(Derivation *d, Scope *scope, const char *name, bool flag) 
     scope_bind(d->e, scope, name, value, d->rule->name_span);
 }
 
-static void bind_facts(Derivation *d, Scope *scope) {
+static void bind_transfer_facts(Derivation *d, Scope *scope) {
     const ParameterFlow *flow = d->flow, *its = d->counterpart;
     bool scored = its && its->product && flow->product;
     double in = scored ? ratio_of(flow->fan_in, its->fan_in) : growth(d, AXIS_SUMMED);
@@ -160,7 +160,7 @@ static void bind_facts(Derivation *d, Scope *scope) {
 
 /* ---- settings ---- */
 
-static TunedNumber *find_number(const Tuned *row, const char *name) {
+static TunedNumber *find_tuned_number(const Tuned *row, const char *name) {
     for (int i = 0; i < row->numbers.count; i++) {
         TunedNumber *number = row->numbers.items[i];
         if (!strcmp(number->name, name)) return number;
@@ -169,7 +169,7 @@ static TunedNumber *find_number(const Tuned *row, const char *name) {
 }
 
 /* The attribute of the parameter without a transfer; for "lr" a factor. */
-static double own_number(const Tensor *tensor, const char *name, double otherwise) {
+static double own_number_or(const Tensor *tensor, const char *name, double otherwise) {
     for (int i = 0; i < tensor->own.count; i++) {
         const OwnNumber *own = tensor->own.items[i];
         if (!strcmp(own->name, name)) return own->value;
@@ -177,14 +177,15 @@ static double own_number(const Tensor *tensor, const char *name, double otherwis
     return otherwise;
 }
 
-static void add_number(Derivation *d, Scope *scope, const char *name, double plain, double value) {
+static void add_tuned_number(Derivation *d, Scope *scope, const char *name, double plain,
+                             double value) {
     TunedNumber *number = arena_alloc(d->e->arena, sizeof *number);
     *number = (TunedNumber){name, plain, value, value, NULL};
     list_push(d->e->arena, &d->row->numbers, number);
     bind_number(d, scope, name, value);
 }
 
-static double spread_of(const Init *init) {
+static double init_std_of(const Init *init) {
     return init->kind == MOEC_INIT_NORMAL ? init->b : (init->b - init->a) / 2;
 }
 
@@ -202,19 +203,19 @@ static double first_spread(const Derivation *d) {
     const Tensor *own = d->flow->tensor, *its = d->counterpart ? d->counterpart->tensor : NULL;
     if (own->init.kind == MOEC_INIT_CONSTANT) return 0;
     if (!its) its = parameter_called(d->model.shaped, own->path);
-    return spread_of(its && its->init.kind == own->init.kind ? &its->init : &own->init);
+    return init_std_of(its && its->init.kind == own->init.kind ? &its->init : &own->init);
 }
 
 static void bind_settings(Derivation *d, Scope *scope) {
     const Tensor *tensor = d->flow->tensor;
-    add_number(d, scope, "lr", d->model.lr, d->model.lr * own_number(tensor, "lr", 1));
-    add_number(d, scope, "init", first_spread(d), first_spread(d));
-    add_number(d, scope, "multiplier", 1, 1);
+    add_tuned_number(d, scope, "lr", d->model.lr, d->model.lr * own_number_or(tensor, "lr", 1));
+    add_tuned_number(d, scope, "init", first_spread(d), first_spread(d));
+    add_tuned_number(d, scope, "multiplier", 1, 1);
     for (int i = 0; i < d->model.options.count; i++) {
         const TunedNumber *option = d->model.options.items[i];
-        if (find_number(d->row, option->name)) continue;
-        add_number(d, scope, option->name, option->plain,
-                   own_number(tensor, option->name, option->plain));
+        if (find_tuned_number(d->row, option->name)) continue;
+        add_tuned_number(d, scope, option->name, option->plain,
+                         own_number_or(tensor, option->name, option->plain));
     }
 }
 
@@ -232,9 +233,9 @@ static bool is_setting(const Derivation *d, const char *name) {
 
 /* ---- the text ---- */
 
-static void run_body(Derivation *d, const Node *body);
+static void run_rule_body(Derivation *d, const Node *body);
 
-static const char *text_of(Arena *arena, Span span) {
+static const char *span_text(Arena *arena, Span span) {
     return arena_copy(arena, span.source->text + span.start, (size_t)(span.end - span.start));
 }
 
@@ -256,7 +257,7 @@ static void check_name(Derivation *d, const Node *node) {
 
 static void run_equation(Derivation *d, const Node *node) {
     Elaborator *e = d->e;
-    TunedNumber *number = find_number(d->row, node->name);
+    TunedNumber *number = find_tuned_number(d->row, node->name);
     double value;
     check_name(d, node);
     if (!number && is_setting(d, node->name)) return; /* of another optimizer */
@@ -279,7 +280,7 @@ static void run_equation(Derivation *d, const Node *node) {
     else
         scope_bind(e, e->scope, node->name, value_number(e, value, node->span), node->name_span);
     if (!number) return;
-    const char *text = text_of(e->arena, node->kids[1]->span);
+    const char *text = span_text(e->arena, node->kids[1]->span);
     number->clause = number->clause ? arena_format(e->arena, "%s, %s", number->clause, text) : text;
     number->after = value;
 }
@@ -291,10 +292,10 @@ static void run_kind(Derivation *d, const Node *node) {
     if (!holds) return;
     d->row->kind = node->name;
     d->row->span = node->name_span;
-    run_body(d, node->kids[1]);
+    run_rule_body(d, node->kids[1]);
 }
 
-static void run_statement(Derivation *d, const Node *node) {
+static void run_rule_statement(Derivation *d, const Node *node) {
     Elaborator *e = d->e;
     bool yes;
     if (node->kind == NODE_OPTION)
@@ -310,27 +311,28 @@ static void run_statement(Derivation *d, const Node *node) {
         if (!evaluate_flag(e, node->kids[0], &yes)) return;
         const Node *branch = yes ? node->kids[1] : node->kids[2];
         if (branch && branch->kind == NODE_IF)
-            run_statement(d, branch);
+            run_rule_statement(d, branch);
         else if (branch)
-            run_body(d, branch);
+            run_rule_body(d, branch);
     } else
         report_error(e->reports, node->span, "this statement is not allowed in a parametrization");
 }
 
-static void run_body(Derivation *d, const Node *body) {
+static void run_rule_body(Derivation *d, const Node *body) {
     int errors = d->e->reports->errors;
     for (int i = 0; i < body->count && d->e->reports->errors == errors; i++)
-        run_statement(d, body->kids[i]);
+        run_rule_statement(d, body->kids[i]);
 }
 
 /* Checks the names in equations of all kinds, also of kinds without a parameter. */
-static void check_names(Derivation *d, const Node *body) {
+static void check_rule_names(Derivation *d, const Node *body) {
     for (int i = 0; i < body->count; i++) {
         const Node *node = body->kids[i];
         if (node->kind == NODE_EQUATION) check_name(d, node);
-        if (node->kind == NODE_KIND) check_names(d, node->kids[1]);
+        if (node->kind == NODE_KIND) check_rule_names(d, node->kids[1]);
         for (int j = 1; node->kind == NODE_IF && j < 3; j++)
-            if (node->kids[j] && node->kids[j]->kind == NODE_BLOCK) check_names(d, node->kids[j]);
+            if (node->kids[j] && node->kids[j]->kind == NODE_BLOCK)
+                check_rule_names(d, node->kids[j]);
     }
 }
 
@@ -365,11 +367,11 @@ static Tuned *derive_row(Derivation *d) {
     *d->row = (Tuned){.flow = d->flow, .base = d->counterpart};
     e->scope = &scope;
     e->frame = &frame;
-    bind_facts(d, &scope);
+    bind_transfer_facts(d, &scope);
     bind_settings(d, &scope);
-    run_body(d, d->rule->kids[0]);
+    run_rule_body(d, d->rule->kids[0]);
     if (!finite_numbers(d)) return NULL;
-    d->row->init = scaled_init(&d->flow->tensor->init, find_number(d->row, "init")->after);
+    d->row->init = scaled_init(&d->flow->tensor->init, find_tuned_number(d->row, "init")->after);
     return d->row;
 }
 
@@ -502,7 +504,7 @@ static void add_change(Text *text, const char *what, double before, double after
     text_add(text, "%s%s %.9g -> %.9g", text->length ? ", " : "", what, before, after);
 }
 
-static bool has_pattern(Arena *arena, const Side *side, const char *pattern) {
+static bool has_pattern(Arena *arena, const TransferModel *side, const char *pattern) {
     for (int i = 0; i < side->flows.count; i++) {
         const ParameterFlow *flow = side->flows.items[i];
         if (!strcmp(pattern_of(arena, flow->tensor->path), pattern)) return true;
@@ -511,7 +513,7 @@ static bool has_pattern(Arena *arena, const Side *side, const char *pattern) {
 }
 
 /* The differences in axes of parameters, batch and steps: "d 128 -> 1024, steps 10 -> 40". */
-static const char *changes_of(Arena *arena, const Side *model, const Side *base) {
+static const char *changes_of(Arena *arena, const TransferModel *model, const TransferModel *base) {
     Text text = {.arena = arena};
     text_add(&text, "%s", "");
     for (int i = 0; i < base->program->axes.count; i++) {
@@ -536,7 +538,7 @@ static const char *changes_of(Arena *arena, const Side *model, const Side *base)
 static void warn_of_departure(Elaborator *e, const Node *asked, Program *program) {
     Unit *unit = e->unit;
     const Node *base = tuned_ancestor(unit, asked);
-    Side mine = {.program = program}, its = {0};
+    TransferModel mine = {.program = program}, its = {0};
     if (!base || !note_training(e, asked, true, &mine) || !note_training(e, base, false, &its))
         return;
     its.program = without_overrides(unit, base);
@@ -575,7 +577,7 @@ Tuning *transfer(Unit *unit, Program *program) {
     d.given = record_evaluate(e, model->kids[2]->kids[0]);
     check_unknown_options(e, rule, d.given);
     if (unit->reports->errors || !open_sides(&d, asked, base)) return NULL;
-    check_names(&d, rule->kids[0]);
+    check_rule_names(&d, rule->kids[0]);
     d.checked = true;
     Tuning *tuning = arena_alloc(unit->arena, sizeof *tuning);
     *tuning = (Tuning){rule->name, base->name, d.base.program, program, {0}};

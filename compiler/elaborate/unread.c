@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-static bool is_reference(const Node *node) {
+static bool is_name_reference(const Node *node) {
     switch (node->kind) {
     case NODE_NAME:
     case NODE_LABELLED:
@@ -22,12 +22,12 @@ static bool is_reference(const Node *node) {
 }
 
 /* Whether a descendant refers to the name of this length. */
-static bool reads(const Node *node, const char *name, size_t length) {
+static bool reads_name(const Node *node, const char *name, size_t length) {
     if (!node) return false;
-    if (is_reference(node) && !strncmp(node->name, name, length) && !node->name[length])
+    if (is_name_reference(node) && !strncmp(node->name, name, length) && !node->name[length])
         return true;
     for (int i = 0; i < node->count; i++)
-        if (reads(node->kids[i], name, length)) return true;
+        if (reads_name(node->kids[i], name, length)) return true;
     return false;
 }
 
@@ -66,10 +66,10 @@ static bool is_for_commands(const Node *layer, const Node *node) {
 }
 
 /* Collects the names that descendants refer to. */
-static void add_names(Arena *arena, Table *names, Node *node) {
+static void add_referenced_names(Arena *arena, Table *names, Node *node) {
     if (!node) return;
-    if (is_reference(node)) table_add(arena, names, hash_text(HASH_START, node->name), node);
-    for (int i = 0; i < node->count; i++) add_names(arena, names, node->kids[i]);
+    if (is_name_reference(node)) table_add(arena, names, hash_text(HASH_START, node->name), node);
+    for (int i = 0; i < node->count; i++) add_referenced_names(arena, names, node->kids[i]);
 }
 
 static bool is_said(const Table *names, const char *name) {
@@ -85,14 +85,14 @@ static bool is_said(const Table *names, const char *name) {
 /* ---- options that other layers read or set ---- */
 
 /* Names that can hold any layer: options, variables of `for`, equations. */
-static bool is_variable(const Node *block, const char *name) {
+static bool is_local_variable(const Node *block, const char *name) {
     for (int i = 0; i < block->count; i++) {
         const Node *node = block->kids[i];
         if (!node) continue;
         bool declares =
             node->kind == NODE_OPTION || node->kind == NODE_FOR || node->kind == NODE_EQUATION;
         if (declares && !strcmp(node->name, name)) return true;
-        if (node_holds_statements(node) && is_variable(node, name)) return true;
+        if (node_holds_statements(node) && is_local_variable(node, name)) return true;
     }
     return false;
 }
@@ -100,7 +100,7 @@ static bool is_variable(const Node *block, const char *name) {
 static const char *variable_below(const Node *body, const Node *node) {
     if (node->kind == NODE_INDEXED) node = node->kids[0];
     bool named = node->kind == NODE_NAME || node->kind == NODE_LABELLED;
-    return named && is_variable(body, node->name) ? node->name : NULL;
+    return named && is_local_variable(body, node->name) ? node->name : NULL;
 }
 
 /* g.at, and g(x; axes = [h]) with any layer g: that layer can declare `at` and `axes`. */
@@ -118,11 +118,12 @@ static void add_outside(Arena *arena, Table *names, const Node *body, Node *node
 }
 
 /* Names that are read inside and outside of the layer. */
-typedef struct Names {
+typedef struct DeclaredNames {
     Table inside, outside; /* Node * by name; outside: of options of any layer */
-} Names;
+} DeclaredNames;
 
-static void look_at(Reports *reports, const Names *names, const Node *layer, const Node *node) {
+static void report_if_unread(Reports *reports, const DeclaredNames *names, const Node *layer,
+                             const Node *node) {
     const char *kind = node ? declared_kind(node) : NULL;
     bool outside = kind && node->kind == NODE_OPTION && is_said(&names->outside, node->name);
     if (kind && !outside && !is_result(layer, node->name) && !is_for_commands(layer, node) &&
@@ -130,36 +131,37 @@ static void look_at(Reports *reports, const Names *names, const Node *layer, con
         report_warning(reports, node->name_span, "%s '%s' is never read; it has no effect", kind,
                        node->name);
     bool block = node_holds_statements(node);
-    for (int i = 0; block && i < node->count; i++) look_at(reports, names, layer, node->kids[i]);
+    for (int i = 0; block && i < node->count; i++)
+        report_if_unread(reports, names, layer, node->kids[i]);
 }
 
 /* A layer with only options groups them: other layers read them. */
-static bool is_group(const Node *body) {
+static bool has_only_options(const Node *body) {
     for (int i = 0; i < body->count; i++)
         if (body->kids[i]->kind != NODE_OPTION && body->kids[i]->kind != NODE_REQUIRE) return false;
     return true;
 }
 
-static void look_at_all(Reports *reports, const List *list, Names *names) {
+static void report_unread_in_layers(Reports *reports, const List *list, DeclaredNames *names) {
     for (int i = 0; i < list->count; i++) {
         Node *layer = list->items[i];
         const Node *body = layer_body(layer);
-        if (!is_written(layer->span) || is_group(body)) continue;
+        if (!is_written(layer->span) || has_only_options(body)) continue;
         names->inside = (Table){0};
-        add_names(reports->arena, &names->inside, layer);
-        look_at(reports, names, layer, body);
+        add_referenced_names(reports->arena, &names->inside, layer);
+        report_if_unread(reports, names, layer, body);
     }
 }
 
 void warn_unused(Unit *unit) {
-    Names names = {0};
+    DeclaredNames names = {0};
     for (int i = 0; i < unit->layers.count; i++) {
         Node *layer = unit->layers.items[i];
         add_outside(unit->arena, &names.outside, layer_body(layer), layer);
     }
-    look_at_all(unit->reports, &unit->layers, &names);
-    look_at_all(unit->reports, &unit->optimizers, &names);
-    look_at_all(unit->reports, &unit->schedules, &names);
+    report_unread_in_layers(unit->reports, &unit->layers, &names);
+    report_unread_in_layers(unit->reports, &unit->optimizers, &names);
+    report_unread_in_layers(unit->reports, &unit->schedules, &names);
 }
 
 /* ---- options that are set ---- */
@@ -182,14 +184,15 @@ void watch_read(const Value *value) {
 }
 
 static bool asks_for_graph(const Node *condition) {
-    return reads(condition, "training", 8) || reads(condition, "decoding", 8) ||
-           reads(condition, "probing", 7);
+    return reads_name(condition, "training", 8) || reads_name(condition, "decoding", 8) ||
+           reads_name(condition, "probing", 7);
 }
 
 /* Whether a branch of `if training` outside of the current graph reads the name. */
 static bool reads_elsewhere(const Node *node, const char *name, size_t length) {
     if (!node) return false;
-    if (node->kind == NODE_IF && asks_for_graph(node->kids[0])) return reads(node, name, length);
+    if (node->kind == NODE_IF && asks_for_graph(node->kids[0]))
+        return reads_name(node, name, length);
     for (int i = 0; i < node->count; i++)
         if (reads_elsewhere(node->kids[i], name, length)) return true;
     return false;
@@ -202,7 +205,7 @@ static bool is_used_elsewhere(const Watch *watch) {
 /* Whether warn_unused already reports the option: no statement of a user layer reads it. */
 static bool is_told(const Watch *watch) {
     return is_written(watch->layer->span) &&
-           !reads(watch->layer, watch->name, strcspn(watch->name, "."));
+           !reads_name(watch->layer, watch->name, strcspn(watch->name, "."));
 }
 
 void warn_idle(Elaborator *e) {

@@ -63,7 +63,7 @@ const char *value_shown(Elaborator *e, const Value *value) {
 static void add_record_text(Elaborator *e, Text *text, const Record *record) {
     text_add(text, "{");
     for (int i = 0; record && i < record->entries.count; i++) {
-        Entry *entry = record->entries.items[i];
+        RecordField *entry = record->entries.items[i];
         text_add(text, "%s%s = %s", i ? ", " : " ", entry->name, value_text(e, entry->value));
     }
     text_add(text, " }");

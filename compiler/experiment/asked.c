@@ -101,8 +101,8 @@ static bool read_train(Asking *asking, const Node *value) {
 
 /* Reads one entry of such a record. Returns false after a report of an unknown name or an invalid
  * number. */
-static bool read_named(Asking *asking, const Node *entry, const char *const *names, int count,
-                       double *numbers) {
+static bool read_named_numbers(Asking *asking, const Node *entry, const char *const *names,
+                               int count, double *numbers) {
     for (int i = 0; i < count; i++) {
         if (strcmp(entry->name, names[i])) continue;
         if (!evaluate_number(asking->e, entry->kids[0], names[i], &numbers[i])) return false;
@@ -128,7 +128,7 @@ static bool read_budget(Asking *asking, const Node *entry) {
         return false;
     }
     double numbers[4] = {0};
-    if (!read_named(asking, value->kids[0], names, 4, numbers)) return false;
+    if (!read_named_numbers(asking, value->kids[0], names, 4, numbers)) return false;
     for (int i = 0; i < 4; i++) {
         if (numbers[i] == 0) continue;
         experiment->budget = (Budget)(i + 1);
@@ -204,7 +204,7 @@ static bool read_keep(Asking *asking, const Node *value) {
         double numbers[2] = {0};
         bool halve = !strcmp(entry->name, names[1]);
         if (halve ? !read_halvings(asking, entry->kids[0])
-                  : !read_named(asking, entry, names, 2, numbers))
+                  : !read_named_numbers(asking, entry, names, 2, numbers))
             return false;
         if (!halve) asking->experiment->limit = numbers[0];
     }
@@ -223,7 +223,7 @@ static bool read_machine(Asking *asking, const Node *value) {
         return false;
     }
     for (int i = 0; i < value->count; i++)
-        if (!read_named(asking, value->kids[i], names, 2, numbers)) return false;
+        if (!read_named_numbers(asking, value->kids[i], names, 2, numbers)) return false;
     asking->experiment->gflops = numbers[0];
     asking->experiment->gbytes = numbers[1];
     return true;
@@ -242,7 +242,7 @@ static bool read_transfer(Asking *asking, const Node *value) {
     return false;
 }
 
-static bool read_entry(Asking *asking, const Node *entry) {
+static bool read_scalar_entry(Asking *asking, const Node *entry) {
     Unit *unit = asking->e->unit;
     const Node *value = entry->kids[0];
     if (!strcmp(entry->name, "baseline")) return read_base(unit, asking->experiment, value);
@@ -280,7 +280,7 @@ static bool is_repeated(Unit *unit, const Node *body, int at) {
     return false;
 }
 
-static bool read_any(Asking *asking, Node *entry) {
+static bool read_experiment_entry(Asking *asking, Node *entry) {
     switch (entry->kind) {
     case NODE_VARY:
         return choices_read(asking, entry, &asking->experiment->vary);
@@ -289,7 +289,7 @@ static bool read_any(Asking *asking, Node *entry) {
     case NODE_EQUALISE:
         return read_match(asking, entry);
     default:
-        return read_entry(asking, entry);
+        return read_scalar_entry(asking, entry);
     }
 }
 
@@ -340,7 +340,7 @@ const Experiment *experiment_read(Unit *unit, const Node *node) {
         program_new(unit->arena, unit->reports, node->name, GRAPH_FORWARD, unit->calls);
     bool good = true;
     for (int i = 0; i < body->count; i++)
-        good = !is_repeated(unit, body, i) && read_any(&asking, body->kids[i]) && good;
+        good = !is_repeated(unit, body, i) && read_experiment_entry(&asking, body->kids[i]) && good;
     bool timed = experiment->match && !strcmp(experiment->match->name, "time");
     const Node *machine = node_called(&(List){(void **)body->kids, body->count, 0}, "machine");
     if (good && machine && !timed) {

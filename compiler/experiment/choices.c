@@ -14,11 +14,11 @@ enum { MAX_VALUES = 256 };
 
 /* ---- numbers in a row ---- */
 
-static bool is_row(const Node *node) {
+static bool is_generator_call(const Node *node) {
     return node->kind == NODE_CALL && node->kids[0]->kind == NODE_NAME;
 }
 
-static void add_number(Asking *asking, const Node *call, double number, Node *list) {
+static void add_number_value(Asking *asking, const Node *call, double number, Node *list) {
     Arena *arena = asking->e->arena;
     Node *node = node_new(arena, NODE_NUMBER, call->span);
     node->name = arena_format(arena, "%.6g", number);
@@ -35,14 +35,15 @@ static bool tell_row(Asking *asking, const Node *call, const char *what) {
     return false;
 }
 
-static bool add_range(Asking *asking, const Node *call, const double *numbers, int count,
-                      Node *list) {
+static bool add_range_values(Asking *asking, const Node *call, const double *numbers, int count,
+                             Node *list) {
     double step = count > 2 ? numbers[2] : 1, steps = floor((numbers[1] - numbers[0]) / step);
     if (!(step > 0)) return tell_row(asking, call, "'range' expects a step above 0");
     if (!(numbers[1] > numbers[0])) return tell_row(asking, call, "'range' expects LOW below HIGH");
     if (steps * step + step * (1 - 1e-9) <= numbers[1] - numbers[0]) steps++; /* 0.1, 0.2, 0.3 */
     if (steps >= MAX_VALUES) return tell_row(asking, call, "too many values: the maximum is 256");
-    for (int i = 0; i <= (int)steps; i++) add_number(asking, call, numbers[0] + i * step, list);
+    for (int i = 0; i <= (int)steps; i++)
+        add_number_value(asking, call, numbers[0] + i * step, list);
     return true;
 }
 
@@ -53,11 +54,11 @@ static bool add_grid(Asking *asking, const Node *call, const double *numbers, No
     if (!(low > 0) || !(high > low))
         return tell_row(asking, call, "'grid' expects LOW above 0 and HIGH above LOW");
     for (int i = 0; i < (int)count; i++)
-        add_number(asking, call, low * pow(high / low, i / (count - 1)), list);
+        add_number_value(asking, call, low * pow(high / low, i / (count - 1)), list);
     return true;
 }
 
-static bool add_row(Asking *asking, const Node *call, Node *list) {
+static bool add_generated_values(Asking *asking, const Node *call, Node *list) {
     const Node *arguments = call->kids[1];
     const char *name = call->kids[0]->name;
     double numbers[3] = {0};
@@ -73,22 +74,22 @@ static bool add_row(Asking *asking, const Node *call, Node *list) {
                               : "'grid' expects three numbers");
     for (int i = 0; i < arguments->count; i++)
         if (!evaluate_number(asking->e, arguments->kids[i], name, &numbers[i])) return false;
-    return range ? add_range(asking, call, numbers, arguments->count, list)
+    return range ? add_range_values(asking, call, numbers, arguments->count, list)
                  : add_grid(asking, call, numbers, list);
 }
 
 /* ---- values ---- */
 
 /* The values in their order, with range and grid expanded; NULL after a report. */
-static const Node *values_of(Asking *asking, const Node *node, const char *path) {
+static const Node *dimension_values(Asking *asking, const Node *node, const char *path) {
     Reports *reports = asking->e->reports;
-    bool row = is_row(node), list = node->kind == NODE_LIST;
+    bool row = is_generator_call(node), list = node->kind == NODE_LIST;
     Node *values = node_new(asking->e->arena, NODE_LIST, node->span);
-    if (row && !add_row(asking, node, values)) return NULL;
+    if (row && !add_generated_values(asking, node, values)) return NULL;
     for (int i = 0; list && i < node->count; i++) {
-        if (!is_row(node->kids[i]))
+        if (!is_generator_call(node->kids[i]))
             node_add(asking->e->arena, values, node->kids[i]);
-        else if (!add_row(asking, node->kids[i], values))
+        else if (!add_generated_values(asking, node->kids[i], values))
             return NULL;
     }
     if (values->count >= 1 && values->count <= MAX_VALUES) return values;
@@ -146,7 +147,7 @@ bool path_claim(Asking *asking, const Node *node) {
 
 /* vary { a = [1, 2], b = [3, 4] }: the first choice sets the first values, the second choice the
  * second values. */
-static bool side_by_side(Asking *asking, const Node *node, List *dimensions) {
+static bool read_joint_dimension(Asking *asking, const Node *node, List *dimensions) {
     const Node *record = node->kids[0], *first = NULL;
     Reports *reports = asking->e->reports;
     Dimension *dimension = dimension_new(asking, node, dimensions);
@@ -157,7 +158,7 @@ static bool side_by_side(Asking *asking, const Node *node, List *dimensions) {
     }
     for (int i = 0; i < record->count; i++) {
         const Node *option = record->kids[i];
-        const Node *values = values_of(asking, option->kids[0], option->name);
+        const Node *values = dimension_values(asking, option->kids[0], option->name);
         if (!values || !path_claim(asking, option)) return false;
         if (first && values->count != first->count) {
             report_error(reports, option->kids[0]->span, "expected %d values, got %d", first->count,
@@ -178,8 +179,8 @@ static bool side_by_side(Asking *asking, const Node *node, List *dimensions) {
 }
 
 bool choices_read(Asking *asking, const Node *node, List *dimensions) {
-    if (!*node->name) return side_by_side(asking, node, dimensions);
-    const Node *values = values_of(asking, node->kids[0], node->name);
+    if (!*node->name) return read_joint_dimension(asking, node, dimensions);
+    const Node *values = dimension_values(asking, node->kids[0], node->name);
     if (!values || !path_claim(asking, node)) return false;
     Dimension *dimension = dimension_new(asking, node, dimensions);
     for (int i = 0; i < values->count; i++)

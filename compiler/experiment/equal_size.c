@@ -32,13 +32,13 @@ typedef struct Solution {
 } Solution;
 
 /* A value of the option with a valid model, and the size of the model. */
-typedef struct Candidate {
+typedef struct SizedModel {
     long number;
     double size;
     bool good;
-} Candidate;
+} SizedModel;
 
-static const char *unit_of(const Expansion *expansion) {
+static const char *size_unit_of(const Expansion *expansion) {
     for (int i = 0; i < MEASURES; i++)
         if (!strcmp(measures[i].word, expansion->asked->match->name)) return measures[i].unit;
     return "";
@@ -62,7 +62,7 @@ Node *number_entry(Arena *arena, const Node *path, double number) {
     return entry;
 }
 
-static bool size_of(const Solution *solution, long number, bool tell, double *size) {
+static bool model_size_at(const Solution *solution, long number, bool tell, double *size) {
     Arena *arena = solution->expansion->arena;
     List overrides = {0};
     MoecVariant variant = {0};
@@ -76,33 +76,33 @@ static bool size_of(const Solution *solution, long number, bool tell, double *si
 
 /* The first value from `number` on with a valid model. Some values violate divisibility
  * conditions. */
-static Candidate candidate_from(const Solution *solution, long number) {
-    Candidate candidate = {.number = number};
+static SizedModel candidate_from(const Solution *solution, long number) {
+    SizedModel candidate = {.number = number};
     for (; candidate.number < number + HOLES; candidate.number++) {
-        candidate.good = size_of(solution, candidate.number, false, &candidate.size);
+        candidate.good = model_size_at(solution, candidate.number, false, &candidate.size);
         if (candidate.good) break;
     }
     return candidate;
 }
 
-static bool tell_unreachable(const Solution *solution, Candidate nearest, const char *why) {
+static bool tell_unreachable(const Solution *solution, SizedModel nearest, const char *why) {
     const Expansion *expansion = solution->expansion;
     if (!solution->tell) return false;
     report_error(expansion->reports, expansion->asked->match->span,
                  "no value of '%s' makes variant '%s' as large as the base (%.0f %s)",
-                 solution->path->name, solution->name, solution->wanted, unit_of(expansion));
+                 solution->path->name, solution->name, solution->wanted, size_unit_of(expansion));
     report_note(expansion->reports, (Span){0}, "%s = %ld results in %.0f %s: %s",
-                solution->path->name, nearest.number, nearest.size, unit_of(expansion), why);
+                solution->path->name, nearest.number, nearest.size, size_unit_of(expansion), why);
     report_help(expansion->reports, "match by another option, or remove match");
     return false;
 }
 
 /* Two values of the option whose sizes enclose the required size; the size of the lower one is not
  * above it. */
-static bool bracket(const Solution *solution, Candidate *low, Candidate *high) {
+static bool bracket(const Solution *solution, SizedModel *low, SizedModel *high) {
     double size;
     *low = candidate_from(solution, 1);
-    if (!low->good) return size_of(solution, 1, solution->tell, &size);
+    if (!low->good) return model_size_at(solution, 1, solution->tell, &size);
     *high = candidate_from(solution, low->number + 1);
     if (!high->good) return tell_unreachable(solution, *low, "no larger value is valid");
     if (high->size == low->size)
@@ -119,15 +119,16 @@ static bool bracket(const Solution *solution, Candidate *low, Candidate *high) {
 }
 
 /* The nearer of the two values that enclose the required size. */
-static bool solve(const Solution *solution, Candidate *found) {
-    Candidate low, high;
+static bool solve_for_size(const Solution *solution, SizedModel *found) {
+    SizedModel low, high;
     if (!bracket(solution, &low, &high)) return false;
     while (high.number - low.number > 1) {
-        Candidate middle = candidate_from(solution, low.number + (high.number - low.number) / 2);
+        SizedModel middle = candidate_from(solution, low.number + (high.number - low.number) / 2);
         if (!middle.good || middle.number >= high.number) {
             /* No valid value between the middle and the upper end: search below it. */
             long below = low.number + (high.number - low.number) / 2;
-            while (--below > low.number && !size_of(solution, below, false, &middle.size)) continue;
+            while (--below > low.number && !model_size_at(solution, below, false, &middle.size))
+                continue;
             if (below <= low.number) break;
             middle.number = below;
         }
@@ -140,21 +141,21 @@ static bool solve(const Solution *solution, Candidate *found) {
 /* ---- two options ---- */
 
 /* The values of both options, and the resulting size. */
-typedef struct Pair {
+typedef struct SizedPair {
     long first, second;
     double size;
-} Pair;
+} SizedPair;
 
 /* Solves the second option for the values of the first option around its best value. On entry
  * `best` has the first option alone, and second = 0. */
-static void refine(const Solution *solution, Pair *best) {
+static void refine(const Solution *solution, SizedPair *best) {
     const Expansion *expansion = solution->expansion;
     const long middle = best->first;
     for (long i = 0; i <= 2L * NEIGHBOURS && best->size != solution->wanted; i++) {
         long number = middle + (i % 2 ? -(i + 1) / 2 : i / 2);
         if (number < 1) continue;
         Solution own = *solution;
-        Candidate found;
+        SizedModel found;
         own.path = expansion->asked->solved[1];
         own.tell = false;
         own.overrides = (List){0};
@@ -162,13 +163,13 @@ static void refine(const Solution *solution, Pair *best) {
             list_push(expansion->arena, &own.overrides, solution->overrides.items[k]);
         list_push(expansion->arena, &own.overrides,
                   number_entry(expansion->arena, solution->path, (double)number));
-        if (!solve(&own, &found)) continue;
+        if (!solve_for_size(&own, &found)) continue;
         if (fabs(found.size - solution->wanted) >= fabs(best->size - solution->wanted)) continue;
-        *best = (Pair){number, found.number, found.size};
+        *best = (SizedPair){number, found.number, found.size};
     }
 }
 
-static const char *solved_text(const Solution *solution, Pair pair) {
+static const char *solved_text(const Solution *solution, SizedPair pair) {
     Arena *arena = solution->expansion->arena;
     double rest = pair.size - solution->wanted;
     const char *second = "";
@@ -177,7 +178,7 @@ static const char *solved_text(const Solution *solution, Pair pair) {
                               pair.second);
     return arena_format(arena, "%s = %ld%s; remaining difference %+.0f %s (%+.3f %%)",
                         solution->path->name, pair.first, second, rest,
-                        unit_of(solution->expansion), 100 * rest / solution->wanted);
+                        size_unit_of(solution->expansion), 100 * rest / solution->wanted);
 }
 
 /* The longest prefix of a path that is an option of the model: "mixer" of mixer.part.width if the
@@ -242,21 +243,21 @@ bool variant_equalise(const Expansion *expansion, List *overrides, MoecVariant *
                          matched_size(expansion, &expansion->variants[0]),
                          true};
     MoecVariant given = {0};
-    Candidate found;
+    SizedModel found;
     if (!variant_describe(expansion, overrides, true, &given)) return false;
     if (matched_size(expansion, &given) == solution.wanted) return true;
     if (!variant_has_solved(expansion, overrides, variant->name)) return false;
     solution.tell = !asked->solved[1];
-    Pair pair = {0, 0, INFINITY};
-    if (solve(&solution, &found))
-        pair = (Pair){found.number, 0, found.size};
+    SizedPair pair = {0, 0, INFINITY};
+    if (solve_for_size(&solution, &found))
+        pair = (SizedPair){found.number, 0, found.size};
     else if (solution.tell)
         return false;
     else
         pair.first = 1;
     if (asked->solved[1]) refine(&solution, &pair);
     solution.tell = true;
-    if (!isfinite(pair.size)) return solve(&solution, &found);
+    if (!isfinite(pair.size)) return solve_for_size(&solution, &found);
     variant->solved = solved_text(&solution, pair);
     list_push(expansion->arena, overrides,
               number_entry(expansion->arena, asked->solved[0], (double)pair.first));

@@ -90,7 +90,7 @@ static const char *value_on_line(Arena *arena, const Node *value) {
 }
 
 /* "rotary_theta_1e4" of attention.rotary = { theta = 1e4 }. */
-static void add_name(Text *name, const Node *entry, const char *value) {
+static void add_name_part(Text *name, const Node *entry, const char *value) {
     const char *dot = strrchr(entry->name, '.');
     const char *parts[] = {dot ? dot + 1 : entry->name, value};
     if (name->length) text_add(name, "-");
@@ -127,7 +127,7 @@ static void keep_sets(const Expansion *expansion, const List *overrides, MoecVar
     variant->set_count = overrides->count;
 }
 
-static void add_variant(Expansion *expansion, const List *overrides, MoecVariant *variant) {
+static void append_variant(Expansion *expansion, const List *overrides, MoecVariant *variant) {
     keep_sets(expansion, overrides, variant);
     variant->name = name_apart(expansion, variant->name);
     for (int i = 0; i < expansion->count && !variant->same; i++)
@@ -139,7 +139,7 @@ static void add_variant(Expansion *expansion, const List *overrides, MoecVariant
 /* ---- budgets ---- */
 
 /* The training steps of a budget; 0: limited by the measured time. */
-static double steps_of(const Experiment *asked, const MoecVariant *variant) {
+static double step_budget_of(const Experiment *asked, const MoecVariant *variant) {
     double tokens = variant->step_tokens;
     switch (asked->budget) {
     case BUDGET_TOKENS:
@@ -158,7 +158,7 @@ static bool add_budget(const Expansion *expansion, List *overrides, MoecVariant 
     if (asked->budget == BUDGET_NONE || asked->budget == BUDGET_SECONDS) return true;
     MoecVariant given = {0};
     if (!variant_describe(expansion, overrides, true, &given)) return false;
-    double steps = floor(steps_of(asked, &given) + 0.5);
+    double steps = floor(step_budget_of(asked, &given) + 0.5);
     const Node path = {.name = "train.steps", .span = asked->node->name_span};
     if (steps >= 1 && steps < 1e15) {
         list_push(expansion->arena, overrides, number_entry(expansion->arena, &path, steps));
@@ -200,14 +200,14 @@ static Combination combination_at(const Expansion *expansion, const List *dimens
         for (int k = 0; k < choice->overrides.count; k++) {
             const Node *entry = choice->overrides.items[k];
             list_push(arena, &made.overrides, choice->overrides.items[k]);
-            if (!choice->label) add_name(&name, entry, value_on_line(arena, entry->kids[0]));
+            if (!choice->label) add_name_part(&name, entry, value_on_line(arena, entry->kids[0]));
         }
     }
     made.name = name.text;
     return made;
 }
 
-static void add_all(Arena *arena, List *list, const List *more) {
+static void append_list(Arena *arena, List *list, const List *more) {
     for (int i = 0; i < more->count; i++) list_push(arena, list, more->items[i]);
 }
 
@@ -229,26 +229,26 @@ static bool add_structure(Expansion *expansion, const char *name, const List *ow
     List overrides = {0};
     MoecVariant structure = {.name = name, .structure = name};
     const List common = sets_after(expansion);
-    add_all(arena, &overrides, &common);
-    add_all(arena, &overrides, own);
+    append_list(arena, &overrides, &common);
+    append_list(arena, &overrides, own);
     if (!variant_equalise(expansion, &overrides, &structure)) return false;
     for (int i = 0; i < (int)combinations(&asked->tune); i++) {
         MoecVariant variant = structure;
         List all = {0};
         Combination tuned = combination_at(expansion, &asked->tune, i);
-        add_all(arena, &all, &overrides);
-        add_all(arena, &all, &tuned.overrides);
+        append_list(arena, &all, &overrides);
+        append_list(arena, &all, &tuned.overrides);
         if (tuned.name) variant.name = arena_format(arena, "%s-%s", name, tuned.name);
         variant.tuned = tuned.name ? tuned_text(arena, &tuned.overrides) : NULL;
         if (!add_budget(expansion, &all, &variant) ||
             !variant_describe(expansion, &all, true, &variant))
             return false;
-        add_variant(expansion, &all, &variant);
+        append_variant(expansion, &all, &variant);
     }
     return true;
 }
 
-static const MoecExperiment *result_of(const Expansion *expansion) {
+static const MoecExperiment *expansion_result(const Expansion *expansion) {
     const Experiment *asked = expansion->asked;
     MoecExperiment *experiment = arena_alloc(expansion->arena, sizeof *experiment);
     double *shares =
@@ -289,8 +289,8 @@ static bool check_choices(const Expansion *expansion, const char *name, const Li
                           MoecVariant *base) {
     List overrides = {0};
     MoecVariant variant = {0};
-    add_all(expansion->arena, &overrides, &expansion->asked->overrides);
-    add_all(expansion->arena, &overrides, own);
+    append_list(expansion->arena, &overrides, &expansion->asked->overrides);
+    append_list(expansion->arena, &overrides, own);
     if (!variant_describe(expansion, &overrides, true, &variant)) return false;
     if (!base || variant_same_size(expansion, base, &variant)) return true;
     return variant_has_solved(expansion, &overrides, name);
@@ -317,7 +317,7 @@ bool moec_check_experiment(MoecCompiler *compiler) {
     MoecVariant base = {.name = "base"};
     List overrides = {0};
     int structures = count_structures(&expansion);
-    add_all(unit->arena, &overrides, &asked->overrides);
+    append_list(unit->arena, &overrides, &asked->overrides);
     if (structures < 0 || !variant_describe(&expansion, &overrides, true, &base) ||
         !add_budget(&expansion, &overrides, &base) || !check_tuned(&expansion))
         return false;
@@ -356,5 +356,5 @@ const MoecExperiment *moec_expand(MoecCompiler *compiler) {
         Combination made = combination_at(&expansion, &asked->vary, i);
         if (!add_structure(&expansion, made.name, &made.overrides)) return NULL;
     }
-    return result_of(&expansion);
+    return expansion_result(&expansion);
 }

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* True for the number of a layer in a path: "{i}", "3". */
-static bool is_step(const char *part, size_t length) {
+static bool is_number_segment(const char *part, size_t length) {
     return length && (*part == '{' || strspn(part, "0123456789") >= length);
 }
 
@@ -17,7 +17,7 @@ static const char *explain_path(Arena *arena, const char *path) {
     Text text = {.arena = arena};
     for (const char *part = path; *part; part += *part == '.') {
         size_t length = strcspn(part, ".");
-        if (!is_step(part, length))
+        if (!is_number_segment(part, length))
             text_add(&text, "%s%.*s", text.length ? "." : "", (int)length, part);
         part += length;
     }
@@ -61,39 +61,40 @@ static void name_kind(const ScheduleUnit *from, ExplainedUnit *unit) {
         {"loops", "loop nest"}, {"product", "matmul"}, {"grouped product", "grouped matmul"}};
     const CallRow *row = from->kind == UNIT_CALL ? from->statement->row : NULL;
     bool product = from->kind == UNIT_CONTRACTION;
-    int place = product ? 1 + (from->contraction->kind != CONTRACTION_PRODUCT) : 0;
-    unit->kind = row ? row->kind : names[place][0];
-    unit->operation = row ? row->title : names[place][1];
+    int label = product ? 1 + (from->contraction->kind != CONTRACTION_PRODUCT) : 0;
+    unit->kind = row ? row->kind : names[label][0];
+    unit->operation = row ? row->title : names[label][1];
 }
 
-static const char *result_of(const Statement *statement) {
+static const char *result_name(const Statement *statement) {
     if (statement->kind == STATEMENT_LOOP) return statement->target->tensor->name;
     const Expr *first = statement->outputs.count ? statement->outputs.items[0] : NULL;
     return first ? first->tensor->name : "";
 }
 
-static void add_statement(const Explanation *explanation, ExplainedUnit *unit,
-                          const Statement *statement) {
+static void add_unit_statement(const Explanation *explanation, ExplainedUnit *unit,
+                               const Statement *statement) {
     if (!statement) return;
     for (int i = 0; i < unit->statements.count; i++)
         if (unit->statements.items[i] == statement) return;
     list_push(explanation->arena, &unit->statements, (void *)statement);
 }
 
-static void add_unit(Explanation *explanation, const ScheduleUnit *from, double runs) {
+static void collect_unit(Explanation *explanation, const ScheduleUnit *from, double runs) {
     ExplainedUnit *unit = arena_alloc(explanation->arena, sizeof *unit);
     const Kernel *kernel = from->kernel ? from->kernel : from->epilogue;
     *unit = (ExplainedUnit){.runs = runs, .at = from->first};
     name_kind(from, unit);
-    if (from->kind != UNIT_KERNEL) add_statement(explanation, unit, from->statement);
+    if (from->kind != UNIT_KERNEL) add_unit_statement(explanation, unit, from->statement);
     if (from->accumulated_product)
-        add_statement(explanation, unit, from->accumulated_product->statement);
-    if (from->paired_row) add_statement(explanation, unit, from->paired_row->statement);
+        add_unit_statement(explanation, unit, from->accumulated_product->statement);
+    if (from->paired_row) add_unit_statement(explanation, unit, from->paired_row->statement);
     for (int i = 0; kernel && i < kernel->members.count; i++)
-        add_statement(explanation, unit, ((const Member *)kernel->members.items[i])->statement);
+        add_unit_statement(explanation, unit,
+                           ((const Member *)kernel->members.items[i])->statement);
     if (!unit->statements.count) return;
     const Statement *last = unit->statements.items[unit->statements.count - 1];
-    unit->name = result_of(from->kind == UNIT_KERNEL ? last : unit->statements.items[0]);
+    unit->name = result_name(from->kind == UNIT_KERNEL ? last : unit->statements.items[0]);
     for (int i = 0; i < unit->statements.count; i++)
         unit->flops +=
             runs * statement_flops(explanation->schedule->program, unit->statements.items[i]);
@@ -108,13 +109,14 @@ static void add_unit(Explanation *explanation, const ScheduleUnit *from, double 
     list_push(explanation->arena, &explanation->units, unit);
 }
 
-static void add_units(Explanation *explanation, const List *units, double runs) {
+static void collect_units(Explanation *explanation, const List *units, double runs) {
     for (int i = 0; i < units->count; i++) {
         const ScheduleUnit *unit = units->items[i];
         if (unit->kind == UNIT_REPEAT)
-            add_units(explanation, &unit->body, runs * (double)unit->statement->index->axis->size);
+            collect_units(explanation, &unit->body,
+                          runs * (double)unit->statement->index->axis->size);
         else
-            add_unit(explanation, unit, runs);
+            collect_unit(explanation, unit, runs);
     }
 }
 
@@ -128,16 +130,16 @@ static int last_moment(const List *units, int most) {
     return most;
 }
 
-static void add_memory(Explanation *explanation) {
+static void collect_memory(Explanation *explanation) {
     const Schedule *schedule = explanation->schedule;
     explanation->moments = last_moment(&schedule->units, 0) + 1;
     explanation->memory =
         arena_alloc(explanation->arena, (size_t)explanation->moments * sizeof(double));
     for (int i = 0; schedule->places && i < schedule->program->tensors.count; i++) {
-        const Allocation *place = &schedule->places[i];
-        for (int t = place->first; place->used && t <= place->last; t++)
-            if (t >= 0 && t < explanation->moments && !(place->taken && t == place->last))
-                explanation->memory[t] += (double)place->bytes;
+        const Allocation *allocation = &schedule->places[i];
+        for (int t = allocation->first; allocation->used && t <= allocation->last; t++)
+            if (t >= 0 && t < explanation->moments && !(allocation->taken && t == allocation->last))
+                explanation->memory[t] += (double)allocation->bytes;
     }
     for (int t = 0; t < explanation->moments; t++)
         if (explanation->memory[t] > explanation->memory[explanation->peak]) explanation->peak = t;
@@ -147,15 +149,16 @@ List explain_peak(const Explanation *explanation) {
     const Schedule *schedule = explanation->schedule;
     List list = {0};
     for (int i = 0; schedule->places && i < schedule->program->tensors.count; i++) {
-        const Allocation *place = &schedule->places[i];
-        if (!place->used || place->first > explanation->peak || place->last < explanation->peak)
+        const Allocation *allocation = &schedule->places[i];
+        if (!allocation->used || allocation->first > explanation->peak ||
+            allocation->last < explanation->peak)
             continue;
         Tensor *tensor = schedule->program->tensors.items[i];
         list_push(explanation->arena, &list, tensor);
         int at = list.count - 1;
         for (; at > 0; at--) {
             Tensor *before = list.items[at - 1];
-            if (schedule->places[before->id].bytes >= place->bytes) break;
+            if (schedule->places[before->id].bytes >= allocation->bytes) break;
             list.items[at] = before;
         }
         list.items[at] = tensor;
@@ -165,7 +168,7 @@ List explain_peak(const Explanation *explanation) {
 
 /* ---- layers ---- */
 
-static int layer_at(Explanation *explanation, const char *path, bool input) {
+static int explained_layer_at(Explanation *explanation, const char *path, bool input) {
     for (int i = 0; i < explanation->layers.count; i++)
         if (!strcmp(((const ExplainedLayer *)explanation->layers.items[i])->path, path)) return i;
     ExplainedLayer *layer = arena_alloc(explanation->arena, sizeof *layer);
@@ -184,22 +187,22 @@ static void add_edge(Explanation *explanation, int from, int to) {
     list_push(explanation->arena, &explanation->edges, edge);
 }
 
-typedef struct Tracing {
+typedef struct LayerTracing {
     Explanation *explanation;
     const List *paths; /* of the statements, in program order */
     int at;
     const char **makers; /* by tensor->id: the layer that wrote it last */
-} Tracing;
+} LayerTracing;
 
-static void trace_read(Tracing *tracing, const Tensor *tensor, int to) {
+static void trace_read(LayerTracing *tracing, const Tensor *tensor, int to) {
     bool input = tensor->role == ROLE_INPUT && tensor->rank;
     const char *maker = input ? tensor->name : tracing->makers[tensor->id];
-    int from = maker ? layer_at(tracing->explanation, maker, input) : to;
+    int from = maker ? explained_layer_at(tracing->explanation, maker, input) : to;
     if (from != to) add_edge(tracing->explanation, from, to);
 }
 
 static void trace(Statement *statement, void *data) {
-    Tracing *tracing = data;
+    LayerTracing *tracing = data;
     Explanation *explanation = tracing->explanation;
     if (statement->kind == STATEMENT_REPEAT || statement_is_scan(statement)) return;
     const char *path = tracing->paths->items[tracing->at++];
@@ -210,18 +213,19 @@ static void trace(Statement *statement, void *data) {
     writes_of(explanation->arena, statement, &writes);
     for (int i = 0; i < reads.count; i++) {
         const Tensor *tensor = ((const Expr *)reads.items[i])->tensor;
-        if (tensor->role == ROLE_INPUT && tensor->rank) layer_at(explanation, tensor->name, true);
+        if (tensor->role == ROLE_INPUT && tensor->rank)
+            explained_layer_at(explanation, tensor->name, true);
     }
-    int to = layer_at(explanation, path, false);
+    int to = explained_layer_at(explanation, path, false);
     for (int i = 0; i < reads.count; i++)
         trace_read(tracing, ((const Expr *)reads.items[i])->tensor, to);
     for (int i = 0; i < writes.count; i++)
         tracing->makers[((const Expr *)writes.items[i])->tensor->id] = path;
 }
 
-static void add_layers(Explanation *explanation, Program *forward) {
+static void collect_layers(Explanation *explanation, Program *forward) {
     const Cost *total = cost(explanation->arena, forward);
-    Tracing tracing = {explanation, &total->paths, 0, NULL};
+    LayerTracing tracing = {explanation, &total->paths, 0, NULL};
     tracing.makers = arena_alloc(explanation->arena,
                                  ((size_t)forward->tensors.count + 1) * sizeof *tracing.makers);
     block_walk(&forward->body, trace, &tracing);
@@ -244,7 +248,7 @@ double explain_seconds(MoecCompiler *compiler, MoecCeilings ceilings) {
     Explanation explanation = {.arena = moec_arena(compiler), .ceilings = ceilings};
     explanation.schedule = moec_schedule(compiler, program);
     if (moec_failed(compiler)) return 0;
-    add_units(&explanation, &explanation.schedule->units, 1);
+    collect_units(&explanation, &explanation.schedule->units, 1);
     return explanation.seconds;
 }
 
@@ -263,9 +267,9 @@ const char *moec_explain(MoecCompiler *compiler, MoecGraph graph, bool device,
     explanation.machine = device ? "GPU" : "CPU";
     explanation.schedule = moec_schedule(compiler, program);
     if (moec_failed(compiler)) return NULL;
-    add_units(&explanation, &explanation.schedule->units, 1);
-    add_memory(&explanation);
-    add_layers(&explanation, forward);
+    collect_units(&explanation, &explanation.schedule->units, 1);
+    collect_memory(&explanation);
+    collect_layers(&explanation, forward);
     switch (form) {
     case MOEC_EXPLAIN_JSON:
         return explain_json(&explanation);

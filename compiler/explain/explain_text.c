@@ -11,7 +11,7 @@
 
 enum { MAX_ROWS = 24, BAR = 40, MAX_LIVE = 8, FUSED_WIDTH = 90 };
 
-static const char *result_of(const Statement *statement) {
+static const char *short_result_name(const Statement *statement) {
     if (statement->kind == STATEMENT_LOOP) return statement->target->tensor->name;
     return statement->outputs.count ? ((const Expr *)statement->outputs.items[0])->tensor->name
                                     : "";
@@ -23,7 +23,7 @@ static const char *source_of(Arena *arena, Span span) {
     return arena_format(arena, "%s:%d", span.source->path, span_line(span));
 }
 
-static Span span_of(const ExplainedUnit *unit) {
+static Span unit_span(const ExplainedUnit *unit) {
     return ((const Statement *)unit->statements.items[0])->span;
 }
 
@@ -41,7 +41,7 @@ static void add_inputs(const Explanation *explanation, int layer, Text *text) {
     text_add(text, "\n");
 }
 
-static void add_layers(const Explanation *explanation, Text *text) {
+static void print_layer_table(const Explanation *explanation, Text *text) {
     double parameters = 0, flops = 0;
     for (int i = 0; i < explanation->layers.count; i++) {
         const ExplainedLayer *layer = explanation->layers.items[i];
@@ -80,14 +80,14 @@ static bool similar_names(const char *a, const char *b) {
 }
 
 static bool same_work(const ExplainedUnit *a, const ExplainedUnit *b) {
-    Span one = span_of(a), other = span_of(b);
+    Span one = unit_span(a), other = unit_span(b);
     return !strcmp(a->kind, b->kind) && one.source == other.source && one.start == other.start &&
            a->statements.count == b->statements.count && similar_names(a->name, b->name) &&
            a->flops / a->runs == b->flops / b->runs && a->bytes / a->runs == b->bytes / b->runs;
 }
 
 /* FoldedUnit *, in the order of the first ones. */
-static List fold(const Explanation *explanation) {
+static List fold_units(const Explanation *explanation) {
     List rows = {0};
     for (int i = 0; i < explanation->units.count; i++) {
         const ExplainedUnit *unit = explanation->units.items[i];
@@ -118,7 +118,7 @@ static void add_fused(const ExplainedUnit *unit, Text *text) {
             line = text->length;
             comma = "";
         }
-        text_add(text, "%s %s", comma, result_of(unit->statements.items[i]));
+        text_add(text, "%s %s", comma, short_result_name(unit->statements.items[i]));
     }
     text_add(text, "\n");
 }
@@ -129,9 +129,9 @@ static QuantityScale time_scale(double seconds) {
     return (QuantityScale){.size = 1e-3, .decimals = ms >= 1000 ? 1 : ms >= 10 ? 3 : 4};
 }
 
-static void add_units(const Explanation *explanation, Text *text) {
+static void print_unit_table(const Explanation *explanation, Text *text) {
     Arena *arena = explanation->arena;
-    List rows = fold(explanation);
+    List rows = fold_units(explanation);
     const QuantityScale flops = quantity_column(explanation->flops),
                         bytes = quantity_column(explanation->bytes),
                         times = time_scale(explanation->seconds);
@@ -144,7 +144,7 @@ static void add_units(const Explanation *explanation, Text *text) {
                  row->runs, row->first->operation, quantity_in(row->flops, flops).text,
                  quantity_in(row->bytes, bytes).text, quantity_in(row->seconds, times).text,
                  row->first->by_memory ? "memory" : "compute",
-                 source_of(arena, span_of(row->first)));
+                 source_of(arena, unit_span(row->first)));
         add_fused(row->first, text);
     }
     text_add(text, "  %-30s %5s  %-18s  %8s  %8s  %14s\n", "total", "", "",
@@ -178,7 +178,7 @@ static const char *unit_at(const Explanation *explanation, int moment) {
     return name;
 }
 
-static void add_memory(const Explanation *explanation, Text *text) {
+static void print_memory_chart(const Explanation *explanation, Text *text) {
     double most = explanation->memory[explanation->peak];
     int step = (explanation->moments + MAX_ROWS - 1) / MAX_ROWS;
     text_add(text, "\nactivation memory over the step: peak %s, allocated %s\n",
@@ -209,10 +209,10 @@ const char *explain_text(const Explanation *explanation) {
              explanation->graph, explanation->machine,
              quantity(explanation->ceilings.products, "FLOP/s").text,
              quantity(explanation->ceilings.memory, "B/s").text);
-    add_layers(explanation, &text);
-    add_units(explanation, &text);
+    print_layer_table(explanation, &text);
+    print_unit_table(explanation, &text);
     add_scans(explanation, &text);
-    add_memory(explanation, &text);
+    print_memory_chart(explanation, &text);
     return text.text;
 }
 
@@ -224,7 +224,7 @@ static json_t *units_json(const Explanation *explanation) {
         const ExplainedUnit *unit = explanation->units.items[i];
         json_t *fused = json_array();
         for (int k = 0; k < unit->statements.count; k++)
-            json_array_append_new(fused, json_text(result_of(unit->statements.items[k])));
+            json_array_append_new(fused, json_text(short_result_name(unit->statements.items[k])));
         json_array_append_new(
             list,
             json_make("{s:i, s:s, s:s, s:f, s:f, s:f, s:f, s:s, s:s, s:s, s:s, s:o}", "at",
@@ -232,12 +232,12 @@ static json_t *units_json(const Explanation *explanation) {
                       unit->flops, "bytes", unit->bytes, "seconds", unit->seconds, "bound",
                       unit->by_memory ? "memory" : "products", "bottleneck",
                       unit->by_memory ? "memory" : "compute", "operation", unit->operation, "from",
-                      source_of(explanation->arena, span_of(unit)), "statements", fused));
+                      source_of(explanation->arena, unit_span(unit)), "statements", fused));
     }
     return list;
 }
 
-static json_t *layers_json(const Explanation *explanation) {
+static json_t *explained_layers_json(const Explanation *explanation) {
     json_t *list = json_array();
     for (int i = 0; i < explanation->layers.count; i++) {
         const ExplainedLayer *layer = explanation->layers.items[i];
@@ -263,8 +263,8 @@ const char *explain_json(const Explanation *explanation) {
         "{s:s, s:s, s:{s:f, s:f}, s:f, s:f, s:f, s:o, s:o, s:o}", "model", explanation->model,
         "graph", explanation->graph, "ceilings", "products", explanation->ceilings.products,
         "memory", explanation->ceilings.memory, "flops", explanation->flops, "bytes",
-        explanation->bytes, "seconds", explanation->seconds, "layers", layers_json(explanation),
-        "units", units_json(explanation), "memory", memory);
+        explanation->bytes, "seconds", explanation->seconds, "layers",
+        explained_layers_json(explanation), "units", units_json(explanation), "memory", memory);
     char *text = json_write(root, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
     const char *kept = arena_copy(explanation->arena, text, strlen(text));
     json_decref(root);

@@ -7,45 +7,46 @@
 
 /* ---- random numbers: the same bits as moec_uniform of runtime/kernels/prelude.h ---- */
 
-static uint64_t mix(uint64_t z) {
+static uint64_t mix_bits(uint64_t z) {
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
     return z ^ (z >> 31);
 }
 
-static double uniform(uint64_t seed, uint64_t place, uint64_t position) {
-    uint64_t z = seed + 0x9E3779B97F4A7C15u * (place * 0x100000001B3u + position + 1);
-    return (double)(mix(mix(z)) >> 40) * 0x1p-24;
+static double draw_uniform(uint64_t seed, uint64_t counter, uint64_t position) {
+    uint64_t z = seed + 0x9E3779B97F4A7C15u * (counter * 0x100000001B3u + position + 1);
+    return (double)(mix_bits(mix_bits(z)) >> 40) * 0x1p-24;
 }
 
 /* Box-Muller transform; 1 - u is never 0. */
-static double normal(uint64_t seed, uint64_t place, uint64_t position) {
-    double radius = uniform(seed, place, position);
-    double angle = uniform(seed, place ^ 0x5BD1E995u, position);
+static double draw_normal(uint64_t seed, uint64_t counter, uint64_t position) {
+    double radius = draw_uniform(seed, counter, position);
+    double angle = draw_uniform(seed, counter ^ 0x5BD1E995u, position);
     return sqrt(-2 * log(1 - radius)) * cos(2 * acos(-1.0) * angle);
 }
 
 /* ---- preparing ---- */
 
-static int slot_of(const Interpreter *interpreter, const Index *index) {
+static int index_slot(const Interpreter *interpreter, const Index *index) {
     for (int slot = interpreter->slot_count - 1; slot >= 0; slot--)
         if (interpreter->slots[slot] == index) return slot;
     MUST(!"an index that well_formed accepted is not bound");
     return 0;
 }
 
-void interpreter_prepare_address(Interpreter *interpreter, Address *address, const Expr *read) {
+void interpreter_prepare_address(Interpreter *interpreter, ElementAddress *address,
+                                 const Expr *read) {
     const Tensor *tensor = read->tensor;
-    *address = (Address){.rounds = tensor->type == TYPE_BF16,
-                         .real = interpreter->real[tensor->id],
-                         .ints = interpreter->ints[tensor->id]};
+    *address = (ElementAddress){.rounds = tensor->type == TYPE_BF16,
+                                .real = interpreter->real[tensor->id],
+                                .ints = interpreter->ints[tensor->id]};
     long stride = 1;
     for (int i = tensor->rank - 1; i >= 0; i--) {
         const Expr *sub = read->args[i];
         if (sub->kind == EXPR_NUMBER) {
             address->base += stride * (long)sub->number;
         } else if (sub->kind == EXPR_INDEX) {
-            address->slot[address->plain_count] = slot_of(interpreter, sub->index);
+            address->slot[address->plain_count] = index_slot(interpreter, sub->index);
             address->stride[address->plain_count++] = stride;
         } else {
             EvalSub *computed = &address->computed[address->computed_count++];
@@ -63,7 +64,7 @@ EvalNode *interpreter_prepare(Interpreter *interpreter, const Expr *expr) {
     node->op = expr->op;
     if (expr->kind == EXPR_NUMBER)
         for (int i = 0; i < STRIP; i++) node->out[i] = expr->number;
-    if (expr->kind == EXPR_INDEX) node->slot = slot_of(interpreter, expr->index);
+    if (expr->kind == EXPR_INDEX) node->slot = index_slot(interpreter, expr->index);
     if (expr->kind == EXPR_READ) interpreter_prepare_address(interpreter, &node->address, expr);
     if (expr->kind != EXPR_APPLY) return node;
     node->count = expr->count;
@@ -75,7 +76,8 @@ EvalNode *interpreter_prepare(Interpreter *interpreter, const Expr *expr) {
 /* ---- running ---- */
 
 /* The part of the offset without computed subscripts, and its stride along the strip. */
-static long plain_offset(const Interpreter *interpreter, const Address *address, long *step) {
+static long plain_offset(const Interpreter *interpreter, const ElementAddress *address,
+                         long *step) {
     long offset = address->base;
     *step = 0;
     for (int i = 0; i < address->plain_count; i++) {
@@ -85,7 +87,8 @@ static long plain_offset(const Interpreter *interpreter, const Address *address,
     return offset;
 }
 
-void interpreter_offsets(Interpreter *interpreter, Address *address, int count, long *offsets) {
+void interpreter_offsets(Interpreter *interpreter, ElementAddress *address, int count,
+                         long *offsets) {
     long step, first = plain_offset(interpreter, address, &step);
     for (int j = 0; j < count; j++) offsets[j] = first + step * j;
     for (int i = 0; i < address->computed_count; i++) {
@@ -99,7 +102,7 @@ void interpreter_offsets(Interpreter *interpreter, Address *address, int count, 
 }
 
 static void read_strip(Interpreter *interpreter, EvalNode *node, int count) {
-    Address *address = &node->address;
+    ElementAddress *address = &node->address;
     double *out = node->out;
     if (!address->computed_count) {
         long step, first = plain_offset(interpreter, address, &step);
@@ -127,9 +130,9 @@ static void apply_strip(const Interpreter *interpreter, EvalNode *node, const do
         return;
     }
     for (int j = 0; j < count; j++) {
-        uint64_t place = (uint64_t)args[0][j], position = (uint64_t)args[1][j];
-        out[j] = node->op == OP_NORMAL ? normal(interpreter->seed, place, position)
-                                       : uniform(interpreter->seed, place, position);
+        uint64_t counter = (uint64_t)args[0][j], position = (uint64_t)args[1][j];
+        out[j] = node->op == OP_NORMAL ? draw_normal(interpreter->seed, counter, position)
+                                       : draw_uniform(interpreter->seed, counter, position);
     }
 }
 

@@ -70,12 +70,12 @@ void interpreter_round_groups(double *to, const double *from, size_t count) {
 }
 
 /* The scale of one operand; the first way is that of a GPU. */
-double interpreter_round_scale(const Interpreter *interpreter, int place) {
-    uint32_t bits = (uint32_t)(interpreter->way * 7919 + place) * 2654435761u;
+double interpreter_round_scale(const Interpreter *interpreter, int index) {
+    uint32_t bits = (uint32_t)(interpreter->way * 7919 + index) * 2654435761u;
     return interpreter->way == 1 ? 1 : 1 + (double)(bits >> 8) / 16777216.0;
 }
 
-static void round_steps(Interpreter *interpreter, Step *step) {
+static void round_steps(Interpreter *interpreter, PreparedStatement *step) {
     for (; step; step = step->next) {
         const Statement *statement = step->statement;
         round_steps(interpreter, step->body);

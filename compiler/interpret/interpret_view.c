@@ -2,7 +2,7 @@
 #include "interpret/interpreter.h"
 
 /* A subscript of repeat indices and numbers. */
-static long fixed_place(const Interpreter *interpreter, const Expr *sub) {
+static long fixed_index(const Interpreter *interpreter, const Expr *sub) {
     if (sub->kind == EXPR_NUMBER) return (long)sub->number;
     if (sub->kind == EXPR_INDEX) {
         for (int slot = 0; slot < interpreter->slot_count; slot++)
@@ -10,7 +10,7 @@ static long fixed_place(const Interpreter *interpreter, const Expr *sub) {
         return 0;
     }
     double values[3] = {0, 0, 0};
-    for (int i = 0; i < sub->count; i++) values[i] = (double)fixed_place(interpreter, sub->args[i]);
+    for (int i = 0; i < sub->count; i++) values[i] = (double)fixed_index(interpreter, sub->args[i]);
     return (long)op_value(sub->op, values[0], values[1], values[2]);
 }
 
@@ -30,12 +30,12 @@ View interpreter_view(Interpreter *interpreter, const Expr *operand) {
             view.stride[view.rank++] = strides[i];
             continue;
         }
-        long place = fixed_place(interpreter, sub);
-        if (place < 0 || place >= tensor->axes[i]->size)
+        long subscript = fixed_index(interpreter, sub);
+        if (subscript < 0 || subscript >= tensor->axes[i]->size)
             interpreter->message = arena_format(
-                interpreter->arena, "index %ld of %s is out of range", place, tensor->name);
+                interpreter->arena, "index %ld of %s is out of range", subscript, tensor->name);
         else
-            base += place * strides[i];
+            base += subscript * strides[i];
     }
     view.real = interpreter->real[tensor->id] ? interpreter->real[tensor->id] + base : NULL;
     view.ints = interpreter->ints[tensor->id] ? interpreter->ints[tensor->id] + base : NULL;

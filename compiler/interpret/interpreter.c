@@ -15,7 +15,7 @@
 
 /* ---- preparing ---- */
 
-static void order_loops(Step *step, const Statement *statement) {
+static void order_step_loops(PreparedStatement *step, const Statement *statement) {
     bool reduces = statement->reduction != REDUCE_NONE;
     for (int outer = 1; outer >= 0; outer--) {
         for (int i = 0; i < statement->loop_count; i++) {
@@ -26,8 +26,9 @@ static void order_loops(Step *step, const Statement *statement) {
     }
 }
 
-static void prepare_loop(Interpreter *interpreter, Step *step, const Statement *statement) {
-    order_loops(step, statement);
+static void prepare_loop(Interpreter *interpreter, PreparedStatement *step,
+                         const Statement *statement) {
+    order_step_loops(step, statement);
     step->first_slot = interpreter->slot_count;
     MUST(interpreter->slot_count + step->loop_count <= MAX_SLOTS);
     for (int i = 0; i < step->loop_count; i++)
@@ -38,11 +39,11 @@ static void prepare_loop(Interpreter *interpreter, Step *step, const Statement *
     interpreter->slot_count = step->first_slot;
 }
 
-static Step *prepare_block(Interpreter *interpreter, const Block *block) {
-    Step *first = NULL, **link = &first;
+static PreparedStatement *prepare_block(Interpreter *interpreter, const Block *block) {
+    PreparedStatement *first = NULL, **link = &first;
     for (int i = 0; i < block->statements.count; i++) {
         const Statement *statement = block->statements.items[i];
-        Step *step = arena_alloc(interpreter->arena, sizeof *step);
+        PreparedStatement *step = arena_alloc(interpreter->arena, sizeof *step);
         step->statement = statement;
         *link = step;
         link = &step->next;
@@ -60,7 +61,8 @@ static Step *prepare_block(Interpreter *interpreter, const Block *block) {
 /* ---- loops ---- */
 
 /* Advances loops first .. last-1 by one; false when they are back at the start. */
-static bool advance(Interpreter *interpreter, const Step *step, int first, int last) {
+static bool advance_loops(Interpreter *interpreter, const PreparedStatement *step, int first,
+                          int last) {
     for (int i = last - 1; i >= first; i--) {
         long *at = &interpreter->at[step->first_slot + i];
         if (++*at < step->loops[i]->axis->size) return true;
@@ -69,9 +71,10 @@ static bool advance(Interpreter *interpreter, const Step *step, int first, int l
     return false;
 }
 
-static void store(Interpreter *interpreter, Step *step, const double *values, int count) {
+static void store_values(Interpreter *interpreter, PreparedStatement *step, const double *values,
+                         int count) {
     long offsets[STRIP];
-    Address *target = &step->target;
+    ElementAddress *target = &step->target;
     bool adds = step->statement->accumulate;
     interpreter_offsets(interpreter, target, count, offsets);
     for (int j = 0; j < count; j++) {
@@ -91,7 +94,7 @@ static int strip_length(long size, long start) {
     return size - start < STRIP ? (int)(size - start) : STRIP;
 }
 
-static void run_pointwise(Interpreter *interpreter, Step *step) {
+static void run_pointwise(Interpreter *interpreter, PreparedStatement *step) {
     int last = step->loop_count - 1;
     long size = last < 0 ? 1 : step->loops[last]->axis->size;
     double noise = interpreter->noise;
@@ -101,14 +104,15 @@ static void run_pointwise(Interpreter *interpreter, Step *step) {
         for (long start = 0; start < size; start += STRIP) {
             if (last >= 0) interpreter->at[interpreter->running] = start;
             int count = strip_length(size, start);
-            store(interpreter, step, interpreter_strip(interpreter, step->value, count), count);
+            store_values(interpreter, step, interpreter_strip(interpreter, step->value, count),
+                         count);
         }
-    } while (advance(interpreter, step, 0, last));
+    } while (advance_loops(interpreter, step, 0, last));
     interpreter->noise = noise;
 }
 
-static double reduce(Interpreter *interpreter, Reduction reduction, double result,
-                     const double *values, int count) {
+static double reduce_values(Interpreter *interpreter, Reduction reduction, double result,
+                            const double *values, int count) {
     for (int j = 0; j < count; j++) {
         if (reduction == REDUCE_SUM) {
             result += values[j];
@@ -122,7 +126,7 @@ static double reduce(Interpreter *interpreter, Reduction reduction, double resul
 }
 
 /* The reduction of the value over the inner loops, with fixed outer loops. */
-static double run_inner(Interpreter *interpreter, Step *step) {
+static double run_inner(Interpreter *interpreter, PreparedStatement *step) {
     Reduction reduction = step->statement->reduction;
     double result = reduction == REDUCE_SUM ? 0 : reduction == REDUCE_MAX ? -INFINITY : INFINITY;
     int last = step->loop_count - 1;
@@ -133,15 +137,15 @@ static double run_inner(Interpreter *interpreter, Step *step) {
         for (long start = 0; start < size; start += STRIP) {
             if (!none) interpreter->at[interpreter->running] = start;
             int count = strip_length(size, start);
-            result = reduce(interpreter, reduction, result,
-                            interpreter_strip(interpreter, step->value, count), count);
+            result = reduce_values(interpreter, reduction, result,
+                                   interpreter_strip(interpreter, step->value, count), count);
         }
-    } while (advance(interpreter, step, step->outer_count, last));
+    } while (advance_loops(interpreter, step, step->outer_count, last));
     interpreter->running = -1;
     return result;
 }
 
-static void run_loop(Interpreter *interpreter, Step *step) {
+static void run_loop(Interpreter *interpreter, PreparedStatement *step) {
     for (int i = 0; i < step->loop_count; i++) {
         interpreter->at[step->first_slot + i] = 0;
         if (step->loops[i]->axis->size < 1) return;
@@ -152,15 +156,15 @@ static void run_loop(Interpreter *interpreter, Step *step) {
     }
     do {
         double result = run_inner(interpreter, step);
-        store(interpreter, step, &result, 1);
-    } while (advance(interpreter, step, 0, step->outer_count));
+        store_values(interpreter, step, &result, 1);
+    } while (advance_loops(interpreter, step, 0, step->outer_count));
 }
 
 /* ---- programs ---- */
 
-static void run_steps(Interpreter *interpreter, Step *step);
+static void run_steps(Interpreter *interpreter, PreparedStatement *step);
 
-static void run_repeat(Interpreter *interpreter, Step *step) {
+static void run_repeat(Interpreter *interpreter, PreparedStatement *step) {
     const Statement *statement = step->statement;
     long iterations = statement->index->axis->size;
     interpreter->slots[interpreter->slot_count++] = statement->index;
@@ -172,7 +176,7 @@ static void run_repeat(Interpreter *interpreter, Step *step) {
     interpreter->slot_count--;
 }
 
-static void run_call(Interpreter *interpreter, const Statement *statement) {
+static void interpret_call(Interpreter *interpreter, const Statement *statement) {
     statement->row->interpret(interpreter, statement);
     if (interpreter->noise != 0) interpreter_disturb_results(interpreter, statement);
     for (int i = 0; i < statement->outputs.count; i++) {
@@ -183,19 +187,19 @@ static void run_call(Interpreter *interpreter, const Statement *statement) {
     }
 }
 
-static void run_steps(Interpreter *interpreter, Step *step) {
+static void run_steps(Interpreter *interpreter, PreparedStatement *step) {
     for (; step && !interpreter->message; step = step->next) {
         if (step->statement->once && !interpreter->last_micro_batch) continue;
         if (step->statement->kind == STATEMENT_LOOP) run_loop(interpreter, step);
         if (step->body)
             run_repeat(interpreter, step);
         else if (step->statement->kind == STATEMENT_CALL)
-            run_call(interpreter, step->statement);
+            interpret_call(interpreter, step->statement);
     }
 }
 
 /* The coordinates of element `number` as text, "3,17". */
-static const char *place_text(Interpreter *interpreter, const Tensor *tensor, long number) {
+static const char *element_text(Interpreter *interpreter, const Tensor *tensor, long number) {
     Text text = {.arena = interpreter->arena};
     long stride = tensor_elements(tensor);
     for (int i = 0; i < tensor->rank; i++) {
@@ -205,7 +209,7 @@ static const char *place_text(Interpreter *interpreter, const Tensor *tensor, lo
     return text.text ? text.text : "";
 }
 
-static void check_inputs(Interpreter *interpreter) {
+static void check_given_inputs(Interpreter *interpreter) {
     const List *tensors = &interpreter->program->tensors;
     for (int i = 0; i < tensors->count && !interpreter->message; i++) {
         const Tensor *tensor = tensors->items[i];
@@ -217,7 +221,7 @@ static void check_inputs(Interpreter *interpreter) {
             if (value < 0 || value >= tensor->vocabulary)
                 interpreter->message = arena_format(
                     interpreter->arena, "%s[%s] is %ld: values are 0 to %ld", tensor->name,
-                    place_text(interpreter, tensor, j), value, tensor->vocabulary - 1);
+                    element_text(interpreter, tensor, j), value, tensor->vocabulary - 1);
         }
     }
 }
@@ -281,7 +285,7 @@ const char *interpreter_run(Interpreter *interpreter, uint64_t seed, bool last_m
     interpreter->seed = seed;
     interpreter->last_micro_batch = last_micro_batch;
     interpreter->message = NULL;
-    check_inputs(interpreter);
+    check_given_inputs(interpreter);
     if (interpreter->message) return interpreter->message;
     clear_temporaries(interpreter);
     round_parameters(interpreter);

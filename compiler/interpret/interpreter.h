@@ -10,7 +10,7 @@
 enum { STRIP = 64, MAX_REPEATS = 8, MAX_SLOTS = MAX_REPEATS + MAX_LOOPS };
 
 typedef struct EvalNode EvalNode;
-typedef struct Step Step;
+typedef struct PreparedStatement PreparedStatement;
 
 /* Selections in the order of the run: a mark per entry, and the margin per row between the smallest
  * selected value and the largest other one. */
@@ -23,9 +23,9 @@ typedef struct Choices {
 struct Interpreter {
     Arena *arena;
     Program *program;
-    double **real; /* by tensor; NULL for integers */
-    long **ints;   /* by tensor; NULL for reals */
-    Step *steps;   /* the body, prepared */
+    double **real;            /* by tensor; NULL for integers */
+    long **ints;              /* by tensor; NULL for reals */
+    PreparedStatement *steps; /* the body, prepared */
     uint64_t seed;
     bool last_micro_batch;
     const Index *slots[MAX_SLOTS]; /* the indices in scope: repeat indices, then the loops of one
@@ -48,7 +48,7 @@ typedef struct EvalSub {
 } EvalSub;
 
 /* An element of a tensor: base + sum of stride * at[slot] + sum of stride * value. */
-typedef struct Address {
+typedef struct ElementAddress {
     bool rounds; /* to bf16 when it is stored */
     double *real;
     long *ints;
@@ -57,7 +57,7 @@ typedef struct Address {
     int slot[MAX_RANK];
     long stride[MAX_RANK];
     EvalSub computed[MAX_RANK];
-} Address;
+} ElementAddress;
 
 struct EvalNode {
     ExprKind kind;
@@ -68,7 +68,7 @@ struct EvalNode {
     bool whole;     /* computed in integers */
     EvalNode *real; /* of an integer: the real that it is computed from, or NULL */
     EvalNode *args[3];
-    Address address;
+    ElementAddress address;
     union {
         double out[STRIP];
         int64_t whole_out[STRIP]; /* of an integer */
@@ -76,24 +76,26 @@ struct EvalNode {
 };
 
 /* A prepared statement. Loops are ordered: those that the target uses, then the reduced ones. */
-struct Step {
+struct PreparedStatement {
     const Statement *statement;
-    Step *next, *body;
+    PreparedStatement *next, *body;
     int first_slot, loop_count, outer_count;
     const Index *loops[MAX_LOOPS];
-    Address target;
+    ElementAddress target;
     EvalNode *value;
 };
 
 EvalNode *interpreter_prepare(Interpreter *interpreter, const Expr *expr);
 /* Prepares an integer expression for interpreter_whole_strip. */
 EvalNode *interpreter_prepare_whole(Interpreter *interpreter, const Expr *expr);
-void interpreter_prepare_address(Interpreter *interpreter, Address *address, const Expr *read);
+void interpreter_prepare_address(Interpreter *interpreter, ElementAddress *address,
+                                 const Expr *read);
 /* The values of a prepared expression at at[running] .. at[running] + count - 1. */
 const double *interpreter_strip(Interpreter *interpreter, EvalNode *node, int count);
 const int64_t *interpreter_whole_strip(Interpreter *interpreter, EvalNode *node, int count);
 /* The offsets of a prepared element there; -1 if a subscript is outside of its axis. */
-void interpreter_offsets(Interpreter *interpreter, Address *address, int count, long *offsets);
+void interpreter_offsets(Interpreter *interpreter, ElementAddress *address, int count,
+                         long *offsets);
 
 /* An operand of a call: the dimensions that iterate, at the current steps. */
 typedef struct View {
@@ -117,6 +119,6 @@ void interpreter_round_groups(double *to, const double *from, size_t count);
 /* The same at a scale: see interpret_round.c. */
 double interpreter_round_at(double value, double scale);
 void interpreter_round_all_at(double *to, const double *from, size_t count, double scale);
-double interpreter_round_scale(const Interpreter *interpreter, int place);
+double interpreter_round_scale(const Interpreter *interpreter, int index);
 
 #endif

@@ -16,26 +16,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct Slot {
+typedef struct OptionSlot {
     const char *path, *text; /* text: NULL: unknown */
     bool is_number, fixed;
     bool null; /* the configuration has null: use the default */
     bool told; /* the configuration contains this size */
     double number;
-} Slot;
+} OptionSlot;
 
-typedef struct Reading {
+typedef struct ConfigReading {
     Unit *unit;
     Arena *arena;
     const Layout *layout;
     const MoecPair *pairs;
     int count;
-    List slots; /* Slot * */
-} Reading;
+    List slots; /* OptionSlot * */
+} ConfigReading;
 
 /* ---- arithmetic ---- */
 
-static double apply(char operation, double a, double b) {
+static double apply_operation(char operation, double a, double b) {
     switch (operation) {
     case '+':
         return a + b;
@@ -65,7 +65,7 @@ bool layout_number(Arena *arena, const Node *node, FindOption find, void *contex
             !layout_number(arena, node->kids[0], find, context, &a) ||
             !layout_number(arena, node->kids[1], find, context, &b))
             return false;
-        *value = apply(*node->name, a, b);
+        *value = apply_operation(*node->name, a, b);
         return true;
     default:
         break;
@@ -75,7 +75,7 @@ bool layout_number(Arena *arena, const Node *node, FindOption find, void *contex
 }
 
 /* The shortest exact text: 1e-6, 500000 */
-static char *number_text(Arena *arena, double number) {
+static char *shortest_number_text(Arena *arena, double number) {
     if (number == floor(number) && fabs(number) < 1e15) return arena_format(arena, "%.0f", number);
     for (int digits = 1; digits <= 17; digits++) {
         char *text = arena_format(arena, "%.*g", digits, number);
@@ -88,19 +88,19 @@ static char *number_text(Arena *arena, double number) {
 
 /* ---- rules ---- */
 
-static bool is_word(const Node *node, const char *word) {
+static bool is_named_word(const Node *node, const char *word) {
     return node->kind == NODE_NAME && strcmp(node->name, word) == 0;
 }
 
 static bool is_flag(const Node *node) {
-    return is_word(node, "true") || is_word(node, "false");
+    return is_named_word(node, "true") || is_named_word(node, "false");
 }
 
 bool layout_constant(const Node *node) {
     if (node->kind == NODE_LIST)
         return node->count == 0 || ((Node *)node->kids[0])->kind == NODE_STRING;
     return node->kind == NODE_STRING || node->kind == NODE_NUMBER || is_flag(node) ||
-           is_word(node, "none");
+           is_named_word(node, "none");
 }
 
 static MoecPair constant_pair(Arena *arena, const char *key, const Node *node) {
@@ -110,7 +110,7 @@ static MoecPair constant_pair(Arena *arena, const char *key, const Node *node) {
         pair.number = node->number;
     } else if (is_flag(node)) {
         pair.kind = MOEC_PAIR_FLAG;
-        pair.number = is_word(node, "true");
+        pair.number = is_named_word(node, "true");
     } else if (node->kind == NODE_STRING) {
         pair.kind = MOEC_PAIR_TEXT;
         pair.text = node->name;
@@ -132,7 +132,7 @@ static bool same_pair(const MoecPair *a, const MoecPair *b) {
     return strcmp(a->text, b->text) == 0;
 }
 
-static const MoecPair *find_pair(const MoecPair *pairs, int count, const char *key) {
+static const MoecPair *find_config_pair(const MoecPair *pairs, int count, const char *key) {
     for (int i = 0; i < count; i++)
         if (strcmp(pairs[i].key, key) == 0) return &pairs[i];
     return NULL;
@@ -146,7 +146,7 @@ static const Node *first_rule(const Layout *layout) {
     return NULL;
 }
 
-static bool has_rule(const Layout *layout, const char *key) {
+static bool has_rule_for_key(const Layout *layout, const char *key) {
     for (int i = 0; i < layout->rules.count; i++)
         if (strcmp(((Node *)layout->rules.items[i])->name, key) == 0) return true;
     return false;
@@ -154,29 +154,29 @@ static bool has_rule(const Layout *layout, const char *key) {
 
 int layout_recognises(Unit *unit, const Layout *layout, const MoecPair *pairs, int count) {
     const Node *rule = first_rule(layout);
-    const MoecPair *pair = find_pair(pairs, count, rule->name);
+    const MoecPair *pair = find_config_pair(pairs, count, rule->name);
     int known = 0;
     if (!pair || !layout_constant(rule->kids[0])) return 0;
     MoecPair wanted = constant_pair(unit->arena, rule->name, rule->kids[0]);
-    for (int i = 0; i < count; i++) known += has_rule(layout, pairs[i].key);
+    for (int i = 0; i < count; i++) known += has_rule_for_key(layout, pairs[i].key);
     return same_pair(pair, &wanted) ? known : 0;
 }
 
 /* ---- reading ---- */
 
-static Slot *find_slot(const Reading *reading, const char *path) {
+static OptionSlot *path_slot(const ConfigReading *reading, const char *path) {
     for (int i = 0; i < reading->slots.count; i++) {
-        Slot *slot = reading->slots.items[i];
+        OptionSlot *slot = reading->slots.items[i];
         if (strcmp(slot->path, path) == 0) return slot;
     }
     return NULL;
 }
 
-static void add_slots(Reading *reading, const Node *value) {
+static void add_slots(ConfigReading *reading, const Node *value) {
     if (layout_repeated(value, NULL)) value = layout_repeated(value, NULL);
     const char *path = layout_constant(value) ? NULL : layout_path(reading->arena, value);
-    if (path && !find_slot(reading, path)) {
-        Slot *slot = arena_alloc(reading->arena, sizeof *slot);
+    if (path && !path_slot(reading, path)) {
+        OptionSlot *slot = arena_alloc(reading->arena, sizeof *slot);
         slot->path = path;
         list_push(reading->arena, &reading->slots, slot);
     }
@@ -184,14 +184,14 @@ static void add_slots(Reading *reading, const Node *value) {
     for (int i = 0; i < value->count; i++) add_slots(reading, value->kids[i]);
 }
 
-static void set_number(Reading *reading, Slot *slot, double number) {
+static void set_number(ConfigReading *reading, OptionSlot *slot, double number) {
     slot->number = number;
     slot->is_number = true;
-    slot->text = number_text(reading->arena, number);
+    slot->text = shortest_number_text(reading->arena, number);
 }
 
 static bool slot_number(void *context, const char *path, double *value) {
-    const Slot *slot = find_slot(context, path);
+    const OptionSlot *slot = path_slot(context, path);
     if (!slot || !slot->text || !slot->is_number) return false;
     *value = slot->number;
     return true;
@@ -205,21 +205,21 @@ static const char *pair_text(Arena *arena, const MoecPair *pair) {
     case MOEC_PAIR_FLAG:
         return pair->number != 0 ? "true" : "false";
     case MOEC_PAIR_NUMBER:
-        return number_text(arena, pair->number);
+        return shortest_number_text(arena, pair->number);
     default:
         return arena_format(arena, "\"%.*s\"", utf8_cut(pair->text, 80), pair->text);
     }
 }
 
 /* The shortest texts of the numbers of a list; NULL if it contains other values. */
-static const char *numbers_text(Arena *arena, const char *list) {
+static const char *number_list_text(Arena *arena, const char *list) {
     Text text = {.arena = arena};
     const char *at = list + strspn(list, "[ ");
     if (*list != '[' || !*at || *at == ']') return NULL;
     for (char *end; *at && *at != ']'; at = end + strspn(end, ", ")) {
         double number = strtod(at, &end);
         if (end == at) return NULL;
-        text_add(&text, "%s%s", text.length ? ", " : "[", number_text(arena, number));
+        text_add(&text, "%s%s", text.length ? ", " : "[", shortest_number_text(arena, number));
     }
     text_add(&text, "]");
     return text.text;
@@ -232,7 +232,7 @@ static bool is_name(const char *text) {
     return true;
 }
 
-static void report_unsupported(const Reading *reading, const Node *rule, const char *verb,
+static void report_unsupported(const ConfigReading *reading, const Node *rule, const char *verb,
                                const char *value) {
     Reports *reports = reading->unit->reports;
     const char *known = layout_known_words(reading->arena, rule);
@@ -242,17 +242,16 @@ static void report_unsupported(const Reading *reading, const Node *rule, const c
     if (*known) report_help(reports, "use one of %s", known);
 }
 
-static void set_slot(Reading *reading, Slot *slot, const Node *rule, const MoecPair *pair) {
+static void set_slot(ConfigReading *reading, OptionSlot *slot, const Node *rule,
+                     const MoecPair *pair) {
     if (pair->kind == MOEC_PAIR_FLAG) slot->text = pair->number != 0 ? "true" : "false";
     if (pair->kind == MOEC_PAIR_TEXT && is_name(pair->text))
         slot->text = layout_our_word(rule, pair->text);
-    if (pair->kind == MOEC_PAIR_OTHER) slot->text = numbers_text(reading->arena, pair->text);
+    if (pair->kind == MOEC_PAIR_OTHER) slot->text = number_list_text(reading->arena, pair->text);
     if (pair->kind == MOEC_PAIR_NUMBER) {
         const Node *limits = rule->kids[1] ? rule->kids[1]->kids[0] : NULL;
-        double number = pair->number;
-        if (limits && limits->kind == NODE_RANGE && limits->kids[1])
-            number = fmin(number, limits->kids[1]->number);
-        set_number(reading, slot, number);
+        const Node *most = limits && limits->kind == NODE_RANGE ? limits->kids[1] : NULL;
+        set_number(reading, slot, most ? fmin(pair->number, most->number) : pair->number);
     }
     if (slot->text) return;
     report_unsupported(reading, rule, "is", pair_text(reading->arena, pair));
@@ -260,7 +259,8 @@ static void set_slot(Reading *reading, Slot *slot, const Node *rule, const MoecP
 }
 
 /* Checks the length of a list against another key of the configuration, if that is known. */
-static bool list_fits(Reading *reading, const Node *rule, const Node *count, const MoecPair *pair) {
+static bool list_fits(ConfigReading *reading, const Node *rule, const Node *count,
+                      const MoecPair *pair) {
     double wanted;
     long found = *pair->text != '\0';
     for (const char *at = pair->text; (at = strchr(at, '\n')); at++) found++;
@@ -273,8 +273,8 @@ static bool list_fits(Reading *reading, const Node *rule, const Node *count, con
 }
 
 /* Sets the repeated part of a list: layer_types = repeat(pattern, layers) */
-static void set_pattern(Reading *reading, Slot *slot, const Node *rule, const Node *count,
-                        const MoecPair *pair) {
+static void set_pattern(ConfigReading *reading, OptionSlot *slot, const Node *rule,
+                        const Node *count, const MoecPair *pair) {
     const char *unknown = NULL;
     slot->text = "none";
     if (!list_fits(reading, rule, count, pair)) return;
@@ -286,10 +286,10 @@ static void set_pattern(Reading *reading, Slot *slot, const Node *rule, const No
 }
 
 /* The number of unknown options in an expression; *open receives one of them. */
-static int open_slots(const Reading *reading, const Node *value, Slot **open) {
+static int open_slots(const ConfigReading *reading, const Node *value, OptionSlot **open) {
     const char *path = layout_path(reading->arena, value);
     if (path) {
-        Slot *slot = find_slot(reading, path);
+        OptionSlot *slot = path_slot(reading, path);
         if (slot && slot->text) return 0;
         *open = slot;
         return 1;
@@ -316,7 +316,7 @@ static double inverse(char operation, bool first, double number, double other) {
 }
 
 /* The value of the unknown option in `value` if `value` equals `number`. */
-static double undo(Reading *reading, const Node *value, double number) {
+static double undo(ConfigReading *reading, const Node *value, double number) {
     double other;
     if (value->kind == NODE_UNARY) return undo(reading, value->kids[0], -number);
     if (value->kind != NODE_BINARY) return number;
@@ -332,8 +332,8 @@ static double near_whole(double number) {
     return fabs(number - whole) < 1e-6 * fabs(number) ? whole : number;
 }
 
-static void solve(Reading *reading, const Node *rule, const Node *value, double number) {
-    Slot *open = NULL;
+static void solve_rule(ConfigReading *reading, const Node *rule, const Node *value, double number) {
+    OptionSlot *open = NULL;
     if (open_slots(reading, value, &open) != 1 || !open) return;
     double found = undo(reading, value, number);
     if (isfinite(found))
@@ -344,7 +344,7 @@ static void solve(Reading *reading, const Node *rule, const Node *value, double 
                      number);
 }
 
-static void check_constant(Reading *reading, const Node *rule, const MoecPair *pair) {
+static void check_constant(ConfigReading *reading, const Node *rule, const MoecPair *pair) {
     MoecPair wanted = constant_pair(reading->arena, rule->name, rule->kids[0]);
     if (same_pair(pair, &wanted) ||
         (pair->kind == MOEC_PAIR_NONE && rule != first_rule(reading->layout)))
@@ -359,28 +359,28 @@ static void check_constant(Reading *reading, const Node *rule, const MoecPair *p
                 reading->layout->name);
 }
 
-static void read_value(Reading *reading, const Node *rule, const Node *value,
-                       const MoecPair *pair) {
+static void read_rule_value(ConfigReading *reading, const Node *rule, const Node *value,
+                            const MoecPair *pair) {
     const Node *count = NULL, *repeated = layout_repeated(value, &count);
     if (repeated) value = repeated;
     const char *path = layout_path(reading->arena, value);
     if (path) {
-        Slot *slot = find_slot(reading, path);
+        OptionSlot *slot = path_slot(reading, path);
         if (slot->text) return;
         if (repeated && pair->kind == MOEC_PAIR_LIST)
             set_pattern(reading, slot, rule, count, pair);
         else
             set_slot(reading, slot, rule, pair);
     } else if (value->kind == NODE_LIST) {
-        for (int i = 0; i < value->count; i++) read_value(reading, rule, value->kids[i], pair);
+        for (int i = 0; i < value->count; i++) read_rule_value(reading, rule, value->kids[i], pair);
     } else if (pair->kind == MOEC_PAIR_NUMBER) {
-        solve(reading, rule, value, pair->number);
+        solve_rule(reading, rule, value, pair->number);
     }
 }
 
 /* The value of a key; of a key with nested keys, the value of the first one. */
-static const MoecPair *value_of(const Reading *reading, const char *key) {
-    const MoecPair *pair = find_pair(reading->pairs, reading->count, key);
+static const MoecPair *config_value_of(const ConfigReading *reading, const char *key) {
+    const MoecPair *pair = find_config_pair(reading->pairs, reading->count, key);
     size_t length = strlen(key);
     for (int i = 0; i < reading->count && !pair; i++)
         if (!strncmp(reading->pairs[i].key, key, length) && reading->pairs[i].key[length] == '.')
@@ -389,45 +389,45 @@ static const MoecPair *value_of(const Reading *reading, const char *key) {
 }
 
 /* null for an option with a minimum means a value below the minimum. */
-static void read_null(Reading *reading, const Node *rule) {
+static void read_null(ConfigReading *reading, const Node *rule) {
     const Node *limits = rule->kids[1] ? rule->kids[1]->kids[0] : NULL;
     const char *path = layout_path(reading->arena, rule->kids[0]);
     if (path && limits && limits->kind == NODE_RANGE && limits->kids[0])
-        find_slot(reading, path)->null = true;
+        path_slot(reading, path)->null = true;
 }
 
 /* Integers are sizes; other numbers are tolerances and factors, which seldom differ from the
  * default. Of several options with the same number, the first one determines the others. */
-static void note_told(Reading *reading, const Node *value, const MoecPair *pair) {
+static void note_told(ConfigReading *reading, const Node *value, const MoecPair *pair) {
     const Node *first = value->kind == NODE_LIST ? value->kids[0] : value;
     const char *path = layout_path(reading->arena, first);
     if (path && pair->kind == MOEC_PAIR_NUMBER && pair->number == floor(pair->number))
-        find_slot(reading, path)->told = true;
+        path_slot(reading, path)->told = true;
 }
 
 /* Whether the condition of a rule holds, as far as the options are known. */
-static bool holds(const Reading *reading, const Node *rule) {
+static bool condition_holds(const ConfigReading *reading, const Node *rule) {
     const Node *condition = rule->kids[3];
     if (!condition) return true;
-    const Slot *slot = find_slot(reading, layout_path(reading->arena, condition->kids[0]));
+    const OptionSlot *slot = path_slot(reading, layout_path(reading->arena, condition->kids[0]));
     return slot && slot->text && strcmp(slot->text, condition->kids[1]->name) == 0;
 }
 
-static void read_rule(Reading *reading, const Node *rule) {
-    const MoecPair *pair = value_of(reading, rule->name);
-    if (!pair || !holds(reading, rule)) return;
+static void read_rule(ConfigReading *reading, const Node *rule) {
+    const MoecPair *pair = config_value_of(reading, rule->name);
+    if (!pair || !condition_holds(reading, rule)) return;
     if (layout_constant(rule->kids[0])) {
         check_constant(reading, rule, pair);
     } else if (pair->kind == MOEC_PAIR_NONE) {
         read_null(reading, rule);
     } else {
-        read_value(reading, rule, rule->kids[0], pair);
+        read_rule_value(reading, rule, rule->kids[0], pair);
         note_told(reading, rule->kids[0], pair);
     }
 }
 
 /* A list in source form: [a, b]. */
-static const char *list_text(Arena *arena, const Node *list) {
+static const char *word_list_text(Arena *arena, const Node *list) {
     Text text = {.arena = arena};
     text_add(&text, "[");
     for (int i = 0; i < list->count; i++)
@@ -438,19 +438,19 @@ static const char *list_text(Arena *arena, const Node *list) {
 
 /* Uses the value after `else` for a key that the configuration lacks. In the last pass, an unknown
  * option is an error. */
-static void read_otherwise(Reading *reading, const Node *rule, const Node *value, bool last) {
+static void read_otherwise(ConfigReading *reading, const Node *rule, const Node *value, bool last) {
     if (value->kind == NODE_LIST) {
         for (int i = 0; i < value->count; i++) read_otherwise(reading, rule, value->kids[i], last);
         return;
     }
     if (layout_repeated(value, NULL)) value = layout_repeated(value, NULL);
     const char *path = layout_path(reading->arena, value);
-    Slot *slot = path ? find_slot(reading, path) : NULL;
+    OptionSlot *slot = path ? path_slot(reading, path) : NULL;
     const Node *otherwise = rule->kids[2];
     double number;
-    Slot *open = NULL;
-    if (layout_constant(value) || !holds(reading, rule) || !open_slots(reading, value, &open) ||
-        (slot && slot->null))
+    OptionSlot *open = NULL;
+    if (layout_constant(value) || !condition_holds(reading, rule) ||
+        !open_slots(reading, value, &open) || (slot && slot->null))
         return;
     if (!otherwise && last) {
         report_error(reading->unit->reports, rule->span,
@@ -463,17 +463,17 @@ static void read_otherwise(Reading *reading, const Node *rule, const Node *value
         if (slot)
             set_number(reading, slot, number);
         else
-            solve(reading, rule, value, number);
-    } else if (slot && otherwise->kind == NODE_NAME && !is_word(otherwise, "none")) {
+            solve_rule(reading, rule, value, number);
+    } else if (slot && otherwise->kind == NODE_NAME && !is_named_word(otherwise, "none")) {
         slot->text = otherwise->name;
     } else if (slot && otherwise->kind == NODE_LIST) {
-        slot->text = list_text(reading->arena, otherwise);
+        slot->text = word_list_text(reading->arena, otherwise);
     }
 }
 
 /* Reads an option that is constant in the family. */
-static void read_entry(Reading *reading, const Node *entry) {
-    Slot *slot = find_slot(reading, entry->name);
+static void read_fixed_entry(ConfigReading *reading, const Node *entry) {
+    OptionSlot *slot = path_slot(reading, entry->name);
     double number;
     if (slot->text) return;
     slot->fixed = true;
@@ -486,7 +486,7 @@ static void read_entry(Reading *reading, const Node *entry) {
                      "expected a number, a word or arithmetic over options");
 }
 
-static void make_slots(Reading *reading) {
+static void make_slots(ConfigReading *reading) {
     const List *rules = &reading->layout->rules;
     for (int i = 0; i < rules->count; i++) {
         const Node *rule = rules->items[i];
@@ -494,9 +494,9 @@ static void make_slots(Reading *reading) {
             add_slots(reading, rule->kids[0]);
             continue;
         }
-        Slot *slot = arena_alloc(reading->arena, sizeof *slot);
+        OptionSlot *slot = arena_alloc(reading->arena, sizeof *slot);
         slot->path = rule->name;
-        if (!find_slot(reading, rule->name)) list_push(reading->arena, &reading->slots, slot);
+        if (!path_slot(reading, rule->name)) list_push(reading->arena, &reading->slots, slot);
     }
 }
 
@@ -510,13 +510,13 @@ bool layout_unread(const Layout *layout, const char *key) {
     return false;
 }
 
-static bool knows(const Reading *reading, const char *key) {
-    return has_rule(reading->layout, key) || layout_unread(reading->layout, key);
+static bool knows(const ConfigReading *reading, const char *key) {
+    return has_rule_for_key(reading->layout, key) || layout_unread(reading->layout, key);
 }
 
 List layout_options(Unit *unit, const Layout *layout, const MoecPair *pairs, int count,
                     List *others) {
-    Reading reading = {
+    ConfigReading reading = {
         .unit = unit, .arena = unit->arena, .layout = layout, .pairs = pairs, .count = count};
     const List *rules = &layout->rules;
     List options = {0};
@@ -526,7 +526,7 @@ List layout_options(Unit *unit, const Layout *layout, const MoecPair *pairs, int
         if (rule->kind == NODE_RULE)
             read_rule(&reading, rule);
         else
-            read_entry(&reading, rule);
+            read_fixed_entry(&reading, rule);
     }
     for (int i = 0; i < 2 * rules->count; i++) {
         const Node *rule = rules->items[i % rules->count];
@@ -539,7 +539,7 @@ List layout_options(Unit *unit, const Layout *layout, const MoecPair *pairs, int
         if (!knows(&reading, pairs[i].key) && pairs[i].kind != MOEC_PAIR_NONE)
             list_push(unit->arena, others, (void *)pairs[i].key);
     for (int i = 0; i < reading.slots.count; i++) {
-        const Slot *slot = reading.slots.items[i];
+        const OptionSlot *slot = reading.slots.items[i];
         if (!slot->text) continue;
         LayoutOption *option = arena_alloc(unit->arena, sizeof *option);
         bool outermost = !strchr(slot->path, '.');
@@ -552,7 +552,7 @@ List layout_options(Unit *unit, const Layout *layout, const MoecPair *pairs, int
 /* ---- the spec ---- */
 
 /* The options below `prefix`; each group is at the position of its first option. */
-static void add_group(Text *text, const List *options, const char *prefix, int depth) {
+static void add_option_group(Text *text, const List *options, const char *prefix, int depth) {
     size_t length = strlen(prefix);
     const char *separator = depth ? " " : "\n  ";
     bool first = true;
@@ -578,7 +578,7 @@ static void add_group(Text *text, const List *options, const char *prefix, int d
         if (!grouped) continue;
         const char *inner = arena_format(text->arena, "%.*s.", (int)(length + head), option->path);
         text_add(text, "%s{", own ? " " : "");
-        add_group(text, options, inner, depth + 1);
+        add_option_group(text, options, inner, depth + 1);
         text_add(text, " }");
     }
 }
@@ -589,7 +589,7 @@ char *layout_spec(Arena *arena, const Layout *layout, const char *name, const Li
     for (int i = 0; i < layout->files.count; i++)
         text_add(&text, "use %s\n", (const char *)layout->files.items[i]);
     text_add(&text, "\nmodel %s = %s {", name, layout->base);
-    add_group(&text, options, "", 0);
+    add_option_group(&text, options, "", 0);
     text_add(&text, "\n}\n");
     return text.text;
 }
@@ -675,7 +675,7 @@ static bool rule_pair(Unit *unit, const Node *rule, MoecCompiler *model, MoecPai
 }
 
 /* A pair of a rule with a condition replaces the pair of the rule without one. */
-static void add_pair(Arena *arena, List *pairs, const MoecPair *pair) {
+static void set_config_pair(Arena *arena, List *pairs, const MoecPair *pair) {
     for (int i = 0; i < pairs->count; i++) {
         MoecPair *before = pairs->items[i];
         if (strcmp(before->key, pair->key) != 0) continue;
@@ -693,7 +693,7 @@ List layout_pairs(Unit *unit, const Layout *layout, MoecCompiler *model) {
     for (int i = 0; i < layout->rules.count; i++) {
         const Node *rule = layout->rules.items[i];
         if (rule->kind == NODE_RULE && rule_pair(unit, rule, model, &pair))
-            add_pair(unit->arena, &pairs, &pair);
+            set_config_pair(unit->arena, &pairs, &pair);
     }
     return pairs;
 }

@@ -65,7 +65,7 @@ static Size *add_size(Mapper *mapper, const char *name, long size, Span span) {
 }
 
 /* Matches "block.{i}.query" with "block.3.query": the numbers become values of indices. */
-static bool matches(Mapper *mapper, const char *name) {
+static bool matches_path_pattern(Mapper *mapper, const char *name) {
     const char *pattern = part_at_hand(mapper)->path;
     mapper->size_count[mapper->part] = 0;
     while (*pattern && *name) {
@@ -152,7 +152,7 @@ static bool solve_sizes(Mapper *mapper, const MoecNamedTensor *tensor) {
 }
 
 /* "(model.)embed" without the parentheses and, unless `prefix`, without their contents. */
-static char *without(Arena *arena, const char *name, bool prefix) {
+static char *without_parentheses(Arena *arena, const char *name, bool prefix) {
     const char *open = strchr(name, '('), *close = open ? strchr(open, ')') : NULL;
     if (!close) return arena_format(arena, "%s", name);
     return arena_format(arena, "%.*s%.*s%s", (int)(open - name), name,
@@ -162,7 +162,7 @@ static char *without(Arena *arena, const char *name, bool prefix) {
 /* The name of the file tensor with the values of its indices. */
 static char *their_name(Mapper *mapper, bool prefix) {
     Text text = {.arena = mapper->arena};
-    const char *at = without(mapper->arena, mapper->line->node->name, prefix);
+    const char *at = without_parentheses(mapper->arena, mapper->line->node->name, prefix);
     text_add(&text, "%s", "");
     for (const char *open; (open = strchr(at, '{')); at = open + strcspn(open, "}") + 1) {
         text_add_bytes(&text, at, (size_t)(open - at));
@@ -250,7 +250,8 @@ typedef struct Steps {
     long offset;
 } Steps;
 
-static void add_step(Mapper *mapper, const Node *index, bool reversed, long *step, Steps *steps) {
+static void add_index_stride(Mapper *mapper, const Node *index, bool reversed, long *step,
+                             Steps *steps) {
     const Size *size = find_size(mapper, index->name);
     if (!size) return;
     if (size->value >= 0)
@@ -263,7 +264,7 @@ static void add_step(Mapper *mapper, const Node *index, bool reversed, long *ste
     *step *= size->size;
 }
 
-static void steps_of(Mapper *mapper, const Node *subs, Steps *steps) {
+static void subscript_strides(Mapper *mapper, const Node *subs, Steps *steps) {
     long step = 1, widths[LAYOUT_PARTS];
     for (int i = subs ? subs->count - 1 : -1; i >= 0; i--) {
         const Node *sub = subs->kids[i];
@@ -272,7 +273,7 @@ static void steps_of(Mapper *mapper, const Node *subs, Steps *steps) {
         for (int j = layout_indices(sub) - 1; j >= 0; j--) {
             const Node *index = layout_index(sub, j, &reversed);
             if (!parts || !is_choice(mapper, index->name)) {
-                add_step(mapper, index, reversed, &step, steps);
+                add_index_stride(mapper, index, reversed, &step, steps);
                 continue;
             }
             steps->offset += least * sum(widths, mapper->part);
@@ -286,8 +287,8 @@ static void add_slice(Mapper *mapper, int tensor) {
     if (file->slice_count >= mapper->line->part_count) return;
     MoecSlice *slice = &file->slices[file->slice_count++];
     Steps theirs = {.count = 0}, ours = {.count = 0};
-    steps_of(mapper, mapper->line->node->kids[0], &theirs);
-    steps_of(mapper, part_at_hand(mapper)->subs, &ours);
+    subscript_strides(mapper, mapper->line->node->kids[0], &theirs);
+    subscript_strides(mapper, part_at_hand(mapper)->subs, &ours);
     *slice = (MoecSlice){.tensor = tensor,
                          .factor = part_at_hand(mapper)->factor,
                          .shift = part_at_hand(mapper)->shift,
@@ -319,10 +320,10 @@ static void all_slices(Mapper *mapper, const char *at, int tensor) {
 }
 
 /* Finds the tensor of part `k` whose name has the same numbers as the first part. */
-static bool find_part(Mapper *mapper, int k) {
+static bool find_part_tensor(Mapper *mapper, int k) {
     mapper->part = k;
     for (int i = 0; i < mapper->count; i++) {
-        if (!matches(mapper, mapper->tensors[i].name)) continue;
+        if (!matches_path_pattern(mapper, mapper->tensors[i].name)) continue;
         bool same = true;
         for (int j = 0; j < mapper->size_count[k]; j++) {
             const Size *other = size_within(mapper, 0, mapper->sizes[k][j].name);
@@ -384,7 +385,7 @@ static void known_outside(Mapper *mapper) {
 static bool map_parts(Mapper *mapper) {
     int count = mapper->line->part_count;
     for (int k = 1; k < count; k++) {
-        if (find_part(mapper, k)) continue;
+        if (find_part_tensor(mapper, k)) continue;
         report_error(mapper->unit->reports, mapper->line->node->span,
                      "the model has %s, but no matching '%s'",
                      mapper->tensors[mapper->tensor[0]].name, mapper->line->parts[k].path);
@@ -407,7 +408,7 @@ static bool map_parts(Mapper *mapper) {
 static bool map_line(Mapper *mapper) {
     for (int i = 0; i < mapper->count; i++) {
         mapper->part = 0;
-        if (!matches(mapper, mapper->tensors[i].name)) continue;
+        if (!matches_path_pattern(mapper, mapper->tensors[i].name)) continue;
         mapper->tensor[0] = i;
         if (!map_parts(mapper)) return false;
     }

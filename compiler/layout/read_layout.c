@@ -9,11 +9,11 @@
 
 enum { MAX_BASES = 20 };
 
-typedef struct Reader {
+typedef struct LayoutReader {
     Unit *unit;
     Arena *arena;
     Reports *reports;
-} Reader;
+} LayoutReader;
 
 const char *layout_path(Arena *arena, const Node *node) {
     if (node->kind == NODE_NAME) return node->name;
@@ -24,20 +24,20 @@ const char *layout_path(Arena *arena, const Node *node) {
 
 /* ---- one side of a line ---- */
 
-typedef struct Names {
+typedef struct IndexNames {
     const char *names[LAYOUT_INDICES];
     Span spans[LAYOUT_INDICES];
     int count;
-} Names;
+} IndexNames;
 
-static int find_name(const Names *names, const char *name) {
+static int find_index_name(const IndexNames *names, const char *name) {
     for (int i = 0; i < names->count; i++)
         if (strcmp(names->names[i], name) == 0) return i;
     return -1;
 }
 
-static bool add_name(Reader *reader, Names *names, const char *name, Span span) {
-    int before = find_name(names, name);
+static bool add_index_name(LayoutReader *reader, IndexNames *names, const char *name, Span span) {
+    int before = find_index_name(names, name);
     if (before >= 0) {
         report_error(reader->reports, span, "duplicate index '%s' on one side", name);
         report_note(reader->reports, names->spans[before], "first used here");
@@ -65,7 +65,7 @@ int layout_indices(const Node *sub) {
     return sub->kind == NODE_TUPLE ? sub->count : 1;
 }
 
-static bool add_sub(Reader *reader, Names *names, const Node *sub, bool ours) {
+static bool add_sub(LayoutReader *reader, IndexNames *names, const Node *sub, bool ours) {
     for (int i = 0; i < layout_indices(sub); i++) {
         bool reversed;
         const Node *one = layout_index(sub, i, &reversed);
@@ -75,12 +75,12 @@ static bool add_sub(Reader *reader, Names *names, const Node *sub, bool ours) {
             if (one) report_help(reader->reports, "write -%s on the right side instead", one->name);
             return false;
         }
-        if (!add_name(reader, names, one->name, one->span)) return false;
+        if (!add_index_name(reader, names, one->name, one->span)) return false;
     }
     return true;
 }
 
-static bool add_subs(Reader *reader, Names *names, const Node *subs, bool ours) {
+static bool add_subs(LayoutReader *reader, IndexNames *names, const Node *subs, bool ours) {
     if (subs && subs->count > LAYOUT_RANK) {
         report_error(reader->reports, subs->span, "too many subscripts: the maximum is %d",
                      LAYOUT_RANK);
@@ -93,7 +93,7 @@ static bool add_subs(Reader *reader, Names *names, const Node *subs, bool ours) 
 }
 
 /* "h.{i}.weight": the names in braces. */
-static bool add_holes(Reader *reader, Names *names, const Node *line) {
+static bool add_holes(LayoutReader *reader, IndexNames *names, const Node *line) {
     const Source *source = line->span.source;
     for (const char *at = line->name; (at = strchr(at, '{')); at++) {
         size_t length = strcspn(at + 1, "}");
@@ -104,27 +104,28 @@ static bool add_holes(Reader *reader, Names *names, const Node *line) {
                          "expected the name of an index in braces, such as {i}");
             return false;
         }
-        if (!add_name(reader, names, arena_copy(reader->arena, at + 1, length), span)) return false;
+        if (!add_index_name(reader, names, arena_copy(reader->arena, at + 1, length), span))
+            return false;
     }
     return true;
 }
 
 /* "block.{i}.attention.query" of block[i].attention.query; its indices. */
-static bool add_path(Reader *reader, Text *path, Names *names, const Node *node) {
+static bool add_path_text(LayoutReader *reader, Text *path, IndexNames *names, const Node *node) {
     switch (node->kind) {
     case NODE_NAME:
         text_add(path, "%s", node->name);
         return true;
     case NODE_FIELD:
-        if (!add_path(reader, path, names, node->kids[0])) return false;
+        if (!add_path_text(reader, path, names, node->kids[0])) return false;
         text_add(path, ".%s", node->name);
         return true;
     case NODE_INDEXED:
         if (node->kids[1]->count == 1 && node->kids[1]->kids[0]->kind == NODE_NAME) {
             const Node *index = node->kids[1]->kids[0];
-            if (!add_path(reader, path, names, node->kids[0])) return false;
+            if (!add_path_text(reader, path, names, node->kids[0])) return false;
             text_add(path, ".{%s}", index->name);
-            return add_name(reader, names, index->name, index->span);
+            return add_index_name(reader, names, index->name, index->span);
         }
         break;
     default:
@@ -143,9 +144,9 @@ typedef struct Affine {
     double factor, shift;
 } Affine;
 
-static bool affine(Reader *reader, const Node *node, Affine *result);
+static bool affine(LayoutReader *reader, const Node *node, Affine *result);
 
-static bool combine(Reader *reader, const Node *node, Affine *result) {
+static bool combine(LayoutReader *reader, const Node *node, Affine *result) {
     Affine a, b;
     char operation = *node->name;
     if (!affine(reader, node->kids[0], &a) || !affine(reader, node->kids[1], &b)) return false;
@@ -169,7 +170,7 @@ static bool combine(Reader *reader, const Node *node, Affine *result) {
     return true;
 }
 
-static bool affine(Reader *reader, const Node *node, Affine *result) {
+static bool affine(LayoutReader *reader, const Node *node, Affine *result) {
     if (node->kind == NODE_NUMBER) {
         *result = (Affine){NULL, 0, node->number};
         return true;
@@ -187,8 +188,8 @@ static bool affine(Reader *reader, const Node *node, Affine *result) {
 
 /* ---- lines ---- */
 
-static bool read_part(Reader *reader, const Node *line, const Node *node, LayoutPart *part,
-                      Names *names) {
+static bool read_layout_part(LayoutReader *reader, const Node *line, const Node *node,
+                             LayoutPart *part, IndexNames *names) {
     Affine value;
     if (!affine(reader, node, &value)) return false;
     if (!value.tensor || value.factor == 0) {
@@ -201,7 +202,7 @@ static bool read_part(Reader *reader, const Node *line, const Node *node, Layout
     bool indexed = tensor->kind == NODE_INDEXED;
     if (indexed) part->subs = tensor->kids[1];
     Text path = {.arena = reader->arena};
-    if (!add_path(reader, &path, names, indexed ? tensor->kids[0] : tensor)) return false;
+    if (!add_path_text(reader, &path, names, indexed ? tensor->kids[0] : tensor)) return false;
     part->path = path.text;
     for (int i = 0; i < names->count; i++) {
         const char *hole = arena_format(reader->arena, "{%s}", names->names[i]);
@@ -214,16 +215,16 @@ static bool read_part(Reader *reader, const Node *line, const Node *node, Layout
     return add_subs(reader, names, part->subs, true);
 }
 
-static void report_no_left(Reader *reader, Span span, const char *index) {
+static void report_no_left(LayoutReader *reader, Span span, const char *index) {
     report_error(reader->reports, span, "index '%s' is missing on the left side", index);
     report_help(reader->reports,
                 "add it to the subscripts of the file tensor, or as {%s} to its name", index);
 }
 
 /* Checks that every index of a part occurs on the left side. */
-static bool known_names(Reader *reader, const Names *left, const Names *right) {
+static bool known_names(LayoutReader *reader, const IndexNames *left, const IndexNames *right) {
     for (int i = 0; i < right->count; i++) {
-        if (find_name(left, right->names[i]) >= 0) continue;
+        if (find_index_name(left, right->names[i]) >= 0) continue;
         report_no_left(reader, right->spans[i], right->names[i]);
 
         return false;
@@ -231,18 +232,18 @@ static bool known_names(Reader *reader, const Names *left, const Names *right) {
     return true;
 }
 
-static bool declares(const Layout *layout, const char *axis) {
+static bool has_axis(const Layout *layout, const char *axis) {
     for (int i = 0; i < layout->axes.count; i++)
         if (strcmp(((Node *)layout->axes.items[i])->name, axis) == 0) return true;
     return false;
 }
 
 /* Checks that every index on the left side belongs to a part, numbers the parts, or is declared. */
-static bool used_names(Reader *reader, const Layout *layout, const Names *left, const bool *used,
-                       const LayoutLine *line) {
+static bool used_names(LayoutReader *reader, const Layout *layout, const IndexNames *left,
+                       const bool *used, const LayoutLine *line) {
     for (int i = 0; i < left->count; i++) {
         if (used[i] || (line->choice && strcmp(line->choice, left->names[i]) == 0)) continue;
-        if (declares(layout, left->names[i])) continue;
+        if (has_axis(layout, left->names[i])) continue;
         report_error(reader->reports, left->spans[i], "'%s' has no index '%s'", line->parts[0].path,
                      left->names[i]);
         report_note(reader->reports, line->parts[0].node->span,
@@ -253,7 +254,7 @@ static bool used_names(Reader *reader, const Layout *layout, const Names *left, 
 }
 
 /* [a, b, c][k]: the parts, and k. */
-static const Node *parts_of(const Node *value, LayoutLine *line) {
+static const Node *line_parts(const Node *value, LayoutLine *line) {
     bool listed = value->kind == NODE_INDEXED && value->kids[0]->kind == NODE_LIST &&
                   value->kids[1]->count == 1 && value->kids[1]->kids[0]->kind == NODE_NAME;
     if (listed) line->choice = value->kids[1]->kids[0]->name;
@@ -264,7 +265,7 @@ static bool is_none(const Node *node) {
     return node->kind == NODE_NAME && strcmp(node->name, "none") == 0;
 }
 
-static bool read_line(Reader *reader, const Layout *layout, LayoutLine *line) {
+static bool read_line(LayoutReader *reader, const Layout *layout, LayoutLine *line) {
     const Node *node = line->node, *value = node->kids[1];
     if (is_none(value)) return true;
     if (strchr(node->name, '*')) {
@@ -274,27 +275,28 @@ static bool read_line(Reader *reader, const Layout *layout, LayoutLine *line) {
                     node->name);
         return false;
     }
-    Names left = {.count = 0};
+    IndexNames left = {.count = 0};
     if (!add_holes(reader, &left, node) || !add_subs(reader, &left, node->kids[0], false))
         return false;
-    const Node *list = parts_of(value, line);
+    const Node *list = line_parts(value, line);
     if (list && (list->count == 0 || list->count > LAYOUT_PARTS)) {
         report_error(reader->reports, list->span, "expected 1 to %d parts, got %d", LAYOUT_PARTS,
                      list->count);
         return false;
     }
-    if (list && find_name(&left, line->choice) < 0) {
+    if (list && find_index_name(&left, line->choice) < 0) {
         report_no_left(reader, value->kids[1]->span, line->choice);
         return false;
     }
     line->part_count = list ? list->count : 1;
     bool used[LAYOUT_INDICES] = {false};
     for (int i = 0; i < line->part_count; i++) {
-        Names right = {.count = 0};
-        if (!read_part(reader, node, list ? list->kids[i] : value, &line->parts[i], &right) ||
+        IndexNames right = {.count = 0};
+        if (!read_layout_part(reader, node, list ? list->kids[i] : value, &line->parts[i],
+                              &right) ||
             !known_names(reader, &left, &right))
             return false;
-        for (int j = 0; j < right.count; j++) used[find_name(&left, right.names[j])] = true;
+        for (int j = 0; j < right.count; j++) used[find_index_name(&left, right.names[j])] = true;
     }
     return used_names(reader, layout, &left, used, line);
 }
@@ -311,7 +313,8 @@ static bool says_again(const LayoutLine *a, const LayoutLine *b) {
 
 /* Reports a statement that repeats another one of the same layout. A statement of a base is
  * replaced. */
-static bool is_own(Reader *reader, const Layout *layout, const Node *before, const Node *node) {
+static bool is_own(LayoutReader *reader, const Layout *layout, const Node *before,
+                   const Node *node) {
     Span all = layout->node->span, old = before->span;
     if (old.source != all.source || old.start < all.start || old.end > all.end) return false;
     report_error(reader->reports, node->span, "this repeats an earlier statement of the layout");
@@ -320,30 +323,30 @@ static bool is_own(Reader *reader, const Layout *layout, const Node *before, con
     return true;
 }
 
-static void add_line(Reader *reader, Layout *layout, const Node *node) {
+static void add_layout_line(LayoutReader *reader, Layout *layout, const Node *node) {
     LayoutLine *line = arena_alloc(reader->arena, sizeof *line);
     line->node = node;
     if (!read_line(reader, layout, line)) return;
     List *lines = &layout->lines;
-    int kept = 0, place = -1; /* index of the first statement that it replaces */
+    int kept = 0, replaced = -1; /* index of the first statement that it replaces */
     for (int i = 0; i < lines->count; i++) {
         LayoutLine *before = lines->items[i];
         if (!says_again(before, line))
             lines->items[kept++] = before;
         else if (is_own(reader, layout, before->node, node))
             return;
-        else if (place < 0)
-            place = kept++;
+        else if (replaced < 0)
+            replaced = kept++;
     }
     lines->count = kept;
-    if (place < 0)
+    if (replaced < 0)
         list_push(reader->arena, lines, line);
     else
-        lines->items[place] = line;
+        lines->items[replaced] = line;
 }
 
 /* Checks the parts of a rule beyond the grammar. */
-static bool check_rule(Reader *reader, const Node *rule) {
+static bool check_rule(LayoutReader *reader, const Node *rule) {
     const Node *value = rule->kids[0], *words = rule->kids[1] ? rule->kids[1]->kids[0] : NULL;
     if (value->kind == NODE_CALL && !layout_repeated(value, NULL)) {
         report_error(reader->reports, value->span,
@@ -389,7 +392,7 @@ static bool same_rule(Arena *arena, const Node *a, const Node *b) {
 
 /* The first rule identifies the family: a rule of a derived layout replaces the rule of its base at
  * the same index. */
-static void add_rule(Reader *reader, Layout *layout, Node *node) {
+static void add_layout_rule(LayoutReader *reader, Layout *layout, Node *node) {
     if (node->kind == NODE_RULE && !check_rule(reader, node)) return;
     int kept = 0; /* of the keys that the base ignores */
     for (int i = 0; i < layout->unread.count; i++) {
@@ -407,7 +410,7 @@ static void add_rule(Reader *reader, Layout *layout, Node *node) {
 }
 
 /* Adds a key that this layout ignores, also if its base reads it. */
-static void add_unread(Reader *reader, Layout *layout, Node *key) {
+static void add_unread(LayoutReader *reader, Layout *layout, Node *key) {
     for (int i = 0; i < layout->rules.count; i++) {
         const Node *before = layout->rules.items[i];
         if (before->kind != NODE_RULE || strcmp(before->name, key->name) != 0) continue;
@@ -418,10 +421,10 @@ static void add_unread(Reader *reader, Layout *layout, Node *key) {
     list_push(reader->arena, &layout->unread, key);
 }
 
-static void add_statement(Reader *reader, Layout *layout, Node *node) {
+static void add_layout_statement(LayoutReader *reader, Layout *layout, Node *node) {
     switch (node->kind) {
     case NODE_TENSOR:
-        add_line(reader, layout, node);
+        add_layout_line(reader, layout, node);
         break;
     case NODE_AXIS:
         list_push(reader->arena, &layout->axes, node);
@@ -433,11 +436,11 @@ static void add_statement(Reader *reader, Layout *layout, Node *node) {
         for (int i = 0; i < node->count; i++) add_unread(reader, layout, node->kids[i]);
         break;
     default:
-        add_rule(reader, layout, node);
+        add_layout_rule(reader, layout, node);
     }
 }
 
-static const Node *find_layout(const Unit *unit, const char *name) {
+static const Node *find_layout_node(const Unit *unit, const char *name) {
     for (int i = 0; i < unit->layouts.count; i++) {
         const Node *node = unit->layouts.items[i];
         if (strcmp(node->name, name) == 0) return node;
@@ -445,10 +448,10 @@ static const Node *find_layout(const Unit *unit, const char *name) {
     return NULL;
 }
 
-static bool add_layout(Reader *reader, Layout *layout, const Node *node, int depth) {
+static bool add_layout(LayoutReader *reader, Layout *layout, const Node *node, int depth) {
     const Node *base = node->kids[0];
     if (node->number == 1) {
-        const Node *found = find_layout(reader->unit, base->name);
+        const Node *found = find_layout_node(reader->unit, base->name);
         if (!found || depth == MAX_BASES) {
             report_error(reader->reports, base->span,
                          found ? "layout '%s' is based on itself" : "unknown layout '%s'",
@@ -464,11 +467,11 @@ static bool add_layout(Reader *reader, Layout *layout, const Node *node, int dep
         layout->base = base->name;
     }
     const Node *body = node->kids[1];
-    for (int i = 0; i < body->count; i++) add_statement(reader, layout, body->kids[i]);
+    for (int i = 0; i < body->count; i++) add_layout_statement(reader, layout, body->kids[i]);
     return true;
 }
 
-static void add_file(Arena *arena, Layout *layout, const char *path) {
+static void add_layout_file(Arena *arena, Layout *layout, const char *path) {
     const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
     size_t length = strlen(base);
     if (length > 4 && !strcmp(base + length - 4, ".moe")) length -= 4;
@@ -482,23 +485,23 @@ static void add_file(Arena *arena, Layout *layout, const char *path) {
  * the standard library that declares a layer. */
 static void list_files(const Unit *unit, Layout *layout) {
     const Node *base = node_called(&unit->layers, layout->base);
-    add_file(unit->arena, layout, base ? base->span.source->path : layout->base);
+    add_layout_file(unit->arena, layout, base ? base->span.source->path : layout->base);
     for (int i = 0; i < layout->uses.count; i++)
-        add_file(unit->arena, layout, ((const Node *)layout->uses.items[i])->name);
+        add_layout_file(unit->arena, layout, ((const Node *)layout->uses.items[i])->name);
     for (int i = 0; i < unit->layers.count; i++) {
         const char *path = ((const Node *)unit->layers.items[i])->span.source->path;
-        if (!path_is_standard(path)) add_file(unit->arena, layout, path);
+        if (!path_is_standard(path)) add_layout_file(unit->arena, layout, path);
     }
 }
 
-static bool has_rule(const Layout *layout) {
+static bool has_any_rule(const Layout *layout) {
     for (int i = 0; i < layout->rules.count; i++)
         if (((Node *)layout->rules.items[i])->kind == NODE_RULE) return true;
     return false;
 }
 
 List layouts_read(Unit *unit) {
-    Reader reader = {unit, unit->arena, unit->reports};
+    LayoutReader reader = {unit, unit->arena, unit->reports};
     List layouts = {0};
     for (int i = 0; i < unit->layouts.count; i++) {
         const Node *node = unit->layouts.items[i];
@@ -507,7 +510,7 @@ List layouts_read(Unit *unit) {
         layout->name = node->name;
         if (!add_layout(&reader, layout, node, 0)) continue;
         list_files(unit, layout);
-        if (has_rule(layout)) {
+        if (has_any_rule(layout)) {
             list_push(unit->arena, &layouts, layout);
             continue;
         }

@@ -8,13 +8,13 @@
 #include <string.h>
 
 /* { theirs = ours, ... } of a rule, or NULL. */
-static const Node *words_of(const Node *rule) {
+static const Node *rule_words(const Node *rule) {
     const Node *words = rule->kids[1] ? rule->kids[1]->kids[0] : NULL;
     return words && words->kind == NODE_RECORD ? words : NULL;
 }
 
 const char *layout_our_word(const Node *rule, const char *theirs) {
-    const Node *words = words_of(rule);
+    const Node *words = rule_words(rule);
     for (int i = 0; words && i < words->count; i++) {
         const Node *word = words->kids[i];
         if (strcmp(word->name, theirs) == 0) return ((Node *)word->kids[0])->name;
@@ -24,7 +24,7 @@ const char *layout_our_word(const Node *rule, const char *theirs) {
 
 /* The name of "rotary { base = 5 }" is its first word. */
 const char *layout_their_word(Arena *arena, const Node *rule, const char *ours) {
-    const Node *words = words_of(rule);
+    const Node *words = rule_words(rule);
     size_t length = strcspn(ours, " {");
     for (int i = 0; words && i < words->count; i++) {
         const Node *word = words->kids[i];
@@ -35,7 +35,7 @@ const char *layout_their_word(Arena *arena, const Node *rule, const char *ours) 
 }
 
 char *layout_known_words(Arena *arena, const Node *rule) {
-    const Node *words = words_of(rule);
+    const Node *words = rule_words(rule);
     Text text = {.arena = arena};
     text_add(&text, "%s", "");
     for (int i = 0; words && i < words->count; i++)

@@ -43,7 +43,7 @@ static const char *const bracketed[] = {
     "==",  "!=",  "<=",  ">=",  "'['", "'('", "'.'", "'@'", NULL};
 static const char *const beginnings[] = {"'-'", "'('", "'['", "'{'", NULL};
 
-static void show(Expectation *expectation, const char *text) {
+static void show_expectation(Expectation *expectation, const char *text) {
     int most = (int)(sizeof expectation->shown / sizeof *expectation->shown);
     if (expectation->shown_count < most) expectation->shown[expectation->shown_count++] = text;
 }
@@ -54,11 +54,11 @@ static void show_rest(Expectation *expectation, Parser *parser, const char *cons
         const char *name = expectation->names[i];
         if (among(name, grouped)) continue;
         if (strcmp(name, "end of file") == 0) {
-            if (parser->entry_only) show(expectation, "the end of the text");
+            if (parser->entry_only) show_expectation(expectation, "the end of the text");
         } else if (name[0] == '\'') {
-            show(expectation, name);
+            show_expectation(expectation, name);
         } else if (!is_word_name(name)) {
-            show(expectation, arena_format(parser->arena, "'%s'", name));
+            show_expectation(expectation, arena_format(parser->arena, "'%s'", name));
         }
     }
 }
@@ -68,9 +68,9 @@ static void show_keywords(Expectation *expectation, Parser *parser) {
     for (int i = 0; i < expectation->count; i++) {
         const char *name = expectation->names[i];
         if (strncmp(name, "a ", 2) == 0)
-            show(expectation, name);
+            show_expectation(expectation, name);
         else if (is_word_name(name) && strncmp(name, "end ", 4) != 0)
-            show(expectation, arena_format(parser->arena, "'%s'", name));
+            show_expectation(expectation, arena_format(parser->arena, "'%s'", name));
     }
 }
 
@@ -89,14 +89,14 @@ static void show_after_expression(Expectation *expectation, Parser *parser) {
     bool inside = has(expectation, "']'") || has(expectation, "')'");
     show_rest(expectation, parser, inside ? bracketed : operators);
     if (next) expectation->shown_count = 0;
-    if (expectation->shown_count == 0) show(expectation, "an operator");
-    if (next && has(expectation, "','")) show(expectation, "','");
-    if (next && has(expectation, "'}'")) show(expectation, "'}'");
-    if (next) show(expectation, next);
+    if (expectation->shown_count == 0) show_expectation(expectation, "an operator");
+    if (next && has(expectation, "','")) show_expectation(expectation, "','");
+    if (next && has(expectation, "'}'")) show_expectation(expectation, "'}'");
+    if (next) show_expectation(expectation, next);
 }
 
 /* After ':', '.', '@' or at the beginning of an entry, any word is accepted. */
-static const char *name_of(const Expectation *expectation, const Parser *parser) {
+static const char *expectation_name(const Expectation *expectation, const Parser *parser) {
     bool any_word = has(expectation, "or");
     if (parser->before_last.kind == ':')
         return any_word
@@ -114,23 +114,24 @@ static bool group(Expectation *expectation, Parser *parser) {
         return true;
     }
     if (has(expectation, "a number") && has(expectation, "'('") && has(expectation, "a name")) {
-        show(expectation, has(expectation, "'{'") ? "a value" : "an expression");
+        show_expectation(expectation, has(expectation, "'{'") ? "a value" : "an expression");
         show_rest(expectation, parser, beginnings);
         return true;
     }
     if (has(expectation, "require") && has(expectation, "match") && !has(expectation, "or")) {
         show_rest(expectation, parser, nothing);
-        show(expectation, "a statement");
+        show_expectation(expectation, "a statement");
         return false;
     }
     if (has(expectation, "use") && has(expectation, "end of file") && !has(expectation, "or")) {
         show_rest(expectation, parser, nothing);
-        show(expectation, "'use', 'layer', 'optimizer', 'schedule', 'parametrization', 'model', "
-                          "'experiment' or 'layout'");
+        show_expectation(expectation,
+                         "'use', 'layer', 'optimizer', 'schedule', 'parametrization', 'model', "
+                         "'experiment' or 'layout'");
         return false;
     }
     if (has(expectation, "a name")) {
-        show(expectation, name_of(expectation, parser));
+        show_expectation(expectation, expectation_name(expectation, parser));
         show_rest(expectation, parser, nothing);
         return true;
     }
@@ -139,7 +140,7 @@ static bool group(Expectation *expectation, Parser *parser) {
     return true;
 }
 
-static const char *describe(Parser *parser, const Token *token, const char *kind) {
+static const char *token_description(Parser *parser, const Token *token, const char *kind) {
     if (token->kind == END)
         return parser->entry_only ? "the end of the text" : "the end of the file";
     if (token->kind == NAME || token->kind == NUMBER)
@@ -148,7 +149,7 @@ static const char *describe(Parser *parser, const Token *token, const char *kind
     return kind[0] == '\'' ? kind : arena_format(parser->arena, "'%s'", kind);
 }
 
-static bool is_comparison(int kind) {
+static bool is_comparison_token(int kind) {
     return kind == '<' || kind == '>' || kind == EQUAL || kind == NOT_EQUAL || kind == AT_MOST ||
            kind == AT_LEAST;
 }
@@ -198,7 +199,7 @@ static void advise_spelling(Parser *parser, const Expectation *expectation) {
         report_help(reports, "write '^' for a power");
     else if (found->kind == ';' && has(expectation, "require"))
         report_help(reports, "remove ';': statements need no separator");
-    else if (is_comparison(found->kind) && has(expectation, "'+'"))
+    else if (is_comparison_token(found->kind) && has(expectation, "'+'"))
         report_help(reports, "write 'a < b and b < c': comparisons cannot be chained");
 }
 
@@ -305,7 +306,7 @@ void report_expected(Parser *parser, const char *const *names, int count, const 
     if (quotes_token && length > 0 && length <= MAX_QUOTED)
         text_add(&text, " after '%.*s'", length, before.source->text + before.start);
     report_error(parser->reports, found->span, "expected %s, found %s", text.text,
-                 describe(parser, found, found_kind));
+                 token_description(parser, found, found_kind));
     advise_spelling(parser, &expectation);
     advise_keyword(parser, &expectation);
     advise_bracket(parser);

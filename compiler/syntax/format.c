@@ -14,7 +14,7 @@ typedef struct Comment {
     int start, end;
 } Comment;
 
-typedef struct Format {
+typedef struct Formatter {
     Arena *arena;
     const Source *source;
     List comments; /* Comment *, in order */
@@ -24,9 +24,9 @@ typedef struct Format {
     int indent;
     int position; /* in the source: end of the text written so far */
     bool fresh;   /* start of a block: no blank line */
-} Format;
+} Formatter;
 
-static void find_comments(Format *format) {
+static void find_comments(Formatter *format) {
     const char *text = format->source->text;
     int length = (int)format->source->length;
     for (int at = 0; at < length; at++) {
@@ -44,13 +44,13 @@ static void find_comments(Format *format) {
     }
 }
 
-static const Comment *pending(const Format *format, int before) {
+static const Comment *pending(const Formatter *format, int before) {
     if (format->next >= format->comments.count) return NULL;
     const Comment *comment = format->comments.items[format->next];
     return comment->start < before ? comment : NULL;
 }
 
-static bool has_comment(const Format *format, Span span) {
+static bool has_comment(const Formatter *format, Span span) {
     int low = format->next, high = format->comments.count;
     while (low < high) {
         int middle = (low + high) / 2;
@@ -64,19 +64,19 @@ static bool has_comment(const Format *format, Span span) {
            ((Comment *)format->comments.items[low])->start < span.end;
 }
 
-static int newlines(const Format *format, int from, int to) {
+static int newlines(const Formatter *format, int from, int to) {
     int count = 0;
     for (int i = from; i < to && count < 2; i++) count += format->source->text[i] == '\n';
     return count;
 }
 
-static void blank_line(Format *format, bool wanted) {
+static void blank_line(Formatter *format, bool wanted) {
     if (wanted && !format->fresh) text_add(&format->out, "\n");
     format->fresh = false;
 }
 
 /* Writes the comments before `start`, and one blank line for any number of blank lines. */
-static void begin(Format *format, int start, int comments_before, bool blank) {
+static void begin_node(Formatter *format, int start, int comments_before, bool blank) {
     for (const Comment *comment; (comment = pending(format, comments_before)); format->next++) {
         blank_line(format, blank || newlines(format, format->position, comment->start) > 1);
         blank = false;
@@ -91,7 +91,7 @@ static void begin(Format *format, int start, int comments_before, bool blank) {
 }
 
 /* Ends the line with the comment that follows `end` on its line in the source. */
-static void end_line(Format *format, int end) {
+static void end_line(Formatter *format, int end) {
     line_write(&format->line, &format->out, format->indent);
     line_clear(&format->line);
     if (format->position < end) format->position = end;
@@ -108,24 +108,24 @@ static void end_line(Format *format, int end) {
     text_add(&format->out, "\n");
 }
 
-static void add(Format *format, const char *text) {
+static void format_add(Formatter *format, const char *text) {
     line_add(&format->line, text);
 }
 
-static void open_block(Format *format, const char *bracket, Span span) {
-    add(format, bracket);
+static void open_block(Formatter *format, const char *bracket, Span span) {
+    format_add(format, bracket);
     end_line(format, span.start + 1);
     format->indent += INDENT_COLUMNS;
     format->fresh = true;
     format->position = span.start + 1;
 }
 
-static void close_block(Format *format, const char *bracket, Span span) {
+static void close_block(Formatter *format, const char *bracket, Span span) {
     /* Comments at the end of a block; a blank line before the bracket is not kept. */
     int end = span.end - 1;
     while (pending(format, end)) {
         const Comment *comment = pending(format, end);
-        begin(format, comment->start, comment->start + 1, false);
+        begin_node(format, comment->start, comment->start + 1, false);
         format->fresh = true;
         format->position = comment->end;
         if (newlines(format, format->position, end) > 1 && pending(format, end))
@@ -134,7 +134,7 @@ static void close_block(Format *format, const char *bracket, Span span) {
     format->fresh = false;
     format->indent -= INDENT_COLUMNS;
     format->position = end;
-    add(format, bracket);
+    format_add(format, bracket);
 }
 
 /* ---- values ---- */
@@ -145,7 +145,7 @@ static bool is_divisible(const Node *value) {
 }
 
 /* A line break after the bracket of a record requests one entry per line. */
-static bool is_spread(const Format *format, const Node *value) {
+static bool is_spread(const Formatter *format, const Node *value) {
     if (value->kind == NODE_RECORD && value->count > 0 &&
         newlines(format, value->span.start, value->kids[0]->span.start) > 0)
         return true;
@@ -157,7 +157,7 @@ static bool is_spread(const Format *format, const Node *value) {
     return false;
 }
 
-static bool fits(Format *format, const Node *value) {
+static bool fits_on_line(Formatter *format, const Node *value) {
     size_t used = (size_t)format->indent + format->line.text.length;
     if (used >= LINE_COLUMNS) return false;
     line_clear(&format->trial);
@@ -169,7 +169,7 @@ static bool fits(Format *format, const Node *value) {
 
 /* Comments inside a statement or an entry before this offset move before it: the start of its block
  * or value, if that can contain comments. */
-static int head_end(const Format *format, const Node *node) {
+static int head_end(const Formatter *format, const Node *node) {
     switch (node->kind) {
     case NODE_REPEAT:
     case NODE_SCAN:
@@ -196,7 +196,7 @@ static int head_end(const Format *format, const Node *node) {
 
 /* Whether an option or entry fits on one line: it is short and not spread, and contains no comment.
  * The first of several rows may contain comments that move before it. */
-static bool is_row(Format *format, const Node *node, bool first) {
+static bool is_aligned_row(Formatter *format, const Node *node, bool first) {
     Span span = node->span;
     if (first) span.start = head_end(format, node);
     return line_is_row(&format->trial, node, LINE_COLUMNS - format->indent) &&
@@ -205,7 +205,7 @@ static bool is_row(Format *format, const Node *node, bool first) {
 
 /* Writes the rows from kid i up to a blank line, a comment or a kid that is not a row. Returns the
  * next kid. */
-static int format_rows(Format *format, const Node *parent, int i) {
+static int format_rows(Formatter *format, const Node *parent, int i) {
     int end = i;
     for (; end < parent->count && parent->kids[end]->kind == parent->kids[i]->kind; end++) {
         Span between = {format->source, end > i ? parent->kids[end - 1]->span.end : 0,
@@ -213,24 +213,24 @@ static int format_rows(Format *format, const Node *parent, int i) {
         if (end > i &&
             (has_comment(format, between) || newlines(format, between.start, between.end) > 1))
             break;
-        if (!is_row(format, parent->kids[end], end == i)) break;
+        if (!is_aligned_row(format, parent->kids[end], end == i)) break;
     }
     int most = LINE_COLUMNS - format->indent;
-    Columns columns = line_row_columns(&format->trial, parent->kids + i, end - i, most);
+    RowColumns columns = line_row_columns(&format->trial, parent->kids + i, end - i, most);
     for (int k = i; k < end; k++) {
         const Node *node = parent->kids[k];
-        begin(format, node->span.start, head_end(format, node), false);
+        begin_node(format, node->span.start, head_end(format, node), false);
         line_row(&format->line, node, &columns);
         end_line(format, node->span.end);
     }
     return end;
 }
 
-static void format_value(Format *format, const Node *value);
+static void format_value(Formatter *format, const Node *value);
 
-static void format_record(Format *format, const Node *record) {
+static void format_record(Formatter *format, const Node *record) {
     if (record->count == 0 && !has_comment(format, record->span)) {
-        add(format, "{}");
+        format_add(format, "{}");
         return;
     }
     open_block(format, "{", record->span);
@@ -243,7 +243,7 @@ static void format_record(Format *format, const Node *record) {
             continue;
         }
         const Node *entry = record->kids[i];
-        begin(format, entry->span.start, head_end(format, entry), false);
+        begin_node(format, entry->span.start, head_end(format, entry), false);
         line_entry_head(&format->line, entry, 0);
         format_value(format, entry->kids[0]);
         end_line(format, entry->span.end);
@@ -251,21 +251,21 @@ static void format_record(Format *format, const Node *record) {
     close_block(format, "}", record->span);
 }
 
-static void format_value(Format *format, const Node *value) {
-    if (!is_divisible(value) || fits(format, value)) {
+static void format_value(Formatter *format, const Node *value) {
+    if (!is_divisible(value) || fits_on_line(format, value)) {
         line_expr(&format->line, value);
     } else if (value->kind == NODE_RECORD) {
         format_record(format, value);
     } else if (value->kind == NODE_MADE) {
-        add(format, value->name);
-        add(format, " ");
+        format_add(format, value->name);
+        format_add(format, " ");
         format_record(format, value->kids[0]);
     } else {
         open_block(format, "[", value->span);
         for (int i = 0; i < value->count; i++) {
-            begin(format, value->kids[i]->span.start, value->kids[i]->span.start, false);
+            begin_node(format, value->kids[i]->span.start, value->kids[i]->span.start, false);
             format_value(format, value->kids[i]);
-            add(format, ",");
+            format_add(format, ",");
             end_line(format, value->kids[i]->span.end);
         }
         close_block(format, "]", value->span);
@@ -274,18 +274,18 @@ static void format_value(Format *format, const Node *value) {
 
 /* ---- statements ---- */
 
-static void format_block(Format *format, const Node *block);
+static void format_block(Formatter *format, const Node *block);
 
-static void format_option(Format *format, const Node *option) {
+static void format_option(Formatter *format, const Node *option) {
     line_option_head(&format->line, option, 0);
     if (option->kids[2]) format_value(format, option->kids[2]);
-    static const Columns plain = {0, 0, 0};
+    static const RowColumns plain = {0, 0, 0};
     line_option_text(&format->line, option, &plain);
 }
 
 /* KEYWORD name[subs] = expr, without the missing parts. */
-static void definition(Line *line, const char *keyword, const Node *node, const Node *subs,
-                       const Node *expr) {
+static void format_definition(Line *line, const char *keyword, const Node *node, const Node *subs,
+                              const Node *expr) {
     line_add(line, keyword);
     if (node->name) line_add(line, node->name);
     line_subs(line, subs);
@@ -310,49 +310,49 @@ static void parameter(Line *line, const Node *node) {
 }
 
 /* Statements without a block in them. */
-static void simple(Format *format, const Node *node) {
+static void simple(Formatter *format, const Node *node) {
     Line *line = &format->line;
     switch (node->kind) {
     case NODE_OPTION:
         format_option(format, node);
         break;
     case NODE_AXIS:
-        definition(line, "axis ", node, NULL, node->kids[0]);
+        format_definition(line, "axis ", node, NULL, node->kids[0]);
         break;
     case NODE_SEQUENCE:
-        definition(line, "sequence ", node, NULL, node->kids[0]);
+        format_definition(line, "sequence ", node, NULL, node->kids[0]);
         break;
     case NODE_STATE:
-        definition(line, "state ", node, node->kids[0], node->kids[1]);
+        format_definition(line, "state ", node, node->kids[0], node->kids[1]);
         break;
     case NODE_EQUATION:
-        definition(line, "", node, node->kids[0], node->kids[1]);
+        format_definition(line, "", node, node->kids[0], node->kids[1]);
         break;
     case NODE_UPDATE:
-        definition(line, "update ", node, node->kids[0], node->kids[1]);
+        format_definition(line, "update ", node, node->kids[0], node->kids[1]);
         break;
     case NODE_LOSS:
-        definition(line, "loss", node, NULL, node->kids[0]);
+        format_definition(line, "loss", node, NULL, node->kids[0]);
         break;
     case NODE_AUX:
-        definition(line, "aux ", node, NULL, node->kids[0]);
+        format_definition(line, "aux ", node, NULL, node->kids[0]);
         break;
     case NODE_PROBE:
-        definition(line, "probe ", node, node->kids[0], node->kids[1]);
+        format_definition(line, "probe ", node, node->kids[0], node->kids[1]);
         line_aliases(line, node->aliases, "  ");
         break;
     case NODE_OUTPUT:
-        definition(line, "output ", node, NULL, NULL);
+        format_definition(line, "output ", node, NULL, NULL);
         break;
     case NODE_CACHE:
-        definition(line, "cache ", node, NULL, NULL);
+        format_definition(line, "cache ", node, NULL, NULL);
         break;
     case NODE_PARAM:
         line_add(line, "param ");
         parameter(line, node);
         break;
     case NODE_INPUT:
-        definition(line, "input ", node, node->kids[0], NULL);
+        format_definition(line, "input ", node, node->kids[0], NULL);
         line_add(line, ": ");
         line_add(line, node->kids[1]->name);
         break;
@@ -368,36 +368,36 @@ static void simple(Format *format, const Node *node) {
     }
 }
 
-static void format_if(Format *format, const Node *node) {
+static void format_if(Formatter *format, const Node *node) {
     for (;;) {
-        add(format, "if ");
+        format_add(format, "if ");
         line_expr(&format->line, node->kids[0]);
-        add(format, " ");
+        format_add(format, " ");
         format_block(format, node->kids[1]);
         if (!node->kids[2]) return;
-        add(format, " else ");
+        format_add(format, " else ");
         if (node->kids[2]->kind != NODE_IF) break;
         node = node->kids[2];
     }
     format_block(format, node->kids[2]);
 }
 
-static void format_case(Format *format, const Node *node) {
+static void format_case(Formatter *format, const Node *node) {
     const Node *patterns = node->kids[0];
-    begin(format, node->span.start, node->kids[1]->span.start, false);
+    begin_node(format, node->span.start, node->kids[1]->span.start, false);
     for (int i = 0; i < patterns->count; i++) {
-        if (i > 0) add(format, ", ");
+        if (i > 0) format_add(format, ", ");
         line_expr(&format->line, patterns->kids[i]);
     }
-    add(format, patterns->count ? " => " : "else => ");
+    format_add(format, patterns->count ? " => " : "else => ");
     format_block(format, node->kids[1]);
     end_line(format, node->span.end);
 }
 
-static void format_match(Format *format, const Node *node) {
-    add(format, "match ");
+static void format_match(Formatter *format, const Node *node) {
+    format_add(format, "match ");
     line_expr(&format->line, node->kids[0]);
-    add(format, " ");
+    format_add(format, " ");
     /* The bracket has no node; it is the first one after the expression, outside comments. */
     Span span = node->span;
     span.start = node->kids[0]->span.end;
@@ -412,30 +412,30 @@ static void format_match(Format *format, const Node *node) {
     close_block(format, "}", span);
 }
 
-static void format_scan(Format *format, const Node *node) {
+static void format_scan(Formatter *format, const Node *node) {
     const Node *states = node->kids[0];
-    add(format, "scan ");
+    format_add(format, "scan ");
     for (int i = 0; i < states->count; i++) {
         const Node *state = states->kids[i];
-        if (i > 0) add(format, ", ");
-        add(format, state->name);
+        if (i > 0) format_add(format, ", ");
+        format_add(format, state->name);
         line_subs(&format->line, state->kids[0]);
         if (!state->kids[1]) continue;
-        add(format, " from ");
+        format_add(format, " from ");
         line_expr(&format->line, state->kids[1]);
     }
-    add(format, " over ");
-    add(format, node->name);
-    if (node->kids[1]) add(format, " reversed");
-    add(format, " ");
+    format_add(format, " over ");
+    format_add(format, node->name);
+    if (node->kids[1]) format_add(format, " reversed");
+    format_add(format, " ");
     format_block(format, node->kids[2]);
 }
 
-static void statement(Format *format, const Node *node) {
+static void format_statement(Formatter *format, const Node *node) {
     switch (node->kind) {
     case NODE_USE:
-        add(format, "use ");
-        add(format, node->name);
+        format_add(format, "use ");
+        format_add(format, node->name);
         break;
     case NODE_RULE:
     case NODE_UNREAD:
@@ -447,32 +447,32 @@ static void statement(Format *format, const Node *node) {
         format_value(format, node->kids[0]);
         break;
     case NODE_REPEAT:
-        add(format, "repeat ");
-        add(format, node->name);
-        add(format, "[");
-        add(format, node->kids[0]->name);
-        add(format, " < ");
+        format_add(format, "repeat ");
+        format_add(format, node->name);
+        format_add(format, "[");
+        format_add(format, node->kids[0]->name);
+        format_add(format, " < ");
         line_expr(&format->line, node->kids[1]);
-        add(format, "] ");
+        format_add(format, "] ");
         format_block(format, node->kids[2]);
         break;
     case NODE_SCAN:
         format_scan(format, node);
         break;
     case NODE_FOR:
-        add(format, "for ");
-        add(format, node->name);
-        add(format, " in ");
+        format_add(format, "for ");
+        format_add(format, node->name);
+        format_add(format, " in ");
         line_expr(&format->line, node->kids[0]);
-        add(format, " ");
+        format_add(format, " ");
         format_block(format, node->kids[1]);
         break;
     case NODE_KIND:
-        add(format, "kind ");
-        add(format, node->name);
-        if (node->kids[0]) add(format, " if ");
+        format_add(format, "kind ");
+        format_add(format, node->name);
+        if (node->kids[0]) format_add(format, " if ");
         if (node->kids[0]) line_expr(&format->line, node->kids[0]);
-        add(format, " ");
+        format_add(format, " ");
         format_block(format, node->kids[1]);
         break;
     case NODE_IF:
@@ -488,7 +488,7 @@ static void statement(Format *format, const Node *node) {
 }
 
 /* The parameters of one list: those that follow without the keyword, up to a comment. */
-static int parameters(Format *format, const Node *block, int i) {
+static int parameters(Formatter *format, const Node *block, int i) {
     const Node *const *kids = (const Node *const *)block->kids;
     int last = i;
     while (last + 1 < block->count && kids[last + 1]->kind == NODE_PARAM &&
@@ -496,12 +496,12 @@ static int parameters(Format *format, const Node *block, int i) {
            !has_comment(format,
                         (Span){format->source, kids[last]->span.end, kids[last + 1]->span.start}))
         last++;
-    begin(format, kids[i]->span.start, kids[last]->span.end, false);
+    begin_node(format, kids[i]->span.start, kids[last]->span.end, false);
     simple(format, kids[i]);
     for (int k = i + 1; k <= last; k++) {
-        add(format, ",");
+        format_add(format, ",");
         line_break(&format->line, 0);
-        add(format, " ");
+        format_add(format, " ");
         parameter(&format->line, kids[k]);
     }
     end_line(format, kids[last]->span.end);
@@ -528,26 +528,26 @@ static bool is_simple(const Node *node) {
 }
 
 /* `{ y = x }`: one simple statement that is on one line and fits. */
-static bool format_short_block(Format *format, const Node *block) {
+static bool format_short_block(Formatter *format, const Node *block) {
     if (block->count > 1 || has_comment(format, block->span)) return false;
     if (block->count == 0) {
-        add(format, "{}");
+        format_add(format, "{}");
         return true;
     }
     const Node *node = block->kids[0];
     if (newlines(format, block->span.start, block->span.end) > 0 || !is_simple(node)) return false;
     size_t length = format->line.text.length;
     int breaks = format->line.break_count;
-    add(format, "{ ");
+    format_add(format, "{ ");
     simple(format, node);
-    add(format, " }");
+    format_add(format, " }");
     if ((size_t)format->indent + format->line.text.length <= LINE_COLUMNS) return true;
     format->line.text.length = length;
     format->line.break_count = breaks;
     return false;
 }
 
-static void format_block(Format *format, const Node *block) {
+static void format_block(Formatter *format, const Node *block) {
     if (format_short_block(format, block)) return;
     open_block(format, "{", block->span);
     for (int i = 0; i < block->count; i++) {
@@ -558,8 +558,8 @@ static void format_block(Format *format, const Node *block) {
             i = parameters(format, block, i);
             continue;
         }
-        begin(format, node->span.start, head_end(format, node), false);
-        statement(format, node);
+        begin_node(format, node->span.start, head_end(format, node), false);
+        format_statement(format, node);
         end_line(format, node->span.end);
     }
     close_block(format, "}", block->span);
@@ -567,56 +567,56 @@ static void format_block(Format *format, const Node *block) {
 
 /* ---- items ---- */
 
-static void formal(Format *format, const Node *node) {
-    add(format, node->name);
+static void formal(Formatter *format, const Node *node) {
+    format_add(format, node->name);
     line_subs(&format->line, node->kids[0]);
 }
 
-static void format_layer(Format *format, const Node *node) {
+static void format_layer(Formatter *format, const Node *node) {
     const Node *formals = node->kids[0];
-    add(format, node->name);
-    if (formals->count > 0) add(format, "(");
+    format_add(format, node->name);
+    if (formals->count > 0) format_add(format, "(");
     for (int i = 0; i < formals->count; i++) {
-        if (i > 0) add(format, ", ");
+        if (i > 0) format_add(format, ", ");
         formal(format, formals->kids[i]);
     }
-    if (formals->count > 0) add(format, ")");
+    if (formals->count > 0) format_add(format, ")");
     if (node->kids[1]) {
-        add(format, " -> ");
+        format_add(format, " -> ");
         formal(format, node->kids[1]);
         for (int i = 1; i < node->kids[1]->count; i++) {
-            add(format, ", ");
+            format_add(format, ", ");
             formal(format, node->kids[1]->kids[i]);
         }
     }
     line_aliases(&format->line, node->aliases, " ");
-    add(format, " ");
+    format_add(format, " ");
     format_block(format, node->kids[2]);
 }
 
-static void format_model(Format *format, const Node *node) {
-    add(format, node->name);
-    add(format, " = ");
-    add(format, node->kids[0]->name);
+static void format_model(Formatter *format, const Node *node) {
+    format_add(format, node->name);
+    format_add(format, " = ");
+    format_add(format, node->kids[0]->name);
     if (node->kids[1]) {
-        add(format, " ");
+        format_add(format, " ");
         format_value(format, node->kids[1]);
     }
     if (node->count > 2) {
-        add(format, " transfer ");
-        add(format, node->kids[2]->name);
+        format_add(format, " transfer ");
+        format_add(format, node->kids[2]->name);
         if (node->kids[2]->kids[0]) {
-            add(format, " ");
+            format_add(format, " ");
             format_value(format, node->kids[2]->kids[0]);
         }
-        add(format, " from ");
-        add(format, node->kids[3]->name);
+        format_add(format, " from ");
+        format_add(format, node->kids[3]->name);
     }
 }
 
-static void format_item(Format *format, const Node *node) {
-    add(format, node_kind_name(node->kind));
-    add(format, " ");
+static void format_item(Formatter *format, const Node *node) {
+    format_add(format, node_kind_name(node->kind));
+    format_add(format, " ");
     switch (node->kind) {
     case NODE_LAYER:
         format_layer(format, node);
@@ -627,25 +627,25 @@ static void format_item(Format *format, const Node *node) {
     case NODE_OPTIMIZER:
     case NODE_SCHEDULE:
     case NODE_PARAMETRIZATION:
-        add(format, node->name);
+        format_add(format, node->name);
         line_aliases(&format->line, node->aliases, " ");
-        add(format, " ");
+        format_add(format, " ");
         format_block(format, node->kids[0]);
         break;
     case NODE_LAYOUT:
-        add(format, node->name);
-        add(format, node->number == 1 ? " = " : " for ");
-        add(format, node->kids[0]->name);
-        add(format, " ");
+        format_add(format, node->name);
+        format_add(format, node->number == 1 ? " = " : " for ");
+        format_add(format, node->kids[0]->name);
+        format_add(format, " ");
         format_block(format, node->kids[1]);
         break;
     case NODE_EXPERIMENT:
-        add(format, node->name);
-        add(format, " ");
+        format_add(format, node->name);
+        format_add(format, " ");
         format_value(format, node->kids[0]);
         break;
     default:
-        add(format, node->name);
+        format_add(format, node->name);
         break; /* USE */
     }
 }
@@ -667,7 +667,7 @@ static int item_head_end(const Node *node) {
 }
 
 char *format_tree(Arena *arena, const Source *source, const Node *file) {
-    Format format = {.arena = arena, .source = source, .out = {.arena = arena}, .fresh = true};
+    Formatter format = {.arena = arena, .source = source, .out = {.arena = arena}, .fresh = true};
     format.line = (Line){.arena = arena, .text = {.arena = arena}};
     format.trial = format.line;
     text_add(&format.out, "%s", "");
@@ -675,7 +675,7 @@ char *format_tree(Arena *arena, const Source *source, const Node *file) {
     for (int i = 0; i < file->count; i++) {
         const Node *item = file->kids[i];
         bool blank = i > 0 && !(item->kind == NODE_USE && file->kids[i - 1]->kind == NODE_USE);
-        begin(&format, item->span.start, item_head_end(item), blank);
+        begin_node(&format, item->span.start, item_head_end(item), blank);
         format_item(&format, item);
         end_line(&format, item->span.end);
     }

@@ -47,21 +47,21 @@ int line_columns(const Line *line);
 
 /* Column positions of consecutive rows: the text after the name, and the description of an option;
  * 0: not aligned. */
-typedef struct Columns {
+typedef struct RowColumns {
     int name, head;
     int most; /* maximum columns of the line */
-} Columns;
+} RowColumns;
 
 /* A row is an option or a record entry on one line. Only the description of an option can continue
  * on the next line. */
 bool line_is_row(Line *trial, const Node *node, int most);
-void line_row(Line *line, const Node *node, const Columns *columns);
-Columns line_row_columns(Line *trial, Node *const *nodes, int count, int most);
+void line_row(Line *line, const Node *node, const RowColumns *columns);
+RowColumns line_row_columns(Line *trial, Node *const *nodes, int count, int most);
 /* "PATH = ", "vary PATH = " or "match WORD by ", the text before the value of an entry. */
 void line_entry_head(Line *line, const Node *entry, int name_columns);
 /* An option before and after its default. */
 void line_option_head(Line *line, const Node *option, int name_columns);
-void line_option_text(Line *line, const Node *option, const Columns *columns);
+void line_option_text(Line *line, const Node *option, const RowColumns *columns);
 /* Former and similar names; aliases may be NULL. */
 void line_aliases(Line *line, const Node *aliases, const char *gap);
 

@@ -48,7 +48,7 @@ void line_break(Line *line, int level) {
         (Break){line->text.length, line->nesting * LEVEL_COUNT + level};
 }
 
-static bool is_open(const Node *expr) {
+static bool ends_in_reduction(const Node *expr) {
     while (expr->kind == NODE_UNARY && strcmp(expr->name, "-") == 0) expr = expr->kids[0];
     return expr->kind == NODE_REDUCE;
 }
@@ -69,13 +69,13 @@ static int binary_level(const char *name) {
     return LEVEL_POSTFIX;
 }
 
-static int level_of(const Node *expr) {
+static int precedence_of(const Node *expr) {
     switch (expr->kind) {
     case NODE_REDUCE:
         return LEVEL_TERM;
     case NODE_UNARY:
         if (strcmp(expr->name, "not") == 0) return LEVEL_NOT;
-        return is_open(expr) ? LEVEL_TERM : LEVEL_UNARY;
+        return ends_in_reduction(expr) ? LEVEL_TERM : LEVEL_UNARY;
     case NODE_BINARY:
         return binary_level(expr->name);
     default:
@@ -86,7 +86,7 @@ static int level_of(const Node *expr) {
 static void add_at(Line *line, const Node *expr, int level);
 
 /* Comma-separated parts: arguments, entries of a record or of a call, elements. */
-static void add_parts(Line *line, const Node *list) {
+static void line_parts_of(Line *line, const Node *list) {
     line->nesting++;
     for (int i = 0; i < list->count && !line_is_full(line); i++) {
         if (i > 0) {
@@ -157,17 +157,17 @@ static void add_reduce(Line *line, const Node *expr) {
     add_at(line, expr->kids[1], LEVEL_TERM);
 }
 
-static void add_call(Line *line, const Node *expr) {
+static void line_call(Line *line, const Node *expr) {
     bool tight = line->tight;
     line->tight = false;
     add_at(line, expr->kids[0], LEVEL_POSTFIX);
     line_add(line, "(");
-    add_parts(line, expr->kids[1]);
+    line_parts_of(line, expr->kids[1]);
     if (expr->kids[2]) {
         line_add(line, ";");
         line_break(line, 0);
         line_add(line, " ");
-        add_parts(line, expr->kids[2]);
+        line_parts_of(line, expr->kids[2]);
     }
     line_add(line, ")");
     line->tight = tight;
@@ -175,7 +175,7 @@ static void add_call(Line *line, const Node *expr) {
 
 static void add_record(Line *line, const Node *record) {
     line_add(line, record->count ? "{ " : "{");
-    add_parts(line, record);
+    line_parts_of(line, record);
     line_add(line, record->count ? " }" : "}");
 }
 
@@ -185,15 +185,15 @@ static void add_enclosed(Line *line, const char *before, const char *text, const
     line_add(line, after);
 }
 
-static void add_range(Line *line, const Node *range) {
+static void line_range(Line *line, const Node *range) {
     if (range->kids[0]) line_expr(line, range->kids[0]);
     line_add(line, "..");
     if (range->kids[1]) line_expr(line, range->kids[1]);
 }
 
-static void add_list(Line *line, const Node *list) {
+static void line_list(Line *line, const Node *list) {
     line_add(line, "[");
-    add_parts(line, list);
+    line_parts_of(line, list);
     line_add(line, "]");
 }
 
@@ -215,10 +215,10 @@ void line_expr(Line *line, const Node *expr) {
         add_enclosed(line, expr->name, "@", expr->kids[0]->name);
         break;
     case NODE_LIST:
-        add_list(line, expr);
+        line_list(line, expr);
         break;
     case NODE_RANGE:
-        add_range(line, expr);
+        line_range(line, expr);
         break;
     case NODE_FIELD:
         add_at(line, expr->kids[0], LEVEL_POSTFIX);
@@ -230,7 +230,7 @@ void line_expr(Line *line, const Node *expr) {
         line_subs(line, expr->kids[1]);
         break;
     case NODE_CALL:
-        add_call(line, expr);
+        line_call(line, expr);
         break;
     case NODE_TUPLE:
         add_tuple(line, expr);
@@ -243,7 +243,7 @@ void line_expr(Line *line, const Node *expr) {
         break;
     case NODE_UNARY:
         line_add(line, strcmp(expr->name, "not") == 0 ? "not " : "-");
-        add_at(line, expr->kids[0], level_of(expr));
+        add_at(line, expr->kids[0], precedence_of(expr));
         break;
     case NODE_BINARY:
         add_binary(line, expr);
@@ -269,7 +269,7 @@ void line_expr(Line *line, const Node *expr) {
 
 static void add_at(Line *line, const Node *expr, int level) {
     if (line_is_full(line)) return;
-    if (level_of(expr) >= level) {
+    if (precedence_of(expr) >= level) {
         line_expr(line, expr);
         return;
     }
@@ -281,7 +281,7 @@ static void add_at(Line *line, const Node *expr, int level) {
 }
 
 /* from KEY = value in LIMITS else value if OPTION == WORD */
-static void add_rule(Line *line, const Node *rule) {
+static void line_rule(Line *line, const Node *rule) {
     line_add(line, rule->name);
     line_add(line, " = ");
     line_expr(line, rule->kids[0]);
@@ -302,8 +302,8 @@ void line_layout(Line *line, const Node *row) {
         return;
     }
     line_add(line, "from ");
-    if (row->kind == NODE_RULE) add_rule(line, row);
-    if (row->kind == NODE_UNREAD) add_parts(line, row);
+    if (row->kind == NODE_RULE) line_rule(line, row);
+    if (row->kind == NODE_UNREAD) line_parts_of(line, row);
 }
 
 static int columns(const char *text, size_t length) {

@@ -8,7 +8,7 @@
 
 enum { WIDEST_HEAD = 60, GAP = 2 };
 
-static void pad(Line *line, int columns) {
+static void pad_line(Line *line, int columns) {
     for (int at = line_columns(line); at < columns; at++) line_add(line, " ");
 }
 
@@ -37,7 +37,7 @@ void line_option_head(Line *line, const Node *option, int name_columns) {
     line_add(line, "option ");
     line_add(line, option->name);
     line_add(line, ":");
-    pad(line, name_columns - 1);
+    pad_line(line, name_columns - 1);
     line_add(line, " ");
     line_add(line, option->kids[0]->name);
     if (option->kids[1]) add_limits(line, option->kids[1]->kids[0]);
@@ -66,19 +66,19 @@ void line_aliases(Line *line, const Node *aliases, const char *gap) {
     }
 }
 
-static void add_description(Line *line, const Node *option, const Columns *columns) {
+static void line_description(Line *line, const Node *option, const RowColumns *columns) {
     if (!option->kids[3]) return;
     line_break(line, 0);
     /* Text that does not fit into the column starts as far left as possible. */
     Line text = {.arena = line->arena, .text = {.arena = line->arena}};
     line_expr(&text, option->kids[3]);
-    if (columns->head + line_columns(&text) <= columns->most) pad(line, columns->head - GAP);
+    if (columns->head + line_columns(&text) <= columns->most) pad_line(line, columns->head - GAP);
     line_add(line, "  ");
     line_expr(line, option->kids[3]);
 }
 
-void line_option_text(Line *line, const Node *option, const Columns *columns) {
-    add_description(line, option, columns);
+void line_option_text(Line *line, const Node *option, const RowColumns *columns) {
+    line_description(line, option, columns);
     line_aliases(line, option->aliases, "  ");
 }
 
@@ -94,11 +94,11 @@ void line_entry_head(Line *line, const Node *entry, int name_columns) {
     line_add(line, entry_word(entry));
     line_add(line, entry->name);
     if (!*entry->name) return; /* vary { ... } */
-    if (!match) pad(line, name_columns - 1);
+    if (!match) pad_line(line, name_columns - 1);
     line_add(line, match ? " by " : " = ");
 }
 
-static void add_head(Line *line, const Node *node, int name_columns) {
+static void line_row_head(Line *line, const Node *node, int name_columns) {
     bool option = node->kind == NODE_OPTION;
     if (option)
         line_option_head(line, node, name_columns);
@@ -111,17 +111,17 @@ static void add_head(Line *line, const Node *node, int name_columns) {
 bool line_is_row(Line *trial, const Node *node, int most) {
     line_clear(trial);
     trial->limit = (size_t)most;
-    add_head(trial, node, 0);
+    line_row_head(trial, node, 0);
     return !line_is_full(trial);
 }
 
-void line_row(Line *line, const Node *node, const Columns *columns) {
-    add_head(line, node, columns->name);
+void line_row(Line *line, const Node *node, const RowColumns *columns) {
+    line_row_head(line, node, columns->name);
     if (node->kind == NODE_OPTION) line_option_text(line, node, columns);
 }
 
-Columns line_row_columns(Line *trial, Node *const *nodes, int count, int most) {
-    Columns columns = {.most = most};
+RowColumns line_row_columns(Line *trial, Node *const *nodes, int count, int most) {
+    RowColumns columns = {.most = most};
     trial->limit = 8 * LINE_COLUMNS;
     for (int i = 0; i < count; i++) {
         line_clear(trial);
@@ -134,7 +134,7 @@ Columns line_row_columns(Line *trial, Node *const *nodes, int count, int most) {
     for (int i = 0; i < count; i++) {
         if (nodes[i]->kind != NODE_OPTION || !nodes[i]->kids[3]) continue;
         line_clear(trial);
-        add_head(trial, nodes[i], columns.name);
+        line_row_head(trial, nodes[i], columns.name);
         int width = line_columns(trial) + GAP;
         if (width > columns.head && width <= WIDEST_HEAD) columns.head = width;
     }

@@ -49,7 +49,7 @@ static void take_all(Parser *parser, Node *node, const Node *list);
 
 %type <token> word name target comparison reduction extreme constant
 %type <node> plan plan_entries plan_entry paths
-%type <node> rows row place rule_end otherwise_value rule_condition
+%type <node> rows row option_path rule_end otherwise_value rule_condition
 %type <node> item formals formal_list formal result results path optional_record record entries entry
 %type <node> value value_power value_exponent value_primary values value_list
 %type <node> block statements statement type limits bound default description parameters parameter initial
@@ -181,12 +181,12 @@ row: FROM path '=' value rule_end otherwise_value rule_condition
    | USE name                                           { $$ = titled(parser, NODE_USE, @$, $2); }
    | STRING optional_subs '=' expr
         { $$ = with(parser, with(parser, titled(parser, NODE_TENSOR, @$, $1), $2), $4); }
-   | place '=' value
-        { $$ = with(parser, named(parser, NODE_ENTRY, @$, $place), $value); }
+   | option_path '=' value
+        { $$ = with(parser, named(parser, NODE_ENTRY, @$, $option_path), $value); }
    | error RESYNC                                       { $$ = NULL; yyerrok; };
 /* The path of an option. A row cannot begin with `else` or `in`. */
-place: name                                             { $$ = titled(parser, NODE_NAME, @$, $1); }
-     | place '.' word
+option_path: name                                       { $$ = titled(parser, NODE_NAME, @$, $1); }
+     | option_path '.' word
         { $$ = with(parser, titled(parser, NODE_FIELD, @$, $3), $1); };
 /* The pairs of an external and an own word are in a record. */
 rule_end: limits
@@ -492,8 +492,8 @@ static Node *make(Parser *parser, NodeKind kind, Span span)
 /* A node with the text, number and location of a token. */
 static Node *titled(Parser *parser, NodeKind kind, Span span, Word word)
 {
-    Span place = {parser->source, word.start, word.end};
-    Node *node = node_named(parser->arena, kind, span, word.text, place);
+    Span name_span = {parser->source, word.start, word.end};
+    Node *node = node_named(parser->arena, kind, span, word.text, name_span);
     node->number = word.number;
     return node;
 }

@@ -13,7 +13,7 @@
  *     z[s] = y[s]                    <- RESYNC before 'z'
  */
 
-static bool is_word(int kind) {
+static bool is_word_token(int kind) {
     return kind == NAME || (kind >= USE && kind <= NOT) || kind == NONE;
 }
 
@@ -47,7 +47,7 @@ static void put_back(Parser *parser, Token token) {
 
 static bool opens_record(const Parser *parser) {
     int before = parser->last.kind;
-    if (is_word(before)) before = parser->before_last.kind;
+    if (is_word_token(before)) before = parser->before_last.kind;
     return before == '=' || before == '[' || before == ',' || before == EXPERIMENT;
 }
 
@@ -99,7 +99,7 @@ static Token invented(const Parser *parser, int kind, int offset) {
 }
 
 /* While tokens are dropped: brackets that open and close among them. */
-static void drop(Parser *parser, const Token *token, int base) {
+static void drop_token(Parser *parser, const Token *token, int base) {
     int kind = token->kind;
     if ((kind == '(' || kind == '[' || kind == '{') && parser->bracket_count < MAX_DEPTH)
         parser->brackets[parser->bracket_count++] =
@@ -119,7 +119,7 @@ static bool is_place_to_go_on(const Parser *parser, const Token *token, int base
     if (base == 0) return false;
     if (token->kind == '}') return clear;
     if (token->kind == ',') return parser->bracket_count == base && brackets[base - 1].record;
-    if (!is_word(token->kind) || !token->first) return false;
+    if (!is_word_token(token->kind) || !token->first) return false;
     return parser->bracket_count == base || (clear && token->indent <= brackets[base].indent);
 }
 
@@ -137,7 +137,7 @@ static Token resync(Parser *parser) {
     /* The parser detects some errors late: `layer f` in an open record, or `a = x +` and on the
      * next line `b = 1`. */
     bool late = (begins_item(&parser->before_last) && parser->bracket_count > 0) ||
-                (parser->last.kind == '=' && is_word(parser->before_last.kind) &&
+                (parser->last.kind == '=' && is_word_token(parser->before_last.kind) &&
                  parser->before_last.first);
     if (late && !must_drop) put_back(parser, parser->before_last);
 
@@ -151,7 +151,7 @@ static Token resync(Parser *parser) {
         return invented(parser, MOE_EOF, token.span.start);
     }
     while (must_drop || !is_place_to_go_on(parser, &token, base)) {
-        drop(parser, &token, base);
+        drop_token(parser, &token, base);
         must_drop = false;
         token = fetch(parser);
     }

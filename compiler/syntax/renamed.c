@@ -133,7 +133,7 @@ static void rename_metric(const Pass *pass, Node *value) {
 
 /* ---- experiments ---- */
 
-static void rename_experiment(const Pass *pass, Node *record) {
+static void rename_experiment_entries(const Pass *pass, Node *record) {
     for (int i = 0; i < record->count; i++) {
         Node *entry = record->kids[i], *value = entry->count ? entry->kids[0] : NULL;
         if (entry->kind != NODE_ENTRY) continue;
@@ -153,17 +153,17 @@ static void rename_experiment(const Pass *pass, Node *record) {
 /* ---- optimizers and parametrizations ---- */
 
 /* Whether the body has a name of its own: an option, or an equation where those set nothing. */
-static bool declares(const Node *node, const char *name, bool equations) {
+static bool declares_name(const Node *node, const char *name, bool equations) {
     if (!node) return false;
     bool named = node->kind == NODE_OPTION || (equations && node->kind == NODE_EQUATION);
     if (named && !strcmp(node->name, name)) return true;
     for (int i = 0; i < node->count; i++)
-        if (declares(node->kids[i], name, equations)) return true;
+        if (declares_name(node->kids[i], name, equations)) return true;
     return false;
 }
 
 /* The option of some optimizer that had the name. */
-static const char *optimizer_option(const Unit *unit, const char *name) {
+static const char *renamed_optimizer_option(const Unit *unit, const char *name) {
     const char *now = NULL;
     for (int i = 0; i < unit->optimizers.count; i++) {
         const Node *optimizer = unit->optimizers.items[i], *body = optimizer->kids[0];
@@ -184,15 +184,15 @@ static const char *optimizer_option(const Unit *unit, const char *name) {
 static void rename_fact(const Pass *pass, Node *node) {
     const Node *body = pass->item->kids[0];
     bool rule = pass->item->kind == NODE_PARAMETRIZATION;
-    if (node->kind == NODE_NAME && !declares(body, node->name, true))
+    if (node->kind == NODE_NAME && !declares_name(body, node->name, true))
         rename_node(pass, facts, "condition", node);
-    if (!rule || declares(body, node->name, false)) return;
+    if (!rule || declares_name(body, node->name, false)) return;
     bool setting = !strcmp(node->name, "forward");
-    if (node->kind == NODE_NAME && (setting || !declares(body, node->name, true)))
+    if (node->kind == NODE_NAME && (setting || !declares_name(body, node->name, true)))
         rename_node(pass, ratios, "setting", node);
     else if (node->kind == NODE_EQUATION && setting)
         rename_node(pass, ratios, "setting", node);
-    const char *now = optimizer_option(pass->unit, node->name);
+    const char *now = renamed_optimizer_option(pass->unit, node->name);
     if (!now) return;
     report_renamed(pass->unit->reports, node->name_span, "option", node->name, now);
     node->name = now;
@@ -205,7 +205,7 @@ static void rename_in(const Pass *pass, Node *node) {
     if (node->kind == NODE_TYPE) rename_node(pass, types, "type", node);
     if (node->kind == NODE_INPUT) rename_node(pass, inputs, "input kind", node->kids[1]);
     if (node->kind == NODE_CALL) rename_call(pass, node);
-    if (node->kind == NODE_EXPERIMENT) rename_experiment(pass, node->kids[0]);
+    if (node->kind == NODE_EXPERIMENT) rename_experiment_entries(pass, node->kids[0]);
     if (pass->item && (node->kind == NODE_NAME || node->kind == NODE_EQUATION))
         rename_fact(pass, node);
     Pass inner = *pass;

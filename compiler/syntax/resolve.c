@@ -23,10 +23,10 @@ enum {
 
 /* The defined names of one kind. Layers and models share a name space: a model is based on a layer
  * or on a model. */
-typedef struct Names {
+typedef struct NameTable {
     Node **slots;
     size_t capacity, count;
-} Names;
+} NameTable;
 
 typedef struct Resolver {
     Unit *unit;
@@ -34,7 +34,7 @@ typedef struct Resolver {
     const Source *const *documents; /* files that are open in an editor */
     int document_count;
     bool given; /* all sources are given: nothing is read from disk */
-    Names parts, optimizers, schedules, parametrizations, experiments, layouts;
+    NameTable parts, optimizers, schedules, parametrizations, experiments, layouts;
 } Resolver;
 
 static Source *add_source(Unit *unit, const char *path, const char *text, size_t length) {
@@ -46,7 +46,7 @@ static Source *add_source(Unit *unit, const char *path, const char *text, size_t
 
 /* Opens a regular file, "-" is stdin, without blocking. Returns NULL and sets `problem` on failure.
  */
-static FILE *open_text(const char *path, const char **problem) {
+static FILE *open_source_file(const char *path, const char **problem) {
     const char *name = strcmp(path, "-") ? path : "/dev/stdin";
     int descriptor = open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     struct stat status;
@@ -58,8 +58,9 @@ static FILE *open_text(const char *path, const char **problem) {
 }
 
 /* Reads a file into the arena. Returns NULL and sets `problem` on failure. */
-static char *read_text(Arena *arena, const char *path, size_t *length, const char **problem) {
-    FILE *file = open_text(path, problem);
+static char *read_source_text(Arena *arena, const char *path, size_t *length,
+                              const char **problem) {
+    FILE *file = open_source_file(path, problem);
     if (!file) return NULL;
     size_t capacity = 1 << 14, size = 0;
     char *buffer = NULL, *text = NULL;
@@ -125,7 +126,7 @@ static bool use_from(Resolver *resolver, const char *folder, const Node *use) {
     if (find_source(unit, path) || add_document(resolver, path)) return true;
     size_t length = 0;
     if (access(path, F_OK) != 0) return false;
-    char *text = read_text(unit->arena, path, &length, &problem);
+    char *text = read_source_text(unit->arena, path, &length, &problem);
     if (text)
         add_source(unit, path, text, length);
     else
@@ -186,7 +187,7 @@ static void resolve_use(Resolver *resolver, const Source *from, const Node *use)
     if (near) report_help(unit->reports, "did you mean '%s'?", near);
 }
 
-static Node **find_slot(const Names *names, const char *name) {
+static Node **find_name_slot(const NameTable *names, const char *name) {
     size_t hash = 5381;
     for (const char *at = name; *at; at++) hash = hash * 33 ^ (unsigned char)*at;
     size_t slot = hash & (names->capacity - 1);
@@ -196,16 +197,16 @@ static Node **find_slot(const Names *names, const char *name) {
 }
 
 /* Returns the node that already has the name. Without one, registers `node` and returns NULL. */
-static Node *take_name(Arena *arena, Names *names, Node *node) {
+static Node *enter_name(Arena *arena, NameTable *names, Node *node) {
     if (2 * (names->count + 1) > names->capacity) {
-        Names larger = {.capacity = names->capacity ? 2 * names->capacity : 64,
-                        .count = names->count};
+        NameTable larger = {.capacity = names->capacity ? 2 * names->capacity : 64,
+                            .count = names->count};
         larger.slots = arena_alloc(arena, larger.capacity * sizeof *larger.slots);
         for (size_t i = 0; i < names->capacity; i++)
-            if (names->slots[i]) *find_slot(&larger, names->slots[i]->name) = names->slots[i];
+            if (names->slots[i]) *find_name_slot(&larger, names->slots[i]->name) = names->slots[i];
         *names = larger;
     }
-    Node **slot = find_slot(names, node->name);
+    Node **slot = find_name_slot(names, node->name);
     if (*slot) return *slot;
     *slot = node;
     names->count++;
@@ -224,10 +225,11 @@ static void list_replace(List *list, const Node *from, Node *to) {
 /* Handles a name that a user file and the standard library both define. The definition of the user
  * has priority: a new standard layer breaks no spec. A model and a standard layer can have the same
  * name. */
-static void define_over(Resolver *resolver, Names *names, List *list, Node *node, Node *earlier) {
+static void define_over(Resolver *resolver, NameTable *names, List *list, Node *node,
+                        Node *earlier) {
     Unit *unit = resolver->unit;
     Node *own = is_standard(node) ? earlier : node, *standard = own == node ? earlier : node;
-    *find_slot(names, node->name) = own;
+    *find_name_slot(names, node->name) = own;
     if (own->kind != standard->kind)
         list_push(unit->arena, list, node);
     else if (own == node)
@@ -239,9 +241,9 @@ static void define_over(Resolver *resolver, Names *names, List *list, Node *node
                 node_kind_name(standard->kind), standard->name);
 }
 
-static void define(Resolver *resolver, Names *names, List *list, Node *node) {
+static void define_node(Resolver *resolver, NameTable *names, List *list, Node *node) {
     Unit *unit = resolver->unit;
-    Node *earlier = take_name(unit->arena, names, node);
+    Node *earlier = enter_name(unit->arena, names, node);
     if (earlier && is_standard(earlier) != is_standard(node)) {
         define_over(resolver, names, list, node, earlier);
         return;
@@ -269,26 +271,26 @@ static void resolve_item(Resolver *resolver, const Source *source, Node *item) {
         resolve_use(resolver, source, item);
         break;
     case NODE_LAYER:
-        define(resolver, &resolver->parts, &unit->layers, item);
+        define_node(resolver, &resolver->parts, &unit->layers, item);
         break;
     case NODE_MODEL:
-        define(resolver, &resolver->parts, &unit->models, item);
+        define_node(resolver, &resolver->parts, &unit->models, item);
         break;
     case NODE_OPTIMIZER:
-        define(resolver, &resolver->optimizers, &unit->optimizers, item);
+        define_node(resolver, &resolver->optimizers, &unit->optimizers, item);
         break;
     case NODE_SCHEDULE:
-        define(resolver, &resolver->schedules, &unit->schedules, item);
+        define_node(resolver, &resolver->schedules, &unit->schedules, item);
         break;
     case NODE_PARAMETRIZATION:
-        define(resolver, &resolver->parametrizations, &unit->parametrizations, item);
+        define_node(resolver, &resolver->parametrizations, &unit->parametrizations, item);
         break;
     case NODE_LAYOUT:
-        define(resolver, &resolver->layouts, &unit->layouts, item);
+        define_node(resolver, &resolver->layouts, &unit->layouts, item);
         resolve_layout(resolver, source, item);
         break;
     default:
-        define(resolver, &resolver->experiments, &unit->experiments, item);
+        define_node(resolver, &resolver->experiments, &unit->experiments, item);
         break;
     }
 }
@@ -326,7 +328,7 @@ static Unit *resolve_all(Resolver *resolver, const char *const *sets, int set_co
     return unit;
 }
 
-static Unit *unit_new(Arena *arena, Reports *reports) {
+static Unit *new_unit(Arena *arena, Reports *reports) {
     Unit *unit = arena_alloc(arena, sizeof *unit);
     unit->arena = arena;
     unit->reports = reports;
@@ -335,7 +337,7 @@ static Unit *unit_new(Arena *arena, Reports *reports) {
 
 Unit *resolve_documents(Arena *arena, Reports *reports, const Source *const *documents, int count,
                         const char *search) {
-    Resolver resolver = {.unit = unit_new(arena, reports),
+    Resolver resolver = {.unit = new_unit(arena, reports),
                          .search = search,
                          .documents = documents,
                          .document_count = count};
@@ -345,7 +347,7 @@ Unit *resolve_documents(Arena *arena, Reports *reports, const Source *const *doc
 
 Unit *resolve_sources(Arena *arena, Reports *reports, const Source *const *sources,
                       int source_count, const char *const *sets, int set_count) {
-    Resolver resolver = {.unit = unit_new(arena, reports), .given = true};
+    Resolver resolver = {.unit = new_unit(arena, reports), .given = true};
     for (int i = 0; i < source_count; i++)
         add_source(resolver.unit, sources[i]->path, sources[i]->text, sources[i]->length);
     return resolve_all(&resolver, sets, set_count);
@@ -353,10 +355,10 @@ Unit *resolve_sources(Arena *arena, Reports *reports, const Source *const *sourc
 
 Unit *resolve(Arena *arena, Reports *reports, const char *path, const char *search,
               const char *const *sets, int set_count) {
-    Resolver resolver = {.unit = unit_new(arena, reports), .search = search};
+    Resolver resolver = {.unit = new_unit(arena, reports), .search = search};
     size_t length = 0;
     const char *problem;
-    char *text = read_text(arena, path, &length, &problem);
+    char *text = read_source_text(arena, path, &length, &problem);
     /* A user folder can have the name of the standard library. */
     if (text) {
         add_source(resolver.unit,
@@ -373,7 +375,7 @@ Unit *standard_unit(Unit *unit) {
     if (unit->standard) return unit->standard;
     Reports *reports = arena_alloc(unit->arena, sizeof *reports);
     *reports = (Reports){.arena = unit->arena, .saved = true};
-    Resolver resolver = {.unit = unit_new(unit->arena, reports), .given = true};
+    Resolver resolver = {.unit = new_unit(unit->arena, reports), .given = true};
     for (const EmbeddedFile *file = stdlib_files; file->name; file++)
         if (!strchr(file->name, '/'))
             add_source(resolver.unit, arena_format(unit->arena, "std/%s", file->name), file->text,

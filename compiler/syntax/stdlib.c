@@ -43,7 +43,7 @@ bool moec_standard_file(const char *name) {
 }
 
 /* Whether a line of the text declares `name`. */
-static bool declares(const char *text, const char *name) {
+static bool file_declares(const char *text, const char *name) {
     static const char *const kinds[] = {"layer ", "optimizer ", "schedule ", "parametrization "};
     size_t size = strlen(name);
     for (const char *line = text; line; line = strchr(line, '\n')) {
@@ -60,7 +60,7 @@ static bool declares(const char *text, const char *name) {
 
 bool help_with_use(Reports *reports, const char *name) {
     for (const EmbeddedFile *file = stdlib_files; file->name; file++) {
-        if (is_layout(file) || !declares(file->text, name)) continue;
+        if (is_layout(file) || !file_declares(file->text, name)) continue;
         report_help(reports, "add 'use %.*s' at the beginning of the file",
                     (int)strcspn(file->name, "."), file->name);
         return true;

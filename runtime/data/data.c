@@ -167,7 +167,7 @@ static bool each_matching(const char *pattern, const char *path,
 
 /* A new pattern that matches every file of the folder: the special characters of its name are
  * escaped. */
-static char *pattern_of(const char *folder) {
+static char *escaped_glob(const char *folder) {
     char *escaped = memory_new(2 * strlen(folder) + 1), *to = escaped;
     for (; *folder; folder++) {
         if (strchr("*?[]\\", *folder)) *to++ = '\\';
@@ -187,13 +187,13 @@ static bool each_file(const char *path, bool (*each)(void *context, const char *
         return file_exists(path) || file_is_standard(path)
                    ? each(context, path)
                    : each_matching(path, path, each, context);
-    char *pattern = pattern_of(path);
+    char *pattern = escaped_glob(path);
     bool good = each_matching(pattern, path, each, context);
     free(pattern);
     return good;
 }
 
-static bool add_path(void *context, const char *path) {
+static bool collect_path(void *context, const char *path) {
     Paths *paths = context;
     paths->items = memory_grow(paths->items, sizeof(char *) * (size_t)(paths->count + 1));
     paths->items[paths->count++] = memory_format("%s", path);
@@ -201,7 +201,7 @@ static bool add_path(void *context, const char *path) {
 }
 
 bool paths_add(Paths *paths, const char *path) {
-    return each_file(path, add_path, paths);
+    return each_file(path, collect_path, paths);
 }
 
 void paths_free(Paths *paths) {

@@ -35,15 +35,15 @@ typedef struct Cursor {
     const unsigned char *at, *end;
 } Cursor;
 
-static bool damaged(const GgufFile *file, const char *what) {
+static bool gguf_damaged(const GgufFile *file, const char *what) {
     return error_message("download or convert the file again", "%s is not a valid GGUF file: %s",
                          file->path, what);
 }
 
-static bool take(Cursor *cursor, void *to, size_t bytes) {
+static bool read_header_bytes(Cursor *cursor, void *to, size_t bytes) {
     memset(to, 0, bytes);
     if ((size_t)(cursor->end - cursor->at) < bytes)
-        return damaged(cursor->file, "the header is truncated");
+        return gguf_damaged(cursor->file, "the header is truncated");
     memcpy(to, cursor->at, bytes);
     cursor->at += bytes;
     return true;
@@ -51,30 +51,30 @@ static bool take(Cursor *cursor, void *to, size_t bytes) {
 
 /* Reads a count of items with at least `least` bytes each; fails if the rest of the file is
  * shorter. */
-static bool take_count(Cursor *cursor, uint64_t *count, size_t least) {
-    if (!take(cursor, count, sizeof *count)) return false;
+static bool read_declared_count(Cursor *cursor, uint64_t *count, size_t least) {
+    if (!read_header_bytes(cursor, count, sizeof *count)) return false;
     return *count <= (uint64_t)(cursor->end - cursor->at) / least ||
-           damaged(cursor->file, "a declared count exceeds the file size");
+           gguf_damaged(cursor->file, "a declared count exceeds the file size");
 }
 
 /* A new string in UTF-8; NULL after a message. */
 static json_t *take_string(Cursor *cursor) {
     uint64_t length;
-    if (!take_count(cursor, &length, 1)) return NULL;
+    if (!read_declared_count(cursor, &length, 1)) return NULL;
     json_t *string = json_stringn((const char *)cursor->at, (size_t)length);
     cursor->at += length;
-    if (!string) damaged(cursor->file, "a string is not valid UTF-8");
+    if (!string) gguf_damaged(cursor->file, "a string is not valid UTF-8");
     return string;
 }
 
 /* Reads a name: a string without zero bytes that is neither empty nor too long. */
-static char *take_name(Cursor *cursor) {
+static char *read_key(Cursor *cursor) {
     json_t *string = take_string(cursor);
     if (!string) return NULL;
     const char *text = json_string_value(string);
     bool good = *text && json_string_length(string) == strlen(text) && strlen(text) <= MAX_NAME;
     char *name = good ? memory_format("%s", text) : NULL;
-    if (!good) damaged(cursor->file, "a name is empty, too long or contains a zero byte");
+    if (!good) gguf_damaged(cursor->file, "a name is empty, too long or contains a zero byte");
     json_decref(string);
     return name;
 }
@@ -89,7 +89,7 @@ static double shortest(float value) {
     return (double)value;
 }
 
-static json_t *number_of(uint32_t type, const unsigned char *bytes) {
+static json_t *number_json(uint32_t type, const unsigned char *bytes) {
     uint64_t wide = 0;
     int64_t whole = 0;
     float single;
@@ -118,25 +118,25 @@ static json_t *number_of(uint32_t type, const unsigned char *bytes) {
     }
 }
 
-static json_t *take_value(Cursor *cursor, uint32_t type, int depth);
+static json_t *read_gguf_value(Cursor *cursor, uint32_t type, int depth);
 
 static json_t *take_array(Cursor *cursor, int depth) {
     uint32_t type;
     uint64_t count;
-    if (!take(cursor, &type, sizeof type)) return NULL;
+    if (!read_header_bytes(cursor, &type, sizeof type)) return NULL;
     if (type >= VALUE_TYPES || depth == MAX_DEPTH) {
-        damaged(cursor->file, "an array has an unknown type or is nested too deeply");
+        gguf_damaged(cursor->file, "an array has an unknown type or is nested too deeply");
         return NULL;
     }
     size_t least = type == STRING ? 8 : type == ARRAY ? 12 : value_bytes[type];
-    if (!take_count(cursor, &count, least)) return NULL;
+    if (!read_declared_count(cursor, &count, least)) return NULL;
     if (count > MAX_ITEMS) {
-        damaged(cursor->file, "an array has more than 16777216 items");
+        gguf_damaged(cursor->file, "an array has more than 16777216 items");
         return NULL;
     }
     json_t *list = json_array();
     for (uint64_t i = 0; i < count; i++) {
-        json_t *item = take_value(cursor, type, depth + 1);
+        json_t *item = read_gguf_value(cursor, type, depth + 1);
         if (item) json_array_append_new(list, item);
         if (item) continue;
         json_decref(list);
@@ -146,27 +146,28 @@ static json_t *take_array(Cursor *cursor, int depth) {
 }
 
 /* NULL after a message. */
-static json_t *take_value(Cursor *cursor, uint32_t type, int depth) {
+static json_t *read_gguf_value(Cursor *cursor, uint32_t type, int depth) {
     unsigned char bytes[8];
     if (type == STRING) return take_string(cursor);
     if (type == ARRAY) return take_array(cursor, depth);
     if (type >= VALUE_TYPES) {
-        damaged(cursor->file, "a key has an unknown type");
+        gguf_damaged(cursor->file, "a key has an unknown type");
         return NULL;
     }
-    if (!take(cursor, bytes, value_bytes[type])) return NULL;
-    json_t *value = number_of(type, bytes);
-    if (!value) damaged(cursor->file, "a number is infinite or not a number");
+    if (!read_header_bytes(cursor, bytes, value_bytes[type])) return NULL;
+    json_t *value = number_json(type, bytes);
+    if (!value) gguf_damaged(cursor->file, "a number is infinite or not a number");
     return value;
 }
 
 static bool take_key(Cursor *cursor, json_t *keys) {
     uint32_t type;
-    char *name = take_name(cursor);
+    char *name = read_key(cursor);
     json_t *value = NULL;
-    bool good =
-        name && take(cursor, &type, sizeof type) && (value = take_value(cursor, type, 0)) != NULL;
-    if (good && json_object_get(keys, name)) good = damaged(cursor->file, "a key occurs twice");
+    bool good = name && read_header_bytes(cursor, &type, sizeof type) &&
+                (value = read_gguf_value(cursor, type, 0)) != NULL;
+    if (good && json_object_get(keys, name))
+        good = gguf_damaged(cursor->file, "a key occurs twice");
     if (good)
         json_object_set_new(keys, name, value);
     else
@@ -183,11 +184,11 @@ static bool set_type(const GgufFile *file, Entry *entry, uint32_t type) {
     for (int i = 0; i < entry->rank; i++)
         if (__builtin_mul_overflow(elements, (uint64_t)entry->shape[i], &elements) ||
             elements > (uint64_t)1 << 48)
-            return damaged(file, "a tensor has more than 2^48 elements");
+            return gguf_damaged(file, "a tensor has more than 2^48 elements");
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (kinds[i].type != type) continue;
         if ((uint64_t)entry->shape[entry->rank - 1] % kinds[i].neighbours)
-            return damaged(
+            return gguf_damaged(
                 file, "the row length of a tensor is not a multiple of the block size of its type");
         entry->number = kinds[i].number;
         snprintf(entry->type, sizeof entry->type, "%s", kinds[i].name);
@@ -203,22 +204,22 @@ static bool set_type(const GgufFile *file, Entry *entry, uint32_t type) {
 static bool take_tensor(Cursor *cursor, Entry *entry, uint64_t *offset) {
     uint32_t rank, type;
     uint64_t sizes[MAX_RANK];
-    entry->name = take_name(cursor);
-    if (!entry->name || !take(cursor, &rank, sizeof rank)) return false;
+    entry->name = read_key(cursor);
+    if (!entry->name || !read_header_bytes(cursor, &rank, sizeof rank)) return false;
     if (rank < 1 || rank > MAX_RANK)
-        return damaged(cursor->file, "a tensor has no axes or too many");
+        return gguf_damaged(cursor->file, "a tensor has no axes or too many");
     entry->rank = (int)rank;
     for (uint32_t i = 0; i < rank; i++) {
-        if (!take(cursor, &sizes[i], sizeof sizes[i])) return false;
+        if (!read_header_bytes(cursor, &sizes[i], sizeof sizes[i])) return false;
         if (sizes[i] > (uint64_t)1 << 48 || !sizes[i])
-            return damaged(cursor->file, "an axis of a tensor is empty or longer than 2^48");
+            return gguf_damaged(cursor->file, "an axis of a tensor is empty or longer than 2^48");
         entry->shape[rank - 1 - i] = (long)sizes[i];
     }
-    return take(cursor, &type, sizeof type) && take(cursor, offset, sizeof *offset) &&
-           set_type(cursor->file, entry, type);
+    return read_header_bytes(cursor, &type, sizeof type) &&
+           read_header_bytes(cursor, offset, sizeof *offset) && set_type(cursor->file, entry, type);
 }
 
-static int by_place(const void *a, const void *b) {
+static int by_data_offset(const void *a, const void *b) {
     const Entry *const *first = a, *const *second = b;
     if ((*first)->data == (*second)->data) return 0;
     return (*first)->data < (*second)->data ? -1 : 1;
@@ -228,11 +229,11 @@ static bool check_overlaps(const GgufFile *file) {
     const Entry **order = memory_new(sizeof *order * ((size_t)file->count + 1));
     bool good = true;
     for (int i = 0; i < file->count; i++) order[i] = &file->entries[i];
-    qsort(order, (size_t)file->count, sizeof *order, by_place);
+    qsort(order, (size_t)file->count, sizeof *order, by_data_offset);
     for (int i = 1; good && i < file->count; i++)
         if ((const unsigned char *)order[i - 1]->data + order[i - 1]->bytes >
             (const unsigned char *)order[i]->data)
-            good = damaged(file, "two tensors overlap");
+            good = gguf_damaged(file, "two tensors overlap");
     free(order);
     return good;
 }
@@ -242,7 +243,7 @@ static bool find_data(Cursor *cursor, uint64_t *alignment) {
     const json_t *said = json_object_get(cursor->file->keys, "general.alignment");
     json_int_t value = said ? json_integer_value(said) : 32;
     if (value < 8 || value > MAX_ALIGNMENT || (value & (value - 1)))
-        return damaged(cursor->file, "general.alignment is not a power of 2 of at least 8");
+        return gguf_damaged(cursor->file, "general.alignment is not a power of 2 of at least 8");
     *alignment = (uint64_t)value;
     uint64_t header = (uint64_t)(cursor->at - cursor->file->mapping.bytes);
     uint64_t gap = (*alignment - header % *alignment) % *alignment;
@@ -264,9 +265,10 @@ static bool take_tensors(GgufFile *file, Cursor *cursor, uint64_t count) {
     for (int i = 0; good && i < file->count; i++) {
         Entry *entry = &file->entries[i];
         if (offsets[i] % alignment)
-            good = damaged(file, "the offset of a tensor is not a multiple of general.alignment");
+            good =
+                gguf_damaged(file, "the offset of a tensor is not a multiple of general.alignment");
         else if (offsets[i] > length || entry->bytes > length - offsets[i])
-            good = damaged(file, "a tensor is outside the file; the file may be truncated");
+            good = gguf_damaged(file, "a tensor is outside the file; the file may be truncated");
         else
             entry->data = cursor->at + offsets[i];
     }
@@ -274,22 +276,24 @@ static bool take_tensors(GgufFile *file, Cursor *cursor, uint64_t count) {
     return good && check_overlaps(file);
 }
 
-static bool read_file(GgufFile *file) {
+static bool read_gguf_header(GgufFile *file) {
     Cursor cursor = {file, file->mapping.bytes, file->mapping.bytes + file->mapping.length};
     char magic[4];
     uint32_t version;
     uint64_t tensors, keys;
-    if (!take(&cursor, magic, sizeof magic) || !take(&cursor, &version, sizeof version))
+    if (!read_header_bytes(&cursor, magic, sizeof magic) ||
+        !read_header_bytes(&cursor, &version, sizeof version))
         return false;
     if (memcmp(magic, "GGUF", sizeof magic) != 0)
-        return damaged(file, "it does not start with the magic number GGUF");
+        return gguf_damaged(file, "it does not start with the magic number GGUF");
     if (version != 2 && version != 3)
         return error_message("use a little-endian file of GGUF version 2 or 3",
                              "%s has GGUF version %" PRIu32 ", which is not supported", file->path,
                              version);
-    if (!take_count(&cursor, &tensors, 1) || !take_count(&cursor, &keys, 13)) return false;
+    if (!read_declared_count(&cursor, &tensors, 1) || !read_declared_count(&cursor, &keys, 13))
+        return false;
     if (tensors > (uint64_t)(cursor.end - cursor.at) / 32)
-        return damaged(file, "a declared count exceeds the file size");
+        return gguf_damaged(file, "a declared count exceeds the file size");
     for (uint64_t i = 0; i < keys; i++)
         if (!take_key(&cursor, file->keys)) return false;
     return take_tensors(file, &cursor, tensors);
@@ -304,7 +308,7 @@ GgufFile *gguf_open(const char *path) {
     GgufFile *file = memory_new(sizeof *file);
     file->path = memory_format("%s", path);
     file->keys = json_object();
-    if (file_map(path, "use a path to a .gguf file", &file->mapping) && read_file(file))
+    if (file_map(path, "use a path to a .gguf file", &file->mapping) && read_gguf_header(file))
         return file;
     gguf_close(file);
     return NULL;

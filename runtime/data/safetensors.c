@@ -22,7 +22,7 @@ static const struct {
 
 static const char *const remedy_damaged = "the file is damaged, or has another format";
 
-static bool damaged(const Safetensors *file, const char *what) {
+static bool safetensors_damaged(const Safetensors *file, const char *what) {
     return error_message(remedy_damaged, "%s is not a valid safetensors file: %s", file->path,
                          what);
 }
@@ -55,23 +55,23 @@ typedef struct Maker {
     unsigned char *bytes; /* size of the largest tensor */
 } Maker;
 
-static const void *bytes_of(const Entry *entries, int place, const Maker *maker) {
-    if (!maker) return entries[place].data;
-    memset(maker->bytes, 0, entries[place].bytes);
-    maker->fill(maker->context, place, maker->bytes);
+static const void *entry_bytes(const Entry *entries, int index, const Maker *maker) {
+    if (!maker) return entries[index].data;
+    memset(maker->bytes, 0, entries[index].bytes);
+    maker->fill(maker->context, index, maker->bytes);
     return maker->bytes;
 }
 
 /* Computes the checksum over entries in the order of their data, for reader and writer alike.
  * text[33] receives the digits. */
-static void checksum(char *text, const Entry *entries, int count, json_t *notes,
-                     const Maker *maker) {
+static void content_checksum(char *text, const Entry *entries, int count, json_t *notes,
+                             const Maker *maker) {
     XXH3_state_t *state = XXH3_createState();
     XXH3_128bits_reset(state);
     checksum_text(state, notes, NULL);
     for (int i = 0; i < count; i++) {
         checksum_text(state, NULL, &entries[i]);
-        XXH3_128bits_update(state, bytes_of(entries, i, maker), entries[i].bytes);
+        XXH3_128bits_update(state, entry_bytes(entries, i, maker), entries[i].bytes);
     }
     XXH128_hash_t hash = XXH3_128bits_digest(state);
     XXH3_freeState(state);
@@ -80,7 +80,7 @@ static void checksum(char *text, const Entry *entries, int count, json_t *notes,
 
 static const char *const type_letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
 
-static Number number_of(const char *name) {
+static Number number_named(const char *name) {
     for (int i = 0; i < NUMBER_OTHER; i++)
         if (strcmp(numbers[i].name, name) == 0) return (Number)i;
     return NUMBER_OTHER;
@@ -88,20 +88,20 @@ static Number number_of(const char *name) {
 
 /* {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]} with everything checked against
  * `length` bytes of data. */
-static bool read_entry(const Safetensors *file, Entry *entry, json_t *value,
-                       const unsigned char *data, size_t length) {
+static bool read_tensor_entry(const Safetensors *file, Entry *entry, json_t *value,
+                              const unsigned char *data, size_t length) {
     const char *number;
     json_t *shape;
     json_int_t start, end;
     if (json_unpack(value, "{s:s, s:o, s:[I,I!]}", "dtype", &number, "shape", &shape,
                     "data_offsets", &start, &end) != 0 ||
         !json_is_array(shape))
-        return damaged(file, "an entry lacks dtype, shape or data_offsets");
+        return safetensors_damaged(file, "an entry lacks dtype, shape or data_offsets");
     if (json_array_size(shape) > SAFETENSORS_RANK)
-        return damaged(file, "a tensor has too many dimensions");
+        return safetensors_damaged(file, "a tensor has too many dimensions");
     if (start < 0 || end < start || (uint64_t)end > length)
-        return damaged(file, "a tensor is outside the file; the file may be truncated");
-    entry->number = number_of(number);
+        return safetensors_damaged(file, "a tensor is outside the file; the file may be truncated");
+    entry->number = number_named(number);
     snprintf(entry->type, sizeof entry->type, "%.*s", (int)strspn(number, type_letters), number);
     entry->rank = (int)json_array_size(shape);
     entry->data = data + start;
@@ -112,11 +112,11 @@ static bool read_entry(const Safetensors *file, Entry *entry, json_t *value,
         entry->shape[i] = json_is_integer(size) ? (long)json_integer_value(size) : -1;
         if (entry->shape[i] < 0 ||
             __builtin_mul_overflow(elements, (uint64_t)entry->shape[i], &elements))
-            return damaged(file, "a shape is not a list of sizes");
+            return safetensors_damaged(file, "a shape is not a list of sizes");
     }
     if (entry->number != NUMBER_OTHER &&
         (elements > length || elements * numbers[entry->number].bytes != entry->bytes))
-        return damaged(file, "the byte size of a tensor does not match its shape");
+        return safetensors_damaged(file, "the byte size of a tensor does not match its shape");
     return true;
 }
 
@@ -129,17 +129,18 @@ static int by_data(const void *a, const void *b) {
 }
 
 /* Tensors must be adjacent and fill the file. */
-static bool fill(const Safetensors *file, const unsigned char *data, size_t length) {
+static bool entries_fill_file(const Safetensors *file, const unsigned char *data, size_t length) {
     const unsigned char *end = data;
     for (int i = 0; i < file->count; i++) {
         const Entry *entry = &file->entries[i];
-        if (entry->data != end) return damaged(file, "tensors overlap or are missing");
+        if (entry->data != end) return safetensors_damaged(file, "tensors overlap or are missing");
         end += entry->bytes;
     }
-    return end == data + length || damaged(file, "it contains bytes after the last tensor");
+    return end == data + length ||
+           safetensors_damaged(file, "it contains bytes after the last tensor");
 }
 
-static int by_name(const void *a, const void *b, void *entries) {
+static int by_entry_name(const void *a, const void *b, void *entries) {
     const Entry *of = entries;
     return strcmp(of[*(const int *)a].name, of[*(const int *)b].name);
 }
@@ -147,10 +148,11 @@ static int by_name(const void *a, const void *b, void *entries) {
 static bool read_notes(Safetensors *file, json_t *notes) {
     const char *key;
     json_t *value;
-    if (notes && !json_is_object(notes)) return damaged(file, "__metadata__ is not an object");
+    if (notes && !json_is_object(notes))
+        return safetensors_damaged(file, "__metadata__ is not an object");
     json_object_foreach(notes, key, value) {
         if (!json_is_string(value))
-            return damaged(file, "__metadata__ contains a value that is not a string");
+            return safetensors_damaged(file, "__metadata__ contains a value that is not a string");
     }
     file->notes = notes ? json_incref(notes) : json_object();
     return true;
@@ -158,7 +160,8 @@ static bool read_notes(Safetensors *file, json_t *notes) {
 
 static bool read_header(Safetensors *file, json_t *header, const unsigned char *data,
                         size_t length) {
-    if (!json_is_object(header)) return damaged(file, "the header is not a JSON object");
+    if (!json_is_object(header))
+        return safetensors_damaged(file, "the header is not a JSON object");
     if (!read_notes(file, json_object_get(header, "__metadata__"))) return false;
     file->entries = memory_new(sizeof(Entry) * (json_object_size(header) + 1));
     const char *key;
@@ -167,26 +170,26 @@ static bool read_header(Safetensors *file, json_t *header, const unsigned char *
         if (strcmp(key, "__metadata__") == 0) continue;
         Entry *entry = &file->entries[file->count++];
         entry->name = memory_format("%s", key);
-        if (!read_entry(file, entry, value, data, length)) return false;
+        if (!read_tensor_entry(file, entry, value, data, length)) return false;
     }
     qsort(file->entries, (size_t)file->count, sizeof(Entry), by_data);
-    if (!fill(file, data, length)) return false;
+    if (!entries_fill_file(file, data, length)) return false;
     file->sorted = memory_new(sizeof(int) * ((size_t)file->count + 1));
     for (int i = 0; i < file->count; i++) file->sorted[i] = i;
-    qsort_r(file->sorted, (size_t)file->count, sizeof(int), by_name, file->entries);
+    qsort_r(file->sorted, (size_t)file->count, sizeof(int), by_entry_name, file->entries);
     return true;
 }
 
-static bool read_all(Safetensors *file) {
+static bool read_safetensors_header(Safetensors *file) {
     const Mapping *mapping = &file->mapping;
     uint64_t length = 0;
     for (int i = 7; i >= 0 && mapping->length >= 8; i--) length = length << 8 | mapping->bytes[i];
     if (mapping->length < 8 || length > mapping->length - 8 || length > (uint64_t)100 << 20)
-        return damaged(file, "it is shorter than the header length that it declares");
+        return safetensors_damaged(file, "it is shorter than the header length that it declares");
     json_error_t error;
     json_t *header = json_loadb((const char *)mapping->bytes + 8, (size_t)length,
                                 JSON_REJECT_DUPLICATES, &error);
-    if (!header) return damaged(file, error.text);
+    if (!header) return safetensors_damaged(file, error.text);
     bool sound = read_header(file, header, mapping->bytes + 8 + length,
                              mapping->length - 8 - (size_t)length);
     json_decref(header);
@@ -196,14 +199,15 @@ static bool read_all(Safetensors *file) {
 Safetensors *safetensors_open(const char *path) {
     Safetensors *file = memory_new(sizeof *file);
     file->path = memory_format("%s", path);
-    bool sound = file_map(path, "check the path", &file->mapping) && read_all(file);
+    bool sound = file_map(path, "check the path", &file->mapping) && read_safetensors_header(file);
     const char *expected = sound ? safetensors_note(file, "checksum") : NULL;
     if (expected) {
         char found[33];
-        checksum(found, file->entries, file->count, file->notes, NULL);
+        content_checksum(found, file->entries, file->count, file->notes, NULL);
         if (strcmp(found, expected) != 0)
-            sound = damaged(file, "the checksum does not match: the file was changed or damaged "
-                                  "after it was written");
+            sound = safetensors_damaged(
+                file, "the checksum does not match: the file was changed or damaged "
+                      "after it was written");
     }
     if (sound) return file;
     safetensors_close(file);
@@ -256,7 +260,7 @@ static float half_to_float(uint16_t half) {
     return value;
 }
 
-static bool is_whole(Number number) {
+static bool is_integer_type(Number number) {
     return number >= NUMBER_I32 && number < NUMBER_OTHER;
 }
 
@@ -303,21 +307,21 @@ static float one_float(Number number, const unsigned char *from) {
 }
 
 /* Q8_0 blocks: an F16 scale and 32 bytes. */
-static float one_of_block(const unsigned char *data, size_t place) {
-    const unsigned char *block = data + place / 32 * 34;
+static float one_of_block(const unsigned char *data, size_t element) {
+    const unsigned char *block = data + element / 32 * 34;
     uint16_t scale;
     memcpy(&scale, block, sizeof scale);
-    return half_to_float(scale) * (float)(int8_t)block[2 + place % 32];
+    return half_to_float(scale) * (float)(int8_t)block[2 + element % 32];
 }
 
-float safetensors_float(const Entry *entry, size_t place) {
-    if (entry->number == NUMBER_Q8_0) return one_of_block(entry->data, place);
+float safetensors_float(const Entry *entry, size_t element) {
+    if (entry->number == NUMBER_Q8_0) return one_of_block(entry->data, element);
     return one_float(entry->number,
-                     (const unsigned char *)entry->data + place * numbers[entry->number].bytes);
+                     (const unsigned char *)entry->data + element * numbers[entry->number].bytes);
 }
 
 bool safetensors_floats(const Safetensors *file, const Entry *entry, float *values, size_t count) {
-    if (is_whole(entry->number) || entry->number == NUMBER_OTHER)
+    if (is_integer_type(entry->number) || entry->number == NUMBER_OTHER)
         return error_message("convert it to F32", "%s: tensor %s is not of a floating-point type",
                              file->path, entry->name);
     return safetensors_numbers(file, entry, values, count);
@@ -339,8 +343,8 @@ bool safetensors_numbers(const Safetensors *file, const Entry *entry, float *val
     }
     for (size_t i = 0; i < count; i++) {
         const unsigned char *from = (const unsigned char *)entry->data + i * size;
-        values[i] = is_whole(entry->number) ? one_whole(entry->number, from)
-                                            : one_float(entry->number, from);
+        values[i] = is_integer_type(entry->number) ? one_whole(entry->number, from)
+                                                   : one_float(entry->number, from);
     }
     return true;
 }
@@ -368,7 +372,7 @@ static char *header_text(const Entry *entries, int count, json_t *notes) {
 static bool write_file(const char *path, const Entry *entries, int count, json_t *notes,
                        const Maker *maker) {
     char digits[33];
-    checksum(digits, entries, count, notes, maker);
+    content_checksum(digits, entries, count, notes, maker);
     json_object_set_new(notes, "checksum", json_text(digits));
     char *header = header_text(entries, count, notes);
     size_t length = strlen(header), padded = (length + 7) / 8 * 8;
@@ -381,7 +385,7 @@ static bool write_file(const char *path, const Entry *entries, int count, json_t
         aside_write(&aside, header, length);
         aside_write(&aside, "        ", padded - length);
         for (int i = 0; i < count; i++)
-            aside_write(&aside, bytes_of(entries, i, maker), entries[i].bytes);
+            aside_write(&aside, entry_bytes(entries, i, maker), entries[i].bytes);
     }
     free(header);
     return opened && aside_close(&aside);

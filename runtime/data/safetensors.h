@@ -55,7 +55,7 @@ bool safetensors_floats(const Safetensors *file, const Entry *entry, float *valu
 bool safetensors_numbers(const Safetensors *file, const Entry *entry, float *values, size_t count);
 
 /* One value of an entry of a floating-point type. */
-float safetensors_float(const Entry *entry, size_t place);
+float safetensors_float(const Entry *entry, size_t element);
 /* "BF16": the type of an entry as files name it. */
 const char *safetensors_type(const Entry *entry);
 
@@ -64,8 +64,8 @@ const char *safetensors_type(const Entry *entry);
 bool safetensors_write(const char *path, const Entry *entries, int count, json_t *notes);
 
 /* The same with tensors that are produced one at a time: `fill` writes the bytes of entry number
- * `place`. It is called twice per entry. */
-typedef void (*EntryFill)(void *context, int place, void *bytes);
+ * `index`. It is called twice per entry. */
+typedef void (*EntryFill)(void *context, int index, void *bytes);
 bool safetensors_write_made(const char *path, const Entry *entries, int count, json_t *notes,
                             EntryFill fill, void *context);
 

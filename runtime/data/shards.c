@@ -10,7 +10,7 @@ static const char *const index_name = "model.safetensors.index.json";
 static const char *const remedy_folder =
     "use a safetensors file, or a folder with model.safetensors or model.safetensors.index.json";
 
-static bool add_file(Shards *shards, const char *path) {
+static bool open_shard(Shards *shards, const char *path) {
     for (int i = 0; i < shards->file_count; i++)
         if (strcmp(shards->files[i]->path, path) == 0) return true;
     Safetensors *file = safetensors_open(path);
@@ -21,7 +21,7 @@ static bool add_file(Shards *shards, const char *path) {
     return true;
 }
 
-static int by_name(const void *a, const void *b) {
+static int by_tensor_name(const void *a, const void *b) {
     const Entry *const *first = a, *const *second = b;
     return strcmp((*first)->name, (*second)->name);
 }
@@ -37,7 +37,7 @@ static bool merge(Shards *shards) {
     for (int i = 0; i < shards->file_count; i++)
         for (int j = 0; j < shards->files[i]->count; j++)
             shards->entries[at++] = &shards->files[i]->entries[j];
-    qsort(shards->entries, (size_t)shards->count, sizeof *shards->entries, by_name);
+    qsort(shards->entries, (size_t)shards->count, sizeof *shards->entries, by_tensor_name);
     for (int i = 1; i < shards->count; i++)
         if (strcmp(shards->entries[i - 1]->name, shards->entries[i]->name) == 0)
             return error_message("download the folder again", "%s contains tensor %s twice",
@@ -63,7 +63,7 @@ static bool open_named(Shards *shards, const char *folder, const char *index, js
         bool good =
             file_exists(path) || error_message("download the folder again",
                                                "%s names %s, which does not exist", index, path);
-        good = good && add_file(shards, path);
+        good = good && open_shard(shards, path);
         free(path);
         if (!good) return false;
     }
@@ -82,7 +82,7 @@ static const Entry *entry_in(const Shards *shards, const char *folder, const cha
 }
 
 /* Checks that the index and the files list the same tensors. */
-static bool agree(const Shards *shards, const char *folder, const char *index, json_t *map) {
+static bool index_agrees(const Shards *shards, const char *folder, const char *index, json_t *map) {
     const char *name;
     json_t *value;
     json_object_foreach(map, name, value) {
@@ -110,7 +110,7 @@ static bool open_index(Shards *shards, const char *folder, const char *path) {
     if (good && !json_is_object(map))
         good = error_message("download the folder again", "%s has no key weight_map", path);
     good = good && open_named(shards, folder, path, map) && merge(shards) &&
-           agree(shards, folder, path, map);
+           index_agrees(shards, folder, path, map);
     json_decref(index);
     file_unmap(&mapping);
     return good;
@@ -122,7 +122,7 @@ static bool open_folder(Shards *shards, const char *folder) {
     if (file_exists(index))
         good = open_index(shards, folder, index);
     else if (file_exists(single))
-        good = add_file(shards, single) && merge(shards);
+        good = open_shard(shards, single) && merge(shards);
     else
         good = error_message(remedy_folder, "%s contains no safetensors files", folder);
     free(index);
@@ -139,7 +139,7 @@ Shards *shards_open(const char *path) {
     else if (gguf_is(path))
         good = (shards->gguf = gguf_open(path)) && merge(shards);
     else
-        good = add_file(shards, path) && merge(shards);
+        good = open_shard(shards, path) && merge(shards);
     if (good) return shards;
     shards_close(shards);
     return NULL;

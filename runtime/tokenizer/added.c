@@ -10,7 +10,7 @@ void added_put(AddedSet *set, const char *bytes, size_t length, int32_t number) 
     set->first[(unsigned char)bytes[0]] = true;
 }
 
-static bool is_word(const AddedSet *set, Matcher *matcher, const char *bytes, size_t length) {
+static bool is_word_match(const AddedSet *set, Matcher *matcher, const char *bytes, size_t length) {
     size_t start, end;
     return pattern_find(set->word, matcher, bytes, length, 0, &start, &end) == FOUND_MATCH;
 }
@@ -20,10 +20,10 @@ static bool stands_alone(const AddedSet *set, Matcher *matcher, const char *byte
                          size_t start, size_t end) {
     if (start > 0) {
         size_t before = character_before(bytes, start);
-        if (is_word(set, matcher, bytes + before, start - before)) return false;
+        if (is_word_match(set, matcher, bytes + before, start - before)) return false;
     }
-    return end == length ||
-           !is_word(set, matcher, bytes + end, (size_t)character_length((unsigned char)bytes[end]));
+    return end == length || !is_word_match(set, matcher, bytes + end,
+                                           (size_t)character_length((unsigned char)bytes[end]));
 }
 
 static size_t spaces_before(const char *bytes, size_t start, size_t least) {
@@ -43,7 +43,7 @@ static size_t spaces_after(const char *bytes, size_t end, size_t length) {
     return end;
 }
 
-static void add_text(const Piece *whole, size_t start, size_t end, PieceList *result) {
+static void add_piece_between(const Piece *whole, size_t start, size_t end, PieceList *result) {
     if (start >= end) return;
     pieces_add(result, (Piece){whole->start + start, end - start, -1, start == 0 && whole->first,
                                start == 0 && whole->continues});
@@ -70,9 +70,9 @@ void added_split(const AddedSet *set, Matcher *matcher, const char *bytes, const
         if (token->single_word && !stands_alone(set, matcher, text, length, start, end)) continue;
         if (token->takes_left) start = spaces_before(text, start, from);
         if (token->takes_right) end = spaces_after(text, end, length);
-        add_text(whole, from, start, result);
+        add_piece_between(whole, from, start, result);
         pieces_add(result, (Piece){whole->start + start, end - start, token->token, false, false});
         from = end;
     }
-    add_text(whole, from, length, result);
+    add_piece_between(whole, from, length, result);
 }

@@ -16,7 +16,7 @@ typedef struct Unknown {
     bool pending;
 } Unknown;
 
-static void settle(const Vocabulary *vocabulary, Unknown *unknown, TokenList *symbols) {
+static void flush_unknown(const Vocabulary *vocabulary, Unknown *unknown, TokenList *symbols) {
     if (unknown->pending) tokens_add(symbols, vocabulary->unknown);
     unknown->pending = false;
 }
@@ -25,7 +25,7 @@ static void settle(const Vocabulary *vocabulary, Unknown *unknown, TokenList *sy
 static bool add_unknown(const Vocabulary *vocabulary, Unknown *unknown, TokenList *symbols) {
     if (!vocabulary->unknown_name) return true;
     if (vocabulary->unknown < 0) return unknown_add(vocabulary, symbols);
-    if (!vocabulary->fuse_unknown) settle(vocabulary, unknown, symbols);
+    if (!vocabulary->fuse_unknown) flush_unknown(vocabulary, unknown, symbols);
     unknown->pending = true;
     return true;
 }
@@ -58,7 +58,7 @@ static bool add_characters(const Vocabulary *vocabulary, const char *bytes, size
         const char *spelling = spelled.length ? spelled.bytes : bytes + i;
         size_t spelling_length = spelled.length ? spelled.length : taken;
         if (symbol >= 0) {
-            settle(vocabulary, &unknown, symbols);
+            flush_unknown(vocabulary, &unknown, symbols);
             tokens_add(symbols, symbol);
         } else if (!vocabulary->byte_fallback ||
                    !fallback_add(vocabulary, spelling, spelling_length, symbols)) {
@@ -66,7 +66,7 @@ static bool add_characters(const Vocabulary *vocabulary, const char *bytes, size
         }
         i += taken;
     }
-    settle(vocabulary, &unknown, symbols);
+    flush_unknown(vocabulary, &unknown, symbols);
     text_free(&spelled);
     return good;
 }
@@ -77,22 +77,22 @@ static bool add_bytes(const Vocabulary *vocabulary, const char *bytes, size_t le
     for (size_t i = 0; i < length; i++) {
         int32_t symbol = vocabulary->letters[(unsigned char)bytes[i]];
         if (symbol >= 0) {
-            settle(vocabulary, &unknown, symbols);
+            flush_unknown(vocabulary, &unknown, symbols);
             tokens_add(symbols, symbol);
         } else if (!add_unknown(vocabulary, &unknown, symbols)) {
             return false;
         }
     }
-    settle(vocabulary, &unknown, symbols);
+    flush_unknown(vocabulary, &unknown, symbols);
     return true;
 }
 
-static const Pair *merge_of(const Vocabulary *vocabulary, int32_t left, int32_t right) {
+static const TokenPair *merge_of(const Vocabulary *vocabulary, int32_t left, int32_t right) {
     return pairs_find(&vocabulary->merges, pair_key(left, right));
 }
 
-static int32_t rank_of(const Vocabulary *vocabulary, int32_t left, int32_t right) {
-    const Pair *merge = merge_of(vocabulary, left, right);
+static int32_t merge_rank(const Vocabulary *vocabulary, int32_t left, int32_t right) {
+    const TokenPair *merge = merge_of(vocabulary, left, right);
     return merge ? merge->first : NO_MERGE;
 }
 
@@ -100,7 +100,7 @@ static int32_t rank_of(const Vocabulary *vocabulary, int32_t left, int32_t right
 static size_t merge_short(const Vocabulary *vocabulary, int32_t *symbols, size_t count) {
     int32_t ranks[SHORT_WORD + 1]; /* of the pair that begins there */
     for (size_t i = 0; i + 1 < count; i++)
-        ranks[i] = rank_of(vocabulary, symbols[i], symbols[i + 1]);
+        ranks[i] = merge_rank(vocabulary, symbols[i], symbols[i + 1]);
     while (count > 1) {
         size_t best = 0;
         for (size_t i = 1; i + 1 < count; i++)
@@ -111,13 +111,14 @@ static size_t merge_short(const Vocabulary *vocabulary, int32_t *symbols, size_t
         memmove(symbols + best + 1, symbols + best + 2, sizeof *symbols * (count - best - 1));
         if (best + 1 < count)
             memmove(ranks + best + 1, ranks + best + 2, sizeof *ranks * (count - best - 2));
-        if (best + 1 < count) ranks[best] = rank_of(vocabulary, symbols[best], symbols[best + 1]);
-        if (best > 0) ranks[best - 1] = rank_of(vocabulary, symbols[best - 1], symbols[best]);
+        if (best + 1 < count)
+            ranks[best] = merge_rank(vocabulary, symbols[best], symbols[best + 1]);
+        if (best > 0) ranks[best - 1] = merge_rank(vocabulary, symbols[best - 1], symbols[best]);
     }
     return count;
 }
 
-static void sink(ModelWork *work, size_t at) {
+static void sink_merge(ModelWork *work, size_t at) {
     uint64_t *heap = work->heap, moved = heap[at];
     for (;;) {
         size_t child = 2 * at + 1;
@@ -130,7 +131,7 @@ static void sink(ModelWork *work, size_t at) {
     heap[at] = moved;
 }
 
-static void push(ModelWork *work, uint64_t entry) {
+static void push_merge(ModelWork *work, uint64_t entry) {
     if (work->heap_count == work->heap_capacity) {
         work->heap_capacity = work->heap_capacity ? 2 * work->heap_capacity : 256;
         work->heap = memory_grow(work->heap, sizeof *work->heap * work->heap_capacity);
@@ -141,10 +142,10 @@ static void push(ModelWork *work, uint64_t entry) {
     work->heap[at] = entry;
 }
 
-static uint64_t pop(ModelWork *work) {
+static uint64_t pop_merge(ModelWork *work) {
     uint64_t top = work->heap[0];
     work->heap[0] = work->heap[--work->heap_count];
-    if (work->heap_count) sink(work, 0);
+    if (work->heap_count) sink_merge(work, 0);
     return top;
 }
 
@@ -153,8 +154,8 @@ static uint64_t pop(ModelWork *work) {
 static void consider(const Vocabulary *vocabulary, ModelWork *work, int32_t at) {
     int32_t next = at < 0 ? -1 : work->after[at];
     if (next < 0) return;
-    int32_t rank = rank_of(vocabulary, work->symbols.items[at], work->symbols.items[next]);
-    if (rank != NO_MERGE) push(work, (uint64_t)(uint32_t)rank << 32 | (uint32_t)at);
+    int32_t rank = merge_rank(vocabulary, work->symbols.items[at], work->symbols.items[next]);
+    if (rank != NO_MERGE) push_merge(work, (uint64_t)(uint32_t)rank << 32 | (uint32_t)at);
 }
 
 static void link_symbols(ModelWork *work, size_t count) {
@@ -177,10 +178,10 @@ static size_t merge_long(const Vocabulary *vocabulary, ModelWork *work) {
     work->heap_count = 0;
     for (size_t i = 0; i + 1 < count; i++) consider(vocabulary, work, (int32_t)i);
     while (work->heap_count) {
-        uint64_t top = pop(work);
+        uint64_t top = pop_merge(work);
         int32_t at = (int32_t)(uint32_t)top, next = work->after[at];
         if (symbols[at] < 0 || next < 0) continue;
-        const Pair *merge = merge_of(vocabulary, symbols[at], symbols[next]);
+        const TokenPair *merge = merge_of(vocabulary, symbols[at], symbols[next]);
         if (!merge || (uint32_t)merge->first != top >> 32) continue;
         symbols[at] = merge->second;
         symbols[next] = -1;

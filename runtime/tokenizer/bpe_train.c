@@ -29,10 +29,10 @@ typedef struct Neighbours {
     bool changed; /* waits to be entered into the heap */
 } Neighbours;
 
-typedef struct Candidate {
+typedef struct MergeCandidate {
     int64_t count;
     uint64_t key;
-} Candidate;
+} MergeCandidate;
 
 typedef struct Trainer {
     const BpeTraining *training;
@@ -47,7 +47,7 @@ typedef struct Trainer {
     int32_t neighbour_count, neighbour_capacity;
     int32_t *changed;
     int32_t changed_count, changed_capacity;
-    Candidate *heap;
+    MergeCandidate *heap;
     size_t heap_count, heap_capacity;
     Name *names; /* [token]: letters */
     int32_t token_count;
@@ -64,7 +64,7 @@ static void *room(void *items, int32_t count, int32_t *capacity, size_t size) {
 }
 
 /* Bytes that stay until the end. */
-static char *keep(Trainer *trainer, const char *bytes, size_t length) {
+static char *keep_spelling(Trainer *trainer, const char *bytes, size_t length) {
     if (trainer->block_used + length > trainer->block_size) {
         trainer->block_size = length > BLOCK_BYTES ? length : BLOCK_BYTES;
         trainer->blocks =
@@ -88,7 +88,7 @@ static void count_word(void *context, const char *bytes, size_t length) {
         trainer->spellings = room(trainer->spellings, number, &trainer->spelling_capacity,
                                   sizeof *trainer->spellings);
         trainer->spellings[trainer->spelling_count++] = (Spelling){.length = (int32_t)length};
-        dictionary_put(&trainer->words, keep(trainer, bytes, length), length, number);
+        dictionary_put(&trainer->words, keep_spelling(trainer, bytes, length), length, number);
     }
     trainer->spellings[number].count++;
 }
@@ -120,7 +120,7 @@ static bool count_file(Trainer *trainer, Encoder *encoder, const char *path) {
 static int32_t add_token(Trainer *trainer, const char *bytes, size_t length) {
     int32_t number = dictionary_find(&trainer->numbers, bytes, length);
     if (number >= 0) return number;
-    const char *kept = keep(trainer, bytes, length);
+    const char *kept = keep_spelling(trainer, bytes, length);
     trainer->names[trainer->token_count] = (Name){kept, (uint32_t)length};
     dictionary_put(&trainer->numbers, kept, length, trainer->token_count);
     return trainer->token_count++;
@@ -152,7 +152,7 @@ static void spell_words(Trainer *trainer) {
     }
     text_free(&letter);
     for (size_t i = 0; i < trainer->words.size; i++) {
-        const Word *word = &trainer->words.slots[i];
+        const WordEntry *word = &trainer->words.slots[i];
         if (word->number < 0) continue;
         Spelling *spelling = &trainer->spellings[word->number];
         spelling->tokens = memory_new(sizeof(int32_t) * (word->length + 1));
@@ -164,24 +164,24 @@ static void spell_words(Trainer *trainer) {
 /* ---- pairs ---- */
 
 /* The higher count first, then the lower numbers. */
-static bool precedes(const Candidate *a, const Candidate *b) {
+static bool precedes(const MergeCandidate *a, const MergeCandidate *b) {
     return a->count != b->count ? a->count > b->count : a->key < b->key;
 }
 
-static void push(Trainer *trainer, Candidate candidate) {
+static void push_candidate(Trainer *trainer, MergeCandidate candidate) {
     if (trainer->heap_count == trainer->heap_capacity) {
         trainer->heap_capacity = trainer->heap_capacity ? 2 * trainer->heap_capacity : 1024;
         trainer->heap = memory_grow(trainer->heap, sizeof *trainer->heap * trainer->heap_capacity);
     }
-    Candidate *heap = trainer->heap;
+    MergeCandidate *heap = trainer->heap;
     size_t at = trainer->heap_count++;
     for (; at > 0 && precedes(&candidate, &heap[(at - 1) / 2]); at = (at - 1) / 2)
         heap[at] = heap[(at - 1) / 2];
     heap[at] = candidate;
 }
 
-static Candidate pop(Trainer *trainer) {
-    Candidate *heap = trainer->heap, top = heap[0], moved = heap[--trainer->heap_count];
+static MergeCandidate pop_candidate(Trainer *trainer) {
+    MergeCandidate *heap = trainer->heap, top = heap[0], moved = heap[--trainer->heap_count];
     size_t at = 0;
     for (;;) {
         size_t child = 2 * at + 1;
@@ -196,7 +196,7 @@ static Candidate pop(Trainer *trainer) {
 }
 
 static Neighbours *neighbours_of(Trainer *trainer, uint64_t key) {
-    Pair *pair = pairs_put(&trainer->pairs, key);
+    TokenPair *pair = pairs_put(&trainer->pairs, key);
     if (pair->first < 0) {
         pair->first = trainer->neighbour_count;
         trainer->neighbours = room(trainer->neighbours, trainer->neighbour_count,
@@ -227,7 +227,7 @@ static void push_changed(Trainer *trainer) {
     for (int32_t i = 0; i < trainer->changed_count; i++) {
         Neighbours *pair = &trainer->neighbours[trainer->changed[i]];
         pair->changed = false;
-        if (pair->count > 0) push(trainer, (Candidate){pair->count, pair->key});
+        if (pair->count > 0) push_candidate(trainer, (MergeCandidate){pair->count, pair->key});
     }
     trainer->changed_count = 0;
 }
@@ -291,10 +291,10 @@ static void merge_all(Trainer *trainer) {
     double began = seconds_now();
     while (trainer->token_count < training->vocabulary && trainer->heap_count &&
            !interrupt_signal()) {
-        Candidate top = pop(trainer);
+        MergeCandidate top = pop_candidate(trainer);
         int64_t count = neighbours_of(trainer, top.key)->count;
         if (count != top.count) {
-            push(trainer, (Candidate){count, top.key});
+            push_candidate(trainer, (MergeCandidate){count, top.key});
             continue;
         }
         if (count < 1 || count < training->least) break;
@@ -306,23 +306,23 @@ static void merge_all(Trainer *trainer) {
 
 /* ---- the file ---- */
 
-static json_t *name_of(const Trainer *trainer, int32_t token) {
+static json_t *token_name_json(const Trainer *trainer, int32_t token) {
     return json_text_bytes(trainer->names[token].bytes, trainer->names[token].length);
 }
 
-static json_t *byte_level(bool prefix, bool splits) {
+static json_t *byte_level_part(bool prefix, bool splits) {
     return json_make("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", prefix,
                      "trim_offsets", 1, "use_regex", splits);
 }
 
 static json_t *splitter(const BpeTraining *training) {
-    if (!training->pattern) return byte_level(false, true);
+    if (!training->pattern) return byte_level_part(false, true);
     return json_make("{s:s, s:[{s:s, s:{s:s}, s:s, s:b}, o]}", "type", "Sequence", "pretokenizers",
                      "type", "Split", "pattern", "Regex", training->pattern, "behavior", "Isolated",
-                     "invert", 0, byte_level(false, false));
+                     "invert", 0, byte_level_part(false, false));
 }
 
-static json_t *model_of(const Trainer *trainer) {
+static json_t *bpe_model_json(const Trainer *trainer) {
     json_t *model = json_make("{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b}", "type", "BPE", "dropout",
                               "unk_token", "continuing_subword_prefix", "end_of_word_suffix",
                               "fuse_unk", 0, "byte_fallback", 0, "ignore_merges", 0);
@@ -332,8 +332,9 @@ static json_t *model_of(const Trainer *trainer) {
                              json_integer(i));
     for (int32_t i = 0; i < trainer->merge_count; i++) {
         uint64_t key = trainer->merges[i];
-        json_array_append_new(merges, json_make("[o, o]", name_of(trainer, (int32_t)(key >> 32)),
-                                                name_of(trainer, (int32_t)(uint32_t)key)));
+        json_array_append_new(merges,
+                              json_make("[o, o]", token_name_json(trainer, (int32_t)(key >> 32)),
+                                        token_name_json(trainer, (int32_t)(uint32_t)key)));
     }
     json_object_set_new(model, "vocab", vocabulary);
     json_object_set_new(model, "merges", merges);
@@ -355,7 +356,7 @@ static char *file_text(const Trainer *trainer, bool added_too) {
     json_t *root = json_make("{s:s, s:n, s:n, s:o, s:n, s:o, s:n, s:o, s:o}", "version", "1.0",
                              "truncation", "padding", "added_tokens", added, "normalizer",
                              "pre_tokenizer", splitter(training), "post_processor", "decoder",
-                             byte_level(true, true), "model", model_of(trainer));
+                             byte_level_part(true, true), "model", bpe_model_json(trainer));
     char *text = root ? json_write(root, JSON_INDENT(2)) : NULL;
     json_decref(root);
     return text;
@@ -378,7 +379,7 @@ static bool count_words(Trainer *trainer) {
     return good && !interrupt_signal();
 }
 
-static void release(Trainer *trainer) {
+static void trainer_release(Trainer *trainer) {
     for (int i = 0; i < trainer->block_count; i++) free(trainer->blocks[i]);
     for (int32_t i = 0; i < trainer->spelling_count; i++) free(trainer->spellings[i].tokens);
     for (int32_t i = 0; i < trainer->neighbour_count; i++) free(trainer->neighbours[i].words);
@@ -408,6 +409,6 @@ char *bpe_train(const BpeTraining *training, long *tokens) {
     progress_clear();
     char *text = good && !interrupt_signal() ? file_text(&trainer, true) : NULL;
     *tokens = trainer.token_count;
-    release(&trainer);
+    trainer_release(&trainer);
     return text;
 }

@@ -8,7 +8,7 @@
 enum { AROUND = 192, TRIES = 100 };
 
 /* True if the text around a position has the same tokens in two parts as in one. */
-static bool holds(Encoder *encoder, const char *bytes, size_t length, size_t at) {
+static bool is_token_boundary(Encoder *encoder, const char *bytes, size_t length, size_t at) {
     size_t start = at > AROUND ? at - AROUND : 0, end = at + AROUND < length ? at + AROUND : length;
     TokenList whole = {0}, parts = {0};
     bool same = encoder_encode(encoder, bytes + start, end - start, ENCODE_CONTINUES, &whole) &&
@@ -30,7 +30,8 @@ static size_t find_beside(Encoder *encoder, const char *bytes, size_t length, ch
         const char *found = at > least ? memrchr(bytes + least, byte, at - least) : NULL;
         if (!found) return 0;
         at = (size_t)(found - bytes);
-        if (at + after < length && holds(encoder, bytes, length, at + after)) return at + after;
+        if (at + after < length && is_token_boundary(encoder, bytes, length, at + after))
+            return at + after;
     }
     return 0;
 }

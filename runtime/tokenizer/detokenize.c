@@ -29,7 +29,7 @@ void strings_free(Strings *strings) {
     *strings = (Strings){0};
 }
 
-static size_t start_of(const Strings *strings, size_t i) {
+static size_t string_start(const Strings *strings, size_t i) {
     return i ? strings->ends[i - 1] : 0;
 }
 
@@ -50,17 +50,17 @@ static void add_bytes_of(const char *bytes, size_t length, Text *out) {
     }
 }
 
-static void byte_level(const Strings *in, Strings *out) {
+static void decode_byte_level(const Strings *in, Strings *out) {
     Text raw = {0};
     for (size_t i = 0; i < in->count; i++)
-        add_bytes_of(in->text.bytes + start_of(in, i), in->ends[i] - start_of(in, i), &raw);
+        add_bytes_of(in->text.bytes + string_start(in, i), in->ends[i] - string_start(in, i), &raw);
     text_append_valid(&out->text, raw.bytes, raw.length);
     strings_end(out);
     text_free(&raw);
 }
 
 /* A run of bytes: text if it is UTF-8 as a whole, else U+FFFD for each. */
-static void add_run(Text *run, Strings *out) {
+static void flush_byte_run(Text *run, Strings *out) {
     if (!run->length) return;
     Text valid = {0};
     if (text_append_valid(&valid, run->bytes, run->length) == 0) {
@@ -96,23 +96,23 @@ static int byte_of_name(const char *bytes, size_t length) {
 static void byte_fallback(const Strings *in, Strings *out) {
     Text run = {0};
     for (size_t i = 0; i < in->count; i++) {
-        const char *bytes = in->text.bytes + start_of(in, i);
-        size_t length = in->ends[i] - start_of(in, i);
+        const char *bytes = in->text.bytes + string_start(in, i);
+        size_t length = in->ends[i] - string_start(in, i);
         int value = byte_of_name(bytes, length);
         if (value >= 0) {
             char byte = (char)value;
             text_append(&run, &byte, 1);
             continue;
         }
-        add_run(&run, out);
+        flush_byte_run(&run, out);
         text_append(&out->text, bytes, length);
         strings_end(out);
     }
-    add_run(&run, out);
+    flush_byte_run(&run, out);
     text_free(&run);
 }
 
-static void metaspace(const Decoding *step, const char *bytes, size_t length, bool first,
+static void metaspace(const DecoderStep *step, const char *bytes, size_t length, bool first,
                       Text *out) {
     for (size_t i = 0; i < length;) {
         int taken;
@@ -124,7 +124,7 @@ static void metaspace(const Decoding *step, const char *bytes, size_t length, bo
     }
 }
 
-static void strip(const Decoding *step, const char *bytes, size_t length, Text *out) {
+static void decode_strip(const DecoderStep *step, const char *bytes, size_t length, Text *out) {
     size_t start = 0, end = length;
     int taken;
     for (long i = 0; i < step->start && start < end; i++) {
@@ -140,8 +140,8 @@ static void strip(const Decoding *step, const char *bytes, size_t length, Text *
 }
 
 /* original: bytes of all strings before all steps. */
-static bool replace(const Decoding *step, Matcher *matcher, size_t original, const char *bytes,
-                    size_t length, Text *out) {
+static bool decode_replace(const DecoderStep *step, Matcher *matcher, size_t original,
+                           const char *bytes, size_t length, Text *out) {
     const Text *content = &step->content;
     size_t at = 0, start, end;
     Found found = FOUND_MATCH;
@@ -173,7 +173,7 @@ static void replace_all(Text *text, const char *from, const char *to) {
     *text = changed;
 }
 
-static void wordpiece(const Decoding *step, const char *bytes, size_t length, bool first,
+static void wordpiece(const DecoderStep *step, const char *bytes, size_t length, bool first,
                       Text *out) {
     static const char *const cleanups[][2] = {
         {" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
@@ -193,7 +193,7 @@ static void wordpiece(const Decoding *step, const char *bytes, size_t length, bo
 }
 
 /* The suffix that ends words becomes a space, the last one nothing. */
-static void end_words(const Decoding *step, const char *bytes, size_t length, bool last,
+static void end_words(const DecoderStep *step, const char *bytes, size_t length, bool last,
                       Text *out) {
     const Text *suffix = &step->content;
     for (size_t at = 0; at < length;) {
@@ -205,32 +205,32 @@ static void end_words(const Decoding *step, const char *bytes, size_t length, bo
 }
 
 /* Steps that process each string separately. */
-static bool change_strings(const Decoding *step, Matcher *matcher, size_t original,
+static bool change_strings(const DecoderStep *step, Matcher *matcher, size_t original,
                            const Strings *in, Strings *out) {
     bool good = true;
     for (size_t i = 0; i < in->count && good; i++) {
-        const char *bytes = in->text.bytes + start_of(in, i);
-        size_t length = in->ends[i] - start_of(in, i);
+        const char *bytes = in->text.bytes + string_start(in, i);
+        size_t length = in->ends[i] - string_start(in, i);
         if (step->kind == DECODE_METASPACE)
             metaspace(step, bytes, length, i == 0, &out->text);
         else if (step->kind == DECODE_STRIP)
-            strip(step, bytes, length, &out->text);
+            decode_strip(step, bytes, length, &out->text);
         else if (step->kind == DECODE_WORDPIECE)
             wordpiece(step, bytes, length, i == 0, &out->text);
         else if (step->kind == DECODE_BPE)
             end_words(step, bytes, length, i + 1 == in->count, &out->text);
         else
-            good = replace(step, matcher, original, bytes, length, &out->text);
+            good = decode_replace(step, matcher, original, bytes, length, &out->text);
         strings_end(out);
     }
     return good;
 }
 
-static bool apply(const Decoding *step, Matcher *matcher, size_t original, const Strings *in,
-                  Strings *out) {
+static bool apply_decoding(const DecoderStep *step, Matcher *matcher, size_t original,
+                           const Strings *in, Strings *out) {
     switch (step->kind) {
     case DECODE_BYTE_LEVEL:
-        byte_level(in, out);
+        decode_byte_level(in, out);
         return true;
     case DECODE_BYTE_FALLBACK:
         byte_fallback(in, out);
@@ -250,7 +250,7 @@ bool decode_strings(const DecoderList *list, Matcher *matcher, Strings *strings,
     bool good = true;
     for (int i = 0; i < list->count && good; i++) {
         other.text.length = other.count = 0;
-        good = apply(&list->items[i], matcher, original, strings, &other) &&
+        good = apply_decoding(&list->items[i], matcher, original, strings, &other) &&
                growth_allowed(original, other.text.length);
         Strings kept = *strings;
         *strings = other;
@@ -258,15 +258,15 @@ bool decode_strings(const DecoderList *list, Matcher *matcher, Strings *strings,
     }
     for (size_t i = 0; i < strings->count && good; i++) {
         if (i && !list->present) text_append(out, " ", 1);
-        text_append(out, strings->text.bytes + start_of(strings, i),
-                    strings->ends[i] - start_of(strings, i));
+        text_append(out, strings->text.bytes + string_start(strings, i),
+                    strings->ends[i] - string_start(strings, i));
     }
     strings_free(&other);
     return good;
 }
 
 bool decode_waits(const DecoderList *list, const Strings *strings) {
-    size_t last = strings->count ? start_of(strings, strings->count - 1) : 0;
+    size_t last = strings->count ? string_start(strings, strings->count - 1) : 0;
     for (int i = 0; i < list->count && strings->count; i++) {
         if (list->items[i].kind == DECODE_BYTE_FALLBACK &&
             byte_of_name(strings->text.bytes + last, strings->text.length - last) >= 0)
@@ -274,8 +274,8 @@ bool decode_waits(const DecoderList *list, const Strings *strings) {
         if (list->items[i].kind != DECODE_BYTE_LEVEL) continue;
         Text raw = {0};
         for (size_t k = 0; k < strings->count; k++)
-            add_bytes_of(strings->text.bytes + start_of(strings, k),
-                         strings->ends[k] - start_of(strings, k), &raw);
+            add_bytes_of(strings->text.bytes + string_start(strings, k),
+                         strings->ends[k] - string_start(strings, k), &raw);
         bool inside = text_ends_inside(&raw);
         text_free(&raw);
         return inside;

@@ -16,7 +16,7 @@ typedef enum DecoderKind {
     DECODE_BPE            /* content: the suffix that ends a word */
 } DecoderKind;
 
-typedef struct Decoding {
+typedef struct DecoderStep {
     DecoderKind kind;
     int32_t character;
     long start, stop;
@@ -24,10 +24,10 @@ typedef struct Decoding {
     bool cleanup;     /* no spaces before punctuation */
     Pattern *pattern;
     Text content;
-} Decoding;
+} DecoderStep;
 
 typedef struct DecoderList {
-    Decoding *items;
+    DecoderStep *items;
     int count;
     bool present; /* without a decoder strings are put together with spaces */
 } DecoderList;

@@ -15,11 +15,11 @@ enum {
 };
 
 /* A word and its tokens, in the two lists of the encoder. */
-typedef struct Known {
+typedef struct CachedWord {
     uint64_t hash;
     uint32_t word, tokens;
     uint16_t length, count; /* length 0: nobody */
-} Known;
+} CachedWord;
 
 struct Encoder {
     const Tokenizer *tokenizer;
@@ -28,7 +28,7 @@ struct Encoder {
     Text valid, spare, piece, texts[2];
     PieceList pieces, others;
     size_t replaced;
-    Known *known;
+    CachedWord *known;
     Text words;
     TokenList tokens;
 };
@@ -77,14 +77,14 @@ static bool encode_new(Encoder *encoder, const char *bytes, size_t length, Token
     }
 }
 
-static void remember(Encoder *encoder, Known *slot, uint64_t hash, const char *bytes, size_t length,
-                     const int32_t *tokens, size_t count) {
+static void remember(Encoder *encoder, CachedWord *slot, uint64_t hash, const char *bytes,
+                     size_t length, const int32_t *tokens, size_t count) {
     if (encoder->words.length + 4 * encoder->tokens.count > KNOWN_BYTES) {
         memset(encoder->known, 0, sizeof *encoder->known * KNOWN_SLOTS);
         encoder->words.length = encoder->tokens.count = 0;
     }
-    *slot = (Known){hash, (uint32_t)encoder->words.length, (uint32_t)encoder->tokens.count,
-                    (uint16_t)length, (uint16_t)count};
+    *slot = (CachedWord){hash, (uint32_t)encoder->words.length, (uint32_t)encoder->tokens.count,
+                         (uint16_t)length, (uint16_t)count};
     text_append(&encoder->words, bytes, length);
     tokens_append(&encoder->tokens, tokens, count);
 }
@@ -93,7 +93,7 @@ static void remember(Encoder *encoder, Known *slot, uint64_t hash, const char *b
 static bool encode_word(Encoder *encoder, const char *bytes, size_t length, TokenList *out) {
     if (length > KNOWN_LENGTH) return encode_new(encoder, bytes, length, out);
     uint64_t hash = XXH3_64bits(bytes, length);
-    Known *slot = &encoder->known[hash & (KNOWN_SLOTS - 1)];
+    CachedWord *slot = &encoder->known[hash & (KNOWN_SLOTS - 1)];
     if (slot->length == length && slot->hash == hash &&
         memcmp(encoder->words.bytes + slot->word, bytes, length) == 0) {
         tokens_append(out, encoder->tokens.items + slot->tokens, slot->count);

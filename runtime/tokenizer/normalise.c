@@ -56,7 +56,7 @@ static bool clean_drops(int32_t c) {
 }
 
 /* Maps one character to up to three; returns their number. */
-static int change(NormaliserKind kind, int32_t c, int32_t out[3]) {
+static int change_character(NormaliserKind kind, int32_t c, int32_t out[3]) {
     out[0] = c;
     switch (kind) {
     case NORMALISE_LOWER:
@@ -93,7 +93,7 @@ bool growth_allowed(size_t from, size_t to) {
 
 /* One step from `in` to `out`. anchored: bytes at the beginning that stem from the first character
  * of the text; none are left when it went away. */
-typedef struct Step {
+typedef struct NormalizerRun {
     const Normaliser *normaliser;
     Matcher *matcher;
     const Text *in;
@@ -101,16 +101,16 @@ typedef struct Step {
     size_t anchored;
     bool continues;
     size_t original; /* bytes of the text before all steps */
-} Step;
+} NormalizerRun;
 
 /* Steps that look at each character alone. */
-static size_t change_all(const Step *step) {
+static size_t change_all(const NormalizerRun *step) {
     const Text *in = step->in;
     size_t anchored = 0;
     for (size_t i = 0; i < in->length;) {
         int taken;
         int32_t changed[3], c = character_at(in->bytes + i, &taken);
-        int count = change(step->normaliser->kind, c, changed);
+        int count = change_character(step->normaliser->kind, c, changed);
         for (int k = 0; k < count; k++) text_append_character(step->out, changed[k]);
         i += (size_t)taken;
         if (i <= step->anchored) anchored = step->out->length;
@@ -118,7 +118,7 @@ static size_t change_all(const Step *step) {
     return anchored;
 }
 
-static size_t strip(const Step *step) {
+static size_t normalize_strip(const NormalizerRun *step) {
     const Text *in = step->in;
     size_t start = 0, end = in->length;
     int taken;
@@ -136,7 +136,7 @@ static size_t strip(const Step *step) {
 
 /* The first character of the result derives from the first character of the text. This extends as
  * far as the result is independent of the rest of the text: combining marks can be reordered. */
-static size_t take_form(const Step *step) {
+static size_t take_form(const NormalizerRun *step) {
     Text alone = {0};
     const Text *in = step->in, *out = step->out;
     text_append_normal(&alone, in->bytes, step->anchored, step->normaliser->form);
@@ -155,7 +155,7 @@ static size_t take_form(const Step *step) {
 }
 
 /* failed: after a message. */
-static size_t replace(const Step *step, bool *failed) {
+static size_t normalize_replace(const NormalizerRun *step, bool *failed) {
     const Text *in = step->in, *content = &step->normaliser->content;
     size_t at = 0, start, end, anchored = step->anchored;
     Found found = FOUND_MATCH;
@@ -173,15 +173,15 @@ static size_t replace(const Step *step, bool *failed) {
     return anchored;
 }
 
-static size_t apply(const Step *step, bool *failed) {
+static size_t apply_normalizer(const NormalizerRun *step, bool *failed) {
     const Text *in = step->in, *content = &step->normaliser->content;
     switch (step->normaliser->kind) {
     case NORMALISE_FORM:
         return take_form(step);
     case NORMALISE_STRIP:
-        return strip(step);
+        return normalize_strip(step);
     case NORMALISE_REPLACE:
-        return replace(step, failed);
+        return normalize_replace(step, failed);
     case NORMALISE_PREPEND:
         if (!step->continues) text_append(step->out, content->bytes, content->length);
         text_append(step->out, in->bytes, in->length);
@@ -204,8 +204,9 @@ bool normalise(const NormaliserList *list, Matcher *matcher, Text *text, Text *s
     size_t anchored = text->length ? (size_t)character_length((unsigned char)*text->bytes) : 0;
     for (int i = 0; i < list->count && text->length && !failed; i++) {
         spare->length = 0;
-        const Step step = {&list->items[i], matcher, text, spare, anchored, continues, original};
-        anchored = apply(&step, &failed);
+        const NormalizerRun step = {&list->items[i], matcher,   text,    spare,
+                                    anchored,        continues, original};
+        anchored = apply_normalizer(&step, &failed);
         failed = failed || !growth_allowed(original, spare->length);
         Text kept = *text;
         *text = *spare;

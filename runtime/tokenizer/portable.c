@@ -15,13 +15,13 @@ typedef struct Item {
     int32_t kind, class, least, most;
 } Item;
 
-typedef struct Alternative {
+typedef struct PatternAlternative {
     Item items[ITEM_LIMIT];
     int count;
-} Alternative;
+} PatternAlternative;
 
 typedef struct Alternatives {
-    Alternative items[ALTERNATIVE_LIMIT];
+    PatternAlternative items[ALTERNATIVE_LIMIT];
     int count;
 } Alternatives;
 
@@ -31,35 +31,35 @@ typedef struct Classes {
     int count;
 } Classes;
 
-typedef struct Parser {
+typedef struct PatternParser {
     const char *at, *end;
     Classes *classes;
     bool caseless;
-} Parser;
+} PatternParser;
 
-static void put(Text *out, uint32_t word) {
+static void put_word32(Text *out, uint32_t word) {
     const char bytes[4] = {(char)word, (char)(word >> 8), (char)(word >> 16), (char)(word >> 24)};
     text_append(out, bytes, 4);
 }
 
-static void put_bytes(Text *out, const char *bytes, size_t length) {
-    put(out, (uint32_t)length);
+static void put_sized_bytes(Text *out, const char *bytes, size_t length) {
+    put_word32(out, (uint32_t)length);
     text_append(out, bytes, length);
 }
 
 /* ---- the texts of tokens ---- */
 
 /* Texts of the tokens after other tokens. */
-static bool add_names(const Tokenizer *tokenizer, Text *out) {
+static bool put_token_names(const Tokenizer *tokenizer, Text *out) {
     Matcher *matcher = matcher_new();
     bool good = true;
-    put(out, (uint32_t)tokenizer->size);
+    put_word32(out, (uint32_t)tokenizer->size);
     for (int32_t token = 0; token < tokenizer->size && good; token++) {
         Name name = tokenizer_name(tokenizer, token);
         Text text = {0};
         uint32_t hidden = tokenizer_is_special(tokenizer, token) ? 1u << 31 : 0;
         if (name.bytes) good = decode_alone(&tokenizer->decoders, matcher, &name, &text);
-        put(out, (uint32_t)text.length | hidden);
+        put_word32(out, (uint32_t)text.length | hidden);
         text_append(out, text.bytes, text.length);
         text_free(&text);
     }
@@ -69,13 +69,13 @@ static bool add_names(const Tokenizer *tokenizer, Text *out) {
 
 /* ---- expressions ---- */
 
-static bool next_is(const Parser *parser, const char *text) {
+static bool pattern_next_is(const PatternParser *parser, const char *text) {
     size_t length = strlen(text);
     return (size_t)(parser->end - parser->at) >= length && !memcmp(parser->at, text, length);
 }
 
 /* The class of an atom, -1 when there are too many. */
-static int class_of(Parser *parser, const char *bytes, size_t length) {
+static int class_number(PatternParser *parser, const char *bytes, size_t length) {
     char *text = memory_format(parser->caseless ? "(?i:%.*s)" : "%.*s", (int)length, bytes);
     Classes *classes = parser->classes;
     for (int i = 0; i < classes->count; i++)
@@ -92,7 +92,7 @@ static int class_of(Parser *parser, const char *bytes, size_t length) {
 }
 
 /* The length of the atom that comes next: a class, an escape, a character; 0: none of them. */
-static size_t atom_length(const Parser *parser) {
+static size_t atom_length(const PatternParser *parser) {
     const char *at = parser->at;
     size_t left = (size_t)(parser->end - at);
     if (!left || strchr("()|*+?{^$.", *at)) return 0;
@@ -116,7 +116,7 @@ static size_t atom_length(const Parser *parser) {
     return strchr("sSdDwWnrt", at[1]) || !isalnum((unsigned char)at[1]) ? 2 : 0;
 }
 
-static bool take_number(Parser *parser, int32_t *number) {
+static bool parse_digits(PatternParser *parser, int32_t *number) {
     if (parser->at == parser->end || !isdigit((unsigned char)*parser->at)) return false;
     *number = 0;
     while (parser->at < parser->end && isdigit((unsigned char)*parser->at) && *number < 1000000)
@@ -125,7 +125,7 @@ static bool take_number(Parser *parser, int32_t *number) {
 }
 
 /* ?, *, +, {2}, {1,3}, {2,}; lazy and possessive quantifiers are not supported. */
-static bool take_count(Parser *parser, Item *item) {
+static bool parse_repetition(PatternParser *parser, Item *item) {
     item->least = item->most = 1;
     if (parser->at == parser->end || !strchr("?*+{", *parser->at)) return true;
     char c = *parser->at++;
@@ -133,22 +133,22 @@ static bool take_count(Parser *parser, Item *item) {
     if (c == '*') item->least = 0;
     if (c == '*' || c == '+') item->most = MANY;
     if (c == '{') {
-        if (!take_number(parser, &item->least)) return false;
+        if (!parse_digits(parser, &item->least)) return false;
         item->most = item->least;
-        if (next_is(parser, ",")) {
+        if (pattern_next_is(parser, ",")) {
             parser->at++;
-            if (!take_number(parser, &item->most)) item->most = MANY;
+            if (!parse_digits(parser, &item->most)) item->most = MANY;
         }
-        if (!next_is(parser, "}")) return false;
+        if (!pattern_next_is(parser, "}")) return false;
         parser->at++;
     }
     return parser->at == parser->end || !strchr("?+", *parser->at);
 }
 
-static bool take_atom(Parser *parser, Item *item) {
+static bool take_atom(PatternParser *parser, Item *item) {
     size_t length = atom_length(parser);
     if (!length) return false;
-    item->class = class_of(parser, parser->at, length);
+    item->class = class_number(parser, parser->at, length);
     parser->at += length;
     return item->class >= 0;
 }
@@ -163,14 +163,14 @@ static bool add_item(Alternatives *all, int from, Item item) {
 
 /* (?i:'s|'t) and (?i:'s|'t)?: combines each alternative so far with each one of the group and, if
  * the group is optional, also keeps it alone. */
-static bool take_group(Parser *parser, Alternatives *all, int from) {
+static bool take_group(PatternParser *parser, Alternatives *all, int from) {
     Alternatives *found = memory_new(sizeof *found);
-    Alternative alternative = {0};
+    PatternAlternative alternative = {0};
     bool good = true;
     parser->caseless = true;
-    for (parser->at += 4; good && !next_is(parser, ")");) {
+    for (parser->at += 4; good && !pattern_next_is(parser, ")");) {
         Item item = {ITEM_CLASS, 0, 1, 1};
-        if (next_is(parser, "|")) {
+        if (pattern_next_is(parser, "|")) {
             parser->at++;
             good = found->count < ALTERNATIVE_LIMIT - 2;
             if (good) found->items[found->count++] = alternative;
@@ -183,16 +183,16 @@ static bool take_group(Parser *parser, Alternatives *all, int from) {
     parser->caseless = false;
     if (good) found->items[found->count++] = alternative;
     if (good) parser->at++;
-    if (good && next_is(parser, "?")) {
+    if (good && pattern_next_is(parser, "?")) {
         parser->at++;
-        found->items[found->count++] = (Alternative){0};
+        found->items[found->count++] = (PatternAlternative){0};
     }
     int before = all->count - from;
     good = good && from + before * found->count <= ALTERNATIVE_LIMIT;
     Alternatives *joined = memory_new(sizeof *joined);
     for (int i = 0; i < before && good; i++)
         for (int k = 0; k < found->count && good; k++) {
-            Alternative *to = &joined->items[joined->count++];
+            PatternAlternative *to = &joined->items[joined->count++];
             *to = all->items[from + i];
             good = to->count + found->items[k].count <= ITEM_LIMIT;
             for (int j = 0; j < found->items[k].count && good; j++)
@@ -206,33 +206,33 @@ static bool take_group(Parser *parser, Alternatives *all, int from) {
 }
 
 /* (?!\S) */
-static bool take_ahead(Parser *parser, Item *item) {
+static bool take_ahead(PatternParser *parser, Item *item) {
     parser->at += 3;
     item->kind = ITEM_NOT_AHEAD;
-    if (!take_atom(parser, item) || !next_is(parser, ")")) return false;
+    if (!take_atom(parser, item) || !pattern_next_is(parser, ")")) return false;
     parser->at++;
     return true;
 }
 
-static bool parse(Parser *parser, Alternatives *all) {
+static bool parse_alternatives(PatternParser *parser, Alternatives *all) {
     int from = 0;
     all->items[0].count = 0;
     all->count = 1;
     while (parser->at < parser->end) {
         Item item = {ITEM_CLASS, 0, 1, 1};
         bool good;
-        if (next_is(parser, "|")) {
+        if (pattern_next_is(parser, "|")) {
             parser->at++;
             from = all->count;
             good = all->count < ALTERNATIVE_LIMIT;
             if (good) all->items[all->count++].count = 0;
-        } else if (next_is(parser, "(?i:")) {
+        } else if (pattern_next_is(parser, "(?i:")) {
             good = take_group(parser, all, from);
-        } else if (next_is(parser, "(?!")) {
+        } else if (pattern_next_is(parser, "(?!")) {
             good = take_ahead(parser, &item) && add_item(all, from, item);
         } else {
-            good =
-                take_atom(parser, &item) && take_count(parser, &item) && add_item(all, from, item);
+            good = take_atom(parser, &item) && parse_repetition(parser, &item) &&
+                   add_item(all, from, item);
         }
         if (!good) return false;
     }
@@ -277,11 +277,11 @@ static bool put_classes(const Classes *classes, Text *out) {
         good = mark_class(classes->texts[i], i, &all, masks);
     for (uint32_t c = 0; c < 0x110000; c++) {
         if (c && (masks[c] == masks[c - 1] || (c >= 0xD800 && c <= 0xDFFF))) continue;
-        put(&runs, c);
-        put(&runs, masks[c]);
+        put_word32(&runs, c);
+        put_word32(&runs, masks[c]);
         count++;
     }
-    put(out, count);
+    put_word32(out, count);
     text_append(out, runs.bytes, runs.length);
     text_free(&all);
     text_free(&runs);
@@ -292,15 +292,15 @@ static bool put_classes(const Classes *classes, Text *out) {
 /* ---- encoding data ---- */
 
 static void put_alternatives(const Alternatives *all, Text *out) {
-    put(out, (uint32_t)all->count);
+    put_word32(out, (uint32_t)all->count);
     for (int i = 0; i < all->count; i++) {
-        put(out, (uint32_t)all->items[i].count);
+        put_word32(out, (uint32_t)all->items[i].count);
         for (int k = 0; k < all->items[i].count; k++) {
             const Item *item = &all->items[i].items[k];
-            put(out, (uint32_t)item->kind);
-            put(out, (uint32_t)item->class);
-            put(out, (uint32_t)item->least);
-            put(out, (uint32_t)item->most);
+            put_word32(out, (uint32_t)item->kind);
+            put_word32(out, (uint32_t)item->class);
+            put_word32(out, (uint32_t)item->least);
+            put_word32(out, (uint32_t)item->most);
         }
     }
 }
@@ -311,9 +311,9 @@ static bool put_splitter(const Splitter *splitter, Classes *classes, Text *out) 
     const char *source =
         splitter->kind == SPLIT_PATTERN ? pattern_source(splitter->pattern, &length) : NULL;
     if (!source || splitter->behaviour != BEHAVIOUR_ISOLATED || splitter->inverted) return false;
-    Parser parser = {.at = source, .end = source + length, .classes = classes};
+    PatternParser parser = {.at = source, .end = source + length, .classes = classes};
     Alternatives *all = memory_new(sizeof *all);
-    bool good = parse(&parser, all);
+    bool good = parse_alternatives(&parser, all);
     if (good) put_alternatives(all, out);
     free(all);
     return good;
@@ -327,42 +327,42 @@ static bool is_prefix(const Splitter *splitter) {
 
 static bool put_splitters(const SplitterList *list, Classes *classes, Text *out) {
     int first = list->count && is_prefix(&list->items[0]) ? 1 : 0;
-    put(out, (uint32_t)(list->count - first));
+    put_word32(out, (uint32_t)(list->count - first));
     for (int i = first; i < list->count; i++)
         if (!put_splitter(&list->items[i], classes, out)) return false;
     return true;
 }
 
 static int by_rank(const void *a, const void *b) {
-    return ((const Pair *)a)->first < ((const Pair *)b)->first ? -1 : 1;
+    return ((const TokenPair *)a)->first < ((const TokenPair *)b)->first ? -1 : 1;
 }
 
 static void put_merges(const Vocabulary *vocabulary, Text *out) {
-    Pair *merges = memory_new(sizeof *merges * (vocabulary->merges.count + 1));
+    TokenPair *merges = memory_new(sizeof *merges * (vocabulary->merges.count + 1));
     size_t count = 0;
     for (size_t i = 0; i < vocabulary->merges.size; i++)
         if (vocabulary->merges.slots[i].key != PAIR_EMPTY)
             merges[count++] = vocabulary->merges.slots[i];
     qsort(merges, count, sizeof *merges, by_rank);
-    put(out, (uint32_t)count);
+    put_word32(out, (uint32_t)count);
     for (size_t i = 0; i < count; i++) {
-        put(out, (uint32_t)(merges[i].key >> 32));
-        put(out, (uint32_t)merges[i].key);
-        put(out, (uint32_t)merges[i].second);
+        put_word32(out, (uint32_t)(merges[i].key >> 32));
+        put_word32(out, (uint32_t)merges[i].key);
+        put_word32(out, (uint32_t)merges[i].second);
     }
     free(merges);
 }
 
 static void put_special(const Tokenizer *tokenizer, Text *out) {
-    put(out, (uint32_t)tokenizer->added_count);
+    put_word32(out, (uint32_t)tokenizer->added_count);
     for (int i = 0; i < tokenizer->added_count; i++) {
-        put(out, (uint32_t)tokenizer->added[i].token);
-        put_bytes(out, tokenizer->added[i].shown.bytes, tokenizer->added[i].shown.length);
+        put_word32(out, (uint32_t)tokenizer->added[i].token);
+        put_sized_bytes(out, tokenizer->added[i].shown.bytes, tokenizer->added[i].shown.length);
     }
 }
 
 /* The feature of the tokenizer that a standalone folder does not support, or NULL. */
-static const char *missing(const Tokenizer *tokenizer) {
+static const char *unportable_reason(const Tokenizer *tokenizer) {
     const Vocabulary *vocabulary = &tokenizer->vocabulary;
     if (vocabulary->kind != VOCABULARY_BPE || !vocabulary->byte_level)
         return "its model is not byte-level BPE";
@@ -384,13 +384,13 @@ static bool add_encoding(const Tokenizer *tokenizer, Text *out) {
     const SplitterList *splitters = &tokenizer->splitters;
     Classes classes = {0};
     Text split = {0};
-    put(out, 1);
-    for (int i = 0; i < 256; i++) put(out, (uint32_t)vocabulary->letters[i]);
-    put(out, vocabulary->ignore_merges);
-    put(out, splitters->count && is_prefix(&splitters->items[0]));
-    put(out, (uint32_t)tokenizer->before.count);
+    put_word32(out, 1);
+    for (int i = 0; i < 256; i++) put_word32(out, (uint32_t)vocabulary->letters[i]);
+    put_word32(out, vocabulary->ignore_merges);
+    put_word32(out, splitters->count && is_prefix(&splitters->items[0]));
+    put_word32(out, (uint32_t)tokenizer->before.count);
     for (size_t i = 0; i < tokenizer->before.count; i++)
-        put(out, (uint32_t)tokenizer->before.items[i]);
+        put_word32(out, (uint32_t)tokenizer->before.items[i]);
     put_special(tokenizer, out);
     put_merges(vocabulary, out);
     bool good = put_splitters(splitters, &classes, &split) && put_classes(&classes, out);
@@ -402,11 +402,11 @@ static bool add_encoding(const Tokenizer *tokenizer, Text *out) {
 
 bool portable_write(const Tokenizer *tokenizer, Text *out, const char **why) {
     text_append(out, "moeclex1", 8);
-    *why = add_names(tokenizer, out) ? missing(tokenizer) : "its decoder failed";
+    *why = put_token_names(tokenizer, out) ? unportable_reason(tokenizer) : "its decoder failed";
     size_t names = out->length;
     if (!*why && add_encoding(tokenizer, out)) return true;
     if (!*why) *why = "its pattern is not supported";
     out->length = names;
-    put(out, 0);
+    put_word32(out, 0);
     return false;
 }

@@ -18,7 +18,8 @@ static char *own(Vocabulary *vocabulary, size_t bytes) {
     return vocabulary->owned[vocabulary->owned_count++] = memory_new(bytes + 1);
 }
 
-static bool add_name(Tokenizer *tokenizer, const char *bytes, size_t length, json_int_t number) {
+static bool add_vocabulary_entry(Tokenizer *tokenizer, const char *bytes, size_t length,
+                                 json_int_t number) {
     Vocabulary *vocabulary = &tokenizer->vocabulary;
     if (number < 0 || number >= TOKEN_LIMIT)
         return error_message("use token ids from 0 to 16777215", "%s: token '%s' has the id %lld",
@@ -55,7 +56,7 @@ static bool read_object(Tokenizer *tokenizer, const json_t *object) {
     json_object_keylen_foreach(all, key, length, value) {
         memcpy(at, key, length);
         if (!json_is_integer(value)) return read_damaged(tokenizer, "the 'vocab' of the model");
-        if (!add_name(tokenizer, at, length, json_integer_value(value))) return false;
+        if (!add_vocabulary_entry(tokenizer, at, length, json_integer_value(value))) return false;
         at += length + 1;
     }
     trim(&tokenizer->vocabulary);
@@ -77,7 +78,7 @@ static bool read_scores(Tokenizer *tokenizer, const json_t *list) {
             return read_damaged(tokenizer, "the 'vocab' of the model");
         size_t length = json_string_length(name);
         char *bytes = memcpy(own(vocabulary, length), json_string_value(name), length);
-        if (!add_name(tokenizer, bytes, length, (json_int_t)i)) return false;
+        if (!add_vocabulary_entry(tokenizer, bytes, length, (json_int_t)i)) return false;
         vocabulary->scores[i] = json_number_value(score);
         least = fmin(least, vocabulary->scores[i]);
         if (length) trie_put(&vocabulary->trie, bytes, length, (int32_t)i);
@@ -139,7 +140,7 @@ static bool add_merge(Tokenizer *tokenizer, const json_t *merge, int32_t rank, T
             "%s: the merge of '%.*s' and '%.*s' contains a token that is not in the vocabulary",
             tokenizer->name, (int)parts[0].length, parts[0].bytes, (int)parts[1].length,
             parts[1].bytes);
-    Pair *pair = pairs_put(&vocabulary->merges, pair_key(left, right));
+    TokenPair *pair = pairs_put(&vocabulary->merges, pair_key(left, right));
     pair->first = rank;
     pair->second = token;
     return true;
@@ -149,7 +150,7 @@ static bool add_merge(Tokenizer *tokenizer, const json_t *merge, int32_t rank, T
 static bool never_joins_spaces(const Vocabulary *vocabulary) {
     size_t width = strlen(metaspace);
     for (size_t i = 0; i < vocabulary->merges.size; i++) {
-        const Pair *merge = &vocabulary->merges.slots[i];
+        const TokenPair *merge = &vocabulary->merges.slots[i];
         if (merge->key == PAIR_EMPTY) continue;
         const Name *name = &vocabulary->names[merge->second];
         bool other = false;
@@ -262,7 +263,7 @@ static bool read_words(Tokenizer *tokenizer, const json_t *part) {
 }
 
 /* Older files do not name the kind. */
-static const char *kind_of(const json_t *part) {
+static const char *model_kind(const json_t *part) {
     const char *type = read_type(part);
     if (*type) return type;
     if (json_object_get(part, "merges")) return "BPE";
@@ -282,13 +283,13 @@ bool read_vocabulary(Tokenizer *tokenizer, const json_t *part) {
     if (!json_is_object(part)) return read_damaged(tokenizer, "'model'");
     tokenizer->vocabulary.unknown = -1;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        if (strcmp(kinds[i].name, kind_of(part)) != 0) continue;
+        if (strcmp(kinds[i].name, model_kind(part)) != 0) continue;
         tokenizer->vocabulary.kind = kinds[i].kind;
         if (!kinds[i].read(tokenizer, part)) return false;
         find_fallback(&tokenizer->vocabulary);
         return true;
     }
-    return read_refuse(tokenizer, "model", kind_of(part));
+    return read_refuse(tokenizer, "model", model_kind(part));
 }
 
 bool read_added(Tokenizer *tokenizer, const json_t *list) {

@@ -114,8 +114,8 @@ static bool add_charsmap(Tokenizer *tokenizer, const json_t *part) {
 }
 
 /* All parts of a sequence with a function. */
-static bool read_all(Tokenizer *tokenizer, const json_t *list,
-                     bool (*read)(Tokenizer *, const json_t *)) {
+static bool read_sequence(Tokenizer *tokenizer, const json_t *list,
+                          bool (*read)(Tokenizer *, const json_t *)) {
     size_t i;
     json_t *part;
     if (!json_is_array(list)) return read_damaged(tokenizer, "a 'Sequence'");
@@ -123,7 +123,7 @@ static bool read_all(Tokenizer *tokenizer, const json_t *list,
     return true;
 }
 
-static bool is(const char *type, const char *name) {
+static bool is_type(const char *type, const char *name) {
     return strcmp(type, name) == 0;
 }
 
@@ -132,29 +132,29 @@ bool read_normalisers(Tokenizer *tokenizer, const json_t *part) {
     if (!part || json_is_null(part)) return true;
     const char *type = read_type(part);
     for (int i = 0; i < 4; i++)
-        if (is(type, forms[i])) {
+        if (is_type(type, forms[i])) {
             add_form(tokenizer, (NormalForm)i);
             return true;
         }
-    if (is(type, "Sequence"))
-        return read_all(tokenizer, json_object_get(part, "normalizers"), read_normalisers);
-    if (is(type, "Replace")) return add_replace(tokenizer, part);
-    if (is(type, "Precompiled")) return add_charsmap(tokenizer, part);
-    if (is(type, "BertNormalizer")) {
+    if (is_type(type, "Sequence"))
+        return read_sequence(tokenizer, json_object_get(part, "normalizers"), read_normalisers);
+    if (is_type(type, "Replace")) return add_replace(tokenizer, part);
+    if (is_type(type, "Precompiled")) return add_charsmap(tokenizer, part);
+    if (is_type(type, "BertNormalizer")) {
         add_bert(tokenizer, part);
-    } else if (is(type, "Lowercase")) {
+    } else if (is_type(type, "Lowercase")) {
         add_normaliser(tokenizer, NORMALISE_LOWER);
-    } else if (is(type, "StripAccents")) {
+    } else if (is_type(type, "StripAccents")) {
         add_normaliser(tokenizer, NORMALISE_ACCENTS);
-    } else if (is(type, "Nmt")) {
+    } else if (is_type(type, "Nmt")) {
         add_normaliser(tokenizer, NORMALISE_NMT);
-    } else if (is(type, "ByteLevel")) {
+    } else if (is_type(type, "ByteLevel")) {
         add_normaliser(tokenizer, NORMALISE_BYTES);
-    } else if (is(type, "Strip")) {
+    } else if (is_type(type, "Strip")) {
         Normaliser *step = add_normaliser(tokenizer, NORMALISE_STRIP);
         step->left = read_flag(part, "strip_left", true);
         step->right = read_flag(part, "strip_right", true);
-    } else if (is(type, "Prepend")) {
+    } else if (is_type(type, "Prepend")) {
         return read_text(part, "prepend", &add_normaliser(tokenizer, NORMALISE_PREPEND)->content) ||
                read_damaged(tokenizer, "the normalizer 'Prepend'");
     } else {
@@ -178,7 +178,7 @@ static bool add_expression(Tokenizer *tokenizer, const char *expression, WordCla
     return step->pattern != NULL;
 }
 
-static void add_class(Tokenizer *tokenizer, bool (*class)(int32_t), Behaviour behaviour) {
+static void add_class_splitter(Tokenizer *tokenizer, bool (*class)(int32_t), Behaviour behaviour) {
     add_splitter(tokenizer, SPLIT_CHARACTER, behaviour)->class = class;
 }
 
@@ -187,7 +187,7 @@ static bool read_behaviour(const Tokenizer *tokenizer, const json_t *part, Behav
                                         "MergedWithNext", "Contiguous"};
     const char *name = json_string_value(json_object_get(part, "behavior"));
     for (int i = 0; i < 5; i++)
-        if (name && is(name, names[i])) {
+        if (name && is_type(name, names[i])) {
             *behaviour = (Behaviour)i;
             return true;
         }
@@ -214,7 +214,7 @@ static bool read_prefix(const Tokenizer *tokenizer, const json_t *part, Prefix *
     *prefix = read_flag(part, "add_prefix_space", true) ? PREFIX_ALWAYS : PREFIX_NEVER;
     if (!name) return true;
     for (int i = 0; i < 3; i++)
-        if (is(name, names[i])) {
+        if (is_type(name, names[i])) {
             *prefix = (Prefix)i;
             return true;
         }
@@ -241,27 +241,27 @@ static bool add_split(Tokenizer *tokenizer, const json_t *part) {
 bool read_splitters(Tokenizer *tokenizer, const json_t *part) {
     if (!part || json_is_null(part)) return true;
     const char *type = read_type(part);
-    if (is(type, "Sequence"))
-        return read_all(tokenizer, json_object_get(part, "pretokenizers"), read_splitters);
-    if (is(type, "ByteLevel")) return add_byte_level(tokenizer, part);
-    if (is(type, "Metaspace")) return add_metaspace(tokenizer, part);
-    if (is(type, "Split")) return add_split(tokenizer, part);
-    if (is(type, "Whitespace"))
+    if (is_type(type, "Sequence"))
+        return read_sequence(tokenizer, json_object_get(part, "pretokenizers"), read_splitters);
+    if (is_type(type, "ByteLevel")) return add_byte_level(tokenizer, part);
+    if (is_type(type, "Metaspace")) return add_metaspace(tokenizer, part);
+    if (is_type(type, "Split")) return add_split(tokenizer, part);
+    if (is_type(type, "Whitespace"))
         return add_expression(tokenizer, "\\w+|[^\\w\\s]+", WORD_RUST, BEHAVIOUR_REMOVED, true);
-    if (is(type, "Punctuation")) {
+    if (is_type(type, "Punctuation")) {
         Behaviour behaviour = BEHAVIOUR_ISOLATED;
         if (!read_behaviour(tokenizer, part, &behaviour)) return false;
-        add_class(tokenizer, character_is_punctuation, behaviour);
-    } else if (is(type, "WhitespaceSplit")) {
-        add_class(tokenizer, character_is_space, BEHAVIOUR_REMOVED);
-    } else if (is(type, "BertPreTokenizer")) {
-        add_class(tokenizer, character_is_space, BEHAVIOUR_REMOVED);
-        add_class(tokenizer, character_is_punctuation, BEHAVIOUR_ISOLATED);
-    } else if (is(type, "Digits")) {
+        add_class_splitter(tokenizer, character_is_punctuation, behaviour);
+    } else if (is_type(type, "WhitespaceSplit")) {
+        add_class_splitter(tokenizer, character_is_space, BEHAVIOUR_REMOVED);
+    } else if (is_type(type, "BertPreTokenizer")) {
+        add_class_splitter(tokenizer, character_is_space, BEHAVIOUR_REMOVED);
+        add_class_splitter(tokenizer, character_is_punctuation, BEHAVIOUR_ISOLATED);
+    } else if (is_type(type, "Digits")) {
         bool single = read_flag(part, "individual_digits", false);
-        add_class(tokenizer, character_is_numeric,
-                  single ? BEHAVIOUR_ISOLATED : BEHAVIOUR_CONTIGUOUS);
-    } else if (is(type, "CharDelimiterSplit")) {
+        add_class_splitter(tokenizer, character_is_numeric,
+                           single ? BEHAVIOUR_ISOLATED : BEHAVIOUR_CONTIGUOUS);
+    } else if (is_type(type, "CharDelimiterSplit")) {
         add_splitter(tokenizer, SPLIT_CHARACTER, BEHAVIOUR_REMOVED)->character =
             read_character(part, "delimiter", -1);
     } else {
@@ -271,7 +271,7 @@ bool read_splitters(Tokenizer *tokenizer, const json_t *part) {
 }
 
 /* Whether there are such tokens is seen when all are known. */
-static bool add_id(const Tokenizer *tokenizer, const json_t *id, TokenList *list) {
+static bool add_token_id(const Tokenizer *tokenizer, const json_t *id, TokenList *list) {
     json_int_t number = json_is_integer(id) ? json_integer_value(id) : -1;
     if (number < 0 || number >= TOKEN_LIMIT) return read_damaged(tokenizer, "'post_processor'");
     tokens_add(list, (int32_t)number);
@@ -282,7 +282,7 @@ static bool add_ids(const Tokenizer *tokenizer, const json_t *ids, TokenList *li
     size_t i;
     json_t *id;
     if (!json_is_array(ids)) return read_damaged(tokenizer, "'special_tokens'");
-    json_array_foreach(ids, i, id) if (!add_id(tokenizer, id, list)) return false;
+    json_array_foreach(ids, i, id) if (!add_token_id(tokenizer, id, list)) return false;
     return true;
 }
 
@@ -313,11 +313,12 @@ static bool add_template(Tokenizer *tokenizer, const json_t *part) {
 }
 
 /* ["[SEP]", 102] of the processors of BERT and RoBERTa. */
-static bool add_pair(Tokenizer *tokenizer, const json_t *part) {
+static bool add_bert_template(Tokenizer *tokenizer, const json_t *part) {
     const json_t *cls = json_array_get(json_object_get(part, "cls"), 1);
     const json_t *sep = json_array_get(json_object_get(part, "sep"), 1);
     TokenList before = {0};
-    bool good = add_id(tokenizer, cls, &before) && add_id(tokenizer, sep, &tokenizer->after);
+    bool good =
+        add_token_id(tokenizer, cls, &before) && add_token_id(tokenizer, sep, &tokenizer->after);
     tokens_append(&before, tokenizer->before.items, tokenizer->before.count);
     tokens_free(&tokenizer->before);
     tokenizer->before = before;
@@ -327,25 +328,25 @@ static bool add_pair(Tokenizer *tokenizer, const json_t *part) {
 bool read_processors(Tokenizer *tokenizer, const json_t *part) {
     if (!part || json_is_null(part)) return true;
     const char *type = read_type(part);
-    if (is(type, "ByteLevel")) return true; /* moves offsets alone */
-    if (is(type, "Sequence"))
-        return read_all(tokenizer, json_object_get(part, "processors"), read_processors);
-    if (is(type, "TemplateProcessing")) return add_template(tokenizer, part);
-    if (is(type, "BertProcessing") || is(type, "RobertaProcessing"))
-        return add_pair(tokenizer, part);
+    if (is_type(type, "ByteLevel")) return true; /* moves offsets alone */
+    if (is_type(type, "Sequence"))
+        return read_sequence(tokenizer, json_object_get(part, "processors"), read_processors);
+    if (is_type(type, "TemplateProcessing")) return add_template(tokenizer, part);
+    if (is_type(type, "BertProcessing") || is_type(type, "RobertaProcessing"))
+        return add_bert_template(tokenizer, part);
     return read_refuse(tokenizer, "post_processor", type);
 }
 
-static Decoding *add_decoder(Tokenizer *tokenizer, DecoderKind kind) {
+static DecoderStep *add_decoder(Tokenizer *tokenizer, DecoderKind kind) {
     DecoderList *list = &tokenizer->decoders;
     list->items = memory_grow(list->items, sizeof *list->items * (size_t)(list->count + 1));
-    list->items[list->count] = (Decoding){.kind = kind};
+    list->items[list->count] = (DecoderStep){.kind = kind};
     return &list->items[list->count++];
 }
 
 static bool add_decoder_metaspace(Tokenizer *tokenizer, const json_t *part) {
     Prefix prefix;
-    Decoding *step = add_decoder(tokenizer, DECODE_METASPACE);
+    DecoderStep *step = add_decoder(tokenizer, DECODE_METASPACE);
     step->character = read_character(part, "replacement", 0x2581);
     if (!read_prefix(tokenizer, part, &prefix)) return false;
     step->keeps_first = prefix == PREFIX_NEVER;
@@ -353,7 +354,7 @@ static bool add_decoder_metaspace(Tokenizer *tokenizer, const json_t *part) {
 }
 
 static bool add_decoder_replace(Tokenizer *tokenizer, const json_t *part) {
-    Decoding *step = add_decoder(tokenizer, DECODE_REPLACE);
+    DecoderStep *step = add_decoder(tokenizer, DECODE_REPLACE);
     if (!read_text(part, "content", &step->content))
         return read_damaged(tokenizer, "the decoder 'Replace'");
     step->pattern = read_pattern(tokenizer, part);
@@ -361,7 +362,7 @@ static bool add_decoder_replace(Tokenizer *tokenizer, const json_t *part) {
 }
 
 static void add_decoder_strip(Tokenizer *tokenizer, const json_t *part) {
-    Decoding *step = add_decoder(tokenizer, DECODE_STRIP);
+    DecoderStep *step = add_decoder(tokenizer, DECODE_STRIP);
     step->character = read_character(part, "content", ' ');
     step->start = (long)json_integer_value(json_object_get(part, "start"));
     step->stop = (long)json_integer_value(json_object_get(part, "stop"));
@@ -371,24 +372,24 @@ bool read_decoders(Tokenizer *tokenizer, const json_t *part) {
     if (!part || json_is_null(part)) return true;
     tokenizer->decoders.present = true;
     const char *type = read_type(part);
-    if (is(type, "Sequence"))
-        return read_all(tokenizer, json_object_get(part, "decoders"), read_decoders);
-    if (is(type, "Metaspace")) return add_decoder_metaspace(tokenizer, part);
-    if (is(type, "Replace")) return add_decoder_replace(tokenizer, part);
-    if (is(type, "Strip")) {
+    if (is_type(type, "Sequence"))
+        return read_sequence(tokenizer, json_object_get(part, "decoders"), read_decoders);
+    if (is_type(type, "Metaspace")) return add_decoder_metaspace(tokenizer, part);
+    if (is_type(type, "Replace")) return add_decoder_replace(tokenizer, part);
+    if (is_type(type, "Strip")) {
         add_decoder_strip(tokenizer, part);
-    } else if (is(type, "ByteLevel")) {
+    } else if (is_type(type, "ByteLevel")) {
         add_decoder(tokenizer, DECODE_BYTE_LEVEL);
-    } else if (is(type, "ByteFallback")) {
+    } else if (is_type(type, "ByteFallback")) {
         add_decoder(tokenizer, DECODE_BYTE_FALLBACK);
-    } else if (is(type, "Fuse")) {
+    } else if (is_type(type, "Fuse")) {
         add_decoder(tokenizer, DECODE_FUSE);
-    } else if (is(type, "WordPiece")) {
-        Decoding *step = add_decoder(tokenizer, DECODE_WORDPIECE);
+    } else if (is_type(type, "WordPiece")) {
+        DecoderStep *step = add_decoder(tokenizer, DECODE_WORDPIECE);
         step->cleanup = read_flag(part, "cleanup", true);
         if (!read_text(part, "prefix", &step->content)) text_append(&step->content, "##", 2);
-    } else if (is(type, "BPEDecoder")) {
-        Decoding *step = add_decoder(tokenizer, DECODE_BPE);
+    } else if (is_type(type, "BPEDecoder")) {
+        DecoderStep *step = add_decoder(tokenizer, DECODE_BPE);
         if (!read_text(part, "suffix", &step->content)) text_append(&step->content, "</w>", 4);
     } else {
         return read_refuse(tokenizer, "decoder", type);

@@ -28,13 +28,13 @@ void splitters_free(SplitterList *list) {
     *list = (SplitterList){0};
 }
 
-static void add_span(SplitWork *work, size_t start, size_t end, bool match) {
+static void add_text_span(SplitWork *work, size_t start, size_t end, bool match) {
     if (start == end) return;
     if (work->count == work->capacity) {
         work->capacity = work->capacity ? 2 * work->capacity : 64;
         work->spans = memory_grow(work->spans, sizeof *work->spans * work->capacity);
     }
-    work->spans[work->count++] = (Span){start, end, match};
+    work->spans[work->count++] = (TextSpan){start, end, match};
 }
 
 /* The stretches of a text that match and those between, in order. */
@@ -44,11 +44,11 @@ static bool find_pattern(const Splitter *splitter, SplitWork *work, const char *
     Found found;
     while ((found = pattern_find(splitter->pattern, work->matcher, bytes, length, at, &start,
                                  &end)) == FOUND_MATCH) {
-        add_span(work, at, start, splitter->inverted);
-        add_span(work, start, end, !splitter->inverted);
+        add_text_span(work, at, start, splitter->inverted);
+        add_text_span(work, start, end, !splitter->inverted);
         at = end;
     }
-    add_span(work, at, length, splitter->inverted);
+    add_text_span(work, at, length, splitter->inverted);
     return found != FOUND_FAILED;
 }
 
@@ -60,17 +60,17 @@ static void find_characters(const Splitter *splitter, SplitWork *work, const cha
         int32_t c = character_at(bytes + at, &taken);
         size_t end = at + (size_t)taken;
         if (splitter->class ? splitter->class(c) : c == splitter->character) {
-            add_span(work, from, at, false);
-            add_span(work, at, end, true);
+            add_text_span(work, from, at, false);
+            add_text_span(work, at, end, true);
             from = end;
         }
         at = end;
     }
-    add_span(work, from, length, false);
+    add_text_span(work, from, length, false);
 }
 
 /* True if a span joins the piece of the previous span. */
-static bool joins(Behaviour behaviour, const Span *before, const Span *span) {
+static bool joins(Behaviour behaviour, const TextSpan *before, const TextSpan *span) {
     switch (behaviour) {
     case BEHAVIOUR_WITH_PREVIOUS:
         return span->match && !before->match;
@@ -88,7 +88,7 @@ static void add_pieces(const Splitter *splitter, const SplitWork *work, const Pi
                        PieceList *result) {
     bool open = false;
     for (size_t i = 0; i < work->count; i++) {
-        const Span *span = &work->spans[i];
+        const TextSpan *span = &work->spans[i];
         if (splitter->behaviour == BEHAVIOUR_REMOVED && span->match) {
             open = false;
             continue;

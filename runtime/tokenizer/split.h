@@ -59,14 +59,14 @@ typedef struct SplitterList {
 void splitters_free(SplitterList *list);
 
 /* Scratch of one thread. */
-typedef struct Span {
+typedef struct TextSpan {
     size_t start, end;
     bool match;
-} Span;
+} TextSpan;
 
 typedef struct SplitWork {
     Matcher *matcher;
-    Span *spans;
+    TextSpan *spans;
     size_t count, capacity;
 } SplitWork;
 

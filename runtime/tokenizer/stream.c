@@ -33,7 +33,7 @@ void stream_free(Stream *stream) {
 }
 
 /* Appends the text of the tokens after `given`, and removes earlier ones from the window. */
-static bool give(Stream *stream, bool all, Text *out) {
+static bool append_new_text(Stream *stream, bool all, Text *out) {
     const DecoderList *decoders = &stream->tokenizer->decoders;
     Strings strings = {0};
     Text now = {0};
@@ -60,9 +60,9 @@ static bool give(Stream *stream, bool all, Text *out) {
 bool stream_add(Stream *stream, int32_t token, Text *out) {
     if (!tokenizer_shows(stream->tokenizer, token, stream->skip_special)) return true;
     tokens_add(&stream->tokens, token);
-    return give(stream, false, out);
+    return append_new_text(stream, false, out);
 }
 
 bool stream_end(Stream *stream, Text *out) {
-    return stream->given == stream->tokens.count || give(stream, true, out);
+    return stream->given == stream->tokens.count || append_new_text(stream, true, out);
 }

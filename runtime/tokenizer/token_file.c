@@ -28,14 +28,14 @@ enum { QUIET_SECONDS = 1 }; /* before the first line of progress */
 enum { PART_BYTES = 1 << 20, PART_LIMIT = 64 << 20, PARTS_PER_THREAD = 4 };
 
 /* A part of a text, and its tokens. */
-typedef struct Part {
+typedef struct TextChunk {
     char *bytes;
     size_t length, capacity;
     bool begins, ends; /* with a document */
     bool failed;
     uint64_t documents;
     TokenList tokens;
-} Part;
+} TextChunk;
 
 typedef struct Bulk {
     const Tokenizer *tokenizer;
@@ -52,7 +52,7 @@ typedef struct Bulk {
     int target, width;
     BulkResult result;
     /* A batch. */
-    Part *parts;
+    TextChunk *parts;
     int part_count, part_capacity;
     atomic_int next;
     Encoder **encoders; /* [threads] */
@@ -60,7 +60,7 @@ typedef struct Bulk {
 
 /* ---- reading ---- */
 
-static bool read_more(Bulk *bulk, Part *part, size_t wanted) {
+static bool read_more(Bulk *bulk, TextChunk *part, size_t wanted) {
     if (wanted > part->capacity) {
         part->bytes = memory_grow(part->bytes, wanted);
         part->capacity = wanted;
@@ -79,7 +79,7 @@ static bool read_more(Bulk *bulk, Part *part, size_t wanted) {
 }
 
 /* Where a part that does not reach the end of its file is cut; 0: it must become longer. */
-static size_t find_cut(const Bulk *bulk, const Part *part) {
+static size_t last_cut_of(const Bulk *bulk, const TextChunk *part) {
     if (bulk->options->lines) {
         const char *line = memrchr(part->bytes, '\n', part->length);
         return line ? (size_t)(line - part->bytes) + 1 : 0;
@@ -87,13 +87,13 @@ static size_t find_cut(const Bulk *bulk, const Part *part) {
     return cut_find(bulk->encoders[0], part->bytes, part->length);
 }
 
-static bool read_part(Bulk *bulk, Part *part) {
+static bool read_text_part(Bulk *bulk, TextChunk *part) {
     size_t left = bulk->length - bulk->offset, wanted = bulk->part_bytes, cut = 0;
     part->length = 0;
     part->begins = bulk->offset == 0;
     while (!cut && wanted < left) {
         if (!read_more(bulk, part, wanted)) return false;
-        cut = find_cut(bulk, part);
+        cut = last_cut_of(bulk, part);
         wanted = cut ? wanted : 2 * wanted;
         if (cut || wanted <= PART_LIMIT || bulk->options->lines) continue;
         note_message("%s: no safe split position after byte %zu; the text is split anyway, which "
@@ -130,7 +130,7 @@ static bool open_next(Bulk *bulk, bool *more) {
 /* ---- encoding ---- */
 
 static bool encode_document(Bulk *bulk, Encoder *encoder, const char *bytes, size_t length,
-                            Part *part) {
+                            TextChunk *part) {
     part->documents++;
     bool good = encoder_encode(encoder, bytes, length, bulk->options->special ? ENCODE_SPECIAL : 0,
                                &part->tokens);
@@ -139,7 +139,7 @@ static bool encode_document(Bulk *bulk, Encoder *encoder, const char *bytes, siz
 }
 
 static bool encode_field(Bulk *bulk, Encoder *encoder, const char *line, size_t length,
-                         Part *part) {
+                         TextChunk *part) {
     json_error_t error;
     json_t *object = json_loadb(line, length, JSON_ALLOW_NUL, &error);
     const json_t *text = json_object_get(object, bulk->options->field);
@@ -153,7 +153,7 @@ static bool encode_field(Bulk *bulk, Encoder *encoder, const char *line, size_t 
     return good;
 }
 
-static bool encode_lines(Bulk *bulk, Encoder *encoder, Part *part) {
+static bool encode_lines(Bulk *bulk, Encoder *encoder, TextChunk *part) {
     bool good = true;
     for (size_t at = 0; at < part->length && good;) {
         const char *line = part->bytes + at;
@@ -168,7 +168,7 @@ static bool encode_lines(Bulk *bulk, Encoder *encoder, Part *part) {
     return good;
 }
 
-static bool encode_part(Bulk *bulk, Encoder *encoder, Part *part) {
+static bool encode_part(Bulk *bulk, Encoder *encoder, TextChunk *part) {
     part->tokens.count = part->documents = 0;
     if (bulk->options->lines) return encode_lines(bulk, encoder, part);
     const TokenList *before = tokenizer_before(bulk->tokenizer),
@@ -185,13 +185,13 @@ static bool encode_part(Bulk *bulk, Encoder *encoder, Part *part) {
     return true;
 }
 
-typedef struct Worker {
+typedef struct EncodeWorker {
     Bulk *bulk;
     Encoder *encoder;
-} Worker;
+} EncodeWorker;
 
-static void *work(void *argument) {
-    const Worker *worker = argument;
+static void *encode_parts(void *argument) {
+    const EncodeWorker *worker = argument;
     Bulk *bulk = worker->bulk;
     for (int i; (i = atomic_fetch_add(&bulk->next, 1)) < bulk->part_count;)
         bulk->parts[i].failed = !encode_part(bulk, worker->encoder, &bulk->parts[i]);
@@ -200,16 +200,16 @@ static void *work(void *argument) {
 
 /* All parts of the batch by all threads; this one is among them. */
 static bool encode_batch(Bulk *bulk) {
-    Worker *workers = memory_new(sizeof *workers * (size_t)bulk->threads);
+    EncodeWorker *workers = memory_new(sizeof *workers * (size_t)bulk->threads);
     pthread_t *threads = memory_new(sizeof *threads * (size_t)bulk->threads);
     bool *started = memory_new(sizeof *started * (size_t)bulk->threads);
     atomic_store(&bulk->next, 0);
     for (int i = 0; i < bulk->threads; i++) {
-        workers[i] = (Worker){bulk, bulk->encoders[i]};
+        workers[i] = (EncodeWorker){bulk, bulk->encoders[i]};
         started[i] = i > 0 && i < bulk->part_count &&
-                     pthread_create(&threads[i], NULL, work, &workers[i]) == 0;
+                     pthread_create(&threads[i], NULL, encode_parts, &workers[i]) == 0;
     }
-    work(&workers[0]);
+    encode_parts(&workers[0]);
     bool good = true;
     for (int i = 0; i < bulk->threads; i++)
         if (started[i]) pthread_join(threads[i], NULL);
@@ -222,7 +222,7 @@ static bool encode_batch(Bulk *bulk) {
 
 /* ---- writing ---- */
 
-static bool write_all(Bulk *bulk, const unsigned char *bytes, size_t length, size_t offset) {
+static bool write_at(Bulk *bulk, const unsigned char *bytes, size_t length, size_t offset) {
     while (length) {
         ssize_t written = pwrite(bulk->target, bytes, length, (off_t)offset);
         if (written < 0 && errno == EINTR) continue;
@@ -243,7 +243,7 @@ static bool write_tokens(Bulk *bulk, const TokenList *tokens) {
         for (size_t k = 0; k < width; k++)
             bytes[width * i + k] = (unsigned char)((uint32_t)tokens->items[i] >> 8 * k);
     bool good =
-        write_all(bulk, bytes, width * tokens->count, HEADER_BYTES + width * bulk->result.tokens);
+        write_at(bulk, bytes, width * tokens->count, HEADER_BYTES + width * bulk->result.tokens);
     free(bytes);
     if (good) bulk->result.tokens += tokens->count;
     return good;
@@ -256,13 +256,13 @@ static bool write_header(Bulk *bulk) {
                                (uint32_t)(bulk->result.tokens >> 32)};
     for (size_t i = 0; i < sizeof words; i++)
         header[i] = (unsigned char)(words[i / 4] >> 8 * (i % 4));
-    return write_all(bulk, header, sizeof header, 0);
+    return write_at(bulk, header, sizeof header, 0);
 }
 
 /* ---- resume ---- */
 
 /* Properties that must be equal for a resume. */
-static json_t *describe(const Bulk *bulk) {
+static json_t *token_file_json(const Bulk *bulk) {
     size_t length;
     const char *json = tokenizer_json(bulk->tokenizer, &length);
     const BulkOptions *options = bulk->options;
@@ -278,7 +278,7 @@ static json_t *describe(const Bulk *bulk) {
 static bool save_state(const Bulk *bulk) {
     const BulkResult *result = &bulk->result;
     json_t *state =
-        json_make("{s:o, s:i, s:I, s:I, s:I, s:I}", "of", describe(bulk), "path", bulk->path,
+        json_make("{s:o, s:i, s:I, s:I, s:I, s:I}", "of", token_file_json(bulk), "path", bulk->path,
                   "offset", (json_int_t)bulk->offset, "tokens", (json_int_t)result->tokens, "bytes",
                   (json_int_t)result->bytes, "documents", (json_int_t)result->documents);
     char *text = json_write(state, JSON_INDENT(1));
@@ -288,27 +288,27 @@ static bool save_state(const Bulk *bulk) {
     return good;
 }
 
-static json_int_t number(const json_t *state, const char *key) {
+static json_int_t state_number(const json_t *state, const char *key) {
     return json_integer_value(json_object_get(state, key));
 }
 
 /* Loads the state of an earlier run if it had the same inputs. */
 static bool load_state(Bulk *bulk) {
-    json_t *state = file_json(bulk->state), *mine = describe(bulk);
+    json_t *state = file_json(bulk->state), *mine = token_file_json(bulk);
     bool good = true;
     if (!state || !file_exists(bulk->partial)) {
         note_message("no earlier run to resume: %s is written from the start", bulk->out);
-    } else if (!json_equal(json_object_get(state, "of"), mine) || number(state, "path") < 0 ||
-               number(state, "offset") < 0 || number(state, "tokens") < 0) {
+    } else if (!json_equal(json_object_get(state, "of"), mine) || state_number(state, "path") < 0 ||
+               state_number(state, "offset") < 0 || state_number(state, "tokens") < 0) {
         good = error_message("remove --resume to start again",
                              "%s was started with other texts, another tokenizer or other options",
                              bulk->partial);
     } else {
-        bulk->path = (int)number(state, "path");
-        bulk->offset = (size_t)number(state, "offset");
-        bulk->result.tokens = (uint64_t)number(state, "tokens");
-        bulk->result.bytes = (uint64_t)number(state, "bytes");
-        bulk->result.documents = (uint64_t)number(state, "documents");
+        bulk->path = (int)state_number(state, "path");
+        bulk->offset = (size_t)state_number(state, "offset");
+        bulk->result.tokens = (uint64_t)state_number(state, "tokens");
+        bulk->result.bytes = (uint64_t)state_number(state, "bytes");
+        bulk->result.documents = (uint64_t)state_number(state, "documents");
     }
     json_decref(state);
     json_decref(mine);
@@ -340,7 +340,7 @@ static bool open_target(Bulk *bulk) {
 }
 
 /* Renames the complete file. */
-static bool finish(Bulk *bulk) {
+static bool finish_token_file(Bulk *bulk) {
     if (!bulk->result.tokens) {
         unlink(bulk->partial);
         unlink(bulk->state);
@@ -357,14 +357,14 @@ static bool finish(Bulk *bulk) {
 /* ---- the whole ---- */
 
 /* The parts that are encoded together. *more: whether any was read. */
-static bool read_batch(Bulk *bulk, bool *more) {
+static bool read_text_batch(Bulk *bulk, bool *more) {
     bulk->part_count = 0;
     *more = true;
     while (bulk->part_count < bulk->part_capacity) {
         bool another;
         if (!open_next(bulk, &another)) return false;
         if (!another) break;
-        if (!read_part(bulk, &bulk->parts[bulk->part_count])) return false;
+        if (!read_text_part(bulk, &bulk->parts[bulk->part_count])) return false;
         bulk->part_count++;
     }
     *more = bulk->part_count > 0;
@@ -372,7 +372,7 @@ static bool read_batch(Bulk *bulk, bool *more) {
 }
 
 static bool one_batch(Bulk *bulk, double began, bool *more) {
-    if (!read_batch(bulk, more)) return false;
+    if (!read_text_batch(bulk, more)) return false;
     if (!*more) return true;
     if (!encode_batch(bulk)) return false;
     for (int i = 0; i < bulk->part_count; i++) {
@@ -389,7 +389,7 @@ static bool one_batch(Bulk *bulk, double began, bool *more) {
     return save_state(bulk);
 }
 
-static bool run(Bulk *bulk) {
+static bool write_token_file(Bulk *bulk) {
     double began = seconds_now();
     if (!bulk->options->resume) unlink(bulk->state);
     bool good = take_up(bulk) && open_target(bulk), more = true;
@@ -400,13 +400,13 @@ static bool run(Bulk *bulk) {
     bulk->result.seconds = seconds_now() - began;
     for (int i = 0; i < bulk->threads; i++)
         bulk->result.replaced += encoder_replaced(bulk->encoders[i]);
-    if (good && !more) return finish(bulk);
+    if (good && !more) return finish_token_file(bulk);
     if (bulk->target >= 0 && !file_exists(bulk->state))
         unlink(bulk->partial); /* it cannot be resumed */
     return false;
 }
 
-static void release(Bulk *bulk) {
+static void release_parts(Bulk *bulk) {
     for (int i = 0; i < bulk->part_capacity; i++) {
         free(bulk->parts[i].bytes);
         tokens_free(&bulk->parts[i].tokens);
@@ -446,8 +446,8 @@ bool bulk_tokenize(const Tokenizer *tokenizer, const char *const *paths, int cou
     for (int i = 0; i < bulk.threads; i++) bulk.encoders[i] = encoder_new(tokenizer);
     bulk.part_capacity = PARTS_PER_THREAD * bulk.threads;
     bulk.parts = memory_new(sizeof *bulk.parts * (size_t)bulk.part_capacity);
-    bool good = run(&bulk);
+    bool good = write_token_file(&bulk);
     *result = bulk.result;
-    release(&bulk);
+    release_parts(&bulk);
     return good;
 }

@@ -5,14 +5,14 @@
 
 #include <stdlib.h>
 
-static void offer(PathNode *node, double score, size_t start, int32_t token) {
+static void offer_path(PathNode *node, double score, size_t start, int32_t token) {
     if (node->token >= 0 && score <= node->score) return;
     *node = (PathNode){score, start, token};
 }
 
 /* All tokens that begin at `start`; a character without one of its own may be the unknown token. */
-static bool step(const Vocabulary *vocabulary, PathNode *path, const char *bytes, size_t length,
-                 size_t start) {
+static bool extend_paths(const Vocabulary *vocabulary, PathNode *path, const char *bytes,
+                         size_t length, size_t start) {
     size_t taken = (size_t)character_length((unsigned char)bytes[start]);
     double score = path[start].score;
     bool single = false;
@@ -22,20 +22,20 @@ static bool step(const Vocabulary *vocabulary, PathNode *path, const char *bytes
         if (node < 0) break;
         int32_t token = vocabulary->trie.numbers[node];
         if (token < 0) continue;
-        offer(&path[i + 1], score + vocabulary->scores[token], start, token);
+        offer_path(&path[i + 1], score + vocabulary->scores[token], start, token);
         single = single || i + 1 == start + taken;
     }
     if (single) return true;
     PathNode *end = &path[start + taken];
     double unknown = score + vocabulary->unknown_score;
-    if (vocabulary->unknown >= 0) offer(end, unknown, start, vocabulary->unknown);
+    if (vocabulary->unknown >= 0) offer_path(end, unknown, start, vocabulary->unknown);
     return vocabulary->unknown >= 0 || (end->token >= 0 && unknown <= end->score) ||
            unknown_add(vocabulary, NULL);
 }
 
 /* A run of characters that are all unknown. Written last byte first. */
-static void add_run(const Vocabulary *vocabulary, const char *bytes, size_t length,
-                    TokenList *reversed) {
+static void add_unknown_run(const Vocabulary *vocabulary, const char *bytes, size_t length,
+                            TokenList *reversed) {
     int32_t token = dictionary_find(&vocabulary->numbers, bytes, length);
     size_t before = reversed->count;
     if (token >= 0)
@@ -58,7 +58,7 @@ bool unigram_encode(const Vocabulary *vocabulary, ModelWork *work, const char *b
     PathNode *path = work->path;
     for (size_t i = 0; i <= length; i++) path[i] = (PathNode){0, 0, -1};
     for (size_t i = 0; i < length; i += (size_t)character_length((unsigned char)bytes[i]))
-        if (!step(vocabulary, path, bytes, length, i)) return false;
+        if (!extend_paths(vocabulary, path, bytes, length, i)) return false;
     work->reversed.count = 0;
     for (size_t end = length; end > 0;) {
         size_t start = path[end].start;
@@ -66,7 +66,7 @@ bool unigram_encode(const Vocabulary *vocabulary, ModelWork *work, const char *b
             tokens_add(&work->reversed, path[end].token);
         } else {
             while (start > 0 && path[start].token == vocabulary->unknown) start = path[start].start;
-            add_run(vocabulary, bytes + start, end - start, &work->reversed);
+            add_unknown_run(vocabulary, bytes + start, end - start, &work->reversed);
         }
         end = start;
     }

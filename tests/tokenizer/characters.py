@@ -55,7 +55,7 @@ def ranges(characters):
 
 def table(name, comment, characters):
     print(f"/* {comment} */")
-    print(f"static const Range {name}[] = {{")
+    print(f"static const CodepointRange {name}[] = {{")
     line = "   "
     for first, last in ranges(characters):
         entry = f" {{0x{first:X}, 0x{last:X}}},"
@@ -96,7 +96,7 @@ def left_alone():
 def main():
     print("/* characters_table: where the tokenizers library sees characters otherwise than a Unicode\n"
           " * library of today: parts of it know Unicode 8, others 9, 12, 16 or 17. Written by\n * tests/tokenizer/characters.py. */")
-    print("typedef struct Newer {\n    Range range;\n    const char *property;\n} Newer;\n")
+    print("typedef struct Newer {\n    CodepointRange range;\n    const char *property;\n} Newer;\n")
     additions = newer(CATEGORIES, [c for c in CHARACTERS if CATEGORY[c] == "Cn"])
     print_newer("newer_characters", "categories", additions)
     print_newer("newer_scripts", "scripts", newer(SCRIPTS, sorted(set().union(*additions.values()))))

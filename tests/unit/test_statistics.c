@@ -42,10 +42,10 @@ static void chances(void **state) {
 static void samples(void **state) {
     (void)state;
     static const double values[] = {2, 4, 4, 4, 5, 5, 7, 9};
-    Sample sample = sample_of(values, 8);
+    SampleMoments sample = sample_of(values, 8);
     assert_true(sample.mean == 5 && fabs(sample.spread - sqrt(32.0 / 7)) < 1e-15);
     assert_true(fabs(sample_margin(&sample) - 2.364624252 * sample.spread / sqrt(8)) < 1e-8);
-    Sample one = sample_of(values, 1);
+    SampleMoments one = sample_of(values, 1);
     assert_true(one.mean == 2 && isnan(one.spread) && isnan(sample_margin(&one)));
     assert_true(isnan(sample_of(values, 0).mean));
 }
@@ -74,7 +74,7 @@ static void one_line(FILE *file, const char *kind) {
     }
     int count = read_numbers(file, values), other = read_numbers(file, base);
     assert_int_equal(fscanf(file, "%lf %lf %lf", &mean, &margin, &last), 3);
-    Sample sample = sample_of(values, count), of_base = sample_of(base, other);
+    SampleMoments sample = sample_of(values, count), of_base = sample_of(base, other);
     if (!strcmp(kind, "mean")) {
         close_to(sample.mean, mean, 1e-14, 0);
         close_to(sample_margin(&sample), margin, 1e-9, 0);
@@ -108,7 +108,7 @@ static void verdicts(void **state) {
     Difference none = difference_paired(base, base, 0), one = difference_paired(near, base, 1),
                noise = difference_paired(near, base, 3), better = difference_paired(less, base, 3),
                worse = difference_paired(base, less, 3), same = difference_paired(base, base, 3);
-    Sample three = sample_of(base, 3), single = sample_of(less, 1);
+    SampleMoments three = sample_of(base, 3), single = sample_of(less, 1);
     Difference apart = difference_apart(&single, &three);
     assert_string_equal(difference_verdict(&none, false), "");
     assert_string_equal(difference_verdict(&one, false), "one seed");

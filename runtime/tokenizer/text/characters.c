@@ -7,16 +7,16 @@
 #include <string.h>
 #include <utf8proc.h>
 
-typedef struct Range {
+typedef struct CodepointRange {
     int32_t first, last;
-} Range;
+} CodepointRange;
 
 #include "tokenizer/text/characters_table.h"
 
 #define COUNT(table) (sizeof(table) / sizeof(table)[0])
 
 /* Whether a sorted table has the character. */
-static bool within(const Range *table, size_t count, int32_t character) {
+static bool in_ranges(const CodepointRange *table, size_t count, int32_t character) {
     size_t low = 0, high = count;
     while (low < high) {
         size_t middle = (low + high) / 2;
@@ -82,26 +82,27 @@ bool character_is_punctuation(int32_t c) {
         return (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') ||
                (c >= '{' && c <= '~');
     if (c == 0x166D || c == 0x111C9) return true; /* were punctuation in Unicode 8 */
-    return is_punctuation(known_category(c)) && !within(not_punctuation, COUNT(not_punctuation), c);
+    return is_punctuation(known_category(c)) &&
+           !in_ranges(not_punctuation, COUNT(not_punctuation), c);
 }
 
 bool character_is_mark(int32_t c) {
     if (c < 0x300) return false;
     return c == 0x1CF2 || c == 0x1CF3 ||
-           (is_mark(known_category(c)) && !within(not_mark, COUNT(not_mark), c));
+           (is_mark(known_category(c)) && !in_ranges(not_mark, COUNT(not_mark), c));
 }
 
 bool character_is_nonspacing(int32_t c) {
     if (c < 0x300) return false;
     return c == 0x1734 || (known_category(c) == UTF8PROC_CATEGORY_MN &&
-                           !within(not_nonspacing, COUNT(not_nonspacing), c));
+                           !in_ranges(not_nonspacing, COUNT(not_nonspacing), c));
 }
 
 bool character_is_control(int32_t c) {
     utf8proc_category_t category = known_category(c);
     return (category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CF ||
             category == UTF8PROC_CATEGORY_CO) &&
-           !within(not_control, COUNT(not_control), c);
+           !in_ranges(not_control, COUNT(not_control), c);
 }
 
 bool character_is_ideograph(int32_t c) {
@@ -113,7 +114,7 @@ bool character_is_ideograph(int32_t c) {
 
 /* Uppercase letters of Unicode 16 and 17: a range, and the offset of the lowercase letters. */
 static const struct {
-    Range range;
+    CodepointRange range;
     int32_t added;
 } newer_capitals[] = {
     {{0x1C89, 0x1C89}, 1},      {{0xA7CB, 0xA7CB}, 0x264 - 0xA7CB},
@@ -156,7 +157,7 @@ void characters_newer_of_script(Text *text, const char *script) {
     append_newer(text, newer_scripts, COUNT(newer_scripts), script, strlen(script) + 1);
 }
 
-static int class_of(int32_t character) {
+static int combining_class_of(int32_t character) {
     return utf8proc_get_property(character)->combining_class;
 }
 
@@ -164,10 +165,10 @@ static int class_of(int32_t character) {
  * limited. */
 static void order_marks(int32_t *marks, size_t count) {
     size_t starts[257] = {0};
-    for (size_t i = 0; i < count; i++) starts[class_of(marks[i]) + 1]++;
+    for (size_t i = 0; i < count; i++) starts[combining_class_of(marks[i]) + 1]++;
     for (int i = 0; i < 256; i++) starts[i + 1] += starts[i];
     int32_t *ordered = memory_new(sizeof *ordered * count);
-    for (size_t i = 0; i < count; i++) ordered[starts[class_of(marks[i])]++] = marks[i];
+    for (size_t i = 0; i < count; i++) ordered[starts[combining_class_of(marks[i])]++] = marks[i];
     memcpy(marks, ordered, sizeof *marks * count);
     free(ordered);
 }
@@ -176,9 +177,9 @@ static void order_all(int32_t *characters, size_t count) {
     for (size_t i = 0; i < count; i++) {
         size_t start = i;
         bool ordered = true;
-        for (; i < count && class_of(characters[i]); i++)
-            ordered =
-                ordered && (i == start || class_of(characters[i]) >= class_of(characters[i - 1]));
+        for (; i < count && combining_class_of(characters[i]); i++)
+            ordered = ordered && (i == start || combining_class_of(characters[i]) >=
+                                                    combining_class_of(characters[i - 1]));
         if (!ordered) order_marks(characters + start, i - start);
     }
 }
@@ -214,7 +215,7 @@ static void add_stretch(Text *text, const char *bytes, size_t length, NormalForm
 
 /* True if normalization keeps the character after any character, provided that all characters of
  * the segment satisfy this. */
-static bool is_plain(int32_t c, NormalForm form) {
+static bool is_normalized(int32_t c, NormalForm form) {
     return c < (form == FORM_NFC ? 0x300 : form == FORM_NFD ? 0xC0 : 0xA0);
 }
 
@@ -225,10 +226,10 @@ static void add_foreign(Text *text, const char *bytes, size_t length, NormalForm
     while (i < length) {
         int taken;
         int32_t c = character_at(bytes + i, &taken);
-        plain = plain && is_plain(c, form);
+        plain = plain && is_normalized(c, form);
         bool common = c < 0x7FD || (c > 0x3300 && c < 0xA700);
         bool unknown =
-            !common && (within(not_normalised, COUNT(not_normalised), c) || newer_category(c));
+            !common && (in_ranges(not_normalised, COUNT(not_normalised), c) || newer_category(c));
         if (unknown) {
             add_stretch(text, bytes + start, i - start, form);
             text_append(text, bytes + i, (size_t)taken);

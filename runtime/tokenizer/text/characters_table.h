@@ -2,7 +2,7 @@
  * library of today: parts of it know Unicode 8, others 9, 12, 16 or 17. Written by
  * tests/tokenizer/characters.py. */
 typedef struct Newer {
-    Range range;
+    CodepointRange range;
     const char *property;
 } Newer;
 
@@ -107,7 +107,7 @@ static const Newer newer_scripts[] = {
 };
 
 /* Punctuation that the splitter of punctuation does not know. */
-static const Range not_punctuation[] = {
+static const CodepointRange not_punctuation[] = {
     {0x61D, 0x61D},     {0x9FD, 0x9FD},     {0xA76, 0xA76},     {0xC77, 0xC77},
     {0xC84, 0xC84},     {0x1B7D, 0x1B7E},   {0x2E43, 0x2E4F},   {0x2E52, 0x2E5D},
     {0x10EAD, 0x10EAD}, {0x10F55, 0x10F59}, {0x10F86, 0x10F89}, {0x1144B, 0x1144F},
@@ -119,7 +119,7 @@ static const Range not_punctuation[] = {
 };
 
 /* Marks that stay when BertNormalizer strips accents. */
-static const Range not_nonspacing[] = {
+static const CodepointRange not_nonspacing[] = {
     {0x7FD, 0x7FD},     {0x898, 0x89F},     {0x8CA, 0x8E1},     {0x9FE, 0x9FE},
     {0xAFA, 0xAFF},     {0xB55, 0xB55},     {0xC04, 0xC04},     {0xC3C, 0xC3C},
     {0xD00, 0xD00},     {0xD3B, 0xD3C},     {0xD81, 0xD81},     {0xEBA, 0xEBA},
@@ -143,7 +143,7 @@ static const Range not_nonspacing[] = {
 };
 
 /* Marks that stay when StripAccents strips accents. */
-static const Range not_mark[] = {
+static const CodepointRange not_mark[] = {
     {0x7FD, 0x7FD},     {0x898, 0x89F},     {0x8CA, 0x8D3},     {0x9FE, 0x9FE},
     {0xAFA, 0xAFF},     {0xB55, 0xB55},     {0xC04, 0xC04},     {0xC3C, 0xC3C},
     {0xD00, 0xD00},     {0xD3B, 0xD3C},     {0xD81, 0xD81},     {0xEBA, 0xEBA},
@@ -163,7 +163,7 @@ static const Range not_mark[] = {
 };
 
 /* Formatting characters that BertNormalizer keeps when it cleans. */
-static const Range not_control[] = {
+static const CodepointRange not_control[] = {
     {0x890, 0x891},
     {0x8E2, 0x8E2},
     {0x110CD, 0x110CD},
@@ -171,7 +171,7 @@ static const Range not_control[] = {
 };
 
 /* Characters that normalization treats as plain letters. */
-static const Range not_normalised[] = {
+static const CodepointRange not_normalised[] = {
     {0x7FD, 0x7FD},     {0x898, 0x89F},     {0x8CA, 0x8D3},     {0x9FE, 0x9FE},
     {0xC3C, 0xC3C},     {0xD3B, 0xD3C},     {0xEBA, 0xEBA},     {0x1715, 0x1715},
     {0x1ABF, 0x1ACE},   {0x1DF6, 0x1DFA},   {0x32FF, 0x32FF},   {0xA7F2, 0xA7F4},

@@ -65,20 +65,20 @@ void charsmap_free(Charsmap *map) {
 }
 
 /* Units of Darts-clone: a label or a value, and the offset of the next units. */
-static size_t offset_of(uint32_t unit) {
+static size_t unit_offset(uint32_t unit) {
     return (unit >> 10) << ((unit & (1u << 9)) >> 6);
 }
 
 /* Replacement of the first entry that is a prefix of the bytes; NULL: none. */
-static const char *find(const Charsmap *map, const char *bytes, size_t length) {
-    size_t node = offset_of(word_at(map, 4));
+static const char *find_longest_prefix(const Charsmap *map, const char *bytes, size_t length) {
+    size_t node = unit_offset(word_at(map, 4));
     for (size_t i = 0; i < length; i++) {
         if (!bytes[i]) return NULL;
         node ^= (unsigned char)bytes[i];
         if (node >= map->units) return NULL;
         uint32_t unit = word_at(map, 4 + 4 * node);
         if ((unit & (1u << 31 | 0xFF)) != (unsigned char)bytes[i]) return NULL;
-        node ^= offset_of(unit);
+        node ^= unit_offset(unit);
         if (node >= map->units) return NULL;
         if (unit >> 8 & 1) {
             size_t text = map->texts + (word_at(map, 4 + 4 * node) & 0x7FFFFFFF);
@@ -93,7 +93,8 @@ size_t charsmap_apply(const Charsmap *map, const char *bytes, size_t length, Tex
     size_t at = 0, before = out->length, stems = 0;
     while (at < length) {
         size_t grapheme = grapheme_length(bytes + at, length - at), end = at + grapheme;
-        const char *found = grapheme < GRAPHEME_LIMIT ? find(map, bytes + at, grapheme) : NULL;
+        const char *found =
+            grapheme < GRAPHEME_LIMIT ? find_longest_prefix(map, bytes + at, grapheme) : NULL;
         bool anchor = at < anchored;
         if (found) {
             text_append(out, found, strlen(found));
@@ -101,7 +102,7 @@ size_t charsmap_apply(const Charsmap *map, const char *bytes, size_t length, Tex
         }
         while (at < end) {
             size_t taken = (size_t)character_length((unsigned char)bytes[at]);
-            found = find(map, bytes + at, taken);
+            found = find_longest_prefix(map, bytes + at, taken);
             text_append(out, found ? found : bytes + at, found ? strlen(found) : taken);
             at += taken;
             if (at <= anchored) stems = out->length - before;

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static Word *find_slot(const Dictionary *dictionary, const char *bytes, size_t length) {
+static WordEntry *find_word_slot(const Dictionary *dictionary, const char *bytes, size_t length) {
     size_t mask = dictionary->size - 1, at = XXH3_64bits(bytes, length) & mask;
     for (;; at = (at + 1) & mask) {
-        Word *slot = &dictionary->slots[at];
+        WordEntry *slot = &dictionary->slots[at];
         if (slot->number < 0 || (slot->length == length && memcmp(slot->bytes, bytes, length) == 0))
             return slot;
     }
@@ -17,12 +17,12 @@ static Word *find_slot(const Dictionary *dictionary, const char *bytes, size_t l
 
 static void grow_dictionary(Dictionary *dictionary) {
     Dictionary larger = {.size = dictionary->size ? 2 * dictionary->size : 64};
-    larger.slots = memory_new(sizeof(Word) * larger.size);
+    larger.slots = memory_new(sizeof(WordEntry) * larger.size);
     for (size_t i = 0; i < larger.size; i++) larger.slots[i].number = -1;
     larger.count = dictionary->count;
     for (size_t i = 0; i < dictionary->size; i++) {
-        const Word *word = &dictionary->slots[i];
-        if (word->number >= 0) *find_slot(&larger, word->bytes, word->length) = *word;
+        const WordEntry *word = &dictionary->slots[i];
+        if (word->number >= 0) *find_word_slot(&larger, word->bytes, word->length) = *word;
     }
     free(dictionary->slots);
     *dictionary = larger;
@@ -30,13 +30,13 @@ static void grow_dictionary(Dictionary *dictionary) {
 
 void dictionary_put(Dictionary *dictionary, const char *bytes, size_t length, int32_t number) {
     if (2 * dictionary->count >= dictionary->size) grow_dictionary(dictionary);
-    Word *slot = find_slot(dictionary, bytes, length);
+    WordEntry *slot = find_word_slot(dictionary, bytes, length);
     dictionary->count += slot->number < 0;
-    *slot = (Word){bytes, (uint32_t)length, number};
+    *slot = (WordEntry){bytes, (uint32_t)length, number};
 }
 
 int32_t dictionary_find(const Dictionary *dictionary, const char *bytes, size_t length) {
-    return dictionary->size ? find_slot(dictionary, bytes, length)->number : -1;
+    return dictionary->size ? find_word_slot(dictionary, bytes, length)->number : -1;
 }
 
 void dictionary_free(Dictionary *dictionary) {
@@ -45,12 +45,12 @@ void dictionary_free(Dictionary *dictionary) {
 }
 
 /* The upper bits of a product depend on all bits of the key. */
-static size_t place_of(uint64_t key, size_t size) {
+static size_t pair_hash(uint64_t key, size_t size) {
     return (key * 0x9E3779B97F4A7C15u >> 20) & (size - 1);
 }
 
-static Pair *find_pair(const PairTable *table, uint64_t key) {
-    size_t at = place_of(key, table->size);
+static TokenPair *find_pair_slot(const PairTable *table, uint64_t key) {
+    size_t at = pair_hash(key, table->size);
     while (table->slots[at].key != key && table->slots[at].key != PAIR_EMPTY)
         at = (at + 1) & (table->size - 1);
     return &table->slots[at];
@@ -58,28 +58,28 @@ static Pair *find_pair(const PairTable *table, uint64_t key) {
 
 static void grow_pairs(PairTable *table) {
     PairTable larger = {.size = table->size ? 2 * table->size : 64, .count = table->count};
-    larger.slots = memory_new(sizeof(Pair) * larger.size);
+    larger.slots = memory_new(sizeof(TokenPair) * larger.size);
     for (size_t i = 0; i < larger.size; i++) larger.slots[i].key = PAIR_EMPTY;
     for (size_t i = 0; i < table->size; i++)
         if (table->slots[i].key != PAIR_EMPTY)
-            *find_pair(&larger, table->slots[i].key) = table->slots[i];
+            *find_pair_slot(&larger, table->slots[i].key) = table->slots[i];
     free(table->slots);
     *table = larger;
 }
 
-Pair *pairs_put(PairTable *table, uint64_t key) {
+TokenPair *pairs_put(PairTable *table, uint64_t key) {
     if (2 * table->count >= table->size) grow_pairs(table);
-    Pair *pair = find_pair(table, key);
+    TokenPair *pair = find_pair_slot(table, key);
     if (pair->key == PAIR_EMPTY) {
-        *pair = (Pair){key, -1, -1};
+        *pair = (TokenPair){key, -1, -1};
         table->count++;
     }
     return pair;
 }
 
-const Pair *pairs_find(const PairTable *table, uint64_t key) {
+const TokenPair *pairs_find(const PairTable *table, uint64_t key) {
     if (!table->size) return NULL;
-    const Pair *pair = find_pair(table, key);
+    const TokenPair *pair = find_pair_slot(table, key);
     return pair->key == key ? pair : NULL;
 }
 
@@ -101,7 +101,7 @@ void trie_put(Trie *trie, const char *bytes, size_t length, int32_t number) {
     if (!trie->count) new_node(trie);
     int32_t node = 0;
     for (size_t i = 0; i < length; i++) {
-        Pair *edge = pairs_put(&trie->edges, pair_key(node, (unsigned char)bytes[i]));
+        TokenPair *edge = pairs_put(&trie->edges, pair_key(node, (unsigned char)bytes[i]));
         if (edge->first < 0) edge->first = new_node(trie);
         node = edge->first;
     }

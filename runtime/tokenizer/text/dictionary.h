@@ -8,14 +8,14 @@
 #include <stdint.h>
 
 /* Strings with their numbers. The bytes belong to the caller and must stay. */
-typedef struct Word {
+typedef struct WordEntry {
     const char *bytes;
     uint32_t length;
     int32_t number; /* -1: an empty slot */
-} Word;
+} WordEntry;
 
 typedef struct Dictionary {
-    Word *slots;
+    WordEntry *slots;
     size_t size, count; /* size: a power of two */
 } Dictionary;
 
@@ -25,15 +25,15 @@ int32_t dictionary_find(const Dictionary *dictionary, const char *bytes, size_t 
 void dictionary_free(Dictionary *dictionary);
 
 /* Two numbers to two others. */
-typedef struct Pair {
+typedef struct TokenPair {
     uint64_t key; /* PAIR_EMPTY: a slot that is empty */
     int32_t first, second;
-} Pair;
+} TokenPair;
 
 #define PAIR_EMPTY UINT64_MAX
 
 typedef struct PairTable {
-    Pair *slots;
+    TokenPair *slots;
     size_t size, count;
 } PairTable;
 
@@ -42,8 +42,8 @@ static inline uint64_t pair_key(int32_t left, int32_t right) {
 }
 /* The pair of a key, new with first = second = -1 when there was none. Valid until the next call.
  */
-Pair *pairs_put(PairTable *table, uint64_t key);
-const Pair *pairs_find(const PairTable *table, uint64_t key); /* NULL: none */
+TokenPair *pairs_put(PairTable *table, uint64_t key);
+const TokenPair *pairs_find(const PairTable *table, uint64_t key); /* NULL: none */
 void pairs_free(PairTable *table);
 
 /* Words as paths of bytes from node 0. */
@@ -57,7 +57,7 @@ typedef struct Trie {
 void trie_put(Trie *trie, const char *bytes, size_t length, int32_t number);
 /* The node after `byte`, or -1. */
 static inline int32_t trie_next(const Trie *trie, int32_t node, unsigned char byte) {
-    const Pair *edge = pairs_find(&trie->edges, pair_key(node, byte));
+    const TokenPair *edge = pairs_find(&trie->edges, pair_key(node, byte));
     return edge ? edge->first : -1;
 }
 /* The longest word that the bytes begin with: its number and length, or -1. from: node to start at.

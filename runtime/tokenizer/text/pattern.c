@@ -45,9 +45,9 @@ void matcher_free(Matcher *matcher) {
 bool pattern_is_script(const char *name) {
     char *asked = memory_format("\\p{sc:%s}", name);
     int fault;
-    size_t place;
-    pcre2_code *code =
-        pcre2_compile((PCRE2_SPTR)asked, PCRE2_ZERO_TERMINATED, PCRE2_UTF, &fault, &place, NULL);
+    size_t fault_offset;
+    pcre2_code *code = pcre2_compile((PCRE2_SPTR)asked, PCRE2_ZERO_TERMINATED, PCRE2_UTF, &fault,
+                                     &fault_offset, NULL);
     pcre2_code_free(code);
     free(asked);
     return code != NULL;
@@ -61,7 +61,7 @@ Pattern *pattern_of_string(const char *bytes, size_t length) {
     return pattern;
 }
 
-static bool compile(Pattern *pattern, const char *file, const Text *text) {
+static bool compile_pattern(Pattern *pattern, const char *file, const Text *text) {
     int number;
     PCRE2_SIZE offset;
     pattern->code = pcre2_compile((PCRE2_SPTR)text->bytes, text->length, PCRE2_UTF | PCRE2_UCP,
@@ -86,7 +86,7 @@ Pattern *pattern_of_expression(const char *file, const char *bytes, size_t lengt
                 error_message("this regular-expression feature is not supported",
                               "%s: regular expression '%.*s' contains %.*s", file, (int)length,
                               bytes, (int)fault.length, fault.bytes ? fault.bytes : "");
-    good = good && compile(pattern, file, &text);
+    good = good && compile_pattern(pattern, file, &text);
     text_free(&text);
     text_free(&fault);
     if (good) return pattern;
@@ -120,9 +120,9 @@ static Found find_expression(const Pattern *pattern, Matcher *matcher, const cha
                 code);
             return FOUND_FAILED;
         }
-        const PCRE2_SIZE *place = pcre2_get_ovector_pointer(matcher->data);
-        *start = place[0];
-        *end = place[1];
+        const PCRE2_SIZE *bounds = pcre2_get_ovector_pointer(matcher->data);
+        *start = bounds[0];
+        *end = bounds[1];
         if (*end > *start) return FOUND_MATCH;
         from =
             *start + (*start < length ? (size_t)character_length((unsigned char)bytes[*start]) : 1);

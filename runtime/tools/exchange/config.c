@@ -12,20 +12,20 @@
 
 enum { MAX_DEPTH = 8 };
 
-static void add_value(Config *config, const char *key, json_t *value, int depth);
+static void flatten_value(Config *config, const char *key, json_t *value, int depth);
 
 static void add_object(Config *config, const char *key, json_t *object, int depth) {
     const char *name;
     json_t *value;
     json_object_foreach(object, name, value) {
         char *whole = memory_format("%s%s%s", key, *key ? "." : "", name);
-        add_value(config, whole, value, depth + 1);
+        flatten_value(config, whole, value, depth + 1);
         free(whole);
     }
 }
 
 /* A list of strings, one per line; NULL if an element is not a string. */
-static char *list_text(json_t *list) {
+static char *lines_text(json_t *list) {
     Text text = {0};
     bool good = true;
     for (size_t i = 0; i < json_array_size(list) && good; i++) {
@@ -40,7 +40,7 @@ static char *list_text(json_t *list) {
     return NULL;
 }
 
-static void add_value(Config *config, const char *key, json_t *value, int depth) {
+static void flatten_value(Config *config, const char *key, json_t *value, int depth) {
     if (json_is_object(value) && depth < MAX_DEPTH && json_object_size(value)) {
         add_object(config, key, value, depth);
         return;
@@ -59,7 +59,7 @@ static void add_value(Config *config, const char *key, json_t *value, int depth)
         pair->text = memory_format("%s", json_string_value(value));
     } else if (!json_is_null(value)) {
         pair->kind = MOEC_PAIR_LIST;
-        pair->text = list_text(value);
+        pair->text = lines_text(value);
         if (pair->text && json_is_array(value)) return;
         free((void *)(uintptr_t)pair->text);
         pair->kind = MOEC_PAIR_OTHER;
@@ -110,7 +110,7 @@ const char *config_text(const Config *config, const char *key) {
     return NULL;
 }
 
-static json_t *list_json(const char *text) {
+static json_t *lines_json(const char *text) {
     json_t *list = json_array();
     while (*text) {
         size_t length = strcspn(text, "\n");
@@ -131,7 +131,7 @@ static json_t *pair_json(const MoecPair *pair) {
     case MOEC_PAIR_TEXT:
         return json_text(pair->text);
     case MOEC_PAIR_LIST:
-        return list_json(pair->text);
+        return lines_json(pair->text);
     case MOEC_PAIR_OTHER:
         return json_loads(pair->text, 0, NULL);
     default:
@@ -140,7 +140,7 @@ static json_t *pair_json(const MoecPair *pair) {
 }
 
 /* "rope.theta" is stored in the object "rope". */
-static void put(json_t *object, const char *key, json_t *value) {
+static void put_nested(json_t *object, const char *key, json_t *value) {
     for (const char *dot; (dot = strchr(key, '.')); key = dot + 1) {
         char *head = memory_format("%.*s", (int)(dot - key), key);
         json_t *inner = json_object_get(object, head);
@@ -155,7 +155,7 @@ static void put(json_t *object, const char *key, json_t *value) {
 }
 
 /* True if the original model has a larger value of a limit. */
-static bool larger(const MoecPair *pair, const json_t *before) {
+static bool exceeds_before(const MoecPair *pair, const json_t *before) {
     const json_t *value = json_object_get(before, pair->key);
     return pair->least && json_is_number(value) && json_number_value(value) > pair->number;
 }
@@ -171,11 +171,11 @@ bool config_write(const char *path, const NewConfig *config) {
     }
     for (int i = 0; i < config->count; i++) {
         const MoecPair *pair = &config->pairs[i];
-        put(object, pair->key,
-            larger(pair, before) ? json_incref(json_object_get(before, pair->key))
-                                 : pair_json(pair));
+        put_nested(object, pair->key,
+                   exceeds_before(pair, before) ? json_incref(json_object_get(before, pair->key))
+                                                : pair_json(pair));
     }
-    put(object, "torch_dtype", json_text(config->type));
+    put_nested(object, "torch_dtype", json_text(config->type));
     char *text = json_write(object, JSON_INDENT(2));
     bool written = file_write(path, text, strlen(text));
     free(text);

@@ -24,57 +24,57 @@ void conversion_free(Conversion *conversion) {
     free(conversion);
 }
 
-void conversion_target(Conversion *conversion, int place, const char *name, int rank,
+void conversion_target(Conversion *conversion, int index, const char *name, int rank,
                        const long *shape) {
-    Entry *entry = &conversion->targets[place].entry;
+    Entry *entry = &conversion->targets[index].entry;
     entry->name = memory_format("%s", name);
     entry->rank = rank;
     memcpy(entry->shape, shape, sizeof *shape * (size_t)rank);
 }
 
-static size_t width_of(Number number) {
+static size_t float_width(Number number) {
     return number == NUMBER_F32 ? 4 : 2;
 }
 
-static size_t elements_of(const Entry *entry) {
+static size_t entry_elements(const Entry *entry) {
     size_t count = 1;
     for (int i = 0; i < entry->rank; i++) count *= (size_t)entry->shape[i];
     return count;
 }
 
-static bool is_copy(const Origin *origin) {
+static bool is_plain_copy(const TensorSource *origin) {
     return origin->slice->factor == 1 && origin->slice->shift == 0;
 }
 
 /* Values that are only moved keep their type; otherwise they become F32. */
-static Number kept(const Origin *origin) {
+static Number kept(const TensorSource *origin) {
     Number number = origin->source->number;
     bool narrow = number == NUMBER_F16 || number == NUMBER_BF16;
-    return is_copy(origin) && narrow ? number : NUMBER_F32;
+    return is_plain_copy(origin) && narrow ? number : NUMBER_F32;
 }
 
-bool conversion_origin(Conversion *conversion, int place, const Entry *source,
+bool conversion_origin(Conversion *conversion, int index, const Entry *source,
                        const MoecSlice *slice) {
-    Target *target = &conversion->targets[place];
+    ConvertedTensor *target = &conversion->targets[index];
     if (source->number >= NUMBER_I32 && source->number != NUMBER_Q8_0)
         return error_message("convert it to F32, F16 or BF16 first",
                              "tensor %s has type %s, which is not a supported floating-point type",
                              source->name, safetensors_type(source));
     target->origins =
         memory_grow(target->origins, sizeof *target->origins * (size_t)(target->count + 1));
-    Origin *origin = &target->origins[target->count++];
-    *origin = (Origin){source, slice};
+    TensorSource *origin = &target->origins[target->count++];
+    *origin = (TensorSource){source, slice};
     Number number = kept(origin);
     bool same = target->count == 1 || target->entry.number == number;
     target->entry.number = same ? number : NUMBER_F32;
-    target->entry.bytes = elements_of(&target->entry) * width_of(target->entry.number);
+    target->entry.bytes = entry_elements(&target->entry) * float_width(target->entry.number);
     return true;
 }
 
 void conversion_drop_empty(Conversion *conversion) {
     int kept = 0;
     for (int i = 0; i < conversion->count; i++) {
-        Target *target = &conversion->targets[i];
+        ConvertedTensor *target = &conversion->targets[i];
         if (target->count)
             conversion->targets[kept++] = *target;
         else
@@ -84,26 +84,27 @@ void conversion_drop_empty(Conversion *conversion) {
 }
 
 /* One slice in progress: addresses and strides of source and destination. */
-typedef struct Way {
+typedef struct SliceCopy {
     const MoecSlice *slice;
     const Entry *source;
     const long *from_step, *to_step;
     Number number; /* type of the destination */
     bool inward;
     unsigned char *to;
-} Way;
+} SliceCopy;
 
-static float changed(const Way *way, float value) {
+static float changed(const SliceCopy *way, float value) {
     const MoecSlice *slice = way->slice;
     double wide = (double)value;
     return (float)(way->inward ? (wide - slice->shift) / slice->factor
                                : slice->factor * wide + slice->shift);
 }
 
-static void move_row(const Way *way, long from, long to, long count, long from_step, long to_step) {
+static void move_row(const SliceCopy *way, long from, long to, long count, long from_step,
+                     long to_step) {
     const Entry *source = way->source;
     bool same = source->number == way->number && way->slice->factor == 1 && way->slice->shift == 0;
-    if (same && width_of(way->number) == 2) { /* can be at odd addresses of a file */
+    if (same && float_width(way->number) == 2) { /* can be at odd addresses of a file */
         const unsigned char *bytes = source->data;
         for (long i = 0; i < count; i++)
             memcpy(way->to + 2 * (to + i * to_step), bytes + 2 * (from + i * from_step), 2);
@@ -116,7 +117,7 @@ static void move_row(const Way *way, long from, long to, long count, long from_s
     }
 }
 
-static void move(const Way *way, int dim, long from, long to) {
+static void move_slice(const SliceCopy *way, int dim, long from, long to) {
     const MoecSlice *slice = way->slice;
     if (slice->rank == 0) {
         move_row(way, from, to, 1, 0, 0);
@@ -128,7 +129,7 @@ static void move(const Way *way, int dim, long from, long to) {
         return;
     }
     for (long i = 0; i < slice->size[dim]; i++)
-        move(way, dim + 1, from + i * from_step, to + i * to_step);
+        move_slice(way, dim + 1, from + i * from_step, to + i * to_step);
 }
 
 void conversion_widen_vectors(Conversion *conversion) {
@@ -136,35 +137,36 @@ void conversion_widen_vectors(Conversion *conversion) {
         Entry *entry = &conversion->targets[i].entry;
         if (entry->rank > 1) continue;
         entry->number = NUMBER_F32;
-        entry->bytes = elements_of(entry) * width_of(NUMBER_F32);
+        entry->bytes = entry_elements(entry) * float_width(NUMBER_F32);
     }
 }
 
-void conversion_fill(const Conversion *conversion, int place, void *bytes) {
-    const Target *target = &conversion->targets[place];
+void conversion_fill(const Conversion *conversion, int index, void *bytes) {
+    const ConvertedTensor *target = &conversion->targets[index];
     for (int i = 0; i < target->count; i++) {
         const MoecSlice *slice = target->origins[i].slice;
         bool inward = conversion->inward;
-        Way way = {.slice = slice,
-                   .source = target->origins[i].source,
-                   .from_step = inward ? slice->their_step : slice->our_step,
-                   .to_step = inward ? slice->our_step : slice->their_step,
-                   .number = target->entry.number,
-                   .inward = inward,
-                   .to = bytes};
-        move(&way, 0, inward ? slice->theirs : slice->ours, inward ? slice->ours : slice->theirs);
+        SliceCopy way = {.slice = slice,
+                         .source = target->origins[i].source,
+                         .from_step = inward ? slice->their_step : slice->our_step,
+                         .to_step = inward ? slice->our_step : slice->their_step,
+                         .number = target->entry.number,
+                         .inward = inward,
+                         .to = bytes};
+        move_slice(&way, 0, inward ? slice->theirs : slice->ours,
+                   inward ? slice->ours : slice->theirs);
     }
 }
 
-static void fill(void *context, int place, void *bytes) {
-    conversion_fill(context, place, bytes);
+static void fill_converted(void *context, int index, void *bytes) {
+    conversion_fill(context, index, bytes);
 }
 
 bool conversion_write(Conversion *conversion, const char *path, json_t *notes) {
     Entry *entries = memory_new(sizeof *entries * ((size_t)conversion->count + 1));
     for (int i = 0; i < conversion->count; i++) entries[i] = conversion->targets[i].entry;
     bool written =
-        safetensors_write_made(path, entries, conversion->count, notes, fill, conversion);
+        safetensors_write_made(path, entries, conversion->count, notes, fill_converted, conversion);
     free(entries);
     return written;
 }

@@ -44,19 +44,19 @@ bool config_write(const char *path, const NewConfig *config);
  * most one destination tensor is in memory. */
 
 /* A slice of a destination tensor and its source. */
-typedef struct Origin {
+typedef struct TensorSource {
     const Entry *source;
     const MoecSlice *slice;
-} Origin;
+} TensorSource;
 
-typedef struct Target {
+typedef struct ConvertedTensor {
     Entry entry;
-    Origin *origins;
+    TensorSource *origins;
     int count;
-} Target;
+} ConvertedTensor;
 
 typedef struct Conversion {
-    Target *targets;
+    ConvertedTensor *targets;
     int count;
     bool inward; /* from the family's layout to moec's */
 } Conversion;
@@ -65,18 +65,18 @@ typedef struct Conversion {
 Conversion *conversion_new(int count, bool inward);
 void conversion_free(Conversion *conversion);
 /* Defines a target by name and shape; its type follows from its origins. */
-void conversion_target(Conversion *conversion, int place, const char *name, int rank,
+void conversion_target(Conversion *conversion, int index, const char *name, int rank,
                        const long *shape);
 /* Adds a source of a target. False after a message if the source is not of a floating-point
  * type. */
-bool conversion_origin(Conversion *conversion, int place, const Entry *source,
+bool conversion_origin(Conversion *conversion, int index, const Entry *source,
                        const MoecSlice *slice);
 /* Removes targets without origins. */
 void conversion_drop_empty(Conversion *conversion);
 /* Converts vectors to F32 for any type of their origins. */
 void conversion_widen_vectors(Conversion *conversion);
 /* The bytes of one target. */
-void conversion_fill(const Conversion *conversion, int place, void *bytes);
+void conversion_fill(const Conversion *conversion, int index, void *bytes);
 /* Writes all targets; false after a message. */
 bool conversion_write(Conversion *conversion, const char *path, json_t *notes);
 /* "bfloat16" or "float16" if all tensors have that type, else "float32". */

@@ -20,7 +20,7 @@ static const struct {
 enum { KNOWN = sizeof known / sizeof *known };
 
 /* Adds the text of a file to `files`; skips files that are not UTF-8. False after a message. */
-static bool take(json_t *files, const char *path, const char *name) {
+static bool read_tokenizer_file(json_t *files, const char *path, const char *name) {
     Mapping mapping;
     if (!file_map(path, "download the folder again", &mapping)) return false;
     bool good = mapping.length <= MAX_BYTES ||
@@ -43,7 +43,7 @@ json_t *folder_files(const char *folder, bool bare) {
     for (int i = 0; good && i < KNOWN; i++) {
         char *path = path_join(folder, known[i].name);
         if (file_exists(path) && !(bare && known[i].tokens))
-            good = take(files, path, known[i].name);
+            good = read_tokenizer_file(files, path, known[i].name);
         free(path);
     }
     if (good) return files;

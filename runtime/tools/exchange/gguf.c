@@ -75,7 +75,7 @@ void gguf_reals(Gguf *gguf, const char *key, const float *numbers, size_t count)
 }
 
 /* The prefix "arch." is replaced by the name of the architecture. */
-static void add_pair(Gguf *gguf, const MoecPair *pair, const char *architecture) {
+static void add_gguf_pair(Gguf *gguf, const MoecPair *pair, const char *architecture) {
     bool own = strncmp(pair->key, "arch.", 5) == 0;
     char *key =
         own ? memory_format("%s.%s", architecture, pair->key + 5) : memory_format("%s", pair->key);
@@ -109,20 +109,20 @@ static void add_pairs(Gguf *gguf, const char *type, const MoecPair *pairs, int c
         if (!strcmp(pairs[i].key, "general.architecture")) architecture = pairs[i].text;
     for (int i = 0; i < count; i++) {
         const MoecPair pair = with_context(pairs[i], config);
-        if (!gguf_rotation_says(gguf->factors, pair.key)) add_pair(gguf, &pair, architecture);
+        if (!gguf_rotation_says(gguf->factors, pair.key)) add_gguf_pair(gguf, &pair, architecture);
     }
     gguf_number(gguf, "general.alignment", ALIGNMENT);
     gguf_number(gguf, "general.file_type",
                 !strcmp(type, "bfloat16") ? 32 : !strcmp(type, "float16"));
 }
 
-static uint64_t padded(uint64_t bytes) {
+static uint64_t aligned_size(uint64_t bytes) {
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-static void pad(Aside *aside, uint64_t bytes) {
+static void write_padding(Aside *aside, uint64_t bytes) {
     static const char zeros[ALIGNMENT];
-    aside_write(aside, zeros, padded(bytes) - bytes);
+    aside_write(aside, zeros, aligned_size(bytes) - bytes);
 }
 
 /* Magic number, counts, keys, and offset of each tensor; axes in GGUF order, innermost first. */
@@ -140,7 +140,7 @@ static void add_header(const Gguf *gguf, const Conversion *conversion, Text *hea
         for (int j = entry->rank - 1; j >= 0; j--) add_u64(header, (uint64_t)entry->shape[j]);
         add_u32(header, type_of(entry->number));
         add_u64(header, offset);
-        offset += padded(entry->bytes);
+        offset += aligned_size(entry->bytes);
     }
     if (!gguf->factors) return;
     add_string(header, "rope_freqs.weight");
@@ -153,7 +153,7 @@ static void add_header(const Gguf *gguf, const Conversion *conversion, Text *hea
 static void write_factors(const Gguf *gguf, Aside *aside) {
     size_t bytes = sizeof *gguf->factors * (size_t)gguf->factor_count;
     aside_write(aside, gguf->factors, bytes);
-    pad(aside, bytes);
+    write_padding(aside, bytes);
 }
 
 static bool write_tensors(Conversion *conversion, Aside *aside) {
@@ -168,7 +168,7 @@ static bool write_tensors(Conversion *conversion, Aside *aside) {
         size_t length = conversion->targets[i].entry.bytes;
         conversion_fill(conversion, i, bytes);
         aside_write(aside, bytes, length);
-        pad(aside, length);
+        write_padding(aside, length);
     }
     memory_unmap(bytes, most + 1);
     return true;
@@ -186,7 +186,7 @@ bool gguf_write(Gguf *gguf, const char *path, Conversion *conversion, const Moec
     bool good = aside_open(&aside, path, false);
     if (good) {
         aside_write(&aside, header.bytes, header.length);
-        pad(&aside, header.length);
+        write_padding(&aside, header.length);
         bool whole = write_tensors(conversion, &aside);
         if (whole && gguf->factors) write_factors(gguf, &aside);
         if (!whole) aside.failed = ENOMEM;

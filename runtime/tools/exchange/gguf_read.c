@@ -53,7 +53,7 @@ Config *gguf_config(const GgufFile *file) {
 
 /* ---- the tokenizer ---- */
 
-static const char *text_of(const GgufFile *file, const char *key) {
+static const char *gguf_string(const GgufFile *file, const char *key) {
     return json_string_value(json_object_get(file->keys, key));
 }
 
@@ -66,11 +66,11 @@ static bool flag_of(const GgufFile *file, const char *key, bool otherwise) {
 static const char *token_of(const GgufFile *file, const char *key) {
     const json_t *id = json_object_get(file->keys, key),
                  *tokens = json_object_get(file->keys, tokens_key);
-    json_int_t place = json_is_integer(id) ? json_integer_value(id) : -1;
-    return place < 0 ? NULL : json_string_value(json_array_get(tokens, (size_t)place));
+    json_int_t token_id = json_is_integer(id) ? json_integer_value(id) : -1;
+    return token_id < 0 ? NULL : json_string_value(json_array_get(tokens, (size_t)token_id));
 }
 
-static json_t *damaged(const GgufFile *file, const char *what) {
+static json_t *tokenizer_damaged(const GgufFile *file, const char *what) {
     error_message("add --no-tokenizer to import without the tokenizer", "%s: %s", file->path, what);
     return NULL;
 }
@@ -86,7 +86,8 @@ static json_t *vocabulary_of(const GgufFile *file, json_t *added, json_t *made) 
     const json_t *tokens = json_object_get(file->keys, tokens_key),
                  *types = json_object_get(file->keys, "tokenizer.ggml.token_type");
     if (beyond(file, "tokenizer.ggml.bos_token_id") || beyond(file, "tokenizer.ggml.eos_token_id"))
-        return damaged(file, "bos_token_id or eos_token_id is not a token of the tokenizer");
+        return tokenizer_damaged(file,
+                                 "bos_token_id or eos_token_id is not a token of the tokenizer");
     json_t *vocabulary = json_object(), *token;
     size_t i;
     json_array_foreach(tokens, i, token) {
@@ -95,7 +96,7 @@ static json_t *vocabulary_of(const GgufFile *file, json_t *added, json_t *made) 
         if (!text || json_string_length(token) != strlen(text) ||
             json_object_get(vocabulary, text)) {
             json_decref(vocabulary);
-            return damaged(file, "a token of the tokenizer is duplicate or not a string");
+            return tokenizer_damaged(file, "a token of the tokenizer is duplicate or not a string");
         }
         if (type == GGUF_UNUSED && !strncmp(text, "[PAD", 4)) continue;
         json_object_set_new(vocabulary, text, json_integer((json_int_t)i));
@@ -116,7 +117,7 @@ static json_t *special_piece(const char *text) {
 }
 
 /* Tokens added before and after a text. */
-static json_t *template_of(const GgufFile *file, bool begins) {
+static json_t *bos_eos_template(const GgufFile *file, bool begins) {
     const char *first = token_of(file, "tokenizer.ggml.bos_token_id"),
                *last = token_of(file, "tokenizer.ggml.eos_token_id");
     if (!flag_of(file, "tokenizer.ggml.add_bos_token", begins)) first = NULL;
@@ -142,7 +143,7 @@ static json_t *template_of(const GgufFile *file, bool begins) {
 }
 
 /* A BPE model. The result owns vocabulary and merges. */
-static json_t *model_of(json_t *vocabulary, json_t *merges, bool sentencepiece, bool whole,
+static json_t *bpe_json(json_t *vocabulary, json_t *merges, bool sentencepiece, bool whole,
                         const char *unknown) {
     return json_make("{s:s, s:n, s:s?, s:n, s:n, s:b, s:b, s:b, s:o, s:o}", "type", "BPE",
                      "dropout", "unk_token", unknown, "continuing_subword_prefix",
@@ -150,21 +151,21 @@ static json_t *model_of(json_t *vocabulary, json_t *merges, bool sentencepiece, 
                      sentencepiece, "ignore_merges", whole, "vocab", vocabulary, "merges", merges);
 }
 
-static json_t *byte_level(bool cuts) {
+static json_t *byte_level_json(bool cuts) {
     return json_make("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0,
                      "trim_offsets", 1, "use_regex", cuts);
 }
 
 static json_t *cutter_of(const GgufCut *cut) {
-    if (!cut->pattern) return byte_level(true);
+    if (!cut->pattern) return byte_level_json(true);
     return json_make("{s:s, s:[{s:s, s:{s:s}, s:s, s:b}, o]}", "type", "Sequence", "pretokenizers",
                      "type", "Split", "pattern", "Regex", cut->pattern, "behavior", "Isolated",
-                     "invert", 0, byte_level(false));
+                     "invert", 0, byte_level_json(false));
 }
 
 /* A byte-level BPE tokenizer; NULL after a message. */
 static json_t *byte_level_of(const GgufFile *file) {
-    const char *name = text_of(file, "tokenizer.ggml.pre");
+    const char *name = gguf_string(file, "tokenizer.ggml.pre");
     const GgufCut *cut = gguf_cut_named(name ? name : "gpt-2");
     json_t *merges = json_object_get(file->keys, "tokenizer.ggml.merges");
     if (!cut) {
@@ -176,13 +177,13 @@ static json_t *byte_level_of(const GgufFile *file) {
     json_t *added = json_array(), *made = json_object(), *whole = NULL,
            *vocabulary = vocabulary_of(file, added, made);
     if (vocabulary) {
-        json_t *model = model_of(vocabulary, merges ? json_incref(merges) : json_array(), false,
+        json_t *model = bpe_json(vocabulary, merges ? json_incref(merges) : json_array(), false,
                                  cut->whole, NULL);
         json_t *normaliser = cut->nfc ? json_make("{s:s}", "type", "NFC") : json_null();
         whole = json_make("{s:s, s:O, s:o, s:o, s:o, s:o, s:o}", "version", "1.0", "added_tokens",
                           added, "normalizer", normaliser, "pre_tokenizer", cutter_of(cut),
-                          "post_processor", template_of(file, false), "decoder", byte_level(true),
-                          "model", model);
+                          "post_processor", bos_eos_template(file, false), "decoder",
+                          byte_level_json(true), "model", model);
     }
     json_decref(added);
     json_decref(made);
@@ -190,7 +191,7 @@ static json_t *byte_level_of(const GgufFile *file) {
 }
 
 /* Scores of all tokens; NULL if there are too few. */
-static float *scores_of(const GgufFile *file) {
+static float *token_scores(const GgufFile *file) {
     const json_t *list = json_object_get(file->keys, "tokenizer.ggml.scores");
     size_t count = json_array_size(json_object_get(file->keys, tokens_key));
     if (json_array_size(list) != count) return NULL;
@@ -222,16 +223,16 @@ static json_t *space_decoder(bool prefix) {
 /* A SentencePiece BPE tokenizer; NULL after a message. */
 static json_t *sentencepiece_of(const GgufFile *file) {
     bool prefix = flag_of(file, "tokenizer.ggml.add_space_prefix", true);
-    float *scores = scores_of(file);
-    if (!scores) return damaged(file, "the tokenizer has fewer scores than tokens");
+    float *scores = token_scores(file);
+    if (!scores) return tokenizer_damaged(file, "the tokenizer has fewer scores than tokens");
     json_t *added = json_array(), *made = json_object(),
            *vocabulary = vocabulary_of(file, added, made), *whole = NULL;
     if (vocabulary) {
-        json_t *model = model_of(vocabulary, gguf_merges(vocabulary, scores, made), true, false,
+        json_t *model = bpe_json(vocabulary, gguf_merges(vocabulary, scores, made), true, false,
                                  token_of(file, "tokenizer.ggml.unknown_token_id"));
         whole = json_make("{s:s, s:O, s:o, s:n, s:o, s:o, s:o}", "version", "1.0", "added_tokens",
                           added, "normalizer", space_normaliser(prefix), "pre_tokenizer",
-                          "post_processor", template_of(file, true), "decoder",
+                          "post_processor", bos_eos_template(file, true), "decoder",
                           space_decoder(prefix), "model", model);
     }
     json_decref(added);
@@ -241,14 +242,15 @@ static json_t *sentencepiece_of(const GgufFile *file) {
 }
 
 json_t *gguf_tokenizer_json(const GgufFile *file, bool *none) {
-    const char *kind = text_of(file, "tokenizer.ggml.model"),
-               *json = text_of(file, "tokenizer.huggingface.json");
+    const char *kind = gguf_string(file, "tokenizer.ggml.model"),
+               *json = gguf_string(file, "tokenizer.huggingface.json");
     json_error_t error;
     *none = !kind || strcmp(kind, "no_vocab") == 0;
     if (*none) return NULL;
     if (json) {
         json_t *object = json_loads(json, 0, &error);
-        return object ? object : damaged(file, "tokenizer.huggingface.json is not valid JSON");
+        return object ? object
+                      : tokenizer_damaged(file, "tokenizer.huggingface.json is not valid JSON");
     }
     if (strcmp(kind, "gpt2") == 0) return byte_level_of(file);
     if (strcmp(kind, "llama") == 0) return sentencepiece_of(file);
@@ -260,7 +262,7 @@ json_t *gguf_tokenizer_json(const GgufFile *file, bool *none) {
 
 /* ---- the other files ---- */
 
-static void add_file(json_t *files, const char *name, json_t *object) {
+static void add_json_file(json_t *files, const char *name, json_t *object) {
     char *text = json_write(object, JSON_INDENT(2));
     json_object_set_new(files, name, json_text(text));
     free(text);
@@ -269,7 +271,7 @@ static void add_file(json_t *files, const char *name, json_t *object) {
 
 /* Adds the training context length under the name used in config.json. */
 static void add_context(const GgufFile *file, json_t *config) {
-    char *key = memory_format("%s.context_length", text_of(file, "general.architecture"));
+    char *key = memory_format("%s.context_length", gguf_string(file, "general.architecture"));
     json_t *context = json_object_get(file->keys, key);
     if (json_is_integer(context)) json_object_set(config, "max_position_embeddings", context);
     free(key);
@@ -280,7 +282,7 @@ json_t *gguf_files(const GgufFile *file, bool bare) {
                                            {"eos_token", "tokenizer.ggml.eos_token_id"},
                                            {"pad_token", "tokenizer.ggml.padding_token_id"}};
     json_t *files = json_object(), *config = json_object(), *tokens = json_object();
-    const char *chat = text_of(file, "tokenizer.chat_template");
+    const char *chat = gguf_string(file, "tokenizer.chat_template");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *text = token_of(file, names[i][1]);
         if (!text) continue;
@@ -290,13 +292,13 @@ json_t *gguf_files(const GgufFile *file, bool bare) {
         free(id);
     }
     add_context(file, config);
-    add_file(files, "file:config.json", config);
+    add_json_file(files, "file:config.json", config);
     if (bare) {
         json_decref(tokens);
         return files;
     }
     json_object_set_new(tokens, "tokenizer_class", json_text("PreTrainedTokenizerFast"));
-    add_file(files, "file:tokenizer_config.json", tokens);
+    add_json_file(files, "file:tokenizer_config.json", tokens);
     if (chat) json_object_set_new(files, "file:chat_template.jinja", json_text(chat));
     return files;
 }

@@ -22,26 +22,26 @@ static double turns(const Ramp *ramp, int pair) {
     return ramp->original * pow(ramp->base, -(double)pair / ramp->pairs) / turn;
 }
 
-static double share_of(const Ramp *ramp, int pair) {
+static double ramp_fraction(const Ramp *ramp, int pair) {
     double share = (turns(ramp, pair) - ramp->low) / (ramp->high - ramp->low);
     return fmax(0, fmin(1, share));
 }
 
 /* Factor of the wavelength: the frequency is multiplied by (1 - share) / factor + share. */
 static double stretch(const Ramp *ramp, int pair) {
-    double share = share_of(ramp, pair);
+    double share = ramp_fraction(ramp, pair);
     return 1 / ((1 - share) / ramp->factor + share);
 }
 
 /* ---- from a file ---- */
 
-static const Entry *factors_of(const GgufFile *file) {
+static const Entry *rope_factors(const GgufFile *file) {
     for (int i = 0; i < file->count; i++)
         if (strcmp(file->entries[i].name, "rope_freqs.weight") == 0) return &file->entries[i];
     return NULL;
 }
 
-static double number_of(const json_t *config, const char *key, double otherwise) {
+static double config_number(const json_t *config, const char *key, double otherwise) {
     const json_t *value = json_object_get(config, key);
     return json_is_number(value) ? json_number_value(value) : otherwise;
 }
@@ -78,12 +78,12 @@ static void find_ramp(Ramp *ramp, const Entry *entry) {
         ramp->original = round(slope / offset);
     } else if (first >= 0) {
         ramp->original = round((shares[0] * 3 + 1) / turns(&one, first));
-    } else if (share_of(ramp, whole < 0 ? 0 : whole) < 1) {
+    } else if (ramp_fraction(ramp, whole < 0 ? 0 : whole) < 1) {
         ramp->original = ceil(4 / turns(&one, whole < 0 ? 0 : whole));
     }
 }
 
-static bool fits(const Ramp *ramp, const Entry *entry) {
+static bool ramp_fits(const Ramp *ramp, const Entry *entry) {
     for (int i = 0; i < ramp->pairs; i++) {
         double told = (double)safetensors_float(entry, (size_t)i), found = stretch(ramp, i);
         if (!(fabs(told - found) <= 1e-4 * found)) return false;
@@ -97,16 +97,16 @@ static bool is_floats(const Entry *entry) {
             entry->number == NUMBER_BF16);
 }
 
-static void put(json_t *config, const char *what, json_t *value) {
+static void put_rope_scaling(json_t *config, const char *what, json_t *value) {
     char *key = memory_format("arch.rope.scaling.%s", what);
     json_object_set_new(config, key, value);
     free(key);
 }
 
 bool gguf_rotation_read(const GgufFile *file, json_t *config) {
-    const Entry *entry = factors_of(file);
+    const Entry *entry = rope_factors(file);
     const char *type = json_string_value(json_object_get(config, "arch.rope.scaling.type"));
-    Ramp ramp = {.base = number_of(config, "arch.rope.freq_base", 10000), .factor = 1};
+    Ramp ramp = {.base = config_number(config, "arch.rope.freq_base", 10000), .factor = 1};
     bool plain = !type || strcmp(type, "none") == 0;
     /* equivalent to a missing key */
     if (type && plain) json_object_del(config, "arch.rope.scaling.type");
@@ -121,16 +121,16 @@ bool gguf_rotation_read(const GgufFile *file, json_t *config) {
         ramp.factor = fmax(ramp.factor, (double)safetensors_float(entry, (size_t)i));
     ramp.factor = short_number(ramp.factor);
     if (good && ramp.factor > 1) find_ramp(&ramp, entry);
-    if (!good || (ramp.factor > 1 && !fits(&ramp, entry)))
+    if (!good || (ramp.factor > 1 && !ramp_fits(&ramp, entry)))
         return error_message("import the original Hugging Face model directory",
                              "%s: rope_freqs.weight does not match RoPE scaling of Llama 3",
                              file->path);
     if (ramp.factor == 1) return true;
-    put(config, "type", json_text("llama3"));
-    put(config, "factor", json_real(ramp.factor));
-    put(config, "low_freq_factor", json_real(ramp.low));
-    put(config, "high_freq_factor", json_real(ramp.high));
-    put(config, "original_context_length", json_integer((json_int_t)ramp.original));
+    put_rope_scaling(config, "type", json_text("llama3"));
+    put_rope_scaling(config, "factor", json_real(ramp.factor));
+    put_rope_scaling(config, "low_freq_factor", json_real(ramp.low));
+    put_rope_scaling(config, "high_freq_factor", json_real(ramp.high));
+    put_rope_scaling(config, "original_context_length", json_integer((json_int_t)ramp.original));
     return true;
 }
 

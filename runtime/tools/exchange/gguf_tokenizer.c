@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* The first entry whose mark occurs in the pre-tokenizer. */
-static const GgufCut *find_cut(const json_t *object) {
+static const GgufCut *find_pre_tokenizer(const json_t *object) {
     const json_t *cutter = json_object_get(object, "pre_tokenizer");
     char *text = json_write(cutter, JSON_COMPACT);
     const char *type = json_string_value(json_object_get(cutter, "type"));
@@ -32,15 +32,15 @@ typedef struct Tokens {
 } Tokens;
 
 static void set_token(Tokens *tokens, const json_t *id, const char *text, int32_t type) {
-    json_int_t place = json_integer_value(id);
-    if (!json_is_integer(id) || !text || place < 0 || place >= tokens->count) return;
-    free(tokens->texts[place]);
-    tokens->texts[place] = memory_format("%s", text);
-    tokens->types[place] = type;
+    json_int_t token_id = json_integer_value(id);
+    if (!json_is_integer(id) || !text || token_id < 0 || token_id >= tokens->count) return;
+    free(tokens->texts[token_id]);
+    tokens->texts[token_id] = memory_format("%s", text);
+    tokens->types[token_id] = type;
 }
 
 /* Ids without a token get the names that the converters of llama.cpp use. */
-static Tokens tokens_of(const json_t *object, long vocabulary) {
+static Tokens vocabulary_tokens(const json_t *object, long vocabulary) {
     Tokens tokens = {memory_new(sizeof(char *) * (size_t)(vocabulary + 1)),
                      memory_new(sizeof(int32_t) * (size_t)(vocabulary + 1)), vocabulary};
     const json_t *model = json_object_get(object, "model");
@@ -103,7 +103,7 @@ static void add_merges(Gguf *gguf, const json_t *merges) {
 /* ---- SentencePiece ---- */
 
 /* Scores of the tokens: lower for later merges. */
-static float *scores_of(const json_t *model, long vocabulary) {
+static float *merge_scores(const json_t *model, long vocabulary) {
     float *scores = memory_new(sizeof *scores * (size_t)(vocabulary + 1));
     const json_t *tokens = json_object_get(model, "vocab"),
                  *merges = json_object_get(model, "merges");
@@ -113,8 +113,9 @@ static float *scores_of(const json_t *model, long vocabulary) {
         char *text = merge_text(merge), *space = strchr(text, ' ');
         if (space) memmove(space, space + 1, strlen(space));
         const json_t *id = json_object_get(tokens, text);
-        json_int_t place = json_is_integer(id) ? json_integer_value(id) : -1;
-        if (place >= 0 && place < vocabulary && scores[place] == 0) scores[place] = -(float)(i + 1);
+        json_int_t token_id = json_is_integer(id) ? json_integer_value(id) : -1;
+        if (token_id >= 0 && token_id < vocabulary && scores[token_id] == 0)
+            scores[token_id] = -(float)(i + 1);
         free(text);
     }
     return scores;
@@ -123,7 +124,7 @@ static float *scores_of(const json_t *model, long vocabulary) {
 /* True if the merges derived from the scores equal those of the tokenizer. Derived merges are all
  * splits of a token into two tokens, and those of one token are adjacent. Splits of the same token
  * have the same rank. */
-static bool follow(const json_t *model, const float *scores) {
+static bool merges_follow(const json_t *model, const float *scores) {
     json_t *again =
         gguf_merges(json_object_get(model, "vocab"), scores, json_object_get(model, "vocab"));
     const json_t *merges = json_object_get(model, "merges");
@@ -173,10 +174,10 @@ static bool spaces(const json_t *object, bool *prefix) {
 static bool add_sentencepiece(Gguf *gguf, const json_t *object, long vocabulary) {
     const json_t *model = json_object_get(object, "model");
     bool prefix, known = spaces(object, &prefix);
-    float *scores = scores_of(model, vocabulary);
-    bool good = known && follow(model, scores);
+    float *scores = merge_scores(model, vocabulary);
+    bool good = known && merges_follow(model, scores);
     if (good) {
-        Tokens tokens = tokens_of(object, vocabulary);
+        Tokens tokens = vocabulary_tokens(object, vocabulary);
         const char *unknown = json_string_value(json_object_get(model, "unk_token"));
         const json_t *id = json_object_get(json_object_get(model, "vocab"), unknown);
         gguf_text(gguf, "tokenizer.ggml.model", "llama");
@@ -235,11 +236,11 @@ bool gguf_tokenizer(Gguf *gguf, const Tokenizer *tokenizer, long vocabulary) {
     json_t *object = json_loadb(json, length, 0, &error);
     const json_t *model = json_object_get(object, "model");
     const char *type = json_string_value(json_object_get(model, "type"));
-    const GgufCut *cut = find_cut(object);
+    const GgufCut *cut = find_pre_tokenizer(object);
     bool bpe = type && !strcmp(type, "BPE"), good = false;
     tell_left_out(object, cut);
     if (bpe && cut) {
-        Tokens tokens = tokens_of(object, vocabulary);
+        Tokens tokens = vocabulary_tokens(object, vocabulary);
         gguf_text(gguf, "tokenizer.ggml.model", "gpt2");
         gguf_text(gguf, "tokenizer.ggml.pre", cut->name);
         add_tokens(gguf, &tokens);
@@ -257,7 +258,7 @@ bool gguf_tokenizer(Gguf *gguf, const Tokenizer *tokenizer, long vocabulary) {
 }
 
 /* Uses the first element of a list. */
-static void add_id(Gguf *gguf, const json_t *config, const char *from, const char *to) {
+static void add_special_id(Gguf *gguf, const json_t *config, const char *from, const char *to) {
     const json_t *id = json_object_get(config, from);
     if (json_is_array(id)) id = json_array_get(id, 0);
     if (json_is_integer(id) && json_integer_value(id) >= 0)
@@ -283,9 +284,10 @@ void gguf_specials(Gguf *gguf, const Tokenizer *tokenizer, const char *config,
     const TokenList *before = tokenizer_before(tokenizer), *after = tokenizer_after(tokenizer);
     add_end(gguf, before, "tokenizer.ggml.bos_token_id", "tokenizer.ggml.add_bos_token");
     add_end(gguf, after, "tokenizer.ggml.eos_token_id", "tokenizer.ggml.add_eos_token");
-    if (before->count != 1) add_id(gguf, ids, "bos_token_id", "tokenizer.ggml.bos_token_id");
-    if (after->count != 1) add_id(gguf, ids, "eos_token_id", "tokenizer.ggml.eos_token_id");
-    add_id(gguf, ids, "pad_token_id", "tokenizer.ggml.padding_token_id");
+    if (before->count != 1)
+        add_special_id(gguf, ids, "bos_token_id", "tokenizer.ggml.bos_token_id");
+    if (after->count != 1) add_special_id(gguf, ids, "eos_token_id", "tokenizer.ggml.eos_token_id");
+    add_special_id(gguf, ids, "pad_token_id", "tokenizer.ggml.padding_token_id");
     if (chat) gguf_text(gguf, "tokenizer.chat_template", chat);
     json_decref(object);
     json_decref(ids);

@@ -10,24 +10,24 @@
 
 enum { LISTED = 20 };
 
-typedef struct Match {
+typedef struct FolderMatch {
     MoecCompiler *layouts, *compiler; /* compiler: of the model */
     const char *layout;
     const Model *model;
     const MoecFileTensor *const *theirs;
     int count;
     int wrong; /* number of mismatches, including those that are not printed */
-} Match;
+} FolderMatch;
 
 static const char *const remedy_import =
     "moec tensors lists the tensors of a file; --layout FILE selects a custom layout";
 
-static void tell(Match *match, const char *what, const char *name) {
+static void report_mismatch(FolderMatch *match, const char *what, const char *name) {
     if (match->wrong++ < LISTED) line_message("  %s  %s", what, name);
 }
 
 /* Prints the end of the list as an error. */
-static bool told(const Match *match, const char *remedy) {
+static bool end_report(const FolderMatch *match, const char *remedy) {
     if (!match->wrong) return true;
     if (match->wrong > LISTED)
         fprintf(message_file(), "  ... and %d more\n", match->wrong - LISTED);
@@ -35,7 +35,7 @@ static bool told(const Match *match, const char *remedy) {
                          match->wrong == 1 ? " does" : "s do", match->layout);
 }
 
-static char *shape_text(const long *shape, int rank) {
+static char *dimensions_text(const long *shape, int rank) {
     char *text = memory_format("%s", "");
     for (int i = 0; i < rank; i++) {
         char *longer = memory_format("%s%s%ld", text, i ? ", " : "", shape[i]);
@@ -45,30 +45,31 @@ static char *shape_text(const long *shape, int rank) {
     return text;
 }
 
-static bool same_shape(const Entry *entry, const long *shape, int rank) {
+static bool has_shape(const Entry *entry, const long *shape, int rank) {
     return entry->rank == rank && !memcmp(entry->shape, shape, sizeof *shape * (size_t)rank);
 }
 
-static void tell_shape(Match *match, const Entry *entry, const long *shape, int rank) {
-    char *found = shape_text(entry->shape, entry->rank), *wanted = shape_text(shape, rank);
+static void tell_shape(FolderMatch *match, const Entry *entry, const long *shape, int rank) {
+    char *found = dimensions_text(entry->shape, entry->rank),
+         *wanted = dimensions_text(shape, rank);
     char *text = memory_format("%s: [%s], expected [%s]", entry->name, found, wanted);
-    tell(match, "shape  ", text);
+    report_mismatch(match, "shape  ", text);
     free(text);
     free(found);
     free(wanted);
 }
 
 /* Parameters first, then layer states. */
-static const PublicTensor *tensor_at(const Model *model, int i) {
+static const PublicTensor *public_tensor_at(const Model *model, int i) {
     int count = model->parameter_count;
     return i < count ? &model->parameters[i] : &model->states[i - count];
 }
 
-static bool begin(Match *match) {
+static bool match_names(FolderMatch *match) {
     int count = match->model->parameter_count + match->model->state_count;
     MoecNamedTensor *tensors = memory_new(sizeof *tensors * ((size_t)count + 1));
     for (int i = 0; i < count; i++) {
-        const PublicTensor *one = tensor_at(match->model, i);
+        const PublicTensor *one = public_tensor_at(match->model, i);
         tensors[i] = (MoecNamedTensor){one->name, one->axes, one->rank, one->shape};
     }
     match->theirs = moec_layout_tensors(match->layouts, match->layout, match->compiler, tensors,
@@ -80,28 +81,28 @@ static bool begin(Match *match) {
 
 /* Reports parameters that the layout does not mention. Required layer states follow from the
  * options, so they are not checked. */
-static void check_spoken(Match *match) {
+static void check_spoken(FolderMatch *match) {
     int count = match->model->parameter_count + match->model->state_count;
     bool *spoken = memory_new(sizeof *spoken * ((size_t)count + 1));
     for (int i = 0; i < match->count; i++)
         for (int k = 0; k < match->theirs[i]->slice_count; k++)
             spoken[match->theirs[i]->slices[k].tensor] = true;
     for (int i = 0; i < match->model->parameter_count; i++)
-        if (!spoken[i]) tell(match, "unmapped", match->model->parameters[i].name);
+        if (!spoken[i]) report_mismatch(match, "unmapped", match->model->parameters[i].name);
     free(spoken);
 }
 
-static void add_their(Match *match, Conversion *conversion, const Shards *shards,
+static void add_their(FolderMatch *match, Conversion *conversion, const Shards *shards,
                       const MoecFileTensor *their, bool *used) {
     int at = shards_find(shards, their->name);
     if (at < 0) at = shards_find(shards, their->other_name);
     if (at < 0) {
-        tell(match, "missing", their->name);
+        report_mismatch(match, "missing", their->name);
         return;
     }
     const Entry *entry = shards->entries[at];
     used[at] = true;
-    if (!same_shape(entry, their->shape, their->rank)) {
+    if (!has_shape(entry, their->shape, their->rank)) {
         tell_shape(match, entry, their->shape, their->rank);
         return;
     }
@@ -111,14 +112,14 @@ static void add_their(Match *match, Conversion *conversion, const Shards *shards
 }
 
 /* Reports tensors that the layout neither maps nor ignores. */
-static void check_used(Match *match, const Shards *shards, const bool *used) {
+static void check_used(FolderMatch *match, const Shards *shards, const bool *used) {
     const char *first = NULL;
     int left = 0;
     for (int i = 0; i < shards->count; i++) {
         const char *name = shards->entries[i]->name;
         if (used[i]) continue;
         if (!moec_layout_ignores(match->layouts, match->layout, name)) {
-            tell(match, "unknown", name);
+            report_mismatch(match, "unknown", name);
             continue;
         }
         if (!left++) first = name;
@@ -130,11 +131,12 @@ static void check_used(Match *match, const Shards *shards, const bool *used) {
 
 Conversion *match_import(MoecCompiler *layouts, const char *layout, MoecCompiler *compiler,
                          const Model *model, const Shards *shards) {
-    Match match = {.layouts = layouts, .layout = layout, .compiler = compiler, .model = model};
-    if (!begin(&match)) return NULL;
+    FolderMatch match = {
+        .layouts = layouts, .layout = layout, .compiler = compiler, .model = model};
+    if (!match_names(&match)) return NULL;
     Conversion *conversion = conversion_new(model->parameter_count + model->state_count, true);
     for (int i = 0; i < conversion->count; i++) {
-        const PublicTensor *one = tensor_at(model, i);
+        const PublicTensor *one = public_tensor_at(model, i);
         conversion_target(conversion, i, one->name, one->rank, one->shape);
     }
     bool *used = memory_new(sizeof *used * ((size_t)shards->count + 1));
@@ -144,35 +146,38 @@ Conversion *match_import(MoecCompiler *layouts, const char *layout, MoecCompiler
     check_used(&match, shards, used);
     free(used);
     conversion_drop_empty(conversion);
-    if (told(&match, remedy_import)) return conversion;
+    if (end_report(&match, remedy_import)) return conversion;
     conversion_free(conversion);
     return NULL;
 }
 
-static void add_our(Match *match, Conversion *conversion, const Safetensors *file, int place) {
-    const MoecFileTensor *their = match->theirs[place];
-    conversion_target(conversion, place, their->name, their->rank, their->shape);
+static void add_our(FolderMatch *match, Conversion *conversion, const Safetensors *file,
+                    int index) {
+    const MoecFileTensor *their = match->theirs[index];
+    conversion_target(conversion, index, their->name, their->rank, their->shape);
     for (int k = 0; k < their->slice_count; k++) {
-        const PublicTensor *one = tensor_at(match->model, their->slices[k].tensor);
+        const PublicTensor *one = public_tensor_at(match->model, their->slices[k].tensor);
         const Entry *entry = safetensors_find(file, one->name);
         if (!entry)
-            tell(match, "missing", one->name);
-        else if (!same_shape(entry, one->shape, one->rank))
+            report_mismatch(match, "missing", one->name);
+        else if (!has_shape(entry, one->shape, one->rank))
             tell_shape(match, entry, one->shape, one->rank);
-        else if (!conversion_origin(conversion, place, entry, &their->slices[k]))
+        else if (!conversion_origin(conversion, index, entry, &their->slices[k]))
             match->wrong++;
     }
 }
 
 Conversion *match_export(MoecCompiler *layouts, const char *layout, MoecCompiler *compiler,
                          const Model *model, const Safetensors *file) {
-    Match match = {.layouts = layouts, .layout = layout, .compiler = compiler, .model = model};
-    if (!begin(&match)) return NULL;
+    FolderMatch match = {
+        .layouts = layouts, .layout = layout, .compiler = compiler, .model = model};
+    if (!match_names(&match)) return NULL;
     Conversion *conversion = conversion_new(match.count, false);
     check_spoken(&match);
     for (int i = 0; i < match.count; i++) add_our(&match, conversion, file, i);
-    if (told(&match, "the model family has no such tensor: use a model without it, or a layout "
-                     "that maps it"))
+    if (end_report(&match,
+                   "the model family has no such tensor: use a model without it, or a layout "
+                   "that maps it"))
         return conversion;
     conversion_free(conversion);
     return NULL;

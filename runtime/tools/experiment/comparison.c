@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool counts(const Run *run, const char *metric) {
+static bool is_counted(const Run *run, const char *metric) {
     return run->ended && !run->result.stopped && isfinite(run->result.loss) &&
            strcmp(run->result.metric, metric) == 0;
 }
@@ -26,12 +26,12 @@ static const char *metric_of(const Gathering *gathering, int base) {
 
 /* ---- differences ---- */
 
-static Sample losses_of(const Group *group, const char *metric) {
+static SampleMoments losses_of(const Group *group, const char *metric) {
     double *losses = memory_new((size_t)(group->count + 1) * sizeof *losses);
     int count = 0;
     for (int i = 0; i < group->count; i++)
-        if (counts(&group->runs[i], metric)) losses[count++] = group->runs[i].result.loss;
-    Sample sample = sample_of(losses, count);
+        if (is_counted(&group->runs[i], metric)) losses[count++] = group->runs[i].result.loss;
+    SampleMoments sample = sample_of(losses, count);
     free(losses);
     return sample;
 }
@@ -49,20 +49,20 @@ static bool is_pair(const Run *run, const Run *other) {
     return true;
 }
 
-static Difference difference_of(const Group *group, const Group *base, const char *metric) {
+static Difference group_difference(const Group *group, const Group *base, const char *metric) {
     double *values = memory_new((size_t)(group->count + 1) * sizeof *values),
            *others = memory_new((size_t)(group->count + 1) * sizeof *others);
     int pairs = 0;
     for (int i = 0; i < group->count; i++) {
-        for (int k = 0; counts(&group->runs[i], metric) && k < base->count; k++) {
-            if (!counts(&base->runs[k], metric) || !is_pair(&group->runs[i], &base->runs[k]))
+        for (int k = 0; is_counted(&group->runs[i], metric) && k < base->count; k++) {
+            if (!is_counted(&base->runs[k], metric) || !is_pair(&group->runs[i], &base->runs[k]))
                 continue;
             values[pairs] = group->runs[i].result.loss;
             others[pairs++] = base->runs[k].result.loss;
             break;
         }
     }
-    Sample sample = losses_of(group, metric), other = losses_of(base, metric);
+    SampleMoments sample = losses_of(group, metric), other = losses_of(base, metric);
     bool apart = pairs < 2 && (pairs == 0 || (sample.count > 1 && other.count > 1));
     Difference difference =
         apart ? difference_apart(&sample, &other) : difference_paired(values, others, pairs);
@@ -84,26 +84,27 @@ static json_t *difference_json(const Difference *difference, bool higher) {
 
 /* Among the models of one structure, which differ only in tuned settings: true if this one is the
  * best, and if the best is at an edge of the tested values. */
-typedef struct Choice {
+typedef struct TunedRank {
     bool best, at_edge;
     int choices;
-} Choice;
+} TunedRank;
 
-static bool is_better(const Gathering *gathering, const Sample *one, const Sample *other) {
+static bool is_better_sample(const Gathering *gathering, const SampleMoments *one,
+                             const SampleMoments *other) {
     if (!one->count || !other->count) return one->count > other->count;
     return gathering->higher ? one->mean > other->mean : one->mean < other->mean;
 }
 
-static Choice choice_of(const Gathering *gathering, int number, const char *metric) {
+static TunedRank choice_of(const Gathering *gathering, int number, const char *metric) {
     const char *structure = gathering->groups[number].structure;
-    Sample best = {0};
+    SampleMoments best = {0};
     int first = -1, last = -1, chosen = -1;
-    Choice choice = {0};
+    TunedRank choice = {0};
     for (int i = 0; structure && i < gathering->count; i++) {
         const Group *group = &gathering->groups[i];
         if (!group->structure || strcmp(group->structure, structure) != 0) continue;
-        Sample loss = losses_of(group, metric);
-        if (chosen < 0 || is_better(gathering, &loss, &best)) {
+        SampleMoments loss = losses_of(group, metric);
+        if (chosen < 0 || is_better_sample(gathering, &loss, &best)) {
             chosen = i;
             best = loss;
         }
@@ -131,7 +132,7 @@ static int base_of(const Gathering *gathering) {
 static void add_choice(json_t *row, const Gathering *gathering, int number, const char *metric) {
     const Group *group = &gathering->groups[number];
     if (!group->tuned) return;
-    Choice choice = choice_of(gathering, number, metric);
+    TunedRank choice = choice_of(gathering, number, metric);
     json_object_set_new(row, "structure", json_text(group->structure));
     json_object_set_new(row, "tuned", json_text(group->tuned));
     json_object_set_new(row, "best", json_boolean(choice.best));
@@ -143,7 +144,7 @@ static void add_choice(json_t *row, const Gathering *gathering, int number, cons
 
 typedef double Measure(const History *history, const char *name);
 
-static double mean_of(const Group *group, Measure *measure, const char *name) {
+static double measure_mean(const Group *group, Measure *measure, const char *name) {
     double sum = 0;
     int count = 0;
     for (int i = 0; i < group->count; i++) {
@@ -165,21 +166,22 @@ static bool is_probe(const char *name) {
     return strncmp(name, "val_", 4) != 0 && !strstr(name, ".layer.");
 }
 
-static json_t *probes_json(const Group *group) {
+static json_t *mean_probes_json(const Group *group) {
     json_t *probes = json_object();
     for (int i = 0; i < group->count; i++) {
         const History *history = &group->runs[i].history;
         for (int k = 0; k < history->columns; k++)
             if (is_probe(history->names[k]) && !json_object_get(probes, history->names[k]))
-                json_object_set_new(probes, history->names[k],
-                                    json_number(mean_of(group, history_tail, history->names[k])));
+                json_object_set_new(
+                    probes, history->names[k],
+                    json_number(measure_mean(group, history_tail, history->names[k])));
     }
     return probes;
 }
 
 /* ---- one variant ---- */
 
-static double number_at(const json_t *object, const char *name, const char *part) {
+static double nested_number(const json_t *object, const char *name, const char *part) {
     const json_t *value = json_object_get(object, name);
     if (part) value = json_object_get(value, part);
     return json_is_number(value) ? json_number_value(value) : NAN;
@@ -187,28 +189,29 @@ static double number_at(const json_t *object, const char *name, const char *part
 
 static double tokens_per_step(const Group *group) {
     const json_t *account = group->runs[0].account;
-    return account ? number_at(account, "tokens_per_step", NULL) : NAN;
+    return account ? nested_number(account, "tokens_per_step", NULL) : NAN;
 }
 
-static void add_cost(json_t *row, const Group *group) {
-    double steps = number_at(group->runs[0].account, "steps", NULL),
+static void add_group_cost(json_t *row, const Group *group) {
+    double steps = nested_number(group->runs[0].account, "steps", NULL),
            tokens = steps * tokens_per_step(group),
-           flops = number_at(group->cost, "flops_per_token", "train");
-    json_object_set_new(row, "parameters", json_number(number_at(group->cost, "params", "total")));
-    json_object_set_new(row, "active", json_number(number_at(group->cost, "params", "active")));
+           flops = nested_number(group->cost, "flops_per_token", "train");
+    json_object_set_new(row, "parameters",
+                        json_number(nested_number(group->cost, "params", "total")));
+    json_object_set_new(row, "active", json_number(nested_number(group->cost, "params", "active")));
     json_object_set_new(row, "flops", json_number(flops));
     json_object_set_new(row, "cache",
-                        json_number(number_at(group->cost, "cache_bytes_per_token", NULL)));
+                        json_number(nested_number(group->cost, "cache_bytes_per_token", NULL)));
     json_object_set_new(row, "steps", json_number(steps));
     json_object_set_new(row, "tokens", json_number(tokens));
     json_object_set_new(row, "flops_total", json_number(tokens * flops));
 }
 
-static json_t *run_json(const Run *run, const char *metric, bool lasting) {
+static json_t *compared_run_json(const Run *run, const char *metric, bool lasting) {
     json_t *object = json_make("{s:I, s:I, s:b, s:b, s:o}", "seed", (json_int_t)run->seed, "step",
                                (json_int_t)run->result.step, "ended", run->ended, "diverged",
                                run->result.diverged, "loss",
-                               json_number(counts(run, metric) ? run->result.loss : NAN));
+                               json_number(is_counted(run, metric) ? run->result.loss : NAN));
     if (run->history.diverged)
         json_object_set_new(object, "nonsense", json_text(run->history.diverged));
     if (lasting) return object;
@@ -222,10 +225,10 @@ static void add_runs(json_t *row, const Group *group, const char *metric, bool l
     long stopped = 0;
     json_t *runs = json_array();
     for (int i = 0; i < group->count; i++) {
-        finished += counts(&group->runs[i], metric);
+        finished += is_counted(&group->runs[i], metric);
         diverged += group->runs[i].result.diverged;
         if (group->runs[i].result.stopped) stopped = group->runs[i].result.step;
-        json_array_append_new(runs, run_json(&group->runs[i], metric, lasting));
+        json_array_append_new(runs, compared_run_json(&group->runs[i], metric, lasting));
     }
     json_object_set_new(row, "finished", json_integer(finished));
     json_object_set_new(row, "diverged", json_integer(diverged));
@@ -234,26 +237,27 @@ static void add_runs(json_t *row, const Group *group, const char *metric, bool l
     json_object_set_new(row, "runs", runs);
 }
 
-static json_t *variant_json(const Gathering *gathering, int number, int base, const char *metric,
-                            bool lasting) {
+static json_t *compared_variant_json(const Gathering *gathering, int number, int base,
+                                     const char *metric, bool lasting) {
     const Group *group = &gathering->groups[number];
-    Sample loss = losses_of(group, metric);
+    SampleMoments loss = losses_of(group, metric);
     json_t *row = json_make("{s:s, s:O?}", "variant", group->name, "sets", group->sets);
     add_choice(row, gathering, number, metric);
-    add_cost(row, group);
+    add_group_cost(row, group);
     add_runs(row, group, metric, lasting);
     json_object_set_new(row, "loss", json_number(loss.mean));
     json_object_set_new(row, "spread", json_number(loss.spread));
-    json_object_set_new(row, "nats", json_number(mean_of(group, history_last, "val_loss")));
-    json_object_set_new(row, "train_loss", json_number(mean_of(group, history_tail, "loss")));
+    json_object_set_new(row, "nats", json_number(measure_mean(group, history_last, "val_loss")));
+    json_object_set_new(row, "train_loss", json_number(measure_mean(group, history_tail, "loss")));
     if (!lasting) {
-        double step = mean_of(group, history_median, "seconds");
+        double step = measure_mean(group, history_median, "seconds");
         json_object_set_new(row, "speed", json_number(tokens_per_step(group) / step));
-        json_object_set_new(row, "seconds", json_number(mean_of(group, history_sum, "seconds")));
+        json_object_set_new(row, "seconds",
+                            json_number(measure_mean(group, history_sum, "seconds")));
     }
-    json_object_set_new(row, "probes", probes_json(group));
+    json_object_set_new(row, "probes", mean_probes_json(group));
     if (number == base) return row;
-    Difference difference = difference_of(group, &gathering->groups[base], metric);
+    Difference difference = group_difference(group, &gathering->groups[base], metric);
     json_object_set_new(row, "difference", difference_json(&difference, gathering->higher));
     return row;
 }
@@ -263,11 +267,12 @@ json_t *comparison_json(const Gathering *gathering, int chosen, bool lasting) {
     const char *metric = metric_of(gathering, base);
     json_t *variants = json_array();
     int seeds = 0;
-    json_array_append_new(variants, variant_json(gathering, base, base, metric, lasting));
+    json_array_append_new(variants, compared_variant_json(gathering, base, base, metric, lasting));
     for (int i = 0; i < gathering->count; i++) {
         if (gathering->groups[i].count > seeds) seeds = gathering->groups[i].count;
         if (i != base)
-            json_array_append_new(variants, variant_json(gathering, i, base, metric, lasting));
+            json_array_append_new(variants,
+                                  compared_variant_json(gathering, i, base, metric, lasting));
     }
     return json_make("{s:s?, s:s, s:s, s:b, s:i, s:o}", "experiment", gathering->experiment, "base",
                      gathering->groups[base].name, "metric", metric, "higher", gathering->higher,

@@ -21,7 +21,7 @@ typedef struct Scale {
     double low, high;
 } Scale;
 
-static double loss_of(const json_t *object) {
+static double row_loss(const json_t *object) {
     const json_t *loss = json_object_get(object, "loss");
     return json_is_number(loss) ? json_number_value(loss) : NAN;
 }
@@ -32,8 +32,8 @@ static Scale scale_of(const json_t *rows) {
     json_t *row, *run;
     json_array_foreach(rows, i, row) {
         json_array_foreach(json_object_get(row, "runs"), k, run) {
-            scale.low = fmin(scale.low, loss_of(run));
-            scale.high = fmax(scale.high, loss_of(run));
+            scale.low = fmin(scale.low, row_loss(run));
+            scale.high = fmax(scale.high, row_loss(run));
         }
     }
     if (!(scale.low <= scale.high)) scale = (Scale){0, 1};
@@ -45,7 +45,7 @@ static double x_of(Scale scale, double loss) {
     return LEFT + WIDTH * (loss - scale.low) / (scale.high - scale.low);
 }
 
-static void add_text(FILE *file, const char *text) {
+static void put_escaped(FILE *file, const char *text) {
     for (; text && *text; text++) {
         if (strchr("<>&", *text))
             fprintf(file, "&#%d;", *text);
@@ -54,9 +54,9 @@ static void add_text(FILE *file, const char *text) {
     }
 }
 
-static void add_axis(FILE *file, Scale scale, const json_t *comparison, int bottom) {
+static void draw_axis(FILE *file, Scale scale, const json_t *comparison, int bottom) {
     fprintf(file, "<text x=\"%d\" y=\"16\">", LEFT);
-    add_text(file, json_string_value(json_object_get(comparison, "metric")));
+    put_escaped(file, json_string_value(json_object_get(comparison, "metric")));
     fprintf(file, ": a ring for each seed, a stroke for the mean</text>\n");
     for (int i = 0; i <= TICKS; i++) {
         double loss = scale.low + (scale.high - scale.low) * i / TICKS, x = x_of(scale, loss);
@@ -67,18 +67,18 @@ static void add_axis(FILE *file, Scale scale, const json_t *comparison, int bott
     }
 }
 
-static void add_row(FILE *file, Scale scale, const json_t *row, double y) {
+static void draw_row(FILE *file, Scale scale, const json_t *row, double y) {
     size_t k;
     json_t *run;
-    double mean = loss_of(row);
+    double mean = row_loss(row);
     long diverged = (long)json_integer_value(json_object_get(row, "diverged"));
     fprintf(file, "<g%s><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">",
             json_is_true(json_object_get(row, "best")) ? " class=\"best\"" : "", LEFT - 12, y + 4);
-    add_text(file, json_string_value(json_object_get(row, "variant")));
+    put_escaped(file, json_string_value(json_object_get(row, "variant")));
     fprintf(file, "</text>");
-    json_array_foreach(json_object_get(row, "runs"), k, run) if (isfinite(loss_of(run)))
+    json_array_foreach(json_object_get(row, "runs"), k, run) if (isfinite(row_loss(run)))
         fprintf(file, "<circle class=\"seed\" cx=\"%.1f\" cy=\"%.1f\" r=\"4\"/>",
-                x_of(scale, loss_of(run)), y);
+                x_of(scale, row_loss(run)), y);
     if (isfinite(mean))
         fprintf(file, "<path class=\"mean\" d=\"M%.1f %.1fv14\"/>", x_of(scale, mean), y - 7);
     if (diverged)
@@ -100,9 +100,9 @@ char *comparison_svg(const json_t *comparison) {
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" role=\"img\">\n%s"
             "<rect class=\"ground\" width=\"100%%\" height=\"100%%\"/>\n",
             width, bottom + 12, style);
-    add_axis(file, scale, comparison, bottom);
+    draw_axis(file, scale, comparison, bottom);
     for (int i = 0; i < count; i++)
-        add_row(file, scale, json_array_get(rows, (size_t)i), TOP + ROW * (i + 0.5));
+        draw_row(file, scale, json_array_get(rows, (size_t)i), TOP + ROW * (i + 0.5));
     fprintf(file, "</svg>\n");
     fclose(file);
     return text;

@@ -18,12 +18,12 @@ typedef struct Cells {
     char (*text)[MAX_COLUMNS][CELL]; /* [row][column]; row 0 is the head */
 } Cells;
 
-static double number_at(const json_t *object, const char *name) {
+static double field_number(const json_t *object, const char *name) {
     const json_t *value = json_object_get(object, name);
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-static const char *text_at(const json_t *object, const char *name) {
+static const char *field_text(const json_t *object, const char *name) {
     const char *text = json_string_value(json_object_get(object, name));
     return text ? text : "";
 }
@@ -50,7 +50,7 @@ static void drop_column(Cells *cells, int column) {
     cells->words--;
 }
 
-static bool is_empty(const Cells *cells, int column) {
+static bool is_empty_column(const Cells *cells, int column) {
     for (int i = 1; i < cells->rows; i++)
         if (strcmp(cells->text[i][column], "-") != 0) return false;
     return true;
@@ -70,8 +70,9 @@ static const char *metric_words(const char *metric) {
 
 /* "3"; "2 of 3" if one diverged or is unfinished. */
 static void print_seeds(char cell[CELL], const json_t *row) {
-    int finished = (int)number_at(row, "finished"), diverged = (int)number_at(row, "diverged"),
-        all = finished + diverged + (int)number_at(row, "unfinished");
+    int finished = (int)field_number(row, "finished"),
+        diverged = (int)field_number(row, "diverged"),
+        all = finished + diverged + (int)field_number(row, "unfinished");
     if (finished == all)
         snprintf(cell, CELL, "%d", all);
     else
@@ -80,8 +81,8 @@ static void print_seeds(char cell[CELL], const json_t *row) {
 
 /* "-0.0900 [-0.1148, -0.0652]" */
 static void print_difference(char cell[CELL], const json_t *difference) {
-    double mean = number_at(difference, "mean"), low = number_at(difference, "low"),
-           high = number_at(difference, "high");
+    double mean = field_number(difference, "mean"), low = field_number(difference, "low"),
+           high = field_number(difference, "high");
     int at = 0;
     fixed(cell, "%+.4f", mean);
     at = (int)strlen(cell);
@@ -101,25 +102,26 @@ __attribute__((format(printf, 2, 3))) static void add_note(char cell[CELL], cons
 
 /* The tuned setting, halving and divergence. */
 static void print_notes(char cell[CELL], const json_t *row) {
-    const char *tuned = text_at(row, "tuned");
-    int diverged = (int)number_at(row, "diverged");
+    const char *tuned = field_text(row, "tuned");
+    int diverged = (int)field_number(row, "diverged");
     if (*tuned) add_note(cell, "%s", tuned);
     if (json_is_true(json_object_get(row, "best")))
-        add_note(cell, "best of %d", (int)number_at(row, "choices"));
+        add_note(cell, "best of %d", (int)field_number(row, "choices"));
     if (json_is_true(json_object_get(row, "at_edge")))
         add_note(cell, "at the edge of the tested values");
-    if (isfinite(number_at(row, "stopped")))
-        add_note(cell, "stopped at step %.0f by halving", number_at(row, "stopped"));
+    if (isfinite(field_number(row, "stopped")))
+        add_note(cell, "stopped at step %.0f by halving", field_number(row, "stopped"));
     if (diverged)
         add_note(cell, "%d of %d diverged", diverged,
-                 diverged + (int)number_at(row, "finished") + (int)number_at(row, "unfinished"));
+                 diverged + (int)field_number(row, "finished") +
+                     (int)field_number(row, "unfinished"));
 }
 
 static Cells losses(const json_t *comparison) {
     const json_t *rows = json_object_get(comparison, "variants");
     const char *head[] = {"variant",
                           "seeds",
-                          metric_words(text_at(comparison, "metric")),
+                          metric_words(field_text(comparison, "metric")),
                           "std",
                           "val loss",
                           "train loss",
@@ -133,23 +135,23 @@ static Cells losses(const json_t *comparison) {
         const json_t *row = json_array_get(rows, (size_t)i - 1),
                      *difference = json_object_get(row, "difference");
         char(*cell)[CELL] = cells.text[i];
-        bool base = !strcmp(text_at(row, "variant"), text_at(comparison, "base"));
-        snprintf(cell[0], CELL, "%s", text_at(row, "variant"));
+        bool base = !strcmp(field_text(row, "variant"), field_text(comparison, "base"));
+        snprintf(cell[0], CELL, "%s", field_text(row, "variant"));
         print_seeds(cell[1], row);
-        fixed(cell[2], "%.4f", number_at(row, "loss"));
-        fixed(cell[3], "%.4f", number_at(row, "spread"));
-        fixed(cell[4], "%.4f", number_at(row, "nats"));
-        fixed(cell[5], "%.4f", number_at(row, "train_loss"));
+        fixed(cell[2], "%.4f", field_number(row, "loss"));
+        fixed(cell[3], "%.4f", field_number(row, "spread"));
+        fixed(cell[4], "%.4f", field_number(row, "nats"));
+        fixed(cell[5], "%.4f", field_number(row, "train_loss"));
         print_difference(cell[6], difference);
-        double p = number_at(difference, "chance");
+        double p = field_number(difference, "chance");
         fixed(cell[7], p < 0.0005 ? "<0.001" : "%.3f", p);
-        snprintf(cell[8], CELL, "%s", base ? "baseline" : text_at(difference, "verdict"));
+        snprintf(cell[8], CELL, "%s", base ? "baseline" : field_text(difference, "verdict"));
         print_notes(cell[9], row);
         noted |= *cell[9] != '\0';
     }
     if (!noted) cells.columns--;
     for (int k = 5; k >= 4; k--)
-        if (!strcmp(head[k], head[2]) || is_empty(&cells, k)) drop_column(&cells, k);
+        if (!strcmp(head[k], head[2]) || is_empty_column(&cells, k)) drop_column(&cells, k);
     return cells;
 }
 
@@ -159,17 +161,17 @@ typedef struct CostColumn {
 } CostColumn;
 
 /* One unit for the whole column, in the head: "MFLOP/token". */
-static void print_costs(Cells *cells, int column, const json_t *rows, const CostColumn *cost) {
+static void fill_cost_column(Cells *cells, int column, const json_t *rows, const CostColumn *cost) {
     double largest = 0;
     for (int i = 1; i < cells->rows; i++) {
-        double number = number_at(json_array_get(rows, (size_t)i - 1), cost->name);
+        double number = field_number(json_array_get(rows, (size_t)i - 1), cost->name);
         if (number > largest) largest = number;
     }
     QuantityScale scale = quantity_column(largest);
     if (cost->unit)
         snprintf(cells->text[0][column], CELL, "%s%s%s", cost->head, scale.prefix, cost->unit);
     for (int i = 1; i < cells->rows; i++) {
-        double number = number_at(json_array_get(rows, (size_t)i - 1), cost->name);
+        double number = field_number(json_array_get(rows, (size_t)i - 1), cost->name);
         Quantity text = cost->unit ? quantity_in(number, scale)
                                    : quantity_prefixed(number, quantity_counts(scale));
         snprintf(cells->text[i][column], CELL, "%s", isfinite(number) ? text.text : "-");
@@ -188,17 +190,17 @@ static Cells costs(const json_t *comparison) {
     head[COUNT + 2] = "time";
     const json_t *rows = json_object_get(comparison, "variants");
     Cells cells = cells_new((int)json_array_size(rows), COUNT + 3, COUNT + 3, head);
-    for (int k = 0; k < COUNT; k++) print_costs(&cells, k + 1, rows, &columns[k]);
+    for (int k = 0; k < COUNT; k++) fill_cost_column(&cells, k + 1, rows, &columns[k]);
     for (int i = 1; i < cells.rows; i++) {
         const json_t *row = json_array_get(rows, (size_t)i - 1);
-        snprintf(cells.text[i][0], CELL, "%s", text_at(row, "variant"));
+        snprintf(cells.text[i][0], CELL, "%s", field_text(row, "variant"));
         snprintf(cells.text[i][COUNT + 1], CELL, "%s",
-                 quantity_grouped(number_at(row, "speed"), 0).text);
+                 quantity_grouped(field_number(row, "speed"), 0).text);
         snprintf(cells.text[i][COUNT + 2], CELL, "%s",
-                 quantity_seconds(number_at(row, "seconds")).text);
+                 quantity_seconds(field_number(row, "seconds")).text);
     }
     for (int k = cells.columns - 1; k > 0; k--)
-        if (is_empty(&cells, k)) drop_column(&cells, k);
+        if (is_empty_column(&cells, k)) drop_column(&cells, k);
     if (cells.columns > 1) return cells;
     free(cells.text);
     return (Cells){0};
@@ -229,16 +231,16 @@ static Cells probes(const json_t *comparison) {
     Cells cells = cells_new((int)json_array_size(rows), count, count, names);
     for (int i = 1; i < cells.rows; i++) {
         const json_t *row = json_array_get(rows, (size_t)i - 1);
-        snprintf(cells.text[i][0], CELL, "%s", text_at(row, "variant"));
+        snprintf(cells.text[i][0], CELL, "%s", field_text(row, "variant"));
         for (int k = 1; k < count; k++)
-            fixed(cells.text[i][k], "%.4g", number_at(json_object_get(row, "probes"), names[k]));
+            fixed(cells.text[i][k], "%.4g", field_number(json_object_get(row, "probes"), names[k]));
     }
     return cells;
 }
 
 /* ---- text and Markdown ---- */
 
-static int width_of(const Cells *cells, int column) {
+static int column_width(const Cells *cells, int column) {
     int width = 0;
     for (int i = 0; i < cells->rows; i++)
         if ((int)strlen(cells->text[i][column]) > width)
@@ -250,12 +252,12 @@ static bool is_left(const Cells *cells, int column) {
     return column == 0 || column >= cells->words;
 }
 
-static void write_text(FILE *file, const Cells *cells) {
+static void write_cells(FILE *file, const Cells *cells) {
     for (int i = 0; i < cells->rows; i++) {
         char line[MAX_COLUMNS * CELL + 64];
         int at = 0;
         for (int k = 0; k < cells->columns; k++) {
-            int width = width_of(cells, k) * (is_left(cells, k) ? -1 : 1);
+            int width = column_width(cells, k) * (is_left(cells, k) ? -1 : 1);
             at += snprintf(line + at, sizeof line - (size_t)at, "  %*s", width, cells->text[i][k]);
         }
         while (at > 0 && line[at - 1] == ' ') at--;
@@ -296,13 +298,13 @@ static char *print(const json_t *comparison, Write *write) {
             "%s, by a paired\nt-test over equal seeds, else by Welch's t-test. p: two-sided "
             "p-value. Losses in nats. Probes and train loss:\nmeans over the last tenth of the "
             "steps.\n",
-            metric_words(text_at(comparison, "metric")), text_at(comparison, "base"));
+            metric_words(field_text(comparison, "metric")), field_text(comparison, "base"));
     fclose(file);
     return text;
 }
 
 char *comparison_text(const json_t *comparison) {
-    return print(comparison, write_text);
+    return print(comparison, write_cells);
 }
 
 char *comparison_markdown(const json_t *comparison) {
@@ -328,13 +330,13 @@ static const char *const parts[] = {"mean",   "margin_95", "low",   "high",
 enum { PARTS = sizeof parts / sizeof *parts, MAX_NAMES = 64 };
 
 /* Columns: single values of a row, parts of its difference, probes. */
-typedef struct Columns {
+typedef struct TableColumns {
     const char *names[MAX_NAMES], *probes[MAX_COLUMNS];
     int count, probe_count;
-} Columns;
+} TableColumns;
 
-static Columns columns_of(const json_t *rows) {
-    Columns columns = {.probe_count = probe_names(rows, columns.probes)};
+static TableColumns columns_of(const json_t *rows) {
+    TableColumns columns = {.probe_count = probe_names(rows, columns.probes)};
     const char *name;
     json_t *value;
     json_object_foreach(json_array_get(rows, 0), name, value) {
@@ -344,7 +346,7 @@ static Columns columns_of(const json_t *rows) {
     return columns;
 }
 
-static void write_head(FILE *file, const Columns *columns) {
+static void write_head(FILE *file, const TableColumns *columns) {
     for (int i = 0; i < columns->count; i++) fprintf(file, "%s%s", i ? "," : "", columns->names[i]);
     for (int i = 0; i < PARTS; i++) fprintf(file, ",difference_%s", parts[i]);
     for (int i = 1; i < columns->probe_count; i++) {
@@ -354,7 +356,7 @@ static void write_head(FILE *file, const Columns *columns) {
     fprintf(file, "\n");
 }
 
-static void write_row(FILE *file, const Columns *columns, const json_t *row) {
+static void write_row(FILE *file, const TableColumns *columns, const json_t *row) {
     const json_t *difference = json_object_get(row, "difference"),
                  *probe = json_object_get(row, "probes");
     for (int i = 0; i < columns->count; i++) {
@@ -374,7 +376,7 @@ static void write_row(FILE *file, const Columns *columns, const json_t *row) {
 
 char *comparison_csv(const json_t *comparison) {
     const json_t *rows = json_object_get(comparison, "variants");
-    Columns columns = columns_of(rows);
+    TableColumns columns = columns_of(rows);
     char *text = NULL;
     size_t length;
     FILE *file = open_memstream(&text, &length);

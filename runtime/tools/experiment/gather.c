@@ -13,14 +13,14 @@
 
 enum { DEPTH = 4 }; /* of folders within folders that are looked through */
 
-static bool holds(const char *folder, const char *name) {
+static bool folder_has(const char *folder, const char *name) {
     char *path = path_join(folder, name);
     bool there = file_exists(path);
     free(path);
     return there;
 }
 
-static json_t *load(const char *folder, const char *name) {
+static json_t *folder_json(const char *folder, const char *name) {
     char *path = path_join(folder, name);
     json_t *root = file_json(path);
     free(path);
@@ -30,7 +30,7 @@ static json_t *load(const char *folder, const char *name) {
 /* ---- one run ---- */
 
 /* The last part of a path; of "gate_at_v/seed_2" the one before. A new string. */
-static char *name_of(const char *folder) {
+static char *folder_base_name(const char *folder) {
     char *copy = memory_format("%s", folder);
     for (;;) {
         size_t length = strlen(copy);
@@ -45,7 +45,7 @@ static char *name_of(const char *folder) {
     }
 }
 
-static long seed_of(const Run *run) {
+static long run_seed(const Run *run) {
     const json_t *seed = json_object_get(run->account, "seed");
     const char *slash = strrchr(run->folder, '/');
     long number;
@@ -56,7 +56,7 @@ static long seed_of(const Run *run) {
 /* Halving stops runs before their end; their results are not comparable with those of complete
  * runs. */
 static bool was_stopped(const Run *run) {
-    json_t *result = load(run->folder, "result.json");
+    json_t *result = folder_json(run->folder, "result.json");
     bool stopped = json_is_true(json_object_get(result, "stopped"));
     json_decref(result);
     return stopped;
@@ -65,18 +65,18 @@ static bool was_stopped(const Run *run) {
 /* A run that a sweep has looked after has its result; any other has ended at its last step. */
 static bool has_ended(const Run *run) {
     const json_t *steps = json_object_get(run->account, "steps");
-    return run->result.diverged || holds(run->folder, "result.json") ||
+    return run->result.diverged || folder_has(run->folder, "result.json") ||
            (steps ? run->result.step >= json_integer_value(steps) : run->history.rows > 0);
 }
 
-static bool open_run(Run *run, const char *folder, const char *metric) {
+static bool read_run(Run *run, const char *folder, const char *metric) {
     *run = (Run){.folder = memory_format("%s", folder)};
     if (!history_open(&run->history, folder, false)) {
         free(run->folder);
         return false;
     }
-    run->account = load(folder, "run.json");
-    run->seed = seed_of(run);
+    run->account = folder_json(folder, "run.json");
+    run->seed = run_seed(run);
     run->result = result_of(&run->history, metric);
     run->result.stopped = was_stopped(run);
     run->ended = has_ended(run);
@@ -85,7 +85,7 @@ static bool open_run(Run *run, const char *folder, const char *metric) {
 
 /* ---- groups ---- */
 
-static Group *find_name(const Gathering *gathering, const char *name) {
+static Group *find_group(const Gathering *gathering, const char *name) {
     for (int i = 0; i < gathering->count; i++)
         if (strcmp(gathering->groups[i].name, name) == 0) return &gathering->groups[i];
     return NULL;
@@ -101,7 +101,7 @@ static char *valid_name(const char *name) {
     return copy;
 }
 
-static Group *add_group(Gathering *gathering, const char *name) {
+static Group *append_group(Gathering *gathering, const char *name) {
     size_t size = (size_t)(gathering->count + 1) * sizeof *gathering->groups;
     gathering->groups = memory_grow(gathering->groups, size);
     Group *group = &gathering->groups[gathering->count++];
@@ -109,7 +109,7 @@ static Group *add_group(Gathering *gathering, const char *name) {
     return group;
 }
 
-static void add_run(Group *group, const Run *run, char *spec) {
+static void append_run(Group *group, const Run *run, char *spec) {
     group->runs = memory_grow(group->runs, (size_t)(group->count + 1) * sizeof *group->runs);
     group->runs[group->count++] = *run;
     if (!group->spec)
@@ -137,11 +137,11 @@ static Group *find_alike(const Gathering *gathering, const Run *run, const char 
 
 static bool gather_run(Gathering *gathering, const char *folder) {
     Run run;
-    if (!open_run(&run, folder, NULL)) return false;
-    char *spec = run_spec(folder), *name = name_of(folder);
+    if (!read_run(&run, folder, NULL)) return false;
+    char *spec = run_spec(folder), *name = folder_base_name(folder);
     Group *group = find_alike(gathering, &run, spec);
-    if (!group) group = add_group(gathering, find_name(gathering, name) ? folder : name);
-    add_run(group, &run, spec);
+    if (!group) group = append_group(gathering, find_group(gathering, name) ? folder : name);
+    append_run(group, &run, spec);
     free(name);
     return true;
 }
@@ -178,19 +178,19 @@ typedef struct Seeds {
 static bool visit_seed(void *data, const char *folder) {
     const Seeds *seeds = data;
     Run run;
-    if (!holds(folder, "log.jsonl")) return true;
+    if (!folder_has(folder, "log.jsonl")) return true;
     char **metric = &seeds->gathering->metric;
-    if (!open_run(&run, folder, *metric)) return false;
+    if (!read_run(&run, folder, *metric)) return false;
     if (*metric && *run.result.metric) { /* its current name */
         free(*metric);
         *metric = memory_format("%s", run.result.metric);
     }
-    add_run(seeds->group, &run, run_spec(folder));
+    append_run(seeds->group, &run, run_spec(folder));
     return true;
 }
 
 /* A text of an object as a new string, or NULL. */
-static char *text_of(const json_t *object, const char *name) {
+static char *field_copy(const json_t *object, const char *name) {
     const char *text = json_string_value(json_object_get(object, name));
     return text ? memory_format("%s", text) : NULL;
 }
@@ -198,15 +198,15 @@ static char *text_of(const json_t *object, const char *name) {
 /* The rules of the first sweep apply to all folders. */
 static void take_rules(Gathering *gathering, const json_t *sweep) {
     if (gathering->experiment) return;
-    gathering->experiment = text_of(sweep, "experiment");
-    gathering->metric = text_of(sweep, "metric");
+    gathering->experiment = field_copy(sweep, "experiment");
+    gathering->metric = field_copy(sweep, "metric");
     gathering->higher = json_object_get(sweep, "better") != NULL;
 }
 
 static bool gather_variant(Gathering *gathering, const char *folder, const char *name,
                            json_t *variant) {
     char *path = path_join(folder, name);
-    Group *group = add_group(gathering, find_name(gathering, name) ? path : name);
+    Group *group = append_group(gathering, find_group(gathering, name) ? path : name);
     Seeds seeds = {gathering, group};
     bool good = each_folder(path, visit_seed, &seeds);
     free(path);
@@ -216,8 +216,8 @@ static bool gather_variant(Gathering *gathering, const char *folder, const char 
         return good;
     }
     group->sets = json_incref(json_object_get(variant, "sets"));
-    group->structure = text_of(variant, "structure");
-    group->tuned = text_of(variant, "tuned");
+    group->structure = field_copy(variant, "structure");
+    group->tuned = field_copy(variant, "tuned");
     return good;
 }
 
@@ -233,18 +233,18 @@ static bool gather_sweep(Gathering *gathering, const char *folder, json_t *sweep
     return good;
 }
 
-typedef struct Search {
+typedef struct FolderSearch {
     Gathering *gathering;
     int depth;
-} Search;
+} FolderSearch;
 
 static bool visit_any(void *data, const char *folder) {
-    Search *search = data;
-    json_t *sweep = load(folder, "sweep.json");
+    FolderSearch *search = data;
+    json_t *sweep = folder_json(folder, "sweep.json");
     bool good = true;
     if (sweep) {
         good = gather_sweep(search->gathering, folder, sweep);
-    } else if (holds(folder, "log.jsonl")) {
+    } else if (folder_has(folder, "log.jsonl")) {
         good = gather_run(search->gathering, folder);
     } else if (search->depth < DEPTH) {
         search->depth++;
@@ -257,7 +257,7 @@ static bool visit_any(void *data, const char *folder) {
 
 /* ---- cost of a model ---- */
 
-static void describe(Group *group) {
+static void describe_group(Group *group) {
     if (!group->spec) return;
     MoecCompiler *compiler = moec_open_bundle(group->spec, strlen(group->spec), NULL, 0);
     const char *cost = moec_cost_json(compiler),
@@ -280,7 +280,7 @@ static long runs_of(const Gathering *gathering) {
 
 bool gather(Gathering *gathering, const char *const *folders, int count) {
     *gathering = (Gathering){0};
-    Search search = {gathering, 0};
+    FolderSearch search = {gathering, 0};
     for (int i = 0; i < count; i++) {
         long before = runs_of(gathering);
         if (file_is_folder(folders[i]) && !visit_any(&search, folders[i])) return false;
@@ -290,7 +290,7 @@ bool gather(Gathering *gathering, const char *const *folders, int count) {
                                                             : "%s is not a directory",
                                  folders[i]);
     }
-    for (int i = 0; i < gathering->count; i++) describe(&gathering->groups[i]);
+    for (int i = 0; i < gathering->count; i++) describe_group(&gathering->groups[i]);
     return true;
 }
 

@@ -27,7 +27,7 @@ static double score(const Plan *plan, const MoecVariant *variant, long step) {
 }
 
 /* Number of remaining variants that are better; on a tie the earlier variant is better. */
-static int rank_of(const double *scores, const bool *stopped, int count, int at) {
+static int score_rank(const double *scores, const bool *stopped, int count, int at) {
     int rank = 0;
     for (int i = 0; i < count; i++)
         rank += !stopped[i] && (scores[i] < scores[at] || (scores[i] == scores[at] && i < at));
@@ -62,7 +62,7 @@ void halving_stop(const Plan *plan, double share, const long *steps, bool *stopp
         left++;
     }
     for (int i = 0; i < count; i++) {
-        ranks[i] = stopped[i] ? count : rank_of(scores, stopped, count, i);
+        ranks[i] = stopped[i] ? count : score_rank(scores, stopped, count, i);
         if (!stopped[i] && is_base(plan, i) && (best_base < 0 || ranks[i] < ranks[best_base]))
             best_base = i;
     }

@@ -46,7 +46,7 @@ static int column_for(History *history, const char *name) {
     return history->columns++;
 }
 
-static void add_row(History *history, double step) {
+static void add_step_row(History *history, double step) {
     if (history->rows == history->room) {
         history->room = 2 * history->room + 256;
         for (int i = 0; i < history->columns; i++)
@@ -57,7 +57,7 @@ static void add_row(History *history, double step) {
     history->values[0][history->rows++] = step;
 }
 
-static double number_of(const json_t *value) {
+static double number_or_infinity(const json_t *value) {
     return json_is_number(value) ? json_number_value(value) : INFINITY;
 }
 
@@ -68,7 +68,7 @@ static bool is_of_layers(const char *name) {
 
 /* Each layer's value in a step has its own column: "gate.layer.0", "gate.layer.1". Several values
  * per layer have columns "expert_load.layer.0.0", "expert_load.layer.0.1" if they are requested. */
-static void add_value(History *history, const char *name, const json_t *value) {
+static void add_log_value(History *history, const char *name, const json_t *value) {
     bool parts = json_is_array(value) || json_is_object(value);
     if (parts && !history->whole && !is_of_layers(name)) return;
     size_t count = json_array_size(value);
@@ -76,24 +76,25 @@ static void add_value(History *history, const char *name, const json_t *value) {
     json_t *one;
     json_object_foreach((json_t *)(uintptr_t)value, key, one) {
         char *part = memory_format("%s.%s", name, key);
-        add_value(history, part, one);
+        add_log_value(history, part, one);
         free(part);
     }
     for (size_t i = 0; i < count; i++) {
         char *part = memory_format("%s.%zu", name, i);
-        add_value(history, part, json_array_get(value, i));
+        add_log_value(history, part, json_array_get(value, i));
         free(part);
     }
     if (parts) return;
     int column = column_for(history, name);
-    history->values[column][history->rows - 1] = number_of(value);
+    history->values[column][history->rows - 1] = number_or_infinity(value);
 }
 
 /* Lines of the same step, of training and of a measurement, are one row. */
-static void add_line(History *history, json_t *line) {
-    double step = number_of(json_object_get(line, "step"));
+static void add_log_line(History *history, json_t *line) {
+    double step = number_or_infinity(json_object_get(line, "step"));
     if (!isfinite(step)) return;
-    if (!history->rows || history->values[0][history->rows - 1] != step) add_row(history, step);
+    if (!history->rows || history->values[0][history->rows - 1] != step)
+        add_step_row(history, step);
     const char *name, *diverged = json_string_value(json_object_get(line, "diverged"));
     json_t *value;
     if (diverged) {
@@ -102,7 +103,7 @@ static void add_line(History *history, json_t *line) {
     }
     json_object_foreach(line, name, value) {
         if (strcmp(name, "step") != 0 && strcmp(name, "diverged") != 0)
-            add_value(history, name, value);
+            add_log_value(history, name, value);
     }
 }
 
@@ -176,7 +177,7 @@ bool history_open(History *history, const char *folder, bool whole) {
     column_for(history, "step");
     while (getline(&text, &capacity, file) > 0) {
         json_t *line = json_loads(text, 0, NULL);
-        if (line) add_line(history, line);
+        if (line) add_log_line(history, line);
         json_decref(line);
     }
     fclose(file);
@@ -216,7 +217,7 @@ double history_last(const History *history, const char *name) {
     return last;
 }
 
-static double sum_of(const double *numbers, long count) {
+static double sum_of_row(const double *numbers, long count) {
     double sum = 0;
     for (long i = 0; i < count; i++) sum += numbers[i];
     return sum;
@@ -226,14 +227,14 @@ double history_tail(const History *history, const char *name) {
     long count;
     double *numbers = numbers_of(history, name, &count);
     long last = (count + 9) / 10;
-    double mean = count ? sum_of(numbers + count - last, last) / (double)last : NAN;
+    double mean = count ? sum_of_row(numbers + count - last, last) / (double)last : NAN;
     free(numbers);
     return mean;
 }
 
 double history_sum(const History *history, const char *name) {
     long count;
-    double *numbers = numbers_of(history, name, &count), sum = sum_of(numbers, count);
+    double *numbers = numbers_of(history, name, &count), sum = sum_of_row(numbers, count);
     free(numbers);
     return sum;
 }

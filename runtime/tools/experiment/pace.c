@@ -17,7 +17,7 @@
 enum { TRIAL_STEPS = 12 };
 
 /* Median seconds per step of a short run. 0 after a message. */
-static double measure(const Plan *plan, const MoecVariant *variant) {
+static double measure_pace(const Plan *plan, const MoecVariant *variant) {
     RunOrder order = {variant, 1, plan->devices[0], .steps = TRIAL_STEPS, .trial = true};
     char *folder = order_folder(plan, &order);
     History history;
@@ -36,7 +36,7 @@ static double measure(const Plan *plan, const MoecVariant *variant) {
     return seconds > 0 ? seconds : 0;
 }
 
-static bool keep(const char *path, double seconds, long steps) {
+static bool store_pace(const char *path, double seconds, long steps) {
     json_t *object = json_make("{s:f, s:I}", "step_seconds", seconds, "steps", (json_int_t)steps);
     char *text = json_write(object, JSON_INDENT(2));
     bool good = file_write(path, text, strlen(text));
@@ -51,9 +51,9 @@ long pace_steps(const Plan *plan, const MoecVariant *variant) {
     long steps = (long)json_integer_value(json_object_get(object, "steps"));
     json_decref(object);
     if (steps <= 0) {
-        double seconds = measure(plan, variant);
+        double seconds = measure_pace(plan, variant);
         steps = seconds > 0 ? (long)fmax(1, plan->experiment->seconds / seconds) : 0;
-        if (steps && !keep(path, seconds, steps)) steps = 0;
+        if (steps && !store_pace(path, seconds, steps)) steps = 0;
         if (steps)
             progress_line("%s: %.4g s/step, %ld steps in %g s", variant->name, seconds, steps,
                           plan->experiment->seconds);

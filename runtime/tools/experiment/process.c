@@ -17,16 +17,16 @@
 
 enum { MAX_ARGUMENTS = 160, EXIT_FAILED = 1 };
 
-static int add_option(char **arguments, int count, const char *name, const char *value) {
+static int add_flag(char **arguments, int count, const char *name, const char *value) {
     if (!value) return count;
     arguments[count++] = memory_format("%s", name);
     arguments[count++] = memory_format("%s", value);
     return count;
 }
 
-static int add_number(char **arguments, int count, const char *name, long number) {
+static int add_number_flag(char **arguments, int count, const char *name, long number) {
     char *text = number ? memory_format("%ld", number) : NULL;
-    count = add_option(arguments, count, name, text);
+    count = add_flag(arguments, count, name, text);
     free(text);
     return count;
 }
@@ -46,21 +46,21 @@ char **order_command(const Plan *plan, const RunOrder *order) {
     arguments[count++] = memory_format("train");
     arguments[count++] = memory_format("%s:%s", plan->file, plan->experiment->model);
     arguments[count++] = memory_format("--resume");
-    count = add_option(arguments, count, "--data", plan->data);
-    count = add_option(arguments, count, "--val-data", plan->validation);
-    count = add_option(arguments, count, "--tokenizer", plan->tokenizer);
-    count = add_option(arguments, count, "--device", order->device);
-    count = add_option(arguments, count, "--out", folder);
-    count = add_number(arguments, count, "--seed", order->seed);
+    count = add_flag(arguments, count, "--data", plan->data);
+    count = add_flag(arguments, count, "--val-data", plan->validation);
+    count = add_flag(arguments, count, "--tokenizer", plan->tokenizer);
+    count = add_flag(arguments, count, "--device", order->device);
+    count = add_flag(arguments, count, "--out", folder);
+    count = add_number_flag(arguments, count, "--seed", order->seed);
     if (order->trial || plan->experiment->seconds > 0)
-        count = add_number(arguments, count, "--steps", order->steps);
-    count = add_number(arguments, count, "--stop-after", order->until);
-    count = add_option(arguments, count, "--diverged-above", limit);
+        count = add_number_flag(arguments, count, "--steps", order->steps);
+    count = add_number_flag(arguments, count, "--stop-after", order->until);
+    count = add_flag(arguments, count, "--diverged-above", limit);
     if (plan->tensorboard) arguments[count++] = memory_format("--tensorboard");
     for (int i = 0; i < plan->set_count; i++)
-        count = add_option(arguments, count, "--set", plan->sets[i]);
+        count = add_flag(arguments, count, "--set", plan->sets[i]);
     for (int i = 0; i < variant->set_count; i++)
-        count = add_option(arguments, count, "--set", variant->sets[i]);
+        count = add_flag(arguments, count, "--set", variant->sets[i]);
     free(folder);
     free(limit);
     return arguments;

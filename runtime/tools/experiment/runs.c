@@ -22,14 +22,14 @@
 enum { EXIT_FAILED = 1, PATIENCE = 1500 };
 
 /* A process of a run; 0: none. */
-typedef struct Worker {
+typedef struct RunProcess {
     pid_t process;
     RunOrder order;
-} Worker;
+} RunProcess;
 
 typedef struct Sweep {
     const Plan *plan;
-    Worker *workers;
+    RunProcess *workers;
     long running, ended, failed;
     int variant; /* the next run to begin */
     long seed;
@@ -85,7 +85,7 @@ void runs_unlock(int lock) {
     close(lock);
 }
 
-static void tell(const Sweep *sweep, const Worker *worker, const RunResult *result) {
+static void report_run(const Sweep *sweep, const RunProcess *worker, const RunResult *result) {
     char *outcome = result->diverged ? memory_format("diverged at step %ld", result->step)
                                      : memory_format("%s %.5f", result->metric, result->loss);
     progress_line("%s seed %ld: %s  (%ld of %ld runs)", worker->order.variant->name,
@@ -93,7 +93,7 @@ static void tell(const Sweep *sweep, const Worker *worker, const RunResult *resu
     free(outcome);
 }
 
-static void tell_failed(const Plan *plan, const Worker *worker, int status) {
+static void tell_failed(const Plan *plan, const RunProcess *worker, int status) {
     char *folder = order_folder(plan, &worker->order);
     progress_clear();
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
@@ -113,14 +113,14 @@ static void tell_failed(const Plan *plan, const Worker *worker, int status) {
 
 /* Stores the result of a run that paused at a fraction of its steps; false if the run did not
  * pause. */
-static bool note_pause(Sweep *sweep, const Worker *worker, const RunResult *result) {
+static bool note_pause(Sweep *sweep, const RunProcess *worker, const RunResult *result) {
     const RunOrder *order = &worker->order;
     if (!order->until || result->step != order->until || order->until >= order->steps) return false;
     return run_keep_at(sweep->plan, order->variant, order->seed, order->until, result);
 }
 
 /* A process has ended: finished, diverged, at a pause, or none of these. */
-static void end(Sweep *sweep, Worker *worker, int status) {
+static void end_run(Sweep *sweep, RunProcess *worker, int status) {
     const RunOrder *order = &worker->order;
     RunResult result = run_reading(sweep->plan, order->variant, order->seed);
     bool finished = WIFEXITED(status) && WEXITSTATUS(status) == 0 && *result.metric;
@@ -132,7 +132,7 @@ static void end(Sweep *sweep, Worker *worker, int status) {
     if (finished && note_pause(sweep, worker, &result)) return;
     if ((finished || diverged) && run_keep(sweep->plan, order->variant, order->seed, &result)) {
         sweep->ended++;
-        tell(sweep, worker, &result);
+        report_run(sweep, worker, &result);
     } else if (!interrupt_signal()) {
         sweep->failed++;
         tell_failed(sweep->plan, worker, status);
@@ -140,7 +140,7 @@ static void end(Sweep *sweep, Worker *worker, int status) {
 }
 
 /* Whether there is something left to do for a run now. */
-static bool is_open(const Sweep *sweep, const RunOrder *order) {
+static bool is_unfinished(const Sweep *sweep, const RunOrder *order) {
     RunResult result;
     if (run_result(sweep->plan, order->variant, order->seed, &result)) return false;
     return !order->until ||
@@ -148,7 +148,7 @@ static bool is_open(const Sweep *sweep, const RunOrder *order) {
 }
 
 /* The next run that is not finished; false when there is none. */
-static bool next(Sweep *sweep, Worker *worker) {
+static bool next(Sweep *sweep, RunProcess *worker) {
     const MoecExperiment *experiment = sweep->plan->experiment;
     while (sweep->seed <= experiment->seeds) {
         int at = sweep->variant;
@@ -162,17 +162,17 @@ static bool next(Sweep *sweep, Worker *worker) {
             sweep->seed++;
         }
         if (order->variant->same) continue;
-        if (is_open(sweep, order) && !sweep->stopped[at]) return true;
+        if (is_unfinished(sweep, order) && !sweep->stopped[at]) return true;
     }
     return false;
 }
 
-static void collect(Sweep *sweep) {
+static void collect_finished(Sweep *sweep) {
     for (long i = 0; i < sweep->plan->jobs; i++) {
         int status;
-        Worker *worker = &sweep->workers[i];
+        RunProcess *worker = &sweep->workers[i];
         if (worker->process && waitpid(worker->process, &status, WNOHANG) == worker->process)
-            end(sweep, worker, status);
+            end_run(sweep, worker, status);
     }
 }
 
@@ -181,9 +181,9 @@ static void stop_all(const Sweep *sweep) {
         if (sweep->workers[i].process) kill(sweep->workers[i].process, SIGTERM);
 }
 
-static void fill(Sweep *sweep) {
+static void start_workers(Sweep *sweep) {
     for (long i = 0; i < sweep->plan->jobs && !interrupt_signal(); i++) {
-        Worker *worker = &sweep->workers[i];
+        RunProcess *worker = &sweep->workers[i];
         if (worker->process || !next(sweep, worker)) continue;
         worker->process = process_begin(sweep->plan, &worker->order);
         if (worker->process > 0)
@@ -196,7 +196,7 @@ static void fill(Sweep *sweep) {
 /* ---- progress ---- */
 
 /* The last step and loss of a run's log. */
-static bool last_step(const char *folder, long *step, double *loss) {
+static bool last_logged_step(const char *folder, long *step, double *loss) {
     char *path = path_join(folder, "log.jsonl"), text[4096];
     FILE *file = file_exists(path) ? file_stream(path, NULL) : NULL;
     bool found = false;
@@ -216,11 +216,11 @@ static bool last_step(const char *folder, long *step, double *loss) {
     return found;
 }
 
-static char *worker_line(const Sweep *sweep, const Worker *worker) {
+static char *worker_line(const Sweep *sweep, const RunProcess *worker) {
     char *folder = plan_folder(sweep->plan, worker->order.variant, worker->order.seed), *line;
     long step = 0;
     double loss = NAN;
-    if (last_step(folder, &step, &loss))
+    if (last_logged_step(folder, &step, &loss))
         line = memory_format("  %-32s seed %-3ld %-8s step %ld/%ld  loss %.4f",
                              worker->order.variant->name, worker->order.seed, worker->order.device,
                              step, worker->order.steps, loss);
@@ -232,7 +232,7 @@ static char *worker_line(const Sweep *sweep, const Worker *worker) {
 }
 
 /* On a terminal: one line per active run. */
-static void show(const Sweep *sweep) {
+static void show_progress(const Sweep *sweep) {
     char **lines = memory_new((size_t)(sweep->plan->jobs + 1) * sizeof *lines);
     int count = 0;
     lines[count++] = memory_format("%ld of %ld runs finished, %ld active", sweep->ended,
@@ -261,14 +261,14 @@ static void make_share(Sweep *sweep) {
     sweep->variant = 0;
     sweep->seed = 1;
     sweep->ended = count_ended(sweep->plan);
-    for (fill(sweep); sweep->running; fill(sweep)) {
-        collect(sweep);
+    for (start_workers(sweep); sweep->running; start_workers(sweep)) {
+        collect_finished(sweep);
         if (interrupt_signal() && !told) {
             stop_all(sweep);
             told = true;
         }
         if (sweep->running) pause_briefly();
-        if (progress_is_live() && progress_due()) show(sweep);
+        if (progress_is_live() && progress_due()) show_progress(sweep);
     }
     progress_clear();
 }
@@ -276,13 +276,13 @@ static void make_share(Sweep *sweep) {
 /* ---- on a scheduler ---- */
 
 /* The exit code of a job is not known; its result is read from its log. */
-static void end_job(Sweep *sweep, Worker *worker) {
+static void end_job(Sweep *sweep, RunProcess *worker) {
     RunResult result = run_reading(sweep->plan, worker->order.variant, worker->order.seed);
     long last = worker->order.until ? worker->order.until : worker->order.steps;
     int failed = result.diverged ? EXIT_FAILED << 8 : 0;
     sweep->running++;
     if (result.diverged || result.step >= last) {
-        end(sweep, worker, failed);
+        end_run(sweep, worker, failed);
         return;
     }
     sweep->running--;
@@ -295,7 +295,7 @@ static void end_job(Sweep *sweep, Worker *worker) {
 /* Every run that is open now; a new list. */
 static RunOrder *open_orders(Sweep *sweep, int *count) {
     RunOrder *orders = memory_new((size_t)plan_runs(sweep->plan) * sizeof *orders);
-    Worker worker = sweep->workers[0];
+    RunProcess worker = sweep->workers[0];
     *count = 0;
     sweep->variant = 0;
     sweep->seed = 1;
@@ -311,13 +311,13 @@ static void make_share_of_jobs(Sweep *sweep) {
         sweep->failed++;
         count = 0;
     }
-    for (int i = 0; i < count; i++) end_job(sweep, &(Worker){0, orders[i]});
+    for (int i = 0; i < count; i++) end_job(sweep, &(RunProcess){0, orders[i]});
     free(orders);
 }
 
 char *runs_as_jobs(const Plan *plan) {
     size_t variants = (size_t)plan->experiment->count;
-    Worker worker = {.order.device = plan->devices[0]};
+    RunProcess worker = {.order.device = plan->devices[0]};
     Sweep sweep = {.plan = plan, .workers = &worker, .share = 1};
     int count;
     sweep.steps = memory_new(variants * sizeof *sweep.steps);

@@ -16,7 +16,7 @@ enum { POLL_SECONDS = 5, MAX_REPLY = 256 };
 /* ---- the file ---- */
 
 /* A word of a shell command; plain ones stay as they are. */
-static void add_word(FILE *file, const char *word) {
+static void put_shell_word(FILE *file, const char *word) {
     size_t plain = strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                 "-_./:=,+%@");
     if (*word && !word[plain]) {
@@ -41,11 +41,11 @@ static void add_order(FILE *file, const Plan *plan, const RunOrder *order, int n
                       const char *program) {
     char **command = order_command(plan, order);
     fprintf(file, "%d) # %s, seed %ld\n    ", number, order->variant->name, order->seed);
-    add_word(file, program);
+    put_shell_word(file, program);
     for (int i = 1; command[i]; i++) {
         bool option = command[i][0] == '-' && command[i][1] == '-';
         fputs(option ? " \\\n        " : " ", file);
-        add_word(file, command[i]);
+        put_shell_word(file, command[i]);
     }
     fputs("\n    ;;\n", file);
     command_free(command);
@@ -117,13 +117,13 @@ static char *submit_command(const char *path) {
     size_t length;
     FILE *file = open_memstream(&text, &length);
     fputs("sbatch --parsable ", file);
-    add_word(file, path);
+    put_shell_word(file, path);
     fclose(file);
     return text;
 }
 
-static bool submit(const Plan *plan, const RunOrder *orders, int count, const char *kept,
-                   char job[MAX_REPLY]) {
+static bool submit_batch(const Plan *plan, const RunOrder *orders, int count, const char *kept,
+                         char job[MAX_REPLY]) {
     char *path = path_join(plan->out, "sweep.sbatch"), *text = slurm_text(plan, orders, count);
     bool good = file_write(path, text, strlen(text));
     char *command = submit_command(path);
@@ -156,7 +156,7 @@ bool slurm_make(const Plan *plan, const RunOrder *orders, int count) {
     if (good && read_job(kept, job) && is_going_on(job))
         progress_line("waiting for job %s", job);
     else
-        good = good && submit(plan, orders, count, kept, job);
+        good = good && submit_batch(plan, orders, count, kept, job);
     while (good && !interrupt_signal() && is_going_on(job)) sleep(POLL_SECONDS);
     if (interrupt_signal())
         progress_line("the jobs continue; the same command waits for them, scancel %s stops them",

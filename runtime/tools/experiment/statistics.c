@@ -6,8 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-Sample sample_of(const double *values, int count) {
-    Sample sample = {.count = count, .mean = NAN, .spread = NAN};
+SampleMoments sample_of(const double *values, int count) {
+    SampleMoments sample = {.count = count, .mean = NAN, .spread = NAN};
     if (count < 1) return sample;
     double sum = 0, squares = 0;
     for (int i = 0; i < count; i++) sum += values[i];
@@ -65,14 +65,14 @@ double student_quantile(double chance, double freedom) {
     return low + (high - low) / 2;
 }
 
-double sample_margin(const Sample *sample) {
+double sample_margin(const SampleMoments *sample) {
     if (sample->count < 2) return NAN;
     return student_quantile(0.975, sample->count - 1) * sample->spread / sqrt(sample->count);
 }
 
 /* From the mean, its standard error and its degrees of freedom. Without any spread a mean is sure.
  */
-static Difference difference_of(double mean, double error, double freedom) {
+static Difference t_test(double mean, double error, double freedom) {
     Difference difference = {.mean = mean, .margin = NAN, .chance = NAN};
     if (!(freedom > 0) || !isfinite(error)) return difference;
     difference.margin = student_quantile(0.975, freedom) * error;
@@ -85,17 +85,16 @@ static Difference difference_of(double mean, double error, double freedom) {
 Difference difference_paired(const double *values, const double *base, int count) {
     double *differences = memory_new((size_t)(count + 1) * sizeof *differences);
     for (int i = 0; i < count; i++) differences[i] = values[i] - base[i];
-    Sample sample = sample_of(differences, count);
+    SampleMoments sample = sample_of(differences, count);
     free(differences);
-    Difference difference =
-        difference_of(sample.mean, sample.spread / sqrt(count), sample.count - 1);
+    Difference difference = t_test(sample.mean, sample.spread / sqrt(count), sample.count - 1);
     difference.paired = true;
     difference.count = count;
     return difference;
 }
 
 /* The degrees of freedom are Satterthwaite's. */
-Difference difference_apart(const Sample *sample, const Sample *base) {
+Difference difference_apart(const SampleMoments *sample, const SampleMoments *base) {
     double one = sample->spread * sample->spread / sample->count,
            other = base->spread * base->spread / base->count, both = one + other,
            freedom =
@@ -103,7 +102,7 @@ Difference difference_apart(const Sample *sample, const Sample *base) {
                    ? fmin(sample->count, base->count) - 1
                    : both * both /
                          (one * one / (sample->count - 1) + other * other / (base->count - 1));
-    Difference difference = difference_of(sample->mean - base->mean, sqrt(both), freedom);
+    Difference difference = t_test(sample->mean - base->mean, sqrt(both), freedom);
     difference.count = sample->count < base->count ? sample->count : base->count;
     return difference;
 }

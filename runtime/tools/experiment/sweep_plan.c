@@ -53,7 +53,7 @@ static void print_variant(const Plan *plan, const MoecVariant *variant, const Sc
 }
 
 /* FLOPs of the runs in bf16, or of the others. */
-static double flops_of(const Plan *plan, bool rounded) {
+static double sweep_flops(const Plan *plan, bool rounded) {
     const MoecExperiment *experiment = plan->experiment;
     double flops = 0;
     for (int i = 0; i < experiment->count; i++) {
@@ -66,7 +66,7 @@ static double flops_of(const Plan *plan, bool rounded) {
 
 /* FLOPs of all runs. */
 static double plan_flops(const Plan *plan) {
-    return flops_of(plan, false) + flops_of(plan, true);
+    return sweep_flops(plan, false) + sweep_flops(plan, true);
 }
 
 /* GFLOP/s of all devices together, NaN where that cannot be measured; false after a message. */
@@ -88,7 +88,7 @@ static bool time_at_peak(const Plan *plan, double *seconds, char *text, size_t r
     size_t at = 0;
     *seconds = 0;
     for (int rounded = 0; rounded < 2; rounded++) {
-        double flops = flops_of(plan, rounded), peak;
+        double flops = sweep_flops(plan, rounded), peak;
         if (flops == 0) continue;
         if (!measure_ceiling(plan, rounded, &peak)) return false;
         *seconds += flops / (peak * 1e9);
@@ -153,7 +153,7 @@ static json_t *count_json(const Plan *plan, double count) {
     return plan->experiment->seconds > 0 ? json_null() : json_integer((json_int_t)count);
 }
 
-static json_t *variant_json(const Plan *plan, const MoecVariant *variant) {
+static json_t *plan_variant_json(const Plan *plan, const MoecVariant *variant) {
     const double seeds = (double)plan->experiment->seeds;
     json_t *sets = json_array();
     for (int i = 0; i < variant->set_count; i++)
@@ -171,7 +171,7 @@ static void add_plan(const Plan *plan, const Totals *totals) {
     const MoecExperiment *experiment = plan->experiment;
     json_t *variants = json_array();
     for (int i = 0; i < experiment->count; i++)
-        json_array_append_new(variants, variant_json(plan, &experiment->variants[i]));
+        json_array_append_new(variants, plan_variant_json(plan, &experiment->variants[i]));
     json_t *all =
         json_make("{s:s, s:s, s:i, s:I, s:I, s:o, s:o, s:I, s:o}", "experiment", experiment->name,
                   "baseline", experiment->base, "models", models_of(experiment), "seeds",
@@ -182,7 +182,7 @@ static void add_plan(const Plan *plan, const Totals *totals) {
     json_decref(all);
 }
 
-static void print_plan(const Plan *plan, const Totals *totals) {
+static void print_sweep_plan(const Plan *plan, const Totals *totals) {
     const MoecExperiment *experiment = plan->experiment;
     const double disk = totals->disk;
     bool timed = experiment->seconds > 0;
@@ -205,7 +205,7 @@ static void print_plan(const Plan *plan, const Totals *totals) {
 
 void plan_show(const Plan *plan) {
     const Totals totals = totals_of(plan->experiment);
-    (plan->result ? add_plan : print_plan)(plan, &totals);
+    (plan->result ? add_plan : print_sweep_plan)(plan, &totals);
 }
 
 char *plan_folder(const Plan *plan, const MoecVariant *variant, long seed) {
@@ -264,7 +264,7 @@ static const char *other_key(json_t *one, json_t *other) {
 }
 
 /* The first difference as a new string: "seeds" or "variant gate_at_v"; NULL if there is none. */
-static char *difference(json_t *before, json_t *now) {
+static char *plan_difference(json_t *before, json_t *now) {
     json_t *variants = json_object_get(before, "variants"), *own = json_object_get(now, "variants");
     const char *key = other_key(own, variants);
     if (!key) key = other_key(variants, own);
@@ -281,10 +281,10 @@ static bool write_plan(const char *path, const json_t *plan) {
     return good;
 }
 
-static bool is_same(const Plan *plan, const char *path, json_t *now) {
+static bool is_same_plan(const Plan *plan, const char *path, json_t *now) {
     json_t *before = file_json(path);
     if (!before) return error_message("choose another --out", "%s does not describe a sweep", path);
-    char *what = difference(before, now);
+    char *what = plan_difference(before, now);
     bool adopted = what && plan_adopt(plan, before, now);
     json_decref(before);
     if (adopted) {
@@ -302,7 +302,7 @@ static bool is_same(const Plan *plan, const char *path, json_t *now) {
 bool plan_keep(const Plan *plan) {
     char *path = path_join(plan->out, "sweep.json");
     json_t *now = plan_json(plan);
-    bool good = file_exists(path) ? is_same(plan, path, now) : write_plan(path, now);
+    bool good = file_exists(path) ? is_same_plan(plan, path, now) : write_plan(path, now);
     json_decref(now);
     free(path);
     return good;

@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* Frees the text. last: the message suggests the next command. */
-static bool write_text(const char *folder, const char *name, char *text, bool last) {
+static bool write_result_file(const char *folder, const char *name, char *text, bool last) {
     char *path = path_join(folder, name);
     bool good = file_write(path, text, strlen(text));
     if (good) written_message(path, last ? "moec report %s" : NULL, folder);
@@ -29,9 +29,10 @@ bool table_write(const Plan *plan) {
         if (!plan->result) printf("\n%s\n", text);
         if (plan->result) json_object_set(plan->result, "comparison", all);
         free(text);
-        good = write_text(plan->out, "table.json",
-                          json_write(lasting, JSON_INDENT(2) | JSON_REAL_PRECISION(9)), false);
-        good = write_text(plan->out, "table.csv", comparison_csv(lasting), true) && good;
+        good =
+            write_result_file(plan->out, "table.json",
+                              json_write(lasting, JSON_INDENT(2) | JSON_REAL_PRECISION(9)), false);
+        good = write_result_file(plan->out, "table.csv", comparison_csv(lasting), true) && good;
         json_decref(all);
         json_decref(lasting);
     }

@@ -107,7 +107,7 @@ MoecCompiler *document_open(const Documents *documents, const Document *document
 /* ---- positions ---- */
 
 /* Bytes of the character that begins here, and its units of UTF-16. */
-static size_t character_at(const char *text, size_t left, int *units) {
+static size_t character_units(const char *text, size_t left, int *units) {
     unsigned char first = (unsigned char)*text;
     size_t bytes = first < 0xC0 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
     *units = bytes == 4 ? 2 : 1;
@@ -120,7 +120,7 @@ size_t offset_of_position(const char *text, size_t length, const json_t *positio
     size_t at = 0;
     for (; line > 0 && at < length; at++) line -= text[at] == '\n';
     for (int units; character > 0 && at < length && text[at] != '\n'; character -= units)
-        at += character_at(text + at, length - at, &units);
+        at += character_units(text + at, length - at, &units);
     return at;
 }
 
@@ -133,7 +133,7 @@ static json_t *position_of_offset(const char *text, size_t offset) {
             start = at + 1;
         }
     for (int units; start < offset; character += units)
-        start += character_at(text + start, offset - start, &units);
+        start += character_units(text + start, offset - start, &units);
     return json_make("{s:I, s:I}", "line", line, "character", character);
 }
 

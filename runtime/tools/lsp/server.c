@@ -21,19 +21,19 @@ void notify(Server *server, const char *method, json_t *params) {
     send_message(server, json_make("{s:s, s:o}", "method", method, "params", params));
 }
 
-static const char *text_at(const json_t *object, const char *outer, const char *key) {
+static const char *nested_text(const json_t *object, const char *outer, const char *key) {
     return json_string_value(json_object_get(json_object_get(object, outer), key));
 }
 
 /* ---- requests about a position; each returns a new value ---- */
 
-typedef struct Asked {
+typedef struct PositionQuery {
     const Document *document;
     MoecCompiler *compiler;
     size_t offset;
-} Asked;
+} PositionQuery;
 
-static json_t *hover(const Asked *asked) {
+static json_t *hover(const PositionQuery *asked) {
     const char *text = moec_hover(asked->compiler, asked->offset);
     return text ? json_make("{s:{s:s, s:s}}", "contents", "kind", "markdown", "value", text)
                 : json_null();
@@ -56,7 +56,7 @@ static char *standard_file(const MoecLocation *location) {
     return path;
 }
 
-static json_t *definition(const Asked *asked) {
+static json_t *definition_answer(const PositionQuery *asked) {
     MoecLocation location;
     if (!moec_definition(asked->compiler, asked->offset, &location)) return json_null();
     char *standard = location.standard ? standard_file(&location) : NULL;
@@ -69,7 +69,7 @@ static json_t *definition(const Asked *asked) {
     return found;
 }
 
-static json_t *completion(const Asked *asked) {
+static json_t *completion_answer(const PositionQuery *asked) {
     static const int kinds[] = {
         [MOEC_COMPLETES_OPTION] = 10, [MOEC_COMPLETES_WORD] = 20,    [MOEC_COMPLETES_LAYER] = 7,
         [MOEC_COMPLETES_TENSOR] = 6,  [MOEC_COMPLETES_FUNCTION] = 3, [MOEC_COMPLETES_KEYWORD] = 14};
@@ -86,7 +86,7 @@ static json_t *completion(const Asked *asked) {
 }
 
 /* The whole text in the one layout; nothing where it cannot be read. */
-static json_t *formatting(const Asked *asked) {
+static json_t *formatting(const PositionQuery *asked) {
     const char *text = moec_format(asked->compiler);
     if (!text) return json_null();
     const Document *document = asked->document;
@@ -106,24 +106,24 @@ static json_t *initialize(void) {
 
 typedef struct Method {
     const char *name;
-    json_t *(*answer)(const Asked *asked);
+    json_t *(*answer)(const PositionQuery *asked);
 } Method;
 
 static const Method methods[] = {
     {"textDocument/hover", hover},
-    {"textDocument/definition", definition},
-    {"textDocument/completion", completion},
+    {"textDocument/definition", definition_answer},
+    {"textDocument/completion", completion_answer},
     {"textDocument/formatting", formatting},
 };
 
 static json_t *answer_at(Server *server, const Method *method, const json_t *params, int *code) {
-    const char *uri = text_at(params, "textDocument", "uri");
+    const char *uri = nested_text(params, "textDocument", "uri");
     const Document *document = uri ? document_find(&server->documents, uri) : NULL;
     if (!document) {
         *code = WRONG_PARAMETERS;
         return NULL;
     }
-    Asked asked = {.document = document};
+    PositionQuery asked = {.document = document};
     asked.compiler = document_open(&server->documents, document, NULL);
     asked.offset =
         offset_of_position(document->text, document->length, json_object_get(params, "position"));
@@ -159,20 +159,22 @@ static void answer_request(Server *server, const char *method, json_t *id, const
     send_message(server, message);
 }
 
-static void take_text(Server *server, const char *uri, const json_t *text) {
+static void store_document(Server *server, const char *uri, const json_t *text) {
     if (uri && json_is_string(text))
         document_set(&server->documents, uri, json_string_value(text), json_string_length(text));
 }
 
 static void take_notification(Server *server, const char *method, const json_t *params) {
-    const char *uri = text_at(params, "textDocument", "uri");
+    const char *uri = nested_text(params, "textDocument", "uri");
     if (!strcmp(method, "textDocument/didOpen")) {
-        take_text(server, uri, json_object_get(json_object_get(params, "textDocument"), "text"));
+        store_document(server, uri,
+                       json_object_get(json_object_get(params, "textDocument"), "text"));
     } else if (!strcmp(method, "textDocument/didChange")) {
         const json_t *changes = json_object_get(params, "contentChanges");
         size_t count = json_array_size(changes);
         if (count && uri && document_find(&server->documents, uri))
-            take_text(server, uri, json_object_get(json_array_get(changes, count - 1), "text"));
+            store_document(server, uri,
+                           json_object_get(json_array_get(changes, count - 1), "text"));
     } else if (!strcmp(method, "textDocument/didClose") && uri) {
         notify(server, "textDocument/publishDiagnostics",
                json_make("{s:s, s:[]}", "uri", uri, "diagnostics"));

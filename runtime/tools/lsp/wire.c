@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 /* More bytes; false when none came in time, or none ever will. */
-static bool fill(Wire *wire, int milliseconds) {
+static bool receive_bytes(Wire *wire, int milliseconds) {
     struct pollfd wait = {.fd = wire->in, .events = POLLIN};
     int ready = poll(&wait, 1, milliseconds);
     if (ready <= 0) return ready < 0 && errno == EINTR;
@@ -30,7 +30,7 @@ static bool fill(Wire *wire, int milliseconds) {
     return true;
 }
 
-static void drop(Wire *wire, size_t bytes) {
+static void drop_bytes(Wire *wire, size_t bytes) {
     wire->length -= bytes;
     memmove(wire->bytes, wire->bytes + bytes, wire->length);
 }
@@ -66,10 +66,10 @@ json_t *wire_read(Wire *wire, int milliseconds, bool *broken) {
         }
         if (end && wire->length >= header + (size_t)length) {
             json_t *message = json_loadb(wire->bytes + header, (size_t)length, 0, NULL);
-            drop(wire, header + (size_t)length);
+            drop_bytes(wire, header + (size_t)length);
             return message ? message : json_object();
         }
-        if (!fill(wire, milliseconds)) return NULL;
+        if (!receive_bytes(wire, milliseconds)) return NULL;
     }
 }
 

@@ -45,7 +45,7 @@ static json_t *likely_object(const Service *service, const Chance *chance) {
 }
 
 /* Of the chances from `from` on; *characters: where their text begins, then ends. */
-static json_t *completion_logprobs(const Choice *choice, size_t from, size_t *characters) {
+static json_t *completion_logprobs(const Completion *choice, size_t from, size_t *characters) {
     const Service *service = choice->request->service;
     if (choice->request->logprobs < 0) return json_null();
     json_t *tokens = json_array(), *logprobs = json_array(), *likely = json_array(),
@@ -81,7 +81,7 @@ static json_t *chat_token(const Service *service, int32_t token, double logprob)
     return object;
 }
 
-static json_t *chat_logprobs(const Choice *choice, size_t from) {
+static json_t *chat_logprobs(const Completion *choice, size_t from) {
     const Service *service = choice->request->service;
     if (choice->request->logprobs < 0) return json_null();
     json_t *content = json_array();
@@ -99,7 +99,7 @@ static json_t *chat_logprobs(const Choice *choice, size_t from) {
 
 /* ---- answers ---- */
 
-static json_t *usage(const Request *request) {
+static json_t *usage(const TextRequest *request) {
     size_t prompt = 0, made = 0;
     for (int i = 0; i < request->prompt_count; i++) prompt += request->prompts[i].tokens.count;
     for (int i = 0; i < request->choice_count; i++)
@@ -108,20 +108,20 @@ static json_t *usage(const Request *request) {
                      (json_int_t)made, "total_tokens", (json_int_t)(prompt + made));
 }
 
-static json_t *frame(const Request *request, const char *chat, json_t *choices) {
+static json_t *frame(const TextRequest *request, const char *chat, json_t *choices) {
     return json_make("{s:s, s:s, s:I, s:s, s:o}", "id", request->id, "object",
                      request->form == FORM_CHAT ? chat : "text_completion", "created",
                      (json_int_t)request->created, "model", request->service->name, "choices",
                      choices);
 }
 
-static void append_echo(const Choice *choice, Text *text) {
-    const Request *request = choice->request;
+static void append_echo(const Completion *choice, Text *text) {
+    const TextRequest *request = choice->request;
     const Text *prompt = &request->prompts[choice->index / request->copies].text;
     if (request->echo) text_append(text, prompt->bytes, prompt->length);
 }
 
-static json_t *choice_object(const Choice *choice) {
+static json_t *choice_object(const Completion *choice) {
     Text text = {0};
     size_t characters = 0;
     append_echo(choice, &text);
@@ -139,7 +139,7 @@ static json_t *choice_object(const Choice *choice) {
     return object;
 }
 
-char *answer_text(const Request *request) {
+char *answer_text(const TextRequest *request) {
     json_t *choices = json_array();
     for (int i = 0; i < request->choice_count; i++)
         json_array_append_new(choices, choice_object(&request->choices[i]));
@@ -161,7 +161,7 @@ static void append_event(Text *out, json_t *object) {
     json_decref(object);
 }
 
-static json_t *completion_event(Choice *choice) {
+static json_t *completion_event(Completion *choice) {
     Text text = {0};
     if (!choice->begun) append_echo(choice, &text);
     text_append(&text, choice->text.bytes + choice->told, choice->text.length - choice->told);
@@ -172,7 +172,7 @@ static json_t *completion_event(Choice *choice) {
                      "finish_reason", choice->finish);
 }
 
-static json_t *chat_event(const Choice *choice) {
+static json_t *chat_event(const Completion *choice) {
     json_t *delta = json_object();
     if (!choice->begun) json_object_set_new(delta, "role", json_text("assistant"));
     if (!choice->begun || choice->told < choice->text.length)
@@ -183,8 +183,8 @@ static json_t *chat_event(const Choice *choice) {
                      chat_logprobs(choice, choice->chances_told), "finish_reason", choice->finish);
 }
 
-void answer_event(Choice *choice, Text *out) {
-    const Request *request = choice->request;
+void answer_event(Completion *choice, Text *out) {
+    const TextRequest *request = choice->request;
     bool news = choice->told < choice->text.length || choice->chances_told < choice->chance_count;
     if (choice->begun && !news && !choice->finish) return;
     json_t *object = request->form == FORM_CHAT ? chat_event(choice) : completion_event(choice);
@@ -196,7 +196,7 @@ void answer_event(Choice *choice, Text *out) {
     choice->chances_told = choice->chance_count;
 }
 
-void answer_end(const Request *request, Text *out) {
+void answer_end(const TextRequest *request, Text *out) {
     if (request->problem.status) {
         char *text = problem_text(&request->problem);
         text_append(out, "data: ", 6);

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-static void add_piece(Choice *choice, int32_t token, Text *piece) {
+static void add_piece(Completion *choice, int32_t token, Text *piece) {
     const Service *service = choice->request->service;
     char byte = (char)token;
     if (service->writing == WRITING_TEXT)
@@ -14,7 +14,7 @@ static void add_piece(Choice *choice, int32_t token, Text *piece) {
         text_append(piece, &byte, 1);
 }
 
-static Chance *add_chance(Choice *choice, int32_t token) {
+static Chance *add_chance(Completion *choice, int32_t token) {
     if (choice->chance_count == choice->chance_capacity) {
         choice->chance_capacity = choice->chance_capacity * 2 + 16;
         choice->chances = memory_grow(choice->chances, sizeof(Chance) * choice->chance_capacity);
@@ -25,8 +25,8 @@ static Chance *add_chance(Choice *choice, int32_t token) {
     return chance;
 }
 
-static void measure(Choice *choice, int32_t token, const float *logits) {
-    const Request *request = choice->request;
+static void measure_logprobs(Completion *choice, int32_t token, const float *logits) {
+    const TextRequest *request = choice->request;
     long vocabulary = request->service->vocabulary;
     Chance *chance = add_chance(choice, token);
     double sum = sample_log_sum(logits, vocabulary);
@@ -38,18 +38,18 @@ static void measure(Choice *choice, int32_t token, const float *logits) {
 }
 
 /* A special token ends the text, unless the client sets ignore_eos. */
-static bool ends(const Choice *choice, int32_t token) {
+static bool ends(const Completion *choice, int32_t token) {
     const Service *service = choice->request->service;
     return service->writing == WRITING_TEXT && !choice->request->ignore_end &&
            tokenizer_is_special(service->tokenizer, token);
 }
 
-static bool told(Row *row, size_t place, const float *logits) {
-    Choice *choice = row->context;
-    Request *request = choice->request;
-    int32_t token = row->tokens.items[place];
-    bool made = place >= row->prompt, ended = false;
-    if (request->logprobs >= 0 && (made || request->echo)) measure(choice, token, logits);
+static bool on_row_token(Row *row, size_t index, const float *logits) {
+    Completion *choice = row->context;
+    TextRequest *request = choice->request;
+    int32_t token = row->tokens.items[index];
+    bool made = index >= row->prompt, ended = false;
+    if (request->logprobs >= 0 && (made || request->echo)) measure_logprobs(choice, token, logits);
     if (!made) return !atomic_load(&request->cancelled);
     if (request->first == 0) request->first = seconds_now();
     atomic_fetch_add(&request->service->metrics.made_tokens, 1);
@@ -63,7 +63,8 @@ static bool told(Row *row, size_t place, const float *logits) {
     return !ended && !atomic_load(&request->cancelled);
 }
 
-static void begin(Request *request, Choice *choice, const Prompted *prompt, int copy) {
+static void begin_choice(TextRequest *request, Completion *choice, const Prompted *prompt,
+                         int copy) {
     Row *row = &choice->row;
     const Service *service = request->service;
     choice->request = request;
@@ -72,7 +73,7 @@ static void begin(Request *request, Choice *choice, const Prompted *prompt, int 
     row->limit = (size_t)request->limit;
     row->sampling = request->sampling;
     row->sampling.seed += (uint64_t)copy;
-    row->told = told;
+    row->told = on_row_token;
     row->context = choice;
     choice->speech = speech_new(service->writing, service->tokenizer,
                                 (const char *const *)request->stops, request->stop_count);
@@ -88,19 +89,19 @@ static void begin(Request *request, Choice *choice, const Prompted *prompt, int 
     text_free(&before);
 }
 
-void choices_make(Request *request) {
+void choices_make(TextRequest *request) {
     request->choice_count = request->left = request->prompt_count * request->copies;
-    request->choices = memory_new(sizeof(Choice) * (size_t)request->choice_count);
+    request->choices = memory_new(sizeof(Completion) * (size_t)request->choice_count);
     for (int i = 0; i < request->choice_count; i++) {
         request->choices[i].index = i;
-        begin(request, &request->choices[i], &request->prompts[i / request->copies],
-              i % request->copies);
+        begin_choice(request, &request->choices[i], &request->prompts[i / request->copies],
+                     i % request->copies);
     }
 }
 
-void choices_free(Request *request) {
+void choices_free(TextRequest *request) {
     for (int i = 0; i < request->choice_count; i++) {
-        Choice *choice = &request->choices[i];
+        Completion *choice = &request->choices[i];
         tokens_free(&choice->row.tokens);
         speech_free(choice->speech);
         text_free(&choice->text);
@@ -112,7 +113,7 @@ void choices_free(Request *request) {
 }
 
 /* Removes the tokens of a stop sequence, which is not part of the text. */
-static void drop_past_end(Choice *choice) {
+static void drop_past_end(Completion *choice) {
     size_t length = 0, kept = 0;
     size_t prompt = choice->request->echo ? choice->row.prompt : 0;
     for (; kept < choice->chance_count; kept++) {
@@ -123,7 +124,7 @@ static void drop_past_end(Choice *choice) {
     choice->chance_count = kept;
 }
 
-void choice_finish(Choice *choice) {
+void choice_finish(Completion *choice) {
     if (choice->finish) {
         if (choice->chances && !choice->special && choice->chances_told == 0) drop_past_end(choice);
         return;

@@ -11,8 +11,8 @@
 struct Connection {
     Connection *before, *after;
     int socket;
-    double since;     /* the client's time began */
-    Request *request; /* NULL: the client's turn */
+    double since;         /* the client's time began */
+    TextRequest *request; /* NULL: the client's turn */
 };
 
 struct Connections {
@@ -54,7 +54,7 @@ void connection_remove(Connections *connections, Connection *connection) {
     free(connection);
 }
 
-void connection_serves(Connections *connections, Connection *connection, Request *request) {
+void connection_serves(Connections *connections, Connection *connection, TextRequest *request) {
     pthread_mutex_lock(&connections->lock);
     connection->request = request;
     connection->since = seconds_now();

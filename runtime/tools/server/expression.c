@@ -12,7 +12,7 @@
 
 enum { DEEPEST_EXPRESSION = 64 };
 
-static json_t *read_any(Rendering *r);
+static json_t *read_expression(Rendering *r);
 
 /* \xHH, \uHHHH and \UHHHHHHHH; false: it is none of these. */
 static bool read_code(Rendering *r, char letter, Text *text) {
@@ -47,7 +47,7 @@ static void read_escape(Rendering *r, Text *text) {
 }
 
 /* "text" or 'text' */
-static json_t *read_text(Rendering *r) {
+static json_t *read_string_literal(Rendering *r) {
     char quote = r->text[r->at++];
     Text text = {0};
     while (r->at < r->end && r->text[r->at] != quote) {
@@ -64,7 +64,7 @@ static json_t *read_text(Rendering *r) {
     return value;
 }
 
-static json_t *read_number(Rendering *r) {
+static json_t *read_number_literal(Rendering *r) {
     const char *from = r->text + r->at;
     size_t whole = strspn(from, "0123456789"), length = whole;
     char *end;
@@ -88,7 +88,7 @@ static json_t *read_number(Rendering *r) {
 static json_t *read_list(Rendering *r) {
     json_t *list = reading_keep(r, json_array());
     while (!r->problem && !reading_sign(r, "]")) {
-        json_t *item = read_any(r);
+        json_t *item = read_expression(r);
         json_array_append(list, item ? item : reading_keep(r, json_null()));
         if (!reading_sign(r, ",") && r->at < r->end && r->text[r->at] != ']')
             reading_wrong(r, "expected ',' or ']'");
@@ -99,14 +99,14 @@ static json_t *read_list(Rendering *r) {
 
 /* ---- calls ---- */
 
-static Arguments read_arguments(Rendering *r) {
+static Arguments read_call_arguments(Rendering *r) {
     Arguments arguments = {.named = reading_keep(r, json_object())};
     while (!r->problem && !reading_sign(r, ")")) {
         size_t before = r->at;
         char name[64];
         bool named = reading_name(r, name) && reading_sign(r, "=") && r->text[r->at] != '=';
         if (!named) r->at = before;
-        json_t *value = read_any(r);
+        json_t *value = read_expression(r);
         if (named)
             json_object_set(arguments.named, name, value ? value : json_null());
         else if (arguments.count < MAX_ARGUMENTS)
@@ -122,15 +122,15 @@ static Arguments read_arguments(Rendering *r) {
 
 /* ---- from the inside out ---- */
 
-static json_t *read_atom(Rendering *r) {
+static json_t *read_atom_value(Rendering *r) {
     char name[64];
     reading_spaces(r);
     char byte = (char)(r->at < r->end ? r->text[r->at] : 0);
-    if (byte == '"' || byte == '\'') return read_text(r);
-    if (isdigit((unsigned char)byte)) return read_number(r);
+    if (byte == '"' || byte == '\'') return read_string_literal(r);
+    if (isdigit((unsigned char)byte)) return read_number_literal(r);
     if (reading_sign(r, "[")) return read_list(r);
     if (reading_sign(r, "(")) {
-        json_t *value = read_any(r);
+        json_t *value = read_expression(r);
         return reading_sign(r, ")") ? value : reading_wrong(r, "expected ')'");
     }
     if (!reading_name(r, name)) return reading_wrong(r, "expected an expression");
@@ -138,7 +138,7 @@ static json_t *read_atom(Rendering *r) {
     if (!strcmp(name, "false") || !strcmp(name, "False")) return values_truth(r, false);
     if (!strcmp(name, "none") || !strcmp(name, "None")) return reading_keep(r, json_null());
     if (reading_sign(r, "(")) {
-        const Arguments given = read_arguments(r);
+        const Arguments given = read_call_arguments(r);
         return call_function(r, name, &given);
     }
     return json_object_get(r->scope, name);
@@ -155,7 +155,7 @@ static json_t *read_subscript(Rendering *r, json_t *value) {
     int colons = 0;
     while (!r->problem && !comes(r, ']')) {
         if (!comes(r, ':')) {
-            bounds[colons] = read_any(r);
+            bounds[colons] = read_expression(r);
             if (!bounds[colons]) reading_refused(r, "a value in [] is not defined");
         }
         if (!comes(r, ':')) break;
@@ -172,7 +172,7 @@ static json_t *read_attribute(Rendering *r, json_t *value) {
     char name[64];
     if (!reading_name(r, name)) return reading_wrong(r, "expected a name after '.'");
     if (reading_sign(r, "(")) {
-        const Arguments given = read_arguments(r);
+        const Arguments given = read_call_arguments(r);
         return call_method(r, value, name, &given);
     }
     if (!value) return reading_refused(r, "attribute '.%s' of an undefined value", name);
@@ -183,7 +183,7 @@ static json_t *read_filter(Rendering *r, json_t *value) {
     char name[64];
     Arguments given = {0};
     if (!reading_name(r, name)) return reading_wrong(r, "expected a filter after '|'");
-    if (reading_sign(r, "(")) given = read_arguments(r);
+    if (reading_sign(r, "(")) given = read_call_arguments(r);
     return call_filter(r, value, name, &given);
 }
 
@@ -197,7 +197,7 @@ static json_t *read_test(Rendering *r, const json_t *value) {
 }
 
 static json_t *read_postfix(Rendering *r) {
-    json_t *value = read_atom(r);
+    json_t *value = read_atom_value(r);
     while (!r->problem) {
         if (reading_sign(r, "["))
             value = read_subscript(r, value);
@@ -228,7 +228,7 @@ static json_t *read_unary(Rendering *r) {
     return value;
 }
 
-static json_t *join(Rendering *r, json_t *a, json_t *b) {
+static json_t *join_values(Rendering *r, json_t *a, json_t *b) {
     Text text = {0};
     if (!r->live) return NULL;
     reading_spend_on(r, a);
@@ -259,7 +259,7 @@ static const char *next_sign(Rendering *r, const char *const signs[]) {
 }
 
 /* a * b, a / b, a // b, a % b */
-static json_t *read_product(Rendering *r) {
+static json_t *read_factors(Rendering *r) {
     static const char *const signs[] = {"**", "*", "//", "/", "%", NULL};
     json_t *value = read_unary(r);
     for (const char *sign; !r->problem && (sign = next_sign(r, signs));) {
@@ -272,12 +272,12 @@ static json_t *read_product(Rendering *r) {
 
 /* a ~ b binds more tightly than a + b. */
 static json_t *read_joined(Rendering *r) {
-    json_t *value = read_product(r);
-    while (!r->problem && reading_sign(r, "~")) value = join(r, value, read_product(r));
+    json_t *value = read_factors(r);
+    while (!r->problem && reading_sign(r, "~")) value = join_values(r, value, read_factors(r));
     return value;
 }
 
-static json_t *read_sum(Rendering *r) {
+static json_t *read_terms(Rendering *r) {
     static const char *const signs[] = {"+", "-", NULL};
     json_t *value = read_joined(r);
     for (const char *sign; !r->problem && (sign = next_sign(r, signs));) {
@@ -289,7 +289,7 @@ static json_t *read_sum(Rendering *r) {
     return value;
 }
 
-static bool within(Rendering *r, const json_t *part, json_t *whole) {
+static bool value_within(Rendering *r, const json_t *part, json_t *whole) {
     reading_spend_on(r, whole);
     return r->live && !r->problem && values_contains(r, whole, part);
 }
@@ -300,9 +300,9 @@ static bool same(Rendering *r, json_t *a, const json_t *b) {
 }
 
 /* a SIGN b */
-static bool compare(Rendering *r, const char *sign, json_t *a, json_t *b) {
-    if (strcmp(sign, "in") == 0) return within(r, a, b);
-    if (strcmp(sign, "not in") == 0) return !within(r, a, b);
+static bool compare_values(Rendering *r, const char *sign, json_t *a, json_t *b) {
+    if (strcmp(sign, "in") == 0) return value_within(r, a, b);
+    if (strcmp(sign, "not in") == 0) return !value_within(r, a, b);
     if (strcmp(sign, "==") == 0) return same(r, a, b);
     if (strcmp(sign, "!=") == 0) return !same(r, a, b);
     return reading_true(values_compare(r, sign, a, b));
@@ -321,11 +321,11 @@ static const char *next_comparison(Rendering *r) {
 
 /* a < b < c holds where a < b and b < c do; after one that does not, nothing is computed. */
 static json_t *read_comparison(Rendering *r) {
-    json_t *a = read_sum(r);
+    json_t *a = read_terms(r);
     bool live = r->live, some = false, all = true;
     for (const char *sign; !r->problem && (sign = next_comparison(r)); some = true) {
-        json_t *b = read_sum(r);
-        all = compare(r, sign, a, b) && all;
+        json_t *b = read_terms(r);
+        all = compare_values(r, sign, a, b) && all;
         r->live = live && all;
         a = b;
     }
@@ -406,11 +406,11 @@ static json_t *read_choice(Rendering *r) {
     release_problem(r, &held, truth);
     if (alone || r->problem) return value;
     if (!reading_word(r, "else")) return truth ? value : NULL;
-    json_t *other = read_second(r, !truth, read_any);
+    json_t *other = read_second(r, !truth, read_expression);
     return truth ? value : other;
 }
 
-static json_t *read_any(Rendering *r) {
+static json_t *read_expression(Rendering *r) {
     if (r->depth == DEEPEST_EXPRESSION)
         return reading_wrong(r, "expressions are nested too deeply");
     r->depth++;
@@ -420,5 +420,5 @@ static json_t *read_any(Rendering *r) {
 }
 
 json_t *expression_read(Rendering *r) {
-    return read_any(r);
+    return read_expression(r);
 }

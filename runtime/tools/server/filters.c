@@ -54,7 +54,7 @@ static json_t *trimmed(Rendering *r, const json_t *value, const Arguments *given
     return values_text(r, bytes + from, to - from);
 }
 
-static json_t *strip(Rendering *r, json_t *value, const Arguments *given) {
+static json_t *strip_method(Rendering *r, json_t *value, const Arguments *given) {
     return trimmed(r, value, given, "<>");
 }
 
@@ -121,7 +121,7 @@ static bool read_limit(const json_t *given, json_int_t *limit) {
     return !given || json_is_integer(given) || json_is_null(given);
 }
 
-static void add_part(Rendering *r, json_t *parts, const char *bytes, size_t length) {
+static void append_part(Rendering *r, json_t *parts, const char *bytes, size_t length) {
     json_array_append(parts, values_text(r, bytes, length));
 }
 
@@ -136,10 +136,10 @@ static void split_words(Rendering *r, json_t *parts, const json_t *value, json_i
         for (end = at; end < length && !in_set(character_at(bytes + end, &taken), NULL);)
             end += (size_t)taken;
         if (limit-- == 0) {
-            add_part(r, parts, bytes + at, length - at);
+            append_part(r, parts, bytes + at, length - at);
             return;
         }
-        add_part(r, parts, bytes + at, end - at);
+        append_part(r, parts, bytes + at, end - at);
         at = end;
     }
 }
@@ -160,10 +160,10 @@ static json_t *split(Rendering *r, json_t *value, const Arguments *given) {
     size_t length = json_string_length(mark);
     while (!r->problem && limit-- != 0 &&
            (next = memmem(at, (size_t)(end - at), json_string_value(mark), length))) {
-        add_part(r, parts, at, (size_t)(next - at));
+        append_part(r, parts, at, (size_t)(next - at));
         at = next + length;
     }
-    add_part(r, parts, at, (size_t)(end - at));
+    append_part(r, parts, at, (size_t)(end - at));
     return parts;
 }
 
@@ -174,7 +174,7 @@ static size_t next_match(const char *bytes, size_t length, size_t at, const json
     return found ? (size_t)(found - bytes) : SIZE_MAX;
 }
 
-static json_t *replace(Rendering *r, json_t *value, const Arguments *given) {
+static json_t *replace_filter(Rendering *r, json_t *value, const Arguments *given) {
     const json_t *from = argument(given, 0, "old"), *to = argument(given, 1, "new");
     const char *bytes = json_string_value(value);
     size_t length = json_string_length(value), at = 0, match;
@@ -208,7 +208,7 @@ static json_t *as_text(Rendering *r, json_t *value);
 static json_t *replace_any(Rendering *r, json_t *value, const Arguments *given) {
     Arguments texts = *given;
     for (int i = 0; i < 2 && i < texts.count; i++) texts.items[i] = as_text(r, texts.items[i]);
-    return replace(r, value, &texts);
+    return replace_filter(r, value, &texts);
 }
 
 static json_t *join_list(Rendering *r, json_t *list, const json_t *mark, bool any) {
@@ -234,7 +234,7 @@ static json_t *join_method(Rendering *r, json_t *value, const Arguments *given) 
 }
 
 static const Callable text_methods[] = {
-    {"strip", 0, 1, strip},
+    {"strip", 0, 1, strip_method},
     {"lstrip", 0, 1, strip_left},
     {"rstrip", 0, 1, strip_right},
     {"upper", 0, 0, upper},
@@ -244,22 +244,22 @@ static const Callable text_methods[] = {
     {"startswith", 1, 1, starts_with},
     {"endswith", 1, 1, ends_with},
     {"split", 0, 2, split},
-    {"replace", 2, 3, replace},
+    {"replace", 2, 3, replace_filter},
     {"join", 1, 1, join_method},
     {NULL, 0, 0, NULL},
 };
 
 /* ---- objects ---- */
 
-static json_t *get(Rendering *r, json_t *value, const Arguments *given) {
+static json_t *get_method(Rendering *r, json_t *value, const Arguments *given) {
     const char *key = json_string_value(given->items[0]);
     json_t *found = key ? json_object_get(value, key) : NULL;
     return found ? found : given->count > 1 ? given->items[1] : reading_keep(r, json_null());
 }
 
-static const Callable object_methods[] = {{"get", 1, 2, get}, {NULL, 0, 0, NULL}};
+static const Callable object_methods[] = {{"get", 1, 2, get_method}, {NULL, 0, 0, NULL}};
 
-static bool fits(const Callable *callable, const Arguments *given) {
+static bool arguments_fit(const Callable *callable, const Arguments *given) {
     int count = given->count + (int)json_object_size(given->named);
     return given->count >= callable->least && count <= callable->most;
 }
@@ -274,7 +274,7 @@ json_t *call_method(Rendering *r, json_t *value, const char *name, const Argumen
     for (int i = 0; i < given->count; i++)
         if (!given->items[i]) reading_refused(r, "an argument of '%s' is not defined", name);
     if (r->problem) return NULL;
-    return fits(one, given) ? one->call(r, value, given) : wrong_arguments(r, name);
+    return arguments_fit(one, given) ? one->call(r, value, given) : wrong_arguments(r, name);
 }
 
 json_t *call_function(Rendering *r, const char *name, const Arguments *given) {
@@ -305,28 +305,28 @@ static json_t *string(Rendering *r, json_t *value, const Arguments *given) {
     return as_text(r, value);
 }
 
-static json_t *list(Rendering *r, json_t *value, const Arguments *given) {
+static json_t *list_filter(Rendering *r, json_t *value, const Arguments *given) {
     (void)given;
     return values_list(r, value ? value : reading_keep(r, json_array()));
 }
 
-static json_t *length(Rendering *r, json_t *value, const Arguments *given) {
+static json_t *length_filter(Rendering *r, json_t *value, const Arguments *given) {
     (void)given;
     return values_length(r, value);
 }
 
 static json_t *first(Rendering *r, json_t *value, const Arguments *given) {
-    return json_array_get(list(r, value, given), 0);
+    return json_array_get(list_filter(r, value, given), 0);
 }
 
 static json_t *last(Rendering *r, json_t *value, const Arguments *given) {
-    const json_t *items = list(r, value, given);
+    const json_t *items = list_filter(r, value, given);
     return json_array_size(items) ? json_array_get(items, json_array_size(items) - 1) : NULL;
 }
 
 static json_t *reverse(Rendering *r, json_t *value, const Arguments *given) {
     const json_t *back = values_integer(r, -1);
-    return values_slice(r, json_is_string(value) ? value : list(r, value, given),
+    return values_slice(r, json_is_string(value) ? value : list_filter(r, value, given),
                         (const json_t *const[3]){NULL, NULL, back});
 }
 
@@ -347,7 +347,7 @@ static json_t *to_json(Rendering *r, json_t *value, const Arguments *given) {
     return result;
 }
 
-static json_t *join(Rendering *r, json_t *value, const Arguments *given) {
+static json_t *join_filter(Rendering *r, json_t *value, const Arguments *given) {
     const json_t *mark = argument(given, 0, "d");
     if (mark && !json_is_string(mark)) return wrong_arguments(r, "join");
     return join_list(r, value, mark, true);
@@ -355,15 +355,15 @@ static json_t *join(Rendering *r, json_t *value, const Arguments *given) {
 
 /* The filters of the first group convert the value to a string. */
 static const Callable filters[] = {
-    {"trim", 0, 1, strip},         {"upper", 0, 0, upper},
-    {"lower", 0, 0, lower},        {"capitalize", 0, 0, capitalize},
-    {"title", 0, 0, title_words},  {"replace", 2, 3, replace_any},
-    {"string", 0, 0, string},      {"safe", 0, 0, string},
-    {"list", 0, 0, list},          {"length", 0, 0, length},
-    {"count", 0, 0, length},       {"first", 0, 0, first},
-    {"last", 0, 0, last},          {"reverse", 0, 0, reverse},
-    {"default", 0, 2, or_default}, {"d", 0, 2, or_default},
-    {"tojson", 0, 0, to_json},     {"join", 0, 1, join},
+    {"trim", 0, 1, strip_method},   {"upper", 0, 0, upper},
+    {"lower", 0, 0, lower},         {"capitalize", 0, 0, capitalize},
+    {"title", 0, 0, title_words},   {"replace", 2, 3, replace_any},
+    {"string", 0, 0, string},       {"safe", 0, 0, string},
+    {"list", 0, 0, list_filter},    {"length", 0, 0, length_filter},
+    {"count", 0, 0, length_filter}, {"first", 0, 0, first},
+    {"last", 0, 0, last},           {"reverse", 0, 0, reverse},
+    {"default", 0, 2, or_default},  {"d", 0, 2, or_default},
+    {"tojson", 0, 0, to_json},      {"join", 0, 1, join_filter},
 };
 
 enum { OF_TEXTS = 8 };
@@ -374,7 +374,7 @@ json_t *call_filter(Rendering *r, json_t *value, const char *name, const Argumen
     if (i == count) return reading_wrong(r, "filter '%s' is not supported", name);
     reading_spend_on(r, value);
     if (!r->live || r->problem) return NULL;
-    if (!fits(&filters[i], given)) return wrong_arguments(r, name);
+    if (!arguments_fit(&filters[i], given)) return wrong_arguments(r, name);
     return filters[i].call(r, i < OF_TEXTS ? as_text(r, value) : value, given);
 }
 

@@ -32,35 +32,35 @@ bool http_serve(Service *service, Model *model, long port, const char *line) {
  * itself, and not in JSON. */
 enum { MAX_PATH = 4 << 10, MAX_HEAD = 32 << 10, MEMORY = 256 << 10 };
 
-typedef struct Server {
+typedef struct HttpServer {
     Service *service;
     Worker *worker;
     Connections *connections;
     struct MHD_Daemon *daemon;
-} Server;
+} HttpServer;
 
 typedef enum MHD_Result Result;
 typedef struct MHD_Connection Handle;
 
-typedef struct Exchange Exchange;
+typedef struct HttpExchange HttpExchange;
 
 typedef struct Route {
     const char *path, *method;
-    Result (*answer)(Exchange *exchange, Handle *handle); /* NULL: a request with a body */
-    Form form;
+    Result (*answer)(HttpExchange *exchange, Handle *handle); /* NULL: a request with a body */
+    AnswerForm form;
     bool open; /* to clients without the key, too */
 } Route;
 
 /* One exchange on a connection. */
-struct Exchange {
-    Server *server;
+struct HttpExchange {
+    HttpServer *server;
     Handle *handle;
     Connection *connection;
     const Route *route;
     Problem refusal; /* sent when the body has been read, so that the client gets to see it */
     bool answered;
     Text body;
-    Request *request;
+    TextRequest *request;
 };
 
 static Connection *connection_of(Handle *handle) {
@@ -69,7 +69,7 @@ static Connection *connection_of(Handle *handle) {
 
 /* ---- answers ---- */
 
-static Result send_response(Exchange *exchange, Handle *handle, int status,
+static Result send_response(HttpExchange *exchange, Handle *handle, int status,
                             struct MHD_Response *response) {
     Metrics *metrics = &exchange->server->service->metrics;
     atomic_fetch_add(&metrics->answers[status / 100], 1);
@@ -80,7 +80,7 @@ static Result send_response(Exchange *exchange, Handle *handle, int status,
 }
 
 /* text: taken over. */
-static Result send_text(Exchange *exchange, Handle *handle, int status, const char *type,
+static Result send_text(HttpExchange *exchange, Handle *handle, int status, const char *type,
                         char *text, size_t length) {
     struct MHD_Response *response =
         http.create_response_from_buffer(length, text, MHD_RESPMEM_MUST_FREE);
@@ -90,11 +90,11 @@ static Result send_text(Exchange *exchange, Handle *handle, int status, const ch
     return send_response(exchange, handle, status, response);
 }
 
-static Result send_json(Exchange *exchange, Handle *handle, int status, char *text) {
+static Result send_json(HttpExchange *exchange, Handle *handle, int status, char *text) {
     return send_text(exchange, handle, status, "application/json", text, strlen(text));
 }
 
-static Result send_problem(Exchange *exchange, Handle *handle, Problem *problem) {
+static Result send_problem(HttpExchange *exchange, Handle *handle, Problem *problem) {
     Result result = send_json(exchange, handle, problem->status, problem_text(problem));
     free(problem->text);
     problem->text = NULL;
@@ -103,10 +103,10 @@ static Result send_problem(Exchange *exchange, Handle *handle, Problem *problem)
 
 /* The next bytes of events; where there are none yet, the connection sleeps until the worker wakes
  * it. */
-static ssize_t read_events(void *context, uint64_t place, char *to, size_t most) {
-    (void)place;
-    Exchange *exchange = context;
-    Request *request = exchange->request;
+static ssize_t read_events(void *context, uint64_t offset, char *to, size_t most) {
+    (void)offset;
+    HttpExchange *exchange = context;
+    TextRequest *request = exchange->request;
     Worker *worker = exchange->server->worker;
     worker_lock(worker);
     size_t left = request->out.length - request->sent, count = left < most ? left : most;
@@ -124,7 +124,7 @@ static ssize_t read_events(void *context, uint64_t place, char *to, size_t most)
     return result;
 }
 
-static Result send_events(Exchange *exchange, Handle *handle) {
+static Result send_events(HttpExchange *exchange, Handle *handle) {
     enum { BLOCK = 4096 };
     struct MHD_Response *response =
         http.create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, read_events, exchange, NULL);
@@ -135,7 +135,7 @@ static Result send_events(Exchange *exchange, Handle *handle) {
 
 /* ---- requests ---- */
 
-static Result send_models(Exchange *exchange, Handle *handle) {
+static Result send_models(HttpExchange *exchange, Handle *handle) {
     const Service *service = exchange->server->service;
     json_t *list =
         json_make("{s:s, s:[{s:s, s:s, s:I, s:s, s:I}]}", "object", "list", "data", "id",
@@ -146,13 +146,13 @@ static Result send_models(Exchange *exchange, Handle *handle) {
     return send_json(exchange, handle, 200, text);
 }
 
-static Result send_metrics(Exchange *exchange, Handle *handle) {
+static Result send_metrics(HttpExchange *exchange, Handle *handle) {
     Text text = {0};
     metrics_text(&exchange->server->service->metrics, &text);
     return send_text(exchange, handle, 200, "text/plain; version=0.0.4", text.bytes, text.length);
 }
 
-static Result send_health(Exchange *exchange, Handle *handle) {
+static Result send_health(HttpExchange *exchange, Handle *handle) {
     return send_json(exchange, handle, 200, memory_format("{\"status\":\"ok\"}"));
 }
 
@@ -168,7 +168,7 @@ static const char *header(Handle *handle, const char *name) {
     return http.lookup_connection_value(handle, MHD_HEADER_KIND, name);
 }
 
-static bool too_long(const Exchange *exchange, Problem *problem) {
+static bool too_long(const HttpExchange *exchange, Problem *problem) {
     return !problem_set(problem, 413, NULL,
                         "the body is too large: send at most %zu bytes, or start the server with a "
                         "larger --max-body-size",
@@ -183,7 +183,7 @@ static Result count_head(void *context, enum MHD_ValueKind kind, const char *key
 }
 
 /* Checks the first line and the headers. Returns false after setting *problem. */
-static bool check_head(const Exchange *exchange, const char *path, const char *method,
+static bool check_head(const HttpExchange *exchange, const char *path, const char *method,
                        Problem *problem) {
     const Service *service = exchange->server->service;
     const Route *route = exchange->route;
@@ -214,7 +214,8 @@ static bool check_head(const Exchange *exchange, const char *path, const char *m
 /* The headers have arrived. A connection that is closed with unread bytes is reset, and the client
  * loses the answer: a refused body is read first, and dropped. With Expect the client waits for an
  * answer before it sends the body. */
-static Result begin(Exchange *exchange, Handle *handle, const char *path, const char *method) {
+static Result begin_exchange(HttpExchange *exchange, Handle *handle, const char *path,
+                             const char *method) {
     for (size_t i = 0; i < sizeof routes / sizeof *routes && !exchange->route; i++)
         if (strcmp(routes[i].path, path) == 0) exchange->route = &routes[i];
     if (check_head(exchange, path, method, &exchange->refusal) || !header(handle, "Expect"))
@@ -224,8 +225,8 @@ static Result begin(Exchange *exchange, Handle *handle, const char *path, const 
 }
 
 /* Sends the result of a request without events. */
-static Result send_answer(Exchange *exchange, Handle *handle) {
-    Request *request = exchange->request;
+static Result send_answer(HttpExchange *exchange, Handle *handle) {
+    TextRequest *request = exchange->request;
     Text out = request->out;
     int status = request->problem.status ? request->problem.status : 200;
     request->out = (Text){0};
@@ -233,7 +234,7 @@ static Result send_answer(Exchange *exchange, Handle *handle) {
 }
 
 /* Sleeps until the worker is done, unless it is already. */
-static Result wait_for_answer(Exchange *exchange, Handle *handle) {
+static Result wait_for_answer(HttpExchange *exchange, Handle *handle) {
     Worker *worker = exchange->server->worker;
     worker_lock(worker);
     bool complete = exchange->request->complete;
@@ -246,11 +247,11 @@ static Result wait_for_answer(Exchange *exchange, Handle *handle) {
 }
 
 /* The body is there. */
-static Result submit(Exchange *exchange, Handle *handle) {
-    Server *server = exchange->server;
+static Result submit_request(HttpExchange *exchange, Handle *handle) {
+    HttpServer *server = exchange->server;
     Problem problem = {0};
     const char *body = exchange->body.bytes ? exchange->body.bytes : "";
-    Request *request =
+    TextRequest *request =
         request_read(server->service, exchange->route->form, body, exchange->body.length, &problem);
     text_free(&exchange->body);
     if (!request) return send_problem(exchange, handle, &problem);
@@ -262,7 +263,7 @@ static Result submit(Exchange *exchange, Handle *handle) {
     return request->stream ? result : wait_for_answer(exchange, handle);
 }
 
-static void add_body(Exchange *exchange, const char *part, size_t length) {
+static void add_body(HttpExchange *exchange, const char *part, size_t length) {
     Problem *refusal = &exchange->refusal;
     if (refusal->status) return;
     if (exchange->body.length + length <= exchange->server->service->body) {
@@ -276,16 +277,16 @@ static void add_body(Exchange *exchange, const char *part, size_t length) {
 /* Called when the headers are there, then for each part of the body, at its end, and when a
  * connection that slept was woken. */
 static Result answer(void *context, Handle *handle, const char *path, const char *method,
-                     const char *version, const char *part, size_t *length, void **place) {
-    Server *server = context;
-    Exchange *exchange = *place;
+                     const char *version, const char *part, size_t *length, void **slot) {
+    HttpServer *server = context;
+    HttpExchange *exchange = *slot;
     (void)version;
     if (!exchange) {
-        exchange = *place = memory_new(sizeof *exchange);
+        exchange = *slot = memory_new(sizeof *exchange);
         exchange->server = server;
         exchange->handle = handle;
         exchange->connection = connection_of(handle);
-        return begin(exchange, handle, path, method);
+        return begin_exchange(exchange, handle, path, method);
     }
     if (exchange->answered) return MHD_YES;
     if (*length) {
@@ -296,13 +297,13 @@ static Result answer(void *context, Handle *handle, const char *path, const char
     exchange->answered = exchange->refusal.status || exchange->route->answer;
     if (exchange->refusal.status) return send_problem(exchange, handle, &exchange->refusal);
     if (exchange->route->answer) return exchange->route->answer(exchange, handle);
-    return exchange->request ? wait_for_answer(exchange, handle) : submit(exchange, handle);
+    return exchange->request ? wait_for_answer(exchange, handle) : submit_request(exchange, handle);
 }
 
-static void complete(void *context, Handle *handle, void **place,
-                     enum MHD_RequestTerminationCode why) {
-    Server *server = context;
-    Exchange *exchange = *place;
+static void exchange_completed(void *context, Handle *handle, void **slot,
+                               enum MHD_RequestTerminationCode why) {
+    HttpServer *server = context;
+    HttpExchange *exchange = *slot;
     (void)handle, (void)why;
     if (!exchange) return;
     connection_awaits_client(server->connections, exchange->connection);
@@ -316,19 +317,19 @@ static void complete(void *context, Handle *handle, void **place,
     text_free(&exchange->body);
     free(exchange->refusal.text);
     free(exchange);
-    *place = NULL;
+    *slot = NULL;
 }
 
-static void connect_or_close(void *context, Handle *handle, void **place,
+static void connect_or_close(void *context, Handle *handle, void **slot,
                              enum MHD_ConnectionNotificationCode what) {
-    Server *server = context;
+    HttpServer *server = context;
     if (what == MHD_CONNECTION_NOTIFY_STARTED) {
         int socket =
             http.get_connection_info(handle, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
-        *place = connection_add(server->connections, socket);
+        *slot = connection_add(server->connections, socket);
         atomic_fetch_add(&server->service->metrics.connections, 1);
     } else {
-        connection_remove(server->connections, *place);
+        connection_remove(server->connections, *slot);
         atomic_fetch_sub(&server->service->metrics.connections, 1);
     }
 }
@@ -339,14 +340,14 @@ static void wake(void *connection) {
     http.resume_connection(connection);
 }
 
-typedef union Address {
+typedef union SocketAddress {
     struct sockaddr any;
     struct sockaddr_in four;
     struct sockaddr_in6 six;
-} Address;
+} SocketAddress;
 
-static bool read_address(const char *host, long port, Address *address) {
-    *address = (Address){0};
+static bool read_address(const char *host, long port, SocketAddress *address) {
+    *address = (SocketAddress){0};
     if (inet_pton(AF_INET, host, &address->four.sin_addr) == 1) {
         address->four.sin_family = AF_INET;
         address->four.sin_port = htons((uint16_t)port);
@@ -359,8 +360,8 @@ static bool read_address(const char *host, long port, Address *address) {
                          "'%s' is not an IP address", host);
 }
 
-static bool listen_at(Server *server, long port) {
-    Address address;
+static bool listen_at(HttpServer *server, long port) {
+    SocketAddress address;
     const char *host = server->service->host;
     if (!read_address(host, port, &address)) return false;
     bool six = address.any.sa_family == AF_INET6;
@@ -371,13 +372,14 @@ static bool listen_at(Server *server, long port) {
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)service->connections,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY, MHD_OPTION_STRICT_FOR_CLIENT, -1,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)service->patience + 1, MHD_OPTION_NOTIFY_COMPLETED,
-        complete, server, MHD_OPTION_NOTIFY_CONNECTION, connect_or_close, server, MHD_OPTION_END);
+        exchange_completed, server, MHD_OPTION_NOTIFY_CONNECTION, connect_or_close, server,
+        MHD_OPTION_END);
     return server->daemon ||
            error_message("choose another --port, or stop the program that uses this one",
                          "cannot listen on %s, port %ld: %s", host, port, strerror(errno));
 }
 
-static void watch(Server *server) {
+static void watch_server(HttpServer *server) {
     const struct timespec moment = {.tv_nsec = 100000000};
     for (long i = 0; !interrupt_signal(); i++) {
         nanosleep(&moment, NULL);
@@ -386,7 +388,7 @@ static void watch(Server *server) {
 }
 
 /* Sends final answers to all clients and waits a moment for delivery. */
-static void end(Server *server) {
+static void stop_server(HttpServer *server) {
     const struct timespec moment = {.tv_nsec = 50000000};
     worker_stop(server->worker);
     double until = seconds_now() + 1;
@@ -396,7 +398,7 @@ static void end(Server *server) {
 
 bool http_serve(Service *service, Model *model, long port, const char *line) {
     if (!http_library_open()) return false;
-    Server server = {.service = service, .connections = connections_new()};
+    HttpServer server = {.service = service, .connections = connections_new()};
     signal(SIGPIPE, SIG_IGN);
     interrupt_watch();
     service->started = (long)time(NULL);
@@ -408,8 +410,8 @@ bool http_serve(Service *service, Model *model, long port, const char *line) {
         printf(strchr(host, ':') ? "http://[%s]:%d/v1%s\n" : "http://%s:%d/v1%s\n", host, taken,
                line);
         fflush(stdout);
-        watch(&server);
-        end(&server);
+        watch_server(&server);
+        stop_server(&server);
     } else if (server.worker) {
         worker_stop(server.worker);
     }

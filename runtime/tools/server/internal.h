@@ -123,20 +123,20 @@ void text_append_case(Text *out, const char *bytes, size_t length, LetterCase le
 /* answer: responses in the format of OpenAI's API. */
 
 /* The whole answer of a request that is finished: a new string. */
-char *answer_text(const Request *request);
+char *answer_text(const TextRequest *request);
 /* Appends the event with the new text of a completion; also the first event, and the one with the
  * finish reason. */
-void answer_event(Choice *choice, Text *out);
+void answer_event(Completion *choice, Text *out);
 /* Appends the final events of a request. */
-void answer_end(const Request *request, Text *out);
+void answer_end(const TextRequest *request, Text *out);
 
 /* choice: one text as the model makes it: its pieces, its log-probabilities, why it ends. */
 
 /* Makes request->choices, ready for a batch. */
-void choices_make(Request *request);
-void choices_free(Request *request);
+void choices_make(TextRequest *request);
+void choices_free(TextRequest *request);
 /* Ends a completion: appends the rest of its text and sets the finish reason. */
-void choice_finish(Choice *choice);
+void choice_finish(Completion *choice);
 
 /* connection: open connections, with timeouts and detection of disconnected clients. */
 
@@ -151,7 +151,7 @@ void connection_remove(Connections *connections, Connection *connection);
 /* Restarts the timeout: the client must send a request or read an answer. */
 void connection_awaits_client(Connections *connections, Connection *connection);
 /* The client waits for this. */
-void connection_serves(Connections *connections, Connection *connection, Request *request);
+void connection_serves(Connections *connections, Connection *connection, TextRequest *request);
 /* Cancels the requests of disconnected clients, and closes connections after `seconds` without
  * progress of the client. */
 void connections_sweep(Connections *connections, double seconds);
@@ -172,11 +172,11 @@ void worker_stop(Worker *worker);
 void worker_free(Worker *worker);
 
 /* Adds a request to the queue and a reference to it; sets *problem if the queue is full. */
-bool worker_submit(Worker *worker, Request *request, Problem *problem);
+bool worker_submit(Worker *worker, TextRequest *request, Problem *problem);
 /* Lock for data shared with the worker. */
 void worker_lock(Worker *worker);
 void worker_unlock(Worker *worker);
 /* Lets a request go; the last of its holders frees it. */
-void worker_release(Worker *worker, Request *request);
+void worker_release(Worker *worker, TextRequest *request);
 
 #endif

@@ -28,7 +28,7 @@ static const struct {
     {504, "timeout"},
 };
 
-static const char *code_of(int status) {
+static const char *status_code_name(int status) {
     for (size_t i = 0; i < sizeof status_codes / sizeof *status_codes; i++)
         if (status_codes[i].status == status) return status_codes[i].code;
     return NULL;
@@ -48,7 +48,7 @@ bool problem_set(Problem *problem, int status, const char *param, const char *fo
     problem->status = status;
     problem->type = status >= 500 ? "server_error" : "invalid_request_error";
     problem->param = param;
-    problem->code = code_of(status);
+    problem->code = status_code_name(status);
     return false;
 }
 
@@ -63,15 +63,15 @@ char *problem_text(const Problem *problem) {
 
 /* ---- fields ---- */
 
-typedef struct Reading {
-    Request *request;
+typedef struct RequestReading {
+    TextRequest *request;
     json_t *body;
     Problem *problem;
-} Reading;
+} RequestReading;
 
 /* Reads a number of the body into *value, which keeps its default if the field is missing. */
-static bool read_number(Reading *reading, const char *name, double least, double most,
-                        double *value) {
+static bool read_number_field(RequestReading *reading, const char *name, double least, double most,
+                              double *value) {
     json_t *field = json_object_get(reading->body, name);
     if (!field || json_is_null(field)) return true;
     double number = json_number_value(field);
@@ -82,7 +82,8 @@ static bool read_number(Reading *reading, const char *name, double least, double
     return true;
 }
 
-static bool read_count(Reading *reading, const char *name, long least, long most, long *value) {
+static bool read_count(RequestReading *reading, const char *name, long least, long most,
+                       long *value) {
     json_t *field = json_object_get(reading->body, name);
     if (!field || json_is_null(field)) return true;
     if (!json_is_integer(field) || json_integer_value(field) < least ||
@@ -93,7 +94,7 @@ static bool read_count(Reading *reading, const char *name, long least, long most
     return true;
 }
 
-static bool read_flag(Reading *reading, const char *name, bool *value) {
+static bool read_flag_field(RequestReading *reading, const char *name, bool *value) {
     json_t *field = json_object_get(reading->body, name);
     if (!field || json_is_null(field)) return true;
     if (!json_is_boolean(field))
@@ -166,7 +167,7 @@ static bool asks_nothing(const json_t *value) {
            (json_is_array(value) && json_array_size(value) == 0);
 }
 
-static const Field *find_field(const char *name, Form form) {
+static const Field *find_field(const char *name, AnswerForm form) {
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         if (strcmp(fields[i].name, name) == 0 &&
             (fields[i].form == BOTH || (fields[i].form == CHAT) == (form == FORM_CHAT)))
@@ -174,7 +175,7 @@ static const Field *find_field(const char *name, Form form) {
     return NULL;
 }
 
-static bool check_fields(const Reading *reading) {
+static bool check_fields(const RequestReading *reading) {
     const char *name;
     json_t *value;
     json_object_foreach(reading->body, name, value) {
@@ -193,7 +194,7 @@ static bool check_fields(const Reading *reading) {
     return true;
 }
 
-static bool check_model(const Reading *reading) {
+static bool check_model(const RequestReading *reading) {
     const char *served = reading->request->service->name;
     const json_t *model = json_object_get(reading->body, "model");
     if (!model || (json_is_string(model) && strcmp(json_string_value(model), served) == 0))
@@ -203,8 +204,8 @@ static bool check_model(const Reading *reading) {
     return problem_code(reading->problem, "model_not_found");
 }
 
-static bool add_stop(Reading *reading, const json_t *stop) {
-    Request *request = reading->request;
+static bool add_stop(RequestReading *reading, const json_t *stop) {
+    TextRequest *request = reading->request;
     const char *text = json_string_value(stop);
     if (!text || !*text || strlen(text) != json_string_length(stop) ||
         request->stop_count == MAX_STOPS)
@@ -215,7 +216,7 @@ static bool add_stop(Reading *reading, const json_t *stop) {
     return true;
 }
 
-static bool read_stops(Reading *reading) {
+static bool read_stops(RequestReading *reading) {
     json_t *stop = json_object_get(reading->body, "stop"), *one;
     if (!stop || json_is_null(stop)) return true;
     if (!json_is_array(stop)) return add_stop(reading, stop);
@@ -224,7 +225,7 @@ static bool read_stops(Reading *reading) {
     return true;
 }
 
-static bool is_missing(const Reading *reading, const char *name) {
+static bool is_missing(const RequestReading *reading, const char *name) {
     if (json_object_get(reading->body, name)) return false;
     problem_set(reading->problem, 400, name, "'%s' is missing", name);
     problem_code(reading->problem, "missing_required_parameter");
@@ -232,8 +233,8 @@ static bool is_missing(const Reading *reading, const char *name) {
 }
 
 /* {"13": -100, ...}: token ids and addends of their logits. */
-static bool read_biases(Reading *reading) {
-    Request *request = reading->request;
+static bool read_biases(RequestReading *reading) {
+    TextRequest *request = reading->request;
     json_t *map = json_object_get(reading->body, "logit_bias"), *value;
     const char *name;
     if (!map || json_is_null(map)) return true;
@@ -254,19 +255,19 @@ static bool read_biases(Reading *reading) {
                        request->service->vocabulary);
 }
 
-static bool read_sampling(Reading *reading) {
+static bool read_sampling(RequestReading *reading) {
     Sampling *sampling = &reading->request->sampling;
     long seed = -1;
     *sampling = (Sampling){.temperature = 1, .top_p = 1, .repetition = 1};
-    bool good = read_number(reading, "temperature", 0, 2, &sampling->temperature) &&
-                read_number(reading, "top_p", 0, 1, &sampling->top_p) &&
-                read_number(reading, "min_p", 0, 1, &sampling->min_p) &&
-                read_number(reading, "repetition_penalty", 0.01, 100, &sampling->repetition) &&
-                read_number(reading, "presence_penalty", -2, 2, &sampling->presence) &&
-                read_number(reading, "frequency_penalty", -2, 2, &sampling->frequency) &&
-                read_biases(reading) &&
-                read_count(reading, "top_k", -1, LONG_MAX, &sampling->top_k) &&
-                read_count(reading, "seed", LONG_MIN, LONG_MAX, &seed);
+    bool good =
+        read_number_field(reading, "temperature", 0, 2, &sampling->temperature) &&
+        read_number_field(reading, "top_p", 0, 1, &sampling->top_p) &&
+        read_number_field(reading, "min_p", 0, 1, &sampling->min_p) &&
+        read_number_field(reading, "repetition_penalty", 0.01, 100, &sampling->repetition) &&
+        read_number_field(reading, "presence_penalty", -2, 2, &sampling->presence) &&
+        read_number_field(reading, "frequency_penalty", -2, 2, &sampling->frequency) &&
+        read_biases(reading) && read_count(reading, "top_k", -1, LONG_MAX, &sampling->top_k) &&
+        read_count(reading, "seed", LONG_MIN, LONG_MAX, &seed);
     const json_t *given = json_object_get(reading->body, "seed");
     static atomic_ulong number;
     struct timespec now;
@@ -280,7 +281,7 @@ static bool read_sampling(Reading *reading) {
 }
 
 /* Completions have a count `logprobs`; chats have a flag `logprobs` and a count `top_logprobs`. */
-static bool read_logprobs(Reading *reading) {
+static bool read_logprobs(RequestReading *reading) {
     long count = -1;
     bool wanted = false;
     if (reading->request->form == FORM_COMPLETION) {
@@ -288,7 +289,7 @@ static bool read_logprobs(Reading *reading) {
         if (given && json_is_false(given)) return true;
         if (!read_count(reading, "logprobs", 0, MAX_LOGPROBS, &count)) return false;
     } else {
-        if (!read_flag(reading, "logprobs", &wanted) ||
+        if (!read_flag_field(reading, "logprobs", &wanted) ||
             !read_count(reading, "top_logprobs", 0, MAX_LOGPROBS, &count))
             return false;
         if (!wanted && count > 0)
@@ -301,10 +302,10 @@ static bool read_logprobs(Reading *reading) {
     return true;
 }
 
-static bool read_stream(Reading *reading) {
-    Request *request = reading->request;
+static bool read_stream(RequestReading *reading) {
+    TextRequest *request = reading->request;
     json_t *options = json_object_get(reading->body, "stream_options");
-    if (!read_flag(reading, "stream", &request->stream)) return false;
+    if (!read_flag_field(reading, "stream", &request->stream)) return false;
     if (options && !json_is_null(options) && !json_is_object(options))
         return problem_set(reading->problem, 400, "stream_options",
                            "'stream_options' must be an object");
@@ -314,7 +315,7 @@ static bool read_stream(Reading *reading) {
 
 /* ---- prompts ---- */
 
-static Prompted *add_prompt(Request *request) {
+static Prompted *append_prompt(TextRequest *request) {
     request->prompts =
         memory_grow(request->prompts, sizeof(Prompted) * (size_t)(request->prompt_count + 1));
     Prompted *prompt = &request->prompts[request->prompt_count++];
@@ -322,9 +323,9 @@ static Prompted *add_prompt(Request *request) {
     return prompt;
 }
 
-static bool add_numbers(Reading *reading, const json_t *numbers) {
+static bool add_token_prompt(RequestReading *reading, const json_t *numbers) {
     const Service *service = reading->request->service;
-    Prompted *prompt = add_prompt(reading->request);
+    Prompted *prompt = append_prompt(reading->request);
     size_t i;
     json_t *number;
     json_array_foreach(numbers, i, number) {
@@ -343,9 +344,10 @@ static bool add_numbers(Reading *reading, const json_t *numbers) {
     return true;
 }
 
-static bool add_text(Reading *reading, Encoder *encoder, const char *bytes, size_t length) {
+static bool add_text_prompt(RequestReading *reading, Encoder *encoder, const char *bytes,
+                            size_t length) {
     const Service *service = reading->request->service;
-    Prompted *prompt = add_prompt(reading->request);
+    Prompted *prompt = append_prompt(reading->request);
     text_append(&prompt->text, bytes, length);
     if (!speech_tokens(service->writing, service->tokenizer, encoder, bytes, length,
                        &prompt->tokens))
@@ -359,15 +361,16 @@ static bool add_text(Reading *reading, Encoder *encoder, const char *bytes, size
     return true;
 }
 
-static bool add_any(Reading *reading, Encoder *encoder, const json_t *prompt) {
+static bool add_any(RequestReading *reading, Encoder *encoder, const json_t *prompt) {
     if (json_is_string(prompt))
-        return add_text(reading, encoder, json_string_value(prompt), json_string_length(prompt));
-    if (json_is_array(prompt)) return add_numbers(reading, prompt);
+        return add_text_prompt(reading, encoder, json_string_value(prompt),
+                               json_string_length(prompt));
+    if (json_is_array(prompt)) return add_token_prompt(reading, prompt);
     return problem_set(reading->problem, 400, "prompt",
                        "'prompt' must be a string, a list of token ids, or a list of either");
 }
 
-static bool read_prompts(Reading *reading, Encoder *encoder) {
+static bool read_prompts(RequestReading *reading, Encoder *encoder) {
     json_t *prompt = json_object_get(reading->body, "prompt"), *one;
     bool many = json_is_array(prompt) && !json_is_integer(json_array_get(prompt, 0));
     if (is_missing(reading, "prompt")) return false;
@@ -380,7 +383,7 @@ static bool read_prompts(Reading *reading, Encoder *encoder) {
     return true;
 }
 
-static bool read_messages(Reading *reading, Encoder *encoder) {
+static bool read_messages(RequestReading *reading, Encoder *encoder) {
     const Service *service = reading->request->service;
     Text text = {0};
     if (!service->template) {
@@ -392,13 +395,13 @@ static bool read_messages(Reading *reading, Encoder *encoder) {
     if (is_missing(reading, "messages")) return false;
     bool good = template_chat(service->template, json_object_get(reading->body, "messages"), &text,
                               reading->problem) &&
-                add_text(reading, encoder, text.bytes ? text.bytes : "", text.length);
+                add_text_prompt(reading, encoder, text.bytes ? text.bytes : "", text.length);
     text_free(&text);
     return good;
 }
 
-static bool check_lengths(Reading *reading) {
-    Request *request = reading->request;
+static bool check_lengths(RequestReading *reading) {
+    TextRequest *request = reading->request;
     long context = request->service->context, longest = 0;
     for (int i = 0; i < request->prompt_count; i++) {
         long count = (long)request->prompts[i].tokens.count;
@@ -416,8 +419,8 @@ static bool check_lengths(Reading *reading) {
     return problem_code(reading->problem, "context_length_exceeded");
 }
 
-static bool read_fields(Reading *reading) {
-    Request *request = reading->request;
+static bool read_fields(RequestReading *reading) {
+    TextRequest *request = reading->request;
     bool chat = request->form == FORM_CHAT;
     long copies = 1, best = -1;
     request->limit = chat ? -1 : 16;
@@ -426,17 +429,17 @@ static bool read_fields(Reading *reading) {
                 read_count(reading, "max_completion_tokens", 0, INT32_MAX, &request->limit) &&
                 read_count(reading, "n", 1, MAX_CHOICES, &copies) &&
                 read_count(reading, "best_of", 1, MAX_CHOICES, &best) &&
-                read_flag(reading, "echo", &request->echo) &&
-                read_flag(reading, "ignore_eos", &request->ignore_end) && read_stops(reading) &&
-                read_stream(reading) && read_logprobs(reading);
+                read_flag_field(reading, "echo", &request->echo) &&
+                read_flag_field(reading, "ignore_eos", &request->ignore_end) &&
+                read_stops(reading) && read_stream(reading) && read_logprobs(reading);
     if (good && best >= 0 && best != copies)
         good = problem_set(reading->problem, 400, "best_of", "'best_of' must be equal to 'n'");
     request->copies = (int)copies;
     return good;
 }
 
-static bool read_body(Reading *reading) {
-    Request *request = reading->request;
+static bool read_request_body(RequestReading *reading) {
+    TextRequest *request = reading->request;
     const Service *service = request->service;
     if (!json_is_object(reading->body))
         return problem_set(reading->problem, 400, NULL, "the body must be a JSON object");
@@ -453,11 +456,11 @@ static bool read_body(Reading *reading) {
     return good && check_lengths(reading);
 }
 
-Request *request_read(Service *service, Form form, const char *body, size_t length,
-                      Problem *problem) {
+TextRequest *request_read(Service *service, AnswerForm form, const char *body, size_t length,
+                          Problem *problem) {
     json_error_t error;
-    Request *request = memory_new(sizeof *request);
-    Reading reading = {.request = request, .problem = problem};
+    TextRequest *request = memory_new(sizeof *request);
+    RequestReading reading = {.request = request, .problem = problem};
     static atomic_ulong number;
     request->service = service;
     request->form = form;
@@ -469,7 +472,7 @@ Request *request_read(Service *service, Form form, const char *body, size_t leng
     snprintf(request->id, sizeof request->id, "%s-%lx%lx", form == FORM_CHAT ? "chatcmpl" : "cmpl",
              (unsigned long)request->created, atomic_fetch_add(&number, 1));
     reading.body = json_loadb(body, length, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &error);
-    bool good = reading.body && read_body(&reading);
+    bool good = reading.body && read_request_body(&reading);
     if (!reading.body) {
         problem_set(problem, 400, NULL, "the body is not valid JSON: %s (line %d)", error.text,
                     error.line);
@@ -484,7 +487,7 @@ Request *request_read(Service *service, Form form, const char *body, size_t leng
     return NULL;
 }
 
-void request_free(Request *request) {
+void request_free(TextRequest *request) {
     choices_free(request);
     for (int i = 0; i < request->prompt_count; i++) {
         text_free(&request->prompts[i].text);

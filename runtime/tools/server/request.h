@@ -12,7 +12,7 @@
 
 enum { MAX_LOGPROBS = 20, MAX_STOPS = 16, MAX_CHOICES = 128 };
 
-typedef enum Form { FORM_COMPLETION, FORM_CHAT } Form;
+typedef enum AnswerForm { FORM_COMPLETION, FORM_CHAT } AnswerForm;
 
 /* Why there is no answer. */
 typedef struct Problem {
@@ -32,12 +32,12 @@ typedef struct Chance {
     double best_logprobs[MAX_LOGPROBS];
 } Chance;
 
-typedef struct Request Request;
+typedef struct TextRequest TextRequest;
 
 /* One text that is asked for: a row of a batch. */
-typedef struct Choice {
+typedef struct Completion {
     Row row;
-    Request *request;
+    TextRequest *request;
     int index;
     Speech *speech;
     Text text;        /* all that was made, without the prompt */
@@ -49,16 +49,16 @@ typedef struct Choice {
     const char *finish; /* "stop" or "length"; NULL while unfinished */
     bool special;       /* a special token ended it */
     bool begun;         /* the first event was sent */
-} Choice;
+} Completion;
 
 typedef struct Prompted {
     Text text; /* as it is echoed */
     TokenList tokens;
 } Prompted;
 
-struct Request {
+struct TextRequest {
     Service *service;
-    Form form;
+    AnswerForm form;
     char id[32];
     long created;                  /* seconds since 1970 */
     double began, deadline, first; /* by seconds_now; first: 0 before the first token */
@@ -73,7 +73,7 @@ struct Request {
     char *stops[MAX_STOPS];
     int stop_count;
     /* The answer. */
-    Choice *choices;
+    Completion *choices;
     int choice_count, left; /* left: not finished */
     Problem problem;
     /* Shared by the two threads, under the lock of the worker. */
@@ -86,9 +86,9 @@ struct Request {
 };
 
 /* Parses a body. On failure sets *problem and returns NULL. */
-Request *request_read(Service *service, Form form, const char *body, size_t length,
-                      Problem *problem);
-void request_free(Request *request);
+TextRequest *request_read(Service *service, AnswerForm form, const char *body, size_t length,
+                          Problem *problem);
+void request_free(TextRequest *request);
 
 /* Fills a problem, with the code of its status; returns false. */
 bool problem_set(Problem *problem, int status, const char *param, const char *format, ...)

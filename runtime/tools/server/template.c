@@ -34,7 +34,7 @@ static size_t next_mark(const Rendering *r) {
 }
 
 /* Writes the text up to a mark, without the whitespace that the mark trims. */
-static void write_text(Rendering *r, size_t mark) {
+static void write_literal(Rendering *r, size_t mark) {
     size_t from = r->at, to = mark, line = mark;
     bool whole = mark == r->end;
     if (!whole && mark + 2 < r->end && r->text[mark + 2] == '-') {
@@ -71,9 +71,9 @@ static void skip_comment(Rendering *r) {
 
 /* ---- blocks ---- */
 
-static void run(Rendering *r, int depth, char word[64]);
+static void render_block(Rendering *r, int depth, char word[64]);
 
-static void run_if(Rendering *r, int depth, char word[64]) {
+static void run_if_block(Rendering *r, int depth, char word[64]) {
     bool live = r->live, taken = false, more = true;
     strcpy(word, "if");
     while (more && !r->problem) {
@@ -84,7 +84,7 @@ static void run_if(Rendering *r, int depth, char word[64]) {
         if (!close_mark(r, "%}")) break;
         r->live = live && !taken && truth;
         taken = taken || truth;
-        run(r, depth + 1, word);
+        render_block(r, depth + 1, word);
         if (strcmp(word, "elif") != 0 && strcmp(word, "else") != 0) break;
     }
     r->live = live;
@@ -122,7 +122,7 @@ static void run_for(Rendering *r, int depth, char word[64]) {
             json_object_set(r->scope, name, json_array_get(list, i));
             set_loop(r, list, i);
         }
-        run(r, depth + 1, word);
+        render_block(r, depth + 1, word);
         end = r->at;
         reading_spend(r, end - body + LOOP_BYTES + VALUE_BYTES * json_object_size(outside));
         if (strcmp(word, "endfor") != 0) reading_wrong(r, "expected 'endfor'");
@@ -154,12 +154,12 @@ static void run_set(Rendering *r) {
 
 /* Renders up to the block that ends this one, whose first word it leaves in `word`; "" at the end
  * of the text. */
-static void run(Rendering *r, int depth, char word[64]) {
+static void render_block(Rendering *r, int depth, char word[64]) {
     word[0] = 0;
     if (depth > DEEPEST) reading_wrong(r, "blocks are nested too deeply");
     while (!r->problem) {
         size_t mark = next_mark(r);
-        write_text(r, mark);
+        write_literal(r, mark);
         r->at = mark + 2;
         if (mark >= r->end) {
             r->at = r->end;
@@ -181,7 +181,7 @@ static void run(Rendering *r, int depth, char word[64]) {
         word[0] = 0;
         if (!reading_name(r, word)) reading_wrong(r, "expected the name of a block");
         if (!strcmp(word, "if"))
-            run_if(r, depth, word);
+            run_if_block(r, depth, word);
         else if (!strcmp(word, "for"))
             run_for(r, depth, word);
         else if (!strcmp(word, "set"))
@@ -214,7 +214,7 @@ static Failure render(const Template *template, json_t *messages, Text *out) {
     json_object_set_new(scope, "add_generation_prompt", json_true());
     json_object_set_new(scope, "tools", json_null());
     json_object_set_new(scope, "documents", json_null());
-    run(&r, 0, word);
+    render_block(&r, 0, word);
     if (*word) reading_wrong(&r, "'%s' without a matching block", word);
     json_decref(scope);
     json_decref(r.made);
@@ -300,7 +300,7 @@ static void take_names(json_t *names, const json_t *config) {
 }
 
 /* Of several templates that of the name "default". */
-static const char *template_of(const json_t *config) {
+static const char *chat_template_of(const json_t *config) {
     const json_t *found = json_object_get(config, "chat_template");
     for (size_t i = 0; i < json_array_size(found); i++) {
         const json_t *one = json_array_get(found, i);
@@ -336,7 +336,7 @@ static bool try_out(const Template *template, const char *path) {
 }
 
 /* Normalizes the text as Jinja does: lines end with \n, without a final newline. */
-static void take_text(Template *template, const char *text, size_t length) {
+static void normalize_template_text(Template *template, const char *text, size_t length) {
     template->text = memory_new(length + 1);
     for (size_t i = 0; i < length && text[i]; i++) {
         bool pair = text[i] == '\r' && i + 1 < length && text[i + 1] == '\n';
@@ -347,9 +347,10 @@ static void take_text(Template *template, const char *text, size_t length) {
 }
 
 /* text: NULL if there is none, which is reported for `path`. */
-static Template *make(const char *path, const char *text, size_t length, const json_t *config) {
+static Template *template_new(const char *path, const char *text, size_t length,
+                              const json_t *config) {
     Template *template = memory_new(sizeof *template);
-    take_text(template, text ? text : "", text ? length : 0);
+    normalize_template_text(template, text ? text : "", text ? length : 0);
     template->names = json_object();
     take_names(template->names, config);
     bool good =
@@ -364,10 +365,10 @@ Template *template_open(const char *path, const char *text, size_t length) {
     bool is_config = dot > 5 && strcmp(path + dot - 5, ".json") == 0;
     json_t *config = is_config ? read_config(path) : config_beside(path);
     if (is_config) {
-        text = template_of(config);
+        text = chat_template_of(config);
         length = text ? strlen(text) : 0;
     }
-    Template *template = make(path, text, length, config);
+    Template *template = template_new(path, text, length, config);
     json_decref(config);
     return template;
 }
@@ -375,8 +376,8 @@ Template *template_open(const char *path, const char *text, size_t length) {
 Template *template_of_folder(const char *path, const char *jinja, const char *config, bool *wrong) {
     json_error_t error;
     json_t *object = config ? json_loads(config, JSON_REJECT_DUPLICATES, &error) : NULL;
-    const char *text = jinja ? jinja : template_of(object);
-    Template *template = text ? make(path, text, strlen(text), object) : NULL;
+    const char *text = jinja ? jinja : chat_template_of(object);
+    Template *template = text ? template_new(path, text, strlen(text), object) : NULL;
     *wrong = text && !template;
     json_decref(object);
     return template;

@@ -140,7 +140,7 @@ typedef struct PythonNumber {
     double value;
 } PythonNumber;
 
-static bool read_number(const json_t *value, PythonNumber *number) {
+static bool python_number(const json_t *value, PythonNumber *number) {
     *number = (PythonNumber){.real = json_is_real(value)};
     if (number->real)
         number->value = json_real_value(value);
@@ -204,7 +204,7 @@ static json_t *calculate(Rendering *r, const char *sign, const PythonNumber *a,
 }
 
 /* A text or a list, several times. */
-static json_t *repeat(Rendering *r, json_t *value, json_int_t times) {
+static json_t *repeat_value(Rendering *r, json_t *value, json_int_t times) {
     bool text = json_is_string(value);
     size_t size = text ? json_string_length(value) : json_array_size(value) * VALUE_BYTES, bytes;
     if (times < 0) times = 0;
@@ -234,9 +234,9 @@ static json_t *add_texts(Rendering *r, const json_t *a, const json_t *b) {
 
 json_t *values_arithmetic(Rendering *r, const char *sign, json_t *a, json_t *b) {
     PythonNumber left, right;
-    bool numbers = read_number(a, &left), times = read_number(b, &right) && !right.real;
+    bool numbers = python_number(a, &left), times = python_number(b, &right) && !right.real;
     if (!r->live || r->problem) return NULL;
-    if (numbers && read_number(b, &right)) return calculate(r, sign, &left, &right);
+    if (numbers && python_number(b, &right)) return calculate(r, sign, &left, &right);
     if (*sign == '+' && json_is_string(a) && json_is_string(b)) return add_texts(r, a, b);
     if (*sign == '+' && json_is_array(a) && json_is_array(b)) {
         json_t *both = reading_keep(r, json_copy(a));
@@ -245,9 +245,9 @@ json_t *values_arithmetic(Rendering *r, const char *sign, json_t *a, json_t *b) 
         return both;
     }
     if (*sign == '*' && times && (json_is_string(a) || json_is_array(a)))
-        return repeat(r, a, right.whole);
+        return repeat_value(r, a, right.whole);
     if (*sign == '*' && numbers && !left.real && (json_is_string(b) || json_is_array(b)))
-        return repeat(r, b, left.whole);
+        return repeat_value(r, b, left.whole);
     return reading_refused(r,
                            *sign == '+' ? "'+' requires two strings, two numbers or two lists"
                                         : "'%s' requires two numbers",
@@ -258,7 +258,7 @@ json_t *values_negative(Rendering *r, const json_t *value) {
     const PythonNumber zero = {0};
     PythonNumber number;
     if (!r->live) return NULL;
-    if (!read_number(value, &number)) return reading_refused(r, "'-' requires a number");
+    if (!python_number(value, &number)) return reading_refused(r, "'-' requires a number");
     return number.real ? keep_real(r, -number.value) : calculate(r, "-", &zero, &number);
 }
 
@@ -278,7 +278,8 @@ static bool equal_objects(const json_t *a, const json_t *b) {
 bool values_equal(const json_t *a, const json_t *b) {
     PythonNumber left, right;
     if (!a || !b) return a == b;
-    if (read_number(a, &left) && read_number(b, &right)) return !order_of_numbers(&left, &right);
+    if (python_number(a, &left) && python_number(b, &right))
+        return !order_of_numbers(&left, &right);
     if (json_is_object(a) && json_is_object(b)) return equal_objects(a, b);
     if (!json_is_array(a) || !json_is_array(b)) return json_equal(a, b);
     if (json_array_size(a) != json_array_size(b)) return false;
@@ -298,7 +299,7 @@ json_t *values_compare(Rendering *r, const char *sign, const json_t *a, const js
     PythonNumber left, right;
     int order = 0;
     if (!r->live || r->problem) return NULL;
-    if (read_number(a, &left) && read_number(b, &right))
+    if (python_number(a, &left) && python_number(b, &right))
         order = order_of_numbers(&left, &right);
     else if (json_is_string(a) && json_is_string(b))
         order = order_of_texts(a, b);
@@ -326,14 +327,14 @@ bool values_contains(Rendering *r, const json_t *whole, const json_t *part) {
 
 /* ---- items ---- */
 
-static size_t size_of(const json_t *value) {
+static size_t value_length(const json_t *value) {
     if (json_is_string(value))
         return character_count(json_string_value(value), json_string_length(value));
     return json_is_object(value) ? json_object_size(value) : json_array_size(value);
 }
 
 json_t *values_length(Rendering *r, const json_t *value) {
-    if (has_items(value)) return values_integer(r, (json_int_t)size_of(value));
+    if (has_items(value)) return values_integer(r, (json_int_t)value_length(value));
     return reading_refused(r, "a number has no length");
 }
 
@@ -343,7 +344,7 @@ json_t *values_list(Rendering *r, json_t *value) {
     if (json_is_array(value) || !r->live) return value;
     if (!has_items(value)) return reading_refused(r, "a number is not a list");
     json_t *list = reading_keep(r, json_array());
-    reading_spend(r, VALUE_BYTES * size_of(value));
+    reading_spend(r, VALUE_BYTES * value_length(value));
     for (size_t at = 0; json_is_string(value) && at < json_string_length(value) && !r->problem;) {
         int taken;
         character_at(json_string_value(value) + at, &taken);
@@ -371,8 +372,8 @@ json_t *values_item(Rendering *r, json_t *value, const json_t *key) {
     if (!r->live || r->problem) return NULL;
     if (!value) return reading_refused(r, "item of an undefined value");
     if (json_is_string(key)) return json_object_get(value, json_string_value(key));
-    if (!read_number(key, &number) || number.real) return NULL;
-    json_int_t size = (json_int_t)size_of(value);
+    if (!python_number(key, &number) || number.real) return NULL;
+    json_int_t size = (json_int_t)value_length(value);
     json_int_t at = number.whole < 0 ? number.whole + size : number.whole;
     if (at < 0 || at >= size || json_is_object(value)) return NULL;
     if (json_is_array(value)) return json_array_get(value, (size_t)at);
@@ -387,7 +388,7 @@ json_t *values_item(Rendering *r, json_t *value, const json_t *key) {
 static bool read_bound(const json_t *bound, json_int_t size, bool back, json_int_t *at) {
     PythonNumber number;
     if (!bound || json_is_null(bound)) return true;
-    if (!read_number(bound, &number) || number.real) return false;
+    if (!python_number(bound, &number) || number.real) return false;
     json_int_t least = back ? -1 : 0, most = back ? size - 1 : size;
     *at = number.whole < 0 ? number.whole + size : number.whole;
     *at = *at < least ? least : *at > most ? most : *at;
@@ -399,9 +400,9 @@ json_t *values_slice(Rendering *r, json_t *value, const json_t *const bounds[3])
     if (!r->live || r->problem) return NULL;
     if (!json_is_string(value) && !json_is_array(value))
         return reading_refused(r, "only strings and lists have slices");
-    json_int_t size = (json_int_t)size_of(value);
+    json_int_t size = (json_int_t)value_length(value);
     bool stepped =
-        !bounds[2] || json_is_null(bounds[2]) || (read_number(bounds[2], &step) && !step.real);
+        !bounds[2] || json_is_null(bounds[2]) || (python_number(bounds[2], &step) && !step.real);
     if (stepped && !step.whole && json_is_number(bounds[2]))
         return reading_refused(r, "the step of a slice is 0");
     json_int_t by = json_is_null(bounds[2]) ? 1 : step.whole;

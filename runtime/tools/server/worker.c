@@ -11,13 +11,13 @@
 enum { GROUPS = 2 };
 
 /* A running batch; later sequences go to another one. */
-typedef struct Group {
+typedef struct DecodeGroup {
     Decoder *narrow, *wide; /* of one row, of all rows; wide may be NULL */
     Batch *narrow_batch, *wide_batch;
-    Batch *batch;     /* the running batch, or NULL */
-    Choice **choices; /* [service->rows] */
+    Batch *batch;         /* the running batch, or NULL */
+    Completion **choices; /* [service->rows] */
     int count;
-} Group;
+} DecodeGroup;
 
 struct Worker {
     Service *service;
@@ -26,10 +26,10 @@ struct Worker {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t work;
-    Choice **waiting; /* in the order they came; a ring */
+    Completion **waiting; /* in the order they came; a ring */
     long first, count, capacity;
     bool stopping, started;
-    Group groups[GROUPS];
+    DecodeGroup groups[GROUPS];
 };
 
 void worker_lock(Worker *worker) {
@@ -40,14 +40,14 @@ void worker_unlock(Worker *worker) {
     pthread_mutex_unlock(&worker->lock);
 }
 
-void worker_release(Worker *worker, Request *request) {
+void worker_release(Worker *worker, TextRequest *request) {
     worker_lock(worker);
     bool last = --request->holders == 0;
     worker_unlock(worker);
     if (last) request_free(request);
 }
 
-bool worker_submit(Worker *worker, Request *request, Problem *problem) {
+bool worker_submit(Worker *worker, TextRequest *request, Problem *problem) {
     Service *service = worker->service;
     worker_lock(worker);
     bool full = worker->count + request->choice_count > worker->capacity;
@@ -73,7 +73,7 @@ bool worker_submit(Worker *worker, Request *request, Problem *problem) {
 /* ---- results ---- */
 
 /* Publishes new text and the end of a request. True if the worker has finished the request. */
-static bool publish(Worker *worker, Request *request, Text *news) {
+static bool publish(Worker *worker, TextRequest *request, Text *news) {
     worker_lock(worker);
     text_append(&request->out, news->bytes, news->length);
     request->complete = request->left == 0;
@@ -88,8 +88,8 @@ static bool publish(Worker *worker, Request *request, Text *news) {
 }
 
 /* A choice has something new, or has ended. */
-static void tell(Worker *worker, Choice *choice) {
-    Request *request = choice->request;
+static void report_progress(Worker *worker, Completion *choice) {
+    TextRequest *request = choice->request;
     Text news = {0};
     if (choice->row.ended) {
         choice_finish(choice);
@@ -112,19 +112,19 @@ static void tell(Worker *worker, Choice *choice) {
 }
 
 /* Ends a sequence with an error; the first error is sent to the client. */
-static void fail(Choice *choice, int status, const char *text) {
+static void fail_choice(Completion *choice, int status, const char *text) {
     Problem *problem = &choice->request->problem;
     choice->row.ended = true;
     if (!problem->status) problem_set(problem, status, NULL, "%s", text);
 }
 
-static void look_at_clock(Choice *choice, double now) {
-    const Request *request = choice->request;
+static void look_at_clock(Completion *choice, double now) {
+    const TextRequest *request = choice->request;
     if (choice->row.ended) return;
     if (atomic_load(&request->cancelled))
-        fail(choice, 499, "the client disconnected");
+        fail_choice(choice, 499, "the client disconnected");
     else if (now > request->deadline)
-        fail(choice, 504, "the answer exceeded the time limit of this server (--timeout)");
+        fail_choice(choice, 504, "the answer exceeded the time limit of this server (--timeout)");
     else if (request->problem.status)
         choice->row.ended = true;
 }
@@ -138,7 +138,7 @@ static void count_active(Worker *worker) {
 }
 
 /* Adds sequences of the queue to a group. Requires the lock. */
-static void take(Worker *worker, Group *group) {
+static void take_waiting(Worker *worker, DecodeGroup *group) {
     while (group->count < worker->service->rows && worker->count) {
         group->choices[group->count++] = worker->waiting[worker->first];
         worker->first = (worker->first + 1) % worker->capacity;
@@ -148,24 +148,24 @@ static void take(Worker *worker, Group *group) {
 }
 
 /* Publishes the results of all sequences, and removes finished ones. */
-static void tell_all(Worker *worker, Group *group) {
+static void tell_all(Worker *worker, DecodeGroup *group) {
     int kept = 0;
     for (int i = 0; i < group->count; i++) {
-        Choice *choice = group->choices[i];
+        Completion *choice = group->choices[i];
         bool ended = choice->row.ended;
         if (ended && group->batch) batch_drop(group->batch, &choice->row);
-        tell(worker, choice);
+        report_progress(worker, choice);
         if (!ended) group->choices[kept++] = choice;
     }
     group->count = kept;
     if (!kept) group->batch = NULL;
 }
 
-static void fail_all(Group *group, int status, const char *text) {
-    for (int i = 0; i < group->count; i++) fail(group->choices[i], status, text);
+static void fail_all(DecodeGroup *group, int status, const char *text) {
+    for (int i = 0; i < group->count; i++) fail_choice(group->choices[i], status, text);
 }
 
-static void begin(Group *group) {
+static void begin_group(DecodeGroup *group) {
     double now = seconds_now();
     Row **rows = memory_new(sizeof *rows * (size_t)(group->count + 1));
     for (int i = 0; i < group->count; i++) {
@@ -177,7 +177,7 @@ static void begin(Group *group) {
     free(rows);
 }
 
-static void step(Worker *worker, Group *group) {
+static void step_group(Worker *worker, DecodeGroup *group) {
     Metrics *metrics = &worker->service->metrics;
     atomic_fetch_add(&metrics->steps, 1);
     atomic_fetch_add(&metrics->rows, (unsigned long)group->count);
@@ -186,7 +186,8 @@ static void step(Worker *worker, Group *group) {
     double now = seconds_now();
     for (int i = 0; i < group->count; i++) {
         if (group->choices[i]->row.nonsense)
-            fail(group->choices[i], 500, "the model produced a logit that is not a finite number");
+            fail_choice(group->choices[i], 500,
+                        "the model produced a logit that is not a finite number");
         look_at_clock(group->choices[i], now);
     }
     tell_all(worker, group);
@@ -208,11 +209,11 @@ static bool wait_for_work(Worker *worker) {
 
 /* Only one group at a time receives sequences from the queue, which keeps few sequences in one
  * batch. */
-static Group *fill(Worker *worker) {
+static DecodeGroup *fill_groups(Worker *worker) {
     for (int i = 0; i < GROUPS; i++) {
-        Group *group = &worker->groups[i];
+        DecodeGroup *group = &worker->groups[i];
         if (group->batch || !worker->count) continue;
-        take(worker, group);
+        take_waiting(worker, group);
         return group;
     }
     return NULL;
@@ -220,28 +221,28 @@ static Group *fill(Worker *worker) {
 
 static void end_all(Worker *worker) {
     for (int i = 0; i < GROUPS; i++) {
-        Group *group = &worker->groups[i];
+        DecodeGroup *group = &worker->groups[i];
         do {
             fail_all(group, 503, "the server is shutting down");
             tell_all(worker, group);
             worker_lock(worker);
-            take(worker, group);
+            take_waiting(worker, group);
             worker_unlock(worker);
         } while (group->count);
     }
 }
 
-static void *work(void *argument) {
+static void *worker_loop(void *argument) {
     Worker *worker = argument;
     for (;;) {
         worker_lock(worker);
         bool goes_on = wait_for_work(worker);
-        Group *fresh = goes_on ? fill(worker) : NULL;
+        DecodeGroup *fresh = goes_on ? fill_groups(worker) : NULL;
         worker_unlock(worker);
         if (!goes_on) break;
-        if (fresh) begin(fresh);
+        if (fresh) begin_group(fresh);
         for (int i = 0; i < GROUPS; i++)
-            if (worker->groups[i].batch) step(worker, &worker->groups[i]);
+            if (worker->groups[i].batch) step_group(worker, &worker->groups[i]);
     }
     end_all(worker);
     return NULL;
@@ -249,9 +250,9 @@ static void *work(void *argument) {
 
 /* ---- from start to end ---- */
 
-static bool open_group(Worker *worker, Group *group) {
+static bool open_decoders(Worker *worker, DecodeGroup *group) {
     long rows = worker->service->rows, context = worker->service->context;
-    group->choices = memory_new(sizeof(Choice *) * (size_t)rows);
+    group->choices = memory_new(sizeof(Completion *) * (size_t)rows);
     group->narrow = decoder_over(worker->model, 0, context);
     group->narrow_batch = group->narrow ? batch_new(group->narrow) : NULL;
     if (rows == 1) return group->narrow != NULL;
@@ -266,13 +267,13 @@ Worker *worker_start(Service *service, Model *model, void (*wake)(void *connecti
     worker->model = model;
     worker->wake = wake;
     worker->capacity = service->queue > MAX_CHOICES ? service->queue : MAX_CHOICES;
-    worker->waiting = memory_new(sizeof(Choice *) * (size_t)worker->capacity);
+    worker->waiting = memory_new(sizeof(Completion *) * (size_t)worker->capacity);
     pthread_mutex_init(&worker->lock, NULL);
     pthread_cond_init(&worker->work, NULL);
     bool good = true;
-    for (int i = 0; i < GROUPS && good; i++) good = open_group(worker, &worker->groups[i]);
+    for (int i = 0; i < GROUPS && good; i++) good = open_decoders(worker, &worker->groups[i]);
     if (good) service->vocabulary = decoder_vocabulary(worker->groups[0].narrow);
-    worker->started = good && pthread_create(&worker->thread, NULL, work, worker) == 0;
+    worker->started = good && pthread_create(&worker->thread, NULL, worker_loop, worker) == 0;
     if (worker->started) return worker;
     if (good) error_message("raise the limit of processes: ulimit -u", "cannot start a thread");
     worker_free(worker);
@@ -291,7 +292,7 @@ void worker_stop(Worker *worker) {
 void worker_free(Worker *worker) {
     if (!worker) return;
     for (int i = 0; i < GROUPS; i++) {
-        Group *group = &worker->groups[i];
+        DecodeGroup *group = &worker->groups[i];
         batch_free(group->narrow_batch);
         batch_free(group->wide_batch);
         decoder_close(group->wide);

@@ -4,30 +4,30 @@
  *     model m = base { part = kind { size = 4, to|
  *                      ^ m           ^ kind    ^ the name of an option of kind
  */
-#ifndef PLACE_H
-#define PLACE_H
+#ifndef CURSOR_CONTEXT_H
+#define CURSOR_CONTEXT_H
 
 #include "elaborate/elaborate.h"
 
-typedef enum PlaceKind {
-    PLACE_ITEM,   /* outside of every bracket */
-    PLACE_BODY,   /* among the statements of a layer */
-    PLACE_OPTION, /* the name of an option in a record */
-    PLACE_VALUE   /* the value of an option */
-} PlaceKind;
+typedef enum CursorKind {
+    CURSOR_ITEM,   /* outside of every bracket */
+    CURSOR_BODY,   /* among the statements of a layer */
+    CURSOR_OPTION, /* the name of an option in a record */
+    CURSOR_VALUE   /* the value of an option */
+} CursorKind;
 
-typedef struct Place {
-    PlaceKind kind;
+typedef struct CursorContext {
+    CursorKind kind;
     const Source *source;
     int start, end;    /* of the name at the offset, with its dots; empty: none */
     const char *word;  /* that name, or "" */
     int at;            /* the offset itself */
-    const char *path;  /* PLACE_VALUE: the option, from its layer on */
+    const char *path;  /* CURSOR_VALUE: the option, from its layer on */
     const Node *layer; /* the layer of the record or of the body; NULL: unknown */
     const Node *model; /* the model that the record belongs to, or NULL */
-} Place;
+} CursorContext;
 
-Place place_find(Unit *unit, size_t offset);
+CursorContext cursor_context(Unit *unit, size_t offset);
 
 /* The layer, optimizer, schedule or parametrization of this name, or NULL. */
 const Node *named_layer(Unit *unit, const char *name);

@@ -1,4 +1,4 @@
-#include "editor/place.h"
+#include "editor/cursor_context.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -61,7 +61,7 @@ const Node *option_of(Unit *unit, const Node *layer, const char *path) {
 
 /* ---- models: their settings, the nearest first ---- */
 
-static const Node *entry_of(const Node *record, const char *path) {
+static const Node *entry_value(const Node *record, const char *path) {
     for (int i = 0; record && i < record->count; i++) {
         const Node *entry = record->kids[i];
         if (entry->kind == NODE_ENTRY && !strcmp(entry->name, path)) return entry->kids[0];
@@ -82,11 +82,12 @@ static const Node *root_layer(Unit *unit, const Node *model) {
 
 /* The layer that is the value of an option of `layer`: from the model if it sets the option, else
  * from the default. */
-static const Node *layer_at(Unit *unit, const Node *model, const Node *layer, const char *path) {
+static const Node *layer_at_path(Unit *unit, const Node *model, const Node *layer,
+                                 const char *path) {
     const Node *option = option_of(unit, layer, path);
     const Node *chosen = NULL;
     for (int depth = 0; model && !chosen && depth < 100; depth++) {
-        chosen = layer_of_value(unit, entry_of(model->count > 1 ? model->kids[1] : NULL, path));
+        chosen = layer_of_value(unit, entry_value(model->count > 1 ? model->kids[1] : NULL, path));
         const Node *next = find_model(unit, model->kids[0]->name);
         model = next == model ? NULL : next;
     }
@@ -95,53 +96,54 @@ static const Node *layer_at(Unit *unit, const Node *model, const Node *layer, co
 
 /* ---- brackets ---- */
 
-typedef struct Bracket {
+typedef struct OpenBracket {
     char opened;
     bool record;
     const char *path; /* of the entry with this value, or NULL */
     const char *made; /* the layer named before it, or NULL */
     bool plan;        /* of an experiment */
     const Node *layer, *model;
-} Bracket;
+} OpenBracket;
 
 /* The most recent tokens of a statement, the last one first. */
 enum { KEPT = 4, MAX_BRACKETS = 256 };
-typedef struct Scan {
+typedef struct BracketScan {
     Unit *unit;
     const char *kept[KEPT];
     const char *first; /* of this line or entry */
-    Bracket brackets[MAX_BRACKETS];
+    OpenBracket brackets[MAX_BRACKETS];
     int count;
     const Node *item; /* the layer whose body comes next */
-} Scan;
+} BracketScan;
 
-static void keep(Scan *scan, const char *token) {
+static void keep_token(BracketScan *scan, const char *token) {
     memmove(scan->kept + 1, scan->kept, (KEPT - 1) * sizeof *scan->kept);
     scan->kept[0] = token;
     if (!scan->first) scan->first = token;
 }
 
-static void forget(Scan *scan) {
+static void forget(BracketScan *scan) {
     memset(scan->kept, 0, sizeof scan->kept);
     scan->first = NULL;
 }
 
-static bool is(const char *token, const char *text) {
+static bool token_is(const char *token, const char *text) {
     return token && !strcmp(token, text);
 }
 
-static bool is_word(const char *token) {
+static bool is_name_token(const char *token) {
     return token && (isalpha((unsigned char)*token) || *token == '_');
 }
 
-static void open_record(const Scan *scan, Bracket *bracket, const Bracket *around) {
+static void open_record(const BracketScan *scan, OpenBracket *bracket, const OpenBracket *around) {
     const char *const *kept = scan->kept;
-    bool made = is_word(kept[0]) && (is(kept[1], "=") || is(kept[1], "[") || is(kept[1], ","));
+    bool made = is_name_token(kept[0]) &&
+                (token_is(kept[1], "=") || token_is(kept[1], "[") || token_is(kept[1], ","));
     bracket->made = made ? kept[0] : NULL;
-    bracket->path = is(kept[0], "=") ? kept[1] : is(kept[1], "=") ? kept[2] : NULL;
+    bracket->path = token_is(kept[0], "=") ? kept[1] : token_is(kept[1], "=") ? kept[2] : NULL;
     if (!bracket->path && around && around->opened == '[') bracket->path = around->path;
     Unit *unit = scan->unit;
-    if (is(scan->first, "model") && (!around || around->opened != '{')) {
+    if (token_is(scan->first, "model") && (!around || around->opened != '{')) {
         const Node *base = bracket->made ? find_model(unit, bracket->made) : NULL;
         bracket->model = base;
         bracket->layer = base            ? root_layer(unit, base)
@@ -156,19 +158,20 @@ static void open_record(const Scan *scan, Bracket *bracket, const Bracket *aroun
     if (!around) return;
     bracket->model = around->model;
     bracket->layer = around->layer && bracket->path
-                         ? layer_at(unit, around->model, around->layer, bracket->path)
+                         ? layer_at_path(unit, around->model, around->layer, bracket->path)
                          : around->layer;
 }
 
-static void open_bracket(Scan *scan, char character) {
-    const Bracket *around = scan->count ? &scan->brackets[scan->count - 1] : NULL;
-    Bracket bracket = {.opened = character};
+static void open_bracket(BracketScan *scan, char character) {
+    const OpenBracket *around = scan->count ? &scan->brackets[scan->count - 1] : NULL;
+    OpenBracket bracket = {.opened = character};
     const char *const *kept = scan->kept;
-    bool value = is(kept[0], "=") || is(kept[1], "=") || is(kept[0], "[") || is(kept[0], ",") ||
-                 is(kept[1], "[") || is(kept[1], ",") || is(kept[0], "vary");
-    if (character == '{' && is(scan->first, "experiment")) {
+    bool value = token_is(kept[0], "=") || token_is(kept[1], "=") || token_is(kept[0], "[") ||
+                 token_is(kept[0], ",") || token_is(kept[1], "[") || token_is(kept[1], ",") ||
+                 token_is(kept[0], "vary");
+    if (character == '{' && token_is(scan->first, "experiment")) {
         bracket.record = bracket.plan = true;
-    } else if (character == '{' && is(kept[1], "transfer")) {
+    } else if (character == '{' && token_is(kept[1], "transfer")) {
         bracket.record = true;
         bracket.layer = named_layer(scan->unit, kept[0]);
     } else if (character == '{' && value) {
@@ -177,19 +180,19 @@ static void open_bracket(Scan *scan, char character) {
     } else if (around) {
         bracket = *around;
         bracket.opened = character;
-        if (character == '[') bracket.path = is(kept[0], "=") ? kept[1] : around->path;
+        if (character == '[') bracket.path = token_is(kept[0], "=") ? kept[1] : around->path;
     } else if (character == '{') {
         bracket.layer = scan->item;
     }
-    if (character == '(' && is_word(kept[0])) bracket.made = kept[0];
+    if (character == '(' && is_name_token(kept[0])) bracket.made = kept[0];
     if (scan->count < MAX_BRACKETS) scan->brackets[scan->count++] = bracket;
     forget(scan);
-    if (character != '{') keep(scan, character == '[' ? "[" : "(");
+    if (character != '{') keep_token(scan, character == '[' ? "[" : "(");
 }
 
 /* `;` in a call begins the options of the layer. */
-static void begin_options(Scan *scan) {
-    Bracket *bracket = scan->count ? &scan->brackets[scan->count - 1] : NULL;
+static void begin_options(BracketScan *scan) {
+    OpenBracket *bracket = scan->count ? &scan->brackets[scan->count - 1] : NULL;
     if (bracket && bracket->opened == '(') {
         bracket->record = true;
         bracket->layer = bracket->made ? named_layer(scan->unit, bracket->made) : NULL;
@@ -202,17 +205,17 @@ static bool in_word(char character) {
     return isalnum((unsigned char)character) || character == '_' || character == '.';
 }
 
-static void scan_word(Scan *scan, const char *text, size_t length) {
+static void scan_word(BracketScan *scan, const char *text, size_t length) {
     const char *word = arena_copy(scan->unit->arena, text, length);
-    bool heads = is(scan->first, "layer") || is(scan->first, "optimizer") ||
-                 is(scan->first, "schedule") || is(scan->first, "parametrization");
-    if (heads && !scan->count && is(scan->kept[0], scan->first))
+    bool heads = token_is(scan->first, "layer") || token_is(scan->first, "optimizer") ||
+                 token_is(scan->first, "schedule") || token_is(scan->first, "parametrization");
+    if (heads && !scan->count && token_is(scan->kept[0], scan->first))
         scan->item = named_layer(scan->unit, word);
-    keep(scan, word);
+    keep_token(scan, word);
 }
 
 /* Reads the text up to the offset. */
-static void scan_to(Scan *scan, const char *text, size_t end) {
+static void scan_to(BracketScan *scan, const char *text, size_t end) {
     for (size_t at = 0; at < end;) {
         char character = text[at];
         size_t start = at++;
@@ -228,39 +231,41 @@ static void scan_to(Scan *scan, const char *text, size_t end) {
             open_bracket(scan, character);
         } else if (strchr("}])", character)) {
             scan->count -= scan->count > 0;
-            keep(scan, ")");
+            keep_token(scan, ")");
         } else if (character == ';') {
             begin_options(scan);
         } else if (character == '\n' || character == ',') {
             bool list = scan->count && scan->brackets[scan->count - 1].opened == '[';
             bool head = !scan->count && character == ',';
-            if (!is(scan->kept[0], "=") && !head) forget(scan);
-            if (list && character == ',') keep(scan, ",");
+            if (!token_is(scan->kept[0], "=") && !head) forget(scan);
+            if (list && character == ',') keep_token(scan, ",");
         } else if (!isspace((unsigned char)character)) {
-            keep(scan, arena_copy(scan->unit->arena, &character, 1));
+            keep_token(scan, arena_copy(scan->unit->arena, &character, 1));
         }
     }
 }
 
-Place place_find(Unit *unit, size_t offset) {
+CursorContext cursor_context(Unit *unit, size_t offset) {
     const Source *source = unit->sources.items[0];
     const char *text = source->text;
     if (offset > source->length) offset = source->length;
     size_t start = offset, end = offset;
     while (start > 0 && in_word(text[start - 1])) start--;
     while (end < source->length && in_word(text[end])) end++;
-    Place place = {.source = source, .start = (int)start, .end = (int)end, .at = (int)offset};
-    place.word = arena_copy(unit->arena, text + start, end - start);
-    Scan scan = {.unit = unit};
+    CursorContext cursor = {
+        .source = source, .start = (int)start, .end = (int)end, .at = (int)offset};
+    cursor.word = arena_copy(unit->arena, text + start, end - start);
+    BracketScan scan = {.unit = unit};
     scan_to(&scan, text, start);
-    const Bracket *bracket = scan.count ? &scan.brackets[scan.count - 1] : NULL;
-    if (!bracket) return place;
-    place.layer = bracket->layer;
-    place.model = bracket->model;
-    bool value = is(scan.kept[0], "=") || bracket->opened == '[';
-    place.kind = !bracket->record ? PLACE_BODY : value ? PLACE_VALUE : PLACE_OPTION;
-    if (place.kind == PLACE_VALUE)
-        place.path = is(scan.kept[0], "=") ? scan.kept[1] : bracket->path;
-    if (scan.kept[0] && place.kind == PLACE_OPTION) place.kind = PLACE_VALUE; /* in an expression */
-    return place;
+    const OpenBracket *bracket = scan.count ? &scan.brackets[scan.count - 1] : NULL;
+    if (!bracket) return cursor;
+    cursor.layer = bracket->layer;
+    cursor.model = bracket->model;
+    bool value = token_is(scan.kept[0], "=") || bracket->opened == '[';
+    cursor.kind = !bracket->record ? CURSOR_BODY : value ? CURSOR_VALUE : CURSOR_OPTION;
+    if (cursor.kind == CURSOR_VALUE)
+        cursor.path = token_is(scan.kept[0], "=") ? scan.kept[1] : bracket->path;
+    if (scan.kept[0] && cursor.kind == CURSOR_OPTION)
+        cursor.kind = CURSOR_VALUE; /* in an expression */
+    return cursor;
 }
