@@ -90,7 +90,7 @@ grep -oE '"(moec|process)_[a-z_]*"' runtime/tools/server/metrics.c | tr -d '"' >
 table $page '## Metrics' metric >"$work/expected"
 same metrics
 # 499 is for clients that have disconnected and receive nothing.
-grep -ohE '(problem_set|fail|fail_all)[(][^"]*' runtime/tools/server/*.c | grep -oE '\b[45][0-9][0-9]\b' | grep -v 499 >"$work/found"
+grep -ohE '(problem_set|fail_choice|fail_all)[(][^"]*' runtime/tools/server/*.c | grep -oE '\b[45][0-9][0-9]\b' | grep -v 499 >"$work/found"
 awk '/^## /{ inside = $0 == "## Errors" } inside && /^\| [45]/ { print $2 }' $page | sort -u >"$work/expected"
 same statuses
 # The code of each status, then those of single problems.
