@@ -1,6 +1,6 @@
 #!/bin/sh
 # tests/analyze.sh [FILE...]: clang-tidy (.clang-tidy) and cppcheck over the C files of compiler/ and runtime/, or over FILE...
-# Fails on a finding that is not in tests/analyze.known; UPDATE=1 writes that list. Duration: some minutes on two cores. A tool that is
+# Fails on a finding that is not in tests/analyze.known; UPDATE=1 writes that list. Duration: a minute on two cores. A tool that is
 # not installed is reported and skipped.
 . "$(dirname "$0")/begin.sh"
 [ -e compile_commands.json ] || make -s compile_commands.json
@@ -8,8 +8,7 @@ if [ $# -gt 0 ]; then printf '%s\n' "$@"; else sed -n 's/.*"file": "\([^"]*\)".*
 : >"$work/found"
 tidy=$(command -v clang-tidy-14 || command -v clang-tidy || true)
 if [ -n "$tidy" ]; then
-    # The path-sensitive analyzer explores part of its default number of states: a second instead of eight per file.
-    xargs -P "$(nproc)" -n 8 "$tidy" -quiet -p . --extra-arg=-Xclang --extra-arg=-analyzer-config --extra-arg=-Xclang --extra-arg=max-nodes=15000 <"$work/files" 2>/dev/null | sed "s|$PWD/||" |
+    xargs -P "$(nproc)" -n 8 "$tidy" -quiet -p . <"$work/files" 2>/dev/null | sed "s|$PWD/||" |
         grep -E '^[a-z_/0-9]+\.[chly]:[0-9]+:[0-9]+: (error|warning): ' >>"$work/found" || true
 else
     echo "clang-tidy is not installed: skipped"
