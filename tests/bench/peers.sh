@@ -44,9 +44,9 @@ of() {
 # shellcheck disable=SC2086 # several words in $spec
 agrees() {
     head -c $((4 * (context + 1))) README.md >"$work/text"
-    $moec init $spec --seed 1 --out "$work/weights" >/dev/null
+    $moec init -q $spec --seed 1 --out "$work/weights" >/dev/null
     for precision in f32 bf16; do
-        $moec forward $spec --set train.batch_size=1 --set train.precision=$precision --weights "$work/weights" --input "$work/text" \
+        $moec forward -q $spec --set train.batch_size=1 --set train.precision=$precision --weights "$work/weights" --input "$work/text" \
             --outputs loss --out "$work/loss" >/dev/null
         "$PYTHON" tests/bench/peers.py "$work" agrees $precision || exit 1
     done
