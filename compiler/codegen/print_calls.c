@@ -95,13 +95,13 @@ void print_options(Text *text, const HostStep *step) {
 
 /* ---- calls ---- */
 
-/* Number `place` of the inputs and of the outputs of a call. */
-static const char *input(Text *text, const HostStep *step, int place) {
-    return operand_text(text->arena, step, place);
+/* The input and the output of a call with this index. */
+static const char *input(Text *text, const HostStep *step, int index) {
+    return operand_text(text->arena, step, index);
 }
 
-static const char *output(Text *text, const HostStep *step, int place) {
-    return operand_text(text->arena, step, step->call.statement->inputs.count + place);
+static const char *output(Text *text, const HostStep *step, int index) {
+    return operand_text(text->arena, step, step->call.statement->inputs.count + index);
 }
 
 static const char *sink(Text *text, const HostStep *step) {

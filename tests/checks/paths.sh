@@ -26,7 +26,7 @@ try() {
     must moec init "$here/t.moe:small" --seed 1 --out "$here/w.safetensors"
     must moec check "$here/w.safetensors"
     must moec emit "$here/run" --out "$here/emitted"
-    case $1 in *[\'\"%*\]]* | ' '*) must make -C "$here/emitted" CFLAGS=-O0 ;; esac
+    must make -C "$here/emitted" CFLAGS=-O0
     # run.json has the path of the data, without loss.
     grep -q '"data": null' "$here/run/run.json" && wrong "run.json has lost the path of the data: $(cat "$here/run/run.json")"
     sed -n 's/^  "data": //p' "$here/run/run.json" >>written

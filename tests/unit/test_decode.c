@@ -178,7 +178,7 @@ static Expr *embed(Build *build, const Options *options) {
     tokens->input = MOEC_INPUT_TOKEN;
     Expr *subs[2] = {at(build, tokens, "bs"), expr_index(program, build->indices['d'])};
     Expr *token = expr_read(program, tensor(build, "embedding", "wd", ROLE_PARAMETER), subs);
-    Expr *position = at(build, tensor(build, "place", "sd", ROLE_PARAMETER), "sd");
+    Expr *position = at(build, tensor(build, "position_embedding", "sd", ROLE_PARAMETER), "sd");
     Expr *x = define(build, "x", "bsd", "", op(build, OP_ADD, token, position));
     if (!options->shifted && !options->back) return x;
     Expr *s = expr_index(program, build->indices['s']), *b = x->args[0], *d = x->args[2];

@@ -191,7 +191,7 @@ static void test_repeat_and_once(void **state) {
     (void)state;
     Program *program = begin();
     Axis *layer = axis_new(program, "layer", 3, AXIS_REPEAT, nowhere);
-    Axis *slot = axis_new(program, "place", 4, AXIS_REPEAT, nowhere);
+    Axis *slot = axis_new(program, "slot", 4, AXIS_REPEAT, nowhere);
     Tensor *carried = made(program, "carried", TYPE_REAL, (Axis *[]){slot, NULL});
     Tensor *kept = tensor_new(program, "kept", ROLE_STATE, TYPE_REAL, 0, NULL, nowhere);
     Expr *zero = expr_number(program, 0);

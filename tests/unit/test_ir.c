@@ -190,7 +190,7 @@ static void test_repeats_are_no_loops(void **state) {
     Small small = small_new();
     Program *program = small.program;
     Axis *layer = axis_new(program, "layer", 2, AXIS_REPEAT, nowhere);
-    Axis *slots = axis_new(program, "place", 3, AXIS_REPEAT, nowhere);
+    Axis *slots = axis_new(program, "slot", 3, AXIS_REPEAT, nowhere);
     Tensor *carried = tensor_new(program, "carried", ROLE_TEMP, TYPE_REAL, 2,
                                  (Axis *[]){slots, small.s}, nowhere);
     Expr *s = expr_index(program, small.is);

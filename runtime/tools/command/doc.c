@@ -1,4 +1,4 @@
-/* doc: moec doc: what the .moe files declare, the builtin functions, and error codes. */
+/* doc: moec doc: declarations of .moe files, built-in functions, error codes. */
 #include "tools/command/line/commands.h"
 #include "base/files.h"
 #include "base/message.h"
