@@ -17,16 +17,17 @@ static const size_t value_bytes[VALUE_TYPES] = {
     [F32] = 4, [BOOL] = 1, [U64] = 8, [I64] = 8, [F64] = 8,
 };
 
-/* Supported tensor types: `bytes` per block of `neighbours` adjacent elements. */
+/* Tensor types that are not quantized. */
 static const struct {
     uint32_t type;
     const char *name;
     Number number;
-    uint64_t neighbours, bytes;
-} kinds[] = {
-    {0, "F32", NUMBER_F32, 1, 4},     {1, "F16", NUMBER_F16, 1, 2},
-    {8, "Q8_0", NUMBER_Q8_0, 32, 34}, {30, "BF16", NUMBER_BF16, 1, 2},
-    {28, "F64", NUMBER_F64, 1, 8},
+    uint64_t bytes;
+} plain_types[] = {
+    {0, "F32", NUMBER_F32, 4},
+    {1, "F16", NUMBER_F16, 2},
+    {30, "BF16", NUMBER_BF16, 2},
+    {28, "F64", NUMBER_F64, 8},
 };
 
 /* The unread rest of the header. */
@@ -185,19 +186,26 @@ static bool set_type(const GgufFile *file, Entry *entry, uint32_t type) {
         if (__builtin_mul_overflow(elements, (uint64_t)entry->shape[i], &elements) ||
             elements > (uint64_t)1 << 48)
             return gguf_damaged(file, "a tensor has more than 2^48 elements");
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        if (kinds[i].type != type) continue;
-        if ((uint64_t)entry->shape[entry->rank - 1] % kinds[i].neighbours)
-            return gguf_damaged(
-                file, "the row length of a tensor is not a multiple of the block size of its type");
-        entry->number = kinds[i].number;
-        snprintf(entry->type, sizeof entry->type, "%s", kinds[i].name);
-        entry->bytes = (size_t)(elements / kinds[i].neighbours * kinds[i].bytes);
+    for (size_t i = 0; i < sizeof plain_types / sizeof *plain_types; i++) {
+        if (plain_types[i].type != type) continue;
+        entry->number = plain_types[i].number;
+        snprintf(entry->type, sizeof entry->type, "%s", plain_types[i].name);
+        entry->bytes = (size_t)(elements * plain_types[i].bytes);
         return true;
     }
-    return error_message("use a file in F16, BF16, F32 or Q8_0, or the original safetensors",
-                         "%s: tensor %s has GGUF type %" PRIu32 ", which is not supported",
-                         file->path, entry->name, type);
+    entry->blocks = block_type(type);
+    if (!entry->blocks)
+        return error_message("use a file of another quantization (Q8_0, Q4_K_M, ...), in F16 or "
+                             "BF16, or the original safetensors",
+                             "%s: tensor %s has GGUF type %" PRIu32 ", which is not supported",
+                             file->path, entry->name, type);
+    if (entry->shape[entry->rank - 1] % entry->blocks->elements)
+        return gguf_damaged(
+            file, "the row length of a tensor is not a multiple of the block size of its type");
+    entry->number = NUMBER_BLOCKS;
+    snprintf(entry->type, sizeof entry->type, "%s", entry->blocks->name);
+    entry->bytes = (size_t)elements / (size_t)entry->blocks->elements * entry->blocks->bytes;
+    return true;
 }
 
 /* Reads the name, sizes (innermost axis first), type and data offset of a tensor. */

@@ -3,6 +3,7 @@
 #include "abi/json_make.h"
 #include "base/message.h"
 #include "base/memory.h"
+#include "data/shards.h"
 
 #define XXH_INLINE_ALL
 #include <inttypes.h>
@@ -247,19 +248,6 @@ const char *safetensors_type(const Entry *entry) {
     return entry->number >= NUMBER_OTHER ? entry->type : numbers[entry->number].name;
 }
 
-static float half_to_float(uint16_t half) {
-    uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 31,
-             fraction = half & 1023;
-    float value;
-    if (exponent == 0) {
-        value = (float)fraction * 0x1p-24f;
-        return sign ? -value : value;
-    }
-    uint32_t bits = sign | (exponent == 31 ? 0x7F800000u : (exponent + 112) << 23) | fraction << 13;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
 static bool is_integer_type(Number number) {
     return number >= NUMBER_I32 && number < NUMBER_OTHER;
 }
@@ -294,7 +282,7 @@ static float one_float(Number number, const unsigned char *from) {
         return (float)wide;
     case NUMBER_F16:
         memcpy(&half, from, sizeof half);
-        return half_to_float(half);
+        return half_value(half);
     case NUMBER_BF16:
         memcpy(&half, from, sizeof half);
         bits = (uint32_t)half << 16;
@@ -306,16 +294,8 @@ static float one_float(Number number, const unsigned char *from) {
     }
 }
 
-/* Q8_0 blocks: an F16 scale and 32 bytes. */
-static float one_of_block(const unsigned char *data, size_t element) {
-    const unsigned char *block = data + element / 32 * 34;
-    uint16_t scale;
-    memcpy(&scale, block, sizeof scale);
-    return half_to_float(scale) * (float)(int8_t)block[2 + element % 32];
-}
-
 float safetensors_float(const Entry *entry, size_t element) {
-    if (entry->number == NUMBER_Q8_0) return one_of_block(entry->data, element);
+    if (entry->number == NUMBER_BLOCKS) return block_value(entry->blocks, entry->data, element);
     return one_float(entry->number,
                      (const unsigned char *)entry->data + element * numbers[entry->number].bytes);
 }

@@ -22,13 +22,16 @@ typedef enum Number {
     NUMBER_I16,
     NUMBER_U8,
     NUMBER_OTHER,
-    NUMBER_Q8_0 /* of GGUF: blocks of 32 values with one scale; read only */
+    NUMBER_BLOCKS /* a quantized type of GGUF, decoded by Entry.blocks */
 } Number;
+
+struct BlockType; /* data/shards.h */
 
 typedef struct Entry {
     char *name;
     Number number;
-    char type[16]; /* reading: its name in the file, "BF16" */
+    const struct BlockType *blocks; /* NUMBER_BLOCKS only */
+    char type[16];                  /* reading: its name in the file, "BF16" */
     int rank;
     long shape[SAFETENSORS_RANK];
     size_t bytes;

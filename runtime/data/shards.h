@@ -1,8 +1,40 @@
-/* shards: tensors of GGUF files, and of a folder of files. */
+/* shards: quantized blocks and tensors of GGUF files; the tensors of a folder of files. */
 #ifndef SHARDS_H
 #define SHARDS_H
 
 #include "data/safetensors.h"
+
+/* gguf_blocks: the quantized tensor types of GGUF. A row of a tensor is a sequence of blocks; a
+ * block holds the quantized values of 32 or 256 adjacent elements and their scales.
+ *
+ * Layouts and arithmetic follow ggml (ggml-common.h, ggml-quants.c) and its Python package gguf;
+ * the values are equal to theirs bit by bit. */
+
+typedef struct BlockType {
+    uint32_t type; /* its number in GGUF */
+    const char *name;
+    int elements; /* per block */
+    size_t bytes; /* per block */
+    /* Element i of a block, 0 <= i < elements. */
+    float (*value)(const unsigned char *block, int i);
+    /* Writes the block of `elements` finite values. */
+    void (*quantize)(const float *values, unsigned char *block); /* NULL: read only */
+    uint32_t file_type; /* the key general.file_type of a file with mostly this type */
+} BlockType;
+
+/* NULL: the type is not a supported quantized type. */
+const BlockType *block_type(uint32_t type);
+/* A type that can be written, by its name in lower case, such as "q4_k"; NULL: there is none. */
+const BlockType *block_type_named(const char *name);
+/* One element of a tensor whose blocks start at `data`. */
+float block_value(const BlockType *type, const unsigned char *data, size_t element);
+
+/* Quantizes `count` values, a multiple of type->elements. `data` can be the address of the values.
+ */
+void blocks_quantize(const BlockType *type, const float *values, size_t count, unsigned char *data);
+
+/* IEEE 754 half precision to float. */
+float half_value(uint16_t half);
 
 /* gguf_file: reader of keys and tensors of GGUF files (llama.cpp).
  * https://github.com/ggml-org/ggml/blob/master/docs/gguf.md

@@ -101,6 +101,21 @@ moec export back_long --format llama --out folder_long > log 2>&1 || wrong "expo
 grep -q '"max_position_embeddings": 131072' folder_long/config.json || wrong "another context: $(cat folder_long/config.json)"
 grep -q '"tokenizer_class"' folder_long/tokenizer_config.json || wrong "no class: $(cat folder_long/tokenizer_config.json)"
 
+# Quantized matrices: the file is smaller, the import approximates the weights, and a second round trip is exact. Rows of 32 elements are no multiple of
+# the 256 of Q4_K, so that the matrices become Q5_0.
+for type in q8_0 q5_0 q4_0 q4_k; do
+    moec export m.safetensors --format gguf --type $type --out packed_$type > log || wrong "export in $type: $(cat log)"
+    moec import packed_$type/model.gguf --out unpacked_$type --name m > log 2>&1 || wrong "import of $type: $(cat log)"
+    grep -q '9 quantized tensors are stored as float32' log || wrong "$type is widened silently: $(cat log)"
+    moec export unpacked_$type --format gguf --type $type --out again_$type > log || wrong "export in $type again: $(cat log)"
+done
+cmp packed_q8_0/model.gguf again_q8_0/model.gguf || wrong "the second round trip of Q8_0 differs"
+cmp packed_q4_k/model.gguf packed_q5_0/model.gguf > log 2>&1 && wrong "file_type of Q4_K is that of Q5_0"
+moec export m.safetensors --format gguf --type q4_k --out said > log
+grep -q '12 tensors in Q8_0 (2), F32 (3), Q5_0 (7)' log || wrong "the types are not listed: $(cat log)"
+fails "--type cannot be 'q3_k'" moec export m.safetensors --format gguf --type q3_k --out nowhere
+fails "applies to GGUF files only" moec export m.safetensors --format llama --type q8_0 --out nowhere
+
 # Damaged files. The numbers are byte offsets in the header.
 moec export m.safetensors --format gguf --out g > log
 file=g/model.gguf
@@ -124,7 +139,8 @@ spoilt "an unknown type" $((24 + 8 + 12)) '\143'
 spoilt "no axes or too many" $((name + 17)) '\011'
 spoilt "longer than 2^48" $((name + 21)) $huge
 spoilt "longer than 2^48" $((name + 21)) '\0\0\0\0\0\0\0\0'
-spoilt "GGUF type 12, which is not supported" $((name + 37)) '\014'
+spoilt "GGUF type 9, which is not supported" $((name + 37)) '\011'
+spoilt "not a multiple of the block size" $((name + 37)) '\014'
 spoilt "outside the file" $((name + 41)) '\0\377\377\377\377\377\377\177'
 spoilt "not a multiple of general.alignment" $((name + 41)) '\001'
 spoilt "two tensors overlap" $((name + 41)) '\040'

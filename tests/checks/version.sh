@@ -23,7 +23,7 @@ copy README.md 'version ' '[ .]'
 [ -z "${UPDATE:-}" ] || sed -i "s/\`libmoec\.so\.$number\`/\`libmoec.so.$minor\`/" runtime/CHANGELOG.md
 grep -qF "(libmoec.so.$minor)" runtime/library/moec.h || wrong "runtime/library/moec.h has another SONAME"
 grep -qF "\`libmoec.so.$minor\`" runtime/CHANGELOG.md || wrong "runtime/CHANGELOG.md has another SONAME"
-first=$(grep -m1 '^## \[' runtime/CHANGELOG.md)
+first=$(grep -m1 '^## \[[0-9]' runtime/CHANGELOG.md)
 case $first in
 "## [$version] - "*) ;;
 *) wrong "the first release of runtime/CHANGELOG.md is '$first', not $version" ;;

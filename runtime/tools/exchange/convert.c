@@ -56,7 +56,7 @@ static Number kept(const TensorSource *origin) {
 bool conversion_origin(Conversion *conversion, int index, const Entry *source,
                        const MoecSlice *slice) {
     ConvertedTensor *target = &conversion->targets[index];
-    if (source->number >= NUMBER_I32 && source->number != NUMBER_Q8_0)
+    if (source->number >= NUMBER_I32 && source->number != NUMBER_BLOCKS)
         return error_message("convert it to F32, F16 or BF16 first",
                              "tensor %s has type %s, which is not a supported floating-point type",
                              source->name, safetensors_type(source));

@@ -91,6 +91,7 @@ const char *conversion_type(const Conversion *conversion);
 typedef struct Gguf {
     Text keys;
     uint64_t key_count;
+    const struct BlockType *blocks; /* of the matrices; NULL: not quantized */
     float *factors; /* factors of the RoPE frequencies, or NULL: see gguf_rotation.h */
     int factor_count;
 } Gguf;
@@ -109,10 +110,15 @@ bool gguf_tokenizer(Gguf *gguf, const Tokenizer *tokenizer, long vocabulary);
  * other files. Each file may be NULL. */
 void gguf_specials(Gguf *gguf, const Tokenizer *tokenizer, const char *config,
                    const char *tokenizer_config, const char *jinja);
-/* Writes the file. pairs: options of the model; config: the original config.json, which may allow a
+/* Writes the file. With gguf->blocks, matrices are quantized, except for routers; the embedding and
+ * the output matrix become Q8_0, matrices whose rows are not a multiple of the block Q5_0. pairs:
+ * options of the model; config: the original config.json, which may allow a
  * longer context, or NULL. False after a message. */
 bool gguf_write(Gguf *gguf, const char *path, Conversion *conversion, const MoecPair *pairs,
                 int count, const char *config);
+
+/* Number of tensors of each type in the written file, "Q4_K (8), F32 (3)": a new string. */
+char *gguf_types(const Conversion *conversion);
 
 /* The keys of a file as a configuration: "llama.block_count" becomes "arch.block_count". */
 Config *gguf_config(const GgufFile *file);

@@ -87,8 +87,63 @@ static void add_gguf_pair(Gguf *gguf, const MoecPair *pair, const char *architec
     free(key);
 }
 
-static uint32_t type_of(Number number) {
-    return number == NUMBER_BF16 ? 30 : number == NUMBER_F16 ? 1 : 0;
+static uint32_t type_of(const Entry *entry) {
+    if (entry->blocks) return entry->blocks->type;
+    return entry->number == NUMBER_BF16 ? 30 : entry->number == NUMBER_F16 ? 1 : 0;
+}
+
+static const char *stored_type(const Entry *entry) {
+    return entry->blocks ? entry->blocks->name : safetensors_type(entry);
+}
+
+static size_t elements_of(const Entry *entry) {
+    size_t count = 1;
+    for (int i = 0; i < entry->rank; i++) count *= (size_t)entry->shape[i];
+    return count;
+}
+
+/* Bytes in the file. */
+static size_t stored_bytes(const Entry *entry) {
+    if (!entry->blocks) return entry->bytes;
+    return elements_of(entry) / (size_t)entry->blocks->elements * entry->blocks->bytes;
+}
+
+/* The type of a matrix when the others become `wanted`; NULL: not quantized. */
+static const BlockType *matrix_blocks(const Entry *entry, const BlockType *wanted) {
+    const BlockType *fine = block_type_named("q8_0"), *short_row = block_type_named("q5_0");
+    long row = entry->shape[entry->rank - 1];
+    bool edge = !strcmp(entry->name, "token_embd.weight") || !strcmp(entry->name, "output.weight");
+    if (entry->rank < 2 || strstr(entry->name, "ffn_gate_inp")) return NULL;
+    if (row % fine->elements) return NULL;
+    return edge ? fine : row % wanted->elements ? short_row : wanted;
+}
+
+char *gguf_types(const Conversion *conversion) {
+    char *text = memory_format("%s", "");
+    for (int i = 0; i < conversion->count; i++) {
+        const char *type = stored_type(&conversion->targets[i].entry);
+        int before = 0, count = 0;
+        for (int j = 0; j < conversion->count; j++) {
+            bool same = !strcmp(stored_type(&conversion->targets[j].entry), type);
+            before += same && j < i;
+            count += same;
+        }
+        if (before) continue;
+        char *longer = memory_format("%s%s%s (%d)", text, *text ? ", " : "", type, count);
+        free(text);
+        text = longer;
+    }
+    return text;
+}
+
+static void quantize_matrices(Conversion *conversion, const BlockType *wanted) {
+    for (int i = 0; wanted && i < conversion->count; i++) {
+        Entry *entry = &conversion->targets[i].entry;
+        entry->blocks = matrix_blocks(entry, wanted);
+        if (!entry->blocks) continue;
+        entry->number = NUMBER_F32;
+        entry->bytes = elements_of(entry) * sizeof(float);
+    }
 }
 
 /* The original model may have a longer context. */
@@ -113,7 +168,10 @@ static void add_pairs(Gguf *gguf, const char *type, const MoecPair *pairs, int c
     }
     gguf_number(gguf, "general.alignment", ALIGNMENT);
     gguf_number(gguf, "general.file_type",
-                !strcmp(type, "bfloat16") ? 32 : !strcmp(type, "float16"));
+                gguf->blocks                ? gguf->blocks->file_type
+                : !strcmp(type, "bfloat16") ? 32
+                                            : !strcmp(type, "float16"));
+    if (gguf->blocks) gguf_number(gguf, "general.quantization_version", 2);
 }
 
 static uint64_t aligned_size(uint64_t bytes) {
@@ -138,15 +196,15 @@ static void add_header(const Gguf *gguf, const Conversion *conversion, Text *hea
         add_string(header, entry->name);
         add_u32(header, (uint32_t)entry->rank);
         for (int j = entry->rank - 1; j >= 0; j--) add_u64(header, (uint64_t)entry->shape[j]);
-        add_u32(header, type_of(entry->number));
+        add_u32(header, type_of(entry));
         add_u64(header, offset);
-        offset += aligned_size(entry->bytes);
+        offset += aligned_size(stored_bytes(entry));
     }
     if (!gguf->factors) return;
     add_string(header, "rope_freqs.weight");
     add_u32(header, 1);
     add_u64(header, (uint64_t)gguf->factor_count);
-    add_u32(header, type_of(NUMBER_F32));
+    add_u32(header, 0);
     add_u64(header, offset);
 }
 
@@ -165,8 +223,11 @@ static bool write_tensors(Conversion *conversion, Aside *aside) {
         return error_message("use a machine with more memory",
                              "cannot allocate %zu bytes for a tensor", most);
     for (int i = 0; i < conversion->count; i++) {
-        size_t length = conversion->targets[i].entry.bytes;
+        const Entry *entry = &conversion->targets[i].entry;
+        size_t length = stored_bytes(entry);
         conversion_fill(conversion, i, bytes);
+        if (entry->blocks)
+            blocks_quantize(entry->blocks, (const float *)(void *)bytes, elements_of(entry), bytes);
         aside_write(aside, bytes, length);
         write_padding(aside, length);
     }
@@ -180,6 +241,7 @@ bool gguf_write(Gguf *gguf, const char *path, Conversion *conversion, const Moec
     Text header = {0};
     const char *type = conversion_type(conversion);
     conversion_widen_vectors(conversion);
+    quantize_matrices(conversion, gguf->blocks);
     gguf->factors = gguf_rotation_factors(pairs, count, &gguf->factor_count);
     add_pairs(gguf, type, pairs, count, config);
     add_header(gguf, conversion, &header);

@@ -157,6 +157,9 @@ static json_t *byte_level_json(bool cuts) {
 }
 
 static json_t *cutter_of(const GgufCut *cut) {
+    if (cut->digits)
+        return json_make("{s:s, s:[{s:s, s:b}, o]}", "type", "Sequence", "pretokenizers", "type",
+                         "Digits", "individual_digits", 1, byte_level_json(true));
     if (!cut->pattern) return byte_level_json(true);
     return json_make("{s:s, s:[{s:s, s:{s:s}, s:s, s:b}, o]}", "type", "Sequence", "pretokenizers",
                      "type", "Split", "pattern", "Regex", cut->pattern, "behavior", "Isolated",

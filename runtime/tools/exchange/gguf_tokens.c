@@ -18,6 +18,7 @@ static const GgufCut cuts[] = {
      .mark = "\\\\p{N}| ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*",
      .pattern = CONTRACTIONS "\\p{N}" REST,
      .nfc = true},
+    {.name = "smollm", .mark = "\"individual_digits\":true", .digits = true},
     {.name = "gpt-2", .mark = "\"use_regex\":true"},
 };
 

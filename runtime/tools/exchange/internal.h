@@ -33,6 +33,7 @@ typedef struct GgufCut {
     const char *name;    /* name in llama.cpp */
     const char *mark;    /* text that occurs only in its pattern, as JSON */
     const char *pattern; /* NULL: default pattern of byte-level tokenizers */
+    bool digits;         /* each digit is a word of its own */
     bool nfc;            /* with NFC normalization */
     bool whole;          /* a word that is a token is not split */
 } GgufCut;

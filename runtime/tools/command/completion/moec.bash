@@ -22,7 +22,7 @@ _moec_tables() {
     transfer) flags='--set --json --batch-size -b --context-length -c --lr --steps --precision --quiet -q --verbose -v --color --help -h ' ;;
     coordcheck) flags='--vary --steps --max-ratio --seed -s --num-seeds --svg --set --json --batch-size -b --context-length -c --lr --precision --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     import) flags='--out -o --layout --name --no-tokenizer --json --set --batch-size -b --context-length -c --lr --steps --precision --quiet -q --verbose -v --color --help -h ' ;;
-    export) flags='--format --out -o --layout --no-tokenizer --json --quiet -q --verbose -v --color --help -h ' ;;
+    export) flags='--format --out -o --layout --type --no-tokenizer --json --quiet -q --verbose -v --color --help -h ' ;;
     emit) flags='--target --mode --out -o --force --json --context-length -c --time-passes --set --lr --steps --precision --weight-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
     tokenize) flags='--tokenizer --out -o --force --json --lines --json-field --no-special-tokens --append-token --token-bits --resume --threads -t --chunk-size --quiet -q --verbose -v --color --help -h ' ;;
     tokenizer) flags='--vocab-size --out -o --special-token --pattern --min-frequency --json --quiet -q --verbose -v --color --help -h ' ;;
@@ -185,6 +185,7 @@ _moec_tables() {
     'import --precision') kind=list values='f32 bf16' ;;
     'import --color') kind=list values='auto always never' ;;
     'export --format') kind=list values='' ;;
+    'export --type') kind=list values='' ;;
     'export --color') kind=list values='auto always never' ;;
     'emit --target') kind=list values='c cuda' ;;
     'emit --mode') kind=list values='decode train sample' ;;

@@ -344,6 +344,7 @@ complete -c moec -f -n __fish_use_subcommand -a export -d 'Export a trained mode
 complete -c moec -n '__fish_seen_subcommand_from export' -l format -x -d 'model family: llama, qwen3, gpt2 ..., or gguf for llama.cpp'
 complete -c moec -n '__fish_seen_subcommand_from export' -l out -s o -rF -d 'directory to create'
 complete -c moec -n '__fish_seen_subcommand_from export' -l layout -rF -d 'custom layouts (default: those of the standard library)'
+complete -c moec -n '__fish_seen_subcommand_from export' -l type -x -d 'quantization of the matrices in GGUF: q8_0, q5_0, q4_0, q4_k (default: none)'
 complete -c moec -n '__fish_seen_subcommand_from export' -l no-tokenizer -d 'GGUF without the tokenizer'
 complete -c moec -n '__fish_seen_subcommand_from export' -l json -d 'result as JSON'
 complete -c moec -n '__fish_seen_subcommand_from export' -l quiet -s q -d 'errors and the result only'

@@ -3,6 +3,7 @@
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
+#include "data/shards.h"
 #include "tools/command/line/commands.h"
 #include "tools/command/line/json_result.h"
 #include "tools/exchange/exchange.h"
@@ -15,8 +16,9 @@
 #include <unistd.h>
 
 typedef struct Export {
-    const char *run, *out, *layout, *layouts_file;
-    bool bare; /* without a tokenizer */
+    const char *run, *out, *layout, *layouts_file, *type;
+    const BlockType *blocks; /* of --type, or NULL */
+    bool bare;               /* without a tokenizer */
     bool json;
     Safetensors *file;
     MoecCompiler *compiler, *layouts;
@@ -145,7 +147,7 @@ static bool write_folder(const Export *export) {
 static bool write_gguf(const Export *export) {
     char *path = path_join(export->out, "model.gguf");
     const Safetensors *file = export->file;
-    Gguf gguf = {0};
+    Gguf gguf = {.blocks = export->blocks};
     const char *type = conversion_type(export->conversion); /* before vectors are widened */
     const char *json = export->bare ? NULL : safetensors_note(file, "tokenizer");
     Tokenizer *tokenizer = json ? tokenizer_read(export->run, json, strlen(json)) : NULL;
@@ -161,10 +163,24 @@ static bool write_gguf(const Export *export) {
                       checkpoint_file(file, "chat_template.jinja"));
     good = good && gguf_write(&gguf, path, export->conversion, export->pairs, export->pair_count,
                               checkpoint_file(file, "config.json"));
-    if (good) report_export(export, path, type, "llama-cli -m %s");
+    char *types = export->blocks ? gguf_types(export->conversion) : memory_format("%s", type);
+    if (good) report_export(export, path, types, "llama-cli -m %s");
+    free(types);
     tokenizer_close(tokenizer);
     free(path);
     return good;
+}
+
+static bool check_type(Export *export) {
+    if (!export->type) return true;
+    if (strncmp(export->layout, "gguf", 4) != 0)
+        return error_message("add --format gguf, or omit --type",
+                             "--type applies to GGUF files only");
+    export->blocks = block_type_named(export->type);
+    return export->blocks ||
+           error_message(
+               "use q8_0, q5_0, q4_0 or q4_k; omit --type to keep the type of the weights",
+               "--type cannot be '%s'", export->type);
 }
 
 int command_export(const Command *command, int argc, char **argv) {
@@ -175,6 +191,8 @@ int command_export(const Command *command, int argc, char **argv) {
         {OPTION_TEXT, "--out", "DIR", &export.out, "directory to create"},
         {OPTION_TEXT, "--layout", "FILE", &export.layouts_file,
          "custom layouts (default: those of the standard library)"},
+        {OPTION_TEXT, "--type", "TYPE", &export.type,
+         "quantization of the matrices in GGUF: q8_0, q5_0, q4_0, q4_k (default: none)"},
         {OPTION_FLAG, "--no-tokenizer", NULL, &export.bare, "GGUF without the tokenizer"},
         {OPTION_FLAG, "--json", NULL, &export.json, "result as JSON"},
         {.kind = OPTION_END},
@@ -183,8 +201,9 @@ int command_export(const Command *command, int argc, char **argv) {
     if (code >= 0) return code;
     if (!export.layout || !export.out)
         return arguments_wrong(command, NULL, "moec export requires --format and --out");
-    bool good = look(&export) && (strncmp(export.layout, "gguf", 4) == 0 ? write_gguf(&export)
-                                                                         : write_folder(&export));
+    bool good =
+        check_type(&export) && look(&export) &&
+        (strncmp(export.layout, "gguf", 4) == 0 ? write_gguf(&export) : write_folder(&export));
     conversion_free(export.conversion);
     model_close(export.model);
     if (export.layouts) moec_close(export.layouts);

@@ -228,12 +228,23 @@ static bool each_used(const Import *import, bool write) {
     return good;
 }
 
+/* Quantized tensors become float32: no kernel computes with these types. */
+static void note_widened(const Shards *shards) {
+    int count = 0;
+    for (int i = 0; i < shards->count; i++) count += shards->entries[i]->blocks != NULL;
+    if (count)
+        note_message("%d quantized tensors are stored as float32; add --set "
+                     "inference.weight_dtype=int8 to moec generate for less memory",
+                     count);
+}
+
 static void report(const Import *import, const char *spec) {
     size_t count = model_elements(import->model);
     if (!import->json)
         printf("%s: model '%s', layout '%s', %s parameters in %d tensors%s; spec %s\n", import->out,
                import->name, import->layout, quantity_count((double)count).text,
                import->shards->count, import->tokenizer ? ", with tokenizer" : "", spec);
+    note_widened(import->shards);
     written_message(import->out, "moec generate %s --prompt TEXT", import->out);
     if (import->json)
         json_result_written(import->out,

