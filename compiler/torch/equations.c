@@ -46,6 +46,30 @@ void print_source(Printer *printer, Span span) {
     }
 }
 
+typedef struct PlainRead {
+    Printer *printer;
+    const Index *index;
+    bool full;
+} PlainRead;
+
+static void find_full(Expr *expr, void *data) {
+    PlainRead *search = data;
+    if (expr->kind != EXPR_READ || expr->tensor->role == ROLE_PARAMETER) return;
+    const Variable *variable = variable_of(search->printer, expr->tensor, version_of(expr));
+    for (int i = 0; variable && i < expr->count; i++)
+        if (expr->args[i]->kind == EXPR_INDEX && expr->args[i]->index == search->index)
+            search->full |= variable->full[i];
+}
+
+/* Whether the index runs over all positions of a tensor that has them. */
+static bool runs_over_all(Printer *printer, const Statement *statement, const Index *index) {
+    PlainRead search = {printer, index, false};
+    expr_walk(statement->value, find_full, &search);
+    return search.full;
+}
+
+/* The current positions are those of the first sequence index on the left that does not run over
+ * all positions. Metrics, which have none, are those of the current positions. */
 void begin_statement(Printer *printer, Statement *statement) {
     printer->statement = statement;
     printer->order_count = 0;
@@ -54,10 +78,11 @@ void begin_statement(Printer *printer, Statement *statement) {
     for (int i = 0; i < statement->loop_count; i++) {
         Index *index = statement->loops[i];
         printer->order[printer->order_count++] = index;
-        bool sequence = index->axis->kind == AXIS_SEQUENCE;
+        bool sequence = index->axis->kind == AXIS_SEQUENCE && !printer->now;
         bool target = expr_uses_index(statement->target, index);
         bool measured = !printer->torch->needed[statement->target->tensor->id];
-        if (sequence && !printer->now && (target || measured)) printer->now = index;
+        if (sequence && (target || measured) && !runs_over_all(printer, statement, index))
+            printer->now = index;
     }
 }
 
@@ -245,18 +270,23 @@ Py equation_value(Printer *printer, const Statement *statement) {
 
 /* ---- variables ---- */
 
-static bool reads_table(const Torch *torch, const Statement *statement) {
-    return statement->kind == STATEMENT_LOOP && torch->table[statement->target->tensor->id];
+/* Whether a function is applied to the tensor: sin(angle) needs the angle in double precision. */
+static bool in_function(const Expr *expr, const Tensor *tensor, bool inside) {
+    if (expr->kind == EXPR_READ && expr->tensor == tensor && inside) return true;
+    bool keeps = expr->op == OP_ADD || expr->op == OP_SUB || expr->op == OP_MUL || expr->op == OP_DIV;
+    if (expr->kind == EXPR_APPLY && !keeps) inside = true;
+    for (int i = 0; i < expr->count; i++)
+        if (in_function(expr->args[i], tensor, inside)) return true;
+    return false;
 }
 
-/* Whether an equation that keeps double precision reads the tensor later. */
-static bool table_reads(Torch *torch, const List *parts, int first, const Tensor *tensor) {
+static bool needs_double(Torch *torch, const List *parts, int first, const Tensor *tensor) {
     for (int i = first; i < parts->count; i++) {
         const Part *part = parts->items[i];
-        List reads = reads_within(torch, part);
-        bool found = false;
-        for (int j = 0; j < reads.count; j++) found |= ((Expr *)reads.items[j])->tensor == tensor;
-        if (found && (!part->statement || reads_table(torch, part->statement))) return true;
+        const Statement *statement = part->statement;
+        if (!statement || statement->kind != STATEMENT_LOOP) continue;
+        if (torch->table[statement->target->tensor->id] && expr_reads(statement->value, tensor)) return true;
+        if (in_function(statement->value, tensor, false)) return true;
     }
     return false;
 }
@@ -325,7 +355,7 @@ void print_equation(Printer *printer, Statement *statement, const List *parts, i
         value.level = PY_ATOM;
         printer->uses_cache = true;
     }
-    if (value.kind == PY_TABLE && !table_reads(torch, parts, at + 1, tensor)) {
+    if (value.kind == PY_TABLE && !needs_double(torch, parts, at + 1, tensor)) {
         value = as_real(printer, value);
     }
     int version = version_of(statement->target);

@@ -229,6 +229,24 @@ static Py logic(Printer *printer, OpCode op, Py a, Py b) {
     return result;
 }
 
+/* A number as a tensor like the other value of a choice. */
+static const char *filled(Printer *printer, Py like, const char *number) {
+    return arena_format(printer->torch->arena, "torch.full_like(%s, %s)", like.text, number);
+}
+
+/* Broadcasting adds leading dimensions, but both values of a choice need the same ones. */
+static const char *with_leading(Printer *printer, Py value, const char *text, const Py *whole) {
+    int missing = 0;
+    while (missing < whole->rank && !indices_have(value.dims, value.rank, whole->dims[missing]))
+        missing++;
+    if (!missing) return text;
+    Text made = {.arena = printer->torch->arena};
+    text_add(&made, "%s[", in_parentheses(printer, value, PY_ATOM));
+    for (int i = 0; i < missing; i++) text_add(&made, "None, ");
+    text_add(&made, "...]");
+    return made.text;
+}
+
 static Py choose(Printer *printer, Py condition, Py a, Py b) {
     Py args[3] = {as_bool(printer, condition), a, b}, result = {.level = PY_ATOM};
     Arena *arena = printer->torch->arena;
@@ -239,6 +257,11 @@ static Py choose(Printer *printer, Py condition, Py a, Py b) {
     const char *one = aligned(printer, args[1], result.dims, result.rank, PY_SUM),
                *two = aligned(printer, args[2], result.dims, result.rank, PY_SUM);
     if (condition.number) {
+        if (a.number && !b.number) one = filled(printer, b, one);
+        if (b.number && !a.number) two = filled(printer, a, two);
+        if (!a.number) one = with_leading(printer, args[1], one, &result);
+        if (!b.number) two = with_leading(printer, args[2], two, &result);
+        result.number = a.number && b.number;
         result.text = arena_format(arena, "(%s if %s else %s)", one, args[0].text, two);
         return result;
     }

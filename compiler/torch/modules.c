@@ -124,6 +124,18 @@ static const Application *called_by(const Application *inner, const Application 
     return inner;
 }
 
+/* The same of statement i. One that a pass has added between two of a layer belongs to it. */
+static const Application *inner_of(const List *statements, int i, const Application *caller) {
+    const Statement *statement = statements->items[i];
+    if (statement->application) return called_by(statement->application, caller);
+    const Statement *before = i ? statements->items[i - 1] : NULL, *after = NULL;
+    for (int j = i + 1; j < statements->count && !after; j++)
+        if (((Statement *)statements->items[j])->application) after = statements->items[j];
+    if (!before || !after) return NULL;
+    const Application *inner = called_by(after->application, caller);
+    return i && inner_of(statements, i - 1, caller) == inner ? inner : NULL;
+}
+
 static List parts_of(Torch *torch, Module *module, const List *statements);
 
 static Part *part_new(Torch *torch, Module *module, Statement *statement) {
@@ -142,9 +154,7 @@ static List parts_of(Torch *torch, Module *module, const List *statements) {
     List parts = {0};
     for (int i = 0; i < statements->count; i++) {
         Statement *statement = statements->items[i];
-        const Application *inner = statement->application
-                                       ? called_by(statement->application, module->application)
-                                       : NULL;
+        const Application *inner = inner_of(statements, i, module->application);
         if (!inner) {
             if (has_effect(torch, statement))
                 list_push(torch->arena, &parts, part_new(torch, module, statement));
@@ -155,8 +165,7 @@ static List parts_of(Torch *torch, Module *module, const List *statements) {
         int end = i;
         for (; end < statements->count; end++) {
             Statement *next = statements->items[end];
-            if (!next->application || called_by(next->application, module->application) != inner)
-                break;
+            if (inner_of(statements, end, module->application) != inner) break;
             list_push(torch->arena, &own, next);
             any |= has_effect(torch, next);
         }
