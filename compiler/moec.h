@@ -167,6 +167,8 @@ typedef struct MoecKernels {
 /* The same for a GPU: C text that launches kernels, and the text of those kernels. */
 const char *moec_emit_cuda(MoecCompiler *compiler, MoecProgram *const *programs, int count,
                            bool standalone, MoecKernels *kernels);
+/* Follows the label of a layer that is also the name of a weight. */
+#define MOEC_TORCH_LAYER "_layer"
 /* A model as the text of a PyTorch model for the transformers library. NULL after an error: the
  * model has equations that cannot be written. */
 typedef struct MoecTorch {

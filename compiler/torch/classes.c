@@ -33,7 +33,7 @@ static Variable *input_variable(Printer *printer, const Item *item) {
         refuse(torch, tensor->span, "a value that a layer reads before it is defined");
     variable = arena_alloc(torch->arena, sizeof *variable);
     *variable = (Variable){.tensor = tensor, .kind = PY_REAL};
-    variable->name = attribute(torch, printer->module, tensor->path);
+    variable->name = attribute(torch, printer->module, tensor->path, false);
     for (int i = 0; i < tensor->rank; i++)
         variable->full[i] = tensor->axes[i]->kind == AXIS_SEQUENCE;
     return variable;
@@ -70,7 +70,7 @@ static void print_application(Printer *printer, Module *child, const List *parts
     if (child->uses_cache) text_add(&arguments, child->inputs.count ? ", cache" : "cache");
     printer->uses_cache |= child->uses_cache;
     python_line(printer, "%s = %s(%s)", result_names(printer, child, parts, at),
-               attribute(torch, printer->module, child->path), arguments.text);
+               attribute(torch, printer->module, child->path, true), arguments.text);
 }
 
 /* ---- forward passes ---- */
@@ -232,7 +232,8 @@ static const char *init_text(Torch *torch, Module *module, const char *parameter
                         ? ((Part *)child->parts.items[0])->statement->span
                         : (Span){0};
         check_attribute(torch, name, span);
-        text_add(&text, "        self.%s = %s()\n", name, child->class_name);
+        text_add(&text, "        %s = %s()\n", attribute(torch, module, child->path, true),
+                 child->class_name);
         i++;
     }
     return text.text;
@@ -276,7 +277,7 @@ static const char *own_weight(Torch *torch, const Module *module) {
     const Module *first = module_at(torch, module->path);
     for (int i = 0; i < first->stored.count; i++) {
         const Tensor *tensor = first->stored.items[i];
-        if (tensor->role == ROLE_PARAMETER) return attribute(torch, module, tensor->path);
+        if (tensor->role == ROLE_PARAMETER) return attribute(torch, module, tensor->path, false);
     }
     return NULL;
 }

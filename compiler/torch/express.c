@@ -10,6 +10,7 @@
 #include <string.h>
 
 const char *shortest(Arena *arena, double number) {
+    if (number == floor(number) && fabs(number) < 0x1p62) return arena_format(arena, "%.0f", number);
     for (int digits = 6; digits < 17; digits++) {
         const char *text = arena_format(arena, "%.*g", digits, number);
         if (strtod(text, NULL) == number) return text;
@@ -252,10 +253,15 @@ static Py choose(Printer *printer, Py condition, Py a, Py b) {
     Arena *arena = printer->torch->arena;
     result.kind = unify(printer, args + 1, 2);
     bool fraction = (a.number && a.kind > PY_INT) || (b.number && b.kind > PY_INT);
-    if (a.number && b.number) result.kind = fraction ? PY_TABLE : PY_INT;
+    if (a.number && b.number) result.kind = PY_INT;
+    for (int i = 1; i < 3 && fraction && result.kind < PY_TABLE; i++)
+        args[i] = as_double(printer, args[i]);
+    if (fraction && result.kind < PY_TABLE) result.kind = PY_TABLE;
     union_dims(printer, args, 3, &result);
     const char *one = aligned(printer, args[1], result.dims, result.rank, PY_SUM),
                *two = aligned(printer, args[2], result.dims, result.rank, PY_SUM);
+    if (!condition.number && a.number && b.number && fraction)
+        one = arena_format(arena, "torch.tensor(%s, dtype=torch.float64)", one);
     if (condition.number) {
         if (a.number && !b.number) one = filled(printer, b, one);
         if (b.number && !a.number) two = filled(printer, a, two);
@@ -268,7 +274,6 @@ static Py choose(Printer *printer, Py condition, Py a, Py b) {
     result.text = arena_format(
         arena, "torch.where(%s, %s, %s)",
         aligned(printer, args[0], result.dims, result.rank, PY_CONDITION), one, two);
-    if (a.number && b.number && fraction) result = with_method(printer, result, ".double()", PY_TABLE);
     return result;
 }
 
@@ -356,7 +361,8 @@ static Py index_python(Printer *printer, Index *index) {
     printer->uses_cache = true;
     if (printer->scan && index == printer->scan->index) {
         value.number = true;
-        value.text = arena_format(arena, "cache.past + %s", printer->position);
+        bool sequence = index->axis->kind == AXIS_SEQUENCE;
+        value.text = arena_format(arena, sequence ? "cache.past + %s" : "%s", printer->position);
         value.level = PY_SUM;
         return value;
     }
@@ -394,7 +400,7 @@ Py python(Printer *printer, const Expr *expr) {
     case EXPR_NUMBER:
         result.text = python_number(printer->torch, expr);
         result.number = true;
-        result.kind = expr->number == floor(expr->number) && fabs(expr->number) < 1e15 ? PY_INT
+        result.kind = expr->number == floor(expr->number) && fabs(expr->number) < 0x1p62 ? PY_INT
                                                                                        : PY_TABLE;
         if (run_number(printer->torch, expr)) printer->uses_cache = true;
         if (expr->number < 0) result.level = PY_NEGATION;

@@ -71,7 +71,17 @@ Variable *variable_of(Printer *printer, const Tensor *tensor, int version) {
     return version == 1 && printer->loops ? variable_of(printer, tensor, 0) : NULL;
 }
 
-const char *attribute(Torch *torch, const Module *from, const char *path) {
+/* Whether a weight has exactly this path: a layer of the same label is NAME_layer in Python. */
+static bool is_weight(Torch *torch, const char *path, size_t length) {
+    for (int i = 0; i < torch->program->tensors.count; i++) {
+        const Tensor *tensor = torch->program->tensors.items[i];
+        bool stored = tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE;
+        if (stored && !strncmp(tensor->path, path, length) && !tensor->path[length]) return true;
+    }
+    return false;
+}
+
+const char *attribute(Torch *torch, const Module *from, const char *path, bool layer) {
     Text text = {.arena = torch->arena};
     text_add(&text, "self");
     size_t skip = strlen(from->path);
@@ -86,7 +96,10 @@ const char *attribute(Torch *torch, const Module *from, const char *path) {
             text_add(&text, "]");
         } else
             text_add(&text, isdigit((unsigned char)*at) ? "[%.*s]" : ".%.*s", (int)length, at);
-        at += length + (at[length] == '.');
+        at += length;
+        if ((layer || *at) && is_weight(torch, path, (size_t)(at - path)))
+            text_add(&text, MOEC_TORCH_LAYER);
+        at += *at == '.';
     }
     return text.text;
 }

@@ -30,7 +30,7 @@ static Variable *variable_read(Printer *printer, const Expr *read) {
         refuse(printer->torch, printer->statement->span, "a tensor that no earlier equation defines");
     variable = arena_alloc(printer->torch->arena, sizeof *variable);
     *variable = (Variable){.tensor = tensor, .kind = PY_REAL};
-    variable->name = attribute(printer->torch, printer->module, tensor->path);
+    variable->name = attribute(printer->torch, printer->module, tensor->path, false);
     for (int i = 0; i < tensor->rank; i++)
         variable->full[i] = tensor->axes[i]->kind == AXIS_SEQUENCE;
     list_push(printer->torch->arena, &printer->variables, variable);

@@ -72,6 +72,16 @@ static bool reads_before(Printer *printer, const Statement *scan, const Tensor *
     return false;
 }
 
+/* A scan can also go along another axis; then its states are no states of decoding. */
+static bool over_positions(const Statement *scan) {
+    return scan->index->axis->kind == AXIS_SEQUENCE;
+}
+
+static const char *steps_of(Printer *printer, const Statement *scan) {
+    if (over_positions(scan)) return "cache.length";
+    return arena_format(printer->torch->arena, "%ld", scan->index->axis->size);
+}
+
 /* The state before the first position: of the cache, else 0. */
 static void begin_state(Printer *printer, const Statement *scan, const Expr *write) {
     const Tensor *tensor = write->tensor;
@@ -86,11 +96,13 @@ static void begin_state(Printer *printer, const Statement *scan, const Expr *wri
         if (i == position_dim(scan, write)) continue;
         text_add(&sizes, sizes.length ? ", " : "");
         if (axis->kind == AXIS_BATCH) text_add(&sizes, "cache.sequences");
+        else if (axis->kind == AXIS_SEQUENCE) text_add(&sizes, "cache.length");
         else text_add(&sizes, "%ld", axis->size);
     }
     before->absent[position_dim(scan, write)] = true;
-    text_add(&printer->before, "%*s%s = cache.state(self, \"%s\", %s.new_zeros(%s))\n",
-             4 * (printer->depth - 1), "", before->name, stem, printer->like, sizes.text);
+    const char *start = arena_format(arena, "%s.new_zeros(%s)", printer->like, sizes.text);
+    if (over_positions(scan)) start = arena_format(arena, "cache.state(self, \"%s\", %s)", stem, start);
+    text_add(&printer->before, "%*s%s = %s\n", 4 * (printer->depth - 1), "", before->name, start);
 }
 
 /* Whether an equation after the scan reads it at all positions. */
@@ -109,8 +121,8 @@ static void end_step(Printer *printer, const Statement *scan, const List *parts,
         const Variable *now = variable_of(printer, tensor, SCAN_CURRENT),
                        *before = variable_of(printer, tensor, SCAN_BEFORE);
         if (read_after(printer, parts, at, tensor)) {
-            text_add(&printer->before, "%*s%s = [None] * cache.length\n", 4 * (printer->depth - 1), "",
-                     steps_name(printer, tensor));
+            text_add(&printer->before, "%*s%s = [None] * %s\n", 4 * (printer->depth - 1), "",
+                     steps_name(printer, tensor), steps_of(printer, scan));
             python_line(printer, "%s[%s] = %s", steps_name(printer, tensor), printer->position,
                        now->name);
         }
@@ -132,7 +144,7 @@ static void end_scan(Printer *printer, Statement *scan, const List *parts, int a
         Variable *now = variable_of(printer, tensor, SCAN_CURRENT);
         const Variable *before = variable_of(printer, tensor, SCAN_BEFORE);
         int position = position_dim(scan, write);
-        if (before && !scan->reverse)
+        if (before && !scan->reverse && over_positions(scan))
             python_line(printer, "cache.store(self, \"%s\", %s)", local_stem(printer, tensor),
                        before->name);
         if (!read_after(printer, parts, at, tensor)) continue;
@@ -166,8 +178,8 @@ void print_scan(Printer *printer, Statement *scan, const List *parts, int at) {
     body = printer->text;
     printer->text = outside;
     text_add_bytes(&printer->text, printer->before.text, printer->before.length);
-    python_line(printer, scan->reverse ? "for %s in reversed(range(cache.length)):"
-                                      : "for %s in range(cache.length):", printer->position);
+    python_line(printer, scan->reverse ? "for %s in reversed(range(%s)):" : "for %s in range(%s):",
+                printer->position, steps_of(printer, scan));
     text_add_bytes(&printer->text, body.text, body.length);
     printer->scan = NULL;
     end_scan(printer, scan, parts, at);

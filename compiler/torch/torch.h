@@ -3,6 +3,7 @@
 #define TORCH_H
 
 #include "ir/ir.h"
+#include "moec.h"
 
 /* A number of the program that depends on the sizes of a run: factor * sequences^p * length^q, or
  * length + factor if `sum`. */
@@ -141,8 +142,8 @@ const char *local_stem(Printer *printer, const Tensor *tensor);
 const char *new_name(Printer *printer, const char *stem);
 bool name_taken(const Printer *printer, const char *name);
 Variable *variable_of(Printer *printer, const Tensor *tensor, int version);
-/* The attribute of a module or parameter at `path` as seen from the module: "self.block[i].ffn". */
-const char *attribute(Torch *torch, const Module *from, const char *path);
+/* The attribute of a layer or weight at `path` as seen from the module: "self.block[i].ffn". */
+const char *attribute(Torch *torch, const Module *from, const char *path, bool layer);
 const char *class_name_of(Torch *torch, const char *name);
 
 /* ---- express.c ---- */

@@ -58,6 +58,37 @@ static bool write_config(const TorchFolder *folder, const MoecTorch *torch) {
     return write_json(folder->out, "config.json", config);
 }
 
+static bool has_entry(const Entry *entries, int count, const char *name, size_t length) {
+    for (int i = 0; i < count; i++)
+        if (!strncmp(entries[i].name, name, length) && !entries[i].name[length]) return true;
+    return false;
+}
+
+/* A layer with the label of a weight has another attribute in Python: "a.query.weight" is
+ * "a.query_layer.weight" if "a.query" is a weight. */
+static void rename_entries(Entry *entries, int count) {
+    char **names = memory_new((size_t)count * sizeof *names);
+    for (int i = 0; i < count; i++) {
+        const char *name = entries[i].name;
+        names[i] = memory_format("%s", "");
+        for (const char *from = name; *from;) {
+            size_t length = strcspn(from, ".");
+            const char *end = from + length;
+            bool weight = *end && has_entry(entries, count, name, (size_t)(end - name));
+            char *longer = memory_format("%s%.*s%s%s", names[i], (int)length, from,
+                                         weight ? MOEC_TORCH_LAYER : "", *end ? "." : "");
+            free(names[i]);
+            names[i] = longer;
+            from = end + (*end == '.');
+        }
+    }
+    for (int i = 0; i < count; i++) {
+        free(entries[i].name);
+        entries[i].name = names[i];
+    }
+    free(names);
+}
+
 /* The weights of the run, or initial ones. Both programs read the names; the library also needs the
  * note "format". */
 static bool write_weights(const TorchFolder *folder, Model *model) {
@@ -71,6 +102,7 @@ static bool write_weights(const TorchFolder *folder, Model *model) {
         json_decref(notes);
         return false;
     }
+    rename_entries(entries, count);
     json_object_set_new(notes, "format", json_string("pt"));
     char *path = path_join(folder->out, "model.safetensors");
     bool good = safetensors_write(path, entries, count, notes);
