@@ -7,7 +7,7 @@
 #include "tools/command/line/arguments.h"
 #include "base/files.h"
 #include "base/message.h"
-#include "tools/command/exchange/emit_torch.h"
+#include "tools/command/exchange/torch_folder.h"
 #include "tools/command/line/pass_times.h"
 #include "base/memory.h"
 #include "base/build.h"

@@ -1,6 +1,6 @@
 /* emit_torch: moec emit --target torch: a folder that the transformers library loads as a model with
  * code of its own. */
-#include "tools/command/exchange/emit_torch.h"
+#include "tools/command/exchange/torch_folder.h"
 
 #include "abi/json_make.h"
 #include "base/build.h"
@@ -153,7 +153,7 @@ static bool write_files(const TorchFolder *folder, const MoecTorch *torch, Model
     bool good = folder_make(folder->out) &&
                 write_python(folder->out, "modeling", name, torch->modeling) &&
                 write_python(folder->out, "configuration", name, torch->configuration) &&
-                write_text(folder->out, "spec.moe", moec_bundle(folder->compiler)) &&
+                write_text(folder->out, TORCH_SPEC, moec_bundle(folder->compiler)) &&
                 write_tokenizer(folder) && write_card(folder, torch) &&
                 write_weights(folder, model);
     return write_json(folder->out, "generation_config.json", generation) && good &&
