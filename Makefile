@@ -75,12 +75,13 @@ STDLIB := $(sort $(wildcard stdlib/*.moe stdlib/layouts/*.moe))
 CARRIED := runtime/abi/abi.h runtime/abi/shapes.h \
            $(addprefix runtime/,$(foreach name,data/order data/random model/pick model/streams model/weights,$(name).c $(name).h)) \
            $(sort $(wildcard runtime/kernels/*.h runtime/kernels/*.cuh) $(filter-out %/README.md,$(wildcard runtime/standalone/*)))
+TORCH := $(sort $(wildcard compiler/torch/text/*.py))
 PAGE := $(patsubst %,runtime/tools/report/page/%,page.html page.css page.js layers.js chart.min.js)
 SIMULATED := $(sort $(wildcard runtime/device/sim/*.c))
 UNIT := $(sort $(wildcard tests/unit/test_*.c))
 MUTATORS := $(sort $(wildcard tests/fuzz/mutate_*.c))
 
-COMPILER_OBJECTS := $(COMPILER:%.c=$(BUILD)/%.o) $(BUILD)/parser.o $(BUILD)/lexer.o $(BUILD)/stdlib_text.o $(BUILD)/errors_text.o
+COMPILER_OBJECTS := $(COMPILER:%.c=$(BUILD)/%.o) $(BUILD)/parser.o $(BUILD)/lexer.o $(BUILD)/stdlib_text.o $(BUILD)/errors_text.o $(BUILD)/torch_text.o
 RUNTIME_OBJECTS := $(RUNTIME:%.c=$(BUILD)/%.o) $(LEVELS:%=$(BUILD)/runtime/device/own_product_%.o) $(BUILD)/runtime_text.o $(BUILD)/report_text.o
 VERSION := $(shell sed -n 's/^.define MOEC_VERSION "\(.*\)"/\1/p' runtime/base/build.h)
 # Before version 1.0, each minor release can change the binary interface of the library.
@@ -178,6 +179,9 @@ $(BUILD)/stdlib_text.c: $(BUILD)/embed $(STDLIB) $(BUILD)/stdlib.list
 
 $(BUILD)/errors_text.c: $(BUILD)/embed compiler/ERRORS.md
 	$(BUILD)/embed error_page compiler ERRORS.md > $@
+
+$(BUILD)/torch_text.c: $(BUILD)/embed $(TORCH)
+	$(BUILD)/embed torch_file compiler/torch/text $(notdir $(TORCH)) > $@
 
 $(BUILD)/runtime_text.c: $(BUILD)/embed $(CARRIED) $(BUILD)/carried.list
 	$(BUILD)/embed embedded_file runtime $(CARRIED:runtime/%=%) > $@

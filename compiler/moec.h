@@ -167,6 +167,17 @@ typedef struct MoecKernels {
 /* The same for a GPU: C text that launches kernels, and the text of those kernels. */
 const char *moec_emit_cuda(MoecCompiler *compiler, MoecProgram *const *programs, int count,
                            bool standalone, MoecKernels *kernels);
+/* Follows the label of a layer that is also the name of a weight. */
+#define MOEC_TORCH_LAYER "_layer"
+/* A model as the text of a PyTorch model for the transformers library. NULL after an error: the
+ * model has equations that cannot be written. */
+typedef struct MoecTorch {
+    const char *modeling, *configuration; /* modeling_NAME.py, configuration_NAME.py */
+    const char *class_name;               /* "Tiny" of TinyForCausalLM and TinyConfig */
+    long vocabulary, context;
+    const char *hindrance; /* the reason why it cannot decode, or NULL */
+} MoecTorch;
+const MoecTorch *moec_emit_torch(MoecCompiler *compiler);
 /* The tensors of a program, for callers that run it without its text (moec_interpreter). Lists have
  * the order of its table, numbers are those of MoecTensor in runtime/abi/abi.h. Weights and states
  * have the offsets of this program emitted alone. */

@@ -90,6 +90,7 @@ typedef struct Frame {
     const char
         *path; /* public path prefix of its definitions, "block.{i}.attention"; "" at the root */
     struct Frame *caller;
+    Application *application;
     const char
         *option; /* the option of the model with this layer as its value: "attention"; or NULL */
     Span call;
@@ -211,6 +212,7 @@ Scope *scope_push(Elaborator *e);
 void scope_pop(Elaborator *e);
 
 /* ---- elaborate.c ---- */
+Application *application_new(Elaborator *e, const char *name, const char *path);
 Elaborator *elaborator_new(Unit *unit);
 const Node *find_model(Unit *unit, const char *name);
 void report_unknown_model(Unit *unit, Span span, const char *name);

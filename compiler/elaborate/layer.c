@@ -129,6 +129,12 @@ static bool check_formals(Elaborator *e, const Node *layer) {
     return check_formal(e, layer->kids[1]);
 }
 
+static void add_formal(Elaborator *e, const char *name, const Tensor *tensor) {
+    Formal *formal = arena_alloc(e->arena, sizeof *formal);
+    *formal = (Formal){name, tensor};
+    list_push(e->arena, &e->frame->application->formals, formal);
+}
+
 static bool bind_formal(Elaborator *e, const Node *formal, Value *value) {
     const Node *subs = formal->kids[0];
     if (subs && value->kind != KIND_TENSOR) {
@@ -158,6 +164,7 @@ static bool bind_formal(Elaborator *e, const Node *formal, Value *value) {
         if (!bind_axis(e, subs->kids[i], value->dims[dim++]->axis)) return false;
     }
     scope_bind(e, e->scope, formal->name, value, formal->span);
+    if (value->kind == KIND_TENSOR) add_formal(e, formal->name, value->expr->tensor);
     return true;
 }
 
@@ -375,6 +382,7 @@ Value *apply_layer(Elaborator *e, Value *layer, const char *label, bool labelled
                    .path = path,
                    .shared = e->frame->shared || shared,
                    .caller = e->frame,
+                   .application = application_new(e, node->name, path),
                    .call = span,
                    .chosen = layer->changed.source ? layer->changed : layer->span,
                    .option = layer->option,
@@ -391,6 +399,7 @@ Value *apply_layer(Elaborator *e, Value *layer, const char *label, bool labelled
     e->frame = &frame;
     e->scope = scope;
     e->equation = NULL;
+    frame.application->call = span;
     Record *given = frame.given = application_options(e, layer, options);
     check_unknown_options(e, node, given);
     current_options(e, given);

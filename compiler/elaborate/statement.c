@@ -648,10 +648,12 @@ static void one_statement(Elaborator *e, const Node *node) {
 
 /* Marks the new statements of the block with the application of the current layer, unless an inner
  * layer has marked them. */
-static void mark_asked(Elaborator *e, int first) {
-    if (is_written(e->frame->layer->span)) return;
+static void mark_statements(Elaborator *e, int first) {
+    bool written = is_written(e->frame->layer->span);
     for (int i = first; i < e->block->statements.count; i++) {
         Statement *made = e->block->statements.items[i];
+        if (!made->application) made->application = e->frame->application;
+        if (written) continue;
         if (!made->asked.source && !is_written(made->span)) made->asked = asked_here(e);
     }
 }
@@ -661,7 +663,7 @@ static void checked_statement(Elaborator *e, const Node *node) {
     if (e->scanned && !may_stand_in_scan(e, node)) return;
     int first = e->block->statements.count;
     one_statement(e, node);
-    mark_asked(e, first);
+    mark_statements(e, first);
 }
 
 void block_statements(Elaborator *e, const Node *block) {

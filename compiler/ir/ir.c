@@ -93,6 +93,7 @@ Tensor *tensor_new(Program *program, const char *name, Role role, Type type, int
     Tensor *tensor = arena_alloc(program->arena, sizeof *tensor);
     tensor->id = program->tensors.count;
     tensor->name = unique_name(program, name);
+    tensor->stem = name;
     tensor->role = role;
     tensor->type = type;
     tensor->rank = rank < MAX_RANK ? rank : MAX_RANK;

@@ -96,6 +96,7 @@ typedef struct OwnNumber {
 typedef struct Tensor {
     int id;           /* index in program->tensors */
     const char *name; /* unique in the program, an identifier: the name in generated code */
+    const char *stem; /* the same before a number was appended */
     const char *path; /* parameters and states: the public name, "block.{i}.attention.query". "{i}"
                          or "{2*i+1}" is the step of the repeat, present exactly when axes[0] is an
                          AXIS_REPEAT axis */
@@ -227,6 +228,22 @@ typedef struct AttendOptions {
 
 typedef struct Statement Statement;
 
+/* One application of a layer, or one iteration of a repeat in it, for printers that keep layers
+ * apart. Set by elaborate; later passes ignore it. */
+typedef struct Application {
+    const struct Application *caller; /* NULL: the outermost layer */
+    const char *name;                 /* of the layer or of the repeat */
+    const char *path;                 /* "block.{i}.attention"; "" at the root */
+    Span call;
+    List formals;                     /* Formal * */
+} Application;
+
+/* An argument that is a whole tensor, with its name inside the layer. */
+typedef struct Formal {
+    const char *name;
+    const Tensor *tensor;
+} Formal;
+
 typedef struct Block {
     List statements; /* Statement * */
 } Block;
@@ -236,6 +253,7 @@ struct Statement {
     Span span;
     Span asked; /* of an equation of the standard library: where the user chose or applied its
                    layer */
+    const Application *application; /* that it belongs to; NULL: added around the layers */
 
     /* STATEMENT_LOOP: for all loops: target (= or +=) reduction of value. `loops` holds every
      * iterated index: first those of the target in its order, then the reduced ones. The index of

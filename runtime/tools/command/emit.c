@@ -7,6 +7,7 @@
 #include "tools/command/line/arguments.h"
 #include "base/files.h"
 #include "base/message.h"
+#include "tools/command/exchange/torch_folder.h"
 #include "tools/command/line/pass_times.h"
 #include "base/memory.h"
 #include "base/build.h"
@@ -86,6 +87,10 @@ static int graph_of(const char *name) {
 
 static bool is_cuda(const Options *options) {
     return strcmp(options->target, "cuda") == 0;
+}
+
+static bool is_torch(const Options *options) {
+    return strcmp(options->target, "torch") == 0;
 }
 
 static bool write_text(const char *folder, const char *name, const char *text) {
@@ -273,6 +278,29 @@ static bool can_train(const MoecCompiler *compiler) {
                "an emitted program does not support step_mean, which needs all micro-batches");
 }
 
+static bool write_torch(const Options *options, MoecCompiler *compiler, const Safetensors *file) {
+    const TorchFolder folder = {options->operand, options->out, compiler, file};
+    if (!torch_folder_write(&folder)) return false;
+    written_message(options->out, "moec import %s --out DIR", options->out);
+    if (is_untrained(file))
+        note_message("%s is not a trained run: the weights in %s are random", options->operand,
+                     options->out);
+    if (options->json)
+        json_result_written(options->out,
+                            json_make("{s:s, s:s, s:b, s:I}", "model", moec_model(compiler), "target",
+                                      options->target, "trained", !is_untrained(file), "step",
+                                      (json_int_t)(file ? checkpoint_step(file) : 0)));
+    return true;
+}
+
+/* The folder of a target, after its checks. */
+static bool write_target(const Options *options, MoecCompiler *compiler, const Safetensors *file) {
+    if (is_torch(options)) return write_torch(options, compiler, file);
+    return (graph_of(options->graph) != DECODE || spec_generates(compiler)) &&
+           (graph_of(options->graph) != TRAIN || can_train(compiler)) &&
+           write_folder(options, compiler, file);
+}
+
 static bool emit(Options *options) {
     bool trained = spec_is_run(options->operand);
     Safetensors *file = trained ? checkpoint_open(options->operand) : NULL;
@@ -284,9 +312,7 @@ static bool emit(Options *options) {
         options->sets.items[options->sets.count++] = SPEC_DRAWS;
         compiler = draws ? open_spec(options, file) : NULL;
     }
-    bool good = compiler && (graph_of(options->graph) != DECODE || spec_generates(compiler)) &&
-                (graph_of(options->graph) != TRAIN || can_train(compiler)) &&
-                write_folder(options, compiler, file);
+    bool good = compiler && write_target(options, compiler, file);
     if (good && options->times) pass_times_print(compiler);
     moec_close(compiler);
     safetensors_close(file);
@@ -315,8 +341,9 @@ int command_emit(const Command *command, int argc, char **argv) {
     Options options = {.target = "c", .graph = "decode"};
     bool force = false;
     const Option table[] = {
-        {OPTION_TEXT, "--target", "c|cuda", &options.target,
-         "language: c needs a C compiler, cuda needs nvcc (default c)"},
+        {OPTION_TEXT, "--target", "c|cuda|torch", &options.target,
+         "language: c needs a C compiler, cuda needs nvcc; torch: a model for the transformers "
+         "library (default c)"},
         {OPTION_TEXT, "--mode", "decode|train|sample", &options.graph,
          "program: decode generates text, train trains, sample draws samples (default decode)"},
         {OPTION_TEXT, "--out", "DIR", &options.out, "directory to write"},

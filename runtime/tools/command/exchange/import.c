@@ -7,6 +7,7 @@
 #include "base/json_values.h"
 #include "base/memory.h"
 #include "base/message.h"
+#include "tools/command/exchange/torch_folder.h"
 #include "tools/command/line/commands.h"
 #include "tools/command/line/json_result.h"
 #include "tools/exchange/exchange.h"
@@ -308,8 +309,10 @@ int command_import(const Command *command, int argc, char **argv) {
                  error_message("use a directory with config.json and safetensors, or a .gguf file",
                                "%s is not a directory", import.folder)) &&
                 (!checkpoint_within(import.out) ||
-                 error_message("choose another --out", "%s already contains a run", import.out)) &&
-                look(&import) && write_run(&import);
+                 error_message("choose another --out", "%s already contains a run", import.out));
+    const TorchImport torch = {import.folder, import.out, &import.sets, import.bare, import.json};
+    bool own = good && torch_folder_is(import.folder);
+    good = good && (own ? torch_folder_read(&torch) : look(&import) && write_run(&import));
     release(&import);
     return good ? 0 : EXIT_INPUT;
 }

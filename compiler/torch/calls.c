@@ -1,0 +1,137 @@
+/* calls: attention and selections as calls of functions of the printed file. */
+#include "torch/torch.h"
+
+#include <string.h>
+
+/* The indices of the operands of a call are not its loops: those of the first operand count. */
+static void begin_call(Printer *printer, Statement *statement, const Expr *operand) {
+    begin_statement(printer, statement);
+    for (int i = 0; i < operand->count; i++) {
+        const Expr *sub = operand->args[i];
+        if (sub->kind != EXPR_INDEX || sub->index->of_repeat) continue;
+        printer->order[printer->order_count++] = sub->index;
+        if (sub->index->axis->kind == AXIS_SEQUENCE && !printer->now) printer->now = sub->index;
+    }
+}
+
+const char *expanded(Printer *printer, const Variable *variable) {
+    Text text = {.arena = printer->torch->arena};
+    bool any = false;
+    const Tensor *tensor = variable->tensor;
+    int first = tensor->rank && tensor->axes[0]->kind == AXIS_REPEAT;
+    for (int i = first; i < tensor->rank; i++) any |= variable->absent[i];
+    if (!any) return variable->name;
+    text_add(&text, "%s[", variable->name);
+    for (int i = first; i < tensor->rank; i++)
+        text_add(&text, "%s%s", i > first ? ", " : "", variable->absent[i] ? "None" : ":");
+    text_add(&text, "].expand(");
+    for (int i = first; i < tensor->rank; i++) {
+        const Axis *axis = tensor->axes[i];
+        text_add(&text, i > first ? ", " : "");
+        if (!variable->absent[i]) text_add(&text, "-1");
+        else if (axis->kind == AXIS_BATCH) text_add(&text, "cache.sequences");
+        else if (axis->kind == AXIS_SEQUENCE) text_add(&text, "cache.length");
+        else text_add(&text, "%ld", axis->size);
+    }
+    text_add(&text, ")");
+    printer->uses_cache = true;
+    return text.text;
+}
+
+static Variable *operand_of(Printer *printer, const Statement *statement, int number) {
+    const Expr *read = statement->inputs.items[number];
+    python(printer, read); /* declares a parameter */
+    return variable_of(printer, read->tensor, version_of(read));
+}
+
+/* A key or value at all positions so far. */
+static const char *all_of(Printer *printer, const Statement *statement, int number) {
+    Variable *variable = operand_of(printer, statement, number);
+    Variable own = *variable;
+    const char *text = expanded(printer, variable);
+    if (strcmp(text, variable->name) != 0) {
+        own.name = new_name(printer, arena_format(printer->torch->arena, "%s_of_all", variable->name));
+        python_line(printer, "%s = %s", own.name, text);
+        memset(own.absent, 0, sizeof own.absent);
+        variable = &own;
+    }
+    for (int i = 0; i < variable->tensor->rank; i++)
+        if (variable->tensor->axes[i]->kind == AXIS_SEQUENCE)
+            return kept(printer, variable, i)->name;
+    return variable->name;
+}
+
+static Variable *result_of(Printer *printer, const Statement *statement, int number,
+                           const List *parts, int at) {
+    const Expr *output = statement->outputs.items[number];
+    if (!printer->torch->live[output->tensor->id]) return NULL;
+    return define_variable(printer, output->tensor, 0, parts, at);
+}
+
+static void print_attend(Printer *printer, Statement *statement, const List *parts, int at) {
+    Torch *torch = printer->torch;
+    const AttendOptions *options = &statement->attention;
+    begin_call(printer, statement, statement->inputs.items[0]);
+    torch->uses_attend = printer->uses_cache = true;
+    const Variable *query = operand_of(printer, statement, 0);
+    const char *q = expanded(printer, query);
+    const char *k = all_of(printer, statement, 1), *v = all_of(printer, statement, 2);
+    Text text = {.arena = torch->arena};
+    text_add(&text, "attend(cache, %s, %s, %s, scale=%.17g", q, k, v, options->scale);
+    if (options->mask == MASK_NONE) text_add(&text, ", causal=False");
+    if (options->mask == MASK_WINDOW) text_add(&text, ", window=%ld", options->window);
+    if (options->cap != 0) text_add(&text, ", softcap=%.17g", options->cap);
+    int next = 3;
+    if (options->sink) text_add(&text, ", sink=%s", expanded(printer, operand_of(printer, statement, next++)));
+    if (options->documents) {
+        const char *all = all_of(printer, statement, next);
+        text_add(&text, ", documents=%s", all);
+    }
+    Variable *o = result_of(printer, statement, 0, parts, at),
+             *lse = result_of(printer, statement, 1, parts, at);
+    if (lse)
+        python_line(printer, "%s, %s = %s, lse=True)", o ? o->name : "_", lse->name, text.text);
+    else
+        python_line(printer, "%s = %s)", o->name, text.text);
+}
+
+static void print_top(Printer *printer, Statement *statement, const List *parts, int at) {
+    Torch *torch = printer->torch;
+    const Expr *input = statement->inputs.items[0];
+    begin_call(printer, statement, input);
+    torch->uses_top = true;
+    Variable *p = operand_of(printer, statement, 0);
+    const char *text = expanded(printer, p);
+    bool iterations = is_stacked(input->tensor);
+    int dim = statement->top.dimension;
+    if (iterations) refuse(torch, statement->span, "top of a stacked tensor");
+    const Axis *axis = input->tensor->axes[dim];
+    const char *k = arena_format(torch->arena, "%ld", statement->top.k);
+    if (axis->kind == AXIS_SEQUENCE) {
+        double share = (double)statement->top.k / (double)axis->size;
+        k = arena_format(torch->arena, "max(1, int(cache.length * %.17g))", share);
+        printer->uses_cache = true;
+    }
+    Variable *mask = result_of(printer, statement, 0, parts, at);
+    if (!mask) return;
+    memcpy(mask->full, p->full, sizeof mask->full);
+    mask->kind = p->kind;
+    python_line(printer, "%s = top_k(%s, %s, %d)", mask->name, text, k, dim);
+}
+
+void python_call(Printer *printer, Statement *statement, const List *parts, int at) {
+    print_comment(printer, statement);
+    switch (statement->call) {
+    case CALL_ATTEND:
+        print_attend(printer, statement, parts, at);
+        break;
+    case CALL_TOP:
+        print_top(printer, statement, parts, at);
+        break;
+    case CALL_SCAN:
+        print_scan(printer, statement, parts, at);
+        break;
+    default:
+        refuse(printer->torch, statement->span, "this operation");
+    }
+}

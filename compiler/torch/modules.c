@@ -1,0 +1,321 @@
+/* modules: the layers of a program, as a tree of modules with their inputs and outputs.
+ *
+ *     root: x = embedding[tokens]         root: [x, repeat [block], final_norm, logits]
+ *     repeat i < 4 { norm: y = ... }  --> block.{i}: inputs x (version 0), outputs x (version 1)
+ *     final_norm: y = ...                 block.{i}.norm: inputs x, outputs y
+ */
+#include "torch/torch.h"
+
+#include "analysis/access.h"
+
+#include <string.h>
+
+bool is_stacked(const Tensor *tensor) {
+    return tensor->role == ROLE_TEMP && tensor->rank && tensor->axes[0]->kind == AXIS_REPEAT;
+}
+
+int version_of(const Expr *read) {
+    if (!is_stacked(read->tensor)) return 0;
+    return read->args[0]->kind == EXPR_APPLY;
+}
+
+/* ---- what has an effect ---- */
+
+static void mark_reads(Torch *torch, Statement *statement, bool *marks, bool *changed) {
+    List writes = {0}, reads = {0};
+    writes_of(torch->arena, statement, &writes);
+    bool any = false;
+    for (int i = 0; i < writes.count; i++) any |= marks[((Expr *)writes.items[i])->tensor->id];
+    if (!any) return;
+    reads_of(torch->arena, statement, &reads);
+    for (int i = 0; i < reads.count; i++) {
+        bool *mark = &marks[((Expr *)reads.items[i])->tensor->id];
+        *changed |= !*mark;
+        *mark = true;
+    }
+}
+
+static void mark_block(Torch *torch, const Block *block, bool *marks, bool *changed) {
+    for (int i = block->statements.count - 1; i >= 0; i--) {
+        Statement *statement = block->statements.items[i];
+        if (statement->body.statements.count)
+            mark_block(torch, &statement->body, marks, changed);
+        if (statement->kind != STATEMENT_REPEAT) mark_reads(torch, statement, marks, changed);
+    }
+}
+
+static void mark_all(Torch *torch, bool *marks) {
+    for (bool changed = true; changed;) {
+        changed = false;
+        mark_block(torch, &torch->program->body, marks, &changed);
+    }
+}
+
+static bool has_effect(const Torch *torch, const Statement *statement) {
+    if (statement->once) return false;
+    if (statement->kind == STATEMENT_LOOP) return torch->live[statement->target->tensor->id];
+    if (statement->kind == STATEMENT_REPEAT) return true;
+    for (int i = 0; i < statement->outputs.count; i++)
+        if (torch->live[((Expr *)statement->outputs.items[i])->tensor->id]) return true;
+    return false;
+}
+
+static void mark_live(Torch *torch) {
+    const Program *program = torch->program;
+    size_t count = (size_t)program->tensors.count;
+    torch->live = arena_alloc(torch->arena, count);
+    torch->needed = arena_alloc(torch->arena, count);
+    for (int i = 0; i < program->outputs.count; i++) {
+        const Tensor *output = program->outputs.items[i];
+        if (!output->probe) torch->live[output->id] = true;
+        if (i == 0) torch->needed[output->id] = true;
+    }
+    mark_all(torch, torch->live);
+    mark_all(torch, torch->needed);
+}
+
+/* Tensors computed from positions, integers and numbers alone keep double precision. */
+static void mark_table(Statement *statement, void *data) {
+    Torch *torch = data;
+    if (statement->kind != STATEMENT_LOOP) return;
+    List reads = {0};
+    reads_of(torch->arena, statement, &reads);
+    bool table = true;
+    for (int i = 0; i < reads.count && table; i++) {
+        const Tensor *read = ((Expr *)reads.items[i])->tensor;
+        table = torch->table[read->id] || read->type == TYPE_INT;
+    }
+    torch->table[statement->target->tensor->id] = table && !is_stacked(statement->target->tensor);
+}
+
+/* ---- the tree ---- */
+
+static Module *module_new(Torch *torch, Module *parent, const char *name, const char *path) {
+    Module *module = arena_alloc(torch->arena, sizeof *module);
+    *module = (Module){.parent = parent, .name = name, .path = path};
+    list_push(torch->arena, &torch->modules, module);
+    for (int i = 0; parent && i < parent->children.count; i++)
+        if (!strcmp(((Module *)parent->children.items[i])->path, path)) return module;
+    if (parent) list_push(torch->arena, &parent->children, module);
+    return module;
+}
+
+Module *module_at(Torch *torch, const char *path) {
+    for (int i = 0; i < torch->modules.count; i++) {
+        Module *module = torch->modules.items[i];
+        if (!strcmp(module->path, path)) return module;
+    }
+    const char *dot = strrchr(path, '.'), *last = dot ? dot + 1 : path;
+    size_t length = dot ? (size_t)(dot - path) : 0;
+    char *outer = arena_copy(torch->arena, path, length);
+    const char *name = last;
+    if (*last == '{' || (*last >= '0' && *last <= '9')) {
+        char *before = strrchr(outer, '.');
+        name = arena_copy(torch->arena, before ? before + 1 : outer,
+                          strlen(before ? before + 1 : outer));
+        *(before ? before : outer) = 0;
+    }
+    return module_new(torch, module_at(torch, outer), name, path);
+}
+
+/* The application that `caller` makes and that leads to `inner`, or NULL. */
+static const Application *called_by(const Application *inner, const Application *caller) {
+    while (inner && inner->caller != caller) inner = inner->caller;
+    return inner;
+}
+
+/* The same of statement i. One that a pass has added between two of a layer belongs to it. */
+static const Application *inner_of(const List *statements, int i, const Application *caller) {
+    const Statement *statement = statements->items[i];
+    if (statement->application) return called_by(statement->application, caller);
+    const Statement *before = i ? statements->items[i - 1] : NULL, *after = NULL;
+    for (int j = i + 1; j < statements->count && !after; j++)
+        if (((Statement *)statements->items[j])->application) after = statements->items[j];
+    if (!before || !after) return NULL;
+    const Application *inner = called_by(after->application, caller);
+    return i && inner_of(statements, i - 1, caller) == inner ? inner : NULL;
+}
+
+static List parts_of(Torch *torch, Module *module, const List *statements);
+
+static Part *part_new(Torch *torch, Module *module, Statement *statement) {
+    Part *part = arena_alloc(torch->arena, sizeof *part);
+    part->statement = statement;
+    if (statement->kind == STATEMENT_REPEAT)
+        part->body = parts_of(torch, module, &statement->body.statements);
+    for (int i = 0; i < part->body.count; i++) {
+        const Part *inner = part->body.items[i];
+        if (inner->child) inner->child->steps = statement->index->axis->size;
+    }
+    return part;
+}
+
+static List parts_of(Torch *torch, Module *module, const List *statements) {
+    List parts = {0};
+    for (int i = 0; i < statements->count; i++) {
+        Statement *statement = statements->items[i];
+        const Application *inner = inner_of(statements, i, module->application);
+        if (!inner) {
+            if (has_effect(torch, statement))
+                list_push(torch->arena, &parts, part_new(torch, module, statement));
+            continue;
+        }
+        List own = {0};
+        bool any = false;
+        int end = i;
+        for (; end < statements->count; end++) {
+            Statement *next = statements->items[end];
+            if (inner_of(statements, end, module->application) != inner) break;
+            list_push(torch->arena, &own, next);
+            any |= has_effect(torch, next);
+        }
+        i = end - 1;
+        if (!any) continue;
+        Part *part = arena_alloc(torch->arena, sizeof *part);
+        part->child = module_new(torch, module, inner->name, inner->path);
+        part->child->application = inner;
+        part->child->parts = parts_of(torch, part->child, &own);
+        list_push(torch->arena, &parts, part);
+    }
+    return parts;
+}
+
+/* ---- inputs and outputs ---- */
+
+static void add_item(Torch *torch, List *items, Tensor *tensor, int version, Index *index) {
+    for (int i = 0; i < items->count; i++) {
+        const Item *item = items->items[i];
+        if (item->tensor == tensor && item->version == version && item->index == index) return;
+    }
+    Item *item = arena_alloc(torch->arena, sizeof *item);
+    *item = (Item){tensor, version, index};
+    list_push(torch->arena, items, item);
+}
+
+static bool has_item(const List *items, const Tensor *tensor, int version) {
+    for (int i = 0; i < items->count; i++) {
+        const Item *item = items->items[i];
+        if (item->tensor == tensor && item->version == version) return true;
+    }
+    return false;
+}
+
+static void all_reads(Torch *torch, const List *parts, List *reads);
+
+static void part_reads(Torch *torch, const Part *part, List *reads) {
+    if (part->child) all_reads(torch, &part->child->parts, reads);
+    all_reads(torch, &part->body, reads);
+    if (!part->statement || part->statement->kind == STATEMENT_REPEAT) return;
+    reads_of(torch->arena, part->statement, reads);
+    for (int i = 0; i < part->statement->body.statements.count; i++)
+        reads_of(torch->arena, part->statement->body.statements.items[i], reads);
+}
+
+static void all_reads(Torch *torch, const List *parts, List *reads) {
+    for (int i = 0; i < parts->count; i++) part_reads(torch, parts->items[i], reads);
+}
+
+List reads_within(Torch *torch, const Part *part) {
+    List reads = {0};
+    part_reads(torch, part, &reads);
+    return reads;
+}
+
+static void all_writes(Torch *torch, const List *parts, List *writes) {
+    for (int i = 0; i < parts->count; i++) {
+        const Part *part = parts->items[i];
+        if (part->child) all_writes(torch, &part->child->parts, writes);
+        all_writes(torch, &part->body, writes);
+        if (part->statement && part->statement->kind != STATEMENT_REPEAT)
+            writes_of(torch->arena, part->statement, writes);
+    }
+}
+
+static bool is_within(const char *path, const char *outer) {
+    size_t length = strlen(outer);
+    return !length || (!strncmp(path, outer, length) && path[length] == '.');
+}
+
+static void find_inputs(Torch *torch, Module *module) {
+    List reads = {0}, writes = {0}, written = {0};
+    all_reads(torch, &module->parts, &reads);
+    all_writes(torch, &module->parts, &writes);
+    for (int i = 0; i < writes.count; i++) {
+        Expr *write = writes.items[i];
+        add_item(torch, &written, write->tensor, version_of(write), NULL);
+    }
+    for (int i = 0; module->parent && i < reads.count; i++) {
+        const Expr *read = reads.items[i];
+        Tensor *tensor = read->tensor;
+        bool stored = tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE;
+        if (stored && is_within(tensor->path, module->path)) continue;
+        if (!has_item(&written, tensor, version_of(read)))
+            add_item(torch, &module->inputs, tensor, version_of(read), NULL);
+    }
+}
+
+bool read_later(Torch *torch, const Module *module, const List *parts, int first,
+                const Tensor *tensor, int version) {
+    bool outside = is_stacked(tensor) && !version && !has_item(&module->inputs, tensor, 0);
+    if (outside) return true;
+    if (has_item(&module->outputs, tensor, version)) return true;
+    for (int i = first; i < parts->count; i++) {
+        List reads = {0};
+        part_reads(torch, parts->items[i], &reads);
+        for (int j = 0; j < reads.count; j++) {
+            const Expr *read = reads.items[j];
+            if (read->tensor == tensor && version_of(read) == version) return true;
+        }
+    }
+    return false;
+}
+
+static int reads_of_tensor(const List *reads, const Tensor *tensor) {
+    int count = 0;
+    for (int i = 0; i < reads->count; i++) count += ((Expr *)reads->items[i])->tensor == tensor;
+    return count;
+}
+
+/* A result is read outside of the module, is a stacked tensor after the iteration, or an output. */
+static void find_outputs(Torch *torch, Module *module, const List *whole) {
+    List reads = {0}, writes = {0};
+    all_reads(torch, &module->parts, &reads);
+    all_writes(torch, &module->parts, &writes);
+    for (int i = 0; i < writes.count; i++) {
+        const Expr *write = writes.items[i];
+        Tensor *tensor = write->tensor;
+        if (!torch->live[tensor->id]) continue;
+        bool outside = reads_of_tensor(whole, tensor) > reads_of_tensor(&reads, tensor);
+        if (outside || tensor->role == ROLE_OUTPUT || version_of(write))
+            add_item(torch, &module->outputs, tensor, version_of(write), NULL);
+    }
+}
+
+/* find_modules: the tree of modules; also marks the tensors that have an effect. */
+void find_modules(Torch *torch) {
+    const Program *program = torch->program;
+    mark_live(torch);
+    torch->table = arena_alloc(torch->arena, (size_t)program->tensors.count);
+    block_walk(&torch->program->body, mark_table, torch);
+    const Statement *first = program->body.statements.items[0];
+    const Application *outermost = first->application;
+    while (outermost && outermost->caller) outermost = outermost->caller;
+    torch->root = module_new(torch, NULL, program->name, "");
+    torch->root->application = outermost;
+    torch->root->parts = parts_of(torch, torch->root, &program->body.statements);
+    List whole = {0};
+    all_reads(torch, &torch->root->parts, &whole);
+    for (int i = 0; i < torch->modules.count; i++) {
+        find_inputs(torch, torch->modules.items[i]);
+        find_outputs(torch, torch->modules.items[i], &whole);
+    }
+    for (int i = 0; i < program->tensors.count; i++) {
+        Tensor *tensor = program->tensors.items[i];
+        if (tensor->role != ROLE_PARAMETER && tensor->role != ROLE_STATE) continue;
+        const char *dot = strrchr(tensor->path, '.');
+        Module *owner = module_at(
+            torch,
+            arena_copy(torch->arena, tensor->path, dot ? (size_t)(dot - tensor->path) : 0));
+        list_push(torch->arena, &owner->stored, tensor);
+    }
+}

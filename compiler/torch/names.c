@@ -1,0 +1,122 @@
+/* names: Python names of tensors, layers and classes. */
+#include "torch/torch.h"
+
+#include <ctype.h>
+#include <string.h>
+
+/* Words that cannot be names of variables. `l` is refused by ruff as ambiguous. */
+static const char *const reserved[] = {
+    "False",  "None",   "True",   "and",   "as",     "assert",    "async", "await",
+    "break",  "class",  "continue", "def", "del",    "elif",      "else",  "except",
+    "finally", "for",   "from",   "global", "if",    "import",    "in",    "is",
+    "lambda", "nonlocal", "not",  "or",    "pass",   "raise",     "return", "try",
+    "while",  "with",   "yield",  "self",  "cache",  "torch",     "nn",    "F",
+    "math",   "range",  "l",      "O",     "I",      "positions", "top_k", "take",
+    "gather", "attend", "reversed", "cls", "losses", "float"};
+
+static bool in_list(const char *const *list, size_t count, const char *name) {
+    for (size_t i = 0; i < count; i++)
+        if (!strcmp(list[i], name)) return true;
+    return false;
+}
+
+const char *python_name(Torch *torch, const char *name) {
+    bool taken = in_list(reserved, sizeof reserved / sizeof *reserved, name);
+    return taken ? arena_format(torch->arena, "%s_", name) : name;
+}
+
+/* "norm" of "block.{i}.norm"; "" at the root and for an iteration. */
+static const char *last_segment(const char *path) {
+    const char *dot = strrchr(path, '.'), *last = dot ? dot + 1 : path;
+    return *last == '{' || isdigit((unsigned char)*last) ? "" : last;
+}
+
+/* The name in the source: elaborate puts the label of the layer before it. */
+const char *local_stem(Printer *printer, const Tensor *tensor) {
+    const Application *application = printer->module->application;
+    for (int i = 0; application && i < application->formals.count; i++) {
+        const Formal *formal = application->formals.items[i];
+        if (formal->tensor == tensor) return python_name(printer->torch, formal->name);
+    }
+    const char *label = last_segment(printer->module->path);
+    size_t length = strlen(label);
+    const char *stem = tensor->stem;
+    if (tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE) {
+        const char *dot = strrchr(tensor->path, '.');
+        stem = dot ? dot + 1 : tensor->path;
+    }
+    if (length && !strncmp(stem, label, length) && stem[length] == '_') stem += length + 1;
+    return python_name(printer->torch, stem);
+}
+
+bool name_taken(const Printer *printer, const char *name) {
+    for (int i = 0; i < printer->names.count; i++)
+        if (!strcmp(printer->names.items[i], name)) return true;
+    return false;
+}
+
+const char *new_name(Printer *printer, const char *stem) {
+    const char *name = stem;
+    for (int number = 2; name_taken(printer, name); number++)
+        name = arena_format(printer->torch->arena, "%s_%d", stem, number);
+    list_push(printer->torch->arena, &printer->names, (void *)name);
+    return name;
+}
+
+Variable *variable_of(Printer *printer, const Tensor *tensor, int version) {
+    for (int i = printer->variables.count - 1; i >= 0; i--) {
+        Variable *variable = printer->variables.items[i];
+        if (variable->tensor == tensor && variable->version == version) return variable;
+    }
+    return version == 1 && printer->loops ? variable_of(printer, tensor, 0) : NULL;
+}
+
+/* Whether a weight has exactly this path: a layer of the same label is NAME_layer in Python. */
+static bool is_weight(Torch *torch, const char *path, size_t length) {
+    for (int i = 0; i < torch->program->tensors.count; i++) {
+        const Tensor *tensor = torch->program->tensors.items[i];
+        bool stored = tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE;
+        if (stored && !strncmp(tensor->path, path, length) && !tensor->path[length]) return true;
+    }
+    return false;
+}
+
+const char *attribute(Torch *torch, const Module *from, const char *path, bool layer) {
+    Text text = {.arena = torch->arena};
+    text_add(&text, "self");
+    size_t skip = strlen(from->path);
+    for (const char *at = path + skip + (skip > 0); *at;) {
+        size_t length = strcspn(at, ".");
+        if (*at == '{') {
+            text_add(&text, "[");
+            for (size_t i = 1; i + 1 < length; i++) {
+                bool spaced = at[i] == '*' || at[i] == '+';
+                text_add(&text, spaced ? " %c " : "%c", at[i]);
+            }
+            text_add(&text, "]");
+        } else
+            text_add(&text, isdigit((unsigned char)*at) ? "[%.*s]" : ".%.*s", (int)length, at);
+        at += length;
+        if ((layer || *at) && is_weight(torch, path, (size_t)(at - path)))
+            text_add(&text, MOEC_TORCH_LAYER);
+        at += *at == '.';
+    }
+    return text.text;
+}
+
+/* "RmsNorm" of "rms_norm". */
+const char *class_name_of(Torch *torch, const char *name) {
+    char *made = arena_copy(torch->arena, name, strlen(name));
+    size_t length = 0;
+    bool upper = true;
+    for (const char *at = name; *at; at++) {
+        if (*at == '_') {
+            upper = true;
+            continue;
+        }
+        made[length++] = upper ? (char)toupper((unsigned char)*at) : *at;
+        upper = false;
+    }
+    made[length] = 0;
+    return made;
+}

@@ -1,0 +1,186 @@
+/* recurrence: a scan as a loop over positions. The state before the first position comes from the
+ * cache.
+ *
+ *     scan S[h] over s { S = a[s,h] * S }      S_before = cache.state(self, "S", x.new_zeros(2, 8))
+ *                                              S_steps = [None] * cache.length
+ *                                              for s in range(cache.length):
+ *                                       -->        S = a[:, s] * S_before
+ *                                                  S_steps[s] = S_before = S
+ *                                              S = torch.stack(S_steps, 1)
+ */
+#include "torch/torch.h"
+
+#include "analysis/access.h"
+
+#include <string.h>
+
+static int position_dim(const Statement *scan, const Expr *write) {
+    for (int i = 0; i < write->count; i++)
+        if (write->args[i]->kind == EXPR_INDEX && write->args[i]->index == scan->index) return i;
+    return -1;
+}
+
+static const Expr *written_in(const Statement *scan, const Tensor *tensor) {
+    for (int i = 0; scan && i < scan->body.statements.count; i++) {
+        const Statement *statement = scan->body.statements.items[i];
+        if (statement->target->tensor == tensor) return statement->target;
+    }
+    return NULL;
+}
+
+int scan_version(Printer *printer, const Expr *read, int *dimension) {
+    const Expr *write = written_in(printer->scan, read->tensor);
+    if (!write) return -1;
+    *dimension = position_dim(printer->scan, write);
+    if (*dimension < 0) refuse(printer->torch, printer->statement->span, "this recurrence");
+    return read->args[*dimension]->kind == EXPR_INDEX ? SCAN_CURRENT : SCAN_BEFORE;
+}
+
+static Variable *scan_variable(Printer *printer, const Tensor *tensor, int version,
+                               const char *stem) {
+    Variable *variable = arena_alloc(printer->torch->arena, sizeof *variable);
+    *variable = (Variable){.tensor = tensor, .version = version, .kind = PY_REAL};
+    variable->name = new_name(printer, stem);
+    list_push(printer->torch->arena, &printer->variables, variable);
+    return variable;
+}
+
+/* One equation at the current position. */
+static void print_step(Printer *printer, Statement *statement) {
+    begin_statement(printer, statement);
+    print_comment(printer, statement);
+    const Tensor *tensor = statement->target->tensor;
+    Py value = equation_value(printer, statement);
+    if (printer->like && !value.number) value = operand(printer, value);
+    Variable *variable = scan_variable(printer, tensor, SCAN_CURRENT, local_stem(printer, tensor));
+    set_dims(printer, variable, statement->target, &value);
+    variable->kind = PY_REAL;
+    python_line(printer, "%s = %s", variable->name, value.text);
+}
+
+static bool reads_before(Printer *printer, const Statement *scan, const Tensor *tensor) {
+    for (int i = 0; i < scan->body.statements.count; i++) {
+        List reads = {0};
+        reads_of(printer->torch->arena, scan->body.statements.items[i], &reads);
+        for (int j = 0; j < reads.count; j++) {
+            const Expr *read = reads.items[j];
+            int dimension;
+            if (read->tensor == tensor && scan_version(printer, read, &dimension) == SCAN_BEFORE)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* A scan can also go along another axis; then its states are no states of decoding. */
+static bool over_positions(const Statement *scan) {
+    return scan->index->axis->kind == AXIS_SEQUENCE;
+}
+
+static const char *steps_of(Printer *printer, const Statement *scan) {
+    if (over_positions(scan)) return "cache.length";
+    return arena_format(printer->torch->arena, "%ld", scan->index->axis->size);
+}
+
+/* The state before the first position: of the cache, else 0. */
+static void begin_state(Printer *printer, const Statement *scan, const Expr *write) {
+    const Tensor *tensor = write->tensor;
+    Arena *arena = printer->torch->arena;
+    const char *stem = local_stem(printer, tensor);
+    Variable *before = scan_variable(printer, tensor, SCAN_BEFORE,
+                                     arena_format(arena, "%s_before", stem));
+    Text sizes = {.arena = arena};
+    text_add(&sizes, "%s", "");
+    for (int i = tensor->axes[0]->kind == AXIS_REPEAT; i < tensor->rank; i++) {
+        const Axis *axis = tensor->axes[i];
+        if (i == position_dim(scan, write)) continue;
+        text_add(&sizes, sizes.length ? ", " : "");
+        if (axis->kind == AXIS_BATCH) text_add(&sizes, "cache.sequences");
+        else if (axis->kind == AXIS_SEQUENCE) text_add(&sizes, "cache.length");
+        else text_add(&sizes, "%ld", axis->size);
+    }
+    before->absent[position_dim(scan, write)] = true;
+    const char *start = arena_format(arena, "%s.new_zeros(%s)", printer->like, sizes.text);
+    if (over_positions(scan)) start = arena_format(arena, "cache.state(self, \"%s\", %s)", stem, start);
+    text_add(&printer->before, "%*s%s = %s\n", 4 * (printer->depth - 1), "", before->name, start);
+}
+
+/* Whether an equation after the scan reads it at all positions. */
+static bool read_after(Printer *printer, const List *parts, int at, const Tensor *tensor) {
+    return read_later(printer->torch, printer->module, parts, at + 1, tensor, 0);
+}
+
+static const char *steps_name(Printer *printer, const Tensor *tensor) {
+    return arena_format(printer->torch->arena, "%s_steps", local_stem(printer, tensor));
+}
+
+/* After the equations of a position: the values are collected and become the state. */
+static void end_step(Printer *printer, const Statement *scan, const List *parts, int at) {
+    for (int i = 0; i < scan->body.statements.count; i++) {
+        const Tensor *tensor = ((Statement *)scan->body.statements.items[i])->target->tensor;
+        const Variable *now = variable_of(printer, tensor, SCAN_CURRENT),
+                       *before = variable_of(printer, tensor, SCAN_BEFORE);
+        if (read_after(printer, parts, at, tensor)) {
+            text_add(&printer->before, "%*s%s = [None] * %s\n", 4 * (printer->depth - 1), "",
+                     steps_name(printer, tensor), steps_of(printer, scan));
+            python_line(printer, "%s[%s] = %s", steps_name(printer, tensor), printer->position,
+                       now->name);
+        }
+        if (before) python_line(printer, "%s = %s", before->name, now->name);
+    }
+}
+
+/* The position among the dimensions that are present. */
+static int stacked_dim(const Variable *now, int position) {
+    int dim = 0;
+    for (int i = now->tensor->axes[0]->kind == AXIS_REPEAT; i < position; i++) dim += !now->absent[i];
+    return dim;
+}
+
+static void end_scan(Printer *printer, Statement *scan, const List *parts, int at) {
+    for (int i = 0; i < scan->body.statements.count; i++) {
+        const Expr *write = ((Statement *)scan->body.statements.items[i])->target;
+        const Tensor *tensor = write->tensor;
+        Variable *now = variable_of(printer, tensor, SCAN_CURRENT);
+        const Variable *before = variable_of(printer, tensor, SCAN_BEFORE);
+        int position = position_dim(scan, write);
+        if (before && !scan->reverse && over_positions(scan))
+            python_line(printer, "cache.store(self, \"%s\", %s)", local_stem(printer, tensor),
+                       before->name);
+        if (!read_after(printer, parts, at, tensor)) continue;
+        Variable *all = define_variable(printer, tensor, 0, parts, at);
+        memcpy(all->absent, now->absent, sizeof all->absent);
+        all->absent[position] = false;
+        python_line(printer, "%s = torch.stack(%s, %d)", all->name, steps_name(printer, tensor),
+                   stacked_dim(now, position));
+    }
+}
+
+void print_scan(Printer *printer, Statement *scan, const List *parts, int at) {
+    Torch *torch = printer->torch;
+    if (!printer->like) refuse(torch, scan->span, "a recurrence of no real input");
+    Text outside = printer->text, body;
+    printer->text = (Text){.arena = torch->arena};
+    printer->before = (Text){.arena = torch->arena};
+    printer->scan = scan;
+    printer->statement = scan;
+    printer->uses_cache = true;
+    printer->position = new_name(printer, python_name(torch, scan->index->name));
+    printer->depth++;
+    for (int i = 0; i < scan->body.statements.count; i++) {
+        const Expr *write = ((Statement *)scan->body.statements.items[i])->target;
+        if (reads_before(printer, scan, write->tensor)) begin_state(printer, scan, write);
+    }
+    for (int i = 0; i < scan->body.statements.count; i++)
+        print_step(printer, scan->body.statements.items[i]);
+    end_step(printer, scan, parts, at);
+    printer->depth--;
+    body = printer->text;
+    printer->text = outside;
+    text_add_bytes(&printer->text, printer->before.text, printer->before.length);
+    python_line(printer, scan->reverse ? "for %s in reversed(range(%s)):" : "for %s in range(%s):",
+                printer->position, steps_of(printer, scan));
+    text_add_bytes(&printer->text, body.text, body.length);
+    printer->scan = NULL;
+    end_scan(printer, scan, parts, at);
+}

@@ -1,0 +1,205 @@
+/* torch: declarations that the printer of PyTorch models shares. README.md lists its parts. */
+#ifndef TORCH_H
+#define TORCH_H
+
+#include "ir/ir.h"
+#include "moec.h"
+
+/* A number of the program that depends on the sizes of a run: factor * sequences^p * length^q, or
+ * length + factor if `sum`. */
+typedef struct RunNumber {
+    const Expr *expr;
+    double factor;
+    int p, q;
+    bool sum;
+} RunNumber;
+
+/* A tensor that a layer reads from outside or returns. A tensor stacked over a repeat has version 0
+ * before an iteration and version 1 after it. index: the iteration itself; then tensor is NULL. */
+typedef struct Item {
+    Tensor *tensor;
+    int version;
+    Index *index;
+} Item;
+
+typedef struct Module Module;
+
+/* One part of a forward pass: a statement, with the parts of its body if it is a repeat, or an
+ * applied layer. */
+typedef struct Part {
+    Statement *statement;
+    Module *child;
+    List body; /* Part * */
+} Part;
+
+/* One application of a layer. Applications of one path share the weights and the attribute. */
+struct Module {
+    Module *parent;
+    const char *name, *path; /* of the layer; "block.{i}.attention" */
+    const Application *application;
+    List parts;           /* Part * */
+    List inputs, outputs; /* Item * */
+    List children;        /* Module *, one of each path */
+    List stored;          /* Tensor *: its parameters and states */
+    long steps;           /* of the repeat that it is an iteration of; 0: none */
+    List results;         /* Variable *: the outputs, in their order */
+    const char *class_name, *forward;
+    bool uses_cache;
+};
+
+typedef enum PyKind { PY_BOOL, PY_INT, PY_TABLE, PY_REAL } PyKind;
+
+/* A Python variable with the value of a tensor. Dimensions along which it is constant are absent.
+ * A sequence dimension covers the current positions or, if `full`, all positions so far. */
+typedef struct Variable {
+    const Tensor *tensor;
+    int version;
+    const char *name;
+    PyKind kind;
+    bool absent[MAX_RANK], full[MAX_RANK];
+} Variable;
+
+typedef enum PyLevel {
+    PY_CONDITION,
+    PY_COMPARISON,
+    PY_SUM,
+    PY_PRODUCT,
+    PY_NEGATION,
+    PY_POWER,
+    PY_ATOM
+} PyLevel;
+
+/* An expression as Python text. dims: the indices of the dimensions of its tensor, in the order of
+ * the loops of the equation. A number is no tensor. */
+typedef struct Py {
+    const char *text;
+    PyLevel level;
+    PyKind kind;
+    bool number;
+    int rank;
+    Index *dims[MAX_LOOPS];
+} Py;
+
+/* The whole text being printed. */
+typedef struct Torch {
+    Arena *arena;
+    Program *program;
+    List numbers; /* RunNumber * */
+    bool *live;   /* by tensor: it has an effect on an output */
+    bool *needed; /* by tensor: it has an effect on the first output */
+    bool *table;  /* by tensor: it depends on positions and integers only */
+    Module *root;
+    List modules; /* Module * */
+    List classes; /* ClassText * */
+    bool uses_top, uses_take, uses_gather, uses_attend, uses_math;
+} Torch;
+
+/* The forward pass of one layer being printed. */
+typedef struct Printer {
+    Torch *torch;
+    Module *module;
+    Text text;
+    int depth;
+    List variables;   /* Variable * */
+    List names;       /* const char *: in use */
+    const char *like; /* a tensor of the type of the weights, or NULL */
+    bool uses_cache;
+    bool any_order; /* of the dimensions of the next read */
+    int loops; /* repeats around the current part */
+    const char *comment; /* the last one */
+    /* of the current statement */
+    Statement *statement;
+    Index *order[MAX_LOOPS];
+    int order_count;
+    Index *now; /* the sequence index of the current positions, or NULL */
+    /* of the current scan */
+    Statement *scan;
+    const char *position; /* the loop variable */
+    Text before;          /* lines before the loop */
+} Printer;
+
+/* ---- modules.c ---- */
+void find_modules(Torch *torch);
+/* The module of a path; created without parts if there is none. */
+Module *module_at(Torch *torch, const char *path);
+/* The version of a stacked tensor at a subscript of its first dimension; 0 for other tensors. */
+int version_of(const Expr *read);
+bool is_stacked(const Tensor *tensor);
+/* Every read of a statement, its body included. */
+List reads_within(Torch *torch, const Part *part);
+/* Whether a part from `first` on reads the tensor, or the module returns it. */
+bool read_later(Torch *torch, const Module *module, const List *parts, int first,
+                const Tensor *tensor, int version);
+
+/* ---- numbers.c ---- */
+/* Finds the numbers that depend on the batch size and on the context length. */
+void find_numbers(Torch *torch, const Program *batch, const Program *context);
+const RunNumber *run_number(const Torch *torch, const Expr *expr);
+
+/* ---- names.c ---- */
+const char *python_name(Torch *torch, const char *name);
+const char *local_stem(Printer *printer, const Tensor *tensor);
+const char *new_name(Printer *printer, const char *stem);
+bool name_taken(const Printer *printer, const char *name);
+Variable *variable_of(Printer *printer, const Tensor *tensor, int version);
+/* The attribute of a layer or weight at `path` as seen from the module: "self.block[i].ffn". */
+const char *attribute(Torch *torch, const Module *from, const char *path, bool layer);
+const char *class_name_of(Torch *torch, const char *name);
+
+/* ---- express.c ---- */
+Py python(Printer *printer, const Expr *expr);
+/* The expression with dimensions of size 1 for those of `dims` that it lacks. */
+const char *aligned(Printer *printer, Py value, Index *const *dims, int count, PyLevel least);
+Py as_bool(Printer *printer, Py value);
+/* A value as an operand of the type of the weights. */
+Py as_real(Printer *printer, Py value);
+/* The shortest text with the same value. */
+const char *shortest(Arena *arena, double number);
+const char *python_number(Torch *torch, const Expr *expr);
+bool is_full(const Printer *printer, const Index *index);
+Index *order_find(const Printer *printer, const Index *index);
+Py variable_as(Printer *printer, const char *text, PyKind kind);
+Py apply_python(Printer *printer, OpCode op, const Py *args, int count);
+void union_dims(Printer *printer, const Py *values, int count, Py *into);
+
+/* ---- read.c ---- */
+Py read_python(Printer *printer, const Expr *read);
+/* The tensor at all positions so far along a sequence dimension. */
+Variable *kept(Printer *printer, Variable *variable, int dim);
+
+/* ---- equations.c ---- */
+void print_equation(Printer *printer, Statement *statement, const List *parts, int at);
+void python_line(Printer *printer, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The source of an equation, of an application, as a comment. */
+void print_comment(Printer *printer, const Statement *statement);
+void print_source(Printer *printer, Span span);
+void begin_statement(Printer *printer, Statement *statement);
+Py equation_value(Printer *printer, const Statement *statement);
+void set_dims(Printer *printer, Variable *variable, const Expr *target, const Py *value);
+/* A value of the type of the weights. */
+Py operand(Printer *printer, Py value);
+/* A new variable for the result; reuses the name of one that is not read later. */
+Variable *define_variable(Printer *printer, const Tensor *tensor, int version, const List *parts,
+                          int at);
+_Noreturn void refuse(Torch *torch, Span span, const char *what);
+
+/* ---- calls.c ---- */
+/* A variable with all dimensions of its tensor; those along which it is constant are expanded. */
+const char *expanded(Printer *printer, const Variable *variable);
+void python_call(Printer *printer, Statement *statement, const List *parts, int at);
+
+/* ---- recurrence.c ---- */
+/* Versions of a tensor inside a scan: at the previous and at the current position. */
+enum { SCAN_BEFORE = 2, SCAN_CURRENT = 3 };
+void print_scan(Printer *printer, Statement *scan, const List *parts, int at);
+/* The version that a read inside the current scan refers to; -1: of no tensor of the scan.
+ * *dimension: the one of the position. */
+int scan_version(Printer *printer, const Expr *read, int *dimension);
+
+/* ---- classes.c ---- */
+/* The parts from `first` to before `end`. */
+void print_parts(Printer *printer, const List *parts, int first, int end);
+/* The classes of all layers and that of the model, in this order. */
+const char *print_classes(Torch *torch);
+
+#endif

@@ -1,0 +1,171 @@
+/* emit_torch: moec emit --target torch: a folder that the transformers library loads as a model with
+ * code of its own. */
+#include "tools/command/exchange/torch_folder.h"
+
+#include "abi/json_make.h"
+#include "base/build.h"
+#include "base/files.h"
+#include "base/memory.h"
+#include "base/message.h"
+#include "model/model.h"
+#include "tools/exchange/exchange.h"
+#include "training/checkpoint.h"
+#include "training/spec.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool write_text(const char *folder, const char *name, const char *text) {
+    char *path = path_join(folder, name);
+    bool good = file_write(path, text, strlen(text));
+    free(path);
+    return good;
+}
+
+/* Takes the reference of `object`. */
+static bool write_json(const char *folder, const char *name, json_t *object) {
+    char *text = json_dumps(object, JSON_INDENT(2)), *ended = memory_format("%s\n", text);
+    bool good = write_text(folder, name, ended);
+    free(text);
+    free(ended);
+    json_decref(object);
+    return good;
+}
+
+static bool write_python(const char *folder, const char *part, const char *model, const char *text) {
+    char *name = memory_format("%s_%s.py", part, model);
+    bool good = write_text(folder, name, text);
+    free(name);
+    return good;
+}
+
+static bool write_config(const TorchFolder *folder, const MoecTorch *torch) {
+    const char *model = moec_model(folder->compiler), *name = torch->class_name;
+    char *configuration = memory_format("configuration_%s.%sConfig", model, name),
+         *modeling = memory_format("modeling_%s.%sForCausalLM", model, name),
+         *architecture = memory_format("%sForCausalLM", name);
+    json_t *options = json_loads(moec_options_json(folder->compiler), 0, NULL);
+    json_t *config = json_make(
+        "{s:[s], s:{s:s, s:s}, s:s, s:I, s:I, s:s, s:b, s:s, s:o}", "architectures", architecture,
+        "auto_map", "AutoConfig", configuration, "AutoModelForCausalLM", modeling, "model_type",
+        model, "vocab_size", (json_int_t)torch->vocabulary, "max_position_embeddings",
+        (json_int_t)torch->context, "dtype", "float32", "use_cache", torch->hindrance == NULL,
+        "moec_version", MOEC_VERSION, "options", options);
+    free(configuration);
+    free(modeling);
+    free(architecture);
+    return write_json(folder->out, "config.json", config);
+}
+
+static bool has_entry(const Entry *entries, int count, const char *name, size_t length) {
+    for (int i = 0; i < count; i++)
+        if (!strncmp(entries[i].name, name, length) && !entries[i].name[length]) return true;
+    return false;
+}
+
+/* A layer with the label of a weight has another attribute in Python: "a.query.weight" is
+ * "a.query_layer.weight" if "a.query" is a weight. */
+static void rename_entries(Entry *entries, int count) {
+    char **names = memory_new((size_t)count * sizeof *names);
+    for (int i = 0; i < count; i++) {
+        const char *name = entries[i].name;
+        names[i] = memory_format("%s", "");
+        for (const char *from = name; *from;) {
+            size_t length = strcspn(from, ".");
+            const char *end = from + length;
+            bool weight = *end && has_entry(entries, count, name, (size_t)(end - name));
+            char *longer = memory_format("%s%.*s%s%s", names[i], (int)length, from,
+                                         weight ? MOEC_TORCH_LAYER : "", *end ? "." : "");
+            free(names[i]);
+            names[i] = longer;
+            from = end + (*end == '.');
+        }
+    }
+    for (int i = 0; i < count; i++) {
+        free(entries[i].name);
+        entries[i].name = names[i];
+    }
+    free(names);
+}
+
+/* The weights of the run, or initial ones. Both programs read the names; the library also needs the
+ * note "format". */
+static bool write_weights(const TorchFolder *folder, Model *model) {
+    uint64_t seed = (uint64_t)moec_option_number(folder->compiler, "train.seed", 1);
+    model_initialise(model, seed);
+    if (folder->file && !model_read(model, folder->file, false)) return false;
+    json_t *notes = json_object();
+    int count;
+    Entry *entries = model_entries(model, false, notes, &count);
+    if (!entries) {
+        json_decref(notes);
+        return false;
+    }
+    rename_entries(entries, count);
+    json_object_set_new(notes, "format", json_string("pt"));
+    char *path = path_join(folder->out, "model.safetensors");
+    bool good = safetensors_write(path, entries, count, notes);
+    free(path);
+    entries_free(entries, count);
+    json_decref(notes);
+    return good;
+}
+
+static bool write_tokenizer(const TorchFolder *folder) {
+    static const char config[] = "{\"tokenizer_class\": \"PreTrainedTokenizerFast\"}\n";
+    const char *json = folder->file ? safetensors_note(folder->file, "tokenizer") : NULL;
+    if (!json) return true;
+    return write_text(folder->out, "tokenizer.json", json) &&
+           write_text(folder->out, "tokenizer_config.json", config) &&
+           folder_write_files(folder->out, folder->file);
+}
+
+/* The number of parameters and the cost per token, from the JSON of the model. */
+static bool write_card(const TorchFolder *folder, const MoecTorch *torch) {
+    const char *model = moec_model(folder->compiler);
+    long step = folder->file ? checkpoint_step(folder->file) : 0;
+    char *origin = step > 0 ? memory_format("The weights are those of training step %ld.", step)
+                            : memory_format("**The weights are random: this model is not trained.**");
+    char *decodes = torch->hindrance
+                        ? memory_format("The model cannot generate text: %s.", torch->hindrance)
+                        : memory_format("`model.generate(ids)` generates text.");
+    char *text = memory_format(
+        "---\nlibrary_name: transformers\npipeline_tag: text-generation\n---\n\n# %s\n\n"
+        "Written by moec %s with `moec emit %s --target torch`. %s\n\n"
+        "```python\nfrom transformers import AutoModelForCausalLM\n\n"
+        "model = AutoModelForCausalLM.from_pretrained(\"FOLDER\", trust_remote_code=True)\n```\n\n"
+        "%s The equations of the model are the comments of `modeling_%s.py`. `spec.moe` is the spec\n"
+        "that they come from; `moec import FOLDER --out RUN` reads the folder back.\n\n"
+        "## Size and cost\n\n```\n%s```\n",
+        model, MOEC_VERSION, folder->operand, origin, decodes, model,
+        moec_cost_text(folder->compiler));
+    bool good = write_text(folder->out, "README.md", text);
+    free(text);
+    free(origin);
+    free(decodes);
+    return good;
+}
+
+static bool write_files(const TorchFolder *folder, const MoecTorch *torch, Model *model) {
+    const char *name = moec_model(folder->compiler);
+    json_t *generation = json_make("{s:b, s:b}", "do_sample", 0, "use_cache", torch->hindrance == NULL);
+    bool good = folder_make(folder->out) &&
+                write_python(folder->out, "modeling", name, torch->modeling) &&
+                write_python(folder->out, "configuration", name, torch->configuration) &&
+                write_text(folder->out, TORCH_SPEC, moec_bundle(folder->compiler)) &&
+                write_tokenizer(folder) && write_card(folder, torch) &&
+                write_weights(folder, model);
+    return write_json(folder->out, "generation_config.json", generation) && good &&
+           write_config(folder, torch); /* last: without it the folder is not a model */
+}
+
+bool torch_folder_write(const TorchFolder *folder) {
+    const GraphShape shape = {.graph = MOEC_FORWARD};
+    const MoecTorch *torch = moec_emit_torch(folder->compiler);
+    if (!torch) return reports_good(folder->compiler);
+    Model *model = model_describe(folder->compiler, &shape);
+    bool good = model && write_files(folder, torch, model);
+    model_close(model);
+    return good;
+}

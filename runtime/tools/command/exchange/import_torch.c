@@ -1,0 +1,124 @@
+/* import_torch: the way back from a folder of moec emit --target torch: its spec and its weights,
+ * bit by bit, also after training in PyTorch. */
+#include "tools/command/exchange/torch_folder.h"
+
+#include "abi/json_make.h"
+#include "base/files.h"
+#include "base/memory.h"
+#include "base/message.h"
+#include "model/model.h"
+#include "tools/command/line/json_result.h"
+#include "tools/exchange/exchange.h"
+#include "training/checkpoint.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+bool torch_folder_is(const char *path) {
+    char *spec = path_join(path, TORCH_SPEC);
+    bool found = file_exists(spec);
+    free(spec);
+    return found;
+}
+
+static MoecCompiler *open_spec(const TorchImport *import) {
+    Mapping text;
+    char *path = path_join(import->folder, TORCH_SPEC);
+    MoecCompiler *compiler = NULL;
+    if (file_map(path, "write the folder again with moec emit", &text)) {
+        compiler = moec_open_bundle((const char *)text.bytes, text.length, import->sets->items,
+                                    import->sets->count);
+        file_unmap(&text);
+    }
+    free(path);
+    if (!compiler || reports_good(compiler)) return compiler;
+    moec_close(compiler);
+    return NULL;
+}
+
+/* "a.query_layer.weight" is "a.query.weight" if the file has "a.query". A new string. */
+static char *public_name(const Safetensors *file, const char *name) {
+    char *made = memory_format("%s", name);
+    for (char *at = made; (at = strstr(at, MOEC_TORCH_LAYER "."));) {
+        *at = 0;
+        bool weight = safetensors_find(file, made) != NULL;
+        *at = MOEC_TORCH_LAYER[0];
+        char *after = at + strlen(MOEC_TORCH_LAYER);
+        if (weight)
+            memmove(at, after, strlen(after) + 1);
+        else
+            at = after;
+    }
+    return made;
+}
+
+/* The tensors of the folder under their public names, with the notes of a checkpoint. */
+static bool write_weights(const TorchImport *import, Model *model, MoecCompiler *compiler,
+                          const Safetensors *file, const Companions *companions,
+                          const char *path) {
+    const Place place = {.seed = 1, .best = INFINITY};
+    json_t *notes = json_object();
+    int count;
+    Entry *entries = model_entries(model, false, notes, &count);
+    if (entries) entries_free(entries, count);
+    checkpoint_note(notes, moec_model(compiler), moec_bundle(compiler), companions, &place);
+    entries = memory_new((size_t)file->count * sizeof *entries);
+    for (int i = 0; i < file->count; i++) {
+        entries[i] = file->entries[i];
+        entries[i].name = public_name(file, file->entries[i].name);
+    }
+    bool good = folder_make(import->out) && safetensors_write(path, entries, file->count, notes);
+    for (int i = 0; i < file->count; i++) free(entries[i].name);
+    free(entries);
+    json_decref(notes);
+    return good;
+}
+
+/* Reads the written file as commands do: it has all tensors of the model in their shapes. */
+static bool check_weights(Model *model, const char *path) {
+    Safetensors *file = safetensors_open(path);
+    bool good = file && model_read(model, file, false);
+    safetensors_close(file);
+    if (!good) remove(path);
+    return good;
+}
+
+static bool write_run(const TorchImport *import, MoecCompiler *compiler, Model *model) {
+    char *source = path_join(import->folder, "model.safetensors"),
+         *target = path_join(import->out, "last.safetensors"),
+         *tokens = path_join(import->folder, "tokenizer.json");
+    bool made = !file_exists(import->out), tokenized = !import->bare && file_exists(tokens);
+    Tokenizer *tokenizer = tokenized ? tokenizer_open(tokens) : NULL;
+    Safetensors *file = !tokenized || tokenizer ? safetensors_open(source) : NULL;
+    size_t length;
+    Companions companions = {.tokenizer = tokenizer ? tokenizer_json(tokenizer, &length) : NULL};
+    companions.files = file ? folder_files(import->folder, import->bare) : NULL;
+    bool good = companions.files &&
+                write_weights(import, model, compiler, file, &companions, target) &&
+                check_weights(model, target);
+    if (!good && made) rmdir(import->out);
+    json_decref(companions.files);
+    safetensors_close(file);
+    tokenizer_close(tokenizer);
+    free(source);
+    free(target);
+    free(tokens);
+    return good;
+}
+
+bool torch_folder_read(const TorchImport *import) {
+    const GraphShape shape = {.graph = MOEC_FORWARD};
+    MoecCompiler *compiler = open_spec(import);
+    Model *model = compiler ? model_describe(compiler, &shape) : NULL;
+    bool good = model && write_run(import, compiler, model);
+    if (good) written_message(import->out, "moec eval %s --data PATH", import->out);
+    if (good && import->json)
+        json_result_written(import->out,
+                            json_make("{s:s, s:s, s:I}", "model", moec_model(compiler), "layout",
+                                      "torch", "parameters", (json_int_t)model_elements(model)));
+    model_close(model);
+    if (compiler) moec_close(compiler);
+    return good;
+}

@@ -1,0 +1,34 @@
+/* torch_folder: folders with a PyTorch model of moec for the transformers library. */
+#ifndef TORCH_FOLDER_H
+#define TORCH_FOLDER_H
+
+#include "data/safetensors.h"
+#include "moec.h"
+#include "tools/command/line/arguments.h"
+
+#include <stdbool.h>
+
+/* The spec with all files that it uses, in the folder. */
+#define TORCH_SPEC "spec.moe"
+
+typedef struct TorchFolder {
+    const char *operand, *out;
+    MoecCompiler *compiler;
+    const Safetensors *file; /* the checkpoint; NULL: initial weights */
+} TorchFolder;
+
+/* Writes the folder, config.json last. False after a message. */
+bool torch_folder_write(const TorchFolder *folder);
+
+typedef struct TorchImport {
+    const char *folder, *out;
+    const TextList *sets;
+    bool bare, json; /* bare: without the tokenizer */
+} TorchImport;
+
+/* Whether a folder is one of torch_folder_write. */
+bool torch_folder_is(const char *path);
+/* Writes it as a run. False after a message. */
+bool torch_folder_read(const TorchImport *import);
+
+#endif

@@ -1,0 +1,151 @@
+"""Models that `moec emit --target torch` writes, compared with moec; see torch_models.sh.
+
+For each model: random weights (all of them, none is 0 or 1), written by moec as a checkpoint; the emitted folder is loaded by
+transformers. Logits, loss, gradients by name, and greedy tokens with a cache must agree.
+"""
+import os
+import pathlib
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import warnings
+
+import torch
+import transformers
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+BATCH, TOKENS = 2, 64
+FULL = bool(os.environ.get("FULL"))  # with programs compiled by moec, also for the tokens
+warnings.filterwarnings("ignore")
+torch.set_num_threads(int(os.environ.get("THREADS", "2")))
+transformers.logging.set_verbosity_error()
+
+
+def moec(*arguments):
+    done = subprocess.run([os.environ["MOEC"], *map(str, arguments)], capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"moec {' '.join(map(str, arguments))}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def relative(ours, theirs):
+    return (ours - theirs).abs().max().item() / max(ours.abs().max().item(), 1e-6)
+
+
+def spread(path):
+    """Adds noise to all weights of a checkpoint."""
+    with safe_open(path, "pt") as file:
+        notes = {key: value for key, value in file.metadata().items() if key != "checksum"}
+    generator = torch.Generator().manual_seed(3)
+    tensors = load_file(path)
+    for name in sorted(tensors):
+        noise = torch.randn(tensors[name].shape, generator=generator)
+        tensors[name] = tensors[name] + 0.05 * noise
+    save_file(tensors, path, notes)
+
+
+def write_tokens(path, rows, wide):
+    numbers = [token for row in rows.tolist() for token in row]
+    with open(path, "wb") as file:
+        file.write(struct.pack("<256I", 20240520, 1, len(numbers), *[0] * 253))
+        file.write(struct.pack(f"<{len(numbers)}{'I' if wide else 'H'}", *numbers))
+
+
+def compare_gradients(model, rows, theirs):
+    model.zero_grad()
+    output = model(rows[:, :-1], targets=rows[:, 1:])
+    output.loss.backward()
+    worst = 0.0
+    largest = max(value.abs().max().item() for key, value in theirs.items() if key.startswith("gradient:"))
+    for name, parameter in model.named_parameters():
+        key = "gradient:" + name.replace("_layer.", ".")
+        if key not in theirs:
+            continue
+        ours = parameter.grad if parameter.grad is not None else torch.zeros_like(parameter)
+        scale = max(theirs[key].abs().max().item(), 1e-3 * largest)  # below: rounding errors of larger terms
+        difference = (ours - theirs[key]).abs().max().item() / scale
+        if difference > 1e-4:
+            print(f"    gradient of {name} differs by {difference:.1e}")
+        worst = max(worst, difference)
+    return output.loss.item(), worst
+
+
+def greedy(model, tokens, count):
+    """The same tokens without a cache."""
+    for _ in range(count):
+        with torch.no_grad():
+            tokens = torch.cat([tokens, model(tokens).logits[:, -1:].argmax(-1)], 1)
+    return tokens[0, -count:].tolist()
+
+
+def compare(spec, sets, folder):
+    checkpoint, emitted = folder / "weights.safetensors", folder / "model"
+    options = [f"--set={text}" for text in sets]
+    moec("init", spec, *options, "--out", checkpoint)
+    spread(checkpoint)
+    moec("emit", checkpoint, "--target", "torch", "--out", emitted)
+    model = transformers.AutoModelForCausalLM.from_pretrained(emitted, trust_remote_code=True, dtype=torch.float32).eval()
+    vocabulary = model.config.vocab_size
+    context = model.config.max_position_embeddings
+    rows = torch.randint(0, vocabulary, (BATCH, context + 1), generator=torch.Generator().manual_seed(2))
+    write_tokens(folder / "tokens.bin", rows, vocabulary > 65536)
+    has_loss = "if targets is None" in (next(emitted.glob("modeling_*.py"))).read_text()
+    wanted = "logits,loss,total,grads" if has_loss else "logits"
+    device = [] if FULL else ["--device", "reference"]
+    moec("forward", checkpoint, *device, "--weights", checkpoint, "--input", folder / "tokens.bin", "--outputs", wanted, "--out",
+         folder / "out.safetensors")
+    theirs = load_file(folder / "out.safetensors")
+    with torch.no_grad():
+        logits = model(rows[:, :-1]).logits
+    result = {"logits": relative(theirs["logits"], logits)}
+    loss, result["gradients"] = compare_gradients(model, rows, theirs)
+    result["loss"] = abs(loss - theirs.get("total", theirs["loss"]).item()) / abs(loss)
+    if not model.hindrance:
+        count = min(TOKENS, context - 5)
+        prompt = rows[:1, :5]
+        ours = model.generate(prompt, max_new_tokens=count, do_sample=False, attention_mask=torch.ones_like(prompt))[0, 5:].tolist()
+        if FULL:
+            text = moec("generate", checkpoint, "--token-ids", "-p", " ".join(map(str, prompt[0].tolist())), "-n", count,
+                        "--temperature", "0")
+            expected = list(map(int, text.split()))[5:]
+        else:
+            expected = greedy(model, prompt, count)
+        equal = next((i for i, (a, b) in enumerate(zip(ours, expected)) if a != b), min(len(ours), len(expected)))
+        result["tokens"] = equal
+        result["wanted"] = count
+    return result
+
+
+LIMITS = {"logits": 1e-5, "gradients": 1e-4, "loss": 1e-5}
+
+
+def main():
+    passed, failed = 0, []
+    for line in sys.stdin:
+        spec, *sets = line.split()
+        folder = pathlib.Path(tempfile.mkdtemp())
+        try:
+            result = compare(spec, sets, folder)
+            wrong = [name for name, limit in LIMITS.items() if not result[name] <= limit]
+            if result.get("tokens") != result.get("wanted"):
+                wrong.append("tokens")
+            tokens = f"{result['tokens']} of {result['wanted']} tokens" if "tokens" in result else "no decoding"
+            print(f"{spec}: logits {result['logits']:.1e}, loss {result['loss']:.1e}, gradients {result['gradients']:.1e}, "
+                  f"{tokens}{'  WRONG: ' + ' '.join(wrong) if wrong else ''}", flush=True)
+        except Exception as error:  # continue with the other models
+            print(f"{spec}: {type(error).__name__}: {str(error)[-1500:] if not os.environ.get('TRACE') else ''}", flush=True)
+            if os.environ.get("TRACE"):
+                import traceback
+                traceback.print_exc()
+            wrong = ["error"]
+        shutil.rmtree(folder)
+        passed += not wrong
+        failed += [spec] if wrong else []
+    print(f"{passed} passed, {len(failed)} failed{': ' + ' '.join(failed) if failed else ''}")
+    return bool(failed)
+
+
+sys.exit(main())
