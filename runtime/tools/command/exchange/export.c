@@ -4,7 +4,6 @@
 #include "base/memory.h"
 #include "base/message.h"
 #include "tools/command/line/commands.h"
-#include "tools/command/line/json_result.h"
 #include "tools/exchange/exchange.h"
 #include "model/model.h"
 #include "training/checkpoint.h"
