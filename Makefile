@@ -71,7 +71,7 @@ COMPILER := $(call all,compiler,compiler/base/embed.c)
 RUNTIME := $(call all,runtime,runtime/kernels/% runtime/device/sim/% runtime/standalone/%)
 STDLIB := $(sort $(wildcard stdlib/*.moe stdlib/layouts/*.moe))
 # Files inside the binary: those of a standalone folder, some of which the runtime uses as well.
-CARRIED := runtime/abi/abi.h runtime/abi/shapes.h \
+CARRIED := runtime/abi/abi.h runtime/abi/count.h runtime/abi/shapes.h \
            $(addprefix runtime/,$(foreach name,data/order data/random model/pick model/streams model/weights,$(name).c $(name).h)) \
            $(sort $(wildcard runtime/kernels/*.h runtime/kernels/*.cuh) $(filter-out %/README.md,$(wildcard runtime/standalone/*)))
 PAGE := $(patsubst %,runtime/tools/report/page/%,page.html page.css page.js layers.js chart.min.js)
