@@ -54,7 +54,7 @@ PIC := -fPIC -fno-semantic-interposition
 OURS := -std=c11 -D_GNU_SOURCE $(PIC) -fno-math-errno $(WARNINGS) $(if $(HAVE_OPENMP),-fopenmp)
 $(BUILD)/runtime/device/products.o: OURS += $(if $(HAVE_DNNL),-DHAVE_DNNL)
 $(BUILD)/runtime/device/own_product.o: OURS += $(if $(LEVELS),-DOWN_LEVELS)
-$(BUILD)/runtime/tools/server/http.o $(BUILD)/runtime/tools/server/http_library.o: OURS += $(if $(HAVE_MICROHTTPD),-DHAVE_MICROHTTPD $(shell pkg-config --cflags libmicrohttpd))
+$(BUILD)/runtime/tools/server/http.o: OURS += $(if $(HAVE_MICROHTTPD),-DHAVE_MICROHTTPD $(shell pkg-config --cflags libmicrohttpd))
 # Include paths per side: the compiler only itself, the runtime also the public header of the compiler.
 INCLUDES_compiler := -Icompiler -Iruntime -Iruntime/abi -I$(BUILD)
 INCLUDES_runtime := -Iruntime -Iruntime/abi -Iruntime/kernels -Icompiler
@@ -68,11 +68,10 @@ LIBS := -ljansson -lpcre2-8 -lutf8proc -ldl -lm -lpthread $(if $(SAN),$(if $(HAV
 # all FOLDER LEFT_OUT...: the C files of a folder and its sub-folders.
 all = $(filter-out $(2),$(sort $(wildcard $(1)/*.c $(1)/*/*.c $(1)/*/*/*.c $(1)/*/*/*/*.c)))
 COMPILER := $(call all,compiler,compiler/base/embed.c)
-RUNTIME := $(call all,runtime,runtime/kernels/% runtime/device/sim/% runtime/standalone/% \
-             $(if $(HAVE_MICROHTTPD),,runtime/tools/server/http_library.c) $(if $(HAVE_DNNL),,runtime/device/dnnl_library.c))
+RUNTIME := $(call all,runtime,runtime/kernels/% runtime/device/sim/% runtime/standalone/%)
 STDLIB := $(sort $(wildcard stdlib/*.moe stdlib/layouts/*.moe))
 # Files inside the binary: those of a standalone folder, some of which the runtime uses as well.
-CARRIED := runtime/abi/abi.h runtime/abi/shapes.h \
+CARRIED := runtime/abi/abi.h runtime/abi/count.h runtime/abi/shapes.h \
            $(addprefix runtime/,$(foreach name,data/order data/random model/pick model/streams model/weights,$(name).c $(name).h)) \
            $(sort $(wildcard runtime/kernels/*.h runtime/kernels/*.cuh) $(filter-out %/README.md,$(wildcard runtime/standalone/*)))
 TORCH := $(sort $(wildcard compiler/torch/text/*.py))
@@ -231,7 +230,7 @@ test-oracle:
 	$(BUILD)/tests/unit/test_oracle compiled
 
 # Files that are formatted and analyzed; kernels are compiled by other compilers, too, and are formatted by hand.
-OWN_SOURCES = $(COMPILER) $(filter-out runtime/tools/server/http_library.c runtime/device/dnnl_library.c,$(RUNTIME))
+OWN_SOURCES = $(COMPILER) $(RUNTIME)
 .PHONY: compile_commands.json
 compile_commands.json: $(BUILD)/parser.h
 	@{ start='['; for file in $(OWN_SOURCES); do \
@@ -272,9 +271,8 @@ KIT := $(BUILD)/gpu-kit
 KIT_LIBS = -Wl,-Bstatic $(filter-out -Wl$(,)--no-as-needed -ldnnl -ldl -lm -lpthread,$(LIBS)) -Wl,-Bdynamic -ldl -lm -lpthread
 # Objects that depend on optional libraries are rebuilt without them; all others are those of the command.
 KIT_OWN := runtime/device/products.o runtime/tools/server/http.o
-KIT_WITHOUT := runtime/device/dnnl_library.o runtime/tools/server/http_library.o
 KIT_OBJECTS := $(KIT_OWN:%=$(BUILD)/kit-objects/%) \
-               $(filter-out $(patsubst %,$(BUILD)/%,$(KIT_OWN) $(KIT_WITHOUT)),$(RUNTIME_OBJECTS))
+               $(filter-out $(KIT_OWN:%=$(BUILD)/%),$(RUNTIME_OBJECTS))
 $(BUILD)/kit-objects/%.o: %.c $(BUILD)/flags.list
 	@mkdir -p $(@D)
 	$(CC) $(OURS) $(INCLUDES_runtime) $(CFLAGS) $(SANITIZE) -MMD -MP -c -o $@ $<

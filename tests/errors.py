@@ -17,6 +17,8 @@ LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"|PRI([ud])64')
 TOKEN = re.compile(r'/\*.*?\*/|"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)+\'|.', re.S)
 CONVERSION = re.compile(r"%[-+# 0-9.*]*(?:hh|h|ll|l|z|j|t)?[a-zA-Z]|%%")
 PARTIAL = "/* Partial: not every message has a code yet; UPDATE=1 removes this line. */"
+COLUMNS = 100
+FEWEST_LIKENESS = 0.7  # of a reworded message to its former text
 FEWEST_LETTERS = 5  # outside of conversions: a format with fewer would match other messages
 HEAD = """# Error index
 
@@ -93,43 +95,45 @@ def messages():
 
 
 def read_table():
-    """[(code, file, format or None when retired)]"""
+    """[(code, format or None when retired)]"""
     rows = []
     text = TABLE.read_text(encoding="utf-8")
-    for match in re.finditer(r'^(ERROR|RETIRED)\("(E\d+)"(?:,\s*"([^"]*)",\s*((?:"(?:[^"\\]|\\.)*"\s*)+))?\)', text, re.M):
-        parts = formats(match.group(4)) if match.group(4) else [None]
-        rows.append((match.group(2), match.group(3), parts[0]))
+    for match in re.finditer(r'^(?:ERROR|RETIRED)\("(E\d+)"(?:,\s*((?:"(?:[^"\\]|\\.)*"\s*)+))?\)', text, re.M):
+        rows.append((match.group(1), formats(match.group(2))[0] if match.group(2) else None))
     return rows
 
 
 def assign(rows, found):
-    """The rows with a code per message. A message that resembles a removed one of the same file keeps its code."""
-    known = {one for _, _, one in rows}
-    gone = {code: (file, one) for code, file, one in rows if one and one not in {text for _, text in found}}
-    fresh = [(file, one) for file, one in found if one not in known]
-    result = {code: (file, one) for code, file, one in rows}
-    last = max([int(code[1:]) for code, _, _ in rows], default=0)
-    taken = set()
-    for file, one in fresh:
-        if one in taken:
+    """The rows with a code per message. A message that resembles a removed one keeps its code."""
+    result = dict(rows)
+    texts = list(dict.fromkeys(text for _, text in found))
+    gone = {code: one for code, one in rows if one and one not in texts}
+    last = max([int(code[1:]) for code in result], default=0)
+    for one in texts:
+        if one in result.values():
             continue
-        taken.add(one)
-        likeness = [(difflib.SequenceMatcher(None, old, one).ratio(), code) for code, (at, old) in gone.items() if at == file]
+        likeness = [(difflib.SequenceMatcher(None, old, one).ratio(), code) for code, old in gone.items()]
         ratio, code = max(likeness, default=(0, None))
-        if ratio < 0.6:
+        if ratio < FEWEST_LIKENESS:
             last += 1
             code = f"E{last:04d}"
         gone.pop(code, None)
-        result[code] = (file, one)
+        result[code] = one
     for code in gone:
-        result[code] = (None, None)
-    return [(code, *result[code]) for code in sorted(result)]
+        result[code] = None
+    return sorted(result.items())
+
+
+def table_row(code, one):
+    if one is None:
+        return f'RETIRED("{code}")'
+    row = f'ERROR("{code}", "{one}")'
+    return row if len(row) <= COLUMNS else f'ERROR("{code}",\n      "{one}")'
 
 
 def write_table(rows):
     head = TABLE.read_text(encoding="utf-8").split("*/", 1)[0] + "*/\n"
-    lines = [f'RETIRED("{code}")' if one is None else f'ERROR("{code}", "{file}",\n      "{one}")' for code, file, one in rows]
-    TABLE.write_text(head + "\n".join(lines) + "\n", encoding="utf-8")
+    TABLE.write_text(head + "\n".join(table_row(code, one) for code, one in rows) + "\n", encoding="utf-8")
 
 
 # ---- page ----
@@ -161,7 +165,7 @@ def page(rows, found):
     remedies = {one: remedy for (_, one), remedy in found.items()}
     examples = cases()
     out = [HEAD]
-    for code, file, one in rows:
+    for code, one in rows:
         if one is None:
             out.append(f"\n## {code}\n\nRetired: no longer printed.\n")
             continue
@@ -187,10 +191,10 @@ def main(mode):
         return
     wrong = []
     texts = {one for _, one in found}
-    known = {one for _, _, one in rows}
-    codes = [code for code, _, _ in rows]
+    known = {one for _, one in rows}
+    codes = [code for code, _ in rows]
     wrong += [f"{code} occurs twice" for code in sorted(set(codes)) if codes.count(code) > 1]
-    wrong += [f"{code}: no message is '{one}'" for code, _, one in rows if one and one not in texts]
+    wrong += [f"{code}: no message is '{one}'" for code, one in rows if one and one not in texts]
     if PARTIAL not in TABLE.read_text(encoding="utf-8"):
         wrong += [f"{file}: '{one}' has no code" for file, one in found if one not in known]
     if PAGE.read_text(encoding="utf-8") != page(rows, found):

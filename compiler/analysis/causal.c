@@ -4,7 +4,7 @@
  * position, or other positions t whose later values have no effect, as in sum[t] x[t] * (t <= s).
  * Any other equation is an error; all of them are reported.
  */
-#include "analysis/causal.h"
+#include "analysis/past.h"
 
 #include "ir/call.h"
 

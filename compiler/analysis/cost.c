@@ -12,7 +12,6 @@
  *     up[n[r],d,f] over rows r of k selections out of |n| per token: active = k / |n|
  */
 #include "abi/step_path.h"
-#include "analysis/access.h"
 #include "ir/call.h"
 #include "passes.h"
 

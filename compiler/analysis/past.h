@@ -39,4 +39,10 @@ bool places_apart(const Expr *comparison, const Index *other, const Index *place
 Expr *value_ahead(const Past *past, Expr *value, const Index *other, const Index *place);
 Expr *value_behind(const Past *past, Expr *value, const Index *other, const Index *place);
 
+bool check_causal(Program *program, const Past *past);
+/* True if one of its loops runs over the axis. */
+bool runs_over(const Statement *statement, const Axis *axis);
+/* The dimension of a tensor that runs over an axis, or -1. */
+int dimension_of(const Tensor *tensor, const Axis *axis);
+
 #endif

@@ -8,7 +8,6 @@
  *     h[r,f] = sum[d] x[r,d] * up[n[r],d,f]   |d| |f| of each of |r| groups, at most all
  */
 #include "analysis/access.h"
-#include "analysis/contraction.h"
 #include "passes.h"
 
 typedef struct Traffic {

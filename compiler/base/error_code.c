@@ -7,7 +7,7 @@
 static const struct {
     const char *code, *format;
 } rows[] = {
-#define ERROR(code, file, format) {code, format},
+#define ERROR(code, format) {code, format},
 #define RETIRED(code)
 #include "base/errors.def"
 #undef RETIRED

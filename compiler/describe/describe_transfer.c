@@ -1,7 +1,6 @@
 /* describe_transfer: settings that a hyperparameter transfer derives for a model: factors per
  * parameter as a table; values and formulas as text; all of it as JSON. */
 #include "abi/json_make.h"
-#include "analysis/parameter_facts.h"
 #include "elaborate/transfer.h"
 
 #include <math.h>

@@ -1,7 +1,6 @@
-#include "editor/declared.h"
+#include "editor/cursor_context.h"
 
 #include "moec.h"
-#include "syntax/format.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "editor/declared.h"
+#include "editor/cursor_context.h"
 
 #include <string.h>
 

@@ -1,4 +1,3 @@
-#include "editor/facts.h"
 
 #include "abi/json_make.h"
 #include "editor/cursor_context.h"

@@ -1,6 +1,5 @@
-#include "editor/facts.h"
 
-#include "editor/declared.h"
+#include "editor/cursor_context.h"
 #include "syntax/format.h"
 
 #include <ctype.h>

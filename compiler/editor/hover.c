@@ -1,5 +1,4 @@
-#include "editor/declared.h"
-#include "editor/facts.h"
+#include "editor/cursor_context.h"
 
 #include "moec.h"
 

@@ -4,7 +4,7 @@
  *
  *     o[s,h,c] = attend(q[s,h,d], k[s,g,d], v[s,g,c]; mask = window, window = 1024)
  */
-#include "elaborate/attend_call.h"
+#include "elaborate/elaborate.h"
 
 #include <limits.h>
 #include <math.h>

@@ -11,7 +11,7 @@
  *     total[h,s]   = (sum[t] power[h,s,t]) + exp(z[s,h] - most[h,s])
  *     o[s,h,c]     = (sum[t] power[h,s,t] * v[t,w,c]) / total[h,s]         0 if no key is visible
  */
-#include "elaborate/attend_call.h"
+#include "elaborate/elaborate.h"
 
 #include "analysis/past.h"
 

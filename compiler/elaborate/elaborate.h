@@ -182,6 +182,19 @@ typedef struct Elaborator {
     long steps; /* number of statements and expressions read */
 } Elaborator;
 
+/* One attend in the source. */
+typedef struct Attending {
+    const Node *node;
+    Value *query, *keys, *values; /* [position, heads, width] */
+    Index *key;                   /* the position of a key, `t` of attend[t](...) */
+    bool named;
+    AttendOptions options;
+    Value *mask;      /* an expression over query position, query head and key position, or NULL */
+    Value *bias;      /* the same, added to the scores */
+    Value *sink;      /* over query position and query head */
+    Value *documents; /* over query position */
+} Attending;
+
 enum { MAX_APPLICATIONS = 64, MAX_EXPANSION = 4096, MAX_STEPS = 400000, MAX_TENSORS = 10000 };
 enum { MAX_SIZE = 2147483647 }; /* of an axis: positions are ints in generated code */
 /* Bounds the expansion of small specs with recursive layers or nested loops. Calls report_give_up
@@ -435,8 +448,32 @@ void repeat_statement(Elaborator *e, const Node *node);
 void add_term(Elaborator *e, const char *name, Expr *value, Span span);
 
 /* ---- integers.c ---- */
-
 /* Keeps named integers exact that subscripts, remainders and comparisons read. */
 void keep_integers(Program *program);
+
+/* ---- attend_call.c, attend_scores.c ---- */
+/* Converts a mask of the terms t <= s, s - t < window and number[s] == number[t] to options of the
+ * call. False: the mask has other terms. */
+bool mask_is_known(Elaborator *e, Attending *attending);
+/* The result of the attention as equations. */
+Value *attend_scores(Elaborator *e, Attending *attending);
+
+/* ---- parameter_step.c ---- */
+/* Whether an optimizer reads properties of a parameter, or its rows and columns. */
+bool sees_parameters(const Node *optimizer);
+/* Appends the step of one parameter of the model to the current block. Returns NULL, or the
+ * optimizer that it delegates the parameter to. A parameter of a repeat is processed layer by
+ * layer. */
+const Value *parameter_step(Elaborator *e, const Tensor *parameter, const Value *optimizer);
+
+/* Scalar inputs of a step: lr, step, steps, clip; for elements also matrix, whether they belong to
+ * one. */
+void step_scalars(Elaborator *e, Scope *scope, bool elements);
+/* The weight of the current parameters in their EMA, with bias correction. */
+Expr *newest_share(Elaborator *e, const Scope *scope);
+/* True if train.ema_decay keeps an EMA; reports an optimizer that keeps one, too. */
+bool keeps_average(Elaborator *e, const Scope *scope, const Node *optimizer);
+/* Enters the body of an optimizer or a schedule. */
+void enter_body(Elaborator *e, Frame *frame, Scope *scope, const Node *layer, Record *given);
 
 #endif

@@ -8,7 +8,6 @@
 #include "elaborate/elaborate.h"
 
 #include "analysis/parameter_facts.h"
-#include "elaborate/parameter_step.h"
 
 #include <string.h>
 

@@ -15,7 +15,7 @@
  * Updates are stored after the whole body is read. A read of a state after its update reads the new
  * value directly.
  */
-#include "elaborate/parameter_step.h"
+#include "elaborate/elaborate.h"
 
 #include "analysis/parameter_facts.h"
 #include "analysis/parameter_flow.h"

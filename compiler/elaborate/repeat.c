@@ -11,7 +11,7 @@
  * A repeat inside a repeat is unrolled, as is a repeat that changes a number or has outputs.
  */
 #include "elaborate/elaborate.h"
-#include "ir/rewrite.h"
+#include "ir/ir.h"
 
 #include <math.h>
 #include <string.h>

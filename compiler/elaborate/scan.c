@@ -10,7 +10,7 @@
  * scan, for all positions. After the scan, the state is an ordinary tensor.
  */
 #include "elaborate/elaborate.h"
-#include "ir/rewrite.h"
+#include "ir/ir.h"
 
 #include <string.h>
 

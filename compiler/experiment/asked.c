@@ -1,7 +1,7 @@
 /* asked: read an experiment from its tree. Only checks that need no elaboration happen here; the
  * options are checked when the variants are elaborated.
  */
-#include "experiment/asked.h"
+#include "experiment/experiment.h"
 
 #include <math.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  *     vary { dim = [64, 128], layers = [2, 4] } side by side: a choice sets both
  *     variants = { wide = { dim = 128 } }       a choice has a name and sets all its options
  */
-#include "experiment/asked.h"
+#include "experiment/experiment.h"
 
 #include <math.h>
 #include <stdlib.h>

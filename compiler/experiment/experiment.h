@@ -4,6 +4,7 @@
 
 #include "moec.h"
 #include "passes.h"
+#include "elaborate/elaborate.h"
 
 typedef struct Expansion {
     MoecCompiler *compiler;
@@ -32,5 +33,22 @@ bool sets_allowed(const Expansion *expansion);
 /* The options that the experiment sets for all variants, then those of --set that change the same
  * options: the command line wins. Node * NODE_ENTRY. */
 List sets_after(const Expansion *expansion);
+
+/* asked: state of reading an experiment from its tree. */
+
+/* An experiment while it is read. */
+typedef struct Asking {
+    Elaborator *e;
+    Experiment *experiment;
+    List paths; /* Node *: every option that something changes */
+} Asking;
+
+/* The choices of `vary` or `tune`; false after a report. */
+bool choices_read(Asking *asking, const Node *node, List *dimensions);
+/* Those of `variants = { NAME = { ... } }`. */
+bool variants_read(Asking *asking, const Node *entry);
+/* Registers an option that the experiment changes. Returns false after a report if it is already
+ * registered. */
+bool path_claim(Asking *asking, const Node *node);
 
 #endif

@@ -1,5 +1,5 @@
 /* rewrite: replaces reads of tensors in expressions and in whole statements. */
-#include "ir/rewrite.h"
+#include "ir/ir.h"
 #include "base/must.h"
 
 Expr *rewrite_expr(Program *program, Expr *expr, Replace *replace, void *data) {

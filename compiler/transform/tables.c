@@ -14,7 +14,7 @@
  * Leaves:  `in_double` on statements computed in double; temporaries between them are TYPE_DOUBLE.
  */
 #include "analysis/def_use.h"
-#include "ir/rewrite.h"
+#include "ir/ir.h"
 #include "passes.h"
 
 /* The cost of an expensive operation, which loses accuracy in single precision. */

@@ -1,8 +1,8 @@
-/* count: sizes derived from a program table. */
+/* count: sizes derived from a program table, for the runtime and for standalone exports. */
 #ifndef COUNT_H
 #define COUNT_H
 
-#include "abi/abi.h"
+#include "abi.h"
 
 /* Number of elements of a tensor. */
 static inline size_t tensor_count(const MoecTensor *tensor) {

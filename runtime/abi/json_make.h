@@ -5,6 +5,7 @@
 #define JSON_MAKE_H
 
 #include <jansson.h>
+#include <math.h>
 
 /* The value that `format` describes, as json_pack of jansson does: { } [ ] and the letters
  * s (text), i (int), I (json_int_t), b (int), f (double), n, o (taken over), O (shared). A NULL
@@ -18,5 +19,15 @@ json_t *json_text_bytes(const char *text, size_t length); /* the same of a text 
 /* The value as text; `flags` as for json_dumps. The caller frees it. Never NULL: the process ends
  * with a message when it runs out of memory. */
 char *json_write(const json_t *value, size_t flags);
+
+/* A text that may be any bytes, such as a path; null for NULL. Valid UTF-8 stays as it is. In other
+ * texts, and in those with "\x", each invalid byte and each backslash becomes \xHH: no two texts
+ * have the same string. */
+json_t *json_escaped(const char *text);
+
+/* A number; null if it is infinite or not a number. */
+static inline json_t *json_number(double number) {
+    return isfinite(number) ? json_real(number) : json_null();
+}
 
 #endif

@@ -1,4 +1,3 @@
-#include "base/console.h"
 
 #include "abi/quantity.h"
 #include "base/message.h"

@@ -3,7 +3,6 @@
 #include "abi/quantity.h"
 #include "base/memory.h"
 #include "base/message.h"
-#include "base/console.h"
 
 #include <dirent.h>
 #include <errno.h>

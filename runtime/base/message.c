@@ -1,7 +1,6 @@
 #include "base/message.h"
 
 #include "abi/error_code.h"
-#include "base/console.h"
 
 #include <stdarg.h>
 #include <stdio.h>

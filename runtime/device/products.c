@@ -21,7 +21,95 @@ static bool ours_of_bf16(void) {
 
 #ifdef HAVE_DNNL
 
-#include "device/dnnl_library.h"
+#include "base/lazy_library.h"
+#include "base/message.h"
+
+#include <dlfcn.h>
+#include <oneapi/dnnl/dnnl.h>
+#include <pthread.h>
+
+/* ---- the library ----
+ *
+ * The oneDNN functions that matrix products use. The library is loaded at the first product: it
+ * depends on the C++ and OpenCL libraries, which would add 5 ms to the start of every other
+ * command. */
+#if DNNL_VERSION_MAJOR >= 3
+#define DNNL_OWN_FUNCTIONS(F)                                                                      \
+    F(matmul_primitive_desc_create)                                                                \
+    F(memory_desc_create_with_strides)                                                             \
+    F(memory_desc_destroy)
+#else
+#define DNNL_OWN_FUNCTIONS(F)                                                                      \
+    F(matmul_desc_init)                                                                            \
+    F(memory_desc_init_by_strides)                                                                 \
+    F(primitive_desc_create)
+#endif
+
+#define DNNL_FUNCTIONS(F)                                                                          \
+    DNNL_OWN_FUNCTIONS(F)                                                                          \
+    F(engine_create)                                                                               \
+    F(engine_destroy)                                                                              \
+    F(get_effective_cpu_isa)                                                                       \
+    F(memory_create)                                                                               \
+    F(memory_desc_get_size)                                                                        \
+    F(memory_destroy)                                                                              \
+    F(memory_set_data_handle)                                                                      \
+    F(post_ops_append_sum)                                                                         \
+    F(post_ops_create)                                                                             \
+    F(post_ops_destroy)                                                                            \
+    F(primitive_attr_create)                                                                       \
+    F(primitive_attr_destroy)                                                                      \
+    F(primitive_attr_set_post_ops)                                                                 \
+    F(primitive_attr_set_scratchpad_mode)                                                          \
+    F(primitive_create)                                                                            \
+    F(primitive_desc_destroy)                                                                      \
+    F(primitive_desc_query)                                                                        \
+    F(primitive_desc_query_md)                                                                     \
+    F(primitive_destroy)                                                                           \
+    F(primitive_execute)                                                                           \
+    F(stream_create)                                                                               \
+    F(stream_destroy)                                                                              \
+    F(stream_wait)
+
+typedef struct DnnlLibrary {
+#define DNNL_MEMBER(name) __typeof__(dnnl_##name) *name;
+    DNNL_FUNCTIONS(DNNL_MEMBER)
+#undef DNNL_MEMBER
+} DnnlLibrary;
+
+/* The API differs between major versions: only the version of the build is loaded. */
+#define TEXT(number) #number
+#define SONAME(number) "libdnnl.so." TEXT(number)
+static const char soname[] = SONAME(DNNL_VERSION_MAJOR);
+
+static DnnlLibrary dnnl;
+
+static pthread_once_t opened = PTHREAD_ONCE_INIT;
+static bool is_open;
+
+static void open_library(void) {
+    static const char *const names[] = {soname, NULL};
+    const LibrarySymbol functions[] = {
+#define DNNL_SYMBOL(name) {&dnnl.name, "dnnl_" #name},
+        DNNL_FUNCTIONS(DNNL_SYMBOL)
+#undef DNNL_SYMBOL
+    };
+    void *handle = lazy_library_open("", names);
+    const char *problem = handle ? NULL : dlerror();
+    if (handle && lazy_library_take(handle, functions, sizeof functions / sizeof *functions))
+        problem = "a function is missing";
+    if (problem) note_message("matrix products run without oneDNN (%s): %s", soname, problem);
+    is_open = !problem;
+}
+
+/* Fills `dnnl` once: several threads can load models at the same time. Returns false if the version
+ * of the build is not installed; the first failure prints a note. */
+static bool dnnl_library_open(void) {
+    pthread_once(&opened, open_library);
+    return is_open;
+}
+
+/* ---- products ---- */
 
 enum { OPERANDS = 3, DIMENSIONS = 4 }; /* a, b, c; two batch dimensions, rows, columns */
 enum { SCRATCH = OPERANDS, MEMORIES, SCRATCH_ALIGNMENT = 4096 };

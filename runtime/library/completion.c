@@ -1,7 +1,6 @@
 /* Text in and out: completion of a prompt, texts to tokens and back. */
 #include "library/library.h"
 
-#include "base/memory.h"
 #include "base/message.h"
 #include "model/batch.h"
 #include "model/speech.h"

@@ -3,7 +3,8 @@
 #include <sys/mman.h>
 #endif
 
-#include "slots.h"
+#include "blocks.h"
+#include "count.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +61,7 @@ void update_run(const MoecTable *table, float *weights, const float *gradients,
         size_t offset = tensor->offset / sizeof(float);
         if (tensor->frozen || tensor->whole) continue;
         for (int i = 0; i < update->state_count; i++) state[i] = states[i] + offset;
-        update->run(weights + offset, gradients + offset, state, (long)block_count(tensor),
+        update->run(weights + offset, gradients + offset, state, (long)tensor_count(tensor),
                     scalars + tensor->group * update->scalar_count,
                     table->round ? (uint16_t *)rounded + offset : NULL);
     }

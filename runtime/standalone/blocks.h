@@ -15,24 +15,14 @@ void block_zero(void *block, size_t bytes);
 /* The sum of squares of that many numbers, a multiple of 4. */
 double block_squares(const float *block, size_t count);
 /* Runs a graph, and the optimizer on all parameters; both are done when they return. Pointers are
- * whole blocks, but inputs and outputs are memory of the program (see slots_new); each of `states`
- * is laid out like the weights; scalars are update->scalar_count numbers for each group of
- * parameters. */
+ * whole blocks, but inputs and outputs are memory of the program (see slots_new in graph.h); each
+ * of `states` is laid out like the weights; scalars are update->scalar_count numbers for each group
+ * of parameters. */
 void graph_run(const MoecGraphEntry *graph, MoecRun *run);
 void update_run(const MoecTable *table, float *weights, const float *gradients,
                 float *const *states, const float *scalars, void *rounded);
 /* See MoecTable.round; `rounded` is a block for half the bytes of the weights. Nothing where the
  * table has no such function. */
 void weights_round(const MoecTable *table, const float *weights, void *rounded);
-/* Elements of a tensor. */
-size_t block_count(const MoecTensor *tensor);
-/* The program's own memory for each of `count` tensors, zeros, every element four bytes; NULL when
- * there is none. */
-void **slots_new(const MoecTensor *tensors, int count);
-void slots_free(void **slots, int count);
-/* The slot of an input by its kind and, when that is not NULL, its name; -1 when there is none. */
-int slot_find(const MoecTensor *inputs, int count, MoecInput kind, const char *name);
-/* The slot of a scalar, or -1. */
-int slot_of_scalar(const MoecTensor *inputs, int count, MoecScalar kind);
 
 #endif

@@ -2,7 +2,8 @@
 #include <cuda_runtime.h>
 
 extern "C" {
-#include "slots.h"
+#include "blocks.h"
+#include "count.h"
 
 extern const void *const moec_kernel_functions[]; /* kernels.cu, by number */
 int moec_blas_product(void *self, int index, const void *a, const void *b, void *c,
@@ -101,7 +102,7 @@ typedef struct Mirror {
 static void **mirror_slots(const MoecTensor *tensors, int count) {
     void **slots = (void **)calloc((size_t)count + 1, sizeof *slots);
     for (int i = 0; slots && i < count; i++)
-        check(cudaMalloc(&slots[i], 4 * block_count(&tensors[i]) + 4), "out of device memory");
+        check(cudaMalloc(&slots[i], 4 * tensor_count(&tensors[i]) + 4), "out of device memory");
     return slots;
 }
 
@@ -121,7 +122,7 @@ extern "C" void graph_run(const MoecGraphEntry *graph, MoecRun *run) {
     Mirror *mirror = mirror_of(graph);
     MoecRun there = *run;
     for (int i = 0; i < graph->input_count; i++)
-        block_put(mirror->inputs[i], 0, run->inputs[i], 4 * block_count(&graph->inputs[i]));
+        block_put(mirror->inputs[i], 0, run->inputs[i], 4 * tensor_count(&graph->inputs[i]));
     block_put(mirror->seed, 0, &run->seed, sizeof run->seed);
     there.inputs = (const void *const *)mirror->inputs;
     there.outputs = (float *const *)mirror->outputs;
@@ -129,7 +130,7 @@ extern "C" void graph_run(const MoecGraphEntry *graph, MoecRun *run) {
     there.device_seed = mirror->seed;
     graph->run(&there);
     for (int i = 0; i < graph->output_count; i++)
-        block_get(mirror->outputs[i], 0, run->outputs[i], 4 * block_count(&graph->outputs[i]));
+        block_get(mirror->outputs[i], 0, run->outputs[i], 4 * tensor_count(&graph->outputs[i]));
     check(cudaDeviceSynchronize(), "the device failed");
 }
 

@@ -1,6 +1,6 @@
 #include "data.h"
 
-#include "blocks.h"
+#include "count.h"
 #include "streams.h"
 #include "tensors.h"
 
@@ -15,7 +15,7 @@ static int is_foreign(const MoecTensor *input) {
 
 /* The words of an input in one window. */
 static size_t words_of(const MoecGraphEntry *graph, const MoecTensor *input) {
-    return block_count(input) / (size_t)graph->batch;
+    return tensor_count(input) / (size_t)graph->batch;
 }
 
 /* 0 for a graph that reads tokens. */

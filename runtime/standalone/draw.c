@@ -4,19 +4,16 @@
  *     ./draw --out drawn.safetensors [--count N] [--steps N] [--seed N] [--weights weights.bin]
  *
  * The file contains "image" and "label" (tensors.h); the classes alternate. */
-#include "blocks.h"
+#include "graph.h"
 #include "random.h"
 #include "streams.h"
 #include "tensors.h"
-#include "weights.h"
 #include "options.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-extern const MoecTable moec_table;
 
 typedef struct Options {
     const char *out, *weights;
@@ -25,79 +22,51 @@ typedef struct Options {
 } Options;
 
 typedef struct Drawer {
-    const MoecGraphEntry *graph;
-    float *weights, *states;
-    void *rounded; /* see weights_round */
-    unsigned char *arena;
-    void **inputs, **outputs;         /* by slot */
+    Graph graph;
     int image, time, label, velocity; /* slots */
     float *images, *labels;           /* generated examples: [count, ...], [count] */
     Options options;
 } Drawer;
 
-static const char *take_memory(Drawer *drawer) {
-    const MoecGraphEntry *graph = drawer->graph;
+static int take_memory(Drawer *drawer, const MoecGraphEntry *entry) {
     size_t count = (size_t)drawer->options.count,
-           each = block_count(&graph->inputs[drawer->image]) / (size_t)graph->batch;
-    if (count > SIZE_MAX / sizeof(float) / each) return "out of memory";
-    drawer->weights = block_new(moec_table.weight_bytes);
-    drawer->rounded = block_new(moec_table.round ? moec_table.weight_bytes / 2 : 0);
-    drawer->states = block_new(moec_table.state_bytes);
-    drawer->arena = block_new(graph->arena_bytes);
-    drawer->inputs = slots_new(graph->inputs, graph->input_count);
-    drawer->outputs = slots_new(graph->outputs, graph->output_count);
+           each = tensor_count(&entry->inputs[drawer->image]) / (size_t)entry->batch;
+    if (count > SIZE_MAX / sizeof(float) / each) return 0;
     drawer->images = calloc(count * each, sizeof *drawer->images);
     drawer->labels = calloc(count, sizeof *drawer->labels);
-    int good = drawer->weights && drawer->rounded && drawer->states && drawer->arena &&
-               drawer->inputs && drawer->outputs && drawer->images && drawer->labels;
-    return good ? NULL : "out of memory";
+    return graph_open(&drawer->graph, entry, entry->arena_bytes) && drawer->images &&
+           drawer->labels;
 }
 
 static const char *open_drawer(Drawer *drawer) {
-    const MoecGraphEntry *graph = drawer->graph = &moec_table.graphs[0];
+    const MoecGraphEntry *graph = &moec_table.graphs[0];
     drawer->image = slot_find(graph->inputs, graph->input_count, MOEC_INPUT_REAL, "image");
     drawer->time = slot_find(graph->inputs, graph->input_count, MOEC_INPUT_REAL, "time");
     drawer->label = slot_find(graph->inputs, graph->input_count, MOEC_INPUT_CLASS, "label");
-    drawer->velocity = -1;
-    for (int i = 0; i < graph->output_count; i++)
-        if (strcmp(graph->outputs[i].name, "velocity") == 0) drawer->velocity = i;
+    drawer->velocity = slot_of_output(graph, "velocity");
     if (drawer->image < 0 || drawer->time < 0 || drawer->label < 0 || drawer->velocity < 0)
         return "the model must have inputs image, time and label, and output velocity";
-    const char *error = take_memory(drawer);
-    if (!error && weights_read(drawer->options.weights, &moec_table, block_put, drawer->weights,
-                               drawer->states) != WEIGHTS_FINE)
-        error = "cannot read the weights, or they belong to another program";
-    if (!error) weights_round(&moec_table, drawer->weights, drawer->rounded);
-    return error;
+    if (!take_memory(drawer, graph)) return "out of memory";
+    return graph_read(&drawer->graph, drawer->options.weights) == WEIGHTS_FINE
+               ? NULL
+               : "cannot read the weights, or they belong to another program";
 }
 
 static void close_drawer(Drawer *drawer) {
-    block_free(drawer->weights);
-    block_free(drawer->rounded);
-    block_free(drawer->states);
-    block_free(drawer->arena);
-    slots_free(drawer->inputs, drawer->graph->input_count);
-    slots_free(drawer->outputs, drawer->graph->output_count);
+    graph_close(&drawer->graph);
     free(drawer->images);
     free(drawer->labels);
 }
 
 /* Converts noise in `image` to examples, one batch of the graph. */
 static void remove_noise(Drawer *drawer, float *image, size_t numbers) {
-    const MoecGraphEntry *graph = drawer->graph;
-    const float *velocity = drawer->outputs[drawer->velocity];
-    float *time = drawer->inputs[drawer->time];
+    const MoecGraphEntry *graph = drawer->graph.entry;
+    const float *velocity = drawer->graph.outputs[drawer->velocity];
+    float *time = drawer->graph.inputs[drawer->time];
     long steps = drawer->options.steps;
-    MoecRun run = {
-        .weights = drawer->weights,
-        .rounded = drawer->rounded,
-        .states = drawer->states,
-        .arena = drawer->arena,
-        .inputs = (const void *const *)drawer->inputs,
-        .outputs = (float *const *)drawer->outputs,
-    };
+    MoecRun run = graph_memory(&drawer->graph);
     for (long step = 0; step < steps; step++) {
-        for (size_t i = 0; i < block_count(&graph->inputs[drawer->time]); i++)
+        for (size_t i = 0; i < tensor_count(&graph->inputs[drawer->time]); i++)
             time[i] = (float)(1 - (double)step / (double)steps);
         graph_run(graph, &run);
         for (size_t i = 0; i < numbers; i++) image[i] -= velocity[i] / (float)steps;
@@ -105,12 +74,12 @@ static void remove_noise(Drawer *drawer, float *image, size_t numbers) {
 }
 
 static void draw(Drawer *drawer) {
-    const MoecGraphEntry *graph = drawer->graph;
+    const MoecGraphEntry *graph = drawer->graph.entry;
     const MoecTensor *image = &graph->inputs[drawer->image], *label = &graph->inputs[drawer->label];
-    size_t numbers = block_count(image), each = numbers / (size_t)graph->batch;
+    size_t numbers = tensor_count(image), each = numbers / (size_t)graph->batch;
     long classes = label->vocabulary ? label->vocabulary : 1;
-    float *seen = drawer->inputs[drawer->image];
-    int32_t *kinds = drawer->inputs[drawer->label];
+    float *seen = drawer->graph.inputs[drawer->image];
+    int32_t *kinds = drawer->graph.inputs[drawer->label];
     for (long first = 0; first < drawer->options.count; first += graph->batch) {
         for (long b = 0; b < graph->batch; b++) kinds[b] = (int32_t)((first + b) % classes);
         for (size_t i = 0; i < numbers; i++)
@@ -123,8 +92,9 @@ static void draw(Drawer *drawer) {
 }
 
 static const char *write_drawings(const Drawer *drawer) {
-    const MoecTensor *image = &drawer->graph->inputs[drawer->image];
-    size_t numbers = (size_t)drawer->options.count * (block_count(image) / (size_t)image->shape[0]);
+    const MoecTensor *image = &drawer->graph.entry->inputs[drawer->image];
+    size_t each = tensor_count(image) / (size_t)image->shape[0],
+           numbers = (size_t)drawer->options.count * each;
     for (size_t i = 0; i < numbers; i++)
         if (!isfinite(drawer->images[i]))
             return "the generated values are not finite: the weights are damaged";

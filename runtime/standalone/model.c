@@ -1,70 +1,35 @@
 #include "model.h"
 
-#include "blocks.h"
-#include "weights.h"
+#include "graph.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-extern const MoecTable moec_table;
-
 struct Model {
-    const MoecGraphEntry *graph;
-    float *weights, *states, *cache;
-    void *rounded; /* see weights_round */
-    unsigned char *arena;
-    void **inputs, **outputs; /* by slot */
+    Graph graph;
+    float *cache;
     int token_slot, position_slot, logits_slot;
     long vocabulary, position;
 };
 
-static const MoecGraphEntry *decode_graph(void) {
-    for (int i = 0; i < moec_table.graph_count; i++)
-        if (moec_table.graphs[i].kind == MOEC_GRAPH_DECODE) return &moec_table.graphs[i];
-    return NULL;
-}
-
-static int slot_of_logits(const MoecGraphEntry *graph) {
-    for (int i = 0; i < graph->output_count; i++)
-        if (strcmp(graph->outputs[i].name, "logits") == 0) return i;
-    return -1;
-}
-
 /* A step reads one token and, if the model uses it, the position. Its outputs include the logits.
  */
-static int find_slots(Model *model) {
-    const MoecGraphEntry *graph = model->graph;
+static int find_slots(Model *model, const MoecGraphEntry *graph) {
     if (!graph || graph->batch * graph->tokens != 1) return MODEL_NOT_TEXT;
-    model->logits_slot = slot_of_logits(graph);
+    model->logits_slot = slot_of_output(graph, "logits");
     if (model->logits_slot < 0) return MODEL_NOT_TEXT;
     model->token_slot = slot_find(graph->inputs, graph->input_count, MOEC_INPUT_TOKEN, NULL);
     model->position_slot = slot_of_scalar(graph->inputs, graph->input_count, MOEC_SCALAR_POSITION);
     if (model->token_slot < 0 || graph->input_count != 1 + (model->position_slot >= 0))
         return MODEL_NOT_TEXT;
-    model->vocabulary = (long)block_count(&graph->outputs[model->logits_slot]);
+    model->vocabulary = (long)tensor_count(&graph->outputs[model->logits_slot]);
     return MODEL_FINE;
 }
 
-static int take_memory(Model *model) {
-    const MoecGraphEntry *graph = model->graph;
-    model->weights = block_new(moec_table.weight_bytes);
-    model->rounded = block_new(moec_table.round ? moec_table.weight_bytes / 2 : 0);
-    model->states = block_new(moec_table.state_bytes);
-    model->cache = block_new(graph->cache_bytes);
-    model->arena = block_new(graph->arena_bytes);
-    model->inputs = slots_new(graph->inputs, graph->input_count);
-    model->outputs = slots_new(graph->outputs, graph->output_count);
-    return model->weights && model->rounded && model->states && model->cache && model->arena &&
-                   model->inputs && model->outputs
-               ? MODEL_FINE
-               : MODEL_NO_MEMORY;
-}
-
 static int read_weights(Model *model, const char *path) {
-    switch (weights_read(path, &moec_table, block_put, model->weights, model->states)) {
+    switch (graph_read(&model->graph, path)) {
     case WEIGHTS_FINE:
-        weights_round(&moec_table, model->weights, model->rounded);
         return MODEL_FINE;
     case WEIGHTS_NO_FILE:
         return MODEL_NO_FILE;
@@ -79,9 +44,11 @@ int model_open(Model **opened, const char *weights_path) {
     *opened = NULL;
     Model *model = calloc(1, sizeof *model);
     if (!model) return MODEL_NO_MEMORY;
-    model->graph = decode_graph();
-    int error = find_slots(model);
-    if (!error) error = take_memory(model);
+    const MoecGraphEntry *entry = graph_entry(MOEC_GRAPH_DECODE);
+    int error = find_slots(model, entry);
+    if (!error && (!graph_open(&model->graph, entry, entry->arena_bytes) ||
+                   !(model->cache = block_new(entry->cache_bytes))))
+        error = MODEL_NO_MEMORY;
     if (!error) error = read_weights(model, weights_path);
     if (error)
         model_free(model);
@@ -102,41 +69,27 @@ static int is_sense(const float *logits, long count) {
 
 int model_step(Model *model, int32_t token, const float **logits) {
     if (token < 0 || token >= model->vocabulary) return MODEL_BAD_TOKEN;
-    if (model->position >= model->graph->context) return MODEL_FULL;
-    *(int32_t *)model->inputs[model->token_slot] = token;
+    if (model->position >= model->graph.entry->context) return MODEL_FULL;
+    *(int32_t *)model->graph.inputs[model->token_slot] = token;
     if (model->position_slot >= 0)
-        *(int32_t *)model->inputs[model->position_slot] = (int32_t)model->position;
-    MoecRun run = {
-        .weights = model->weights,
-        .rounded = model->rounded,
-        .states = model->states,
-        .cache = model->cache,
-        .arena = model->arena,
-        .inputs = (const void *const *)model->inputs,
-        .outputs = (float *const *)model->outputs,
-    };
-    graph_run(model->graph, &run);
+        *(int32_t *)model->graph.inputs[model->position_slot] = (int32_t)model->position;
+    MoecRun run = graph_memory(&model->graph);
+    run.cache = model->cache;
+    graph_run(model->graph.entry, &run);
     model->position++;
-    *logits = model->outputs[model->logits_slot];
+    *logits = model->graph.outputs[model->logits_slot];
     return is_sense(*logits, model->vocabulary) ? MODEL_FINE : MODEL_NONSENSE;
 }
 
 void model_reset(Model *model) {
-    block_zero(model->cache, model->graph->cache_bytes);
+    block_zero(model->cache, model->graph.entry->cache_bytes);
     model->position = 0;
 }
 
 void model_free(Model *model) {
     if (!model) return;
-    block_free(model->weights);
-    block_free(model->rounded);
-    block_free(model->states);
+    graph_close(&model->graph);
     block_free(model->cache);
-    block_free(model->arena);
-    if (model->graph) {
-        slots_free(model->inputs, model->graph->input_count);
-        slots_free(model->outputs, model->graph->output_count);
-    }
     free(model);
 }
 
@@ -145,7 +98,7 @@ long model_vocabulary(const Model *model) {
 }
 
 long model_context(const Model *model) {
-    return model->graph->context;
+    return model->graph.entry->context;
 }
 
 long model_position(const Model *model) {

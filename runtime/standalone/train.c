@@ -4,20 +4,17 @@
  *
  * training.h contains the training options of the spec: SETTING_RATE, SETTING_CLIP, SETTING_STEPS,
  * SETTING_ACCUMULATE, SETTING_SEED. */
-#include "blocks.h"
 #include "data.h"
+#include "graph.h"
 #include "random.h"
 #include "streams.h"
 #include "training.h"
-#include "weights.h"
 #include "options.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-extern const MoecTable moec_table;
 
 typedef struct Options {
     const char *data, *weights, *out;
@@ -26,92 +23,54 @@ typedef struct Options {
 } Options;
 
 typedef struct Trainer {
-    const MoecGraphEntry *graph, *whole; /* whole: MOEC_GRAPH_STEP, or NULL */
+    Graph graph;
+    const MoecGraphEntry *whole; /* MOEC_GRAPH_STEP, or NULL */
     const MoecUpdate *update;
-    float *weights, *gradients, *states;
-    void *rounded;   /* see weights_round */
+    float *gradients;
     float **moments; /* the optimizer's states, each laid out like the weights */
-    unsigned char *arena;
-    void **inputs, **outputs; /* by slot */
-    void **numbers;           /* the inputs of `whole` */
+    void **numbers;  /* the inputs of `whole` */
     Data data;
     int loss; /* its slot */
     Options options;
 } Trainer;
 
-/* Of a block of gradients; of a state of the optimizer for elements. */
-static size_t trained_bytes(const MoecTable *table) {
-    return table->weight_bytes - table->frozen_bytes;
-}
-
-static size_t moment_bytes(const MoecTable *table) {
-    return trained_bytes(table) - table->whole_bytes;
-}
-
-static size_t arena_bytes(const Trainer *trainer) {
-    const size_t train = trainer->graph->arena_bytes,
-                 whole = trainer->whole ? trainer->whole->arena_bytes : 0;
-    return train > whole ? train : whole;
-}
-
-static const char *take_memory(Trainer *trainer) {
-    const MoecGraphEntry *graph = trainer->graph;
-    trainer->weights = block_new(moec_table.weight_bytes);
-    trainer->rounded = block_new(moec_table.round ? moec_table.weight_bytes / 2 : 0);
+static int take_memory(Trainer *trainer, const MoecGraphEntry *graph) {
+    const MoecGraphEntry *whole = trainer->whole;
+    size_t arena_bytes = graph->arena_bytes;
+    if (whole && whole->arena_bytes > arena_bytes) arena_bytes = whole->arena_bytes;
     trainer->gradients = block_new(trained_bytes(&moec_table));
-    trainer->states = block_new(moec_table.state_bytes);
-    trainer->arena = block_new(arena_bytes(trainer));
-    trainer->inputs = slots_new(graph->inputs, graph->input_count);
-    trainer->outputs = slots_new(graph->outputs, graph->output_count);
-    trainer->numbers =
-        trainer->whole ? slots_new(trainer->whole->inputs, trainer->whole->input_count) : NULL;
+    trainer->numbers = whole ? slots_new(whole->inputs, whole->input_count) : NULL;
     trainer->moments = calloc((size_t)trainer->update->state_count + 1, sizeof *trainer->moments);
-    int good = trainer->weights && trainer->rounded && trainer->gradients && trainer->states &&
-               trainer->arena && trainer->inputs && trainer->outputs && trainer->moments &&
-               (trainer->numbers || !trainer->whole);
+    int good = graph_open(&trainer->graph, graph, arena_bytes) && trainer->gradients &&
+               trainer->moments && (trainer->numbers || !whole);
     for (int i = 0; good && i < trainer->update->state_count; i++) {
         trainer->moments[i] = block_new(moment_bytes(&moec_table));
         good = trainer->moments[i] != NULL;
     }
-    return good ? NULL : "out of memory";
+    return good;
 }
 
 static const char *open_trainer(Trainer *trainer) {
-    for (int i = 0; i < moec_table.graph_count; i++) {
-        const MoecGraphEntry *graph = &moec_table.graphs[i];
-        if (graph->kind == MOEC_GRAPH_TRAIN) trainer->graph = graph;
-        if (graph->kind == MOEC_GRAPH_STEP) trainer->whole = graph;
-    }
+    const MoecGraphEntry *graph = graph_entry(MOEC_GRAPH_TRAIN);
+    trainer->whole = graph_entry(MOEC_GRAPH_STEP);
     trainer->update = moec_table.update;
-    if (!trainer->graph || !trainer->update) return "the program has no train graph";
-    const MoecGraphEntry *graph = trainer->graph;
-    trainer->loss = -1;
-    for (int i = 0; i < graph->output_count; i++)
-        if (strcmp(graph->outputs[i].name, "loss") == 0) trainer->loss = i;
+    if (!graph || !trainer->update) return "the program has no train graph";
+    trainer->loss = slot_of_output(graph, "loss");
     if (trainer->loss < 0) return "the model has no loss";
-    const char *error = take_memory(trainer);
-    if (!error)
-        error = data_open(&trainer->data, trainer->options.data, graph, trainer->options.seed);
-    if (!error && weights_read(trainer->options.weights, &moec_table, block_put, trainer->weights,
-                               trainer->states) != WEIGHTS_FINE)
+    if (!take_memory(trainer, graph)) return "out of memory";
+    const char *error =
+        data_open(&trainer->data, trainer->options.data, graph, trainer->options.seed);
+    if (!error && graph_read(&trainer->graph, trainer->options.weights) != WEIGHTS_FINE)
         error = "cannot read the weights, or they belong to another program";
-    if (!error) weights_round(&moec_table, trainer->weights, trainer->rounded);
     return error;
 }
 
 static void close_trainer(Trainer *trainer) {
-    block_free(trainer->weights);
-    block_free(trainer->rounded);
+    graph_close(&trainer->graph);
     block_free(trainer->gradients);
-    block_free(trainer->states);
-    block_free(trainer->arena);
     for (int i = 0; trainer->moments && i < trainer->update->state_count; i++)
         block_free(trainer->moments[i]);
     free(trainer->moments);
-    if (trainer->graph) {
-        slots_free(trainer->inputs, trainer->graph->input_count);
-        slots_free(trainer->outputs, trainer->graph->output_count);
-    }
     if (trainer->whole) slots_free(trainer->numbers, trainer->whole->input_count);
     data_close(&trainer->data);
 }
@@ -136,27 +95,18 @@ static float given_number(const Given *given, MoecScalar kind) {
     }
 }
 
-/* The memory of a run, which has inputs and outputs yet to be given. */
-static MoecRun run_of(const Trainer *trainer) {
-    return (MoecRun){
-        .weights = trainer->weights,
-        .rounded = trainer->rounded,
-        .gradients = trainer->gradients,
-        .states = trainer->states,
-        .arena = trainer->arena,
-    };
-}
-
 /* Parameters that are not updated element by element. */
 static void update_whole(Trainer *trainer, const Given *given) {
     const MoecGraphEntry *whole = trainer->whole;
-    MoecRun run = run_of(trainer);
+    MoecRun run = graph_memory(&trainer->graph);
     for (int i = 0; i < whole->input_count; i++)
         *(float *)trainer->numbers[i] = given_number(given, whole->inputs[i].scalar);
+    run.gradients = trainer->gradients;
     run.inputs = (const void *const *)trainer->numbers;
+    run.outputs = NULL;
     run.last_micro_batch = 1;
     graph_run(whole, &run);
-    weights_round(&moec_table, trainer->weights, trainer->rounded);
+    weights_round(&moec_table, trainer->graph.weights, trainer->graph.rounded);
 }
 
 static void update_all(Trainer *trainer, const Given *given) {
@@ -167,32 +117,31 @@ static void update_all(Trainer *trainer, const Given *given) {
         scalars[i] =
             update->own[i] * given_number(given, update->scalars[i % update->scalar_count].kind);
     if (scalars)
-        update_run(&moec_table, trainer->weights, trainer->gradients, trainer->moments, scalars,
-                   trainer->rounded);
+        update_run(&moec_table, trainer->graph.weights, trainer->gradients, trainer->moments,
+                   scalars, trainer->graph.rounded);
     free(scalars);
     if (trainer->whole) update_whole(trainer, given);
 }
 
 /* One optimizer step; *loss is the mean over its micro-batches. */
 static const char *run_step(Trainer *trainer, long step, double *loss) {
-    const MoecGraphEntry *graph = trainer->graph;
+    const MoecGraphEntry *graph = trainer->graph.entry;
     long parts = SETTING_ACCUMULATE;
     int scale = slot_of_scalar(graph->inputs, graph->input_count, MOEC_SCALAR_LOSS_SCALE);
-    if (scale >= 0) *(float *)trainer->inputs[scale] = 1 / (float)parts;
+    if (scale >= 0) *(float *)trainer->graph.inputs[scale] = 1 / (float)parts;
     *loss = 0;
     for (long part = 0; part < parts; part++) {
         long number = step * parts + part;
-        const char *error =
-            data_put(&trainer->data, graph, trainer->inputs, (uint64_t)(number * graph->batch));
+        const char *error = data_put(&trainer->data, graph, trainer->graph.inputs,
+                                     (uint64_t)(number * graph->batch));
         if (error) return error;
-        MoecRun run = run_of(trainer);
-        run.inputs = (const void *const *)trainer->inputs;
-        run.outputs = (float *const *)trainer->outputs;
+        MoecRun run = graph_memory(&trainer->graph);
+        run.gradients = trainer->gradients;
         run.seed = random_bits(trainer->options.seed, (uint64_t)number);
         run.first_micro_batch = part == 0;
         run.last_micro_batch = part == parts - 1;
         graph_run(graph, &run);
-        *loss += (double)*(float *)trainer->outputs[trainer->loss] / (double)parts;
+        *loss += (double)*(float *)trainer->graph.outputs[trainer->loss] / (double)parts;
     }
     double norm =
         sqrt(block_squares(trainer->gradients, trained_bytes(&moec_table) / sizeof(float)));
@@ -221,8 +170,8 @@ static float *average_of(const Trainer *trainer, const MoecTensor *parameter, si
         *offset = state->offset;
         if (strncmp(state->name, prefix, length) == 0 &&
             strcmp(state->name + length, parameter->name) == 0 &&
-            block_count(state) == block_count(parameter))
-            return trainer->states;
+            tensor_count(state) == tensor_count(parameter))
+            return trainer->graph.states;
     }
     return NULL;
 }
@@ -231,12 +180,12 @@ static float *average_of(const Trainer *trainer, const MoecTensor *parameter, si
 static void take_averages(Trainer *trainer) {
     for (int i = 0; i < moec_table.parameter_count; i++) {
         const MoecTensor *parameter = &moec_table.parameters[i];
-        size_t offset, bytes = block_count(parameter) * sizeof(float);
+        size_t offset, bytes = tensor_count(parameter) * sizeof(float);
         const float *block = parameter->frozen ? NULL : average_of(trainer, parameter, &offset);
         float *values = block ? malloc(bytes) : NULL;
         if (!values) continue;
         block_get(block, offset, values, bytes);
-        block_put(trainer->weights, parameter->offset, values, bytes);
+        block_put(trainer->graph.weights, parameter->offset, values, bytes);
         free(values);
     }
 }
@@ -249,11 +198,11 @@ static const char *train(Trainer *trainer) {
         printf("step %ld loss %.6f\n", step + 1, loss);
         fflush(stdout);
     }
-    if (!isfinite(block_squares(trainer->weights, moec_table.weight_bytes / sizeof(float))))
+    if (!isfinite(block_squares(trainer->graph.weights, moec_table.weight_bytes / sizeof(float))))
         return "the weights are no longer finite: use a lower learning rate";
     if (trainer->options.steps > 0) take_averages(trainer);
-    if (weights_write(trainer->options.out, &moec_table, block_get, trainer->weights,
-                      trainer->states) != WEIGHTS_FINE)
+    if (weights_write(trainer->options.out, &moec_table, block_get, trainer->graph.weights,
+                      trainer->graph.states) != WEIGHTS_FINE)
         return "cannot write the trained weights";
     return NULL;
 }

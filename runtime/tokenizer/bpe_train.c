@@ -3,7 +3,6 @@
 #include "abi/json_make.h"
 #include "base/message.h"
 #include "base/files.h"
-#include "base/console.h"
 #include "base/memory.h"
 #include "base/clock.h"
 #include "tokenizer/internal.h"

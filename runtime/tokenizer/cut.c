@@ -1,7 +1,5 @@
 #include "tokenizer/internal.h"
 
-#include "base/memory.h"
-
 #include <string.h>
 
 /* Bytes of context on each side, and number of candidates of each kind. */

@@ -1,6 +1,5 @@
 #include "training/record.h"
 
-#include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
 

@@ -1,6 +1,6 @@
 #include "training/probes.h"
 
-#include "base/json_values.h"
+#include "abi/json_make.h"
 #include "base/memory.h"
 
 #include <ctype.h>

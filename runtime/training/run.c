@@ -3,7 +3,6 @@
 #include "abi/json_make.h"
 #include "base/clock.h"
 #include "base/files.h"
-#include "base/json_values.h"
 #include "base/memory.h"
 #include "base/message.h"
 #include "model/call.h"

@@ -28,7 +28,7 @@ included compiler/explain/explain.c calls/call_table.h "includes the rows of cal
 included compiler/analysis/cost.c device/device.h "includes a file of the other side"
 included runtime/training/step.c ir/ir.h "includes a file of the other side"
 included runtime/base/files.c model/model.h "includes the later folder runtime/model"
-included runtime/training/step.c tools/command/line/help.h "includes the later folder runtime/tools/command"
+included runtime/training/step.c tools/command/line/arguments.h "includes the later folder runtime/tools/command"
 included runtime/base/files.c nowhere.h "includes what is in no folder"
 included runtime/kernels/matmul.h base/memory.h "includes more than abi/"
 included runtime/device/sim/block.c device/device.h "includes more than abi/"

@@ -1,5 +1,5 @@
 /* Chat templates: the output of Jinja (tests/serve/templates.json), and rejected templates. */
-#include "tools/server/template.h"
+#include "tools/server/request.h"
 
 #include <jansson.h>
 #include <setjmp.h>

@@ -18,7 +18,7 @@
 #include "analysis/access.h"
 #include "base/must.h"
 #include "ir/call.h"
-#include "ir/rewrite.h"
+#include "ir/ir.h"
 
 #include <string.h>
 

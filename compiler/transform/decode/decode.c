@@ -63,7 +63,7 @@ static bool looks_elsewhere(const Decode *decode, const Expr *read) {
 
 /* A position used as a number counts from the start of the sequence, and so does a subscript of
  * weights. */
-static Expr *rewrite_expr(Decode *decode, Expr *expr, const Region *region) {
+static Expr *step_expr(Decode *decode, Expr *expr, const Region *region) {
     Program *program = decode->program;
     if (expr->kind == EXPR_INDEX)
         return expr->index->axis == decode->step ? place_in_time(decode, expr) : expr;
@@ -73,7 +73,7 @@ static Expr *rewrite_expr(Decode *decode, Expr *expr, const Region *region) {
     for (int i = 0; i < expr->count; i++) {
         bool here = expr->kind == EXPR_READ && expr->args[i]->kind == EXPR_INDEX &&
                     expr->args[i]->index->axis == expr->tensor->axes[i];
-        args[i] = here ? expr->args[i] : rewrite_expr(decode, expr->args[i], region);
+        args[i] = here ? expr->args[i] : step_expr(decode, expr->args[i], region);
     }
     if (expr->kind == EXPR_APPLY) return expr_apply(program, expr->op, args[0], args[1], args[2]);
     Expr *read = expr_read(program, expr->tensor, args);
@@ -126,7 +126,7 @@ static void visit_loop(Decode *decode, Statement *statement, const Region *regio
     }
     if (statement->kind != STATEMENT_LOOP || is_new(decode, statement)) return;
     leave_out_ahead(decode, statement);
-    statement->value = rewrite_expr(decode, statement->value, region);
+    statement->value = step_expr(decode, statement->value, region);
 }
 
 /* Iterates over a copy of the list, because the block grows during the rewrite. */

@@ -4,7 +4,7 @@
 #ifndef DECODE_H
 #define DECODE_H
 
-#include "analysis/causal.h"
+#include "analysis/past.h"
 
 /* A tensor over the new positions and its counterpart over all positions so far. */
 typedef struct Kept {

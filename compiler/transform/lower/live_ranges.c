@@ -14,7 +14,7 @@
 #include "base/must.h"
 
 #include "analysis/access.h"
-#include "ir/rewrite.h"
+#include "ir/ir.h"
 
 #include <string.h>
 

@@ -45,7 +45,7 @@
 #include "analysis/contraction.h"
 #include "analysis/def_use.h"
 #include "ir/call.h"
-#include "ir/rewrite.h"
+#include "ir/ir.h"
 #include "passes.h"
 #include "transform/lower/smaller_weights.h"
 

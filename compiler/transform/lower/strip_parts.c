@@ -3,7 +3,7 @@
 #include "base/must.h"
 
 #include "analysis/access.h"
-#include "ir/rewrite.h"
+#include "ir/ir.h"
 
 /* Creates the axes of one chunk, and the index of the chunks. */
 static void make_axes(Chunking *chunking, const Tensor *whole) {

@@ -11,7 +11,7 @@
 #include "analysis/contraction.h"
 #include "base/must.h"
 #include "analysis/def_use.h"
-#include "ir/rewrite.h"
+#include "ir/ir.h"
 #include "passes.h"
 
 typedef struct View {

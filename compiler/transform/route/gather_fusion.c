@@ -9,7 +9,7 @@
  */
 #include "analysis/access.h"
 #include "analysis/contraction.h"
-#include "ir/rewrite.h"
+#include "ir/ir.h"
 #include "passes.h"
 
 typedef struct Gather {

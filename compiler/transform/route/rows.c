@@ -28,7 +28,7 @@ static Site *site_of(Rewrite *rewrite) {
     return rewrite->site;
 }
 
-static Expr *rewrite_expr(Rewrite *rewrite, Expr *expr);
+static Expr *dispatched_expr(Rewrite *rewrite, Expr *expr);
 
 static Expr *coordinate(Rewrite *rewrite, int dimension) {
     return expr_read_indices(rewrite->routing->program,
@@ -100,7 +100,7 @@ static Expr *rewrite_packed(Rewrite *rewrite, const Expr *read, const Packing *p
     Program *program = routing->program;
     void *subs[MAX_RANK];
     Expr *args[MAX_RANK], *places[MAX_RANK], *row;
-    for (int i = 0; i < read->count; i++) subs[i] = rewrite_expr(rewrite, read->args[i]);
+    for (int i = 0; i < read->count; i++) subs[i] = dispatched_expr(rewrite, read->args[i]);
     for (int i = 0; i < routing->rank; i++) places[i] = subs[packing->dims[i]];
     if (rewrite->tuple && read_at(read, packing->dims, routing->rank, rewrite->tuple))
         row = expr_index(program, rewrite->row);
@@ -121,7 +121,7 @@ static Expr *rewrite_rest(Rewrite *rewrite, Expr *expr) {
     Expr *args[MAX_RANK] = {NULL};
     bool changed = false;
     for (int i = 0; i < expr->count; i++) {
-        args[i] = rewrite_expr(rewrite, expr->args[i]);
+        args[i] = dispatched_expr(rewrite, expr->args[i]);
         changed |= args[i] != expr->args[i];
     }
     if (!changed) return expr;
@@ -141,7 +141,7 @@ static Expr *rewrite_rest(Rewrite *rewrite, Expr *expr) {
     return result;
 }
 
-static Expr *rewrite_expr(Rewrite *rewrite, Expr *expr) {
+static Expr *dispatched_expr(Rewrite *rewrite, Expr *expr) {
     Routing *routing = rewrite->routing;
     if (expr->kind == EXPR_INDEX && rewrite->tuple)
         for (int i = 0; i < routing->rank; i++)
@@ -328,7 +328,7 @@ static void add_unpacked(Rewrite *rewrite, Block *block, const Statement *origin
 
 static void rewrite_loop(Rewrite *rewrite, Block *block, Statement *statement) {
     Program *program = rewrite->routing->program;
-    Expr *value = rewrite_expr(rewrite, statement->value);
+    Expr *value = dispatched_expr(rewrite, statement->value);
     if (!rewrite->tuple) {
         Expr *target = rewrite_rest(rewrite, statement->target);
         statement->value = value;
@@ -342,7 +342,7 @@ static void rewrite_loop(Rewrite *rewrite, Block *block, Statement *statement) {
     }
     Index *rest[MAX_LOOPS];
     int rest_count = remaining_loops(rewrite, statement, rest);
-    Expr *target = rewrite_expr(rewrite, statement->target);
+    Expr *target = dispatched_expr(rewrite, statement->target);
     Statement *made =
         statement_loop(program, block, target, statement->accumulate, statement->reduction, rest,
                        rest_count, value, statement->span);
@@ -355,7 +355,7 @@ static void rewrite_loop(Rewrite *rewrite, Block *block, Statement *statement) {
  * result, but possibly other repeat indices. */
 static Expr *rows_operand(Rewrite *rewrite, Block *block, Expr *operand) {
     Program *program = rewrite->routing->program;
-    if (packing_of(rewrite->routing, operand->tensor)) return rewrite_expr(rewrite, operand);
+    if (packing_of(rewrite->routing, operand->tensor)) return dispatched_expr(rewrite, operand);
     Index *indices[MAX_RANK];
     Axis *axes[MAX_RANK];
     int rank = 0;
@@ -387,15 +387,15 @@ static void rewrite_top(Rewrite *rewrite, Block *block, Statement *top) {
         iterated++;
     }
     top->inputs.items[0] = rows_operand(rewrite, block, input);
-    top->outputs.items[0] = rewrite_expr(rewrite, output);
+    top->outputs.items[0] = dispatched_expr(rewrite, output);
     if (before) top->top.dimension -= before - 1;
     list_push(program->arena, &block->statements, top);
 }
 
 /* ---- blocks ---- */
 
-static void rewrite_statement(Routing *routing, Block *block, Statement *statement,
-                              Statement *region) {
+static void dispatch_statement(Routing *routing, Block *block, Statement *statement,
+                               Statement *region) {
     Tuple tuple;
     ProgramPoint point = {.statement = statement, .block = block, .repeat = region};
     Rewrite rewrite = {.routing = routing, .region = region};
@@ -422,6 +422,6 @@ void rewrite_block(Routing *routing, Block *block, Statement *region) {
             rewrite_block(routing, &statement->body, statement);
             list_push(routing->program->arena, &block->statements, statement);
         } else
-            rewrite_statement(routing, block, statement, region);
+            dispatch_statement(routing, block, statement, region);
     }
 }

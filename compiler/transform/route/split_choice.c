@@ -9,7 +9,7 @@
  *     e[b,s,n] = sum[m] picked[b,s,n,m] * y         load[n,m] = sum[b,s] picked[b,s,n,m]
  *                                                   e[b,s,n] = sum[m] picked_2[b,s,n,m] * y
  */
-#include "ir/rewrite.h"
+#include "ir/ir.h"
 #include "transform/route/route.h"
 
 #include <string.h>

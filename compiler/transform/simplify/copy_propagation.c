@@ -6,7 +6,7 @@
  * Not if the source changes in between. Copies with computed subscripts stay, because products need
  * plain operands.
  */
-#include "ir/rewrite.h"
+#include "ir/ir.h"
 #include "base/must.h"
 #include "transform/simplify/simplify.h"
 

@@ -1,7 +1,6 @@
 #include "device/cuda/cuda_choice.h"
 
 #include "base/cache.h"
-#include "base/files.h"
 #include "base/memory.h"
 #include "base/clock.h"
 

@@ -3,7 +3,6 @@
 #include "base/cache.h"
 #include "base/message.h"
 #include "device/cuda/cuda.h"
-#include "base/files.h"
 #include "base/hashing.h"
 #include "base/memory.h"
 #include "base/clock.h"

@@ -2,7 +2,6 @@
 #include "abi/json_make.h"
 #include "base/message.h"
 #include "tools/command/line/commands.h"
-#include "training/spec.h"
 #include "base/files.h"
 #include "base/memory.h"
 #include "tools/experiment/experiment.h"

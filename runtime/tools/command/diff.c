@@ -10,7 +10,6 @@
 #include "abi/quantity.h"
 #include "base/memory.h"
 #include "tools/command/line/commands.h"
-#include "tools/command/line/json_result.h"
 #include "training/spec.h"
 
 #include <ctype.h>

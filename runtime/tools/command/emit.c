@@ -3,12 +3,14 @@
 #include "abi/json_make.h"
 #include "training/checkpoint.h"
 #include "tools/command/line/commands.h"
-#include "tools/command/line/json_result.h"
 #include "tools/command/line/arguments.h"
 #include "base/files.h"
 #include "base/message.h"
+<<<<<<< HEAD
 #include "tools/command/exchange/torch_folder.h"
 #include "tools/command/line/pass_times.h"
+=======
+>>>>>>> less
 #include "base/memory.h"
 #include "base/build.h"
 #include "training/spec.h"

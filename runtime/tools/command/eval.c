@@ -3,12 +3,10 @@
 #include "training/checkpoint.h"
 #include "training/evaluation.h"
 #include "tools/command/line/commands.h"
-#include "tools/command/line/json_result.h"
 #include "training/spec.h"
 #include "base/message.h"
 #include "model/call.h"
 #include "base/clock.h"
-#include "base/json_values.h"
 
 #include <inttypes.h>
 #include <math.h>

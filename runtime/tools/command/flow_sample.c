@@ -7,7 +7,6 @@
 #include "abi/json_make.h"
 #include "training/checkpoint.h"
 #include "tools/command/line/commands.h"
-#include "tools/command/line/json_result.h"
 #include "base/files.h"
 #include "base/message.h"
 #include "model/call.h"

@@ -8,12 +8,10 @@
  */
 #include "abi/json_make.h"
 #include "tools/command/line/commands.h"
-#include "tools/command/line/json_result.h"
 #include "base/files.h"
 #include "base/message.h"
 #include "data/data.h"
 #include "model/call.h"
-#include "base/json_values.h"
 #include "base/memory.h"
 #include "training/spec.h"
 

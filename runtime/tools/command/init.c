@@ -2,9 +2,7 @@
  * public name only. */
 #include "abi/json_make.h"
 #include "base/files.h"
-#include "base/message.h"
 #include "tools/command/line/commands.h"
-#include "tools/command/line/json_result.h"
 #include "base/memory.h"
 #include "model/model.h"
 #include "training/spec.h"

@@ -1,6 +1,5 @@
 /* log: moec log: the log of a run as CSV or JSON. */
 #include "abi/json_make.h"
-#include "base/json_values.h"
 #include "tools/command/line/commands.h"
 #include "tools/experiment/experiment.h"
 

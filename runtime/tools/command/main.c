@@ -2,7 +2,7 @@
 #include "base/build.h"
 #include "base/message.h"
 #include "tools/command/line/commands.h"
-#include "tools/command/line/help.h"
+#include "tools/command/line/arguments.h"
 #include "moec.h"
 
 #include <errno.h>

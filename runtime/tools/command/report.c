@@ -6,7 +6,6 @@
 #include "base/memory.h"
 #include "base/message.h"
 #include "tools/command/line/commands.h"
-#include "tools/command/line/json_result.h"
 #include "training/spec.h"
 
 #include <stdio.h>

@@ -4,9 +4,8 @@
 #include "base/message.h"
 #include "tools/command/line/commands.h"
 #include "training/spec.h"
-#include "tools/server/admission.h"
+#include "tools/server/request.h"
 #include "tools/server/http.h"
-#include "tools/server/template.h"
 #include "training/checkpoint.h"
 #include "model/call.h"
 

@@ -1,15 +1,48 @@
 /* sweep: moec sweep: trains the variants of an experiment and compares them. */
 #include "abi/json_make.h"
+#include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
 #include "tools/command/line/commands.h"
-#include "tools/command/line/json_result.h"
 #include "training/spec.h"
 #include "tools/experiment/experiment.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Frees the text. last: the message suggests the next command. */
+static bool write_result_file(const char *folder, const char *name, char *text, bool last) {
+    char *path = path_join(folder, name);
+    bool good = file_write(path, text, strlen(text));
+    if (good) written_message(path, last ? "moec report %s" : NULL, folder);
+    free(path);
+    free(text);
+    return good;
+}
+
+/* Prints the comparison as moec compare does, or adds it to the result, and writes DIR/table.json
+ * and DIR/table.csv; false after a message. */
+static bool table_write(const Plan *plan) {
+    Gathering gathering;
+    bool good = gather(&gathering, &plan->out, 1);
+    if (good) {
+        json_t *all = comparison_json(&gathering, -1, false),
+               *lasting = comparison_json(&gathering, -1, true);
+        char *text = comparison_text(all);
+        if (!plan->result) printf("\n%s\n", text);
+        if (plan->result) json_object_set(plan->result, "comparison", all);
+        free(text);
+        good =
+            write_result_file(plan->out, "table.json",
+                              json_write(lasting, JSON_INDENT(2) | JSON_REAL_PRECISION(9)), false);
+        good = write_result_file(plan->out, "table.csv", comparison_csv(lasting), true) && good;
+        json_decref(all);
+        json_decref(lasting);
+    }
+    gathering_free(&gathering);
+    return good;
+}
 
 static int sweep(const Plan *plan) {
     int lock = runs_lock(plan->out);

@@ -1,7 +1,6 @@
 #include "tools/experiment/experiment.h"
 
 #include "abi/json_make.h"
-#include "base/json_values.h"
 #include "base/memory.h"
 
 #include <stdlib.h>

@@ -197,12 +197,6 @@ bool plan_keep(const Plan *plan);
 /* A new string: DIR/VARIANT/seed_N. */
 char *plan_folder(const Plan *plan, const MoecVariant *variant, long seed);
 
-/* sweep_table: the comparison at the end of a sweep, as moec compare prints it (comparison.h). */
-
-/* Prints it or adds it to the result, and writes DIR/table.json and DIR/table.csv; false after a
- * message. */
-bool table_write(const Plan *plan);
-
 /* runs: the runs of a sweep, each a separate process with its own folder. A finished run has a
  * result.json and is not repeated; any other resumes from its checkpoint. */
 

@@ -1,6 +1,6 @@
 #include "tools/experiment/internal.h"
 
-#include "base/console.h"
+#include "base/message.h"
 #include "base/memory.h"
 
 #include <math.h>

@@ -2,7 +2,6 @@
 
 #include "abi/json_make.h"
 #include "base/files.h"
-#include "base/json_values.h"
 #include "base/memory.h"
 #include "tools/experiment/experiment.h"
 

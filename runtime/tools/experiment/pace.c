@@ -1,7 +1,6 @@
 #include "tools/experiment/internal.h"
 
 #include "abi/json_make.h"
-#include "base/console.h"
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"

@@ -4,13 +4,12 @@
 
 #include "base/message.h"
 #include "base/files.h"
-#include "base/console.h"
-#include "base/json_values.h"
 #include "base/memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,5 @@
 #include "tools/experiment/internal.h"
 
-#include "base/console.h"
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"

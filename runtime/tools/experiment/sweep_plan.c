@@ -4,7 +4,6 @@
 #include "abi/quantity.h"
 #include "base/message.h"
 #include "base/files.h"
-#include "base/json_values.h"
 #include "base/memory.h"
 #include "device/device.h"
 

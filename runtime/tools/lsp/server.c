@@ -3,7 +3,6 @@
 #include "abi/json_make.h"
 #include "base/cache.h"
 #include "base/files.h"
-#include "base/memory.h"
 #include "base/build.h"
 
 #include <stdlib.h>

@@ -4,8 +4,6 @@
 #include "abi/embedded_file.h"
 #include "abi/json_make.h"
 #include "base/files.h"
-#include "base/memory.h"
-#include "base/message.h"
 
 #include <stdio.h>
 #include <stdlib.h>

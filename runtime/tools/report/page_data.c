@@ -3,7 +3,6 @@
 
 #include "abi/json_make.h"
 #include "base/build.h"
-#include "base/json_values.h"
 #include "device/device.h"
 #include "tools/experiment/experiment.h"
 #include "moec.h"

@@ -1,4 +1,4 @@
-#include "tools/server/admission.h"
+#include "tools/server/request.h"
 
 #include "abi/utf8_cut.h"
 

@@ -1,8 +1,6 @@
 #include "tools/server/internal.h"
 
 #include "abi/json_make.h"
-#include "base/memory.h"
-#include "base/json_values.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -13,12 +13,10 @@ bool http_serve(Service *service, Model *model, long port, const char *line) {
 
 #else
 
-#include "base/console.h"
-#include "base/memory.h"
 #include "base/clock.h"
-#include "tools/server/admission.h"
+#include "base/lazy_library.h"
+#include "base/memory.h"
 #include "tools/server/internal.h"
-#include "tools/server/http_library.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -27,6 +25,52 @@ bool http_serve(Service *service, Model *model, long port, const char *line) {
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <dlfcn.h>
+#include <microhttpd.h>
+
+/* ---- the library ----
+ *
+ * The functions of libmicrohttpd. The library is opened when something is served: it brings those
+ * of its cryptography, which would cost every other command 10 ms at its start. */
+#define HTTP_FUNCTIONS(F)                                                                          \
+    F(start_daemon)                                                                                \
+    F(stop_daemon)                                                                                 \
+    F(get_daemon_info)                                                                             \
+    F(get_connection_info)                                                                         \
+    F(lookup_connection_value)                                                                     \
+    F(get_connection_values)                                                                       \
+    F(suspend_connection)                                                                          \
+    F(resume_connection)                                                                           \
+    F(create_response_from_buffer)                                                                 \
+    F(create_response_from_callback)                                                               \
+    F(add_response_header)                                                                         \
+    F(queue_response)                                                                              \
+    F(destroy_response)
+
+typedef struct HttpLibrary {
+#define HTTP_MEMBER(name) __typeof__(MHD_##name) *name;
+    HTTP_FUNCTIONS(HTTP_MEMBER)
+#undef HTTP_MEMBER
+} HttpLibrary;
+
+static HttpLibrary http;
+
+/* Fills `http`; false after a message. */
+static bool http_library_open(void) {
+    static const char *const names[] = {"libmicrohttpd.so.12", "libmicrohttpd.so", NULL};
+    const LibrarySymbol functions[] = {
+#define HTTP_SYMBOL(name) {&http.name, "MHD_" #name},
+        HTTP_FUNCTIONS(HTTP_SYMBOL)
+#undef HTTP_SYMBOL
+    };
+    const char *remedy = "install libmicrohttpd12 (Debian package)";
+    void *handle = lazy_library_open("", names);
+    if (!handle) return error_message(remedy, "moec serve requires libmicrohttpd: %s", dlerror());
+    const char *missing =
+        lazy_library_take(handle, functions, sizeof functions / sizeof *functions);
+    return !missing ||
+           error_message(remedy, "libmicrohttpd is too old: function %s is missing", missing);
+}
 
 /* Bytes of a path and of the headers; beyond the memory of a connection libmicrohttpd answers by
  * itself, and not in JSON. */

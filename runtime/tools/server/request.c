@@ -4,9 +4,7 @@
 #include "abi/utf8_cut.h"
 #include "base/memory.h"
 #include "base/clock.h"
-#include "data/random.h"
 #include "tools/server/internal.h"
-#include "tools/server/template.h"
 
 #include <math.h>
 #include <limits.h>

@@ -98,4 +98,38 @@ bool problem_code(Problem *problem, const char *code);
 /* As JSON: a new string. */
 char *problem_text(const Problem *problem);
 
+/* admission: which requests are answered at all, judged by their headers: Host and Origin, the key,
+ * the type of the body. */
+
+/* Values of headers; NULL: the request has none. */
+typedef struct Headers {
+    const char *host, *origin, *authorization, *content_type;
+} Headers;
+
+/* Checks Host and Origin, then the key. A server with a key accepts any Host and Origin: a web page
+ * of another site does not have the key. Returns false after setting *problem. */
+bool admission_client(const Service *service, const Headers *headers, Problem *problem);
+/* The key alone is not asked for; Host and Origin are. */
+bool admission_open(const Service *service, const Headers *headers, Problem *problem);
+/* Checks that the body is declared as JSON. */
+bool admission_body(const Headers *headers, Problem *problem);
+/* True if only this machine can connect to the address. */
+bool admission_is_loopback(const char *address);
+
+/* template: renders the messages of a chat as one text with the chat template of the model. */
+
+/* Parses a template from a template file, or from the key `chat_template` of a
+ * tokenizer_config.json, which also defines bos_token and eos_token. NULL after a message that
+ * names `path`. */
+Template *template_open(const char *path, const char *text, size_t length);
+/* The template of a model directory from the texts of its files, which may be NULL. Returns NULL if
+ * there is no template, or after a message that names `path`; *wrong distinguishes the cases. */
+Template *template_of_folder(const char *path, const char *jinja, const char *config, bool *wrong);
+void template_free(Template *template);
+/* Appends the text of messages, up to where the answer begins. False when *problem was set. */
+bool template_chat(const Template *template, const json_t *messages, Text *out, Problem *problem);
+/* Removes a duplicate of the tokens that both the template and the tokenizer add at the start of a
+ * text. */
+void template_begin_once(const Tokenizer *tokenizer, TokenList *tokens);
+
 #endif

@@ -1,10 +1,9 @@
 /* The subset of Jinja that chat templates use, rendered during parsing. A loop parses its body once
  * per item; a branch that is not selected is parsed but not evaluated. Whitespace is trimmed as in
  * the transformers library: no newline after a block, no spaces before one. */
-#include "tools/server/template.h"
+#include "tools/server/request.h"
 
 #include "abi/json_make.h"
-#include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
 #include "tools/server/internal.h"

@@ -1,7 +1,6 @@
 #include "tools/server/internal.h"
 
 #include "abi/json_make.h"
-#include "base/memory.h"
 #include "tokenizer/text/text.h"
 
 #include <math.h>

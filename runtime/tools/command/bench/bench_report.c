@@ -3,7 +3,6 @@
 
 #include "abi/quantity.h"
 #include "abi/json_make.h"
-#include "base/json_values.h"
 #include "base/memory.h"
 #include "data/random.h"
 #include "model/call.h"

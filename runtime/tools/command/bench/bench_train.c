@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/message.h"
 #include "model/call.h"
-#include "training/spec.h"
 #include "training/step.h"
 
 #include <math.h>

@@ -5,7 +5,6 @@
 #include "base/message.h"
 #include "data/shards.h"
 #include "tools/command/line/commands.h"
-#include "tools/command/line/json_result.h"
 #include "tools/exchange/exchange.h"
 #include "model/model.h"
 #include "training/checkpoint.h"

@@ -3,7 +3,6 @@
 #include "abi/quantity.h"
 #include "base/memory.h"
 #include "tools/command/line/commands.h"
-#include "tools/command/line/json_result.h"
 #include "data/shards.h"
 #include "training/checkpoint.h"
 

@@ -3,7 +3,6 @@
 #include "base/memory.h"
 #include "base/message.h"
 #include "base/threads.h"
-#include "tools/command/line/help.h"
 #include "moec.h"
 
 #include <errno.h>

@@ -5,6 +5,7 @@
 #include "base/text_list.h"
 
 #include <stdbool.h>
+#include <stdio.h>
 
 /* arguments: the command line of one command, described by tables.
  *
@@ -42,17 +43,20 @@ enum {
     STOPS_WITH_0 = 64  /* no flag: SIGINT and SIGTERM end the command with exit code 0 */
 };
 
-typedef struct Command {
+typedef struct Command Command;
+/* command: its row. Returns the exit code. */
+typedef int CommandRun(const Command *command, int argc, char **argv);
+
+struct Command {
     const char *name;
-    /* self: this row */
-    int (*run)(const struct Command *self, int argc, char **argv);
+    CommandRun *run;
     const char *group;       /* heading in `moec help`; NULL: not listed */
     unsigned settings;       /* of the enum above */
     const char *forms;       /* the part of the usage line after the name */
     const char *summary;     /* one line, imperative */
     const char *examples[2]; /* without "moec " */
     const char *failure;     /* meaning of exit code 1; NULL: invalid input */
-} Command;
+};
 
 typedef struct CommandList {
     const Command *rows;
@@ -119,5 +123,35 @@ const RenamedFlag *flags_renamed(int *count);
 const char *flag_renamed_value(const char *name, const char *value);
 /* The flag for a name that other programs use, or NULL. */
 const char *flag_of_others(const char *name);
+
+/* help: texts from the tables of commands, for the terminal. */
+
+/* Usage, summary, operands, options in groups, examples and exit codes of a command. */
+void help_print(const Command *command, const Option *options);
+/* All commands in groups: at most 24 lines. */
+void help_overview(FILE *file, CommandList all);
+
+/* The environment variables. */
+void help_environment(void);
+
+/* "-o, --out RUN": a new string. */
+char *help_flag(const Option *option);
+/* The meaning of a metavariable of `forms`: "RUN"; NULL if the name explains itself. */
+const char *help_operand(const char *name);
+/* The metavariables of `forms` in order, each once, "SPEC", "DATA": their count. */
+enum { OPERAND_LIMIT = 8, OPERAND_BYTES = 16 };
+int help_operands(const Command *command, char names[OPERAND_LIMIT][OPERAND_BYTES]);
+/* "0 success; 1 invalid input; 2 usage error; ...": a new string. */
+char *help_exit_codes(const Command *command);
+
+/* environment: the documented environment variables. */
+
+typedef struct EnvironmentVariable {
+    const char *name;
+    const char *meaning;
+} EnvironmentVariable;
+
+/* All variables that moec, libmoec and the Python package read. */
+const EnvironmentVariable *environment_variables(int *count);
 
 #endif

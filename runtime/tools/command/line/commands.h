@@ -5,39 +5,18 @@
 #ifndef COMMANDS_H
 #define COMMANDS_H
 
+#include "moec.h"
 #include "tools/command/line/arguments.h"
 
-int command_check(const Command *command, int argc, char **argv);
-int command_transfer(const Command *command, int argc, char **argv);
-int command_coordcheck(const Command *command, int argc, char **argv);
-int command_fmt(const Command *command, int argc, char **argv);
-int command_doc(const Command *command, int argc, char **argv);
-int command_dump(const Command *command, int argc, char **argv);
-int command_diff(const Command *command, int argc, char **argv);
-int command_explain(const Command *command, int argc, char **argv);
-int command_init(const Command *command, int argc, char **argv);
-int command_import(const Command *command, int argc, char **argv);
-int command_export(const Command *command, int argc, char **argv);
-int command_tensors(const Command *command, int argc, char **argv);
-int command_forward(const Command *command, int argc, char **argv);
-int command_tokenize(const Command *command, int argc, char **argv);
-int command_tokenizer(const Command *command, int argc, char **argv);
-int command_train(const Command *command, int argc, char **argv);
-int command_sweep(const Command *command, int argc, char **argv);
-int command_eval(const Command *command, int argc, char **argv);
-int command_generate(const Command *command, int argc, char **argv);
-int command_serve(const Command *command, int argc, char **argv);
-int command_sample(const Command *command, int argc, char **argv);
-int command_emit(const Command *command, int argc, char **argv);
-int command_compare(const Command *command, int argc, char **argv);
-int command_report(const Command *command, int argc, char **argv);
-int command_log(const Command *command, int argc, char **argv);
-int command_verify(const Command *command, int argc, char **argv);
-int command_bench(const Command *command, int argc, char **argv);
-int command_lsp(const Command *command, int argc, char **argv);
+#include <jansson.h>
+
+CommandRun command_check, command_transfer, command_coordcheck, command_fmt, command_doc,
+    command_dump, command_diff, command_explain, command_init, command_import, command_export,
+    command_tensors, command_forward, command_tokenize, command_tokenizer, command_train,
+    command_sweep, command_eval, command_generate, command_serve, command_sample, command_emit,
+    command_compare, command_report, command_log, command_verify, command_bench, command_lsp,
+    command_version, command_precompile;
 int command_completion(const Command *command, CommandList all, int argc, char **argv);
-int command_version(const Command *command, int argc, char **argv);
-int command_precompile(const Command *command, int argc, char **argv);
 int command_reference(const Command *command, CommandList all, int argc, char **argv);
 
 /* The table of all commands. */
@@ -46,5 +25,23 @@ CommandList command_table(void);
 const Command *command_row(const char *name);
 /* The command with that old name, or NULL. */
 const Command *command_renamed(const char *old);
+
+/* json_result: the result of a command with --json: one value on stdout. */
+
+/* Prints the value, indented, and releases it. */
+void json_result_print(json_t *result);
+/* Prints {"path": path, "bytes": size of the file, or of the files in the folder} and the fields of
+ * `others`, which is released. */
+void json_result_written(const char *path, json_t *others);
+/* EXIT_USAGE after a message if both the file and the result of --json go to stdout; else -1. */
+int json_result_check(const Command *command, bool json, const char *out);
+
+/* pass_times: the time of the passes of the compiler, as a table. */
+
+#define TIME_OPTION(value)                                                                         \
+    { OPTION_FLAG, "--time-passes", NULL, value, "time of each compiler pass on stderr" }
+
+/* Prints one line per pass to stderr: executions, milliseconds. */
+void pass_times_print(MoecCompiler *compiler);
 
 #endif

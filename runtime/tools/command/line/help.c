@@ -1,4 +1,3 @@
-#include "tools/command/line/help.h"
 
 #include "base/memory.h"
 #include "base/build.h"

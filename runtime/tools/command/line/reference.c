@@ -1,10 +1,8 @@
 /* reference: moec reference: CLI.md, man pages and the queries of shell completion, from the tables
  * of commands, flags and environment variables. */
 #include "base/memory.h"
-#include "base/message.h"
 #include "base/build.h"
 #include "tools/command/line/commands.h"
-#include "tools/command/line/help.h"
 #include "tools/command/line/arguments.h"
 #include "training/spec.h"
 

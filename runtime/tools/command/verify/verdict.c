@@ -2,7 +2,6 @@
 #include "verify.h"
 
 #include "abi/json_make.h"
-#include "base/json_values.h"
 #include "base/memory.h"
 
 #include <jansson.h>

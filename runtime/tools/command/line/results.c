@@ -1,8 +1,7 @@
-#include "tools/command/line/json_result.h"
+#include "tools/command/line/commands.h"
 
 #include "abi/json_make.h"
 #include "base/files.h"
-#include "base/json_values.h"
 
 #include <stdio.h>
 
@@ -24,4 +23,14 @@ int json_result_check(const Command *command, bool json, const char *out) {
     if (!json || !out || !file_is_standard(out)) return -1;
     return arguments_wrong(command, "choose a file for --out",
                            "--json and --out - exclude each other");
+}
+
+void pass_times_print(MoecCompiler *compiler) {
+    int count;
+    const MoecPassTime *times = moec_pass_times(compiler, &count);
+    fprintf(stderr, "%-18s %6s %10s\n", "pass", "runs", "ms");
+    for (int i = 0; i < count; i++)
+        if (times[i].runs)
+            fprintf(stderr, "%-18s %6d %10.2f\n", times[i].name, times[i].runs,
+                    1e3 * times[i].seconds);
 }
