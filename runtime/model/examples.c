@@ -153,7 +153,7 @@ static Data *open_plain(const char *path, const Call *call) {
     if (!data || !data->bytes || vocabulary <= 256) return data;
     data_close(data);
     error_message(
-        "train with --tokenizer FILE, use token files of `moec tokenize`, or set vocab_size = 256",
+        "train with a tokenizer, use token files of `moec tokenize`, or set vocab_size = 256",
         "the model has %ld tokens and no tokenizer, so the bytes of %s are not its tokens",
         vocabulary, path);
     return NULL;

@@ -3,7 +3,7 @@
 # clang-format 14 if it is installed. Tables of the grammar may have 128 columns. The functions of runtime/kernels/ may be
 # longer.
 . "$(dirname "$0")/../begin.sh"
-git ls-files 'compiler/*.[chly]' 'compiler/*.def' 'runtime/*.[ch]' 'runtime/*.cu' 'runtime/*.cuh' 2>/dev/null >"$work/files"
+git ls-files 'compiler/*.[chly]' 'compiler/*.def' 'runtime/*.[ch]' 'runtime/*.cu' 'runtime/*.cuh' 2>/dev/null >"$work/files" || :
 [ -s "$work/files" ] || find compiler runtime -name '*.[chly]' -o -name '*.cu' -o -name '*.cuh' >"$work/files"
 grep -v "\.def\$" "$work/files" >"$work/ours"
 # A diagram in a comment is indented by five columns and keeps its own lines; prose starts in the first column. A diagram line
