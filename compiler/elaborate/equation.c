@@ -49,8 +49,6 @@ static void report_axis_conflict(Elaborator *e, const EquationIndex *entry, cons
     if (entry->index->axis->size > axis->size && entry->index->axis->size % axis->size == 0)
         report_help(e->reports, "write %s %% %ld to repeat the dimension %ld times", name,
                     axis->size, entry->index->axis->size / axis->size);
-    else
-        report_help(e->reports, "use another index for one of the two axes");
 }
 
 static Index *batch_index(Elaborator *e, const Axis *axis, Span span) {
