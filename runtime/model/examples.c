@@ -74,7 +74,7 @@ Data *examples_open(const char *path, const Call *call) {
     if (!words) return data_open(path, call_vocabulary(call));
     Safetensors *file = safetensors_open(path);
     if (!file) {
-        note_message("this model reads examples, not text: --data expects a safetensors file with "
+        note_message("this model reads examples, not text: use a safetensors file with "
                      "tensor '%s' and the other inputs",
                      call_foreign_input(call)->name);
         return NULL;
