@@ -321,6 +321,8 @@ install: all
 	install -m 644 runtime/tools/command/completion/moec.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/moec
 	install -m 644 runtime/tools/command/completion/_moec $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_moec
 	install -m 644 runtime/tools/command/completion/moec.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/moec.fish
+	@[ -n "$(DESTDIR)" ] || ldconfig 2>/dev/null || true
+	@echo "installed in $(DESTDIR)$(PREFIX)"
 
 .PHONY: clean
 clean:

@@ -4,6 +4,9 @@ import subprocess
 import sys
 
 NUMBER = r"[-+]?[0-9][-+0-9.,e:msh]*[kMGT]?"
+# Progress that only a slow command prints: the tokenizer after 5 s, a phase after 10 s.
+PROGRESS = re.compile(r".+: \d+ %, \d+ words|\d+ of \d+ tokens|[a-z ]+, \d+ s"
+                      r"|.+ read, [0-9.]+ M tokens, [0-9.]+ MB/s")
 
 
 def blocks(lines):
@@ -60,7 +63,7 @@ def main(files):
                 if result.returncode:
                     output = output.rstrip("\n") + f"\n[exit {result.returncode}]\n"
                 written = "".join(re.sub(r" +", " ", line.strip()) + "\n"
-                                  for line in output.splitlines())
+                                  for line in output.splitlines() if not PROGRESS.fullmatch(line))
                 if pattern(expected).match(written):
                     continue
                 failures += 1

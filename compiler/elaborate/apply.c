@@ -106,6 +106,7 @@ static bool under_indices(Elaborator *e, const Node *subs, Index **under, int *c
         if (!fine) return false;
         if (sub->kind != NODE_NAME || *count + (list ? list->count : 1) > MAX_RANK) {
             report_error(e->reports, sub->span, "expected the name of an index");
+            report_help(e->reports, "write names in the brackets, such as layer[s](x)");
             return false;
         }
         for (int j = 0; list && j < list->count; j++)

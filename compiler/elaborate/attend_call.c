@@ -44,9 +44,11 @@ static bool given_tensor(Elaborator *e, const Node *entry, Value **given) {
     Value *value = evaluate(e, entry->kids[0]);
     if (value->kind == KIND_TENSOR)
         *given = value;
-    else if (value->kind != KIND_NONE && value->kind != KIND_ERROR)
+    else if (value->kind != KIND_NONE && value->kind != KIND_ERROR) {
         report_error(e->reports, entry->kids[0]->span, "'%s' expects a tensor or none, got %s",
                      entry->name, value_shown(e, value));
+        report_help(e->reports, "write the name of a tensor, or remove %s", entry->name);
+    }
     return value->kind == KIND_TENSOR || value->kind == KIND_NONE;
 }
 
@@ -240,6 +242,7 @@ static bool check_attend_arguments(Elaborator *e, const Node *node, Value **valu
     if (own->size == keys->size) return true;
     report_asked(e, args->kids[2]->span, "the value has axis '%s', but the key has axis '%s'",
                  own->name, keys->name);
+    report_help(e->reports, "use '%s' as the first axis of both", keys->name);
     return false;
 }
 
@@ -275,6 +278,8 @@ static bool check_document_ids(Elaborator *e, const Attending *attending) {
     report_error(e->reports, documents->span,
                  "'document_ids' must have one dimension, the query position: axis '%s'",
                  query_position->axis->name);
+    report_help(e->reports, "use a tensor with one number per position: ids[%s]",
+                query_position->name);
     return false;
 }
 
@@ -402,6 +407,7 @@ static bool bind_key_axis(Elaborator *e, Attending *attending) {
     if (axes_match(e, attending->key->axis, axis)) return true;
     report_error(e->reports, attending->keys->span, "the key has axis '%s', but '%s' has axis '%s'",
                  axis->name, attending->key->name, attending->key->axis->name);
+    report_help(e->reports, "choose another name for the key position");
     return false;
 }
 
@@ -419,6 +425,7 @@ static Value *attend_as_read(Elaborator *e, Attending *at) {
             e->reports, at->node->span,
             "'top_values' requires keys with the positions of the queries, no bias, and a mask of "
             "the terms t <= s, s - t < window and number[s] == number[t]");
+        report_help(e->reports, "write top_values = 0, or use such a mask");
         return value_error(e, at->node->span);
     }
     if (!known) return attend_scores(e, at);

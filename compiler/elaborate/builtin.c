@@ -107,6 +107,7 @@ Value *reduce(Elaborator *e, const char *kind, Index *const *indices, int count,
     if (!sum && !mean && strcmp(kind, "max") && strcmp(kind, "min")) {
         report_error(e->reports, span,
                      "the reduced expression does not depend on all indices of the reduction");
+        report_help(e->reports, "remove the other indices from the brackets");
         return value_error(e, span);
     }
     Reduction reduction = sum || mean ? REDUCE_SUM : !strcmp(kind, "max") ? REDUCE_MAX : REDUCE_MIN;
@@ -216,6 +217,10 @@ static Index *along(Elaborator *e, const Node *subs, const Value *value, Span sp
     for (int i = 0; value->kind == KIND_TENSOR && i < value->rank; i++)
         if (value->dims[i] == index) return index;
     report_error(e->reports, sub->span, "the argument of '%s' has no index '%s'", name, sub->name);
+    const char *names[MAX_RANK];
+    int count = value->kind == KIND_TENSOR ? value->rank : 0;
+    for (int i = 0; i < count; i++) names[i] = value->dims[i]->name;
+    report_choices(e->reports, sub->name, names, count, "indices");
     return NULL;
 }
 
@@ -493,6 +498,7 @@ static Value *drawn_for(Elaborator *e, const Node *node) {
         if (like->kind == KIND_ERROR || (like->kind == KIND_TENSOR && e->equation)) return like;
         report_error(e->reports, node->kids[1]->kids[0]->span, "'%s' expects a tensor",
                      node->kids[0]->name);
+        report_help(e->reports, "write the name of a tensor, with one random number per element");
         return value_error(e, node->span);
     }
     if (e->equation && e->equation->has_left)

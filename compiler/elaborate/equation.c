@@ -158,6 +158,7 @@ const List *axis_list(Elaborator *e, const Node *sub, bool *fine) {
         report_error(e->reports, sub->span, "'%s' contains %s: expected a list of axes", sub->name,
                      value_shown(e, item));
         report_note(e->reports, binding->span, "declared here");
+        report_help(e->reports, "write the names of axes only, such as [h, d]");
         *fine = false;
         return NULL;
     }
@@ -440,8 +441,8 @@ static bool may_define(Elaborator *e, const Node *node) {
     if (data && node_mentions(node->kids[1], node->name)) return true;
     report_error(e->reports, node->name_span, "duplicate definition of '%s'", node->name);
     report_note(e->reports, binding->span, "first defined here");
-    if (data)
-        report_help(e->reports, "choose another name, or read the old value on the right side");
+    report_help(e->reports, data ? "choose another name, or read the old value on the right side"
+                                 : "choose another name");
     return false;
 }
 

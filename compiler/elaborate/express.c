@@ -130,10 +130,15 @@ bool evaluate_number(Elaborator *e, const Node *node, const char *what, double *
     }
     if (value->kind == KIND_WORD && !value->record)
         report_unknown_name(e, value);
-    else if (value->kind != KIND_ERROR)
+    else if (value->kind != KIND_ERROR) {
         report_error(e->reports, node->span,
                      "%s must be a number that is known at compile time, got %s", what,
                      value_shown(e, value));
+        if (value->kind == KIND_AXIS)
+            report_help(e->reports, "write size(%s)", value->axis->name);
+        else
+            report_help(e->reports, "write a number, or declare an option: option n: int = 4");
+    }
     return false;
 }
 
@@ -322,6 +327,7 @@ static Value *list_element(Elaborator *e, const Value *list, const Node *subs) {
     if (sub && sub->kind == KIND_ERROR) return sub;
     if (!sub || sub->kind != KIND_NUMBER || sub->number != floor(sub->number)) {
         report_error(e->reports, subs->span, "the subscript of a list must be an integer");
+        report_help(e->reports, "write one integer, such as [0] for the first element");
         return value_error(e, subs->span);
     }
     if (sub->number >= 0 && sub->number < list->list.count)
@@ -508,6 +514,7 @@ static Value *expression(Elaborator *e, const Node *node) {
         break;
     default:
         report_error(e->reports, node->span, "this is not allowed in an expression");
+        report_help(e->reports, "write a number, a name, a function or a layer here");
     }
     return value_error(e, node->span);
 }

@@ -103,6 +103,9 @@ static bool bind_axis(Elaborator *e, const Node *sub, Axis *axis) {
                  before->value->axis->size, axis->name, axis->size);
     report_note(e->reports, before->span, "first bound here");
     report_note(e->reports, sub->span, "then bound here");
+    report_help(e->reports,
+                "pass arguments with equal sizes, or declare different axes in layer '%s'",
+                e->frame->layer->name);
     return false;
 }
 
@@ -141,6 +144,7 @@ static bool bind_formal(Elaborator *e, const Node *formal, Value *value) {
         report_error(e->reports, value->span, "layer '%s' expects a tensor for '%s', got %s",
                      e->frame->layer->name, formal->name, value_shown(e, value));
         report_note(e->reports, formal->span, "declared here");
+        report_help(e->reports, "pass a tensor, such as x");
         return false;
     }
     int skip = 0, count = subs ? subs->count : 0;
@@ -156,6 +160,11 @@ static bool bind_formal(Elaborator *e, const Node *formal, Value *value) {
         const char *first = subs->kids[0]->name;
         if (count == value->rank + 1 && first && (!strcmp(first, "b") || !strcmp(first, "batch")))
             report_help(e->reports, "layers declare no batch axis: it is implicit");
+        else if (count < value->rank)
+            report_help(e->reports, "apply the layer under the other indices: y[n, ...] = %s[n](x)",
+                        e->frame->layer->name);
+        else
+            report_help(e->reports, "pass a tensor with %d dimensions", count);
         return false;
     }
     int dim = skip;
@@ -251,6 +260,15 @@ static bool result_axes(Elaborator *e, const Node *layer, const Node *formal, Li
     return true;
 }
 
+static void help_with_result(Elaborator *e, const Node *formal, const List *axes) {
+    Text names = {.arena = e->arena};
+    for (int i = 0; i < axes->count; i++)
+        text_add(&names, "%s%s", i ? ", " : "", ((Axis *)axes->items[i])->name);
+    report_help(e->reports,
+                axes->count ? "write %s[%s] = ..." : "write %s = ... without subscripts",
+                formal->name, axes->count ? names.text : "");
+}
+
 static Value *one_result(Elaborator *e, const Node *layer, const Node *formal, Span span) {
     Binding *binding = scope_find(e->scope, formal->name);
     if (!binding) {
@@ -269,6 +287,7 @@ static Value *one_result(Elaborator *e, const Node *layer, const Node *formal, S
                      "the result '%s' of layer '%s' must have %d dimensions, got %d", formal->name,
                      layer->name, axes.count, value->kind == KIND_TENSOR ? value->rank : 0);
         report_note(e->reports, formal->span, "declared here");
+        help_with_result(e, formal, &axes);
         return value_error(e, span);
     }
     Value *ordered = value_tensor(e, value->expr, value->dims, value->rank, value->span);
@@ -282,6 +301,7 @@ static Value *one_result(Elaborator *e, const Node *layer, const Node *formal, S
                          "the result '%s' of layer '%s' has no axis '%s'", formal->name,
                          layer->name, axis->name);
             report_note(e->reports, formal->span, "declared here");
+            help_with_result(e, formal, &axes);
             return value_error(e, span);
         }
         ordered->dims[i] = value->dims[dim];
@@ -348,17 +368,24 @@ static Record *current_options(Elaborator *e, Record *options) {
     return options;
 }
 
+static Value *wrong_argument_count(Elaborator *e, const Node *layer, int count, Span span) {
+    Text names = {.arena = e->arena};
+    const Node *formals = layer->kids[0];
+    int expected = formals ? formals->count : 0;
+    for (int i = 0; i < expected; i++)
+        text_add(&names, "%s%s", i ? ", " : "", formals->kids[i]->name);
+    report_error(e->reports, span, "layer '%s' expects %d argument%s, got %d", layer->name,
+                 expected, expected == 1 ? "" : "s", count);
+    report_note(e->reports, layer->name_span, "declared here");
+    report_help(e->reports, "write %s(%s)", layer->name, expected ? names.text : "");
+    return value_error(e, span);
+}
+
 Value *apply_layer(Elaborator *e, Value *layer, const char *label, bool labelled,
                    Index *const *under, int under_count, Value **arguments, int count,
                    Record *options, Span span) {
     const Node *node = layer->layer, *formals = node->kids[0];
-    int expected = formals ? formals->count : 0;
-    if (count != expected) {
-        report_error(e->reports, span, "layer '%s' expects %d argument%s, got %d", node->name,
-                     expected, expected == 1 ? "" : "s", count);
-        report_note(e->reports, node->name_span, "declared here");
-        return value_error(e, span);
-    }
+    if (count != (formals ? formals->count : 0)) return wrong_argument_count(e, node, count, span);
     if (!check_formals(e, node)) return value_error(e, span);
     if (e->frame->depth >= MAX_APPLICATIONS) {
         report_error(e->reports, span,
@@ -391,6 +418,7 @@ Value *apply_layer(Elaborator *e, Value *layer, const char *label, bool labelled
     if (!frame_ambient(e, &frame, under, under_count, seen, count)) {
         report_error(e->reports, span, "layer '%s' is mapped over more than %d indices", node->name,
                      MAX_RANK);
+        report_help(e->reports, "apply it under fewer indices");
         return value_error(e, span);
     }
     Frame *caller = e->frame;

@@ -101,8 +101,11 @@ static void optimizer_body(Elaborator *e, const Node *body, Index *index) {
             const Node *branch = yes ? node->kids[1] : node->kids[2];
             const Node otherwise = {.kind = NODE_BLOCK, .kids = (Node **)&branch, .count = 1};
             if (branch) optimizer_body(e, branch->kind == NODE_IF ? &otherwise : branch, index);
-        } else
+        } else {
             report_error(e->reports, node->span, "this statement is not allowed in an optimizer");
+            report_help(e->reports,
+                        "write option, state, require, if, an equation, or update weight = ...");
+        }
     }
 }
 

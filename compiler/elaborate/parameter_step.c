@@ -342,6 +342,9 @@ static const Value *run_update_statement(Elaborator *e, ParameterMatrix *matrix,
         break;
     default:
         report_error(e->reports, node->span, "this statement is not allowed in an optimizer");
+        report_help(e->reports,
+                    "write option, state, require, if, for, match, repeat, an equation, "
+                    "or update weight = ...");
         return NULL;
     }
     block_statements(e, &wrapper);

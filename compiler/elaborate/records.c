@@ -375,6 +375,7 @@ bool check_limits(Elaborator *e, const Node *option, Value *value) {
                                     : arena_format(e->arena, "from %.9g to %.9g", low, high),
                  value->number);
     report_note(e->reports, option_span(option), "declared here");
+    report_help(e->reports, "write %s = %.9g", option->name, value->number < low ? low : high);
     return false;
 }
 
@@ -501,6 +502,8 @@ static void report_kind(Elaborator *e, const Node *option, const Value *value) {
     else if (value->kind == KIND_WORD && *value->word &&
              strspn(value->word, "0123456789.e+-") == strlen(value->word))
         report_help(e->reports, "write %s = %s without quotes", option->name, value->word);
+    else if (!strcmp(type, "int") && value->kind == KIND_NUMBER && fabs(value->number) < MAX_SIZE)
+        report_help(e->reports, "write %s = %.0f", option->name, value->number);
 }
 
 /* The value of an option: from `given`, else its default. */
@@ -522,6 +525,7 @@ static Value *option_value(Elaborator *e, const Node *option, Record *given) {
             report_error(e->reports, option->kids[2]->span,
                          "the default of option '%s' is %s, but its type is %s", option->name,
                          value_kind_text(fallback), option->kids[0]->name);
+            report_help(e->reports, "change the default or the type");
             return value_error(e, option->span);
         }
         fallback = converted;

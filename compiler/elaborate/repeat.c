@@ -337,10 +337,11 @@ static void carry_out(Elaborator *e, Carried *carried, Block *body, Index *index
     const Binding *binding = scope_own(scope, carried->binding->name);
     Value *value = binding ? binding->value : NULL;
     if (!value || value->kind != KIND_TENSOR) {
-        if (value && value->kind != KIND_ERROR)
-            report_error(e->reports, carried->binding->span,
-                         "'%s' is a tensor before the repeat, but %s after an iteration",
-                         carried->binding->name, value_shown(e, value));
+        if (!value || value->kind == KIND_ERROR) return;
+        report_error(e->reports, carried->binding->span,
+                     "'%s' is a tensor before the repeat, but %s after an iteration",
+                     carried->binding->name, value_shown(e, value));
+        report_help(e->reports, "choose another name for the value of the iteration");
         return;
     }
     Index *dims[MAX_RANK];
@@ -357,6 +358,7 @@ static void carry_out(Elaborator *e, Carried *carried, Block *body, Index *index
         report_error(e->reports, value->span, "'%s' changes its axes in an iteration of the repeat",
                      carried->binding->name);
         report_note(e->reports, carried->before->span, "its value before the repeat");
+        report_help(e->reports, "choose another name for the value with other axes");
         return;
     }
     Expr *next = expr_apply(e->program, OP_ADD, expr_index(e->program, index),

@@ -61,6 +61,8 @@ static bool begins_scan(Elaborator *e, ScanBuild *scan) {
             inside ? "a scan is not allowed in another scan or in a layer that is applied under "
                      "its axis"
                    : "a scan inside this many indices exceeds the maximum number of dimensions");
+        report_help(e->reports, inside ? "apply the layer with the scan to the whole sequence"
+                                       : "apply the layer under fewer indices");
         return false;
     }
     if (node->kids[0]->count <= MAX_STATES) return true;
@@ -141,6 +143,7 @@ static bool declare_state(Elaborator *e, const ScanBuild *scan, State *state, co
         report_note(e->reports,
                     before ? before->span : state_called(scan, node->name)->node->name_span,
                     "first declared here");
+        report_help(e->reports, "rename one of them");
         return false;
     }
     if (!declared_dims(e, node->name, node->kids[0], state->dims, &state->rank)) return false;
@@ -185,6 +188,8 @@ static Expr *beginning(Elaborator *e, const State *state) {
                          "the initial value of '%s' depends on index '%s', but the state does not",
                          state->node->name, used[i]->name);
             report_note(e->reports, state->node->name_span, "the state is declared here");
+            report_help(e->reports, "add the axis of '%s' to the state, or reduce it: sum[%s]",
+                        used[i]->name, used[i]->name);
             return NULL;
         }
         to[i] = expr_index(e->program, dimension);
@@ -217,6 +222,7 @@ static bool same_axes(Elaborator *e, const State *state, const Value *after) {
     report_error(e->reports, state->binding->span,
                  "'%s' has other axes here than in its declaration as a state", state->node->name);
     report_note(e->reports, state->node->span, "the state is declared here");
+    report_help(e->reports, "define it with the subscripts of the declaration");
     return false;
 }
 

@@ -11,6 +11,7 @@ static bool declare_once(Elaborator *e, const Node *node) {
     if (!before) return true;
     report_error(e->reports, node->name_span, "duplicate declaration of '%s'", node->name);
     report_note(e->reports, before->span, "first declared here");
+    report_help(e->reports, "rename one of them");
     return false;
 }
 
@@ -303,10 +304,11 @@ void decide_inputs(Elaborator *e) {
             !alone && (input->input == MOEC_INPUT_TOKEN || input->input == MOEC_INPUT_NEXT);
         if (!token) continue;
         input->input = MOEC_INPUT_CLASS;
-        if (e->program->graph == GRAPH_DECODE)
-            report_error(
-                e->reports, input->span,
-                "cannot decode: the input of this model is an example, not a sequence of tokens");
+        if (e->program->graph != GRAPH_DECODE) continue;
+        report_error(
+            e->reports, input->span,
+            "cannot decode: the input of this model is an example, not a sequence of tokens");
+        report_help(e->reports, "use --mode forward");
     }
 }
 
@@ -371,8 +373,9 @@ static bool is_updated(Elaborator *e, const Node *node, const Tensor *state) {
         if (store->target->tensor != state) continue;
         report_error(e->reports, node->span, "duplicate update of '%s'", state->path);
         report_note(e->reports, store->span, "first updated here");
-        if (e->frame->shared)
-            report_help(e->reports, "use two labels: a shared layer cannot update a state");
+        report_help(e->reports, e->frame->shared
+                                    ? "use two labels: a shared layer cannot update a state"
+                                    : "write one update with both terms");
         return true;
     }
     return false;
@@ -643,6 +646,7 @@ static void one_statement(Elaborator *e, const Node *node) {
         break;
     default:
         report_error(e->reports, node->span, "this statement is not allowed in a layer");
+        report_help(e->reports, "write it outside of the layer, or remove it");
     }
 }
 

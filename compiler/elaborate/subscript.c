@@ -16,6 +16,7 @@ void add_dims(Elaborator *e, Value *into, const Value *from) {
         if (into->rank == MAX_RANK) {
             report_error(e->reports, from->span,
                          "too many dimensions in an expression: the maximum is %d", MAX_RANK);
+            report_help(e->reports, "sum over an index in a statement of its own");
             return;
         }
         into->dims[into->rank++] = from->dims[i];
@@ -104,6 +105,7 @@ static bool list_subscripts(Elaborator *e, Value *result, const Node *sub, const
                 "'%s' refers to axis '%s' (size %ld), but this dimension is axis '%s' (size %ld)",
                 sub->name, axis->name, axis->size, dimension->name, dimension->size);
             if (value->span.source) report_note(e->reports, value->span, "defined here");
+            report_help(e->reports, "write the subscripts one by one");
             return false;
         }
         Index *index = equation_canonical(e, axis, sub->span);
@@ -248,6 +250,7 @@ Value *subscript(Elaborator *e, Value *value, const Node *subs, Span span) {
     if (value->kind == KIND_ERROR) return value;
     if (value->kind != KIND_TENSOR) {
         report_error(e->reports, span, "%s cannot have subscripts", value_shown(e, value));
+        report_help(e->reports, "remove the subscripts");
         return value_error(e, span);
     }
     Value *result = value_new(e, KIND_TENSOR, span);
@@ -277,6 +280,10 @@ Value *subscript(Elaborator *e, Value *value, const Node *subs, Span span) {
         report_error(e->reports, subs->span, "expected %d subscript%s [%s], got %d", value->rank,
                      value->rank == 1 ? "" : "s", axes.text ? axes.text : "", subs->count);
         if (value->span.source) report_note(e->reports, value->span, "defined here");
+        if (value->rank)
+            report_help(e->reports, "write one subscript per axis: [%s]", axes.text);
+        else
+            report_help(e->reports, "remove the subscripts");
         return value_error(e, span);
     }
     if (!indices_differ(e, subs, value)) return value_error(e, span);

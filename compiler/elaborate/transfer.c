@@ -314,8 +314,11 @@ static void run_rule_statement(Derivation *d, const Node *node) {
             run_rule_statement(d, branch);
         else if (branch)
             run_rule_body(d, branch);
-    } else
+    } else {
         report_error(e->reports, node->span, "this statement is not allowed in a parametrization");
+        report_help(e->reports,
+                    "write option, kind, require, if, or an equation, such as lr = ...");
+    }
 }
 
 static void run_rule_body(Derivation *d, const Node *body) {
@@ -343,6 +346,8 @@ static bool finite_numbers(Derivation *d) {
         report_error(d->e->reports, d->rule->name_span,
                      "parametrization '%s' results in %s = %g for '%s'", d->rule->name,
                      number->name, number->after, d->flow->tensor->path);
+        report_help(d->e->reports, "change the equation of %s, or set it in the tuned model",
+                    number->name);
         return false;
     }
     return true;

@@ -275,6 +275,7 @@ static bool is_repeated(Unit *unit, const Node *body, int at) {
         if (earlier->kind != entry->kind || strcmp(earlier->name, entry->name)) continue;
         report_error(unit->reports, entry->name_span, "duplicate entry '%s'", entry->name);
         report_note(unit->reports, earlier->name_span, "first set here");
+        report_help(unit->reports, "remove one of the entries");
         return true;
     }
     return false;

@@ -239,7 +239,8 @@ static void report_unsupported(const ConfigReading *reading, const Node *rule, c
     report_error(reports, rule->span,
                  "config.json: key \"%s\" %s %s, which layout '%s' does not support", rule->name,
                  verb, value, reading->layout->name);
-    if (*known) report_help(reports, "use one of %s", known);
+    report_help(reports, *known ? "use one of %s" : "write a custom layout (stdlib/LAYOUTS.md)",
+                known);
 }
 
 static void set_slot(ConfigReading *reading, OptionSlot *slot, const Node *rule,

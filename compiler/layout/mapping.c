@@ -144,6 +144,7 @@ static bool solve_sizes(Mapper *mapper, const MoecNamedTensor *tensor) {
         report_error(mapper->unit->reports, part_at_hand(mapper)->node->span,
                      "%s has %d axes (%s), got %d subscripts", tensor->name, tensor->rank,
                      tensor->axes, rank);
+        report_help(mapper->unit->reports, "write one subscript per axis: [%s]", tensor->axes);
         return false;
     }
     for (int i = 0; i < rank; i++)
@@ -389,6 +390,7 @@ static bool map_parts(Mapper *mapper) {
         report_error(mapper->unit->reports, mapper->line->node->span,
                      "the model has %s, but no matching '%s'",
                      mapper->tensors[mapper->tensor[0]].name, mapper->line->parts[k].path);
+        report_help(mapper->unit->reports, "compare the names with those of `moec tensors`");
         return false;
     }
     for (int k = 0; k < count; k++) {

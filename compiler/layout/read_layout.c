@@ -102,6 +102,7 @@ static bool add_holes(LayoutReader *reader, IndexNames *names, const Node *line)
         if (!at[1 + length] || !length) {
             report_error(reader->reports, span,
                          "expected the name of an index in braces, such as {i}");
+            report_help(reader->reports, "write block.{i}.weight, with a name in the braces");
             return false;
         }
         if (!add_index_name(reader, names, arena_copy(reader->arena, at + 1, length), span))
@@ -157,6 +158,7 @@ static bool combine(LayoutReader *reader, const Node *node, Affine *result) {
         report_error(reader->reports, node->span,
                      "unsupported expression: expected one parameter with numbers added to it or "
                      "multiplied by it");
+        report_help(reader->reports, "write for example 2 * weight + 1");
         return false;
     }
     const Affine *tensor = a.tensor ? &a : &b, *number = a.tensor ? &b : &a;
@@ -248,6 +250,7 @@ static bool used_names(LayoutReader *reader, const Layout *layout, const IndexNa
                      left->names[i]);
         report_note(reader->reports, line->parts[0].node->span,
                     "the file tensor maps to this parameter");
+        report_help(reader->reports, "declare its size: axis %s = N", left->names[i]);
         return false;
     }
     return true;
@@ -282,6 +285,7 @@ static bool read_line(LayoutReader *reader, const Layout *layout, LayoutLine *li
     if (list && (list->count == 0 || list->count > LAYOUT_PARTS)) {
         report_error(reader->reports, list->span, "expected 1 to %d parts, got %d", LAYOUT_PARTS,
                      list->count);
+        report_help(reader->reports, "write the parts as several lines");
         return false;
     }
     if (list && find_index_name(&left, line->choice) < 0) {
@@ -456,6 +460,10 @@ static bool add_layout(LayoutReader *reader, Layout *layout, const Node *node, i
             report_error(reader->reports, base->span,
                          found ? "layout '%s' is based on itself" : "unknown layout '%s'",
                          base->name);
+            report_help(reader->reports,
+                        found ? "remove one 'for' of the cycle"
+                              : "add 'use %s', or write the layout in this file",
+                        base->name);
             return false;
         }
         const Node *own = layout->node;

@@ -261,6 +261,7 @@ static bool report_late(Parser *parser, const Expectation *expectation) {
     if (!statement || before->first || !complete) return false;
     report_error(parser->reports, before->span,
                  "expected an operator or the next statement, found '%s'", before->text);
+    report_help(parser->reports, "write an operator before '%s', such as *", before->text);
     return true;
 }
 

@@ -559,6 +559,9 @@ static int yyreport_syntax_error(const yypcontext_t *context, Parser *parser)
 static void moe_error(const Span *span, Parser *parser, const char *message)
 {
     (void)message;
-    if (!parser->stopped) report_error(parser->reports, *span, "the nesting is too deep");
+    if (!parser->stopped) {
+        report_error(parser->reports, *span, "the nesting is too deep");
+        report_help(parser->reports, "split it into several statements");
+    }
     parser->stopped = true;
 }

@@ -184,7 +184,10 @@ static void resolve_use(Resolver *resolver, const Source *from, const Node *use)
     report_note(unit->reports, (Span){NULL, 0, 0}, "searched %s%sthe standard library",
                 searched.length ? searched.text : "", searched.length ? " and " : "");
     const char *near = near_stdlib_name(unit->arena, use->name);
-    if (near) report_help(unit->reports, "did you mean '%s'?", near);
+    if (near)
+        report_help(unit->reports, "did you mean '%s'?", near);
+    else
+        report_help(unit->reports, "add the folder of %s.moe to MOEC_PATH", use->name);
 }
 
 static Node **find_name_slot(const NameTable *names, const char *name) {
@@ -252,6 +255,7 @@ static void define_node(Resolver *resolver, NameTable *names, List *list, Node *
         report_error(unit->reports, node->name_span, "duplicate definition of '%s'", node->name);
         report_note(unit->reports, earlier->name_span, "%s '%s' is first defined here",
                     node_kind_name(earlier->kind), earlier->name);
+        report_help(unit->reports, "rename one of them");
         return;
     }
     list_push(unit->arena, list, node);

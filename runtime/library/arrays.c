@@ -141,7 +141,8 @@ static bool run_part(const Request *request) {
                              "the model was loaded without a cotangent");
     if (moec_tape_bytes(model) && !library_given(request->data, "tape")) return false;
     if ((uintptr_t)request->data % TAPE_ALIGNMENT)
-        return error_message(NULL, "the tape is not aligned to %d bytes", TAPE_ALIGNMENT);
+        return error_message("allocate it with posix_memalign",
+                             "the tape is not aligned to %d bytes", TAPE_ALIGNMENT);
     call->part = request->part;
     call->arena = request->data;
     call->begins = true;
@@ -278,7 +279,8 @@ static bool bind(const Request *request) {
                              "weights and gradients cannot be bound to other memory");
     if (!check_index(request)) return false;
     if ((uintptr_t)request->data % sizeof(float))
-        return error_message(NULL, "the memory is not aligned to %zu bytes", sizeof(float));
+        return error_message("pass the address of a float",
+                             "the memory is not aligned to %zu bytes", sizeof(float));
     Call *call = call_of(request->model, request->kind);
     if (is_input(request->kind))
         call->inputs_there[index] = request->data ? request->data : call->inputs[index];

@@ -18,7 +18,7 @@ static Writing writing_of(const MoecModel *model) {
 static bool has_text(const MoecModel *model) {
     long vocabulary = moec_vocabulary(model);
     return model->tokenizer || vocabulary <= BYTES ||
-           error_message("train it with --tokenizer, which stores the tokenizer in the checkpoint",
+           error_message("train it with a tokenizer, which becomes part of the checkpoint",
                          "the model has %ld tokens and no tokenizer, so text cannot be converted "
                          "to its tokens",
                          vocabulary);

@@ -26,7 +26,7 @@ static bool check_training(const MoecTraining *training) {
         !library_given(training->out, "out"))
         return false;
     if (training->init_missing && !training->init_from)
-        return error_message(NULL, "init_missing requires init_from");
+        return error_message("set init_from to a run directory", "init_missing requires init_from");
     if (training->seed > INT64_MAX)
         return error_message(NULL, "seed is %llu: expected a number below 2^63",
                              (unsigned long long)training->seed);

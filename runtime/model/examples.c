@@ -74,7 +74,7 @@ Data *examples_open(const char *path, const Call *call) {
     if (!words) return data_open(path, call_vocabulary(call));
     Safetensors *file = safetensors_open(path);
     if (!file) {
-        note_message("this model reads examples, not text: --data expects a safetensors file with "
+        note_message("this model reads examples, not text: use a safetensors file with "
                      "tensor '%s' and the other inputs",
                      call_foreign_input(call)->name);
         return NULL;
@@ -153,7 +153,7 @@ static Data *open_plain(const char *path, const Call *call) {
     if (!data || !data->bytes || vocabulary <= 256) return data;
     data_close(data);
     error_message(
-        "train with --tokenizer FILE, use token files of `moec tokenize`, or set vocab_size = 256",
+        "train with a tokenizer, use token files of `moec tokenize`, or set vocab_size = 256",
         "the model has %ld tokens and no tokenizer, so the bytes of %s are not its tokens",
         vocabulary, path);
     return NULL;

@@ -563,9 +563,10 @@ static bool report_lacking(const Safetensors *file, Names *names, bool lacking) 
     const char *many = names->count == 1 ? "" : "s";
     if (!names->count) return true;
     if (!lacking)
-        return error_message("add --init-missing to initialize them randomly",
-                             "%s does not have %d tensor%s of the model:%s", file->path,
-                             names->count, many, listed(names));
+        return error_message(
+            "initialize them with --init-missing (in the API: init_missing = true)",
+            "%s does not have %d tensor%s of the model:%s", file->path, names->count, many,
+            listed(names));
     note_message("%s does not have %d tensor%s of the model; random initialization of:%s",
                  file->path, names->count, many, listed(names));
     return true;

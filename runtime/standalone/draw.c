@@ -123,12 +123,9 @@ static int read_options(Options *options, int count, char **arguments) {
 int main(int count, char **arguments) {
     streams_hold();
     Drawer drawer = {.options = {.weights = "weights.bin", .count = 16, .steps = 50}};
-    if (!read_options(&drawer.options, count, arguments)) {
-        fprintf(stderr,
-                "usage: %s --out FILE [--count N] [--steps N] [--seed N] [--weights FILE]\n",
-                arguments[0]);
-        return 2;
-    }
+    if (!read_options(&drawer.options, count, arguments))
+        return options_usage("--out FILE [--count N] [--steps N] [--seed N] [--weights FILE]\n",
+                             count, arguments);
     const char *error = open_drawer(&drawer);
     if (!error) {
         draw(&drawer);

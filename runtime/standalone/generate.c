@@ -197,6 +197,20 @@ static const char *open_lexicon(Lexicon **lexicon, const Model *model, const Opt
                                             "bytes: pass the prompt as token ids, with --token-ids";
 }
 
+static const char usage[] =
+    "-p TEXT [options]\n"
+    "  -p, --prompt TEXT     prompt\n"
+    "  -n, --max-tokens N    maximum number of generated tokens (default 100)\n"
+    "  --temperature T       sampling temperature (default 0: greedy decoding)\n"
+    "  --top-k K             sampling from the K likeliest tokens\n"
+    "  --top-p P             sampling from the likeliest tokens with total probability P\n"
+    "  --min-p P             sampling from tokens with P times the highest probability\n"
+    "  --seed N              seed of the sampling (default 1)\n"
+    "  --token-ids           prompt and output are token ids\n"
+    "  --perf                tokens/s on stderr\n"
+    "  --weights FILE        weights (default weights.bin)\n"
+    "  --tokenizer FILE      tokenizer (default tokenizer.bin)\n";
+
 int main(int count, char **arguments) {
     streams_hold();
     Options options = {.weights = "weights.bin",
@@ -204,14 +218,7 @@ int main(int count, char **arguments) {
                        .tokens = 100,
                        .seed = 1,
                        .picking.top_p = 1};
-    if (!read_options(&options, count, arguments)) {
-        fprintf(stderr,
-                "usage: %s -p, --prompt TEXT [-n, --max-tokens N] [--temperature T] [--top-k K] "
-                "[--top-p P] [--min-p P] [--seed N] [--token-ids] [--perf] [--weights FILE] "
-                "[--tokenizer FILE]\n",
-                arguments[0]);
-        return 2;
-    }
+    if (!read_options(&options, count, arguments)) return options_usage(usage, count, arguments);
     Model *model;
     Lexicon *lexicon = NULL;
     int error = model_open(&model, options.weights);

@@ -33,7 +33,7 @@ static int option_take(const Option *option, const char *text) {
 }
 
 /* Parses all arguments. Returns 1 if all names are known; otherwise prints an error, except for -h
- * and --help: the caller prints the usage. */
+ * and --help: the caller calls options_usage. */
 static int options_read(const Option *options, int known, int count, char **arguments) {
     for (int i = 1; i < count; i++) {
         const Option *option = options;
@@ -58,6 +58,15 @@ static int options_read(const Option *options, int known, int count, char **argu
         }
     }
     return 1;
+}
+
+/* Prints the usage and returns the exit code: 0 after -h or --help, else 2. */
+static int options_usage(const char *usage, int count, char **arguments) {
+    for (int i = 1; i < count; i++)
+        if (!strcmp(arguments[i], "-h") || !strcmp(arguments[i], "--help"))
+            return printf("usage: %s %s", arguments[0], usage), 0;
+    fprintf(stderr, "usage: %s %s", arguments[0], usage);
+    return 2;
 }
 
 #endif

@@ -225,12 +225,9 @@ int main(int count, char **arguments) {
                                    .out = "trained.bin",
                                    .steps = SETTING_STEPS,
                                    .seed = SETTING_SEED}};
-    if (!read_options(&trainer.options, count, arguments)) {
-        fprintf(stderr,
-                "usage: %s --data FILE [--steps N] [--seed N] [--weights FILE] [--out FILE]\n",
-                arguments[0]);
-        return 2;
-    }
+    if (!read_options(&trainer.options, count, arguments))
+        return options_usage("--data FILE [--steps N] [--seed N] [--weights FILE] [--out FILE]\n",
+                             count, arguments);
     const char *error = open_trainer(&trainer);
     if (!error) error = train(&trainer);
     if (!error) error = streams_end();

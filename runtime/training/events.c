@@ -94,7 +94,7 @@ static bool write_record(Events *events, const Message *message) {
     bool good = fwrite(record.bytes, 1, record.length, events->file) == record.length &&
                 fflush(events->file) == 0;
     free(record.bytes);
-    return good || error_message("free some disk space, or remove --tensorboard",
+    return good || error_message("free some disk space, or omit the TensorBoard file",
                                  "cannot write %s: %s", events->path, strerror(errno));
 }
 

@@ -164,7 +164,7 @@ long questions_length(const Questions *questions) {
 static bool check_tokens(const Questions *questions, long vocabulary) {
     if (!questions->tokenizer && vocabulary > 256)
         return error_message(
-            "train it with --tokenizer, which stores the tokenizer in the checkpoint",
+            "train it with a tokenizer, which becomes part of the checkpoint",
             "the model has %ld tokens and no tokenizer, so text cannot be converted to its tokens",
             vocabulary);
     for (int i = 0; i < questions->candidate_count; i++) {

@@ -70,7 +70,7 @@ static bool shorten(Record *record, long step, bool *replaced) {
         good = file_write(record->path, def_use.kept, def_use.length);
     } else if (ftruncate(fileno(record->file), (off_t)def_use.length) != 0 ||
                fseek(record->file, 0, SEEK_END) != 0) {
-        good = error_message("check the permissions, or choose another --out",
+        good = error_message("check the permissions, or choose another output directory",
                              "cannot shorten %s: %s", record->path, strerror(errno));
     }
     if (good && def_use.steps < step)
@@ -86,7 +86,7 @@ static bool open_log(Record *record) {
     if (descriptor < 0) return false;
     record->file = fdopen(descriptor, "a+");
     if (flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-        return error_message("wait for the other run, or choose another --out",
+        return error_message("wait for the other run, or choose another output directory",
                              "another run is writing to %s", path);
     return true;
 }
@@ -115,7 +115,7 @@ bool record_write(Record *record, json_t *object) {
     if (!text)
         error_message(NULL, "a line of %s cannot be written as JSON", record->path);
     else if (!good)
-        error_message("free some disk space and continue with --resume", "cannot write %s: %s",
+        error_message("free some disk space, then resume the run", "cannot write %s: %s",
                       record->path, strerror(errno));
     free(text);
     return good && events;

@@ -114,7 +114,7 @@ static bool resume(TrainRun *run, const char *path) {
     if (good) differences_tell(safetensors_note(file, "spec"), run->bundle);
     good = good && model_read(run->model, file, true);
     if (good && run->options.seed >= 0 && (uint64_t)run->options.seed != run->place.seed)
-        good = error_message("omit --seed", "the run began with seed %" PRIu64 ", not %ld",
+        good = error_message("omit the seed", "the run began with seed %" PRIu64 ", not %ld",
                              run->place.seed, run->options.seed);
     if (good && run->place.tokens != run->data->count)
         note_message("the data has changed since the last run: %" PRIu64 " tokens, not %" PRIu64,
@@ -249,7 +249,7 @@ static bool report_kept_checkpoint(const TrainRun *run) {
 static bool stop_diverged(TrainRun *run, long step, const char *what, const char *why) {
     run->diverged = true;
     record_write(&run->record, json_make("{s:I, s:s}", "step", (json_int_t)step, "diverged", what));
-    error_message("lower --lr, set train.grad_clip, or use a longer warmup",
+    error_message("lower train.lr, set train.grad_clip, or use a longer warmup",
                   "step %ld: %s%s; training has stopped", step, what, why);
     return report_kept_checkpoint(run);
 }
@@ -330,8 +330,9 @@ bool run_start(TrainRun *run) {
          *log = path_join(options->out, "log.jsonl");
     bool begun = file_exists(last), good = true;
     if (!options->resume && (begun || file_exists(log)))
-        good = error_message("add --resume to continue it, or choose another --out",
-                             "%s already contains a run", options->out);
+        good = error_message(
+            "add --resume (in the API: resume = true), or choose another output directory",
+            "%s already contains a run", options->out);
     run->place =
         (Place){.seed = (uint64_t)run->settings.seed, .best = INFINITY, .tokens = run->data->count};
     if (good && begun)

@@ -69,8 +69,10 @@ cd "$work"
     printf 'experiment e { baseline = small, vary dim = [8] }\n' >>s.moe
     moec sweep s.moe --data text --out sweep --json
     moec sweep s.moe --out sweep --slurm none --dry-run --json
+    moec tokenizer train text --vocab-size 300 -o t.json --json
+    moec tokenize text --tokenizer t.json -o t.bin --json
 } >values 2>log
-sed -n 's/^  "\([a-z_]*\)": .*/\1/p' values >found
+sed -n 's/^  "\([a-z_0-9]*\)": .*/\1/p' values >found
 cd "$OLDPWD"
 awk '/^## /{ inside = $0 == "## JSON results" } inside && /^[|] `/ { split($0, cell, "|"); n = split(cell[2], name, "`"); for (i = 2; i < n; i += 2) print name[i] }' $page |
     grep -v '^sample' | LC_ALL=C sort -u >"$work/expected"

@@ -52,6 +52,7 @@ refuses "'training' is NULL"
 refuses "'data' is NULL" small.moe
 refuses "'out' is NULL" small.moe text
 refuses "already contains a run" small.moe text c 0
+refuses "in the API: resume = true" small.moe text c 0
 refuses "no data found at none" small.moe none new 0
 refuses "none.moe" none.moe text new 0
 refuses "expects a number" small.moe text new 0 train.lr=text

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Links, paths and counts in Markdown. A relative link leads to a file, with its heading. A path in backticks is the end of a path
-# of the sources, or a file that moec or a test writes. Counts equal the sources.
+# of the sources, or a file that moec or a test writes. Counts equal the sources. README has at most 130 lines, a guide 80.
 . "$(dirname "$0")/../begin.sh"
 status=0
 
@@ -83,5 +83,6 @@ constant() { sed -n "s/.*\<$2 = \([0-9]*\).*/\1/p" "$1"; }
 count examples/guides/09-custom-layers.md '[N published ideas]' "$(find examples/ideas -name '*.moe' | wc -l)"
 count tests/README.md ' N models; every limit' "$(constant tests/unit/test_models.c DEFAULT_MODELS)"
 count tests/README.md 'MOEC_MODELS=N build/tests/unit/test_models forms' "$(constant tests/unit/test_models.c MODELS_FOR_ALL_FORMS)"
+wc -l README.md examples/guides/[0-9]*.md | awk '$2 != "total" && $1 > ($2 == "README.md" ? 130 : 80) { print $2 ": too long"; wrong = 1 } END { exit wrong }' || status=1
 [ "$(cat tests/opencl/*.[ch] | wc -l)" -lt 400 ] || { echo "tests/opencl has 400 lines or more"; status=1; }
 exit $status

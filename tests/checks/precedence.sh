@@ -165,7 +165,7 @@ row 'the spec in a run < the spec and the options of `train --resume`'
 moec train p.moe:small --data text --out run --resume --set train.batch_size=3 --steps 5 >log 2>&1 || wrong "$(cat log)"
 tail -1 run/log.jsonl | grep -q '"step":5' || wrong "--steps has no effect on a resumed run: $(tail -1 run/log.jsonl)"
 row 'the seed of a run and another `--seed` of `train --resume`'
-refused 1 "omit --seed" moec train p.moe:small --data text --out run --resume --set train.batch_size=3 --steps 6 --seed 8
+refused 1 "omit the seed" moec train p.moe:small --data text --out run --resume --set train.batch_size=3 --steps 6 --seed 8
 row 'the tokenizer of a run < `--tokenizer`'
 for size in 300 290; do
     moec tokenizer train text --vocab-size $size --out $size.json >log 2>&1 || wrong "$(cat log)"

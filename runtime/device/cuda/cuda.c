@@ -86,7 +86,7 @@ static bool begin(CudaDevice *device, int number) {
         !cuda_good(device, driver->device_count(&count), "count the devices"))
         return false;
     if (number >= count)
-        return error_message("choose a device from cuda:0 on, or remove --device",
+        return error_message("choose a device from cuda:0 on, or use device cpu",
                              "unknown device 'cuda:%d': the driver reports %d devices", number,
                              count);
     char name[96] = "";

@@ -11,8 +11,8 @@ bool cuda_good(CudaDevice *device, int error, const char *doing) {
     const char *text = NULL;
     device->library->driver.error_text(error, &text);
     if (!device->failed)
-        error_message(NULL, "%s: cannot %s: %s", device->base.name, doing,
-                      text ? text : "unknown error");
+        error_message("run nvidia-smi to check the driver and the GPU", "%s: cannot %s: %s",
+                      device->base.name, doing, text ? text : "unknown error");
     device->failed = true;
     return false;
 }

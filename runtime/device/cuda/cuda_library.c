@@ -66,7 +66,7 @@ static bool open_driver(CudaLibrary *library) {
         else
             place = "";
     }
-    void *handle = open_part(place, driver_names, "install the NVIDIA driver, or remove --device",
+    void *handle = open_part(place, driver_names, "install the NVIDIA driver, or use device cpu",
                              symbols, sizeof symbols / sizeof symbols[0]);
     if (handle) lazy_library_take(handle, others, sizeof others / sizeof others[0]);
     driver_is_old = handle && part->version(&version) == 0 && version < 13000;

@@ -6,11 +6,7 @@
 #include "tools/command/line/arguments.h"
 #include "base/files.h"
 #include "base/message.h"
-<<<<<<< HEAD
 #include "tools/command/exchange/torch_folder.h"
-#include "tools/command/line/pass_times.h"
-=======
->>>>>>> less
 #include "base/memory.h"
 #include "base/build.h"
 #include "training/spec.h"

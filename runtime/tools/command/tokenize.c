@@ -40,10 +40,11 @@ static bool find_last(const Tokenizer *tokenizer, Options *options) {
 static void report(const Options *options, const BulkResult *found) {
     const double tokens = (double)(found->tokens ? found->tokens : 1);
     if (options->json)
-        json_result_print(json_make(
-            "{s:s, s:I, s:I, s:I, s:I}", "file", options->out, "tokens", (json_int_t)found->tokens,
-            "documents", (json_int_t)found->documents, "text_bytes", (json_int_t)found->bytes,
-            "invalid_utf8", (json_int_t)found->replaced));
+        json_result_written(options->out,
+                            json_make("{s:I, s:I, s:I, s:I}", "tokens", (json_int_t)found->tokens,
+                                      "documents", (json_int_t)found->documents, "text_bytes",
+                                      (json_int_t)found->bytes, "invalid_utf8",
+                                      (json_int_t)found->replaced));
     else
         printf("%s: %" PRIu64 " tokens of %" PRIu64 " document%s, %s of text, %.2f bytes/token\n",
                options->out, found->tokens, found->documents, found->documents == 1 ? "" : "s",
@@ -129,7 +130,7 @@ static bool train(const TextList *texts, BpeTraining *training, const char *out,
     good = text && file_write(out, text, strlen(text));
     FILE *file = file_is_standard(out) ? stderr : stdout;
     if (good && json)
-        json_result_print(json_make("{s:s, s:I}", "file", out, "tokens", (json_int_t)tokens));
+        json_result_written(out, json_make("{s:I}", "tokens", (json_int_t)tokens));
     else if (good)
         fprintf(file, "%s: %ld tokens\n", out, tokens);
     if (good) written_message(out, "moec tokenize --tokenizer %s --out X.bin FILE...", out);
