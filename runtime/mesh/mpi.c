@@ -30,7 +30,8 @@ static char *program_in(const char *folder, int length, const char *name) {
  * NULL. */
 static char *compiler_path(const Launch *launch) {
     const char *given = getenv("MOEC_MPICC"), *path = getenv("PATH");
-    if (given && strchr(given, '/')) return memory_format("%s", given);
+    if (given && strchr(given, '/'))
+        return access(given, X_OK) == 0 ? memory_format("%s", given) : NULL;
     const char *first = launch->launcher == LAUNCHER_OPEN_MPI ? "mpicc.openmpi" : "mpicc.mpich";
     char *found = NULL;
     for (const char *at = path ? path : ""; *at && !found;) {

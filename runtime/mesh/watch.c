@@ -112,34 +112,59 @@ static void send_to_all(const Watch *watch, PacketKind kind) {
 
 /* ---- the end ---- */
 
+/* Messages between begin and end are written at once: launchers print their own in between. */
+typedef struct Whole {
+    char *text;
+    size_t length;
+    FILE *file, *before;
+} Whole;
+
+static void whole_begin(Whole *whole) {
+    whole->file = open_memstream(&whole->text, &whole->length);
+    whole->before = message_to(whole->file);
+    if (whole->before == stderr) whole->before = NULL;
+}
+
+static void whole_end(Whole *whole) {
+    message_to(whole->before);
+    if (whole->file) fclose(whole->file);
+    if (whole->text) fputs(whole->text, stderr);
+    free(whole->text);
+}
+
 /* Ends all processes from the thread of this one; its message is printed. */
 static _Noreturn void abort_all(const Watch *watch) {
-    if (watch->mesh->rank == 0) send_to_all(watch, ABORT);
+    send_to_all(watch, ABORT);
     _exit(interrupt_signal() ? 128 + interrupt_signal() : 1);
 }
 
 /* A process has ended without a message: killed, out of memory, or a crash. */
 static void report_death(const Watch *watch, int rank, const Packet *last) {
     const Mesh *mesh = watch->mesh;
+    Whole whole = {0};
     if (atomic_load(&watch->ending)) return;
+    whole_begin(&whole);
     if (!interrupt_signal() && mesh->rank <= 1)
         error_message("--resume continues from the last checkpoint",
                       "rank %d of %d (%s) ended unexpectedly in step %lld, last collective %lld "
                       "(%s)",
                       rank, mesh->size, mesh->hosts[rank], (long long)last->step,
                       (long long)last->collective, last->name);
+    whole_end(&whole);
     abort_all(watch);
 }
 
-static void report_stall(const Watch *watch, int rank, const Packet *last, double seconds,
-                         int waiting) {
+static void report_stall(const Watch *watch, int rank, const Packet *last, double seconds) {
     const Mesh *mesh = watch->mesh;
+    Whole whole = {0};
+    whole_begin(&whole);
     error_message("--resume continues from the last checkpoint; MOEC_WATCHDOG_TIMEOUT sets the "
                   "limit in seconds",
                   "rank %d of %d (%s) does not continue in step %lld after collective %lld (%s); "
-                  "%d ranks have waited for %.0f s",
+                  "the others have waited for %.0f s",
                   rank, mesh->size, mesh->hosts[rank], (long long)last->step,
-                  (long long)last->collective, last->name, waiting, seconds);
+                  (long long)last->collective, last->name, seconds);
+    whole_end(&whole);
     abort_all(watch);
 }
 
@@ -154,7 +179,7 @@ static void receive(Watch *watch, Peer *peer, int rank) {
         return;
     }
     peer->seen = seconds_now();
-    if (packet.kind == ABORT) _exit(1);
+    if (packet.kind == ABORT) abort_all(watch);
     if (packet.kind == GOODBYE) peer->done = true;
     if (packet.kind == FAILED) {
         char *text = memory_new(packet.length + 1);
@@ -184,7 +209,7 @@ static void check_stall(Watch *watch, double now) {
     const int size = watch->mesh->size;
     Packet own;
     int64_t front = 0;
-    int waiting = 0, missing = -1, silent = -1;
+    int missing = -1, silent = -1;
     bool first = false;
     for (int rank = 0; rank < size; rank++) {
         const Packet *state = state_of(watch, rank, &own);
@@ -197,14 +222,13 @@ static void check_stall(Watch *watch, double now) {
     for (int rank = 0; rank < size; rank++) {
         const Packet *state = state_of(watch, rank, &own);
         bool begun = state->inside && state->collective == front;
-        waiting += begun;
         first |= state->step <= 1 || state->busy;
         if (!begun && missing < 0) missing = rank;
         if (rank && now - watch->peers[rank].seen > watch->limit / 2) silent = rank;
     }
     if (waited < watch->limit * (first && silent < 0 ? first_factor : 1)) return;
-    int rank = silent >= 0 ? silent : missing >= 0 ? missing : size - 1;
-    report_stall(watch, rank, state_of(watch, rank, &own), waited, waiting - (rank == silent));
+    const int rank = silent >= 0 ? silent : missing >= 0 ? missing : size - 1;
+    report_stall(watch, rank, state_of(watch, rank, &own), waited);
 }
 
 /* Another process: process 0 does not answer. Only process 1 prints. */
@@ -213,16 +237,18 @@ static void check_silence(Watch *watch, double now) {
     double silence = now - peer->seen;
     if (silence < watch->limit) return;
     if (watch->mesh->rank == 1)
-        report_stall(watch, 0, &peer->last, silence, watch->mesh->size - 1);
+        report_stall(watch, 0, &peer->last, silence);
     if (silence > watch->limit + 2) abort_all(watch);
 }
 
 static void check_failed(const Watch *watch, double now) {
     if (watch->failed < 0 || now - watch->failed_at < grace) return;
     const Mesh *mesh = watch->mesh;
-    progress_clear();
+    Whole whole = {0};
+    whole_begin(&whole);
     line_message("rank %d of %d (%s) has failed:\n%s", watch->failed, mesh->size,
                  mesh->hosts[watch->failed], watch->failed_text);
+    whole_end(&whole);
     abort_all(watch);
 }
 

@@ -76,7 +76,7 @@ bool processes_check(const TrainRun *run, const Device *device) {
                              launch->command, launch->size);
     if (!check_parts(settings->accumulate, launch->size)) return false;
     return !settings->lanes || settings->fast ||
-           reduction_fits(settings->accumulate, settings->lanes, launch->size);
+           gradient_sum_fits(settings->accumulate, settings->lanes, launch->size);
 }
 
 /* ---- comparison ---- */

@@ -401,7 +401,7 @@ static RunEnd train(TrainRun *run) {
                   .record = run->data->record},
         .settings = run->settings,
         .seed = run->place.seed,
-        .reduction = {.mesh = run->mesh, .lanes = (long)run->place.lanes},
+        .gradient_sum = {.mesh = run->mesh, .lanes = (long)run->place.lanes},
     };
     if (!step_prepare(&run->stepper)) return RUN_FAILED;
     if (steps == 0 && run->saved < 0)

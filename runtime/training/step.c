@@ -22,13 +22,13 @@ bool step_prepare(Stepper *stepper) {
     const MoecGraphEntry *graph = stepper->train->graph;
     Model *model = stepper->train->model;
     const MoecGraphEntry *gather = model_graph(model, MOEC_GRAPH_GATHER);
-    Reduction *reduction = &stepper->reduction;
-    const size_t rows = reduction->mesh ? (size_t)stepper->settings.accumulate : 1;
+    GradientSum *sum = &stepper->gradient_sum;
+    const size_t rows = sum->mesh ? (size_t)stepper->settings.accumulate : 1;
     long context = stepper->order.context;
-    reduction->parts = stepper->settings.accumulate;
-    reduction->fast = stepper->settings.fast;
-    if (!reduction->lanes) reduction->lanes = stepper->settings.lanes;
-    if (!reduction_prepare(reduction, model)) return false;
+    sum->parts = stepper->settings.accumulate;
+    sum->fast = stepper->settings.fast;
+    if (!sum->lanes) sum->lanes = stepper->settings.lanes;
+    if (!gradient_sum_prepare(sum, model)) return false;
     stepper->windows = memory_new(sizeof(int32_t) * (size_t)(graph->batch * (context + 1)));
     const MoecGraphEntry *whole = model_graph(model, MOEC_GRAPH_STEP);
     stepper->probes = probes_open(stepper->train);
@@ -43,7 +43,7 @@ bool step_prepare(Stepper *stepper) {
 
 void step_release(Stepper *stepper) {
     free(stepper->windows);
-    if (stepper->train) reduction_release(&stepper->reduction, stepper->train->model);
+    if (stepper->train) gradient_sum_release(&stepper->gradient_sum, stepper->train->model);
     probes_close(stepper->probes);
     free(stepper->rows);
     free(stepper->sums);
@@ -122,7 +122,7 @@ static uint64_t seed_of(const Stepper *stepper, long step, long part) {
 
 /* Row of the results of a micro-batch. */
 static size_t row_of(const Stepper *stepper, long part) {
-    return stepper->reduction.mesh ? (size_t)part : 0;
+    return stepper->gradient_sum.mesh ? (size_t)part : 0;
 }
 
 static void add_row(Stepper *stepper, long part) {
@@ -135,22 +135,22 @@ static bool train_part(Stepper *stepper, long step, long part) {
     Call *call = stepper->train;
     const int loss = call_output(call, "loss");
     double *row = stepper->rows + row_of(stepper, part) * row_width(stepper);
-    call->begins = reduction_begins(&stepper->reduction, part);
+    call->begins = gradient_sum_begins(&stepper->gradient_sum, part);
     if (!call_run(call, seed_of(stepper, step, part), part == stepper->settings.accumulate - 1) ||
         !call_get_numbers(call))
         return false;
     row[0] = loss >= 0 ? (double)*call->outputs[loss] : (double)NAN;
-    reduction_add(&stepper->reduction, call->model, part);
+    gradient_sum_add(&stepper->gradient_sum, call->model, part);
     if (!probes_read(stepper->probes, row + 1)) return false;
-    if (!stepper->reduction.mesh) add_row(stepper, part);
+    if (!stepper->gradient_sum.mesh) add_row(stepper, part);
     return true;
 }
 
 /* With a mesh, adds the results of all micro-batches in order. */
 static void add_rows(Stepper *stepper) {
-    Mesh *mesh = stepper->reduction.mesh;
+    Mesh *mesh = stepper->gradient_sum.mesh;
     long first, count;
-    reduction_parts(&stepper->reduction, &first, &count);
+    gradient_sum_parts(&stepper->gradient_sum, &first, &count);
     mesh_gather(mesh, "losses", stepper->rows,
                 sizeof(double) * row_width(stepper) * (size_t)count);
     for (long part = 0; mesh && part < stepper->settings.accumulate; part++)
@@ -198,7 +198,7 @@ static bool gather_part(Stepper *stepper, uint64_t seed, long part) {
             *means++ = (double)values[k];
         if (!values) return false;
     }
-    if (!stepper->reduction.mesh) add_means(stepper, part);
+    if (!stepper->gradient_sum.mesh) add_means(stepper, part);
     return true;
 }
 
@@ -213,11 +213,11 @@ bool step_gather(Stepper *stepper, uint64_t seed) {
 }
 
 static bool gather_parts(Stepper *stepper, long step, uint64_t position) {
-    Mesh *mesh = stepper->reduction.mesh;
+    Mesh *mesh = stepper->gradient_sum.mesh;
     long first, count;
     if (!stepper->gather) return true;
     clear_sums(stepper);
-    reduction_parts(&stepper->reduction, &first, &count);
+    gradient_sum_parts(&stepper->gradient_sum, &first, &count);
     for (long part = first; part < first + count; part++)
         if (!set_windows(stepper, position, part) ||
             !gather_part(stepper, seed_of(stepper, step, part), part))
@@ -263,7 +263,7 @@ static bool end(Stepper *stepper, long step, StepResult *result) {
 /* Layer states are updated once per step, in the last micro-batch. */
 static void share_states(const Stepper *stepper) {
     const Model *model = stepper->train->model;
-    Mesh *mesh = stepper->reduction.mesh;
+    Mesh *mesh = stepper->gradient_sum.mesh;
     if (model->table->state_count)
         mesh_broadcast(mesh, "layer states", mesh_size(mesh) - 1, model->there.layer_states,
                        model->table->state_bytes);
@@ -271,13 +271,13 @@ static void share_states(const Stepper *stepper) {
 
 bool step_run(Stepper *stepper, long step, uint64_t position, StepResult *result) {
     long first, count;
-    reduction_parts(&stepper->reduction, &first, &count);
+    gradient_sum_parts(&stepper->gradient_sum, &first, &count);
     begin(stepper);
     if (!gather_parts(stepper, step, position)) return false;
     for (long part = first; part < first + count; part++)
         if (!set_windows(stepper, position, part) || !train_part(stepper, step, part)) return false;
     add_rows(stepper);
     share_states(stepper);
-    reduction_finish(&stepper->reduction, stepper->train->model);
+    gradient_sum_finish(&stepper->gradient_sum, stepper->train->model);
     return end(stepper, step, result);
 }
