@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 /* Value of an environment variable; -1 if it is not set or is not a number from 0. */
-static int number_of(const char *name) {
+static int variable(const char *name) {
     const char *text = name ? getenv(name) : NULL;
     char *end = NULL;
     long value = text ? strtol(text, &end, 10) : -1;
@@ -14,9 +14,9 @@ static int number_of(const char *name) {
 }
 
 /* First variable of two that is set. */
-static int number_of_two(const char *first, const char *second) {
-    int value = number_of(first);
-    return value >= 0 ? value : number_of(second);
+static int first_variable(const char *first, const char *second) {
+    int value = variable(first);
+    return value >= 0 ? value : variable(second);
 }
 
 /* The variables of each launcher. Inside a Slurm job, mpirun sets its own variables in addition to
@@ -37,23 +37,23 @@ static const struct {
      NULL},
 };
 
-Launch launch_read(void) {
+ProcessGroup launch_read(void) {
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        Launch launch = {.launcher = known[i].launcher,
-                         .command = known[i].command,
-                         .rank = number_of(known[i].rank),
-                         .size = number_of(known[i].size)};
+        ProcessGroup launch = {.launcher = known[i].launcher,
+                               .command = known[i].command,
+                               .rank = variable(known[i].rank),
+                               .size = variable(known[i].size)};
         if (launch.rank < 0 || launch.size < 1 || launch.rank >= launch.size) continue;
-        launch.local_rank = number_of_two(known[i].local_rank, known[i].other_rank);
-        launch.local_size = number_of_two(known[i].local_size, known[i].other_size);
+        launch.local_rank = first_variable(known[i].local_rank, known[i].other_rank);
+        launch.local_size = first_variable(known[i].local_size, known[i].other_size);
         if (launch.local_rank < 0) launch.local_rank = 0;
         if (launch.local_size < 1) launch.local_size = 1;
         return launch;
     }
-    return (Launch){.command = "", .size = 1, .local_size = 1};
+    return (ProcessGroup){.command = "", .size = 1, .local_size = 1};
 }
 
-long launch_threads(const Launch *launch) {
+long launch_threads(const ProcessGroup *launch) {
     cpu_set_t set;
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
     if (launch->local_size < 2 || sched_getaffinity(0, sizeof set, &set) != 0) return 0;

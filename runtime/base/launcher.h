@@ -11,16 +11,16 @@ typedef enum Launcher {
     LAUNCHER_TORCHRUN
 } Launcher;
 
-typedef struct Launch {
+typedef struct ProcessGroup {
     Launcher launcher;
-    const char *command; /* "mpirun", "srun", "torchrun"; "" without a launcher */
-    int rank, size;      /* of all processes; 0 and 1 without a launcher */
+    const char *command;        /* "mpirun", "srun", "torchrun"; "" without a launcher */
+    int rank, size;             /* of all processes; 0 and 1 without a launcher */
     int local_rank, local_size; /* of those on this host; 0 and 1 if the launcher sets neither */
-} Launch;
+} ProcessGroup;
 
-Launch launch_read(void);
+ProcessGroup launch_read(void);
 /* Threads for each process if the processes of this host share its processors: 0 without a
  * launcher, or if the launcher has assigned processors to each process. */
-long launch_threads(const Launch *launch);
+long launch_threads(const ProcessGroup *launch);
 
 #endif

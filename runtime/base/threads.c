@@ -36,7 +36,7 @@ static int set_wait(void) {
 }
 
 void threads_begin(char **argv, long count, bool wait) {
-    const Launch launch = launch_read();
+    const ProcessGroup launch = launch_read();
     if (!count && !getenv("OMP_NUM_THREADS")) count = launch_threads(&launch);
     int changed = set_count(count);
     if (wait) changed |= set_wait();

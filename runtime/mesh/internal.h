@@ -12,14 +12,14 @@ enum { HOST_LENGTH = 64 };
 /* mpi: the interface to MPI. */
 
 /* Loads the compiled mpi_shim.c, after compiling it if necessary. NULL after a message. */
-const MpiShim *mpi_open(const Launch *launch);
+const MpiShim *mpi_open(const ProcessGroup *launch);
 
 /* watch: a thread that observes the other processes over TCP connections to process 0, which work
  * while MPI waits. If a process ends, fails or stalls, one message is printed and all end. */
 
-typedef struct Watch Watch;
+typedef struct Watchdog Watchdog;
 
-/* What a process does now. */
+/* Current work of a process. */
 typedef struct Activity {
     _Atomic long step, collective; /* collective: number of the last one, from 1 */
     atomic_bool inside;            /* of that collective */
@@ -32,16 +32,16 @@ struct Mesh {
     int rank, size, host_count;
     char (*hosts)[HOST_LENGTH]; /* of each process */
     Activity activity;
-    Watch *watch; /* NULL: no connection */
+    Watchdog *watch; /* NULL: no connection */
     float *received; /* buffer of reduce.c */
 };
 
 /* Connects the processes by `mesh->mpi`; collective. */
-Watch *watch_start(Mesh *mesh);
+Watchdog *watch_start(Mesh *mesh);
 /* Prints the message `text` of this process, if it is not empty, and ends all processes. */
 _Noreturn void watch_fail(Mesh *mesh, const char *text);
 /* Announces the regular end of this process and closes the connections. */
-void watch_end(Watch *watch);
+void watch_end(Watchdog *watch);
 
 /* mesh: */
 

@@ -14,7 +14,7 @@ static char *held_text;
 static size_t held_length;
 static FILE *held;
 
-void mesh_hold_messages(const Launch *launch) {
+void mesh_hold_messages(const ProcessGroup *launch) {
     if (launch->rank == 0 || held) return;
     held = open_memstream(&held_text, &held_length);
     if (held) message_to(held);
@@ -34,7 +34,7 @@ char *held_messages(void) {
 
 enum { TEXT_LENGTH = 4096 };
 
-/* What the processes compare at the start. */
+/* Compared at the start. */
 typedef struct Introduction {
     char host[HOST_LENGTH];
     int good;
@@ -48,7 +48,7 @@ static Mesh *give_up(Mesh *mesh, bool connected) {
 }
 
 /* Whether the launcher is one whose processes can communicate by MPI. */
-static bool has_mpi(const Launch *launch) {
+static bool has_mpi(const ProcessGroup *launch) {
     if (launch->launcher == LAUNCHER_TORCHRUN) {
         char *help = memory_format("mpirun -n %d moec train ...", launch->size);
         error_message(help,
@@ -58,12 +58,12 @@ static bool has_mpi(const Launch *launch) {
         return false;
     }
     return launch->launcher != LAUNCHER_SLURM ||
-           error_message("srun --mpi=pmix or srun --mpi=pmi2 (srun --mpi=list shows what there is)",
+           error_message("srun --mpi=pmix or srun --mpi=pmi2; srun --mpi=list lists the interfaces",
                          "srun started %d processes without an interface to MPI", launch->size);
 }
 
 /* Starts MPI and checks that it has the processes of the launcher. */
-static bool connect(Mesh *mesh, const Launch *launch) {
+static bool connect(Mesh *mesh, const ProcessGroup *launch) {
     char version[MPI_SHIM_TEXT] = "";
     int error = mesh->mpi->start(&mesh->rank, &mesh->size, version);
     version[strcspn(version, ",\n")] = 0;
@@ -123,7 +123,7 @@ static bool all_equal(Mesh *mesh, const MeshProperty *properties, int count) {
     return equal;
 }
 
-Mesh *mesh_start(const Launch *launch, bool good, const MeshProperty *properties, int count) {
+Mesh *mesh_start(const ProcessGroup *launch, bool good, const MeshProperty *properties, int count) {
     if (!has_mpi(launch)) return NULL;
     Mesh *mesh = memory_new(sizeof *mesh);
     mesh->mpi = mpi_open(launch);

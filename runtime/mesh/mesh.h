@@ -24,11 +24,11 @@ typedef struct MeshProperty {
 
 /* Redirects the messages of this thread to a buffer, unless this is process 0: a message that every
  * process has is printed once. Call it before the first message; mesh_start prints the buffer. */
-void mesh_hold_messages(const Launch *launch);
+void mesh_hold_messages(const ProcessGroup *launch);
 /* Connects the processes and compares them. good: whether this process can start; its message is
  * printed otherwise. NULL, after one message of all processes, if some process cannot start or
  * differs from process 0. */
-Mesh *mesh_start(const Launch *launch, bool good, const MeshProperty *properties, int count);
+Mesh *mesh_start(const ProcessGroup *launch, bool good, const MeshProperty *properties, int count);
 /* Ends the connection. good: this process has no error; false, after a message, ends the other
  * processes. Returns false if another process failed. */
 bool mesh_end(Mesh *mesh, bool good);
@@ -62,8 +62,8 @@ enum { MESH_CHUNK = 1 << 16 };
 /* The part of a block of `count` elements that belongs to a process: whole chunks of MESH_CHUNK
  * elements, about equally many for each process. */
 MeshRange mesh_range(const Mesh *mesh, size_t count, int rank);
-/* Adds the blocks of all processes. Each receives the sum of its own range; the rest of its block is
- * unchanged. The blocks are the leaves of a tree in order of rank: neighbors are added in pairs,
+/* Adds the blocks of all processes. Each receives the sum of its own range; the rest of its block
+ * is unchanged. The blocks are the leaves of a tree in order of rank: neighbors are added in pairs,
  * then pairs of pairs; a last block without a neighbor moves up. The order does not depend on the
  * implementation of MPI or on the number of hosts. */
 void mesh_reduce_ranges(Mesh *mesh, const char *name, float *block, size_t count);

@@ -28,7 +28,7 @@ static char *program_in(const char *folder, int length, const char *name) {
 /* The mpicc of the MPI library whose mpirun started this process: MOEC_MPICC, or the first one on
  * the PATH. Debian has several, with the name of the implementation at the end. A new string, or
  * NULL. */
-static char *compiler_path(const Launch *launch) {
+static char *compiler_path(const ProcessGroup *launch) {
     const char *given = getenv("MOEC_MPICC"), *path = getenv("PATH");
     if (given && strchr(given, '/'))
         return access(given, X_OK) == 0 ? memory_format("%s", given) : NULL;
@@ -66,15 +66,14 @@ static char *shim_path(const char *compiler) {
 /* Runs mpicc; its output goes to the file `log`. */
 static bool run_compiler(const char *compiler, const char *source, const char *output,
                          const char *log) {
-    const char *words[] = {compiler, "-O2",  "-fPIC", "-shared", "-w",
-                           "-o",     output, source,  NULL};
+    const char *words[] = {compiler, "-O2", "-fPIC", "-shared", "-w", "-o", output, source, NULL};
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 1, log, O_WRONLY | O_CREAT | O_TRUNC, 0666);
     posix_spawn_file_actions_adddup2(&actions, 1, 2);
     pid_t child;
-    int status = -1, failed = posix_spawn(&child, compiler, &actions, NULL,
-                                          (char **)(uintptr_t)words, environ);
+    int status = -1,
+        failed = posix_spawn(&child, compiler, &actions, NULL, (char **)(uintptr_t)words, environ);
     posix_spawn_file_actions_destroy(&actions);
     if (failed) return error_message(NULL, "cannot start %s: %s", compiler, strerror(failed));
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
@@ -130,7 +129,11 @@ static void *build(const char *compiler, const char *kept) {
     return handle;
 }
 
-const MpiShim *mpi_open(const Launch *launch) {
+static void *open_kept(const char *kept) {
+    return kept && cache_sound(kept, true) ? open_library(kept, false) : NULL;
+}
+
+const MpiShim *mpi_open(const ProcessGroup *launch) {
     char *compiler = compiler_path(launch);
     if (!compiler) {
         error_message("install it (Debian: apt-get install libopenmpi-dev, or libmpich-dev for "
@@ -140,8 +143,11 @@ const MpiShim *mpi_open(const Launch *launch) {
         return NULL;
     }
     char *kept = shim_path(compiler);
-    void *handle = kept && cache_sound(kept, true) ? open_library(kept, false) : NULL;
+    void *handle = open_kept(kept);
+    int lock = !handle && kept ? cache_making(kept) : -1;
+    if (!handle) handle = open_kept(kept);
     if (!handle) handle = build(compiler, kept);
+    if (kept) cache_made(lock, kept);
     const MpiShim *shim = handle ? dlsym(handle, "moec_mpi") : NULL;
     free(kept);
     free(compiler);

@@ -40,8 +40,8 @@ static int piece_of(size_t left) {
 static int broadcast(void *bytes, size_t length, int root) {
     int error = 0;
     for (size_t done = 0; done < length && !error; done += PIECE)
-        error = MPI_Bcast((char *)bytes + done, piece_of(length - done), MPI_BYTE, root,
-                          all_processes);
+        error =
+            MPI_Bcast((char *)bytes + done, piece_of(length - done), MPI_BYTE, root, all_processes);
     return error;
 }
 
@@ -64,10 +64,9 @@ static int transfer(const MpiTransfer *transfers, int count) {
             char *bytes = (char *)one->bytes + done;
             int length = piece_of(one->length - done);
             MPI_Request *request = &all[requests++];
-            error = one->sends ? MPI_Isend(bytes, length, MPI_BYTE, one->peer, 0, all_processes,
-                                           request)
-                               : MPI_Irecv(bytes, length, MPI_BYTE, one->peer, 0, all_processes,
-                                           request);
+            error = one->sends
+                        ? MPI_Isend(bytes, length, MPI_BYTE, one->peer, 0, all_processes, request)
+                        : MPI_Irecv(bytes, length, MPI_BYTE, one->peer, 0, all_processes, request);
         }
     }
     if (!error) error = MPI_Waitall(requests, all, MPI_STATUSES_IGNORE);
@@ -75,7 +74,7 @@ static int transfer(const MpiTransfer *transfers, int count) {
     return error;
 }
 
-static void describe(int error, char *text) {
+static void error_text(int error, char *text) {
     char own[MPI_MAX_ERROR_STRING] = "";
     int length;
     MPI_Error_string(error, own, &length);
@@ -84,5 +83,4 @@ static void describe(int error, char *text) {
 }
 
 extern const MpiShim moec_mpi;
-const MpiShim moec_mpi = {MPI_SHIM_ABI, start,  end, gather, broadcast, sum,
-                          transfer,     describe};
+const MpiShim moec_mpi = {MPI_SHIM_ABI, start, end, gather, broadcast, sum, transfer, error_text};

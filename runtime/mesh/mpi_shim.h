@@ -1,6 +1,5 @@
-/* mpi_shim: the functions of MPI that moec uses. mpi_shim.c implements them; it is compiled by the
- * mpicc of the cluster when it is first needed, because each implementation of MPI has an ABI of
- * its own. Building moec needs no MPI. */
+/* mpi_shim: the functions of MPI that moec uses. The mpicc of the cluster compiles mpi_shim.c at
+ * the first use, because each implementation of MPI has its own ABI. Building moec needs no MPI. */
 #ifndef MPI_SHIM_H
 #define MPI_SHIM_H
 
@@ -25,7 +24,7 @@ typedef struct MpiShim {
     /* all: `length` bytes of every process in order of rank; the own part is set */
     int (*gather)(void *all, size_t length);
     int (*broadcast)(void *bytes, size_t length, int root);
-    /* Adds the values of all processes in place, in an order that the library chooses. */
+    /* The values become the sums over all processes, added in an order that the library chooses. */
     int (*sum)(float *values, size_t count);
     /* Runs all transfers at once; those between two processes match in order. */
     int (*transfer)(const MpiTransfer *transfers, int count);

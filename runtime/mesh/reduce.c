@@ -53,19 +53,18 @@ static size_t longest_range(const Mesh *mesh, size_t count) {
 }
 
 /* Sends each process its piece, and adds those that arrive for the own one. */
-static int reduce_piece(Mesh *mesh, float *block, size_t count, size_t done,
-                        MpiTransfer *transfers, float **parts) {
+static int reduce_piece(Mesh *mesh, float *block, size_t count, size_t done, MpiTransfer *transfers,
+                        float **parts) {
     const size_t piece = piece_length(mesh);
     MeshRange own = piece_of(mesh_range(mesh, count, mesh->rank), done, piece);
     size_t length = own.end - own.start;
     int transfer_count = 0;
     for (int rank = 0; rank < mesh->size; rank++) {
-        parts[rank] = rank == mesh->rank ? block + own.start
-                                         : mesh->received + (size_t)rank * piece;
+        parts[rank] =
+            rank == mesh->rank ? block + own.start : mesh->received + (size_t)rank * piece;
         if (rank == mesh->rank) continue;
         MeshRange theirs = piece_of(mesh_range(mesh, count, rank), done, piece);
-        transfers[transfer_count++] =
-            (MpiTransfer){rank, 0, parts[rank], length * sizeof(float)};
+        transfers[transfer_count++] = (MpiTransfer){rank, 0, parts[rank], length * sizeof(float)};
         transfers[transfer_count++] = (MpiTransfer){rank, 1, block + theirs.start,
                                                     (theirs.end - theirs.start) * sizeof(float)};
     }

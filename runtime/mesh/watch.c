@@ -50,9 +50,9 @@ typedef struct Peer {
     Packet last;
 } Peer;
 
-struct Watch {
+struct Watchdog {
     Mesh *mesh;
-    Peer *peers; /* of process 0: by rank; of others: one, process 0 */
+    Peer *peers; /* of process 0: by rank; of another one: process 0 only */
     int peer_count;
     uint64_t token;
     int wake; /* an eventfd that ends the thread */
@@ -83,7 +83,7 @@ static bool receive_all(int descriptor, void *bytes, size_t length) {
     return recv(descriptor, bytes, length, MSG_WAITALL) == (ssize_t)length;
 }
 
-static Packet packet_of(const Watch *watch, PacketKind kind) {
+static Packet packet_of(const Watchdog *watch, PacketKind kind) {
     Activity *activity = &watch->mesh->activity;
     const char *busy = atomic_load(&activity->busy), *name = atomic_load(&activity->name);
     Packet packet = {
@@ -100,77 +100,77 @@ static Packet packet_of(const Watch *watch, PacketKind kind) {
 }
 
 /* A heartbeat is dropped if the other process does not read. */
-static void send_packet(const Watch *watch, Peer *peer, PacketKind kind) {
+static void send_packet(const Watchdog *watch, Peer *peer, PacketKind kind) {
     Packet packet = packet_of(watch, kind);
     if (peer->descriptor >= 0)
         send_all(peer->descriptor, &packet, sizeof packet, kind == BEAT ? MSG_DONTWAIT : 0);
 }
 
-static void send_to_all(const Watch *watch, PacketKind kind) {
+static void send_to_all(const Watchdog *watch, PacketKind kind) {
     for (int i = 0; i < watch->peer_count; i++) send_packet(watch, &watch->peers[i], kind);
 }
 
 /* ---- the end ---- */
 
 /* Messages between begin and end are written at once: launchers print their own in between. */
-typedef struct Whole {
+typedef struct JoinedMessage {
     char *text;
     size_t length;
     FILE *file, *before;
-} Whole;
+} JoinedMessage;
 
-static void whole_begin(Whole *whole) {
-    whole->file = open_memstream(&whole->text, &whole->length);
-    whole->before = message_to(whole->file);
-    if (whole->before == stderr) whole->before = NULL;
+static void joined_begin(JoinedMessage *joined) {
+    joined->file = open_memstream(&joined->text, &joined->length);
+    joined->before = message_to(joined->file);
+    if (joined->before == stderr) joined->before = NULL;
 }
 
-static void whole_end(Whole *whole) {
-    message_to(whole->before);
-    if (whole->file) fclose(whole->file);
-    if (whole->text) fputs(whole->text, stderr);
-    free(whole->text);
+static void joined_end(JoinedMessage *joined) {
+    message_to(joined->before);
+    if (joined->file) fclose(joined->file);
+    if (joined->text) fputs(joined->text, stderr);
+    free(joined->text);
 }
 
 /* Ends all processes from the thread of this one; its message is printed. */
-static _Noreturn void abort_all(const Watch *watch) {
+static _Noreturn void abort_all(const Watchdog *watch) {
     send_to_all(watch, ABORT);
     _exit(interrupt_signal() ? 128 + interrupt_signal() : 1);
 }
 
 /* A process has ended without a message: killed, out of memory, or a crash. */
-static void report_death(const Watch *watch, int rank, const Packet *last) {
+static void report_death(const Watchdog *watch, int rank, const Packet *last) {
     const Mesh *mesh = watch->mesh;
-    Whole whole = {0};
+    JoinedMessage joined = {0};
     if (atomic_load(&watch->ending)) return;
-    whole_begin(&whole);
+    joined_begin(&joined);
     if (!interrupt_signal() && mesh->rank <= 1)
         error_message("--resume continues from the last checkpoint",
                       "rank %d of %d (%s) ended unexpectedly in step %lld, last collective %lld "
                       "(%s)",
                       rank, mesh->size, mesh->hosts[rank], (long long)last->step,
                       (long long)last->collective, last->name);
-    whole_end(&whole);
+    joined_end(&joined);
     abort_all(watch);
 }
 
-static void report_stall(const Watch *watch, int rank, const Packet *last, double seconds) {
+static void report_stall(const Watchdog *watch, int rank, const Packet *last, double seconds) {
     const Mesh *mesh = watch->mesh;
-    Whole whole = {0};
-    whole_begin(&whole);
+    JoinedMessage joined = {0};
+    joined_begin(&joined);
     error_message("--resume continues from the last checkpoint; MOEC_WATCHDOG_TIMEOUT sets the "
                   "limit in seconds",
                   "rank %d of %d (%s) does not continue in step %lld after collective %lld (%s); "
                   "the others have waited for %.0f s",
                   rank, mesh->size, mesh->hosts[rank], (long long)last->step,
                   (long long)last->collective, last->name, seconds);
-    whole_end(&whole);
+    joined_end(&joined);
     abort_all(watch);
 }
 
 /* ---- the thread ---- */
 
-static void receive(Watch *watch, Peer *peer, int rank) {
+static void receive(Watchdog *watch, Peer *peer, int rank) {
     Packet packet;
     if (!receive_all(peer->descriptor, &packet, sizeof packet)) {
         close(peer->descriptor);
@@ -197,7 +197,7 @@ static void receive(Watch *watch, Peer *peer, int rank) {
 }
 
 /* The own main thread, as a packet. */
-static const Packet *state_of(const Watch *watch, int rank, Packet *own) {
+static const Packet *state_of(const Watchdog *watch, int rank, Packet *own) {
     if (rank != watch->mesh->rank) return &watch->peers[rank].last;
     *own = packet_of(watch, BEAT);
     return own;
@@ -205,7 +205,7 @@ static const Packet *state_of(const Watch *watch, int rank, Packet *own) {
 
 /* Process 0: finds a process that others have waited for too long. A process without heartbeats is
  * the first suspect, then one that has not begun the collective. */
-static void check_stall(Watch *watch, double now) {
+static void check_stall(Watchdog *watch, double now) {
     const int size = watch->mesh->size;
     Packet own;
     int64_t front = 0;
@@ -232,33 +232,32 @@ static void check_stall(Watch *watch, double now) {
 }
 
 /* Another process: process 0 does not answer. Only process 1 prints. */
-static void check_silence(Watch *watch, double now) {
+static void check_silence(Watchdog *watch, double now) {
     const Peer *peer = &watch->peers[0];
     double silence = now - peer->seen;
     if (silence < watch->limit) return;
-    if (watch->mesh->rank == 1)
-        report_stall(watch, 0, &peer->last, silence);
+    if (watch->mesh->rank == 1) report_stall(watch, 0, &peer->last, silence);
     if (silence > watch->limit + 2) abort_all(watch);
 }
 
-static void check_failed(const Watch *watch, double now) {
+static void check_failed(const Watchdog *watch, double now) {
     if (watch->failed < 0 || now - watch->failed_at < grace) return;
     const Mesh *mesh = watch->mesh;
-    Whole whole = {0};
-    whole_begin(&whole);
+    JoinedMessage joined = {0};
+    joined_begin(&joined);
     line_message("rank %d of %d (%s) has failed:\n%s", watch->failed, mesh->size,
                  mesh->hosts[watch->failed], watch->failed_text);
-    whole_end(&whole);
+    joined_end(&joined);
     abort_all(watch);
 }
 
-static void reset_clocks(Watch *watch, double now) {
+static void reset_clocks(Watchdog *watch, double now) {
     for (int i = 0; i < watch->peer_count; i++) watch->peers[i].seen = now;
     watch->front_since = now;
 }
 
 static void *observe(void *argument) {
-    Watch *watch = argument;
+    Watchdog *watch = argument;
     const bool center = watch->mesh->rank == 0;
     struct pollfd *polled = memory_new(sizeof *polled * (size_t)(watch->peer_count + 1));
     double last = seconds_now(), beat = 0;
@@ -288,11 +287,11 @@ static void *observe(void *argument) {
 /* ---- connections ---- */
 
 /* Where process 0 listens. */
-typedef struct Meeting {
+typedef struct Rendezvous {
     uint64_t token;
     int port, count;
     struct in6_addr addresses[ADDRESSES]; /* of IPv4 too, in the mapped form */
-} Meeting;
+} Rendezvous;
 
 static struct in6_addr mapped(struct in_addr address) {
     struct in6_addr result = {.s6_addr = {[10] = 0xff, [11] = 0xff}};
@@ -301,7 +300,7 @@ static struct in6_addr mapped(struct in_addr address) {
 }
 
 /* The addresses of this host that others can reach; of the loopback device if all are here. */
-static void find_addresses(Meeting *meeting, bool local) {
+static void find_addresses(Rendezvous *meeting, bool local) {
     struct ifaddrs *all = NULL;
     if (local) {
         meeting->addresses[meeting->count++] = mapped((struct in_addr){htonl(INADDR_LOOPBACK)});
@@ -343,12 +342,11 @@ static int new_socket(struct in6_addr address, int port, struct sockaddr_storage
 }
 
 /* A listening socket on the loopback device, or on all; -1 if it cannot be made. */
-static int listen_at(Meeting *meeting, bool local, int backlog) {
+static int listen_at(Rendezvous *meeting, bool local, int backlog) {
     struct sockaddr_storage name;
     socklen_t length;
     struct in6_addr any = in6addr_any;
-    int off = 0,
-        descriptor = new_socket(local ? meeting->addresses[0] : any, 0, &name, &length);
+    int off = 0, descriptor = new_socket(local ? meeting->addresses[0] : any, 0, &name, &length);
     if (descriptor < 0 && !local)
         descriptor = new_socket(mapped((struct in_addr){htonl(INADDR_ANY)}), 0, &name, &length);
     if (descriptor < 0) return -1;
@@ -374,7 +372,7 @@ static bool wait_for(int descriptor, short events, int milliseconds) {
 }
 
 /* Connects to the first address that answers; -1 if none does. */
-static int connect_to(const Meeting *meeting) {
+static int connect_to(const Rendezvous *meeting) {
     for (int i = 0; i < meeting->count; i++) {
         struct sockaddr_storage name;
         socklen_t length, size = sizeof(int);
@@ -395,7 +393,7 @@ static int connect_to(const Meeting *meeting) {
 }
 
 /* Process 0: accepts the connections of `count` processes; others without the token are closed. */
-static void accept_all(Watch *watch, int listening, int count) {
+static void accept_all(Watchdog *watch, int listening, int count) {
     while (count > 0 && wait_for(listening, POLLIN, HELLO_MS)) {
         int descriptor = accept4(listening, NULL, NULL, SOCK_CLOEXEC);
         Packet hello;
@@ -413,9 +411,9 @@ static void accept_all(Watch *watch, int listening, int count) {
 }
 
 /* Connects every process with process 0; collective. */
-static void meet(Watch *watch) {
+static void meet(Watchdog *watch) {
     Mesh *mesh = watch->mesh;
-    Meeting meeting = {0};
+    Rendezvous meeting = {0};
     const bool local = mesh->host_count == 1;
     int listening = -1, connected = 1;
     if (mesh->rank == 0) {
@@ -451,8 +449,8 @@ static double limit_of_environment(void) {
     return end && end != text && !*end && limit > 0 && isfinite(limit) ? limit : usual_limit;
 }
 
-Watch *watch_start(Mesh *mesh) {
-    Watch *watch = memory_new(sizeof *watch);
+Watchdog *watch_start(Mesh *mesh) {
+    Watchdog *watch = memory_new(sizeof *watch);
     watch->mesh = mesh;
     watch->peer_count = mesh->rank ? 1 : mesh->size;
     watch->peers = memory_new(sizeof *watch->peers * (size_t)watch->peer_count);
@@ -467,14 +465,14 @@ Watch *watch_start(Mesh *mesh) {
     return NULL;
 }
 
-static void stop_thread(Watch *watch) {
+static void stop_thread(Watchdog *watch) {
     const uint64_t one = 1;
     atomic_store(&watch->ending, true);
     if (write(watch->wake, &one, sizeof one) == (ssize_t)sizeof one)
         pthread_join(watch->thread, NULL);
 }
 
-void watch_end(Watch *watch) {
+void watch_end(Watchdog *watch) {
     if (!watch) return;
     stop_thread(watch);
     send_to_all(watch, GOODBYE);
@@ -488,7 +486,7 @@ void watch_end(Watch *watch) {
 
 /* Sends the message to process 0 and waits for its answer, which means that a message was printed.
  * False without an answer. */
-static bool hand_over(const Watch *watch, const char *text) {
+static bool hand_over(const Watchdog *watch, const char *text) {
     int descriptor = watch->peers[0].descriptor;
     Packet packet = packet_of(watch, FAILED);
     packet.length = (uint32_t)strlen(text);
@@ -501,7 +499,7 @@ static bool hand_over(const Watch *watch, const char *text) {
 }
 
 void watch_fail(Mesh *mesh, const char *text) {
-    Watch *watch = mesh->watch;
+    Watchdog *watch = mesh->watch;
     if (watch) stop_thread(watch);
     if (watch && mesh->rank == 0) send_to_all(watch, ABORT);
     if (mesh->rank && !(watch && hand_over(watch, text))) fputs(text, stderr);

@@ -22,10 +22,9 @@ typedef struct Samples {
     uint64_t start, stride, count;
 } Samples;
 
-/* Measures samples of context + 1 tokens.
- * call: of an evaluation graph. probes: of that call, or NULL; accumulated over full batches. The
- * processes of a mesh share the calls, with the same result for any number of processes. False after
- * a message. */
+/* Measures samples of context + 1 tokens. call: of an evaluation graph. probes: of that call, or
+ * NULL; accumulated over full batches. The processes of a mesh share the calls, with the same
+ * result for any number of processes. False after a message. */
 bool measure_loss(Call *call, const Data *data, const Samples *samples, Probes *probes, Mesh *mesh,
                   Evaluation *result);
 

@@ -20,25 +20,24 @@ bool gradient_sum_fits(long parts, long lanes, int processes) {
     char *help = memory_format("use %d processes, or train.reduction_lanes = %d, which changes the "
                                "rounding",
                                fits, processes);
-    error_message(help,
-                  "the %ld reduction lanes of the run cannot be distributed over %d processes: each "
-                  "needs 1, 2, 4, 8, ... of them",
-                  lanes, processes);
+    error_message(
+        help,
+        "the %ld reduction lanes of the run cannot be distributed over %d processes: each "
+        "needs 1, 2, 4, 8, ... of them",
+        lanes, processes);
     free(help);
     return false;
 }
 
 static long lanes_of(const GradientSum *sum) {
-    return sum->lanes > 1 && !sum->fast ? sum->lanes
-                                                    : mesh_size(sum->mesh);
+    return sum->lanes > 1 && !sum->fast ? sum->lanes : mesh_size(sum->mesh);
 }
 
 bool gradient_sum_prepare(const GradientSum *sum, Model *model) {
     if (sum->lanes <= 1 || sum->fast) return true;
     if (model->device->apart)
         return error_message("omit --device, or set train.reduction_lanes = 1",
-                             "train.reduction_lanes = %ld requires training on CPUs",
-                             sum->lanes);
+                             "train.reduction_lanes = %ld requires training on CPUs", sum->lanes);
     model->engine->host.product = NULL;
     return gradient_sum_fits(sum->parts, sum->lanes, mesh_size(sum->mesh));
 }
@@ -57,7 +56,7 @@ static size_t elements(const Model *model) {
 }
 
 /* Adds the held sum of a level to the gradients. */
-static void join(GradientSum *sum, const Model *model, int level) {
+static void join_level(GradientSum *sum, const Model *model, int level) {
     float *gradients = model->there.gradients;
     const float *held = sum->sums[level];
     const size_t count = elements(model);
@@ -72,7 +71,7 @@ void gradient_sum_add(GradientSum *sum, const Model *model, long part) {
     gradient_sum_parts(sum, &first, &count);
     if ((part + 1) % length) return;
     int level = 0;
-    for (; sum->held[level]; level++) join(sum, model, level);
+    for (; sum->held[level]; level++) join_level(sum, model, level);
     if (part + 1 == first + count) return;
     if (!sum->sums[level]) sum->sums[level] = memory_map(trained_bytes(model->table));
     memcpy(sum->sums[level], model->there.gradients, trained_bytes(model->table));
@@ -82,7 +81,7 @@ void gradient_sum_add(GradientSum *sum, const Model *model, long part) {
 void gradient_sum_finish(GradientSum *sum, const Model *model) {
     float *gradients = model->there.gradients;
     for (int level = 0; level < SUM_LEVELS; level++)
-        if (sum->held[level]) join(sum, model, level);
+        if (sum->held[level]) join_level(sum, model, level);
     if (sum->fast) {
         mesh_sum(sum->mesh, "gradients", gradients, elements(model));
     } else {

@@ -1,14 +1,15 @@
-/* gradient_sum: sums of gradients over the micro-batches of a step and over the processes of a mesh.
+/* gradient_sum: sums of gradients over the micro-batches of a step and over the processes of a
+ * mesh.
  *
- * Consecutive micro-batches form lanes. The gradients of a lane are added one after the other, those
- * of the lanes as a tree: neighbors in pairs, then pairs of pairs; a last lane without a neighbor
- * moves up. Each process has consecutive whole lanes, so the sum has the same bits for any number of
- * processes:
+ * Consecutive micro-batches form lanes. The gradients of a lane are added one after the other,
+ * those of the lanes as a tree: neighbors in pairs, then pairs of pairs; a last lane without a
+ * neighbor moves up. Each process has consecutive whole lanes, and its lanes are a branch of the
+ * tree. So the sum has the same bits for any number of processes.
  *
- *     lanes           0   1   2   3   4   5
- *                      \\ /     \\ /     \\ /      2 processes: 0 1 2 3 | ... needs a power of two
- *                       .-------.       |       per process; 3 processes: 0 1 | 2 3 | 4 5
- *                           .-----------.
+ *     lanes          0   1     2   3     4   5
+ *     pairs          0 + 1     2 + 3     4 + 5       also the lanes of 3 processes
+ *     pairs of pairs   (0 + 1) + (2 + 3)
+ *     sum                      ((0 + 1) + (2 + 3)) + (4 + 5)
  */
 #ifndef GRADIENT_SUM_H
 #define GRADIENT_SUM_H
@@ -20,9 +21,9 @@ enum { SUM_LEVELS = 24 };
 
 typedef struct GradientSum {
     Mesh *mesh;
-    long parts; /* micro-batches of a step */
-    long lanes; /* 0 counts as 1: one after the other */
-    bool fast;  /* over processes: in the order that the MPI library chooses */
+    long parts;              /* micro-batches of a step */
+    long lanes;              /* 0 counts as 1: one after the other */
+    bool fast;               /* over processes: in the order that the MPI library chooses */
     float *sums[SUM_LEVELS]; /* of 2^level lanes; memory of the first use */
     bool held[SUM_LEVELS];   /* the sum of that level is used */
 } GradientSum;

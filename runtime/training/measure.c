@@ -47,7 +47,8 @@ enum { ROW_LOSS, ROW_NATS, ROW_PROBES };
 static bool run_call(Call *call, long samples, const Probes *probes, double *row) {
     const int nats = call_output(call, "nats"), loss = call_output(call, "loss");
     const long tokens = samples * call_context(call);
-    if (!call_run(call, 0, false) || !call_get_numbers(call) || (nats >= 0 && !call_get(call, nats)))
+    if (!call_run(call, 0, false) || !call_get_numbers(call) ||
+        (nats >= 0 && !call_get(call, nats)))
         return false;
     row[ROW_LOSS] = loss >= 0 ? (double)call->outputs[loss][0] : 0;
     row[ROW_NATS] =

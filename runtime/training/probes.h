@@ -32,8 +32,8 @@ Probes *probes_open(Call *call);
 void probes_close(Probes *probes);
 /* Resets all values. */
 void probes_clear(Probes *probes);
-/* Copies the results of the last run of the call, `width` values; call_get_numbers must have fetched
- * them. False after a device error, which was printed. */
+/* Copies the results of the last run of the call, `width` values; call_get_numbers must have
+ * fetched them. False after a device error, which was printed. */
 bool probes_read(const Probes *probes, double *values);
 /* Adds the values of one call, which may be of another process. */
 void probes_add(Probes *probes, const double *values);

@@ -28,12 +28,11 @@ static long mesh_of_flag(const char *text) {
 }
 
 /* The number of the mesh is that of the launcher. */
-static bool check_size(const Launch *launch, long size) {
+static bool check_size(const ProcessGroup *launch, long size) {
     if (!size || size == launch->size) return true;
-    char *help = launch->size > 1
-                     ? memory_format("%s -n %ld moec train ..., or --mesh data=%d", launch->command,
-                                     size, launch->size)
-                     : memory_format("mpirun -n %ld moec train ...", size);
+    char *help = launch->size > 1 ? memory_format("%s -n %ld moec train ..., or --mesh data=%d",
+                                                  launch->command, size, launch->size)
+                                  : memory_format("mpirun -n %ld moec train ...", size);
     if (launch->size > 1)
         error_message(help, "the mesh data = %ld has %ld processes, but %s started %d", size, size,
                       launch->command, launch->size);
@@ -54,19 +53,20 @@ static bool check_parts(long parts, int size) {
                                                       : memory_format("%s", "");
     char *help = memory_format("use %ld%s processes, or train.gradient_accumulation_steps = %ld",
                                below, other, (parts / size + 1) * size);
-    error_message(help,
-                  "%ld micro-batches (train.gradient_accumulation_steps) cannot be distributed over "
-                  "data = %d",
-                  parts, size);
+    error_message(
+        help,
+        "%ld micro-batches (train.gradient_accumulation_steps) cannot be distributed over "
+        "data = %d",
+        parts, size);
     free(help);
     free(other);
     return false;
 }
 
 bool processes_check(const TrainRun *run, const Device *device) {
-    static const Launch single = {.command = "", .size = 1, .local_size = 1};
+    static const ProcessGroup single = {.command = "", .size = 1, .local_size = 1};
     const RunOptions *options = &run->options;
-    const Launch *launch = options->launch ? options->launch : &single;
+    const ProcessGroup *launch = options->launch ? options->launch : &single;
     const Settings *settings = &run->settings;
     const long size = options->mesh ? mesh_of_flag(options->mesh) : settings->processes;
     if (size < 0 || !check_size(launch, size)) return false;
@@ -114,9 +114,9 @@ static void describe_options(const TrainRun *run, MeshProperty *property) {
 
 bool processes_join(TrainRun *run, bool good) {
     enum { VERSION, PROCESSOR, SPEC, OPTIONS, DATA, VALIDATION, COUNT };
-    MeshProperty properties[COUNT] = {{.name = "version of moec"}, {.name = "processor"},
-                                      {.name = "spec"},            {.name = "command line"},
-                                      {.name = "training data"},   {.name = "validation data"}};
+    MeshProperty properties[COUNT] = {
+        {.name = "version of moec"}, {.name = "processor"},     {.name = "spec"},
+        {.name = "command line"},    {.name = "training data"}, {.name = "validation data"}};
     char *processor = processor_name();
     snprintf(properties[VERSION].value, sizeof properties[VERSION].value, "%s (%s)", MOEC_VERSION,
              build_commit);

@@ -203,8 +203,7 @@ static bool save(TrainRun *run, const char *name, bool optimizer) {
             .tokenizer = run->tokenizer ? tokenizer_json(run->tokenizer, &length) : NULL,
             .files = run->files};
         mesh_set_busy(run->mesh, "writing the checkpoint");
-        good =
-            checkpoint_write(path, run->model, run->bundle, &companions, &run->place, optimizer);
+        good = checkpoint_write(path, run->model, run->bundle, &companions, &run->place, optimizer);
         mesh_set_busy(run->mesh, NULL);
         free(path);
     }
@@ -390,7 +389,7 @@ bool run_start(TrainRun *run) {
     return (mesh_rank(run->mesh) != 0 || open_files(run)) && processes_share(run);
 }
 
-static RunEnd train(TrainRun *run) {
+static RunEnd run_steps(TrainRun *run) {
     long steps = last_step(run);
     run->stepper = (Stepper){
         .train = run->train,
@@ -413,7 +412,7 @@ static RunEnd train(TrainRun *run) {
 }
 
 RunEnd run_train(TrainRun *run) {
-    RunEnd end = train(run);
+    RunEnd end = run_steps(run);
     run->succeeded = end != RUN_FAILED;
     return end;
 }

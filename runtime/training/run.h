@@ -22,9 +22,9 @@ typedef struct RunOptions {
     long until;             /* step to stop after; 0: the last one */
     double limit;           /* of the loss; 0: none */
     bool resume, tensorboard, no_cache;
-    const Launch *launch; /* the processes that share the run; NULL: this one only */
-    const char *mesh;     /* "data=8"; NULL: train.mesh of the spec */
-    char **command; /* for run.json, NULL-terminated; NULL: none */
+    const ProcessGroup *launch; /* the processes that share the run; NULL: this one only */
+    const char *mesh;           /* "data=8"; NULL: train.mesh of the spec */
+    char **command;             /* for run.json, NULL-terminated; NULL: none */
     /* Called when a phase begins, with its name; NULL: not called. */
     void (*on_phase)(const char *phase);
     void (*on_compiled)(MoecCompiler *compiler); /* before it is closed; or NULL */
@@ -64,10 +64,10 @@ typedef enum RunEnd {
     RUN_TRAINED      /* to the last step, to `until`, or until on_step stopped it */
 } RunEnd;
 
-/* Compiles the spec, releases the compiler, and opens the tokenizer and the data; connects the
- * processes. compiler: NULL, after a message, if the spec cannot be read, which the other processes
- * must know. run_close releases the run in any case, and ends the other processes after a failure;
- * the device must exist until then. False after a message. */
+/* Compiles the spec, releases the compiler, and opens the tokenizer and the data. Connects the
+ * processes. compiler: NULL, after a message, if the spec cannot be read; the other processes must
+ * know. run_close releases the run in any case, and ends the other processes after a failure. The
+ * device must exist until then. False after a message. */
 bool run_open(TrainRun *run, Device *device, MoecCompiler *compiler, const RunOptions *options);
 /* Restores the checkpoint of the run, or initializes the weights; opens the log. False after a
  * message. */

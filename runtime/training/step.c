@@ -121,12 +121,12 @@ static uint64_t seed_of(const Stepper *stepper, long step, long part) {
 }
 
 /* Row of the results of a micro-batch. */
-static size_t row_of(const Stepper *stepper, long part) {
+static size_t result_row(const Stepper *stepper, long part) {
     return stepper->gradient_sum.mesh ? (size_t)part : 0;
 }
 
 static void add_row(Stepper *stepper, long part) {
-    const double *row = stepper->rows + row_of(stepper, part) * row_width(stepper);
+    const double *row = stepper->rows + result_row(stepper, part) * row_width(stepper);
     stepper->loss += row[0] / (double)stepper->settings.accumulate;
     probes_add(stepper->probes, row + 1);
 }
@@ -134,7 +134,7 @@ static void add_row(Stepper *stepper, long part) {
 static bool train_part(Stepper *stepper, long step, long part) {
     Call *call = stepper->train;
     const int loss = call_output(call, "loss");
-    double *row = stepper->rows + row_of(stepper, part) * row_width(stepper);
+    double *row = stepper->rows + result_row(stepper, part) * row_width(stepper);
     call->begins = gradient_sum_begins(&stepper->gradient_sum, part);
     if (!call_run(call, seed_of(stepper, step, part), part == stepper->settings.accumulate - 1) ||
         !call_get_numbers(call))
@@ -151,10 +151,8 @@ static void add_rows(Stepper *stepper) {
     Mesh *mesh = stepper->gradient_sum.mesh;
     long first, count;
     gradient_sum_parts(&stepper->gradient_sum, &first, &count);
-    mesh_gather(mesh, "losses", stepper->rows,
-                sizeof(double) * row_width(stepper) * (size_t)count);
-    for (long part = 0; mesh && part < stepper->settings.accumulate; part++)
-        add_row(stepper, part);
+    mesh_gather(mesh, "losses", stepper->rows, sizeof(double) * row_width(stepper) * (size_t)count);
+    for (long part = 0; mesh && part < stepper->settings.accumulate; part++) add_row(stepper, part);
 }
 
 /* ---- states that are means over all micro-batches, computed before the step trains on them
@@ -183,13 +181,13 @@ static bool put_means(const Stepper *stepper, long parts) {
 
 static void add_means(Stepper *stepper, long part) {
     const size_t width = width_of(stepper->gather->graph);
-    const double *means = stepper->means + row_of(stepper, part) * width;
+    const double *means = stepper->means + result_row(stepper, part) * width;
     for (size_t k = 0; k < width; k++) stepper->sums[k] += means[k];
 }
 
 static bool gather_part(Stepper *stepper, uint64_t seed, long part) {
     Call *gather = stepper->gather;
-    double *means = stepper->means + row_of(stepper, part) * width_of(gather->graph);
+    double *means = stepper->means + result_row(stepper, part) * width_of(gather->graph);
     call_share_inputs(gather, stepper->train);
     if (!call_run(gather, seed, false)) return false;
     for (int i = 0; i < gather->graph->output_count; i++) {

@@ -21,11 +21,11 @@ typedef struct Stepper {
     uint64_t seed;
     int32_t *windows;
     GradientSum gradient_sum; /* mesh and lanes may be set; lanes 0: those of the settings */
-    double loss;         /* mean over the micro-batches so far */
-    Probes *probes;      /* of all micro-batches of the step */
-    double *rows;        /* results of a micro-batch, with a mesh of all: the loss, then the probes */
-    double *sums;        /* over the micro-batches, of every output of gather */
-    double *means;       /* the outputs of gather, of one micro-batch or of all like `rows` */
+    double loss;              /* mean over the micro-batches so far */
+    Probes *probes;           /* of all micro-batches of the step */
+    double *rows;  /* results of a micro-batch, with a mesh of all: the loss, then the probes */
+    double *sums;  /* over the micro-batches, of every output of gather */
+    double *means; /* the outputs of gather, of one micro-batch or of all like `rows` */
 } Stepper;
 
 typedef struct StepResult {

@@ -40,12 +40,12 @@ done
 # A file of fewer than 40 lines joins another one, unless it is the interface of a longer file, is shared with the compiler or with
 # standalone exports (abi/, order, random, pick, streams, weights), or is compiled in a way of its own.
 short="abi/count.h abi/embedded_file.h abi/error_code.h abi/json_make.h abi/step_path.h abi/utf8_cut.h
-    base/build.h base/clock.h base/console.h base/hashing.h base/json_values.c base/json_values.h base/lazy_library.c base/lazy_library.h
+    base/build.h base/clock.h base/console.h base/hashing.h base/json_values.c base/json_values.h base/launcher.h base/lazy_library.c base/lazy_library.h
     base/memory.h base/message.h base/text_list.h base/threads.h data/order.c data/order.h data/random.h
-    device/dnnl_library.c device/own_product.c device/update.c model/internal.h model/pick.h model/speech.h model/streams.h model/weights.h
+    device/dnnl_library.c device/own_product.c device/update.c mesh/mpi_shim.h model/internal.h model/pick.h model/speech.h model/streams.h model/weights.h
     tokenizer/wordpiece.c tools/command/develop.c tools/command/line/help.h tools/command/line/json_result.c
     tools/command/line/json_result.h tools/command/line/pass_times.c tools/command/line/pass_times.h tools/report/report.h tools/server/admission.h tools/server/http_library.c
-    tools/server/http_library.h tools/server/template.h training/internal.h"
+    tools/server/http_library.h tools/server/template.h"
 found=$(find runtime -name '*.[ch]' ! -path 'runtime/kernels/*' ! -path 'runtime/device/sim/*' ! -path 'runtime/standalone/*' \
     -exec wc -l {} + | awk '$1 < 40 { print substr($2, 9) }' | sort)
 for file in $found; do

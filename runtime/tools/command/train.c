@@ -81,7 +81,8 @@ static bool on_step(void *context, const TrainRun *run, const StepResult *result
     const Settings *settings = &run->settings;
     const MoecGraphEntry *graph = run->train->graph;
     double now = seconds_now();
-    if (!run->model->device->apart && !run->mesh && progress->ceiling == 0) take_ceiling(progress, run->model);
+    if (!run->model->device->apart && !run->mesh && progress->ceiling == 0)
+        take_ceiling(progress, run->model);
     double parts = (double)settings->accumulate;
     double steps = (double)(run->place.step - progress->shown_step);
     double pace = steps > 0 ? (now - progress->shown_time) / steps : 0; /* seconds of a step */
@@ -193,7 +194,7 @@ static int train(Device *device, MoecCompiler *compiler, RunOptions *options, bo
 static int open_and_train(const char *operand, const char *device_name, const TextList *sets,
                           RunOptions *options, bool json) {
     progress_phase("compilation");
-    const Launch launch = launch_read();
+    const ProcessGroup launch = launch_read();
     mesh_hold_messages(&launch);
     options->launch = &launch;
     Device *device = device_open(device_name);
