@@ -31,7 +31,7 @@ typedef struct MoecBlockProduct {
     int rounded; /* a and b may be rounded to bf16, sums stay f32 */
     MoecType c_type;
     const struct MoecBlockProduct *next; /* product that probably follows, or NULL */
-    long whole_rows; /* of a product that is cut for threads; 0: m */
+    long whole_rows;                     /* of a product that is cut for threads; 0: m */
 } MoecBlockProduct;
 
 /* ---- rows of b contiguous ---- */
