@@ -68,7 +68,7 @@ LIBS := -ljansson -lpcre2-8 -lutf8proc -ldl -lm -lpthread $(if $(SAN),$(if $(HAV
 # all FOLDER LEFT_OUT...: the C files of a folder and its sub-folders.
 all = $(filter-out $(2),$(sort $(wildcard $(1)/*.c $(1)/*/*.c $(1)/*/*/*.c $(1)/*/*/*/*.c)))
 COMPILER := $(call all,compiler,compiler/base/embed.c)
-RUNTIME := $(call all,runtime,runtime/kernels/% runtime/device/sim/% runtime/standalone/%)
+RUNTIME := $(call all,runtime,runtime/kernels/% runtime/device/sim/% runtime/standalone/% runtime/mesh/mpi_shim.c)
 STDLIB := $(sort $(wildcard stdlib/*.moe stdlib/layouts/*.moe))
 # Files inside the binary: those of a standalone folder, some of which the runtime uses as well.
 CARRIED := runtime/abi/abi.h runtime/abi/count.h runtime/abi/shapes.h \
@@ -81,7 +81,7 @@ UNIT := $(sort $(wildcard tests/unit/test_*.c))
 MUTATORS := $(sort $(wildcard tests/fuzz/mutate_*.c))
 
 COMPILER_OBJECTS := $(COMPILER:%.c=$(BUILD)/%.o) $(BUILD)/parser.o $(BUILD)/lexer.o $(BUILD)/stdlib_text.o $(BUILD)/errors_text.o $(BUILD)/torch_text.o
-RUNTIME_OBJECTS := $(RUNTIME:%.c=$(BUILD)/%.o) $(LEVELS:%=$(BUILD)/runtime/device/own_product_%.o) $(BUILD)/runtime_text.o $(BUILD)/report_text.o
+RUNTIME_OBJECTS := $(RUNTIME:%.c=$(BUILD)/%.o) $(LEVELS:%=$(BUILD)/runtime/device/own_product_%.o) $(BUILD)/runtime_text.o $(BUILD)/report_text.o $(BUILD)/mpi_text.o
 VERSION := $(shell sed -n 's/^.define MOEC_VERSION "\(.*\)"/\1/p' runtime/base/build.h)
 # Before version 1.0, each minor release can change the binary interface of the library.
 SONAME := libmoec.so.$(basename $(VERSION))
@@ -187,6 +187,11 @@ $(BUILD)/runtime_text.c: $(BUILD)/embed $(CARRIED) $(BUILD)/carried.list
 
 $(BUILD)/report_text.c: $(BUILD)/embed $(PAGE)
 	$(BUILD)/embed report_file runtime/tools/report/page $(notdir $(PAGE)) > $@
+
+# Compiled by the mpicc of the cluster at the first use.
+MPI := runtime/mesh/mpi_shim.c runtime/mesh/mpi_shim.h
+$(BUILD)/mpi_text.c: $(BUILD)/embed $(MPI)
+	$(BUILD)/embed mpi_file runtime/mesh $(notdir $(MPI)) > $@
 
 # Unit tests are linked with everything except the main function of the command.
 $(BUILD)/libruntime.a: $(filter-out $(BUILD)/runtime/tools/command/main.o,$(RUNTIME_OBJECTS))

@@ -248,6 +248,30 @@ void cache_write_text(const char *path, const char *text) {
     write_kept(path, text, strlen(text), false);
 }
 
+/* "make.HASH.so.lock" in the same folder; `sweep` removes old ones. */
+static char *lock_path(const char *path) {
+    const char *slash = strrchr(path, '/');
+    const int folder = slash ? (int)(slash - path) + 1 : 0;
+    return memory_format("%.*smake.%s.lock", folder, path, path + folder);
+}
+
+int cache_making(const char *path) {
+    char *name = lock_path(path);
+    int lock = open(name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    free(name);
+    while (lock >= 0 && flock(lock, LOCK_EX) != 0 && errno == EINTR) continue;
+    return lock;
+}
+
+void cache_made(int lock, const char *path) {
+    char *name = lock_path(path);
+    if (lock >= 0) {
+        unlink(name);
+        close(lock);
+    }
+    free(name);
+}
+
 /* ---- temporary folders ---- */
 
 enum { OLD_SECONDS = 60 };

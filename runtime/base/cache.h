@@ -40,6 +40,11 @@ void cache_write(const char *path, const void *bytes, size_t length);
  * old name. */
 bool cache_keep(const char *made, const char *path);
 
+/* Waits until no other process makes this file, so that processes that start together make it once.
+ * Returns a lock for cache_made, also if locks do not work. */
+int cache_making(const char *path);
+void cache_made(int lock, const char *path);
+
 /* A temporary folder "make.XXXXXX". */
 typedef struct Workplace {
     char *folder;

@@ -1,5 +1,7 @@
 #include "base/threads.h"
 
+#include "base/launcher.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +36,8 @@ static int set_wait(void) {
 }
 
 void threads_begin(char **argv, long count, bool wait) {
+    const ProcessGroup launch = launch_read();
+    if (!count && !getenv("OMP_NUM_THREADS")) count = launch_threads(&launch);
     int changed = set_count(count);
     if (wait) changed |= set_wait();
     if (changed) execv("/proc/self/exe", argv);

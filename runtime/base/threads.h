@@ -9,9 +9,10 @@
 
 #include <stdbool.h>
 
-/* Sets OMP_NUM_THREADS to `count`, unless that is 0, and with `wait` a short active wait, unless
- * the environment sets one (GOMP_SPINCOUNT, OMP_WAIT_POLICY). Starts the process again with argv if
- * this changes the environment, else returns. */
+/* Sets OMP_NUM_THREADS to `count`. If that is 0 and the variable is not set, processes of a
+ * launcher share the processors of the host (launch_threads). With `wait` sets a short active wait,
+ * unless the environment sets one (GOMP_SPINCOUNT, OMP_WAIT_POLICY). Starts the process again with
+ * argv if this changes the environment, else returns. */
 void threads_begin(char **argv, long count, bool wait);
 
 #endif

@@ -51,7 +51,8 @@ MOEC_LARGE void moec_scores(const MoecAttend *attend, const MoecHead *head,
         0,
         attend->rounded,
         MOEC_F32,
-        NULL};
+        NULL,
+        0};
     moec_block_multiply(&product);
     for (long i = 0; i < pair->queries; i++) {
         float *row = score + i * MOEC_ATTEND_KEYS;
@@ -118,7 +119,8 @@ MOEC_LARGE void moec_attend_pair(const MoecAttend *attend, const MoecHead *head,
         1,
         attend->rounded,
         MOEC_F32,
-        NULL};
+        NULL,
+        0};
     moec_block_multiply(&product);
 }
 
@@ -331,7 +333,8 @@ MOEC_FUNCTION void moec_step_best(const MoecStep *step, long b, long h, long que
                                       0,
                                       0,
                                       attend->o_type,
-                                      NULL};
+                                      NULL,
+                                      0};
     moec_block_multiply(&product);
     head.lse[query * head.lse_step] = lse;
 }

@@ -31,6 +31,7 @@ typedef struct MoecBlockProduct {
     int rounded; /* a and b may be rounded to bf16, sums stay f32 */
     MoecType c_type;
     const struct MoecBlockProduct *next; /* product that probably follows, or NULL */
+    long whole_rows;                     /* of a product that is cut for threads; 0: m */
 } MoecBlockProduct;
 
 /* ---- rows of b contiguous ---- */
@@ -240,11 +241,14 @@ MOEC_LARGE void moec_few_by_columns(const MoecBlockProduct *block) {
 }
 
 /* Computes the product if it has few rows and the memory layout of b permits reading without
- * packing; returns whether it did. */
+ * packing; returns whether it did. The order of the sums differs from that of tiles, so the choice
+ * depends on the whole product: a short block at its end must not depend on the number of
+ * threads. */
 MOEC_FUNCTION int moec_block_few_rows(const MoecBlockProduct *block) {
     const MoecOperand *a = &block->a, *b = &block->b;
-    if (block->m > MOEC_FEW_DOTS || b->lanes != NULL) return 0;
-    if (b->lane == 1 && block->m <= MOEC_FEW_ROWS)
+    const long rows = block->whole_rows > 0 ? block->whole_rows : block->m;
+    if (rows > MOEC_FEW_DOTS || b->lanes != NULL) return 0;
+    if (b->lane == 1 && rows <= MOEC_FEW_ROWS)
         moec_few_by_rows(block);
     else if (b->lane != 1 && a->depth == 1 && b->depth == 1 && a->depths == NULL &&
              b->depths == NULL) {

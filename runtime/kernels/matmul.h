@@ -205,6 +205,7 @@ MOEC_LARGE void moec_block_rounded(const MoecBlockProduct *block) {
     for (long j = 0; j < block->n; j += MOEC_RESULT_N)
         for (long i = 0; i < block->m; i += MOEC_BLOCK_M) {
             MoecBlockProduct part = *block;
+            part.whole_rows = block->whole_rows > 0 ? block->whole_rows : block->m;
             part.m = moec_least(block->m - i, MOEC_BLOCK_M);
             part.n = moec_least(block->n - j, MOEC_RESULT_N);
             part.a = moec_from(block->a, i, 0);
@@ -427,16 +428,22 @@ typedef struct MoecCuts {
     float *sums; /* of parts of the depth, where there are several */
 } MoecCuts;
 
+/* Parts of rows begin at multiples of this: only the last tile of a product may be incomplete,
+ * because it adds to c in another order. */
+MOEC_INLINE long moec_row_unit(const MoecProduct *product) {
+    return moec_tile_height(moec_form(product->rounded && !moec_is_groups(product->b_type)));
+}
+
 MOEC_FUNCTION void moec_multiply_task(const MoecProduct *product, const void *a, const void *b,
                                       void *c, const MoecCuts *cuts, long task) {
     const long m = product->m, n = product->n, k = product->k,
                parts = cuts->grid.rows * cuts->grid.columns,
                batches = product->batch[0] * product->batch[1],
-               unit = moec_column_unit(product->b_type);
+               unit = moec_column_unit(product->b_type), height = moec_row_unit(product);
     const long depth = task / parts / batches, batch = task / parts % batches,
                row = task % parts / cuts->grid.columns, column = task % cuts->grid.columns;
     const long outer = batch / product->batch[1], inner = batch % product->batch[1];
-    const long i = moec_cut(m, MOEC_TILE_M, cuts->grid.rows, row),
+    const long i = moec_cut(m, height, cuts->grid.rows, row),
                j = moec_cut(n, unit, cuts->grid.columns, column),
                p = moec_cut(k, MOEC_STREAMS, cuts->depths, depth);
     const long at_a = outer * product->a_batch[0] + inner * product->a_batch[1],
@@ -446,7 +453,7 @@ MOEC_FUNCTION void moec_multiply_task(const MoecProduct *product, const void *a,
         moec_at(a, at_a, product->a_type), product->a_m, product->a_k, NULL, NULL, product->a_type};
     const MoecOperand right = {
         moec_at(b, at_b, product->b_type), product->b_n, product->b_k, NULL, NULL, product->b_type};
-    MoecBlockProduct block = {moec_cut(m, MOEC_TILE_M, cuts->grid.rows, row + 1) - i,
+    MoecBlockProduct block = {moec_cut(m, height, cuts->grid.rows, row + 1) - i,
                               moec_cut(n, unit, cuts->grid.columns, column + 1) - j,
                               moec_cut(k, MOEC_STREAMS, cuts->depths, depth + 1) - p,
                               moec_from(left, i, p),
@@ -456,7 +463,8 @@ MOEC_FUNCTION void moec_multiply_task(const MoecProduct *product, const void *a,
                               product->accumulate,
                               product->rounded,
                               product->c_type,
-                              NULL};
+                              NULL,
+                              m};
     if (cuts->depths > 1) moec_part_of_depth(&block, cuts->sums + (depth * m + i) * n + j, n);
     moec_block_multiply(&block);
 }

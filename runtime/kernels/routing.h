@@ -248,7 +248,8 @@ MOEC_FUNCTION MoecBlockProduct moec_rows_task(const MoecGrouped *grouped, const 
                                 grouped->accumulate,
                                 grouped->rounded,
                                 grouped->c_type,
-                                NULL};
+                                NULL,
+                                0};
     if (cuts->depths > 1) {
         const long all = group[grouped->groups];
         moec_part_of_depth(&product, cuts->sums + (depth * all + row) * grouped->n + j, grouped->n);
@@ -301,12 +302,13 @@ MOEC_FUNCTION MoecBlockProduct moec_group_task(const MoecGrouped *grouped, const
                                                const MoecGrid *grid, long task) {
     const long parts = grid->rows * grid->columns, g = task / parts,
                row = task % parts / grid->columns, column = task % grid->columns;
-    const long i = moec_cut(grouped->k, MOEC_TILE_M, grid->rows, row);
+    const long height = moec_tile_height(moec_form(grouped->rounded)),
+               i = moec_cut(grouped->k, height, grid->rows, row);
     const long j = moec_cut(grouped->n, MOEC_TILE_N, grid->columns, column);
     const MoecOperand left = {a, 1, grouped->a_row, NULL, rows->a_gather, grouped->a_type};
     const MoecOperand right = {b, 1, grouped->b_k, NULL, rows->b_gather, grouped->b_type};
     return (MoecBlockProduct){
-        moec_cut(grouped->k, MOEC_TILE_M, grid->rows, row + 1) - i,
+        moec_cut(grouped->k, height, grid->rows, row + 1) - i,
         moec_cut(grouped->n, MOEC_TILE_N, grid->columns, column + 1) - j,
         rows->group[g + 1] - rows->group[g],
         moec_from(left, i, rows->group[g]),
@@ -316,7 +318,8 @@ MOEC_FUNCTION MoecBlockProduct moec_group_task(const MoecGrouped *grouped, const
         grouped->accumulate,
         grouped->rounded,
         grouped->c_type,
-        NULL};
+        NULL,
+        grouped->k};
 }
 
 MOEC_FUNCTION void moec_rows_by_rows(const MoecGrouped *grouped, const MoecRows *rows,

@@ -214,16 +214,24 @@ bool module_prepare(const char *into) {
     return good;
 }
 
+static bool load_cached(Module *module, const char *kept) {
+    bool cached = cache_sound(kept, true) && load(module, kept, false);
+    if (cached) detail_message("loaded %s from the cache", kept);
+    return cached;
+}
+
 Module *module_load(const char *text, bool parts, bool keep) {
     Module *module = memory_new(sizeof *module);
     module->text_bytes = strlen(text);
     double start = seconds_now();
     char *folder = keep ? cache_folder() : NULL, *kept = NULL, *kernels = NULL;
+    int lock = -1;
     if (folder) {
         kept = program_name(folder, text);
         kernels = kernels_name(folder);
-        module->cached = cache_sound(kept, true) && load(module, kept, false);
-        if (module->cached) detail_message("loaded %s from the cache", kept);
+        module->cached = load_cached(module, kept);
+        if (!module->cached) lock = cache_making(kept);
+        if (!module->cached) module->cached = load_cached(module, kept);
     }
     if (!module->cached) {
         char *beside = kernels_beside_binary();
@@ -239,6 +247,7 @@ Module *module_load(const char *text, bool parts, bool keep) {
         make_anywhere(module, text, &making);
         free(beside);
     }
+    if (kept) cache_made(lock, kept);
     module->compile_seconds = seconds_now() - start;
     if (!module->cached) detail_message("compiled the program in %.2f s", module->compile_seconds);
     free(folder);

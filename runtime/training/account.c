@@ -11,8 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* "AMD EPYC 9654 96-Core Processor", a new string. */
-static char *processor_name(void) {
+/* "AMD EPYC 9654 96-Core Processor" */
+char *processor_name(void) {
     char *line = NULL, *name = NULL;
     size_t capacity = 0;
     FILE *file = fopen("/proc/cpuinfo", "re");

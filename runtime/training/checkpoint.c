@@ -56,6 +56,7 @@ void checkpoint_note(json_t *notes, const char *model, const char *bundle,
     add_note(notes, "tokens", tokens);
     add_number(notes, "step", "%.0f", (double)place->step);
     add_number(notes, "best_loss", "%.17g", place->best);
+    if (place->lanes > 1) add_number(notes, "reduction_lanes", "%.0f", (double)place->lanes);
 }
 
 bool checkpoint_write(const char *path, const Model *model, const char *bundle,
@@ -123,7 +124,8 @@ static const char *wrong_note(const Safetensors *file, Place *place) {
     } numbers[] = {{"step", most_steps, &step},
                    {"seed", UINT64_MAX, &place->seed},
                    {"position", most, &place->position},
-                   {"tokens", most, &place->tokens}};
+                   {"tokens", most, &place->tokens},
+                   {"reduction_lanes", most_steps, &place->lanes}};
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         const char *text = safetensors_note(file, numbers[i].name);
         if (text && !whole(text, numbers[i].limit, numbers[i].value)) return numbers[i].name;

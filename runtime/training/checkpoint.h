@@ -14,6 +14,7 @@ typedef struct Place {
     uint64_t seed;
     uint64_t tokens; /* size of the data in tokens */
     double best;     /* lowest validation loss so far; infinite before the first */
+    uint64_t lanes;  /* of gradient_sum.h; 0 or 1: one */
 } Place;
 
 /* Texts stored with the weights. */

@@ -3,6 +3,7 @@
 #define EVALUATION_H
 
 #include "data/data.h"
+#include "mesh/mesh.h"
 #include "model/decoder.h"
 #include "training/probes.h"
 
@@ -16,11 +17,16 @@ typedef struct Evaluation {
     uint64_t tokens;
 } Evaluation;
 
-/* Measures `count` samples of context + 1 tokens; sample i starts at token start + i * stride.
- * call: of an evaluation graph. probes: of that call, or NULL; accumulated over full batches. False
- * after a message. */
-bool measure_loss(Call *call, const Data *data, uint64_t start, uint64_t stride, uint64_t count,
-                  Probes *probes, Evaluation *result);
+/* `count` samples; sample i starts at token start + i * stride. */
+typedef struct Samples {
+    uint64_t start, stride, count;
+} Samples;
+
+/* Measures samples of context + 1 tokens. call: of an evaluation graph. probes: of that call, or
+ * NULL; accumulated over full batches. The processes of a mesh share the calls, with the same
+ * result for any number of processes. False after a message. */
+bool measure_loss(Call *call, const Data *data, const Samples *samples, Probes *probes, Mesh *mesh,
+                  Evaluation *result);
 
 /* decoded: the loss of a model in decoding mode: token by token with caches, with the cache reads
  * of a decoding step (option top_values of attention). */

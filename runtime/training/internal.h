@@ -20,6 +20,21 @@ typedef struct Account {
 /* Writes the file; keeps the starts of a resumed run. False after a message. */
 bool account_write(const char *folder, const Account *account);
 
+/* Name of the processor, a new string; NULL if it is unknown. */
+char *processor_name(void);
+
+/* processes: a run on several processes. */
+
+typedef struct Device Device;
+typedef struct TrainRun TrainRun;
+
+/* Whether the sizes of the settings fit the processes of the launcher; false after a message. */
+bool processes_check(const TrainRun *run, const Device *device);
+/* Starts the mesh. good: this process can start. False after one message of all processes. */
+bool processes_join(TrainRun *run, bool good);
+/* Copies the state of the run, initialized or read from the checkpoint, from process 0 to all. */
+bool processes_share(TrainRun *run);
+
 /* differences: changes of a spec since the start of a run. */
 
 /* Compares two specs, as returned by moec_bundle. If they do not train the same model in the same

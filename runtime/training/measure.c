@@ -13,36 +13,79 @@ static double sum_of(const float *values, long count) {
     return sum;
 }
 
-bool measure_loss(Call *call, const Data *data, uint64_t start, uint64_t stride, uint64_t count,
-                  Probes *probes, Evaluation *result) {
-    long batch = call->graph->batch > 0 ? call->graph->batch : 1, context = call_context(call);
-    int told = call_output(call, "nats"), loss = call_output(call, "loss");
-    int32_t *tokens = memory_new(sizeof *tokens * (size_t)(batch * (context + 1)));
-    double nats = 0, losses = 0, calls = 0;
+static uint64_t batch_of(const Call *call) {
+    return call->graph->batch > 0 ? (uint64_t)call->graph->batch : 1;
+}
+
+/* Reads the samples of call number `number`. The last call is padded with the last sample, which is
+ * counted once. */
+static bool set_samples(Call *call, const Data *data, const Samples *samples, uint64_t number,
+                        int32_t *tokens) {
+    const uint64_t batch = batch_of(call);
+    const long length = call_context(call) + 1;
+    for (uint64_t b = 0; b < batch; b++) {
+        uint64_t sample = number * batch + b;
+        if (sample >= samples->count) sample = samples->count - 1;
+        if (!data_read(data, samples->start + sample * samples->stride, (size_t)length,
+                       tokens + (long)b * length))
+            return false;
+    }
+    call_set_windows(call, tokens);
+    return true;
+}
+
+/* Number of samples of a call that are not padding. */
+static long counted(const Call *call, const Samples *samples, uint64_t number) {
+    const uint64_t batch = batch_of(call), left = samples->count - number * batch;
+    return (long)(left < batch ? left : batch);
+}
+
+/* Results of one call. */
+enum { ROW_LOSS, ROW_NATS, ROW_PROBES };
+
+/* Runs a call; `row` receives its results. */
+static bool run_call(Call *call, long samples, const Probes *probes, double *row) {
+    const int nats = call_output(call, "nats"), loss = call_output(call, "loss");
+    const long tokens = samples * call_context(call);
+    if (!call_run(call, 0, false) || !call_get_numbers(call) ||
+        (nats >= 0 && !call_get(call, nats)))
+        return false;
+    row[ROW_LOSS] = loss >= 0 ? (double)call->outputs[loss][0] : 0;
+    row[ROW_NATS] =
+        nats >= 0 ? sum_of(call->outputs[nats], tokens) : row[ROW_LOSS] * (double)tokens;
+    return !probes || probes_read(probes, row + ROW_PROBES);
+}
+
+/* Each process runs one call of a round. The results are added in order of the calls. */
+bool measure_loss(Call *call, const Data *data, const Samples *samples, Probes *probes, Mesh *mesh,
+                  Evaluation *result) {
+    const uint64_t batch = batch_of(call), size = (uint64_t)mesh_size(mesh),
+                   calls = (samples->count + batch - 1) / batch;
+    const size_t width = ROW_PROBES + (probes ? probes->width : 0), bytes = width * sizeof(double);
+    const long length = call_context(call) + 1;
+    int32_t *tokens = memory_new(sizeof *tokens * (size_t)((long)batch * length));
+    double *rows = memory_new(bytes * (size_t)size), nats = 0, losses = 0;
     bool good = true;
-    for (uint64_t done = 0; done < count && good; done += (uint64_t)batch) {
-        /* The last call is padded with the last sample, which is counted once. */
-        for (long b = 0; b < batch && good; b++) {
-            uint64_t window = done + (uint64_t)b < count ? done + (uint64_t)b : count - 1;
-            good = data_read(data, start + window * stride, (size_t)(context + 1),
-                             tokens + b * (context + 1));
+    for (uint64_t round = 0; round < calls && good; round += size) {
+        const uint64_t own = round + (uint64_t)mesh_rank(mesh);
+        if (own < calls)
+            good = set_samples(call, data, samples, own, tokens) &&
+                   run_call(call, counted(call, samples, own), probes,
+                            rows + width * (size_t)mesh_rank(mesh));
+        if (good) mesh_gather(mesh, "results of the evaluation", rows, bytes);
+        for (uint64_t i = round; i < calls && i < round + size && good; i++) {
+            const double *row = rows + width * (size_t)(i - round);
+            losses += row[ROW_LOSS];
+            nats += row[ROW_NATS];
+            /* A padded batch would count some samples twice. */
+            if (probes && (counted(call, samples, i) == (long)batch || !i))
+                probes_add(probes, row + ROW_PROBES);
         }
-        if (!good) break;
-        long windows = count - done < (uint64_t)batch ? (long)(count - done) : batch;
-        call_set_windows(call, tokens);
-        good = call_run(call, 0, false) && call_get_numbers(call) &&
-               (told < 0 || call_get(call, told));
-        /* A padded batch would count some samples twice. */
-        if (good && probes && (windows == batch || !calls)) good = probes_add(probes);
-        if (!good) break;
-        if (loss >= 0) losses += (double)call->outputs[loss][0];
-        calls++;
-        nats += told >= 0 ? sum_of(call->outputs[told], windows * context)
-                          : (double)call->outputs[loss][0] * (double)(windows * context);
     }
     free(tokens);
-    result->tokens = count * (uint64_t)context;
-    result->loss = calls ? losses / calls : NAN;
+    free(rows);
+    result->tokens = samples->count * (uint64_t)(length - 1);
+    result->loss = calls && good ? losses / (double)calls : NAN;
     result->nats = result->tokens ? nats / (double)result->tokens : NAN;
     return good;
 }

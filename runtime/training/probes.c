@@ -90,6 +90,7 @@ Probes *probes_open(Call *call) {
         if (!is_wanted(one->tensor)) continue;
         double *values = memory_new(sizeof *values * (one->count + 1));
         probes->all[probes->count++] = (LayerProbe){.tensor = one, .values = values};
+        probes->width += one->count;
     }
     name_probes(probes);
     return probes;
@@ -118,28 +119,33 @@ static bool is_largest(const LayerProbe *one) {
     return one->tensor->tensor->probe == MOEC_PROBE_LARGEST;
 }
 
-static void add_values(LayerProbe *one, const float *given, bool first) {
-    given += (one->tensor->offset - one->tensor->tensor->offset) / sizeof(float);
-    for (size_t i = 0; i < one->tensor->count; i++) {
-        double next = (double)given[i];
-        if (!is_largest(one))
-            one->values[i] += next;
-        else if (first || !(next <= one->values[i]))
-            one->values[i] = next;
-    }
-}
-
-bool probes_add(Probes *probes) {
+bool probes_read(const Probes *probes, double *values) {
     Call *call = probes->call;
     const MoecTensor *outputs = call->graph->outputs;
     for (int i = 0; i < call->graph->output_count; i++)
         if (is_wanted(&outputs[i]) && tensor_count(&outputs[i]) > 1 && !call_get(call, i))
             return false;
-    for (int i = 0; i < probes->count; i++)
-        add_values(&probes->all[i], call->outputs[probes->all[i].tensor->tensor - outputs],
-                   probes->calls == 0);
-    probes->calls++;
+    for (int i = 0; i < probes->count; i++) {
+        const PublicTensor *one = probes->all[i].tensor;
+        const float *given = call->outputs[one->tensor - outputs] +
+                             (one->offset - one->tensor->offset) / sizeof(float);
+        for (size_t k = 0; k < one->count; k++) *values++ = (double)given[k];
+    }
     return true;
+}
+
+void probes_add(Probes *probes, const double *values) {
+    for (int i = 0; i < probes->count; i++) {
+        const LayerProbe *one = &probes->all[i];
+        for (size_t k = 0; k < one->tensor->count; k++) {
+            const double next = *values++;
+            if (!is_largest(one))
+                one->values[k] += next;
+            else if (!probes->calls || !(next <= one->values[k]))
+                one->values[k] = next;
+        }
+    }
+    probes->calls++;
 }
 
 static double value_at(const Probes *probes, int which, size_t element) {

@@ -23,6 +23,7 @@ typedef struct Probes {
     PublicTensor *outputs;
     LayerProbe *all; /* by name, label and layer */
     int output_count, count;
+    size_t width; /* values of all probes */
     uint64_t calls;
 } Probes;
 
@@ -31,9 +32,11 @@ Probes *probes_open(Call *call);
 void probes_close(Probes *probes);
 /* Resets all values. */
 void probes_clear(Probes *probes);
-/* Adds the results of the last run of the call; call_get_numbers must have fetched them. False
- * after a device error, which was printed. */
-bool probes_add(Probes *probes);
+/* Copies the results of the last run of the call, `width` values; call_get_numbers must have
+ * fetched them. False after a device error, which was printed. */
+bool probes_read(const Probes *probes, double *values);
+/* Adds the values of one call, which may be of another process. */
+void probes_add(Probes *probes, const double *values);
 /* Values as an object, NaN as null:
  *
  *     "gate": 0.4                              the mean of all layers

@@ -2,6 +2,7 @@
 
 #include "abi/json_make.h"
 #include "base/clock.h"
+#include "base/console.h"
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
@@ -25,7 +26,8 @@ static bool compile(TrainRun *run, Device *device, MoecCompiler *compiler) {
     if (run->options.steps >= 0) run->settings.steps = run->options.steps;
     if (run->options.seed >= 0) run->settings.seed = run->options.seed;
     run->bundle = memory_format("%s", moec_bundle(compiler));
-    run->model = model_open(device, compiler, shapes, 3, !run->options.no_cache);
+    if (processes_check(run, device))
+        run->model = model_open(device, compiler, shapes, 3, !run->options.no_cache);
     if (run->options.on_compiled) run->options.on_compiled(compiler);
     moec_close(compiler);
     if (!run->model) return false;
@@ -172,6 +174,13 @@ static json_t *measured_json(TrainRun *run, const Probes *probes) {
     return measured;
 }
 
+/* Process 0 writes the log. Releases the line. */
+static bool log_line(TrainRun *run, json_t *line) {
+    if (mesh_rank(run->mesh) == 0) return record_write(&run->record, line);
+    json_decref(line);
+    return true;
+}
+
 static bool log_step(TrainRun *run, const StepResult *result, double seconds) {
     json_t *line = json_make("{s:I, s:f, s:f, s:o, s:f}", "step", (json_int_t)run->place.step,
                              "loss", result->loss, "grad_norm", result->norm, "lr",
@@ -179,19 +188,24 @@ static bool log_step(TrainRun *run, const StepResult *result, double seconds) {
     json_t *measured = measured_json(run, run->stepper.probes);
     json_object_update(line, measured);
     json_decref(measured);
-    return record_write(&run->record, line);
+    return log_line(run, line);
 }
 
+/* Process 0 writes the checkpoint. */
 static bool save(TrainRun *run, const char *name, bool optimizer) {
+    bool good = true;
     begin_phase(run, "writing the checkpoint");
-    char *path = path_join(run->options.out, name);
-    size_t length;
-    const Companions companions = {
-        .tokenizer = run->tokenizer ? tokenizer_json(run->tokenizer, &length) : NULL,
-        .files = run->files};
-    bool good =
-        checkpoint_write(path, run->model, run->bundle, &companions, &run->place, optimizer);
-    free(path);
+    if (mesh_rank(run->mesh) == 0) {
+        char *path = path_join(run->options.out, name);
+        size_t length;
+        const Companions companions = {
+            .tokenizer = run->tokenizer ? tokenizer_json(run->tokenizer, &length) : NULL,
+            .files = run->files};
+        mesh_set_busy(run->mesh, "writing the checkpoint");
+        good = checkpoint_write(path, run->model, run->bundle, &companions, &run->place, optimizer);
+        mesh_set_busy(run->mesh, NULL);
+        free(path);
+    }
     if (good && optimizer) run->saved = run->place.step;
     return good;
 }
@@ -213,8 +227,9 @@ static void log_measured(json_t *line, json_t *measured) {
 static bool measure(TrainRun *run) {
     Evaluation found;
     Probes *probes = probes_open(run->measure);
-    bool good = measure_loss(run->measure, run->other ? run->other : run->data, run->held_start,
-                             run->held_stride, run->held_windows, probes, &found);
+    const Samples samples = {run->held_start, run->held_stride, run->held_windows};
+    bool good = measure_loss(run->measure, run->other ? run->other : run->data, &samples, probes,
+                             run->mesh, &found);
     json_t *measured = good ? measured_json(run, probes) : NULL;
     probes_close(probes);
     if (!good) return false;
@@ -225,7 +240,7 @@ static bool measure(TrainRun *run) {
         json_object_set_new(line, run->data->bytes ? "val_bits_per_byte" : "val_bits_per_token",
                             json_number(found.nats / log(2)));
     log_measured(line, measured);
-    if (!record_write(&run->record, line)) return false;
+    if (!log_line(run, line)) return false;
     if (!isfinite(found.nats))
         note_message("step %ld: the validation loss is not a finite number", run->place.step);
     if (!(found.nats < run->place.best)) return true;
@@ -248,7 +263,7 @@ static bool report_kept_checkpoint(const TrainRun *run) {
 
 static bool stop_diverged(TrainRun *run, long step, const char *what, const char *why) {
     run->diverged = true;
-    record_write(&run->record, json_make("{s:I, s:s}", "step", (json_int_t)step, "diverged", what));
+    log_line(run, json_make("{s:I, s:s}", "step", (json_int_t)step, "diverged", what));
     error_message("lower train.lr, set train.grad_clip, or use a longer warmup",
                   "step %ld: %s%s; training has stopped", step, what, why);
     return report_kept_checkpoint(run);
@@ -282,12 +297,21 @@ static bool due(long every, long step, long steps) {
     return step == steps || (every > 0 && step % every == 0);
 }
 
+/* All processes stop if one does. */
+static void stop_together(TrainRun *run, bool stop) {
+    const int agreed =
+        mesh_largest(run->mesh, "request to stop", stop ? 1 + interrupt_signal() : 0);
+    run->stopped = agreed > 0;
+    run->signal = agreed > 1 ? agreed - 1 : 0;
+}
+
 /* One step with logging, evaluation and checkpoints; false to stop. */
 static bool one_step(TrainRun *run) {
     const Settings *settings = &run->settings;
     StepResult result;
     double began = seconds_now();
     begin_phase(run, "training step");
+    mesh_set_step(run->mesh, run->place.step + 1);
     if (!step_run(&run->stepper, run->place.step, run->place.position, &result)) return false;
     if (!isfinite(result.loss) || !isfinite(result.norm))
         return stop_for_nonsense(run, run->place.step + 1,
@@ -300,7 +324,7 @@ static bool one_step(TrainRun *run) {
         return stop_above_limit(run, result.loss);
     if (evaluates && !(is_finite(run) && validate(run))) return false;
     if (run->options.on_step)
-        run->stopped = run->options.on_step(run->options.context, run, &result, evaluates);
+        stop_together(run, run->options.on_step(run->options.context, run, &result, evaluates));
     if (!run->stopped && !due(settings->checkpoint, run->place.step, last_step(run))) return true;
     return is_finite(run) && (save(run, "last.safetensors", true) || report_kept_checkpoint(run));
 }
@@ -309,6 +333,7 @@ static bool one_step(TrainRun *run) {
 static bool read_back(const TrainRun *run) {
     static const char *const names[] = {"last.safetensors", "best.safetensors"};
     bool good = true;
+    if (mesh_rank(run->mesh)) return true;
     for (int i = 0; i < 2 && good; i++) {
         char *path = path_join(run->options.out, names[i]);
         good = (i && !file_exists(path)) || checkpoint_readable(path);
@@ -321,10 +346,21 @@ static bool read_back(const TrainRun *run) {
 
 bool run_open(TrainRun *run, Device *device, MoecCompiler *compiler, const RunOptions *options) {
     *run = (TrainRun){.options = *options, .saved = -1, .validation = NAN};
-    return compile(run, device, compiler) && open_data(run);
+    const bool good = compiler && compile(run, device, compiler) && open_data(run);
+    const bool launched = options->launch && options->launch->size > 1;
+    return launched ? processes_join(run, good) : good;
 }
 
-bool run_start(TrainRun *run) {
+/* The lanes of the spec, of the resumed run, or as many as processes. */
+static uint64_t lanes_of(const TrainRun *run, bool begun) {
+    if (run->settings.fast) return 1;
+    if (run->settings.lanes) return (uint64_t)run->settings.lanes;
+    if (begun) return run->place.lanes ? run->place.lanes : 1;
+    return (uint64_t)mesh_size(run->mesh);
+}
+
+/* Process 0: the files of the run. */
+static bool open_files(TrainRun *run) {
     const RunOptions *options = &run->options;
     char *last = path_join(options->out, "last.safetensors"),
          *log = path_join(options->out, "log.jsonl");
@@ -339,6 +375,7 @@ bool run_start(TrainRun *run) {
         good = resume(run, last);
     else
         good = good && begin(run);
+    if (good) run->place.lanes = lanes_of(run, begun);
     good = good && folder_make(options->out);
     good = good && record_open(&run->record, log, run->place.step) && write_run_info(run);
     if (good && options->tensorboard)
@@ -348,7 +385,13 @@ bool run_start(TrainRun *run) {
     return good;
 }
 
-RunEnd run_train(TrainRun *run) {
+bool run_start(TrainRun *run) {
+    run->place =
+        (Place){.seed = (uint64_t)run->settings.seed, .best = INFINITY, .tokens = run->data->count};
+    return (mesh_rank(run->mesh) != 0 || open_files(run)) && processes_share(run);
+}
+
+static RunEnd run_steps(TrainRun *run) {
     long steps = last_step(run);
     run->stepper = (Stepper){
         .train = run->train,
@@ -359,6 +402,7 @@ RunEnd run_train(TrainRun *run) {
                   .record = run->data->record},
         .settings = run->settings,
         .seed = run->place.seed,
+        .gradient_sum = {.mesh = run->mesh, .lanes = (long)run->place.lanes},
     };
     if (!step_prepare(&run->stepper)) return RUN_FAILED;
     if (steps == 0 && run->saved < 0)
@@ -369,8 +413,15 @@ RunEnd run_train(TrainRun *run) {
     return read_back(run) ? RUN_TRAINED : RUN_FAILED;
 }
 
+RunEnd run_train(TrainRun *run) {
+    RunEnd end = run_steps(run);
+    run->succeeded = end != RUN_FAILED;
+    return end;
+}
+
 void run_close(TrainRun *run) {
     begin_phase(run, NULL);
+    mesh_end(run->mesh, run->succeeded);
     step_release(&run->stepper);
     record_close(&run->record);
     data_close(run->data);

@@ -1,8 +1,11 @@
 /* run: a training run: data, held-out split, steps, evaluations, checkpoints, log, resume,
- * divergence and interruption. The files of a run directory are those of runtime/FILES.md. */
+ * divergence and interruption. The files of a run directory are those of runtime/FILES.md. With a
+ * mesh, every process runs the same functions, and process 0 reads and writes these files. */
 #ifndef RUN_H
 #define RUN_H
 
+#include "base/launcher.h"
+#include "mesh/mesh.h"
 #include "training/record.h"
 #include "training/step.h"
 #include "training/checkpoint.h"
@@ -19,7 +22,9 @@ typedef struct RunOptions {
     long until;             /* step to stop after; 0: the last one */
     double limit;           /* of the loss; 0: none */
     bool resume, tensorboard, no_cache;
-    char **command; /* for run.json, NULL-terminated; NULL: none */
+    const ProcessGroup *launch; /* the processes that share the run; NULL: this one only */
+    const char *mesh;           /* "data=8"; NULL: train.mesh of the spec */
+    char **command;             /* for run.json, NULL-terminated; NULL: none */
     /* Called when a phase begins, with its name; NULL: not called. */
     void (*on_phase)(const char *phase);
     void (*on_compiled)(MoecCompiler *compiler); /* before it is closed; or NULL */
@@ -38,6 +43,7 @@ struct TrainRun {
     Tokenizer *tokenizer; /* NULL: text is bytes */
     json_t *files;        /* stored with the weights, or NULL */
     Data *data, *other;   /* other: validation data of its own */
+    Mesh *mesh;           /* NULL: one process */
     uint64_t train_tokens, held_start, held_stride, held_windows;
     Place place;
     long saved; /* step of the checkpoint on disk; -1: none */
@@ -46,6 +52,8 @@ struct TrainRun {
     double validation; /* last validation loss in nats/token; NaN before the first evaluation */
     bool probe_told;   /* the note about a probe that is not finite was printed */
     bool stopped;      /* by on_step */
+    int signal;        /* signal that stopped some process, or 0 */
+    bool succeeded;    /* no failure */
     bool diverged;     /* the run failed because a loss or gradient was not finite or too large */
 };
 
@@ -56,8 +64,10 @@ typedef enum RunEnd {
     RUN_TRAINED      /* to the last step, to `until`, or until on_step stopped it */
 } RunEnd;
 
-/* Compiles the spec, releases the compiler, and opens the tokenizer and the data. run_close
- * releases the run in any case; the device must exist until then. False after a message. */
+/* Compiles the spec, releases the compiler, and opens the tokenizer and the data. Connects the
+ * processes. compiler: NULL, after a message, if the spec cannot be read; the other processes must
+ * know. run_close releases the run in any case, and ends the other processes after a failure. The
+ * device must exist until then. False after a message. */
 bool run_open(TrainRun *run, Device *device, MoecCompiler *compiler, const RunOptions *options);
 /* Restores the checkpoint of the run, or initializes the weights; opens the log. False after a
  * message. */

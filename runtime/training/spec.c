@@ -123,7 +123,11 @@ Settings settings_of(MoecCompiler *compiler) {
         .checkpoint = whole(compiler, "train.save_interval", 0),
         .rate = moec_option_number(compiler, "train.lr", 1e-3),
         .clip = moec_option_number(compiler, "train.grad_clip", 0),
+        .processes = whole(compiler, "train.mesh.data", 0),
+        .lanes = whole(compiler, "train.reduction_lanes", 0),
     };
+    const char *reduction = moec_option(compiler, "train.reduction");
+    settings.fast = reduction && strcmp(reduction, "fast") == 0;
     if (settings.accumulate < 1) settings.accumulate = 1;
     return settings;
 }

@@ -17,6 +17,9 @@ typedef struct Settings {
     long evaluate;     /* steps between evaluations; 0 = only at the end */
     long checkpoint;   /* steps between checkpoints */
     double rate, clip; /* clip 0 = no gradient clipping */
+    long processes;    /* train.mesh.data; 0 = those of the launcher */
+    long lanes;        /* train.reduction_lanes; 0 = number of processes */
+    bool fast;         /* train.reduction */
 } Settings;
 
 /* Values of `train` in the spec, defaults for missing options. */

@@ -7,42 +7,47 @@
 #include <stdlib.h>
 #include <string.h>
 
-static double **sums_of(const MoecGraphEntry *graph) {
-    double **sums = memory_new(sizeof *sums * (size_t)(graph->output_count + 1));
-    for (int i = 0; i < graph->output_count; i++)
-        sums[i] = memory_new(sizeof **sums * (tensor_count(&graph->outputs[i]) + 1));
-    return sums;
+/* Elements of all outputs. */
+static size_t width_of(const MoecGraphEntry *graph) {
+    size_t width = 0;
+    for (int i = 0; i < graph->output_count; i++) width += tensor_count(&graph->outputs[i]);
+    return width;
 }
 
-static void sums_free(double **sums, const MoecGraphEntry *graph) {
-    for (int i = 0; sums && i < graph->output_count; i++) free(sums[i]);
-    free(sums);
-}
-
-static void sums_clear(double *const *sums, const MoecGraphEntry *graph) {
-    for (int i = 0; i < graph->output_count; i++)
-        memset(sums[i], 0, sizeof **sums * tensor_count(&graph->outputs[i]));
+static size_t row_width(const Stepper *stepper) {
+    return 1 + stepper->probes->width;
 }
 
 bool step_prepare(Stepper *stepper) {
     const MoecGraphEntry *graph = stepper->train->graph;
     Model *model = stepper->train->model;
     const MoecGraphEntry *gather = model_graph(model, MOEC_GRAPH_GATHER);
+    GradientSum *sum = &stepper->gradient_sum;
+    const size_t rows = sum->mesh ? (size_t)stepper->settings.accumulate : 1;
     long context = stepper->order.context;
+    sum->parts = stepper->settings.accumulate;
+    sum->fast = stepper->settings.fast;
+    if (!sum->lanes) sum->lanes = stepper->settings.lanes;
+    if (!gradient_sum_prepare(sum, model)) return false;
     stepper->windows = memory_new(sizeof(int32_t) * (size_t)(graph->batch * (context + 1)));
     const MoecGraphEntry *whole = model_graph(model, MOEC_GRAPH_STEP);
     stepper->probes = probes_open(stepper->train);
+    stepper->rows = memory_new(sizeof(double) * rows * row_width(stepper));
     if (whole && !(stepper->whole = call_open(model, whole, NULL))) return false;
     if (!gather) return true;
     stepper->gather = call_open(model, gather, NULL);
-    stepper->sums = sums_of(gather);
+    stepper->sums = memory_new(sizeof(double) * width_of(gather));
+    stepper->means = memory_new(sizeof(double) * rows * width_of(gather));
     return stepper->gather != NULL;
 }
 
 void step_release(Stepper *stepper) {
     free(stepper->windows);
+    if (stepper->train) gradient_sum_release(&stepper->gradient_sum, stepper->train->model);
     probes_close(stepper->probes);
-    if (stepper->gather) sums_free(stepper->sums, stepper->gather->graph);
+    free(stepper->rows);
+    free(stepper->sums);
+    free(stepper->means);
     call_close(stepper->gather);
     call_close(stepper->whole);
 }
@@ -115,15 +120,39 @@ static uint64_t seed_of(const Stepper *stepper, long step, long part) {
     return random_bits(stepper->seed, (uint64_t)(step * stepper->settings.accumulate + part));
 }
 
+/* Row of the results of a micro-batch. */
+static size_t result_row(const Stepper *stepper, long part) {
+    return stepper->gradient_sum.mesh ? (size_t)part : 0;
+}
+
+static void add_row(Stepper *stepper, long part) {
+    const double *row = stepper->rows + result_row(stepper, part) * row_width(stepper);
+    stepper->loss += row[0] / (double)stepper->settings.accumulate;
+    probes_add(stepper->probes, row + 1);
+}
+
 static bool train_part(Stepper *stepper, long step, long part) {
     Call *call = stepper->train;
-    long parts = stepper->settings.accumulate;
-    int loss = call_output(call, "loss");
-    call->begins = part == 0;
-    if (!call_run(call, seed_of(stepper, step, part), part == parts - 1) || !call_get_numbers(call))
+    const int loss = call_output(call, "loss");
+    double *row = stepper->rows + result_row(stepper, part) * row_width(stepper);
+    call->begins = gradient_sum_begins(&stepper->gradient_sum, part);
+    if (!call_run(call, seed_of(stepper, step, part), part == stepper->settings.accumulate - 1) ||
+        !call_get_numbers(call))
         return false;
-    stepper->loss += loss >= 0 ? (double)*call->outputs[loss] / (double)parts : (double)NAN;
-    return probes_add(stepper->probes);
+    row[0] = loss >= 0 ? (double)*call->outputs[loss] : (double)NAN;
+    gradient_sum_add(&stepper->gradient_sum, call->model, part);
+    if (!probes_read(stepper->probes, row + 1)) return false;
+    if (!stepper->gradient_sum.mesh) add_row(stepper, part);
+    return true;
+}
+
+/* With a mesh, adds the results of all micro-batches in order. */
+static void add_rows(Stepper *stepper) {
+    Mesh *mesh = stepper->gradient_sum.mesh;
+    long first, count;
+    gradient_sum_parts(&stepper->gradient_sum, &first, &count);
+    mesh_gather(mesh, "losses", stepper->rows, sizeof(double) * row_width(stepper) * (size_t)count);
+    for (long part = 0; mesh && part < stepper->settings.accumulate; part++) add_row(stepper, part);
 }
 
 /* ---- states that are means over all micro-batches, computed before the step trains on them
@@ -133,15 +162,16 @@ static bool put_means(const Stepper *stepper, long parts) {
     const MoecGraphEntry *gather = stepper->gather->graph;
     Model *model = stepper->train->model;
     const MoecTable *table = model->table;
+    const double *sums = stepper->sums;
     bool good = true;
-    for (int i = 0; i < gather->output_count; i++) {
+    for (int i = 0; i < gather->output_count; sums += tensor_count(&gather->outputs[i++])) {
         const MoecTensor *output = &gather->outputs[i];
         for (int j = 0; j < table->state_count && good; j++) {
             if (strcmp(table->states[j].name, output->name) != 0) continue;
             const size_t count = tensor_count(output),
                          first = table->states[j].offset / sizeof(float);
             for (size_t k = 0; k < count; k++)
-                model->layer_states[first + k] = (float)(stepper->sums[i][k] / (double)parts);
+                model->layer_states[first + k] = (float)(sums[k] / (double)parts);
             good = model->device->kind->put(model->device, model->there.layer_states + first,
                                             model->layer_states + first, count * sizeof(float));
         }
@@ -149,34 +179,52 @@ static bool put_means(const Stepper *stepper, long parts) {
     return good;
 }
 
-static bool gather_part(Stepper *stepper, uint64_t seed) {
+static void add_means(Stepper *stepper, long part) {
+    const size_t width = width_of(stepper->gather->graph);
+    const double *means = stepper->means + result_row(stepper, part) * width;
+    for (size_t k = 0; k < width; k++) stepper->sums[k] += means[k];
+}
+
+static bool gather_part(Stepper *stepper, uint64_t seed, long part) {
     Call *gather = stepper->gather;
+    double *means = stepper->means + result_row(stepper, part) * width_of(gather->graph);
     call_share_inputs(gather, stepper->train);
     if (!call_run(gather, seed, false)) return false;
     for (int i = 0; i < gather->graph->output_count; i++) {
         const float *values = call_get(gather, i);
         for (size_t k = 0; values && k < tensor_count(&gather->graph->outputs[i]); k++)
-            stepper->sums[i][k] += (double)values[k];
+            *means++ = (double)values[k];
         if (!values) return false;
     }
+    if (!stepper->gradient_sum.mesh) add_means(stepper, part);
     return true;
+}
+
+static void clear_sums(Stepper *stepper) {
+    memset(stepper->sums, 0, sizeof(double) * width_of(stepper->gather->graph));
 }
 
 bool step_gather(Stepper *stepper, uint64_t seed) {
     if (!stepper->gather) return true;
-    sums_clear(stepper->sums, stepper->gather->graph);
-    return gather_part(stepper, seed) && put_means(stepper, 1);
+    clear_sums(stepper);
+    return gather_part(stepper, seed, 0) && put_means(stepper, 1);
 }
 
 static bool gather_parts(Stepper *stepper, long step, uint64_t position) {
-    const long parts = stepper->settings.accumulate;
+    Mesh *mesh = stepper->gradient_sum.mesh;
+    long first, count;
     if (!stepper->gather) return true;
-    sums_clear(stepper->sums, stepper->gather->graph);
-    for (long part = 0; part < parts; part++)
+    clear_sums(stepper);
+    gradient_sum_parts(&stepper->gradient_sum, &first, &count);
+    for (long part = first; part < first + count; part++)
         if (!set_windows(stepper, position, part) ||
-            !gather_part(stepper, seed_of(stepper, step, part)))
+            !gather_part(stepper, seed_of(stepper, step, part), part))
             return false;
-    return put_means(stepper, parts);
+    mesh_gather(mesh, "means over the step", stepper->means,
+                sizeof(double) * width_of(stepper->gather->graph) * (size_t)count);
+    for (long part = 0; mesh && part < stepper->settings.accumulate; part++)
+        add_means(stepper, part);
+    return put_means(stepper, stepper->settings.accumulate);
 }
 
 /* ---- optimizer step ---- */
@@ -210,10 +258,24 @@ static bool end(Stepper *stepper, long step, StepResult *result) {
     return update_all(stepper, result, step, mean * clip);
 }
 
+/* Layer states are updated once per step, in the last micro-batch. */
+static void share_states(const Stepper *stepper) {
+    const Model *model = stepper->train->model;
+    Mesh *mesh = stepper->gradient_sum.mesh;
+    if (model->table->state_count)
+        mesh_broadcast(mesh, "layer states", mesh_size(mesh) - 1, model->there.layer_states,
+                       model->table->state_bytes);
+}
+
 bool step_run(Stepper *stepper, long step, uint64_t position, StepResult *result) {
+    long first, count;
+    gradient_sum_parts(&stepper->gradient_sum, &first, &count);
     begin(stepper);
     if (!gather_parts(stepper, step, position)) return false;
-    for (long part = 0; part < stepper->settings.accumulate; part++)
+    for (long part = first; part < first + count; part++)
         if (!set_windows(stepper, position, part) || !train_part(stepper, step, part)) return false;
+    add_rows(stepper);
+    share_states(stepper);
+    gradient_sum_finish(&stepper->gradient_sum, stepper->train->model);
     return end(stepper, step, result);
 }

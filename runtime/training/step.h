@@ -7,6 +7,7 @@
 #include "data/data.h"
 #include "data/order.h"
 #include "training/probes.h"
+#include "training/gradient_sum.h"
 #include "training/spec.h"
 
 typedef struct Stepper {
@@ -19,9 +20,12 @@ typedef struct Stepper {
     Settings settings;
     uint64_t seed;
     int32_t *windows;
-    double loss;    /* mean over the micro-batches so far */
-    Probes *probes; /* of all micro-batches of the step */
-    double **sums;  /* over the micro-batches, of every output of gather */
+    GradientSum gradient_sum; /* mesh and lanes may be set; lanes 0: those of the settings */
+    double loss;              /* mean over the micro-batches so far */
+    Probes *probes;           /* of all micro-batches of the step */
+    double *rows;  /* results of a micro-batch, with a mesh of all: the loss, then the probes */
+    double *sums;  /* over the micro-batches, of every output of gather */
+    double *means; /* the outputs of gather, of one micro-batch or of all like `rows` */
 } Stepper;
 
 typedef struct StepResult {

@@ -5,6 +5,7 @@
 #include "device/device.h"
 
 #include <math.h>
+#include <omp.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -94,6 +95,23 @@ static void multiply_plainly(const MoecProduct *product, const double *a, const 
         }
 }
 
+/* The same bits for any number of threads; before: the initial c. */
+static void check_threads(const MoecProduct *product, const Numbers *a, const Numbers *b,
+                          const Numbers *c, const void *before) {
+    const size_t bytes = (size_t)c->count * (c->type == MOEC_BF16 ? 2 : 4);
+    const int threads = omp_get_max_threads();
+    void *other = malloc(bytes);
+    assert_non_null(other);
+    for (int number = 1; number <= 3; number++) {
+        memcpy(other, before, bytes);
+        omp_set_num_threads(number);
+        moec_multiply(product, a->stored, b->stored, other);
+        assert_memory_equal(other, c->stored, bytes);
+    }
+    omp_set_num_threads(threads);
+    free(other);
+}
+
 /* With our kernel and, if it exists and supports the product, the library. */
 static void check_product(const MoecProduct *product) {
     const long m = product->m, n = product->n, k = product->k;
@@ -104,6 +122,7 @@ static void check_product(const MoecProduct *product) {
     multiply_plainly(product, a.exact, b.exact, c.exact);
     moec_multiply(product, a.stored, b.stored, c.stored);
     assert_close(&c, "our product");
+    if (m > 8) check_threads(product, &a, &b, &c, lent);
     const MoecTable table = {.products = product, .product_count = 1};
     Products *products = products_new(&table);
     if (products && products_run(products, 0, a.stored, b.stored, lent, NULL) == 0) {

@@ -77,7 +77,8 @@ static bool measure(Call *call, Decoder *decoder, const char *path, const Tokeni
     if (good && decoder)
         good = measure_decoded(decoder, data, windows, &found);
     else if (good)
-        good = measure_loss(call, data, 0, stride, windows, telling->probes, &found);
+        good = measure_loss(call, data, &(Samples){.stride = stride, .count = windows},
+                            telling->probes, NULL, &found);
     if (good) tell(data, &found, seconds_now() - began, telling);
     good = good && (isfinite(found.nats) || model_tell_nonsense(call->model, "the loss is"));
     data_close(data);

@@ -47,6 +47,10 @@ static void print_plan(const TrainRun *run, size_t program) {
             quantity_in(weights, scale).text, quantity_in(moments, scale).text,
             quantity_in((double)model->arena_bytes, scale).text, quantity_in(lent, scale).text,
             quantity_in((double)program, scale).text);
+    if (run->mesh)
+        fprintf(stderr, "%d processes on %d host%s; reduction %s, %" PRIu64 " lanes\n",
+                mesh_size(run->mesh), mesh_hosts(run->mesh), mesh_hosts(run->mesh) == 1 ? "" : "s",
+                run->settings.fast ? "fast" : "ordered", run->place.lanes);
     if (*model->engine->startup) fprintf(stderr, "%s\n", model->engine->startup);
 }
 
@@ -73,7 +77,8 @@ static bool on_step(void *context, const TrainRun *run, const StepResult *result
     const Settings *settings = &run->settings;
     const MoecGraphEntry *graph = run->train->graph;
     double now = seconds_now();
-    if (!run->model->device->apart && progress->ceiling == 0) take_ceiling(progress, run->model);
+    if (!run->model->device->apart && !run->mesh && progress->ceiling == 0)
+        take_ceiling(progress, run->model);
     double parts = (double)settings->accumulate;
     double steps = (double)(run->place.step - progress->shown_step);
     double pace = steps > 0 ? (now - progress->shown_time) / steps : 0; /* seconds of a step */
@@ -155,7 +160,7 @@ static int report_end(const TrainRun *run, RunEnd end, bool json) {
     if (end == RUN_FAILED) return EXIT_INPUT;
     if (end == RUN_COMPLETE) return 0;
     report_written(run);
-    return interrupt_signal() ? 128 + interrupt_signal() : 0;
+    return run->signal ? 128 + run->signal : 0;
 }
 
 static int train(Device *device, MoecCompiler *compiler, RunOptions *options, bool json) {
@@ -185,9 +190,12 @@ static int train(Device *device, MoecCompiler *compiler, RunOptions *options, bo
 static int open_and_train(const char *operand, const char *device_name, const TextList *sets,
                           RunOptions *options, bool json) {
     progress_phase("compilation");
+    const ProcessGroup launch = launch_read();
+    mesh_hold_messages(&launch);
+    options->launch = &launch;
     Device *device = device_open(device_name);
     MoecCompiler *compiler = device ? spec_open(operand, sets) : NULL;
-    int code = compiler ? train(device, compiler, options, json) : EXIT_INPUT;
+    int code = train(device, compiler, options, json);
     progress_phase(NULL);
     device_close(device);
     return code;
@@ -212,6 +220,8 @@ int command_train(const Command *command, int argc, char **argv) {
         {OPTION_FLAG, "--tensorboard", NULL, &options.tensorboard,
          "log for TensorBoard in addition to log.jsonl"},
         {OPTION_GROUP, "training", NULL, NULL, NULL},
+        {OPTION_TEXT, "--mesh", "data=N", &options.mesh,
+         "number of processes that share the run (default: those that mpirun or srun started)"},
         {OPTION_COUNT, "--steps", "N", &options.steps,
          "total number of optimizer steps (train.steps); 0 = write the initial weights only"},
         {OPTION_COUNT, "--seed", "N", &options.seed,

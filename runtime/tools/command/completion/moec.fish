@@ -24,6 +24,7 @@ complete -c moec -n '__fish_seen_subcommand_from train' -l val-data -rF -d 'vali
 complete -c moec -n '__fish_seen_subcommand_from train' -l tokenizer -rF -d 'tokenizer.json for text; kept in the checkpoints (default: tokens are bytes)'
 complete -c moec -n '__fish_seen_subcommand_from train' -l out -s o -rF -d 'run directory: last.safetensors, best.safetensors, log.jsonl, run.json'
 complete -c moec -n '__fish_seen_subcommand_from train' -l tensorboard -d 'log for TensorBoard in addition to log.jsonl'
+complete -c moec -n '__fish_seen_subcommand_from train' -l mesh -x -d 'number of processes that share the run (default: those that mpirun or srun started)'
 complete -c moec -n '__fish_seen_subcommand_from train' -l steps -x -d 'total number of optimizer steps (train.steps); 0 = write the initial weights only'
 complete -c moec -n '__fish_seen_subcommand_from train' -l seed -s s -x -d 'seed of weights, data order and dropout (default train.seed, which is 1)'
 complete -c moec -n '__fish_seen_subcommand_from train' -l resume -d 'resume from last.safetensors of --out; start from scratch if the file is missing'

@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "base/message.h"
 #include "model/model.h"
-#include "tools/command/line/json_result.h"
+#include "tools/command/line/commands.h"
 #include "tools/exchange/exchange.h"
 #include "training/checkpoint.h"
 

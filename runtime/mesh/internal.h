@@ -1,0 +1,55 @@
+/* internal: declarations that only files of this folder use. */
+#ifndef MESH_INTERNAL_H
+#define MESH_INTERNAL_H
+
+#include "mesh/mesh.h"
+#include "mesh/mpi_shim.h"
+
+#include <stdatomic.h>
+
+enum { HOST_LENGTH = 64 };
+
+/* mpi: the interface to MPI. */
+
+/* Loads the compiled mpi_shim.c, after compiling it if necessary. NULL after a message. */
+const MpiShim *mpi_open(const ProcessGroup *launch);
+
+/* watch: a thread that observes the other processes over TCP connections to process 0, which work
+ * while MPI waits. If a process ends, fails or stalls, one message is printed and all end. */
+
+typedef struct Watchdog Watchdog;
+
+/* Current work of a process. */
+typedef struct Activity {
+    _Atomic long step, collective; /* collective: number of the last one, from 1 */
+    atomic_bool inside;            /* of that collective */
+    _Atomic(const char *) name;    /* of that collective */
+    _Atomic(const char *) busy;    /* see mesh_set_busy; or NULL */
+} Activity;
+
+struct Mesh {
+    const MpiShim *mpi;
+    int rank, size, host_count;
+    char (*hosts)[HOST_LENGTH]; /* of each process */
+    Activity activity;
+    Watchdog *watch; /* NULL: no connection */
+    float *received; /* buffer of reduce.c */
+};
+
+/* Connects the processes by `mesh->mpi`; collective. */
+Watchdog *watch_start(Mesh *mesh);
+/* Prints the message `text` of this process, if it is not empty, and ends all processes. */
+_Noreturn void watch_fail(Mesh *mesh, const char *text);
+/* Announces the regular end of this process and closes the connections. */
+void watch_end(Watchdog *watch);
+
+/* mesh: */
+
+/* Runs around each collective: its number and name for the watch. */
+void collective_begin(Mesh *mesh, const char *name);
+/* error: of MPI; ends all processes after a message unless it is 0. */
+void collective_end(Mesh *mesh, int error);
+/* The text of held messages, which are then empty: a new string. */
+char *held_messages(void);
+
+#endif

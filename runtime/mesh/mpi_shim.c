@@ -1,0 +1,86 @@
+/* Compiled by mpicc as a shared object, see mpi_shim.h. */
+#include "mpi_shim.h"
+
+#include <mpi.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Counts of MPI are of type int before version 4: longer messages are sent in pieces. */
+enum { PIECE = 1 << 26 };
+
+static MPI_Comm all_processes;
+
+static int start(int *rank, int *size, char *version) {
+    int provided, length, error = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
+    if (error) return error;
+    char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    MPI_Get_library_version(text, &length);
+    strncpy(version, text, MPI_SHIM_TEXT - 1);
+    version[MPI_SHIM_TEXT - 1] = 0;
+    error = MPI_Comm_dup(MPI_COMM_WORLD, &all_processes);
+    if (error) return error;
+    MPI_Comm_set_errhandler(all_processes, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(all_processes, rank);
+    return MPI_Comm_size(all_processes, size);
+}
+
+static int end(void) {
+    return MPI_Finalize();
+}
+
+static int gather(void *all, size_t length) {
+    return MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, (int)length, MPI_BYTE,
+                         all_processes);
+}
+
+static int piece_of(size_t left) {
+    return left < PIECE ? (int)left : PIECE;
+}
+
+static int broadcast(void *bytes, size_t length, int root) {
+    int error = 0;
+    for (size_t done = 0; done < length && !error; done += PIECE)
+        error =
+            MPI_Bcast((char *)bytes + done, piece_of(length - done), MPI_BYTE, root, all_processes);
+    return error;
+}
+
+static int sum(float *values, size_t count) {
+    int error = 0;
+    for (size_t done = 0; done < count && !error; done += PIECE)
+        error = MPI_Allreduce(MPI_IN_PLACE, values + done, piece_of(count - done), MPI_FLOAT,
+                              MPI_SUM, all_processes);
+    return error;
+}
+
+static int transfer(const MpiTransfer *transfers, int count) {
+    int requests = 0, error = 0;
+    for (int i = 0; i < count; i++) requests += (int)((transfers[i].length + PIECE - 1) / PIECE);
+    MPI_Request *all = malloc(sizeof *all * (size_t)(requests + 1));
+    requests = 0;
+    for (int i = 0; i < count && !error; i++) {
+        const MpiTransfer *one = &transfers[i];
+        for (size_t done = 0; done < one->length && !error; done += PIECE) {
+            char *bytes = (char *)one->bytes + done;
+            int length = piece_of(one->length - done);
+            MPI_Request *request = &all[requests++];
+            error = one->sends
+                        ? MPI_Isend(bytes, length, MPI_BYTE, one->peer, 0, all_processes, request)
+                        : MPI_Irecv(bytes, length, MPI_BYTE, one->peer, 0, all_processes, request);
+        }
+    }
+    if (!error) error = MPI_Waitall(requests, all, MPI_STATUSES_IGNORE);
+    free(all);
+    return error;
+}
+
+static void error_text(int error, char *text) {
+    char own[MPI_MAX_ERROR_STRING] = "";
+    int length;
+    MPI_Error_string(error, own, &length);
+    strncpy(text, own, MPI_SHIM_TEXT - 1);
+    text[MPI_SHIM_TEXT - 1] = 0;
+}
+
+extern const MpiShim moec_mpi;
+const MpiShim moec_mpi = {MPI_SHIM_ABI, start, end, gather, broadcast, sum, transfer, error_text};

@@ -1,0 +1,116 @@
+/* reduce: sums over processes in a fixed order. */
+#include "mesh/internal.h"
+
+#include "base/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    RECEIVED = 1 << 22, /* elements that a process receives at once; limits the buffer */
+    BLOCK = 1 << 12     /* elements that one thread adds at once; fits into the first cache */
+};
+
+static size_t piece_length(const Mesh *mesh) {
+    return RECEIVED / mesh->size > BLOCK ? (size_t)(RECEIVED / mesh->size) : BLOCK;
+}
+
+MeshRange mesh_range(const Mesh *mesh, size_t count, int rank) {
+    size_t chunks = (count + MESH_CHUNK - 1) / MESH_CHUNK, size = (size_t)mesh_size(mesh);
+    size_t start = chunks * (size_t)rank / size * MESH_CHUNK;
+    size_t end = chunks * ((size_t)rank + 1) / size * MESH_CHUNK;
+    return (MeshRange){start < count ? start : count, end < count ? end : count};
+}
+
+/* parts: the pieces of all processes in order of rank. The sum replaces the first one. */
+static void add_tree(float *const *parts, int count, size_t length) {
+#pragma omp parallel for schedule(static)
+    for (size_t at = 0; at < length; at += BLOCK) {
+        size_t end = at + BLOCK < length ? at + BLOCK : length;
+        for (int apart = 1; apart < count; apart *= 2)
+            for (int i = 0; i + apart < count; i += 2 * apart) {
+                float *left = parts[i];
+                const float *right = parts[i + apart];
+                for (size_t k = at; k < end; k++) left[k] += right[k];
+            }
+    }
+}
+
+/* The part of a range that is exchanged at once: its elements from `done` on. */
+static MeshRange piece_of(MeshRange range, size_t done, size_t piece) {
+    size_t start = range.start + done < range.end ? range.start + done : range.end;
+    size_t end = start + piece < range.end ? start + piece : range.end;
+    return (MeshRange){start, end};
+}
+
+static size_t longest_range(const Mesh *mesh, size_t count) {
+    size_t longest = 0;
+    for (int rank = 0; rank < mesh->size; rank++) {
+        MeshRange range = mesh_range(mesh, count, rank);
+        if (range.end - range.start > longest) longest = range.end - range.start;
+    }
+    return longest;
+}
+
+/* Sends each process its piece, and adds those that arrive for the own one. */
+static int reduce_piece(Mesh *mesh, float *block, size_t count, size_t done, MpiTransfer *transfers,
+                        float **parts) {
+    const size_t piece = piece_length(mesh);
+    MeshRange own = piece_of(mesh_range(mesh, count, mesh->rank), done, piece);
+    size_t length = own.end - own.start;
+    int transfer_count = 0;
+    for (int rank = 0; rank < mesh->size; rank++) {
+        parts[rank] =
+            rank == mesh->rank ? block + own.start : mesh->received + (size_t)rank * piece;
+        if (rank == mesh->rank) continue;
+        MeshRange theirs = piece_of(mesh_range(mesh, count, rank), done, piece);
+        transfers[transfer_count++] = (MpiTransfer){rank, 0, parts[rank], length * sizeof(float)};
+        transfers[transfer_count++] = (MpiTransfer){rank, 1, block + theirs.start,
+                                                    (theirs.end - theirs.start) * sizeof(float)};
+    }
+    int error = mesh->mpi->transfer(transfers, transfer_count);
+    if (error || !length) return error;
+    add_tree(parts, mesh->size, length);
+    if (mesh->rank) memcpy(block + own.start, parts[0], length * sizeof(float));
+    return 0;
+}
+
+void mesh_reduce_ranges(Mesh *mesh, const char *name, float *block, size_t count) {
+    if (!mesh) return;
+    if (!mesh->received)
+        mesh->received = memory_new(sizeof(float) * piece_length(mesh) * (size_t)mesh->size);
+    MpiTransfer *transfers = memory_new(sizeof *transfers * 2 * (size_t)mesh->size);
+    float **parts = memory_new(sizeof *parts * (size_t)mesh->size);
+    size_t longest = longest_range(mesh, count);
+    int error = 0;
+    collective_begin(mesh, name);
+    for (size_t done = 0; done < longest && !error; done += piece_length(mesh))
+        error = reduce_piece(mesh, block, count, done, transfers, parts);
+    collective_end(mesh, error);
+    free(parts);
+    free(transfers);
+}
+
+void mesh_gather_ranges(Mesh *mesh, const char *name, float *block, size_t count) {
+    if (!mesh) return;
+    MpiTransfer *transfers = memory_new(sizeof *transfers * 2 * (size_t)mesh->size);
+    MeshRange own = mesh_range(mesh, count, mesh->rank);
+    int transfer_count = 0;
+    for (int rank = 0; rank < mesh->size; rank++) {
+        if (rank == mesh->rank) continue;
+        MeshRange theirs = mesh_range(mesh, count, rank);
+        transfers[transfer_count++] = (MpiTransfer){rank, 0, block + theirs.start,
+                                                    (theirs.end - theirs.start) * sizeof(float)};
+        transfers[transfer_count++] =
+            (MpiTransfer){rank, 1, block + own.start, (own.end - own.start) * sizeof(float)};
+    }
+    collective_begin(mesh, name);
+    collective_end(mesh, mesh->mpi->transfer(transfers, transfer_count));
+    free(transfers);
+}
+
+void mesh_sum(Mesh *mesh, const char *name, float *block, size_t count) {
+    if (!mesh) return;
+    collective_begin(mesh, name);
+    collective_end(mesh, mesh->mpi->sum(block, count));
+}

@@ -1,0 +1,96 @@
+#include "training/gradient_sum.h"
+
+#include "abi/shapes.h"
+#include "base/memory.h"
+#include "base/message.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool gradient_sum_fits(long parts, long lanes, int processes) {
+    const long own = lanes / processes;
+    if (parts % lanes)
+        return error_message("choose a divisor of train.gradient_accumulation_steps",
+                             "train.reduction_lanes = %ld does not divide the %ld micro-batches of "
+                             "a step (train.gradient_accumulation_steps)",
+                             lanes, parts);
+    if (lanes % processes == 0 && (processes == 1 || (own & (own - 1)) == 0)) return true;
+    int fits = processes;
+    while (lanes % fits || ((lanes / fits) & (lanes / fits - 1))) fits--;
+    char *help = memory_format("use %d processes, or train.reduction_lanes = %d, which changes the "
+                               "rounding",
+                               fits, processes);
+    error_message(
+        help,
+        "the %ld reduction lanes of the run cannot be distributed over %d processes: each "
+        "needs 1, 2, 4, 8, ... of them",
+        lanes, processes);
+    free(help);
+    return false;
+}
+
+static long lanes_of(const GradientSum *sum) {
+    return sum->lanes > 1 && !sum->fast ? sum->lanes : mesh_size(sum->mesh);
+}
+
+bool gradient_sum_prepare(const GradientSum *sum, Model *model) {
+    if (sum->lanes <= 1 || sum->fast) return true;
+    if (model->device->apart)
+        return error_message("omit --device, or set train.reduction_lanes = 1",
+                             "train.reduction_lanes = %ld requires training on CPUs", sum->lanes);
+    model->engine->host.product = NULL;
+    return gradient_sum_fits(sum->parts, sum->lanes, mesh_size(sum->mesh));
+}
+
+void gradient_sum_parts(const GradientSum *sum, long *first, long *count) {
+    *count = sum->parts / mesh_size(sum->mesh);
+    *first = *count * mesh_rank(sum->mesh);
+}
+
+bool gradient_sum_begins(const GradientSum *sum, long part) {
+    return part % (sum->parts / lanes_of(sum)) == 0;
+}
+
+static size_t elements(const Model *model) {
+    return trained_bytes(model->table) / sizeof(float);
+}
+
+/* Adds the held sum of a level to the gradients. */
+static void join_level(GradientSum *sum, const Model *model, int level) {
+    float *gradients = model->there.gradients;
+    const float *held = sum->sums[level];
+    const size_t count = elements(model);
+#pragma omp parallel for simd schedule(static)
+    for (size_t i = 0; i < count; i++) gradients[i] = held[i] + gradients[i];
+    sum->held[level] = false;
+}
+
+void gradient_sum_add(GradientSum *sum, const Model *model, long part) {
+    const long length = sum->parts / lanes_of(sum);
+    long first, count;
+    gradient_sum_parts(sum, &first, &count);
+    if ((part + 1) % length) return;
+    int level = 0;
+    for (; sum->held[level]; level++) join_level(sum, model, level);
+    if (part + 1 == first + count) return;
+    if (!sum->sums[level]) sum->sums[level] = memory_map(trained_bytes(model->table));
+    memcpy(sum->sums[level], model->there.gradients, trained_bytes(model->table));
+    sum->held[level] = true;
+}
+
+void gradient_sum_finish(GradientSum *sum, const Model *model) {
+    float *gradients = model->there.gradients;
+    for (int level = 0; level < SUM_LEVELS; level++)
+        if (sum->held[level]) join_level(sum, model, level);
+    if (sum->fast) {
+        mesh_sum(sum->mesh, "gradients", gradients, elements(model));
+    } else {
+        mesh_reduce_ranges(sum->mesh, "gradients", gradients, elements(model));
+        mesh_gather_ranges(sum->mesh, "sums of gradients", gradients, elements(model));
+    }
+}
+
+void gradient_sum_release(GradientSum *sum, const Model *model) {
+    for (int level = 0; level < SUM_LEVELS; level++)
+        memory_unmap(sum->sums[level], trained_bytes(model->table));
+}

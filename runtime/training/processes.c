@@ -1,0 +1,151 @@
+/* processes: a run on several processes: the size of the mesh, the comparison of the processes, and
+ * their common initial state. */
+#include "training/internal.h"
+
+#include "base/build.h"
+#include "base/cache.h"
+#include "base/memory.h"
+#include "base/message.h"
+#include "training/run.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Number of processes in "data=8" or "data=auto", 0 for auto; -1 after a message. */
+static long mesh_of_flag(const char *text) {
+    static const char axis[] = "data=";
+    char *end = NULL;
+    if (strncmp(text, axis, sizeof axis - 1) == 0) {
+        const char *value = text + sizeof axis - 1;
+        if (strcmp(value, "auto") == 0) return 0;
+        long size = strtol(value, &end, 10);
+        if (end != value && !*end && size > 0) return size;
+    }
+    error_message("--mesh data=8, for example, or --mesh data=auto",
+                  "--mesh %s: expected data=N, the number of processes", text);
+    return -1;
+}
+
+/* The number of the mesh is that of the launcher. */
+static bool check_size(const ProcessGroup *launch, long size) {
+    if (!size || size == launch->size) return true;
+    char *help = launch->size > 1 ? memory_format("%s -n %ld moec train ..., or --mesh data=%d",
+                                                  launch->command, size, launch->size)
+                                  : memory_format("mpirun -n %ld moec train ...", size);
+    if (launch->size > 1)
+        error_message(help, "the mesh data = %ld has %ld processes, but %s started %d", size, size,
+                      launch->command, launch->size);
+    else
+        error_message(help, "the mesh data = %ld has %ld processes, but only one was started", size,
+                      size);
+    free(help);
+    return false;
+}
+
+/* Each process has equally many micro-batches. The help names the nearest sizes that divide. */
+static bool check_parts(long parts, int size) {
+    if (parts % size == 0) return true;
+    long below = size, above = size;
+    while (parts % below) below--;
+    while (above < parts && parts % above) above++;
+    char *other = above < parts || parts % above == 0 ? memory_format(" or %ld", above)
+                                                      : memory_format("%s", "");
+    char *help = memory_format("use %ld%s processes, or train.gradient_accumulation_steps = %ld",
+                               below, other, (parts / size + 1) * size);
+    error_message(
+        help,
+        "%ld micro-batches (train.gradient_accumulation_steps) cannot be distributed over "
+        "data = %d",
+        parts, size);
+    free(help);
+    free(other);
+    return false;
+}
+
+bool processes_check(const TrainRun *run, const Device *device) {
+    static const ProcessGroup single = {.command = "", .size = 1, .local_size = 1};
+    const RunOptions *options = &run->options;
+    const ProcessGroup *launch = options->launch ? options->launch : &single;
+    const Settings *settings = &run->settings;
+    const long size = options->mesh ? mesh_of_flag(options->mesh) : settings->processes;
+    if (size < 0 || !check_size(launch, size)) return false;
+    if (launch->size > 1 && device->apart)
+        return error_message("omit --device: several processes train on CPUs",
+                             "%s started %d processes, but --device cuda trains on one process",
+                             launch->command, launch->size);
+    if (!check_parts(settings->accumulate, launch->size)) return false;
+    return !settings->lanes || settings->fast ||
+           gradient_sum_fits(settings->accumulate, settings->lanes, launch->size);
+}
+
+/* ---- comparison ---- */
+
+enum { SAMPLES = 64, SAMPLE_TOKENS = 64 };
+
+/* Number of tokens, and a hash of some of them. */
+static void describe_data(const Data *data, MeshProperty *property) {
+    const uint64_t length = data->count < SAMPLE_TOKENS ? data->count : SAMPLE_TOKENS;
+    int32_t tokens[SAMPLE_TOKENS];
+    XXH3_state_t *state = cache_begin();
+    for (uint64_t i = 0; i < SAMPLES && length; i++) {
+        uint64_t start = (data->count - length) / (SAMPLES - 1) * i;
+        if (data->record) start -= start % data->record;
+        if (data_read(data, start, (size_t)length, tokens))
+            XXH3_128bits_update(state, tokens, sizeof *tokens * (size_t)length);
+    }
+    snprintf(property->value, sizeof property->value, "%" PRIu64 " tokens, hash %016" PRIx64,
+             data->count, (uint64_t)XXH3_128bits_digest(state).low64);
+    XXH3_freeState(state);
+}
+
+static void describe_text(const char *text, MeshProperty *property) {
+    snprintf(property->value, sizeof property->value, "hash %016" PRIx64,
+             (uint64_t)XXH3_64bits(text, strlen(text)));
+}
+
+static void describe_options(const TrainRun *run, MeshProperty *property) {
+    const Settings *settings = &run->settings;
+    const RunOptions *options = &run->options;
+    snprintf(property->value, sizeof property->value,
+             "steps %ld, seed %ld, stop after %ld, resume %d", settings->steps, settings->seed,
+             options->until, options->resume);
+}
+
+bool processes_join(TrainRun *run, bool good) {
+    enum { VERSION, PROCESSOR, SPEC, OPTIONS, DATA, VALIDATION, COUNT };
+    MeshProperty properties[COUNT] = {
+        {.name = "version of moec"}, {.name = "processor"},     {.name = "spec"},
+        {.name = "command line"},    {.name = "training data"}, {.name = "validation data"}};
+    char *processor = processor_name();
+    snprintf(properties[VERSION].value, sizeof properties[VERSION].value, "%s (%s)", MOEC_VERSION,
+             build_commit);
+    snprintf(properties[PROCESSOR].value, sizeof properties[PROCESSOR].value, "%s",
+             processor ? processor : "unknown");
+    free(processor);
+    if (good) {
+        describe_text(run->bundle, &properties[SPEC]);
+        describe_options(run, &properties[OPTIONS]);
+        describe_data(run->data, &properties[DATA]);
+        if (run->other) describe_data(run->other, &properties[VALIDATION]);
+    }
+    run->mesh = mesh_start(run->options.launch, good, properties, COUNT);
+    return run->mesh != NULL;
+}
+
+/* ---- initial state ---- */
+
+bool processes_share(TrainRun *run) {
+    Model *model = run->model;
+    Mesh *mesh = run->mesh;
+    const MoecTable *table = model->table;
+    const char *name = "initial weights";
+    if (!mesh) return true;
+    mesh_broadcast(mesh, name, 0, &run->place, sizeof run->place);
+    mesh_broadcast(mesh, name, 0, &run->saved, sizeof run->saved);
+    mesh_broadcast(mesh, name, 0, model->weights, table->weight_bytes);
+    mesh_broadcast(mesh, name, 0, model->layer_states, table->state_bytes);
+    for (int i = 0; i < table->update->state_count; i++)
+        mesh_broadcast(mesh, name, 0, model->moments[i], moment_bytes(table));
+    return model_put(model);
+}

@@ -1,0 +1,130 @@
+#!/bin/sh
+# Several processes of Open MPI and of MPICH train with the bits of one. A run resumes on another number of them. A process that
+# ends or stalls ends the run with one message. So do files, sizes and installations that do not fit.
+. "$(dirname "$0")/../begin.sh"
+. tests/mesh_common.sh
+[ -n "$mpi" ] || { echo "no MPI: .ci/setup test installs it"; exit 0; }
+export OMP_NUM_THREADS=1
+cat stdlib/*.moe >"$work/text"
+head -c 30000 "$work/text" >"$work/other"
+cat >"$work/small.moe" <<'SPEC'
+use decoder
+model small = decoder {
+  dim = 16, layers = 2, dropout = 0.1
+  attention = { heads = { q = 2 }, head_dim = 8 }
+  ffn = moe { experts = 4, top_k = 2, expert = swiglu { hidden_dim = 8 }, aux_loss_coef = 0.01, aux_loss_scope = global_batch }
+  train = { lr = 1e-2, batch_size = 2, context_length = 16, steps = 12, gradient_accumulation_steps = 8, eval_interval = 5, save_interval = 4 }
+}
+SPEC
+train() { # OUT ARGUMENTS...: the command line, after a launcher
+    out=$1
+    shift
+    set -- moec train "$work/small.moe" --data "$work/text" --out "$out" "$@"
+    $launcher "$@" </dev/null
+}
+eight="--set train.reduction_lanes=8"
+
+# The same bits for any number of processes and threads.
+launcher= train "$work/one" $eight -q >/dev/null
+launcher="env OMP_NUM_THREADS=2" train "$work/threads" $eight -q >/dev/null
+same "$work/one" "$work/threads"
+for name in $mpi; do
+    launcher="$name -n 2" train "$work/$name" $eight >"$work/out" 2>&1 || wrong "$name: $(cat "$work/out")"
+    same "$work/one" "$work/$name"
+    grep -q '^2 processes on 1 host; reduction ordered, 8 lanes$' "$work/out" || wrong "$name: no line about the processes"
+    [ "$(grep -c '^done at step 12' "$work/out")" = 1 ] || wrong "$name: not one result: $(cat "$work/out")"
+done
+set -- $mpi
+first=$1
+launcher="$first -n 4" train "$work/four" $eight -q >/dev/null
+same "$work/one" "$work/four"
+
+# The lanes of a run are those of its first start: 4 processes, then 2, then 1.
+for stop in 5 8 12; do
+    launcher= train "$work/straight" --set train.reduction_lanes=4 -q --resume --stop-after $stop >/dev/null
+done
+launcher="$first -n 4" train "$work/moved" -q --stop-after 5 >/dev/null
+launcher="$first -n 2" train "$work/moved" -q --resume --stop-after 8 --mesh data=2 >/dev/null
+launcher= train "$work/moved" -q --resume >/dev/null
+[ "$(log "$work/straight")" = "$(log "$work/moved")" ] || wrong "a run that moved to other processes has another log"
+cp -R "$work/moved" "$work/grown"
+
+# `fast` differs by rounding only.
+launcher="$first -n 4" train "$work/fast" --set train.reduction=fast -q >/dev/null
+launcher= train "$work/plain" -q >/dev/null
+losses() { grep '"grad_norm"' "$1/log.jsonl" | sed 's/.*"loss":\([^,]*\),.*/\1/'; }
+losses "$work/plain" >"$work/a"
+losses "$work/fast" | paste "$work/a" - | awk 'NR <= 10 { off = ($1 - $2) / $1; if (off < 0) off = -off; if (off > 1e-5) wrong = 1 } END { exit wrong || NR != 12 }' ||
+    wrong "reduction = fast has other losses"
+
+# refused WORDS LAUNCHER ARGUMENTS...: exit code 1 and one error, which has the words and one line of help.
+refused() {
+    words=$1 launcher=$2 code=0
+    shift 2
+    train "$work/refused" "$@" >"$work/out" 2>&1 || code=$?
+    [ $code -ne 0 ] || wrong "accepted: $words"
+    grep -qF -- "$words" "$work/out" || wrong "no '$words': $(cat "$work/out")"
+    [ "$(grep -cE '^moec: error|^[^ ]*: error' "$work/out")" = 1 ] || wrong "not one error: $(cat "$work/out")"
+    grep -q '^  help: ' "$work/out" || wrong "no help: $(cat "$work/out")"
+    [ ! -e "$work/refused" ] || wrong "written in spite of: $words"
+}
+for name in $mpi; do
+    refused "8 micro-batches (train.gradient_accumulation_steps) cannot be distributed over data = 3" "$name -n 3"
+    grep -q 'help: use 2 or 4 processes, or train.gradient_accumulation_steps = 9' "$work/out" || wrong "no sizes: $(cat "$work/out")"
+done
+refused "data = 4 has 4 processes, but mpirun started 2" "$first -n 2" --mesh data=4
+refused "data = 2 has 2 processes, but only one was started" "" --mesh data=2
+refused "data = 2 has 2 processes, but only one was started" "" --set train.mesh.data=2
+refused "--mesh expert=2: expected data=N" "$first -n 2" --mesh expert=2
+refused "train.reduction_lanes = 3 does not divide the 8 micro-batches" "$first -n 2" --set train.reduction_lanes=3
+refused "has no option 'brightness'" "$first -n 2" --set brightness=3
+refused "mpicc was not found" "env MOEC_MPICC=/nowhere/mpicc $first -n 2"
+refused "torchrun started 2 processes" "env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0"
+refused "srun started 2 processes without an interface to MPI" "env SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2"
+code=0
+launcher="$first -n 8" train "$work/grown" --resume --steps 20 >"$work/out" 2>&1 || code=$?
+grep -q 'the 4 reduction lanes of the run cannot be distributed over 8 processes' "$work/out" || wrong "8 processes share 4 lanes: $(cat "$work/out")"
+grep -q 'help: use 4 processes, or train.reduction_lanes = 8' "$work/out" || wrong "no help: $(cat "$work/out")"
+
+# Processes with other files: one command line per process.
+for name in $mpi; do
+    code=0
+    $name -n 1 moec train "$work/small.moe" --data "$work/text" --out "$work/differs" : \
+        -n 1 moec train "$work/small.moe" --data "$work/other" --out "$work/differs" >"$work/out" 2>&1 </dev/null || code=$?
+    [ $code -ne 0 ] || wrong "$name: other data is accepted"
+    grep -q 'rank 1 (.*) differs from rank 0 (.*) in the training data: 30000 tokens' "$work/out" || wrong "$name: other data: $(cat "$work/out")"
+done
+$first -n 1 moec train "$work/small.moe" --data "$work/text" --out "$work/differs" : \
+    -n 1 moec train "$work/small.moe" --data "$work/missing" --out "$work/differs" >"$work/out" 2>&1 </dev/null && wrong "missing data is accepted"
+grep -q '^rank 1 of 2 (.*) cannot start:$' "$work/out" || wrong "missing data: $(cat "$work/out")"
+[ "$(grep -c "moec: error.*$work/missing" "$work/out")" = 1 ] || wrong "missing data has no single message: $(cat "$work/out")"
+
+# ended LAUNCHER SIGNAL RANK SECONDS WORDS: the signal ends all processes in time, with one message; the checkpoint is sound.
+ended() {
+    launcher="$1 -n 2" signal=$2 rank=$3 seconds=$4 words=$5 out=$work/ended.$1.$2.$3
+    (train "$out" --steps 100000 >"$work/out" 2>&1) &
+    child=$!
+    for _ in $(seq 200); do
+        [ ! -e "$out/last.safetensors" ] || break
+        sleep 0.05
+    done
+    start=$(date +%s%N)
+    kill -"$signal" "$(process "$out" "$rank")"
+    code=0
+    wait $child || code=$?
+    [ $code -ne 0 ] || wrong "$1 $signal: exit code 0"
+    [ $((($(date +%s%N) - start) / 1000000000)) -le "$seconds" ] || wrong "$1 $signal: ended after more than $seconds s"
+    sleep 0.2
+    [ -z "$(process "$out" 0)$(process "$out" 1)" ] || wrong "$1 $signal: a process is left"
+    grep -qE "$words" "$work/out" || wrong "$1 $signal: no '$words': $(cat "$work/out")"
+    [ "$(grep -c '^moec: error' "$work/out")" -le 1 ] || wrong "$1 $signal: several messages: $(cat "$work/out")"
+    moec eval "$out" --data "$work/other" >/dev/null || wrong "$1 $signal: the checkpoint is lost"
+}
+for name in $mpi; do
+    # MPICH's launcher may end the other processes before they report; it names the process itself.
+    ended $name KILL 1 5 'moec: error.*rank 1 of 2 \(.*\) ended unexpectedly in step|Killed \(signal 9\)'
+    ended $name TERM 1 5 '^stopped at step'
+    export MOEC_WATCHDOG_TIMEOUT=2
+    ended $name STOP 1 7 'moec: error.*rank 1 of 2 \(.*\) does not continue in step'
+    unset MOEC_WATCHDOG_TIMEOUT
+done
