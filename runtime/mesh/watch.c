@@ -3,7 +3,6 @@
 #include "mesh/internal.h"
 
 #include "base/clock.h"
-#include "base/console.h"
 #include "base/memory.h"
 #include "base/message.h"
 

@@ -2,7 +2,6 @@
 
 #include "abi/json_make.h"
 #include "base/clock.h"
-#include "base/console.h"
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
@@ -369,8 +368,6 @@ static bool open_files(TrainRun *run) {
         good = error_message(
             "add --resume (in the API: resume = true), or choose another output directory",
             "%s already contains a run", options->out);
-    run->place =
-        (Place){.seed = (uint64_t)run->settings.seed, .best = INFINITY, .tokens = run->data->count};
     if (good && begun)
         good = resume(run, last);
     else

@@ -58,9 +58,10 @@ def gated_attention():
 
 
 def sigma():
-    def model(k, v, hidden=88, half=False, **more):
+    def model(k, v, hidden=88, half=False, turn_kept=True, **more):
         row = decoder(q=8, k=k, v=v, width=8, base=50000, tied=True, ffn=dict(hidden=hidden), **more)
         row["key_width"] = 4 if half else 8
+        row["turn_kept"] = half and turn_kept
         return row
 
     rows = {
@@ -83,7 +84,7 @@ def sigma():
     rows["gqa16_small_q_half"] = model(4, 4, augment=48, half=True)
     rows["gqa16_small_k4_half"] = model(1, 4, half=True)
     rows["gqa16_small_q_k4_half"] = model(1, 4, augment=48, half=True)
-    rows["gqa16_small_half_kept"] = model(4, 4, half=True, turn_kept=True)
+    rows["gqa16_small_half_expanded"] = model(4, 4, half=True, turn_kept=False)
     rows["gqa16_small_half_mlp"] = model(4, 4, half=True, widen_hidden=16)
     rows["gqa16_small_half_heads"] = model(4, 4, half=True, widen_per_head=True)
     return rows

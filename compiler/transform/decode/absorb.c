@@ -14,16 +14,24 @@
  * is then proportional to the width of the cache; keys and values of all heads are not recomputed.
  * If this costs more, or if the map depends on the position or is not linear, keys and values are
  * recomputed.
+ *
+ * Keys alone can be linear in a cached tensor that has their heads (narrow keys):
+ *
+ *     k[b,s,h,e] = sum[j] x[b,s,h,j] * wide[j,e]                                cache x
+ *   -->
+ *     narrow_query[b,s,h,j] = sum[e] q[b,s,h,e] * wide[j,e]
+ *     o = attend(narrow_query, x, v)
  */
 #include "transform/decode/decode.h"
 
 enum { MAX_PARTS = 4, MAX_EQUATIONS = 32 /* in the derivation, counted once per read */ };
 
 /* A cached tensor: [leading..., position, one dimension, others of size 1], columns first .. first
- * + size - 1 of the joined tensor. */
+ * + size - 1 of the joined tensor. Or [leading..., position, key heads, one dimension]. */
 typedef struct Part {
     Tensor *tensor;
     int dimension;
+    int heads; /* the dimension of the key heads, or -1 */
     long first, size;
 } Part;
 
@@ -31,6 +39,7 @@ typedef struct Absorb {
     Decode *decode;
     const Region *region;
     const Expr *query; /* [leading..., position, head, width] */
+    const Axis *heads; /* key heads, if parts can have them; else NULL */
     Part parts[MAX_PARTS];
     int count;
     long width;  /* of the joined tensor */
@@ -60,11 +69,15 @@ static const Part *find_part(const Absorb *absorb, const Tensor *tensor) {
 
 static void add_part(Absorb *absorb, Tensor *tensor) {
     const Expr *query = absorb->query;
-    Part part = {tensor, -1, absorb->width, 1};
+    Part part = {tensor, -1, -1, absorb->width, 1};
     int place = dimension_of(tensor, absorb->decode->step);
     absorb->fits &= place == query->count - 3 && absorb->count < MAX_PARTS;
     for (int i = 0; i < place; i++) absorb->fits &= tensor->axes[i] == query->tensor->axes[i];
     for (int i = place + 1; i < tensor->rank; i++) {
+        if (i == place + 1 && i == tensor->rank - 2 && tensor->axes[i] == absorb->heads) {
+            part.heads = i;
+            continue;
+        }
         if (tensor->axes[i]->size == 1) continue;
         absorb->fits &= part.dimension < 0;
         part.dimension = i;
@@ -106,8 +119,17 @@ static void collect(Absorb *absorb, Tensor *tensor) {
 typedef struct Slope {
     const Absorb *absorb;
     const Part *part;
-    Expr *column; /* of the part */
+    Expr *column;       /* of the part */
+    const Expr *target; /* of the equation; NULL: the operand of attention itself */
 } Slope;
+
+/* True if the part has no heads, or if the read is of the head of the target. */
+static bool same_head(const Slope *slope, const Expr *read) {
+    if (slope->part->heads < 0 || !slope->target) return true;
+    const Expr *head = slope->target->args[slope->target->count - 2],
+               *sub = read->args[read->count - 2];
+    return sub->kind == EXPR_INDEX && head->kind == EXPR_INDEX && sub->index == head->index;
+}
 
 static void find_place(Expr *expr, void *data) {
     void **search = data;
@@ -131,7 +153,7 @@ static Expr *slope_of_sum(const Slope *slope, const Statement *writer, Expr *val
     Expr *read = value->args[side], *factor = value->args[1 - side];
     if (read->kind != EXPR_READ || uses_place(slope, factor)) return NULL;
     const Part *part = find_part(slope->absorb, read->tensor);
-    if (!part || part->dimension < 0) return NULL;
+    if (!part || part->dimension < 0 || !same_head(slope, read)) return NULL;
     Expr *sub = read->args[part->dimension];
     int reduced = 0;
     for (int i = 0; i < writer->loop_count; i++)
@@ -147,6 +169,7 @@ static Expr *slope_of_read(const Slope *slope, const Expr *read) {
     Program *program = program_of(slope->absorb);
     const Part *part = find_part(slope->absorb, read->tensor);
     if (part && part != slope->part) return expr_number(program, 0);
+    if (!same_head(slope, read)) return NULL;
     if (part)
         return part->dimension < 0
                    ? expr_number(program, 1)
@@ -164,11 +187,12 @@ static Expr *slope_of_read(const Slope *slope, const Expr *read) {
         from[count] = at->index;
         to[count++] = read->args[i];
     }
+    const Slope inner = {slope->absorb, slope->part, slope->column, writer->target};
     Expr *value = writer->value;
     if (writer->reduction == REDUCE_SUM)
-        value = slope_of_sum(slope, writer, value);
+        value = slope_of_sum(&inner, writer, value);
     else
-        value = slope_of(slope, value);
+        value = slope_of(&inner, value);
     return value ? expr_substitute(program, value, from, to, count) : NULL;
 }
 
@@ -209,7 +233,7 @@ static Expr *operand_slope(const Absorb *absorb, const Part *part, const Expr *o
                        NULL, NULL);
     subs[operand->count - 2] = head;
     subs[operand->count - 1] = width;
-    const Slope slope = {absorb, part, column};
+    const Slope slope = {absorb, part, column, NULL};
     return slope_of(&slope, expr_read(program, operand->tensor, subs));
 }
 
@@ -431,11 +455,44 @@ static Absorb absorb_of(Decode *decode, const Statement *attend, const Region *r
     return found;
 }
 
+/* Keys that are linear in one cached tensor with their heads: attention reads this tensor. The
+ * work of a step is smaller if it is narrower than the keys. */
+static void absorb_keys(Decode *decode, Statement *attend, const Region *region) {
+    const Expr *query = attend->inputs.items[0], *key = attend->inputs.items[1];
+    Absorb found = {.decode = decode,
+                    .region = region,
+                    .query = query,
+                    .heads = key->tensor->axes[key->count - 2],
+                    .fits = !key->tensor->cached && follows(decode, key->tensor, region)};
+    collect(&found, key->tensor);
+    const Part *part = found.parts;
+    if (!found.fits || found.count != 1 || part->heads < 0 || part->dimension < 0 ||
+        part->size > key->tensor->axes[key->count - 1]->size)
+        return;
+    Program *program = decode->program;
+    Index *column = index_new(program, "j", part->tensor->axes[part->dimension]);
+    Expr *head = query->args[query->count - 2], *width = query->args[query->count - 1];
+    Expr *slope = operand_slope(&found, part, key, head, width, expr_index(program, column));
+    if (!slope) return;
+    Expr *narrow = like(&found, query, "narrow_query", (Index *[]){head->index, column}, 2);
+    Expr *subs[MAX_RANK];
+    for (int i = 0; i < key->count; i++) subs[i] = key->args[i];
+    subs[key->count - 1] = expr_index(program, column);
+    put(&found, attend, 0, narrow,
+        expr_apply(program, OP_MUL, attend->inputs.items[0], slope, NULL), width->index);
+    attend->inputs.items[0] = narrow;
+    attend->inputs.items[1] = expr_read(program, part->tensor, subs);
+    program->has[HAS_ABSORBED] = true;
+}
+
 /* absorb: see decode.h. */
 void absorb(Decode *decode, Statement *attend, const Region *region) {
     Program *program = decode->program;
     const Absorb found = absorb_of(decode, attend, region);
-    if (!found.fits) return;
+    if (!found.fits) {
+        absorb_keys(decode, attend, region);
+        return;
+    }
     Axis *wide = axis_new(program, "joined", found.width, AXIS_PLAIN, (Span){0});
     Expr *slope = NULL;
     Index *column = NULL;
