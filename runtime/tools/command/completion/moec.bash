@@ -188,7 +188,7 @@ _moec_tables() {
     'export --format') kind=list values='' ;;
     'export --type') kind=list values='' ;;
     'export --color') kind=list values='auto always never' ;;
-    'emit --target') kind=list values='c cuda' ;;
+    'emit --target') kind=list values='c cuda torch' ;;
     'emit --mode') kind=list values='decode train sample' ;;
     'emit --context-length'|'emit -c') kind=list values='' ;;
     'emit --lr') kind=list values='' ;;
