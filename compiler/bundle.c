@@ -16,7 +16,7 @@
  */
 
 /* Adds a path as one line of UTF-8 that does not begin with a space, for any bytes. */
-static void add_path(Text *text, const char *path) {
+static void add_source_path(Text *text, const char *path) {
     size_t length = strlen(path);
     for (size_t at = 0; at < length;) {
         unsigned character = 0;
@@ -31,7 +31,7 @@ static void add_path(Text *text, const char *path) {
     }
 }
 
-/* Decodes a path written by add_path, in the same buffer. */
+/* Decodes a path written by add_source_path, in the same buffer. */
 static char *read_path(char *path) {
     char *to = path;
     for (const char *at = path; *at; at++) {
@@ -47,7 +47,7 @@ static char *read_path(char *path) {
 
 void bundle_add_file(Text *text, const char *path, const char *bytes, size_t length) {
     text_add(text, "file %zu ", length);
-    add_path(text, path);
+    add_source_path(text, path);
     text_add(text, "\n");
     text_add_bytes(text, bytes, length);
     text_add(text, "\n");

@@ -207,7 +207,7 @@ enum { PASS_COUNT = sizeof passes / sizeof *passes };
 static const char *const last_of_all = "smaller_weights", *const last_of_machine = "pad",
                          *const last_of_schedule = "plan", *const last_of_text = "emit";
 
-static int place_of(const char *pass) {
+static int pass_index(const char *pass) {
     int place = 0;
     while (place < PASS_COUNT && strcmp(passes[place].name, pass)) place++;
     return place;
@@ -228,12 +228,12 @@ static void check_program(MoecCompiler *compiler, const char *pass, Program *pro
 
 /* ---- running the passes ---- */
 
-typedef struct Way {
+typedef struct PassRange {
     Work *work;
     const char *after, *last;
     Machine machine;
     bool good;
-} Way;
+} PassRange;
 
 const MoecPassTime *moec_pass_times(MoecCompiler *compiler, int *count) {
     *count = PASS_COUNT;
@@ -265,11 +265,11 @@ static void run_pass(Work *work, const struct Pass *pass) {
     time->seconds += now() - start;
 }
 
-static void follow(void *data) {
-    Way *way = data;
+static void run_way(void *data) {
+    PassRange *way = data;
     Work *work = way->work;
     MoecCompiler *compiler = work->compiler;
-    for (int i = way->after ? place_of(way->after) + 1 : 0; i <= place_of(way->last); i++) {
+    for (int i = way->after ? pass_index(way->after) + 1 : 0; i <= pass_index(way->last); i++) {
         const struct Pass *pass = &passes[i];
         if (!(pass->graphs & 1 << work->graph) || (pass->machine && way->machine != pass->machine))
             continue;
@@ -283,8 +283,8 @@ static void follow(void *data) {
 /* Runs the passes after `after` (NULL: from the first) up to `last`. Returns false after an
  * error. */
 static bool run_passes(Work *work, const char *after, const char *last, Machine machine) {
-    Way way = {work, after, last, machine, false};
-    const bool ended = bounded(work->compiler, follow, &way);
+    PassRange way = {work, after, last, machine, false};
+    const bool ended = bounded(work->compiler, run_way, &way);
     must_pass = NULL;
     return ended && way.good;
 }
@@ -370,12 +370,12 @@ Decoding moec_decoding(MoecCompiler *compiler) {
 
 /* A pass that exists only for GPUs selects the GPU. */
 const char *moec_dump(MoecCompiler *compiler, MoecGraph graph, const char *pass, bool device) {
-    int place = place_of(pass);
+    int place = pass_index(pass);
     if (place == PASS_COUNT || moec_failed(compiler)) return NULL;
     Work work = {
-        .compiler = compiler, .graph = (Graph)graph, .plain = place < place_of(last_of_text)};
+        .compiler = compiler, .graph = (Graph)graph, .plain = place < pass_index(last_of_text)};
     Machine machine = device ? DEVICE : passes[place].machine;
-    bool early = place <= place_of(last_of_all);
+    bool early = place <= pass_index(last_of_all);
     if (!run_passes(&work, NULL, early ? pass : last_of_all, machine)) return NULL;
     work.program->target = machine == DEVICE ? &target_device : &target_processor;
     if (!early && !run_passes(&work, last_of_all, pass, machine)) return NULL;

@@ -37,7 +37,7 @@ void moec_interpreter_free(MoecInterpreter *interpreter) {
 
 /* ---- cost ---- */
 
-static double operations_of(const Program *program, const Block *block) {
+static double interpreted_operations(const Program *program, const Block *block) {
     double sum = 0;
     for (int i = 0; i < block->statements.count; i++) {
         const Statement *statement = block->statements.items[i];
@@ -45,7 +45,8 @@ static double operations_of(const Program *program, const Block *block) {
         for (int j = 0; j < statement->loop_count; j++)
             iterations *= (double)statement->loops[j]->axis->size;
         if (statement->kind == STATEMENT_REPEAT || statement_is_scan(statement))
-            sum += (double)statement->index->axis->size * operations_of(program, &statement->body);
+            sum += (double)statement->index->axis->size *
+                   interpreted_operations(program, &statement->body);
         else
             sum += fmax(iterations, statement_flops(program, statement));
     }
@@ -53,7 +54,7 @@ static double operations_of(const Program *program, const Block *block) {
 }
 
 MoecInterpreterCost moec_interpreter_cost(const MoecProgram *program) {
-    MoecInterpreterCost cost = {.operations = operations_of(program, &program->body)};
+    MoecInterpreterCost cost = {.operations = interpreted_operations(program, &program->body)};
     for (int i = 0; i < program->tensors.count; i++)
         cost.bytes += (double)sizeof(double) * (double)tensor_elements(program->tensors.items[i]);
     return cost;

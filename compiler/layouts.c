@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-static const Layout *find(MoecCompiler *compiler, const char *name) {
+static const Layout *find_layout_named(MoecCompiler *compiler, const char *name) {
     const List *layouts = moec_layout_list(compiler);
     for (int i = 0; i < layouts->count; i++) {
         const Layout *layout = layouts->items[i];
@@ -39,7 +39,7 @@ const char *moec_layout_of(MoecCompiler *compiler, const MoecPair *pairs, int co
 /* ---- the spec ---- */
 
 /* Whether the source declares anything but layouts, outside of the standard library. */
-static bool is_used(const Unit *unit, const Source *source) {
+static bool is_used_layout(const Unit *unit, const Source *source) {
     const List *lists[] = {&unit->layers, &unit->optimizers, &unit->schedules,
                            &unit->parametrizations};
     if (path_is_standard(source->path)) return false;
@@ -56,7 +56,7 @@ const MoecDocument *moec_layout_files(MoecCompiler *compiler, int *count) {
     *count = 0;
     for (int i = 0; i < unit->sources.count; i++) {
         const Source *source = unit->sources.items[i];
-        if (is_used(unit, source))
+        if (is_used_layout(unit, source))
             files[(*count)++] = (MoecDocument){source->path, source->text, source->length};
     }
     return files;
@@ -97,7 +97,7 @@ static MoecCompiler *open_text(MoecCompiler *layouts, const char *name, const ch
 }
 
 /* The function that a program computes, independent of the names of its parameters. */
-static char *function_text(Arena *arena, MoecCompiler *model) {
+static char *layout_function_text(Arena *arena, MoecCompiler *model) {
     Program *program = moec_compile(model, MOEC_FORWARD, 1, 8, 0);
     if (!program) return NULL;
     Text text = {.arena = arena};
@@ -135,7 +135,8 @@ static bool can_go(Arena *arena, const LayoutOption *option, MoecCompiler *with,
     if (moec_failed(without)) return false;
     if (same_options(with, without)) return !option->kept;
     if (strlen(moec_warnings(without)) >= strlen(moec_warnings(with))) return false;
-    const char *one = function_text(arena, with), *other = function_text(arena, without);
+    const char *one = layout_function_text(arena, with),
+               *other = layout_function_text(arena, without);
     return one && other && strcmp(one, other) == 0;
 }
 
@@ -161,7 +162,7 @@ static void leave_defaults_out(MoecCompiler *compiler, const Layout *layout, con
 const char *moec_layout_spec(MoecCompiler *compiler, const char *name, const char *model,
                              const MoecPair *pairs, int count, const char *const **others,
                              int *other_count) {
-    const Layout *layout = find(compiler, name);
+    const Layout *layout = find_layout_named(compiler, name);
     Arena *arena = moec_arena(compiler);
     List unknown = {0};
     if (!layout || moec_failed(compiler)) return NULL;
@@ -213,7 +214,7 @@ static bool says_all(MoecCompiler *compiler, const Layout *layout, MoecCompiler 
     if (moec_failed(compiler)) return false;
     MoecCompiler *again =
         open_text(compiler, "again", layout_spec(arena, layout, "again", &options));
-    char *here = function_text(arena, model), *there = function_text(arena, again);
+    char *here = layout_function_text(arena, model), *there = layout_function_text(arena, again);
     bool same = here && there && strcmp(here, there) == 0;
     if (!same) report_differences(compiler, layout, model, again);
     moec_close(again);
@@ -222,7 +223,7 @@ static bool says_all(MoecCompiler *compiler, const Layout *layout, MoecCompiler 
 
 const MoecPair *moec_layout_pairs(MoecCompiler *compiler, const char *name, MoecCompiler *model,
                                   int *count) {
-    const Layout *layout = find(compiler, name);
+    const Layout *layout = find_layout_named(compiler, name);
     if (!layout || moec_failed(compiler)) return NULL;
     List pairs = layout_pairs(moec_unit(compiler), layout, model);
     if (!says_all(compiler, layout, model, &pairs)) return NULL;
@@ -233,7 +234,7 @@ const MoecPair *moec_layout_pairs(MoecCompiler *compiler, const char *name, Moec
 }
 
 bool moec_layout_unread(MoecCompiler *compiler, const char *name, const char *key) {
-    const Layout *layout = find(compiler, name);
+    const Layout *layout = find_layout_named(compiler, name);
     return layout && layout_unread(layout, key);
 }
 
@@ -243,7 +244,7 @@ const MoecFileTensor *const *moec_layout_tensors(MoecCompiler *compiler, const c
                                                  MoecCompiler *model,
                                                  const MoecNamedTensor *tensors, int tensor_count,
                                                  int *count) {
-    const Layout *layout = find(compiler, name);
+    const Layout *layout = find_layout_named(compiler, name);
     if (!layout || moec_failed(compiler)) return NULL;
     List found = layout_tensors(moec_unit(compiler), layout, model, tensors, tensor_count);
     *count = found.count;
@@ -252,7 +253,7 @@ const MoecFileTensor *const *moec_layout_tensors(MoecCompiler *compiler, const c
 }
 
 /* "(model.)h.{i}.bias" against "model.h.3.bias" or "h.3.bias"; "mtp.*" against "mtp.fc.weight" */
-static bool fits(const char *pattern, const char *name, bool prefix) {
+static bool layout_fits(const char *pattern, const char *name, bool prefix) {
     while (*pattern && *name) {
         if (*pattern == '(' && !prefix) pattern += strcspn(pattern, ")");
         if (*pattern == '(' || *pattern == ')') {
@@ -274,12 +275,12 @@ static bool fits(const char *pattern, const char *name, bool prefix) {
 }
 
 bool moec_layout_ignores(MoecCompiler *compiler, const char *name, const char *tensor) {
-    const Layout *layout = find(compiler, name);
+    const Layout *layout = find_layout_named(compiler, name);
     for (int i = 0; layout && i < layout->lines.count; i++) {
         const LayoutLine *line = layout->lines.items[i];
         if (line->part_count) continue;
         const char *pattern = line->node->name;
-        if (fits(pattern, tensor, true) || fits(pattern, tensor, false)) return true;
+        if (layout_fits(pattern, tensor, true) || layout_fits(pattern, tensor, false)) return true;
     }
     return false;
 }

@@ -13,7 +13,7 @@
  * less; this limit catches unforeseen cases and machines with less memory. */
 enum { MEGABYTE = 1 << 20, MAX_MEGABYTES = 450 };
 
-static void out_of_memory(void *data) {
+static void stop_without_memory(void *data) {
     MoecCompiler *compiler = data;
     bool large = arena_bytes(compiler->arena) > (size_t)MEGABYTE * (MAX_MEGABYTES - 100);
     arena_limit(compiler->arena, 0, NULL, NULL);
@@ -29,7 +29,7 @@ static void out_of_memory(void *data) {
 }
 
 bool bounded(MoecCompiler *compiler, void (*run)(void *data), void *data) {
-    arena_limit(compiler->arena, (size_t)MEGABYTE * MAX_MEGABYTES, out_of_memory, compiler);
+    arena_limit(compiler->arena, (size_t)MEGABYTE * MAX_MEGABYTES, stop_without_memory, compiler);
     bool whole = reports_guard(&compiler->reports, run, data);
     arena_limit(compiler->arena, 0, NULL, NULL);
     return whole;
@@ -46,7 +46,7 @@ static MoecCompiler *compiler_new(void) {
 }
 
 /* The input of a spec: a file, or sources in memory. */
-typedef struct Reading {
+typedef struct SpecReading {
     MoecCompiler *compiler;
     const char *file, *search, *model;
     List sources; /* Source * */
@@ -55,7 +55,7 @@ typedef struct Reading {
     bool layouts; /* open without a model */
     bool asks;    /* open for an experiment: */
     const char *experiment;
-} Reading;
+} SpecReading;
 
 /* Checks a spec that tests for its mode: parameters and states must not depend on it. A feature
  * that only training supports prevents decoding; it is not an error here. */
@@ -159,7 +159,7 @@ static bool has_own(const Unit *unit, const List *nodes) {
 
 /* Reads every experiment and reports its errors. The model is the baseline of the selected
  * experiment, or of the last one if the file has no model. */
-static void read_experiments(const Reading *reading) {
+static void read_experiments(const SpecReading *reading) {
     MoecCompiler *compiler = reading->compiler;
     Unit *unit = compiler->unit;
     const Experiment *last = NULL;
@@ -180,7 +180,7 @@ bool moec_only_layouts(const MoecCompiler *compiler) {
 }
 
 static void read_model(void *data) {
-    const Reading *reading = data;
+    const SpecReading *reading = data;
     MoecCompiler *compiler = reading->compiler;
     const char *const *sets = (const char *const *)reading->sets.items;
     const Source *const *sources = (const Source *const *)reading->sources.items;
@@ -241,7 +241,7 @@ MoecCompiler *moec_vary(MoecCompiler *compiler, const List *overrides, bool tell
     return variant;
 }
 
-static MoecCompiler *read_file(Reading reading, const char *const *sets, int set_count) {
+static MoecCompiler *read_spec_file(SpecReading reading, const char *const *sets, int set_count) {
     MoecCompiler *compiler = reading.compiler = compiler_new();
     const char *model = reading.model;
     if (model) compiler->model = arena_copy(compiler->arena, model, strlen(model));
@@ -252,20 +252,21 @@ static MoecCompiler *read_file(Reading reading, const char *const *sets, int set
 
 MoecCompiler *moec_open(const char *file, const char *model, const char *const *sets, int set_count,
                         const char *search) {
-    return read_file((Reading){.file = file, .search = search, .model = model}, sets, set_count);
+    return read_spec_file((SpecReading){.file = file, .search = search, .model = model}, sets,
+                          set_count);
 }
 
 MoecCompiler *moec_open_experiment(const char *file, const char *experiment,
                                    const char *const *sets, int set_count, const char *search) {
-    const Reading reading = {
+    const SpecReading reading = {
         .file = file, .search = search, .asks = true, .experiment = experiment};
-    return read_file(reading, sets, set_count);
+    return read_spec_file(reading, sets, set_count);
 }
 
 /* Without a model; no file: a part of the standard library. */
 static MoecCompiler *open_part(const char *file, const char *search, bool layouts) {
     MoecCompiler *compiler = compiler_new();
-    Reading reading = {.compiler = compiler, .file = file, .search = search, .layouts = true};
+    SpecReading reading = {.compiler = compiler, .file = file, .search = search, .layouts = true};
     if (!file) reading.sources = standard_sources(compiler->arena, layouts);
     bounded(compiler, read_model, &reading);
     return compiler;
@@ -282,7 +283,7 @@ MoecCompiler *moec_open_declarations(const char *file, const char *search) {
 MoecCompiler *moec_open_document(const MoecDocument *documents, int count, const char *model,
                                  const char *search) {
     MoecCompiler *compiler = compiler_new();
-    Reading reading = {.compiler = compiler, .search = search, .shown = true};
+    SpecReading reading = {.compiler = compiler, .search = search, .shown = true};
     compiler->reports.shown = true;
     if (model) compiler->model = arena_copy(compiler->arena, model, strlen(model));
     for (int i = 0; i < count; i++) {
@@ -398,7 +399,7 @@ bool moec_rounded(MoecCompiler *compiler) {
 MoecCompiler *moec_open_bundle(const char *text, size_t length, const char *const *sets,
                                int set_count) {
     MoecCompiler *compiler = compiler_new();
-    Reading reading = {.compiler = compiler};
+    SpecReading reading = {.compiler = compiler};
     compiler->reports.saved = true;
     compiler->model = bundle_read(compiler->arena, text, length, &reading.sources, &reading.sets);
     if (!compiler->model) {
@@ -415,7 +416,7 @@ MoecCompiler *moec_open_bundle(const char *text, size_t length, const char *cons
 
 MoecCompiler *moec_open_names(const char *bundle) {
     MoecCompiler *compiler = compiler_new();
-    Reading reading = {.compiler = compiler, .layouts = true};
+    SpecReading reading = {.compiler = compiler, .layouts = true};
     compiler->reports.saved = true;
     if (bundle_read(compiler->arena, bundle, strlen(bundle), &reading.sources, &reading.sets))
         bounded(compiler, read_model, &reading);

@@ -24,7 +24,7 @@ typedef struct Check {
     bool good;
 } Check;
 
-static void error_message(Check *check, const char *what) {
+static void causal_error(Check *check, const char *what) {
     Reports *reports = check->program->reports;
     if (check->good) report_error(reports, check->statement->span, "cannot decode: this %s", what);
     check->good = false;
@@ -54,7 +54,7 @@ static bool is_other(const Check *check, const Expr *sub) {
     return false;
 }
 
-static void check_read(Expr *expr, void *data) {
+static void causal_read(Expr *expr, void *data) {
     Check *check = data;
     if (expr->kind != EXPR_READ) return;
     if (expr->tensor->role == ROLE_PARAMETER || expr->tensor->role == ROLE_STATE) return;
@@ -70,7 +70,7 @@ static void check_read(Expr *expr, void *data) {
         bool good = several && i == place ? here
                                           : looks_back(sub, check->place) || is_other(check, sub) ||
                                                 expr_is_number(sub, 0);
-        if (!good) error_message(check, "reads other positions of the sequence");
+        if (!good) causal_error(check, "reads other positions of the sequence");
     }
 }
 
@@ -108,20 +108,20 @@ static void check_others(Check *check) {
         if (other->axis != check->program->sequence || other == check->place) continue;
         if (on_left(statement, other)) {
             if (!check->place || check->place->of_repeat)
-                error_message(check, "relates positions of the sequence to each other");
+                causal_error(check, "relates positions of the sequence to each other");
             continue;
         }
         const Expr *ahead =
             check->place ? value_ahead(check->past, statement->value, other, check->place) : NULL;
         if (!ahead || past_reads(check->past, ahead, other))
-            error_message(check, what_is_ahead(check, ahead, other));
+            causal_error(check, what_is_ahead(check, ahead, other));
     }
 }
 
-static void check_loop(Check *check) {
+static void causal_loop(Check *check) {
     check->place = past_place(check->past, check->statement);
     check_others(check);
-    expr_walk(check->statement->value, check_read, check);
+    expr_walk(check->statement->value, causal_read, check);
 }
 
 /* A call processes one position at a time. */
@@ -132,30 +132,30 @@ static void check_operands(Check *check, const List *operands) {
         for (int j = 0; j < operand->count; j++)
             places += operand->tensor->axes[j] == check->program->sequence;
         if (places > 1 && operand->tensor->role != ROLE_PARAMETER)
-            error_message(check, "relates positions of the sequence to each other");
+            causal_error(check, "relates positions of the sequence to each other");
     }
 }
 
-static void check_call(Check *check) {
+static void causal_call(Check *check) {
     const Statement *call = check->statement;
     const Axis *sequence = check->program->sequence;
     check_operands(check, &call->inputs);
     if (call->row->has_body && call->reverse && call->index->axis == sequence)
-        error_message(check, "runs from the last position of the sequence to the first");
+        causal_error(check, "runs from the last position of the sequence to the first");
     if (!call->row->along) return;
     const Index *here = NULL, *there = NULL;
     call->row->along(call, &here, &there);
     bool over = here ? here->axis == sequence : there && there->axis == sequence;
     if (over && (!call->row->sees || call->row->sees(call, 0, 1)))
-        error_message(check, arena_format(check->program->arena, call->row->ahead, "the sequence"));
+        causal_error(check, arena_format(check->program->arena, call->row->ahead, "the sequence"));
 }
 
 static void check_statement(Statement *statement, void *data) {
     Check *all = data, check = *all;
     check.statement = statement;
     check.good = true;
-    if (statement->kind == STATEMENT_LOOP) check_loop(&check);
-    if (statement->kind == STATEMENT_CALL) check_call(&check);
+    if (statement->kind == STATEMENT_LOOP) causal_loop(&check);
+    if (statement->kind == STATEMENT_CALL) causal_call(&check);
     all->good &= check.good;
 }
 

@@ -23,15 +23,15 @@ static const int sort_moves[SORTS] = {MOVES_A | MOVES_B | MOVES_C, MOVES_A | MOV
 /* Below this number of multiply-adds per matrix, loops are faster than a call. */
 enum { MIN_PRODUCT = 256 };
 
-typedef struct Run {
+typedef struct LoopRun {
     Index *index; /* the innermost loop in it */
     bool single;  /* it is only that loop */
     long size;
     long stride[3]; /* in a, b, c */
-} Run;
+} LoopRun;
 
 typedef struct Sorted {
-    Run runs[SORTS][MAX_LOOPS];
+    LoopRun runs[SORTS][MAX_LOOPS];
     int count[SORTS];
 } Sorted;
 
@@ -49,7 +49,7 @@ static long coefficient(const Expr *expr, const Index *loop) {
 
 /* The same for a subscript; 0: it is not plain. Loops may share an axis, a part of it and the
  * offset there: n * size + i. */
-static long step_of(const Expr *sub, const Axis *axis, const Index *loop) {
+static long index_step(const Expr *sub, const Axis *axis, const Index *loop) {
     if (sub_loop(sub, axis) == loop) return 1;
     const long step = sub_is_inside(sub, axis) ? coefficient(sub, loop) : 0;
     return step > 0 ? step : 0;
@@ -62,7 +62,7 @@ bool strides_of(const Expr *read, Index *const *loops, int count, long *strides)
         const Expr *sub = read->args[dimension];
         for (int i = 0; i < count; i++) {
             if (!expr_uses_index(sub, loops[i])) continue;
-            const long step = step_of(sub, read->tensor->axes[dimension], loops[i]);
+            const long step = index_step(sub, read->tensor->axes[dimension], loops[i]);
             if (!step) return false;
             strides[i] += step * stride;
         }
@@ -160,22 +160,22 @@ static void sort_loops(const Statement *statement, const ProductForm *form,
         Index *index = statement->loops[i];
         int sort = sort_of(form->moves[i]);
         if (sort < 0) continue;
-        sorted->runs[sort][sorted->count[sort]++] =
-            (Run){index, true, index->axis->size, {strides[0][i], strides[1][i], strides[2][i]}};
+        sorted->runs[sort][sorted->count[sort]++] = (LoopRun){
+            index, true, index->axis->size, {strides[0][i], strides[1][i], strides[2][i]}};
     }
 }
 
-static bool lies_behind(const Run *outer, const Run *inner) {
+static bool lies_behind(const LoopRun *outer, const LoopRun *inner) {
     for (int i = 0; i < 3; i++)
         if (outer->stride[i] != inner->size * inner->stride[i]) return false;
     return true;
 }
 
 /* Joins runs of one sort that are contiguous in all tensors, longest stride first. */
-static void merge_runs(Run *runs, int *count, int by) {
+static void merge_runs(LoopRun *runs, int *count, int by) {
     for (int i = 1; i < *count; i++)
         for (int j = i; j > 0 && runs[j].stride[by] > runs[j - 1].stride[by]; j--) {
-            Run swap = runs[j];
+            LoopRun swap = runs[j];
             runs[j] = runs[j - 1];
             runs[j - 1] = swap;
         }
@@ -192,27 +192,27 @@ static void merge_runs(Run *runs, int *count, int by) {
     if (*count) *count = kept + 1;
 }
 
-static const Run one = {NULL, true, 1, {0, 0, 0}};
+static const LoopRun one = {NULL, true, 1, {0, 0, 0}};
 
-static const Run *run_at(const Sorted *sorted, int sort, int i) {
+static const LoopRun *run_at(const Sorted *sorted, int sort, int i) {
     return i < sorted->count[sort] ? &sorted->runs[sort][i] : &one;
 }
 
-static bool strides_fit(const Run *m, const Run *n, const Run *k) {
+static bool strides_fit(const LoopRun *m, const LoopRun *n, const LoopRun *k) {
     bool a = m->size == 1 || k->size == 1 || m->stride[0] == 1 || k->stride[0] == 1;
     bool b = n->size == 1 || k->size == 1 || n->stride[1] == 1 || k->stride[1] == 1;
     return a && b && (n->size == 1 || n->stride[2] == 1);
 }
 
 /* Selects the runs for m, n and k: the largest matrix with allowed strides. */
-static bool choose(const Sorted *sorted, int chosen[3]) {
+static bool choose_contraction(const Sorted *sorted, int chosen[3]) {
     double best = 0;
     for (int m = 0; m < sorted->count[SORT_ROW] || m == 0; m++)
         for (int n = 0; n < sorted->count[SORT_COLUMN] || n == 0; n++)
             for (int k = 0; k < sorted->count[SORT_SUM]; k++) {
-                const Run *row = run_at(sorted, SORT_ROW, m),
-                          *column = run_at(sorted, SORT_COLUMN, n);
-                const Run *sum = run_at(sorted, SORT_SUM, k);
+                const LoopRun *row = run_at(sorted, SORT_ROW, m),
+                              *column = run_at(sorted, SORT_COLUMN, n);
+                const LoopRun *sum = run_at(sorted, SORT_SUM, k);
                 double size = (double)row->size * (double)column->size * (double)sum->size;
                 if (size <= best || !strides_fit(row, column, sum)) continue;
                 best = size;
@@ -221,7 +221,7 @@ static bool choose(const Sorted *sorted, int chosen[3]) {
     return best >= MIN_PRODUCT;
 }
 
-static Product product_from(const Run *m, const Run *n, const Run *k) {
+static Product product_from(const LoopRun *m, const LoopRun *n, const LoopRun *k) {
     Product product = {.m = m->size, .n = n->size, .k = k->size, .batch = {1, 1}};
     product.a_m = m->stride[0], product.a_k = k->stride[0];
     product.b_k = k->stride[1], product.b_n = n->stride[1];
@@ -234,7 +234,7 @@ static Product product_from(const Run *m, const Run *n, const Run *k) {
 
 /* Adds a run that is no part of the matrix: a batch dimension, else an outer loop if it is one
  * loop. */
-static bool place_leftover(Contraction *result, const Run *run, bool summed) {
+static bool place_leftover(Contraction *result, const LoopRun *run, bool summed) {
     Product *product = &result->product;
     int free = product->batch[0] == 1 ? 0 : product->batch[1] == 1 ? 1 : -1;
     if (!summed && free >= 0) {
@@ -267,9 +267,9 @@ static bool dense_shape(const Statement *statement, const ProductForm *form, Con
     for (int sort = 0; sort < SORTS; sort++)
         merge_runs(sorted.runs[sort], &sorted.count[sort], sort == SORT_SUM ? 0 : 2);
     int chosen[3];
-    if (!choose(&sorted, chosen)) return false;
-    const Run *m = run_at(&sorted, SORT_ROW, chosen[0]),
-              *n = run_at(&sorted, SORT_COLUMN, chosen[1]);
+    if (!choose_contraction(&sorted, chosen)) return false;
+    const LoopRun *m = run_at(&sorted, SORT_ROW, chosen[0]),
+                  *n = run_at(&sorted, SORT_COLUMN, chosen[1]);
     if (m->size == 1 && n->size == 1) return false;
     result->product = product_from(m, n, run_at(&sorted, SORT_SUM, chosen[2]));
     return place_leftovers(result, &sorted, chosen);

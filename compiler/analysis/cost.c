@@ -39,7 +39,7 @@ typedef struct Costing {
 
 /* ---- active parameters ---- */
 
-static bool is_row(const Expr *sub) {
+static bool is_row_loop(const Expr *sub) {
     return sub->kind == EXPR_READ && sub->count == 1 && sub->tensor->type == TYPE_INT &&
            sub->tensor->axes[0]->kind == AXIS_ROWS;
 }
@@ -48,7 +48,7 @@ static bool is_row(const Expr *sub) {
 static double share_of(const Costing *costing, const Expr *read) {
     double share = 1, groups = 1;
     for (int i = 0; i < read->count; i++) {
-        if (!is_row(read->args[i])) continue;
+        if (!is_row_loop(read->args[i])) continue;
         groups *= (double)read->tensor->axes[i]->size;
         share = (double)read->args[i]->tensor->axes[0]->size / costing->tokens;
     }
@@ -200,7 +200,7 @@ double statement_flops(const Program *program, const Statement *statement) {
     return statement->row && statement->row->flops ? statement->row->flops(program, statement) : 0;
 }
 
-static void add_statement(Costing *costing, Statement *statement) {
+static void add_statement_cost(Costing *costing, Statement *statement) {
     double counted = statement_flops(costing->program, statement);
     if (statement->kind == STATEMENT_LOOP) expr_walk(statement->value, visit_read, costing);
     if (statement->row) costing->path = call_path(costing, statement);
@@ -218,20 +218,20 @@ static void add_scan(Costing *costing, const Statement *scan) {
     double tokens = costing->tokens;
     costing->tokens /= (double)scan->index->axis->size;
     for (int i = 0; i < scan->body.statements.count; i++)
-        add_statement(costing, scan->body.statements.items[i]);
+        add_statement_cost(costing, scan->body.statements.items[i]);
     costing->tokens = tokens;
 }
 
-static void add_block(Costing *costing, const Block *block, const Statement *repeat) {
+static void add_block_cost(Costing *costing, const Block *block, const Statement *repeat) {
     for (int i = 0; i < block->statements.count; i++) {
         Statement *statement = block->statements.items[i];
         costing->repeat = repeat;
         if (statement->kind == STATEMENT_REPEAT)
-            add_block(costing, &statement->body, statement);
+            add_block_cost(costing, &statement->body, statement);
         else if (statement_is_scan(statement))
             add_scan(costing, statement);
         else
-            add_statement(costing, statement);
+            add_statement_cost(costing, statement);
     }
 }
 
@@ -245,7 +245,7 @@ Cost *cost(Arena *arena, Program *forward) {
     for (int i = 0; i < forward->tensors.count; i++) costing.active[i] = -1;
     size_t tensors = (size_t)forward->tensors.count + 1;
     costing.makers = arena_alloc(arena, tensors * sizeof *costing.makers);
-    add_block(&costing, &forward->body, NULL);
+    add_block_cost(&costing, &forward->body, NULL);
     add_parameters(&costing);
     list_layers(&costing);
     result->flops_forward = costing.forward;

@@ -15,7 +15,7 @@ static void add_accesses(DefUse *def_use, const List *exprs, bool write) {
     }
 }
 
-static void add_block(DefUse *def_use, Block *block, const ProgramPoint *outer) {
+static void add_block_uses(DefUse *def_use, Block *block, const ProgramPoint *outer) {
     Arena *arena = def_use->program->arena;
     for (int i = 0; i < block->statements.count; i++) {
         Statement *statement = block->statements.items[i];
@@ -23,7 +23,7 @@ static void add_block(DefUse *def_use, Block *block, const ProgramPoint *outer) 
         if (statement->kind == STATEMENT_REPEAT) {
             ProgramPoint *around = arena_alloc(arena, sizeof *around);
             *around = point;
-            add_block(def_use, &statement->body, around);
+            add_block_uses(def_use, &statement->body, around);
             continue;
         }
         List reads = {0}, writes = {0};
@@ -51,7 +51,7 @@ DefUse *def_use_new(Program *program) {
     def_use->tensor_count = program->tensors.count;
     def_use->accesses = arena_alloc(program->arena, tensors * sizeof *def_use->accesses);
     def_use->writes = arena_alloc(program->arena, tensors * sizeof *def_use->writes);
-    add_block(def_use, &program->body, NULL);
+    add_block_uses(def_use, &program->body, NULL);
     return def_use;
 }
 

@@ -9,10 +9,10 @@
 #include "base/must.h"
 
 /* A read of one row per dispatched row. */
-typedef struct Rows {
+typedef struct GroupedRows {
     long stride;    /* between rows */
     Tensor *gather; /* row numbers in the tensor; NULL if they equal the dispatched rows */
-} Rows;
+} GroupedRows;
 
 /* A read of one matrix per group. */
 typedef struct Groups {
@@ -60,7 +60,8 @@ static Tensor *gather_at(const Relation *relation, const Expr *read, int first, 
     return single && uses_once(read, row, first, 1) ? sub->tensor : NULL;
 }
 
-static bool as_rows(const Relation *relation, const Expr *read, const Index *row, Rows *rows) {
+static bool as_rows(const Relation *relation, const Expr *read, const Index *row,
+                    GroupedRows *rows) {
     for (int i = 0; i < read->count; i++) {
         if (!expr_uses_index(read->args[i], row)) continue;
         int count = 1;
@@ -91,8 +92,8 @@ typedef struct Joined {
 } Joined;
 
 /* False if the loops are not contiguous in every operand. */
-static bool join(const Statement *statement, const int *moves, long strides[3][MAX_LOOPS],
-                 int moved, Joined *joined) {
+static bool join_groups(const Statement *statement, const int *moves, long strides[3][MAX_LOOPS],
+                        int moved, Joined *joined) {
     *joined = (Joined){.size = 1};
     for (int i = statement->loop_count - 1; i >= 0; i--) {
         if (moves[i] != moved) continue;
@@ -122,8 +123,8 @@ static bool joined_loops(const Statement *statement, const Index *row, const Pro
     Expr *const operands[3] = {shape->a, shape->b, shape->c};
     long strides[3][MAX_LOOPS];
     return product_strides(statement, operands, row, strides) &&
-           join(statement, form->moves, strides, MOVES_A | other, k) &&
-           join(statement, form->moves, strides, MOVES_B | MOVES_C, n) &&
+           join_groups(statement, form->moves, strides, MOVES_A | other, k) &&
+           join_groups(statement, form->moves, strides, MOVES_B | MOVES_C, n) &&
            joins_all(statement, row, k, n) && k->stride[0] == 1;
 }
 
@@ -135,7 +136,7 @@ static Product product_of_rows(const Index *row, const Joined *k, const Joined *
 static bool rows_by_weight(const Statement *statement, const Index *row, const ProductForm *form,
                            Contraction *shape) {
     const Relation *relation = form->relation;
-    Rows a, c;
+    GroupedRows a, c;
     Groups b;
     Joined k, n;
     if (statement->reduction != REDUCE_SUM || !as_rows(relation, shape->a, row, &a) ||
@@ -157,7 +158,7 @@ static bool rows_by_weight(const Statement *statement, const Index *row, const P
 static bool rows_by_rows(const Statement *statement, const Index *row, const ProductForm *form,
                          Contraction *shape) {
     const Relation *relation = form->relation;
-    Rows a, b;
+    GroupedRows a, b;
     Groups c;
     Joined k, n;
     if (statement->reduction != REDUCE_NONE || !statement->accumulate ||

@@ -75,7 +75,7 @@ static void note_expr(Expr *expr, void *data) {
     }
 }
 
-static void note_statement(Statement *statement, void *data) {
+static void note_origins(Statement *statement, void *data) {
     if (statement->kind == STATEMENT_LOOP) {
         expr_walk(statement->target, note_expr, data);
         expr_walk(statement->value, note_expr, data);
@@ -93,7 +93,7 @@ static void find_axes(Lookahead *look) {
     }
     do {
         look->changed = false;
-        block_walk(&program->body, note_statement, look);
+        block_walk(&program->body, note_origins, look);
     } while (look->changed);
 }
 
@@ -121,19 +121,19 @@ void look_assign(Lookahead *look, const Index *index, long value) {
     look->values[look->assigned++] = value;
 }
 
-static long value_of(const Lookahead *look, const Index *index) {
+static long origin_value(const Lookahead *look, const Index *index) {
     for (int i = look->assigned - 1; i >= 0; i--)
         if (look->indices[i] == index) return look->values[i];
     return -1;
 }
 
 static Cell index_value(const Lookahead *look, const Index *index) {
-    long value = value_of(look, index);
+    long value = origin_value(look, index);
     return value < 0 ? unknown_from(-1) : exactly((double)value);
 }
 
 /* A position that data selects does not count as a later one. */
-static Cell read_value(Lookahead *look, const Expr *read) {
+static Cell value_read(Lookahead *look, const Expr *read) {
     const Grid *grid = &look->grids[read->tensor->id];
     Cell result = unknown_from(-1);
     long cell = 0;
@@ -169,7 +169,7 @@ static Cell exactly_again(Lookahead *look, double value, int reads) {
     return exactly(value);
 }
 
-static Cell join(Cell a, Cell b) {
+static Cell join_origins(Cell a, Cell b) {
     if (!a.made) return b;
     if (!b.made) return a;
     if (a.known && b.known && a.value == b.value) return a;
@@ -180,13 +180,13 @@ static Cell where_value(Lookahead *look, const Expr *expr) {
     Cell condition = look_value(look, expr->args[0]);
     if (!condition.made) return nothing;
     if (condition.known) return look_value(look, expr->args[condition.value != 0 ? 1 : 2]);
-    Cell value = join(look_value(look, expr->args[1]), look_value(look, expr->args[2]));
+    Cell value = join_origins(look_value(look, expr->args[1]), look_value(look, expr->args[2]));
     if (value.made && !value.known) value.latest = later(value.latest, condition.latest);
     return value;
 }
 
 /* exp(-1e30 - largest) is 0 if the maximum is a score. */
-static bool is_left_out(Lookahead *look, const Expr *expr) {
+static bool is_left_out_score(Lookahead *look, const Expr *expr) {
     const Expr *arg = expr->args[0];
     if (expr->op != OP_EXP || arg->kind != EXPR_APPLY || arg->op != OP_SUB) return false;
     Cell number = look_value(look, arg->args[0]), largest = look_value(look, arg->args[1]);
@@ -211,7 +211,7 @@ static Cell apply_value(Lookahead *look, const Expr *expr) {
     int reads = look->reads ? look->reads->count : 0;
     if (expr->op == OP_WHERE) return where_value(look, expr);
     if (op_is_random(expr->op)) return unknown_from(-1);
-    if (is_left_out(look, expr)) return exactly_again(look, 0, reads);
+    if (is_left_out_score(look, expr)) return exactly_again(look, 0, reads);
     if (look->reads) look->reads->count = reads;
     Cell args[3] = {{0}}, result = exactly(0);
     double value;
@@ -235,7 +235,7 @@ Cell look_value(Lookahead *look, const Expr *expr) {
     case EXPR_INDEX:
         return index_value(look, expr->index);
     case EXPR_READ:
-        return read_value(look, expr);
+        return value_read(look, expr);
     default:
         return apply_value(look, expr);
     }
@@ -251,7 +251,7 @@ static Cell added(Cell a, Cell b) {
 }
 
 /* Values that are excluded from a softmax are never the maximum. */
-static Cell largest(Cell a, Cell b) {
+static Cell latest_position(Cell a, Cell b) {
     if (!a.made || (a.known && a.value <= LEFT_OUT && !b.known && b.made)) return b;
     if (!b.made || (b.known && b.value <= LEFT_OUT && !a.known)) return a;
     if (a.known && b.known) return a.value > b.value ? a : b;
@@ -259,15 +259,15 @@ static Cell largest(Cell a, Cell b) {
 }
 
 static Cell smallest(Cell a, Cell b) {
-    if (!a.made || !b.made || !a.known || !b.known) return join(a, b);
+    if (!a.made || !b.made || !a.known || !b.known) return join_origins(a, b);
     return a.value < b.value ? a : b;
 }
 
 static Cell combined(Reduction reduction, Cell a, Cell b) {
-    return reduction == REDUCE_MAX   ? largest(a, b)
+    return reduction == REDUCE_MAX   ? latest_position(a, b)
            : reduction == REDUCE_MIN ? smallest(a, b)
            : reduction == REDUCE_SUM ? added(a, b)
-                                     : join(a, b);
+                                     : join_origins(a, b);
 }
 
 /* The reduction over the loops from number `from` on. */
@@ -290,7 +290,7 @@ static Cell reduced(Lookahead *look, const Statement *statement, int from) {
     return all;
 }
 
-static const Index *plain_index(const Expr *access, int dimension) {
+static const Index *sole_index(const Expr *access, int dimension) {
     const Expr *sub = access->args[dimension];
     return sub->kind == EXPR_INDEX ? sub->index : NULL;
 }
@@ -305,16 +305,16 @@ static Cell operands_value(Lookahead *look, const Statement *call) {
     return all;
 }
 
-static Cell called(Lookahead *look, const Statement *call) {
+static Cell called_expr(Lookahead *look, const Statement *call) {
     const Index *here = NULL, *there = NULL;
     if (call->row->along) call->row->along(call, &here, &there);
     if (!there || !look_matters(look, there->axis)) return operands_value(look, call);
-    long at = here ? value_of(look, here) : -1;
+    long at = here ? origin_value(look, here) : -1;
     Cell value = nothing;
     for (long i = 0; i < there->axis->size; i++) {
         if (at >= 0 && call->row->sees && !call->row->sees(call, at, i)) continue;
         look_assign(look, there, i);
-        value = join(value, operands_value(look, call));
+        value = join_origins(value, operands_value(look, call));
         look->assigned--;
     }
     return value;
@@ -322,12 +322,12 @@ static Cell called(Lookahead *look, const Statement *call) {
 
 Cell look_statement(Lookahead *look, const Statement *statement) {
     if (statement->kind == STATEMENT_LOOP) return reduced(look, statement, 0);
-    return called(look, statement);
+    return called_expr(look, statement);
 }
 
 /* ---- the program ---- */
 
-static void store(Lookahead *look, const Expr *target, Cell value) {
+static void store_origin(Lookahead *look, const Expr *target, Cell value) {
     const Grid *grid = &look->grids[target->tensor->id];
     long cell = 0;
     for (int i = 0; i < grid->count; i++) {
@@ -336,7 +336,7 @@ static void store(Lookahead *look, const Expr *target, Cell value) {
         if (!sub.known || sub.value < 0 || sub.value >= (double)size) return;
         cell = cell * size + (long)sub.value;
     }
-    Cell before = grid->cells[cell], after = join(before, value);
+    Cell before = grid->cells[cell], after = join_origins(before, value);
     look->changed |=
         before.made != after.made || before.known != after.known || before.latest != after.latest;
     grid->cells[cell] = after;
@@ -347,13 +347,13 @@ static void fill(Lookahead *look, const Statement *statement, const Expr *target
     const Grid *grid = &look->grids[target->tensor->id];
     if (from == grid->count) {
         Cell value = look_statement(look, statement);
-        if (statement->kind == STATEMENT_LOOP) store(look, target, value);
+        if (statement->kind == STATEMENT_LOOP) store_origin(look, target, value);
         for (int i = 0; i < statement->outputs.count; i++)
-            store(look, statement->outputs.items[i], value);
+            store_origin(look, statement->outputs.items[i], value);
         return;
     }
-    const Index *index = plain_index(target, grid->dims[from]);
-    if (!index || value_of(look, index) >= 0) {
+    const Index *index = sole_index(target, grid->dims[from]);
+    if (!index || origin_value(look, index) >= 0) {
         fill(look, statement, target, from + 1);
         return;
     }

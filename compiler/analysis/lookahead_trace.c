@@ -75,7 +75,7 @@ static int position_of(const Lookahead *look, const Tensor *tensor, long cell) {
 }
 
 /* Whether a subscript of the read is a reduced index of the statement. */
-static bool is_reduced(const Statement *statement, const Expr *read) {
+static bool is_traced_sum(const Statement *statement, const Expr *read) {
     for (int i = 0; i < read->count; i++)
         for (int j = 0; j < statement->loop_count; j++) {
             const Index *index = statement->loops[j];
@@ -99,7 +99,7 @@ static LeakKind kind_of(const Trace *trace, const Writer *writer, const Expr *re
     if (read->tensor == trace->look->next) return LEAK_TARGET;
     if (statement->kind == STATEMENT_CALL) return LEAK_CALL;
     if (writer->scan && is_of_scan(trace, writer->scan, read->tensor)) return LEAK_SCAN;
-    return is_reduced(statement, read) ? LEAK_REDUCTION : LEAK_SUBSCRIPT;
+    return is_traced_sum(statement, read) ? LEAK_REDUCTION : LEAK_SUBSCRIPT;
 }
 
 static Span span_of(const Leak *leak) {
@@ -262,7 +262,7 @@ static void check_positions(Trace *trace, const Statement *statement, int from, 
     }
 }
 
-static void check_statement(Statement *statement, void *data) {
+static void trace_reads(Statement *statement, void *data) {
     Trace *trace = data;
     if (statement->kind != STATEMENT_LOOP || statement->once) return;
     trace->subscripted = (List){0};
@@ -284,6 +284,6 @@ List look_leaks(Lookahead *look) {
     trace.writers = arena_alloc(program->arena, (size_t)program->tensors.count * sizeof(List));
     add_writers(&trace, &program->body);
     check_outputs(&trace);
-    block_walk(&program->body, check_statement, &trace);
+    block_walk(&program->body, trace_reads, &trace);
     return trace.leaks;
 }

@@ -36,7 +36,7 @@ typedef struct Finder {
     const Statement *statement;
 } Finder;
 
-typedef enum Way { WAY_PRODUCT, WAY_SCALE, WAY_SHIFT, WAY_OTHER } Way;
+typedef enum ParameterRole { WAY_PRODUCT, WAY_SCALE, WAY_SHIFT, WAY_OTHER } ParameterRole;
 
 /* ---- values of parameters alone ---- */
 
@@ -60,14 +60,14 @@ static bool is_made_of_parameters(const Finder *finder, const Expr *expr) {
 }
 
 /* True if the value is the same at every position: nothing is looked up. */
-static bool is_fixed(const Expr *expr) {
+static bool has_fixed_size(const Expr *expr) {
     for (int i = 0; i < expr->count; i++)
-        if (expr->kind == EXPR_READ ? reads_tensor(expr->args[i]) : !is_fixed(expr->args[i]))
+        if (expr->kind == EXPR_READ ? reads_tensor(expr->args[i]) : !has_fixed_size(expr->args[i]))
             return false;
     return true;
 }
 
-static bool is_listed(const List *origins, const Origin *origin) {
+static bool is_listed_use(const List *origins, const Origin *origin) {
     const int rank = origin->parameter->rank;
     for (int i = 0; i < origins->count; i++) {
         const Origin *other = origins->items[i];
@@ -89,7 +89,7 @@ static void add_origin(Finder *finder, const Origin *inner, const Expr *read) {
         for (int k = 0; sub && k < target->count; k++)
             if (expr_equal(sub, target->args[k])) origin->at[j] = k;
     }
-    if (!is_listed(origins, origin)) list_push(finder->program->arena, origins, origin);
+    if (!is_listed_use(origins, origin)) list_push(finder->program->arena, origins, origin);
 }
 
 static void add_origins(Finder *finder, const Expr *expr) {
@@ -183,7 +183,7 @@ static bool keeps_axis(const Tensor *parameter, const unsigned *axes) {
     return false;
 }
 
-static void note_origin(Finder *finder, const Origin *origin, const Expr *read, Way way,
+static void note_origin(Finder *finder, const Origin *origin, const Expr *read, ParameterRole way,
                         const List *others) {
     ParameterFacts *facts = origin->parameter->facts;
     unsigned axes[MAX_RANK];
@@ -219,7 +219,7 @@ static bool has_origin(const Finder *finder, const Expr *expr, const Tensor *par
 
 /* Notes the use of every parameter in an expression of parameters alone. A product of the
  * expression with itself is not one with another factor. */
-static void note_use(Finder *finder, const Expr *expr, Way way, const List *others) {
+static void note_use(Finder *finder, const Expr *expr, ParameterRole way, const List *others) {
     for (int i = 0; expr->kind == EXPR_APPLY && i < expr->count; i++)
         note_use(finder, expr->args[i], way, others);
     if (expr->kind != EXPR_READ) return;
@@ -237,7 +237,7 @@ static void note_use(Finder *finder, const Expr *expr, Way way, const List *othe
 
 /* ---- one statement ---- */
 
-static void find_uses(Finder *finder, const Expr *expr, bool sum);
+static void find_parameter_uses(Finder *finder, const Expr *expr, bool sum);
 
 static void list_factors(Arena *arena, const Expr *expr, List *factors) {
     bool splits = expr->kind == EXPR_APPLY &&
@@ -257,7 +257,7 @@ static void find_in_term(Finder *finder, const Expr *term, bool sum, bool added)
             if (j != i && reads_tensor(factors.items[j]))
                 list_push(arena, &others, factors.items[j]);
         if (!is_made_of_parameters(finder, factor))
-            find_uses(finder, factor, sum && !others.count);
+            find_parameter_uses(finder, factor, sum && !others.count);
         else if (others.count)
             note_use(finder, factor, sum ? WAY_PRODUCT : WAY_SCALE, &others);
         else
@@ -281,7 +281,7 @@ static void find_in_terms(Finder *finder, const Expr *expr, bool sum, bool added
 }
 
 /* An expression that is not of parameters alone; sum: its terms are summed over. */
-static void find_uses(Finder *finder, const Expr *expr, bool sum) {
+static void find_parameter_uses(Finder *finder, const Expr *expr, bool sum) {
     bool product = expr->kind == EXPR_APPLY &&
                    (expr->op == OP_MUL || expr->op == OP_DIV || expr->op == OP_NEG);
     if (product || is_sum(expr) || is_made_of_parameters(finder, expr)) {
@@ -293,7 +293,7 @@ static void find_uses(Finder *finder, const Expr *expr, bool sum) {
         if (is_made_of_parameters(finder, expr->args[i]))
             note_use(finder, expr->args[i], WAY_OTHER, NULL);
         else
-            find_uses(finder, expr->args[i], sum && masked);
+            find_parameter_uses(finder, expr->args[i], sum && masked);
     }
 }
 
@@ -336,17 +336,18 @@ static void find_written_out(Finder *finder, const Statement *statement) {
     const Expr *value = write_out(finder, statement->value, 0);
     if (value == statement->value) return;
     finder->written_out = true;
-    find_uses(finder, value, true);
+    find_parameter_uses(finder, value, true);
     finder->written_out = false;
 }
 
 static void find_in_loop(Finder *finder, const Statement *statement) {
     const Tensor *target = statement->target->tensor;
-    bool made = is_made_of_parameters(finder, statement->value) && is_fixed(statement->value) &&
-                target->role == ROLE_TEMP && finder->writes[target->id] == 1;
+    bool made = is_made_of_parameters(finder, statement->value) &&
+                has_fixed_size(statement->value) && target->role == ROLE_TEMP &&
+                finder->writes[target->id] == 1;
     if (made && !finder->origins[target->id].count) add_origins(finder, statement->value);
     if (!made || statement->reduction == REDUCE_SUM)
-        find_uses(finder, statement->value, statement->reduction == REDUCE_SUM);
+        find_parameter_uses(finder, statement->value, statement->reduction == REDUCE_SUM);
     if (statement->reduction == REDUCE_SUM) find_written_out(finder, statement);
 }
 
@@ -368,7 +369,7 @@ static void find_in_call(Finder *finder, const Statement *statement) {
     }
 }
 
-static bool counts(const Finder *finder, const Statement *statement) {
+static bool counts_as_use(const Finder *finder, const Statement *statement) {
     if (statement->once || !finder->counts) return !statement->once;
     if (statement->kind == STATEMENT_LOOP) return finder->counts[statement->target->tensor->id];
     for (int i = 0; i < statement->outputs.count; i++)
@@ -379,7 +380,7 @@ static bool counts(const Finder *finder, const Statement *statement) {
 static void find_in_statement(Statement *statement, void *data) {
     Finder *finder = data;
     finder->statement = statement;
-    if (!counts(finder, statement)) return;
+    if (!counts_as_use(finder, statement)) return;
     if (statement->kind == STATEMENT_LOOP) find_in_loop(finder, statement);
     if (statement->kind == STATEMENT_CALL) find_in_call(finder, statement);
 }
@@ -393,7 +394,7 @@ static void count_writes(Statement *statement, void *data) {
     finder->makers[statement->target->tensor->id] = statement;
 }
 
-static void begin(Finder *finder, Tensor *tensor) {
+static void begin_facts(Finder *finder, Tensor *tensor) {
     Arena *arena = finder->program->arena;
     Origin *self = arena_alloc(arena, sizeof *self);
     self->parameter = tensor;
@@ -404,7 +405,7 @@ static void begin(Finder *finder, Tensor *tensor) {
     finder->open[tensor->id] = true;
 }
 
-static bool is_used(const ParameterFacts *facts) {
+static bool is_used_parameter(const ParameterFacts *facts) {
     return facts->product || facts->lookup || facts->scale || facts->shift || facts->other;
 }
 
@@ -418,7 +419,7 @@ void parameter_facts(Program *program) {
     block_walk(&program->body, count_writes, &finder);
     for (int i = 0; i < program->tensors.count; i++) {
         Tensor *tensor = program->tensors.items[i];
-        if (tensor->role == ROLE_PARAMETER) begin(&finder, tensor);
+        if (tensor->role == ROLE_PARAMETER) begin_facts(&finder, tensor);
     }
     if (program->loss) {
         const Reach reach = gradient_reach(program);
@@ -428,7 +429,7 @@ void parameter_facts(Program *program) {
             const Tensor *tensor = program->tensors.items[i];
             if (tensor->role != ROLE_PARAMETER) continue;
             tensor->facts->trained = reach.to_loss[i];
-            finder.open[i] = !is_used(tensor->facts);
+            finder.open[i] = !is_used_parameter(tensor->facts);
         }
     }
     finder.counts = NULL;

@@ -69,7 +69,7 @@ static void def_use_statements(Flow *flow) {
 }
 
 /* A value passed from one iteration of a repeat to the next. */
-static bool is_carried(const Tensor *tensor) {
+static bool is_carried_flow(const Tensor *tensor) {
     return tensor->role == ROLE_TEMP && tensor->rank > 0 && tensor->axes[0]->kind == AXIS_REPEAT;
 }
 
@@ -102,7 +102,7 @@ bool is_product_with(Arena *arena, const Statement *statement, const Tensor *par
     return is_product_of(statement, &reads, parameter);
 }
 
-static const Statement *find_product(Flow *flow, const Tensor *tensor) {
+static const Statement *find_flow_product(Flow *flow, const Tensor *tensor) {
     for (int i = 0; i < flow->statements.count; i++)
         if (is_product_of(flow->statements.items[i], &flow->reads[i], tensor))
             return flow->statements.items[i];
@@ -121,7 +121,7 @@ static void mark_matrices(Flow *flow) {
     }
     for (int i = 0; i < flow->program->tensors.count; i++) {
         const Tensor *tensor = flow->program->tensors.items[i];
-        flow->leaf[tensor->id] |= is_carried(tensor);
+        flow->leaf[tensor->id] |= is_carried_flow(tensor);
     }
 }
 
@@ -137,9 +137,10 @@ static void origins(Flow *flow, const Statement *statement, const Tensor *own, b
         const Tensor *tensor = ((Expr *)reads.items[i])->tensor;
         if (tensor == own || seen[tensor->id]) continue;
         seen[tensor->id] = true;
-        *parameters |= is_carried(tensor) || (tensor->role == ROLE_PARAMETER && tensor->facts &&
-                                              (tensor->facts->product || tensor->facts->lookup));
-        if (flow->made[tensor->id] && !is_carried(tensor))
+        *parameters |=
+            is_carried_flow(tensor) || (tensor->role == ROLE_PARAMETER && tensor->facts &&
+                                        (tensor->facts->product || tensor->facts->lookup));
+        if (flow->made[tensor->id] && !is_carried_flow(tensor))
             origins(flow, flow->made[tensor->id], own, seen, parameters);
     }
 }
@@ -180,7 +181,7 @@ typedef struct Factor {
 } Factor;
 
 /* The linear use of a tensor by one statement: the other terms and the factors. */
-typedef struct Step {
+typedef struct FlowEdge {
     const Statement *statement;
     const Expr *read;
     const Expr *terms[MAX_PARTS];
@@ -188,7 +189,7 @@ typedef struct Step {
     int term_count, factor_count;
     int reads; /* of the tensor: 1 on a path */
     bool linear;
-} Step;
+} FlowEdge;
 
 static int count_reads(const Expr *expr, const Tensor *tensor) {
     int count = expr->kind == EXPR_READ && expr->tensor == tensor;
@@ -196,13 +197,13 @@ static int count_reads(const Expr *expr, const Tensor *tensor) {
     return count;
 }
 
-static void add_factor(Step *step, const Expr *expr, FactorUse use) {
+static void add_factor(FlowEdge *step, const Expr *expr, FactorUse use) {
     step->linear &= step->factor_count < MAX_PARTS;
     if (step->linear) step->factors[step->factor_count++] = (Factor){expr, use};
 }
 
 /* where(c, x, 0) is linear in x. Returns the argument with x, or NULL. */
-static const Expr *take_where(Step *step, const Expr *expr, const Tensor *tensor) {
+static const Expr *take_where(FlowEdge *step, const Expr *expr, const Tensor *tensor) {
     bool first = count_reads(expr->args[1], tensor) > 0;
     bool linear =
         !count_reads(expr->args[0], tensor) && expr_is_number(expr->args[first ? 2 : 1], 0);
@@ -211,7 +212,7 @@ static const Expr *take_where(Step *step, const Expr *expr, const Tensor *tensor
     return expr->args[first ? 1 : 2];
 }
 
-static void take_on(Step *step, const Expr *expr, const Tensor *tensor) {
+static void take_on(FlowEdge *step, const Expr *expr, const Tensor *tensor) {
     if (expr->kind == EXPR_READ && expr->tensor == tensor) {
         step->read = expr;
         return;
@@ -237,8 +238,8 @@ static void take_on(Step *step, const Expr *expr, const Tensor *tensor) {
     }
 }
 
-static Step step_of(const Statement *statement, const Tensor *tensor) {
-    Step step = {.statement = statement, .linear = true};
+static FlowEdge flow_step(const Statement *statement, const Tensor *tensor) {
+    FlowEdge step = {.statement = statement, .linear = true};
     bool loop = statement->kind == STATEMENT_LOOP && !statement->once;
     if (!loop || (statement->reduction != REDUCE_NONE && statement->reduction != REDUCE_SUM) ||
         (step.reads = count_reads(statement->value, tensor)) != 1) {
@@ -260,7 +261,7 @@ static bool is_instance(const Tensor *parameter, const Index *index) {
 }
 
 /* True if the sum, if any, runs over instances only. */
-static bool sums_instances(const Step *step, const Tensor *parameter) {
+static bool sums_instances(const FlowEdge *step, const Tensor *parameter) {
     const Statement *statement = step->statement;
     for (int i = 0; i < statement->loop_count; i++)
         if (!expr_uses_index(statement->target, statement->loops[i]) &&
@@ -272,8 +273,8 @@ static bool sums_instances(const Step *step, const Tensor *parameter) {
 /* ---- weights of a sum over instances ---- */
 
 /* The statements from the product of a parameter on, up to the current one. */
-typedef struct Way {
-    Step steps[MAX_WAY];
+typedef struct FlowPath {
+    FlowEdge steps[MAX_WAY];
     int count;
     int from;       /* the first step with factors of the latest sum over instances */
     int sum;        /* the step with that sum, or -1 */
@@ -281,11 +282,11 @@ typedef struct Way {
     bool resolved;  /* its weights have a constant sum */
     bool unknown;   /* an earlier sum has weights without a constant sum */
     double numbers; /* product of the numbers outside of such sums */
-} Way;
+} FlowPath;
 
 enum { DRAWS = 6 };
 
-static double factors_of(Flow *flow, const Step *step, bool constants, const Bound *at) {
+static double factors_of(Flow *flow, const FlowEdge *step, bool constants, const Bound *at) {
     double product = 1;
     for (int i = 0; i < step->factor_count; i++) {
         const Expr *factor = step->factors[i].expr;
@@ -311,7 +312,7 @@ static double factors_of(Flow *flow, const Step *step, bool constants, const Bou
 
 /* Factors of one instance: those of its sum, and of the steps before it. Numbers before and after
  * the sum are factors of the branch, not weights. */
-static double instance_weight(Flow *flow, const Way *way, const Bound *at) {
+static double instance_weight(Flow *flow, const FlowPath *way, const Bound *at) {
     Bound bound = *at;
     double product = 1;
     for (int i = way->sum; i >= way->from; i--) {
@@ -323,12 +324,12 @@ static double instance_weight(Flow *flow, const Way *way, const Bound *at) {
     return product;
 }
 
-typedef struct Sum {
+typedef struct InstanceSum {
     double total;
     long count; /* nonzero weights */
-} Sum;
+} InstanceSum;
 
-static void add_instances(Flow *flow, const Way *way, int loop, Bound *at, Sum *sum) {
+static void add_instances(Flow *flow, const FlowPath *way, int loop, Bound *at, InstanceSum *sum) {
     const Statement *statement = way->steps[way->sum].statement;
     while (loop < statement->loop_count &&
            expr_uses_index(statement->target, statement->loops[loop]))
@@ -347,10 +348,10 @@ static void add_instances(Flow *flow, const Way *way, int loop, Bound *at, Sum *
 }
 
 /* The weights of all instances at a random position of the last step's result. */
-static Sum sum_weights(Flow *flow, const Way *way, uint64_t seed, bool whole) {
+static InstanceSum sum_weights(Flow *flow, const FlowPath *way, uint64_t seed, bool whole) {
     Bound at = {0};
     double after = 1;
-    Sum sum = {0};
+    InstanceSum sum = {0};
     const Statement *last = way->steps[way->count - 1].statement;
     sampler_draw(flow->sampler, seed, whole);
     for (int i = 0; i < last->loop_count; i++)
@@ -366,24 +367,24 @@ static Sum sum_weights(Flow *flow, const Way *way, uint64_t seed, bool whole) {
 }
 
 /* Rounded to the digits that do not depend on the draw: 1 and not 1 - 1e-9. */
-static double rounded(double value, int digits) {
+static double rounded_exponent(double value, int digits) {
     double unit = pow(10, digits - 1 - floor(log10(fabs(value))));
     return round(value * unit) / unit;
 }
 
 /* The sum of the weights where it is the same in every draw, or 0. Draws in which no instance is
  * chosen do not count. */
-static double constant_sum(Flow *flow, const Way *way) {
+static double constant_sum(Flow *flow, const FlowPath *way) {
     double least = INFINITY, most = -INFINITY;
     for (int i = 1; i <= DRAWS; i++) {
-        Sum sum = sum_weights(flow, way, (uint64_t)i, false);
+        InstanceSum sum = sum_weights(flow, way, (uint64_t)i, false);
         if (!isfinite(sum.total)) return 0;
         if (!sum.count) continue;
         least = fmin(least, sum.total);
         most = fmax(most, sum.total);
     }
     if (least > most || most == 0 || most - least > 1e-5 * fabs(most)) return 0;
-    return rounded(most, most - least > 1e-11 * fabs(most) ? 5 : 12);
+    return rounded_exponent(most, most - least > 1e-11 * fabs(most) ? 5 : 12);
 }
 
 static double summed_size(const Statement *statement) {
@@ -396,11 +397,11 @@ static double summed_size(const Statement *statement) {
 
 /* Instances that are added in one sum: those with nonzero weights, if their number does not depend
  * on the values. */
-static double active_instances(Flow *flow, const Way *way) {
+static double active_instances(Flow *flow, const FlowPath *way) {
     double whole = summed_size(way->steps[way->sum].statement);
     long count = 0;
     for (int i = 1; i <= DRAWS; i++) {
-        Sum sum = sum_weights(flow, way, (uint64_t)i, true);
+        InstanceSum sum = sum_weights(flow, way, (uint64_t)i, true);
         if (isnan(sum.total) || !sum.count || (count && sum.count != count)) return whole;
         count = sum.count;
     }
@@ -408,7 +409,7 @@ static double active_instances(Flow *flow, const Way *way) {
 }
 
 /* Division after the sum, (sum[n] p * e) / total, completes weights as well: tried at each step. */
-static void find_weights(Flow *flow, ParameterFlow *own, Way *way) {
+static void find_weights(Flow *flow, ParameterFlow *own, FlowPath *way) {
     double sum = constant_sum(flow, way);
     way->resolved = sum > 0;
     if (!way->resolved) return;
@@ -416,7 +417,7 @@ static void find_weights(Flow *flow, ParameterFlow *own, Way *way) {
     own->share *= sum / way->active;
 }
 
-static void begin_sum(Flow *flow, ParameterFlow *own, Way *way) {
+static void begin_sum(Flow *flow, ParameterFlow *own, FlowPath *way) {
     way->unknown |= way->sum >= 0 && !way->resolved;
     way->from = way->sum + 1;
     way->sum = way->count - 1;
@@ -425,7 +426,7 @@ static void begin_sum(Flow *flow, ParameterFlow *own, Way *way) {
     find_weights(flow, own, way);
 }
 
-static void count_numbers(Way *way, const Step *step) {
+static void count_numbers(FlowPath *way, const FlowEdge *step) {
     for (int i = 0; i < step->factor_count; i++) {
         const Factor *factor = &step->factors[i];
         if (factor->expr->kind != EXPR_NUMBER) continue;
@@ -435,7 +436,7 @@ static void count_numbers(Way *way, const Step *step) {
 }
 
 /* Numbers scale the share only where the weights of all sums are known. */
-static void end_way(ParameterFlow *own, Way *way) {
+static void end_way(ParameterFlow *own, FlowPath *way) {
     way->unknown |= way->sum >= 0 && !way->resolved;
     if (way->unknown)
         own->weights = 0;
@@ -453,10 +454,10 @@ static bool holds_any(const Expr *expr, const bool *seen) {
 }
 
 /* The statement that uses a tensor, if it is the only linear use. */
-static bool next_step(Flow *flow, const Tensor *tensor, Step *next) {
+static bool next_step(Flow *flow, const Tensor *tensor, FlowEdge *next) {
     int ways = 0;
     for (int i = 0; i < flow->statements.count; i++) {
-        Step step = step_of(flow->statements.items[i], tensor);
+        FlowEdge step = flow_step(flow->statements.items[i], tensor);
         if (!step.linear || !step.read) continue;
         *next = step;
         ways++;
@@ -465,8 +466,8 @@ static bool next_step(Flow *flow, const Tensor *tensor, Step *next) {
 }
 
 /* Follows the result by one statement; false where the path ends. */
-static bool follow_step(Flow *flow, ParameterFlow *own, Way *way, const bool *seen) {
-    Step *step = &way->steps[way->count];
+static bool follow_step(Flow *flow, ParameterFlow *own, FlowPath *way, const bool *seen) {
+    FlowEdge *step = &way->steps[way->count];
     if (!next_step(flow, own->end, step)) return false;
     bool sums = step->statement->reduction == REDUCE_SUM;
     if (sums && !sums_instances(step, own->tensor)) return false;
@@ -481,11 +482,11 @@ static bool follow_step(Flow *flow, ParameterFlow *own, Way *way, const bool *se
             return false;
         }
     own->end = step->statement->target->tensor;
-    return !is_carried(own->end);
+    return !is_carried_flow(own->end);
 }
 
-static void follow(Flow *flow, ParameterFlow *own, const bool *seen) {
-    Way *way = arena_alloc(flow->program->arena, sizeof *way);
+static void follow_flow(Flow *flow, ParameterFlow *own, const bool *seen) {
+    FlowPath *way = arena_alloc(flow->program->arena, sizeof *way);
     way->sum = -1;
     way->numbers = 1;
     own->end = own->sum->target->tensor;
@@ -510,14 +511,14 @@ static void find_flow(Flow *flow, Tensor *tensor) {
         if (facts->axes[j] & AXIS_SUMMED) own->fan_in *= (double)tensor->axes[j]->size;
         if (facts->axes[j] & AXIS_KEPT) own->fan_out *= (double)tensor->axes[j]->size;
     }
-    own->sum = facts->product ? find_product(flow, tensor) : NULL;
+    own->sum = facts->product ? find_flow_product(flow, tensor) : NULL;
     if (!own->sum) return;
     bool matrices = false;
     bool *seen = arena_alloc(arena, ((size_t)flow->program->tensors.count + 1) * sizeof *seen);
     origins(flow, own->sum, tensor, seen, &matrices);
     own->first = !matrices;
     own->last = !matrix_follows(flow, own->sum);
-    follow(flow, own, seen);
+    follow_flow(flow, own, seen);
     own->fan_in *= own->active;
 }
 

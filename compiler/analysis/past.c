@@ -32,16 +32,16 @@ Index *past_place(const Past *past, const Statement *statement) {
 
 /* Equations determine each other: the operands of an equation have its position in the same
  * dimension. */
-typedef struct Search {
+typedef struct PastSearch {
     Past *past;
     Index *place;
     bool changed;
-} Search;
+} PastSearch;
 
 enum { UNKNOWN = -2 };
 
 static void tell_read(Expr *expr, void *data) {
-    Search *search = data;
+    PastSearch *search = data;
     if (expr->kind != EXPR_READ || search->past->place[expr->tensor->id] != UNKNOWN) return;
     for (int i = 0; i < expr->count; i++) {
         if (expr->tensor->axes[i] != search->past->sequence) continue;
@@ -52,7 +52,7 @@ static void tell_read(Expr *expr, void *data) {
 }
 
 static void ask_read(Expr *expr, void *data) {
-    Search *search = data;
+    PastSearch *search = data;
     if (expr->kind != EXPR_READ || !is_activation(expr->tensor)) return;
     bool several = places_of(expr->tensor, search->past->sequence) > 1;
     int place = search->past->place[expr->tensor->id];
@@ -61,7 +61,7 @@ static void ask_read(Expr *expr, void *data) {
 
 /* The position of an equation, from its target or from an operand with several positions. */
 static void tell_statement(Statement *statement, void *data) {
-    Search *search = data;
+    PastSearch *search = data;
     if (statement->kind != STATEMENT_LOOP) return;
     search->place = NULL;
     if (search->past->place[statement->target->tensor->id] >= 0)
@@ -91,7 +91,7 @@ static void find_places(Program *program, Past *past) {
                          : several              ? UNKNOWN
                                                 : first_place(tensor, past->sequence);
     }
-    Search search = {.past = past};
+    PastSearch search = {.past = past};
     do {
         do {
             search.changed = false;
@@ -140,11 +140,11 @@ bool places_apart(const Expr *comparison, const Index *other, const Index *place
     return *times != 0 && distance.times_place == -*times;
 }
 
-typedef enum Where { AHEAD, BEHIND } Where;
+typedef enum PositionSide { AHEAD, BEHIND } PositionSide;
 
 /* The minimum and maximum of left side - right side. */
-static bool find_bounds(const Expr *expr, const Index *other, const Index *place, Where where,
-                        double *least, double *most) {
+static bool find_bounds(const Expr *expr, const Index *other, const Index *place,
+                        PositionSide where, double *least, double *most) {
     static const struct {
         double least, most;
     } distances[] = {[AHEAD] = {1, INFINITY}, [BEHIND] = {-INFINITY, 0}};
@@ -160,7 +160,7 @@ static bool is_comparison(OpCode op) {
 }
 
 /* Result of a comparison of the two positions, 1 or 0, or -1 if it is not constant. */
-static int truth(const Expr *expr, const Index *other, const Index *place, Where where) {
+static int truth(const Expr *expr, const Index *other, const Index *place, PositionSide where) {
     double least, most;
     if (!is_comparison(expr->op) || !find_bounds(expr, other, place, where, &least, &most))
         return -1;
@@ -191,7 +191,8 @@ static Expr *join_truths(Program *program, OpCode op, Expr *const *args) {
 }
 
 /* p[s,t] for later t, if that is constant. */
-static bool is_known(const Past *past, const Expr *read, const Index *other, const Index *place) {
+static bool is_known_score(const Past *past, const Expr *read, const Index *other,
+                           const Index *place) {
     const Tensor *tensor = read->tensor;
     if (!is_activation(tensor) || isnan(past->ahead[tensor->id])) return false;
     if (plain_index(read, past->place[tensor->id]) != place) return false;
@@ -210,8 +211,8 @@ static bool is_left_out(const Past *past, OpCode op, const Expr *arg) {
 }
 
 static Expr *value_where(const Past *past, Expr *value, const Index *other, const Index *place,
-                         Where where) {
-    if (value->kind == EXPR_READ && where == AHEAD && is_known(past, value, other, place))
+                         PositionSide where) {
+    if (value->kind == EXPR_READ && where == AHEAD && is_known_score(past, value, other, place))
         return expr_number(past->program, past->ahead[value->tensor->id]);
     if (value->kind != EXPR_APPLY) return value;
     int known = truth(value, other, place, where);

@@ -5,16 +5,16 @@
 
 #include <string.h>
 
-typedef struct Search {
+typedef struct ReachSearch {
     Reach reach;
     bool found;   /* a read depends on a parameter */
     bool changed; /* something was marked in this round */
-} Search;
+} ReachSearch;
 
-typedef void VisitRead(Search *search, const Expr *read);
+typedef void VisitRead(ReachSearch *search, const Expr *read);
 
 /* Visits all reads that a gradient can pass through. */
-static void visit_reads(Search *search, const Expr *expr, VisitRead *visit) {
+static void visit_reads(ReachSearch *search, const Expr *expr, VisitRead *visit) {
     if (expr->kind == EXPR_READ && expr->tensor->type == TYPE_REAL) visit(search, expr);
     if (expr->kind != EXPR_APPLY) return;
     for (int i = 0; i < expr->count; i++)
@@ -22,17 +22,17 @@ static void visit_reads(Search *search, const Expr *expr, VisitRead *visit) {
             visit_reads(search, expr->args[i], visit);
 }
 
-static void mark(Search *search, bool *flag) {
+static void mark_tensor(ReachSearch *search, bool *flag) {
     if (!*flag) search->changed = true;
     *flag = true;
 }
 
-static void find_varied(Search *search, const Expr *read) {
+static void find_varied(ReachSearch *search, const Expr *read) {
     if (search->reach.from_parameter[read->tensor->id]) search->found = true;
 }
 
-static void mark_useful(Search *search, const Expr *read) {
-    mark(search, &search->reach.to_loss[read->tensor->id]);
+static void mark_useful(ReachSearch *search, const Expr *read) {
+    mark_tensor(search, &search->reach.to_loss[read->tensor->id]);
 }
 
 /* True if a gradient may pass from its results to its operands; for a scan, the statements of its
@@ -42,7 +42,7 @@ static bool passes_gradient(const Statement *statement) {
     return statement->kind == STATEMENT_LOOP || (statement->row && statement->row->gradient);
 }
 
-static void visit_operands(Search *search, const Statement *statement, VisitRead *visit) {
+static void visit_operands(ReachSearch *search, const Statement *statement, VisitRead *visit) {
     if (statement->kind == STATEMENT_LOOP) visit_reads(search, statement->value, visit);
     for (int i = 0; i < statement->inputs.count; i++)
         visit_reads(search, statement->inputs.items[i], visit);
@@ -58,18 +58,19 @@ static const Tensor *result(const Statement *statement, int place) {
 }
 
 static void reach_results(Statement *statement, void *data) {
-    Search *search = data;
+    ReachSearch *search = data;
     if (!passes_gradient(statement)) return;
     search->found = false;
     visit_operands(search, statement, find_varied);
     for (int i = 0; search->found && i < result_count(statement); i++) {
         const Tensor *tensor = result(statement, i);
-        if (tensor->type == TYPE_REAL) mark(search, &search->reach.from_parameter[tensor->id]);
+        if (tensor->type == TYPE_REAL)
+            mark_tensor(search, &search->reach.from_parameter[tensor->id]);
     }
 }
 
 static void reach_operands(Statement *statement, void *data) {
-    Search *search = data;
+    ReachSearch *search = data;
     bool useful = false;
     if (!passes_gradient(statement)) return;
     for (int i = 0; i < result_count(statement); i++)
@@ -81,7 +82,7 @@ static void reach_operands(Statement *statement, void *data) {
  * direction of the values. */
 Reach gradient_reach(Program *program) {
     size_t count = (size_t)program->tensors.count + 1;
-    Search search = {.changed = true};
+    ReachSearch search = {.changed = true};
     Reach *reach = &search.reach;
     reach->from_parameter = arena_alloc(program->arena, count * sizeof(bool));
     reach->to_loss = arena_alloc(program->arena, count * sizeof(bool));

@@ -62,18 +62,18 @@ static long bound_value(const Bound *bound, const Index *index) {
 
 /* ---- random leaves ---- */
 
-static uint64_t bits_of(const Sampler *sampler, uint64_t a, uint64_t b) {
+static uint64_t sample_bits(const Sampler *sampler, uint64_t a, uint64_t b) {
     return hash_word(hash_word(hash_word(HASH_START, sampler->seed), a), b) * 0x9e3779b97f4a7c15u;
 }
 
 long sampled_index(const Sampler *sampler, const Index *index) {
-    uint64_t bits = bits_of(sampler, hash_text(HASH_START, index->name), 0) >> 32;
+    uint64_t bits = sample_bits(sampler, hash_text(HASH_START, index->name), 0) >> 32;
     return index->axis->size > 0 ? (long)(bits % (uint64_t)index->axis->size) : 0;
 }
 
 /* Reals are uniform in -2 .. 2, integers in their range; a choice marks an element or not. */
 static double leaf_value(Sampler *sampler, const Tensor *tensor, long element) {
-    uint64_t bits = bits_of(sampler, (uint64_t)tensor->id, (uint64_t)element) >> 32;
+    uint64_t bits = sample_bits(sampler, (uint64_t)tensor->id, (uint64_t)element) >> 32;
     const Statement *choice = sampler->choice[tensor->id];
     if (tensor->type == TYPE_INT)
         return (double)(bits % (uint64_t)(tensor->vocabulary > 0 ? tensor->vocabulary : 1));
@@ -145,7 +145,8 @@ static long element_of(const Tensor *tensor, const long *subs) {
 }
 
 /* Marks a whole row at once: all its elements go to the cache. */
-static double choose(Sampler *sampler, const Statement *top, int dimension, const long *subs) {
+static double choose_sampled(Sampler *sampler, const Statement *top, int dimension,
+                             const long *subs) {
     const Expr *output = top->outputs.items[0];
     const Index *along = output->args[dimension]->index;
     long size = along->axis->size, at[MAX_RANK];
@@ -176,7 +177,7 @@ static double computed_value(Sampler *sampler, const Tensor *tensor, const long 
     const Statement *made = sampler->made[tensor->id], *top = sampler->choice[tensor->id];
     int dimension = top ? top_dimension(top, top->outputs.items[0]) : -1;
     if (dimension >= 0 && may_iterate(tensor->axes[dimension]))
-        return choose(sampler, top, dimension, subs);
+        return choose_sampled(sampler, top, dimension, subs);
     if (sampler->leaf[tensor->id] || !made || !is_definition(made) || sampler->depth > MAX_DEPTH)
         return leaf_value(sampler, tensor, element_of(tensor, subs));
     Bound bound = {0};
@@ -184,7 +185,7 @@ static double computed_value(Sampler *sampler, const Tensor *tensor, const long 
     return reduced_value(sampler, made, &bound, 0);
 }
 
-static double read_value(Sampler *sampler, const Expr *read, const Bound *at) {
+static double value_of_sample(Sampler *sampler, const Expr *read, const Bound *at) {
     const Tensor *tensor = read->tensor;
     long subs[MAX_RANK] = {0};
     for (int i = 0; i < read->count; i++) {
@@ -206,7 +207,7 @@ double sampled_value(Sampler *sampler, const Expr *expr, const Bound *at) {
     sampler->depth++;
     if (expr->kind == EXPR_NUMBER) value = expr->number;
     if (expr->kind == EXPR_INDEX) value = (double)bound_value(at, expr->index);
-    if (expr->kind == EXPR_READ) value = read_value(sampler, expr, at);
+    if (expr->kind == EXPR_READ) value = value_of_sample(sampler, expr, at);
     if (expr->kind == EXPR_APPLY && !op_is_random(expr->op)) {
         for (int i = 0; i < expr->count; i++) args[i] = sampled_value(sampler, expr->args[i], at);
         value = op_value(expr->op, args[0], args[1], args[2]);

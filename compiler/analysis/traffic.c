@@ -48,7 +48,7 @@ double access_elements(const Expr *read, bool one_step) {
     return plain * (places < all ? places : all);
 }
 
-static void visit(Statement *statement, void *data) {
+static void visit_traffic(Statement *statement, void *data) {
     Traffic *traffic = data;
     List reads = {0};
     reads_of(traffic->program->arena, statement, &reads);
@@ -64,7 +64,7 @@ double traffic(Program *program) {
     double bytes = 0;
     traffic.read =
         arena_alloc(program->arena, ((size_t)program->tensors.count + 1) * sizeof *traffic.read);
-    block_walk(&program->body, visit, &traffic);
+    block_walk(&program->body, visit_traffic, &traffic);
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
         if (tensor->role == ROLE_PARAMETER || tensor->role == ROLE_ROUNDED)

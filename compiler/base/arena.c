@@ -12,15 +12,15 @@
  * zeroed and receives them back whole. */
 enum { BLOCK_BYTES = 1 << 16, MAX_BLOCK_BYTES = 1 << 22 };
 
-typedef struct Block {
-    struct Block *next;
+typedef struct ArenaBlock {
+    struct ArenaBlock *next;
     size_t used, size;
     alignas(max_align_t) char bytes[];
-} Block;
+} ArenaBlock;
 
 struct Arena {
-    Block *blocks;
-    Block *spare; /* for the message when memory runs out */
+    ArenaBlock *blocks;
+    ArenaBlock *spare; /* for the message when memory runs out */
     size_t bytes, limit;
     void (*full)(void *data);
     void *data;
@@ -39,8 +39,8 @@ static size_t whole_machine(void) {
     return pages > 0 && bytes > 0 ? (size_t)pages * (size_t)bytes : SIZE_MAX;
 }
 
-static Block *block_new(size_t size) {
-    Block *block = calloc(1, sizeof *block + size);
+static ArenaBlock *block_new(size_t size) {
+    ArenaBlock *block = calloc(1, sizeof *block + size);
     if (block) block->size = size;
     return block;
 }
@@ -65,7 +65,7 @@ void arena_limit(Arena *arena, size_t bytes, void (*full)(void *data), void *dat
 
 void arena_free(Arena *arena) {
     if (!arena) return;
-    for (Block *block = arena->blocks, *next; block; block = next) {
+    for (ArenaBlock *block = arena->blocks, *next; block; block = next) {
         next = block->next;
         free(block);
     }
@@ -73,7 +73,7 @@ void arena_free(Arena *arena) {
     free(arena);
 }
 
-static void push_block(Arena *arena, Block *block) {
+static void push_block(Arena *arena, ArenaBlock *block) {
     block->next = arena->blocks;
     arena->blocks = block;
     arena->bytes += block->size;
@@ -91,7 +91,7 @@ static void grow(Arena *arena, size_t need) {
     if (size > MAX_BLOCK_BYTES) size = MAX_BLOCK_BYTES;
     if (size < need) size = need;
     if (size > arena->limit || arena->bytes > arena->limit - size) exhausted(arena);
-    Block *block = block_new(size);
+    ArenaBlock *block = block_new(size);
     if (!block) exhausted(arena);
     push_block(arena, block);
 }
@@ -101,7 +101,7 @@ void *arena_alloc(Arena *arena, size_t bytes) {
     size_t need = (bytes + align - 1) / align * align;
     if (need == 0) need = align;
     if (!arena->blocks || arena->blocks->size - arena->blocks->used < need) grow(arena, need);
-    Block *block = arena->blocks;
+    ArenaBlock *block = arena->blocks;
     void *memory = block->bytes + block->used;
     block->used += need;
     return memory;

@@ -64,8 +64,8 @@ static bool is_known(const Reports *reports, Severity severity, Span span, const
     return false;
 }
 
-static void add(Reports *reports, Severity severity, Span span, const char *format,
-                va_list arguments) {
+static void add_report(Reports *reports, Severity severity, Span span, const char *format,
+                       va_list arguments) {
     char *message = arena_vformat(reports->arena, format, arguments);
     if (severity == SEVERITY_ERROR || severity == SEVERITY_WARNING)
         reports->repeated = is_known(reports, severity, span, message);
@@ -83,28 +83,28 @@ static void add(Reports *reports, Severity severity, Span span, const char *form
 void report_error(Reports *reports, Span span, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    add(reports, SEVERITY_ERROR, span, format, arguments);
+    add_report(reports, SEVERITY_ERROR, span, format, arguments);
     va_end(arguments);
 }
 
 void report_warning(Reports *reports, Span span, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    add(reports, SEVERITY_WARNING, span, format, arguments);
+    add_report(reports, SEVERITY_WARNING, span, format, arguments);
     va_end(arguments);
 }
 
 void report_note(Reports *reports, Span span, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    add(reports, SEVERITY_NOTE, span, format, arguments);
+    add_report(reports, SEVERITY_NOTE, span, format, arguments);
     va_end(arguments);
 }
 
 void report_help(Reports *reports, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    add(reports, SEVERITY_HELP, (Span){NULL, 0, 0}, format, arguments);
+    add_report(reports, SEVERITY_HELP, (Span){NULL, 0, 0}, format, arguments);
     va_end(arguments);
 }
 

@@ -11,7 +11,7 @@ static Bucket **find_slot(const Table *table, uint64_t hash) {
     return &table->slots[slot];
 }
 
-static void grow(Arena *arena, Table *table) {
+static void grow_table(Arena *arena, Table *table) {
     Table larger = {.capacity = table->capacity ? 2 * table->capacity : 64, .count = table->count};
     larger.slots = arena_alloc(arena, larger.capacity * sizeof *larger.slots);
     for (size_t i = 0; i < table->capacity; i++)
@@ -20,7 +20,7 @@ static void grow(Arena *arena, Table *table) {
 }
 
 void table_add(Arena *arena, Table *table, uint64_t hash, void *item) {
-    if (2 * (table->count + 1) > table->capacity) grow(arena, table);
+    if (2 * (table->count + 1) > table->capacity) grow_table(arena, table);
     MUST(2 * table->count < table->capacity);
     Bucket **slot = find_slot(table, hash);
     if (!*slot) {

@@ -1,11 +1,11 @@
 #include "base/utf8.h"
 
-typedef struct Range {
+typedef struct CharacterRange {
     unsigned first, last;
-} Range;
+} CharacterRange;
 
 /* Marks above or below the previous character, and invisible joiners. */
-static const Range combining[] = {
+static const CharacterRange combining[] = {
     {0x0300, 0x036F}, {0x0483, 0x0489},   {0x0591, 0x05BD},   {0x0610, 0x061A}, {0x064B, 0x065F},
     {0x0900, 0x0902}, {0x093C, 0x093C},   {0x0941, 0x0948},   {0x0E34, 0x0E3A}, {0x0E47, 0x0E4E},
     {0x1AB0, 0x1AFF}, {0x1DC0, 0x1DFF},   {0x200B, 0x200F},   {0x202A, 0x202E}, {0x2060, 0x2064},
@@ -13,7 +13,7 @@ static const Range combining[] = {
     {0xFEFF, 0xFEFF}, {0x1F3FB, 0x1F3FF}, {0xE0000, 0xE0FFF},
 };
 
-static const Range wide[] = {
+static const CharacterRange wide[] = {
     {0x1100, 0x115F},   {0x231A, 0x231B},   {0x2329, 0x232A},   {0x23E9, 0x23EC},
     {0x25FD, 0x25FE},   {0x2614, 0x2615},   {0x2648, 0x2653},   {0x26A1, 0x26A1},
     {0x2705, 0x2705},   {0x274C, 0x274C},   {0x2757, 0x2757},   {0x2E80, 0x303E},
@@ -23,7 +23,7 @@ static const Range wide[] = {
     {0x1F900, 0x1F9FF}, {0x1FA70, 0x1FAFF}, {0x20000, 0x3FFFD},
 };
 
-static int holds(const Range *ranges, size_t count, unsigned character) {
+static int holds(const CharacterRange *ranges, size_t count, unsigned character) {
     for (size_t i = 0; i < count; i++)
         if (character >= ranges[i].first && character <= ranges[i].last) return 1;
     return 0;

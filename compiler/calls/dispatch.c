@@ -74,16 +74,16 @@ static void print_pack(Text *text, const Statement *statement) {
 
 /* ---- definition ---- */
 
-typedef struct Row {
+typedef struct DispatchedRow {
     long group, other, entry; /* entry: row-major number in the mask */
     long coordinate[MAX_RANK];
-} Row;
+} DispatchedRow;
 
 typedef struct Pack {
     Interpreter *interpreter;
     const Statement *statement;
     View mask;
-    Row *rows;
+    DispatchedRow *rows;
     long count;
 } Pack;
 
@@ -93,7 +93,7 @@ static View output(Pack *pack, int place) {
 
 /* The part of the group that a further input contributes to a row, by the coordinates that its
  * subscripts share with the mask. */
-static long group_part(Pack *pack, const Expr *input, const Row *row) {
+static long group_part(Pack *pack, const Expr *input, const DispatchedRow *row) {
     View view = interpreter_view(pack->interpreter, input);
     long offset = 0;
     for (int i = 0; i < view.rank; i++)
@@ -102,9 +102,9 @@ static long group_part(Pack *pack, const Expr *input, const Row *row) {
     return view.ints[offset];
 }
 
-static Row row_of_entry(Pack *pack, long entry) {
+static DispatchedRow row_of_entry(Pack *pack, long entry) {
     const View *mask = &pack->mask;
-    Row row = {.entry = entry};
+    DispatchedRow row = {.entry = entry};
     for (int i = mask->rank - 1; i >= 0; i--) {
         row.coordinate[i] = entry % mask->size[i];
         entry /= mask->size[i];
@@ -121,14 +121,14 @@ static Row row_of_entry(Pack *pack, long entry) {
     return row;
 }
 
-static bool is_marked(const View *mask, const Row *row) {
+static bool is_marked(const View *mask, const DispatchedRow *row) {
     long offset = 0;
     for (int i = 0; i < mask->rank; i++) offset += row->coordinate[i] * mask->stride[i];
     return mask->real ? mask->real[offset] != 0 : mask->ints[offset] != 0;
 }
 
 static int compare_rows(const void *a, const void *b) {
-    const Row *left = a, *right = b;
+    const DispatchedRow *left = a, *right = b;
     if (left->group != right->group) return left->group < right->group ? -1 : 1;
     return (left->entry > right->entry) - (left->entry < right->entry);
 }
@@ -139,7 +139,7 @@ static void collect_rows(Pack *pack, long entries) {
     pack->rows = malloc((size_t)entries * sizeof *pack->rows);
     if (!pack->rows) abort();
     for (long entry = 0; entry < entries; entry++) {
-        Row row = row_of_entry(pack, entry);
+        DispatchedRow row = row_of_entry(pack, entry);
         if (is_marked(&pack->mask, &row)) pack->rows[pack->count++] = row;
         long offset = 0;
         for (int i = 0; i < row_of.rank; i++) offset += row.coordinate[i] * row_of.stride[i];

@@ -43,7 +43,7 @@ static void top_along(const Statement *statement, const Index **here, const Inde
  * Evaluations that differ by rounding are compared with the same selections: one repeats those of
  * the other. The margins of both show if a selection could have been different. */
 
-static void put(const View *view, long offset, long value) {
+static void put_rank(const View *view, long offset, long value) {
     if (view->real)
         view->real[offset] = (double)value;
     else
@@ -61,7 +61,7 @@ typedef struct Choice {
 } Choice;
 
 /* Room for `count` more elements; moves nothing while another evaluation reads them. */
-static void *grow(void *array, size_t count, size_t *capacity, size_t bytes) {
+static void *grow_ranks(void *array, size_t count, size_t *capacity, size_t bytes) {
     if (count <= *capacity) return array;
     *capacity = 2 * count + 64;
     array = realloc(array, *capacity * bytes);
@@ -97,9 +97,9 @@ static void choose(Interpreter *interpreter, const Choice *choice, const double 
     Choices *own = &interpreter->choices;
     const Choices *other = interpreter->followed;
     size_t first = own->chosen_count, n = (size_t)choice->n;
-    own->chosen = grow(own->chosen, first + n, &own->chosen_capacity, sizeof *own->chosen);
-    own->margins =
-        grow(own->margins, own->margin_count + 1, &own->margin_capacity, sizeof *own->margins);
+    own->chosen = grow_ranks(own->chosen, first + n, &own->chosen_capacity, sizeof *own->chosen);
+    own->margins = grow_ranks(own->margins, own->margin_count + 1, &own->margin_capacity,
+                              sizeof *own->margins);
     bool *chosen = own->chosen + first;
     if (other && first + n <= other->chosen_count)
         for (size_t i = 0; i < n; i++) chosen[i] = other->chosen[first + i];
@@ -107,7 +107,8 @@ static void choose(Interpreter *interpreter, const Choice *choice, const double 
         find_largest(choice, p, chosen);
     own->chosen_count += n;
     own->margins[own->margin_count++] = margin_of(choice, p, chosen);
-    for (long i = 0; i < choice->n; i++) put(mask, offset + i * choice->mask_stride, chosen[i]);
+    for (long i = 0; i < choice->n; i++)
+        put_rank(mask, offset + i * choice->mask_stride, chosen[i]);
 }
 
 static void interpret_top(Interpreter *interpreter, const Statement *statement) {

@@ -17,7 +17,7 @@
 #include <string.h>
 
 /* Most of the text consists of words without a format. */
-static void add(Text *text, const char *word) {
+static void print_to(Text *text, const char *word) {
     text_add_bytes(text, word, strlen(word));
 }
 
@@ -25,14 +25,14 @@ static void add_expr(Text *text, const Expr *expr, int least);
 
 static void add_list(Text *text, Expr *const *items, int count, const char *comma) {
     for (int i = 0; i < count; i++) {
-        if (i) add(text, comma);
+        if (i) print_to(text, comma);
         add_expr(text, items[i], LEVEL_OR);
     }
 }
 
 static void add_infix(Text *text, const Expr *expr, int level) {
     if (expr->op == OP_NEG) {
-        add(text, "-");
+        print_to(text, "-");
         add_expr(text, expr->args[0], LEVEL_NEGATION + 1);
         return;
     }
@@ -49,12 +49,12 @@ static void add_apply(Text *text, const Expr *expr, int least) {
     if (level == LEVEL_ATOM) {
         text_add(text, "%s(", op_table[expr->op].text);
         add_list(text, expr->args, expr->count, ", ");
-        add(text, ")");
+        print_to(text, ")");
         return;
     }
-    if (level < least) add(text, "(");
+    if (level < least) print_to(text, "(");
     add_infix(text, expr, level);
-    if (level < least) add(text, ")");
+    if (level < least) print_to(text, ")");
 }
 
 /* Puts expressions with a precedence below `least` in parentheses. */
@@ -65,14 +65,14 @@ static void add_expr(Text *text, const Expr *expr, int least) {
                  expr->number);
         break;
     case EXPR_INDEX:
-        add(text, expr->index->name);
+        print_to(text, expr->index->name);
         break;
     case EXPR_READ:
-        add(text, expr->tensor->name);
+        print_to(text, expr->tensor->name);
         if (!expr->count) break;
-        add(text, "[");
+        print_to(text, "[");
         add_list(text, expr->args, expr->count, ",");
-        add(text, "]");
+        print_to(text, "]");
         break;
     case EXPR_APPLY:
         add_apply(text, expr, least);
@@ -82,7 +82,7 @@ static void add_expr(Text *text, const Expr *expr, int least) {
 
 /* ---- statements ---- */
 
-static void add_loop(Text *text, const Statement *statement) {
+static void print_loop(Text *text, const Statement *statement) {
     static const char *const reductions[] = {"", "sum", "max", "min"};
     add_expr(text, statement->target, LEVEL_OR);
     text_add(text, statement->accumulate ? " += " : " = ");
@@ -95,10 +95,10 @@ static void add_loop(Text *text, const Statement *statement) {
             text_add(text, "%s%s", comma, statement->loops[i]->name);
             comma = ",";
         }
-        add(text, "] ");
+        print_to(text, "] ");
     }
     add_expr(text, statement->value, reduces ? LEVEL_SUM + 1 : LEVEL_OR);
-    if (statement->once) add(text, "  (once per step)");
+    if (statement->once) print_to(text, "  (once per step)");
 }
 
 static void add_call(Text *text, const Statement *statement) {
@@ -106,7 +106,7 @@ static void add_call(Text *text, const Statement *statement) {
     text_add(text, " = %s(", statement->row->name);
     add_list(text, (Expr *const *)statement->inputs.items, statement->inputs.count, ", ");
     statement->row->print(text, statement);
-    add(text, ")");
+    print_to(text, ")");
 }
 
 static void add_block(Text *text, const Block *block, int depth);
@@ -115,7 +115,7 @@ static void add_statement(Text *text, const Statement *statement, int depth) {
     text_add(text, "%*s", 2 * depth, "");
     switch (statement->kind) {
     case STATEMENT_LOOP:
-        add_loop(text, statement);
+        print_loop(text, statement);
         break;
     case STATEMENT_CALL:
         add_call(text, statement);
@@ -137,7 +137,7 @@ static void add_statement(Text *text, const Statement *statement, int depth) {
 static void add_block(Text *text, const Block *block, int depth) {
     for (int i = 0; i < block->statements.count; i++) {
         add_statement(text, block->statements.items[i], depth);
-        add(text, "\n");
+        print_to(text, "\n");
     }
 }
 
@@ -149,25 +149,25 @@ static void add_init(Text *text, const Init *init) {
     if (init->kind == MOEC_INIT_UNIFORM) text_add(text, " ~ uniform(%.9g, %.9g)", init->a, init->b);
 }
 
-static void add_tensor(Text *text, const Tensor *tensor) {
+static void print_tensor(Text *text, const Tensor *tensor) {
     static const char *const roles[] = {"parameter", "state",  "input",   "gradient",
                                         "cache",     "output", "rounded", "temp"};
     static const char *const inputs[] = {"token", "next_token", "float", "class", "scalar"};
     text_add(text, "  %s %s", roles[tensor->role], tensor->name);
     for (int i = 0; i < tensor->rank; i++)
         text_add(text, "%s%s=%ld", i ? "," : "[", tensor->axes[i]->name, tensor->axes[i]->size);
-    if (tensor->rank) add(text, "]");
-    if (tensor->type == TYPE_INT) add(text, ": int");
-    if (tensor->type == TYPE_BF16) add(text, ": bf16");
-    if (tensor->type == TYPE_DOUBLE) add(text, ": double");
-    if (tensor->type == TYPE_INT8) add(text, ": int8");
-    if (tensor->type == TYPE_BYTE) add(text, ": byte");
+    if (tensor->rank) print_to(text, "]");
+    if (tensor->type == TYPE_INT) print_to(text, ": int");
+    if (tensor->type == TYPE_BF16) print_to(text, ": bf16");
+    if (tensor->type == TYPE_DOUBLE) print_to(text, ": double");
+    if (tensor->type == TYPE_INT8) print_to(text, ": int8");
+    if (tensor->type == TYPE_BYTE) print_to(text, ": byte");
     if (tensor->role == ROLE_INPUT) text_add(text, " %s", inputs[tensor->input]);
     if (tensor->vocabulary) text_add(text, " < %ld", tensor->vocabulary);
     if (tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE) add_init(text, &tensor->init);
     if (tensor->path) text_add(text, " \"%s\"", tensor->path);
     if (tensor->of) text_add(text, " of %s", tensor->of->name);
-    add(text, "\n");
+    print_to(text, "\n");
 }
 
 static void add_axes(Text *text, const Program *program) {
@@ -203,7 +203,7 @@ char *print_program(Arena *arena, const Program *program) {
     Text text = {.arena = arena};
     text_add(&text, "program %s (%s)\n", program->name, graph_name(program->graph));
     add_axes(&text, program);
-    for (int i = 0; i < program->tensors.count; i++) add_tensor(&text, program->tensors.items[i]);
+    for (int i = 0; i < program->tensors.count; i++) print_tensor(&text, program->tensors.items[i]);
     text_add(&text, "\n");
     add_block(&text, &program->body, 1);
     return text.text;

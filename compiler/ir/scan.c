@@ -24,11 +24,11 @@ typedef struct Operands {
 } Operands;
 
 /* True if it consists of indices of repeats around the scan and of numbers. */
-static bool is_fixed(const Expr *sub, const Index *place) {
+static bool is_fixed_step(const Expr *sub, const Index *place) {
     if (sub->kind == EXPR_READ || expr_uses_index(sub, place)) return false;
     if (sub->kind == EXPR_INDEX) return sub->index->of_repeat;
     for (int i = 0; i < sub->count; i++)
-        if (!is_fixed(sub->args[i], place)) return false;
+        if (!is_fixed_step(sub->args[i], place)) return false;
     return true;
 }
 
@@ -46,7 +46,8 @@ static void add_operand(Operands *operands, List *list, const Expr *access) {
     Expr *subs[MAX_RANK];
     for (int i = 0; i < access->count; i++) {
         Axis *axis = access->tensor->axes[i];
-        bool step = axis->kind == AXIS_REPEAT && is_fixed(access->args[i], operands->scan->index);
+        bool step =
+            axis->kind == AXIS_REPEAT && is_fixed_step(access->args[i], operands->scan->index);
         subs[i] =
             step ? access->args[i] : expr_index(program, index_new(program, axis->name, axis));
     }

@@ -80,7 +80,7 @@ static void check_names(Verify *verify) {
     }
 }
 
-static bool is_listed(const Verify *verify, const Tensor *tensor) {
+static bool is_listed_tensor(const Verify *verify, const Tensor *tensor) {
     const List *tensors = &verify->program->tensors;
     return tensor->id >= 0 && tensor->id < tensors->count && tensors->items[tensor->id] == tensor;
 }
@@ -118,7 +118,7 @@ static void check_sub(Verify *verify, const Tensor *tensor, int dimension, const
 
 static void check_read(Verify *verify, const Expr *read) {
     const Tensor *tensor = read->tensor;
-    if (!is_listed(verify, tensor)) {
+    if (!is_listed_tensor(verify, tensor)) {
         verify_error(verify, "tensor %s is not in the list of the program", tensor->name);
         return;
     }
@@ -348,7 +348,7 @@ char *well_formed(Arena *arena, const Program *program) {
     state.statement = NULL;
     for (int i = 0; i < program->outputs.count; i++) {
         const Tensor *output = program->outputs.items[i];
-        if (!is_listed(&state, output))
+        if (!is_listed_tensor(&state, output))
             verify_error(&state, "output %s is not in the list of the program", output->name);
         else if (needs_setting(output) && !state.set[output->id])
             verify_error(&state, "output %s is never set", output->name);

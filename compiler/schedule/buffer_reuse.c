@@ -17,7 +17,7 @@ typedef struct Lives {
     const ScheduleUnit *unit;
 } Lives;
 
-static Allocation *place_of(const Lives *lives, const Tensor *tensor) {
+static Allocation *allocation_of(const Lives *lives, const Tensor *tensor) {
     return &lives->schedule->places[tensor->id];
 }
 
@@ -43,7 +43,7 @@ static bool same_subs(const Expr *one, const Expr *other) {
 
 /* True if the writer has not yet replaced the element that a member reads at `read`: the reader
  * comes first in each iteration that they share. */
-static bool reads_before(const Member *reader, const Expr *read, const Member *writer) {
+static bool reads_old_before(const Member *reader, const Expr *read, const Member *writer) {
     const Expr *target = writer->statement->target;
     for (int level = 0; level < reader->depth && level < writer->depth; level++) {
         if (reader->path[level] != writer->path[level]) return true;
@@ -68,7 +68,7 @@ static bool may_replace(const Lives *lives, Arena *arena, int writer, const Tens
             if (read->tensor != old) continue;
             if (i > writer || (i == writer && !same_subs(read, by->statement->target)))
                 return false;
-            if (i < writer && !reads_before(member, read, by)) return false;
+            if (i < writer && !reads_old_before(member, read, by)) return false;
         }
     }
     return true;
@@ -78,7 +78,7 @@ static bool may_replace(const Lives *lives, Arena *arena, int writer, const Tens
 static const Tensor *replaced_by(const Lives *lives, Arena *arena, int writer) {
     const Statement *statement = ((Member *)lives->kernel->members.items[writer])->statement;
     const Tensor *made = statement->target->tensor;
-    const Allocation *place = place_of(lives, made);
+    const Allocation *place = allocation_of(lives, made);
     List reads = {0};
     if (!is_block(place) || place->cleared || place->first != lives->unit->first ||
         !sets_all(statement))
@@ -86,7 +86,7 @@ static const Tensor *replaced_by(const Lives *lives, Arena *arena, int writer) {
     reads_of(arena, statement, &reads);
     for (int i = 0; i < reads.count; i++) {
         const Tensor *old = ((Expr *)reads.items[i])->tensor;
-        const Allocation *other = place_of(lives, old);
+        const Allocation *other = allocation_of(lives, old);
         if (old != made && is_block(other) && other->bytes == place->bytes &&
             old->type == made->type && other->last == lives->unit->first &&
             may_replace(lives, arena, writer, old))
@@ -105,9 +105,9 @@ static void take_over(Schedule *schedule, const List *units) {
             const Tensor *old = replaced_by(&lives, arena, j);
             if (!old) continue;
             const Member *member = unit->kernel->members.items[j];
-            place_of(&lives, member->statement->target->tensor)->over = old;
-            MUST(!place_of(&lives, old)->taken && old->role == ROLE_TEMP);
-            place_of(&lives, old)->taken = true;
+            allocation_of(&lives, member->statement->target->tensor)->over = old;
+            MUST(!allocation_of(&lives, old)->taken && old->role == ROLE_TEMP);
+            allocation_of(&lives, old)->taken = true;
         }
     }
 }

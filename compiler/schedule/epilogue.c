@@ -43,7 +43,7 @@ typedef struct Folding {
     int lifted_count;
 } Folding;
 
-static Statement *at_place(const Folding *folding, int place) {
+static Statement *at_position(const Folding *folding, int place) {
     return folding->statements->items[place];
 }
 
@@ -54,11 +54,11 @@ static const Contraction *product_at(const Folding *folding, int place) {
 
 /* ---- same iteration of the same loops ---- */
 
-static bool is_loop(const Expr *sub) {
+static bool is_loop_statement(const Expr *sub) {
     return sub->kind == EXPR_INDEX && !sub->index->of_repeat && loop_size(sub->index) > 1;
 }
 
-static int level_of(const Member *member, const Index *index) {
+static int loop_level(const Member *member, const Index *index) {
     for (int level = 0; level < member->depth; level++)
         if (member->order[level] == index) return level;
     return -1;
@@ -68,8 +68,8 @@ static int level_of(const Member *member, const Index *index) {
  * tensor. */
 static bool match_loops(Member *member, const Expr *mine, const Member *other, const Expr *theirs) {
     for (int i = 0; i < mine->count; i++) {
-        if (!is_loop(theirs->args[i]) || !is_loop(mine->args[i])) continue;
-        int level = level_of(other, theirs->args[i]->index);
+        if (!is_loop_statement(theirs->args[i]) || !is_loop_statement(mine->args[i])) continue;
+        int level = loop_level(other, theirs->args[i]->index);
         if (level < 0) return false;
         if (!member->order[level]) member->order[level] = mine->args[i]->index;
     }
@@ -80,10 +80,10 @@ static bool same_element(const Member *member, const Expr *mine, const Member *o
                          const Expr *theirs) {
     for (int i = 0; i < mine->count; i++) {
         const Expr *a = mine->args[i], *b = theirs->args[i];
-        if (is_loop(a) != is_loop(b)) return false;
-        if (is_loop(a)) {
-            int level = level_of(member, a->index);
-            if (level < 0 || level != level_of(other, b->index)) return false;
+        if (is_loop_statement(a) != is_loop_statement(b)) return false;
+        if (is_loop_statement(a)) {
+            int level = loop_level(member, a->index);
+            if (level < 0 || level != loop_level(other, b->index)) return false;
             continue;
         }
         bool ones = a->kind == EXPR_INDEX && b->kind == EXPR_INDEX && !a->index->of_repeat &&
@@ -98,7 +98,7 @@ static bool same_element(const Member *member, const Expr *mine, const Member *o
 /* A call reads more than the element that it stores, and its further results come later. A member
  * must neither write its inputs nor read its further results. */
 static bool keeps_off(const Folding *folding, const Statement *statement) {
-    const Statement *call = at_place(folding, folding->product);
+    const Statement *call = at_position(folding, folding->product);
     List touched = accesses_of(folding->program->arena, statement), reads = {0};
     if (call->kind != STATEMENT_CALL) return true;
     reads_of(folding->program->arena, call, &reads);
@@ -126,10 +126,10 @@ static void notice_random(Expr *expr, void *data) {
 }
 
 static bool is_pointwise(const Folding *folding, int place) {
-    const Statement *statement = at_place(folding, place);
+    const Statement *statement = at_position(folding, place);
     if (statement->kind != STATEMENT_LOOP || statement->reduction != REDUCE_NONE ||
         statement_is_scatter(statement) || statement->target->tensor->type == TYPE_INT ||
-        statement->once != at_place(folding, folding->product)->once || folding->taken[place] ||
+        statement->once != at_position(folding, folding->product)->once || folding->taken[place] ||
         product_at(folding, place) || folding->when[place] != place)
         return false;
     bool random = false;
@@ -145,7 +145,8 @@ static int loops_of(const Statement *statement) {
 
 static int loops_of_target(const Statement *statement) {
     int count = 0;
-    for (int i = 0; i < statement->target->count; i++) count += is_loop(statement->target->args[i]);
+    for (int i = 0; i < statement->target->count; i++)
+        count += is_loop_statement(statement->target->args[i]);
     return count;
 }
 
@@ -170,7 +171,7 @@ static bool is_dual(const Folding *folding, int place) {
 static Member *as_member(Folding *folding, int place) {
     const Member *first = folding->inside[folding->product];
     Member *member = arena_alloc(folding->program->arena, sizeof *member);
-    member->statement = at_place(folding, place);
+    member->statement = at_position(folding, place);
     member->depth = member->kept = first->depth;
     member->block = -1;
     List mine = accesses_of(folding->program->arena, member->statement);
@@ -187,7 +188,7 @@ static Member *as_member(Folding *folding, int place) {
             }
     }
     for (int level = 0; level < member->depth; level++)
-        if (!member->order[level] || level_of(member, member->order[level]) != level ||
+        if (!member->order[level] || loop_level(member, member->order[level]) != level ||
             loop_size(member->order[level]) != loop_size(first->order[level]))
             return NULL;
     bool whole = product_at(folding, place) ? loops_of_target(member->statement) == member->depth
@@ -195,10 +196,10 @@ static Member *as_member(Folding *folding, int place) {
     return whole && in_step(folding, member, member) ? member : NULL;
 }
 
-static bool join(Folding *folding, int place);
+static bool join_epilogue(Folding *folding, int place);
 
 /* Undoes the joins and moves after the given counts. */
-static void leave(Folding *folding, int count, int lifted) {
+static void leave_epilogue(Folding *folding, int count, int lifted) {
     while (folding->count > count) folding->inside[folding->order[--folding->count]] = NULL;
     while (folding->lifted_count > lifted) {
         folding->lifted_count--;
@@ -219,12 +220,12 @@ static bool is_alone(const Folding *folding, int place) {
 /* Tries to move a statement before the product, with the statements that it depends on. */
 static bool lift(Folding *folding, int place) {
     Arena *arena = folding->program->arena;
-    const Statement *statement = at_place(folding, place);
+    const Statement *statement = at_position(folding, place);
     if (statement->kind != STATEMENT_LOOP || !is_alone(folding, place) ||
         folding->when[place] != place || folding->lifted_count == MAX_INSIDE)
         return false;
     for (int i = 0; i < folding->statements->count; i++) {
-        const Statement *between = at_place(folding, i);
+        const Statement *between = at_position(folding, i);
         int when = folding->inside[i] ? folding->product : folding->when[i];
         bool passes =
             folding->inside[i] ? i < place : when > folding->product && when < folding->when[place];
@@ -242,16 +243,16 @@ static bool lift(Folding *folding, int place) {
 
 /* True if all statements between the product and a later statement are independent of it. */
 static bool moves_up(Folding *folding, int place) {
-    const Statement *statement = at_place(folding, place);
+    const Statement *statement = at_position(folding, place);
     for (int i = 0; i < folding->statements->count; i++) {
-        const Statement *between = at_place(folding, i);
+        const Statement *between = at_position(folding, i);
         if (folding->when[i] <= folding->product || folding->when[i] >= place || folding->inside[i])
             continue;
         if (between->kind == STATEMENT_REPEAT) return false;
         if (!statements_meet(folding->program->arena, between, statement)) continue;
         bool wanted = between->kind == STATEMENT_LOOP &&
                       expr_reads(statement->value, between->target->tensor);
-        if (!wanted || !(join(folding, i) || lift(folding, i))) return false;
+        if (!wanted || !(join_epilogue(folding, i) || lift(folding, i))) return false;
     }
     return true;
 }
@@ -259,18 +260,18 @@ static bool moves_up(Folding *folding, int place) {
 /* True if an earlier statement can run after the product. */
 static bool moves_down(Folding *folding, int place) {
     for (int i = 0; i <= folding->product; i++) {
-        const Statement *between = at_place(folding, i);
+        const Statement *between = at_position(folding, i);
         if (folding->when[i] <= place || folding->when[i] > folding->product) continue;
         if (between->kind == STATEMENT_REPEAT) return false;
         if ((i == folding->product || !folding->inside[i]) &&
-            statements_meet(folding->program->arena, at_place(folding, place), between))
+            statements_meet(folding->program->arena, at_position(folding, place), between))
             return false;
     }
     return true;
 }
 
 /* Adds a statement with those that it depends on; or changes nothing. */
-static bool join(Folding *folding, int place) {
+static bool join_epilogue(Folding *folding, int place) {
     if (folding->count == MAX_INSIDE) return false;
     if (!is_pointwise(folding, place) && !is_dual(folding, place)) return false;
     Member *member = as_member(folding, place);
@@ -284,13 +285,13 @@ static bool join(Folding *folding, int place) {
     folding->order[folding->count++] = place;
     if (place > folding->product ? moves_up(folding, place) : moves_down(folding, place))
         return true;
-    leave(folding, before, lifted);
+    leave_epilogue(folding, before, lifted);
     return false;
 }
 
 /* ---- selection ---- */
 
-static bool reads_inside(const Folding *folding, const Statement *statement) {
+static bool epilogue_reads(const Folding *folding, const Statement *statement) {
     for (int i = 0; i < folding->count; i++)
         if (expr_reads(statement->value,
                        folding->inside[folding->order[i]]->statement->target->tensor))
@@ -303,17 +304,17 @@ static void take_readers(Folding *folding) {
     for (bool again = true; again;) {
         again = false;
         for (int i = folding->product + 1; i < folding->statements->count; i++) {
-            const Statement *statement = at_place(folding, i);
+            const Statement *statement = at_position(folding, i);
             if (statement->kind == STATEMENT_REPEAT) break;
             if (statement->kind != STATEMENT_LOOP || folding->inside[i] ||
-                !reads_inside(folding, statement))
+                !epilogue_reads(folding, statement))
                 continue;
-            again |= join(folding, i);
+            again |= join_epilogue(folding, i);
         }
     }
 }
 
-static bool touches(Folding *folding, const Statement *statement, const Tensor *tensor) {
+static bool touches_tensor(Folding *folding, const Statement *statement, const Tensor *tensor) {
     List list = accesses_of(folding->program->arena, statement);
     return accesses_have(&list, tensor);
 }
@@ -321,15 +322,15 @@ static bool touches(Folding *folding, const Statement *statement, const Tensor *
 /* Adds earlier statements whose result has no other reader and then needs no memory. */
 static void take_makers(Folding *folding) {
     for (int i = folding->product - 1; i >= 0; i--) {
-        const Statement *statement = at_place(folding, i);
+        const Statement *statement = at_position(folding, i);
         if (statement->kind == STATEMENT_REPEAT) break;
         if (statement->kind != STATEMENT_LOOP || statement->target->tensor->role != ROLE_TEMP)
             continue;
         const Tensor *made = statement->target->tensor;
         int uses = 0;
         for (int j = 0; j < folding->count; j++)
-            uses += touches(folding, at_place(folding, folding->order[j]), made);
-        if (uses && uses + 1 == folding->touched[made->id]) join(folding, i);
+            uses += touches_tensor(folding, at_position(folding, folding->order[j]), made);
+        if (uses && uses + 1 == folding->touched[made->id]) join_epilogue(folding, i);
     }
 }
 
@@ -339,7 +340,8 @@ static void take_makers(Folding *folding) {
 static int reader_of(Folding *folding, const Tensor *tensor, int *last) {
     int first = -1;
     for (int i = folding->product + 1; i < folding->statements->count; i++) {
-        if (folding->inside[i] || !touches(folding, at_place(folding, i), tensor)) continue;
+        if (folding->inside[i] || !touches_tensor(folding, at_position(folding, i), tensor))
+            continue;
         if (first < 0) first = i;
         *last = i;
     }
@@ -352,11 +354,11 @@ static int reader_of(Folding *folding, const Tensor *tensor, int *last) {
 static bool is_stored(Folding *folding, const Tensor *tensor) {
     int last = folding->product, count = 0;
     for (int i = 0; i < folding->statements->count; i++)
-        count += touches(folding, at_place(folding, i), tensor);
+        count += touches_tensor(folding, at_position(folding, i), tensor);
     if (tensor->role != ROLE_TEMP || count < folding->touched[tensor->id]) return true;
     reader_of(folding, tensor, &last);
     for (int i = folding->product + 1; i <= last; i++)
-        if (product_at(folding, i) || at_place(folding, i)->kind != STATEMENT_LOOP) return true;
+        if (product_at(folding, i) || at_position(folding, i)->kind != STATEMENT_LOOP) return true;
     return false;
 }
 
@@ -377,7 +379,7 @@ static void take_epilogues(Folding *folding, ScheduleUnit *unit) {
         const Tensor *result = shape.c->tensor;
         int next = reader_of(folding, result, &last), count = folding->count;
         bool kept = result->role != ROLE_TEMP || folding->touched[result->id] != 2;
-        if (next < 0 || !join(folding, next) || folding->count > count + 1 ||
+        if (next < 0 || !join_epilogue(folding, next) || folding->count > count + 1 ||
             folding->lifted_count || (!kept && result->type == TYPE_BF16) ||
             !gemm_epilogue(&fused, first, folding->inside[next], kept))
             break;
@@ -385,12 +387,12 @@ static void take_epilogues(Folding *folding, ScheduleUnit *unit) {
         copy_product(unit, &fused);
         best_count = folding->count;
     }
-    leave(folding, best_count, 0);
+    leave_epilogue(folding, best_count, 0);
 }
 
 /* ---- the result ---- */
 
-static Nest *chain_of(Folding *folding, Kernel *kernel, Nest **path) {
+static Nest *epilogue_chain(Folding *folding, Kernel *kernel, Nest **path) {
     const Member *first = folding->inside[folding->product];
     Nest *at = kernel->root = arena_alloc(folding->program->arena, sizeof *at);
     for (int level = 0; level < first->depth; level++) {
@@ -418,10 +420,10 @@ static void add_member(Folding *folding, Kernel *kernel, Nest *last, Nest *const
     folding->when[place] = folding->product;
 }
 
-static Kernel *kernel_of(Folding *folding) {
+static Kernel *epilogue_kernel(Folding *folding) {
     Nest *path[MAX_LOOPS];
     Kernel *kernel = arena_alloc(folding->program->arena, sizeof *kernel);
-    Nest *last = chain_of(folding, kernel, path);
+    Nest *last = epilogue_chain(folding, kernel, path);
     add_member(folding, kernel, last, path, folding->product);
     for (int i = 0; i < folding->statements->count; i++) {
         if (!folding->inside[i] || i == folding->product) continue;
@@ -441,15 +443,15 @@ static Statement *with_target(Folding *folding, const Statement *statement) {
 }
 
 /* Adds the statement of the product, with the loops of its target, as first member. */
-static void begin(Folding *folding, int product) {
-    Statement *statement = at_place(folding, product);
+static void begin_epilogue(Folding *folding, int product) {
+    Statement *statement = at_position(folding, product);
     if (statement->kind == STATEMENT_CALL) statement = with_target(folding, statement);
     Member *member = arena_alloc(folding->program->arena, sizeof *member);
     for (int i = 0; i < folding->count; i++) folding->inside[folding->order[i]] = NULL;
     member->statement = statement;
     member->block = -1;
     for (int i = 0; i < statement->target->count; i++)
-        if (is_loop(statement->target->args[i]))
+        if (is_loop_statement(statement->target->args[i]))
             member->order[member->depth++] = statement->target->args[i]->index;
     member->kept = member->depth;
     folding->product = product;
@@ -461,7 +463,7 @@ static void begin(Folding *folding, int product) {
 
 /* True if its store can compute. */
 static bool stores_elements(const Folding *folding, int place) {
-    const Statement *statement = at_place(folding, place);
+    const Statement *statement = at_position(folding, place);
     const Contraction *product = product_at(folding, place);
     if (statement->kind == STATEMENT_CALL) return statement->row->fuses_store;
     return product && product->kind != CONTRACTION_ROWS_BY_ROWS;
@@ -483,7 +485,7 @@ void epilogue(Program *program, const List *statements, ScheduleUnit *const *uni
     folding.order = arena_alloc(program->arena, (count + MAX_INSIDE) * sizeof *folding.order);
     for (int i = statements->count - 1; i >= 0; i--) {
         if (folding.taken[i] || !stores_elements(&folding, i)) continue;
-        begin(&folding, i);
+        begin_epilogue(&folding, i);
         const Contraction *product = units[i]->contraction;
         if (product && product->kind == CONTRACTION_PRODUCT && !units[i]->row) {
             take_epilogues(&folding, units[i]);
@@ -491,6 +493,6 @@ void epilogue(Program *program, const List *statements, ScheduleUnit *const *uni
             take_readers(&folding);
             take_makers(&folding);
         }
-        if (folding.count > 1 || units[i]->row) units[i]->epilogue = kernel_of(&folding);
+        if (folding.count > 1 || units[i]->row) units[i]->epilogue = epilogue_kernel(&folding);
     }
 }

@@ -15,12 +15,12 @@
 #include "analysis/def_use.h"
 #include "schedule/nest.h"
 
-typedef struct Search {
+typedef struct FirstSumSearch {
     Program *program;
     const DefUse *def_use;
     bool *met;    /* by tensor->id: an earlier unit accesses it */
     List repeats; /* Index *, of the enclosing repeats */
-} Search;
+} FirstSumSearch;
 
 /* True if the subscript selects the group of a row in the result of all groups. Groups without rows
  * are set to zero. */
@@ -32,7 +32,7 @@ static bool is_group(const Contraction *product, const Expr *place) {
 }
 
 /* True if several statements access the tensor. */
-static bool is_shared(const Search *search, const Tensor *tensor) {
+static bool is_shared(const FirstSumSearch *search, const Tensor *tensor) {
     const List *accesses = &search->def_use->accesses[tensor->id];
     MUST(accesses->count);
     const TensorAccess *first = accesses->items[0], *last = accesses->items[accesses->count - 1];
@@ -41,7 +41,8 @@ static bool is_shared(const Search *search, const Tensor *tensor) {
 
 /* True if every element of the target is written in an iteration of the loops and repeats, and none
  * is added to in an earlier iteration. */
-static bool makes_all(const Search *search, const Contraction *product, const Expr *target) {
+static bool makes_all(const FirstSumSearch *search, const Contraction *product,
+                      const Expr *target) {
     List found = {0};
     for (int i = 0; i < target->count; i++) {
         const Expr *place = target->args[i];
@@ -67,19 +68,19 @@ static bool stores(const ScheduleUnit *unit) {
     return product->product.accumulate;
 }
 
-static void meet(Search *search, const Statement *statement) {
+static void meet(FirstSumSearch *search, const Statement *statement) {
     const List touched = accesses_of(search->program->arena, statement);
     for (int i = 0; i < touched.count; i++)
         search->met[((Expr *)touched.items[i])->tensor->id] = true;
 }
 
-static void look_at(Search *search, ScheduleUnit *unit);
+static void look_at(FirstSumSearch *search, ScheduleUnit *unit);
 
-static void look_at_all(Search *search, const List *units) {
+static void look_at_all(FirstSumSearch *search, const List *units) {
     for (int i = 0; i < units->count; i++) look_at(search, units->items[i]);
 }
 
-static void look_at(Search *search, ScheduleUnit *unit) {
+static void look_at(FirstSumSearch *search, ScheduleUnit *unit) {
     const Kernel *kernel = unit->kernel ? unit->kernel : unit->epilogue;
     if (unit->kind == UNIT_REPEAT) {
         list_push(search->program->arena, &search->repeats, unit->statement->index);
@@ -101,7 +102,7 @@ void first_sums(Schedule *schedule) {
     Program *program = schedule->program;
     const size_t tensors = (size_t)program->tensors.count + 1;
     if (program->graph != GRAPH_TRAIN || program->target->launches) return;
-    Search search = {.program = program, .def_use = def_use_new(program)};
+    FirstSumSearch search = {.program = program, .def_use = def_use_new(program)};
     search.met = arena_alloc(program->arena, tensors * sizeof *search.met);
     look_at_all(&search, &schedule->units);
 }

@@ -128,7 +128,7 @@ static void fetch_sum(Fusion *fusion, List *units) {
     }
 }
 
-static void add_kernel(Fusion *fusion, List *units, Statement *statement) {
+static void append_kernel(Fusion *fusion, List *units, Statement *statement) {
     own_indices(fusion->program, statement);
     if (join_kernel(fusion, units, statement)) return;
     ScheduleUnit *unit = unit_new(fusion, UNIT_KERNEL, statement);
@@ -139,11 +139,11 @@ static void add_kernel(Fusion *fusion, List *units, Statement *statement) {
     if (fusion->program->target->launches) fetch_sum(fusion, units);
 }
 
-static void add_statement(Fusion *fusion, List *units, Statement *statement, ScheduleUnit *unit);
+static void append_statement(Fusion *fusion, List *units, Statement *statement, ScheduleUnit *unit);
 
 /* On a GPU, a row is read once together with the matrix, in vectors of one type. A library call
  * computes only the product and needs separate launches for the work around it. */
-static bool is_row(const Program *program, const Contraction *contraction) {
+static bool is_row_kernel(const Program *program, const Contraction *contraction) {
     const Product *product = &contraction->product;
     bool along = product->b_k == 1;
     return program->target->row_products && contraction->kind == CONTRACTION_PRODUCT &&
@@ -164,12 +164,12 @@ static ScheduleUnit *unit_of(Fusion *fusion, Statement *statement) {
     if (!product) return NULL;
     ScheduleUnit *unit = unit_new(fusion, UNIT_CONTRACTION, statement);
     unit->contraction = product;
-    unit->row = is_row(program, product);
+    unit->row = is_row_kernel(program, product);
     return unit;
 }
 
 /* True if the unit computes the statement as well. */
-static bool is_taken(const Statement *statement, const ScheduleUnit *unit) {
+static bool is_taken_unit(const Statement *statement, const ScheduleUnit *unit) {
     const ScheduleUnit *added = unit ? unit->accumulated_product : NULL;
     const Kernel *epilogue = unit ? unit->epilogue : NULL;
     for (int i = 1; epilogue && i < epilogue->members.count; i++)
@@ -177,7 +177,7 @@ static bool is_taken(const Statement *statement, const ScheduleUnit *unit) {
     return added && added->statement == statement;
 }
 
-static void add_block(Fusion *fusion, List *units, const Block *block) {
+static void add_block_units(Fusion *fusion, List *units, const Block *block) {
     const List *statements = &block->statements;
     size_t count = (size_t)statements->count + 1;
     ScheduleUnit **made = arena_alloc(fusion->program->arena, count * sizeof *made);
@@ -195,9 +195,9 @@ static void add_block(Fusion *fusion, List *units, const Block *block) {
     }
     for (int i = 0; i < statements->count; i++) {
         for (int j = 0; j < statements->count; j++)
-            if (j != i && when[j] == i && !is_taken(statements->items[j], made[i]))
-                add_statement(fusion, units, statements->items[j], made[j]);
-        if (when[i] == i) add_statement(fusion, units, statements->items[i], made[i]);
+            if (j != i && when[j] == i && !is_taken_unit(statements->items[j], made[i]))
+                append_statement(fusion, units, statements->items[j], made[j]);
+        if (when[i] == i) append_statement(fusion, units, statements->items[i], made[i]);
     }
 }
 
@@ -255,16 +255,17 @@ static Statement *as_one(Fusion *fusion, const ScheduleUnit *unit) {
 }
 
 /* Adds the unit of the statement; NULL: it becomes part of a kernel. */
-static void add_statement(Fusion *fusion, List *units, Statement *statement, ScheduleUnit *unit) {
+static void append_statement(Fusion *fusion, List *units, Statement *statement,
+                             ScheduleUnit *unit) {
     if (!unit) {
-        add_kernel(fusion, units, statement);
+        append_kernel(fusion, units, statement);
         return;
     }
     list_push(fusion->program->arena, units, unit);
     if (unit->kind == UNIT_REPEAT) {
         const bool ordered = fusion->ordered;
         fusion->ordered = statement->ordered;
-        add_block(fusion, &unit->body, &statement->body);
+        add_block_units(fusion, &unit->body, &statement->body);
         fusion->ordered = ordered;
     } else if (unit->kind == UNIT_CONTRACTION) {
         if (unit->accumulated_product) unit->statement = as_one(fusion, unit);
@@ -285,12 +286,12 @@ static void note_users(Fusion *fusion, const Statement *statement, Kernel *kerne
     }
 }
 
-static void note_units(Fusion *fusion, const List *units) {
+static void note_kernel_units(Fusion *fusion, const List *units) {
     for (int i = 0; i < units->count; i++) {
         const ScheduleUnit *unit = units->items[i];
         Kernel *kernel = unit->kernel ? unit->kernel : unit->epilogue;
         if (unit->kind == UNIT_REPEAT)
-            note_units(fusion, &unit->body);
+            note_kernel_units(fusion, &unit->body);
         else if (!kernel) {
             note_users(fusion, unit->statement, NULL);
             if (unit->accumulated_product)
@@ -366,15 +367,15 @@ static void check_output(Statement *statement, void *data) {
 }
 
 /* Units never contain statements of both phases. */
-static void add_parts(Fusion *fusion) {
+static void append_parts(Fusion *fusion) {
     const List *all = &fusion->program->body.statements;
     List *units = &fusion->schedule->units, second = {0};
     int count = first_part(fusion->program);
     Block parts[2] = {{.statements = {.items = all->items, .count = count}},
                       {.statements = {.items = all->items + count, .count = all->count - count}}};
     if (fusion->program->cotangent) block_walk(&parts[1], check_output, fusion->program);
-    add_block(fusion, units, &parts[0]);
-    add_block(fusion, &second, &parts[1]);
+    add_block_units(fusion, units, &parts[0]);
+    add_block_units(fusion, &second, &parts[1]);
     if (second.count) fusion->schedule->second = units->count;
     for (int i = 0; i < second.count; i++)
         list_push(fusion->program->arena, units, second.items[i]);
@@ -390,8 +391,8 @@ Schedule *fuse(Program *program) {
     if (program->target->epilogues && program->graph != GRAPH_UPDATE)
         fusion.touched = touches_of(program);
 
-    add_parts(&fusion);
-    note_units(&fusion, &fusion.schedule->units);
+    append_parts(&fusion);
+    note_kernel_units(&fusion, &fusion.schedule->units);
     note_tables(&fusion);
     for (int i = 0; i < program->tensors.count; i++)
         if (fusion.shared[i]) fusion.users[i] = NULL;

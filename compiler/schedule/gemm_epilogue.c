@@ -37,7 +37,7 @@ static bool join_strides(const Member *member, const long *strides, int from, in
 }
 
 /* Subscripts are loops, or numbers that do not depend on the step. */
-static bool is_plain(const Expr *access) {
+static bool is_plain_product(const Expr *access) {
     for (int i = 0; i < access->count; i++) {
         const Expr *sub = access->args[i];
         const Index *step;
@@ -50,24 +50,24 @@ static bool is_plain(const Expr *access) {
     return true;
 }
 
-typedef struct Matrix {
+typedef struct MatrixStrides {
     long row, column; /* strides */
-} Matrix;
+} MatrixStrides;
 
-static bool as_matrix(const Expr *access, const Member *member, int rows, Matrix *matrix) {
+static bool as_matrix(const Expr *access, const Member *member, int rows, MatrixStrides *matrix) {
     long strides[MAX_LOOPS];
-    return is_plain(access) && strides_of(access, member->order, member->depth, strides) &&
+    return is_plain_product(access) && strides_of(access, member->order, member->depth, strides) &&
            join_strides(member, strides, 0, rows, &matrix->row) &&
            join_strides(member, strides, rows, member->depth, &matrix->column);
 }
 
 /* ---- sums ---- */
 
-typedef struct Sum {
+typedef struct EpilogueSum {
     ScheduleUnit *unit; /* to which the terms are added */
     const Member *member;
     int rows, results;
-} Sum;
+} EpilogueSum;
 
 /* Accepts a number times the result, unless a term has been added. */
 static bool take_factor(Contraction *fused, const Expr *term) {
@@ -85,10 +85,10 @@ static bool take_factor(Contraction *fused, const Expr *term) {
 }
 
 /* Accepts a sum if its terms are the result, once, and addable tensors. */
-static bool take_terms(Sum *sum, Expr *term) {
+static bool take_terms(EpilogueSum *sum, Expr *term) {
     ScheduleUnit *unit = sum->unit;
     Contraction *fused = unit->contraction;
-    Matrix matrix;
+    MatrixStrides matrix;
     if (term->kind == EXPR_APPLY && term->op == OP_MUL)
         return take_factor(fused, term) && ++sum->results == 1;
     if (term->kind == EXPR_APPLY && term->op == OP_ADD)
@@ -165,7 +165,7 @@ static bool has_type(const Expr *operand, Type type) {
 static bool end_in_function(ScheduleUnit *unit, const Member *next, int rows, bool kept) {
     Contraction *fused = unit->contraction;
     Expr *other = NULL, *value = next->statement->value;
-    Matrix matrix = {fused->product.c_m, 1};
+    MatrixStrides matrix = {fused->product.c_m, 1};
     if (!depends_on(value, fused->c->tensor, &other)) return false;
     int function = function_of(value, fused->c->tensor, other);
     if (function == MOEC_GELU_BACK &&
@@ -180,7 +180,7 @@ static bool end_in_function(ScheduleUnit *unit, const Member *next, int rows, bo
 }
 
 static bool end_in_sum(ScheduleUnit *unit, const Member *next, int rows) {
-    Sum sum = {unit, next, rows, 0};
+    EpilogueSum sum = {unit, next, rows, 0};
     if (!take_terms(&sum, next->statement->value) || sum.results != 1) return false;
     unit->contraction->product.epilogue_ops |=
         (unit->add ? MOEC_ADD : 0) | (unit->bias ? MOEC_BIAS : 0);
@@ -194,7 +194,7 @@ bool gemm_epilogue(ScheduleUnit *unit, const Member *first, const Member *next, 
     const Statement *statement = next->statement;
     Expr *target = statement->target;
     int rows = row_loops(product, first);
-    Matrix matrix;
+    MatrixStrides matrix;
     if (rows < 0 || (product->product.epilogue_ops & FUNCTIONS) || statement->accumulate ||
         !as_matrix(target, next, rows, &matrix) || matrix.column != 1 ||
         matrix.row < product->product.n)

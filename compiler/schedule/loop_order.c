@@ -16,18 +16,18 @@
  * of every row. */
 enum { SUM_BLOCK = 64, LEAST_BLOCK = 16, SCATTER_BLOCKS = 8 };
 
-typedef struct Work {
+typedef struct LoopWork {
     double operations;
-} Work;
+} LoopWork;
 
 static void count_operation(Expr *expr, void *data) {
-    Work *work = data;
+    LoopWork *work = data;
     if (expr->kind == EXPR_APPLY) work->operations += op_table[expr->op].cost;
     if (expr->kind == EXPR_READ) work->operations += 0.5;
 }
 
 double statement_work(const Statement *statement) {
-    Work work = {1};
+    LoopWork work = {1};
     expr_walk(statement->value, count_operation, &work);
     for (int i = 0; i < statement->loop_count; i++)
         work.operations *= (double)loop_size(statement->loops[i]);
@@ -67,13 +67,13 @@ static bool is_plain_target(const Statement *statement, const Index *index) {
 }
 
 /* Loops of the target and loops of sums; loops of one iteration are left out. */
-typedef struct Split {
+typedef struct LoopSplit {
     Index *kept[MAX_LOOPS], *summed[MAX_LOOPS];
     int kept_count, summed_count;
-} Split;
+} LoopSplit;
 
-static Split split_loops(const Program *program, const Statement *statement) {
-    Split split = {.kept_count = 0};
+static LoopSplit split_loops(const Program *program, const Statement *statement) {
+    LoopSplit split = {.kept_count = 0};
     for (int i = 0; i < statement->loop_count; i++) {
         Index *index = statement->loops[i];
         if (loop_size(index) == 1) continue;
@@ -92,7 +92,7 @@ static void swap_indices(Index **a, Index **b) {
 }
 
 /* The largest summed loop first, so that it can be cut into chunks; the one along memory last. */
-static void arrange_summed(const Statement *statement, Split *split) {
+static void arrange_summed(const Statement *statement, LoopSplit *split) {
     int last = split->summed_count - 1;
     if (last < 1) return;
     int best = last;
@@ -106,7 +106,7 @@ static void arrange_summed(const Statement *statement, Split *split) {
     if (split->kept_count == 0) swap_indices(&split->summed[largest], &split->summed[0]);
 }
 
-static bool wants_column(const Statement *statement, const Split *split) {
+static bool wants_column(const Statement *statement, const LoopSplit *split) {
     if (split->kept_count == 0 || split->summed_count == 0) return false;
     Index *kept = split->kept[split->kept_count - 1],
           *summed = split->summed[split->summed_count - 1];
@@ -117,7 +117,7 @@ static bool wants_column(const Statement *statement, const Split *split) {
     return contiguity(statement, kept) > contiguity(statement, summed);
 }
 
-static long block_of(const Statement *statement, long size) {
+static long block_of_members(const Statement *statement, long size) {
     const long part = size / SCATTER_BLOCKS / LEAST_BLOCK * LEAST_BLOCK;
     if (statement->reduction != REDUCE_NONE || part > SUM_BLOCK) return SUM_BLOCK;
     return part > LEAST_BLOCK ? part : LEAST_BLOCK;
@@ -126,21 +126,21 @@ static long block_of(const Statement *statement, long size) {
 /* The relation whose lists order the rows of a scatter by target; NULL: none, or only one
  * target. */
 static const Relation *places_listed(const Program *program, const Statement *statement,
-                                     const Split *split) {
+                                     const LoopSplit *split) {
     if (statement->reduction != REDUCE_NONE || split->summed_count != 1 || split->kept_count != 1)
         return NULL;
     const Relation *relation = listed_rows(program, statement);
     return relation && listed_places(relation) > 1 ? relation : NULL;
 }
 
-static void add_loop(Member *member, Index *index) {
+static void append_loop(Member *member, Index *index) {
     MUST(member->depth <= MAX_LOOPS); /* with the loop over blocks */
     member->order[member->depth++] = index;
 }
 
 Member *order_loops(Program *program, Statement *statement) {
     Member *member = arena_alloc(program->arena, sizeof *member);
-    Split split = split_loops(program, statement);
+    LoopSplit split = split_loops(program, statement);
     arrange_summed(statement, &split);
     member->statement = statement;
     member->block = -1;
@@ -149,21 +149,22 @@ Member *order_loops(Program *program, Statement *statement) {
     if (member->column) member->listed = places_listed(program, statement, &split);
 
     int kept = split.kept_count - (member->column ? 1 : 0);
-    for (int i = 0; i < kept; i++) add_loop(member, split.kept[i]);
+    for (int i = 0; i < kept; i++) append_loop(member, split.kept[i]);
     if (member->column) {
         Index *last = split.kept[kept];
-        long size = loop_size(last), block = block_of(statement, size);
+        long size = loop_size(last), block = block_of_members(statement, size);
         if (size > block && !member->listed) {
             Axis *axis = arena_alloc(program->arena, sizeof *axis);
             *axis = (Axis){.name = last->axis->name, .size = (size + block - 1) / block};
             member->block = member->depth;
             member->block_size = block;
-            add_loop(member,
-                     index_new(program, arena_format(program->arena, "%s_from", last->name), axis));
+            append_loop(
+                member,
+                index_new(program, arena_format(program->arena, "%s_from", last->name), axis));
         }
     }
     member->kept = member->depth;
-    for (int i = 0; i < split.summed_count; i++) add_loop(member, split.summed[i]);
-    if (member->column) add_loop(member, split.kept[kept]);
+    for (int i = 0; i < split.summed_count; i++) append_loop(member, split.summed[i]);
+    if (member->column) append_loop(member, split.kept[kept]);
     return member;
 }

@@ -14,7 +14,7 @@
 /* A shorter row is still in the cache when it is read again. */
 enum { MIN_ITERATIONS = 1024 };
 
-static bool is_reduced(const Nest *loop, const Member *member, Reduction reduction) {
+static bool is_softmax_sum(const Nest *loop, const Member *member, Reduction reduction) {
     return member->statement->reduction == reduction && !member->statement->accumulate &&
            !member->column && member->kept > 0 && member->depth == member->kept + 1 &&
            member->path[member->kept] == loop && loop->step == 1 && !loop->block;
@@ -28,7 +28,7 @@ static Member *largest_of(const Nest *loop) {
         bool plain =
             member && member->statement->reduction == REDUCE_NONE && member->kept == member->depth;
         if (plain) continue;
-        if (!member || largest || !is_reduced(loop, member, REDUCE_MAX)) return NULL;
+        if (!member || largest || !is_softmax_sum(loop, member, REDUCE_MAX)) return NULL;
         largest = member;
     }
     return largest;
@@ -37,7 +37,7 @@ static Member *largest_of(const Nest *loop) {
 /* The sum that is the whole body of a loop; else NULL. */
 static Member *sum_of(const Nest *loop) {
     const Nest *leaf = loop->children.count == 1 ? loop->children.items[0] : NULL;
-    bool sum = leaf && leaf->member && is_reduced(loop, leaf->member, REDUCE_SUM);
+    bool sum = leaf && leaf->member && is_softmax_sum(loop, leaf->member, REDUCE_SUM);
     return sum ? leaf->member : NULL;
 }
 
@@ -51,7 +51,8 @@ static const Expr *operand(const Expr *expr, OpCode op, int number) {
 }
 
 /* An expression of one member with the loops of another. */
-static const Expr *moved(Program *program, Expr *expr, const Member *from, const Member *to) {
+static const Expr *moved_operand(Program *program, Expr *expr, const Member *from,
+                                 const Member *to) {
     Expr *loops[MAX_LOOPS];
     for (int i = 0; i < from->depth; i++) loops[i] = expr_index(program, to->order[i]);
     return expr_substitute(program, expr, from->order, loops, from->depth);
@@ -63,7 +64,7 @@ static bool follows(Program *program, const Member *sum, const Member *largest) 
     const Expr *stopped = operand(m, OP_STOP, 0);
     if (stopped) m = stopped;
     if (!m || m->kind != EXPR_READ || m->tensor != largest->statement->target->tensor) return false;
-    const Expr *x = moved(program, largest->statement->value, largest, sum);
+    const Expr *x = moved_operand(program, largest->statement->value, largest, sum);
     return expr_equal(x, less->args[0]) && !expr_reads(x, m->tensor);
 }
 
@@ -74,7 +75,7 @@ static bool reads_this_iteration(Program *program, const Nest *loop, const Membe
     for (int i = 0; i < loop->children.count; i++) {
         const Member *other = ((Nest *)loop->children.items[i])->member;
         if (other->statement->reduction != REDUCE_NONE) continue;
-        const Expr *made = moved(program, other->statement->target, other, sum);
+        const Expr *made = moved_operand(program, other->statement->target, other, sum);
         for (int j = 0; j < reads.count; j++) {
             const Expr *read = reads.items[j];
             if (read->tensor == made->tensor && !expr_equal(read, made)) return false;
@@ -84,7 +85,7 @@ static bool reads_this_iteration(Program *program, const Nest *loop, const Membe
 }
 
 /* Moves the loop of a sum into the previous one, which computes the maximum. */
-static bool join(Program *program, const Kernel *kernel, Nest *loop, const Nest *next) {
+static bool join_softmax(Program *program, const Kernel *kernel, Nest *loop, const Nest *next) {
     Member *largest = largest_of(loop), *sum = sum_of(next);
     if (!largest || !sum || largest->kept != sum->kept || loop->size != next->size ||
         loop->size < MIN_ITERATIONS || !is_variable(kernel, largest) ||
@@ -105,7 +106,8 @@ static bool join_loops(Program *program, const Kernel *kernel, Nest *nest) {
     for (int i = 0; i < children->count; i++) {
         Nest *child = children->items[i], *before = kept ? children->items[kept - 1] : NULL;
         joined |= !child->member && join_loops(program, kernel, child);
-        if (!child->member && before && !before->member && join(program, kernel, before, child))
+        if (!child->member && before && !before->member &&
+            join_softmax(program, kernel, before, child))
             joined = true;
         else
             children->items[kept++] = child;

@@ -22,17 +22,17 @@
 enum { ALIGNMENT = 64 };
 
 /* A repeat and the repeats that enclose it. */
-typedef struct Around {
+typedef struct RepeatChain {
     const ScheduleUnit *repeat;
-    const struct Around *outside; /* NULL: outermost */
-} Around;
+    const struct RepeatChain *outside; /* NULL: outermost */
+} RepeatChain;
 
 typedef struct Touch {
     const Expr *access;
     bool write, defines; /* defines: sets all elements of the step without reading them */
     int at;
     const ScheduleUnit *repeat; /* the innermost enclosing one, or NULL */
-    const Around *around;
+    const RepeatChain *around;
 } Touch;
 
 typedef struct Planning {
@@ -44,7 +44,8 @@ typedef struct Planning {
 
 /* ---- accesses over time ---- */
 
-static void touch(Planning *planning, const Expr *access, const Statement *writer, Touch touch) {
+static void touch_allocation(Planning *planning, const Expr *access, const Statement *writer,
+                             Touch touch) {
     Touch *copy = arena_alloc(planning->arena, sizeof *copy);
     *copy = touch;
     copy->access = access;
@@ -58,7 +59,7 @@ static void touch_table(Planning *planning, Tensor *table, Touch base) {
     if (!table) return;
     Expr *access = arena_alloc(planning->arena, sizeof *access);
     *access = (Expr){.kind = EXPR_READ, .tensor = table};
-    touch(planning, access, NULL, base);
+    touch_allocation(planning, access, NULL, base);
 }
 
 static void touch_statement(Planning *planning, const Statement *statement, const Kernel *kernel,
@@ -71,7 +72,8 @@ static void touch_statement(Planning *planning, const Statement *statement, cons
         for (int i = 0; i < list->count; i++) {
             const Expr *access = list->items[i];
             const Local *local = kernel ? local_in(kernel, access->tensor) : NULL;
-            if (!local || local->stored) touch(planning, access, pass ? statement : NULL, base);
+            if (!local || local->stored)
+                touch_allocation(planning, access, pass ? statement : NULL, base);
         }
     }
 }
@@ -88,7 +90,7 @@ static void touch_member(Planning *planning, const Kernel *kernel, const Member 
     touch_table(planning, relation->list, base);
 }
 
-static void touch_units(Planning *planning, List *units, const Around *around) {
+static void touch_units(Planning *planning, List *units, const RepeatChain *around) {
     for (int i = 0; i < units->count; i++) {
         ScheduleUnit *unit = units->items[i];
         unit->first = unit->last = unit->beside ? planning->clock - 1 : planning->clock++;
@@ -96,8 +98,8 @@ static void touch_units(Planning *planning, List *units, const Around *around) {
             .at = unit->first, .repeat = around ? around->repeat : NULL, .around = around};
         const Kernel *kernel = unit->kernel ? unit->kernel : unit->epilogue;
         if (unit->kind == UNIT_REPEAT) {
-            Around *inside = arena_alloc(planning->arena, sizeof *inside);
-            *inside = (Around){unit, around};
+            RepeatChain *inside = arena_alloc(planning->arena, sizeof *inside);
+            *inside = (RepeatChain){unit, around};
             touch_units(planning, &unit->body, inside);
             unit->last = planning->clock++;
         } else if (kernel) {
@@ -108,8 +110,8 @@ static void touch_units(Planning *planning, List *units, const Around *around) {
         }
         if (unit->accumulated_product) {
             const Contraction *second = unit->accumulated_product->contraction;
-            touch(planning, second->a, NULL, base);
-            touch(planning, second->b, NULL, base);
+            touch_allocation(planning, second->a, NULL, base);
+            touch_allocation(planning, second->b, NULL, base);
             touch_table(planning, second->gather, base);
         }
         if (unit->contraction) {
@@ -124,18 +126,18 @@ static void touch_units(Planning *planning, List *units, const Around *around) {
 
 /* ---- lifetimes ---- */
 
-static bool is_inside(const Touch *touch, const Around *around) {
-    for (const Around *at = touch->around; at; at = at->outside)
+static bool lies_inside(const Touch *touch, const RepeatChain *around) {
+    for (const RepeatChain *at = touch->around; at; at = at->outside)
         if (at == around) return true;
     return !around;
 }
 
 /* True if the subscript is computed from the index. A table lookup by the index may be the same in
  * every step. */
-static bool goes_by(const Expr *sub, const Index *index) {
+static bool plan_goes_by(const Expr *sub, const Index *index) {
     if (sub->kind == EXPR_INDEX) return sub->index == index;
     for (int i = 0; sub->kind == EXPR_APPLY && i < sub->count; i++)
-        if (goes_by(sub->args[i], index)) return true;
+        if (plan_goes_by(sub->args[i], index)) return true;
     return false;
 }
 
@@ -144,30 +146,30 @@ static bool has_steps(const List *touches, const ScheduleUnit *repeat) {
     for (int i = 0; i < touches->count; i++) {
         const Expr *access = ((const Touch *)touches->items[i])->access;
         for (int j = 0; j < access->count; j++)
-            if (goes_by(access->args[j], repeat->statement->index)) return true;
+            if (plan_goes_by(access->args[j], repeat->statement->index)) return true;
     }
     return false;
 }
 
 /* The innermost repeat for one iteration of which the tensor lives, or NULL. */
-static const Around *home_of(const List *touches) {
+static const RepeatChain *home_of(const List *touches) {
     const Touch *first = touches->items[0];
-    const Around *home = first->defines ? first->around : NULL;
+    const RepeatChain *home = first->defines ? first->around : NULL;
     for (int i = 0; i < touches->count; i++)
-        while (!is_inside(touches->items[i], home)) home = home->outside;
-    for (const Around *at = home; at; at = at->outside)
+        while (!lies_inside(touches->items[i], home)) home = home->outside;
+    for (const RepeatChain *at = home; at; at = at->outside)
         if (has_steps(touches, at->repeat)) home = at->outside;
     return home;
 }
 
 static void find_lifetime(Allocation *place, const List *touches) {
     const Touch *first = touches->items[0];
-    const Around *home = home_of(touches);
+    const RepeatChain *home = home_of(touches);
     place->first = first->at;
     for (int i = 0; i < touches->count; i++) {
         const Touch *touch = touches->items[i];
         int from = touch->at, to = touch->at;
-        for (const Around *at = touch->around; at != home; at = at->outside) {
+        for (const RepeatChain *at = touch->around; at != home; at = at->outside) {
             MUST(at);
             from = at->repeat->first;
             to = at->repeat->last;

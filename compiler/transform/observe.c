@@ -17,7 +17,7 @@ typedef struct Observation {
     const char *name;
 } Observation;
 
-static bool is_whole(const Program *program, const ParameterFlow *flow) {
+static bool is_whole_activation(const Program *program, const ParameterFlow *flow) {
     const Tensor *end = flow->end, *parameter = flow->tensor;
     if (!end || end->role != ROLE_TEMP || !tensor_has_axis(end, program->batch)) return false;
     for (int i = 0; i < parameter->lead; i++)
@@ -26,7 +26,7 @@ static bool is_whole(const Program *program, const ParameterFlow *flow) {
     return end->axes[0]->kind != AXIS_REPEAT && end->rank < MAX_RANK;
 }
 
-static void add(Arena *arena, List *list, const Tensor *tensor, const char *name) {
+static void add_output(Arena *arena, List *list, const Tensor *tensor, const char *name) {
     for (int i = 0; i < list->count; i++)
         if (((Observation *)list->items[i])->tensor == tensor) return;
     Observation *one = arena_alloc(arena, sizeof *one);
@@ -70,7 +70,7 @@ static Expr *carried_read(const Program *program, Expr *expr, const Index *step)
     return NULL;
 }
 
-static bool is_plain(const Expr *read) {
+static bool is_plain_activation(const Expr *read) {
     for (int i = 1; i < read->count; i++)
         if (read->args[i]->kind != EXPR_INDEX) return false;
     return true;
@@ -87,7 +87,7 @@ static void observe_block(Program *program, Block *block, const List *wanted, In
         list_push(program->arena, &all, statement);
         if (statement->kind == STATEMENT_REPEAT)
             observe_block(program, &statement->body, wanted, statement->index);
-        if (carried && is_plain(carried)) {
+        if (carried && is_plain_activation(carried)) {
             list_push(program->arena, &all,
                       copy_out(program, carried,
                                arena_format(program->arena, "%s.{i}", step->axis->name), step,
@@ -108,8 +108,9 @@ void observe(Program *program) {
     List flows = parameter_flow(program), wanted = {0}, declared = program->outputs;
     for (int i = 0; i < flows.count; i++) {
         const ParameterFlow *flow = flows.items[i];
-        if (flow->sum && is_whole(program, flow))
-            add(program->arena, &wanted, flow->end,
+        if (flow->sum && is_whole_activation(program, flow))
+            add_output(
+                program->arena, &wanted, flow->end,
                 arena_format(program->arena, "%s%s", flow->tensor->path, flow->joins ? "+" : ""));
     }
     program->outputs = (List){0};

@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-static const Tuned *row_of(const Tuning *tuning, const char *path) {
+static const Tuned *tuned_row(const Tuning *tuning, const char *path) {
     for (int i = 0; i < tuning->rows.count; i++) {
         const Tuned *row = tuning->rows.items[i];
         if (!strcmp(row->flow->tensor->path, path)) return row;
@@ -71,7 +71,7 @@ void tune(const Tuning *tuning, Program *program) {
     for (int i = 0; i < count; i++) {
         Tensor *tensor = program->tensors.items[i];
         const Tuned *row =
-            tensor->role == ROLE_PARAMETER && tensor->path ? row_of(tuning, tensor->path) : NULL;
+            tensor->role == ROLE_PARAMETER && tensor->path ? tuned_row(tuning, tensor->path) : NULL;
         if (!row) continue;
         tensor->init = row->init;
         tune_numbers(program, tensor, row);

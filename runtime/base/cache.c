@@ -291,7 +291,7 @@ static void remove_folder(const char *path) {
     close(lock);
 }
 
-static void sweep(const char *parent) {
+static void remove_old(const char *parent) {
     DIR *folder = opendir(parent);
     for (struct dirent *one; folder && (one = readdir(folder));) {
         if (strncmp(one->d_name, "make.", 5) != 0) continue;
@@ -308,7 +308,7 @@ static void sweep(const char *parent) {
 }
 
 bool cache_workplace(Workplace *place, const char *parent, bool swept) {
-    if (swept) sweep(parent);
+    if (swept) remove_old(parent);
     *place = (Workplace){.folder = memory_format("%s/make.XXXXXX", parent), .lock = -1};
     if (mkdtemp(place->folder)) {
         place->lock = open(place->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

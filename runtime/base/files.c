@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 /* Description of a path that is not a regular file, such as "a folder". */
-static const char *kind_of(mode_t mode) {
+static const char *file_kind(mode_t mode) {
     return S_ISDIR(mode)    ? "a folder"
            : S_ISFIFO(mode) ? "a pipe"
            : S_ISSOCK(mode) ? "a socket"
@@ -60,7 +60,7 @@ static int open_regular(const char *path, size_t *length, char reason[REASON_BYT
     if (descriptor < 0 || fstat(descriptor, &status) != 0)
         snprintf(reason, REASON_BYTES, "%s", strerror(errno));
     else if (!S_ISREG(status.st_mode))
-        snprintf(reason, REASON_BYTES, "it is %s, not a file", kind_of(status.st_mode));
+        snprintf(reason, REASON_BYTES, "it is %s, not a file", file_kind(status.st_mode));
     else {
         *length = (size_t)status.st_size;
         return descriptor;
@@ -175,7 +175,7 @@ char *path_join(const char *folder, const char *name) {
 /* Returns the path of the file to replace as a new string; NULL after a message if it is not a
  * regular file. Sets `*mode` to the mode of the existing file, 0 if there is none. With `follow`, a
  * symbolic link is replaced by its target. */
-static char *target_of(const char *path, bool follow, mode_t *mode) {
+static char *link_target(const char *path, bool follow, mode_t *mode) {
     static const char *const remedy = "choose another path, or remove it";
     struct stat status;
     *mode = 0;
@@ -188,7 +188,7 @@ static char *target_of(const char *path, bool follow, mode_t *mode) {
                       errno == ENOENT ? "it is a dangling symbolic link" : strerror(errno));
     } else if (!S_ISREG(status.st_mode)) {
         error_message(remedy, "cannot write %s: it is %s, not a file", path,
-                      kind_of(status.st_mode));
+                      file_kind(status.st_mode));
     } else {
         *mode = status.st_mode & 0777;
         return target;
@@ -199,7 +199,7 @@ static char *target_of(const char *path, bool follow, mode_t *mode) {
 
 bool file_replaceable(const char *path) {
     mode_t mode;
-    char *target = target_of(path, false, &mode);
+    char *target = link_target(path, false, &mode);
     free(target);
     return target != NULL;
 }
@@ -216,7 +216,7 @@ int file_create(const char *path, int flags) {
                       "cannot write %s: %s", path, strerror(errno));
     else if (!S_ISREG(status.st_mode))
         error_message(remedy, "cannot write %s: it is %s, not a file", path,
-                      kind_of(status.st_mode));
+                      file_kind(status.st_mode));
     else
         return descriptor;
     if (descriptor >= 0) close(descriptor);
@@ -250,7 +250,7 @@ static bool open_aside(Aside *aside, const char *path, bool lasting, bool follow
         *aside = (Aside){.path = memory_format("-"), .descriptor = dup(1)};
         return aside->descriptor >= 0;
     }
-    *aside = (Aside){.lasting = lasting, .path = target_of(path, follow, &mode)};
+    *aside = (Aside){.lasting = lasting, .path = link_target(path, follow, &mode)};
     if (!aside->path) return false;
     aside->partial = memory_format("%s.partial", aside->path);
     aside->descriptor = open_partial(aside->partial);

@@ -103,13 +103,13 @@ void memory_reset_peak(void) {
     }
 }
 
-typedef struct Search {
+typedef struct LibrarySearch {
     uintptr_t inside;
     size_t bytes; /* for one thread */
-} Search;
+} LibrarySearch;
 
 static int visit_library(struct dl_phdr_info *info, size_t size, void *data) {
-    Search *search = data;
+    LibrarySearch *search = data;
     size_t bytes = 0;
     bool here = false;
     (void)size;
@@ -125,7 +125,7 @@ static int visit_library(struct dl_phdr_info *info, size_t size, void *data) {
 }
 
 size_t memory_of_threads(const void *inside) {
-    Search search = {.inside = (uintptr_t)inside};
+    LibrarySearch search = {.inside = (uintptr_t)inside};
     dl_iterate_phdr(visit_library, &search);
 #ifdef _OPENMP
     return search.bytes * (size_t)omp_get_max_threads();

@@ -55,7 +55,7 @@ static bool is_colored(void) {
 }
 
 /* Prints one line of a message; the kind after ": " is in color. */
-static void print_line(const char *line, int length) {
+static void print_colored(const char *line, int length) {
     static const struct {
         const char *kind, *start;
     } kinds[] = {{": error", "\033[31m"}, {": warning", "\033[33m"}, {": note", "\033[36m"}};
@@ -78,7 +78,7 @@ void message_reports(const char *reports) {
     fflush(stdout);
     while (*reports) {
         const int length = (int)strcspn(reports, "\n");
-        print_line(reports, length + (reports[length] == '\n'));
+        print_colored(reports, length + (reports[length] == '\n'));
         reports += length + (reports[length] == '\n');
     }
 }
@@ -91,7 +91,7 @@ static void print_message(const char *kind, const char *format, va_list argument
     if (asprintf(&line, "moec: %s%s%s%s%s%s\n", kind, code ? "[" : "", code ? code : "",
                  code ? "]" : "", *kind ? ": " : "", text) >= 0) {
         const int first = (int)strcspn(line, "\n") + 1;
-        print_line(line, first);
+        print_colored(line, first);
         fputs(line + first, message_file());
     }
     free(line);

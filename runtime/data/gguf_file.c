@@ -180,7 +180,7 @@ static bool take_key(Cursor *cursor, json_t *keys) {
 /* ---- tensors ---- */
 
 /* Sets type and byte size of a tensor from its shape. */
-static bool set_type(const GgufFile *file, Entry *entry, uint32_t type) {
+static bool set_type(const GgufFile *file, TensorEntry *entry, uint32_t type) {
     uint64_t elements = 1;
     for (int i = 0; i < entry->rank; i++)
         if (__builtin_mul_overflow(elements, (uint64_t)entry->shape[i], &elements) ||
@@ -209,7 +209,7 @@ static bool set_type(const GgufFile *file, Entry *entry, uint32_t type) {
 }
 
 /* Reads the name, sizes (innermost axis first), type and data offset of a tensor. */
-static bool take_tensor(Cursor *cursor, Entry *entry, uint64_t *offset) {
+static bool take_tensor(Cursor *cursor, TensorEntry *entry, uint64_t *offset) {
     uint32_t rank, type;
     uint64_t sizes[MAX_RANK];
     entry->name = read_key(cursor);
@@ -228,13 +228,13 @@ static bool take_tensor(Cursor *cursor, Entry *entry, uint64_t *offset) {
 }
 
 static int by_data_offset(const void *a, const void *b) {
-    const Entry *const *first = a, *const *second = b;
+    const TensorEntry *const *first = a, *const *second = b;
     if ((*first)->data == (*second)->data) return 0;
     return (*first)->data < (*second)->data ? -1 : 1;
 }
 
 static bool check_overlaps(const GgufFile *file) {
-    const Entry **order = memory_new(sizeof *order * ((size_t)file->count + 1));
+    const TensorEntry **order = memory_new(sizeof *order * ((size_t)file->count + 1));
     bool good = true;
     for (int i = 0; i < file->count; i++) order[i] = &file->entries[i];
     qsort(order, (size_t)file->count, sizeof *order, by_data_offset);
@@ -271,7 +271,7 @@ static bool take_tensors(GgufFile *file, Cursor *cursor, uint64_t count) {
     good = good && find_data(cursor, &alignment);
     uint64_t length = (uint64_t)(cursor->end - cursor->at);
     for (int i = 0; good && i < file->count; i++) {
-        Entry *entry = &file->entries[i];
+        TensorEntry *entry = &file->entries[i];
         if (offsets[i] % alignment)
             good =
                 gguf_damaged(file, "the offset of a tensor is not a multiple of general.alignment");

@@ -29,7 +29,7 @@ static bool safetensors_damaged(const Safetensors *file, const char *what) {
 }
 
 /* Text under the checksum: the notes without the checksum, and the header of a tensor. */
-static void checksum_text(XXH3_state_t *state, json_t *notes, const Entry *entry) {
+static void checksum_text(XXH3_state_t *state, json_t *notes, const TensorEntry *entry) {
     if (notes) {
         const char *key;
         json_t *value;
@@ -56,7 +56,7 @@ typedef struct Maker {
     unsigned char *bytes; /* size of the largest tensor */
 } Maker;
 
-static const void *entry_bytes(const Entry *entries, int index, const Maker *maker) {
+static const void *entry_bytes(const TensorEntry *entries, int index, const Maker *maker) {
     if (!maker) return entries[index].data;
     memset(maker->bytes, 0, entries[index].bytes);
     maker->fill(maker->context, index, maker->bytes);
@@ -65,7 +65,7 @@ static const void *entry_bytes(const Entry *entries, int index, const Maker *mak
 
 /* Computes the checksum over entries in the order of their data, for reader and writer alike.
  * text[33] receives the digits. */
-static void content_checksum(char *text, const Entry *entries, int count, json_t *notes,
+static void content_checksum(char *text, const TensorEntry *entries, int count, json_t *notes,
                              const Maker *maker) {
     XXH3_state_t *state = XXH3_createState();
     XXH3_128bits_reset(state);
@@ -89,7 +89,7 @@ static Number number_named(const char *name) {
 
 /* {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]} with everything checked against
  * `length` bytes of data. */
-static bool read_tensor_entry(const Safetensors *file, Entry *entry, json_t *value,
+static bool read_tensor_entry(const Safetensors *file, TensorEntry *entry, json_t *value,
                               const unsigned char *data, size_t length) {
     const char *number;
     json_t *shape;
@@ -122,7 +122,7 @@ static bool read_tensor_entry(const Safetensors *file, Entry *entry, json_t *val
 }
 
 static int by_data(const void *a, const void *b) {
-    const Entry *first = a, *second = b;
+    const TensorEntry *first = a, *second = b;
     if (first->data != second->data) return first->data < second->data ? -1 : 1;
     return first->bytes < second->bytes   ? -1
            : first->bytes > second->bytes ? 1
@@ -133,7 +133,7 @@ static int by_data(const void *a, const void *b) {
 static bool entries_fill_file(const Safetensors *file, const unsigned char *data, size_t length) {
     const unsigned char *end = data;
     for (int i = 0; i < file->count; i++) {
-        const Entry *entry = &file->entries[i];
+        const TensorEntry *entry = &file->entries[i];
         if (entry->data != end) return safetensors_damaged(file, "tensors overlap or are missing");
         end += entry->bytes;
     }
@@ -142,7 +142,7 @@ static bool entries_fill_file(const Safetensors *file, const unsigned char *data
 }
 
 static int by_entry_name(const void *a, const void *b, void *entries) {
-    const Entry *of = entries;
+    const TensorEntry *of = entries;
     return strcmp(of[*(const int *)a].name, of[*(const int *)b].name);
 }
 
@@ -164,16 +164,16 @@ static bool read_header(Safetensors *file, json_t *header, const unsigned char *
     if (!json_is_object(header))
         return safetensors_damaged(file, "the header is not a JSON object");
     if (!read_notes(file, json_object_get(header, "__metadata__"))) return false;
-    file->entries = memory_new(sizeof(Entry) * (json_object_size(header) + 1));
+    file->entries = memory_new(sizeof(TensorEntry) * (json_object_size(header) + 1));
     const char *key;
     json_t *value;
     json_object_foreach(header, key, value) {
         if (strcmp(key, "__metadata__") == 0) continue;
-        Entry *entry = &file->entries[file->count++];
+        TensorEntry *entry = &file->entries[file->count++];
         entry->name = memory_format("%s", key);
         if (!read_tensor_entry(file, entry, value, data, length)) return false;
     }
-    qsort(file->entries, (size_t)file->count, sizeof(Entry), by_data);
+    qsort(file->entries, (size_t)file->count, sizeof(TensorEntry), by_data);
     if (!entries_fill_file(file, data, length)) return false;
     file->sorted = memory_new(sizeof(int) * ((size_t)file->count + 1));
     for (int i = 0; i < file->count; i++) file->sorted[i] = i;
@@ -226,7 +226,7 @@ void safetensors_close(Safetensors *file) {
     free(file);
 }
 
-const Entry *safetensors_find(const Safetensors *file, const char *name) {
+const TensorEntry *safetensors_find(const Safetensors *file, const char *name) {
     int low = 0, high = file->count;
     while (low < high) {
         int middle = (low + high) / 2;
@@ -244,7 +244,7 @@ const char *safetensors_note(const Safetensors *file, const char *name) {
     return json_string_value(json_object_get(file->notes, name));
 }
 
-const char *safetensors_type(const Entry *entry) {
+const char *safetensors_type(const TensorEntry *entry) {
     return entry->number >= NUMBER_OTHER ? entry->type : numbers[entry->number].name;
 }
 
@@ -294,20 +294,22 @@ static float one_float(Number number, const unsigned char *from) {
     }
 }
 
-float safetensors_float(const Entry *entry, size_t element) {
+float safetensors_float(const TensorEntry *entry, size_t element) {
     if (entry->number == NUMBER_BLOCKS) return block_value(entry->blocks, entry->data, element);
     return one_float(entry->number,
                      (const unsigned char *)entry->data + element * numbers[entry->number].bytes);
 }
 
-bool safetensors_floats(const Safetensors *file, const Entry *entry, float *values, size_t count) {
+bool safetensors_floats(const Safetensors *file, const TensorEntry *entry, float *values,
+                        size_t count) {
     if (is_integer_type(entry->number) || entry->number == NUMBER_OTHER)
         return error_message("convert it to F32", "%s: tensor %s is not of a floating-point type",
                              file->path, entry->name);
     return safetensors_numbers(file, entry, values, count);
 }
 
-bool safetensors_numbers(const Safetensors *file, const Entry *entry, float *values, size_t count) {
+bool safetensors_numbers(const Safetensors *file, const TensorEntry *entry, float *values,
+                         size_t count) {
     if (entry->number == NUMBER_OTHER)
         return error_message("convert it to F32 or I32",
                              "%s: tensor %s has type %s, which is not supported", file->path,
@@ -329,7 +331,7 @@ bool safetensors_numbers(const Safetensors *file, const Entry *entry, float *val
     return true;
 }
 
-static char *header_text(const Entry *entries, int count, json_t *notes) {
+static char *header_text(const TensorEntry *entries, int count, json_t *notes) {
     json_t *header = json_object();
     json_object_set(header, "__metadata__", notes);
     size_t offset = 0;
@@ -349,7 +351,7 @@ static char *header_text(const Entry *entries, int count, json_t *notes) {
     return text;
 }
 
-static bool write_file(const char *path, const Entry *entries, int count, json_t *notes,
+static bool write_file(const char *path, const TensorEntry *entries, int count, json_t *notes,
                        const Maker *maker) {
     char digits[33];
     content_checksum(digits, entries, count, notes, maker);
@@ -371,11 +373,11 @@ static bool write_file(const char *path, const Entry *entries, int count, json_t
     return opened && aside_close(&aside);
 }
 
-bool safetensors_write(const char *path, const Entry *entries, int count, json_t *notes) {
+bool safetensors_write(const char *path, const TensorEntry *entries, int count, json_t *notes) {
     return write_file(path, entries, count, notes, NULL);
 }
 
-bool safetensors_write_made(const char *path, const Entry *entries, int count, json_t *notes,
+bool safetensors_write_made(const char *path, const TensorEntry *entries, int count, json_t *notes,
                             EntryFill make, void *context) {
     size_t most = 0;
     for (int i = 0; i < count; i++)

@@ -27,7 +27,7 @@ typedef enum Number {
 
 struct BlockType; /* data/shards.h */
 
-typedef struct Entry {
+typedef struct TensorEntry {
     char *name;
     Number number;
     const struct BlockType *blocks; /* NUMBER_BLOCKS only */
@@ -36,13 +36,13 @@ typedef struct Entry {
     long shape[SAFETENSORS_RANK];
     size_t bytes;
     const void *data; /* writing: the bytes to write; reading: a pointer into the mapping */
-} Entry;
+} TensorEntry;
 
 typedef struct Safetensors {
     const char *path;
     Mapping mapping;
     json_t *notes; /* __metadata__: an object of strings */
-    Entry *entries;
+    TensorEntry *entries;
     int count;
     int *sorted; /* entry numbers by name */
 } Safetensors;
@@ -50,26 +50,28 @@ typedef struct Safetensors {
 /* NULL after a message: missing, damaged, truncated, or changed since it was written. */
 Safetensors *safetensors_open(const char *path);
 void safetensors_close(Safetensors *file);
-const Entry *safetensors_find(const Safetensors *file, const char *name);
+const TensorEntry *safetensors_find(const Safetensors *file, const char *name);
 const char *safetensors_note(const Safetensors *file, const char *name); /* NULL: none */
 /* Converts `count` values of a floating-point entry to float; false after a message. */
-bool safetensors_floats(const Safetensors *file, const Entry *entry, float *values, size_t count);
+bool safetensors_floats(const Safetensors *file, const TensorEntry *entry, float *values,
+                        size_t count);
 /* The same, also for integer entries. */
-bool safetensors_numbers(const Safetensors *file, const Entry *entry, float *values, size_t count);
+bool safetensors_numbers(const Safetensors *file, const TensorEntry *entry, float *values,
+                         size_t count);
 
 /* One value of an entry of a floating-point type. */
-float safetensors_float(const Entry *entry, size_t element);
+float safetensors_float(const TensorEntry *entry, size_t element);
 /* "BF16": the type of an entry as files name it. */
-const char *safetensors_type(const Entry *entry);
+const char *safetensors_type(const TensorEntry *entry);
 
 /* Atomic write; false after a message, the existing file is then unchanged. Adds the checksum to
  * notes. */
-bool safetensors_write(const char *path, const Entry *entries, int count, json_t *notes);
+bool safetensors_write(const char *path, const TensorEntry *entries, int count, json_t *notes);
 
 /* The same with tensors that are produced one at a time: `fill` writes the bytes of entry number
  * `index`. It is called twice per entry. */
 typedef void (*EntryFill)(void *context, int index, void *bytes);
-bool safetensors_write_made(const char *path, const Entry *entries, int count, json_t *notes,
+bool safetensors_write_made(const char *path, const TensorEntry *entries, int count, json_t *notes,
                             EntryFill fill, void *context);
 
 #endif

@@ -22,7 +22,7 @@ static bool open_shard(Shards *shards, const char *path) {
 }
 
 static int by_tensor_name(const void *a, const void *b) {
-    const Entry *const *first = a, *const *second = b;
+    const TensorEntry *const *first = a, *const *second = b;
     return strcmp((*first)->name, (*second)->name);
 }
 
@@ -70,10 +70,10 @@ static bool open_named(Shards *shards, const char *folder, const char *index, js
     return shards->file_count > 0 || error_message(remedy_folder, "%s names no tensors", index);
 }
 
-static const Entry *entry_in(const Shards *shards, const char *folder, const char *file,
-                             const char *name) {
+static const TensorEntry *entry_in(const Shards *shards, const char *folder, const char *file,
+                                   const char *name) {
     char *path = path_join(folder, file);
-    const Entry *found = NULL;
+    const TensorEntry *found = NULL;
     for (int i = 0; i < shards->file_count; i++)
         if (strcmp(shards->files[i]->path, path) == 0)
             found = safetensors_find(shards->files[i], name);

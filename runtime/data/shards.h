@@ -46,7 +46,7 @@ typedef struct GgufFile {
     char *path;
     Mapping mapping;
     json_t *keys; /* an object: "llama.block_count": 2, "tokenizer.ggml.tokens": [...] */
-    Entry *entries;
+    TensorEntry *entries;
     int count;
 } GgufFile;
 
@@ -64,8 +64,8 @@ typedef struct Shards {
     char *path; /* the path passed to shards_open */
     Safetensors **files;
     int file_count;
-    GgufFile *gguf;        /* instead of these, or NULL */
-    const Entry **entries; /* of all files, sorted by name */
+    GgufFile *gguf;              /* instead of these, or NULL */
+    const TensorEntry **entries; /* of all files, sorted by name */
     int count;
 } Shards;
 

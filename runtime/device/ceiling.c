@@ -17,7 +17,7 @@ struct ProductsTrial {
 };
 
 /* Returns false if oneDNN cannot compute the product. */
-static bool multiply(const ProductsTrial *trial) {
+static bool multiply_once(const ProductsTrial *trial) {
     const long matrix = trial->product.m * trial->product.m;
     float *a = trial->memory, *b = a + matrix, *c = b + matrix;
     if (trial->library) return products_run(trial->library, 0, a, b, c, NULL) == 0;
@@ -30,10 +30,10 @@ static bool multiply_ourselves(ProductsTrial *trial) {
     products_free(trial->library);
     trial->library = NULL;
     trial->scratch = aligned_alloc(64, (bytes + 63) / 64 * 64);
-    return trial->scratch && multiply(trial);
+    return trial->scratch && multiply_once(trial);
 }
 
-static void fill(float *memory, long count, bool rounded) {
+static void fill_ones(float *memory, long count, bool rounded) {
     for (long i = 0; i < count && !rounded; i++) memory[i] = (float)(i % 17) - 8;
     for (long i = 0; i < 2 * count && rounded; i++)
         moec_store((MoecBf16 *)(void *)memory + i, (float)(i % 17) - 8);
@@ -51,9 +51,9 @@ static ProductsTrial *trial_new(long size, bool rounded) {
     trial->memory = malloc((size_t)(3 * size * size) * sizeof *trial->memory);
     if (trial->memory) {
         const MoecTable table = {.products = &trial->product, .product_count = 1};
-        fill(trial->memory, 3 * size * size, rounded);
+        fill_ones(trial->memory, 3 * size * size, rounded);
         trial->library = products_new(&table);
-        if ((trial->library && multiply(trial)) || multiply_ourselves(trial)) return trial;
+        if ((trial->library && multiply_once(trial)) || multiply_ourselves(trial)) return trial;
     }
     products_trial_free(trial);
     return NULL;
@@ -71,7 +71,7 @@ double products_trial_rate(const ProductsTrial *trial, double seconds) {
     const double size = (double)trial->product.m, began = seconds_now();
     double took = 0;
     long runs = 0;
-    for (; !runs || took < seconds; took = seconds_now() - began, runs++) multiply(trial);
+    for (; !runs || took < seconds; took = seconds_now() - began, runs++) multiply_once(trial);
     return 2e-9 * size * size * size * (double)runs / took;
 }
 

@@ -11,7 +11,7 @@
 
 enum { CHUNK = 1 << 16 };
 
-static void *allocate(Device *device, size_t bytes) {
+static void *cpu_allocate(Device *device, size_t bytes) {
     (void)device;
     return memory_map(bytes);
 }
@@ -27,7 +27,7 @@ static bool copy(Device *device, void *to, const void *from, size_t bytes) {
     return true;
 }
 
-static bool zero(Device *device, void *block, size_t bytes) {
+static bool cpu_zero(Device *device, void *block, size_t bytes) {
     long chunks = (long)((bytes + CHUNK - 1) / CHUNK);
     (void)device;
 #pragma omp parallel for schedule(static)
@@ -114,7 +114,7 @@ static bool square_sum(Engine *engine, const float *values, size_t count, double
     return true;
 }
 
-static bool update_all(Engine *engine, const BlockUpdate *given) {
+static bool update_parameters(Engine *engine, const BlockUpdate *given) {
     const double began = kernel_times_clock();
     const MoecTable *table = engine->table;
     const MoecUpdate *update = table->update;
@@ -166,17 +166,17 @@ static bool time_kernels(Engine *engine, KernelTimes *times) {
 }
 
 static const DeviceKind kind = {
-    .allocate = allocate,
+    .allocate = cpu_allocate,
     .release = release,
     .put = copy,
     .get = copy,
-    .zero = zero,
+    .zero = cpu_zero,
     .close = close_device,
     .engine_new = engine_new,
     .engine_free = engine_free,
     .run = run_graph,
     .square_sum = square_sum,
-    .update = update_all,
+    .update = update_parameters,
     .round = round_weights,
     .time_kernels = time_kernels,
     .products_open = products_open,

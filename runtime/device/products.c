@@ -117,13 +117,13 @@ enum { SCRATCH = OPERANDS, MEMORIES, SCRATCH_ALIGNMENT = 4096 };
 typedef enum EntryState { ENTRY_NEW, ENTRY_READY, ENTRY_DECLINED } EntryState;
 
 /* One product; its primitive is created at first use. */
-typedef struct Entry {
+typedef struct DnnlProduct {
     EntryState state;
     /* a batch is computed one matrix at a time, because oneDNN is slow for its memory layout */
     bool apart;
     dnnl_primitive_t primitive;
     dnnl_memory_t memory[MEMORIES];
-} Entry;
+} DnnlProduct;
 
 struct Products {
     const MoecProduct *products;
@@ -133,7 +133,7 @@ struct Products {
     dnnl_stream_t stream;
     void *scratch; /* workspace shared by all products, as large as the largest request */
     size_t scratch_bytes;
-    Entry entries[];
+    DnnlProduct entries[];
 };
 
 static bool library_has(dnnl_cpu_isa_t instructions) {
@@ -149,7 +149,7 @@ static bool library_has_amx(void) {
 #endif
 }
 
-static bool is_rounded(const MoecProduct *product) {
+static bool has_bf16_operands(const MoecProduct *product) {
     return product->a_type == MOEC_BF16 || product->b_type == MOEC_BF16;
 }
 
@@ -168,7 +168,7 @@ static bool rows_collide(const MoecProduct *product) {
  * own kernel, because the results of oneDNN in f32 depend on the number of threads. */
 static bool is_ours(const Products *products, const MoecProduct *product) {
     if (product->b_type == MOEC_INT8) return true;
-    const bool rounded = is_rounded(product);
+    const bool rounded = has_bf16_operands(product);
     if (rounded && !products_of_bf16()) return true;
     if (!rounded && products->rounded) return true;
     bool columns = product->a_k != 1;
@@ -205,8 +205,8 @@ static dnnl_status_t append_sum(dnnl_post_ops_t operations) {
     return dnnl.post_ops_append_sum(operations, 1.0f, 0, dnnl_f32);
 }
 
-static dnnl_status_t describe(dnnl_primitive_desc_t *description, dnnl_engine_t engine,
-                              Layout *layouts, dnnl_primitive_attr_t attributes) {
+static dnnl_status_t describe_operand(dnnl_primitive_desc_t *description, dnnl_engine_t engine,
+                                      Layout *layouts, dnnl_primitive_attr_t attributes) {
     return dnnl.matmul_primitive_desc_create(description, engine, layouts[0], layouts[1], NULL,
                                              layouts[2], attributes);
 }
@@ -234,8 +234,8 @@ static dnnl_status_t append_sum(dnnl_post_ops_t operations) {
     return dnnl.post_ops_append_sum(operations, 1.0f);
 }
 
-static dnnl_status_t describe(dnnl_primitive_desc_t *description, dnnl_engine_t engine,
-                              Layout *layouts, dnnl_primitive_attr_t attributes) {
+static dnnl_status_t describe_operand(dnnl_primitive_desc_t *description, dnnl_engine_t engine,
+                                      Layout *layouts, dnnl_primitive_attr_t attributes) {
     dnnl_matmul_desc_t matmul;
     dnnl_status_t status =
         dnnl.matmul_desc_init(&matmul, &layouts[0], &layouts[1], NULL, &layouts[2]);
@@ -279,7 +279,7 @@ static bool reserve_scratch(Products *products, size_t bytes) {
     return products->scratch != NULL;
 }
 
-static bool make_scratch(Products *products, Entry *entry,
+static bool make_scratch(Products *products, DnnlProduct *entry,
                          const_dnnl_primitive_desc_t description) {
     SpaceLayout layout = dnnl.primitive_desc_query_md(description, dnnl_query_scratchpad_md, 0);
     return dnnl.memory_create(&entry->memory[SCRATCH], layout, products->engine,
@@ -295,7 +295,7 @@ static bool is_reference(const_dnnl_primitive_desc_t description) {
            name && strncmp(name, "ref", 3) == 0;
 }
 
-static bool make_primitive(Products *products, Entry *entry, Layout layouts[OPERANDS],
+static bool make_primitive(Products *products, DnnlProduct *entry, Layout layouts[OPERANDS],
                            bool accumulate) {
     dnnl_primitive_attr_t attributes = NULL;
     dnnl_post_ops_t operations = NULL;
@@ -307,7 +307,8 @@ static bool make_primitive(Products *products, Entry *entry, Layout layouts[OPER
     if (made && accumulate)
         made = append_sum(operations) == dnnl_success &&
                dnnl.primitive_attr_set_post_ops(attributes, operations) == dnnl_success;
-    made = made && describe(&description, products->engine, layouts, attributes) == dnnl_success &&
+    made = made &&
+           describe_operand(&description, products->engine, layouts, attributes) == dnnl_success &&
            !is_reference(description) &&
            dnnl.primitive_create(&entry->primitive, description) == dnnl_success &&
            make_scratch(products, entry, description);
@@ -317,14 +318,14 @@ static bool make_primitive(Products *products, Entry *entry, Layout layouts[OPER
     return made;
 }
 
-static void entry_free(Entry *entry) {
+static void entry_free(DnnlProduct *entry) {
     if (entry->primitive) dnnl.primitive_destroy(entry->primitive);
     for (int i = 0; i < MEMORIES; i++)
         if (entry->memory[i]) dnnl.memory_destroy(entry->memory[i]);
-    *entry = (Entry){.state = ENTRY_DECLINED};
+    *entry = (DnnlProduct){.state = ENTRY_DECLINED};
 }
 
-static bool entry_fill(Products *products, Entry *entry, const MoecProduct *product) {
+static bool entry_fill(Products *products, DnnlProduct *entry, const MoecProduct *product) {
     Layout layouts[OPERANDS] = {0};
     bool made = all_layouts(layouts, product) &&
                 make_primitive(products, entry, layouts, product->accumulate);
@@ -336,7 +337,7 @@ static bool entry_fill(Products *products, Entry *entry, const MoecProduct *prod
 
 /* A batch without a fast implementation is computed one matrix at a time. A product without any
  * fast implementation uses the program's own kernel. */
-static void entry_make(Products *products, Entry *entry, const MoecProduct *product) {
+static void entry_make(Products *products, DnnlProduct *entry, const MoecProduct *product) {
     MoecProduct single = *product;
     single.batch[0] = single.batch[1] = 1;
     const bool ours = is_ours(products, product);
@@ -365,7 +366,8 @@ Products *products_new(const MoecTable *table) {
     if (!products) return NULL;
     products->products = table->products;
     products->count = table->product_count;
-    for (int i = 0; i < products->count; i++) products->rounded |= is_rounded(&table->products[i]);
+    for (int i = 0; i < products->count; i++)
+        products->rounded |= has_bf16_operands(&table->products[i]);
     if (dnnl.engine_create(&products->engine, dnnl_cpu, 0) != dnnl_success ||
         dnnl.stream_create(&products->stream, products->engine, dnnl_stream_default_flags) !=
             dnnl_success) {
@@ -396,7 +398,8 @@ static size_t offset_of(const long strides[2], long i, long j, MoecType type) {
     return (size_t)(i * strides[0] + j * strides[1]) * (type == MOEC_BF16 ? 2 : 4);
 }
 
-static bool run_primitive(Products *products, Entry *entry, const void *a, const void *b, void *c) {
+static bool run_primitive(Products *products, DnnlProduct *entry, const void *a, const void *b,
+                          void *c) {
     /* the API requires writable pointers even for operands that are only read */
     void *handles[MEMORIES] = {(void *)(uintptr_t)a, (void *)(uintptr_t)b, c, products->scratch};
     for (int i = 0; i < MEMORIES; i++)
@@ -414,7 +417,7 @@ int products_run(void *self, int index, const void *a, const void *b, void *c,
                  const MoecEpilogue *epilogue) {
     (void)epilogue; /* CPU programs have no epilogues */
     Products *products = self;
-    Entry *entry = &products->entries[index];
+    DnnlProduct *entry = &products->entries[index];
     if (entry->state == ENTRY_NEW) entry_make(products, entry, &products->products[index]);
     if (entry->state != ENTRY_READY) return 1;
     const MoecProduct *product = &products->products[index];

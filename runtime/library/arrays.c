@@ -72,7 +72,7 @@ static bool ready(const Request *request, Call *call, const char *can, size_t co
 }
 
 /* The caller may have changed weights since the last call. */
-static bool run(Call *call, uint64_t seed) {
+static bool run_array_call(Call *call, uint64_t seed) {
     return model_put(call->model) && call_run(call, seed, true);
 }
 
@@ -91,7 +91,7 @@ static bool logits(const Request *request) {
         memcpy(model->windows + b * (context + 1), request->tokens + b * context,
                sizeof(int32_t) * (size_t)context);
     call_set_windows(model->run, model->windows);
-    *values = run(model->run, 0) ? call_get(model->run, slot) : NULL;
+    *values = run_array_call(model->run, 0) ? call_get(model->run, slot) : NULL;
     return *values != NULL;
 }
 
@@ -111,7 +111,7 @@ static bool loss(const Request *request) {
     MoecModel *model = request->model;
     if (!ready(request, model->run, "MOEC_CAN_RUN", window_count(model))) return false;
     call_set_windows(model->run, request->tokens);
-    return run(model->run, 0) && loss_of(model->run, request->result);
+    return run_array_call(model->run, 0) && loss_of(model->run, request->result);
 }
 
 int moec_loss(MoecModel *model, const int32_t *windows, double *value) {
@@ -126,14 +126,14 @@ static bool differentiate(const Request *request) {
     call_set_scalar(call, MOEC_SCALAR_LOSS_SCALE, 1);
     call->begins = true;
     return model_put(inner) && step_gather(&model->stepper, request->seed) &&
-           run(call, request->seed) && model_get_gradients(inner);
+           run_array_call(call, request->seed) && model_get_gradients(inner);
 }
 
 int moec_differentiate(MoecModel *model, uint64_t seed) {
     return library_call(differentiate, &(Request){.model = model, .seed = seed});
 }
 
-static bool run_part(const Request *request) {
+static bool run_phase(const Request *request) {
     MoecModel *model = request->model;
     Call *call = model->train;
     if (!model->split)
@@ -148,8 +148,8 @@ static bool run_part(const Request *request) {
     call->begins = true;
     bool good = request->part == MOEC_PART_FORWARD
                     ? model_put(call->model) && step_gather(&model->stepper, request->seed) &&
-                          run(call, request->seed)
-                    : run(call, request->seed) && model_get_gradients(call->model);
+                          run_array_call(call, request->seed)
+                    : run_array_call(call, request->seed) && model_get_gradients(call->model);
     call->part = MOEC_PART_ALL;
     call->arena = NULL;
     return good;
@@ -161,13 +161,13 @@ size_t moec_tape_bytes(const MoecModel *model) {
 
 int moec_forward(MoecModel *model, uint64_t seed, void *tape) {
     return library_call(
-        run_part,
+        run_phase,
         &(Request){.model = model, .seed = seed, .part = MOEC_PART_FORWARD, .data = tape});
 }
 
 int moec_backward(MoecModel *model, uint64_t seed, void *tape) {
     return library_call(
-        run_part,
+        run_phase,
         &(Request){.model = model, .seed = seed, .part = MOEC_PART_BACKWARD, .data = tape});
 }
 
@@ -218,7 +218,7 @@ static bool is_input(MoecKind kind) {
     return kind == MOEC_RUN_INPUT || kind == MOEC_TRAIN_INPUT;
 }
 
-static Call *call_of(const MoecModel *model, MoecKind kind) {
+static Call *array_call(const MoecModel *model, MoecKind kind) {
     if (kind == MOEC_TRAIN_INPUT || kind == MOEC_TRAIN_OUTPUT) return model->train;
     return kind == MOEC_RUN_INPUT || kind == MOEC_RUN_OUTPUT ? model->run : NULL;
 }
@@ -227,12 +227,12 @@ int moec_count(const MoecModel *model, MoecKind kind) {
     if (!model) return 0;
     if (is_of_model(kind))
         return kind == MOEC_GRADIENT && !model->train ? 0 : model->model->parameter_count;
-    const Call *call = call_of(model, kind);
+    const Call *call = array_call(model, kind);
     return !call ? 0 : is_input(kind) ? call->graph->input_count : call->graph->output_count;
 }
 
 /* False after a message if there is no such array. */
-static bool check_index(const Request *request) {
+static bool index_exists(const Request *request) {
     int count = moec_count(request->model, request->kind);
     if (request->index >= 0 && request->index < count) return true;
     return error_message("call moec_count for the number of arrays of a kind",
@@ -240,8 +240,8 @@ static bool check_index(const Request *request) {
                          (int)request->kind, count);
 }
 
-static void describe(MoecArray *array, const char *name, const char *axes, int rank,
-                     const long *shape) {
+static void describe_array(MoecArray *array, const char *name, const char *axes, int rank,
+                           const long *shape) {
     *array = (MoecArray){.name = name, .axes = axes, .rank = rank};
     for (int i = 0; i < rank; i++) array->shape[i] = shape[i];
 }
@@ -250,18 +250,18 @@ static bool array(const Request *request) {
     MoecArray *array = request->result;
     const Model *inner = request->model->model;
     const int index = request->index;
-    if (!library_given(array, "array") || !check_index(request)) return false;
+    if (!library_given(array, "array") || !index_exists(request)) return false;
     if (is_of_model(request->kind)) {
         const PublicTensor *one = &inner->parameters[index];
         float *block = request->kind == MOEC_GRADIENT ? inner->gradients : inner->weights;
-        describe(array, one->name, one->axes, one->rank, one->shape);
+        describe_array(array, one->name, one->axes, one->rank, one->shape);
         array->data = block + one->offset / sizeof(float);
         return true;
     }
     const bool input = is_input(request->kind);
-    const Call *call = call_of(request->model, request->kind);
+    const Call *call = array_call(request->model, request->kind);
     const MoecTensor *tensor = input ? &call->graph->inputs[index] : &call->graph->outputs[index];
-    describe(array, tensor->name, tensor->axes, tensor->rank, tensor->shape);
+    describe_array(array, tensor->name, tensor->axes, tensor->rank, tensor->shape);
     array->is_int = input && tensor->is_int;
     array->data = input ? call->inputs_there[index] : call->outputs_there[index];
     return true;
@@ -277,11 +277,11 @@ static bool bind(const Request *request) {
     if (is_of_model(request->kind))
         return error_message("copy values to its memory instead",
                              "weights and gradients cannot be bound to other memory");
-    if (!check_index(request)) return false;
+    if (!index_exists(request)) return false;
     if ((uintptr_t)request->data % sizeof(float))
         return error_message("pass the address of a float",
                              "the memory is not aligned to %zu bytes", sizeof(float));
-    Call *call = call_of(request->model, request->kind);
+    Call *call = array_call(request->model, request->kind);
     if (is_input(request->kind))
         call->inputs_there[index] = request->data ? request->data : call->inputs[index];
     else
@@ -294,10 +294,11 @@ int moec_bind(MoecModel *model, MoecKind kind, int index, void *data) {
                         &(Request){.model = model, .kind = kind, .index = index, .data = data});
 }
 
-static bool run_graph(const Request *request) {
-    return loaded(request->model->run, "MOEC_CAN_RUN") && run(request->model->run, request->seed);
+static bool run_array_graph(const Request *request) {
+    return loaded(request->model->run, "MOEC_CAN_RUN") &&
+           run_array_call(request->model->run, request->seed);
 }
 
 int moec_run(MoecModel *model, uint64_t seed) {
-    return library_call(run_graph, &(Request){.model = model, .seed = seed});
+    return library_call(run_array_graph, &(Request){.model = model, .seed = seed});
 }

@@ -24,7 +24,8 @@ static bool has_text(const MoecModel *model) {
                          vocabulary);
 }
 
-static bool encode(const MoecModel *model, const char *text, size_t length, TokenList *tokens) {
+static bool encode_prompt(const MoecModel *model, const char *text, size_t length,
+                          TokenList *tokens) {
     if (!has_text(model)) return false;
     Encoder *encoder = model->tokenizer ? encoder_new(model->tokenizer) : NULL;
     bool good = speech_tokens(writing_of(model), model->tokenizer, encoder, text, length, tokens);
@@ -41,16 +42,16 @@ static char *hand_over(Text *text, size_t *length) {
 
 /* ---- generation ---- */
 
-typedef struct Generation {
+typedef struct Completing {
     const MoecGeneration *how;
     Speech *speech;
     Text text;
     size_t reported; /* bytes of the text that on_text has received */
     bool good, ended;
-} Generation;
+} Completing;
 
 /* Reports the bytes since the last report, which may be none. */
-static void report_text(Generation *generation) {
+static void report_text(Completing *generation) {
     const MoecGeneration *how = generation->how;
     const Text *text = &generation->text;
     size_t from = generation->reported;
@@ -61,7 +62,7 @@ static void report_text(Generation *generation) {
 }
 
 static bool on_token(Row *row, size_t place, const float *logits) {
-    Generation *generation = row->context;
+    Completing *generation = row->context;
     (void)logits;
     if (place >= row->prompt)
         generation->good = speech_add(generation->speech, row->tokens.items[place],
@@ -70,7 +71,7 @@ static bool on_token(Row *row, size_t place, const float *logits) {
     return generation->good && !generation->ended;
 }
 
-static bool complete(MoecModel *model, Row *row, Generation *generation) {
+static bool complete(MoecModel *model, Row *row, Completing *generation) {
     Batch *batch = batch_new(model->decoder);
     bool good = batch_begin(batch, &row, 1) && speech_begin(generation->speech, &row->tokens);
     while (good && batch_active(batch)) good = batch_step(batch) && generation->good;
@@ -129,14 +130,14 @@ static Sampling sampling_of(const MoecGeneration *how) {
 }
 
 /* The number of tokens to generate; by default no more than the context has room for. */
-static size_t limit_of(const MoecModel *model, const MoecGeneration *how, size_t prompt) {
+static size_t token_limit(const MoecModel *model, const MoecGeneration *how, size_t prompt) {
     size_t length = (size_t)model->length, limit = DEFAULT_TOKENS;
     if (how->tokens > 0) return (size_t)how->tokens;
     if (prompt + limit <= length) return limit;
     return prompt < length ? length - prompt : 0;
 }
 
-static bool generate(const Request *request) {
+static bool generate_text(const Request *request) {
     MoecModel *model = request->model;
     const MoecGeneration *how = request->how;
     char **text = request->result;
@@ -146,11 +147,11 @@ static bool generate(const Request *request) {
     if (!model->decoder)
         return error_message("load it with this flag",
                              "the model was loaded without MOEC_CAN_GENERATE");
-    Generation generation = {.how = how, .good = true};
+    Completing generation = {.how = how, .good = true};
     Row row = {.sampling = sampling_of(how), .told = on_token, .context = &generation};
-    bool good = encode(model, request->text, strlen(request->text), &row.tokens);
+    bool good = encode_prompt(model, request->text, strlen(request->text), &row.tokens);
     row.prompt = row.tokens.count;
-    row.limit = limit_of(model, how, row.prompt);
+    row.limit = token_limit(model, how, row.prompt);
     bool stops = how->stop && *how->stop;
     generation.speech = speech_new(writing_of(model), model->tokenizer, &how->stop, stops);
     good = good && check_prompt(model, &row.tokens, row.limit) && model_put(model->model) &&
@@ -166,10 +167,10 @@ static bool generate(const Request *request) {
 
 int moec_generate(MoecModel *model, const char *prompt, const MoecGeneration *how, char **text) {
     static const MoecGeneration plain;
-    return library_call(generate, &(Request){.model = model,
-                                             .text = prompt,
-                                             .how = how ? how : &plain,
-                                             .result = (void *)text});
+    return library_call(generate_text, &(Request){.model = model,
+                                                  .text = prompt,
+                                                  .how = how ? how : &plain,
+                                                  .result = (void *)text});
 }
 
 /* ---- tokens ---- */
@@ -181,7 +182,8 @@ static bool encode_text(const Request *request) {
         !library_given(request->length, "count") ||
         (request->count && !library_given(request->text, "text")))
         return false;
-    bool good = encode(request->model, request->text ? request->text : "", request->count, &list);
+    bool good =
+        encode_prompt(request->model, request->text ? request->text : "", request->count, &list);
     if (!good) tokens_free(&list);
     *tokens = good ? list.items : NULL;
     *request->length = good ? list.count : 0;

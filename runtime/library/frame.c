@@ -81,7 +81,7 @@ void library_remove(MoecModel *model) {
 
 /* ---- messages ---- */
 
-static void prepare(void) {
+static void prepare_process(void) {
     has_message_key = pthread_key_create(&message_key, free) == 0;
     c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
 }
@@ -91,7 +91,7 @@ const char *moec_version(void) {
 }
 
 const char *moec_message(void) {
-    pthread_once(&prepared, prepare);
+    pthread_once(&prepared, prepare_process);
     const char *text = has_message_key ? pthread_getspecific(message_key) : NULL;
     return text ? text : "";
 }
@@ -106,13 +106,13 @@ static void keep_message(char *text) {
 
 /* ---- calls ---- */
 
-typedef struct Frame {
+typedef struct LibraryFrame {
     Work *work;
     const Request *request;
     FILE *messages;
     bool locks; /* the call holds the lock of its model */
     bool good;
-} Frame;
+} LibraryFrame;
 
 static bool work_locked(Work *work, const Request *request) {
     MoecModel *model = request->model;
@@ -136,7 +136,7 @@ static bool work_locked(Work *work, const Request *request) {
 /* Numbers in specs and in generated programs have a decimal point in every locale of the caller. A
  * callback may call the library, so the settings of the outer call are restored. */
 static void *perform(void *data) {
-    Frame *frame = data;
+    LibraryFrame *frame = data;
     FILE *before = message_to(frame->messages);
     locale_t locale = c_locale ? uselocale(c_locale) : (locale_t)0;
     frame->good =
@@ -146,7 +146,7 @@ static void *perform(void *data) {
     return NULL;
 }
 
-static void perform_in_thread(Frame *frame) {
+static void perform_in_thread(LibraryFrame *frame) {
     pthread_t thread;
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
@@ -163,10 +163,10 @@ static void perform_in_thread(Frame *frame) {
     message_to(before);
 }
 
-static int run(Frame frame) {
+static int run_locked(LibraryFrame frame) {
     char *text = NULL;
     size_t length;
-    pthread_once(&prepared, prepare);
+    pthread_once(&prepared, prepare_process);
     frame.messages = open_memstream(&text, &length);
     if (is_forked)
         perform_in_thread(&frame);
@@ -178,11 +178,11 @@ static int run(Frame frame) {
 }
 
 int library_run(Work *work, const Request *request) {
-    return run((Frame){.work = work, .request = request});
+    return run_locked((LibraryFrame){.work = work, .request = request});
 }
 
 int library_call(Work *work, const Request *request) {
-    return run((Frame){.work = work, .request = request, .locks = true});
+    return run_locked((LibraryFrame){.work = work, .request = request, .locks = true});
 }
 
 /* ---- arguments ---- */

@@ -11,7 +11,7 @@
 
 /* ---- loading ---- */
 
-static MoecCompiler *open_text(const char *text, const TextList *sets) {
+static MoecCompiler *open_spec_text(const char *text, const TextList *sets) {
     const MoecDocument document = {"spec", text, strlen(text)};
     MoecCompiler *plain = moec_open_document(&document, 1, NULL, getenv("MOEC_PATH"));
     if (!reports_good(plain)) {
@@ -27,7 +27,7 @@ static MoecCompiler *open_text(const char *text, const TextList *sets) {
 }
 
 MoecCompiler *library_spec(const char *path, const char *text, const TextList *sets) {
-    if (!path != !text) return text ? open_text(text, sets) : spec_open(path, sets);
+    if (!path != !text) return text ? open_spec_text(text, sets) : spec_open(path, sets);
     error_message(NULL, "expected either a path or the text of a spec, got %s",
                   path ? "both" : "neither");
     return NULL;
@@ -44,7 +44,7 @@ bool library_sets(const char *const *sets, int count, TextList *list) {
     return true;
 }
 
-static bool open_compiler(MoecModel *model, const char *path, const MoecLoad *load) {
+static bool open_model_compiler(MoecModel *model, const char *path, const MoecLoad *load) {
     TextList sets;
     if (!library_sets(load->sets, load->set_count, &sets)) return false;
     model->compiler = library_spec(path, load->spec, &sets);
@@ -57,7 +57,7 @@ static bool open_compiler(MoecModel *model, const char *path, const MoecLoad *lo
     return model->compiler != NULL;
 }
 
-static bool open_model(MoecModel *model, const MoecLoad *load) {
+static bool open_library_model(MoecModel *model, const MoecLoad *load) {
     GraphShape shapes[5];
     int count = 0, can = load->can ? load->can : MOEC_CAN_RUN | MOEC_CAN_GENERATE;
     long batch = load->batch, context = load->context;
@@ -94,7 +94,7 @@ static bool has_input(const Call *call, const char *name) {
 }
 
 static bool load_model(const char *path, const MoecLoad *load, MoecModel *model) {
-    if (!open_compiler(model, path, load) || !open_model(model, load)) return false;
+    if (!open_model_compiler(model, path, load) || !open_library_model(model, load)) return false;
     model_initialise(model->model, load->seed);
     if (model->train) {
         model->stepper = (Stepper){.train = model->train,
@@ -127,7 +127,7 @@ static bool check_load(const MoecLoad *load) {
     return true;
 }
 
-static bool load(const Request *request) {
+static bool load_new_model(const Request *request) {
     MoecModel **model = request->result;
     if (!library_given(model, "model")) return false;
     *model = NULL;
@@ -143,7 +143,8 @@ static bool load(const Request *request) {
 int moec_load(const char *path, const MoecLoad *how, MoecModel **model) {
     static const MoecLoad plain;
     return library_run(
-        load, &(Request){.text = path, .load = how ? how : &plain, .result = (void *)model});
+        load_new_model,
+        &(Request){.text = path, .load = how ? how : &plain, .result = (void *)model});
 }
 
 void moec_free(MoecModel *model) {
@@ -168,7 +169,7 @@ static bool save(const Request *request) {
     const Companions companions = {
         .tokenizer = model->tokenizer ? tokenizer_json(model->tokenizer, &length) : NULL,
         .files = model->file ? checkpoint_files(model->file) : NULL};
-    const Place place = {.step = model->step, .seed = model->stepper.seed, .best = INFINITY};
+    const TrainState place = {.step = model->step, .seed = model->stepper.seed, .best = INFINITY};
     bool written = checkpoint_write(request->text, model->model, moec_bundle(model->compiler),
                                     &companions, &place, false);
     json_decref(companions.files);

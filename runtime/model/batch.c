@@ -33,13 +33,13 @@ void batch_drop(Batch *batch, const Row *row) {
         if (batch->rows[i] == row) batch->rows[i] = NULL;
 }
 
-static bool goes_on(const Row *row) {
+static bool row_goes_on(const Row *row) {
     return row && !row->ended;
 }
 
 bool batch_active(const Batch *batch) {
     for (int i = 0; i < batch->count; i++)
-        if (goes_on(batch->rows[i])) return true;
+        if (row_goes_on(batch->rows[i])) return true;
     return false;
 }
 
@@ -51,12 +51,12 @@ static bool prefills(const Batch *batch) {
     if (!decoder->prefill || end > (size_t)decoder->length) return false;
     for (int i = 0; i < batch->count; i++) {
         const Row *row = batch->rows[i];
-        if (goes_on(row) && row->limit > 1 && row->prompt < end) return false;
+        if (row_goes_on(row) && row->limit > 1 && row->prompt < end) return false;
     }
     return true;
 }
 
-static int32_t choose(Batch *batch, const Row *row, const float *logits) {
+static int32_t choose_token(Batch *batch, const Row *row, const float *logits) {
     long vocabulary = decoder_vocabulary(batch->decoder);
     const Said said = {row->tokens.items, row->tokens.count, row->prompt};
     logits = sample_adjust(&row->sampling, logits, batch->logits, vocabulary, &said);
@@ -64,7 +64,7 @@ static int32_t choose(Batch *batch, const Row *row, const float *logits) {
 }
 
 /* Handles the logits after the token at `place` - 1. */
-static void tell(Batch *batch, Row *row, size_t place, const float *logits) {
+static void tell_rows(Batch *batch, Row *row, size_t place, const float *logits) {
     if (place >= row->prompt + row->limit) {
         row->ended = true;
         return;
@@ -73,7 +73,7 @@ static void tell(Batch *batch, Row *row, size_t place, const float *logits) {
         row->ended = row->nonsense = true;
         return;
     }
-    if (place >= row->prompt) tokens_add(&row->tokens, choose(batch, row, logits));
+    if (place >= row->prompt) tokens_add(&row->tokens, choose_token(batch, row, logits));
     row->ended = !row->told(row, place, logits) || place + 1 >= row->prompt + row->limit;
 }
 
@@ -83,7 +83,7 @@ bool batch_step(Batch *batch) {
     size_t count = prefills(batch) ? PREFILL_TOKENS : 1;
     memset(batch->tokens, 0, sizeof(int32_t) * (size_t)decoder->rows * PREFILL_TOKENS);
     for (int i = 0; i < batch->count; i++) {
-        if (!goes_on(batch->rows[i])) continue;
+        if (!row_goes_on(batch->rows[i])) continue;
         const TokenList *tokens = &batch->rows[i]->tokens;
         for (size_t k = 0; k < count && position + k < tokens->count; k++)
             batch->tokens[(size_t)i * count + k] = tokens->items[position + k];
@@ -91,8 +91,8 @@ bool batch_step(Batch *batch) {
     const float *logits = decoder_advance(decoder, batch->tokens, (long)count);
     if (!logits) return false;
     for (int i = 0; i < batch->count; i++)
-        for (size_t k = 0; k < count && goes_on(batch->rows[i]); k++)
-            tell(batch, batch->rows[i], position + k + 1,
-                 logits + ((size_t)i * count + k) * vocabulary);
+        for (size_t k = 0; k < count && row_goes_on(batch->rows[i]); k++)
+            tell_rows(batch, batch->rows[i], position + k + 1,
+                      logits + ((size_t)i * count + k) * vocabulary);
     return true;
 }

@@ -45,7 +45,7 @@ static bool to_word(const MoecTensor *input, const char *path, float value, int3
 /* Copies one input of all examples to its offset in the records. */
 static bool read_input(const Safetensors *file, const MoecTensor *input, size_t each, size_t offset,
                        Data *data) {
-    const Entry *entry = safetensors_find(file, input->name);
+    const TensorEntry *entry = safetensors_find(file, input->name);
     if (!entry)
         return error_message("the file needs one tensor per input of the model",
                              "%s has no tensor '%s'", file->path, input->name);

@@ -320,13 +320,13 @@ void model_initialise(Model *model, uint64_t seed) {
     model_put(model);
 }
 
-static bool same_shape(const PublicTensor *one, const Entry *entry) {
+static bool fits_tensor(const PublicTensor *one, const TensorEntry *entry) {
     return one->rank == entry->rank &&
            memcmp(one->shape, entry->shape, sizeof(long) * (size_t)one->rank) == 0;
 }
 
 /* "[4, 16]" */
-static char *shape_text(const long *shape, int rank) {
+static char *tensor_shape_text(const long *shape, int rank) {
     char *text = memory_format("[");
     for (int i = 0; i < rank; i++) {
         char *longer = memory_format("%s%s%ld", text, i ? ", " : "", shape[i]);
@@ -341,7 +341,7 @@ static char *shape_text(const long *shape, int rank) {
 /* Reports weights of another shape. If only one axis is too short, as with learned positions, a
  * smaller setting fits. */
 static bool wrong_shape(const Safetensors *file, const char *name, const PublicTensor *one,
-                        const Entry *entry) {
+                        const TensorEntry *entry) {
     int differ = 0, axis = 0;
     for (int i = 0; i < one->rank && one->rank == entry->rank; i++) {
         if (one->shape[i] == entry->shape[i]) continue;
@@ -359,8 +359,8 @@ static bool wrong_shape(const Safetensors *file, const char *name, const PublicT
                   entry->shape[axis], (int)strcspn(letter, ","), letter, entry->shape[axis],
                   one->shape[axis])
             : memory_format("use weights made for this model and these settings");
-    char *found = shape_text(entry->shape, entry->rank),
-         *wanted = shape_text(one->shape, one->rank);
+    char *found = tensor_shape_text(entry->shape, entry->rank),
+         *wanted = tensor_shape_text(one->shape, one->rank);
     error_message(longer, "%s: %s has shape %s, but the model needs %s (%s)", file->path, name,
                   found, wanted, one->axes);
     free(found);
@@ -371,12 +371,12 @@ static bool wrong_shape(const Safetensors *file, const char *name, const PublicT
 
 static bool read_values(const Safetensors *file, const char *name, const PublicTensor *one,
                         float *values, bool needed, bool *used) {
-    const Entry *entry = safetensors_find(file, name);
+    const TensorEntry *entry = safetensors_find(file, name);
     if (entry) used[entry - file->entries] = true;
     if (!entry)
         return !needed || error_message("use weights made for this model and these settings",
                                         "%s has no tensor %s", file->path, name);
-    if (!same_shape(one, entry)) return wrong_shape(file, name, one, entry);
+    if (!fits_tensor(one, entry)) return wrong_shape(file, name, one, entry);
     return safetensors_floats(file, entry, values, one->count);
 }
 
@@ -552,7 +552,7 @@ static void add_name(Names *names, const char *name) {
 }
 
 /* Adds the line "... and 37 more" to a list that is longer than LISTED. */
-static const char *listed(Names *names) {
+static const char *is_in_list(Names *names) {
     if (names->count <= LISTED) return names->text;
     char *longer = memory_format("%s\n    ... and %d more", names->text, names->count - LISTED);
     free(names->text);
@@ -566,21 +566,21 @@ static bool report_lacking(const Safetensors *file, Names *names, bool lacking) 
         return error_message(
             "initialize them with --init-missing (in the API: init_missing = true)",
             "%s does not have %d tensor%s of the model:%s", file->path, names->count, many,
-            listed(names));
+            is_in_list(names));
     note_message("%s does not have %d tensor%s of the model; random initialization of:%s",
-                 file->path, names->count, many, listed(names));
+                 file->path, names->count, many, is_in_list(names));
     return true;
 }
 
 /* Reads a tensor if the file has it; another shape is added to `wrong`. */
 static bool begin_tensor(const Safetensors *file, const PublicTensor *one, float *block, bool *used,
                          Names *wrong) {
-    const Entry *entry = safetensors_find(file, one->name);
-    if (!entry || same_shape(one, entry))
+    const TensorEntry *entry = safetensors_find(file, one->name);
+    if (!entry || fits_tensor(one, entry))
         return read_tensor(file, one->name, one, block, false, used);
     used[entry - file->entries] = true;
-    char *found = shape_text(entry->shape, entry->rank),
-         *expected = shape_text(one->shape, one->rank),
+    char *found = tensor_shape_text(entry->shape, entry->rank),
+         *expected = tensor_shape_text(one->shape, one->rank),
          *line = memory_format("%s: %s, expected %s", one->name, found, expected);
     add_name(wrong, line);
     free(found);
@@ -606,11 +606,11 @@ bool model_begin(Model *model, const Safetensors *file, bool lacking) {
     if (wrong.count)
         good = error_message("use the sizes of that run, or train from scratch",
                              "%s: %d tensor%s of another shape:%s", file->path, wrong.count,
-                             wrong.count == 1 ? "" : "s", listed(&wrong));
+                             wrong.count == 1 ? "" : "s", is_in_list(&wrong));
     good = report_lacking(file, &absent, lacking) && good;
     if (good && left.count)
         note_message("%s has %d tensor%s that the model does not have:%s", file->path, left.count,
-                     left.count == 1 ? "" : "s", listed(&left));
+                     left.count == 1 ? "" : "s", is_in_list(&left));
     free(wrong.text);
     free(absent.text);
     free(left.text);
@@ -619,23 +619,23 @@ bool model_begin(Model *model, const Safetensors *file, bool lacking) {
     return good && model_put(model);
 }
 
-static void add_values(Entry *entries, int *count, char *name, const PublicTensor *one,
+static void add_values(TensorEntry *entries, int *count, char *name, const PublicTensor *one,
                        const float *values) {
-    Entry *entry = &entries[(*count)++];
-    *entry = (Entry){
+    TensorEntry *entry = &entries[(*count)++];
+    *entry = (TensorEntry){
         .name = name, .number = NUMBER_F32, .rank = one->rank, .bytes = one->count * sizeof(float)};
     memcpy(entry->shape, one->shape, sizeof(long) * (size_t)one->rank);
     entry->data = values;
 }
 
-static void add_entry(Entry *entries, int *count, char *name, const PublicTensor *one,
+static void add_entry(TensorEntry *entries, int *count, char *name, const PublicTensor *one,
                       const float *block) {
     add_values(entries, count, name, one, block + one->offset / sizeof(float));
 }
 
 /* Adds the entry of a parameter for inference, and the one of its trained weights. */
-static void add_parameter(const Model *model, Entry *entries, int *count, const PublicTensor *one,
-                          bool optimizer) {
+static void add_parameter(const Model *model, TensorEntry *entries, int *count,
+                          const PublicTensor *one, bool optimizer) {
     const float *average = model->own ? NULL : average_of(model, one);
     char *name = memory_format("%s", one->name);
     if (!average) {
@@ -648,29 +648,29 @@ static void add_parameter(const Model *model, Entry *entries, int *count, const 
                   model->weights);
 }
 
-static void add_axes(json_t *notes, const PublicTensor *one) {
+static void append_axes(json_t *notes, const PublicTensor *one) {
     char *key = memory_format("axes:%s", one->name);
     json_object_set_new(notes, key, json_text(one->axes));
     free(key);
 }
 
-Entry *model_entries(const Model *model, bool optimizer, json_t *notes, int *count) {
+TensorEntry *model_entries(const Model *model, bool optimizer, json_t *notes, int *count) {
     if (!model_get(model, optimizer || has_average(model))) return NULL;
     const MoecUpdate *update = optimizer ? model->table->update : NULL;
     int copies = 1 + (update ? update->state_count : 0);
-    Entry *entries = memory_new(sizeof *entries *
-                                (size_t)(model->parameter_count * copies + model->state_count + 1));
+    TensorEntry *entries = memory_new(
+        sizeof *entries * (size_t)(model->parameter_count * copies + model->state_count + 1));
     *count = 0;
     for (int i = 0; i < model->parameter_count; i++) {
         const PublicTensor *one = &model->parameters[i];
         add_parameter(model, entries, count, one, optimizer);
-        add_axes(notes, one);
+        append_axes(notes, one);
     }
     for (int i = 0; i < model->state_count; i++) {
         const PublicTensor *one = &model->states[i];
         if (is_optimizers(one->name) && (!optimizer || is_average(model, one))) continue;
         add_entry(entries, count, memory_format("%s", one->name), one, model->layer_states);
-        add_axes(notes, one);
+        append_axes(notes, one);
     }
     const int average = moment_called(model, "average");
     for (int j = 0; j < copies - 1; j++)
@@ -683,7 +683,7 @@ Entry *model_entries(const Model *model, bool optimizer, json_t *notes, int *cou
     return entries;
 }
 
-void entries_free(Entry *entries, int count) {
+void entries_free(TensorEntry *entries, int count) {
     for (int i = 0; i < count; i++) free(entries[i].name);
     free(entries);
 }

@@ -138,7 +138,7 @@ bool model_read(Model *model, const Safetensors *file, bool optimizer);
 bool model_begin(Model *model, const Safetensors *file, bool lacking);
 /* The entries to write a file; *count receives their number. NULL after a device error, which was
  * printed. Adds the axes of each to `notes`. Free with entries_free. */
-Entry *model_entries(const Model *model, bool optimizer, json_t *notes, int *count);
-void entries_free(Entry *entries, int count);
+TensorEntry *model_entries(const Model *model, bool optimizer, json_t *notes, int *count);
+void entries_free(TensorEntry *entries, int count);
 
 #endif

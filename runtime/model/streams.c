@@ -41,7 +41,7 @@ static char *copy_of(const char *text, const char *ending) {
 
 /* The target of a path after symbolic links, or the path of a new file; NULL if it is not a regular
  * file. */
-static char *place_of(const char *path) {
+static char *target_path(const char *path) {
 #ifdef FILES_HAVE_KINDS
     struct stat status;
     if (lstat(path, &status) == 0) {
@@ -64,7 +64,7 @@ static void remove_left(const char *partial) {
 }
 
 int sink_open(Sink *sink, const char *path) {
-    *sink = (Sink){.path = place_of(path)};
+    *sink = (Sink){.path = target_path(path)};
     sink->partial = sink->path ? copy_of(sink->path, ".partial") : NULL;
     if (sink->partial) {
         remove_left(sink->partial);

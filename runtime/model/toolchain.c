@@ -41,11 +41,11 @@ enum {
 };
 
 /* A command line; the words of MOEC_CC are parts of `name`, those of MOEC_CFLAGS of `more`. */
-typedef struct Command {
+typedef struct CompilerCommand {
     char *words[COMMAND_LIMIT];
     int count;
     char *name, *more;
-} Command;
+} CompilerCommand;
 
 static const char *compiler_name(void) {
     const char *name = getenv("MOEC_CC");
@@ -109,13 +109,13 @@ void toolchain_hash(XXH3_state_t *state, bool kernels) {
     hash_processor(state);
 }
 
-static void add_word(Command *command, const char *word) {
+static void add_word(CompilerCommand *command, const char *word) {
     command->words[command->count++] = (char *)(uintptr_t)word;
     command->words[command->count] = NULL;
 }
 
-static Command command_new(bool openmp, bool kernels) {
-    Command command = {.name = memory_format("%s", compiler_name())};
+static CompilerCommand command_new(bool openmp, bool kernels) {
+    CompilerCommand command = {.name = memory_format("%s", compiler_name())};
     char *rest = NULL;
     for (char *word = strtok_r(command.name, " ", &rest); word && command.count < WORD_LIMIT;
          word = strtok_r(NULL, " ", &rest))
@@ -128,14 +128,14 @@ static Command command_new(bool openmp, bool kernels) {
     return command;
 }
 
-static void command_free(Command *command) {
+static void command_free(CompilerCommand *command) {
     free(command->name);
     free(command->more);
 }
 
 /* Starts the compiler; what it prints goes to the file `log`. -1, with errno set, when it could not
  * be started. */
-static pid_t start(const Command *command, const char *log) {
+static pid_t start(const CompilerCommand *command, const char *log) {
     char *line = memory_format("%s", command->words[0]);
     for (int i = 1; i < command->count; i++) {
         char *longer = memory_format("%s %s", line, command->words[i]);
@@ -156,7 +156,7 @@ static pid_t start(const Command *command, const char *log) {
     return -1;
 }
 
-static int finish(pid_t child) {
+static int finish_objects(pid_t child) {
     int status = -1;
     if (child < 0) return -1;
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
@@ -178,7 +178,7 @@ static int translate(const char *include, const Translation *work, int count, bo
                      char *const *logs) {
     pid_t children[WORK_LIMIT];
     for (int i = 0; i < count; i++) {
-        Command command = command_new(openmp, work[i].kernels);
+        CompilerCommand command = command_new(openmp, work[i].kernels);
         char *define = memory_format("-D%s", work[i].define);
         const char *words[] = {define,         include, "-c", "-o",
                                work[i].output, "-x",    "c",  work[i].source};
@@ -189,7 +189,7 @@ static int translate(const char *include, const Translation *work, int count, bo
     }
     int reason = errno, worst = 0;
     for (int i = 0; i < count; i++) {
-        int status = finish(children[i]);
+        int status = finish_objects(children[i]);
         if (status && !worst) worst = status;
     }
     errno = reason;
@@ -198,14 +198,14 @@ static int translate(const char *include, const Translation *work, int count, bo
 
 static int link_objects(const Translation *work, int count, const char *ready, bool openmp,
                         const char *output, const char *log) {
-    Command command = command_new(openmp, false);
+    CompilerCommand command = command_new(openmp, false);
     add_word(&command, "-shared");
     add_word(&command, "-o");
     add_word(&command, output);
     for (int i = 0; i < count; i++) add_word(&command, work[i].output);
     if (ready) add_word(&command, ready);
     add_word(&command, "-lm");
-    int status = finish(start(&command, log));
+    int status = finish_objects(start(&command, log));
     command_free(&command);
     return status;
 }

@@ -40,7 +40,7 @@ const char *checkpoint_file(const Safetensors *file, const char *name) {
 }
 
 void checkpoint_note(json_t *notes, const char *model, const char *bundle,
-                     const Companions *companions, const Place *place) {
+                     const Companions *companions, const TrainState *place) {
     char seed[24], position[24], tokens[24];
     snprintf(seed, sizeof seed, "%" PRIu64, place->seed);
     snprintf(position, sizeof position, "%" PRIu64, place->position);
@@ -60,10 +60,10 @@ void checkpoint_note(json_t *notes, const char *model, const char *bundle,
 }
 
 bool checkpoint_write(const char *path, const Model *model, const char *bundle,
-                      const Companions *companions, const Place *place, bool optimizer) {
+                      const Companions *companions, const TrainState *place, bool optimizer) {
     json_t *notes = json_object();
     int count;
-    Entry *entries = model_entries(model, optimizer, notes, &count);
+    TensorEntry *entries = model_entries(model, optimizer, notes, &count);
     if (!entries) {
         json_decref(notes);
         return false;
@@ -88,7 +88,7 @@ static bool whole(const char *text, uint64_t limit, uint64_t *value) {
 }
 
 /* A loss, or infinity before the first. */
-static bool loss(const char *text, double *value) {
+static bool noted_loss(const char *text, double *value) {
     char *end;
     *value = strtod(text, &end);
     bool number =
@@ -116,7 +116,7 @@ static bool same_model(const char *name, const char *bundle) {
 
 /* Returns the first note that is present and malformed, or NULL. Missing notes keep the value in
  * `*place`. */
-static const char *wrong_note(const Safetensors *file, Place *place) {
+static const char *wrong_note(const Safetensors *file, TrainState *place) {
     uint64_t step = (uint64_t)place->step;
     const struct {
         const char *name;
@@ -135,20 +135,20 @@ static const char *wrong_note(const Safetensors *file, Place *place) {
                *format = safetensors_note(file, "format"),
                *number = safetensors_note(file, "version"),
                *model = safetensors_note(file, "model"), *bundle = safetensors_note(file, "spec");
-    if (best && !loss(best, &place->best)) return "best_loss";
+    if (best && !noted_loss(best, &place->best)) return "best_loss";
     if (format && strcmp(format, "moec") != 0) return "format";
     if (number && !version(number)) return "version";
     return model && bundle && !same_model(model, bundle) ? "model" : NULL;
 }
 
-static bool notes_good(const Safetensors *file, Place *place) {
+static bool notes_good(const Safetensors *file, TrainState *place) {
     const char *wrong = wrong_note(file, place);
     return !wrong || error_message("use another copy; the file was changed after it was written",
                                    "%s: note '%s' does not have the form that moec train writes",
                                    file->path, wrong);
 }
 
-bool checkpoint_place(const Safetensors *file, Place *place) {
+bool checkpoint_place(const Safetensors *file, TrainState *place) {
     static const char *const names[] = {"step",   "seed",    "position", "tokens", "best_loss",
                                         "format", "version", "model",    "spec"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -160,7 +160,7 @@ bool checkpoint_place(const Safetensors *file, Place *place) {
 }
 
 long checkpoint_step(const Safetensors *file) {
-    Place place = {0};
+    TrainState place = {0};
     wrong_note(file, &place);
     return place.step;
 }
@@ -175,7 +175,7 @@ static bool is_spec(const char *operand) {
  * notes. */
 static Safetensors *open_sound(const char *path) {
     Safetensors *file = safetensors_open(path);
-    Place place = {0};
+    TrainState place = {0};
     if (!file || !safetensors_note(file, "spec") || notes_good(file, &place)) return file;
     safetensors_close(file);
     return NULL;
@@ -238,7 +238,7 @@ MoecCompiler *checkpoint_spec(const Safetensors *file, const char *const *sets, 
 
 bool checkpoint_readable(const char *path) {
     Safetensors *file = safetensors_open(path);
-    Place place = {0};
+    TrainState place = {0};
     Tokenizer *tokenizer = NULL;
     bool good = file && checkpoint_place(file, &place) && checkpoint_tokenizer(file, &tokenizer);
     MoecCompiler *compiler = good ? checkpoint_spec(file, NULL, 0) : NULL;

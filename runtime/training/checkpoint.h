@@ -8,14 +8,14 @@
 #include "model/model.h"
 #include "tokenizer/tokenizer.h"
 
-typedef struct Place {
+typedef struct TrainState {
     long step;         /* steps done */
     uint64_t position; /* number of samples read from the data */
     uint64_t seed;
     uint64_t tokens; /* size of the data in tokens */
     double best;     /* lowest validation loss so far; infinite before the first */
     uint64_t lanes;  /* of gradient_sum.h; 0 or 1: one */
-} Place;
+} TrainState;
 
 /* Texts stored with the weights. */
 typedef struct Companions {
@@ -26,10 +26,10 @@ typedef struct Companions {
 /* optimizer: also write the state for resuming; otherwise weights and states only. False after a
  * message. */
 bool checkpoint_write(const char *path, const Model *model, const char *bundle,
-                      const Companions *companions, const Place *place, bool optimizer);
+                      const Companions *companions, const TrainState *place, bool optimizer);
 /* Adds the notes of a checkpoint, except for the axes. */
 void checkpoint_note(json_t *notes, const char *model, const char *bundle,
-                     const Companions *companions, const Place *place);
+                     const Companions *companions, const TrainState *place);
 /* The files in the notes: a new object. */
 json_t *checkpoint_files(const Safetensors *file);
 /* The text of one, or NULL. */
@@ -37,7 +37,7 @@ const char *checkpoint_file(const Safetensors *file, const char *name);
 /* The tokenizer of a checkpoint. False after a message; *tokenizer == NULL: it has none. */
 bool checkpoint_tokenizer(const Safetensors *file, Tokenizer **tokenizer);
 /* Reads the notes into `*place`; false after a message if one is missing or malformed. */
-bool checkpoint_place(const Safetensors *file, Place *place);
+bool checkpoint_place(const Safetensors *file, TrainState *place);
 /* The step of a checkpoint; 0 of fresh weights, which have none. */
 long checkpoint_step(const Safetensors *file);
 /* The best checkpoint of a folder, else the last: a new string, or NULL. */

@@ -12,19 +12,19 @@
 
 enum { SHOWN = 4, WIDTH = 60 };
 
-typedef struct Line {
+typedef struct SpecLine {
     const char *text; /* without surrounding space */
     int length, number;
     bool common; /* also in the other spec */
-} Line;
+} SpecLine;
 
-typedef struct Lines {
-    Line *items;
+typedef struct SpecLines {
+    SpecLine *items;
     int count, capacity;
-} Lines;
+} SpecLines;
 
 /* Adds the lines of a text, except for empty lines and comments. */
-static void add_lines(Lines *lines, const char *text, size_t length) {
+static void add_lines(SpecLines *lines, const char *text, size_t length) {
     const char *end = text + length;
     while (text < end) {
         const char *newline = memchr(text, '\n', (size_t)(end - text)),
@@ -34,10 +34,11 @@ static void add_lines(Lines *lines, const char *text, size_t length) {
         if (last > text && *text != '#') {
             if (lines->count == lines->capacity) {
                 lines->capacity = 2 * lines->capacity + 64;
-                lines->items = memory_grow(lines->items, sizeof(Line) * (size_t)lines->capacity);
+                lines->items =
+                    memory_grow(lines->items, sizeof(SpecLine) * (size_t)lines->capacity);
             }
             lines->items[lines->count] =
-                (Line){.text = text, .length = (int)(last - text), .number = lines->count};
+                (SpecLine){.text = text, .length = (int)(last - text), .number = lines->count};
             lines->count++;
         }
         text = next;
@@ -46,8 +47,8 @@ static void add_lines(Lines *lines, const char *text, size_t length) {
 
 /* Lines of all files, those of the standard library only if `library`, and of all settings, without
  * the headers "file LENGTH PATH" and "set LENGTH". */
-static Lines lines_of(const char *bundle, bool library) {
-    Lines lines = {0};
+static SpecLines spec_lines(const char *bundle, bool library) {
+    SpecLines lines = {0};
     const char *end = bundle + strlen(bundle), *at = strchr(bundle, '\n');
     size_t length;
     if (at) add_lines(&lines, at + 1, strcspn(at + 1, "\n")); /* the model's name */
@@ -65,36 +66,36 @@ static Lines lines_of(const char *bundle, bool library) {
 }
 
 static int by_text(const void *a, const void *b) {
-    const Line *first = a, *second = b;
+    const SpecLine *first = a, *second = b;
     int shorter = first->length < second->length ? first->length : second->length;
     int order = memcmp(first->text, second->text, (size_t)shorter);
     return order ? order : first->length - second->length;
 }
 
 static int by_number(const void *a, const void *b) {
-    return ((const Line *)a)->number - ((const Line *)b)->number;
+    return ((const SpecLine *)a)->number - ((const SpecLine *)b)->number;
 }
 
 /* Marks common lines, each as often as it occurs in both. */
-static void pair_up(Lines *then, Lines *now) {
-    qsort(then->items, (size_t)then->count, sizeof(Line), by_text);
-    qsort(now->items, (size_t)now->count, sizeof(Line), by_text);
+static void pair_up(SpecLines *then, SpecLines *now) {
+    qsort(then->items, (size_t)then->count, sizeof(SpecLine), by_text);
+    qsort(now->items, (size_t)now->count, sizeof(SpecLine), by_text);
     for (int i = 0, j = 0; i < then->count && j < now->count;) {
         int order = by_text(&then->items[i], &now->items[j]);
         if (order == 0) then->items[i].common = now->items[j].common = true;
         i += order <= 0;
         j += order >= 0;
     }
-    qsort(then->items, (size_t)then->count, sizeof(Line), by_number);
-    qsort(now->items, (size_t)now->count, sizeof(Line), by_number);
+    qsort(then->items, (size_t)then->count, sizeof(SpecLine), by_number);
+    qsort(now->items, (size_t)now->count, sizeof(SpecLine), by_number);
 }
 
 /* "layers = 2 | dim = 16"; NULL when there are none. */
-static char *own_lines(const Lines *lines) {
+static char *own_lines(const SpecLines *lines) {
     char *text = NULL;
     int own = 0;
     for (int i = 0; i < lines->count; i++) {
-        const Line *line = &lines->items[i];
+        const SpecLine *line = &lines->items[i];
         if (line->common || own++ >= SHOWN) continue;
         char *longer = memory_format("%s%s%.*s%s", text ? text : "", text ? " | " : "",
                                      line->length < WIDTH ? line->length : WIDTH, line->text,
@@ -110,7 +111,7 @@ static char *own_lines(const Lines *lines) {
 
 /* False if there are none. */
 static bool tell_lines(const char *then, const char *now, bool library) {
-    Lines before = lines_of(then, library), after = lines_of(now, library);
+    SpecLines before = spec_lines(then, library), after = spec_lines(now, library);
     if (before.count && after.count) pair_up(&before, &after);
     char *old = own_lines(&before), *new = own_lines(&after);
     bool found = old || new;

@@ -23,7 +23,7 @@ typedef struct Message {
     size_t length, room;
 } Message;
 
-static void put(Message *message, const void *bytes, size_t length) {
+static void put_event_bytes(Message *message, const void *bytes, size_t length) {
     if (message->length + length > message->room) {
         message->room = 2 * (message->length + length);
         message->bytes = memory_grow(message->bytes, message->room);
@@ -36,14 +36,14 @@ static void put(Message *message, const void *bytes, size_t length) {
 static void put_fixed(Message *message, uint64_t bits, int bytes) {
     for (int i = 0; i < bytes; i++) {
         unsigned char byte = (unsigned char)(bits >> 8 * i);
-        put(message, &byte, 1);
+        put_event_bytes(message, &byte, 1);
     }
 }
 
 static void put_varint(Message *message, uint64_t number) {
     do {
         unsigned char byte = (unsigned char)((number & 127) | (number > 127 ? 128 : 0));
-        put(message, &byte, 1);
+        put_event_bytes(message, &byte, 1);
         number >>= 7;
     } while (number);
 }
@@ -55,7 +55,7 @@ static void put_key(Message *message, int field, int kind) {
 static void put_bytes(Message *message, int field, const void *bytes, size_t length) {
     put_key(message, field, BYTES);
     put_varint(message, length);
-    put(message, bytes, length);
+    put_event_bytes(message, bytes, length);
 }
 
 static void put_double(Message *message, int field, double number) {
@@ -89,7 +89,7 @@ static bool write_record(Events *events, const Message *message) {
     Message record = {0};
     put_fixed(&record, message->length, 8);
     put_fixed(&record, checksum(record.bytes, 8), 4);
-    put(&record, message->bytes, message->length);
+    put_event_bytes(&record, message->bytes, message->length);
     put_fixed(&record, checksum(message->bytes, message->length), 4);
     bool good = fwrite(record.bytes, 1, record.length, events->file) == record.length &&
                 fflush(events->file) == 0;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 /* Sums in a fixed order. */
-static double sum_of(const float *values, long count) {
+static double sum_losses(const float *values, long count) {
     double sum = 0;
     for (long i = 0; i < count; i++) sum += (double)values[i];
     return sum;
@@ -52,7 +52,7 @@ static bool run_call(Call *call, long samples, const Probes *probes, double *row
         return false;
     row[ROW_LOSS] = loss >= 0 ? (double)call->outputs[loss][0] : 0;
     row[ROW_NATS] =
-        nats >= 0 ? sum_of(call->outputs[nats], tokens) : row[ROW_LOSS] * (double)tokens;
+        nats >= 0 ? sum_losses(call->outputs[nats], tokens) : row[ROW_LOSS] * (double)tokens;
     return !probes || probes_read(probes, row + ROW_PROBES);
 }
 

@@ -11,12 +11,12 @@
 
 /* ---- names ---- */
 
-static bool is_wanted(const MoecTensor *output) {
+static bool is_wanted_probe(const MoecTensor *output) {
     return output->probe != MOEC_PROBE_NONE ||
            (output->rank == 0 && strcmp(output->name, "loss") != 0);
 }
 
-static bool is_number(const char *part, size_t length) {
+static bool is_single_number(const char *part, size_t length) {
     return length > 0 && strspn(part, "0123456789") == length;
 }
 
@@ -25,7 +25,7 @@ static char *path_of(const char *name, long *layer) {
     *layer = -1;
     for (const char *dot = strchr(name, '.'); dot; dot = strchr(dot + 1, '.')) {
         size_t length = strcspn(dot + 1, ".");
-        if (!is_number(dot + 1, length)) continue;
+        if (!is_single_number(dot + 1, length)) continue;
         *layer = strtol(dot + 1, NULL, 10);
         return memory_format("%.*s%s", (int)(dot - name), name, dot + 1 + length);
     }
@@ -87,7 +87,7 @@ Probes *probes_open(Call *call) {
     probes->all = memory_new(sizeof *probes->all * (size_t)(probes->output_count + 1));
     for (int i = 0; i < probes->output_count; i++) {
         const PublicTensor *one = &probes->outputs[i];
-        if (!is_wanted(one->tensor)) continue;
+        if (!is_wanted_probe(one->tensor)) continue;
         double *values = memory_new(sizeof *values * (one->count + 1));
         probes->all[probes->count++] = (LayerProbe){.tensor = one, .values = values};
         probes->width += one->count;
@@ -123,7 +123,7 @@ bool probes_read(const Probes *probes, double *values) {
     Call *call = probes->call;
     const MoecTensor *outputs = call->graph->outputs;
     for (int i = 0; i < call->graph->output_count; i++)
-        if (is_wanted(&outputs[i]) && tensor_count(&outputs[i]) > 1 && !call_get(call, i))
+        if (is_wanted_probe(&outputs[i]) && tensor_count(&outputs[i]) > 1 && !call_get(call, i))
             return false;
     for (int i = 0; i < probes->count; i++) {
         const PublicTensor *one = probes->all[i].tensor;
@@ -148,7 +148,7 @@ void probes_add(Probes *probes, const double *values) {
     probes->calls++;
 }
 
-static double value_at(const Probes *probes, int which, size_t element) {
+static double probe_value(const Probes *probes, int which, size_t element) {
     const LayerProbe *one = &probes->all[which];
     return one->values[element] / (double)(is_largest(one) || !probes->calls ? 1 : probes->calls);
 }
@@ -157,11 +157,11 @@ static double value_at(const Probes *probes, int which, size_t element) {
 
 static json_t *value_json(const Probes *probes, int which) {
     const PublicTensor *tensor = probes->all[which].tensor;
-    if (tensor->rank == 0) return json_number(value_at(probes, which, 0));
+    if (tensor->rank == 0) return json_number(probe_value(probes, which, 0));
     json_t *list = json_array();
     for (size_t i = 0; i < tensor->count; i++) {
         char brief[32]; /* there may be many */
-        snprintf(brief, sizeof brief, "%.4g", value_at(probes, which, i));
+        snprintf(brief, sizeof brief, "%.4g", probe_value(probes, which, i));
         json_array_append_new(list, json_number(strtod(brief, NULL)));
     }
     return list;
@@ -169,7 +169,7 @@ static json_t *value_json(const Probes *probes, int which) {
 
 static double mean_of(const Probes *probes, int from, int to) {
     double sum = 0;
-    for (int i = from; i < to; i++) sum += value_at(probes, i, 0);
+    for (int i = from; i < to; i++) sum += probe_value(probes, i, 0);
     return sum / (to - from);
 }
 
@@ -218,7 +218,7 @@ static void tell_layers(const Probes *probes, int from, int to, json_t *object) 
     free(name);
 }
 
-static bool is_finite(const Probes *probes, int which) {
+static bool probe_is_finite(const Probes *probes, int which) {
     for (size_t i = 0; i < probes->all[which].tensor->count; i++)
         if (!isfinite(probes->all[which].values[i])) return false;
     return true;
@@ -238,7 +238,7 @@ json_t *probes_json(const Probes *probes, const char **wrong) {
         }
     }
     for (int i = 0; i < probes->count && !*wrong; i++)
-        if (!is_finite(probes, i)) *wrong = probes->all[i].name;
+        if (!probe_is_finite(probes, i)) *wrong = probes->all[i].name;
     return object;
 }
 
@@ -257,7 +257,7 @@ static void print_axes(const Probes *probes, int from, int to, int width) {
         char name[256];
         print_name(one, one->label, one->layer >= 0, name, sizeof name);
         printf("%-*s", width, name);
-        for (size_t k = 0; k < one->tensor->count; k++) printf(" %.4g", value_at(probes, i, k));
+        for (size_t k = 0; k < one->tensor->count; k++) printf(" %.4g", probe_value(probes, i, k));
         puts("");
     }
 }
@@ -269,7 +269,7 @@ static void print_numbers(const Probes *probes, int from, int to, const char *na
         printf("  by layer");
         for (int i = from; i < to; i++) {
             printf(all ? " " : " %ld: ", probes->all[i].layer);
-            printf("%.4g", value_at(probes, i, 0));
+            printf("%.4g", probe_value(probes, i, 0));
         }
     }
     puts("");

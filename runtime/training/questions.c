@@ -10,19 +10,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct Candidate {
+typedef struct AnswerChoice {
     Row row;
     size_t from; /* number of tokens before it */
     double characters, logprob;
     long vocabulary;
-} Candidate;
+} AnswerChoice;
 
 typedef struct Question {
     int first, count, answer;
 } Question;
 
 struct Questions {
-    Candidate *candidates;
+    AnswerChoice *candidates;
     Question *questions;
     int candidate_count, question_count;
     Writing writing;
@@ -31,7 +31,7 @@ struct Questions {
 };
 
 static bool told(Row *row, size_t place, const float *logits) {
-    Candidate *candidate = row->context;
+    AnswerChoice *candidate = row->context;
     if (place >= candidate->from)
         candidate->logprob += (double)logits[row->tokens.items[place]] -
                               sample_log_sum(logits, candidate->vocabulary);
@@ -40,7 +40,7 @@ static bool told(Row *row, size_t place, const float *logits) {
 
 /* ---- reading ---- */
 
-static bool encode(Questions *questions, const Text *text, TokenList *tokens) {
+static bool encode_question(Questions *questions, const Text *text, TokenList *tokens) {
     return speech_tokens(questions->writing, questions->tokenizer, questions->encoder,
                          text->bytes ? text->bytes : "", text->length, tokens);
 }
@@ -49,18 +49,18 @@ static bool add_candidate(Questions *questions, const char *context, const char 
     size_t length = strlen(context), spaces = 0;
     while (spaces < length && context[length - spaces - 1] == ' ') spaces++;
     questions->candidates = memory_grow(
-        questions->candidates, sizeof(Candidate) * (size_t)(questions->candidate_count + 1));
-    Candidate *candidate = &questions->candidates[questions->candidate_count++];
-    *candidate = (Candidate){.row = {.told = told, .sampling = {.repetition = 1}}};
+        questions->candidates, sizeof(AnswerChoice) * (size_t)(questions->candidate_count + 1));
+    AnswerChoice *candidate = &questions->candidates[questions->candidate_count++];
+    *candidate = (AnswerChoice){.row = {.told = told, .sampling = {.repetition = 1}}};
     const char *said = choice + strspn(choice, " ");
     candidate->characters = (double)character_count(said, strlen(said));
     Text text = {0};
     TokenList before = {0};
     text_append(&text, context, length - spaces);
-    bool good = encode(questions, &text, &before);
+    bool good = encode_question(questions, &text, &before);
     text_append(&text, context + length - spaces, spaces);
     text_append(&text, choice, strlen(choice));
-    good = good && encode(questions, &text, &candidate->row.tokens);
+    good = good && encode_question(questions, &text, &candidate->row.tokens);
     candidate->from = before.count;
     candidate->row.prompt = candidate->row.tokens.count;
     tokens_free(&before);
@@ -98,7 +98,7 @@ static bool add_question(Questions *questions, const json_t *line, const char *p
     size_t i;
     json_array_foreach(list, i, choice) {
         if (!add_candidate(questions, context, json_string_value(choice))) return false;
-        const Candidate *last = &questions->candidates[questions->candidate_count - 1];
+        const AnswerChoice *last = &questions->candidates[questions->candidate_count - 1];
         if (last->from < 1 || last->row.tokens.count <= last->from)
             return error_message("context and choice need at least one token each",
                                  "%s:%ld: choice %zu has no token, or no token before it", path,
@@ -179,14 +179,14 @@ static bool check_tokens(const Questions *questions, long vocabulary) {
     return true;
 }
 
-static bool run(Questions *questions, Decoder *decoder) {
+static bool answer_questions(Questions *questions, Decoder *decoder) {
     Batch *batch = batch_new(decoder);
     Row **rows = memory_new(sizeof *rows * (size_t)decoder->rows);
     bool good = true;
     for (int done = 0; done < questions->candidate_count && good;) {
         int count = 0;
         while (count < decoder->rows && done < questions->candidate_count) {
-            Candidate *candidate = &questions->candidates[done++];
+            AnswerChoice *candidate = &questions->candidates[done++];
             candidate->row.context = candidate;
             candidate->vocabulary = decoder_vocabulary(decoder);
             rows[count++] = &candidate->row;
@@ -203,14 +203,15 @@ static bool run(Questions *questions, Decoder *decoder) {
 
 bool questions_measure(Questions *questions, Decoder *decoder, Accuracy *accuracy) {
     *accuracy = (Accuracy){.questions = questions->question_count};
-    if (!check_tokens(questions, decoder_vocabulary(decoder)) || !run(questions, decoder))
+    if (!check_tokens(questions, decoder_vocabulary(decoder)) ||
+        !answer_questions(questions, decoder))
         return false;
     for (int i = 0; i < questions->question_count; i++) {
         const Question *question = &questions->questions[i];
-        const Candidate *all = &questions->candidates[question->first];
+        const AnswerChoice *all = &questions->candidates[question->first];
         int best = 0, best_by_length = 0;
         for (int k = 1; k < question->count; k++) {
-            const Candidate *top = &all[best_by_length];
+            const AnswerChoice *top = &all[best_by_length];
             if (all[k].logprob > all[best].logprob) best = k;
             if (all[k].logprob * top->characters > top->logprob * all[k].characters)
                 best_by_length = k;

@@ -14,15 +14,15 @@
 #include <unistd.h>
 
 /* Content of a log when a run resumes. */
-typedef struct DefUse {
+typedef struct LogScan {
     char *kept; /* valid lines up to the step */
     size_t length;
     long damaged, first; /* number of invalid lines; line number of the first */
     long steps, last;    /* number of steps with a line; the last of them */
-} DefUse;
+} LogScan;
 
 /* Step of a line, -1 if it is damaged. Steps increase within a log. */
-static long step_of(DefUse *def_use, const char *line, size_t length) {
+static long line_step(LogScan *def_use, const char *line, size_t length) {
     json_t *object = json_loadb(line, length, JSON_REJECT_DUPLICATES, NULL);
     json_t *at = json_object_get(object, "step");
     json_int_t step = json_is_integer(at) ? json_integer_value(at) : -1;
@@ -35,15 +35,15 @@ static long step_of(DefUse *def_use, const char *line, size_t length) {
 
 /* Omits steps after `step`, which the resumed run writes again. A killed run can leave a truncated
  * last line. */
-static DefUse def_use_of(FILE *file, long step) {
-    DefUse def_use = {0};
+static LogScan def_use_of(FILE *file, long step) {
+    LogScan def_use = {0};
     FILE *kept = open_memstream(&def_use.kept, &def_use.length);
     char *line = NULL;
     size_t capacity = 0;
     ssize_t length;
     for (long number = 1; kept && (length = getline(&line, &capacity, file)) > 0; number++) {
-        DefUse before = def_use;
-        long at = step_of(&def_use, line, (size_t)length);
+        LogScan before = def_use;
+        long at = line_step(&def_use, line, (size_t)length);
         if (at > step) {
             def_use = before;
         } else if (at >= 0) {
@@ -59,9 +59,9 @@ static DefUse def_use_of(FILE *file, long step) {
 
 /* Truncates the log to the lines up to `step`; step 0 = empty log. False after a message.
  * *replaced: a damaged log was replaced by a new file. */
-static bool shorten(Record *record, long step, bool *replaced) {
+static bool cut_log(RunLog *record, long step, bool *replaced) {
     rewind(record->file);
-    DefUse def_use = step ? def_use_of(record->file, step) : (DefUse){0};
+    LogScan def_use = step ? def_use_of(record->file, step) : (LogScan){0};
     bool good = true;
     *replaced = def_use.damaged > 0;
     if (*replaced) {
@@ -80,7 +80,7 @@ static bool shorten(Record *record, long step, bool *replaced) {
 }
 
 /* Opens and locks the log; false after a message. */
-static bool open_log(Record *record) {
+static bool open_log(RunLog *record) {
     const char *path = record->path;
     int descriptor = file_create(path, O_RDWR | O_APPEND | O_CLOEXEC);
     if (descriptor < 0) return false;
@@ -91,10 +91,10 @@ static bool open_log(Record *record) {
     return true;
 }
 
-bool record_open(Record *record, const char *path, long step) {
-    *record = (Record){.path = memory_format("%s", path)};
+bool record_open(RunLog *record, const char *path, long step) {
+    *record = (RunLog){.path = memory_format("%s", path)};
     bool replaced = false;
-    bool good = open_log(record) && shorten(record, step, &replaced);
+    bool good = open_log(record) && cut_log(record, step, &replaced);
     if (good && replaced) {
         fclose(record->file);
         good = open_log(record);
@@ -103,11 +103,11 @@ bool record_open(Record *record, const char *path, long step) {
     return good;
 }
 
-bool record_events(Record *record, const char *folder, long step) {
+bool record_events(RunLog *record, const char *folder, long step) {
     return events_open(&record->events, folder, step);
 }
 
-bool record_write(Record *record, json_t *object) {
+bool record_write(RunLog *record, json_t *object) {
     bool events = !record->events.file || events_write(&record->events, object);
     char *text = json_write(object, JSON_COMPACT | JSON_REAL_PRECISION(9));
     json_decref(object);
@@ -121,7 +121,7 @@ bool record_write(Record *record, json_t *object) {
     return good && events;
 }
 
-void record_close(Record *record) {
+void record_close(RunLog *record) {
     events_close(&record->events);
     if (record->file) fclose(record->file);
     record->file = NULL;

@@ -23,20 +23,20 @@ void events_close(Events *events);
 
 /* record: the log of a run, one JSON object per line. */
 
-typedef struct Record {
+typedef struct RunLog {
     char *path;
     FILE *file;
     Events events; /* the same for TensorBoard, after record_events */
-} Record;
+} RunLog;
 
 /* Opens the log for appending and drops lines after `step`, which the resumed run writes again;
  * step 0 = new log. Removes damaged lines with a note; prints a note if steps are missing. Fails
  * with a message if another run has locked the log or the path is not a regular file. */
-bool record_open(Record *record, const char *path, long step);
+bool record_open(RunLog *record, const char *path, long step);
 /* Also writes the log to a TensorBoard event file from now on; false after a message. */
-bool record_events(Record *record, const char *folder, long step);
+bool record_events(RunLog *record, const char *folder, long step);
 /* Appends an object and releases it; false after a message. */
-bool record_write(Record *record, json_t *object);
-void record_close(Record *record);
+bool record_write(RunLog *record, json_t *object);
+void record_close(RunLog *record);
 
 #endif

@@ -18,7 +18,7 @@ static void begin_phase(const TrainRun *run, const char *phase) {
     if (run->options.on_phase) run->options.on_phase(phase);
 }
 
-static bool compile(TrainRun *run, Device *device, MoecCompiler *compiler) {
+static bool compile_run(TrainRun *run, Device *device, MoecCompiler *compiler) {
     const GraphShape shapes[] = {
         {.graph = MOEC_TRAIN}, {.graph = MOEC_MEASURE}, {.graph = MOEC_UPDATE}};
     run->settings = settings_of(compiler);
@@ -70,7 +70,7 @@ static bool spread_out(TrainRun *run, uint64_t window) {
 
 /* Opens the tokenizer of the options, of the resumed run, or of the run with the initial weights,
  * and the files of that run. */
-static bool open_tokenizer(TrainRun *run) {
+static bool open_run_tokenizer(TrainRun *run) {
     const RunOptions *options = &run->options;
     char *last = path_join(options->out, "last.safetensors");
     bool begun = options->resume && file_exists(last);
@@ -92,7 +92,7 @@ static bool open_data(TrainRun *run) {
     const RunOptions *options = &run->options;
     begin_phase(run, "reading the data");
     uint64_t window = (uint64_t)call_context(run->train) + 1;
-    if (!open_tokenizer(run)) return false;
+    if (!open_run_tokenizer(run)) return false;
     run->data = texts_open(options->data, run->tokenizer, run->train);
     if (!run->data) return false;
     if (options->validation) {
@@ -152,7 +152,7 @@ static bool write_run_info(const TrainRun *run) {
 }
 
 /* Initial weights, or those of another run. */
-static bool begin(TrainRun *run) {
+static bool begin_run(TrainRun *run) {
     const RunOptions *options = &run->options;
     model_initialise(run->model, run->place.seed);
     if (!options->from) return true;
@@ -191,7 +191,7 @@ static bool log_step(TrainRun *run, const StepResult *result, double seconds) {
 }
 
 /* Process 0 writes the checkpoint. */
-static bool save(TrainRun *run, const char *name, bool optimizer) {
+static bool save_checkpoint(TrainRun *run, const char *name, bool optimizer) {
     bool good = true;
     begin_phase(run, "writing the checkpoint");
     if (mesh_rank(run->mesh) == 0) {
@@ -223,7 +223,7 @@ static void log_measured(json_t *line, json_t *measured) {
 
 /* Evaluates on validation data, logs the result, and saves the weights if they are the best so
  * far. */
-static bool measure(TrainRun *run) {
+static bool measure_validation(TrainRun *run) {
     Evaluation found;
     Probes *probes = probes_open(run->measure);
     const Samples samples = {run->held_start, run->held_stride, run->held_windows};
@@ -244,13 +244,14 @@ static bool measure(TrainRun *run) {
         note_message("step %ld: the validation loss is not a finite number", run->place.step);
     if (!(found.nats < run->place.best)) return true;
     run->place.best = found.nats;
-    return save(run, "best.safetensors", false);
+    return save_checkpoint(run, "best.safetensors", false);
 }
 
 static bool validate(TrainRun *run) {
     if (!run->held_windows) return true;
     begin_phase(run, "evaluation");
-    return model_take_averages(run->model) && measure(run) && model_give_averages(run->model);
+    return model_take_averages(run->model) && measure_validation(run) &&
+           model_give_averages(run->model);
 }
 
 /* Prints a note about the last checkpoint; returns false. */
@@ -325,7 +326,8 @@ static bool one_step(TrainRun *run) {
     if (run->options.on_step)
         stop_together(run, run->options.on_step(run->options.context, run, &result, evaluates));
     if (!run->stopped && !due(settings->checkpoint, run->place.step, last_step(run))) return true;
-    return is_finite(run) && (save(run, "last.safetensors", true) || report_kept_checkpoint(run));
+    return is_finite(run) &&
+           (save_checkpoint(run, "last.safetensors", true) || report_kept_checkpoint(run));
 }
 
 /* Whether the checkpoints of the run can be used; false after a message. */
@@ -345,7 +347,7 @@ static bool read_back(const TrainRun *run) {
 
 bool run_open(TrainRun *run, Device *device, MoecCompiler *compiler, const RunOptions *options) {
     *run = (TrainRun){.options = *options, .saved = -1, .validation = NAN};
-    const bool good = compiler && compile(run, device, compiler) && open_data(run);
+    const bool good = compiler && compile_run(run, device, compiler) && open_data(run);
     const bool launched = options->launch && options->launch->size > 1;
     return launched ? processes_join(run, good) : good;
 }
@@ -371,7 +373,7 @@ static bool open_files(TrainRun *run) {
     if (good && begun)
         good = resume(run, last);
     else
-        good = good && begin(run);
+        good = good && begin_run(run);
     if (good) run->place.lanes = lanes_of(run, begun);
     good = good && folder_make(options->out);
     good = good && record_open(&run->record, log, run->place.step) && write_run_info(run);
@@ -383,8 +385,8 @@ static bool open_files(TrainRun *run) {
 }
 
 bool run_start(TrainRun *run) {
-    run->place =
-        (Place){.seed = (uint64_t)run->settings.seed, .best = INFINITY, .tokens = run->data->count};
+    run->place = (TrainState){
+        .seed = (uint64_t)run->settings.seed, .best = INFINITY, .tokens = run->data->count};
     return (mesh_rank(run->mesh) != 0 || open_files(run)) && processes_share(run);
 }
 
@@ -403,7 +405,8 @@ static RunEnd run_steps(TrainRun *run) {
     };
     if (!step_prepare(&run->stepper)) return RUN_FAILED;
     if (steps == 0 && run->saved < 0)
-        return save(run, "last.safetensors", true) && read_back(run) ? RUN_INITIALIZED : RUN_FAILED;
+        return save_checkpoint(run, "last.safetensors", true) && read_back(run) ? RUN_INITIALIZED
+                                                                                : RUN_FAILED;
     if (run->place.step >= steps) return RUN_COMPLETE;
     while (run->place.step < steps && !run->stopped)
         if (!one_step(run)) return RUN_FAILED;

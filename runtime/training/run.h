@@ -45,10 +45,10 @@ struct TrainRun {
     Data *data, *other;   /* other: validation data of its own */
     Mesh *mesh;           /* NULL: one process */
     uint64_t train_tokens, held_start, held_stride, held_windows;
-    Place place;
+    TrainState place;
     long saved; /* step of the checkpoint on disk; -1: none */
     Stepper stepper;
-    Record record;
+    RunLog record;
     double validation; /* last validation loss in nats/token; NaN before the first evaluation */
     bool probe_told;   /* the note about a probe that is not finite was printed */
     bool stopped;      /* by on_step */

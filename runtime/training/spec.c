@@ -108,23 +108,23 @@ bool spec_length_fits(MoecCompiler *compiler, long length) {
 
 /* ---- settings ---- */
 
-static long whole(MoecCompiler *compiler, const char *path, long otherwise) {
+static long whole_number(MoecCompiler *compiler, const char *path, long otherwise) {
     return (long)moec_option_number(compiler, path, (double)otherwise);
 }
 
 Settings settings_of(MoecCompiler *compiler) {
     Settings settings = {
-        .batch = whole(compiler, "train.batch_size", 8),
-        .context = whole(compiler, "train.context_length", 256),
-        .accumulate = whole(compiler, "train.gradient_accumulation_steps", 1),
-        .steps = whole(compiler, "train.steps", 1000),
-        .seed = whole(compiler, "train.seed", 0),
-        .evaluate = whole(compiler, "train.eval_interval", 0),
-        .checkpoint = whole(compiler, "train.save_interval", 0),
+        .batch = whole_number(compiler, "train.batch_size", 8),
+        .context = whole_number(compiler, "train.context_length", 256),
+        .accumulate = whole_number(compiler, "train.gradient_accumulation_steps", 1),
+        .steps = whole_number(compiler, "train.steps", 1000),
+        .seed = whole_number(compiler, "train.seed", 0),
+        .evaluate = whole_number(compiler, "train.eval_interval", 0),
+        .checkpoint = whole_number(compiler, "train.save_interval", 0),
         .rate = moec_option_number(compiler, "train.lr", 1e-3),
         .clip = moec_option_number(compiler, "train.grad_clip", 0),
-        .processes = whole(compiler, "train.mesh.data", 0),
-        .lanes = whole(compiler, "train.reduction_lanes", 0),
+        .processes = whole_number(compiler, "train.mesh.data", 0),
+        .lanes = whole_number(compiler, "train.reduction_lanes", 0),
     };
     const char *reduction = moec_option(compiler, "train.reduction");
     settings.fast = reduction && strcmp(reduction, "fast") == 0;

@@ -229,14 +229,14 @@ static bool gather_parts(Stepper *stepper, long step, uint64_t position) {
 
 /* ---- optimizer step ---- */
 
-static void begin(Stepper *stepper) {
+static void begin_step(Stepper *stepper) {
     Call *call = stepper->train;
     stepper->loss = 0;
     probes_clear(stepper->probes);
     call_set_scalar(call, MOEC_SCALAR_LOSS_SCALE, 1.0 / (double)stepper->settings.accumulate);
 }
 
-static bool end(Stepper *stepper, long step, StepResult *result) {
+static bool end_step(Stepper *stepper, long step, StepResult *result) {
     Call *call = stepper->train;
     const Model *model = call->model;
     const Settings *settings = &stepper->settings;
@@ -270,12 +270,12 @@ static void share_states(const Stepper *stepper) {
 bool step_run(Stepper *stepper, long step, uint64_t position, StepResult *result) {
     long first, count;
     gradient_sum_parts(&stepper->gradient_sum, &first, &count);
-    begin(stepper);
+    begin_step(stepper);
     if (!gather_parts(stepper, step, position)) return false;
     for (long part = first; part < first + count; part++)
         if (!set_windows(stepper, position, part) || !train_part(stepper, step, part)) return false;
     add_rows(stepper);
     share_states(stepper);
     gradient_sum_finish(&stepper->gradient_sum, stepper->train->model);
-    return end(stepper, step, result);
+    return end_step(stepper, step, result);
 }

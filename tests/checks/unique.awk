@@ -1,4 +1,4 @@
-# Prints "functions NAME: FILE..." for function names in more than three files, and "types NAME: FILE..." for names of structs,
+# Prints "functions NAME: FILE..." for function names in more than one file, and "types NAME: FILE..." for names of structs,
 # unions and enumerations that are defined more than once.
 function add(kind, name) {
     if (kind == "functions" && (name, FILENAME) in seen) return
@@ -35,5 +35,5 @@ head && /\) {$/ {
 }
 END {
     for (name in count)
-        if (count[name] > (name ~ /^types/ ? 1 : 3)) print name ":" files[name]
+        if (count[name] > 1) print name ":" files[name]
 }

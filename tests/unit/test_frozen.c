@@ -110,7 +110,7 @@ static void test_memory(void **state) {
     int count, states = 0, trained = 0;
     size_t frozen = 0;
     json_t *notes = json_object();
-    Entry *entries = model_entries(model, true, notes, &count);
+    TensorEntry *entries = model_entries(model, true, notes, &count);
     for (int i = 0; i < count; i++) {
         const char *colon = strchr(entries[i].name, ':');
         if (strncmp(entries[i].name, "optimizer.", 10) != 0) continue;

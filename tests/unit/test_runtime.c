@@ -46,7 +46,7 @@ static void write_bytes(const void *bytes, size_t length) {
 static void write_sample(void) {
     static const float values[] = {1, 2, 3, 4, 5, 6};
     char first[] = "a.b", second[] = "c";
-    const Entry entries[] = {
+    const TensorEntry entries[] = {
         {.name = first,
          .number = NUMBER_F32,
          .rank = 2,
@@ -67,7 +67,7 @@ static void tensors_come_back(void **state) {
     assert_non_null(file);
     assert_int_equal(file->count, 2);
     assert_string_equal(safetensors_note(file, "spec"), "model m = \"\xc3\xa4\"\n");
-    const Entry *entry = safetensors_find(file, "a.b");
+    const TensorEntry *entry = safetensors_find(file, "a.b");
     assert_non_null(entry);
     assert_int_equal(entry->shape[1], 3);
     float values[6];
@@ -140,7 +140,7 @@ static void hostile_headers_are_refused(void **state) {
 }
 
 /* The metadata of a checkpoint with one entry replaced, or removed if the value is NULL. */
-static bool place_with(const char *name, const char *value, Place *place) {
+static bool place_with(const char *name, const char *value, TrainState *place) {
     json_t *notes =
         json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "format", "moec", "version",
                   "0.1.0", "model", "m", "spec", "moec-bundle 1\nmodel m\n", "step", "7", "seed",
@@ -178,7 +178,7 @@ static void hostile_notes_are_refused(void **state) {
                                          "-inf",
                                          "1e999",
                                          "m\nm"};
-    Place place = {0};
+    TrainState place = {0};
     assert_true(place_with("step", "7", &place));
     assert_true(place.step == 7 && place.position == 112 && place.tokens == 5000);
     assert_true(place.seed == UINT64_MAX && place.best == 1.25);
@@ -346,10 +346,10 @@ static void record_is_shortened(void **state) {
     (void)state;
     static const char text[] = "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n{\"st";
     write_bytes(text, strlen(text));
-    Record record;
+    RunLog record;
     assert_true(record_open(&record, path, 2));
     assert_true(record_write(&record, json_pack("{s:i}", "step", 3)));
-    Record other;
+    RunLog other;
     assert_false(record_open(&other, path, 2));
     record_close(&record);
     Mapping mapping;

@@ -29,27 +29,27 @@ static double *lead_part(const View *view, const View *query, long number) {
 /* ---- attention ---- */
 
 /* The last dimensions of an operand that it has: position, head, width. */
-typedef struct Operand {
+typedef struct AttendOperand {
     View view;
     double *part;            /* at the current leading coordinates */
     long place, head, width; /* strides */
-} Operand;
+} AttendOperand;
 
 typedef struct Attention {
     Interpreter *interpreter;
     const AttendOptions *options;
     long leads, queries, keys, heads, key_heads, value_heads, key_width, value_width, position;
-    Operand q, k, v, o, lse, adjoint, dq, dk, dv;
+    AttendOperand q, k, v, o, lse, adjoint, dq, dk, dv;
     View sink, dsink;
-    Operand document;  /* `.place`: its stride; no heads, no width */
+    AttendOperand document; /* `.place`: its stride; no heads, no width */
     double *score;     /* [keys] of one query: the scores after scale and cap, then the weights */
     double scale;      /* at which weights are rounded; 0: no rounding */
     double *copies[4]; /* rounded operands */
     int copy_count;
 } Attention;
 
-static Operand operand_of(View view, int lead) {
-    Operand operand = {.view = view, .part = view.real};
+static AttendOperand operand_of(View view, int lead) {
+    AttendOperand operand = {.view = view, .part = view.real};
     operand.place = view.stride[lead];
     operand.head = view.stride[lead + 1];
     operand.width = view.rank > lead + 2 ? view.stride[lead + 2] : 0;
@@ -96,7 +96,7 @@ static double factor(const Attention *attention, double value) {
     return attention->scale != 0 ? interpreter_round_at(value, attention->scale) : value;
 }
 
-static void release(Attention *attention) {
+static void release_rows(Attention *attention) {
     free(attention->score);
     for (int i = 0; i < attention->copy_count; i++) free(attention->copies[i]);
 }
@@ -125,7 +125,8 @@ static Attention attention_of(Interpreter *interpreter, const Statement *stateme
     if (statement->attention.sink) attention.sink = input_view(interpreter, statement, 3);
     if (statement->attention.documents) {
         View view = input_view(interpreter, statement, attend_document(&statement->attention));
-        attention.document = (Operand){.view = view, .part = view.real, .place = view.stride[lead]};
+        attention.document =
+            (AttendOperand){.view = view, .part = view.real, .place = view.stride[lead]};
     }
     attention.score = malloc((size_t)attention.keys * sizeof *attention.score);
     if (!attention.score) abort();
@@ -134,13 +135,13 @@ static Attention attention_of(Interpreter *interpreter, const Statement *stateme
 
 /* True if a key that the mask allows is in the document of query s. */
 static bool same_document(const Attention *attention, long s, long t) {
-    const Operand *document = &attention->document;
+    const AttendOperand *document = &attention->document;
     if (!attention->options->documents) return true;
     return document->part[(s + attention->position) * document->place] ==
            document->part[t * document->place];
 }
 
-static void move_to_lead(const Attention *attention, Operand *operand, long lead) {
+static void move_to_lead(const Attention *attention, AttendOperand *operand, long lead) {
     operand->part = lead_part(&operand->view, &attention->q.view, lead);
 }
 
@@ -165,7 +166,7 @@ static long value_head(const Attention *attention, long h) {
 }
 
 /* An intermediate value, with noise if enabled. */
-static double rounded(const Attention *attention, double value) {
+static double rounded_operand(const Attention *attention, double value) {
     if (attention->interpreter->noise != 0) interpreter_disturb(attention->interpreter, &value, 1);
     return value;
 }
@@ -177,13 +178,13 @@ static long row_of_key(const Attention *attention, long t) {
 
 /* The score of a key before the cap. */
 static double raw_score(const Attention *attention, long s, long h, long t) {
-    const Operand *q = &attention->q, *k = &attention->k;
+    const AttendOperand *q = &attention->q, *k = &attention->k;
     const double *query = q->part + s * q->place + h * q->head;
     const double *key =
         k->part + row_of_key(attention, t) * k->place + key_head(attention, h) * k->head;
     double sum = 0;
     for (long e = 0; e < attention->key_width; e++) sum += query[e * q->width] * key[e * k->width];
-    return rounded(attention, sum * attention->options->scale);
+    return rounded_operand(attention, sum * attention->options->scale);
 }
 
 static double capped(const Attention *attention, double score) {
@@ -231,10 +232,10 @@ static void attend_row(Attention *attention, long s, long h) {
     double lse = score_row(attention, s, h, first, last);
     for (long t = first; t < last; t++) {
         double *weight = &attention->score[row_of_key(attention, t)];
-        *weight = factor(attention, rounded(attention, exp(*weight - lse)));
+        *weight = factor(attention, rounded_operand(attention, exp(*weight - lse)));
     }
     if (best > 0 && attention->options->position) keep_best(attention, first, last, best);
-    const Operand *o = &attention->o, *v = &attention->v;
+    const AttendOperand *o = &attention->o, *v = &attention->v;
     const double *values = v->part + value_head(attention, h) * v->head;
     double *out = o->part + s * o->place + h * o->head;
     for (long c = 0; c < attention->value_width; c++) {
@@ -256,13 +257,13 @@ void interpret_attend(Interpreter *interpreter, const Statement *statement) {
         attention.position =
             *input_view(interpreter, statement, attend_operands(&statement->attention)).ints;
     for (long part = 0; part < attention.leads && !interpreter->message; part++) {
-        Operand *operands[] = {&attention.q, &attention.k,   &attention.v,
-                               &attention.o, &attention.lse, &attention.document};
+        AttendOperand *operands[] = {&attention.q, &attention.k,   &attention.v,
+                                     &attention.o, &attention.lse, &attention.document};
         for (int i = 0; i < 6; i++) move_to_lead(&attention, operands[i], part);
         for (long s = 0; s < attention.queries; s++)
             for (long h = 0; h < attention.heads; h++) attend_row(&attention, s, h);
     }
-    release(&attention);
+    release_rows(&attention);
 }
 
 /* ---- the adjoint of attention ----
@@ -278,19 +279,19 @@ void interpret_attend(Interpreter *interpreter, const Statement *statement) {
 /* One query and key, with D and the log-sum-exp. */
 static void attend_grad_pair(Attention *attention, long s, long h, long t, double lse,
                              double total) {
-    const Operand *q = &attention->q, *k = &attention->k, *v = &attention->v,
-                  *d = &attention->adjoint;
-    const Operand *dq = &attention->dq, *dk = &attention->dk, *dv = &attention->dv;
+    const AttendOperand *q = &attention->q, *k = &attention->k, *v = &attention->v,
+                        *d = &attention->adjoint;
+    const AttendOperand *dq = &attention->dq, *dk = &attention->dk, *dv = &attention->dv;
     long kh = key_head(attention, h), vh = value_head(attention, h);
     const double *adjoint = d->part + s * d->place + h * d->head;
     double cap = attention->options->cap, scale = attention->options->scale;
     double z = capped(attention, raw_score(attention, s, h, t)), dp = 0;
-    double p = rounded(attention, exp(z - lse)), weight = factor(attention, p);
+    double p = rounded_operand(attention, exp(z - lse)), weight = factor(attention, p);
     for (long c = 0; c < attention->value_width; c++) {
         dp += adjoint[c * d->width] * v->part[t * v->place + vh * v->head + c * v->width];
         dv->part[t * dv->place + vh * dv->head + c * dv->width] += weight * adjoint[c * d->width];
     }
-    double dr = rounded(attention, p * (rounded(attention, dp) - total) * scale);
+    double dr = rounded_operand(attention, p * (rounded_operand(attention, dp) - total) * scale);
     if (cap != 0) dr *= 1 - z / cap * (z / cap);
     dr = factor(attention, dr);
     for (long e = 0; e < attention->key_width; e++) {
@@ -302,13 +303,13 @@ static void attend_grad_pair(Attention *attention, long s, long h, long t, doubl
 }
 
 static void attend_grad_row(Attention *attention, long s, long h) {
-    const Operand *o = &attention->o, *d = &attention->adjoint;
+    const AttendOperand *o = &attention->o, *d = &attention->adjoint;
     const double *out = o->part + s * o->place + h * o->head,
                  *adjoint = d->part + s * d->place + h * d->head;
     double lse = attention->lse.part[s * attention->lse.place + h * attention->lse.head], total = 0;
     for (long c = 0; c < attention->value_width; c++)
         total += out[c * o->width] * adjoint[c * d->width];
-    total = rounded(attention, total);
+    total = rounded_operand(attention, total);
     long first, last;
     visible_keys(attention, s, &first, &last);
     for (long t = first; t < last; t++)
@@ -331,9 +332,9 @@ void interpret_attend_grad(Interpreter *interpreter, const Statement *statement)
     Attention attention = attention_of(interpreter, statement);
     int lead = attention.q.view.rank - 3, sink = statement->attention.sink;
     int own = attend_operands(&statement->attention);
-    Operand *operands[] = {&attention.o,  &attention.lse,     &attention.adjoint, &attention.dq,
-                           &attention.dk, &attention.dv,      &attention.q,       &attention.k,
-                           &attention.v,  &attention.document};
+    AttendOperand *operands[] = {
+        &attention.o,  &attention.lse, &attention.adjoint, &attention.dq, &attention.dk,
+        &attention.dv, &attention.q,   &attention.k,       &attention.v,  &attention.document};
     for (int i = 0; i < 2; i++)
         *operands[i] = operand_of(input_view(interpreter, statement, own + i), lead);
     attention.adjoint = operand_of(factor_view(interpreter, statement, own + 2, &attention), lead);
@@ -350,5 +351,5 @@ void interpret_attend_grad(Interpreter *interpreter, const Statement *statement)
         for (long s = 0; s < attention.queries; s++)
             for (long h = 0; h < attention.heads; h++) attend_grad_row(&attention, s, h);
     }
-    release(&attention);
+    release_rows(&attention);
 }

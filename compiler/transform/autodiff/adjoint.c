@@ -25,7 +25,7 @@ typedef struct Contribution {
 
 /* ---- slots ---- */
 
-static Slot *find_slot(Backward *backward, Adjoint *adjoint, Expr *slice) {
+static Slot *find_adjoint_slot(Backward *backward, Adjoint *adjoint, Expr *slice) {
     for (int i = 0; i < adjoint->slots.count; i++) {
         Slot *slot = adjoint->slots.items[i];
         if (!slice || expr_equal(slot->slice, slice)) return slot;
@@ -63,8 +63,8 @@ void adjoint_declare(Backward *backward, Tensor *parameter) {
         adjoint_of(backward, parameter, NULL);
 }
 
-static Slot *slot_of(Backward *backward, Adjoint *adjoint, Expr *const *subs) {
-    return find_slot(backward, adjoint, adjoint->sliced ? subs[0] : NULL);
+static Slot *adjoint_slot(Backward *backward, Adjoint *adjoint, Expr *const *subs) {
+    return find_adjoint_slot(backward, adjoint, adjoint->sliced ? subs[0] : NULL);
 }
 
 /* The adjoint in this slot, read at the adjoint's own indices. */
@@ -100,19 +100,19 @@ static void flush_slot(Backward *backward, const Adjoint *adjoint, Slot *slot, b
 
 void adjoint_flush(Backward *backward, Tensor *tensor, bool zero) {
     Adjoint *adjoint = zero ? adjoint_of(backward, tensor, NULL) : &backward->adjoints[tensor->id];
-    if (zero && !adjoint->sliced) find_slot(backward, adjoint, NULL);
+    if (zero && !adjoint->sliced) find_adjoint_slot(backward, adjoint, NULL);
     for (int i = 0; i < adjoint->slots.count; i++)
         flush_slot(backward, adjoint, adjoint->slots.items[i], zero);
 }
 
 void adjoint_flush_slice(Backward *backward, Tensor *tensor, Expr *slice, bool zero) {
     Adjoint *adjoint = adjoint_of(backward, tensor, NULL);
-    flush_slot(backward, adjoint, find_slot(backward, adjoint, slice), zero);
+    flush_slot(backward, adjoint, find_adjoint_slot(backward, adjoint, slice), zero);
 }
 
 Expr *adjoint_read(Backward *backward, Expr *target) {
     Adjoint *adjoint = adjoint_of(backward, target->tensor, target->args);
-    Slot *slot = slot_of(backward, adjoint, target->args);
+    Slot *slot = adjoint_slot(backward, adjoint, target->args);
     flush_slot(backward, adjoint, slot, false);
     return slot->started ? expr_read(backward->program, adjoint->tensor, target->args) : NULL;
 }
@@ -490,7 +490,7 @@ static void separate(Program *program, Contribution *contribution, const Tensor 
 
 /* ---- contributions ---- */
 
-static bool is_plain(const Contribution *contribution, const Tensor *tensor) {
+static bool is_plain_adjoint(const Contribution *contribution, const Tensor *tensor) {
     for (int i = 0; i < tensor->rank; i++) {
         const Expr *sub = contribution->subs[i];
         for (int j = 0; j < contribution->loop_count; j++)
@@ -579,12 +579,12 @@ void adjoint_add(Backward *backward, Expr *read, Index *const *loops, int loop_c
         separate(program, &contribution, read->tensor, i);
     }
 
-    Slot *slot = slot_of(backward, adjoint, contribution.subs);
+    Slot *slot = adjoint_slot(backward, adjoint, contribution.subs);
     bool gradient = read->tensor->role == ROLE_PARAMETER;
     if (gradient) slot->started = true;
     bool scanning = backward->scanned && backward->recurring;
     bool here = !gradient && !scanning && (adjoint->sliced || adjoint->home == backward->repeat);
-    if (!is_plain(&contribution, read->tensor)) {
+    if (!is_plain_adjoint(&contribution, read->tensor)) {
         Block later = {0};
         write_scatter(backward, here ? &later : backward->block, &contribution, adjoint->tensor);
         for (int i = 0; i < later.statements.count; i++)

@@ -18,28 +18,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct Reader {
+typedef struct AdjointReader {
     Program *program;
     const char *at;
     const Expr *apply;
     Expr *result;
-} Reader;
+} AdjointReader;
 
-static Expr *read_compare(Reader *reader);
+static Expr *read_compare(AdjointReader *reader);
 
-static bool take(Reader *reader, const char *text) {
+static bool take_gradient(AdjointReader *reader, const char *text) {
     while (*reader->at == ' ') reader->at++;
     if (strncmp(reader->at, text, strlen(text)) != 0) return false;
     reader->at += strlen(text);
     return true;
 }
 
-static Expr *read_argument(Reader *reader) {
+static Expr *read_argument(AdjointReader *reader) {
     char which = *reader->at++;
     return which == 'y' ? reader->result : reader->apply->args[which - '0'];
 }
 
-static Expr *read_named(Reader *reader) {
+static Expr *read_named(AdjointReader *reader) {
     char name[16] = "";
     size_t length = 0;
     while (isalpha((unsigned char)*reader->at) && length + 1 < sizeof name)
@@ -50,13 +50,13 @@ static Expr *read_named(Reader *reader) {
     return expr_apply(reader->program, (OpCode)op, argument, NULL, NULL);
 }
 
-static Expr *read_atom(Reader *reader) {
-    if (take(reader, "-"))
+static Expr *read_atom(AdjointReader *reader) {
+    if (take_gradient(reader, "-"))
         return expr_apply(reader->program, OP_NEG, read_atom(reader), NULL, NULL);
-    if (take(reader, "$")) return read_argument(reader);
-    if (take(reader, "(")) {
+    if (take_gradient(reader, "$")) return read_argument(reader);
+    if (take_gradient(reader, "(")) {
         Expr *inner = read_compare(reader);
-        take(reader, ")");
+        take_gradient(reader, ")");
         return inner;
     }
     if (isalpha((unsigned char)*reader->at)) return read_named(reader);
@@ -67,30 +67,31 @@ static Expr *read_atom(Reader *reader) {
     return expr_number(reader->program, number);
 }
 
-static Expr *read_power(Reader *reader) {
+static Expr *read_power(AdjointReader *reader) {
     Expr *base = read_atom(reader);
-    return take(reader, "^") ? expr_apply(reader->program, OP_POW, base, read_atom(reader), NULL)
-                             : base;
+    return take_gradient(reader, "^")
+               ? expr_apply(reader->program, OP_POW, base, read_atom(reader), NULL)
+               : base;
 }
 
-static Expr *read_product(Reader *reader) {
+static Expr *read_product(AdjointReader *reader) {
     Expr *left = read_power(reader);
     for (;;) {
-        if (take(reader, "*"))
+        if (take_gradient(reader, "*"))
             left = expr_apply(reader->program, OP_MUL, left, read_power(reader), NULL);
-        else if (take(reader, "/"))
+        else if (take_gradient(reader, "/"))
             left = expr_apply(reader->program, OP_DIV, left, read_power(reader), NULL);
         else
             return left;
     }
 }
 
-static Expr *read_sum(Reader *reader) {
+static Expr *read_sum(AdjointReader *reader) {
     Expr *left = read_product(reader);
     for (;;) {
-        if (take(reader, "+"))
+        if (take_gradient(reader, "+"))
             left = expr_apply(reader->program, OP_ADD, left, read_product(reader), NULL);
-        else if (take(reader, "-"))
+        else if (take_gradient(reader, "-"))
             left = expr_apply(reader->program, OP_SUB, left, read_product(reader), NULL);
         else
             return left;
@@ -98,14 +99,14 @@ static Expr *read_sum(Reader *reader) {
 }
 
 /* A value of 0 or 1 needs no comparison with 0. */
-static Expr *compare(const Reader *reader, OpCode op, Expr *left, Expr *right) {
+static Expr *compare_gradients(const AdjointReader *reader, OpCode op, Expr *left, Expr *right) {
     if (expr_is_truth(left) && expr_is_number(right, 0) && op == OP_NE) return left;
     if (expr_is_truth(left) && expr_is_number(right, 0) && op == OP_EQ)
         return expr_apply(reader->program, OP_NOT, left, NULL, NULL);
     return expr_apply(reader->program, op, left, right, NULL);
 }
 
-static Expr *read_compare(Reader *reader) {
+static Expr *read_compare(AdjointReader *reader) {
     static const struct {
         const char *text;
         OpCode op;
@@ -113,8 +114,8 @@ static Expr *read_compare(Reader *reader) {
                        {">", OP_GT},  {"!=", OP_NE}, {"==", OP_EQ}};
     Expr *left = read_sum(reader);
     for (size_t i = 0; i < sizeof comparisons / sizeof *comparisons; i++)
-        if (take(reader, comparisons[i].text))
-            return compare(reader, comparisons[i].op, left, read_sum(reader));
+        if (take_gradient(reader, comparisons[i].text))
+            return compare_gradients(reader, comparisons[i].op, left, read_sum(reader));
     return left;
 }
 
@@ -122,7 +123,7 @@ Expr *derive(Program *program, const Expr *apply, int argument, Expr *result) {
     MUST(apply->kind == EXPR_APPLY && argument < op_table[apply->op].arity);
     const char *text = op_table[apply->op].derivative[argument];
     if (strcmp(text, "0") == 0) return NULL;
-    Reader reader = {program, text, apply, result};
+    AdjointReader reader = {program, text, apply, result};
     Expr *derivative = read_compare(&reader);
     MUST(!*reader.at);
     return derivative;

@@ -14,7 +14,7 @@
 #include "transform/autodiff/gradient.h"
 #include "base/must.h"
 
-typedef struct Product {
+typedef struct FactorProduct {
     Program *program;
     Block *block;
     Span span;
@@ -23,49 +23,49 @@ typedef struct Product {
     int loop_count, target_count;
     double scale;
     List inside, outside; /* Expr * */
-} Product;
+} FactorProduct;
 
-typedef struct Group {
+typedef struct FactorGroup {
     unsigned loops; /* bit i: loops[i] */
     List factors;
-} Group;
+} FactorGroup;
 
-static unsigned loops_of(const Product *product, const Expr *expr) {
+static unsigned factor_loops(const FactorProduct *product, const Expr *expr) {
     unsigned set = 0;
     for (int i = 0; i < product->loop_count; i++)
         if (expr_uses_index(expr, product->loops[i])) set |= 1u << i;
     return set;
 }
 
-static unsigned loops_of_list(const Product *product, const List *factors) {
+static unsigned loops_of_list(const FactorProduct *product, const List *factors) {
     unsigned set = 0;
-    for (int i = 0; i < factors->count; i++) set |= loops_of(product, factors->items[i]);
+    for (int i = 0; i < factors->count; i++) set |= factor_loops(product, factors->items[i]);
     return set;
 }
 
 /* Splits a factor into factors: products, signs and quotients are separated, numbers multiply the
  * scale. */
-static void add_factor(Product *product, Expr *factor) {
+static void append_factor(FactorProduct *product, Expr *factor) {
     Program *program = product->program;
     if (factor->kind == EXPR_NUMBER) {
         product->scale *= factor->number;
     } else if (factor->kind == EXPR_APPLY && factor->op == OP_MUL) {
-        add_factor(product, factor->args[0]);
-        add_factor(product, factor->args[1]);
+        append_factor(product, factor->args[0]);
+        append_factor(product, factor->args[1]);
     } else if (factor->kind == EXPR_APPLY && factor->op == OP_NEG) {
         product->scale = -product->scale;
-        add_factor(product, factor->args[0]);
+        append_factor(product, factor->args[0]);
     } else if (factor->kind == EXPR_APPLY && factor->op == OP_DIV &&
                factor->args[1]->kind == EXPR_NUMBER) {
         product->scale /= factor->args[1]->number;
-        add_factor(product, factor->args[0]);
+        append_factor(product, factor->args[0]);
     } else if (factor->kind == EXPR_APPLY && factor->op == OP_DIV &&
                factor->args[0]->kind != EXPR_NUMBER) {
-        add_factor(product, factor->args[0]);
-        add_factor(product,
-                   expr_apply(program, OP_DIV, expr_number(program, 1), factor->args[1], NULL));
+        append_factor(product, factor->args[0]);
+        append_factor(product,
+                      expr_apply(program, OP_DIV, expr_number(program, 1), factor->args[1], NULL));
     } else {
-        unsigned reduced = loops_of(product, factor) >> product->target_count;
+        unsigned reduced = factor_loops(product, factor) >> product->target_count;
         list_push(program->arena, reduced ? &product->inside : &product->outside, factor);
     }
 }
@@ -84,7 +84,7 @@ Expr *expr_product(Program *program, const List *factors, int first) {
     return expr_apply(program, OP_WHERE, condition, value, expr_number(program, 0));
 }
 
-static Expr *multiply(Program *program, const List *factors, double scale) {
+static Expr *multiply_factors(Program *program, const List *factors, double scale) {
     return expr_apply(program, OP_MUL, expr_product(program, factors, 0),
                       expr_number(program, scale), NULL);
 }
@@ -101,7 +101,7 @@ static bool is_plain_read(const Expr *expr) {
 }
 
 /* Creates a tensor over the loops in `set` and reads it at them. */
-static Expr *new_temp(Product *product, const char *name, unsigned set) {
+static Expr *new_temp(FactorProduct *product, const char *name, unsigned set) {
     Axis *axes[MAX_RANK];
     Index *indices[MAX_RANK];
     int rank = 0;
@@ -116,14 +116,14 @@ static Expr *new_temp(Product *product, const char *name, unsigned set) {
 }
 
 /* The product of a group as a plain read; computed before the sum unless it is one already. */
-static Expr *group_read(Product *product, const Group *group) {
+static Expr *group_read(FactorProduct *product, const FactorGroup *group) {
     Program *program = product->program;
     Expr *first = group->factors.items[0];
     if (group->factors.count == 1 && is_plain_read(first)) return first;
     Expr *temp =
         new_temp(product, arena_format(program->arena, "%s_part", product->name), group->loops);
     statement_loop(program, product->block, temp, false, REDUCE_NONE, NULL, 0,
-                   multiply(program, &group->factors, 1), product->span);
+                   multiply_factors(program, &group->factors, 1), product->span);
     return temp;
 }
 
@@ -131,7 +131,7 @@ static bool is_subset(unsigned a, unsigned b) {
     return (a & ~b) == 0;
 }
 
-static double set_size(const Product *product, unsigned set) {
+static double set_size(const FactorProduct *product, unsigned set) {
     double size = 1;
     for (int i = 0; i < product->loop_count; i++)
         if (set >> i & 1) size *= (double)product->loops[i]->axis->size;
@@ -140,20 +140,20 @@ static double set_size(const Product *product, unsigned set) {
 
 /* The maximal sets of loops among the factors inside; every factor goes to the smallest set that
  * contains its own loops. */
-static int make_groups(const Product *product, Group *groups) {
+static int make_groups(const FactorProduct *product, FactorGroup *groups) {
     int count = 0;
     for (int i = 0; i < product->inside.count; i++) {
-        unsigned set = loops_of(product, product->inside.items[i]);
+        unsigned set = factor_loops(product, product->inside.items[i]);
         bool largest = true;
         for (int j = 0; j < product->inside.count; j++) {
-            unsigned other = loops_of(product, product->inside.items[j]);
+            unsigned other = factor_loops(product, product->inside.items[j]);
             if (is_subset(set, other) && (other != set || j < i)) largest = false;
         }
-        if (largest && count < MAX_LOOPS) groups[count++] = (Group){.loops = set};
+        if (largest && count < MAX_LOOPS) groups[count++] = (FactorGroup){.loops = set};
     }
     for (int i = 0; i < product->inside.count; i++) {
-        unsigned set = loops_of(product, product->inside.items[i]);
-        Group *best = NULL;
+        unsigned set = factor_loops(product, product->inside.items[i]);
+        FactorGroup *best = NULL;
         for (int g = 0; g < count; g++) {
             if (!is_subset(set, groups[g].loops)) continue;
             if (!best || set_size(product, groups[g].loops) < set_size(product, best->loops))
@@ -166,7 +166,8 @@ static int make_groups(const Product *product, Group *groups) {
 
 /* Writes the sum; with `split` into a temporary, which is then scaled and broadcast to the
  * target. */
-static void write_sum(Product *product, Expr *target, bool accumulate, Expr *value, bool split) {
+static void write_sum(FactorProduct *product, Expr *target, bool accumulate, Expr *value,
+                      bool split) {
     Program *program = product->program;
     Index **reduced = product->loops + product->target_count;
     int reduced_count = product->loop_count - product->target_count;
@@ -177,26 +178,26 @@ static void write_sum(Product *product, Expr *target, bool accumulate, Expr *val
     }
     unsigned target_loops = (1u << product->target_count) - 1;
     const char *name = arena_format(program->arena, "%s_sum", product->name);
-    Expr *temp = new_temp(product, name, loops_of(product, value) & target_loops);
+    Expr *temp = new_temp(product, name, factor_loops(product, value) & target_loops);
     statement_loop(program, product->block, temp, false, REDUCE_SUM, reduced, reduced_count, value,
                    product->span);
     List factors = product->outside;
     list_push(program->arena, &factors, temp);
     statement_loop(program, product->block, target, accumulate, REDUCE_NONE, NULL, 0,
-                   multiply(program, &factors, product->scale), product->span);
+                   multiply_factors(program, &factors, product->scale), product->span);
 }
 
 /* The reduced loops that only these two groups have; they can be summed directly after the
  * multiplication of the groups. */
-static unsigned private_loops(const Product *product, const Group *groups, int count, int a,
-                              int b) {
+static unsigned private_loops(const FactorProduct *product, const FactorGroup *groups, int count,
+                              int a, int b) {
     unsigned own = groups[a].loops | groups[b].loops;
     for (int i = 0; i < count; i++)
         if (i != a && i != b) own &= ~groups[i].loops;
     return own >> product->target_count << product->target_count;
 }
 
-static void drop_loops(Product *product, unsigned set) {
+static void drop_loops(FactorProduct *product, unsigned set) {
     int count = 0;
     for (int i = 0; i < product->loop_count; i++)
         if (!(set >> i & 1)) product->loops[count++] = product->loops[i];
@@ -204,7 +205,7 @@ static void drop_loops(Product *product, unsigned set) {
 }
 
 /* Sums the product of two groups over the loops in `summed`; the result becomes one factor. */
-static void join_pair(Product *product, const Group *groups, int count, int a, int b,
+static void join_pair(FactorProduct *product, const FactorGroup *groups, int count, int a, int b,
                       unsigned summed) {
     Program *program = product->program;
     Expr *left = group_read(product, &groups[a]), *right = group_read(product, &groups[b]);
@@ -222,13 +223,14 @@ static void join_pair(Product *product, const Group *groups, int count, int a, i
             list_push(program->arena, &inside, groups[g].factors.items[i]);
     drop_loops(product, summed);
     list_push(program->arena,
-              loops_of(product, temp) >> product->target_count ? &inside : &product->outside, temp);
+              factor_loops(product, temp) >> product->target_count ? &inside : &product->outside,
+              temp);
     product->inside = inside;
 }
 
 /* Joins the pair of groups with the least total work, including its own; false if a single sum is
  * not more expensive. */
-static bool join_cheapest(Product *product, const Group *groups, int count) {
+static bool join_cheapest(FactorProduct *product, const FactorGroup *groups, int count) {
     unsigned all = loops_of_list(product, &product->inside);
     double best = set_size(product, all);
     int best_a = -1, best_b = -1;
@@ -259,7 +261,7 @@ static bool is_costly(const List *factors) {
 }
 
 /* Reduced loops that no factor inside depends on become a number. */
-static void drop_unused_loops(Product *product) {
+static void drop_unused_loops(FactorProduct *product) {
     unsigned used = loops_of_list(product, &product->inside);
     int count = product->target_count;
     for (int i = product->target_count; i < product->loop_count; i++) {
@@ -273,7 +275,7 @@ static void drop_unused_loops(Product *product) {
 
 void statement_product(Program *program, Block *block, Expr *target, bool accumulate,
                        Index *const *reduced, int reduced_count, const List *factors, Span span) {
-    Product product = {
+    FactorProduct product = {
         .program = program, .block = block, .span = span, .name = target->tensor->name, .scale = 1};
     for (int i = 0; i < target->count; i++)
         if (target->args[i]->kind == EXPR_INDEX && !target->args[i]->index->of_repeat)
@@ -281,16 +283,16 @@ void statement_product(Program *program, Block *block, Expr *target, bool accumu
     product.target_count = product.loop_count;
     MUST(product.loop_count + reduced_count <= 2 * MAX_LOOPS);
     for (int i = 0; i < reduced_count; i++) product.loops[product.loop_count++] = reduced[i];
-    for (int i = 0; i < factors->count; i++) add_factor(&product, factors->items[i]);
+    for (int i = 0; i < factors->count; i++) append_factor(&product, factors->items[i]);
     drop_unused_loops(&product);
 
-    Group groups[MAX_LOOPS];
+    FactorGroup groups[MAX_LOOPS];
     int count = product.loop_count > MAX_RANK ? 1 : make_groups(&product, groups);
     while (count > 2 && join_cheapest(&product, groups, count))
         count = make_groups(&product, groups);
     if (!product.inside.count) {
         statement_loop(program, block, target, accumulate, REDUCE_NONE, NULL, 0,
-                       multiply(program, &product.outside, product.scale), span);
+                       multiply_factors(program, &product.outside, product.scale), span);
         return;
     }
     unsigned target_loops = (1u << product.target_count) - 1;
@@ -301,11 +303,13 @@ void statement_product(Program *program, Block *block, Expr *target, bool accumu
         write_sum(&product, target, accumulate, expr_apply(program, OP_MUL, left, right, NULL),
                   split);
     } else if (spread || is_costly(&product.outside)) {
-        write_sum(&product, target, accumulate, multiply(program, &product.inside, 1), true);
+        write_sum(&product, target, accumulate, multiply_factors(program, &product.inside, 1),
+                  true);
     } else {
         List all = product.inside;
         for (int i = 0; i < product.outside.count; i++)
             list_push(program->arena, &all, product.outside.items[i]);
-        write_sum(&product, target, accumulate, multiply(program, &all, product.scale), false);
+        write_sum(&product, target, accumulate, multiply_factors(program, &all, product.scale),
+                  false);
     }
 }

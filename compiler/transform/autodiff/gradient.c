@@ -110,7 +110,7 @@ static bool is_step_slice(const Expr *slice, const Index *step, int offset) {
 
 /* True if one repeat carries the tensor: [0] is written before, [i] read and [i+1] written in it,
  * the last one read after it. */
-static bool is_carried(const Tensor *tensor, const List *uses) {
+static bool is_carried_adjoint(const Tensor *tensor, const List *uses) {
     const AdjointUse *step = NULL;
     if (!tensor->rank || tensor->axes[0]->kind != AXIS_REPEAT || tensor->role != ROLE_TEMP)
         return false;
@@ -346,12 +346,12 @@ static void seed(Backward *backward) {
                 program->loss->span);
 }
 
-static void find_places(Backward *backward, const List *uses) {
+static void find_program_points(Backward *backward, const List *uses) {
     for (int id = 0; id < backward->count; id++) {
         Adjoint *adjoint = &backward->adjoints[id];
         adjoint->home = find_home(&uses[id]);
         adjoint->sliced =
-            adjoint->needed && is_carried(backward->program->tensors.items[id], &uses[id]);
+            adjoint->needed && is_carried_adjoint(backward->program->tensors.items[id], &uses[id]);
     }
 }
 
@@ -433,7 +433,7 @@ void gradient(Program *program, bool recompute) {
         arena_alloc(program->arena, (size_t)backward.count * sizeof *backward.adjoints);
     find_needed(&backward);
     const List *uses = find_uses(&backward);
-    find_places(&backward, uses);
+    find_program_points(&backward, uses);
     const int forward = program->body.statements.count;
     if (backward.adjoints[program->loss->id].needed) {
         seed(&backward);

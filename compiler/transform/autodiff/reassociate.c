@@ -70,7 +70,7 @@ static void def_use_statement(Statement *statement, void *data) {
 
 /* ---- matching ---- */
 
-static bool is_plain(const Expr *read) {
+static bool is_plain_sum(const Expr *read) {
     if (read->kind != EXPR_READ) return false;
     for (int i = 0; i < read->count; i++) {
         if (read->args[i]->kind != EXPR_INDEX || read->args[i]->index->of_repeat) return false;
@@ -88,7 +88,7 @@ static bool split_factors(Match *match, Expr *value) {
     return true;
 }
 
-static bool is_sum(const Statement *statement) {
+static bool is_factored_sum(const Statement *statement) {
     return statement->kind == STATEMENT_LOOP && statement->reduction == REDUCE_SUM &&
            !statement->accumulate && !statement->once;
 }
@@ -102,10 +102,10 @@ static bool find_inner(const Reassociation *reassociation, const Block *block, i
         return false;
     for (int i = 0; i < outer; i++) {
         Statement *statement = block->statements.items[i];
-        if (!is_sum(statement) || statement->target->tensor != made) continue;
+        if (!is_factored_sum(statement) || statement->target->tensor != made) continue;
         match->inner = statement;
         match->place = i;
-        return is_plain(statement->target) && statement->value->kind == EXPR_APPLY &&
+        return is_plain_sum(statement->target) && statement->value->kind == EXPR_APPLY &&
                statement->value->op == OP_MUL && statement->value->args[0]->kind == EXPR_READ &&
                statement->value->args[1]->kind == EXPR_READ;
     }
@@ -127,7 +127,7 @@ static bool goes_through(const Match *match, const Expr *factor) {
     return true;
 }
 
-static void notice(Expr *expr, void *data) {
+static void notice_factor(Expr *expr, void *data) {
     const Reassociation *reassociation = ((void **)data)[0];
     bool *found = ((void **)data)[1];
     if (expr->kind == EXPR_READ && expr->tensor->id < reassociation->tensors &&
@@ -142,11 +142,12 @@ static bool find_moves(const Reassociation *reassociation, Match *match) {
     for (match->side = 0; match->side < 2; match->side++) {
         const Expr *h = match->inner->value->args[match->side];
         bool any = false;
-        if (!is_plain(h) || h->tensor->role != ROLE_TEMP || h->tensor->type != TYPE_REAL) continue;
+        if (!is_plain_sum(h) || h->tensor->role != ROLE_TEMP || h->tensor->type != TYPE_REAL)
+            continue;
         for (int i = 0; i < match->count; i++) {
             bool found[2] = {false, false};
             void *data[2] = {(void *)(uintptr_t)reassociation, found};
-            expr_walk(match->factors[i], notice, data);
+            expr_walk(match->factors[i], notice_factor, data);
             match->moves[i] =
                 i != match->read && !found[0] && goes_through(match, match->factors[i]);
             any |= match->moves[i] && found[1];
@@ -159,11 +160,11 @@ static bool find_moves(const Reassociation *reassociation, Match *match) {
 static bool find_match(const Reassociation *reassociation, const Block *block, int place,
                        Match *match) {
     *match = (Match){.outer = block->statements.items[place]};
-    if (!is_sum(match->outer) || statement_is_scatter(match->outer) ||
+    if (!is_factored_sum(match->outer) || statement_is_scatter(match->outer) ||
         !split_factors(match, match->outer->value))
         return false;
     for (match->read = 0; match->read < match->count; match->read++)
-        if (is_plain(match->factors[match->read]) &&
+        if (is_plain_sum(match->factors[match->read]) &&
             find_inner(reassociation, block, place, match) && find_moves(reassociation, match))
             return true;
     return false;
@@ -175,12 +176,12 @@ static bool find_number(const Reassociation *reassociation, const Block *block, 
     Statement *outer = block->statements.items[place];
     *match = (Match){.outer = outer};
     if (outer->kind != STATEMENT_LOOP || outer->reduction != REDUCE_NONE || outer->accumulate ||
-        outer->once || !is_plain(outer->target) || !split_factors(match, outer->value) ||
+        outer->once || !is_plain_sum(outer->target) || !split_factors(match, outer->value) ||
         match->count != 2)
         return false;
     match->read = match->factors[0]->kind == EXPR_NUMBER;
     return match->factors[!match->read]->kind == EXPR_NUMBER &&
-           is_plain(match->factors[match->read]) &&
+           is_plain_sum(match->factors[match->read]) &&
            match->factors[match->read]->count == outer->loop_count &&
            find_inner(reassociation, block, place, match);
 }
@@ -228,7 +229,7 @@ static Statement *maker_of_operand(const Reassociation *reassociation, const Blo
 
 /* ---- rewriting ---- */
 
-static Expr *times(Program *program, Expr *a, Expr *b) {
+static Expr *times_factor(Program *program, Expr *a, Expr *b) {
     return a ? expr_apply(program, OP_MUL, a, b, NULL) : b;
 }
 
@@ -244,9 +245,9 @@ static void scale_operand(Program *program, const Match *match, Block *before) {
     }
     for (int i = 0; i < match->count; i++)
         if (match->moves[i])
-            value = times(program, value,
-                          expr_substitute(program, match->factors[i], from, to, y->count));
-    value = times(program, value, h);
+            value = times_factor(program, value,
+                                 expr_substitute(program, match->factors[i], from, to, y->count));
+    value = times_factor(program, value, h);
     for (int i = 0; i < h->count; i++) {
         from[i] = h->args[i]->index;
         loops[i] = index_new(program, from[i]->name, from[i]->axis);
@@ -265,14 +266,14 @@ static void scale_operand(Program *program, const Match *match, Block *before) {
 }
 
 /* The product must follow its factors: it moves directly before its reader. */
-static void apply(Program *program, Block *block, int place, const Match *match) {
+static void apply_factor(Program *program, Block *block, int place, const Match *match) {
     Block before = {{0}};
     List kept = {0};
     Expr *value = NULL;
     program->has[HAS_REASSOCIATED] = true;
     scale_operand(program, match, &before);
     for (int i = 0; i < match->count; i++)
-        if (!match->moves[i]) value = times(program, value, match->factors[i]);
+        if (!match->moves[i]) value = times_factor(program, value, match->factors[i]);
     match->outer->value = value;
     for (int i = 0; i < block->statements.count; i++) {
         if (i == match->place) continue;
@@ -327,7 +328,7 @@ static void reassociate_block(Reassociation *reassociation, Block *block) {
                  (maker = maker_of_operand(reassociation, block, &match)))
             scale_maker(reassociation, block, &match, maker), i--;
         else if (find_match(reassociation, block, i, &match)) {
-            apply(reassociation->program, block, i, &match);
+            apply_factor(reassociation->program, block, i, &match);
             i++; /* one more statement precedes this one */
         }
     }

@@ -39,20 +39,20 @@ typedef struct Saving {
 
 /* ---- looking ---- */
 
-typedef struct Search {
+typedef struct TensorSearch {
     const Tensor *tensor;
     bool found;
-} Search;
+} TensorSearch;
 
 static Expr *notice(Program *program, Expr *read, void *data) {
     (void)program;
-    Search *search = data;
+    TensorSearch *search = data;
     if (read->tensor == search->tensor) search->found = true;
     return NULL;
 }
 
-static bool mentions(Program *program, Statement *statement, const Tensor *tensor) {
-    Search search = {tensor, false};
+static bool mentions_tensor(Program *program, Statement *statement, const Tensor *tensor) {
+    TensorSearch search = {tensor, false};
     rewrite_statement(program, statement, true, notice, &search);
     return search.found;
 }
@@ -61,7 +61,7 @@ static bool mentions(Program *program, Statement *statement, const Tensor *tenso
 static int first_mention(const Saving *saving, const Tensor *tensor) {
     const List *statements = &saving->reverse->body.statements;
     for (int i = 0; i < statements->count; i++)
-        if (mentions(saving->program, statements->items[i], tensor)) return i;
+        if (mentions_tensor(saving->program, statements->items[i], tensor)) return i;
     return -1;
 }
 
@@ -85,7 +85,8 @@ static void find_local(Saving *saving) {
         Statement *statement = program->body.statements.items[i];
         if (statement == saving->forward || statement == saving->reverse) continue;
         for (int id = 0; id < saving->count; id++)
-            if (saving->local[id] && mentions(program, statement, program->tensors.items[id]))
+            if (saving->local[id] &&
+                mentions_tensor(program, statement, program->tensors.items[id]))
                 saving->local[id] = false;
     }
 }
@@ -101,7 +102,7 @@ typedef struct Recomputation {
     bool gather;
 } Recomputation;
 
-static bool is_pointwise(const Statement *statement) {
+static bool is_pointwise_step(const Statement *statement) {
     return statement->kind == STATEMENT_LOOP && statement->reduction == REDUCE_NONE &&
            !statement->accumulate && !statement_is_scatter(statement);
 }
@@ -115,7 +116,7 @@ static const Statement *pointwise_maker(const Saving *saving, const Tensor *tens
         writes_of(saving->program->arena, statements->items[i], &targets);
         for (int j = 0; j < targets.count; j++) {
             if (((Expr *)targets.items[j])->tensor != tensor) continue;
-            if (maker || !is_pointwise(statements->items[i])) return NULL;
+            if (maker || !is_pointwise_step(statements->items[i])) return NULL;
             maker = statements->items[i];
         }
     }
@@ -134,7 +135,7 @@ static bool is_turned(Expr *read) {
 }
 
 /* Pointwise operands that the backward step does not have are recomputed as well. */
-static void add_cost(Expr *expr, void *data) {
+static void add_path_cost(Expr *expr, void *data) {
     Recomputation *remat = data;
     if (expr->kind == EXPR_APPLY) remat->cost += op_table[expr->op].cost;
     if (expr->kind != EXPR_READ) return;
@@ -144,7 +145,7 @@ static void add_cost(Expr *expr, void *data) {
         if (!maker || remat->cost > CHEAP || is_turned(expr))
             remat->missing = true;
         else
-            expr_walk(maker->value, add_cost, remat);
+            expr_walk(maker->value, add_path_cost, remat);
     }
     for (int i = 0; i < expr->count; i++)
         if (expr->args[i]->kind == EXPR_READ) remat->gather = true;
@@ -155,10 +156,10 @@ static bool is_computed_again(const Saving *saving, const Statement *statement) 
     if (statement->kind == STATEMENT_CALL) return recompute && statement->row->recomputed;
     if (statement->kind != STATEMENT_LOOP) return false;
     Recomputation remat = {.saving = saving};
-    expr_walk(statement->value, add_cost, &remat);
+    expr_walk(statement->value, add_path_cost, &remat);
     if (remat.state) return false;
     if (recompute) return true;
-    return is_pointwise(statement) && !remat.missing && !remat.gather && remat.cost <= CHEAP;
+    return is_pointwise_step(statement) && !remat.missing && !remat.gather && remat.cost <= CHEAP;
 }
 
 /* ---- doing ---- */
@@ -296,7 +297,7 @@ static void note_kept(Return *back, const Statement *statement) {
         ((Expr *)targets.items[i])->tensor->kept = true;
 }
 
-static void make_again(Return *back, Statement *statement) {
+static void make_value_again(Return *back, Statement *statement) {
     Program *program = back->program;
     List targets = {0};
     if (!is_wanted(back, statement, &targets)) return;
@@ -328,7 +329,7 @@ void rematerialize_body(Program *program, int forward) {
     for (int i = forward - 1; i >= 0; i--) {
         Statement *statement = all.items[i];
         if (statement->again)
-            make_again(&back, statement);
+            make_value_again(&back, statement);
         else
             note_kept(&back, statement);
     }

@@ -28,19 +28,19 @@ enum { MAX_PARTS = 4, MAX_EQUATIONS = 32 /* in the derivation, counted once per 
 
 /* A cached tensor: [leading..., position, one dimension, others of size 1], columns first .. first
  * + size - 1 of the joined tensor. Or [leading..., position, key heads, one dimension]. */
-typedef struct Part {
+typedef struct CacheColumns {
     Tensor *tensor;
     int dimension;
     int heads; /* the dimension of the key heads, or -1 */
     long first, size;
-} Part;
+} CacheColumns;
 
 typedef struct Absorb {
     Decode *decode;
     const Region *region;
     const Expr *query; /* [leading..., position, head, width] */
     const Axis *heads; /* key heads, if parts can have them; else NULL */
-    Part parts[MAX_PARTS];
+    CacheColumns parts[MAX_PARTS];
     int count;
     long width;  /* of the joined tensor */
     double work; /* of keys and values, per position */
@@ -61,7 +61,7 @@ static Program *program_of(const Absorb *absorb) {
 
 /* ---- cached tensors ---- */
 
-static const Part *find_part(const Absorb *absorb, const Tensor *tensor) {
+static const CacheColumns *find_cache_part(const Absorb *absorb, const Tensor *tensor) {
     for (int i = 0; i < absorb->count; i++)
         if (absorb->parts[i].tensor == tensor) return &absorb->parts[i];
     return NULL;
@@ -69,7 +69,7 @@ static const Part *find_part(const Absorb *absorb, const Tensor *tensor) {
 
 static void add_part(Absorb *absorb, Tensor *tensor) {
     const Expr *query = absorb->query;
-    Part part = {tensor, -1, -1, absorb->width, 1};
+    CacheColumns part = {tensor, -1, -1, absorb->width, 1};
     int place = dimension_of(tensor, absorb->decode->step);
     absorb->fits &= place == query->count - 3 && absorb->count < MAX_PARTS;
     for (int i = 0; i < place; i++) absorb->fits &= tensor->axes[i] == query->tensor->axes[i];
@@ -83,21 +83,21 @@ static void add_part(Absorb *absorb, Tensor *tensor) {
         part.dimension = i;
         part.size = tensor->axes[i]->size;
     }
-    if (!absorb->fits || find_part(absorb, tensor)) return;
+    if (!absorb->fits || find_cache_part(absorb, tensor)) return;
     absorb->parts[absorb->count++] = part;
     absorb->width += part.size;
 }
 
-static void collect(Absorb *absorb, Tensor *tensor);
+static void collect_columns(Absorb *absorb, Tensor *tensor);
 
 static void collect_reads(Expr *expr, void *data) {
     Absorb *absorb = data;
     if (expr->kind == EXPR_READ && dimension_of(expr->tensor, absorb->decode->step) >= 0)
-        collect(absorb, expr->tensor);
+        collect_columns(absorb, expr->tensor);
 }
 
 /* Collects the parts from which a tensor is computed. */
-static void collect(Absorb *absorb, Tensor *tensor) {
+static void collect_columns(Absorb *absorb, Tensor *tensor) {
     if (!absorb->fits) return;
     if (tensor->cached) {
         add_part(absorb, tensor);
@@ -118,7 +118,7 @@ static void collect(Absorb *absorb, Tensor *tensor) {
 
 typedef struct Slope {
     const Absorb *absorb;
-    const Part *part;
+    const CacheColumns *part;
     Expr *column;       /* of the part */
     const Expr *target; /* of the equation; NULL: the operand of attention itself */
 } Slope;
@@ -152,7 +152,7 @@ static Expr *slope_of_sum(const Slope *slope, const Statement *writer, Expr *val
     int side = uses_place(slope, value->args[1]);
     Expr *read = value->args[side], *factor = value->args[1 - side];
     if (read->kind != EXPR_READ || uses_place(slope, factor)) return NULL;
-    const Part *part = find_part(slope->absorb, read->tensor);
+    const CacheColumns *part = find_cache_part(slope->absorb, read->tensor);
     if (!part || part->dimension < 0 || !same_head(slope, read)) return NULL;
     Expr *sub = read->args[part->dimension];
     int reduced = 0;
@@ -167,7 +167,7 @@ static Expr *slope_of_sum(const Slope *slope, const Statement *writer, Expr *val
 /* The derivative of the equation of a tensor at a read. */
 static Expr *slope_of_read(const Slope *slope, const Expr *read) {
     Program *program = program_of(slope->absorb);
-    const Part *part = find_part(slope->absorb, read->tensor);
+    const CacheColumns *part = find_cache_part(slope->absorb, read->tensor);
     if (part && part != slope->part) return expr_number(program, 0);
     if (!same_head(slope, read)) return NULL;
     if (part)
@@ -219,8 +219,8 @@ static Expr *slope_of(const Slope *slope, Expr *expr) {
 }
 
 /* The derivative of an operand of attention, whose last two subscripts are a head and a width. */
-static Expr *operand_slope(const Absorb *absorb, const Part *part, const Expr *operand, Expr *head,
-                           Expr *width, Expr *column) {
+static Expr *operand_slope(const Absorb *absorb, const CacheColumns *part, const Expr *operand,
+                           Expr *head, Expr *width, Expr *column) {
     Program *program = program_of(absorb);
     Expr *subs[MAX_RANK];
     for (int i = 0; i < operand->count; i++) subs[i] = operand->args[i];
@@ -245,7 +245,7 @@ static Expr *inside(Program *program, Expr *expr, long size) {
     return expr_apply(program, OP_MAX, expr, expr_number(program, 0), NULL);
 }
 
-static Expr *column_of(const Absorb *absorb, const Part *part, Index *u) {
+static Expr *absorbed_column(const Absorb *absorb, const CacheColumns *part, Index *u) {
     Program *program = program_of(absorb);
     Expr *first = expr_number(program, (double)part->first);
     return inside(program, expr_apply(program, OP_SUB, expr_index(program, u), first, NULL),
@@ -280,8 +280,8 @@ static Expr *like(const Absorb *absorb, const Expr *read, const char *name, Inde
     return expr_read(program, tensor, subs);
 }
 
-static void put(const Absorb *absorb, const Statement *attend, int behind, Expr *target,
-                Expr *value, Index *reduced) {
+static void put_column(const Absorb *absorb, const Statement *attend, int behind, Expr *target,
+                       Expr *value, Index *reduced) {
     Block made = {{NULL, 0, 0}}, *block = absorb->region->block;
     int at = 0;
     while (block->statements.items[at] != attend) at++;
@@ -298,7 +298,7 @@ static bool same_parts(const Absorb *a, const Absorb *b) {
 }
 
 /* All cached parts, concatenated, as one head; shared by all attention in a block. */
-static Expr *join(const Absorb *absorb, const Statement *attend, Axis *wide) {
+static Expr *join_cache_columns(const Absorb *absorb, const Statement *attend, Axis *wide) {
     for (int i = 0; i < absorb->decode->joins.count; i++) {
         const Join *join = absorb->decode->joins.items[i];
         if (join->block == absorb->region->block && same_parts(&join->of, absorb))
@@ -310,15 +310,15 @@ static Expr *join(const Absorb *absorb, const Statement *attend, Axis *wide) {
                      index_new(program, "u", wide)};
     Expr *joined = like(absorb, query, "joined", last, 2), *values[MAX_PARTS];
     for (int i = 0; i < absorb->count; i++) {
-        const Part *part = &absorb->parts[i];
+        const CacheColumns *part = &absorb->parts[i];
         Expr *subs[MAX_RANK];
         for (int j = 0; j < part->tensor->rank; j++)
-            subs[j] = j == part->dimension   ? column_of(absorb, part, last[1])
+            subs[j] = j == part->dimension   ? absorbed_column(absorb, part, last[1])
                       : j < query->count - 2 ? query->args[j]
                                              : expr_number(program, 0);
         values[i] = expr_read(program, part->tensor, subs);
     }
-    put(absorb, attend, 0, joined, side_by_side(absorb, last[1], values), NULL);
+    put_column(absorb, attend, 0, joined, side_by_side(absorb, last[1], values), NULL);
     joined->tensor->cached = true;
     Join *join = arena_alloc(program->arena, sizeof *join);
     *join = (Join){*absorb, absorb->region->block, joined};
@@ -353,14 +353,14 @@ static Expr *narrowed(const Absorb *absorb, const Statement *attend, Expr *query
     Expr *subs[MAX_RANK], *to = expr_index(program, e);
     for (int i = 0; i < query->count; i++) subs[i] = query->args[i];
     subs[query->count - 1] = inside(program, to, width->index->axis->size);
-    put(absorb, attend, 0, first, expr_read(program, query->tensor, subs), NULL);
+    put_column(absorb, attend, 0, first, expr_read(program, query->tensor, subs), NULL);
     *slope = expr_substitute(program, where->args[1], &width->index, &to, 1);
     expr_walk(*slope, drop_bound, e);
     return first;
 }
 
 /* The query for one part, read at the column of the part among all. */
-static Expr *query_for(const Absorb *absorb, const Statement *attend, const Part *part,
+static Expr *query_for(const Absorb *absorb, const Statement *attend, const CacheColumns *part,
                        Index *column, Expr *slope, Index *u) {
     Program *program = program_of(absorb);
     Expr *query = attend->inputs.items[0], *subs[MAX_RANK];
@@ -368,10 +368,10 @@ static Expr *query_for(const Absorb *absorb, const Statement *attend, const Part
     Expr *own = like(absorb, query, "joined_query_part",
                      (Index *[]){query->args[query->count - 2]->index, column}, 2);
     Expr *from = narrowed(absorb, attend, query, &slope);
-    put(absorb, attend, 0, own, expr_apply(program, OP_MUL, from, slope, NULL),
-        from->args[from->count - 1]->index);
+    put_column(absorb, attend, 0, own, expr_apply(program, OP_MUL, from, slope, NULL),
+               from->args[from->count - 1]->index);
     for (int i = 0; i < own->count; i++) subs[i] = own->args[i];
-    subs[own->count - 1] = column_of(absorb, part, u);
+    subs[own->count - 1] = absorbed_column(absorb, part, u);
     return expr_read(program, own->tensor, subs);
 }
 
@@ -382,7 +382,7 @@ static bool join_query(const Absorb *absorb, Statement *attend, Axis *wide) {
     Expr *head = query->args[query->count - 2], *width = query->args[query->count - 1];
     Index *columns[MAX_PARTS], *u = index_new(program, "u", wide);
     for (int i = 0; i < absorb->count; i++) {
-        const Part *part = &absorb->parts[i];
+        const CacheColumns *part = &absorb->parts[i];
         columns[i] =
             index_new(program, "r", axis_new(program, "r", part->size, AXIS_PLAIN, (Span){0}));
         slopes[i] = operand_slope(absorb, part, attend->inputs.items[1], head, width,
@@ -392,21 +392,21 @@ static bool join_query(const Absorb *absorb, Statement *attend, Axis *wide) {
     for (int i = 0; i < absorb->count; i++)
         values[i] = query_for(absorb, attend, &absorb->parts[i], columns[i], slopes[i], u);
     Expr *target = like(absorb, query, "joined_query", (Index *[]){head->index, u}, 2);
-    put(absorb, attend, 0, target, side_by_side(absorb, u, values), NULL);
+    put_column(absorb, attend, 0, target, side_by_side(absorb, u, values), NULL);
     attend->inputs.items[0] = target;
     return true;
 }
 
 /* The single part from which values are computed, and their derivative by one of its columns; NULL
  * if there are several. */
-static const Part *part_of_values(const Absorb *absorb, const Statement *attend, Index **column,
-                                  Expr **slope) {
+static const CacheColumns *part_of_values(const Absorb *absorb, const Statement *attend,
+                                          Index **column, Expr **slope) {
     Program *program = program_of(absorb);
     const Expr *value = attend->inputs.items[2], *o = attend->outputs.items[0];
     Expr *head = o->args[o->count - 2], *width = o->args[o->count - 1];
-    const Part *found = NULL;
+    const CacheColumns *found = NULL;
     for (int i = 0; i < absorb->count; i++) {
-        const Part *part = &absorb->parts[i];
+        const CacheColumns *part = &absorb->parts[i];
         Index *own =
             index_new(program, "r", axis_new(program, "r", part->size, AXIS_PLAIN, (Span){0}));
         Expr *grown = operand_slope(absorb, part, value, head, width, expr_index(program, own));
@@ -418,8 +418,8 @@ static const Part *part_of_values(const Absorb *absorb, const Statement *attend,
 }
 
 /* Attention returns sums of cached columns; o is computed from those of the values. */
-static void take_values(const Absorb *absorb, Statement *attend, const Part *part, Index *column,
-                        Expr *slope, Axis *wide) {
+static void take_values(const Absorb *absorb, Statement *attend, const CacheColumns *part,
+                        Index *column, Expr *slope, Axis *wide) {
     Program *program = program_of(absorb);
     Expr *o = attend->outputs.items[0], *head = o->args[o->count - 2], *subs[MAX_RANK];
     Expr *inner = like(absorb, o, "joined_attended",
@@ -430,8 +430,8 @@ static void take_values(const Absorb *absorb, Statement *attend, const Part *par
                              expr_number(program, (double)part->first), NULL);
     subs[o->count - 1] = inside(program, place, absorb->width);
     attend->outputs.items[0] = inner;
-    put(absorb, attend, 1, o, expr_apply(program, OP_MUL, own, slope, NULL), column);
-    put(absorb, attend, 1, own, expr_read(program, inner->tensor, subs), NULL);
+    put_column(absorb, attend, 1, o, expr_apply(program, OP_MUL, own, slope, NULL), column);
+    put_column(absorb, attend, 1, own, expr_read(program, inner->tensor, subs), NULL);
 }
 
 /* True if this reduces the work of a step: per earlier position, without recomputation. */
@@ -449,7 +449,7 @@ static Absorb absorb_of(Decode *decode, const Statement *attend, const Region *r
     for (int i = 1; i <= 2 && found.fits; i++) {
         Tensor *tensor = ((Expr *)attend->inputs.items[i])->tensor;
         found.fits = !tensor->cached && follows(decode, tensor, region);
-        collect(&found, tensor);
+        collect_columns(&found, tensor);
     }
     found.fits &= found.count > 0 && is_less(&found, attend);
     return found;
@@ -464,8 +464,8 @@ static void absorb_keys(Decode *decode, Statement *attend, const Region *region)
                     .query = query,
                     .heads = key->tensor->axes[key->count - 2],
                     .fits = !key->tensor->cached && follows(decode, key->tensor, region)};
-    collect(&found, key->tensor);
-    const Part *part = found.parts;
+    collect_columns(&found, key->tensor);
+    const CacheColumns *part = found.parts;
     if (!found.fits || found.count != 1 || part->heads < 0 || part->dimension < 0 ||
         part->size > key->tensor->axes[key->count - 1]->size)
         return;
@@ -478,8 +478,8 @@ static void absorb_keys(Decode *decode, Statement *attend, const Region *region)
     Expr *subs[MAX_RANK];
     for (int i = 0; i < key->count; i++) subs[i] = key->args[i];
     subs[key->count - 1] = expr_index(program, column);
-    put(&found, attend, 0, narrow,
-        expr_apply(program, OP_MUL, attend->inputs.items[0], slope, NULL), width->index);
+    put_column(&found, attend, 0, narrow,
+               expr_apply(program, OP_MUL, attend->inputs.items[0], slope, NULL), width->index);
     attend->inputs.items[0] = narrow;
     attend->inputs.items[1] = expr_read(program, part->tensor, subs);
     program->has[HAS_ABSORBED] = true;
@@ -496,11 +496,11 @@ void absorb(Decode *decode, Statement *attend, const Region *region) {
     Axis *wide = axis_new(program, "joined", found.width, AXIS_PLAIN, (Span){0});
     Expr *slope = NULL;
     Index *column = NULL;
-    const Part *part = part_of_values(&found, attend, &column, &slope);
+    const CacheColumns *part = part_of_values(&found, attend, &column, &slope);
     if (!part || !join_query(&found, attend, wide)) return;
     program->has[HAS_ABSORBED] = true;
     take_values(&found, attend, part, column, slope, wide);
-    Expr *joined = join(&found, attend, wide);
+    Expr *joined = join_cache_columns(&found, attend, wide);
     Index *here = joined->args[joined->count - 3]->index;
     Expr *place = expr_index(program, index_new(program, "t", decode->step));
     for (int i = 1; i <= 2; i++)

@@ -85,7 +85,7 @@ static Expr *step_expr(Decode *decode, Expr *expr, const Region *region) {
                         args[dimension_of(expr->tensor, decode->step)], region->repeat);
 }
 
-static bool is_new(const Decode *decode, const Statement *statement) {
+static bool is_new_tensor(const Decode *decode, const Statement *statement) {
     const Tensor *target = statement->target->tensor;
     return target->role == ROLE_CACHE ||
            (dimension_of(target, decode->past) >= 0 && dimension_of(target, decode->step) < 0);
@@ -124,20 +124,20 @@ static void visit_loop(Decode *decode, Statement *statement, const Region *regio
             visit_loop(decode, statement->body.statements.items[i], &inside);
         scan_operands(decode->program, statement);
     }
-    if (statement->kind != STATEMENT_LOOP || is_new(decode, statement)) return;
+    if (statement->kind != STATEMENT_LOOP || is_new_tensor(decode, statement)) return;
     leave_out_ahead(decode, statement);
     statement->value = step_expr(decode, statement->value, region);
 }
 
 /* Iterates over a copy of the list, because the block grows during the rewrite. */
-static void visit_block(Decode *decode, Region region, Visit *visit) {
+static void decode_block(Decode *decode, Region region, Visit *visit) {
     List statements = {NULL, 0, 0};
     for (int i = 0; i < region.block->statements.count; i++)
         list_push(decode->program->arena, &statements, region.block->statements.items[i]);
     for (int i = 0; i < statements.count; i++) {
         Statement *statement = statements.items[i];
         if (statement->kind == STATEMENT_REPEAT)
-            visit_block(decode, (Region){.block = &statement->body, .repeat = statement}, visit);
+            decode_block(decode, (Region){.block = &statement->body, .repeat = statement}, visit);
         else
             visit(decode, statement, &region);
     }
@@ -204,8 +204,8 @@ void decode(Program *program, long tokens) {
     decode.position->input = MOEC_INPUT_SCALAR;
     decode.position->scalar = MOEC_SCALAR_POSITION;
     /* Recomputation copies equations that still count positions from the start. */
-    visit_block(&decode, (Region){.block = &program->body}, visit_call);
+    decode_block(&decode, (Region){.block = &program->body}, visit_call);
     find_back(&decode);
-    visit_block(&decode, (Region){.block = &program->body}, visit_loop);
+    decode_block(&decode, (Region){.block = &program->body}, visit_loop);
     store_caches(&decode);
 }

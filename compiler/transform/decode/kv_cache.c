@@ -79,7 +79,7 @@ Expr *history_read(Decode *decode, const Expr *read, Tensor *past, Expr *sub,
 /* ---- caches ---- */
 
 /* The row of a position in the cache; in a ring buffer it replaces an earlier one. */
-static Expr *row_of(Decode *decode, const Axis *rows, Expr *place) {
+static Expr *cache_row(Decode *decode, const Axis *rows, Expr *place) {
     Program *program = decode->program;
     Expr *row = place_in_time(decode, place);
     if (rows == decode->past) return row;
@@ -88,8 +88,8 @@ static Expr *row_of(Decode *decode, const Axis *rows, Expr *place) {
 
 /* cache[..., position + s, ...] = tensor[..., s, ...] over all elements that the statement
  * wrote. */
-static Statement *store(Decode *decode, Tensor *tensor, Tensor *past, const Expr *wrote,
-                        const Statement *repeat) {
+static Statement *store_rows(Decode *decode, Tensor *tensor, Tensor *past, const Expr *wrote,
+                             const Statement *repeat) {
     Program *program = decode->program;
     Block made = {{NULL, 0, 0}};
     Expr *subs[MAX_RANK];
@@ -103,7 +103,8 @@ static Statement *store(Decode *decode, Tensor *tensor, Tensor *past, const Expr
     Expr *read = expr_read(program, tensor, subs);
     MUST(dimension >= 0);
     const Axis *rows = past->axes[dimension + past->rank - tensor->rank];
-    Expr *target = history_read(decode, read, past, row_of(decode, rows, subs[dimension]), repeat);
+    Expr *target =
+        history_read(decode, read, past, cache_row(decode, rows, subs[dimension]), repeat);
     return statement_loop(program, &made, target, false, REDUCE_NONE, loops, count, read,
                           tensor->span);
 }
@@ -137,7 +138,7 @@ static void add_stores(Decode *decode, Block *block, Tensor *tensor, Tensor *pas
     }
     if (last < 0) return;
     const Expr *wrote = written(block->statements.items[last], tensor);
-    insert(decode, block, last + 1, store(decode, tensor, past, wrote, repeat));
+    insert(decode, block, last + 1, store_rows(decode, tensor, past, wrote, repeat));
 }
 
 /* A cache with `rows` rows for a tensor over the new positions, stored after its computation. A
@@ -157,7 +158,8 @@ static Tensor *new_cache(Decode *decode, const char *name, Tensor *tensor, Axis 
     if (found)
         add_stores(decode, &program->body, tensor, past, NULL);
     else
-        insert(decode, &program->body, 0, store(decode, tensor, past, NULL, NULL)); /* an input */
+        insert(decode, &program->body, 0,
+               store_rows(decode, tensor, past, NULL, NULL)); /* an input */
     return past;
 }
 

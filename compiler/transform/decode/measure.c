@@ -46,8 +46,8 @@ static Tensor *next_tokens(Program *program, const Tensor *logits) {
 }
 
 /* to[row] = reduction of `value`, an expression of logits, over the last axis of logits. */
-static Expr *add_rows(Program *program, const char *name, Reduction reduction, const Tensor *logits,
-                      Index *const *loops, Expr *value) {
+static Expr *add_loss_rows(Program *program, const char *name, Reduction reduction,
+                           const Tensor *logits, Index *const *loops, Expr *value) {
     int rank = logits->rank - 1;
     Tensor *to = tensor_new(program, name, ROLE_TEMP, TYPE_REAL, rank, logits->axes, logits->span);
     Expr *target = expr_read_indices(program, to, loops);
@@ -64,17 +64,17 @@ static Tensor *add_nats(Program *program, Tensor *logits) {
     for (int i = 0; i < logits->rank; i++)
         loops[i] = index_new(program, logits->axes[i]->name, logits->axes[i]);
     Expr *all = expr_read_indices(program, logits, loops);
-    Expr *most = add_rows(program, "most", REDUCE_MAX, logits, loops, all);
+    Expr *most = add_loss_rows(program, "most", REDUCE_MAX, logits, loops, all);
     most = expr_apply(program, OP_STOP, most, NULL, NULL);
     Expr *less = expr_apply(program, OP_SUB, all, most, NULL);
-    Expr *total = add_rows(program, "total", REDUCE_SUM, logits, loops,
-                           expr_apply(program, OP_EXP, less, NULL, NULL));
+    Expr *total = add_loss_rows(program, "total", REDUCE_SUM, logits, loops,
+                                expr_apply(program, OP_EXP, less, NULL, NULL));
     for (int i = 0; i < last; i++) subs[i] = expr_index(program, loops[i]);
     subs[last] = expr_read_indices(program, next, loops);
     Expr *normal =
         expr_apply(program, OP_ADD, most, expr_apply(program, OP_LOG, total, NULL, NULL), NULL);
     Expr *value = expr_apply(program, OP_SUB, normal, expr_read(program, logits, subs), NULL);
-    return add_rows(program, "nats", REDUCE_NONE, logits, loops, value)->tensor;
+    return add_loss_rows(program, "nats", REDUCE_NONE, logits, loops, value)->tensor;
 }
 
 /* measure: see the head of this file. */

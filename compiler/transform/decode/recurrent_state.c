@@ -47,7 +47,7 @@ static Tensor *new_state(Decode *decode, Tensor *tensor, const Statement *repeat
 }
 
 /* cache[...] = tensor[..., last, ...], directly after the scan. */
-static void store_last(Decode *decode, Tensor *tensor, Tensor *cache, const Region *region) {
+static void store_last_state(Decode *decode, Tensor *tensor, Tensor *cache, const Region *region) {
     Program *program = decode->program;
     Expr *subs[MAX_RANK];
     for (int i = 0; i < tensor->rank; i++) {
@@ -73,7 +73,7 @@ Expr *state_read(Decode *decode, Expr *read, const Region *region) {
     Tensor *cache = find_kept(&decode->states, read->tensor);
     if (!cache) {
         cache = new_state(decode, read->tensor, region->repeat);
-        store_last(decode, read->tensor, cache, region);
+        store_last_state(decode, read->tensor, cache, region);
     }
     Index *place = region->scan->index;
     Expr *zero = expr_number(program, 0), *here = expr_index(program, place), *subs[MAX_RANK];

@@ -49,7 +49,7 @@ static long most_back(const Decode *decode, const Expr *sub) {
     return moves || range.low < 0 || range.high >= decode->past->size ? -1 : (long)range.high;
 }
 
-static void look(Expr *expr, void *data) {
+static void look_for_rings(Expr *expr, void *data) {
     const Looking *looking = data;
     Decode *decode = looking->decode;
     if (expr->kind != EXPR_READ || expr->tensor->id >= decode->count) return;
@@ -72,7 +72,7 @@ static void look_in(Looking *looking, Block *block) {
         Looking inner = *looking;
         if (statement->kind == STATEMENT_REPEAT) inner.repeat = statement;
         if (statement_is_scan(statement)) inner.scan = statement;
-        if (statement->kind == STATEMENT_LOOP) expr_walk(statement->value, look, looking);
+        if (statement->kind == STATEMENT_LOOP) expr_walk(statement->value, look_for_rings, looking);
         if (inner.repeat != looking->repeat || inner.scan != looking->scan)
             look_in(&inner, &statement->body);
     }

@@ -112,12 +112,12 @@ static Expr *times_scales(Decode *decode, Expr *expr) {
     return scale ? expr_apply(program, OP_MUL, read, expr_read(program, scale, args), NULL) : read;
 }
 
-static void visit(Decode *decode, Block *block) {
+static void store_cache_of(Decode *decode, Block *block) {
     for (int i = 0; i < block->statements.count; i++) {
         Statement *statement = block->statements.items[i];
         bool loop = statement->kind == STATEMENT_LOOP;
         Tensor *scale = loop ? find_kept(&decode->scales, statement->target->tensor) : NULL;
-        visit(decode, &statement->body);
+        store_cache_of(decode, &statement->body);
         if (statement_is_scan(statement)) scan_operands(decode->program, statement);
         if (scale) {
             store_bytes(decode, block, i, scale);
@@ -152,7 +152,7 @@ void store_caches(Decode *decode) {
         if (kept->tensor->cached) store_cache(decode, kept->past);
     }
     tell_states(decode);
-    if (program->caches == TYPE_BYTE) visit(decode, &program->body);
+    if (program->caches == TYPE_BYTE) store_cache_of(decode, &program->body);
 }
 
 void choose_caches(Program *program, const char *type) {

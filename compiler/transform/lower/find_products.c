@@ -16,13 +16,13 @@ void find_product(Program *program, Statement *statement) {
     statement->product = product;
 }
 
-static void visit(Statement *statement, void *data) {
+static void find_product_of(Statement *statement, void *data) {
     find_product(data, statement);
 }
 
 void find_products(Program *program) {
     program->products = true;
-    block_walk(&program->body, visit, program);
+    block_walk(&program->body, find_product_of, program);
 }
 
 /* ---- verification ---- */

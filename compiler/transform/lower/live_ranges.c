@@ -84,7 +84,7 @@ static Link link_of(Arena *arena, Statement *statement) {
     return link;
 }
 
-static long bytes_of(const Tensor *tensor) {
+static long range_bytes(const Tensor *tensor) {
     return tensor_elements(tensor) * type_bytes(tensor->type);
 }
 
@@ -117,8 +117,8 @@ static void find_lives(Ranges *ranges) {
     for (int id = 0; id < tensors->count; id++) {
         const Life *life = &ranges->lives[id];
         if (!life->known) continue;
-        more[life->first] += bytes_of(tensors->items[id]);
-        more[life->last + 1] -= bytes_of(tensors->items[id]);
+        more[life->first] += range_bytes(tensors->items[id]);
+        more[life->last + 1] -= range_bytes(tensors->items[id]);
     }
     ranges->peak = (Peak){0, 0, 0};
     long bytes = 0;
@@ -160,25 +160,25 @@ static long bytes_held(const Ranges *ranges, int from) {
     for (int i = 0; i < reads->count; i++) {
         const Life *life = &ranges->lives[tensor_at(reads, i)->id];
         if (is_new(reads, i) && life->known && life->last < ranges->peak.at)
-            bytes += bytes_of(tensor_at(reads, i));
+            bytes += range_bytes(tensor_at(reads, i));
     }
     return bytes;
 }
 
-typedef struct Making {
+typedef struct RecomputeCost {
     double cost;
     bool random;
-} Making;
+} RecomputeCost;
 
 static void add_cost(Expr *expr, void *data) {
-    Making *making = data;
+    RecomputeCost *making = data;
     if (expr->kind != EXPR_APPLY) return;
     making->cost += op_table[expr->op].cost;
     making->random |= op_is_random(expr->op);
 }
 
 static bool is_cheap(const Statement *statement) {
-    Making making = {0};
+    RecomputeCost making = {0};
     if (statement->reduction != REDUCE_NONE || statement->accumulate ||
         statement_is_scatter(statement))
         return false;
@@ -187,7 +187,7 @@ static bool is_cheap(const Statement *statement) {
 }
 
 /* Computes a tensor that is alive at the peak, but used only later, after the peak. */
-static Move later(const Ranges *ranges, Tensor *tensor) {
+static Move is_later(const Ranges *ranges, Tensor *tensor) {
     const Life *life = &ranges->lives[tensor->id];
     const Link *maker = &ranges->links[life->first];
     int to = ranges->peak.at + 1;
@@ -198,7 +198,7 @@ static Move later(const Ranges *ranges, Tensor *tensor) {
         return (Move){0};
     if (copied && (ranges->again == MAX_AGAIN || life->writers > 1 || !is_cheap(maker->statement)))
         return (Move){0};
-    long bytes = bytes_of(tensor) - bytes_held(ranges, life->first);
+    long bytes = range_bytes(tensor) - bytes_held(ranges, life->first);
     return (Move){bytes, life->first, to, copied ? tensor : NULL};
 }
 
@@ -212,7 +212,7 @@ static Move sooner(const Ranges *ranges, int from) {
         to--;
     for (int i = 0; i < link->writes.count; i++) {
         const Life *life = &ranges->lives[tensor_at(&link->writes, i)->id];
-        if (life->known && life->first == from) bytes -= bytes_of(tensor_at(&link->writes, i));
+        if (life->known && life->first == from) bytes -= range_bytes(tensor_at(&link->writes, i));
     }
     for (int i = 0; i < link->reads.count; i++) {
         const Tensor *tensor = tensor_at(&link->reads, i);
@@ -221,7 +221,7 @@ static Move sooner(const Ranges *ranges, int from) {
             continue;
         int before = touched_before(ranges, tensor, from);
         if (before >= ranges->peak.at) continue;
-        bytes += bytes_of(tensor);
+        bytes += range_bytes(tensor);
         if (to <= before) to = before + 1;
     }
     return to > ranges->peak.at ? (Move){0} : (Move){bytes, from, to, NULL};
@@ -240,7 +240,7 @@ static Move best_move(const Ranges *ranges) {
     Move best = {0};
     for (int id = 0; id < tensors->count; id++) {
         if (!lives_at_peak(ranges, tensors->items[id])) continue;
-        Move move = later(ranges, tensors->items[id]);
+        Move move = is_later(ranges, tensors->items[id]);
         if (is_better(ranges, &move, &best)) best = move;
     }
     for (int i = ranges->peak.at + 1; i < ranges->count; i++) {

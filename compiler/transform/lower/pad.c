@@ -32,7 +32,7 @@ static bool stays_before_end(const Expr *access) {
            sub->index->axis->size == axis->size;
 }
 
-static void look_at(Statement *statement, void *data) {
+static void pad_access(Statement *statement, void *data) {
     Padding *padding = data;
     const Contraction *product = unit_product(padding->program, statement);
     const List touched = accesses_of(padding->program->arena, statement);
@@ -45,7 +45,7 @@ static void look_at(Statement *statement, void *data) {
     }
 }
 
-static Axis *padded(Padding *padding, const Axis *axis) {
+static Axis *padded_size(Padding *padding, const Axis *axis) {
     List *axes = &padding->program->axes;
     const long size = (axis->size + VECTOR - 1) / VECTOR * VECTOR;
     for (int i = 0; i < axes->count; i++) {
@@ -62,7 +62,7 @@ void pad(Program *program) {
     Padding padding = {.program = program};
     padding.wanted = arena_alloc(program->arena, ((size_t)count + 1) * sizeof *padding.wanted);
     padding.fixed = arena_alloc(program->arena, ((size_t)count + 1) * sizeof *padding.fixed);
-    block_walk(&program->body, look_at, &padding);
+    block_walk(&program->body, pad_access, &padding);
     for (int i = 0; i < count; i++) {
         Tensor *tensor = program->tensors.items[i];
         if (tensor->role != ROLE_TEMP || tensor->rank < 2 || tensor->type == TYPE_INT ||
@@ -71,7 +71,7 @@ void pad(Program *program) {
         Axis **last = &tensor->axes[tensor->rank - 1];
         if ((*last)->kind != AXIS_PLAIN || (*last)->size < MIN_SIZE || (*last)->size % VECTOR == 0)
             continue;
-        *last = padded(&padding, *last);
+        *last = padded_size(&padding, *last);
         program->has[HAS_PADDED] = true;
     }
     find_products(program); /* padding separates the loops of some products over dispatched rows */

@@ -13,19 +13,19 @@
 #include "analysis/contraction.h"
 #include "passes.h"
 
-typedef struct Search {
+typedef struct SelectionSearch {
     Program *program;
     bool *wanted; /* by tensor->id: a selection depends on it */
     bool changed;
-} Search;
+} SelectionSearch;
 
-static void want(Search *search, const Tensor *tensor) {
+static void want(SelectionSearch *search, const Tensor *tensor) {
     search->changed |= !search->wanted[tensor->id];
     search->wanted[tensor->id] = true;
 }
 
-static void visit(Statement *statement, void *data) {
-    Search *search = data;
+static void mark_operands(Statement *statement, void *data) {
+    SelectionSearch *search = data;
     if (statement_selects(statement)) want(search, ((Expr *)statement->inputs.items[0])->tensor);
     if (statement->kind != STATEMENT_LOOP || statement->exact ||
         !search->wanted[statement->target->tensor->id])
@@ -38,12 +38,12 @@ static void visit(Statement *statement, void *data) {
 }
 
 void mark_exact(Program *program) {
-    Search search = {.program = program};
+    SelectionSearch search = {.program = program};
     search.wanted =
         arena_alloc(program->arena, ((size_t)program->tensors.count + 1) * sizeof *search.wanted);
     do {
         search.changed = false;
-        block_walk(&program->body, visit, &search);
+        block_walk(&program->body, mark_operands, &search);
     } while (search.changed);
 }
 

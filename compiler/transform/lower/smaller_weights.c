@@ -44,7 +44,7 @@ void read_instead(Program *program, Statement *statement, int operand, Expr *rea
     statement->value->span = span;
 }
 
-static bool is_whole(long step) {
+static bool is_whole_read(long step) {
     return step % INT8_GROUP == 0;
 }
 
@@ -53,10 +53,12 @@ static bool is_whole(long step) {
 static bool lies_in_groups(const Contraction *found) {
     const Product *product = &found->product;
     bool batches = true;
-    for (int i = 0; i < 2; i++) batches &= product->batch[i] == 1 || is_whole(product->b_batch[i]);
+    for (int i = 0; i < 2; i++)
+        batches &= product->batch[i] == 1 || is_whole_read(product->b_batch[i]);
     for (int i = 0; i < found->outer_count; i++) batches = false;
-    return batches && (product->b_n == 1 ? is_whole(product->n) && is_whole(product->b_k)
-                                         : is_whole(product->k) && is_whole(product->b_n));
+    return batches &&
+           (product->b_n == 1 ? is_whole_read(product->n) && is_whole_read(product->b_k)
+                              : is_whole_read(product->k) && is_whole_read(product->b_n));
 }
 
 /* True if it starts at a group: the axes before those of a row are steps and groups, which are
@@ -67,10 +69,10 @@ static bool begins_with_group(const Expr *read) {
         const Expr *place = read->args[i];
         bool plain =
             place->kind == EXPR_INDEX || (place->kind == EXPR_NUMBER && place->number == 0);
-        if (!plain && !is_whole(elements)) return false;
+        if (!plain && !is_whole_read(elements)) return false;
         elements *= read->tensor->axes[i]->size;
     }
-    return is_whole(elements);
+    return is_whole_read(elements);
 }
 
 /* A parameter with fewer elements is not multiplied with a single row by a kernel. Programs of all
@@ -93,11 +95,11 @@ static void read_smaller(Program *program, Statement *statement) {
 }
 
 /* The body of a scan is loops without product kernels. Loops read bf16, but not int8. */
-static void visit_block(Program *program, Block *block) {
+static void shrink_block(Program *program, Block *block) {
     for (int i = 0; i < block->statements.count; i++) {
         Statement *statement = block->statements.items[i];
         bool scan = statement_is_scan(statement);
-        if (!scan || program->weights == TYPE_BF16) visit_block(program, &statement->body);
+        if (!scan || program->weights == TYPE_BF16) shrink_block(program, &statement->body);
         if (scan) scan_operands(program, statement);
         read_smaller(program, statement);
     }
@@ -106,7 +108,7 @@ static void visit_block(Program *program, Block *block) {
 void smaller_weights(Program *program) {
     if (program->weights == TYPE_REAL) return;
     mark_exact(program);
-    visit_block(program, &program->body);
+    shrink_block(program, &program->body);
 }
 
 void choose_weights(Program *program, const char *weights) {

@@ -78,7 +78,7 @@ typedef struct Made {
 
 /* ---- uses ---- */
 
-static void add_use(Storage *storage, StorageAccess use) {
+static void add_storage_use(Storage *storage, StorageAccess use) {
     StorageAccess *copy = arena_alloc(storage->program->arena, sizeof *copy);
     *copy = use;
     list_push(storage->program->arena, &storage->uses[use.access->tensor->id], copy);
@@ -90,7 +90,7 @@ static bool sums_in_iterations(const Contraction *product) {
     return false;
 }
 
-static void find_in_loop(Storage *storage, const ProgramPoint *point) {
+static void find_loop_uses(Storage *storage, const ProgramPoint *point) {
     const Statement *statement = point->statement;
     Arena *arena = storage->program->arena;
     const Contraction *product = unit_product(storage->program, statement);
@@ -106,17 +106,18 @@ static void find_in_loop(Storage *storage, const ProgramPoint *point) {
                     statement->target->tensor->role == ROLE_GRADIENT;
         bool placed = statement->accumulate && statement->value == read && !statement->exact &&
                       statement_is_scatter(statement);
-        add_use(storage,
-                (StorageAccess){point, read, .sums = sums, .placed = placed, .operand = operand});
+        add_storage_use(storage, (StorageAccess){point, read, .sums = sums, .placed = placed,
+                                                 .operand = operand});
     }
     bool stores = !statement->accumulate && !sums_in_iterations(product);
     bool rows = rounds && product->kind == CONTRACTION_ROWS_BY_WEIGHT;
-    add_use(storage, (StorageAccess){point, statement->target, .write = true, .stores = stores,
-                                     .result = stores && rounds, .rows = rows, .operand = -1});
+    add_storage_use(storage,
+                    (StorageAccess){point, statement->target, .write = true, .stores = stores,
+                                    .result = stores && rounds, .rows = rows, .operand = -1});
 }
 
 /* A call may accept f32 and bf16 operands and round both, and store its results rounded. */
-static void find_in_call(Storage *storage, const ProgramPoint *point) {
+static void find_call_uses(Storage *storage, const ProgramPoint *point) {
     const Statement *statement = point->statement;
     const CallRow *row = statement->row;
     const unsigned rounds = row->rounds ? row->rounds(storage->program, statement) : 0;
@@ -125,17 +126,19 @@ static void find_in_call(Storage *storage, const ProgramPoint *point) {
     for (int i = 0; i < reads.count; i++) {
         int place = list_find(&statement->inputs, reads.items[i]);
         bool takes = rounds && place >= 0 && (rounds >> place & 1);
-        add_use(storage, (StorageAccess){point, reads.items[i], .takes = takes, .operand = -1});
+        add_storage_use(storage,
+                        (StorageAccess){point, reads.items[i], .takes = takes, .operand = -1});
     }
     for (int i = 0; i < statement->outputs.count; i++) {
         bool stores = rounds && (rounds >> (statement->inputs.count + i) & 1);
-        add_use(storage,
-                (StorageAccess){point, statement->outputs.items[i], .write = true, .stores = stores,
-                                .result = stores && row->fuses_store, .operand = -1});
+        add_storage_use(storage,
+                        (StorageAccess){point, statement->outputs.items[i], .write = true,
+                                        .stores = stores, .result = stores && row->fuses_store,
+                                        .operand = -1});
     }
 }
 
-static void find_uses(Storage *storage) {
+static void find_storage_uses(Storage *storage) {
     Program *program = storage->program;
     storage->uses =
         arena_alloc(program->arena, ((size_t)program->tensors.count + 1) * sizeof *storage->uses);
@@ -143,9 +146,9 @@ static void find_uses(Storage *storage) {
     for (int i = 0; i < def_use->count; i++) {
         const ProgramPoint *point = &def_use->points[i];
         if (point->statement->kind == STATEMENT_LOOP)
-            find_in_loop(storage, point);
+            find_loop_uses(storage, point);
         else
-            find_in_call(storage, point);
+            find_call_uses(storage, point);
     }
 }
 
@@ -260,7 +263,7 @@ static const ProgramPoint *writer_of_stack(const Tensor *tensor, const List *use
     return rounded ? writer : NULL;
 }
 
-static void insert(Program *program, Block *block, int place, Statement *statement) {
+static void insert_conversion(Program *program, Block *block, int place, Statement *statement) {
     void *item = statement;
     list_insert(program->arena, &block->statements, place, &(List){&item, 1, 1});
 }
@@ -315,7 +318,7 @@ static void split_stack(Storage *storage, Tensor *stack, const ProgramPoint *wri
             rewrite_statement(program, use->point->statement, true, unstacked, &unstack);
     }
     Expr *fixed[MAX_RANK] = {expr_index(program, writer->repeat->index)};
-    insert(program, block, last + 1, copy_statement(program, stack, step, fixed, true));
+    insert_conversion(program, block, last + 1, copy_statement(program, stack, step, fixed, true));
 }
 
 /* ---- copies ---- */
@@ -330,7 +333,7 @@ static bool writes(Arena *arena, const Statement *statement, const Tensor *tenso
 }
 
 /* True if both read the same slice of one tensor: subscripts that iterate may differ. */
-static bool same_part(const Expr *one, const Expr *other) {
+static bool same_elements(const Expr *one, const Expr *other) {
     if (one->tensor != other->tensor) return false;
     for (int i = 0; i < one->count; i++) {
         const Index *step;
@@ -358,7 +361,8 @@ static Tensor *make_copy(Storage *storage, Block *block, int place, Expr *read) 
     Tensor *copy =
         tensor_new(program, arena_format(program->arena, "%s_rounded", read->tensor->name),
                    ROLE_TEMP, TYPE_BF16, rank, axes, read->tensor->span);
-    insert(program, block, place, copy_statement(program, copy, read->tensor, fixed, false));
+    insert_conversion(program, block, place,
+                      copy_statement(program, copy, read->tensor, fixed, false));
     return copy;
 }
 
@@ -382,7 +386,8 @@ static Tensor *copy_for(Storage *storage, const StorageAccess *use) {
         }
     for (int i = 0; i < storage->made.count; i++) {
         const Made *made = storage->made.items[i];
-        if (made->block == reader->block && made->after == writer && same_part(made->read, read))
+        if (made->block == reader->block && made->after == writer &&
+            same_elements(made->read, read))
             return made->copy;
     }
     Made *made = arena_alloc(program->arena, sizeof *made);
@@ -423,7 +428,7 @@ void storage(Program *program) {
     if (!program->rounded) return;
     Storage storage = {.program = program};
     int count = program->tensors.count;
-    find_uses(&storage);
+    find_storage_uses(&storage);
     for (int i = 0; i < count; i++) {
         Tensor *tensor = program->tensors.items[i];
         const List *uses = &storage.uses[i];
@@ -437,7 +442,7 @@ void storage(Program *program) {
         if (writer || whole) tensor->type = TYPE_BF16;
         program->has[HAS_STORED_BF16] |= writer || whole;
     }
-    find_uses(&storage);
+    find_storage_uses(&storage);
     count = program->tensors.count;
     for (int i = 0; i < count; i++) {
         const Tensor *tensor = program->tensors.items[i];

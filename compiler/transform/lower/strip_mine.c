@@ -39,29 +39,29 @@ enum { MIN_BYTES = 64 << 20 };
 
 /* ---- accesses ---- */
 
-static void add_leaf(Arena *arena, Statement *statement, Step *step) {
+static void add_leaf(Arena *arena, Statement *statement, ChunkedStatement *step) {
     Leaf *leaf = arena_alloc(arena, sizeof *leaf);
     *leaf = (Leaf){statement, accesses_of(arena, statement)};
     list_push(arena, &step->leaves, leaf);
 }
 
-static void collect(Arena *arena, const Statement *statement, Step *step) {
+static void collect_statements(Arena *arena, const Statement *statement, ChunkedStatement *step) {
     reads_of(arena, statement, &step->reads);
     writes_of(arena, statement, &step->writes);
     for (int i = 0; i < statement->body.statements.count; i++)
-        collect(arena, statement->body.statements.items[i], step);
+        collect_statements(arena, statement->body.statements.items[i], step);
 }
 
-static void collect_step(Arena *arena, Statement *statement, Step *step) {
+static void collect_step(Arena *arena, Statement *statement, ChunkedStatement *step) {
     const List *body = &statement->body.statements;
     step->statement = statement;
-    collect(arena, statement, step);
+    collect_statements(arena, statement, step);
     if (statement->kind == STATEMENT_LOOP) add_leaf(arena, statement, step);
     for (int i = 0; statement_is_scan(statement) && i < body->count; i++)
         add_leaf(arena, body->items[i], step);
 }
 
-static void note_users(Chunking *chunking, Step *step, const List *accesses) {
+static void note_chunk_users(Chunking *chunking, ChunkedStatement *step, const List *accesses) {
     for (int i = 0; i < accesses->count; i++) {
         List *users = &chunking->users[((const Expr *)accesses->items[i])->tensor->id];
         if (!users->count || users->items[users->count - 1] != step)
@@ -70,13 +70,14 @@ static void note_users(Chunking *chunking, Step *step, const List *accesses) {
 }
 
 /* The accesses of all statements of the program except the one whose body the block is. */
-static void find_outside(Chunking *chunking) {
+static void find_outer_uses(Chunking *chunking) {
     const Program *program = chunking->program;
     const List *body = &program->body.statements;
-    Step all = {0};
+    ChunkedStatement all = {0};
     for (int i = 0; i < body->count && chunking->block != &program->body; i++) {
         const Statement *statement = body->items[i];
-        if (&statement->body != chunking->block) collect(program->arena, statement, &all);
+        if (&statement->body != chunking->block)
+            collect_statements(program->arena, statement, &all);
     }
     for (int i = 0; i < all.reads.count; i++)
         chunking->outside[((const Expr *)all.reads.items[i])->tensor->id] = true;
@@ -98,12 +99,12 @@ static Chunking chunking_new(Program *program, Block *block) {
     for (int cut = 0; cut < 2; cut++)
         chunking.dimensions[cut] = arena_alloc(arena, tensors * sizeof(int));
     for (int i = 0; i < body->count; i++) {
-        Step *step = &chunking.steps[i];
+        ChunkedStatement *step = &chunking.steps[i];
         collect_step(arena, body->items[i], step);
-        note_users(&chunking, step, &step->reads);
-        note_users(&chunking, step, &step->writes);
+        note_chunk_users(&chunking, step, &step->reads);
+        note_chunk_users(&chunking, step, &step->writes);
     }
-    find_outside(&chunking);
+    find_outer_uses(&chunking);
     return chunking;
 }
 
@@ -164,7 +165,7 @@ Index *loop_over(const Leaf *leaf, const Axis *axis) {
 }
 
 /* True if every statement of the step loops over the axes that are cut. */
-static bool is_along(const Chunking *chunking, const Step *step) {
+static bool is_strip_along(const Chunking *chunking, const ChunkedStatement *step) {
     for (int i = 0; i < step->leaves.count; i++) {
         const Leaf *leaf = step->leaves.items[i];
         if (leaf->statement->once) return false;
@@ -174,21 +175,21 @@ static bool is_along(const Chunking *chunking, const Step *step) {
     return step->leaves.count > 0;
 }
 
-static void make_member(Chunking *chunking, Step *step, List *waiting) {
+static void make_member(Chunking *chunking, ChunkedStatement *step, List *waiting) {
     if (step->member) return;
     step->member = true;
-    chunking->fails |= !is_along(chunking, step);
+    chunking->fails |= !is_strip_along(chunking, step);
     list_push(chunking->program->arena, waiting, step);
 }
 
 /* Makes the step a member, together with all steps that access a temporary as large as `whole`
  * written by a member. If `whole` has slabs, also with those that access a tensor with such slabs
  * that a member accesses. */
-static void join(Chunking *chunking, Step *first, const Tensor *whole) {
+static void join_chunks(Chunking *chunking, ChunkedStatement *first, const Tensor *whole) {
     List waiting = {0};
     make_member(chunking, first, &waiting);
     while (waiting.count && !chunking->fails) {
-        const Step *step = waiting.items[--waiting.count];
+        const ChunkedStatement *step = waiting.items[--waiting.count];
         const int reads = has_slabs(whole, chunking->rows) ? step->reads.count : 0;
         for (int i = 0; i < step->writes.count + reads; i++) {
             const Expr *access = i < reads ? step->reads.items[i] : step->writes.items[i - reads];
@@ -207,7 +208,7 @@ static Mark *mark_of(Chunking *chunking, const Expr *access) {
 }
 
 /* True for a sum, added to its tensor or the first value of it. */
-static bool is_adding(const Step *step) {
+static bool is_adding(const ChunkedStatement *step) {
     const Statement *statement = step->statement;
     if (statement->kind != STATEMENT_LOOP || statement->target->kind != EXPR_READ) return false;
     bool sum = statement->reduction == REDUCE_NONE || statement->reduction == REDUCE_SUM;
@@ -223,7 +224,7 @@ static void take_first(int *first, int place) {
  * writes a tensor that the other accesses. Sets *after to the first such step after the members,
  * or -1. A tensor that both only add to does not count there, because sums are made in any
  * order. */
-static bool meets(Chunking *chunking, const Step *step, int *after) {
+static bool meets(Chunking *chunking, const ChunkedStatement *step, int *after) {
     bool met = false;
     *after = -1;
     for (int i = 0; i < step->reads.count; i++) {
@@ -240,7 +241,7 @@ static bool meets(Chunking *chunking, const Step *step, int *after) {
     return met;
 }
 
-static void mark_step(Chunking *chunking, const Step *step, int after) {
+static void mark_step(Chunking *chunking, const ChunkedStatement *step, int after) {
     for (int i = 0; i < step->reads.count; i++) {
         Mark *mark = mark_of(chunking, step->reads.items[i]);
         mark->touched = true;
@@ -269,7 +270,7 @@ static void find_ends(Chunking *chunking) {
  * none has to join. More members never free a step that has to join; one round may therefore find
  * several. */
 static bool place_others(Chunking *chunking, const Tensor *whole) {
-    Step *steps = chunking->steps;
+    ChunkedStatement *steps = chunking->steps;
     List joining = {0};
     find_ends(chunking);
     chunking->round++;
@@ -282,16 +283,17 @@ static bool place_others(Chunking *chunking, const Tensor *whole) {
         if (steps[i].where == BEFORE) continue;
         mark_step(chunking, &steps[i], steps[i].where == AFTER ? i : -1);
     }
-    for (int i = 0; i < joining.count; i++) join(chunking, joining.items[i], whole);
+    for (int i = 0; i < joining.count; i++) join_chunks(chunking, joining.items[i], whole);
     return joining.count > 0;
 }
 
-bool begins_late(const Chunking *chunking, const Step *step) {
+bool begins_late(const Chunking *chunking, const ChunkedStatement *step) {
     if (step->where != AFTER || !is_adding(step) || step->statement->accumulate) return false;
     const Tensor *tensor = step->statement->target->tensor;
     const List *users = &chunking->users[tensor->id];
     int i = 0;
-    while (i < users->count && !accesses_have(&((const Step *)users->items[i])->writes, tensor))
+    while (i < users->count &&
+           !accesses_have(&((const ChunkedStatement *)users->items[i])->writes, tensor))
         i++;
     MUST(i < users->count);
     return users->items[i] == step && chunking->cuts[tensor->id] != UNCUT;
@@ -301,11 +303,11 @@ bool begins_late(const Chunking *chunking, const Step *step) {
 
 /* The dimension in which every access of a member to the tensor stays within the member's own
  * chunk, or -1. */
-static int dimension_of(const Chunking *chunking, const Tensor *tensor, int cut) {
+static int stripped_dimension(const Chunking *chunking, const Tensor *tensor, int cut) {
     unsigned dimensions = (1u << tensor->rank) - 1;
     const List *users = &chunking->users[tensor->id];
     for (int i = 0; i < users->count; i++) {
-        const Step *step = users->items[i];
+        const ChunkedStatement *step = users->items[i];
         for (int j = 0; step->member && j < step->leaves.count; j++) {
             const Leaf *leaf = step->leaves.items[j];
             if (!accesses_have(&leaf->accesses, tensor)) continue;
@@ -325,7 +327,7 @@ static int dimension_of(const Chunking *chunking, const Tensor *tensor, int cut)
 
 static bool is_sliced(const Chunking *chunking, const Tensor *tensor) {
     for (int cut = 0; cut < 2 && chunking->axes[cut]; cut++) {
-        int dimension = dimension_of(chunking, tensor, cut);
+        int dimension = stripped_dimension(chunking, tensor, cut);
         if (dimension < 0) return false;
         chunking->dimensions[cut][tensor->id] = dimension;
     }
@@ -336,7 +338,7 @@ static bool is_sliced(const Chunking *chunking, const Tensor *tensor) {
 static bool is_summed(const Chunking *chunking, const Tensor *tensor) {
     const List *users = &chunking->users[tensor->id];
     for (int i = 0; i < users->count; i++) {
-        const Step *step = users->items[i];
+        const ChunkedStatement *step = users->items[i];
         const Statement *statement = step->statement;
         if (!step->member) continue;
         if (statement->kind != STATEMENT_LOOP) return false;
@@ -352,7 +354,7 @@ static bool is_local(const Chunking *chunking, const Tensor *tensor) {
         return false;
     const List *users = &chunking->users[tensor->id];
     for (int i = 0; i < users->count; i++)
-        if (!((const Step *)users->items[i])->member) return false;
+        if (!((const ChunkedStatement *)users->items[i])->member) return false;
     return true;
 }
 
@@ -368,7 +370,7 @@ static bool cut_tensor(Chunking *chunking, const Leaf *leaf) {
 
 static bool cut_tensors(Chunking *chunking) {
     for (int i = chunking->first; i <= chunking->last; i++) {
-        const Step *step = &chunking->steps[i];
+        const ChunkedStatement *step = &chunking->steps[i];
         for (int j = 0; step->member && j < step->leaves.count; j++)
             if (!cut_tensor(chunking, step->leaves.items[j])) return false;
     }
@@ -427,7 +429,7 @@ static bool chunk_around(Chunking *chunking, const Tensor *whole, long rows) {
     const List *users = &chunking->users[whole->id];
     if (!choose_sizes(chunking, whole, rows)) return false;
     start_again(chunking);
-    for (int i = 0; i < users->count; i++) join(chunking, users->items[i], whole);
+    for (int i = 0; i < users->count; i++) join_chunks(chunking, users->items[i], whole);
     while (!chunking->fails && place_others(chunking, whole)) continue;
     if (chunking->fails || !cut_tensors(chunking) || !chunking->local[whole->id]) return false;
     const bool slabs = has_slabs(whole, chunking->rows);

@@ -9,7 +9,7 @@
 
 #include "ir/ir.h"
 
-typedef enum Where { BEFORE, INSIDE, AFTER } Where;
+typedef enum ChunkPosition { BEFORE, INSIDE, AFTER } ChunkPosition;
 
 /* A loop statement with its accesses. */
 typedef struct Leaf {
@@ -18,13 +18,13 @@ typedef struct Leaf {
 } Leaf;
 
 /* A statement of the block, with its accesses and those of its body. */
-typedef struct Step {
+typedef struct ChunkedStatement {
     Statement *statement;
-    List reads, writes; /* Expr * */
-    List leaves;        /* Leaf *: itself, or the statements of a scan */
-    bool member;        /* computed in chunks */
-    Where where;        /* relative to the repeat that the members become */
-} Step;
+    List reads, writes;  /* Expr * */
+    List leaves;         /* Leaf *: itself, or the statements of a scan */
+    bool member;         /* computed in chunks */
+    ChunkPosition where; /* relative to the repeat that the members become */
+} ChunkedStatement;
 
 /* Cuts of tensors that members write. */
 typedef enum Cut {
@@ -47,9 +47,9 @@ typedef struct Chunking {
     Program *program;
     Block *block;
     long rows; /* per chunk; 0: automatic */
-    Step *steps;
+    ChunkedStatement *steps;
     bool *outside; /* by tensor->id: a statement outside of the block accesses it */
-    List *users;   /* by tensor->id: Step * that access it */
+    List *users;   /* by tensor->id: ChunkedStatement * that access it */
     Mark *marks;   /* by tensor->id */
     int round;
     bool fails;             /* a member does not run along the axes that are cut */
@@ -64,7 +64,7 @@ typedef struct Chunking {
 } Chunking;
 
 /* True if the step, which is after the members, sets a sum that they add to. */
-bool begins_late(const Chunking *chunking, const Step *step);
+bool begins_late(const Chunking *chunking, const ChunkedStatement *step);
 /* The only loop over an axis, or along it where axes are of one size; NULL: none. */
 Index *loop_over(const Leaf *leaf, const Axis *axis);
 /* Moves the members into a repeat over the chunks of `whole`, whose sizes are set. */

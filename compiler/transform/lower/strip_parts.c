@@ -24,7 +24,7 @@ static void make_axes(Chunking *chunking, const Tensor *whole) {
 }
 
 /* The chunk of an axis that the index selects. */
-static Expr *part_of(const Chunking *chunking, int cut) {
+static Expr *chunk_of(const Chunking *chunking, int cut) {
     Program *program = chunking->program;
     Expr *number = expr_index(program, chunking->index);
     if (!chunking->axes[1]) return number;
@@ -77,7 +77,7 @@ static void rewrite_member(const Chunking *chunking, const Leaf *leaf) {
     for (int cut = 0; cut < 2 && chunking->axes[cut]; cut++) {
         from[cut] = loop_over(leaf, chunking->axes[cut]);
         MUST(from[cut]);
-        to[cut] = part_of(chunking, cut);
+        to[cut] = chunk_of(chunking, cut);
         if (chunking->within[cut]) {
             Index *loop = index_new(program, from[cut]->name, chunking->within[cut]);
             Expr *size = expr_number(program, (double)chunking->sizes[cut]);
@@ -106,11 +106,11 @@ static void rewrite_member(const Chunking *chunking, const Leaf *leaf) {
     if (chunking->cuts[statement->target->tensor->id] == SUMMED) statement->accumulate = true;
 }
 
-static void rewrite_step(const Chunking *chunking, const Step *step) {
+static void rewrite_step(const Chunking *chunking, const ChunkedStatement *step) {
     for (int i = 0; i < step->leaves.count; i++) rewrite_member(chunking, step->leaves.items[i]);
 }
 
-static bool is_summing(const Chunking *chunking, const Step *step) {
+static bool is_summing(const Chunking *chunking, const ChunkedStatement *step) {
     return step->member && step->statement->kind == STATEMENT_LOOP &&
            chunking->cuts[step->statement->target->tensor->id] == SUMMED;
 }
@@ -188,7 +188,7 @@ static void add_rows(const Chunking *chunking, Block *body) {
         list_push(chunking->program->arena, &body->statements, sums.statements.items[i]);
 }
 
-static void add_all(const Chunking *chunking, Where where, Block *block) {
+static void add_all(const Chunking *chunking, ChunkPosition where, Block *block) {
     for (int i = chunking->first; i <= chunking->last; i++)
         if (chunking->steps[i].where == where)
             list_push(chunking->program->arena, &block->statements, chunking->steps[i].statement);
@@ -213,7 +213,7 @@ Statement *repeat_parts(Chunking *chunking, const Tensor *whole) {
         list_push(program->arena, &body.statements, chunking->steps[i].statement);
     add_all(chunking, BEFORE, &body);
     for (int i = chunking->first; i <= chunking->last; i++) {
-        const Step *step = &chunking->steps[i];
+        const ChunkedStatement *step = &chunking->steps[i];
         const bool late = begins_late(chunking, step);
         if (late || is_summing(chunking, step)) add_start(chunking, step->statement, &body);
         step->statement->accumulate |= late;

@@ -14,13 +14,13 @@
 #include "ir/ir.h"
 #include "passes.h"
 
-typedef struct View {
+typedef struct AxisView {
     const Statement *maker;
     bool refused; /* an index outside of a slice is in another slice, but must read 0 */
-} View;
+} AxisView;
 
 static Expr *look_through(Program *program, Expr *read, void *data) {
-    View *view = data;
+    AxisView *view = data;
     const Expr *target = view->maker->target;
     if (read->tensor != target->tensor) return NULL;
     Index *from[MAX_RANK];
@@ -54,7 +54,7 @@ static bool is_view(const DefUse *def_use, int position) {
 }
 
 /* True if a product remains a product. */
-static bool may_look(Program *program, const Statement *reader, View *view) {
+static bool may_look(Program *program, const Statement *reader, AxisView *view) {
     if (reader->kind != STATEMENT_LOOP) return false;
     Statement *copy = statement_copy(program, reader, NULL, NULL, 0);
     rewrite_statement(program, copy, false, look_through, view);
@@ -64,9 +64,9 @@ static bool may_look(Program *program, const Statement *reader, View *view) {
 
 /* Makes the readers of the copy read its source. Returns false without a change if one of them
  * cannot. */
-static bool look(const DefUse *def_use, int position) {
+static bool look_for_slices(const DefUse *def_use, int position) {
     const ProgramPoint *maker = &def_use->points[position];
-    View view = {maker->statement, false};
+    AxisView view = {maker->statement, false};
     const List *accesses = &def_use->accesses[maker->statement->target->tensor->id];
     for (int i = 0; i < accesses->count; i++) {
         const ProgramPoint *reader =
@@ -96,7 +96,7 @@ static void drop(Block *block, const Statement *statement) {
 void views(Program *program) {
     const DefUse *def_use = def_use_new(program);
     for (int i = 0; i < def_use->count; i++)
-        if (is_view(def_use, i) && look(def_use, i)) {
+        if (is_view(def_use, i) && look_for_slices(def_use, i)) {
             program->has[HAS_VIEW] = true;
             drop(def_use->points[i].block, def_use->points[i].statement);
         }

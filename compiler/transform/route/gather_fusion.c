@@ -17,7 +17,7 @@ typedef struct Gather {
     const Statement *copy;
 } Gather;
 
-static bool is_row(const Expr *sub) {
+static bool is_gathered_row(const Expr *sub) {
     return sub->kind == EXPR_READ && sub->count == 1 && sub->args[0]->kind == EXPR_INDEX;
 }
 
@@ -34,9 +34,10 @@ static bool is_gather(const Statement *statement) {
         const Index *step;
         double offset;
         const Expr *sub = value->args[i];
-        if (!is_row(sub) && sub->kind != EXPR_INDEX && !step_and_offset(sub, &step, &offset))
+        if (!is_gathered_row(sub) && sub->kind != EXPR_INDEX &&
+            !step_and_offset(sub, &step, &offset))
             return false;
-        rows |= is_row(sub);
+        rows |= is_gathered_row(sub);
     }
     for (int i = 0; i < statement->target->count; i++)
         if (statement->target->args[i]->kind != EXPR_INDEX ||
@@ -64,7 +65,7 @@ static bool takes(Gather *gather, const Statement *reader) {
     return grouped_form(gather->program, &trial, &form);
 }
 
-static bool changes(Program *program, const Statement *statement, const Expr *read) {
+static bool changes_rows(Program *program, const Statement *statement, const Expr *read) {
     List writes = {0};
     writes_of(program->arena, statement, &writes);
     for (int i = 0; i < writes.count; i++) {
@@ -81,7 +82,7 @@ static bool reads(Program *program, const Statement *statement, const Tensor *te
 }
 
 /* True if every reader is in this block, can gather, and reads the same values as the copy. */
-static bool can_go(Gather *gather, const Block *block, int place, int touched) {
+static bool can_be_gathered(Gather *gather, const Block *block, int place, int touched) {
     int readers = 0;
     for (int i = place + 1; i < block->statements.count && readers < touched - 1; i++) {
         const Statement *statement = block->statements.items[i];
@@ -90,7 +91,7 @@ static bool can_go(Gather *gather, const Block *block, int place, int touched) {
             if (!takes(gather, statement)) return false;
             readers++;
         }
-        if (changes(gather->program, statement, gather->copy->value)) return false;
+        if (changes_rows(gather->program, statement, gather->copy->value)) return false;
     }
     return readers > 0 && readers == touched - 1;
 }
@@ -102,7 +103,7 @@ static void gathers_in(Program *program, Block *block, const int *touched) {
         Gather gather = {program, statement};
         if (statement->kind == STATEMENT_REPEAT) gathers_in(program, &statement->body, touched);
         if (!is_gather(statement) ||
-            !can_go(&gather, block, i, touched[statement->target->tensor->id])) {
+            !can_be_gathered(&gather, block, i, touched[statement->target->tensor->id])) {
             list_push(program->arena, &kept, statement);
             continue;
         }

@@ -30,7 +30,7 @@ static bool reads_under(const Split *split, const Expr *expr) {
            read_at(expr, split->dims, split->routing->rank, split->tuple);
 }
 
-static Expr *read_copy(Program *program, Expr *read, void *data) {
+static Expr *copied_read(Program *program, Expr *read, void *data) {
     Split *split = data;
     if (!reads_under(split, read)) return NULL;
     split->found = true;
@@ -47,7 +47,7 @@ static void visit_readers(Split *split) {
         if (split->point->statement->kind != STATEMENT_LOOP ||
             !choose_tuple(routing, split->point, &tuple))
             continue;
-        rewrite_statement(routing->program, split->point->statement, false, read_copy, split);
+        rewrite_statement(routing->program, split->point->statement, false, copied_read, split);
     }
 }
 

@@ -122,7 +122,7 @@ static void walk_reads(const Statement *statement, void (*visit)(Expr *expr, voi
 
 /* A tensor that is not stacked must be in one region: elsewhere it has the value of another
  * step. */
-static void check_access(Expr *expr, void *data) {
+static void support_access(Expr *expr, void *data) {
     Visit *visit = data;
     Routing *routing = visit->routing;
     if (expr->kind != EXPR_READ) return;
@@ -146,7 +146,7 @@ static void check_written(Routing *routing, const ProgramPoint *point, Expr *tar
     Packing *packing = candidate(routing, target->tensor);
     Tuple tuple = {{NULL}};
     if (!packing) return;
-    check_access(target, &(Visit){.routing = routing, .point = point});
+    support_access(target, &(Visit){.routing = routing, .point = point});
     if (!tuple_of(target, packing->dims, routing->rank, &tuple)) packing->candidate = false;
     if (point->statement->kind == STATEMENT_LOOP &&
         !tuple_in_loops(routing, point->statement, &tuple))
@@ -155,7 +155,7 @@ static void check_written(Routing *routing, const ProgramPoint *point, Expr *tar
 
 /* A call iterates over leading dimensions only: its operands cannot be dispatched, except those of
  * a top over the rows. */
-static void check_call(Routing *routing, const ProgramPoint *point) {
+static void support_call(Routing *routing, const ProgramPoint *point) {
     const Statement *call = point->statement;
     for (int side = 0; side < 2; side++) {
         const List *operands = side ? &call->outputs : &call->inputs;
@@ -184,10 +184,10 @@ static void check_accesses(Routing *routing) {
         const ProgramPoint *point = &routing->def_use->points[i];
         if (point->statement == routing->choice) early = false;
         if (early) check_early(routing, point);
-        walk_reads(point->statement, check_access, &(Visit){.routing = routing, .point = point});
+        walk_reads(point->statement, support_access, &(Visit){.routing = routing, .point = point});
         if (point->statement->kind == STATEMENT_LOOP)
             check_written(routing, point, point->statement->target);
-        if (point->statement->kind == STATEMENT_CALL) check_call(routing, point);
+        if (point->statement->kind == STATEMENT_CALL) support_call(routing, point);
     }
 }
 
@@ -229,12 +229,12 @@ static bool supports(const Routing *routing, const Expr *expr, const Tuple *tupl
 
 /* ---- statements under the mask ---- */
 
-typedef struct Search {
+typedef struct SupportSearch {
     const Routing *routing;
     const ProgramPoint *point;
     Tuple *tuple;
     bool found;
-} Search;
+} SupportSearch;
 
 /* A maximum over selected entries differs from one over all entries; the tuple must then stay on
  * the left. */
@@ -251,7 +251,7 @@ static bool reduces_well(const Routing *routing, const Statement *statement, con
 }
 
 static void try_read(Expr *expr, void *data) {
-    Search *search = data;
+    SupportSearch *search = data;
     const Routing *routing = search->routing;
     const Statement *statement = search->point->statement;
     if (search->found || expr->kind != EXPR_READ) return;
@@ -280,7 +280,7 @@ bool choose_tuple(const Routing *routing, const ProgramPoint *point, Tuple *tupl
     if (packing && (packing->supported || packing->demanded))
         return tuple_of(target, packing->dims, routing->rank, tuple);
     if (statement->kind == STATEMENT_CALL) return false;
-    Search search = {.routing = routing, .point = point, .tuple = tuple};
+    SupportSearch search = {.routing = routing, .point = point, .tuple = tuple};
     expr_walk(statement->value, try_read, &search);
     return search.found;
 }

@@ -36,7 +36,7 @@ enum { PLACES = 64, PLACES_IN_BLOCKS = 32, MIN_STATE = 256 };
 
 /* ---- pairs of positions in a chunk ---- */
 
-static Expr *index_of(const Chunks *chunks, Index *index) {
+static Expr *chunk_index(const Chunks *chunks, Index *index) {
     return expr_index(chunks->program, index);
 }
 
@@ -216,7 +216,7 @@ static void rewrite_reader(const Chunks *chunks, const Reader *reader, Tensor *m
 /* The contribution of the state at the start of the chunk to each row. */
 static Expr *found_outside(const Chunks *chunks, Expr *query, Dims heads, Tensor *border) {
     const Recurrence *recurrence = chunks->recurrence;
-    Expr *whole = decay_whole(chunks, index_of(chunks, chunks->row));
+    Expr *whole = decay_whole(chunks, chunk_index(chunks, chunks->row));
     if (chunks->element) {
         heads |= chunks->faded;
         Spot at = chunk_spot(chunks, heads, chunks->row, NULL, recurrence->summed);
@@ -230,7 +230,8 @@ static Expr *found_outside(const Chunks *chunks, Expr *query, Dims heads, Tensor
     return chunks->element ? outside : multiply(chunks, outside, whole);
 }
 
-static void serve(const Chunks *chunks, const Reader *reader, const Parts *parts, Tensor *border) {
+static void serve_readers(const Chunks *chunks, const Reader *reader, const Parts *parts,
+                          Tensor *border) {
     const Recurrence *recurrence = chunks->recurrence;
     Program *program = chunks->program;
     List factors = own_factors(recurrence, reader);
@@ -288,7 +289,7 @@ static void chunk_state(const Recurrence *recurrence, List *insertions, long pla
     for (int i = 0; i < recurrence->readers.count; i++) {
         const Reader *reader = recurrence->readers.items[i];
         chunks.block = insertion(program, insertions, reader->statement);
-        serve(&chunks, reader, parts, border);
+        serve_readers(&chunks, reader, parts, border);
     }
 }
 
@@ -384,7 +385,7 @@ static const char *stays(Recurrence *recurrence, const Block *block) {
     return NULL;
 }
 
-static long places_of(const Recurrence *recurrence) {
+static long positions_of(const Recurrence *recurrence) {
     bool blocks = recurrence->decay && dims_of(recurrence, recurrence->decay) & recurrence->summed;
     return blocks && recurrence->corrected >= 0 ? PLACES_IN_BLOCKS : PLACES;
 }
@@ -406,7 +407,7 @@ static bool chunk_one(Program *program, Statement *scan, const Block *block, Lis
     if (!reason && places <= 0) reason = are_small(&states, scan->index->axis->size);
     scan->slow = reason;
     for (int i = 0; i < states.count; i++) {
-        long size = reason ? 1 : places > 0 ? places : places_of(states.items[i]);
+        long size = reason ? 1 : places > 0 ? places : positions_of(states.items[i]);
         note_form(program, states.items[i], size, reason);
         if (!reason) chunk_state(states.items[i], insertions, size);
     }

@@ -12,7 +12,7 @@
 #include "transform/scan/scan.h"
 #include "base/must.h"
 
-static Expr *number_of(const Chunks *chunks, double number) {
+static Expr *chunk_number(const Chunks *chunks, double number) {
     return expr_number(chunks->program, number);
 }
 
@@ -118,15 +118,15 @@ Tensor *chunk_make(const Chunks *chunks, const char *name, Spot spot, Dims summe
 
 static Expr *place_number(const Chunks *chunks, Index *row) {
     Expr *first = apply(chunks, OP_MUL, expr_index(chunks->program, chunks->number),
-                        number_of(chunks, (double)chunks->places->size));
+                        chunk_number(chunks, (double)chunks->places->size));
     return apply(chunks, OP_ADD, first, expr_index(chunks->program, row));
 }
 
-static Expr *place_of(const Chunks *chunks, Index *row) {
+static Expr *chunk_position(const Chunks *chunks, Index *row) {
     const Statement *scan = chunks->recurrence->scan;
     Expr *number = place_number(chunks, row);
     if (!scan->reverse) return number;
-    return apply(chunks, OP_SUB, number_of(chunks, (double)scan->index->axis->size - 1), number);
+    return apply(chunks, OP_SUB, chunk_number(chunks, (double)scan->index->axis->size - 1), number);
 }
 
 static Expr *moved(const Chunks *chunks, Expr *expr, Expr *place) {
@@ -150,17 +150,19 @@ Expr *at_dims(const Chunks *chunks, Expr *expr) {
  * the end of the axis. */
 static Expr *at_place(const Chunks *chunks, Expr *expr, Index *row, double outside) {
     long size = chunks->recurrence->scan->index->axis->size;
-    Expr *value = moved(chunks, expr, place_of(chunks, row));
+    Expr *value = moved(chunks, expr, chunk_position(chunks, row));
     if (size == chunks->chunk->size * chunks->places->size) return value;
-    Expr *there = apply(chunks, OP_LT, place_number(chunks, row), number_of(chunks, (double)size));
-    return expr_apply(chunks->program, OP_WHERE, there, value, number_of(chunks, outside));
+    Expr *there =
+        apply(chunks, OP_LT, place_number(chunks, row), chunk_number(chunks, (double)size));
+    return expr_apply(chunks->program, OP_WHERE, there, value, chunk_number(chunks, outside));
 }
 
 Tensor *chunk_part(const Chunks *chunks, const char *name, const List *factors, double number,
                    Index *row, Dims behind, Dims *heads) {
     *heads = dims_of_list(chunks->recurrence, factors) & ~behind;
     if (!factors->count && number == 1) return NULL;
-    Expr *value = multiply(chunks, number_of(chunks, number), product_of(chunks->program, factors));
+    Expr *value =
+        multiply(chunks, chunk_number(chunks, number), product_of(chunks->program, factors));
     return chunk_make(chunks, name, chunk_spot(chunks, *heads, row, NULL, behind), 0, NULL,
                       at_place(chunks, value, row, 0));
 }
@@ -208,8 +210,8 @@ Tensor *chunk_recur(const Chunks *chunks, const char *name, Spot at, Index *plac
 
 /* The value at a row further by `rows`. */
 static Expr *row_by(const Chunks *chunks, Tensor *tensor, Spot at, double rows) {
-    at.row = apply(chunks, OP_ADD, at.row, number_of(chunks, rows));
-    if (rows < 0) at.row = apply(chunks, OP_SUB, at.row->args[0], number_of(chunks, -rows));
+    at.row = apply(chunks, OP_ADD, at.row, chunk_number(chunks, rows));
+    if (rows < 0) at.row = apply(chunks, OP_SUB, at.row->args[0], chunk_number(chunks, -rows));
     return chunk_read(chunks, tensor, at);
 }
 
@@ -223,8 +225,8 @@ static Expr *since_column(const Chunks *chunks, Spot at, Tensor *own) {
 }
 
 static Expr *since_border(const Chunks *chunks, Spot at, Tensor *own) {
-    Expr *first = apply(chunks, OP_EQ, at.row, number_of(chunks, 0));
-    Expr *before = expr_apply(chunks->program, OP_WHERE, first, number_of(chunks, 1),
+    Expr *first = apply(chunks, OP_EQ, at.row, chunk_number(chunks, 0));
+    Expr *before = expr_apply(chunks->program, OP_WHERE, first, chunk_number(chunks, 1),
                               row_by(chunks, own, at, -1));
     return multiply(chunks, before, chunk_read(chunks, chunks->decay, at));
 }
@@ -233,7 +235,7 @@ static Expr *to_border(const Chunks *chunks, Spot at, Tensor *own) {
     Expr *behind =
         multiply(chunks, row_by(chunks, own, at, 1), row_by(chunks, chunks->decay, at, 1));
     return expr_apply(chunks->program, OP_WHERE, apply(chunks, OP_LT, at.row, chunk_last(chunks)),
-                      behind, number_of(chunks, 1));
+                      behind, chunk_number(chunks, 1));
 }
 
 static Tensor *along_rows(const Chunks *chunks, const char *name, bool column, bool reverse,
@@ -270,7 +272,7 @@ static Expr *decay_since(const Chunks *chunks, Expr *row, Expr *column) {
 }
 
 Expr *decay_whole(const Chunks *chunks, Expr *row) {
-    if (!chunks->decay) return number_of(chunks, 1);
+    if (!chunks->decay) return chunk_number(chunks, 1);
     Spot at = chunk_spot(chunks, chunks->faded, NULL, NULL, chunks->element);
     at.row = row;
     return chunk_read(chunks, chunks->whole, at);
@@ -291,14 +293,14 @@ Expr *chunk_pairs(const Chunks *chunks, const char *name, Expr *query, Dims quer
     Tensor *pairs = chunk_make(chunks, name, at, chunks->recurrence->summed, NULL,
                                multiply(chunks, query, chunk_key(chunks, parts)));
     Expr *row = at.row;
-    if (past) row = apply(chunks, OP_SUB, row, number_of(chunks, 1));
+    if (past) row = apply(chunks, OP_SUB, row, chunk_number(chunks, 1));
     return multiply(chunks, decay_since(chunks, row, at.column), chunk_read(chunks, pairs, at));
 }
 
 /* ---- inputs ---- */
 
 Expr *chunk_last(const Chunks *chunks) {
-    return number_of(chunks, (double)chunks->places->size - 1);
+    return chunk_number(chunks, (double)chunks->places->size - 1);
 }
 
 Expr *chunk_scaled(const Chunks *chunks, const Parts *parts, Expr *value) {
@@ -328,7 +330,7 @@ Expr *chunk_key_left(const Chunks *chunks, const Parts *parts) {
 /* Values of positions times the decays up to the end of the chunk, over dimensions `behind`. */
 Expr *chunk_left(const Chunks *chunks, const Parts *parts, const char *name, Expr *value,
                  Dims heads, Spot *at) {
-    Expr *since = number_of(chunks, 1);
+    Expr *since = chunk_number(chunks, 1);
     at->before = heads | parts->scale_heads;
     if (!chunks->element) {
         since = decay_since(chunks, chunk_last(chunks), at->row);

@@ -16,16 +16,17 @@
  */
 #include "transform/scan/scan.h"
 
-static Expr *number_of(const Chunks *chunks, double number) {
+static Expr *correction_number(const Chunks *chunks, double number) {
     return expr_number(chunks->program, number);
 }
 
-static Expr *apply(const Chunks *chunks, OpCode op, Expr *a, Expr *b) {
+static Expr *correction_apply(const Chunks *chunks, OpCode op, Expr *a, Expr *b) {
     return expr_apply(chunks->program, op, a, b, NULL);
 }
 
 static Expr *before_row(const Chunks *chunks) {
-    return apply(chunks, OP_SUB, expr_index(chunks->program, chunks->row), number_of(chunks, 1));
+    return correction_apply(chunks, OP_SUB, expr_index(chunks->program, chunks->row),
+                            correction_number(chunks, 1));
 }
 
 /* w and its scale, for the rows of a chunk. */
@@ -37,7 +38,7 @@ typedef struct Look {
 static Look look_of(const Chunks *chunks) {
     const Recurrence *recurrence = chunks->recurrence;
     const Input *looked = &recurrence->looked;
-    Look look = {.scale = number_of(chunks, 1)};
+    Look look = {.scale = correction_number(chunks, 1)};
     Dims scale_heads;
     Tensor *summed = chunk_part(chunks, "look", &looked->summed, 1, chunks->row, recurrence->summed,
                                 &look.looked_heads);
@@ -46,7 +47,7 @@ static Look look_of(const Chunks *chunks) {
     look.looked = summed ? chunk_read(chunks, summed,
                                       chunk_spot(chunks, look.looked_heads, chunks->row, NULL,
                                                  recurrence->summed))
-                         : number_of(chunks, 1);
+                         : correction_number(chunks, 1);
     if (scale)
         look.scale =
             chunk_read(chunks, scale, chunk_spot(chunks, scale_heads, chunks->row, NULL, 0));
@@ -61,10 +62,10 @@ static Expr *pull_of(const Chunks *chunks, const Look *look, const Parts *parts,
     Expr *value = chunk_scaled(chunks, parts, multiply(chunks, pairs, look->scale));
     *heads |= look->heads | parts->scale_heads;
     Spot at = chunk_spot(chunks, *heads, chunks->row, chunks->column, 0);
-    Tensor *pull =
-        chunk_make(chunks, "pull", at, 0, NULL,
-                   expr_apply(chunks->program, OP_WHERE, apply(chunks, OP_LT, at.column, at.row),
-                              value, number_of(chunks, 0)));
+    Tensor *pull = chunk_make(chunks, "pull", at, 0, NULL,
+                              expr_apply(chunks->program, OP_WHERE,
+                                         correction_apply(chunks, OP_LT, at.column, at.row), value,
+                                         correction_number(chunks, 0)));
     return chunk_read(chunks, pull, at);
 }
 
@@ -76,8 +77,9 @@ static Expr *wanted_of(const Chunks *chunks, const Look *look, const Parts *part
     const Parts *own = &parts[recurrence->corrected];
     bool bare = recurrence->inputs[recurrence->corrected].bare;
     Expr *row = expr_index(program, chunks->row);
-    Expr *value = expr_substitute(program, bare ? number_of(chunks, 0) : chunk_value(chunks, own),
-                                  &(Index *){chunks->column}, &row, 1);
+    Expr *value =
+        expr_substitute(program, bare ? correction_number(chunks, 0) : chunk_value(chunks, own),
+                        &(Index *){chunks->column}, &row, 1);
     *heads = own->value_heads;
     *columns = own->columns;
     for (int i = 0; i < recurrence->input_count; i++) {
@@ -88,7 +90,7 @@ static Expr *wanted_of(const Chunks *chunks, const Look *look, const Parts *part
         Dims all = pull_heads | parts[i].value_heads;
         Spot at = chunk_spot(chunks, all, chunks->row, NULL, parts[i].columns);
         Tensor *met = chunk_make(chunks, "wanted", at, 0, chunks->column, product);
-        value = apply(chunks, OP_ADD, value, chunk_read(chunks, met, at));
+        value = correction_apply(chunks, OP_ADD, value, chunk_read(chunks, met, at));
         *heads |= all;
         *columns |= parts[i].columns;
     }
@@ -110,25 +112,25 @@ static Tensor *solve(const Chunks *chunks, Expr *pull, Dims heads) {
     earlier.row = expr_index(program, column);
     Expr *product = multiply(chunks, expr_substitute(program, pull, &chunks->row, &row, 1),
                              chunk_read(chunks, solved, earlier));
-    Expr *value = expr_apply(program, OP_WHERE, apply(chunks, OP_LT, earlier.row, row), product,
-                             number_of(chunks, 0));
+    Expr *value = expr_apply(program, OP_WHERE, correction_apply(chunks, OP_LT, earlier.row, row),
+                             product, correction_number(chunks, 0));
     Statement *scan = statement_scan(program, chunks->block, place, false, span);
     scan->again = true;
     Expr *target = chunk_read(chunks, solved, at);
     statement_loop(program, &scan->body, target, false, REDUCE_NONE, NULL, 0,
-                   apply(chunks, OP_EQ, expr_index(program, third), row), span);
+                   correction_apply(chunks, OP_EQ, expr_index(program, third), row), span);
     statement_loop(program, &scan->body, target, true, REDUCE_SUM, &column, 1, value, span);
     scan_operands(program, scan);
     return solved;
 }
 
 /* The derivative of the correction by the border at the rows of a chunk: reach[i,e]. */
-static Expr *reach_of(const Chunks *chunks, const Look *look, Dims heads) {
-    Expr *first =
-        apply(chunks, OP_EQ, expr_index(chunks->program, chunks->row), number_of(chunks, 0));
+static Expr *correction_reach(const Chunks *chunks, const Look *look, Dims heads) {
+    Expr *first = correction_apply(chunks, OP_EQ, expr_index(chunks->program, chunks->row),
+                                   correction_number(chunks, 0));
     Expr *whole = decay_whole(chunks, before_row(chunks));
     if (chunks->decay)
-        whole = expr_apply(chunks->program, OP_WHERE, first, number_of(chunks, 1), whole);
+        whole = expr_apply(chunks->program, OP_WHERE, first, correction_number(chunks, 1), whole);
     Spot at = chunk_spot(chunks, heads, chunks->row, NULL, chunks->recurrence->summed);
     Tensor *reach =
         chunk_make(chunks, "reach", at, 0, NULL,
@@ -154,7 +156,7 @@ Correction correct(const Chunks *chunks, Parts *parts) {
     own->value_heads = heads;
     own->columns = columns;
     at = chunk_spot(chunks, correction.heads, chunks->column, NULL, chunks->recurrence->summed);
-    Expr *reach = reach_of(chunks, &look, correction.heads);
+    Expr *reach = correction_reach(chunks, &look, correction.heads);
     correction.slope =
         chunk_make(chunks, "slope", at, 0, chunks->row, multiply(chunks, rows, reach));
     return correction;
@@ -185,7 +187,8 @@ void add_slope(const Chunks *chunks, const Correction *correction, Parts *parts,
     Dims heads = recurrence->heads | correction->heads;
     at = chunk_spot(chunks, heads, chunks->column, NULL, recurrence->columns);
     Tensor *bent = chunk_make(chunks, "bent", at, recurrence->summed, NULL, product);
-    Expr *value = apply(chunks, OP_ADD, chunk_value(chunks, parts), chunk_read(chunks, bent, at));
+    Expr *value =
+        correction_apply(chunks, OP_ADD, chunk_value(chunks, parts), chunk_read(chunks, bent, at));
     heads |= parts->value_heads;
     at.before = heads;
     parts->value = chunk_make(chunks, "corrected", at, 0, NULL, value);

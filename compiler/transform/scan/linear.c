@@ -8,23 +8,23 @@
 #include "transform/scan/scan.h"
 
 /* The sum that is expanded; each of its reduced indices runs over a dimension of the state. */
-typedef struct Sum {
+typedef struct ExpandedSum {
     const Statement *statement; /* NULL: none */
     Index *from[MAX_LOOPS];
     Expr *to[MAX_LOOPS];
     int count;
     Dims dims;
-} Sum;
+} ExpandedSum;
 
-typedef struct Expansion {
+typedef struct LinearExpansion {
     Recurrence *recurrence;
-    Sum *sum;
-    List *terms; /* Term * */
-} Expansion;
+    ExpandedSum *sum;
+    List *terms; /* StateTerm * */
+} LinearExpansion;
 
-static void expand(const Expansion *expansion, Expr *expr, const Factors *prefix);
+static void expand(const LinearExpansion *expansion, Expr *expr, const Factors *prefix);
 
-static void fail(Recurrence *recurrence, const char *reason) {
+static void fail_linear(Recurrence *recurrence, const char *reason) {
     if (!recurrence->reason) recurrence->reason = reason;
 }
 
@@ -63,7 +63,7 @@ Expr *product_of(Program *program, const List *factors) {
     return product;
 }
 
-static Factors times(Program *program, const Factors *factors, Expr *expr) {
+static Factors linear_product(Program *program, const Factors *factors, Expr *expr) {
     Factors copy = {.number = factors->number};
     for (int i = 0; i < factors->list.count; i++)
         list_push(program->arena, &copy.list, factors->list.items[i]);
@@ -106,7 +106,7 @@ static bool reads_before(const Recurrence *recurrence, const Expr *read) {
 }
 
 /* Sets the dimension of the state that an index of a sum runs over. */
-static bool stands_for(Recurrence *recurrence, Sum *sum, Index *index, int dimension) {
+static bool stands_for(Recurrence *recurrence, ExpandedSum *sum, Index *index, int dimension) {
     bool summed = false;
     for (int i = 0; sum->statement && i < sum->statement->loop_count; i++)
         summed |= sum->statement->loops[i] == index;
@@ -118,43 +118,43 @@ static bool stands_for(Recurrence *recurrence, Sum *sum, Index *index, int dimen
 }
 
 /* The previous state, element by element or summed over some of its dimensions. */
-static void add_state(const Expansion *expansion, const Expr *read, const Factors *prefix) {
+static void add_state(const LinearExpansion *expansion, const Expr *read, const Factors *prefix) {
     Recurrence *recurrence = expansion->recurrence;
     for (int i = 0; i < read->count; i++) {
         Expr *sub = read->args[i], *own = recurrence->target->args[i];
         if (i == recurrence->place || expr_equal(sub, own)) continue;
         if (sub->kind == EXPR_INDEX && stands_for(recurrence, expansion->sum, sub->index, i))
             continue;
-        fail(recurrence, "elements of the state depend on other elements");
+        fail_linear(recurrence, "elements of the state depend on other elements");
         return;
     }
-    Term *term = arena_alloc(recurrence->program->arena, sizeof *term);
-    *term = (Term){.kind = TERM_STATE, .factors = *prefix};
+    StateTerm *term = arena_alloc(recurrence->program->arena, sizeof *term);
+    *term = (StateTerm){.kind = TERM_STATE, .factors = *prefix};
     list_push(recurrence->program->arena, expansion->terms, term);
 }
 
 /* A sum of the previous state with a vector: one term, over all reduced indices. */
-static void add_correction(const Expansion *expansion, const Statement *maker, Expr *value,
+static void add_correction(const LinearExpansion *expansion, const Statement *maker, Expr *value,
                            const Factors *prefix) {
     Recurrence *recurrence = expansion->recurrence;
     Program *program = recurrence->program;
     List terms = {0};
-    Sum sum = {.statement = maker};
-    const Expansion inner = {recurrence, &sum, &terms};
+    ExpandedSum sum = {.statement = maker};
+    const LinearExpansion inner = {recurrence, &sum, &terms};
     if (expansion->sum->statement || maker->reduction != REDUCE_SUM) {
-        fail(recurrence, "not linear in the state");
+        fail_linear(recurrence, "not linear in the state");
         return;
     }
     expand(&inner, value, &(Factors){.number = 1});
     if (recurrence->reason) return;
-    const Term *only = terms.count == 1 ? terms.items[0] : NULL;
+    const StateTerm *only = terms.count == 1 ? terms.items[0] : NULL;
     if (!only || only->kind != TERM_STATE ||
         sum.count != maker->loop_count - maker->target->count + 1) {
-        fail(recurrence, "a sum over the state is not a plain product");
+        fail_linear(recurrence, "a sum over the state is not a plain product");
         return;
     }
-    Term *term = arena_alloc(program->arena, sizeof *term);
-    *term = (Term){.kind = TERM_CORRECTION, .factors = *prefix, .summed = sum.dims};
+    StateTerm *term = arena_alloc(program->arena, sizeof *term);
+    *term = (StateTerm){.kind = TERM_CORRECTION, .factors = *prefix, .summed = sum.dims};
     term->looked.number = only->factors.number;
     for (int i = 0; i < only->factors.list.count; i++)
         list_push(
@@ -164,7 +164,7 @@ static void add_correction(const Expansion *expansion, const Statement *maker, E
 }
 
 /* A read of a tensor from an earlier equation of the body: expands that equation. */
-static void expand_read(const Expansion *expansion, const Expr *read, const Factors *prefix) {
+static void expand_read(const LinearExpansion *expansion, const Expr *read, const Factors *prefix) {
     Recurrence *recurrence = expansion->recurrence;
     const Statement *maker = maker_in_body(recurrence, read->tensor);
     if (reads_before(recurrence, read)) {
@@ -180,7 +180,7 @@ static void expand_read(const Expansion *expansion, const Expr *read, const Fact
         if (place && is_at(recurrence, read->args[i], false)) continue;
         if (place || sub->kind != EXPR_INDEX || read->args[i]->kind != EXPR_INDEX ||
             maker->target->tensor == recurrence->target->tensor || maker->accumulate) {
-            fail(recurrence, "it reads another position or another state");
+            fail_linear(recurrence, "it reads another position or another state");
             return;
         }
         from[count] = sub->index;
@@ -195,47 +195,51 @@ static void expand_read(const Expansion *expansion, const Expr *read, const Fact
 
 /* ---- expressions ---- */
 
-static void expand_where(const Expansion *expansion, const Expr *expr, const Factors *prefix) {
+static void expand_where(const LinearExpansion *expansion, const Expr *expr,
+                         const Factors *prefix) {
     Program *program = expansion->recurrence->program;
     Expr *condition = expr->args[0];
     if (is_defined(expansion->recurrence, condition)) {
-        fail(expansion->recurrence, "it has a condition on the state");
+        fail_linear(expansion->recurrence, "it has a condition on the state");
         return;
     }
-    Factors yes = times(program, prefix,
-                        expr_is_truth(condition)
-                            ? condition
-                            : expr_apply(program, OP_NE, condition, expr_number(program, 0), NULL));
-    Factors no = times(program, prefix, expr_apply(program, OP_NOT, condition, NULL, NULL));
+    Factors yes =
+        linear_product(program, prefix,
+                       expr_is_truth(condition)
+                           ? condition
+                           : expr_apply(program, OP_NE, condition, expr_number(program, 0), NULL));
+    Factors no =
+        linear_product(program, prefix, expr_apply(program, OP_NOT, condition, NULL, NULL));
     expand(expansion, expr->args[1], &yes);
     expand(expansion, expr->args[2], &no);
 }
 
-static void expand_product(const Expansion *expansion, const Expr *expr, const Factors *prefix) {
+static void expand_product(const LinearExpansion *expansion, const Expr *expr,
+                           const Factors *prefix) {
     Recurrence *recurrence = expansion->recurrence;
     bool first = is_defined(recurrence, expr->args[0]), both = first;
     both &= is_defined(recurrence, expr->args[1]);
     if (both || (expr->op == OP_DIV && !first)) {
-        fail(recurrence, "not linear in the state");
+        fail_linear(recurrence, "not linear in the state");
         return;
     }
     Expr *other = expr->args[first];
     if (expr->op == OP_DIV)
         other = expr_apply(recurrence->program, OP_DIV, expr_number(recurrence->program, 1), other,
                            NULL);
-    Factors factors = times(recurrence->program, prefix, other);
+    Factors factors = linear_product(recurrence->program, prefix, other);
     expand(expansion, expr->args[!first], &factors);
 }
 
 /* Adds prefix * expr, expanded, to the terms. */
-static void expand(const Expansion *expansion, Expr *expr, const Factors *prefix) {
+static void expand(const LinearExpansion *expansion, Expr *expr, const Factors *prefix) {
     Recurrence *recurrence = expansion->recurrence;
     Program *program = recurrence->program;
     if (recurrence->reason || expr_is_number(expr, 0)) return;
-    if (is_random(expr)) fail(recurrence, "it uses random numbers");
+    if (is_random(expr)) fail_linear(recurrence, "it uses random numbers");
     if (!is_defined(recurrence, expr)) {
-        Term *term = arena_alloc(program->arena, sizeof *term);
-        *term = (Term){.kind = TERM_INPUT, .factors = times(program, prefix, expr)};
+        StateTerm *term = arena_alloc(program->arena, sizeof *term);
+        *term = (StateTerm){.kind = TERM_INPUT, .factors = linear_product(program, prefix, expr)};
         list_push(program->arena, expansion->terms, term);
         return;
     }
@@ -243,7 +247,7 @@ static void expand(const Expansion *expansion, Expr *expr, const Factors *prefix
         expand_read(expansion, expr, prefix);
         return;
     }
-    Factors minus = times(program, prefix, NULL);
+    Factors minus = linear_product(program, prefix, NULL);
     minus.number = -minus.number;
     switch (expr->op) {
     case OP_ADD:
@@ -262,7 +266,7 @@ static void expand(const Expansion *expansion, Expr *expr, const Factors *prefix
         expand_where(expansion, expr, prefix);
         break;
     default:
-        fail(recurrence, "not linear in the state");
+        fail_linear(recurrence, "not linear in the state");
     }
 }
 
@@ -296,18 +300,18 @@ static void find_beginning(Recurrence *recurrence) {
 
 void linear(Recurrence *recurrence) {
     const Expr *target = recurrence->target;
-    Sum none = {0};
-    const Expansion expansion = {recurrence, &none, &recurrence->terms};
+    ExpandedSum none = {0};
+    const LinearExpansion expansion = {recurrence, &none, &recurrence->terms};
     const Statement *maker = maker_in_body(recurrence, target->tensor);
     recurrence->place = -1;
     for (int i = 0; i < target->count; i++) {
         if (target->args[i]->kind != EXPR_INDEX)
-            fail(recurrence, "a subscript of the state is not an index");
+            fail_linear(recurrence, "a subscript of the state is not an index");
         else if (target->args[i]->index == recurrence->scan->index)
             recurrence->place = i;
     }
     if (recurrence->place < 0 || maker->reduction != REDUCE_NONE || maker->accumulate)
-        fail(recurrence, "not linear in the state");
+        fail_linear(recurrence, "not linear in the state");
     if (recurrence->reason) return;
     find_beginning(recurrence);
     expand(&expansion, maker->value, &(Factors){.number = 1});

@@ -30,7 +30,7 @@ Dims dims_of_list(const Recurrence *recurrence, const List *factors) {
 /* ---- readers ---- */
 
 /* The read has one loop index per dimension, and the same position of the scan's axis for all. */
-static Reader *reader_of(Recurrence *recurrence, Statement *statement) {
+static Reader *scan_reader(Recurrence *recurrence, Statement *statement) {
     Program *program = recurrence->program;
     const Tensor *state = recurrence->target->tensor;
     Reader *reader = arena_alloc(program->arena, sizeof *reader);
@@ -81,7 +81,7 @@ static void find_reader(Statement *statement, void *data) {
     for (int i = 0; i < statement->inputs.count; i++)
         expr_walk(statement->inputs.items[i], find_read, finding);
     if (!finding->found) return;
-    Reader *reader = reader_of(recurrence, statement);
+    Reader *reader = scan_reader(recurrence, statement);
     bool single = statement->kind == STATEMENT_LOOP && !statement->reduction;
     if (reader)
         list_push(recurrence->program->arena, &recurrence->readers, reader);
@@ -166,7 +166,7 @@ static bool same_list(const List *a, const List *b) {
 static void find_heads(Recurrence *recurrence) {
     Dims all = (1u << recurrence->target->count) - 1, heads = 0;
     for (int i = 0; i < recurrence->terms.count; i++) {
-        const Term *term = recurrence->terms.items[i];
+        const StateTerm *term = recurrence->terms.items[i];
         for (int j = 0; j < term->factors.list.count; j++) {
             Dims dims = dims_of(recurrence, term->factors.list.items[j]);
             if (dims & recurrence->summed || term->kind == TERM_STATE) heads |= dims;
@@ -182,7 +182,7 @@ static void find_heads(Recurrence *recurrence) {
     recurrence->columns = all & ~heads & ~recurrence->summed & ~(1u << recurrence->place);
 }
 
-static void add_input(Recurrence *recurrence, const Term *term) {
+static void add_input(Recurrence *recurrence, const StateTerm *term) {
     if (recurrence->input_count == MAX_INPUTS) {
         fail(recurrence, "the input has too many terms");
         return;
@@ -191,7 +191,7 @@ static void add_input(Recurrence *recurrence, const Term *term) {
 }
 
 /* Adds the correction to the input with the same factors, or as an input of its own. */
-static void add_correction(Recurrence *recurrence, const Term *term) {
+static void correct_reader(Recurrence *recurrence, const StateTerm *term) {
     Input correction = sorted(recurrence, &term->factors);
     if (recurrence->corrected >= 0) {
         fail(recurrence, "more than one input is corrected by the state");
@@ -221,7 +221,7 @@ static void sort_terms(Recurrence *recurrence) {
     recurrence->corrected = -1;
     for (int kind = TERM_STATE; kind <= TERM_CORRECTION; kind++)
         for (int i = 0; i < recurrence->terms.count; i++) {
-            const Term *term = recurrence->terms.items[i];
+            const StateTerm *term = recurrence->terms.items[i];
             if ((int)term->kind != kind) continue;
             Expr *product = product_of(program, &term->factors.list);
             Expr *number = expr_number(program, term->factors.number);
@@ -231,7 +231,7 @@ static void sort_terms(Recurrence *recurrence) {
             else if (kind == TERM_INPUT)
                 add_input(recurrence, term);
             else
-                add_correction(recurrence, term);
+                correct_reader(recurrence, term);
         }
     recurrence->decay = expr_is_number(decay, 1) ? NULL : decay;
 }
@@ -244,7 +244,7 @@ static void check_dims(Recurrence *recurrence) {
             fail(recurrence, "the input is not an outer product");
     }
     for (int i = 0; i < recurrence->terms.count; i++) {
-        const Term *term = recurrence->terms.items[i];
+        const StateTerm *term = recurrence->terms.items[i];
         if (term->kind == TERM_CORRECTION && term->summed != recurrence->summed)
             fail(recurrence, "the correction and the readers sum over different dimensions");
     }

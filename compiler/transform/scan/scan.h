@@ -23,15 +23,15 @@ typedef struct Factors {
     double number;
 } Factors;
 
-typedef enum TermKind { TERM_STATE, TERM_INPUT, TERM_CORRECTION } TermKind;
+typedef enum StateTermKind { TERM_STATE, TERM_INPUT, TERM_CORRECTION } StateTermKind;
 
 /* A term of the update of a state: a product, a factor of the previous state, or a factor of its
  * sum with `looked`, sum[e] looked[e] * S[e]. */
-typedef struct Term {
-    TermKind kind;
+typedef struct StateTerm {
+    StateTermKind kind;
     Factors factors, looked;
     Dims summed; /* of a correction */
-} Term;
+} StateTerm;
 
 /* An input of a position, an outer product u v, with its factors sorted by the dimensions that they
  * use: dimensions summed by readers; columns, which only the input has; neither. */
@@ -55,7 +55,7 @@ typedef struct Recurrence {
     Expr *target;   /* the state after the position */
     int place;      /* the dimension of the position */
     Expr *begin;    /* the initial state, or NULL: 0 */
-    List terms;     /* Term * */
+    List terms;     /* StateTerm * */
     List readers;   /* Reader * */
     Dims heads, summed, columns;
     Expr *decay; /* NULL: 1 */

@@ -19,7 +19,7 @@ static Expr *number_of(const Chunks *chunks, double number) {
     return expr_number(chunks->program, number);
 }
 
-static Expr *apply(const Chunks *chunks, OpCode op, Expr *a, Expr *b) {
+static Expr *sub_chunk_apply(const Chunks *chunks, OpCode op, Expr *a, Expr *b) {
     return expr_apply(chunks->program, op, a, b, NULL);
 }
 
@@ -42,8 +42,9 @@ static double width_of(const Chunks *chunks) {
 
 /* The position in the chunk of a row of a block. */
 static Expr *place_in(const Chunks *chunks, Expr *block, Expr *row) {
-    return apply(chunks, OP_ADD, apply(chunks, OP_MUL, block, number_of(chunks, width_of(chunks))),
-                 row);
+    return sub_chunk_apply(
+        chunks, OP_ADD, sub_chunk_apply(chunks, OP_MUL, block, number_of(chunks, width_of(chunks))),
+        row);
 }
 
 static Spot block_spot(const Chunks *chunks, Dims before, Index *block, Index *row, Dims behind) {
@@ -61,8 +62,8 @@ static Expr *in_block(const Chunks *chunks, Expr *expr, Index *place, Index *blo
 
 /* ---- decays ---- */
 
-static Expr *row_by(const Chunks *chunks, Tensor *tensor, Spot at, OpCode op) {
-    at.row = apply(chunks, op, at.row, number_of(chunks, 1));
+static Expr *sub_chunk_row(const Chunks *chunks, Tensor *tensor, Spot at, OpCode op) {
+    at.row = sub_chunk_apply(chunks, op, at.row, number_of(chunks, 1));
     return chunk_read(chunks, tensor, at);
 }
 
@@ -73,35 +74,39 @@ static Expr *decay_at(const Chunks *chunks, const Spot *spot, Expr *row) {
 }
 
 static Expr *from_start(const Chunks *chunks, Spot at, Tensor *own) {
-    Expr *first = apply(chunks, OP_EQ, at.row, number_of(chunks, 0));
-    Expr *before = where(chunks, first, number_of(chunks, 1), row_by(chunks, own, at, OP_SUB));
+    Expr *first = sub_chunk_apply(chunks, OP_EQ, at.row, number_of(chunks, 0));
+    Expr *before =
+        where(chunks, first, number_of(chunks, 1), sub_chunk_row(chunks, own, at, OP_SUB));
     return multiply(chunks, before, decay_at(chunks, &at, at.row));
 }
 
 static Expr *to_end(const Chunks *chunks, Spot at, Tensor *own) {
-    Expr *next = apply(chunks, OP_ADD, at.row, number_of(chunks, 1));
-    Expr *behind = multiply(chunks, row_by(chunks, own, at, OP_ADD), decay_at(chunks, &at, next));
+    Expr *next = sub_chunk_apply(chunks, OP_ADD, at.row, number_of(chunks, 1));
+    Expr *behind =
+        multiply(chunks, sub_chunk_row(chunks, own, at, OP_ADD), decay_at(chunks, &at, next));
     Expr *last = number_of(chunks, width_of(chunks) - 1);
-    return where(chunks, apply(chunks, OP_LT, at.row, last), behind, number_of(chunks, 1));
+    return where(chunks, sub_chunk_apply(chunks, OP_LT, at.row, last), behind,
+                 number_of(chunks, 1));
 }
 
 static Expr *within_block(const Chunks *chunks, Spot at, Tensor *own) {
-    Expr *longer = multiply(chunks, row_by(chunks, own, at, OP_SUB), decay_at(chunks, &at, at.row));
-    return where(chunks, apply(chunks, OP_LT, at.column, at.row), longer,
-                 apply(chunks, OP_EQ, at.column, at.row));
+    Expr *longer =
+        multiply(chunks, sub_chunk_row(chunks, own, at, OP_SUB), decay_at(chunks, &at, at.row));
+    return where(chunks, sub_chunk_apply(chunks, OP_LT, at.column, at.row), longer,
+                 sub_chunk_apply(chunks, OP_EQ, at.column, at.row));
 }
 
 /* The products of the decays of all blocks after `other` and before the current one. */
 static Expr *between_blocks(const Chunks *chunks, Spot at, Tensor *own) {
     Spot last = at;
-    at.block = apply(chunks, OP_SUB, at.block, number_of(chunks, 1));
+    at.block = sub_chunk_apply(chunks, OP_SUB, at.block, number_of(chunks, 1));
     last.block = at.block;
     last.other_block = NULL;
     last.row = number_of(chunks, width_of(chunks) - 1);
     Expr *longer = multiply(chunks, chunk_read(chunks, own, at),
                             chunk_read(chunks, chunks->blocks.start, last));
-    return where(chunks, apply(chunks, OP_LT, at.other_block, at.block), longer,
-                 apply(chunks, OP_EQ, at.other_block, at.block));
+    return where(chunks, sub_chunk_apply(chunks, OP_LT, at.other_block, at.block), longer,
+                 sub_chunk_apply(chunks, OP_EQ, at.other_block, at.block));
 }
 
 void make_blocks(Chunks *chunks) {
@@ -159,10 +164,10 @@ static Expr *far_pairs(const Chunks *chunks, Expr *query, Dims query_heads, cons
     const Blocks *blocks = &chunks->blocks;
     Dims summed = chunks->recurrence->summed;
     Spot at = block_spot(chunks, chunks->faded, blocks->block, blocks->row, chunks->element);
-    Expr *start =
-        past ? row_by(chunks, blocks->start, at, OP_SUB) : chunk_read(chunks, blocks->start, at);
+    Expr *start = past ? sub_chunk_row(chunks, blocks->start, at, OP_SUB)
+                       : chunk_read(chunks, blocks->start, at);
     if (past)
-        start = where(chunks, apply(chunks, OP_EQ, at.row, number_of(chunks, 0)),
+        start = where(chunks, sub_chunk_apply(chunks, OP_EQ, at.row, number_of(chunks, 0)),
                       number_of(chunks, 1), start);
     at = block_spot(chunks, query_heads | chunks->faded, blocks->block, blocks->row, summed);
     Tensor *rows = chunk_make(chunks, "rows", at, 0, NULL, multiply(chunks, query, start));
@@ -186,12 +191,12 @@ static Expr *near_pairs(const Chunks *chunks, Expr *query, const Parts *parts, b
         in_block(chunks, chunk_key(chunks, parts), chunks->column, blocks->block, blocks->column);
     Spot at = block_spot(chunks, chunks->faded, blocks->block, blocks->row, chunks->element);
     at.column = expr_index(chunks->program, blocks->column);
-    Expr *since =
-        past ? row_by(chunks, blocks->since, at, OP_SUB) : chunk_read(chunks, blocks->since, at);
+    Expr *since = past ? sub_chunk_row(chunks, blocks->since, at, OP_SUB)
+                       : chunk_read(chunks, blocks->since, at);
     Expr *product = multiply(chunks, multiply(chunks, query, since), key);
     if (past)
-        product =
-            where(chunks, apply(chunks, OP_LT, at.column, at.row), product, number_of(chunks, 0));
+        product = where(chunks, sub_chunk_apply(chunks, OP_LT, at.column, at.row), product,
+                        number_of(chunks, 0));
     at.before = heads;
     at.behind = 0;
     Tensor *near = chunk_make(chunks, "near", at, chunks->recurrence->summed, NULL, product);
@@ -207,13 +212,14 @@ Tensor *block_pairs(const Chunks *chunks, const char *name, Expr *query, Dims qu
     Expr *near = near_pairs(chunks, query, parts, past, heads);
     Spot at = chunk_spot(chunks, heads, chunks->row, chunks->column, 0);
     Expr *width = number_of(chunks, width_of(chunks));
-    Expr *block = expr_apply(program, OP_FLOOR, apply(chunks, OP_DIV, at.row, width), NULL, NULL),
-         *other =
-             expr_apply(program, OP_FLOOR, apply(chunks, OP_DIV, at.column, width), NULL, NULL);
+    Expr *block = expr_apply(program, OP_FLOOR, sub_chunk_apply(chunks, OP_DIV, at.row, width),
+                             NULL, NULL),
+         *other = expr_apply(program, OP_FLOOR, sub_chunk_apply(chunks, OP_DIV, at.column, width),
+                             NULL, NULL);
     Index *from[] = {blocks->block, blocks->row, blocks->other, blocks->column};
-    Expr *to[] = {block, apply(chunks, OP_MOD, at.row, width), other,
-                  apply(chunks, OP_MOD, at.column, width)};
-    Expr *value = where(chunks, apply(chunks, OP_EQ, block, other),
+    Expr *to[] = {block, sub_chunk_apply(chunks, OP_MOD, at.row, width), other,
+                  sub_chunk_apply(chunks, OP_MOD, at.column, width)};
+    Expr *value = where(chunks, sub_chunk_apply(chunks, OP_EQ, block, other),
                         expr_substitute(program, near, from, to, 4),
                         expr_substitute(program, far, from, to, 4));
     return chunk_make(chunks, name, at, 0, NULL, value);

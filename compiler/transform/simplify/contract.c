@@ -15,7 +15,7 @@
 #include "transform/simplify/simplify.h"
 
 /* Targets with a computed subscript, or with the same index twice, are not changed. */
-static bool is_plain_target(const Statement *statement) {
+static bool is_contracted_target(const Statement *statement) {
     const Expr *target = statement->target;
     for (int i = 0; i < target->count; i++) {
         const Expr *sub = target->args[i];
@@ -72,7 +72,7 @@ static bool contract_block(Program *program, Block *block) {
         changed |= count_equal_terms(program, statement);
         bool sum = statement->kind == STATEMENT_LOOP && statement->reduction == REDUCE_SUM &&
                    !statement->once && statement->target->tensor->type == TYPE_REAL &&
-                   is_plain_target(statement);
+                   is_contracted_target(statement);
         int before = result.statements.count, tensors = program->tensors.count;
         if (sum) {
             List factors = {0};

@@ -9,7 +9,7 @@
 #include "transform/simplify/simplify.h"
 #include "base/must.h"
 
-static bool same_shape(const Statement *a, const Statement *b) {
+static bool same_dimensions(const Statement *a, const Statement *b) {
     if (a->reduction != b->reduction || a->loop_count != b->loop_count ||
         a->target->count != b->target->count || a->again != b->again)
         return false;
@@ -25,7 +25,7 @@ static bool same_shape(const Statement *a, const Statement *b) {
 
 /* True if the second statement computes the same values as the first. */
 static bool same_value(const Statement *a, const Statement *b) {
-    if (!same_shape(a, b)) return false;
+    if (!same_dimensions(a, b)) return false;
     for (int i = 0; i < a->target->count; i++)
         if (!expr_matches(a->target->args[i], a->loops, b->target->args[i], b->loops,
                           a->loop_count))
@@ -57,7 +57,7 @@ static bool is_candidate(const DefUse *def_use, int position) {
 }
 
 /* True for a copy that copy_propagation replaces; it does not replace computed subscripts. */
-static bool is_copy(const Statement *statement) {
+static bool is_same_copy(const Statement *statement) {
     const Expr *value = statement->value;
     if (statement->reduction != REDUCE_NONE || value->kind != EXPR_READ) return false;
     for (int i = 0; i < value->count; i++)
@@ -87,7 +87,7 @@ static const Statement *find_equal(const DefUse *def_use, const List *before, in
     return NULL;
 }
 
-static void make_copy(Program *program, Statement *statement, Tensor *of) {
+static void share_value(Program *program, Statement *statement, Tensor *of) {
     MUST(of->rank == statement->target->count);
     statement->value = expr_read(program, of, statement->target->args);
     statement->reduction = REDUCE_NONE;
@@ -103,11 +103,11 @@ bool cse(Program *program) {
     bool changed = false;
     for (int i = 0; i < def_use->count; i++) {
         Statement *statement = def_use->points[i].statement;
-        if (!is_candidate(def_use, i) || is_copy(statement)) continue;
+        if (!is_candidate(def_use, i) || is_same_copy(statement)) continue;
         uint64_t hash = statement_hash(&def_use->points[i]);
         const Statement *first = find_equal(def_use, table_find(&before, hash), i);
         if (first) {
-            make_copy(program, statement, first->target->tensor);
+            share_value(program, statement, first->target->tensor);
             changed = true;
         } else {
             table_add(program->arena, &before, hash, &def_use->points[i]);

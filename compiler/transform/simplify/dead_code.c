@@ -22,7 +22,7 @@ static void use_read(Expr *expr, void *data) {
 }
 
 /* Readers of a state read its value before the update, which only a reader outside needs. */
-static bool is_used(const Liveness *live, const Statement *statement) {
+static bool is_live(const Liveness *live, const Statement *statement) {
     const bool *used = statement->once ? live->roots : live->used;
     if (statement->kind == STATEMENT_LOOP && used[statement->target->tensor->id]) return true;
     for (int i = 0; i < statement->outputs.count; i++)
@@ -32,7 +32,7 @@ static bool is_used(const Liveness *live, const Statement *statement) {
 
 static void use_operands(Statement *statement, void *data) {
     Liveness *live = data;
-    if (!is_used(live, statement)) return;
+    if (!is_live(live, statement)) return;
     if (statement->kind == STATEMENT_LOOP) {
         expr_walk(statement->target, use_read, live);
         expr_walk(statement->value, use_read, live);
@@ -50,7 +50,7 @@ static void remove_unused(Block *block, const Liveness *live) {
         Statement *statement = statements->items[i];
         if (statement->kind == STATEMENT_REPEAT) remove_unused(&statement->body, live);
         bool keep = statement->kind == STATEMENT_REPEAT ? statement->body.statements.count > 0
-                                                        : is_used(live, statement);
+                                                        : is_live(live, statement);
         if (keep) statements->items[count++] = statement;
     }
     statements->count = count;

@@ -8,14 +8,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static CudaDevice *of(Device *device) {
+static CudaDevice *device_of(Device *device) {
     CudaDevice *cuda = (CudaDevice *)(void *)device;
     cuda_enter(cuda);
     return cuda;
 }
 
-static void *allocate(Device *device, size_t bytes) {
-    CudaDevice *cuda = of(device);
+static void *cuda_allocate(Device *device, size_t bytes) {
+    CudaDevice *cuda = device_of(device);
     const CudaDriver *driver = &cuda->library->driver;
     CudaPointer block = 0;
     if (cuda->failed || driver->allocate(&block, bytes ? bytes : 1)) return NULL;
@@ -24,35 +24,35 @@ static void *allocate(Device *device, size_t bytes) {
     return (void *)(uintptr_t)block;
 }
 
-static void release(Device *device, void *block, size_t bytes) {
+static void cuda_release(Device *device, void *block, size_t bytes) {
     (void)bytes;
-    if (block) of(device)->library->driver.release(cuda_pointer(block));
+    if (block) device_of(device)->library->driver.release(cuda_pointer(block));
 }
 
-static bool put(Device *device, void *to, const void *from, size_t bytes) {
-    CudaDevice *cuda = of(device);
+static bool put_on_device(Device *device, void *to, const void *from, size_t bytes) {
+    CudaDevice *cuda = device_of(device);
     return !bytes ||
            cuda_good(cuda, cuda->library->driver.put(cuda_pointer(to), from, bytes, cuda->stream),
                      "copy to the device");
 }
 
 static bool get(Device *device, void *to, const void *from, size_t bytes) {
-    CudaDevice *cuda = of(device);
+    CudaDevice *cuda = device_of(device);
     const CudaDriver *driver = &cuda->library->driver;
     return !bytes || (cuda_good(cuda, driver->get(to, cuda_pointer(from), bytes, cuda->stream),
                                 "copy from the device") &&
                       cuda_good(cuda, driver->stream_wait(cuda->stream), "wait for the device"));
 }
 
-static bool zero(Device *device, void *block, size_t bytes) {
-    CudaDevice *cuda = of(device);
+static bool cuda_zero(Device *device, void *block, size_t bytes) {
+    CudaDevice *cuda = device_of(device);
     return !bytes ||
            cuda_good(cuda, cuda->library->driver.set(cuda_pointer(block), 0, bytes, cuda->stream),
                      "clear memory");
 }
 
 static void close_device(Device *device) {
-    CudaDevice *cuda = of(device);
+    CudaDevice *cuda = device_of(device);
     const CudaDriver *driver = &cuda->library->driver;
     if (cuda->stream) driver->stream_free(cuda->stream);
     if (cuda->context) driver->context_release(cuda->number);
@@ -60,11 +60,11 @@ static void close_device(Device *device) {
 }
 
 static const DeviceKind kind = {
-    .allocate = allocate,
-    .release = release,
-    .put = put,
+    .allocate = cuda_allocate,
+    .release = cuda_release,
+    .put = put_on_device,
     .get = get,
-    .zero = zero,
+    .zero = cuda_zero,
     .close = close_device,
     .engine_new = cuda_engine_new,
     .engine_free = cuda_engine_free,
@@ -79,7 +79,7 @@ static const DeviceKind kind = {
     .read_pass = cuda_read_pass,
 };
 
-static bool begin(CudaDevice *device, int number) {
+static bool begin_device(CudaDevice *device, int number) {
     const CudaDriver *driver = &device->library->driver;
     int count = 0;
     if (!cuda_good(device, driver->init(0), "start the driver") ||
@@ -114,7 +114,7 @@ Device *cuda_open(int number) {
     CudaDevice *device = memory_new(sizeof *device);
     *device =
         (CudaDevice){.base = {.kind = &kind, .apart = true, .name = "cuda"}, .library = library};
-    bool good = begin(device, number);
+    bool good = begin_device(device, number);
     device->seconds = seconds_now() - began;
     if (good) return &device->base;
     close_device(&device->base);

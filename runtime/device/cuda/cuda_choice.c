@@ -46,7 +46,7 @@ bool cuda_multiply(const BlasWork *work, const BlasTask *task, const BlasChoice 
 /* ---- cached choices ---- */
 
 /* All inputs of the choice, as text. */
-static char *describe(const BlasWork *work, const MoecProduct *p, int alignment) {
+static char *describe_choice(const BlasWork *work, const MoecProduct *p, int alignment) {
     int version[VERSION_PARTS] = {0};
     for (int i = 0; i < VERSION_PARTS; i++) work->blas->property(i, &version[i]);
     return memory_format(
@@ -60,7 +60,7 @@ static char *describe(const BlasWork *work, const MoecProduct *p, int alignment)
 }
 
 /* Path of the cached choice, or NULL. */
-static char *kept_path(const BlasWork *work, const char *text) {
+static char *choice_path(const BlasWork *work, const char *text) {
     if (!work->keep) return NULL;
     XXH3_state_t *state = cache_begin();
     cache_add(state, text);
@@ -68,7 +68,7 @@ static char *kept_path(const BlasWork *work, const char *text) {
 }
 
 /* Asks cuBLASLt whether it still supports the algorithm. */
-static bool is_known(const BlasWork *work, const BlasTask *task, BlasChoice *choice) {
+static bool choice_is_known(const BlasWork *work, const BlasTask *task, BlasChoice *choice) {
     BlasChoice checked = {.status = 0};
     if (work->blas->check(work->handle, task->product, task->left, task->right, task->added,
                           task->result, choice->algorithm, &checked) ||
@@ -78,18 +78,18 @@ static bool is_known(const BlasWork *work, const BlasTask *task, BlasChoice *cho
     return true;
 }
 
-static bool read_kept(const BlasWork *work, const BlasTask *task, const char *path,
-                      const char *text, BlasChoice *choice) {
+static bool read_kept_choice(const BlasWork *work, const BlasTask *task, const char *path,
+                             const char *text, BlasChoice *choice) {
     size_t length = strlen(text), found = 0;
     char *bytes = path ? cache_read(path, &found) : NULL;
     bool same = bytes && found == length + sizeof choice->algorithm && !memcmp(bytes, text, length);
     *choice = (BlasChoice){.status = 0};
     if (same) memcpy(choice->algorithm, bytes + length, sizeof choice->algorithm);
     free(bytes);
-    return same && is_known(work, task, choice);
+    return same && choice_is_known(work, task, choice);
 }
 
-static void write_kept(const char *path, const char *text, const BlasChoice *choice) {
+static void write_choice(const char *path, const char *text, const BlasChoice *choice) {
     size_t length = strlen(text);
     if (!path) return;
     char *bytes = memory_new(length + sizeof choice->algorithm);
@@ -102,8 +102,8 @@ static void write_kept(const char *path, const char *text, const BlasChoice *cho
 /* ---- candidates ---- */
 
 /* Seconds per product over `runs` consecutive runs; infinite if it fails. */
-static double time_runs(const BlasWork *work, const BlasTask *task, const BlasChoice *choice,
-                        const MoecProduct *product, int runs) {
+static double time_choice_runs(const BlasWork *work, const BlasTask *task, const BlasChoice *choice,
+                               const MoecProduct *product, int runs) {
     const CudaDriver *driver = &work->device->library->driver;
     double began = seconds_now();
     for (int i = 0; i < runs; i++)
@@ -114,12 +114,13 @@ static double time_runs(const BlasWork *work, const BlasTask *task, const BlasCh
 
 static double time_choice(const BlasWork *work, const BlasTask *task, const BlasChoice *choice,
                           const MoecProduct *product) {
-    double best = time_runs(work, task, choice, product, 1); /* loads the kernel */
+    double best = time_choice_runs(work, task, choice, product, 1); /* loads the kernel */
     if (isinf(best)) return best;
-    best = time_runs(work, task, choice, product, 1);
+    best = time_choice_runs(work, task, choice, product, 1);
     double wanted = MIN_SECONDS / best;
     int runs = wanted < 1 ? 1 : wanted < MAX_RUNS ? (int)wanted + 1 : MAX_RUNS;
-    for (int i = 0; i < TRIES; i++) best = fmin(best, time_runs(work, task, choice, product, runs));
+    for (int i = 0; i < TRIES; i++)
+        best = fmin(best, time_choice_runs(work, task, choice, product, runs));
     return best;
 }
 
@@ -148,10 +149,10 @@ static bool choose_anew(BlasWork *work, const BlasTask *task, const MoecProduct 
 
 bool cuda_choose(BlasWork *work, const BlasTask *task, const MoecProduct *product, int alignment,
                  BlasChoice *choice) {
-    char *text = describe(work, product, alignment), *path = kept_path(work, text);
-    bool found = read_kept(work, task, path, text, choice);
+    char *text = describe_choice(work, product, alignment), *path = choice_path(work, text);
+    bool found = read_kept_choice(work, task, path, text, choice);
     bool good = found || choose_anew(work, task, product, choice);
-    if (good && !found && work->operands.a) write_kept(path, text, choice);
+    if (good && !found && work->operands.a) write_choice(path, text, choice);
     work->found += found;
     free(text);
     free(path);

@@ -37,7 +37,7 @@ static void hash_library(XXH3_state_t *state, const CudaLibrary *library) {
 }
 
 /* Path of the cached image, or NULL. */
-static char *kept_path(const CudaLibrary *library, const CudaText *text) {
+static char *object_path(const CudaLibrary *library, const CudaText *text) {
     if (!text->keep) return NULL;
     XXH3_state_t *state = cache_begin();
     cache_add(state, text->text);
@@ -72,7 +72,7 @@ static char *architecture_option(const CudaText *text) {
                          text->major >= 9 ? "a" : "");
 }
 
-static bool make(const CudaLibrary *library, const CudaText *text, CudaImage *image) {
+static bool make_object(const CudaLibrary *library, const CudaText *text, CudaImage *image) {
     const CudaCompiler *compiler = &library->compiler;
     const char *names[HEADER_LIMIT], *texts[HEADER_LIMIT];
     int count = take_headers(names, texts);
@@ -99,8 +99,8 @@ static bool make(const CudaLibrary *library, const CudaText *text, CudaImage *im
 
 bool cuda_compile(const CudaLibrary *library, const CudaText *text, CudaImage *image) {
     *image = (CudaImage){0};
-    char *path = kept_path(library, text);
-    bool good = read_cached(path, image) || make(library, text, image);
+    char *path = object_path(library, text);
+    bool good = read_cached(path, image) || make_object(library, text, image);
     if (good && path && !image->cached) cache_write(path, image->bytes, image->length);
     if (!good) {
         free(image->bytes);
@@ -112,13 +112,14 @@ bool cuda_compile(const CudaLibrary *library, const CudaText *text, CudaImage *i
 
 /* ---- cuda_parts ---- */
 
-static bool is_shared(const MoecPiece *piece) {
+static bool is_shared_part(const MoecPiece *piece) {
     return piece->kernel == MOEC_EVERY_KERNEL;
 }
 
 int cuda_kernels(const MoecKernels *kernels, const bool *wanted) {
     int count = 0;
-    for (int i = 0; i < kernels->count; i++) count += !is_shared(&kernels->pieces[i]) && wanted[i];
+    for (int i = 0; i < kernels->count; i++)
+        count += !is_shared_part(&kernels->pieces[i]) && wanted[i];
     return count;
 }
 
@@ -127,7 +128,7 @@ char *cuda_part(const MoecKernels *kernels, const bool *wanted, int part, int pa
     size_t begin = 0;
     for (int i = 0, number = 0; i < kernels->count; i++) {
         const MoecPiece *piece = &kernels->pieces[i];
-        if (is_shared(piece) || (wanted[i] && number++ % parts == part)) {
+        if (is_shared_part(piece) || (wanted[i] && number++ % parts == part)) {
             memcpy(to, kernels->text + begin, piece->end - begin);
             to += piece->end - begin;
         }

@@ -56,7 +56,7 @@ typedef struct CudaEngine {
     int capture_count;
 } CudaEngine;
 
-static CudaEngine *of(Engine *engine) {
+static CudaEngine *engine_of(Engine *engine) {
     CudaEngine *cuda = (CudaEngine *)(void *)engine;
     cuda_enter(cuda->device);
     return cuda;
@@ -90,7 +90,7 @@ static int work_launch(void *data) {
     return cuda_launch(work->device, &work->launch);
 }
 
-static void launch(CudaEngine *engine, const CudaLaunch *one) {
+static void engine_launch(CudaEngine *engine, const CudaLaunch *one) {
     LaunchWork work = {engine->device, *one};
     int error = cuda_launch_allow(engine->device, one);
     if (!error)
@@ -122,7 +122,7 @@ static void host_launch(void *self, int kernel, unsigned grid_x, unsigned grid_y
                             shared,
                             arguments,
                             engine->capturing && engine->overlaps};
-    if (!is_idle(engine)) launch(engine, &one);
+    if (!is_idle(engine)) engine_launch(engine, &one);
 }
 
 static void host_launch_variant(void *self, int kernel, const MoecKernelVariant *variants,
@@ -140,7 +140,7 @@ static void host_launch_variant(void *self, int kernel, const MoecKernelVariant 
                       engine->capturing && engine->overlaps};
     if (is_idle(engine)) return;
     if (engine->variants) cuda_variants_take(engine->variants, &variant, !engine->capturing, &one);
-    launch(engine, &one);
+    engine_launch(engine, &one);
 }
 
 static void host_zero(void *self, void *memory, size_t bytes) {
@@ -185,20 +185,20 @@ static int host_product(void *self, int index, const void *a, const void *b, voi
 /* ---- loading ---- */
 
 /* Compilation of one source text in its own thread. */
-typedef struct Making {
+typedef struct EngineBuild {
     const CudaLibrary *library;
     CudaText text;
     CudaImage image;
     bool good;
-} Making;
+} EngineBuild;
 
 static void *make_image(void *data) {
-    Making *making = data;
+    EngineBuild *making = data;
     making->good = cuda_compile(making->library, &making->text, &making->image);
     return NULL;
 }
 
-static bool make_images(CudaDevice *device, Making *makings, int count) {
+static bool make_images(CudaDevice *device, EngineBuild *makings, int count) {
     pthread_t threads[PART_LIMIT + 1];
     bool started[PART_LIMIT + 1] = {false}, good = true;
     for (int i = 0; i < count; i++) {
@@ -249,7 +249,7 @@ static CudaFunction *find_function(const CudaEngine *engine, const char *name) {
     return NULL;
 }
 
-static bool load_module(CudaEngine *engine, const Making *making) {
+static bool load_module(CudaEngine *engine, const EngineBuild *making) {
     CudaModule **module = &engine->modules[engine->module_count];
     bool good = cuda_good(engine->device,
                           engine->device->library->driver.module_load(module, making->image.bytes),
@@ -259,7 +259,7 @@ static bool load_module(CudaEngine *engine, const Making *making) {
 }
 
 /* The functions of all kernels except the spare ones. */
-static bool load_functions(CudaEngine *engine, const Making *makings, int count,
+static bool load_functions(CudaEngine *engine, const EngineBuild *makings, int count,
                            const bool *spare) {
     const MoecTable *table = engine->base.table;
     bool good = true;
@@ -274,7 +274,7 @@ static bool load_functions(CudaEngine *engine, const Making *makings, int count,
 /* Loads the spare kernels after a failure of cuBLASLt in the first call of a graph: see repeat. */
 static bool load_spare(CudaEngine *engine) {
     const MoecTable *table = engine->base.table;
-    Making making = {.text = {.name = "program.cu", .text = engine->spare}};
+    EngineBuild making = {.text = {.name = "program.cu", .text = engine->spare}};
     if (engine->device->failed) return false;
     bool good = make_images(engine->device, &making, 1) && load_module(engine, &making);
     for (int i = 0; good && i < table->kernel_count; i++)
@@ -293,7 +293,7 @@ static int part_count(int kernels) {
     return parts < 1 ? kernels > 0 : parts < PART_LIMIT ? (int)parts : PART_LIMIT;
 }
 
-static void add_products(const CudaEngine *engine, char *startup, size_t size) {
+static void open_engine_products(const CudaEngine *engine, char *startup, size_t size) {
     int declined = cuda_products_declined(engine->products), length;
     length = snprintf(startup, size, ", products by cuBLASLt, %d timed",
                       cuda_products_timed(engine->products));
@@ -309,12 +309,13 @@ static void write_startup_times(CudaEngine *engine, int kernels, double making, 
                  engine->device->base.name, engine->device->seconds, kernels,
                  engine->base.cached ? "found" : "compiled", making, loading);
     if (engine->products && length > 0 && (size_t)length < size)
-        add_products(engine, startup + length, size - (size_t)length);
+        open_engine_products(engine, startup + length, size - (size_t)length);
 }
 
 /* Distributes the wanted pieces over source texts, and adds the kernels that are the same in every
  * program. Returns the number of texts. */
-static int make_texts(Making *makings, const MoecKernels *kernels, const bool *wanted, bool keep) {
+static int make_texts(EngineBuild *makings, const MoecKernels *kernels, const bool *wanted,
+                      bool keep) {
     int parts = part_count(cuda_kernels(kernels, wanted));
     for (int i = 0; i < parts; i++)
         makings[i].text = (CudaText){
@@ -326,8 +327,8 @@ static int make_texts(Making *makings, const MoecKernels *kernels, const bool *w
     return parts + 1;
 }
 
-static bool load(CudaEngine *engine, const MoecKernels *kernels, bool keep) {
-    Making makings[PART_LIMIT + 1] = {{.good = false}};
+static bool load_kernels(CudaEngine *engine, const MoecKernels *kernels, bool keep) {
+    EngineBuild makings[PART_LIMIT + 1] = {{.good = false}};
     bool *spare = spare_kernels(engine), *wanted = pieces_of(kernels, spare, false);
     bool *rest = pieces_of(kernels, spare, true);
     engine->spare = cuda_part(kernels, rest, 0, 1);
@@ -373,21 +374,21 @@ Engine *cuda_engine_new(Device *device, const MoecTable *table, const MoecKernel
     size_t bytes = sizeof(double) * SUM_BLOCKS + 128 + numbers;
     if (cuda_good(engine->device, engine->device->library->driver.allocate(&engine->scratch, bytes),
                   "allocate memory") &&
-        load(engine, kernels, keep))
+        load_kernels(engine, kernels, keep))
         return &engine->base;
     cuda_engine_free(&engine->base);
     return NULL;
 }
 
 bool cuda_engine_time_kernels(Engine *base, KernelTimes *times) {
-    CudaEngine *engine = of(base);
+    CudaEngine *engine = engine_of(base);
     cuda_profile_free(engine->profile);
     engine->profile = times ? cuda_profile_new(engine->device, times) : NULL;
     return !times || engine->profile;
 }
 
 void cuda_engine_free(Engine *base) {
-    CudaEngine *engine = of(base);
+    CudaEngine *engine = engine_of(base);
     cuda_profile_free(engine->profile);
     const CudaDriver *driver = &engine->device->library->driver;
     for (int i = 0; i < engine->capture_count; i++)
@@ -479,7 +480,7 @@ static void work_graph(CudaEngine *engine, const void *data) {
 }
 
 bool cuda_engine_run(Engine *base, const MoecGraphEntry *graph, MoecRun *run) {
-    CudaEngine *engine = of(base);
+    CudaEngine *engine = engine_of(base);
     CudaDevice *device = engine->device;
     run->host = &base->host;
     run->device_seed = (const uint64_t *)(uintptr_t)seed_place(engine);
@@ -499,7 +500,7 @@ bool cuda_engine_run(Engine *base, const MoecGraphEntry *graph, MoecRun *run) {
 }
 
 bool cuda_engine_square_sum(Engine *base, const float *block, size_t count, double *sum) {
-    CudaEngine *engine = of(base);
+    CudaEngine *engine = engine_of(base);
     CudaDevice *device = engine->device;
     const CudaDriver *driver = &device->library->driver;
     long long length = (long long)count;
@@ -525,13 +526,13 @@ static void work_update(CudaEngine *engine, const void *data) {
 }
 
 bool cuda_engine_round(Engine *base, const float *weights, void *rounded) {
-    CudaEngine *engine = of(base);
+    CudaEngine *engine = engine_of(base);
     base->table->round(&base->host, weights, rounded);
     return cuda_good(engine->device, 0, "");
 }
 
 bool cuda_engine_update(Engine *base, const BlockUpdate *given) {
-    CudaEngine *engine = of(base);
+    CudaEngine *engine = engine_of(base);
     const MoecUpdate *update = base->table->update;
     float *numbers = update_numbers(update, given->scalars);
     bool good = base->device->kind->put(base->device, (void *)(uintptr_t)scalars_place(engine),

@@ -27,7 +27,7 @@ static const char *place_named(void) {
 }
 
 /* If MOEC_CUDA is set, only its location is used. */
-static void *open_library(const char *place, const char *const *names) {
+static void *open_cuda_library(const char *place, const char *const *names) {
     if (*place && !file_is_folder(place)) return dlopen(place, RTLD_NOW | RTLD_LOCAL);
     if (*place) {
         char *folder = memory_format("%s/", place);
@@ -41,9 +41,9 @@ static void *open_library(const char *place, const char *const *names) {
 }
 
 /* NULL after a message. */
-static void *open_part(const char *place, const char *const *names, const char *remedy,
-                       const LibrarySymbol *symbols, size_t count) {
-    void *handle = open_library(place, names);
+static void *open_library_part(const char *place, const char *const *names, const char *remedy,
+                               const LibrarySymbol *symbols, size_t count) {
+    void *handle = open_cuda_library(place, names);
     const char *missing = handle ? lazy_library_take(handle, symbols, count) : NULL;
     if (missing) error_message(remedy, "%s is too old: function %s is missing", names[0], missing);
     if (!handle)
@@ -60,14 +60,15 @@ static bool open_driver(CudaLibrary *library) {
     const LibrarySymbol symbols[] = {CUDA_DRIVER_CALLS(CUDA_SYMBOL)};
     const LibrarySymbol others[] = {CUDA_NEW_DRIVER_CALLS(CUDA_SYMBOL)};
     if (*place && file_is_folder(place)) {
-        void *there = open_library(place, driver_names);
+        void *there = open_cuda_library(place, driver_names);
         if (there)
             dlclose(there);
         else
             place = "";
     }
-    void *handle = open_part(place, driver_names, "install the NVIDIA driver, or use device cpu",
-                             symbols, sizeof symbols / sizeof symbols[0]);
+    void *handle =
+        open_library_part(place, driver_names, "install the NVIDIA driver, or use device cpu",
+                          symbols, sizeof symbols / sizeof symbols[0]);
     if (handle) lazy_library_take(handle, others, sizeof others / sizeof others[0]);
     driver_is_old = handle && part->version(&version) == 0 && version < 13000;
     return handle != NULL;
@@ -76,9 +77,9 @@ static bool open_driver(CudaLibrary *library) {
 static bool open_compiler(CudaLibrary *library) {
     CudaCompiler *part = &library->compiler;
     const LibrarySymbol symbols[] = {CUDA_COMPILER_CALLS(CUDA_SYMBOL)};
-    return open_part(library->place, compiler_names + driver_is_old,
-                     "install NVRTC of the CUDA toolkit, or set MOEC_CUDA to its folder", symbols,
-                     sizeof symbols / sizeof symbols[0]) != NULL;
+    return open_library_part(library->place, compiler_names + driver_is_old,
+                             "install NVRTC of the CUDA toolkit, or set MOEC_CUDA to its folder",
+                             symbols, sizeof symbols / sizeof symbols[0]) != NULL;
 }
 
 const CudaLibrary *cuda_library(void) {
@@ -97,7 +98,7 @@ const CudaBlas *cuda_blas(void) {
     if (!tried) {
         CudaBlas *part = &blas;
         const LibrarySymbol symbols[] = {CUDA_BLAS_CALLS(CUDA_SYMBOL)};
-        void *handle = open_library(place_named(), blas_names + driver_is_old);
+        void *handle = open_cuda_library(place_named(), blas_names + driver_is_old);
         there = handle && !lazy_library_take(handle, symbols, sizeof symbols / sizeof symbols[0]);
         tried = true;
     }

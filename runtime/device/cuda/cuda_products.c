@@ -9,20 +9,20 @@
 
 /* cuBLASLt is column-major: it computes c' = b' a', which has the memory layout of c = a b. */
 
-typedef enum EntryState { ENTRY_NEW, ENTRY_READY, ENTRY_DECLINED } EntryState;
+typedef enum BlasState { ENTRY_NEW, ENTRY_READY, ENTRY_DECLINED } BlasState;
 
-typedef struct Entry {
-    EntryState state;
+typedef struct CublasProduct {
+    BlasState state;
     int alignment; /* alignment in bytes of all operands so far */
     BlasTask task;
     BlasChoice choice;
-} Entry;
+} CublasProduct;
 
 struct CudaProducts {
     BlasWork work;
     const MoecProduct *products;
     int count;
-    Entry entries[];
+    CublasProduct entries[];
 };
 
 /* One operand in the form of cuBLASLt. */
@@ -32,7 +32,7 @@ typedef struct Side {
     int transposed;
 } Side;
 
-static size_t bytes_of(MoecType type, long elements) {
+static size_t operand_bytes(MoecType type, long elements) {
     return (type == MOEC_BF16 ? sizeof(uint16_t) : sizeof(float)) * (size_t)elements;
 }
 
@@ -91,7 +91,7 @@ static bool prefer(const BlasWork *work, int alignment) {
     return good;
 }
 
-static bool make_entry(BlasWork *work, Entry *entry, const MoecProduct *product) {
+static bool make_entry(BlasWork *work, CublasProduct *entry, const MoecProduct *product) {
     const CudaBlas *blas = work->blas;
     BlasTask *task = &entry->task;
     int inner = product->batch[1] > 1; /* the batch dimension that cuBLASLt handles */
@@ -105,9 +105,9 @@ static bool make_entry(BlasWork *work, Entry *entry, const MoecProduct *product)
     some += (CudaPointer)(entry->alignment & 15);
     const BlasOperands places = {.bias = some, .kept = some};
     task->calls = inner ? product->batch[0] : 1;
-    task->a_step = bytes_of(product->a_type, product->a_batch[0]);
-    task->b_step = bytes_of(product->b_type, product->b_batch[0]);
-    task->c_step = bytes_of(product->c_type, product->c_batch[0]);
+    task->a_step = operand_bytes(product->a_type, product->a_batch[0]);
+    task->b_step = operand_bytes(product->b_type, product->b_batch[0]);
+    task->c_step = operand_bytes(product->c_type, product->c_batch[0]);
     return product->a_type == product->b_type && prefer(work, entry->alignment) &&
            make_product(blas, task, &left, &right, product->rounded) &&
            make_epilogue(blas, task, product) && cuda_epilogue(work, task, product, &places) &&
@@ -118,20 +118,20 @@ static bool make_entry(BlasWork *work, Entry *entry, const MoecProduct *product)
            cuda_choose(work, task, product, entry->alignment, &entry->choice);
 }
 
-static void entry_free(const CudaBlas *blas, Entry *entry) {
+static void blas_entry_free(const CudaBlas *blas, CublasProduct *entry) {
     BlasLayout *layouts[] = {entry->task.left, entry->task.right, entry->task.added,
                              entry->task.result};
     for (int i = 0; i < 4; i++)
         if (layouts[i]) blas->layout_free(layouts[i]);
     if (entry->task.product) blas->product_free(entry->task.product);
-    *entry = (Entry){.state = ENTRY_DECLINED};
+    *entry = (CublasProduct){.state = ENTRY_DECLINED};
 }
 
 static void open_entry(CudaProducts *products, int index, int alignment) {
-    Entry *entry = &products->entries[index];
-    *entry = (Entry){.state = ENTRY_READY, .alignment = alignment};
+    CublasProduct *entry = &products->entries[index];
+    *entry = (CublasProduct){.state = ENTRY_READY, .alignment = alignment};
     if (!make_entry(&products->work, entry, &products->products[index]))
-        entry_free(products->work.blas, entry);
+        blas_entry_free(products->work.blas, entry);
 }
 
 /* ---- selection before the first run ---- */
@@ -141,7 +141,7 @@ static size_t extent_of(MoecType type, const long *batch, const long *batch_step
                         long row, long columns, long column) {
     long last = (rows - 1) * row + (columns - 1) * column;
     for (int i = 0; i < 2; i++) last += (batch[i] - 1) * batch_steps[i];
-    return bytes_of(type, last + 1);
+    return operand_bytes(type, last + 1);
 }
 
 /* Number of operands with memory for measurements; extra bytes after the largest operand. */
@@ -190,12 +190,12 @@ static void give_operands(BlasWork *work) {
 
 /* Alignment of all matrices of a product whose first matrices are aligned to 16 bytes. */
 static int alignment_of(const MoecProduct *product, CudaPointer bits) {
-    bits |= bytes_of(product->c_type, product->add_m);
-    bits |= bytes_of(product->c_type, product->kept_m);
+    bits |= operand_bytes(product->c_type, product->add_m);
+    bits |= operand_bytes(product->c_type, product->kept_m);
     for (int i = 0; i < 2; i++)
-        bits |= bytes_of(product->a_type, product->a_batch[i]) |
-                bytes_of(product->b_type, product->b_batch[i]) |
-                bytes_of(product->c_type, product->c_batch[i]);
+        bits |= operand_bytes(product->a_type, product->a_batch[i]) |
+                operand_bytes(product->b_type, product->b_batch[i]) |
+                operand_bytes(product->c_type, product->c_batch[i]);
     return bits % 16 == 0 ? 16 : bits % 8 == 0 ? 8 : bits % 4 == 0 ? 4 : 2;
 }
 
@@ -214,7 +214,7 @@ CudaProducts *cuda_products_new(CudaDevice *device, const MoecTable *table, bool
     const CudaBlas *blas = table->product_count ? cuda_blas() : NULL;
     if (!blas) return NULL;
     CudaProducts *products =
-        memory_new(sizeof *products + sizeof(Entry) * (size_t)table->product_count);
+        memory_new(sizeof *products + sizeof(CublasProduct) * (size_t)table->product_count);
     BlasWork *work = &products->work;
     *work = (BlasWork){.device = device, .blas = blas, .keep = keep};
     products->products = table->products;
@@ -234,7 +234,7 @@ CudaProducts *cuda_products_new(CudaDevice *device, const MoecTable *table, bool
 void cuda_products_free(CudaProducts *products) {
     if (!products) return;
     BlasWork *work = &products->work;
-    for (int i = 0; i < products->count; i++) entry_free(work->blas, &products->entries[i]);
+    for (int i = 0; i < products->count; i++) blas_entry_free(work->blas, &products->entries[i]);
     if (work->workspace) work->device->library->driver.release(work->workspace);
     if (work->preference) work->blas->preference_free(work->preference);
     if (work->handle) work->blas->destroy(work->handle);
@@ -257,7 +257,7 @@ int cuda_products_declined(const CudaProducts *products) {
 
 int cuda_products_run(CudaProducts *products, int index, const void *a, const void *b, void *c,
                       const MoecEpilogue *epilogue) {
-    Entry *entry = &products->entries[index];
+    CublasProduct *entry = &products->entries[index];
     const MoecProduct *product = &products->products[index];
     BlasOperands at = {.a = cuda_pointer(a), .b = cuda_pointer(b), .c = cuda_pointer(c)};
     if (epilogue) {
@@ -267,7 +267,7 @@ int cuda_products_run(CudaProducts *products, int index, const void *a, const vo
     }
     int alignment = alignment_of(product, at.a | at.b | at.c | at.add | at.bias | at.kept);
     if (entry->state == ENTRY_READY && alignment < entry->alignment) {
-        entry_free(products->work.blas, entry);
+        blas_entry_free(products->work.blas, entry);
         open_entry(products, index, alignment);
     }
     if (entry->state != ENTRY_READY) return 1;

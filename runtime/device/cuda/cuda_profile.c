@@ -30,7 +30,8 @@ void cuda_profile_free(CudaProfile *profile) {
 
 /* Seconds per launch over `launches` launches between two events; negative after an error with a
  * message. */
-static double time_once(const CudaProfile *profile, CudaWork work, void *data, int launches) {
+static double time_kernel_once(const CudaProfile *profile, CudaWork work, void *data,
+                               int launches) {
     CudaDevice *device = profile->device;
     const CudaDriver *driver = &device->library->driver;
     float milliseconds = 0;
@@ -49,7 +50,7 @@ int cuda_profile_work(CudaProfile *profile, const char *name, double flops, Cuda
     double seconds[TRIES];
     int result = brief ? 0 : work(data);
     for (int i = 0; i < tries && !result; i++) {
-        seconds[i] = time_once(profile, work, data, launches);
+        seconds[i] = time_kernel_once(profile, work, data, launches);
         if (seconds[i] < 0) return 1;
     }
     if (result) return result;

@@ -46,16 +46,16 @@ typedef struct Decision {
     double seconds[VARIANTS]; /* infinite: missing or wrong */
 } Decision;
 
-typedef struct Named {
+typedef struct NamedFunction {
     CudaFunction *function; /* NULL: missing */
     char *name;
-} Named;
+} NamedFunction;
 
 struct CudaVariants {
     CudaDevice *device;
     int forced; /* variant from MOEC_VARIANT, used by all kernels that have it; UNDECIDED = none */
     const MoecTable *table;
-    Named (*named)[VARIANTS]; /* by kernel number */
+    NamedFunction (*named)[VARIANTS]; /* by kernel number */
     CudaFunction *apart;
     CudaPointer most; /* result of `apart` */
     Decision *decisions;
@@ -89,7 +89,7 @@ int cuda_launch_allow(const CudaDevice *device, const CudaLaunch *launch) {
 
 /* ---- cached decisions ---- */
 
-static char *kept_path(const CudaProgram *program) {
+static char *variant_path(const CudaProgram *program) {
     if (!program->keep) return NULL;
     XXH3_state_t *state = cache_begin();
     cache_add(state, program->text);
@@ -107,7 +107,7 @@ static Decision *add_decision(CudaVariants *variants, const char *kernel, uint64
 }
 
 /* Returns the table's own string. */
-static const char *name_of(const CudaVariants *variants, const char *name) {
+static const char *variant_name(const CudaVariants *variants, const char *name) {
     for (int i = 0; i < variants->table->kernel_count; i++)
         if (strcmp(variants->table->kernels[i], name) == 0) return variants->table->kernels[i];
     return NULL;
@@ -122,7 +122,7 @@ static void read_kept(CudaVariants *variants) {
     while (file && fgets(line, sizeof line, file)) {
         const char *kernel = sscanf(line, "%511s %" SCNx64 " %511s %lf %lf %lf", name, &shape, best,
                                     &seconds[0], &seconds[1], &seconds[2]) == 3 + VARIANTS
-                                 ? name_of(variants, name)
+                                 ? variant_name(variants, name)
                                  : NULL;
         for (int i = 0; kernel && i < VARIANTS; i++) {
             if (strcmp(best, kinds[i].name) != 0) continue;
@@ -136,7 +136,7 @@ static void read_kept(CudaVariants *variants) {
 }
 
 /* One line per decision: kernel, shape, selected variant, microseconds of each variant. */
-static void write_kept(const CudaVariants *variants) {
+static void write_variant(const CudaVariants *variants) {
     char *text = memory_format("%s", "");
     for (int i = 0; i < variants->count; i++) {
         const Decision *one = &variants->decisions[i];
@@ -157,13 +157,13 @@ static size_t bytes_of(const MoecWritten *written) {
     return (size_t)written->count * (written->type == MOEC_BF16 ? 2 : 4);
 }
 
-static size_t all_bytes(const MoecWritten *written) {
+static size_t checked_bytes(const MoecWritten *written) {
     size_t bytes = 0;
     for (; written->at; written++) bytes += (bytes_of(written) + ALIGN - 1) / ALIGN * ALIGN;
     return bytes;
 }
 
-/* Copies the written elements to a block of all_bytes, or back. */
+/* Copies the written elements to a block of checked_bytes, or back. */
 static bool copy_all(const CudaVariants *variants, const MoecWritten *written, CudaPointer block,
                      bool back) {
     const CudaDevice *device = variants->device;
@@ -181,8 +181,8 @@ typedef enum Verdict { AGREES, DISAGREES, UNTOLD, STOPPED } Verdict;
 
 /* Compares the written elements with a block. UNTOLD if all are 0; STOPPED if the device has
  * failed. */
-static Verdict compare(const CudaVariants *variants, const MoecWritten *written,
-                       CudaPointer block) {
+static Verdict compare_times(const CudaVariants *variants, const MoecWritten *written,
+                             CudaPointer block) {
     const CudaDevice *device = variants->device;
     const CudaDriver *driver = &device->library->driver;
     bool told = false;
@@ -233,7 +233,7 @@ static double try_form(const CudaVariants *variants, const MoecWritten *written,
                        CudaPointer results, const CudaLaunch *other) {
     if (!copy_all(variants, written, before, true)) return NAN;
     const CudaDevice *device = variants->device;
-    Verdict verdict = !cuda_launch(device, other) ? compare(variants, written, results)
+    Verdict verdict = !cuda_launch(device, other) ? compare_times(variants, written, results)
                       : device->library->driver.stream_wait(device->stream) ? STOPPED
                                                                             : DISAGREES;
     if (verdict == AGREES) return time_launch(variants->device, other);
@@ -257,7 +257,7 @@ static void try_all(const CudaVariants *variants, const MoecWritten *written,
     const CudaDevice *device = variants->device;
     const CudaDriver *driver = &device->library->driver;
     CudaPointer before = 0;
-    size_t bytes = all_bytes(written);
+    size_t bytes = checked_bytes(written);
     if (driver->allocate(&before, 2 * bytes)) return;
     bool good = copy_all(variants, written, before, false) &&
                 !cuda_launch(device, &launches[FIRST]) &&
@@ -282,7 +282,7 @@ static void try_all(const CudaVariants *variants, const MoecWritten *written,
 
 /* Hash of sizes, strides and grid, which determine the run time. For a kernel that adds two
  * products, the sizes of the first represent both. */
-static uint64_t shape_of(const CudaVariantLaunch *variant, const CudaLaunch *launch) {
+static uint64_t variant_shape(const CudaVariantLaunch *variant, const CudaLaunch *launch) {
     return XXH3_64bits_withSeed(launch->arguments[0], variant->size_bytes, launch->grid_x);
 }
 
@@ -309,9 +309,9 @@ static bool add_maps(CudaVariants *variants, const MoecMatrices *matrices, void 
 }
 
 /* The launch of another variant; its function is NULL if there is none. */
-static CudaLaunch launch_of(CudaVariants *variants, const CudaVariantLaunch *variant, int which,
-                            const CudaLaunch *first) {
-    const Named *named = &variants->named[variant->kernel][which];
+static CudaLaunch variant_launch(CudaVariants *variants, const CudaVariantLaunch *variant,
+                                 int which, const CudaLaunch *first) {
+    const NamedFunction *named = &variants->named[variant->kernel][which];
     const MoecKernelVariant *given = &variant->variants[which];
     CudaLaunch launch = *first;
     launch.function = given->block ? named->function : NULL;
@@ -335,7 +335,7 @@ void cuda_variants_take(CudaVariants *variants, const CudaVariantLaunch *variant
     CudaLaunch launches[VARIANTS] = {*launch};
     bool several = false;
     for (int i = FIRST + 1; i < VARIANTS; i++) {
-        launches[i] = launch_of(variants, variant, i, launch);
+        launches[i] = variant_launch(variants, variant, i, launch);
         several |= launches[i].function != NULL;
     }
     if (!several ||
@@ -345,11 +345,11 @@ void cuda_variants_take(CudaVariants *variants, const CudaVariantLaunch *variant
         take_forced(variants, launches, launch);
         return;
     }
-    Decision *decision =
-        decision_of(variants, variants->table->kernels[variant->kernel], shape_of(variant, launch));
+    Decision *decision = decision_of(variants, variants->table->kernels[variant->kernel],
+                                     variant_shape(variant, launch));
     if (decision->best == UNDECIDED && may_try) {
         try_all(variants, variant->written, launches, decision);
-        write_kept(variants);
+        write_variant(variants);
     }
     if (decision->best > FIRST && launches[decision->best].function)
         *launch = launches[decision->best];
@@ -357,7 +357,7 @@ void cuda_variants_take(CudaVariants *variants, const CudaVariantLaunch *variant
 
 /* ---- loading ---- */
 
-static CudaFunction *find_function(const CudaProgram *program, const char *name) {
+static CudaFunction *find_variant(const CudaProgram *program, const char *name) {
     CudaFunction *function = NULL;
     for (int i = 0; i < program->module_count; i++)
         if (!program->device->library->driver.function_get(&function, program->modules[i], name))
@@ -370,9 +370,9 @@ static int count_variants(CudaVariants *variants, const CudaProgram *program) {
     int count = 0;
     for (int i = 0; i < program->table->kernel_count; i++)
         for (int j = FIRST + 1; j < VARIANTS; j++) {
-            Named *one = &variants->named[i][j];
+            NamedFunction *one = &variants->named[i][j];
             one->name = memory_format("%s%s", program->table->kernels[i], kinds[j].ending);
-            one->function = find_function(program, one->name);
+            one->function = find_variant(program, one->name);
             count += one->function != NULL;
         }
     return count;
@@ -399,11 +399,11 @@ CudaVariants *cuda_variants_new(const CudaProgram *program) {
     variants->table = program->table;
     variants->named =
         memory_new(sizeof *variants->named * (size_t)(program->table->kernel_count + 1));
-    variants->apart = find_function(program, "moec_apart");
+    variants->apart = find_variant(program, "moec_apart");
     variants->maps = aligned_alloc(_Alignof(CudaMap), sizeof *variants->maps * MATRICES);
     if (count_variants(variants, program) && variants->apart && variants->maps &&
         !program->device->library->driver.allocate(&variants->most, 2 * sizeof(float))) {
-        variants->path = kept_path(program);
+        variants->path = variant_path(program);
         read_kept(variants);
         return variants;
     }

@@ -32,7 +32,7 @@ typedef struct Warp {
     unsigned existing;
 } Warp;
 
-typedef struct Block {
+typedef struct SimBlock {
     Thread threads[SIM_THREADS];
     Warp warps[WARPS];
     int thread_count, arrived, done;
@@ -44,12 +44,12 @@ typedef struct Block {
 #if !defined(__x86_64__)
     ucontext_t contexts[SIM_THREADS], home;
 #endif
-} Block;
+} SimBlock;
 
 SimPlace *sim_place;
 Now sim_now;
 
-static Block *block;
+static SimBlock *block;
 static unsigned char *stacks;
 
 /* ---- context switches ---- */
@@ -143,13 +143,13 @@ static void wait_here(ThreadState state, const char *file, int line) {
     block_rest(state);
 }
 
-static bool same_place(const char *file, int line, const char *other, int other_line) {
+static bool same_source_line(const char *file, int line, const char *other, int other_line) {
     return line == other_line && (file == other || strcmp(file, other) == 0);
 }
 
 void sim_barrier(const char *file, int line) {
     const Thread *first = block->arrived ? block->first : NULL;
-    if (first && !same_place(first->file, first->line, file, line)) {
+    if (first && !same_source_line(first->file, first->line, file, line)) {
         check_report(file, line, NULL, "divergent barrier: thread %d waits at the barrier of %s:%d",
                      first->number, first->file, first->line);
         block_fail();
@@ -182,7 +182,7 @@ const SimLanes *sim_exchange(unsigned mask, const void *value, size_t bytes, int
         check_report(file, line, NULL, "the mask %08x does not include the calling lane", mask);
         block_fail();
     }
-    if (meeting->arrived && !same_place(meeting->file, meeting->line, file, line)) {
+    if (meeting->arrived && !same_source_line(meeting->file, meeting->line, file, line)) {
         check_report(file, line, NULL, "divergent warp: other lanes wait at %s:%d", meeting->file,
                      meeting->line);
         block_fail();
@@ -323,7 +323,7 @@ static SimIndex index_of(unsigned number, SimIndex size) {
     return (SimIndex){number % size.x, number / size.x % size.y, number / size.x / size.y};
 }
 
-static void start_block(const Launch *launch, SimIndex place) {
+static void start_block(const SimLaunch *launch, SimIndex place) {
     block->thread_count = (int)(launch->block.x * launch->block.y * launch->block.z);
     block->arrived = block->done = 0;
     sim_now.epoch++;
@@ -350,7 +350,7 @@ static void start_block(const Launch *launch, SimIndex place) {
     }
 }
 
-static bool take_memory(void) {
+static bool take_block_memory(void) {
     const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     if (!block) {
         void *parts[3] = {
@@ -366,7 +366,7 @@ static bool take_memory(void) {
     return true;
 }
 
-static bool copy_arguments(const Launch *launch) {
+static bool copy_arguments(const SimLaunch *launch) {
     size_t used = 0;
     for (int i = 0; i < launch->kernel->argument_count; i++) {
         size_t bytes = launch->kernel->argument_bytes[i];
@@ -385,7 +385,7 @@ void sim_begin(void) {
 }
 
 /* A kernel that can start early must wait in every thread. */
-static bool all_began(const Launch *launch, unsigned blocks) {
+static bool all_began(const SimLaunch *launch, unsigned blocks) {
     const SimIndex *size = &launch->block;
     if (!launch->overlaps || begun == (unsigned long)blocks * size->x * size->y * size->z)
         return true;
@@ -394,8 +394,8 @@ static bool all_began(const Launch *launch, unsigned blocks) {
     return false;
 }
 
-bool block_run(const Launch *launch) {
-    if (!take_memory() || !copy_arguments(launch)) return false;
+bool block_run(const SimLaunch *launch) {
+    if (!take_block_memory() || !copy_arguments(launch)) return false;
     begun = 0;
     sim_now.launch = launch;
     block->failed = false;

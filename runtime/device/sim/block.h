@@ -58,7 +58,7 @@ typedef struct Thread {
 } Thread;
 
 /* One launch: kernel, arguments and memory. */
-typedef struct Launch {
+typedef struct SimLaunch {
     const SimKernel *kernel;
     void **arguments;
     SimIndex grid, block;
@@ -68,24 +68,24 @@ typedef struct Launch {
     unsigned char *statics, *statics_end; /* its variables: static shared memory */
     size_t dynamic_bytes;
     bool overlaps; /* its threads must wait for the previous kernel */
-} Launch;
+} SimLaunch;
 
 /* One block of device memory. */
-typedef struct Part {
+typedef struct MemoryRange {
     unsigned char *start, *end;
-} Part;
+} MemoryRange;
 
 /* State that every access reads: plain variables for speed. */
 typedef struct Now {
     Thread *thread; /* the current thread; NULL between launches */
-    const Launch *launch;
+    const SimLaunch *launch;
     unsigned char *shared; /* dynamic shared memory */
     uint32_t epoch;        /* increases at every barrier and every block */
     uint32_t warp_epoch[SIM_THREADS / SIM_WARP];
     /* number of proxy fences of all threads; number after the last fence of each thread */
     uint32_t fences;
     uint32_t fenced[SIM_THREADS];
-    Part recent[2]; /* the memory blocks accessed last */
+    MemoryRange recent[2]; /* the memory blocks accessed last */
 } Now;
 
 /* A page and five cache lines more than a power of two: the stack tops of the lanes of a warp then
@@ -97,7 +97,7 @@ enum { STACK_BYTES = (128 << 10) + 4096 + 5 * 64 };
 extern Now sim_now;
 
 /* Runs all blocks; false after a report on stderr. */
-bool block_run(const Launch *launch);
+bool block_run(const SimLaunch *launch);
 
 /* ---- block.c ---- */
 
@@ -113,7 +113,7 @@ Thread *block_threads(int *count);
 /* ---- check.c ---- */
 
 /* Starts a new block: shared memory is uninitialized. */
-void check_block(const Launch *launch);
+void check_block(const SimLaunch *launch);
 /* Checks an access of the current thread; reports an invalid one and ends the launch. */
 void check_access(const void *at, size_t bytes, bool writes, const void *caller);
 /* The current thread requested a copy to shared memory, which is uninitialized until the copy is

@@ -55,7 +55,7 @@ static uint32_t deliveries;
 
 #define HERE __builtin_return_address(0)
 
-static void refuse(const void *caller, const char *what) {
+static void refuse_box(const void *caller, const char *what) {
     check_report(NULL, 0, caller, "%s", what);
     block_fail();
 }
@@ -141,7 +141,7 @@ static const unsigned char *source(const Box *box, int line, size_t *before, siz
 }
 
 /* Address of byte `byte` of a box: 16-byte vectors are permuted by the address bits above them. */
-static unsigned char *place_of(const Box *box, size_t byte) {
+static unsigned char *shared_address(const Box *box, size_t byte) {
     size_t at = (size_t)(box->to - sim_now.shared) + byte;
     return sim_now.shared + (at ^ (at >> 7 & (box->map.width - 1u)) << 4);
 }
@@ -152,7 +152,7 @@ static void deliver_line(const Box *box, int line) {
     const unsigned char *from = source(box, line, &before, &bytes);
     if (bytes) memcpy(elements + before, from, bytes);
     for (size_t i = 0; i < length; i += VECTOR)
-        memcpy(place_of(box, (size_t)line * length + i), elements + i, VECTOR);
+        memcpy(shared_address(box, (size_t)line * length + i), elements + i, VECTOR);
 }
 
 static size_t box_bytes(const Box *box) {
@@ -173,28 +173,28 @@ static void deliver(Arrivals *arrivals) {
 
 /* ---- arrivals ---- */
 
-static Arrivals *find(const uint64_t *at) {
+static Arrivals *find_arrivals(const uint64_t *at) {
     for (int i = 0; i < count; i++)
         if (all[i].at == at) return &all[i];
     return NULL;
 }
 
 static Arrivals *known(const uint64_t *at, const void *caller) {
-    Arrivals *arrivals = find(at);
-    if (!arrivals) refuse(caller, "arrivals used before initialization");
+    Arrivals *arrivals = find_arrivals(at);
+    if (!arrivals) refuse_box(caller, "arrivals used before initialization");
     if (arrivals->epoch == sim_now.epoch && arrivals->beginner != sim_now.thread->number)
-        refuse(caller,
-               "arrivals used without a barrier after their initialization by another thread");
+        refuse_box(caller,
+                   "arrivals used without a barrier after their initialization by another thread");
     return arrivals;
 }
 
 void sim_arrivals_begin(uint64_t *at, int threads) {
     if (!check_shared(at, sizeof *at) || (uintptr_t)at % sizeof *at)
-        refuse(HERE, "arrivals are not at a multiple of 8 bytes in shared memory");
-    if (find(at)) refuse(HERE, "arrivals initialized twice");
+        refuse_box(HERE, "arrivals are not at a multiple of 8 bytes in shared memory");
+    if (find_arrivals(at)) refuse_box(HERE, "arrivals initialized twice");
     int place = 0;
     while (place < count && all[place].at) place++;
-    if (place == ARRIVALS_LIMIT) refuse(HERE, "too many arrivals");
+    if (place == ARRIVALS_LIMIT) refuse_box(HERE, "too many arrivals");
     if (place == count) count++;
     all[place] = (Arrivals){.at = at,
                             .count = threads,
@@ -209,10 +209,10 @@ void sim_arrivals_end(uint64_t *at) {
     Arrivals *arrivals = known(at, HERE);
     int threads;
     const Thread *thread = block_threads(&threads);
-    if (arrivals->box_count) refuse(HERE, "arrivals invalidated with boxes in flight");
+    if (arrivals->box_count) refuse_box(HERE, "arrivals invalidated with boxes in flight");
     for (int i = 0; i < threads; i++)
         if (thread[i].state == THREAD_AT_ARRIVALS && &all[thread[i].awaited] == arrivals)
-            refuse(HERE, "arrivals invalidated during the wait of another thread");
+            refuse_box(HERE, "arrivals invalidated during the wait of another thread");
     arrivals->at = NULL;
 }
 
@@ -222,7 +222,7 @@ void sim_arrivals_expect(uint64_t *at, int bytes) {
 
 void sim_arrivals_arrive(uint64_t *at) {
     Arrivals *arrivals = known(at, HERE);
-    if (arrivals->missing == 0) refuse(HERE, "more threads arrive than the phase expects");
+    if (arrivals->missing == 0) refuse_box(HERE, "more threads arrive than the phase expects");
     arrivals->missing--;
 }
 
@@ -247,22 +247,22 @@ void sim_copy_box(void *to, const void *from, const int *at, int rank, uint64_t 
     Box box = {.to = to};
     memcpy(&box.map, from, sizeof box.map);
     if (box.map.mark != MAP_MARK || (uintptr_t)from % MAP_ALIGN)
-        refuse(HERE, "box copy with an invalid tensor map");
-    if (box.map.rank != rank) refuse(HERE, "box copy with the wrong rank");
+        refuse_box(HERE, "box copy with an invalid tensor map");
+    if (box.map.rank != rank) refuse_box(HERE, "box copy with the wrong rank");
     if (arrivals->fences >= sim_now.fenced[arrivals->beginner])
-        refuse(HERE, "box copy with arrivals that were initialized without a fence");
+        refuse_box(HERE, "box copy with arrivals that were initialized without a fence");
     if ((uintptr_t)to % LINE_ALIGN)
-        refuse(HERE, "destination of a box copy is not a multiple of 128 bytes");
-    if (arrivals->box_count == BOX_LIMIT) refuse(HERE, "too many boxes in flight");
+        refuse_box(HERE, "destination of a box copy is not a multiple of 128 bytes");
+    if (arrivals->box_count == BOX_LIMIT) refuse_box(HERE, "too many boxes in flight");
     memcpy(box.at, at, sizeof *at * (size_t)rank);
     for (int line = 0; line < line_count(&box.map); line++) {
         size_t before, bytes;
         const unsigned char *elements = source(&box, line, &before, &bytes);
         if (bytes && !memory_holds(elements, bytes))
-            refuse(HERE, "box copy reads outside of device memory");
+            refuse_box(HERE, "box copy reads outside of device memory");
     }
     const char *wrong = check_box(to, box_bytes(&box));
-    if (wrong) refuse(HERE, wrong);
+    if (wrong) refuse_box(HERE, wrong);
     arrivals->boxes[arrivals->box_count++] = box;
     arrivals->asked += (long)box_bytes(&box);
 }

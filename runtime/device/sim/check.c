@@ -12,23 +12,23 @@
 #include <string.h>
 
 /* History of two bytes, the smallest element in shared memory. */
-typedef struct Trace {
+typedef struct AccessTrace {
     uint32_t write_epoch, read_epoch, write_warp_epoch, read_warp_epoch;
     /* proxy fences at the time of the write; for a box: number of its delivery */
     uint32_t fences;
     int16_t writer, reader; /* reader: MANY if several threads have read in this epoch */
     int16_t reading;        /* number of products in flight that read it */
     int16_t arrivals;       /* arrivals object of a box */
-} Trace;
+} AccessTrace;
 
 /* Special writers: a box that has arrived, a box in flight. */
 enum { MANY = -2, BOX = -3, BOX_ON_ITS_WAY = -4, GRAIN = 2 };
 
-static Trace *dynamic_traces, *static_traces;
+static AccessTrace *dynamic_traces, *static_traces;
 static size_t static_count;
 static uint32_t first_epoch; /* first epoch of the block */
 
-void check_block(const Launch *launch) {
+void check_block(const SimLaunch *launch) {
     size_t count = (size_t)(launch->statics_end - launch->statics) / GRAIN + 1;
     if (!dynamic_traces) dynamic_traces = calloc(SIM_SHARED / GRAIN, sizeof *dynamic_traces);
     if (count > static_count) {
@@ -42,7 +42,7 @@ void check_block(const Launch *launch) {
 
 /* Prints the source position "k12.cu:34" of a code address, by addr2line. */
 static void print_place(const void *caller) {
-    const Launch *launch = sim_now.launch;
+    const SimLaunch *launch = sim_now.launch;
     char command[4200], line[512], name[1 << 14]; /* long enough for nested templates */
     snprintf(command, sizeof command, "addr2line -f -C -s -i -e '%s' %#zx 2>/dev/null",
              launch->object, (size_t)((const unsigned char *)caller - launch->image) - 1);
@@ -59,7 +59,7 @@ static void print_place(const void *caller) {
 
 void check_report(const char *file, int line, const void *caller, const char *format, ...) {
     va_list arguments;
-    const Launch *launch = sim_now.launch;
+    const SimLaunch *launch = sim_now.launch;
     const Thread *thread = sim_now.thread;
     fprintf(stderr, "sim: error: kernel %s: ", launch->kernel->name);
     va_start(arguments, format);
@@ -76,7 +76,7 @@ void check_report(const char *file, int line, const void *caller, const char *fo
             place->grid_size.y, place->block_size.x);
 }
 
-static void fail(const void *at, size_t bytes, const void *caller, const char *what) {
+static void check_fail(const void *at, size_t bytes, const void *caller, const char *what) {
     check_report(NULL, 0, caller, "%s: %zu bytes at %p", what, bytes, at);
     block_fail();
 }
@@ -88,14 +88,14 @@ static bool ordered(const Thread *thread, int other, uint32_t warp_epoch) {
 }
 
 /* The error of an access to memory that a box writes, or NULL. */
-static const char *touch_box(const Trace *trace, const Thread *thread) {
+static const char *touch_box(const AccessTrace *trace, const Thread *thread) {
     if (trace->writer == BOX_ON_ITS_WAY) return "access to shared memory with a box in flight";
     if (trace->write_epoch >= first_epoch && !bulk_seen(thread, trace->arrivals, trace->fences))
         return "access to a box by a thread that has not waited for it";
     return NULL;
 }
 
-static const char *touch(Trace *trace, const Thread *thread, bool writes) {
+static const char *touch(AccessTrace *trace, const Thread *thread, bool writes) {
     uint32_t now = sim_now.epoch, warp_now = sim_now.warp_epoch[thread->number / SIM_WARP];
     const char *wrong = trace->writer <= BOX ? touch_box(trace, thread) : NULL;
     if (wrong) return wrong;
@@ -127,8 +127,8 @@ static const char *touch(Trace *trace, const Thread *thread, bool writes) {
 }
 
 /* First trace of an address in shared memory, or NULL. */
-static Trace *traces_of(const unsigned char *at, size_t bytes) {
-    const Launch *launch = sim_now.launch;
+static AccessTrace *traces_of(const unsigned char *at, size_t bytes) {
+    const SimLaunch *launch = sim_now.launch;
     size_t place = (size_t)(at - sim_now.shared);
     if (place < launch->dynamic_bytes)
         return place + bytes <= launch->dynamic_bytes ? dynamic_traces + place / GRAIN : NULL;
@@ -143,7 +143,7 @@ static size_t grains_of(const unsigned char *at, size_t bytes) {
 }
 
 static bool recently(const unsigned char *at, size_t bytes) {
-    const Part *part = sim_now.recent;
+    const MemoryRange *part = sim_now.recent;
     return (at >= part[0].start && at + bytes <= part[0].end) ||
            (at >= part[1].start && at + bytes <= part[1].end);
 }
@@ -154,12 +154,12 @@ static bool misaligned(const unsigned char *at, size_t bytes) {
 
 /* Checks an address outside of the stack and of shared memory. */
 static void check_far(const unsigned char *at, size_t bytes, bool writes, const void *caller) {
-    const Launch *launch = sim_now.launch;
+    const SimLaunch *launch = sim_now.launch;
     if (memory_holds(at, bytes)) {
-        if (misaligned(at, bytes)) fail(at, bytes, caller, "misaligned access");
+        if (misaligned(at, bytes)) check_fail(at, bytes, caller, "misaligned access");
     } else if (!block_owns(at, bytes) &&
                (writes || at < launch->image || at + bytes > launch->image_end))
-        fail(at, bytes, caller, writes ? "write out of bounds" : "read out of bounds");
+        check_fail(at, bytes, caller, writes ? "write out of bounds" : "read out of bounds");
 }
 
 void check_access(const void *address, size_t bytes, bool writes, const void *caller) {
@@ -168,36 +168,36 @@ void check_access(const void *address, size_t bytes, bool writes, const void *ca
     if (!thread) return;
     if ((size_t)(at - thread->stack) < STACK_BYTES) {
         if (thread->sums_count && wgmma_adds(thread, at))
-            fail(at, bytes, caller, "access to sums of a product in flight");
+            check_fail(at, bytes, caller, "access to sums of a product in flight");
         return;
     }
     if (recently(at, bytes) && !misaligned(at, bytes)) return;
-    Trace *traces = traces_of(at, bytes);
+    AccessTrace *traces = traces_of(at, bytes);
     if (!traces) {
         check_far(at, bytes, writes, caller);
         return;
     }
-    if (misaligned(at, bytes)) fail(at, bytes, caller, "misaligned access");
+    if (misaligned(at, bytes)) check_fail(at, bytes, caller, "misaligned access");
     if (!sim_now.launch->kernel->checked) return;
     for (size_t i = 0, count = grains_of(at, bytes); i < count; i++) {
         const char *wrong = touch(&traces[i], thread, writes);
-        if (wrong) fail(at, bytes, caller, wrong);
+        if (wrong) check_fail(at, bytes, caller, wrong);
     }
 }
 
 void check_pending(const void *at, size_t bytes, const void *caller) {
     check_access(at, bytes, true, caller);
-    Trace *traces = traces_of(at, bytes);
+    AccessTrace *traces = traces_of(at, bytes);
     if (!traces || !sim_now.launch->kernel->checked) return;
     for (size_t i = 0, count = grains_of(at, bytes); i < count; i++) traces[i].write_epoch = 0;
 }
 
 const char *check_reading(const void *at, size_t bytes) {
-    Trace *traces = traces_of(at, bytes);
+    AccessTrace *traces = traces_of(at, bytes);
     if (!traces) return "a product reads outside of shared memory";
     if (!sim_now.launch->kernel->checked) return NULL;
     for (size_t i = 0, count = grains_of(at, bytes); i < count; i++) {
-        Trace *trace = &traces[i];
+        AccessTrace *trace = &traces[i];
         const char *wrong = touch(trace, sim_now.thread, false);
         if (wrong) return wrong;
         if (trace->writer >= 0 && trace->fences >= sim_now.fenced[trace->writer])
@@ -208,18 +208,18 @@ const char *check_reading(const void *at, size_t bytes) {
 }
 
 void check_read(const void *at, size_t bytes) {
-    Trace *traces = traces_of(at, bytes);
+    AccessTrace *traces = traces_of(at, bytes);
     if (!traces || !sim_now.launch->kernel->checked) return;
     for (size_t i = 0, count = grains_of(at, bytes); i < count; i++) traces[i].reading--;
 }
 
 /* Box copies use another proxy: earlier writes of threads need a fence. */
 const char *check_box(const void *at, size_t bytes) {
-    Trace *traces = traces_of(at, bytes);
+    AccessTrace *traces = traces_of(at, bytes);
     if (!traces) return "destination of a box copy is outside of shared memory";
     if (!sim_now.launch->kernel->checked) return NULL;
     for (size_t i = 0, count = grains_of(at, bytes); i < count; i++) {
-        Trace *trace = &traces[i];
+        AccessTrace *trace = &traces[i];
         if (trace->writer >= 0 && trace->write_epoch >= first_epoch &&
             trace->fences >= sim_now.fenced[trace->writer])
             return "destination of a box copy was written without a later fence";
@@ -232,7 +232,7 @@ const char *check_box(const void *at, size_t bytes) {
 }
 
 void check_arrived(const void *at, size_t bytes, int arrivals, uint32_t number) {
-    Trace *traces = traces_of(at, bytes);
+    AccessTrace *traces = traces_of(at, bytes);
     if (!traces || !sim_now.launch->kernel->checked) return;
     for (size_t i = 0, count = grains_of(at, bytes); i < count; i++) {
         traces[i].writer = BOX;
@@ -247,12 +247,12 @@ bool check_shared(const void *at, size_t bytes) {
 }
 
 void check_atomic(const void *at, size_t bytes, const void *caller) {
-    Trace *traces = traces_of(at, bytes);
+    AccessTrace *traces = traces_of(at, bytes);
     if (!traces) check_access(at, bytes, true, caller);
     if (!traces || !sim_now.launch->kernel->checked) return;
     for (size_t i = 0, count = grains_of(at, bytes); i < count; i++) {
         if (traces[i].write_epoch < first_epoch)
-            fail(at, bytes, caller, "read of uninitialized shared memory");
+            check_fail(at, bytes, caller, "read of uninitialized shared memory");
         traces[i].writer = traces[i].reader = (int16_t)sim_now.thread->number;
         traces[i].write_epoch = traces[i].read_epoch = sim_now.epoch;
         traces[i].fences = sim_now.fences;

@@ -18,19 +18,19 @@
 
 enum { GOOD = 0, OUT_OF_MEMORY = 1, COMPILATION = 6, MARK = 8 };
 
-typedef struct Header {
+typedef struct SourceHeader {
     char *name, *text;
-} Header;
+} SourceHeader;
 
-typedef struct Program {
+typedef struct SimProgram {
     char *text, *name;
-    Header *headers;
+    SourceHeader *headers;
     int header_count;
     unsigned char *image;
     size_t image_bytes;
     char *log;
     bool warpgroups; /* compiled for capability 9.0 */
-} Program;
+} SimProgram;
 
 extern const EmbeddedFile sim_files[];
 
@@ -59,9 +59,9 @@ const char *nvrtcGetErrorString(int result) {
     return result == GOOD ? "no error" : "compilation failed";
 }
 
-int nvrtcCreateProgram(Program **made, const char *text, const char *name, int count,
+int nvrtcCreateProgram(SimProgram **made, const char *text, const char *name, int count,
                        const char *const *headers, const char *const *names) {
-    Program *program = calloc(1, sizeof *program);
+    SimProgram *program = calloc(1, sizeof *program);
     if (!program) return OUT_OF_MEMORY;
     program->text = strdup(text);
     program->name = strdup(name ? name : "program.cu");
@@ -69,13 +69,13 @@ int nvrtcCreateProgram(Program **made, const char *text, const char *name, int c
     program->header_count = count;
     program->log = strdup("");
     for (int i = 0; i < count && program->headers; i++)
-        program->headers[i] = (Header){strdup(names[i]), strdup(headers[i])};
+        program->headers[i] = (SourceHeader){strdup(names[i]), strdup(headers[i])};
     *made = program;
     return program->text && program->headers ? GOOD : OUT_OF_MEMORY;
 }
 
-int nvrtcDestroyProgram(Program **program) {
-    Program *old = *program;
+int nvrtcDestroyProgram(SimProgram **program) {
+    SimProgram *old = *program;
     for (int i = 0; i < old->header_count; i++) {
         free(old->headers[i].name);
         free(old->headers[i].text);
@@ -90,7 +90,7 @@ int nvrtcDestroyProgram(Program **program) {
     return GOOD;
 }
 
-static bool write_text(const char *folder, const char *name, const char *text) {
+static bool write_source(const char *folder, const char *name, const char *text) {
     char path[512];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *file = fopen(path, "w");
@@ -136,7 +136,7 @@ static bool includes(const char *text, const char *name) {
 }
 
 /* Marks the headers that `text` includes, directly or indirectly. */
-static void reach(const Program *program, const char *text, bool *reached) {
+static void reach(const SimProgram *program, const char *text, bool *reached) {
     for (int i = 0; i < program->header_count; i++)
         if (!reached[i] && includes(text, program->headers[i].name)) {
             reached[i] = true;
@@ -144,7 +144,7 @@ static void reach(const Program *program, const char *text, bool *reached) {
         }
 }
 
-static void write_all_entries(FILE *file, const Program *program) {
+static void write_all_entries(FILE *file, const SimProgram *program) {
     bool *reached = calloc((size_t)program->header_count + 1, sizeof *reached);
     if (!reached) return;
     reach(program, program->text, reached);
@@ -154,14 +154,14 @@ static void write_all_entries(FILE *file, const Program *program) {
     free(reached);
 }
 
-static bool write_program(const Program *program, const char *folder) {
+static bool write_kernel_program(const SimProgram *program, const char *folder) {
     bool good = true;
     for (int i = 0; sim_files[i].name && good; i++) {
         const char *slash = strrchr(sim_files[i].name, '/');
-        good = write_text(folder, slash ? slash + 1 : sim_files[i].name, sim_files[i].text);
+        good = write_source(folder, slash ? slash + 1 : sim_files[i].name, sim_files[i].text);
     }
     for (int i = 0; i < program->header_count && good; i++)
-        good = write_text(folder, program->headers[i].name, program->headers[i].text);
+        good = write_source(folder, program->headers[i].name, program->headers[i].text);
     char path[512];
     snprintf(path, sizeof path, "%s/unit.cpp", folder);
     FILE *file = good ? fopen(path, "w") : NULL;
@@ -172,7 +172,7 @@ static bool write_program(const Program *program, const char *folder) {
     return fclose(file) == 0;
 }
 
-static char *read_all(const char *path, size_t before, size_t *length) {
+static char *read_whole_source(const char *path, size_t before, size_t *length) {
     FILE *file = fopen(path, "rb");
     struct stat status;
     if (!file || fstat(fileno(file), &status)) {
@@ -207,7 +207,7 @@ static const char *const entries =
 
 static const char *const unchecked_flags = "-DSIM_UNCHECKED";
 
-static const char *compiler_name(void) {
+static const char *sim_compiler_name(void) {
     const char *name = getenv("MOEC_CXX");
     return name && *name ? name : "c++";
 }
@@ -221,14 +221,14 @@ static int run_compiler(const char *folder) {
              "%s -std=c++17 -Og %s -fPIC -shared -w -fvisibility=hidden "
              "-ffp-contract=off -fno-strict-aliasing $f "
              "-I. -o unit.so unit.cpp; } >log 2>&1",
-             folder, unchecked() ? unchecked_flags : gcc_flags, compiler_name(),
+             folder, unchecked() ? unchecked_flags : gcc_flags, sim_compiler_name(),
              unchecked() ? unchecked_flags : clang_flags, unchecked() ? "" : entries,
-             compiler_name(), has_fma() ? "-mfma" : "");
+             sim_compiler_name(), has_fma() ? "-mfma" : "");
     int status = system(command);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
-static void remove_all(const Program *program, const char *folder) {
+static void remove_all(const SimProgram *program, const char *folder) {
     static const char *const own[] = {"unit.cpp", "unit.so", "log"};
     char path[512];
     for (int i = 0; i < 3; i++) {
@@ -247,20 +247,21 @@ static void remove_all(const Program *program, const char *folder) {
     rmdir(folder);
 }
 
-int nvrtcCompileProgram(Program *program, int count, const char *const *options) {
+int nvrtcCompileProgram(SimProgram *program, int count, const char *const *options) {
     for (int i = 0; i < count; i++) program->warpgroups |= strstr(options[i], "sm_90a") != NULL;
     char folder[] = "/tmp/moec-sim-make.XXXXXX", path[64];
     size_t length = 0;
     if (!mkdtemp(folder)) return COMPILATION;
-    bool good = write_program(program, folder) && run_compiler(folder) == 0;
+    bool good = write_kernel_program(program, folder) && run_compiler(folder) == 0;
     snprintf(path, sizeof path, "%s/log", folder);
-    char *log = read_all(path, 0, &length);
+    char *log = read_whole_source(path, 0, &length);
     if (log) {
         free(program->log);
         program->log = log;
     }
     snprintf(path, sizeof path, "%s/unit.so", folder);
-    unsigned char *image = good ? (unsigned char *)read_all(path, 2 * MARK, &length) : NULL;
+    unsigned char *image =
+        good ? (unsigned char *)read_whole_source(path, 2 * MARK, &length) : NULL;
     if (image) {
         unsigned long long bytes = length;
         memcpy(image, "SIMULATE", MARK);
@@ -272,22 +273,22 @@ int nvrtcCompileProgram(Program *program, int count, const char *const *options)
     return image ? GOOD : COMPILATION;
 }
 
-int nvrtcGetCUBINSize(const Program *program, size_t *bytes) {
+int nvrtcGetCUBINSize(const SimProgram *program, size_t *bytes) {
     *bytes = program->image_bytes;
     return GOOD;
 }
 
-int nvrtcGetCUBIN(const Program *program, char *image) {
+int nvrtcGetCUBIN(const SimProgram *program, char *image) {
     memcpy(image, program->image, program->image_bytes);
     return GOOD;
 }
 
-int nvrtcGetProgramLogSize(const Program *program, size_t *bytes) {
+int nvrtcGetProgramLogSize(const SimProgram *program, size_t *bytes) {
     *bytes = strlen(program->log) + 1;
     return GOOD;
 }
 
-int nvrtcGetProgramLog(const Program *program, char *log) {
+int nvrtcGetProgramLog(const SimProgram *program, char *log) {
     strcpy(log, program->log);
     return GOOD;
 }

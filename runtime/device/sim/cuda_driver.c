@@ -46,7 +46,7 @@ struct Function {
 /* Kinds of work recorded during a stream capture. */
 typedef enum WorkKind { WORK_LAUNCH, WORK_PUT, WORK_GET, WORK_COPY, WORK_SET, WORK_HOST } WorkKind;
 
-typedef struct Work {
+typedef struct StreamWork {
     WorkKind kind;
     const Function *function;
     SimIndex grid, block;
@@ -58,18 +58,18 @@ typedef struct Work {
     size_t bytes;
     int value;
     void (*host)(void *); /* called with `to` */
-} Work;
+} StreamWork;
 
-typedef struct Graph {
-    Work *work;
+typedef struct SimGraph {
+    StreamWork *work;
     int count, capacity;
     bool ready; /* executable; destroyed by cuGraphExecDestroy */
-} Graph;
+} SimGraph;
 
-static Graph *captured; /* not NULL: work is recorded */
-static Image *images;   /* all loaded images */
-static bool broken;     /* a launch has failed; later calls do nothing */
-static bool retained;   /* a context exists: each thread must set it before use */
+static SimGraph *captured; /* not NULL: work is recorded */
+static Image *images;      /* all loaded images */
+static bool broken;        /* a launch has failed; later calls do nothing */
+static bool retained;      /* a context exists: each thread must set it before use */
 static _Thread_local bool entered;
 
 /* The error of a call in this state of the thread, or GOOD. waits: the call is not permitted during
@@ -81,13 +81,13 @@ static Result stopped(bool waits) {
 
 /* ---- images ---- */
 
-typedef struct Search {
+typedef struct FunctionSearch {
     Image *image;
     ElfW(Addr) base;
-} Search;
+} FunctionSearch;
 
 static int take_segments(struct dl_phdr_info *info, size_t size, void *data) {
-    Search *search = data;
+    FunctionSearch *search = data;
     (void)size;
     if (info->dlpi_addr != search->base) return 0;
     unsigned char *fixed = NULL; /* end of the memory that only the loader writes */
@@ -108,14 +108,14 @@ static int take_segments(struct dl_phdr_info *info, size_t size, void *data) {
     return 1;
 }
 
-static bool load(Image *image) {
+static bool load_object(Image *image) {
     image->handle = dlopen(image->path, RTLD_NOW | RTLD_LOCAL);
     struct link_map *map;
     if (!image->handle || dlinfo(image->handle, RTLD_DI_LINKMAP, &map)) {
         fprintf(stderr, "sim: error: %s\n", dlerror());
         return false;
     }
-    Search search = {image, map->l_addr};
+    FunctionSearch search = {image, map->l_addr};
     dl_iterate_phdr(take_segments, &search);
     return image->start != NULL;
 }
@@ -136,7 +136,7 @@ Result cuModuleLoadData(Image **loaded, const unsigned char *bytes) {
         done += good ? (size_t)part : 0;
     }
     if (file >= 0) close(file);
-    if (!good || !load(image)) {
+    if (!good || !load_object(image)) {
         unlink(image->path);
         free(image);
         return INVALID_IMAGE;
@@ -181,15 +181,15 @@ Result cuModuleGetFunction(Function **found, Image *image, const char *name) {
 
 /* ---- work ---- */
 
-static Work *record(WorkKind kind) {
+static StreamWork *record(WorkKind kind) {
     if (captured->count == captured->capacity) {
         captured->capacity = captured->capacity * 2 + 64;
         captured->work =
             realloc(captured->work, sizeof *captured->work * (size_t)captured->capacity);
         if (!captured->work) abort();
     }
-    Work *work = &captured->work[captured->count++];
-    *work = (Work){.kind = kind};
+    StreamWork *work = &captured->work[captured->count++];
+    *work = (StreamWork){.kind = kind};
     return work;
 }
 
@@ -200,7 +200,7 @@ static Result move(WorkKind kind, void *to, const void *from, size_t bytes) {
         (kind != WORK_PUT && !memory_holds(from, bytes)))
         return INVALID_VALUE;
     if (captured) {
-        Work *work = record(kind);
+        StreamWork *work = record(kind);
         work->to = to;
         work->from = from;
         work->bytes = bytes;
@@ -210,20 +210,20 @@ static Result move(WorkKind kind, void *to, const void *from, size_t bytes) {
     return GOOD;
 }
 
-static Result launch(const Function *function, SimIndex grid, SimIndex block, size_t shared,
-                     bool overlaps, void **arguments) {
+static Result launch_grid(const Function *function, SimIndex grid, SimIndex block, size_t shared,
+                          bool overlaps, void **arguments) {
     const Image *image = function->image;
-    Launch one = {.kernel = function->kernel,
-                  .arguments = arguments,
-                  .grid = grid,
-                  .block = block,
-                  .object = image->path,
-                  .image = image->start,
-                  .image_end = image->end,
-                  .statics = image->statics,
-                  .statics_end = image->statics_end,
-                  .dynamic_bytes = shared,
-                  .overlaps = overlaps};
+    SimLaunch one = {.kernel = function->kernel,
+                     .arguments = arguments,
+                     .grid = grid,
+                     .block = block,
+                     .object = image->path,
+                     .image = image->start,
+                     .image_end = image->end,
+                     .statics = image->statics,
+                     .statics_end = image->statics_end,
+                     .dynamic_bytes = shared,
+                     .overlaps = overlaps};
     if (!broken && !block_run(&one)) broken = true;
     return broken ? LAUNCH_FAILED : GOOD;
 }
@@ -240,8 +240,8 @@ static Result launch_or_record(const Function *function, SimIndex grid, SimIndex
                 function->kernel->name, grid.x, grid.y, threads, shared);
         return INVALID_VALUE;
     }
-    if (!captured) return launch(function, grid, block, shared, overlaps, arguments);
-    Work *work = record(WORK_LAUNCH);
+    if (!captured) return launch_grid(function, grid, block, shared, overlaps, arguments);
+    StreamWork *work = record(WORK_LAUNCH);
     work->function = function;
     work->grid = grid;
     work->block = block;
@@ -264,7 +264,7 @@ Result cuLaunchKernel(const Function *function, unsigned grid_x, unsigned grid_y
 }
 
 /* CUlaunchConfig with one attribute: see CudaLaunchShape of cuda_library.h. */
-typedef struct Shape {
+typedef struct LaunchShape {
     SimIndex grid, block;
     unsigned shared;
     void *stream;
@@ -273,9 +273,9 @@ typedef struct Shape {
         long long value[8];
     } * attributes;
     unsigned attribute_count;
-} Shape;
+} LaunchShape;
 
-Result cuLaunchKernelEx(const Shape *shape, const Function *function, void **arguments,
+Result cuLaunchKernelEx(const LaunchShape *shape, const Function *function, void **arguments,
                         void **extra) {
     enum { OVERLAPS = 6 };
     (void)extra;
@@ -309,7 +309,7 @@ Result cuMemsetD8Async(void *to, unsigned char value, size_t bytes, void *stream
     if (broken) return LAUNCH_FAILED;
     if (!memory_holds(to, bytes)) return INVALID_VALUE;
     if (captured) {
-        Work *work = record(WORK_SET);
+        StreamWork *work = record(WORK_SET);
         work->to = to;
         work->value = value;
         work->bytes = bytes;
@@ -324,7 +324,7 @@ Result cuLaunchHostFunc(void *stream, void (*function)(void *), void *data) {
     (void)stream;
     if (broken) return LAUNCH_FAILED;
     if (captured) {
-        Work *work = record(WORK_HOST);
+        StreamWork *work = record(WORK_HOST);
         work->host = function;
         work->to = data;
     } else {
@@ -342,7 +342,7 @@ Result cuStreamBeginCapture_v2(void *stream, int mode) {
     return captured ? GOOD : NO_MEMORY;
 }
 
-Result cuStreamEndCapture(void *stream, Graph **graph) {
+Result cuStreamEndCapture(void *stream, SimGraph **graph) {
     (void)stream;
     *graph = captured;
     captured = NULL;
@@ -350,14 +350,14 @@ Result cuStreamEndCapture(void *stream, Graph **graph) {
 }
 
 /* An executable graph is the graph itself. */
-Result cuGraphInstantiateWithFlags(Graph **ready, Graph *graph, unsigned long long flags) {
+Result cuGraphInstantiateWithFlags(SimGraph **ready, SimGraph *graph, unsigned long long flags) {
     (void)flags;
     *ready = graph;
     graph->ready = true;
     return GOOD;
 }
 
-Result cuGraphExecDestroy(Graph *graph) {
+Result cuGraphExecDestroy(SimGraph *graph) {
     for (int i = 0; i < graph->count; i++)
         for (int j = 0; j < SIM_ARGUMENTS; j++) free(graph->work[i].arguments[j]);
     free(graph->work);
@@ -365,16 +365,17 @@ Result cuGraphExecDestroy(Graph *graph) {
     return GOOD;
 }
 
-Result cuGraphDestroy(Graph *graph) {
+Result cuGraphDestroy(SimGraph *graph) {
     return graph->ready ? GOOD : cuGraphExecDestroy(graph);
 }
 
-Result cuGraphLaunch(Graph *graph, void *stream) {
+Result cuGraphLaunch(SimGraph *graph, void *stream) {
     Result result = GOOD;
     for (int i = 0; i < graph->count && !result; i++) {
-        Work *work = &graph->work[i];
-        result = work->kind == WORK_LAUNCH ? launch(work->function, work->grid, work->block,
-                                                    work->shared, work->overlaps, work->arguments)
+        StreamWork *work = &graph->work[i];
+        result = work->kind == WORK_LAUNCH
+                     ? launch_grid(work->function, work->grid, work->block, work->shared,
+                                   work->overlaps, work->arguments)
                  : work->kind == WORK_SET
                      ? cuMemsetD8Async(work->to, (unsigned char)work->value, work->bytes, stream)
                  : work->kind == WORK_HOST ? cuLaunchHostFunc(stream, work->host, work->to)

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static Part *parts; /* sorted by address */
+static MemoryRange *parts; /* sorted by address */
 static int part_count, part_capacity;
 
 /* Index of the last part that starts at or before `at`, or -1. */
@@ -28,13 +28,13 @@ void *memory_take(size_t bytes) {
     memset(start, 0xff, whole);
     if (part_count == part_capacity) {
         part_capacity = part_capacity * 2 + 64;
-        Part *more = realloc(parts, sizeof *parts * (size_t)part_capacity);
+        MemoryRange *more = realloc(parts, sizeof *parts * (size_t)part_capacity);
         if (!more) return NULL;
         parts = more;
     }
     int place = find(start) + 1;
     memmove(parts + place + 1, parts + place, sizeof *parts * (size_t)(part_count - place));
-    parts[place] = (Part){start, start + bytes};
+    parts[place] = (MemoryRange){start, start + bytes};
     part_count++;
     return start;
 }

@@ -16,10 +16,10 @@ enum { GROUP = 128, GROUPS = SIM_THREADS / GROUP, ROWS = 16, DEPTH = 16, VECTOR 
 
 /* An operand described by its descriptor. Values in bytes; width: number of permuted 16-byte
  * vectors per line. */
-typedef struct Matrix {
+typedef struct SharedMatrix {
     unsigned start, leading, stride, width;
     bool transposed; /* adjacent elements are rows or columns, not terms */
-} Matrix;
+} SharedMatrix;
 
 /* The product that the first thread of a warpgroup issued, by product number. */
 typedef struct Asked {
@@ -42,18 +42,18 @@ static unsigned decoded(uint64_t field) {
     return (unsigned)(field & 0x3fff) << 4;
 }
 
-static Matrix matrix_of(uint64_t descriptor, bool transposed) {
+static SharedMatrix matrix_of(uint64_t descriptor, bool transposed) {
     static const unsigned widths[4] = {1, 8, 4, 2};
-    return (Matrix){.start = decoded(descriptor),
-                    .leading = decoded(descriptor >> 16),
-                    .stride = decoded(descriptor >> 32),
-                    .width = widths[descriptor >> 62],
-                    .transposed = transposed};
+    return (SharedMatrix){.start = decoded(descriptor),
+                          .leading = decoded(descriptor >> 16),
+                          .stride = decoded(descriptor >> 32),
+                          .width = widths[descriptor >> 62],
+                          .transposed = transposed};
 }
 
 /* Address of row (or column) i and term k; 16-byte vectors are permuted by the address bits above
  * them. */
-static unsigned place_of(const Matrix *matrix, unsigned i, unsigned k) {
+static unsigned operand_address(const SharedMatrix *matrix, unsigned i, unsigned k) {
     unsigned width = matrix->width, at = matrix->start;
     if (matrix->transposed && width == 1)
         at += i % 8 * 2 + i / 8 * matrix->stride + k % 8 * 16 + k / 8 * matrix->leading;
@@ -66,27 +66,28 @@ static unsigned place_of(const Matrix *matrix, unsigned i, unsigned k) {
     return at ^ (at >> 7 & (width - 1)) << 4;
 }
 
-static float number_of(uint16_t bits) {
+static float stored_number(uint16_t bits) {
     uint32_t word = (uint32_t)bits << 16;
     float value;
     memcpy(&value, &word, sizeof value);
     return value;
 }
 
-static float element(const Matrix *matrix, unsigned i, unsigned k) {
+static float element(const SharedMatrix *matrix, unsigned i, unsigned k) {
     uint16_t bits;
-    unsigned place = place_of(matrix, i, k);
+    unsigned place = operand_address(matrix, i, k);
     if (place >= SIM_SHARED) return NAN; /* touch reports it */
     memcpy(&bits, sim_now.shared + place, sizeof bits);
-    return number_of(bits);
+    return stored_number(bits);
 }
 
 /* Starts (or ends) the read of rows `first` to `last` of an operand. Returns the error, or NULL. */
-static const char *touch(const Matrix *matrix, unsigned first, unsigned last, bool begins) {
+static const char *touch_operand(const SharedMatrix *matrix, unsigned first, unsigned last,
+                                 bool begins) {
     unsigned i_step = matrix->transposed ? 8 : 1, k_step = matrix->transposed ? 1 : 8;
     for (unsigned i = first; i < last; i += i_step)
         for (unsigned k = 0; k < DEPTH; k += k_step) {
-            const unsigned char *at = sim_now.shared + place_of(matrix, i, k);
+            const unsigned char *at = sim_now.shared + operand_address(matrix, i, k);
             const char *wrong = begins ? check_reading(at, VECTOR) : NULL;
             if (!begins) check_read(at, VECTOR);
             if (wrong) return wrong;
@@ -96,11 +97,11 @@ static const char *touch(const Matrix *matrix, unsigned first, unsigned last, bo
 
 /* A warp reads its rows of the left operand and the whole right operand. */
 static const char *touch_both(const SimReading *reading, bool begins) {
-    Matrix a = matrix_of(reading->a, reading->transposed_a),
-           b = matrix_of(reading->b, reading->transposed_b);
+    SharedMatrix a = matrix_of(reading->a, reading->transposed_a),
+                 b = matrix_of(reading->b, reading->transposed_b);
     unsigned row = (unsigned)(sim_now.thread->number % GROUP / SIM_WARP * ROWS);
-    const char *wrong = reading->kept ? NULL : touch(&a, row, row + ROWS, begins);
-    return wrong ? wrong : touch(&b, 0, (unsigned)reading->n, begins);
+    const char *wrong = reading->kept ? NULL : touch_operand(&a, row, row + ROWS, begins);
+    return wrong ? wrong : touch_operand(&b, 0, (unsigned)reading->n, begins);
 }
 
 static void begin_reading(const SimReading *reading, const char *file, int line) {
@@ -148,7 +149,7 @@ bool wgmma_adds(const Thread *thread, const unsigned char *at) {
 }
 
 /* The sums that `d` will receive. Sums that are not in flight yet are read from `d`. */
-static SimSums *sums_of(float *d, int count, const char *file, int line) {
+static SimSums *accumulators_of(float *d, int count, const char *file, int line) {
     Thread *thread = sim_now.thread;
     for (int i = 0; i < thread->sums_count; i++)
         if (thread->sums[i].at == d) return &thread->sums[i];
@@ -164,7 +165,7 @@ static SimSums *sums_of(float *d, int count, const char *file, int line) {
 }
 
 /* MOEC_SIM=wrong: a device with wrong products; stops: a device whose products fail. */
-static float factor(void) {
+static float sign_of(void) {
     static float known;
     static bool stops;
     if (known == 0) {
@@ -182,15 +183,15 @@ static float kept_element(const SimLanes *lanes, unsigned lane, unsigned half, u
     uint16_t bits;
     size_t at = (k / 8 * 2 + half) * sizeof(unsigned) + k % 2 * sizeof bits;
     memcpy(&bits, lanes->bytes[lane / 4 * 4 + k % 8 / 2] + at, sizeof bits);
-    return number_of(bits);
+    return stored_number(bits);
 }
 
 static void add_products(SimSums *sums, const SimReading *reading, const SimLanes *lanes) {
-    Matrix a = matrix_of(reading->a, reading->transposed_a),
-           b = matrix_of(reading->b, reading->transposed_b);
+    SharedMatrix a = matrix_of(reading->a, reading->transposed_a),
+                 b = matrix_of(reading->b, reading->transposed_b);
     unsigned thread = (unsigned)(sim_now.thread->number % GROUP), lane = thread % SIM_WARP;
     unsigned row = thread / SIM_WARP * ROWS + lane / 4;
-    const float times = factor();
+    const float times = sign_of();
     float left[2][DEPTH];
     for (unsigned half = 0; half < 2; half++)
         for (unsigned k = 0; k < DEPTH; k++)
@@ -244,7 +245,7 @@ void sim_wgmma_on(const SimProduct *product, const char *file, int line) {
     if (n % 8 || n / 2 > SIM_SUMS) refuse(file, line, "unsupported number of columns of a product");
     compare_asked(&reading, file, line);
     begin_reading(&reading, file, line);
-    SimSums *sums = sums_of(product->d, n / 2, file, line);
+    SimSums *sums = accumulators_of(product->d, n / 2, file, line);
     sums->group = thread->product_group;
     for (int i = 0; product->fresh && i < n / 2; i++) sums->values[i] = 0;
     add_products(sums, &reading, lanes);

@@ -29,7 +29,7 @@ static char *indented_json(const json_t *comparison) {
 
 typedef char *Print(const json_t *comparison);
 
-static int compare(const TextList *folders, const char *base, Print *print) {
+static int compare_runs(const TextList *folders, const char *base, Print *print) {
     Gathering gathering;
     bool good = gather(&gathering, folders->items, folders->count);
     int number = good && base ? gathering_find(&gathering, base) : -1;
@@ -70,10 +70,10 @@ int command_compare(const Command *command, int argc, char **argv) {
     if (markdown + csv + json + svg > 1)
         return arguments_wrong(command, "use one of them",
                                "--markdown, --csv, --json and --svg exclude each other");
-    return compare(&folders, base,
-                   json       ? indented_json
-                   : csv      ? comparison_csv
-                   : svg      ? comparison_svg
-                   : markdown ? comparison_markdown
-                              : comparison_text);
+    return compare_runs(&folders, base,
+                        json       ? indented_json
+                        : csv      ? comparison_csv
+                        : svg      ? comparison_svg
+                        : markdown ? comparison_markdown
+                                   : comparison_text);
 }

@@ -64,7 +64,7 @@ static Data *random_data(const Call *call) {
     return data;
 }
 
-static bool set_windows(Sized *sized) {
+static bool set_check_windows(Sized *sized) {
     long length = sized->stepper.order.context + 1;
     for (long b = 0; b < sized->train->graph->batch; b++) {
         uint64_t start = order_start(&sized->stepper.order, (uint64_t)b);
@@ -120,7 +120,7 @@ static void sized_close(Sized *sized) {
 
 static bool sized_run(Sized *sized, long steps, uint64_t seed) {
     const MoecGraphEntry *graph = sized->forward->graph;
-    if (!draw_weights(sized->model, seed) || !set_windows(sized)) return false;
+    if (!draw_weights(sized->model, seed) || !set_check_windows(sized)) return false;
     for (int i = 0; i < graph->output_count; i++) {
         size_t count = tensor_count(&graph->outputs[i]);
         if (!sized->before[i]) sized->before[i] = memory_new(sizeof(float) * (count + 1));
@@ -133,7 +133,7 @@ static bool sized_run(Sized *sized, long steps, uint64_t seed) {
             return error_message("lower train.lr", "the loss is not a finite number at step %ld",
                                  step + 1);
     }
-    return set_windows(sized);
+    return set_check_windows(sized);
 }
 
 /* ---- coordinates ---- */
@@ -156,11 +156,11 @@ static double root_mean_square(const float *values, const float *less, size_t co
     return sqrt(sum / (double)(count ? count : 1));
 }
 
-static bool is_stacked(const MoecTensor *tensor) {
+static bool is_stacked_name(const MoecTensor *tensor) {
     return strchr(tensor->name, '{') != NULL;
 }
 
-static bool is_activation(const MoecTensor *tensor) {
+static bool is_checked(const MoecTensor *tensor) {
     return tensor_count(tensor) > 1 && tensor->rank > 1;
 }
 
@@ -181,7 +181,7 @@ static const MoecTensor *output_called(const Sized *sized, const char *name, int
 
 /* Whether it is the output of a residual branch: "block.{i}.ffn.down+". */
 static bool is_branch(const MoecTensor *tensor) {
-    return is_stacked(tensor) && tensor->name[strlen(tensor->name) - 1] == '+';
+    return is_stacked_name(tensor) && tensor->name[strlen(tensor->name) - 1] == '+';
 }
 
 /* Position of an activation in its layer: the fraction of the layer's branches before it. */
@@ -219,7 +219,7 @@ static void measure_at(Sized *all, CoordinateCheck *check, int output, long poin
     for (int i = 0; i < check->sizes; i++) {
         int slot;
         const MoecTensor *tensor = output_called(&all[i], graph->outputs[output].name, &slot);
-        long layers = is_stacked(tensor) ? tensor->shape[0] : 1;
+        long layers = is_stacked_name(tensor) ? tensor->shape[0] : 1;
         double times = part * (is_branch(tensor) ? (double)layers : 1);
         size_t count = tensor_count(tensor) / (size_t)layers;
         size_t first = (size_t)layer_of(point, points, layers, layers > 1 ? share : 0) * count;
@@ -232,26 +232,27 @@ static void measure_at(Sized *all, CoordinateCheck *check, int output, long poin
 
 /* Number of layers in which all sizes have this activation; 0 if some size does not have it. */
 static long points_of(const Sized *all, int sizes, const MoecTensor *tensor) {
-    long points = is_stacked(tensor) ? tensor->shape[0] : 1;
-    if (!is_activation(tensor)) return 0;
+    long points = is_stacked_name(tensor) ? tensor->shape[0] : 1;
+    if (!is_checked(tensor)) return 0;
     for (int i = 1; i < sizes; i++) {
         int slot;
         const MoecTensor *other = output_called(&all[i], tensor->name, &slot);
-        if (!other || is_stacked(other) != is_stacked(tensor)) return 0;
-        if (is_stacked(other) && other->shape[0] < points) points = other->shape[0];
+        if (!other || is_stacked_name(other) != is_stacked_name(tensor)) return 0;
+        if (is_stacked_name(other) && other->shape[0] < points) points = other->shape[0];
     }
     return points;
 }
 
 /* Collects the activations of all sizes in as many layers as the smallest model has, in the order
  * of computation: all activations of the first layer, then those of the next. */
-static void collect(Sized *all, CoordinateCheck *check) {
+static void collect_coordinates(Sized *all, CoordinateCheck *check) {
     const MoecGraphEntry *graph = all[0].forward->graph;
     check->count = 0;
     for (int from = 0, to; from < graph->output_count; from = to) {
         long most = 1;
         for (to = from; to < graph->output_count; to++) {
-            if (to > from && is_stacked(&graph->outputs[to]) != is_stacked(&graph->outputs[from]))
+            if (to > from &&
+                is_stacked_name(&graph->outputs[to]) != is_stacked_name(&graph->outputs[from]))
                 break;
             long points = points_of(all, check->sizes, &graph->outputs[to]);
             if (points > most) most = points;
@@ -280,12 +281,12 @@ static const Coordinate *fault_of(const CoordinateCheck *check, bool *change) {
     return NULL;
 }
 
-static void print_numbers(const double *numbers, int count) {
+static void print_coordinates(const double *numbers, int count) {
     for (int i = 0; i < count; i++) printf(" %9.3g", numbers[i]);
     printf("  %5.2f", spread_of(numbers, count));
 }
 
-static void print_table(const CoordinateCheck *check) {
+static void print_coordinate_table(const CoordinateCheck *check) {
     printf("%s over %s, %ld steps: size after them | change by them, each with its spread\n\n",
            check->model, check->over, check->steps);
     printf("%-36s", "");
@@ -295,9 +296,9 @@ static void print_table(const CoordinateCheck *check) {
     }
     for (int i = 0; i < check->count; i++) {
         printf("%-36s", check->all[i].name);
-        print_numbers(check->all[i].size, check->sizes);
+        print_coordinates(check->all[i].size, check->sizes);
         printf("  |");
-        print_numbers(check->all[i].change, check->sizes);
+        print_coordinates(check->all[i].change, check->sizes);
         printf("\n");
     }
 }
@@ -314,7 +315,7 @@ static void print_verdict(const CoordinateCheck *check) {
            change ? "change" : "size", numbers[0], numbers[check->sizes - 1]);
 }
 
-static void print_json(const CoordinateCheck *check) {
+static void print_check_json(const CoordinateCheck *check) {
     json_t *rows = json_array(), *sizes = json_array();
     bool change;
     const Coordinate *fault = fault_of(check, &change);
@@ -384,7 +385,7 @@ static bool run_sizes(Sized *all, CoordinateCheck *check, uint64_t seed) {
     for (; check->drawn < check->draws; check->drawn++) {
         for (int i = 0; i < check->sizes; i++)
             if (!sized_run(&all[i], check->steps, seed + (uint64_t)check->drawn)) return false;
-        collect(all, check);
+        collect_coordinates(all, check);
     }
     return true;
 }
@@ -450,8 +451,8 @@ int command_coordcheck(const Command *command, int argc, char **argv) {
     Sized all[CHECK_SIZES] = {{0}};
     bool good = open_sizes(operand, sets, all, &check) && run_sizes(all, &check, (uint64_t)seed);
     bool change;
-    if (good && json) print_json(&check);
-    if (good && !json) print_table(&check);
+    if (good && json) print_check_json(&check);
+    if (good && !json) print_coordinate_table(&check);
     if (good && !json) print_verdict(&check);
     if (good && picture) good = write_picture(&check, picture);
     bool fault = good && fault_of(&check, &change);

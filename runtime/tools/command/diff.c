@@ -95,7 +95,7 @@ static bool begins(const char *line, const char *word) {
 }
 
 /* equations: else parameters and states. */
-static bool is_listed(const char *line, bool equations) {
+static bool is_listed_name(const char *line, bool equations) {
     static const char *const others[] = {"axis ", "input ", "temp ", "output ", "program "};
     while (*line == ' ') line++;
     bool parameter = begins(line, "parameter ") || begins(line, "state ");
@@ -120,7 +120,7 @@ static size_t stem_length(const char *name, size_t length) {
 }
 
 /* The value of the key with a length. */
-static json_t *named(json_t *object, const char *name, size_t length) {
+static json_t *named_side(json_t *object, const char *name, size_t length) {
     char *key = memory_format("%.*s", (int)length, name);
     json_t *value = json_object_get(object, key);
     free(key);
@@ -134,7 +134,7 @@ static void set_named(json_t *object, const char *name, size_t length, json_t *v
 }
 
 static bool is_temporary(const Lines *lines, const char *name, size_t length) {
-    return named(lines->temporaries, name, length) != NULL;
+    return named_side(lines->temporaries, name, length) != NULL;
 }
 
 /* A new string. */
@@ -165,7 +165,7 @@ static Lines lines_of(MoecCompiler *compiler, bool equations) {
             name += strlen("temp ");
             set_named(lines.temporaries, name, name_length(name), json_true());
         }
-        if (is_listed(at, equations)) lines.items[lines.count++] = at + strspn(at, " ");
+        if (is_listed_name(at, equations)) lines.items[lines.count++] = at + strspn(at, " ");
     }
     for (long i = 0; i < lines.count; i++) lines.keys[i] = key_of(&lines, lines.items[i]);
     return lines;
@@ -183,7 +183,7 @@ static void free_lines(Lines *lines) {
 /* Whether the name is paired with the other one, or with none yet. */
 static bool may_pair(const Lines *lines, const char *name, size_t length, const char *other,
                      size_t other_length) {
-    json_t *mate = named(lines->mates, name, length);
+    json_t *mate = named_side(lines->mates, name, length);
     return !mate || (json_string_length(mate) == other_length &&
                      !memcmp(json_string_value(mate), other, other_length));
 }
@@ -207,7 +207,7 @@ static bool pair_names(Lines *one, Lines *other, const char *a, const char *b) {
 }
 
 /* lengths[i][j]: of the longest common subsequence of the keys from i and from j on. */
-static unsigned *common(const Lines *one, const Lines *other) {
+static unsigned *common_prefix(const Lines *one, const Lines *other) {
     size_t width = (size_t)other->count + 1;
     unsigned *lengths = memory_new(((size_t)one->count + 1) * width * sizeof *lengths);
     for (long i = one->count - 1; i >= 0; i--)
@@ -228,7 +228,7 @@ static json_t *changed_line(const char *what, const char *line) {
 /* A list of removed and added lines. */
 static json_t *diff_lines(MoecCompiler *first, MoecCompiler *second, bool equations) {
     Lines one = lines_of(first, equations), other = lines_of(second, equations);
-    unsigned *lengths = common(&one, &other);
+    unsigned *lengths = common_prefix(&one, &other);
     size_t width = (size_t)other.count + 1;
     json_t *changes = json_array();
     for (long i = 0, j = 0; i < one.count || j < other.count;) {
@@ -253,17 +253,17 @@ static json_t *diff_lines(MoecCompiler *first, MoecCompiler *second, bool equati
 
 /* ---- text ---- */
 
-static const char *text_of(const json_t *value) {
+static const char *option_text(const json_t *value) {
     return json_is_null(value) ? "(none)" : json_string_value(value);
 }
 
-static void print_options(json_t *options) {
+static void print_changed_options(json_t *options) {
     const char *key;
     json_t *one;
     if (json_object_size(options)) printf("options\n");
     json_object_foreach(options, key, one) {
-        printf("    %-26s %s -> %s\n", key, text_of(json_object_get(one, "before")),
-               text_of(json_object_get(one, "after")));
+        printf("    %-26s %s -> %s\n", key, option_text(json_object_get(one, "before")),
+               option_text(json_object_get(one, "after")));
     }
 }
 
@@ -297,8 +297,8 @@ static void print_lines(const json_t *lines, const char *title) {
     }
 }
 
-static void print_text(json_t *found) {
-    print_options(json_object_get(found, "options"));
+static void print_difference_text(json_t *found) {
+    print_changed_options(json_object_get(found, "options"));
     print_costs(json_object_get(found, "cost"));
     print_lines(json_object_get(found, "parameters"), "parameters");
     print_lines(json_object_get(found, "equations"), "equations");
@@ -319,7 +319,7 @@ static bool diff(MoecCompiler *first, MoecCompiler *second, bool json) {
     if (json)
         json_result_print(json_incref(found));
     else
-        print_text(found);
+        print_difference_text(found);
     json_decref(found);
     return true;
 }

@@ -18,12 +18,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct Options {
+typedef struct EmitOptions {
     const char *operand, *target, *graph, *out;
     long context; /* positions of the KV caches; 0: train.context_length */
     bool json, times;
     TextList sets;
-} Options;
+} EmitOptions;
 
 /* The values of --mode. */
 static const char *const graphs[] = {"decode", "train", "sample"};
@@ -83,22 +83,22 @@ static int graph_of(const char *name) {
     return 0;
 }
 
-static bool is_cuda(const Options *options) {
+static bool is_cuda(const EmitOptions *options) {
     return strcmp(options->target, "cuda") == 0;
 }
 
-static bool is_torch(const Options *options) {
+static bool is_torch(const EmitOptions *options) {
     return strcmp(options->target, "torch") == 0;
 }
 
-static bool write_text(const char *folder, const char *name, const char *text) {
+static bool write_template(const char *folder, const char *name, const char *text) {
     char *path = path_join(folder, name);
     bool good = file_write(path, text, strlen(text));
     free(path);
     return good;
 }
 
-static bool belongs(const EmbeddedFile *file, const Options *options) {
+static bool belongs(const EmbeddedFile *file, const EmitOptions *options) {
     const char *name = embedded_base(file);
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         if (strcmp(parts[i].name, name) == 0)
@@ -113,7 +113,7 @@ static bool is_untrained(const Safetensors *file) {
 }
 
 /* Where the weights come from, for the README. A new string. */
-static char *origin_of(const Options *options, const Safetensors *file) {
+static char *origin_of(const EmitOptions *options, const Safetensors *file) {
     bool trains = graph_of(options->graph) == TRAIN;
     long step = file ? checkpoint_step(file) : 0;
     if (step > 0)
@@ -127,26 +127,27 @@ static char *origin_of(const Options *options, const Safetensors *file) {
 }
 
 /* The README of the template, with the origin of the weights. */
-static bool write_readme(const Options *options, const char *text, const char *origin) {
+static bool write_readme(const EmitOptions *options, const char *text, const char *origin) {
     static const char mark[] = "@WEIGHTS@";
     const char *at = strstr(text, mark);
     char *whole = at ? memory_format("%.*sWritten by moec %s. %s%s", (int)(at - text), text,
                                      MOEC_VERSION, origin, at + sizeof mark - 1)
                      : memory_format("%s", text);
-    bool good = write_text(options->out, "README.md", whole);
+    bool good = write_template(options->out, "README.md", whole);
     free(whole);
     return good;
 }
 
-static bool write_common(const Options *options, const Safetensors *checkpoint) {
+static bool write_common(const EmitOptions *options, const Safetensors *checkpoint) {
     char *origin = origin_of(options, checkpoint);
     bool good = true;
     for (const EmbeddedFile *file = embedded_files; file->name && good; file++) {
         if (!belongs(file, options)) continue;
         const char *name = embedded_base(file), *ending = strrchr(name, '.');
         if (ending && strcmp(ending, ".mk") == 0) name = "Makefile";
-        good = ending && strcmp(ending, ".md") == 0 ? write_readme(options, file->text, origin)
-                                                    : write_text(options->out, name, file->text);
+        good = ending && strcmp(ending, ".md") == 0
+                   ? write_readme(options, file->text, origin)
+                   : write_template(options->out, name, file->text);
     }
     free(origin);
     return good;
@@ -164,14 +165,14 @@ static bool write_settings(const char *folder, const Settings *settings) {
                                "#endif\n",
                                MOEC_VERSION, settings->rate, settings->clip, settings->steps,
                                settings->accumulate, settings->seed);
-    bool good = write_text(folder, "training.h", text);
+    bool good = write_template(folder, "training.h", text);
     free(text);
     return good;
 }
 
 /* The weights of the checkpoint, or initial ones, in the memory layout of the same program. */
-static bool write_weights(const Options *options, Model *model, const Safetensors *file,
-                          uint64_t seed) {
+static bool write_emitted_weights(const EmitOptions *options, Model *model, const Safetensors *file,
+                                  uint64_t seed) {
     model_initialise(model, seed);
     if (file && !model_read(model, file, false)) return false;
     char *path = path_join(options->out, "weights.bin");
@@ -183,8 +184,8 @@ static bool write_weights(const Options *options, Model *model, const Safetensor
     return good;
 }
 
-static bool write_program(const Options *options, MoecCompiler *compiler, const GraphShape *shapes,
-                          int count) {
+static bool write_program(const EmitOptions *options, MoecCompiler *compiler,
+                          const GraphShape *shapes, int count) {
     MoecProgram *programs[2];
     for (int i = 0; i < count; i++) {
         programs[i] = moec_compile(compiler, shapes[i].graph, shapes[i].batch, shapes[i].context,
@@ -195,12 +196,13 @@ static bool write_program(const Options *options, MoecCompiler *compiler, const 
     const char *text = is_cuda(options) ? moec_emit_cuda(compiler, programs, count, true, &kernels)
                                         : moec_emit_c(compiler, programs, count, true);
     if (!text) return reports_good(compiler);
-    return write_text(options->out, "program.c", text) &&
-           (!kernels.text || write_text(options->out, "kernels.cu", kernels.text));
+    return write_template(options->out, "program.c", text) &&
+           (!kernels.text || write_template(options->out, "kernels.cu", kernels.text));
 }
 
 /* The programs of a mode; returns their number. */
-static int shapes_of(const Options *options, const Settings *settings, GraphShape shapes[2]) {
+static int emitted_shapes(const EmitOptions *options, const Settings *settings,
+                          GraphShape shapes[2]) {
     switch (graph_of(options->graph)) {
     case TRAIN:
         shapes[0] = (GraphShape){.graph = MOEC_TRAIN};
@@ -217,7 +219,7 @@ static int shapes_of(const Options *options, const Settings *settings, GraphShap
 }
 
 /* The tokenizer of the checkpoint, as a stand-alone program reads it. */
-static bool write_tokenizer(const Options *options, const Safetensors *file) {
+static bool write_tokenizer(const EmitOptions *options, const Safetensors *file) {
     Tokenizer *tokenizer = NULL;
     if (!file || graph_of(options->graph) != DECODE) return true;
     if (!checkpoint_tokenizer(file, &tokenizer)) return false;
@@ -237,16 +239,17 @@ static bool write_tokenizer(const Options *options, const Safetensors *file) {
     return good;
 }
 
-static bool write_folder(const Options *options, MoecCompiler *compiler, const Safetensors *file) {
+static bool write_folder(const EmitOptions *options, MoecCompiler *compiler,
+                         const Safetensors *file) {
     bool trains = graph_of(options->graph) == TRAIN;
     Settings settings = settings_of(compiler);
     GraphShape shapes[2];
-    int count = shapes_of(options, &settings, shapes);
+    int count = emitted_shapes(options, &settings, shapes);
     Model *model = model_open(device_cpu(), compiler, shapes, count, true);
     bool good = model && folder_make(options->out) &&
                 write_program(options, compiler, shapes, count) && write_common(options, file) &&
                 (!trains || write_settings(options->out, &settings)) &&
-                write_weights(options, model, file, (uint64_t)settings.seed) &&
+                write_emitted_weights(options, model, file, (uint64_t)settings.seed) &&
                 write_tokenizer(options, file);
     model_close(model);
     if (good) written_message(options->out, "make -C %s", options->out);
@@ -263,7 +266,7 @@ static bool write_folder(const Options *options, MoecCompiler *compiler, const S
 }
 
 /* The spec of a checkpoint or of a file. */
-static MoecCompiler *open_spec(const Options *options, const Safetensors *file) {
+static MoecCompiler *open_emitted_spec(const EmitOptions *options, const Safetensors *file) {
     const TextList *sets = &options->sets;
     return file ? checkpoint_spec(file, sets->items, sets->count)
                 : spec_open(options->operand, sets);
@@ -276,7 +279,8 @@ static bool can_train(const MoecCompiler *compiler) {
                "an emitted program does not support step_mean, which needs all micro-batches");
 }
 
-static bool write_torch(const Options *options, MoecCompiler *compiler, const Safetensors *file) {
+static bool write_torch(const EmitOptions *options, MoecCompiler *compiler,
+                        const Safetensors *file) {
     const TorchFolder folder = {options->operand, options->out, compiler, file};
     if (!torch_folder_write(&folder)) return false;
     written_message(options->out, "moec import %s --out DIR", options->out);
@@ -285,30 +289,31 @@ static bool write_torch(const Options *options, MoecCompiler *compiler, const Sa
                      options->out);
     if (options->json)
         json_result_written(options->out,
-                            json_make("{s:s, s:s, s:b, s:I}", "model", moec_model(compiler), "target",
-                                      options->target, "trained", !is_untrained(file), "step",
-                                      (json_int_t)(file ? checkpoint_step(file) : 0)));
+                            json_make("{s:s, s:s, s:b, s:I}", "model", moec_model(compiler),
+                                      "target", options->target, "trained", !is_untrained(file),
+                                      "step", (json_int_t)(file ? checkpoint_step(file) : 0)));
     return true;
 }
 
 /* The folder of a target, after its checks. */
-static bool write_target(const Options *options, MoecCompiler *compiler, const Safetensors *file) {
+static bool write_target(const EmitOptions *options, MoecCompiler *compiler,
+                         const Safetensors *file) {
     if (is_torch(options)) return write_torch(options, compiler, file);
     return (graph_of(options->graph) != DECODE || spec_generates(compiler)) &&
            (graph_of(options->graph) != TRAIN || can_train(compiler)) &&
            write_folder(options, compiler, file);
 }
 
-static bool emit(Options *options) {
+static bool emit(EmitOptions *options) {
     bool trained = spec_is_run(options->operand);
     Safetensors *file = trained ? checkpoint_open(options->operand) : NULL;
     if (trained && !file) return false;
-    MoecCompiler *compiler = open_spec(options, file);
+    MoecCompiler *compiler = open_emitted_spec(options, file);
     if (compiler && graph_of(options->graph) == DRAW) {
         bool draws = spec_draws(compiler);
         moec_close(compiler);
         options->sets.items[options->sets.count++] = SPEC_DRAWS;
-        compiler = draws ? open_spec(options, file) : NULL;
+        compiler = draws ? open_emitted_spec(options, file) : NULL;
     }
     bool good = compiler && write_target(options, compiler, file);
     if (good && options->times) pass_times_print(compiler);
@@ -328,7 +333,7 @@ static bool is_empty(const char *path) {
 }
 
 /* Programs other than that of decoding have the context length as an option of the model. */
-static void keep_context(Options *options) {
+static void keep_context(EmitOptions *options) {
     static char set[64];
     if (!options->context || graph_of(options->graph) == DECODE) return;
     snprintf(set, sizeof set, "%s=%ld", flag_path("--context-length"), options->context);
@@ -336,7 +341,7 @@ static void keep_context(Options *options) {
 }
 
 int command_emit(const Command *command, int argc, char **argv) {
-    Options options = {.target = "c", .graph = "decode"};
+    EmitOptions options = {.target = "c", .graph = "decode"};
     bool force = false;
     const Option table[] = {
         {OPTION_TEXT, "--target", "c|cuda|torch", &options.target,

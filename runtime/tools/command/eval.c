@@ -24,8 +24,8 @@ typedef struct Telling {
     Probes *probes; /* or NULL */
 } Telling;
 
-static void tell(const Data *data, const Evaluation *found, double seconds,
-                 const Telling *telling) {
+static void print_evaluation(const Data *data, const Evaluation *found, double seconds,
+                             const Telling *telling) {
     bool apart = data->record > 0; /* examples: the loss has no bits per token */
     uint64_t count = apart ? data->count / data->record : found->tokens;
     const char *what = apart ? "examples" : "tokens";
@@ -60,8 +60,8 @@ static void tell(const Data *data, const Evaluation *found, double seconds,
 }
 
 /* decoder: NULL, or the decoder for evaluation token by token; `call` is its step. */
-static bool measure(Call *call, Decoder *decoder, const char *path, const Tokenizer *tokenizer,
-                    const Telling *telling) {
+static bool measure_file(Call *call, Decoder *decoder, const char *path, const Tokenizer *tokenizer,
+                         const Telling *telling) {
     Data *data = texts_open(path, tokenizer, call);
     if (!data) return false;
     uint64_t context = (uint64_t)(decoder ? decoder->length : call_context(call));
@@ -79,19 +79,19 @@ static bool measure(Call *call, Decoder *decoder, const char *path, const Tokeni
     else if (good)
         good = measure_loss(call, data, &(Samples){.stride = stride, .count = windows},
                             telling->probes, NULL, &found);
-    if (good) tell(data, &found, seconds_now() - began, telling);
+    if (good) print_evaluation(data, &found, seconds_now() - began, telling);
     good = good && (isfinite(found.nats) || model_tell_nonsense(call->model, "the loss is"));
     data_close(data);
     return good;
 }
 
-typedef struct Options {
+typedef struct EvalOptions {
     const char *operand, *path, *choices, *device;
     bool json, probes, decoding;
     TextList sets;
-} Options;
+} EvalOptions;
 
-static bool measure_data(const Options *options, Safetensors *file, MoecCompiler *compiler,
+static bool measure_data(const EvalOptions *options, Safetensors *file, MoecCompiler *compiler,
                          Device *device, const Tokenizer *tokenizer) {
     const GraphShape shape = {.graph = MOEC_MEASURE};
     if (options->probes) moec_probe(compiler);
@@ -100,14 +100,14 @@ static bool measure_data(const Options *options, Safetensors *file, MoecCompiler
     Call *call = good ? call_open(model, model_graph(model, MOEC_GRAPH_MEASURE), NULL) : NULL;
     Telling telling = {.json = options->json, .step = call ? checkpoint_step(file) : 0};
     if (call && options->probes) telling.probes = probes_open(call);
-    good = call && measure(call, NULL, options->path, tokenizer, &telling);
+    good = call && measure_file(call, NULL, options->path, tokenizer, &telling);
     probes_close(telling.probes);
     call_close(call);
     model_close(model);
     return good;
 }
 
-static bool measure_decoding(const Options *options, Safetensors *file, MoecCompiler *compiler,
+static bool measure_decoding(const EvalOptions *options, Safetensors *file, MoecCompiler *compiler,
                              Device *device, const Tokenizer *tokenizer) {
     const long rows = (long)moec_option_number(compiler, "train.batch_size", 1);
     const long context = (long)moec_option_number(compiler, "train.context_length", 256);
@@ -116,7 +116,7 @@ static bool measure_decoding(const Options *options, Safetensors *file, MoecComp
     bool good = model && model_read(model, file, false);
     Decoder *decoder = good ? decoder_over(model, 0, context) : NULL;
     const Telling telling = {.json = options->json, .step = decoder ? checkpoint_step(file) : 0};
-    good = decoder && measure(decoder->step, decoder, options->path, tokenizer, &telling);
+    good = decoder && measure_file(decoder->step, decoder, options->path, tokenizer, &telling);
     decoder_close(decoder);
     model_close(model);
     return good;
@@ -136,7 +136,7 @@ static void tell_accuracy(const Accuracy *accuracy, double seconds, bool json, l
     json_result_print(object);
 }
 
-static bool measure_choices(const Options *options, Safetensors *file, MoecCompiler *compiler,
+static bool measure_choices(const EvalOptions *options, Safetensors *file, MoecCompiler *compiler,
                             Device *device, const Tokenizer *tokenizer) {
     const long rows = 16;
     Questions *questions = questions_read(options->choices, tokenizer);
@@ -156,7 +156,7 @@ static bool measure_choices(const Options *options, Safetensors *file, MoecCompi
     return good;
 }
 
-static bool evaluate(const Options *options) {
+static bool evaluate_run(const EvalOptions *options) {
     Safetensors *file = checkpoint_open(options->operand);
     MoecCompiler *compiler =
         file ? checkpoint_spec(file, options->sets.items, options->sets.count) : NULL;
@@ -175,7 +175,7 @@ static bool evaluate(const Options *options) {
 }
 
 int command_eval(const Command *command, int argc, char **argv) {
-    Options options = {.device = "cpu"};
+    EvalOptions options = {.device = "cpu"};
     const Option table[] = {
         {OPTION_TEXT, "--data", "DATA", &options.path, "evaluation data; see moec train"},
         {OPTION_TEXT, "--multiple-choice", "FILE", &options.choices,
@@ -198,5 +198,5 @@ int command_eval(const Command *command, int argc, char **argv) {
     if (options.probes + options.decoding + !!options.choices > 1)
         return arguments_wrong(command, "use one of them",
                                "--probes, --incremental and --multiple-choice exclude each other");
-    return evaluate(&options) ? 0 : EXIT_INPUT;
+    return evaluate_run(&options) ? 0 : EXIT_INPUT;
 }

@@ -23,8 +23,8 @@ static bool write_form(MoecCompiler *compiler, MoecGraph graph, bool device, Moe
     return true;
 }
 
-static bool write_all(MoecCompiler *compiler, MoecGraph graph, bool device, MoecCeilings ceilings,
-                      const Outputs *outputs) {
+static bool write_pictures(MoecCompiler *compiler, MoecGraph graph, bool device,
+                           MoecCeilings ceilings, const Outputs *outputs) {
     bool good = true;
     if (outputs->svg)
         good = write_form(compiler, graph, device, ceilings, MOEC_EXPLAIN_SVG, outputs->svg);
@@ -68,8 +68,8 @@ int command_explain(const Command *command, int argc, char **argv) {
     if (!compiler) return EXIT_INPUT;
     if (products == 0) products = ceiling_products_quick(moec_rounded(compiler));
     if (memory == 0) memory = device_ceiling_read(device_cpu());
-    bool good =
-        write_all(compiler, graph, device, (MoecCeilings){products * 1e9, memory * 1e9}, &outputs);
+    bool good = write_pictures(compiler, graph, device,
+                               (MoecCeilings){products * 1e9, memory * 1e9}, &outputs);
     moec_close(compiler);
     return good ? 0 : EXIT_INPUT;
 }

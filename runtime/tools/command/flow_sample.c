@@ -18,13 +18,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct Options {
+typedef struct SampleOptions {
     const char *operand, *out, *device;
     Device *on;
     long count, steps, seed;
     bool json;
     TextList sets;
-} Options;
+} SampleOptions;
 
 /* The inputs and the output of the forward graph, by name. */
 typedef struct Drawing {
@@ -63,7 +63,7 @@ static bool find_parts(Drawing *drawing, Call *call) {
                                  "output velocity");
 }
 
-static bool draw(const Drawing *drawing, const Options *options) {
+static bool draw(const Drawing *drawing, const SampleOptions *options) {
     long batch = drawing->call->graph->batch;
     for (long b = 0; b < batch; b++) drawing->label[b] = (int32_t)(b % drawing->classes);
     for (size_t i = 0; i < drawing->numbers; i++)
@@ -79,7 +79,7 @@ static bool draw(const Drawing *drawing, const Options *options) {
     return true;
 }
 
-static bool write_drawing(const Drawing *drawing, const Options *options) {
+static bool write_drawing(const Drawing *drawing, const SampleOptions *options) {
     size_t batch = (size_t)drawing->call->graph->batch;
     float *labels = memory_new(sizeof *labels * batch);
     for (size_t b = 0; b < batch; b++) labels[b] = (float)drawing->label[b];
@@ -88,7 +88,7 @@ static bool write_drawing(const Drawing *drawing, const Options *options) {
             free(labels);
             return model_tell_nonsense(drawing->call->model, "a sampled value is");
         }
-    Entry entries[] = {
+    TensorEntry entries[] = {
         {.name = "image",
          .rank = drawing->image->rank,
          .bytes = sizeof(float) * drawing->numbers,
@@ -114,7 +114,7 @@ static bool write_drawing(const Drawing *drawing, const Options *options) {
     return good;
 }
 
-static bool run(Options *options) {
+static bool draw_samples(SampleOptions *options) {
     TextList *sets = &options->sets;
     Safetensors *file = checkpoint_open(options->operand);
     MoecCompiler *trained = file ? checkpoint_spec(file, sets->items, sets->count) : NULL;
@@ -138,7 +138,7 @@ static bool run(Options *options) {
 }
 
 int command_sample(const Command *command, int argc, char **argv) {
-    Options options = {.device = "cpu", .count = 16, .steps = 50, .seed = 1};
+    SampleOptions options = {.device = "cpu", .count = 16, .steps = 50, .seed = 1};
     const Option table[] = {
         {OPTION_TEXT, "--out", "FILE", &options.out,
          "safetensors file with the tensors image and label, - for stdout"},
@@ -159,7 +159,7 @@ int command_sample(const Command *command, int argc, char **argv) {
             command, NULL, "moec sample requires --out; --count and --steps must be at least 1");
     if ((code = json_result_check(command, options.json, options.out)) >= 0) return code;
     options.on = device_open(options.device);
-    bool good = options.on && run(&options);
+    bool good = options.on && draw_samples(&options);
     device_close(options.on);
     return good ? 0 : EXIT_INPUT;
 }

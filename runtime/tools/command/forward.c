@@ -19,27 +19,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct Options {
+typedef struct ForwardOptions {
     const char *operand, *weights, *tokens, *want, *out, *device;
     long context, seed;
     Device *on; /* NULL: the interpreter */
     bool logits, loss, total, aux, gradients, json;
     TextList sets;
-} Options;
+} ForwardOptions;
 
 /* Tensors of the output file; values are owned. */
 typedef struct Results {
-    Entry *entries;
+    TensorEntry *entries;
     int count;
     json_t *notes;
 } Results;
 
-typedef struct Batch {
+typedef struct TokenBatch {
     long batch, context;
     int32_t *tokens; /* [batch, context + 1] */
-} Batch;
+} TokenBatch;
 
-static bool read_batch(const Options *options, long context, Batch *batch) {
+static bool read_batch(const ForwardOptions *options, long context, TokenBatch *batch) {
     Data *data = data_open(options->tokens, 0);
     if (!data) return false;
     bool good =
@@ -59,9 +59,11 @@ static bool read_batch(const Options *options, long context, Batch *batch) {
 /* Adds a result; the caller fills in its values. */
 static float *add_result(Results *results, char *name, int rank, const long *shape,
                          const char *axes) {
-    results->entries = memory_grow(results->entries, sizeof(Entry) * (size_t)(results->count + 1));
-    Entry *entry = &results->entries[results->count++];
-    *entry = (Entry){.name = name, .number = NUMBER_F32, .rank = rank, .bytes = sizeof(float)};
+    results->entries =
+        memory_grow(results->entries, sizeof(TensorEntry) * (size_t)(results->count + 1));
+    TensorEntry *entry = &results->entries[results->count++];
+    *entry =
+        (TensorEntry){.name = name, .number = NUMBER_F32, .rank = rank, .bytes = sizeof(float)};
     for (int i = 0; i < rank; i++) {
         entry->shape[i] = shape[i];
         entry->bytes *= (size_t)shape[i];
@@ -97,7 +99,7 @@ static int total_slot(const Call *call) {
     return total > loss + 1 ? total : loss;
 }
 
-static void take_outputs(const Options *options, const Call *call, Results *results) {
+static void take_outputs(const ForwardOptions *options, const Call *call, Results *results) {
     const Model *model = call->model;
     const int loss = call_output(call, "loss"), total = total_slot(call),
               logits = call_output(call, "logits");
@@ -116,7 +118,8 @@ static void take_outputs(const Options *options, const Call *call, Results *resu
     }
 }
 
-static bool run_hosted(const Options *options, Call *call, const Batch *batch, Results *results) {
+static bool run_hosted(const ForwardOptions *options, Call *call, const TokenBatch *batch,
+                       Results *results) {
     call_set_scalar(call, MOEC_SCALAR_LOSS_SCALE, 1);
     call_set_windows(call, batch->tokens);
     bool good = call_run(call, (uint64_t)options->seed, true);
@@ -143,7 +146,7 @@ static void set_tensors(MoecInterpreter *interpreter, const PublicTensor *tensor
                    tensors[i].count);
 }
 
-static void set_inputs(MoecInterpreter *interpreter, const Call *call, const Batch *batch) {
+static void set_inputs(MoecInterpreter *interpreter, const Call *call, const TokenBatch *batch) {
     for (int i = 0; i < call->graph->input_count; i++) {
         const MoecTensor *input = &call->graph->inputs[i];
         size_t count = tensor_count(input);
@@ -177,8 +180,8 @@ static bool get_values(MoecInterpreter *interpreter, const char *name, float *to
 }
 
 /* The same tensors as run_hosted, computed by the interpreter. */
-static bool run_defined(const Options *options, MoecCompiler *compiler, Call *call,
-                        const Batch *batch, Results *results) {
+static bool run_defined(const ForwardOptions *options, MoecCompiler *compiler, Call *call,
+                        const TokenBatch *batch, Results *results) {
     MoecGraph graph = call->graph->kind == MOEC_GRAPH_TRAIN ? MOEC_TRAIN : MOEC_FORWARD;
     MoecProgram *program = moec_define(compiler, graph, batch->batch, batch->context, 0);
     MoecInterpreter *interpreter = program ? moec_interpreter_new(compiler, program) : NULL;
@@ -194,7 +197,7 @@ static bool run_defined(const Options *options, MoecCompiler *compiler, Call *ca
     int first = results->count;
     if (good) take_outputs(options, call, results);
     for (int i = first; i < results->count && good; i++) {
-        const Entry *entry = &results->entries[i];
+        const TensorEntry *entry = &results->entries[i];
         bool total = strcmp(entry->name, "total") == 0;
         good = get_values(interpreter,
                           total ? call->graph->outputs[total_slot(call)].name : entry->name,
@@ -205,7 +208,7 @@ static bool run_defined(const Options *options, MoecCompiler *compiler, Call *ca
 }
 
 /* Checks that the program reads tokens only and that the file has tokens of its vocabulary. */
-static bool check_inputs(const Options *options, const Call *call) {
+static bool check_inputs(const ForwardOptions *options, const Call *call) {
     const MoecTensor *foreign = call_foreign_input(call);
     if (foreign)
         return error_message("moec forward provides token inputs only",
@@ -215,8 +218,8 @@ static bool check_inputs(const Options *options, const Call *call) {
     return data != NULL;
 }
 
-static bool run_loaded(const Options *options, MoecCompiler *compiler, Model *model,
-                       const Batch *batch, Results *results) {
+static bool run_loaded(const ForwardOptions *options, MoecCompiler *compiler, Model *model,
+                       const TokenBatch *batch, Results *results) {
     Call *call = call_open(model, &model->table->graphs[0], NULL);
     bool good = call && check_inputs(options, call) &&
                 (options->on ? run_hosted(options, call, batch, results)
@@ -226,9 +229,9 @@ static bool run_loaded(const Options *options, MoecCompiler *compiler, Model *mo
 }
 
 /* One graph on the batch. */
-static bool run_graph(const Options *options, MoecCompiler *compiler, MoecGraph graph, long context,
-                      Results *results) {
-    Batch batch = {0};
+static bool forward_graph(const ForwardOptions *options, MoecCompiler *compiler, MoecGraph graph,
+                          long context, Results *results) {
+    TokenBatch batch = {0};
     Safetensors *file = safetensors_open(options->weights);
     bool good = file && read_batch(options, context, &batch);
     const GraphShape shape = {.graph = graph, .batch = batch.batch, .context = batch.context};
@@ -248,11 +251,11 @@ static bool run_graph(const Options *options, MoecCompiler *compiler, MoecGraph 
 }
 
 /* Scalars with their values, other tensors with their shapes. */
-static void print_json(const Options *options, const MoecCompiler *compiler,
-                       const Results *results) {
+static void print_forward_json(const ForwardOptions *options, const MoecCompiler *compiler,
+                               const Results *results) {
     json_t *tensors = json_array();
     for (int i = 0; i < results->count; i++) {
-        const Entry *entry = &results->entries[i];
+        const TensorEntry *entry = &results->entries[i];
         json_t *shape = json_array();
         for (int k = 0; k < entry->rank; k++)
             json_array_append_new(shape, json_integer(entry->shape[k]));
@@ -265,34 +268,34 @@ static void print_json(const Options *options, const MoecCompiler *compiler,
                         json_make("{s:s, s:o}", "model", moec_model(compiler), "tensors", tensors));
 }
 
-static bool run(const Options *options) {
+static bool run_outputs(const ForwardOptions *options) {
     MoecCompiler *compiler = spec_open(options->operand, &options->sets);
     if (!compiler) return false;
     long context = options->context
                        ? options->context
                        : (long)moec_option_number(compiler, "train.context_length", 256);
     Results results = {.notes = json_object()};
-    Options forward = *options, training = *options;
+    ForwardOptions forward = *options, training = *options;
     training.logits = false;
     if (options->gradients) forward.loss = forward.total = forward.aux = false;
     bool good = true;
     if (forward.logits || forward.loss || forward.total || forward.aux)
-        good = run_graph(&forward, compiler, MOEC_FORWARD, context, &results);
+        good = forward_graph(&forward, compiler, MOEC_FORWARD, context, &results);
     if (good && options->gradients)
-        good = run_graph(&training, compiler, MOEC_TRAIN, context, &results);
+        good = forward_graph(&training, compiler, MOEC_TRAIN, context, &results);
     if (good && !results.count)
         good = error_message("request another of logits, loss, total, aux, grads",
                              "the model has none of the requested outputs");
     if (good) good = safetensors_write(options->out, results.entries, results.count, results.notes);
     if (good) written_message(options->out, "moec tensors %s", options->out);
-    if (good && options->json) print_json(options, compiler, &results);
+    if (good && options->json) print_forward_json(options, compiler, &results);
     release_results(&results);
     moec_close(compiler);
     return good;
 }
 
 /* "logits,loss,grads" */
-static bool read_wants(Options *options) {
+static bool read_wants(ForwardOptions *options) {
     const struct {
         const char *word;
         bool *wanted;
@@ -315,7 +318,7 @@ static bool read_wants(Options *options) {
 }
 
 int command_forward(const Command *command, int argc, char **argv) {
-    Options options = {.device = "cpu", .seed = 1};
+    ForwardOptions options = {.device = "cpu", .seed = 1};
     const Option table[] = {
         {OPTION_TEXT, "--weights", "FILE", &options.weights,
          "safetensors file, as moec init writes"},
@@ -350,7 +353,7 @@ int command_forward(const Command *command, int argc, char **argv) {
         return arguments_wrong(command, "use cpu, cuda, cuda:N or reference", "unknown device '%s'",
                                options.device);
     options.on = defined ? NULL : device_open(options.device);
-    bool good = (defined || options.on) && run(&options);
+    bool good = (defined || options.on) && run_outputs(&options);
     device_close(options.on);
     return good ? 0 : EXIT_INPUT;
 }

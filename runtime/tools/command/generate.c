@@ -17,16 +17,16 @@
 #include <string.h>
 #include <unistd.h>
 
-typedef struct Options {
+typedef struct GenerateOptions {
     const char *operand, *prompt, *prompts, *tokenizer, *device;
     long tokens, samples, seed;
     bool speed, numbers, json, chat;
     TextList stops, sets;
     Sampling sampling;
-} Options;
+} GenerateOptions;
 
 typedef struct Generation {
-    const Options *options;
+    const GenerateOptions *options;
     Safetensors *file;
     Tokenizer *tokenizer; /* NULL: tokens are bytes, or numbers */
     Writing writing;
@@ -53,8 +53,8 @@ static bool check_vocabulary(const Generation *generation) {
     return prompts_fit(&generation->prompts, generation->writing, vocabulary);
 }
 
-static int32_t choose(Generation *generation, const float *logits, const TokenList *text,
-                      uint64_t seed, long place) {
+static int32_t choose_next(Generation *generation, const float *logits, const TokenList *text,
+                           uint64_t seed, long place) {
     long vocabulary = decoder_vocabulary(generation->decoder);
     Sampling sampling = generation->options->sampling;
     sampling.seed = seed;
@@ -75,14 +75,14 @@ static void show(const Generation *generation, Text *text) {
 static bool generate_completion(Generation *generation, TokenList *text, uint64_t seed, Text *out,
                                 long *made, bool *ended) {
     Decoder *decoder = generation->decoder;
-    const Options *options = generation->options;
+    const GenerateOptions *options = generation->options;
     const float *logits = decoder_feed(decoder, text->items, (long)text->count);
     double began = seconds_now();
     for (*made = 0; *made < options->tokens && !*ended && !interrupt_signal() && !ferror(stdout);) {
         if (!logits) return false;
         if (!sample_possible(logits, decoder_vocabulary(decoder)))
             return model_tell_nonsense(decoder->model, "a logit is");
-        int32_t token = choose(generation, logits, text, seed, *made);
+        int32_t token = choose_next(generation, logits, text, seed, *made);
         tokens_add(text, token);
         if (options->chat && generation->tokenizer &&
             tokenizer_is_special(generation->tokenizer, token)) {
@@ -112,7 +112,7 @@ static void print_object(const Prompt *prompt, long sample, const Text *out, lon
 }
 
 static bool one_text(Generation *generation, const Prompt *prompt, long sample) {
-    const Options *options = generation->options;
+    const GenerateOptions *options = generation->options;
     TokenList text = {0};
     Text out = {0};
     long made = 0;
@@ -132,7 +132,7 @@ static bool one_text(Generation *generation, const Prompt *prompt, long sample) 
 }
 
 static bool all_texts(Generation *generation) {
-    const Options *options = generation->options;
+    const GenerateOptions *options = generation->options;
     generation->speech = speech_new(generation->writing, generation->tokenizer,
                                     options->stops.items, options->stops.count);
     generation->logits =
@@ -179,7 +179,7 @@ static bool write_chats(Generation *generation) {
 
 /* The prompts and their tokens. */
 static bool open_prompts(Generation *generation) {
-    const Options *options = generation->options;
+    const GenerateOptions *options = generation->options;
     PromptList *prompts = &generation->prompts;
     bool good = prompts_read(prompts, options->prompt, options->prompts) &&
                 (!options->chat || write_chats(generation)) &&
@@ -189,8 +189,8 @@ static bool open_prompts(Generation *generation) {
     return good;
 }
 
-static bool open_tokenizer(Generation *generation) {
-    const Options *options = generation->options;
+static bool open_prompt_tokenizer(Generation *generation) {
+    const GenerateOptions *options = generation->options;
     bool good = true;
     if (options->tokenizer) {
         generation->tokenizer = tokenizer_open(options->tokenizer);
@@ -205,7 +205,7 @@ static bool open_tokenizer(Generation *generation) {
 }
 
 static bool open_decoder(Generation *generation) {
-    const Options *options = generation->options;
+    const GenerateOptions *options = generation->options;
     const TextList *sets = &options->sets;
     MoecCompiler *compiler = checkpoint_spec(generation->file, sets->items, sets->count);
     long length = prompts_length(&generation->prompts);
@@ -219,10 +219,10 @@ static bool open_decoder(Generation *generation) {
            model_read(generation->decoder->model, generation->file, false);
 }
 
-static bool generate(const Options *options) {
+static bool generate(const GenerateOptions *options) {
     Generation generation = {.options = options, .file = checkpoint_open(options->operand)};
-    bool good = generation.file && open_tokenizer(&generation) && open_decoder(&generation) &&
-                all_texts(&generation);
+    bool good = generation.file && open_prompt_tokenizer(&generation) &&
+                open_decoder(&generation) && all_texts(&generation);
     speech_free(generation.speech);
     prompts_free(&generation.prompts);
     tokenizer_close(generation.tokenizer);
@@ -233,7 +233,7 @@ static bool generate(const Options *options) {
     return good;
 }
 
-static int check_options(const Command *command, Options *options) {
+static int check_generation(const Command *command, GenerateOptions *options) {
     const Sampling *sampling = &options->sampling;
     if (!options->prompts && (!options->prompt || !*options->prompt))
         return arguments_wrong(command, "add -p TEXT, not empty, or -p - for stdin",
@@ -262,11 +262,11 @@ static int check_options(const Command *command, Options *options) {
 }
 
 int command_generate(const Command *command, int argc, char **argv) {
-    Options options = {.device = "cpu",
-                       .seed = 1,
-                       .tokens = 256,
-                       .samples = 1,
-                       .sampling = {.temperature = 0.8, .top_p = 1, .repetition = 1}};
+    GenerateOptions options = {.device = "cpu",
+                               .seed = 1,
+                               .tokens = 256,
+                               .samples = 1,
+                               .sampling = {.temperature = 0.8, .top_p = 1, .repetition = 1}};
     Sampling *sampling = &options.sampling;
     const Option table[] = {
         {OPTION_GROUP, "prompts and output", NULL, NULL, NULL},
@@ -304,7 +304,7 @@ int command_generate(const Command *command, int argc, char **argv) {
         {.kind = OPTION_END},
     };
     int code = arguments_read(command, table, argc, argv, &options.operand);
-    if (code < 0) code = check_options(command, &options);
+    if (code < 0) code = check_generation(command, &options);
     if (code >= 0) return code;
     if (!generate(&options)) return EXIT_INPUT;
     return interrupt_signal() ? 128 + interrupt_signal() : 0;

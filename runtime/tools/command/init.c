@@ -10,10 +10,11 @@
 
 #include <stdlib.h>
 
-static bool write_weights(const Model *model, const char *bundle, long seed, const char *path) {
+static bool write_initial_weights(const Model *model, const char *bundle, long seed,
+                                  const char *path) {
     json_t *notes = json_object();
     int count;
-    Entry *entries = model_entries(model, false, notes, &count);
+    TensorEntry *entries = model_entries(model, false, notes, &count);
     char *digits = memory_format("%ld", seed);
     json_object_set_new(notes, "format", json_text("moec"));
     json_object_set_new(notes, "version", json_text(MOEC_VERSION));
@@ -51,7 +52,7 @@ int command_init(const Command *command, int argc, char **argv) {
     bool good = model != NULL;
     if (good) {
         model_initialise(model, (uint64_t)seed);
-        good = write_weights(model, moec_bundle(compiler), seed, out);
+        good = write_initial_weights(model, moec_bundle(compiler), seed, out);
     }
     if (good)
         written_message(out, "moec train %s --init-from %s --data PATH --out DIR", operand, out);

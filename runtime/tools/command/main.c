@@ -49,7 +49,7 @@ static int unknown_command(const char *name) {
     return EXIT_USAGE;
 }
 
-static int run(int argc, char **argv) {
+static int run_named(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "help";
     if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) name = "version";
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) name = "help";
@@ -77,5 +77,5 @@ int main(int argc, char **argv) {
     setlocale(LC_NUMERIC, "C");
     signal(SIGPIPE, SIG_DFL);
     signal(SIGXFSZ, SIG_IGN); /* exceeding a limit of file sizes is then an error of write */
-    return finish(run(argc, argv));
+    return finish(run_named(argc, argv));
 }

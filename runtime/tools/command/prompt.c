@@ -17,7 +17,7 @@ static void add_prompt(PromptList *prompts, const char *bytes, size_t length) {
     memcpy(prompt->text, bytes, length);
 }
 
-static bool read_lines(PromptList *prompts, const char *path) {
+static bool read_prompt_lines(PromptList *prompts, const char *path) {
     Mapping mapping;
     if (!file_map(path, "use a file with a prompt per line", &mapping)) return false;
     const char *at = (const char *)mapping.bytes, *end = at + mapping.length;
@@ -32,7 +32,7 @@ static bool read_lines(PromptList *prompts, const char *path) {
     return prompts->count || error_message("write one prompt per line", "%s has no prompt", path);
 }
 
-static bool read_input(PromptList *prompts) {
+static bool read_standard_input(PromptList *prompts) {
     Mapping mapping;
     if (!file_map("-", NULL, &mapping)) return false;
     add_prompt(prompts, (const char *)mapping.bytes, mapping.length);
@@ -41,8 +41,8 @@ static bool read_input(PromptList *prompts) {
 }
 
 bool prompts_read(PromptList *prompts, const char *text, const char *path) {
-    if (path) return read_lines(prompts, path);
-    if (file_is_standard(text)) return read_input(prompts);
+    if (path) return read_prompt_lines(prompts, path);
+    if (file_is_standard(text)) return read_standard_input(prompts);
     add_prompt(prompts, text, strlen(text));
     return true;
 }

@@ -30,12 +30,12 @@ static bool open_page(const char *path) {
            error_message("open it in a browser, or set BROWSER", "no program opens %s", path);
 }
 
-typedef struct Options {
+typedef struct ReportOptions {
     const char *base, *out;
     bool opens, force, json;
-} Options;
+} ReportOptions;
 
-static void report_written(const Gathering *gathering, int base, const char *path) {
+static void print_report_path(const Gathering *gathering, int base, const char *path) {
     int runs = 0;
     for (int i = 0; i < gathering->count; i++) runs += gathering->groups[i].count;
     json_result_written(path, json_make("{s:s, s:i, s:i, s:s}", "experiment", gathering->experiment,
@@ -43,7 +43,7 @@ static void report_written(const Gathering *gathering, int base, const char *pat
                                         gathering->groups[base < 0 ? 0 : base].name));
 }
 
-static bool report(const TextList *folders, const Options *options) {
+static bool report(const TextList *folders, const ReportOptions *options) {
     const char *base = options->base, *out = options->out;
     Gathering gathering;
     char *path = out ? memory_format("%s", out) : path_join(folders->items[0], "report.html");
@@ -55,7 +55,7 @@ static bool report(const TextList *folders, const Options *options) {
         good = report_write(path, data);
         json_decref(data);
         if (good) written_message(path, options->opens ? NULL : "xdg-open %s", path);
-        if (good && options->json) report_written(&gathering, number, path);
+        if (good && options->json) print_report_path(&gathering, number, path);
         if (good && options->opens) good = open_page(path);
     }
     gathering_free(&gathering);
@@ -64,7 +64,7 @@ static bool report(const TextList *folders, const Options *options) {
 }
 
 int command_report(const Command *command, int argc, char **argv) {
-    Options options = {0};
+    ReportOptions options = {0};
     TextList folders = {0};
     const Option table[] = {
         {OPTION_TEXT, "--out", "FILE", &options.out,

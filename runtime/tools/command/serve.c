@@ -13,15 +13,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct Options {
+typedef struct ServeOptions {
     const char *operand, *tokenizer, *chat_template, *device, *host, *name;
     long port, context, batch, queue, connections, body;
     double timeout, patience;
     TextList sets;
-} Options;
+} ServeOptions;
 
 typedef struct Serving {
-    const Options *options;
+    const ServeOptions *options;
     Safetensors *file;
     Tokenizer *tokenizer;
     Template *template;
@@ -30,7 +30,7 @@ typedef struct Serving {
     Service service;
 } Serving;
 
-static bool open_tokenizer(Serving *serving) {
+static bool open_served_tokenizer(Serving *serving) {
     const char *path = serving->options->tokenizer;
     bool good = true;
     if (path) {
@@ -70,7 +70,7 @@ static bool open_template(Serving *serving) {
 }
 
 static bool open_model(Serving *serving) {
-    const Options *options = serving->options;
+    const ServeOptions *options = serving->options;
     const TextList *sets = &options->sets;
     MoecCompiler *compiler = checkpoint_spec(serving->file, sets->items, sets->count);
     const long rows[] = {1, options->batch};
@@ -88,7 +88,7 @@ static bool open_model(Serving *serving) {
 }
 
 /* Without a tokenizer, only models of bytes accept text. */
-static bool check_vocabulary(const Serving *serving) {
+static bool check_served_vocabulary(const Serving *serving) {
     const MoecTensor *input = serving->model->table->graphs[0].inputs;
     long vocabulary = 0;
     for (int i = 0; i < serving->model->table->graphs[0].input_count; i++)
@@ -102,7 +102,7 @@ static bool check_vocabulary(const Serving *serving) {
 }
 
 /* The last part of the path of a run, without the name of a checkpoint. */
-static char *name_of(const char *operand) {
+static char *served_name(const char *operand) {
     size_t end = strlen(operand);
     while (end > 1 && operand[end - 1] == '/') end--;
     size_t start = end;
@@ -113,10 +113,10 @@ static char *name_of(const char *operand) {
     return memory_format("%.*s", (int)length, operand + start);
 }
 
-static bool serve(const Options *options) {
+static bool serve(const ServeOptions *options) {
     Serving serving = {.options = options};
     Service *service = &serving.service;
-    char *name = options->name ? memory_format("%s", options->name) : name_of(options->operand);
+    char *name = options->name ? memory_format("%s", options->name) : served_name(options->operand);
     const char *key = getenv("MOEC_API_KEY");
     service->name = name;
     service->rows = options->batch;
@@ -128,8 +128,8 @@ static bool serve(const Options *options) {
     service->host = options->host;
     service->key = key && *key ? key : NULL;
     serving.file = checkpoint_open(options->operand);
-    bool good = serving.file && open_tokenizer(&serving) && open_template(&serving) &&
-                open_model(&serving) && check_vocabulary(&serving);
+    bool good = serving.file && open_served_tokenizer(&serving) && open_template(&serving) &&
+                open_model(&serving) && check_served_vocabulary(&serving);
     if (good) {
         char *line = memory_format("  %s, context length %ld, %ld concurrent sequences", name,
                                    service->context, service->rows);
@@ -145,7 +145,7 @@ static bool serve(const Options *options) {
     return good;
 }
 
-static int check_options(const Command *command, const Options *options) {
+static int check_service(const Command *command, const ServeOptions *options) {
     const char *key = getenv("MOEC_API_KEY");
     if (options->port > 65535)
         return arguments_wrong(command, "for example --port 8000",
@@ -168,15 +168,15 @@ static int check_options(const Command *command, const Options *options) {
 }
 
 int command_serve(const Command *command, int argc, char **argv) {
-    Options options = {.device = "cpu",
-                       .host = "127.0.0.1",
-                       .port = 8000,
-                       .batch = 8,
-                       .queue = 512,
-                       .connections = 512,
-                       .body = 4 << 20,
-                       .timeout = 600,
-                       .patience = 30};
+    ServeOptions options = {.device = "cpu",
+                            .host = "127.0.0.1",
+                            .port = 8000,
+                            .batch = 8,
+                            .queue = 512,
+                            .connections = 512,
+                            .body = 4 << 20,
+                            .timeout = 600,
+                            .patience = 30};
     const Option table[] = {
         {OPTION_TEXT, "--host", "ADDRESS", &options.host,
          "address to listen on (default 127.0.0.1); remote clients require MOEC_API_KEY"},
@@ -207,7 +207,7 @@ int command_serve(const Command *command, int argc, char **argv) {
         {.kind = OPTION_END},
     };
     int code = arguments_read(command, table, argc, argv, &options.operand);
-    if (code < 0) code = check_options(command, &options);
+    if (code < 0) code = check_service(command, &options);
     if (code >= 0) return code;
     return serve(&options) ? 0 : EXIT_INPUT;
 }

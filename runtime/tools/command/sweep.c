@@ -70,7 +70,7 @@ static int sweep_by_jobs(Plan *plan, bool dry_run) {
     return 0;
 }
 
-static void print_json(const Plan *plan, int code, bool dry_run) {
+static void print_sweep_json(const Plan *plan, int code, bool dry_run) {
     if (plan->result && code == 0 && dry_run)
         json_result_print(json_incref(plan->result));
     else if (plan->result && code == 0)
@@ -154,7 +154,7 @@ int command_sweep(const Command *command, int argc, char **argv) {
                : !plan_show_time(&plan) ? EXIT_INPUT
                : dry_run                ? 0
                                         : sweep(&plan);
-        print_json(&plan, code, dry_run);
+        print_sweep_json(&plan, code, dry_run);
     }
     moec_close(compiler);
     free(file);

@@ -14,21 +14,21 @@
 #include <string.h>
 
 /* Adds the files of the arguments. */
-static bool find_paths(const TextList *texts, Paths *paths) {
+static bool collect_paths(const TextList *texts, Paths *paths) {
     for (int i = 0; i < texts->count; i++)
         if (!paths_add(paths, texts->items[i])) return false;
     return true;
 }
 
-typedef struct Options {
+typedef struct TokenizeOptions {
     TextList texts;
     const char *tokenizer, *out, *last, *width;
     bool plain, json;
     long threads, part;
     BulkOptions bulk;
-} Options;
+} TokenizeOptions;
 
-static bool find_last(const Tokenizer *tokenizer, Options *options) {
+static bool find_last(const Tokenizer *tokenizer, TokenizeOptions *options) {
     options->bulk.last = -1;
     if (!options->last) return true;
     options->bulk.last = tokenizer_find(tokenizer, options->last, strlen(options->last));
@@ -37,7 +37,7 @@ static bool find_last(const Tokenizer *tokenizer, Options *options) {
                          options->last);
 }
 
-static void report(const Options *options, const BulkResult *found) {
+static void report_tokens(const TokenizeOptions *options, const BulkResult *found) {
     const double tokens = (double)(found->tokens ? found->tokens : 1);
     if (options->json)
         json_result_written(options->out,
@@ -56,11 +56,12 @@ static void report(const Options *options, const BulkResult *found) {
                      found->replaced);
 }
 
-static bool tokenize(Options *options) {
+static bool tokenize(TokenizeOptions *options) {
     Tokenizer *tokenizer = tokenizer_open(options->tokenizer);
     Paths paths = {0};
     BulkResult found;
-    bool good = tokenizer && find_last(tokenizer, options) && find_paths(&options->texts, &paths);
+    bool good =
+        tokenizer && find_last(tokenizer, options) && collect_paths(&options->texts, &paths);
     if (good && options->bulk.width == 2 && tokenizer_size(tokenizer) > 1 << 16)
         good =
             error_message("omit --token-bits", "a vocabulary of %ld tokens does not fit in 16 bits",
@@ -68,14 +69,14 @@ static bool tokenize(Options *options) {
     interrupt_watch();
     good = good && bulk_tokenize(tokenizer, (const char *const *)paths.items, paths.count,
                                  &options->bulk, options->out, &found);
-    if (good) report(options, &found);
+    if (good) report_tokens(options, &found);
     paths_free(&paths);
     tokenizer_close(tokenizer);
     return good;
 }
 
 int command_tokenize(const Command *command, int argc, char **argv) {
-    Options options = {0};
+    TokenizeOptions options = {0};
     bool force = false;
     const Option table[] = {
         {OPTION_TEXT, "--tokenizer", "FILE", &options.tokenizer, "tokenizer.json"},
@@ -119,10 +120,11 @@ int command_tokenize(const Command *command, int argc, char **argv) {
     return interrupt_signal() ? 128 + interrupt_signal() : EXIT_INPUT;
 }
 
-static bool train(const TextList *texts, BpeTraining *training, const char *out, bool json) {
+static bool train_tokenizer(const TextList *texts, BpeTraining *training, const char *out,
+                            bool json) {
     Paths paths = {0};
     long tokens = 0;
-    bool good = find_paths(texts, &paths);
+    bool good = collect_paths(texts, &paths);
     training->paths = (const char *const *)paths.items;
     training->path_count = paths.count;
     interrupt_watch();
@@ -174,6 +176,6 @@ int command_tokenizer(const Command *command, int argc, char **argv) {
     training.special_count = special.count;
     texts.count--;
     memmove(texts.items, texts.items + 1, sizeof *texts.items * (size_t)texts.count);
-    if (train(&texts, &training, out, json)) return 0;
+    if (train_tokenizer(&texts, &training, out, json)) return 0;
     return interrupt_signal() ? 128 + interrupt_signal() : EXIT_INPUT;
 }

@@ -25,7 +25,7 @@ typedef struct Progress {
     long shown_step;
 } Progress;
 
-static void print_plan(const TrainRun *run, size_t program) {
+static void print_run_plan(const TrainRun *run, size_t program) {
     const Model *model = run->model;
     double trained = (double)trained_bytes(model->table),
            weights = (double)model->table->weight_bytes + trained,
@@ -71,7 +71,8 @@ static void format_validation(char *text, size_t size, const TrainRun *run) {
                                 : " bits/token");
 }
 
-static bool on_step(void *context, const TrainRun *run, const StepResult *result, bool evaluated) {
+static bool show_step(void *context, const TrainRun *run, const StepResult *result,
+                      bool evaluated) {
     Progress *progress = context;
     if (!evaluated && !progress_due()) return interrupt_signal() != 0;
     const Settings *settings = &run->settings;
@@ -114,7 +115,7 @@ static void report_written(const TrainRun *run) {
 }
 
 /* The result of --json: the last losses and the duration of all steps come from the log. */
-static void print_json(const TrainRun *run, const char *status) {
+static void print_train_json(const TrainRun *run, const char *status) {
     const Data *data = run->data;
     const char *out = run->options.out,
                *bits = data->bytes ? "val_bits_per_byte" : "val_bits_per_token";
@@ -142,11 +143,11 @@ static int report_end(const TrainRun *run, RunEnd end, bool json) {
     progress_clear();
     if (end == RUN_FAILED && (!json || !run->diverged)) return EXIT_INPUT;
     if (json)
-        print_json(run, end == RUN_FAILED        ? "diverged"
-                        : end == RUN_COMPLETE    ? "complete"
-                        : end == RUN_INITIALIZED ? "initialized"
-                        : unfinished             ? "stopped"
-                                                 : "done");
+        print_train_json(run, end == RUN_FAILED        ? "diverged"
+                              : end == RUN_COMPLETE    ? "complete"
+                              : end == RUN_INITIALIZED ? "initialized"
+                              : unfinished             ? "stopped"
+                                                       : "done");
     else if (end == RUN_COMPLETE)
         printf(
             "%s is complete: it is at step %ld, and %s is %ld; --resume --steps N continues it\n",
@@ -168,7 +169,7 @@ static int train(Device *device, MoecCompiler *compiler, RunOptions *options, bo
     TrainRun run;
     int code = EXIT_INPUT;
     options->on_phase = progress_phase;
-    options->on_step = on_step;
+    options->on_step = show_step;
     options->context = &progress;
     if (run_open(&run, device, compiler, options)) {
         memory_reset_peak();
@@ -176,7 +177,7 @@ static int train(Device *device, MoecCompiler *compiler, RunOptions *options, bo
             products_prepare(run.model->engine->products) + memory_of_threads(run.model->table);
         program += memory_resident();
         if (run_start(&run)) {
-            print_plan(&run, program);
+            print_run_plan(&run, program);
             progress.shown_time = seconds_now();
             progress.shown_step = run.place.step;
             interrupt_watch();

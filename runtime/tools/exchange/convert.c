@@ -26,7 +26,7 @@ void conversion_free(Conversion *conversion) {
 
 void conversion_target(Conversion *conversion, int index, const char *name, int rank,
                        const long *shape) {
-    Entry *entry = &conversion->targets[index].entry;
+    TensorEntry *entry = &conversion->targets[index].entry;
     entry->name = memory_format("%s", name);
     entry->rank = rank;
     memcpy(entry->shape, shape, sizeof *shape * (size_t)rank);
@@ -36,7 +36,7 @@ static size_t float_width(Number number) {
     return number == NUMBER_F32 ? 4 : 2;
 }
 
-static size_t entry_elements(const Entry *entry) {
+static size_t entry_elements(const TensorEntry *entry) {
     size_t count = 1;
     for (int i = 0; i < entry->rank; i++) count *= (size_t)entry->shape[i];
     return count;
@@ -53,7 +53,7 @@ static Number kept(const TensorSource *origin) {
     return is_plain_copy(origin) && narrow ? number : NUMBER_F32;
 }
 
-bool conversion_origin(Conversion *conversion, int index, const Entry *source,
+bool conversion_origin(Conversion *conversion, int index, const TensorEntry *source,
                        const MoecSlice *slice) {
     ConvertedTensor *target = &conversion->targets[index];
     if (source->number >= NUMBER_I32 && source->number != NUMBER_BLOCKS)
@@ -86,7 +86,7 @@ void conversion_drop_empty(Conversion *conversion) {
 /* One slice in progress: addresses and strides of source and destination. */
 typedef struct SliceCopy {
     const MoecSlice *slice;
-    const Entry *source;
+    const TensorEntry *source;
     const long *from_step, *to_step;
     Number number; /* type of the destination */
     bool inward;
@@ -102,7 +102,7 @@ static float changed(const SliceCopy *way, float value) {
 
 static void move_row(const SliceCopy *way, long from, long to, long count, long from_step,
                      long to_step) {
-    const Entry *source = way->source;
+    const TensorEntry *source = way->source;
     bool same = source->number == way->number && way->slice->factor == 1 && way->slice->shift == 0;
     if (same && float_width(way->number) == 2) { /* can be at odd addresses of a file */
         const unsigned char *bytes = source->data;
@@ -134,7 +134,7 @@ static void move_slice(const SliceCopy *way, int dim, long from, long to) {
 
 void conversion_widen_vectors(Conversion *conversion) {
     for (int i = 0; i < conversion->count; i++) {
-        Entry *entry = &conversion->targets[i].entry;
+        TensorEntry *entry = &conversion->targets[i].entry;
         if (entry->rank > 1) continue;
         entry->number = NUMBER_F32;
         entry->bytes = entry_elements(entry) * float_width(NUMBER_F32);
@@ -163,7 +163,7 @@ static void fill_converted(void *context, int index, void *bytes) {
 }
 
 bool conversion_write(Conversion *conversion, const char *path, json_t *notes) {
-    Entry *entries = memory_new(sizeof *entries * ((size_t)conversion->count + 1));
+    TensorEntry *entries = memory_new(sizeof *entries * ((size_t)conversion->count + 1));
     for (int i = 0; i < conversion->count; i++) entries[i] = conversion->targets[i].entry;
     bool written =
         safetensors_write_made(path, entries, conversion->count, notes, fill_converted, conversion);

@@ -45,12 +45,12 @@ bool config_write(const char *path, const NewConfig *config);
 
 /* A slice of a destination tensor and its source. */
 typedef struct TensorSource {
-    const Entry *source;
+    const TensorEntry *source;
     const MoecSlice *slice;
 } TensorSource;
 
 typedef struct ConvertedTensor {
-    Entry entry;
+    TensorEntry entry;
     TensorSource *origins;
     int count;
 } ConvertedTensor;
@@ -69,7 +69,7 @@ void conversion_target(Conversion *conversion, int index, const char *name, int 
                        const long *shape);
 /* Adds a source of a target. False after a message if the source is not of a floating-point
  * type. */
-bool conversion_origin(Conversion *conversion, int index, const Entry *source,
+bool conversion_origin(Conversion *conversion, int index, const TensorEntry *source,
                        const MoecSlice *slice);
 /* Removes targets without origins. */
 void conversion_drop_empty(Conversion *conversion);

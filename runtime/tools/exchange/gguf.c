@@ -87,29 +87,29 @@ static void add_gguf_pair(Gguf *gguf, const MoecPair *pair, const char *architec
     free(key);
 }
 
-static uint32_t type_of(const Entry *entry) {
+static uint32_t type_of(const TensorEntry *entry) {
     if (entry->blocks) return entry->blocks->type;
     return entry->number == NUMBER_BF16 ? 30 : entry->number == NUMBER_F16 ? 1 : 0;
 }
 
-static const char *stored_type(const Entry *entry) {
+static const char *stored_type(const TensorEntry *entry) {
     return entry->blocks ? entry->blocks->name : safetensors_type(entry);
 }
 
-static size_t elements_of(const Entry *entry) {
+static size_t elements_of(const TensorEntry *entry) {
     size_t count = 1;
     for (int i = 0; i < entry->rank; i++) count *= (size_t)entry->shape[i];
     return count;
 }
 
 /* Bytes in the file. */
-static size_t stored_bytes(const Entry *entry) {
+static size_t stored_bytes(const TensorEntry *entry) {
     if (!entry->blocks) return entry->bytes;
     return elements_of(entry) / (size_t)entry->blocks->elements * entry->blocks->bytes;
 }
 
 /* The type of a matrix when the others become `wanted`; NULL: not quantized. */
-static const BlockType *matrix_blocks(const Entry *entry, const BlockType *wanted) {
+static const BlockType *matrix_blocks(const TensorEntry *entry, const BlockType *wanted) {
     const BlockType *fine = block_type_named("q8_0"), *short_row = block_type_named("q5_0");
     long row = entry->shape[entry->rank - 1];
     bool edge = !strcmp(entry->name, "token_embd.weight") || !strcmp(entry->name, "output.weight");
@@ -138,7 +138,7 @@ char *gguf_types(const Conversion *conversion) {
 
 static void quantize_matrices(Conversion *conversion, const BlockType *wanted) {
     for (int i = 0; wanted && i < conversion->count; i++) {
-        Entry *entry = &conversion->targets[i].entry;
+        TensorEntry *entry = &conversion->targets[i].entry;
         entry->blocks = matrix_blocks(entry, wanted);
         if (!entry->blocks) continue;
         entry->number = NUMBER_F32;
@@ -192,7 +192,7 @@ static void add_header(const Gguf *gguf, const Conversion *conversion, Text *hea
     add_u64(header, gguf->key_count);
     text_append(header, gguf->keys.bytes, gguf->keys.length);
     for (int i = 0; i < conversion->count; i++) {
-        const Entry *entry = &conversion->targets[i].entry;
+        const TensorEntry *entry = &conversion->targets[i].entry;
         add_string(header, entry->name);
         add_u32(header, (uint32_t)entry->rank);
         for (int j = entry->rank - 1; j >= 0; j--) add_u64(header, (uint64_t)entry->shape[j]);
@@ -223,7 +223,7 @@ static bool write_tensors(Conversion *conversion, Aside *aside) {
         return error_message("use a machine with more memory",
                              "cannot allocate %zu bytes for a tensor", most);
     for (int i = 0; i < conversion->count; i++) {
-        const Entry *entry = &conversion->targets[i].entry;
+        const TensorEntry *entry = &conversion->targets[i].entry;
         size_t length = stored_bytes(entry);
         conversion_fill(conversion, i, bytes);
         if (entry->blocks)

@@ -12,7 +12,7 @@ static const char *const tokens_key = "tokenizer.ggml.tokens";
 
 /* ---- the configuration ---- */
 
-static const Entry *find_entry(const GgufFile *file, const char *name) {
+static const TensorEntry *find_entry(const GgufFile *file, const char *name) {
     for (int i = 0; i < file->count; i++)
         if (strcmp(file->entries[i].name, name) == 0) return &file->entries[i];
     return NULL;
@@ -20,7 +20,7 @@ static const Entry *find_entry(const GgufFile *file, const char *name) {
 
 /* Adds values that some files omit but tensor shapes determine. */
 static void add_seen(const GgufFile *file, json_t *config) {
-    const Entry *embedding = find_entry(file, "token_embd.weight");
+    const TensorEntry *embedding = find_entry(file, "token_embd.weight");
     if (!json_object_get(config, "arch.vocab_size") && embedding)
         json_object_set_new(config, "arch.vocab_size", json_integer(embedding->shape[0]));
     if (!json_object_get(config, "arch.tie_word_embeddings"))

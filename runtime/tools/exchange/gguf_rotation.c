@@ -35,7 +35,7 @@ static double stretch(const Ramp *ramp, int pair) {
 
 /* ---- from a file ---- */
 
-static const Entry *rope_factors(const GgufFile *file) {
+static const TensorEntry *rope_factors(const GgufFile *file) {
     for (int i = 0; i < file->count; i++)
         if (strcmp(file->entries[i].name, "rope_freqs.weight") == 0) return &file->entries[i];
     return NULL;
@@ -55,7 +55,7 @@ static double short_number(double number) {
 
 /* Two pairs inside the ramp determine both ends. With fewer, high is 4, as in all Llama 3 models,
  * and the original context is chosen to fit. */
-static void find_ramp(Ramp *ramp, const Entry *entry) {
+static void find_ramp(Ramp *ramp, const TensorEntry *entry) {
     int first = -1, last = -1, whole = -1;
     double shares[2] = {0, 0};
     for (int i = 0; i < ramp->pairs; i++) {
@@ -83,7 +83,7 @@ static void find_ramp(Ramp *ramp, const Entry *entry) {
     }
 }
 
-static bool ramp_fits(const Ramp *ramp, const Entry *entry) {
+static bool ramp_fits(const Ramp *ramp, const TensorEntry *entry) {
     for (int i = 0; i < ramp->pairs; i++) {
         double told = (double)safetensors_float(entry, (size_t)i), found = stretch(ramp, i);
         if (!(fabs(told - found) <= 1e-4 * found)) return false;
@@ -91,7 +91,7 @@ static bool ramp_fits(const Ramp *ramp, const Entry *entry) {
     return ramp->original >= 1 && ramp->original < 1e9;
 }
 
-static bool is_floats(const Entry *entry) {
+static bool is_floats(const TensorEntry *entry) {
     return entry->rank == 1 && entry->shape[0] <= 1 << 20 &&
            (entry->number == NUMBER_F32 || entry->number == NUMBER_F16 ||
             entry->number == NUMBER_BF16);
@@ -104,7 +104,7 @@ static void put_rope_scaling(json_t *config, const char *what, json_t *value) {
 }
 
 bool gguf_rotation_read(const GgufFile *file, json_t *config) {
-    const Entry *entry = rope_factors(file);
+    const TensorEntry *entry = rope_factors(file);
     const char *type = json_string_value(json_object_get(config, "arch.rope.scaling.type"));
     Ramp ramp = {.base = config_number(config, "arch.rope.freq_base", 10000), .factor = 1};
     bool plain = !type || strcmp(type, "none") == 0;

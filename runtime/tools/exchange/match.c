@@ -45,11 +45,11 @@ static char *dimensions_text(const long *shape, int rank) {
     return text;
 }
 
-static bool has_shape(const Entry *entry, const long *shape, int rank) {
+static bool has_shape(const TensorEntry *entry, const long *shape, int rank) {
     return entry->rank == rank && !memcmp(entry->shape, shape, sizeof *shape * (size_t)rank);
 }
 
-static void tell_shape(FolderMatch *match, const Entry *entry, const long *shape, int rank) {
+static void tell_shape(FolderMatch *match, const TensorEntry *entry, const long *shape, int rank) {
     char *found = dimensions_text(entry->shape, entry->rank),
          *wanted = dimensions_text(shape, rank);
     char *text = memory_format("%s: [%s], expected [%s]", entry->name, found, wanted);
@@ -100,7 +100,7 @@ static void add_their(FolderMatch *match, Conversion *conversion, const Shards *
         report_mismatch(match, "missing", their->name);
         return;
     }
-    const Entry *entry = shards->entries[at];
+    const TensorEntry *entry = shards->entries[at];
     used[at] = true;
     if (!has_shape(entry, their->shape, their->rank)) {
         tell_shape(match, entry, their->shape, their->rank);
@@ -157,7 +157,7 @@ static void add_our(FolderMatch *match, Conversion *conversion, const Safetensor
     conversion_target(conversion, index, their->name, their->rank, their->shape);
     for (int k = 0; k < their->slice_count; k++) {
         const PublicTensor *one = public_tensor_at(match->model, their->slices[k].tensor);
-        const Entry *entry = safetensors_find(file, one->name);
+        const TensorEntry *entry = safetensors_find(file, one->name);
         if (!entry)
             report_mismatch(match, "missing", one->name);
         else if (!has_shape(entry, one->shape, one->rank))

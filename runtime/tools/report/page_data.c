@@ -59,7 +59,7 @@ static json_t *clock_json(const History *history) {
 
 /* "val_expert_load.layer.2.5": value 5 of layer 2, and the length of "val_expert_load". False of
  * other names. */
-static bool is_value(const char *name, size_t *length, int *layer, int *place) {
+static bool is_layer_value(const char *name, size_t *length, int *layer, int *place) {
     const char *at = strstr(name, ".layer.");
     *length = at ? (size_t)(at - name) : 0;
     return at && sscanf(at, ".layer.%d.%d", layer, place) == 2;
@@ -93,7 +93,7 @@ static json_t *values_json(const Run *run) {
     for (int i = 1; i < history.columns; i++) {
         size_t length;
         int layer, place;
-        if (!is_value(history.names[i], &length, &layer, &place)) continue;
+        if (!is_layer_value(history.names[i], &length, &layer, &place)) continue;
         char name[256], number[16];
         snprintf(name, sizeof name, "%.*s", (int)length, history.names[i]);
         snprintf(number, sizeof number, "%d", layer);

@@ -32,7 +32,7 @@ static bool read_spec(Bench *bench) {
 }
 
 /* Start times are measured first, before a device is open and threads exist. */
-static bool measure(Bench *bench) {
+static bool bench_measure(Bench *bench) {
     bool trains = strcmp(bench->graph, "train") == 0;
     if (!read_spec(bench) || (trains && !bench_starts(bench))) return false;
     bench->on = device_open(bench->device);
@@ -72,7 +72,7 @@ int command_bench(const Command *command, int argc, char **argv) {
     if (trains && bench.batch) bench.sets.items[bench.sets.count++] = batch;
     if (!bench.batch) bench.batch = 1;
     bench.report = json_object();
-    bool good = measure(&bench);
+    bool good = bench_measure(&bench);
     if (good) bench_print_report(&bench);
     if (good && !bench.json) bench_print_kernels(&bench);
     json_decref(bench.report);

@@ -29,7 +29,7 @@ static const float *advance(Decoder *decoder, long number) {
 }
 
 /* The same tokens as windows of the whole model: [row, CHECKED_PLACES + 1]. */
-static void set_windows(Call *call, const Decoder *decoder) {
+static void set_bench_tokens(Call *call, const Decoder *decoder) {
     const long width = CHECKED_PLACES + 1, count = decoder->rows * width;
     int32_t *tokens = memory_new(sizeof *tokens * (size_t)count);
     for (long i = 0; i < count; i++)
@@ -73,7 +73,7 @@ static bool check_decoder(const Bench *bench, Decoder *decoder) {
     double found = -1;
     if (slot >= 0) {
         model_initialise(model, 1);
-        set_windows(call, decoder);
+        set_bench_tokens(call, decoder);
         if (call_run(call, 0, false) && call_get(call, slot))
             found = difference(decoder, call->outputs[slot]);
     }

@@ -26,10 +26,10 @@ enum { INTERVALS = 9, QUORUM = 4 };
 
 /* Blocks like that of the weights: as they were, as they were last, and the gradients, which every
  * further run adds to. */
-typedef struct Blocks {
+typedef struct GradientBlocks {
     float *kept, *before, *gradients;
     double *lengths; /* by tensor: one over the norm of its gradient */
-} Blocks;
+} GradientBlocks;
 
 /* Relative change of the loss in one interval: some hundred times its last digit. Operands of bf16
  * do not represent smaller changes of the weights. */
@@ -40,7 +40,7 @@ static double tolerance_of(const Bench *bench) {
 }
 
 /* Computes the lengths; returns the change of the loss per unit of t. */
-static double take_lengths(const MoecTable *table, const Blocks *blocks) {
+static double take_lengths(const MoecTable *table, const GradientBlocks *blocks) {
     double slope = 0;
     for (int i = 0; i < table->parameter_count; i++) {
         const MoecTensor *tensor = &table->parameters[i];
@@ -56,7 +56,7 @@ static double take_lengths(const MoecTable *table, const Blocks *blocks) {
 }
 
 /* Sets the weights at t; returns the predicted change of the loss after rounding. */
-static double move_to(const Model *model, const Blocks *blocks, double t) {
+static double move_to(const Model *model, const GradientBlocks *blocks, double t) {
     double sum = 0;
     for (int i = 0; i < model->table->parameter_count; i++) {
         const MoecTensor *tensor = &model->table->parameters[i];
@@ -87,7 +87,7 @@ static double middle_of_parabola(const double ratios[INTERVALS]) {
 }
 
 /* Per interval: change of the loss relative to the prediction. */
-static bool take_ratios(Call *call, int loss, const Blocks *blocks, double interval,
+static bool take_ratios(Call *call, int loss, const GradientBlocks *blocks, double interval,
                         double ratios[INTERVALS]) {
     const Model *model = call->model;
     double last = 0;
@@ -123,7 +123,7 @@ static bool judge(const Bench *bench, double ratios[INTERVALS]) {
                slope);
 }
 
-static bool check(const Bench *bench, Call *call, int loss, const Blocks *blocks) {
+static bool check(const Bench *bench, Call *call, int loss, const GradientBlocks *blocks) {
     Model *model = call->model;
     size_t bytes = model->table->weight_bytes;
     call_set_scalar(call, MOEC_SCALAR_LOSS_SCALE, 1);
@@ -145,8 +145,8 @@ static bool check(const Bench *bench, Call *call, int loss, const Blocks *blocks
 bool bench_gradient(const Bench *bench, Call *call, int loss) {
     const MoecTable *table = call->model->table;
     size_t bytes = table->weight_bytes;
-    Blocks blocks = {memory_map(bytes), memory_map(bytes), memory_map(bytes),
-                     memory_new(sizeof(double) * (size_t)(table->parameter_count + 1))};
+    GradientBlocks blocks = {memory_map(bytes), memory_map(bytes), memory_map(bytes),
+                             memory_new(sizeof(double) * (size_t)(table->parameter_count + 1))};
     bool good =
         blocks.kept && blocks.before && blocks.gradients
             ? check(bench, call, loss, &blocks)

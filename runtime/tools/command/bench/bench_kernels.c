@@ -45,16 +45,16 @@ static Limits limits_of(const Bench *bench) {
     return limits;
 }
 
-static double number_of(const json_t *object, const char *name) {
+static double kernel_number(const json_t *object, const char *name) {
     return json_number_value(json_object_get(object, name));
 }
 
 /* The unit that a row is about, or NULL. */
-static json_t *unit_of(const Limits *limits, const KernelTime *row) {
+static json_t *marked_unit(const Limits *limits, const KernelTime *row) {
     size_t i;
     json_t *unit;
     json_array_foreach(limits->units, i, unit) {
-        if (!row->name && (int)number_of(unit, "at") == row->unit) return unit;
+        if (!row->name && (int)kernel_number(unit, "at") == row->unit) return unit;
     }
     return NULL;
 }
@@ -64,8 +64,8 @@ static void set(json_t *row, const char *name, double value) {
 }
 
 static void add_unit(json_t *row, const json_t *unit, const Limits *limits, double seconds) {
-    const double flops = number_of(unit, "flops") / seconds,
-                 bytes = number_of(unit, "bytes") / seconds;
+    const double flops = kernel_number(unit, "flops") / seconds,
+                 bytes = kernel_number(unit, "bytes") / seconds;
     json_object_set(row, "kind", json_object_get(unit, "kind"));
     json_object_set(row, "operation", json_object_get(unit, "operation"));
     json_object_set(row, "from", json_object_get(unit, "from"));
@@ -73,7 +73,7 @@ static void add_unit(json_t *row, const json_t *unit, const Limits *limits, doub
     set(row, "gbytes_per_second", bytes / 1e9);
     set(row, "share_of_products", flops / limits->products);
     set(row, "share_of_memory", bytes / limits->memory);
-    set(row, "lost_microseconds", 1e6 * (seconds - number_of(unit, "seconds")));
+    set(row, "lost_microseconds", 1e6 * (seconds - kernel_number(unit, "seconds")));
 }
 
 /* ---- report ---- */
@@ -84,7 +84,7 @@ static void tell_kernels(const Bench *bench, KernelTimes *times, const Limits *l
     qsort(times->rows, (size_t)times->count, sizeof times->rows[0], by_seconds);
     for (int i = 0; i < times->count; i++) {
         const KernelTime *one = &times->rows[i];
-        const json_t *unit = unit_of(limits, one);
+        const json_t *unit = marked_unit(limits, one);
         const char *name = one->name ? one->name : json_string_value(json_object_get(unit, "name"));
         json_t *row = json_make("{s:s, s:I, s:f, s:f}", "name", name ? name : "?", "launches",
                                 (json_int_t)one->launches, "microseconds", 1e6 * one->seconds,
@@ -140,18 +140,18 @@ static void print_unit(const json_t *row) {
            json_string_value(json_object_get(row, "name")),
            (long long)json_integer_value(json_object_get(row, "launches")),
            json_string_value(json_object_get(row, "operation")),
-           number_of(row, "microseconds") / 1e3, 100 * number_of(row, "share"),
-           number_of(row, "lost_microseconds") / 1e3, number_of(row, "gflops"),
-           100 * number_of(row, "share_of_products"), number_of(row, "gbytes_per_second"),
-           100 * number_of(row, "share_of_memory"),
+           kernel_number(row, "microseconds") / 1e3, 100 * kernel_number(row, "share"),
+           kernel_number(row, "lost_microseconds") / 1e3, kernel_number(row, "gflops"),
+           100 * kernel_number(row, "share_of_products"), kernel_number(row, "gbytes_per_second"),
+           100 * kernel_number(row, "share_of_memory"),
            json_string_value(json_object_get(row, "from")));
 }
 
-static void print_kernel(const json_t *row) {
-    double speed = number_of(row, "gflops");
+static void print_kernel_time(const json_t *row) {
+    double speed = kernel_number(row, "gflops");
     printf("  %-30s %6lld  %-18s %9.3f  %6.1f", json_string_value(json_object_get(row, "name")),
            (long long)json_integer_value(json_object_get(row, "launches")), "",
-           number_of(row, "microseconds") / 1e3, 100 * number_of(row, "share"));
+           kernel_number(row, "microseconds") / 1e3, 100 * kernel_number(row, "share"));
     if (speed > 0) printf("  %s", quantity(1e9 * speed, "FLOP/s").text);
     puts("");
 }
@@ -179,6 +179,6 @@ void bench_print_kernels(const Bench *bench) {
         if (json_object_get(row, "kind"))
             print_unit(row);
         else
-            print_kernel(row);
+            print_kernel_time(row);
     }
 }

@@ -50,41 +50,42 @@ Data *bench_data(long vocabulary) {
 }
 
 /* One line of the report for readers. factor converts to the base unit of `unit`. */
-typedef struct Row {
+typedef struct ReportRow {
     const char *key, *title, *unit;
     double factor;
-} Row;
+} ReportRow;
 
-static const Row rows[] = {{"model", "model", NULL, 0},
-                           {"graph", "graph", NULL, 0},
-                           {"device", "device", NULL, 0},
-                           {"tokens_per_second", "throughput", "tokens/s", 1},
-                           {"median_tokens_per_second", "throughput, median", "tokens/s", 1},
-                           {"best_tokens_per_second", "throughput, best step", "tokens/s", 1},
-                           {"step_seconds", "step time, median", "s", 1},
-                           {"steps", "steps measured", "", 1},
-                           {"step_gflop", "computation per step", "FLOP", 1e9},
-                           {"step_product_gflop", "matmuls per step", "FLOP", 1e9},
-                           {"product_gflops", "matmul throughput", "FLOP/s", 1e9},
-                           {"ceiling_gflops", "matmul peak", "FLOP/s", 1e9},
-                           {"floor_tokens_per_second", "throughput at the peak", "tokens/s", 1},
-                           {"share_of_floor", "utilization, matmuls", "% of peak", 1},
-                           {"share_of_ceiling", "utilization", "% of peak", 1},
-                           {"bytes_per_token", "memory reads", "B/token", 1},
-                           {"read_gbytes_per_second", "memory bandwidth", "B/s", 1e9},
-                           {"ceiling_gbytes_per_second", "memory bandwidth, peak", "B/s", 1e9},
-                           {"share_of_bandwidth", "utilization", "% of peak", 1},
-                           {"first_step_cold_seconds", "first step, cold", "s", 1},
-                           {"start_cold_seconds", "start, cold", "s", 1},
-                           {"start_cold", "start, cold, phases", NULL, 0},
-                           {"compile_cold_seconds", "C compiler", "s", 1},
-                           {"first_step_warm_seconds", "first step, cached", "s", 1},
-                           {"start_warm_seconds", "start, cached", "s", 1},
-                           {"start_warm", "start, cached, phases", NULL, 0},
-                           {"startup", "start, this run", NULL, 0},
-                           {"kernels_seconds", "sum of kernels", "s", 1}};
+static const ReportRow rows[] = {
+    {"model", "model", NULL, 0},
+    {"graph", "graph", NULL, 0},
+    {"device", "device", NULL, 0},
+    {"tokens_per_second", "throughput", "tokens/s", 1},
+    {"median_tokens_per_second", "throughput, median", "tokens/s", 1},
+    {"best_tokens_per_second", "throughput, best step", "tokens/s", 1},
+    {"step_seconds", "step time, median", "s", 1},
+    {"steps", "steps measured", "", 1},
+    {"step_gflop", "computation per step", "FLOP", 1e9},
+    {"step_product_gflop", "matmuls per step", "FLOP", 1e9},
+    {"product_gflops", "matmul throughput", "FLOP/s", 1e9},
+    {"ceiling_gflops", "matmul peak", "FLOP/s", 1e9},
+    {"floor_tokens_per_second", "throughput at the peak", "tokens/s", 1},
+    {"share_of_floor", "utilization, matmuls", "% of peak", 1},
+    {"share_of_ceiling", "utilization", "% of peak", 1},
+    {"bytes_per_token", "memory reads", "B/token", 1},
+    {"read_gbytes_per_second", "memory bandwidth", "B/s", 1e9},
+    {"ceiling_gbytes_per_second", "memory bandwidth, peak", "B/s", 1e9},
+    {"share_of_bandwidth", "utilization", "% of peak", 1},
+    {"first_step_cold_seconds", "first step, cold", "s", 1},
+    {"start_cold_seconds", "start, cold", "s", 1},
+    {"start_cold", "start, cold, phases", NULL, 0},
+    {"compile_cold_seconds", "C compiler", "s", 1},
+    {"first_step_warm_seconds", "first step, cached", "s", 1},
+    {"start_warm_seconds", "start, cached", "s", 1},
+    {"start_warm", "start, cached, phases", NULL, 0},
+    {"startup", "start, this run", NULL, 0},
+    {"kernels_seconds", "sum of kernels", "s", 1}};
 
-static Quantity row_text(const Row *row, double value) {
+static Quantity report_row_text(const ReportRow *row, double value) {
     Quantity text;
     if (!strcmp(row->unit, "s")) return quantity_seconds(value);
     if (!*row->unit) return quantity_grouped(value, 0);
@@ -101,7 +102,7 @@ static Quantity row_text(const Row *row, double value) {
 }
 
 /* The known row of a key; others are checks of the gradient, which are plain numbers. */
-static const Row *row_of(const char *key) {
+static const ReportRow *report_row(const char *key) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (!strcmp(rows[i].key, key)) return &rows[i];
     return NULL;
@@ -116,11 +117,11 @@ void bench_print_report(const Bench *bench) {
         return;
     }
     json_object_foreach(bench->report, key, value) {
-        const Row *row = row_of(key);
+        const ReportRow *row = report_row(key);
         if (json_is_string(value))
             printf("%-26s %s\n", row ? row->title : key, json_string_value(value));
         else if (json_is_number(value) && row)
-            printf("%-26s %s\n", row->title, row_text(row, json_number_value(value)).text);
+            printf("%-26s %s\n", row->title, report_row_text(row, json_number_value(value)).text);
         else if (json_is_number(value))
             printf("%-26s %.4g\n", key, json_number_value(value));
     }

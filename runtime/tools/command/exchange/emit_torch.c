@@ -33,7 +33,8 @@ static bool write_json(const char *folder, const char *name, json_t *object) {
     return good;
 }
 
-static bool write_python(const char *folder, const char *part, const char *model, const char *text) {
+static bool write_python(const char *folder, const char *part, const char *model,
+                         const char *text) {
     char *name = memory_format("%s_%s.py", part, model);
     bool good = write_text(folder, name, text);
     free(name);
@@ -58,7 +59,7 @@ static bool write_config(const TorchFolder *folder, const MoecTorch *torch) {
     return write_json(folder->out, "config.json", config);
 }
 
-static bool has_entry(const Entry *entries, int count, const char *name, size_t length) {
+static bool has_entry(const TensorEntry *entries, int count, const char *name, size_t length) {
     for (int i = 0; i < count; i++)
         if (!strncmp(entries[i].name, name, length) && !entries[i].name[length]) return true;
     return false;
@@ -66,7 +67,7 @@ static bool has_entry(const Entry *entries, int count, const char *name, size_t 
 
 /* A layer with the label of a weight has another attribute in Python: "a.query.weight" is
  * "a.query_layer.weight" if "a.query" is a weight. */
-static void rename_entries(Entry *entries, int count) {
+static void rename_entries(TensorEntry *entries, int count) {
     char **names = memory_new((size_t)count * sizeof *names);
     for (int i = 0; i < count; i++) {
         const char *name = entries[i].name;
@@ -97,7 +98,7 @@ static bool write_weights(const TorchFolder *folder, Model *model) {
     if (folder->file && !model_read(model, folder->file, false)) return false;
     json_t *notes = json_object();
     int count;
-    Entry *entries = model_entries(model, false, notes, &count);
+    TensorEntry *entries = model_entries(model, false, notes, &count);
     if (!entries) {
         json_decref(notes);
         return false;
@@ -125,8 +126,9 @@ static bool write_tokenizer(const TorchFolder *folder) {
 static bool write_card(const TorchFolder *folder, const MoecTorch *torch) {
     const char *model = moec_model(folder->compiler);
     long step = folder->file ? checkpoint_step(folder->file) : 0;
-    char *origin = step > 0 ? memory_format("The weights are those of training step %ld.", step)
-                            : memory_format("**The weights are random: this model is not trained.**");
+    char *origin = step > 0
+                       ? memory_format("The weights are those of training step %ld.", step)
+                       : memory_format("**The weights are random: this model is not trained.**");
     char *decodes = torch->hindrance
                         ? memory_format("The model cannot generate text: %s.", torch->hindrance)
                         : memory_format("`model.generate(ids)` generates text.");
@@ -135,7 +137,8 @@ static bool write_card(const TorchFolder *folder, const MoecTorch *torch) {
         "Written by moec %s with `moec emit %s --target torch`. %s\n\n"
         "```python\nfrom transformers import AutoModelForCausalLM\n\n"
         "model = AutoModelForCausalLM.from_pretrained(\"FOLDER\", trust_remote_code=True)\n```\n\n"
-        "%s The equations of the model are the comments of `modeling_%s.py`. `spec.moe` is the spec\n"
+        "%s The equations of the model are the comments of `modeling_%s.py`. `spec.moe` is the "
+        "spec\n"
         "that they come from; `moec import FOLDER --out RUN` reads the folder back.\n\n"
         "## Size and cost\n\n```\n%s```\n",
         model, MOEC_VERSION, folder->operand, origin, decodes, model,
@@ -149,13 +152,13 @@ static bool write_card(const TorchFolder *folder, const MoecTorch *torch) {
 
 static bool write_files(const TorchFolder *folder, const MoecTorch *torch, Model *model) {
     const char *name = moec_model(folder->compiler);
-    json_t *generation = json_make("{s:b, s:b}", "do_sample", 0, "use_cache", torch->hindrance == NULL);
-    bool good = folder_make(folder->out) &&
-                write_python(folder->out, "modeling", name, torch->modeling) &&
-                write_python(folder->out, "configuration", name, torch->configuration) &&
-                write_text(folder->out, TORCH_SPEC, moec_bundle(folder->compiler)) &&
-                write_tokenizer(folder) && write_card(folder, torch) &&
-                write_weights(folder, model);
+    json_t *generation =
+        json_make("{s:b, s:b}", "do_sample", 0, "use_cache", torch->hindrance == NULL);
+    bool good =
+        folder_make(folder->out) && write_python(folder->out, "modeling", name, torch->modeling) &&
+        write_python(folder->out, "configuration", name, torch->configuration) &&
+        write_text(folder->out, TORCH_SPEC, moec_bundle(folder->compiler)) &&
+        write_tokenizer(folder) && write_card(folder, torch) && write_weights(folder, model);
     return write_json(folder->out, "generation_config.json", generation) && good &&
            write_config(folder, torch); /* last: without it the folder is not a model */
 }

@@ -71,7 +71,7 @@ static bool find_architecture(Export *export) {
 }
 
 /* Options are checked only if all tensors fit: the message about a tensor is the clearer one. */
-static bool look(Export *export) {
+static bool look_for_option(Export *export) {
     const GraphShape shape = {.graph = MOEC_FORWARD};
     export->file = checkpoint_open(export->run);
     export->compiler = export->file ? checkpoint_spec(export->file, NULL, 0) : NULL;
@@ -88,19 +88,20 @@ static bool look(Export *export) {
     return reports_good(export->layouts) && export->pairs;
 }
 
-static bool write_text(const char *folder, const char *name, const char *text, size_t length) {
+static bool write_export_text(const char *folder, const char *name, const char *text,
+                              size_t length) {
     char *path = path_join(folder, name);
     bool written = file_write(path, text, length);
     free(path);
     return written;
 }
 
-static bool write_tokenizer(const Export *export) {
+static bool write_export_tokenizer(const Export *export) {
     static const char config[] = "{\"tokenizer_class\": \"PreTrainedTokenizerFast\"}\n";
     const char *json = safetensors_note(export->file, "tokenizer");
-    bool good = !json || write_text(export->out, "tokenizer.json", json, strlen(json));
+    bool good = !json || write_export_text(export->out, "tokenizer.json", json, strlen(json));
     if (good && json && !checkpoint_file(export->file, "tokenizer_config.json"))
-        good = write_text(export->out, "tokenizer_config.json", config, strlen(config));
+        good = write_export_text(export->out, "tokenizer_config.json", config, strlen(config));
     return good && folder_write_files(export->out, export->file);
 }
 
@@ -118,7 +119,7 @@ static void report_export(const Export *export, const char *path, const char *ty
 }
 
 /* config.json comes last: without it the folder is not a model. */
-static bool write_folder(const Export *export) {
+static bool write_model_folder(const Export *export) {
     char *weights = path_join(export->out, "model.safetensors"),
          *config = path_join(export->out, "config.json");
     const NewConfig said = {.pairs = export->pairs,
@@ -131,7 +132,7 @@ static bool write_folder(const Export *export) {
     bool good = (!file_exists(config) && !file_exists(weights)) ||
                 error_message("choose another --out", "%s already contains a model", export->out);
     good = good && folder_make(export->out) &&
-           conversion_write(export->conversion, weights, notes) && write_tokenizer(export) &&
+           conversion_write(export->conversion, weights, notes) && write_export_tokenizer(export) &&
            config_write(config, &said);
     if (good)
         report_export(export, export->out, conversion_type(export->conversion),
@@ -200,9 +201,9 @@ int command_export(const Command *command, int argc, char **argv) {
     if (code >= 0) return code;
     if (!export.layout || !export.out)
         return arguments_wrong(command, NULL, "moec export requires --format and --out");
-    bool good =
-        check_type(&export) && look(&export) &&
-        (strncmp(export.layout, "gguf", 4) == 0 ? write_gguf(&export) : write_folder(&export));
+    bool good = check_type(&export) && look_for_option(&export) &&
+                (strncmp(export.layout, "gguf", 4) == 0 ? write_gguf(&export)
+                                                        : write_model_folder(&export));
     conversion_free(export.conversion);
     model_close(export.model);
     if (export.layouts) moec_close(export.layouts);

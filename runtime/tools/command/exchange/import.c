@@ -52,7 +52,7 @@ static char *model_name(const char *folder) {
 }
 
 /* "decoder", which specs use, and "if", a keyword, become "decoder_model" and "if_model". */
-static void free_name(Import *import) {
+static void unused_name(Import *import) {
     if (moec_layout_name(import->layouts, import->name)) return;
     char *longer = memory_format("%s_model", import->name);
     free(import->name);
@@ -145,7 +145,7 @@ static bool open_tokenizer_json(Import *import) {
     return good;
 }
 
-static bool open_tokenizer(Import *import) {
+static bool open_folder_tokenizer(Import *import) {
     if (import->bare) return true;
     if (!(gguf_of(import) ? read_tokenizer(import) : open_tokenizer_json(import))) return false;
     long vocabulary = (long)moec_option_number(import->compiler, "vocab_size", 0);
@@ -181,9 +181,9 @@ static bool look(Import *import) {
     bool good = open_config(import);
     if (good) import->layouts = moec_open_layouts(import->file, getenv("MOEC_PATH"));
     good = good && reports_good(import->layouts);
-    if (good) free_name(import);
+    if (good) unused_name(import);
     good = good && recognise(import) && make_spec(import) && open_spec(import) &&
-           open_tokenizer(import) && read_files(import) &&
+           open_folder_tokenizer(import) && read_files(import) &&
            (import->shards || (import->shards = shards_open(import->folder))) &&
            (import->model = model_describe(import->compiler, &shape)) != NULL;
     if (good)
@@ -194,7 +194,7 @@ static bool look(Import *import) {
 
 static bool write_weights(Import *import, const char *path) {
     json_t *notes = json_object();
-    const Place place = {.seed = 1, .best = INFINITY};
+    const TrainState place = {.seed = 1, .best = INFINITY};
     size_t length;
     const Companions companions = {
         .tokenizer = import->tokenizer ? tokenizer_json(import->tokenizer, &length) : NULL,
@@ -237,7 +237,7 @@ static void note_widened(const Shards *shards) {
                      count);
 }
 
-static void report(const Import *import, const char *spec) {
+static void report_import(const Import *import, const char *spec) {
     size_t count = model_elements(import->model);
     if (!import->json)
         printf("%s: model '%s', layout '%s', %s parameters in %d tensors%s; spec %s\n", import->out,
@@ -261,7 +261,7 @@ static bool write_run(Import *import) {
     bool good = folder_make(import->out) && write_weights(import, weights) &&
                 file_write(spec, import->spec, strlen(import->spec)) && each_used(import, true);
     if (good) {
-        report(import, spec);
+        report_import(import, spec);
     } else if (made) {
         remove(weights);
         remove(spec);

@@ -56,12 +56,11 @@ static char *public_name(const Safetensors *file, const char *name) {
 
 /* The tensors of the folder under their public names, with the notes of a checkpoint. */
 static bool write_weights(const TorchImport *import, Model *model, MoecCompiler *compiler,
-                          const Safetensors *file, const Companions *companions,
-                          const char *path) {
-    const Place place = {.seed = 1, .best = INFINITY};
+                          const Safetensors *file, const Companions *companions, const char *path) {
+    const TrainState place = {.seed = 1, .best = INFINITY};
     json_t *notes = json_object();
     int count;
-    Entry *entries = model_entries(model, false, notes, &count);
+    TensorEntry *entries = model_entries(model, false, notes, &count);
     if (entries) entries_free(entries, count);
     checkpoint_note(notes, moec_model(compiler), moec_bundle(compiler), companions, &place);
     entries = memory_new((size_t)file->count * sizeof *entries);

@@ -12,20 +12,20 @@
 #include <string.h>
 
 /* Control characters in names are printed as question marks. */
-static void print_name(const char *name, int width) {
+static void print_tensor_name(const char *name, int width) {
     for (; *name; name++, width--)
         putchar((unsigned char)*name < ' ' || *name == 127 ? '?' : *name);
     printf("%*s", width > 0 ? width : 0, "");
 }
 
-static void print_entry(const Entry *entry, int width) {
-    print_name(entry->name, width);
+static void print_tensor_row(const TensorEntry *entry, int width) {
+    print_tensor_name(entry->name, width);
     printf("  %-5s [", safetensors_type(entry));
     for (int i = 0; i < entry->rank; i++) printf("%s%ld", i ? ", " : "", entry->shape[i]);
     printf("]  %zu\n", entry->bytes);
 }
 
-static json_t *entry_json(const Entry *entry) {
+static json_t *entry_json(const TensorEntry *entry) {
     json_t *shape = json_array();
     for (int i = 0; i < entry->rank; i++)
         json_array_append_new(shape, json_integer(entry->shape[i]));
@@ -33,7 +33,7 @@ static json_t *entry_json(const Entry *entry) {
                      "shape", shape, "bytes", (json_int_t)entry->bytes);
 }
 
-static void print_json(const Shards *shards) {
+static void print_tensors_json(const Shards *shards) {
     json_t *list = json_array();
     for (int i = 0; i < shards->count; i++)
         json_array_append_new(list, entry_json(shards->entries[i]));
@@ -44,7 +44,7 @@ static void print_table(const Shards *shards) {
     size_t width = 0;
     double bytes = 0, elements = 0;
     for (int i = 0; i < shards->count; i++) {
-        const Entry *entry = shards->entries[i];
+        const TensorEntry *entry = shards->entries[i];
         size_t length = strlen(entry->name);
         width = length > width ? length : width;
         double count = 1;
@@ -52,12 +52,12 @@ static void print_table(const Shards *shards) {
         elements += count;
         bytes += (double)entry->bytes;
     }
-    for (int i = 0; i < shards->count; i++) print_entry(shards->entries[i], (int)width);
+    for (int i = 0; i < shards->count; i++) print_tensor_row(shards->entries[i], (int)width);
     printf("%d tensors, %.0f elements, %s\n", shards->count, elements, quantity(bytes, "B").text);
 }
 
 /* The checkpoint of a run, or the path itself: a new string. */
-static char *path_of(const char *operand) {
+static char *tensor_path(const char *operand) {
     char *run = file_is_folder(operand) ? checkpoint_path(operand) : NULL;
     return run ? run : memory_format("%s", operand);
 }
@@ -71,12 +71,12 @@ int command_tensors(const Command *command, int argc, char **argv) {
     };
     int code = arguments_read(command, table, argc, argv, &operand);
     if (code >= 0) return code;
-    char *path = path_of(operand);
+    char *path = tensor_path(operand);
     Shards *shards = shards_open(path);
     free(path);
     if (!shards) return EXIT_INPUT;
     if (json)
-        print_json(shards);
+        print_tensors_json(shards);
     else
         print_table(shards);
     shards_close(shards);

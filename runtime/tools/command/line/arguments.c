@@ -77,7 +77,7 @@ static void make_table(Reading *reading, const Option *options) {
     const Command *command = reading->command;
     while (options->kind != OPTION_END) add_option(reading, *options++);
     int count;
-    Setting *settings = flag_settings(&count);
+    FlagSetting *settings = flag_settings(&count);
     if (command->settings & ~(unsigned)(SET_THREADS | SET_WAIT | STOPS_WITH_0))
         add_option(reading, (Option){.kind = OPTION_GROUP, .name = "model settings"});
     for (int i = 0; i < count; i++)
@@ -161,7 +161,7 @@ static bool take_setting(const Option *option, const char *text) {
         double number;
         const char *text;
     } value;
-    Setting *setting = option->value;
+    FlagSetting *setting = option->value;
     const Option checked = {setting->kind, option->name, option->argument, &value, option->help};
     if (!take_value(&checked, text)) return false;
     setting->text = setting->kind == OPTION_COUNT ? memory_format("%ld", value.count) : text;
@@ -188,7 +188,7 @@ static int wrong_value(const Reading *reading, const Option *option, const char 
     char *near = choice ? near_value(option->argument, text) : NULL,
          *values = choice ? listed(option->argument) : NULL;
     const OptionKind kind =
-        option->kind == OPTION_SETTING ? ((const Setting *)option->value)->kind : option->kind;
+        option->kind == OPTION_SETTING ? ((const FlagSetting *)option->value)->kind : option->kind;
     int code;
     if (kind == OPTION_LIST)
         code = arguments_wrong(reading->command, "use fewer values",
@@ -273,7 +273,7 @@ static const Option *named(const Reading *reading, const char *text, size_t leng
     return option;
 }
 
-static int read_value(const Reading *reading, const Option *option, const char *value) {
+static int read_option_value(const Reading *reading, const Option *option, const char *value) {
     if (!value)
         return arguments_wrong(reading->command, option->help, "%s requires a value: %s %s",
                                option->name, option->name, option->argument);
@@ -314,7 +314,7 @@ static int read_option(Reading *reading) {
                                option->name);
     }
     if (!value && next) reading->at++;
-    return read_value(reading, option, value ? value : next);
+    return read_option_value(reading, option, value ? value : next);
 }
 
 static int read_operand(const Reading *reading, const char *text) {
@@ -333,7 +333,7 @@ static int read_operand(const Reading *reading, const char *text) {
 static void apply_settings(const Reading *reading) {
     const Option *set = find_option(reading, "--set", strlen("--set"));
     for (const Option *option = reading->table; set && option->kind != OPTION_END; option++) {
-        const Setting *setting = option->kind == OPTION_SETTING ? option->value : NULL;
+        const FlagSetting *setting = option->kind == OPTION_SETTING ? option->value : NULL;
         TextList *list = set->value;
         if (!setting || !setting->text) continue;
         char *text = memory_format("%s=%s", setting->path, setting->text);

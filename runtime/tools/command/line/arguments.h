@@ -21,7 +21,7 @@ typedef enum OptionKind {
     OPTION_COUNT,  /* long *: an integer from 0 */
     OPTION_NUMBER, /* double * */
     OPTION_LIST,   /* TextList *: repeatable */
-    OPTION_SETTING /* Setting *, see flags.h */
+    OPTION_SETTING /* FlagSetting *, see flags.h */
 } OptionKind;
 
 typedef struct Option {
@@ -100,14 +100,14 @@ void arguments_describe(const Command *command, ShowOptions *show, void *data);
 char flag_letter(const char *name);
 
 /* An option of the spec that has a flag. */
-typedef struct Setting {
+typedef struct FlagSetting {
     unsigned mask;    /* SET_SIZES ... */
     OptionKind kind;  /* of its values: OPTION_TEXT, OPTION_COUNT, OPTION_NUMBER */
     const char *path; /* "train.steps" */
     const char *name, *argument, *help;
     const char *text; /* the value on the command line, or NULL */
-} Setting;
-Setting *flag_settings(int *count);
+} FlagSetting;
+FlagSetting *flag_settings(int *count);
 /* The path of the option that a flag sets: "train.steps" for "--steps". */
 const char *flag_path(const char *name);
 

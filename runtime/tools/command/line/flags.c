@@ -13,7 +13,7 @@ static const struct {
     {'t', "--threads"},    {'v', "--verbose"},
 };
 
-static Setting settings[] = {
+static FlagSetting settings[] = {
     {SET_SIZES, OPTION_COUNT, "train.batch_size", "--batch-size", "N", "sequences per micro-batch",
      NULL},
     {SET_SIZES, OPTION_COUNT, "train.context_length", "--context-length", "N",
@@ -106,7 +106,7 @@ char flag_letter(const char *name) {
     return 0;
 }
 
-Setting *flag_settings(int *count) {
+FlagSetting *flag_settings(int *count) {
     *count = (int)COUNT(settings);
     return settings;
 }

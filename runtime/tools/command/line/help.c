@@ -85,7 +85,7 @@ static void print_row(const char *left, const char *right) {
     print_wrapped(right, LEFT);
 }
 
-static void print_options(const Option *options) {
+static void print_help_options(const Option *options) {
     bool headed = options->kind == OPTION_GROUP;
     for (const Option *option = options; option->kind != OPTION_END; option++) {
         if (option->kind == OPTION_GROUP) {
@@ -106,7 +106,7 @@ void help_print(const Command *command, const Option *options) {
     printf("usage: moec %s %s\n\n%s\n", command->name, command->forms, command->summary);
     if (count) printf("\narguments:\n");
     for (int i = 0; i < count; i++) print_row(names[i], help_operand(names[i]));
-    print_options(options);
+    print_help_options(options);
     printf("\nexamples:\n");
     for (int i = 0; i < 2 && command->examples[i]; i++) printf("  moec %s\n", command->examples[i]);
     char *codes = help_exit_codes(command);

@@ -102,7 +102,7 @@ static void print_environment(void) {
 
 static void print_settings(void) {
     int count;
-    const Setting *settings = flag_settings(&count);
+    const FlagSetting *settings = flag_settings(&count);
     printf("## Precedence of settings\n\n"
            "A flag overrides `--set`, `--set` overrides the spec, a later `--set` overrides an "
            "earlier one.\n"
@@ -249,7 +249,7 @@ static int print_models(const char *file) {
 }
 
 /* Paths of the options of a model. */
-static int print_options(const char *operand) {
+static int print_page_options(const char *operand) {
     const TextList sets = {0};
     MoecCompiler *compiler = spec_open_quietly(operand, &sets);
     const char *text = compiler && !moec_failed(compiler) ? moec_options_json(compiler) : NULL;
@@ -274,7 +274,7 @@ static void print_old_flags(const Command *command, const Option *options, void 
     }
 }
 
-static int print_renamed(CommandList all) {
+static int print_old_names(CommandList all) {
     for (int i = 0; i < all.count; i++) arguments_describe(&all.rows[i], print_old_flags, NULL);
     return 0;
 }
@@ -293,13 +293,13 @@ int command_reference(const Command *command, CommandList all, int argc, char **
     const char *form = operands.items[0], *name = operands.count > 1 ? operands.items[1] : NULL;
     const Command *page = name ? find_command(all, name) : NULL;
     if (!strcmp(form, "cli")) return print_cli(all);
-    if (!strcmp(form, "renamed")) return print_renamed(all);
+    if (!strcmp(form, "renamed")) return print_old_names(all);
     if (!strcmp(form, "man") && !name) return print_overview_page(all);
     if (!strcmp(form, "man") && page) {
         arguments_describe(page, print_page, NULL);
         return 0;
     }
     if (!strcmp(form, "models") && name) return print_models(name);
-    if (!strcmp(form, "options") && name) return print_options(name);
+    if (!strcmp(form, "options") && name) return print_page_options(name);
     return arguments_wrong(command, NULL, "unknown reference '%s'", form);
 }

@@ -73,7 +73,7 @@ static void give(MoecInterpreter *interpreter, const char *name, const void *val
     free(wide);
 }
 
-static void give_inputs(MoecInterpreter *interpreter, const Call *call) {
+static void set_definition_inputs(MoecInterpreter *interpreter, const Call *call) {
     for (int i = 0; i < call->graph->input_count; i++) {
         const MoecTensor *input = &call->graph->inputs[i];
         char *name = memory_format("%s:%s", input->input == MOEC_INPUT_SCALAR ? "scalar" : "input",
@@ -86,7 +86,7 @@ static void give_inputs(MoecInterpreter *interpreter, const Call *call) {
 /* The program of the current graph as it is defined, or `rounded`: as the device stores its values.
  * Both are compiled once for all interpreters of the graph, in a compiler of their own: together
  * with the programs of the device they could exceed the memory limit of one compiler. */
-static MoecProgram *program_of(Comparison *comparison, bool rounded) {
+static MoecProgram *definition_program(Comparison *comparison, bool rounded) {
     if (!comparison->meaning) {
         comparison->meaning = spec_open_quietly(comparison->operand, comparison->sets);
         if (comparison->meaning && comparison->graph == MOEC_TRAIN)
@@ -102,8 +102,8 @@ static MoecProgram *program_of(Comparison *comparison, bool rounded) {
 }
 
 /* A new interpreter of that program with the weights and states of the comparison, or NULL. */
-static MoecInterpreter *define(Comparison *comparison, bool rounded) {
-    MoecProgram *program = program_of(comparison, rounded);
+static MoecInterpreter *define_program(Comparison *comparison, bool rounded) {
+    MoecProgram *program = definition_program(comparison, rounded);
     MoecInterpreter *interpreter =
         program ? moec_interpreter_new(comparison->meaning, program) : NULL;
     if (!interpreter) return NULL;
@@ -148,8 +148,8 @@ void verify_begin(Comparison *comparison, MoecGraph graph, const Call *call) {
 }
 
 /* An interpreter of the graph: number -1 is exact, the others round. */
-static MoecInterpreter *begin(Comparison *comparison, int number) {
-    MoecInterpreter *interpreter = define(comparison, number >= 0 && number < EACH);
+static MoecInterpreter *begin_definition(Comparison *comparison, int number) {
+    MoecInterpreter *interpreter = define_program(comparison, number >= 0 && number < EACH);
     if (!interpreter || number < 0) return interpreter;
     moec_interpreter_rounded(interpreter, number % EACH + 1);
     moec_interpreter_follow(interpreter, comparison->exact);
@@ -157,12 +157,12 @@ static MoecInterpreter *begin(Comparison *comparison, int number) {
 }
 
 static bool run_one(Comparison *comparison, MoecInterpreter **interpreter, int number) {
-    if (!*interpreter) *interpreter = begin(comparison, number);
+    if (!*interpreter) *interpreter = begin_definition(comparison, number);
     if (!*interpreter)
         return comparison->meaning && reports_good(comparison->meaning) &&
                error_message("moec check prints the problems of a spec; report this one as a bug",
                              "the interpreter does not support this program");
-    give_inputs(*interpreter, comparison->call);
+    set_definition_inputs(*interpreter, comparison->call);
     const char *problem = moec_interpreter_run(*interpreter, comparison->seed, true);
     return !problem || error_message(NULL, "%s", problem);
 }
@@ -183,13 +183,13 @@ bool verify_round_all(Comparison *comparison) {
 
 void verify_make_noise(Comparison *comparison) {
     for (int i = 0; i < NOISES && !comparison->noise[i]; i++) {
-        MoecInterpreter *interpreter = define(comparison, false);
+        MoecInterpreter *interpreter = define_program(comparison, false);
         comparison->noise[i] = interpreter;
         if (!interpreter) return;
         if (comparison->rounded) moec_interpreter_follow(interpreter, comparison->exact);
         moec_interpreter_noise(interpreter, comparison->rounded ? rounded_noise : exact_noise,
                                (uint64_t)i + 1);
-        give_inputs(interpreter, comparison->call);
+        set_definition_inputs(interpreter, comparison->call);
         moec_interpreter_run(interpreter, comparison->seed, true);
     }
 }

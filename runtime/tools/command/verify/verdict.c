@@ -67,7 +67,7 @@ static double share(double square, double scale) {
 }
 
 /* The error of a tensor, the error of rounding alone, and the limit. */
-static Worst verdict(const Comparison *comparison, Kind kind, const Squares *squares) {
+static Worst verdict(const Comparison *comparison, DeviationKind kind, const Squares *squares) {
     double scale = fmax(sqrt(squares->exact), comparison->scale), limit = exact_limits[kind],
            reference = share(most_of(squares->round, EACH), scale);
     if (squares->many)
@@ -84,7 +84,7 @@ static double closeness(const Worst *worst) {
     return worst->error == worst->limit ? 1 : worst->error / worst->limit;
 }
 
-void verify_judge_squares(Comparison *comparison, Kind kind, const char *name,
+void verify_judge_squares(Comparison *comparison, DeviationKind kind, const char *name,
                           const Squares *squares) {
     Worst now = verdict(comparison, kind, squares), *worst = &comparison->worst[kind];
     double scale = fmax(sqrt(squares->exact), comparison->scale),
@@ -104,12 +104,12 @@ void verify_judge_squares(Comparison *comparison, Kind kind, const char *name,
     snprintf(worst->name, sizeof worst->name, "%s", name);
 }
 
-static bool is_off(const Comparison *comparison, Kind kind, const Squares *squares) {
+static bool is_off(const Comparison *comparison, DeviationKind kind, const Squares *squares) {
     Worst now = verdict(comparison, kind, squares);
     return now.error > now.limit;
 }
 
-void verify_judge(Comparison *comparison, Kind kind, const Sample *sample) {
+void verify_judge(Comparison *comparison, DeviationKind kind, const Sample *sample) {
     Squares squares;
     if (!verify_measure(comparison, sample, &squares)) return;
     if (is_off(comparison, kind, &squares) && verify_round_all(comparison))
@@ -246,7 +246,7 @@ static json_t *report_of(const Comparison *comparison) {
 }
 
 /* How many of a kind hang on a tie, and that of them which is furthest off. */
-static void print_undecided(const Comparison *comparison, Kind kind) {
+static void print_undecided(const Comparison *comparison, DeviationKind kind) {
     const Undecided *most = NULL;
     int count = 0;
     for (int i = 0; i < comparison->undecided_count; i++) {
@@ -287,7 +287,7 @@ static void print_storage(const Comparison *comparison) {
                cache);
 }
 
-static void print_text(const Comparison *comparison) {
+static void print_verdict_text(const Comparison *comparison) {
     printf("%s on %s, %s", moec_model(comparison->compiler), comparison->device->name,
            comparison->rounded ? "products of bf16" : "f32");
     print_storage(comparison);
@@ -303,7 +303,7 @@ static void print_text(const Comparison *comparison) {
         if (comparison->rounded) printf(" (rounding alone %.1e)", worst->reference);
         printf(": %s%s\n", worst->name, within(worst) ? "" : " DISAGREES");
     }
-    for (int kind = 0; kind < KINDS; kind++) print_undecided(comparison, (Kind)kind);
+    for (int kind = 0; kind < KINDS; kind++) print_undecided(comparison, (DeviationKind)kind);
     if (comparison->forms) print_forms(comparison);
 }
 
@@ -311,7 +311,7 @@ void verify_print(const Comparison *comparison, json_t *json) {
     if (json)
         json_array_append_new(json, report_of(comparison));
     else
-        print_text(comparison);
+        print_verdict_text(comparison);
     fflush(stdout);
 }
 

@@ -35,12 +35,12 @@ enum { OWN_SECONDS = 120, EACH_SECONDS = 30 };
 /* Sizes of a spec that has no train.batch_size or train.context_length. */
 enum { DEFAULT_BATCH = 2, DEFAULT_CONTEXT = 12 };
 
-typedef struct Options {
+typedef struct VerifyOptions {
     const char *operand, *device;
     long batch, context, seed;
     bool json, shapes, forms;
     TextList sets;
-} Options;
+} VerifyOptions;
 
 /* ---- one shape ---- */
 
@@ -139,7 +139,7 @@ static bool compare_shape(Comparison *comparison, long seed, json_t *json) {
 /* ---- the command ---- */
 
 /* The sizes of the command line, else those of the spec. */
-static VerifyShape own_shape(const Options *options, MoecCompiler *compiler) {
+static VerifyShape own_shape(const VerifyOptions *options, MoecCompiler *compiler) {
     static const char *const sources[] = {" (from train)", " (batch from train)",
                                           " (context from train)", ""};
     const bool known = moec_option(compiler, "train.batch_size") != NULL;
@@ -153,7 +153,7 @@ static VerifyShape own_shape(const Options *options, MoecCompiler *compiler) {
     return shape;
 }
 
-static bool compare(const Options *options, Device *device, json_t *json) {
+static bool compare(const VerifyOptions *options, Device *device, json_t *json) {
     VerifyShape shapes[SHAPE_LIMIT];
     MoecCompiler *compiler = spec_open_quietly(options->operand, &options->sets);
     if (!compiler || !reports_good(compiler)) {
@@ -179,14 +179,14 @@ static bool compare(const Options *options, Device *device, json_t *json) {
     return good;
 }
 
-static void print_json(const Options *options, json_t *reports) {
+static void print_json(const VerifyOptions *options, json_t *reports) {
     const json_t *report = options->shapes ? reports : json_array_get(reports, 0);
     if (report) json_dumpf(report, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
     if (report) puts("");
 }
 
 int command_verify(const Command *command, int argc, char **argv) {
-    Options options = {.device = "cpu", .batch = -1, .context = -1, .seed = 1};
+    VerifyOptions options = {.device = "cpu", .batch = -1, .context = -1, .seed = 1};
     const Option table[] = {
         DEVICE_OPTION(&options.device),
         {OPTION_COUNT, "--batch-size", "N", &options.batch,

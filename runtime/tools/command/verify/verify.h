@@ -15,7 +15,7 @@ enum { EACH = 4, WAYS = 2 * EACH };
 /* Runs with perturbed values: by four roundings of f32, or one of bf16. */
 enum { NOISES = 6 };
 
-typedef enum Kind { OUTPUTS, GRADIENTS, STATES, DECODING, KINDS } Kind;
+typedef enum DeviationKind { OUTPUTS, GRADIENTS, STATES, DECODING, KINDS } DeviationKind;
 
 /* The tensor of a kind that is nearest to its limit. */
 typedef struct Worst {
@@ -27,7 +27,7 @@ typedef struct Worst {
 /* A tensor beyond its limit that rounding alone changes as much. */
 typedef struct Undecided {
     char name[NAME_BYTES];
-    Kind kind;
+    DeviationKind kind;
     double error, moved;
 } Undecided;
 
@@ -125,9 +125,9 @@ bool verify_fits(const Comparison *comparison, char **problem, char **help);
 
 /* False when the definition has no such tensor. */
 bool verify_measure(const Comparison *comparison, const Sample *sample, Squares *squares);
-void verify_judge_squares(Comparison *comparison, Kind kind, const char *name,
+void verify_judge_squares(Comparison *comparison, DeviationKind kind, const char *name,
                           const Squares *squares);
-void verify_judge(Comparison *comparison, Kind kind, const Sample *sample);
+void verify_judge(Comparison *comparison, DeviationKind kind, const Sample *sample);
 void verify_judge_outputs(Comparison *comparison, const Call *call);
 /* A gradient that is negligible compared with the others is compared with a fraction of the largest
  * one. */

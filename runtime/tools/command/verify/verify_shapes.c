@@ -31,7 +31,7 @@ static bool same_set(const char *one, const char *other) {
     return one && other ? !strcmp(one, other) : one == other;
 }
 
-static void add(ShapeList *list, long batch, long context, const char *set) {
+static void add_shape_sizes(ShapeList *list, long batch, long context, const char *set) {
     for (int i = 0; i < list->count; i++) {
         const VerifyShape *shape = &list->shapes[i];
         if (shape->batch == batch && shape->context == context && same_set(shape->set, set)) return;
@@ -58,10 +58,10 @@ static long past_window(MoecCompiler *compiler) {
 /* Chunks of 16 positions: fewer, exactly one, several, and a partial one. */
 static void add_short_chunks(ShapeList *list, long sequential) {
     static const char set[] = "train.scan_chunk_size=16";
-    add(list, 2, 16, set);
-    add(list, 2, 40, set);
-    add(list, 2, 48, set);
-    add(list, 2, sequential, "train.scan_chunk_size=1");
+    add_shape_sizes(list, 2, 16, set);
+    add_shape_sizes(list, 2, 40, set);
+    add_shape_sizes(list, 2, 48, set);
+    add_shape_sizes(list, 2, sequential, "train.scan_chunk_size=1");
 }
 
 int verify_shapes(MoecCompiler *compiler, VerifyShape *shapes) {
@@ -72,20 +72,20 @@ int verify_shapes(MoecCompiler *compiler, VerifyShape *shapes) {
     const long found = forward ? moec_scan_chunk(forward) : 0,
                chunk = found > 1 ? found : least / 2;
     ShapeList list = {.shapes = shapes};
-    add(&list, (long)moec_option_number(compiler, "train.batch_size", 2),
-        (long)moec_option_number(compiler, "train.context_length", 12), NULL);
-    add(&list, 2, 1, NULL);
-    add(&list, 2, 12, NULL);
-    add(&list, 2, chunk, NULL);
-    add(&list, 2, chunk + chunk / 2, NULL);
-    add(&list, 2, least, NULL);
-    add(&list, 1, least, NULL);
-    add(&list, 3, least + chunk / 2, NULL);
-    add(&list, 2, least + chunk, NULL);
+    add_shape_sizes(&list, (long)moec_option_number(compiler, "train.batch_size", 2),
+                    (long)moec_option_number(compiler, "train.context_length", 12), NULL);
+    add_shape_sizes(&list, 2, 1, NULL);
+    add_shape_sizes(&list, 2, 12, NULL);
+    add_shape_sizes(&list, 2, chunk, NULL);
+    add_shape_sizes(&list, 2, chunk + chunk / 2, NULL);
+    add_shape_sizes(&list, 2, least, NULL);
+    add_shape_sizes(&list, 1, least, NULL);
+    add_shape_sizes(&list, 3, least + chunk / 2, NULL);
+    add_shape_sizes(&list, 2, least + chunk, NULL);
     if (found > 0 && places == 0) add_short_chunks(&list, least);
-    if (window) add(&list, 2, window, NULL);
-    add(&list, 2, least, "train.logits_chunk_size=32");
-    add(&list, thresholds.strip_rows / least + 1, least, NULL);
+    if (window) add_shape_sizes(&list, 2, window, NULL);
+    add_shape_sizes(&list, 2, least, "train.logits_chunk_size=32");
+    add_shape_sizes(&list, thresholds.strip_rows / least + 1, least, NULL);
     return list.count;
 }
 
