@@ -1,6 +1,7 @@
 /* reach: which tensors a gradient passes through, see reach.h. */
 #include "analysis/reach.h"
 
+#include "base/must.h"
 #include "ir/call.h"
 
 #include <string.h>
@@ -81,6 +82,7 @@ static void reach_operands(Statement *statement, void *data) {
 /* A fixed point, because a repeat carries values between iterations. Each walk follows the
  * direction of the values. */
 Reach gradient_reach(Program *program) {
+    MUST(program->loss);
     size_t count = (size_t)program->tensors.count + 1;
     ReachSearch search = {.changed = true};
     Reach *reach = &search.reach;

@@ -4,6 +4,7 @@
 #ifndef CALL_H
 #define CALL_H
 
+#include "base/must.h"
 #include "ir/ir.h"
 
 typedef struct Backward Backward;
@@ -55,12 +56,14 @@ struct CallRow {
     unsigned (*rounds)(const Program *program, const Statement *statement);
 };
 
-static inline const Expr *call_input(const Statement *call, int place) {
-    return call->inputs.items[place];
+static inline const Expr *call_input(const Statement *call, int number) {
+    MUST(number >= 0 && number < call->inputs.count);
+    return call->inputs.items[number];
 }
 
-static inline const Expr *call_output(const Statement *call, int place) {
-    return call->outputs.items[place];
+static inline const Expr *call_output(const Statement *call, int number) {
+    MUST(number >= 0 && number < call->outputs.count);
+    return call->outputs.items[number];
 }
 
 #endif

@@ -8,6 +8,7 @@
  *          model, in the order of computation.
  */
 #include "analysis/parameter_flow.h"
+#include "base/must.h"
 #include "passes.h"
 
 #include <string.h>
@@ -49,6 +50,7 @@ static Statement *copy_out(Program *program, const Expr *read, const char *name,
         axes[rank] = read->tensor->axes[i];
         subs[rank++] = read->args[i];
     }
+    MUST(rank <= MAX_RANK);
     Tensor *out = tensor_new(program, "observed", ROLE_OUTPUT, TYPE_REAL, rank, axes, span);
     out->path = name;
     list_push(program->arena, &program->outputs, out);

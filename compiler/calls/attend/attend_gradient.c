@@ -1,5 +1,6 @@
 /* attend_gradient: the backward pass of an attention. */
 #include "calls/attend/attend_row.h"
+#include "base/must.h"
 #include "transform/autodiff/gradient.h"
 
 /* `like` with one more element along its last dimension: `first`, then the elements of `rest`, or
@@ -16,6 +17,7 @@ static Expr *with_first(Backward *backward, const Expr *like, Expr *first, const
         if (sub->kind == EXPR_INDEX && !sub->index->of_repeat) loops[rank++] = sub->index;
     }
     loops[rank++] = index_new(program, wide->name, wide);
+    MUST(rank <= MAX_RANK);
     for (int i = 0; i < rank; i++) axes[i] = loops[i]->axis;
     Expr *place = expr_index(program, loops[rank - 1]), *value = expr_number(program, 0);
     if (rest) {

@@ -557,6 +557,7 @@ static void keep_pointwise(Backward *backward, const Adjoint *adjoint, Slot *slo
         from[count] = contribution->subs[i]->index;
         to[count++] = expr_index(program, adjoint->indices[i]);
     }
+    MUST(count <= MAX_RANK);
     Expr *value = expr_product(program, &contribution->factors, 0);
     list_push(program->arena, &slot->pointwise, expr_substitute(program, value, from, to, count));
 }

@@ -110,6 +110,7 @@ static Expr *new_temp(FactorProduct *product, const char *name, unsigned set) {
         indices[rank] = product->loops[i];
         axes[rank++] = product->loops[i]->axis;
     }
+    MUST(rank <= MAX_RANK);
     Tensor *tensor =
         tensor_new(product->program, name, ROLE_TEMP, TYPE_REAL, rank, axes, product->span);
     return expr_read_indices(product->program, tensor, indices);
@@ -215,6 +216,7 @@ static void join_pair(FactorProduct *product, const FactorGroup *groups, int cou
     int reduced_count = 0;
     for (int i = 0; i < product->loop_count; i++)
         if (summed >> i & 1) reduced[reduced_count++] = product->loops[i];
+    MUST(reduced_count <= 2 * MAX_LOOPS);
     statement_loop(program, product->block, temp, false, REDUCE_SUM, reduced, reduced_count,
                    expr_apply(program, OP_MUL, left, right, NULL), product->span);
     List inside = {0};

@@ -13,6 +13,7 @@
  * minimum goes to the first entry with that value.
  */
 #include "transform/autodiff/gradient.h"
+#include "base/must.h"
 #include "ir/call.h"
 #include "passes.h"
 
@@ -232,6 +233,7 @@ static Expr *taking_entry(Backward *backward, const Statement *statement, Expr *
         size = expr_apply(program, OP_MUL, size, extent, NULL);
         reduced[count++] = index;
     }
+    MUST(count <= MAX_LOOPS);
     Expr *first = reverse_like(backward, target, "first", loops, &kept);
     Expr *equal = expr_apply(program, OP_EQ, value, target, NULL);
     statement_loop(program, backward->block, first, false, REDUCE_MIN, reduced, count,
@@ -425,7 +427,7 @@ static void forget_loss(Program *program) {
 }
 
 void gradient(Program *program, bool recompute) {
-    if (!program->loss) return;
+    MUST(program->loss);
     simplify(program); /* the backward pass then saves no dead or loop-invariant values */
     Backward backward = {
         .program = program, .block = &program->body, .count = program->tensors.count};

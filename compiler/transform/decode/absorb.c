@@ -24,6 +24,8 @@
  */
 #include "transform/decode/decode.h"
 
+#include "base/must.h"
+
 enum { MAX_PARTS = 4, MAX_EQUATIONS = 32 /* in the derivation, counted once per read */ };
 
 /* A cached tensor: [leading..., position, one dimension, others of size 1], columns first .. first
@@ -188,6 +190,7 @@ static Expr *slope_of_read(const Slope *slope, const Expr *read) {
         to[count++] = read->args[i];
     }
     const Slope inner = {slope->absorb, slope->part, slope->column, writer->target};
+    MUST(count <= MAX_RANK);
     Expr *value = writer->value;
     if (writer->reduction == REDUCE_SUM)
         value = slope_of_sum(&inner, writer, value);

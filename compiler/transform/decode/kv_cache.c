@@ -73,6 +73,7 @@ Expr *history_read(Decode *decode, const Expr *read, Tensor *past, Expr *sub,
     MUST(dimension >= 0 && past->rank <= read->tensor->rank + (repeat != NULL));
     if (past->rank > read->tensor->rank) subs[rank++] = expr_index(decode->program, repeat->index);
     for (int i = 0; i < read->count; i++) subs[rank++] = i == dimension ? sub : read->args[i];
+    MUST(rank <= MAX_RANK);
     return expr_read(decode->program, past, subs);
 }
 
@@ -100,6 +101,7 @@ static Statement *store_rows(Decode *decode, Tensor *tensor, Tensor *past, const
         if (!fixed) loops[count++] = index_new(program, tensor->axes[i]->name, tensor->axes[i]);
         subs[i] = fixed ? wrote->args[i] : expr_index(program, loops[count - 1]);
     }
+    MUST(count <= MAX_RANK);
     Expr *read = expr_read(program, tensor, subs);
     MUST(dimension >= 0);
     const Axis *rows = past->axes[dimension + past->rank - tensor->rank];

@@ -10,6 +10,8 @@
  */
 #include "transform/decode/decode.h"
 
+#include "base/must.h"
+
 #include <string.h>
 
 bool is_scanned(const Statement *scan, const Tensor *tensor) {
@@ -28,6 +30,7 @@ static Expr *cache_at(const Decode *decode, Tensor *cache, const Expr *read,
         subs[rank++] = expr_index(decode->program, repeat->index);
     for (int i = 0; i < read->count; i++)
         if (i != place) subs[rank++] = read->args[i];
+    MUST(rank <= MAX_RANK);
     return expr_read(decode->program, cache, subs);
 }
 
@@ -38,6 +41,7 @@ static Tensor *new_state(Decode *decode, Tensor *tensor, const Statement *repeat
     if (repeat) axes[rank++] = repeat->index->axis;
     for (int i = 0; i < tensor->rank; i++)
         if (tensor->axes[i] != decode->step) axes[rank++] = tensor->axes[i];
+    MUST(rank <= MAX_RANK);
     const char *name = arena_format(program->arena, "cache_%s", tensor->name);
     Tensor *cache = tensor_new(program, name, ROLE_CACHE, tensor->type, rank, axes, tensor->span);
     cache->path = tensor->name;

@@ -21,6 +21,7 @@
  */
 #include "transform/decode/decode.h"
 
+#include "base/must.h"
 #include "ir/call.h"
 #include "passes.h"
 
@@ -69,6 +70,7 @@ static void store_bytes(Decode *decode, Block *block, int place, Tensor *scale) 
         axes[count] = store->loops[i]->axis;
         loops[count++] = store->loops[i];
     }
+    MUST(count <= MAX_LOOPS);
     const char *name = arena_format(program->arena, "%s_most", store->target->tensor->name);
     Expr *most = expr_read_indices(
         program, tensor_new(program, name, ROLE_TEMP, TYPE_REAL, count, axes, store->span), loops);

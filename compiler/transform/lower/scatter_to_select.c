@@ -9,6 +9,7 @@
  *     d[b,at[b]] += e[b]            -->
  */
 #include "analysis/access.h"
+#include "base/must.h"
 #include "passes.h"
 
 static bool is_plain(const Statement *statement) {
@@ -77,6 +78,7 @@ static bool select_one(Program *program, const Block *block, int at) {
         from[count] = adder->target->args[i]->index;
         to[count++] = maker->target->args[i];
     }
+    MUST(count <= MAX_RANK);
     Expr *place = expr_substitute(program, adder->target->args[placed], from, to, count);
     Expr *value = expr_substitute(program, adder->value, from, to, count);
     Expr *here = expr_apply(program, OP_EQ, maker->target->args[placed], place, NULL);

@@ -280,6 +280,7 @@ static Statement *copy_statement(Program *program, Tensor *to, Tensor *from, Exp
         Index *index = index_new(program, whole->axes[i]->name, whole->axes[i]);
         all[i] = free[count++] = expr_index(program, index);
     }
+    MUST(count <= MAX_RANK);
     Block block = {{0}};
     return statement_loop(program, &block, expr_read(program, to, fixed_in_target ? all : free),
                           false, REDUCE_NONE, NULL, 0,
@@ -358,6 +359,7 @@ static Tensor *make_copy(Storage *storage, Block *block, int place, Expr *read) 
         else
             axes[rank++] = read->tensor->axes[i];
     }
+    MUST(rank <= MAX_RANK);
     Tensor *copy =
         tensor_new(program, arena_format(program->arena, "%s_rounded", read->tensor->name),
                    ROLE_TEMP, TYPE_BF16, rank, axes, read->tensor->span);
@@ -410,6 +412,7 @@ static void read_copy(Storage *storage, const StorageAccess *use) {
         if (parameter || !step_and_offset(read->args[i], &step, &offset))
             subs[rank++] = read->args[i];
     }
+    MUST(rank <= MAX_RANK);
     read_instead(program, use->point->statement, use->operand, expr_read(program, copy, subs));
 }
 

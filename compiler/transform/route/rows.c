@@ -367,6 +367,7 @@ static Expr *rows_operand(Rewrite *rewrite, Block *block, Expr *operand) {
         if (!gone || !placed) indices[rank++] = gone ? rewrite->row : sub->index;
         placed |= gone;
     }
+    MUST(rank <= MAX_RANK);
     for (int i = 0; i < rank; i++) axes[i] = indices[i]->axis;
     const char *name = arena_format(program->arena, "%s_rows", operand->tensor->name);
     Tensor *tensor = tensor_new(program, name, ROLE_TEMP, TYPE_REAL, rank, axes, operand->span);

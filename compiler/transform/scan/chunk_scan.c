@@ -94,6 +94,7 @@ static Expr *over_other(const Chunks *chunks, Expr *expr) {
         from[count] = chunks->dims[i];
         to[count++] = expr_index(chunks->program, chunks->other[i]);
     }
+    MUST(count <= MAX_RANK);
     return expr_substitute(chunks->program, expr, from, to, count);
 }
 
@@ -105,6 +106,7 @@ static void add_transition(const Chunks *chunks, Block *body, Expr *border, Expr
     int count = 0;
     for (int i = 0; i < recurrence->target->count; i++)
         if (recurrence->summed >> i & 1) over[count++] = chunks->other[i];
+    MUST(count <= MAX_RANK);
     statement_loop(chunks->program, body, border, true, REDUCE_SUM, over, count, product,
                    recurrence->scan->span);
 }
@@ -197,12 +199,14 @@ static void rewrite_reader(const Chunks *chunks, const Reader *reader, Tensor *m
     int rank = 0, count = 0;
     for (int i = 0; i < recurrence->target->count; i++)
         if (!(recurrence->summed >> i & 1)) subs[rank++] = reader->own[i];
+    MUST(rank <= MAX_RANK);
     for (int i = 0; i < statement->loop_count; i++) {
         bool summed = false;
         for (int j = 0; j < recurrence->target->count; j++)
             summed |= recurrence->summed >> j & 1 && reader->own[j] == statement->loops[i];
         if (!summed) loops[count++] = statement->loops[i];
     }
+    MUST(count <= MAX_LOOPS);
     memcpy(statement->loops, loops, sizeof loops);
     statement->loop_count = count;
     Expr *value = multiply(chunks, product_of(program, &reader->rest.list),

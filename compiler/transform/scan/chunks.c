@@ -107,6 +107,7 @@ Tensor *chunk_make(const Chunks *chunks, const char *name, Spot spot, Dims summe
     for (int i = 0; i < chunks->recurrence->target->count; i++)
         if (summed >> i & 1) over[count++] = chunks->dims[i];
     if (reduced) over[count++] = reduced;
+    MUST(count <= MAX_RANK);
     statement_loop(chunks->program, chunks->block, chunk_read(chunks, tensor, spot), false,
                    count ? REDUCE_SUM : REDUCE_NONE, over, count, value,
                    chunks->recurrence->scan->span)
@@ -139,6 +140,7 @@ static Expr *moved(const Chunks *chunks, Expr *expr, Expr *place) {
         from[count] = recurrence->target->args[i]->index;
         to[count++] = i == recurrence->place ? place : expr_index(chunks->program, chunks->dims[i]);
     }
+    MUST(count <= MAX_RANK);
     return expr_substitute(chunks->program, expr, from, to, count);
 }
 

@@ -7,6 +7,8 @@
  */
 #include "transform/scan/scan.h"
 
+#include "base/must.h"
+
 /* The sum that is expanded; each of its reduced indices runs over a dimension of the state. */
 typedef struct ExpandedSum {
     const Statement *statement; /* NULL: none */
@@ -186,6 +188,7 @@ static void expand_read(const LinearExpansion *expansion, const Expr *read, cons
         from[count] = sub->index;
         to[count++] = read->args[i];
     }
+    MUST(count <= MAX_RANK);
     Expr *value = expr_substitute(recurrence->program, maker->value, from, to, count);
     if (maker->reduction == REDUCE_NONE)
         expand(expansion, value, prefix);
