@@ -3,6 +3,7 @@
 # without a note and resumes to the same numbers. The deprecated names are read from the declarations; the second list is
 # independent of them.
 . "$(dirname "$0")/../begin.sh"
+export MOEC_CFLAGS=-O0
 spec=$work/spec.moe
 cat >"$spec" <<'EOF'
 use decoder

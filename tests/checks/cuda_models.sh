@@ -3,7 +3,6 @@
 # limits are 1e-5 in f32 (gradients 1e-4), and twice the effect of rounding in bf16 (`moec verify`).
 #
 #   tests/checks/cuda_models.sh          every sixth model of tests/layers.moe (half of them in bf16), every 48th small one
-#   tests/checks/cuda_models.sh          every sixth model of tests/layers.moe (half of them in bf16), every 48th small one
 #                                        of models/, top-k values, some with smaller caches
 #   tests/checks/cuda_models.sh all      all of both; minutes
 #   tests/checks/cuda_models.sh WORD...  models whose FILE:MODEL contains one of the words

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Export of a model to a Hugging Face directory and import with the same bits; invalid directories leave no output.
 . "$(dirname "$0")/../begin.sh"
+export MOEC_CFLAGS=-O0
 cd "$work"
 
 cat > m.moe <<'SPEC'

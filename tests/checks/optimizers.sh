@@ -2,6 +2,7 @@
 # Optimizers that update matrices: a stopped and resumed run ends with the same bytes. Their states are in the checkpoint and
 # only training reads them. An emitted program trains the same.
 . "$(dirname "$0")/../begin.sh"
+export MOEC_CFLAGS=-O0
 cat >"$work/spec.moe" <<'END_OF_SPEC'
 use adafactor
 use decoder
