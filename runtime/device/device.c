@@ -122,12 +122,14 @@ static bool update_parameters(Engine *engine, const BlockUpdate *given) {
     float **moments = memory_new(sizeof *moments * (size_t)(update->state_count + 1));
     for (int i = 0; i < table->parameter_count; i++) {
         const MoecTensor *tensor = &table->parameters[i];
-        size_t offset = tensor->offset / sizeof(float);
-        if (tensor->frozen || tensor->whole) continue;
-        for (int j = 0; j < update->state_count; j++) moments[j] = given->moments[j] + offset;
-        update->run(given->weights + offset, given->gradients + offset, moments,
-                    (long)tensor_count(tensor), scalars + tensor->group * update->scalar_count,
-                    given->rounded ? (uint16_t *)given->rounded + offset : NULL);
+        size_t start = tensor->offset / sizeof(float), end = start + tensor_count(tensor);
+        if (start < given->start) start = given->start;
+        if (given->end && end > given->end) end = given->end;
+        if (tensor->frozen || tensor->whole || start >= end) continue;
+        for (int j = 0; j < update->state_count; j++) moments[j] = given->moments[j] + start;
+        update->run(given->weights + start, given->gradients + start, moments, (long)(end - start),
+                    scalars + tensor->group * update->scalar_count,
+                    given->rounded ? (uint16_t *)given->rounded + start : NULL);
     }
     free(moments);
     free(scalars);

@@ -114,7 +114,8 @@ typedef struct BlockUpdate {
     float *const *moments; /* the optimizer's states, a host array */
     void *rounded;         /* receives the new weights as bf16; may be NULL */
     const float
-        *scalars; /* host: in the order of MoecUpdate.scalars, without the per-group factors */
+        *scalars;      /* host: in the order of MoecUpdate.scalars, without the per-group factors */
+    size_t start, end; /* CPU only: the elements to update; end 0: all */
 } BlockUpdate;
 
 typedef struct DeviceKind {

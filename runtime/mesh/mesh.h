@@ -69,6 +69,9 @@ MeshRange mesh_range(const Mesh *mesh, size_t count, int rank);
 void mesh_reduce_ranges(Mesh *mesh, const char *name, float *block, size_t count);
 /* Copies the range of each process to all others. */
 void mesh_gather_ranges(Mesh *mesh, const char *name, float *block, size_t count);
+/* The same to process 0 only, and from process 0 to the others. */
+void mesh_collect_ranges(Mesh *mesh, const char *name, float *block, size_t count);
+void mesh_scatter_ranges(Mesh *mesh, const char *name, float *block, size_t count);
 /* Adds the blocks of all processes by the library, which chooses the order. */
 void mesh_sum(Mesh *mesh, const char *name, float *block, size_t count);
 

@@ -91,22 +91,42 @@ void mesh_reduce_ranges(Mesh *mesh, const char *name, float *block, size_t count
     free(transfers);
 }
 
-void mesh_gather_ranges(Mesh *mesh, const char *name, float *block, size_t count) {
-    if (!mesh) return;
+/* Exchanges ranges: each process sends its own one, or those of the others. */
+typedef enum Direction { TO_ALL, TO_FIRST, FROM_FIRST } Direction;
+
+static void exchange_ranges(Mesh *mesh, const char *name, float *block, size_t count,
+                            Direction direction) {
     MpiTransfer *transfers = memory_new(sizeof *transfers * 2 * (size_t)mesh->size);
-    MeshRange own = mesh_range(mesh, count, mesh->rank);
     int transfer_count = 0;
     for (int rank = 0; rank < mesh->size; rank++) {
-        if (rank == mesh->rank) continue;
-        MeshRange theirs = mesh_range(mesh, count, rank);
-        transfers[transfer_count++] = (MpiTransfer){rank, 0, block + theirs.start,
-                                                    (theirs.end - theirs.start) * sizeof(float)};
-        transfers[transfer_count++] =
-            (MpiTransfer){rank, 1, block + own.start, (own.end - own.start) * sizeof(float)};
+        if (rank == mesh->rank || (direction != TO_ALL && rank && mesh->rank)) continue;
+        const bool sends = direction == TO_ALL || (direction == TO_FIRST) == (mesh->rank != 0);
+        const bool receives = direction == TO_ALL || !sends;
+        /* between process 0 and another one, the range of the other */
+        MeshRange own = mesh_range(mesh, count, direction == FROM_FIRST ? rank : mesh->rank),
+                  theirs = mesh_range(mesh, count, direction == FROM_FIRST ? mesh->rank : rank);
+        if (receives)
+            transfers[transfer_count++] = (MpiTransfer){
+                rank, 0, block + theirs.start, (theirs.end - theirs.start) * sizeof(float)};
+        if (sends)
+            transfers[transfer_count++] =
+                (MpiTransfer){rank, 1, block + own.start, (own.end - own.start) * sizeof(float)};
     }
     collective_begin(mesh, name);
     collective_end(mesh, mesh->mpi->transfer(transfers, transfer_count));
     free(transfers);
+}
+
+void mesh_gather_ranges(Mesh *mesh, const char *name, float *block, size_t count) {
+    if (mesh) exchange_ranges(mesh, name, block, count, TO_ALL);
+}
+
+void mesh_collect_ranges(Mesh *mesh, const char *name, float *block, size_t count) {
+    if (mesh) exchange_ranges(mesh, name, block, count, TO_FIRST);
+}
+
+void mesh_scatter_ranges(Mesh *mesh, const char *name, float *block, size_t count) {
+    if (mesh) exchange_ranges(mesh, name, block, count, FROM_FIRST);
 }
 
 void mesh_sum(Mesh *mesh, const char *name, float *block, size_t count) {

@@ -86,8 +86,37 @@ void gradient_sum_finish(GradientSum *sum, const Model *model) {
         mesh_sum(sum->mesh, "gradients", gradients, elements(model));
     } else {
         mesh_reduce_ranges(sum->mesh, "gradients", gradients, elements(model));
-        mesh_gather_ranges(sum->mesh, "sums of gradients", gradients, elements(model));
+        if (!sum->sharded)
+            mesh_gather_ranges(sum->mesh, "sums of gradients", gradients, elements(model));
     }
+}
+
+MeshRange gradient_sum_range(const GradientSum *sum, const Model *model) {
+    return sum->sharded ? mesh_range(sum->mesh, elements(model), mesh_rank(sum->mesh))
+                        : (MeshRange){0, elements(model)};
+}
+
+/* square_sum adds the sums of chunks of MESH_CHUNK elements in order; each process computes those
+ * of its range. */
+bool gradient_sum_squares(const GradientSum *sum, const Model *model, double *squares) {
+    const DeviceKind *kind = model->device->kind;
+    const float *gradients = model->there.gradients;
+    if (!sum->sharded) return kind->square_sum(model->engine, gradients, elements(model), squares);
+    const MeshRange own = gradient_sum_range(sum, model);
+    const size_t size = (size_t)mesh_size(sum->mesh),
+                 row = (elements(model) / MESH_CHUNK + 1) / size + 2; /* chunks of the longest */
+    double *all = memory_new(sizeof *all * row * size);
+    double *next = all + row * (size_t)mesh_rank(sum->mesh);
+    bool good = true;
+    for (size_t at = own.start; at < own.end && good; at += MESH_CHUNK) {
+        size_t count = own.end - at < MESH_CHUNK ? own.end - at : MESH_CHUNK;
+        good = kind->square_sum(model->engine, gradients + at, count, next++);
+    }
+    mesh_gather(sum->mesh, "squares of gradients", all, sizeof *all * row);
+    *squares = 0;
+    for (size_t i = 0; i < row * size; i++) *squares += all[i]; /* unused ones are 0 */
+    free(all);
+    return good;
 }
 
 void gradient_sum_release(GradientSum *sum, const Model *model) {

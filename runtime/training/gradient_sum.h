@@ -21,9 +21,10 @@ enum { SUM_LEVELS = 24 };
 
 typedef struct GradientSum {
     Mesh *mesh;
-    long parts;              /* micro-batches of a step */
-    long lanes;              /* 0 counts as 1: one after the other */
-    bool fast;               /* over processes: in the order that the MPI library chooses */
+    long parts;   /* micro-batches of a step */
+    long lanes;   /* 0 counts as 1: one after the other */
+    bool fast;    /* over processes: in the order that the MPI library chooses */
+    bool sharded; /* each process updates its range and stores that optimizer state (ZeRO-1) */
     float *sums[SUM_LEVELS]; /* of 2^level lanes; memory of the first use */
     bool held[SUM_LEVELS];   /* the sum of that level is used */
 } GradientSum;
@@ -40,8 +41,14 @@ void gradient_sum_parts(const GradientSum *sum, long *first, long *count);
 bool gradient_sum_begins(const GradientSum *sum, long part);
 /* After each micro-batch: adds a complete lane to the tree. */
 void gradient_sum_add(GradientSum *sum, const Model *model, long part);
-/* After the last own micro-batch: the gradients of the model become the sum over all. */
+/* After the last own micro-batch: the gradients of the model become the sum over all; if `sharded`,
+ * those of the own range. */
 void gradient_sum_finish(GradientSum *sum, const Model *model);
+/* The sum of squares of all gradients, with the same bits as DeviceKind.square_sum. False after a
+ * device error, which was printed. */
+bool gradient_sum_squares(const GradientSum *sum, const Model *model, double *squares);
+/* The elements that this process updates. */
+MeshRange gradient_sum_range(const GradientSum *sum, const Model *model);
 void gradient_sum_release(GradientSum *sum, const Model *model);
 
 #endif

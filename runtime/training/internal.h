@@ -34,6 +34,12 @@ bool processes_check(const TrainRun *run, const Device *device);
 bool processes_join(TrainRun *run, bool good);
 /* Copies the state of the run, initialized or read from the checkpoint, from process 0 to all. */
 bool processes_share(TrainRun *run);
+/* Before a checkpoint: process 0 receives the optimizer state of all. After it, processes_drop
+ * releases the memory of the state of the others again. */
+void processes_collect(const TrainRun *run);
+void processes_drop(const TrainRun *run);
+/* Before an evaluation: every process receives the averages of the weights, if there are any. */
+void processes_average(const TrainRun *run);
 
 /* differences: changes of a spec since the start of a run. */
 

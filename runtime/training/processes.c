@@ -11,6 +11,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 /* Number of processes in "data=8" or "data=auto", 0 for auto; -1 after a message. */
 static long mesh_of_flag(const char *text) {
@@ -135,17 +137,63 @@ bool processes_join(TrainRun *run, bool good) {
 
 /* ---- initial state ---- */
 
+static size_t moment_elements(const Model *model) {
+    return moment_bytes(model->table) / sizeof(float);
+}
+
 bool processes_share(TrainRun *run) {
     Model *model = run->model;
     Mesh *mesh = run->mesh;
     const MoecTable *table = model->table;
     const char *name = "initial weights";
     if (!mesh) return true;
+    /* Optimizers of whole matrices need the gradients of all parameters. */
+    run->sharded = run->settings.zero && !table->whole_bytes;
     mesh_broadcast(mesh, name, 0, &run->place, sizeof run->place);
     mesh_broadcast(mesh, name, 0, &run->saved, sizeof run->saved);
     mesh_broadcast(mesh, name, 0, model->weights, table->weight_bytes);
     mesh_broadcast(mesh, name, 0, model->layer_states, table->state_bytes);
-    for (int i = 0; i < table->update->state_count; i++)
-        mesh_broadcast(mesh, name, 0, model->moments[i], moment_bytes(table));
+    for (int i = 0; i < table->update->state_count; i++) {
+        if (run->sharded)
+            mesh_scatter_ranges(mesh, name, model->moments[i], moment_elements(model));
+        else
+            mesh_broadcast(mesh, name, 0, model->moments[i], moment_bytes(table));
+    }
+    processes_drop(run);
     return model_put(model);
+}
+
+/* ---- sharded optimizer state ---- */
+
+void processes_collect(const TrainRun *run) {
+    const Model *model = run->model;
+    for (int i = 0; run->sharded && i < model->table->update->state_count; i++)
+        mesh_collect_ranges(run->mesh, "optimizer state", model->moments[i],
+                            moment_elements(model));
+}
+
+/* Returns the whole pages of the elements to the system; they read as zeros afterwards. */
+static void drop_pages(float *block, size_t start, size_t end) {
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    const uintptr_t first = ((uintptr_t)(block + start) + page - 1) / page * page,
+                    last = (uintptr_t)(block + end) / page * page;
+    if (first < last) madvise((void *)first, last - first, MADV_DONTNEED);
+}
+
+void processes_drop(const TrainRun *run) {
+    const Model *model = run->model;
+    const size_t count = moment_elements(model);
+    if (!run->sharded || mesh_rank(run->mesh)) return;
+    const MeshRange own = mesh_range(run->mesh, count, 0);
+    for (int i = 0; i < model->table->update->state_count; i++)
+        drop_pages(model->moments[i], own.end, count);
+}
+
+void processes_average(const TrainRun *run) {
+    const Model *model = run->model;
+    const MoecUpdate *update = model->table->update;
+    for (int i = 0; run->sharded && i < update->state_count; i++)
+        if (strcmp(update->state_names[i], "average") == 0)
+            mesh_gather_ranges(run->mesh, "averages of weights", model->moments[i],
+                               moment_elements(model));
 }

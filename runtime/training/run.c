@@ -194,6 +194,7 @@ static bool log_step(TrainRun *run, const StepResult *result, double seconds) {
 static bool save_checkpoint(TrainRun *run, const char *name, bool optimizer) {
     bool good = true;
     begin_phase(run, "writing the checkpoint");
+    if (optimizer) processes_collect(run);
     if (mesh_rank(run->mesh) == 0) {
         char *path = path_join(run->options.out, name);
         size_t length;
@@ -204,6 +205,7 @@ static bool save_checkpoint(TrainRun *run, const char *name, bool optimizer) {
         good = checkpoint_write(path, run->model, run->bundle, &companions, &run->place, optimizer);
         mesh_set_busy(run->mesh, NULL);
         free(path);
+        processes_drop(run);
     }
     if (good && optimizer) run->saved = run->place.step;
     return good;
@@ -250,6 +252,7 @@ static bool measure_validation(TrainRun *run) {
 static bool validate(TrainRun *run) {
     if (!run->held_windows) return true;
     begin_phase(run, "evaluation");
+    processes_average(run);
     return model_take_averages(run->model) && measure_validation(run) &&
            model_give_averages(run->model);
 }
@@ -289,7 +292,7 @@ static long last_step(const TrainRun *run) {
 static bool is_finite(TrainRun *run) {
     bool finite;
     return model_finite(run->model, &finite) &&
-           (finite ||
+           (!mesh_largest(run->mesh, "check of the weights", !finite) ||
             stop_for_nonsense(run, run->place.step, "a weight or a state of the optimizer"));
 }
 
@@ -401,7 +404,9 @@ static RunEnd run_steps(TrainRun *run) {
                   .record = run->data->record},
         .settings = run->settings,
         .seed = run->place.seed,
-        .gradient_sum = {.mesh = run->mesh, .lanes = (long)run->place.lanes},
+        .gradient_sum = {.mesh = run->mesh,
+                         .lanes = (long)run->place.lanes,
+                         .sharded = run->sharded},
     };
     if (!step_prepare(&run->stepper)) return RUN_FAILED;
     if (steps == 0 && run->saved < 0)

@@ -51,6 +51,7 @@ struct TrainRun {
     RunLog record;
     double validation; /* last validation loss in nats/token; NaN before the first evaluation */
     bool probe_told;   /* the note about a probe that is not finite was printed */
+    bool sharded;      /* each process has the optimizer state of its range only */
     bool stopped;      /* by on_step */
     int signal;        /* signal that stopped some process, or 0 */
     bool succeeded;    /* no failure */

@@ -125,6 +125,7 @@ Settings settings_of(MoecCompiler *compiler) {
         .clip = moec_option_number(compiler, "train.grad_clip", 0),
         .processes = whole_number(compiler, "train.mesh.data", 0),
         .lanes = whole_number(compiler, "train.reduction_lanes", 0),
+        .zero = whole_number(compiler, "train.zero", 1) != 0,
     };
     const char *reduction = moec_option(compiler, "train.reduction");
     settings.fast = reduction && strcmp(reduction, "fast") == 0;

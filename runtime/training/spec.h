@@ -20,6 +20,7 @@ typedef struct Settings {
     long processes;    /* train.mesh.data; 0 = those of the launcher */
     long lanes;        /* train.reduction_lanes; 0 = number of processes */
     bool fast;         /* train.reduction */
+    bool zero;         /* train.zero */
 } Settings;
 
 /* Values of `train` in the spec, defaults for missing options. */

@@ -100,6 +100,8 @@ static bool update_whole(const Stepper *stepper, const StepResult *result, long 
 static bool update_all(const Stepper *stepper, const StepResult *result, long step, double factor) {
     const Model *model = stepper->train->model;
     const MoecUpdate *update = model->table->update;
+    const GradientSum *sum = &stepper->gradient_sum;
+    const MeshRange range = gradient_sum_range(sum, model);
     float *scalars = memory_new(sizeof *scalars * (size_t)(update->scalar_count + 1));
     for (int i = 0; i < update->scalar_count; i++)
         scalars[i] = (float)scalar_value(update->scalars[i].kind, stepper, result, step, factor);
@@ -109,9 +111,16 @@ static bool update_all(const Stepper *stepper, const StepResult *result, long st
         .moments = model->there.moments,
         .rounded = model->there.rounded,
         .scalars = scalars,
+        .start = range.start,
+        .end = range.end,
     };
     bool good = model->device->kind->update(model->engine, &given);
     free(scalars);
+    if (sum->sharded) {
+        mesh_gather_ranges(sum->mesh, "updated weights", model->there.weights,
+                           trained_bytes(model->table) / sizeof(float));
+        good = good && model_round(model);
+    }
     return good && update_whole(stepper, result, step, factor);
 }
 
@@ -246,9 +255,7 @@ static bool end_step(Stepper *stepper, long step, StepResult *result) {
         call_has_scalar(call, MOEC_SCALAR_LOSS_SCALE) ? 1 : 1.0 / (double)settings->accumulate;
     result->loss = stepper->loss;
     double squares; /* padding between tensors stays zero, so the whole block is summed */
-    if (!model->device->kind->square_sum(model->engine, model->there.gradients,
-                                         trained_bytes(model->table) / sizeof(float), &squares))
-        return false;
+    if (!gradient_sum_squares(&stepper->gradient_sum, model, &squares)) return false;
     result->norm = mean * sqrt(squares);
     result->rate =
         settings->rate * model->table->update->rate((double)step, (double)settings->steps);

@@ -29,7 +29,8 @@ static void print_run_plan(const TrainRun *run, size_t program) {
     const Model *model = run->model;
     double trained = (double)trained_bytes(model->table),
            weights = (double)model->table->weight_bytes + trained,
-           moments = (double)moment_bytes(model->table) * model->table->update->state_count;
+           moments = (double)moment_bytes(model->table) * model->table->update->state_count /
+                     (run->sharded ? mesh_size(run->mesh) : 1);
     double lent = (double)(run->train->bytes + run->measure->bytes);
     if (message_is_quiet()) return;
     QuantityScale scale = quantity_line((double)model_bytes(model) + lent + (double)program, 3);

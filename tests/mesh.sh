@@ -1,0 +1,129 @@
+#!/bin/sh
+# Training on several processes, in full: the same bits for ten kinds of models on 1, 2, 4 and 8 processes of 1 and 2 threads;
+# `reduction = fast`; kills of a random process at random times, each resumed on another number of processes; the cost of one
+# process under a launcher, and of two processes compared with two threads. checks/mesh.sh has the short tests.
+#
+#   tests/mesh.sh [STEPS] [KILLS] [SEED]        default: 200 steps, 20 kills, a random seed
+. "$(dirname "$0")/begin.sh"
+. tests/mesh_common.sh
+[ -n "$mpi" ] || wrong "no MPI: .ci/setup test installs it"
+steps=${1:-200} kills=${2:-20} seed=${3:-$(date +%s)}
+set -- $mpi
+first=$1
+cat stdlib/*.moe >"$work/text"
+cat >"$work/models.moe" <<'SPEC'
+use decoder
+use muon
+use recurrent
+model dense = decoder {
+  vocab_size = 256, dim = 32, layers = 2
+  attention = { heads = { q = 4, k = 2 }, head_dim = 8 }
+  ffn = swiglu { hidden_dim = 48 }
+  train = { lr = 3e-3, batch_size = 2, context_length = 32, gradient_accumulation_steps = 8, reduction_lanes = 8, eval_interval = 50, save_interval = 50 }
+}
+model balanced = dense { ffn = moe { experts = 4, top_k = 2, expert = swiglu { hidden_dim = 16 }, aux_loss_coef = 0.01 } }
+model unbalanced = balanced { ffn.aux_loss_coef = 0 }
+model balanced_over_step = balanced { ffn.aux_loss_scope = global_batch }
+model steered = unbalanced { ffn.bias_update_rate = 0.001 }
+model dropped = dense { dropout = 0.1 }
+model recurrent_mixer = dense { attention = mamba2 { heads = 4, state_size = 8 } }
+model with_muon = dense { train.optimizer = muon }
+model averaged = dense { train.ema_decay = 0.99 }
+model rounded = balanced { train.precision = bf16, train.batch_size = 8 }
+model frozen = dense { parameters = [{ of = "*embedding", freeze = true }] }
+SPEC
+models="dense balanced unbalanced balanced_over_step steered dropped recurrent_mixer with_muon averaged rounded frozen"
+
+train() { # LAUNCHER THREADS MODEL OUT ARGUMENTS...
+    launcher=$1 threads=$2 model=$3 out=$4
+    shift 4
+    OMP_NUM_THREADS=$threads $launcher moec train "$work/models.moe:$model" --data "$work/text" --out "$out" -q --steps "$steps" "$@" </dev/null
+}
+
+for model in $models; do
+    train "" 1 "$model" "$work/one" >/dev/null
+    for run in "1 2" "2 1" "2 2" "4 1" "8 1" "8 2"; do
+        processes=${run% *} launcher=
+        [ "$processes" = 1 ] || launcher="$first -n $processes"
+        rm -rf "$work/other"
+        train "$launcher" "${run#* }" "$model" "$work/other" >/dev/null
+        same "$work/one" "$work/other"
+    done
+    for name in $mpi; do
+        rm -rf "$work/other"
+        train "$name -n 2" 1 "$model" "$work/other" >/dev/null
+        same "$work/one" "$work/other"
+    done
+    rm -rf "$work/zero" "$work/whole"
+    train "" 1 "$model" "$work/zero" --stop-after 20 --set train.zero=0 >/dev/null
+    train "$first -n 4" 1 "$model" "$work/whole" --stop-after 20 --set train.zero=0 >/dev/null
+    same "$work/zero" "$work/whole"
+    echo "$model: $steps steps, same bits on 1, 2, 4 and 8 processes"
+    rm -rf "$work/one"
+done
+
+# The gradient norm of step 1 and the losses up to step 10 of `fast` differ by rounding.
+values() { grep '"grad_norm"' "$1/log.jsonl" | head -10 | sed 's/.*"loss":\([^,]*\),"grad_norm":\([^,]*\),.*/\1 \2/'; }
+train "" 1 dense "$work/plain" --stop-after 10 --set train.reduction_lanes=1 >/dev/null
+train "$first -n 4" 1 dense "$work/fast" --stop-after 10 --set train.reduction=fast >/dev/null
+values "$work/plain" >"$work/a"
+values "$work/fast" | paste -d' ' "$work/a" - | awk '
+    function off(a, b) { return a > b ? (a - b) / a : (b - a) / b }
+    { loss = off($1, $3); norm = off($2, $4); if (loss > 1e-5 || (NR == 1 && norm > 1e-6)) wrong = 1 }
+    END { exit wrong || NR != 10 }' || wrong "fast differs by more than rounding"
+echo "fast: gradient of step 1 within 1e-6, losses within 1e-5"
+
+# Kills.
+train "" 1 balanced "$work/straight" --set train.save_interval=7 >/dev/null
+began=$(date +%s%N)
+rm -rf "$work/timed"
+train "$first -n 4" 1 balanced "$work/timed" --set train.save_interval=7 >/dev/null
+whole=$((($(date +%s%N) - began) / 1000000))
+killed=0 finished=0
+echo "seed $seed; a run takes $whole ms"
+while [ "$killed" -lt "$kills" ] || [ "$finished" = 0 ]; do
+    set -- $(awk -v seed="$((seed + killed))" -v whole="$whole" 'BEGIN { srand(seed)
+        split("1 2 4 8", sizes, " "); size = sizes[1 + int(4 * rand())]; print size, int(size * rand()), 0.9 * whole * rand() / 1000 }')
+    launcher="$first -n $1" done=0
+    (train "$launcher" 1 balanced "$work/killed" --set train.save_interval=7 --resume >"$work/out" 2>&1) &
+    child=$!
+    if [ "$killed" -lt "$kills" ]; then
+        sleep "$3"
+        id=$(process "$work/killed" "$2")
+        if [ -n "$id" ] && kill -9 "$id" 2>/dev/null; then killed=$((killed + 1)); fi
+    fi
+    wait $child && done=1 || true
+    [ "$1" = 1 ] || [ -z "$(process "$work/killed" 0)" ] || wrong "a process is left"
+    [ $done = 1 ] || continue
+    same "$work/straight" "$work/killed"
+    finished=$((finished + 1))
+    rm -rf "$work/killed"
+done
+echo "killed $killed times: $finished finished runs with the same bytes"
+
+# Cost: seconds per step, the median of the log.
+median() { sed -n 's/.*"seconds":\([0-9.e-]*\).*/\1/p' "$1/log.jsonl" | sort -g | awk '{ all[NR] = $1 } END { print all[int((NR + 1) / 2)] }'; }
+cat >"$work/cost.moe" <<'SPEC'
+use decoder
+model cost = decoder {
+  vocab_size = 256, dim = 192, layers = 4
+  attention = { heads = { q = 6 }, head_dim = 32 }
+  ffn = swiglu { hidden_dim = 512 }
+  train = { batch_size = 4, context_length = 128, gradient_accumulation_steps = 8, eval_interval = 0, save_interval = 0 }
+}
+SPEC
+cp "$work/cost.moe" "$work/models.moe"
+steps=8
+for round in 1 2 3; do
+    for run in "none 1" "launched 1" "threads 2" "processes 1"; do
+        launcher= options=
+        case $run in launched*) launcher="$first -n 1" ;; processes*) launcher="$first -n 2" ;; threads*) options="--set train.reduction_lanes=2" ;; esac
+        rm -rf "$work/cost"
+        # shellcheck disable=SC2086 # several words
+        train "$launcher" "${run#* }" cost "$work/cost" $options >/dev/null
+        median "$work/cost" >>"$work/${run% *}"
+    done
+done
+best() { sort -g "$work/$1" | head -1; }
+awk -v none="$(best none)" -v launched="$(best launched)" -v threads="$(best threads)" -v processes="$(best processes)" 'BEGIN {
+    printf "one process under the launcher: %.3f of the time without; 2 processes: %.2f of the speed of 2 threads\n", launched / none, threads / processes }'
