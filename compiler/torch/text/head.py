@@ -3,6 +3,7 @@
 b: sequences, s: positions of the current tokens, t: all positions so far.
 """
 
+import copy
 import math
 
 import torch

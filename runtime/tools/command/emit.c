@@ -287,9 +287,9 @@ static bool write_torch(const Options *options, MoecCompiler *compiler, const Sa
                      options->out);
     if (options->json)
         json_result_written(options->out,
-                            json_make("{s:s, s:s, s:b, s:I}", "model", moec_model(compiler), "target",
-                                      options->target, "trained", !is_untrained(file), "step",
-                                      (json_int_t)(file ? checkpoint_step(file) : 0)));
+                            json_make("{s:s, s:s, s:b, s:I}", "model", moec_model(compiler),
+                                      "target", options->target, "trained", !is_untrained(file),
+                                      "step", (json_int_t)(file ? checkpoint_step(file) : 0)));
     return true;
 }
 
@@ -332,7 +332,7 @@ static bool is_empty(const char *path) {
 /* Programs other than that of decoding have the context length as an option of the model. */
 static void keep_context(Options *options) {
     static char set[64];
-    if (!options->context || graph_of(options->graph) == DECODE) return;
+    if (!options->context || (graph_of(options->graph) == DECODE && !is_torch(options))) return;
     snprintf(set, sizeof set, "%s=%ld", flag_path("--context-length"), options->context);
     options->sets.items[options->sets.count++] = set;
 }
@@ -358,6 +358,8 @@ int command_emit(const Command *command, int argc, char **argv) {
     int code = arguments_read(command, table, argc, argv, &options.operand);
     if (code >= 0) return code;
     if (!options.out) return arguments_wrong(command, NULL, "moec emit requires --out");
+    if (is_torch(&options) && graph_of(options.graph) != DECODE)
+        return arguments_wrong(command, NULL, "--mode is an option of the targets c and cuda");
     if (!force && !is_empty(options.out)) return EXIT_INPUT;
     keep_context(&options);
     return emit(&options) ? 0 : EXIT_INPUT;

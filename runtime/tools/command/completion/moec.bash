@@ -186,7 +186,7 @@ _moec_tables() {
     'import --color') kind=list values='auto always never' ;;
     'export --format') kind=list values='' ;;
     'export --color') kind=list values='auto always never' ;;
-    'emit --target') kind=list values='c cuda' ;;
+    'emit --target') kind=list values='c cuda torch' ;;
     'emit --mode') kind=list values='decode train sample' ;;
     'emit --context-length'|'emit -c') kind=list values='' ;;
     'emit --lr') kind=list values='' ;;

@@ -352,7 +352,7 @@ complete -c moec -n '__fish_seen_subcommand_from export' -l color -xa 'auto alwa
 complete -c moec -n '__fish_seen_subcommand_from export' -l help -s h -d 'this text'
 
 complete -c moec -f -n __fish_use_subcommand -a emit -d 'Write a standalone C or CUDA program with the weights.'
-complete -c moec -n '__fish_seen_subcommand_from emit' -l target -xa 'c cuda' -d 'language: c needs a C compiler, cuda needs nvcc (default c)'
+complete -c moec -n '__fish_seen_subcommand_from emit' -l target -xa 'c cuda torch' -d 'language: c needs a C compiler, cuda needs nvcc; torch: a model for the transformers library (default c)'
 complete -c moec -n '__fish_seen_subcommand_from emit' -l mode -xa 'decode train sample' -d 'program: decode generates text, train trains, sample draws samples (default decode)'
 complete -c moec -n '__fish_seen_subcommand_from emit' -l out -s o -rF -d 'directory to write'
 complete -c moec -n '__fish_seen_subcommand_from emit' -l force -d 'replacement of existing files'
