@@ -93,6 +93,8 @@ static void emit(void *data) {
     const char *name = class_name_of(torch, program->name);
     const Tensor *logits = program->outputs.items[0];
     const Decoding decoding = moec_decoding(compiler);
+    bool math = torch->uses_attend || torch->uses_gather || torch->uses_math;
+    bool functional = torch->uses_attend || strstr(classes, "F.");
     const char *values[] = {
         "NAME",       name,
         "MODEL",      program->name,
@@ -101,6 +103,8 @@ static void emit(void *data) {
         "VOCABULARY", arena_format(torch->arena, "%ld", logits->axes[2]->size),
         "CONTEXT",    arena_format(torch->arena, "%ld", program->sequence->size),
         "HINDRANCE",  decoding.hindrance ? decoding.hindrance : "",
+        "MATH",       math ? "import math\n" : "",
+        "FUNCTIONAL", functional ? "import torch.nn.functional as F\n" : "",
         NULL};
     Text modeling = {.arena = torch->arena}, configuration = {.arena = torch->arena};
     add_template(&modeling, text_called("head.py"), values);

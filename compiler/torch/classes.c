@@ -68,7 +68,12 @@ static void print_application(Printer *printer, TorchModule *child, const List *
     for (int i = 0; i < child->inputs.count; i++)
         text_add(&arguments, "%s%s", i ? ", " : "",
                  input_variable(printer, child->inputs.items[i])->name);
-    if (child->uses_cache) text_add(&arguments, child->inputs.count ? ", cache" : "cache");
+    if (child->uses_fixed) {
+        text_add(&arguments, child->inputs.count ? ", %s" : "%s", printer->fixed_name);
+        printer->uses_fixed = true;
+    }
+    bool first = !child->inputs.count && !child->uses_fixed;
+    if (child->uses_cache) text_add(&arguments, first ? "cache" : ", cache");
     printer->uses_cache |= child->uses_cache;
     python_line(printer, "%s = %s(%s)", result_names(printer, child, parts, at),
                 attribute(torch, printer->module, child->path, true), arguments.text);
@@ -91,7 +96,11 @@ static void print_repeat(Printer *printer, const TorchPart *part) {
 void print_parts(Printer *printer, const List *parts, int first, int end) {
     for (int i = first; i < end; i++) {
         const TorchPart *part = parts->items[i];
-        if (part->child)
+        Routed routed;
+        if (is_routed(printer, parts, i)) continue;
+        if (find_routed(printer, parts, i, &routed))
+            print_routed(printer, &routed, parts, i);
+        else if (part->child)
             print_application(printer, part->child, parts, i);
         else if (part->statement->kind == STATEMENT_REPEAT)
             print_repeat(printer, part);
@@ -127,7 +136,7 @@ static const char *last_name(const char *path) {
     return dot ? dot + 1 : path;
 }
 
-/* A layer or weight with the name of an attribute of nn.TorchModule would hide it. */
+/* A layer or weight with the name of an attribute of nn.Module would hide it. */
 static void check_attribute(Torch *torch, const char *name, Span span) {
     static const char *const methods[] = {
         "train",   "eval",       "half",    "float",    "double",   "type",
@@ -318,6 +327,7 @@ static const char *signature(const Printer *printer, int inputs) {
     Text text = {.arena = printer->torch->arena};
     text_add(&text, "    def forward(self");
     for (int i = 0; i < inputs; i++) text_add(&text, ", %s", (const char *)printer->names.items[i]);
+    if (printer->uses_fixed) text_add(&text, ", %s", printer->fixed_name);
     text_add(&text, "%s):\n", printer->uses_cache ? ", cache" : "");
     return text.text;
 }
@@ -331,11 +341,15 @@ static void print_module(Torch *torch, TorchModule *module, Printer *caller) {
         add_input(&printer, module->inputs.items[i],
                   input_variable(caller, module->inputs.items[i]));
     if (!printer.like) printer.like = own_weight(torch, module);
+    printer.fixed = caller && caller->routing ? caller->routing : caller ? caller->fixed : NULL;
+    if (printer.fixed) printer.fixed_name = python_name(torch, printer.fixed->name);
+    if (printer.fixed) list_push(torch->arena, &printer.names, (void *)printer.fixed_name);
     const char *forward = "";
     if (caller) {
         print_parts(&printer, &module->parts, 0, module->parts.count);
         print_return(&printer);
         module->uses_cache = printer.uses_cache;
+        module->uses_fixed = printer.uses_fixed;
         forward = arena_format(torch->arena, "%s%s", signature(&printer, module->inputs.count),
                                printer.text.text);
     }
@@ -351,6 +365,10 @@ static void print_module(Torch *torch, TorchModule *module, Printer *caller) {
     set_class(torch, module,
               arena_format(torch->arena, "%s%s%s", init, *init && *forward ? "\n" : "",
                            *init || *forward ? forward : "    pass\n"));
+}
+
+void print_layer(Printer *printer, TorchModule *layer) {
+    print_module(printer->torch, layer, printer);
 }
 
 /* ---- the model ---- */
@@ -449,7 +467,7 @@ const char *print_classes(Torch *torch) {
     text_add(&text, "%s", "");
     for (int i = 0; i < torch->classes.count; i++) {
         const ClassText *made = torch->classes.items[i];
-        text_add(&text, "class %s(nn.TorchModule):\n%s\n\n", made->name, made->body);
+        text_add(&text, "class %s(nn.Module):\n%s\n\n", made->name, made->body);
     }
     text_add(&text, "class %sForCausalLM(%sBase):\n%s        self.post_init()\n\n", name, name,
              init);

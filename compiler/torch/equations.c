@@ -50,10 +50,8 @@ void begin_statement(Printer *printer, Statement *statement) {
 
 /* ---- sums of products ---- */
 
-enum { MAX_FACTORS = 12 };
-
 /* The factors of a product that are tensors, and its number. */
-static int factors_of(const Expr *expr, const Expr **factors, int count, const Expr **number) {
+int factors_of(const Expr *expr, const Expr **factors, int count, const Expr **number) {
     if (expr->kind == EXPR_APPLY && expr->op == OP_MUL) {
         count = factors_of(expr->args[0], factors, count, number);
         return factors_of(expr->args[1], factors, count, number);

@@ -23,6 +23,7 @@ int version_of(const Expr *read) {
 
 static void mark_reads(Torch *torch, Statement *statement, bool *marks, bool *changed) {
     List writes = {0}, reads = {0};
+    if (statement->once) return;
     writes_of(torch->arena, statement, &writes);
     bool any = false;
     for (int i = 0; i < writes.count; i++) any |= marks[((Expr *)writes.items[i])->tensor->id];

@@ -198,6 +198,11 @@ static PyVariable *read_subs(Printer *printer, const Expr *read, PyVariable *var
         const Expr *sub = read->args[i];
         const Axis *axis = read->tensor->axes[i];
         if (variable->absent[i]) continue;
+        if (printer->fixed && axis == printer->fixed) {
+            subs[i].value = (Py){.text = printer->fixed_name, .level = PY_ATOM, .number = true};
+            subs[i].inside = printer->uses_fixed = true;
+            continue;
+        }
         if (is_position(printer, sub)) {
             if (variable->full[i])
                 refuse(printer->torch, printer->statement->span, "this subscript");

@@ -46,7 +46,7 @@ struct TorchModule {
     long steps;           /* of the repeat that it is an iteration of; 0: none */
     List results;         /* PyVariable *: the outputs, in their order */
     const char *class_name, *forward;
-    bool uses_cache;
+    bool uses_cache, uses_fixed;
 };
 
 typedef enum PyKind { PY_BOOL, PY_INT, PY_TABLE, PY_REAL } PyKind;
@@ -115,6 +115,11 @@ typedef struct Printer {
     Index *order[MAX_LOOPS];
     int order_count;
     Index *now; /* the sequence index of the current positions, or NULL */
+    /* of a layer that a loop applies: the axis of the loop, whose index is an argument */
+    const Axis *fixed;
+    const char *fixed_name;
+    bool uses_fixed;
+    const Axis *routing; /* of the layer that is printed next */
     /* of the current scan */
     Statement *scan;
     const char *position; /* the loop variable */
@@ -186,6 +191,27 @@ PyVariable *define_variable(Printer *printer, const Tensor *tensor, int version,
                             int at);
 _Noreturn void refuse(Torch *torch, Span span, const char *what);
 
+enum { MAX_FACTORS = 12 };
+/* Adds the factors of a product except for one number; returns their count, which may exceed
+ * MAX_FACTORS. */
+int factors_of(const Expr *expr, const Expr **factors, int count, const Expr **number);
+
+/* ---- routed.c ---- */
+/* A sum over the applications of a layer that tokens select. */
+typedef struct Routed {
+    Statement *statement;
+    Index *index;
+    TorchModule *layer;
+    const Expr *mask, *output, *factors[MAX_FACTORS];
+    int count;
+} Routed;
+
+/* Whether the part is such a sum. */
+bool find_routed(Printer *printer, const List *parts, int at, Routed *routed);
+/* Whether the part is a layer that a later sum applies. */
+bool is_routed(Printer *printer, const List *parts, int at);
+void print_routed(Printer *printer, const Routed *routed, const List *parts, int at);
+
 /* ---- torch_calls.c ---- */
 /* A variable with all dimensions of its tensor; those along which it is constant are expanded. */
 const char *expanded(Printer *printer, const PyVariable *variable);
@@ -202,6 +228,8 @@ int scan_version(Printer *printer, const Expr *read, int *dimension);
 int position_dim(const Statement *scan, const Expr *write);
 
 /* ---- classes.c ---- */
+/* The class of a layer as the current module applies it. */
+void print_layer(Printer *printer, TorchModule *layer);
 /* The parts from `first` to before `end`. */
 void print_parts(Printer *printer, const List *parts, int first, int end);
 /* The classes of all layers and that of the model, in this order. */

@@ -21,8 +21,10 @@ const char *expanded(Printer *printer, const PyVariable *variable) {
     bool any = false;
     const Tensor *tensor = variable->tensor;
     int first = tensor->rank && tensor->axes[0]->kind == AXIS_REPEAT;
-    for (int i = first; i < tensor->rank; i++) any |= variable->absent[i];
+    for (int i = first; i < tensor->rank; i++)
+        any |= variable->absent[i] && tensor->axes[i] != printer->fixed;
     if (!any) return variable->name;
+    if (printer->fixed) refuse(printer->torch, printer->statement->span, "this selection");
     text_add(&text, "%s[", variable->name);
     for (int i = first; i < tensor->rank; i++)
         text_add(&text, "%s%s", i > first ? ", " : "", variable->absent[i] ? "None" : ":");
@@ -124,6 +126,9 @@ static void print_top(Printer *printer, Statement *statement, const List *parts,
     if (!mask) return;
     memcpy(mask->full, p->full, sizeof mask->full);
     mask->kind = p->kind;
+    if (printer->fixed) memcpy(mask->absent, p->absent, sizeof mask->absent);
+    for (int i = statement->top.dimension; printer->fixed && i > 0; i--)
+        dim -= input->tensor->axes[i - 1] == printer->fixed;
     python_line(printer, "%s = top_k(%s, %s, %d)", mask->name, text, k, dim);
 }
 

@@ -368,6 +368,10 @@ static Py index_python(Printer *printer, Index *index) {
         value.level = PY_SUM;
         return value;
     }
+    if (printer->fixed && index->axis == printer->fixed) {
+        printer->uses_fixed = true;
+        return (Py){.text = printer->fixed_name, .level = PY_ATOM, .kind = PY_INT, .number = true};
+    }
     if (index->of_repeat)
         refuse(printer->torch, printer->statement->span, "the iteration as a number");
     value.rank = 1;
