@@ -167,8 +167,6 @@ typedef struct MoecKernels {
 /* The same for a GPU: C text that launches kernels, and the text of those kernels. */
 const char *moec_emit_cuda(MoecCompiler *compiler, MoecProgram *const *programs, int count,
                            bool standalone, MoecKernels *kernels);
-/* Follows the label of a layer that is also the name of a weight. */
-#define MOEC_TORCH_LAYER "_layer"
 /* A model as the text of a PyTorch model for the transformers library. NULL after an error: the
  * model has equations that cannot be written. */
 typedef struct MoecTorch {
@@ -178,6 +176,8 @@ typedef struct MoecTorch {
     const char *hindrance; /* the reason why it cannot decode, or NULL */
 } MoecTorch;
 const MoecTorch *moec_emit_torch(MoecCompiler *compiler);
+/* Follows the label of a layer in PyTorch if it is also the name of a weight: "query_layer". */
+const char *moec_torch_suffix(void);
 /* The tensors of a program, for callers that run it without its text (moec_interpreter). Lists have
  * the order of its table, numbers are those of MoecTensor in runtime/abi/abi.h. Weights and states
  * have the offsets of this program emitted alone. */

@@ -3,7 +3,8 @@
 # Prints the start time, name and command of each, then its result and its duration. The output of a failed test follows. The last
 # line is `N passed, N failed`. `make test-all` runs tests/run first; .ci/run includes the first two tests.
 #
-# A test is one line of the list below: NAME COMMAND. Nothing here needs a network or a GPU. Duration: some hours on two cores.
+# A test is one line of the list below: NAME COMMAND. Nothing here needs a GPU; torch_models installs
+# PyTorch from a package index unless build/torch has it. Duration: some hours on two cores.
 . "$(dirname "$0")/begin.sh"
 unit=$BUILD/tests/unit
 cat >"$work/list" <<END
@@ -32,6 +33,7 @@ checks_fail tests/checks_fail.sh
 analyze tests/analyze.sh
 clang make -s -j2 CC=clang WERROR=1 BUILD=build/clang all units
 docs tests/docs.sh
+torch_models FULL=1 tests/transformers/torch_models.sh
 tsan tests/tsan.sh
 tsan_library tests/tsan_library.sh
 kill tests/kill.sh 10

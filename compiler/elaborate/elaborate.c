@@ -280,7 +280,7 @@ static void model_program(Elaborator *e, const Node *model, const Node *layer, R
     Frame frame = {.layer = layer,
                    .path = "",
                    .given = record,
-                   .application = application_new(e, layer->name, ""),
+                   .application = application_new(e, layer->name, "", layer->span),
                    .call = model->kids[0]->span,
                    .ambient_count = 1,
                    .ambient = {e->batch}};
@@ -315,15 +315,6 @@ Value *group_layer(Elaborator *e, const Value *train, const char *name) {
     Value *value =
         train && train->kind == KIND_LAYER ? layer_option(e, train, name, train->span) : NULL;
     return value && value->kind == KIND_LAYER ? value : NULL;
-}
-
-/* Called by the current frame. */
-Application *application_new(Elaborator *e, const char *name, const char *path) {
-    Application *application = arena_alloc(e->arena, sizeof *application);
-    application->caller = e->frame ? e->frame->application : NULL;
-    application->name = name;
-    application->path = path;
-    return application;
 }
 
 Elaborator *elaborator_new(Unit *unit) {

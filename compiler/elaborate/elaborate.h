@@ -221,11 +221,11 @@ Binding *scope_own(const Scope *scope, const char *name); /* without the outer s
 void scope_add(Elaborator *e, Scope *scope, Binding *binding);
 Binding *scope_bind(Elaborator *e, Scope *scope, const char *name, Value *value, Span span);
 Scope *scope_opaque(Scope *scope); /* the scope of new names */
+Application *application_new(Elaborator *e, const char *name, const char *path, Span call);
 Scope *scope_push(Elaborator *e);
 void scope_pop(Elaborator *e);
 
 /* ---- elaborate.c ---- */
-Application *application_new(Elaborator *e, const char *name, const char *path);
 Elaborator *elaborator_new(Unit *unit);
 const Node *find_model(Unit *unit, const char *name);
 void report_unknown_model(Unit *unit, Span span, const char *name);

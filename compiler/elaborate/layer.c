@@ -409,7 +409,7 @@ Value *apply_layer(Elaborator *e, Value *layer, const char *label, bool labelled
                    .path = path,
                    .shared = e->frame->shared || shared,
                    .caller = e->frame,
-                   .application = application_new(e, node->name, path),
+                   .application = application_new(e, node->name, path, span),
                    .call = span,
                    .chosen = layer->changed.source ? layer->changed : layer->span,
                    .option = layer->option,
@@ -427,10 +427,8 @@ Value *apply_layer(Elaborator *e, Value *layer, const char *label, bool labelled
     e->frame = &frame;
     e->scope = scope;
     e->equation = NULL;
-    frame.application->call = span;
-    Record *given = frame.given = application_options(e, layer, options);
-    check_unknown_options(e, node, given);
-    current_options(e, given);
+    frame.given = current_options(e, application_options(e, layer, options));
+    check_unknown_options(e, node, frame.given);
     bool bound = true;
     for (int i = 0; i < count && bound; i++) bound = bind_formal(e, formals->kids[i], seen[i]);
     if (bound) block_statements(e, layer_body(node));

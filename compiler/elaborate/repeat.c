@@ -106,7 +106,7 @@ static void repeat_step(Elaborator *e, const Node *node, Value *index, const cha
     Frame frame = *e->frame, *outer = e->frame;
     frame.path = *outer->path ? arena_format(e->arena, "%s.%s.%s", outer->path, node->name, segment)
                               : arena_format(e->arena, "%s.%s", node->name, segment);
-    frame.application = application_new(e, node->name, frame.path);
+    frame.application = application_new(e, node->name, frame.path, node->span);
     frame.instances = (Table){0};
     e->frame = &frame;
     Scope *scope = scope_push(e);

@@ -193,3 +193,11 @@ Scope *scope_push(Elaborator *e) {
 void scope_pop(Elaborator *e) {
     e->scope = e->scope->parent;
 }
+
+/* Called by the current frame. */
+Application *application_new(Elaborator *e, const char *name, const char *path, Span call) {
+    Application *application = arena_alloc(e->arena, sizeof *application);
+    *application = (Application){.name = name, .path = path, .call = call};
+    application->caller = e->frame ? e->frame->application : NULL;
+    return application;
+}

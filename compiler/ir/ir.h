@@ -235,7 +235,7 @@ typedef struct Application {
     const char *name;                 /* of the layer or of the repeat */
     const char *path;                 /* "block.{i}.attention"; "" at the root */
     Span call;
-    List formals;                     /* Formal * */
+    List formals; /* Formal * */
 } Application;
 
 /* An argument that is a whole tensor, with its name inside the layer. */

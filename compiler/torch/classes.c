@@ -3,6 +3,8 @@
  */
 #include "torch/torch.h"
 
+#include "analysis/parameter_facts.h"
+
 #include <ctype.h>
 #include <string.h>
 
@@ -10,11 +12,11 @@ typedef struct ClassText {
     const char *name, *body;
 } ClassText;
 
-static void print_module(Torch *torch, Module *module, Printer *caller);
+static void print_module(Torch *torch, TorchModule *module, Printer *caller);
 
 /* ---- applications ---- */
 
-static bool is_own(const Module *module, const Tensor *tensor) {
+static bool is_own(const TorchModule *module, const Tensor *tensor) {
     size_t length = strlen(module->path);
     return tensor->path && (!length || (!strncmp(tensor->path, module->path, length) &&
                                         tensor->path[length] == '.'));
@@ -24,15 +26,15 @@ static bool is_stored(const Tensor *tensor) {
     return tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE;
 }
 
-static Variable *input_variable(Printer *printer, const Item *item) {
+static PyVariable *input_variable(Printer *printer, const TorchItem *item) {
     Torch *torch = printer->torch;
     const Tensor *tensor = item->tensor;
-    Variable *variable = variable_of(printer, tensor, item->version);
+    PyVariable *variable = variable_of(printer, tensor, item->version);
     if (variable) return variable;
     if (!is_stored(tensor) || !is_own(printer->module, tensor))
         refuse(torch, tensor->span, "a value that a layer reads before it is defined");
     variable = arena_alloc(torch->arena, sizeof *variable);
-    *variable = (Variable){.tensor = tensor, .kind = PY_REAL};
+    *variable = (PyVariable){.tensor = tensor, .kind = PY_REAL};
     variable->name = attribute(torch, printer->module, tensor->path, false);
     for (int i = 0; i < tensor->rank; i++)
         variable->full[i] = tensor->axes[i]->kind == AXIS_SEQUENCE;
@@ -40,15 +42,14 @@ static Variable *input_variable(Printer *printer, const Item *item) {
 }
 
 /* The variables that receive the results of a layer. */
-static const char *result_names(Printer *printer, Module *child, const List *parts, int at) {
+static const char *result_names(Printer *printer, TorchModule *child, const List *parts, int at) {
     Text results = {.arena = printer->torch->arena};
     for (int i = 0; i < child->outputs.count; i++) {
-        const Item *item = child->outputs.items[i];
-        const Variable *made = child->results.items[i];
-        Variable *variable =
+        const TorchItem *item = child->outputs.items[i];
+        const PyVariable *made = child->results.items[i];
+        PyVariable *variable =
             item->version && printer->loops ? variable_of(printer, item->tensor, 0) : NULL;
-        if (!variable)
-            variable = define_variable(printer, item->tensor, item->version, parts, at);
+        if (!variable) variable = define_variable(printer, item->tensor, item->version, parts, at);
         memcpy(variable->absent, made->absent, sizeof made->absent);
         memcpy(variable->full, made->full, sizeof made->full);
         variable->kind = made->kind;
@@ -57,7 +58,7 @@ static const char *result_names(Printer *printer, Module *child, const List *par
     return results.text;
 }
 
-static void print_application(Printer *printer, Module *child, const List *parts, int at) {
+static void print_application(Printer *printer, TorchModule *child, const List *parts, int at) {
     Torch *torch = printer->torch;
     if (!child->outputs.count) return;
     print_module(torch, child, printer);
@@ -67,18 +68,24 @@ static void print_application(Printer *printer, Module *child, const List *parts
     for (int i = 0; i < child->inputs.count; i++)
         text_add(&arguments, "%s%s", i ? ", " : "",
                  input_variable(printer, child->inputs.items[i])->name);
-    if (child->uses_cache) text_add(&arguments, child->inputs.count ? ", cache" : "cache");
+    if (child->uses_fixed) {
+        text_add(&arguments, child->inputs.count ? ", %s" : "%s", printer->fixed_name);
+        printer->uses_fixed = true;
+    }
+    bool first = !child->inputs.count && !child->uses_fixed;
+    if (child->uses_cache) text_add(&arguments, first ? "cache" : ", cache");
     printer->uses_cache |= child->uses_cache;
     python_line(printer, "%s = %s(%s)", result_names(printer, child, parts, at),
-               attribute(torch, printer->module, child->path, true), arguments.text);
+                attribute(torch, printer->module, child->path, true), arguments.text);
 }
 
 /* ---- forward passes ---- */
 
-static void print_repeat(Printer *printer, const Part *part) {
+static void print_repeat(Printer *printer, const TorchPart *part) {
     const Index *index = part->statement->index;
     print_comment(printer, part->statement);
-    python_line(printer, "for %s in range(%ld):", new_name(printer, index->name), index->axis->size);
+    python_line(printer, "for %s in range(%ld):", new_name(printer, index->name),
+                index->axis->size);
     printer->depth++;
     printer->loops++;
     print_parts(printer, &part->body, 0, part->body.count);
@@ -88,8 +95,12 @@ static void print_repeat(Printer *printer, const Part *part) {
 
 void print_parts(Printer *printer, const List *parts, int first, int end) {
     for (int i = first; i < end; i++) {
-        const Part *part = parts->items[i];
-        if (part->child)
+        const TorchPart *part = parts->items[i];
+        Routed routed;
+        if (is_routed(printer, parts, i)) continue;
+        if (find_routed(printer, parts, i, &routed))
+            print_routed(printer, &routed, parts, i);
+        else if (part->child)
             print_application(printer, part->child, parts, i);
         else if (part->statement->kind == STATEMENT_REPEAT)
             print_repeat(printer, part);
@@ -128,16 +139,20 @@ static const char *last_name(const char *path) {
 /* A layer or weight with the name of an attribute of nn.Module would hide it. */
 static void check_attribute(Torch *torch, const char *name, Span span) {
     static const char *const methods[] = {
-        "train",  "eval",   "half",     "float", "double", "type",    "to",       "cpu",   "cuda",
-        "apply",  "forward", "children", "buffers", "parameters", "modules", "training", "config",
-        "device", "dtype",  "generate", "initial", "compile", "bfloat16", "dump_patches"};
+        "train",   "eval",       "half",    "float",    "double",   "type",
+        "to",      "cpu",        "cuda",    "apply",    "forward",  "children",
+        "buffers", "parameters", "modules", "training", "config",   "device",
+        "dtype",   "generate",   "initial", "compile",  "bfloat16", "dump_patches"};
     bool taken = strcmp(python_name(torch, name), name) != 0 && strcmp(name, "l") != 0;
-    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) taken |= !strcmp(methods[i], name);
-    static const char *const fine[] = {"l", "O", "I", "positions", "top_k", "take", "gather", "attend",
-                                       "losses", "cache", "math", "range", "reversed", "cls", "F"};
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
+        taken |= !strcmp(methods[i], name);
+    static const char *const fine[] = {"l",    "O",      "I",        "positions", "top_k",
+                                       "take", "gather", "attend",   "losses",    "cache",
+                                       "math", "range",  "reversed", "cls",       "F"};
     for (size_t i = 0; i < sizeof fine / sizeof *fine; i++) taken &= strcmp(fine[i], name) != 0;
     if (taken)
-        refuse(torch, span, arena_format(torch->arena, "the attribute '%s', a word of Python,", name));
+        refuse(torch, span,
+               arena_format(torch->arena, "the attribute '%s', a word of Python,", name));
 }
 
 static void print_stored(Torch *torch, Text *text, const Tensor *tensor) {
@@ -153,39 +168,48 @@ static void print_stored(Torch *torch, Text *text, const Tensor *tensor) {
     text_add(text, "\n");
 }
 
-static void print_initial(Torch *torch, Text *text, const Module *module) {
+/* The initial distribution of each weight, and the weights with weight decay. */
+static void print_initial(Torch *torch, Text *text, const TorchModule *module) {
     static const char *const kinds[] = {"constant", "normal", "uniform"};
+    Text decayed = {.arena = torch->arena};
+    text_add(&decayed, "%s", "");
     if (!module->stored.count) return;
-    text_add(text, "    initial = {");
+    text_add(text, "    initial = (\n");
     for (int i = 0; i < module->stored.count; i++) {
         const Tensor *tensor = module->stored.items[i];
         const Init *init = &tensor->init;
+        const char *name = last_name(tensor->path);
         int kind = init->kind == MOEC_INIT_NORMAL ? 1 : init->kind == MOEC_INIT_UNIFORM ? 2 : 0;
-        text_add(text, "%s\"%s\": (\"%s\", %s, %s)", i ? ", " : "", last_name(tensor->path),
-                 kinds[kind], shortest(torch->arena, init->a), shortest(torch->arena, init->b));
+        text_add(text, "        (\"%s\", \"%s\", %s, %s),\n", name, kinds[kind],
+                 shortest(torch->arena, init->a), shortest(torch->arena, init->b));
+        bool decays = torch->decays_all || (tensor->facts && is_matrix(tensor));
+        if (tensor->role == ROLE_PARAMETER && decays) text_add(&decayed, "\"%s\", ", name);
     }
-    text_add(text, "}\n\n");
+    text_add(text, "    )\n");
+    if (decayed.length) decayed.text[decayed.length - 1] = 0;
+    if (decayed.length) text_add(text, "    decayed = (%s)\n", decayed.text);
+    text_add(text, "\n");
 }
 
 /* Whether the path of the child ends in the number of an iteration: "block.{i}". */
-static bool in_list(const Module *child) {
+static bool in_list(const TorchModule *child) {
     const char *last = last_name(child->path);
     return *last == '{' || isdigit((unsigned char)*last);
 }
 
 /* The layers of one nn.ModuleList, from `first`; returns the index after them. */
-static int print_list(Text *text, const Module *module, int first) {
-    const char *name = ((Module *)module->children.items[first])->name;
+static int print_list(Text *text, const TorchModule *module, int first) {
+    const char *name = ((TorchModule *)module->children.items[first])->name;
     int end = first, at = first;
     while (end < module->children.count && in_list(module->children.items[end]) &&
-           !strcmp(((Module *)module->children.items[end])->name, name))
+           !strcmp(((TorchModule *)module->children.items[end])->name, name))
         end++;
     text_add(text, "        self.%s = nn.ModuleList([", name);
     while (at < end) {
-        const Module *child = module->children.items[at];
+        const TorchModule *child = module->children.items[at];
         int period = 0;
         while (child->steps && at + period < end &&
-               ((Module *)module->children.items[at + period])->steps)
+               ((TorchModule *)module->children.items[at + period])->steps)
             period++;
         text_add(text, at > first ? ", " : "");
         if (!period) {
@@ -193,10 +217,11 @@ static int print_list(Text *text, const Module *module, int first) {
             at++;
             continue;
         }
-        text_add(text, period > 1 ? "*(cls() for _ in range(%ld) for cls in (" : "*(", child->steps);
+        text_add(text, period > 1 ? "*(cls() for _ in range(%ld) for cls in (" : "*(",
+                 child->steps);
         for (int i = 0; i < period; i++)
             text_add(text, "%s%s", i ? ", " : "",
-                     ((Module *)module->children.items[at + i])->class_name);
+                     ((TorchModule *)module->children.items[at + i])->class_name);
         if (period > 1)
             text_add(text, "))");
         else
@@ -207,7 +232,7 @@ static int print_list(Text *text, const Module *module, int first) {
     return end;
 }
 
-static const char *init_text(Torch *torch, Module *module, const char *parameter) {
+static const char *init_text(Torch *torch, TorchModule *module, const char *parameter) {
     Text text = {.arena = torch->arena};
     text_add(&text, "%s", "");
     if (!module->stored.count && !module->children.count && !*parameter) return text.text;
@@ -217,19 +242,20 @@ static const char *init_text(Torch *torch, Module *module, const char *parameter
     for (int i = 0; i < module->stored.count; i++)
         print_stored(torch, &text, module->stored.items[i]);
     for (int i = 0; i < module->children.count;) {
-        Module *child = module->children.items[i];
+        TorchModule *child = module->children.items[i];
         if (!child->class_name) print_module(torch, child, NULL);
         if (in_list(child)) {
             for (int j = i; j < module->children.count; j++) {
-                Module *next = module->children.items[j];
+                TorchModule *next = module->children.items[j];
                 if (!next->class_name) print_module(torch, next, NULL);
             }
             i = print_list(&text, module, i);
             continue;
         }
         const char *name = last_name(child->path);
-        Span span = child->application && child->parts.count && ((Part *)child->parts.items[0])->statement
-                        ? ((Part *)child->parts.items[0])->statement->span
+        Span span = child->application && child->parts.count &&
+                            ((TorchPart *)child->parts.items[0])->statement
+                        ? ((TorchPart *)child->parts.items[0])->statement->span
                         : (Span){0};
         check_attribute(torch, name, span);
         text_add(&text, "        %s = %s()\n", attribute(torch, module, child->path, true),
@@ -247,7 +273,7 @@ static bool class_name_taken(const Torch *torch, const char *name) {
     return false;
 }
 
-static void set_class(Torch *torch, Module *module, const char *body) {
+static void set_class(Torch *torch, TorchModule *module, const char *body) {
     for (int i = 0; i < torch->classes.count; i++) {
         const ClassText *other = torch->classes.items[i];
         if (strcmp(other->body, body) != 0) continue;
@@ -263,8 +289,8 @@ static void set_class(Torch *torch, Module *module, const char *body) {
     module->class_name = name;
 }
 
-static Variable *add_input(Printer *printer, const Item *item, const Variable *outside) {
-    Variable *variable = arena_alloc(printer->torch->arena, sizeof *variable);
+static PyVariable *add_input(Printer *printer, const TorchItem *item, const PyVariable *outside) {
+    PyVariable *variable = arena_alloc(printer->torch->arena, sizeof *variable);
     *variable = *outside;
     variable->version = item->version;
     variable->name = new_name(printer, local_stem(printer, item->tensor));
@@ -273,8 +299,8 @@ static Variable *add_input(Printer *printer, const Item *item, const Variable *o
     return variable;
 }
 
-static const char *own_weight(Torch *torch, const Module *module) {
-    const Module *first = module_at(torch, module->path);
+static const char *own_weight(Torch *torch, const TorchModule *module) {
+    const TorchModule *first = module_at(torch, module->path);
     for (int i = 0; i < first->stored.count; i++) {
         const Tensor *tensor = first->stored.items[i];
         if (tensor->role == ROLE_PARAMETER) return attribute(torch, module, tensor->path, false);
@@ -283,13 +309,13 @@ static const char *own_weight(Torch *torch, const Module *module) {
 }
 
 static void print_return(Printer *printer) {
-    Module *module = printer->module;
+    TorchModule *module = printer->module;
     Text text = {.arena = printer->torch->arena};
     for (int i = 0; i < module->outputs.count; i++) {
-        const Item *item = module->outputs.items[i];
-        Variable *variable = variable_of(printer, item->tensor, item->version);
+        const TorchItem *item = module->outputs.items[i];
+        PyVariable *variable = variable_of(printer, item->tensor, item->version);
         if (!variable) refuse(printer->torch, item->tensor->span, "this result of a layer");
-        Variable *copy = arena_alloc(printer->torch->arena, sizeof *copy);
+        PyVariable *copy = arena_alloc(printer->torch->arena, sizeof *copy);
         *copy = *variable;
         list_push(printer->torch->arena, &module->results, copy);
         text_add(&text, "%s%s", i ? ", " : "", variable->name);
@@ -300,32 +326,37 @@ static void print_return(Printer *printer) {
 static const char *signature(const Printer *printer, int inputs) {
     Text text = {.arena = printer->torch->arena};
     text_add(&text, "    def forward(self");
-    for (int i = 0; i < inputs; i++)
-        text_add(&text, ", %s", (const char *)printer->names.items[i]);
+    for (int i = 0; i < inputs; i++) text_add(&text, ", %s", (const char *)printer->names.items[i]);
+    if (printer->uses_fixed) text_add(&text, ", %s", printer->fixed_name);
     text_add(&text, "%s):\n", printer->uses_cache ? ", cache" : "");
     return text.text;
 }
 
 /* Prints the class of a layer as it is applied by `caller`; NULL: it holds weights only. */
-static void print_module(Torch *torch, Module *module, Printer *caller) {
-    Module *first = module_at(torch, module->path);
+static void print_module(Torch *torch, TorchModule *module, Printer *caller) {
+    TorchModule *first = module_at(torch, module->path);
     Printer printer = {.torch = torch, .module = module, .depth = 2};
     printer.text.arena = torch->arena;
     for (int i = 0; i < module->inputs.count && caller; i++)
-        add_input(&printer, module->inputs.items[i], input_variable(caller, module->inputs.items[i]));
+        add_input(&printer, module->inputs.items[i],
+                  input_variable(caller, module->inputs.items[i]));
     if (!printer.like) printer.like = own_weight(torch, module);
+    printer.fixed = caller && caller->routing ? caller->routing : caller ? caller->fixed : NULL;
+    if (printer.fixed) printer.fixed_name = python_name(torch, printer.fixed->name);
+    if (printer.fixed) list_push(torch->arena, &printer.names, (void *)printer.fixed_name);
     const char *forward = "";
     if (caller) {
         print_parts(&printer, &module->parts, 0, module->parts.count);
         print_return(&printer);
         module->uses_cache = printer.uses_cache;
+        module->uses_fixed = printer.uses_fixed;
         forward = arena_format(torch->arena, "%s%s", signature(&printer, module->inputs.count),
                                printer.text.text);
     }
     if (first != module) {
         bool same = first->forward && !strcmp(first->forward, forward);
         if (!same)
-            refuse(torch, ((Part *)module->parts.items[0])->statement->span,
+            refuse(torch, ((TorchPart *)module->parts.items[0])->statement->span,
                    "a shared layer with two different forward passes");
         return;
     }
@@ -336,10 +367,14 @@ static void print_module(Torch *torch, Module *module, Printer *caller) {
                            *init || *forward ? forward : "    pass\n"));
 }
 
+void print_layer(Printer *printer, TorchModule *layer) {
+    print_module(printer->torch, layer, printer);
+}
+
 /* ---- the model ---- */
 
 /* Whether a part depends on the next tokens, directly or through `marked`. */
-static bool needs_targets(Torch *torch, const Part *part, const bool *marked) {
+static bool needs_targets(Torch *torch, const TorchPart *part, const bool *marked) {
     List reads = reads_within(torch, part);
     for (int i = 0; i < reads.count; i++) {
         const Tensor *tensor = ((Expr *)reads.items[i])->tensor;
@@ -349,10 +384,10 @@ static bool needs_targets(Torch *torch, const Part *part, const bool *marked) {
     return false;
 }
 
-static void mark_results(const Part *part, bool *marked) {
+static void mark_results(const TorchPart *part, bool *marked) {
     if (part->child)
         for (int i = 0; i < part->child->outputs.count; i++)
-            marked[((Item *)part->child->outputs.items[i])->tensor->id] = true;
+            marked[((TorchItem *)part->child->outputs.items[i])->tensor->id] = true;
     else if (part->statement->kind == STATEMENT_LOOP)
         marked[part->statement->target->tensor->id] = true;
     for (int i = 0; part->statement && i < part->statement->outputs.count; i++)
@@ -365,7 +400,7 @@ static int loss_last(Torch *torch, List *parts) {
     bool *marked = arena_alloc(torch->arena, (size_t)torch->program->tensors.count);
     List first = {0}, last = {0};
     for (int i = 0; i < parts->count; i++) {
-        Part *part = parts->items[i];
+        TorchPart *part = parts->items[i];
         bool needs = needs_targets(torch, part, marked);
         if (needs) mark_results(part, marked);
         list_push(torch->arena, needs ? &last : &first, part);
@@ -382,7 +417,7 @@ static void print_losses(Printer *printer, const char *logits) {
     text_add(&text, "%s", "");
     for (int i = 1; i < program->outputs.count; i++) {
         const Tensor *output = program->outputs.items[i];
-        const Variable *variable = variable_of(printer, output, 0);
+        const PyVariable *variable = variable_of(printer, output, 0);
         if (output->probe || !variable) continue;
         const char *name = output == program->loss ? "loss" : output->path;
         if (output != program->loss && !strcmp(name, "loss")) name = "cross_entropy";
@@ -392,15 +427,15 @@ static void print_losses(Printer *printer, const char *logits) {
 }
 
 static void add_input_of_model(Printer *printer, Tensor *tensor, const char *name) {
-    Variable *variable = arena_alloc(printer->torch->arena, sizeof *variable);
-    *variable = (Variable){.tensor = tensor, .kind = PY_INT};
+    PyVariable *variable = arena_alloc(printer->torch->arena, sizeof *variable);
+    *variable = (PyVariable){.tensor = tensor, .kind = PY_INT};
     variable->name = new_name(printer, name);
     list_push(printer->torch->arena, &printer->variables, variable);
 }
 
 /* The equations of the model: logits, then losses if there are targets. */
 static const char *print_model(Torch *torch, Printer *printer) {
-    Module *root = torch->root;
+    TorchModule *root = torch->root;
     const Program *program = torch->program;
     const Tensor *logits = program->outputs.items[0];
     int first = loss_last(torch, &root->parts);
@@ -411,7 +446,7 @@ static const char *print_model(Torch *torch, Printer *printer) {
             add_input_of_model(printer, tensor, next ? "targets" : "tokens");
     }
     print_parts(printer, &root->parts, 0, first);
-    const Variable *made = variable_of(printer, logits, 0);
+    const PyVariable *made = variable_of(printer, logits, 0);
     if (!made) refuse(torch, logits->span, "an output that depends on the next tokens");
     const char *name = expanded(printer, made);
     python_line(printer, "if targets is None:");
@@ -434,7 +469,8 @@ const char *print_classes(Torch *torch) {
         const ClassText *made = torch->classes.items[i];
         text_add(&text, "class %s(nn.Module):\n%s\n\n", made->name, made->body);
     }
-    text_add(&text, "class %sForCausalLM(%sBase):\n%s        self.post_init()\n\n", name, name, init);
+    text_add(&text, "class %sForCausalLM(%sBase):\n%s        self.post_init()\n\n", name, name,
+             init);
     text_add(&text, "    def equations(self, tokens, targets, cache):\n%s", equations);
     return text.text;
 }

@@ -6,45 +6,7 @@
 #include "torch/torch.h"
 
 #include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
-
-void refuse(Torch *torch, Span span, const char *what) {
-    report_error(torch->program->reports, span, "PyTorch target: %s cannot be written", what);
-    report_help(torch->program->reports, "write it with other equations, or use --target c");
-    report_give_up(torch->program->reports);
-}
-
-void python_line(Printer *printer, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    const char *line = arena_vformat(printer->torch->arena, format, arguments);
-    va_end(arguments);
-    text_add(&printer->text, "%*s%s\n", 4 * printer->depth, "", line);
-}
-
-/* The lines of the source from the beginning of the equation. */
-void print_comment(Printer *printer, const Statement *statement) {
-    Span span = statement->span;
-    if (statement->kind == STATEMENT_REPEAT) span.end = span.start;
-    print_source(printer, span);
-}
-
-void print_source(Printer *printer, Span span) {
-    if (!span.source) return;
-    const char *text = span.source->text, *start = text + span.start;
-    while (start > text && start[-1] != '\n') start--;
-    const char *end = text + (span.end > span.start ? span.end : span.start);
-    end += strcspn(end, "\n");
-    if (printer->comment == start) return;
-    printer->comment = start;
-    for (const char *line = start; line < end; line += strcspn(line, "\n") + 1) {
-        while (isspace((unsigned char)*line) && *line != '\n') line++;
-        int length = (int)strcspn(line, "\n");
-        while (length && isspace((unsigned char)line[length - 1])) length--;
-        if (length) python_line(printer, "# %.*s", length, line);
-    }
-}
 
 typedef struct PlainRead {
     Printer *printer;
@@ -55,7 +17,7 @@ typedef struct PlainRead {
 static void find_full(Expr *expr, void *data) {
     PlainRead *search = data;
     if (expr->kind != EXPR_READ || expr->tensor->role == ROLE_PARAMETER) return;
-    const Variable *variable = variable_of(search->printer, expr->tensor, version_of(expr));
+    const PyVariable *variable = variable_of(search->printer, expr->tensor, version_of(expr));
     for (int i = 0; variable && i < expr->count; i++)
         if (expr->args[i]->kind == EXPR_INDEX && expr->args[i]->index == search->index)
             search->full |= variable->full[i];
@@ -88,10 +50,8 @@ void begin_statement(Printer *printer, Statement *statement) {
 
 /* ---- sums of products ---- */
 
-enum { MAX_FACTORS = 12 };
-
 /* The factors of a product that are tensors, and its number. */
-static int factors_of(const Expr *expr, const Expr **factors, int count, const Expr **number) {
+int factors_of(const Expr *expr, const Expr **factors, int count, const Expr **number) {
     if (expr->kind == EXPR_APPLY && expr->op == OP_MUL) {
         count = factors_of(expr->args[0], factors, count, number);
         return factors_of(expr->args[1], factors, count, number);
@@ -127,8 +87,8 @@ static char letter_of(char *letters, Index *const *order, int count, const Index
 
 Py operand(Printer *printer, Py value) {
     if (value.kind == PY_REAL) return value;
-    value.text = arena_format(printer->torch->arena, value.level < PY_ATOM ? "(%s).to(%s.dtype)"
-                                                                          : "%s.to(%s.dtype)",
+    value.text = arena_format(printer->torch->arena,
+                              value.level < PY_ATOM ? "(%s).to(%s.dtype)" : "%s.to(%s.dtype)",
                               value.text, printer->like);
     value.level = PY_ATOM;
     value.kind = PY_REAL;
@@ -151,8 +111,9 @@ static Py einsum(Printer *printer, const Py *values, int count, Py result) {
     Text text = {.arena = torch->arena};
     result.level = PY_ATOM;
     if (count == 2 && is_matmul(&values[0], &values[1], &result)) {
-        result.text = arena_format(torch->arena, values[0].level < PY_PRODUCT ? "(%s) @ %s" : "%s @ %s",
-                                   values[0].text, values[1].text);
+        result.text =
+            arena_format(torch->arena, values[0].level < PY_PRODUCT ? "(%s) @ %s" : "%s @ %s",
+                         values[0].text, values[1].text);
         result.level = PY_PRODUCT;
         return result;
     }
@@ -160,8 +121,8 @@ static Py einsum(Printer *printer, const Py *values, int count, Py result) {
     for (int i = 0; i < count; i++) {
         text_add(&text, i ? "," : "");
         for (int j = 0; j < values[i].rank; j++)
-            text_add(&text, "%c", letter_of(letters, printer->order, printer->order_count,
-                                            values[i].dims[j]));
+            text_add(&text, "%c",
+                     letter_of(letters, printer->order, printer->order_count, values[i].dims[j]));
     }
     text_add(&text, "->");
     for (int j = 0; j < result.rank; j++)
@@ -178,7 +139,8 @@ static Py einsum(Printer *printer, const Py *values, int count, Py result) {
 static void left_dims(const Statement *statement, Py *value) {
     int rank = 0;
     for (int i = 0; i < value->rank; i++)
-        if (expr_uses_index(statement->target, value->dims[i])) value->dims[rank++] = value->dims[i];
+        if (expr_uses_index(statement->target, value->dims[i]))
+            value->dims[rank++] = value->dims[i];
     value->rank = rank;
 }
 
@@ -273,7 +235,8 @@ Py equation_value(Printer *printer, const Statement *statement) {
 /* Whether a function is applied to the tensor: sin(angle) needs the angle in double precision. */
 static bool in_function(const Expr *expr, const Tensor *tensor, bool inside) {
     if (expr->kind == EXPR_READ && expr->tensor == tensor && inside) return true;
-    bool keeps = expr->op == OP_ADD || expr->op == OP_SUB || expr->op == OP_MUL || expr->op == OP_DIV;
+    bool keeps =
+        expr->op == OP_ADD || expr->op == OP_SUB || expr->op == OP_MUL || expr->op == OP_DIV;
     if (expr->kind == EXPR_APPLY && !keeps) inside = true;
     for (int i = 0; i < expr->count; i++)
         if (in_function(expr->args[i], tensor, inside)) return true;
@@ -282,10 +245,11 @@ static bool in_function(const Expr *expr, const Tensor *tensor, bool inside) {
 
 static bool needs_double(Torch *torch, const List *parts, int first, const Tensor *tensor) {
     for (int i = first; i < parts->count; i++) {
-        const Part *part = parts->items[i];
+        const TorchPart *part = parts->items[i];
         const Statement *statement = part->statement;
         if (!statement || statement->kind != STATEMENT_LOOP) continue;
-        if (torch->table[statement->target->tensor->id] && expr_reads(statement->value, tensor)) return true;
+        if (torch->table[statement->target->tensor->id] && expr_reads(statement->value, tensor))
+            return true;
         if (in_function(statement->value, tensor, false)) return true;
     }
     return false;
@@ -294,7 +258,7 @@ static bool needs_double(Torch *torch, const List *parts, int first, const Tenso
 /* The name of a variable of the same stem that nothing reads later. */
 static const char *reused_name(Printer *printer, const char *stem, const List *parts, int at) {
     for (int i = printer->variables.count - 1; i >= 0; i--) {
-        Variable *variable = printer->variables.items[i];
+        PyVariable *variable = printer->variables.items[i];
         if (strcmp(variable->name, stem) != 0) continue;
         int version = variable->version % 10;
         return read_later(printer->torch, printer->module, parts, at + 1, variable->tensor, version)
@@ -304,16 +268,16 @@ static const char *reused_name(Printer *printer, const char *stem, const List *p
     return NULL;
 }
 
-Variable *define_variable(Printer *printer, const Tensor *tensor, int version, const List *parts,
-                          int at) {
+PyVariable *define_variable(Printer *printer, const Tensor *tensor, int version, const List *parts,
+                            int at) {
     Torch *torch = printer->torch;
     const char *stem = local_stem(printer, tensor), *name = NULL;
     if (name_taken(printer, stem) && !printer->loops) name = reused_name(printer, stem, parts, at);
-    Variable *variable = arena_alloc(torch->arena, sizeof *variable);
-    *variable = (Variable){.tensor = tensor, .version = version, .kind = PY_REAL};
+    PyVariable *variable = arena_alloc(torch->arena, sizeof *variable);
+    *variable = (PyVariable){.tensor = tensor, .version = version, .kind = PY_REAL};
     variable->name = name ? name : new_name(printer, stem);
     for (int i = 0; name && i < printer->variables.count; i++) {
-        Variable *old = printer->variables.items[i];
+        PyVariable *old = printer->variables.items[i];
         if (!strcmp(old->name, name)) old->name = "";
     }
     list_push(torch->arena, &printer->variables, variable);
@@ -330,7 +294,7 @@ static void check_target(Printer *printer, const Statement *statement) {
     }
 }
 
-void set_dims(Printer *printer, Variable *variable, const Expr *target, const Py *value) {
+void set_dims(Printer *printer, PyVariable *variable, const Expr *target, const Py *value) {
     for (int i = 0; i < target->count; i++) {
         if (target->args[i]->kind != EXPR_INDEX) continue;
         const Index *index = target->args[i]->index;
@@ -347,8 +311,8 @@ void print_equation(Printer *printer, Statement *statement, const List *parts, i
     const Tensor *tensor = statement->target->tensor;
     Py value = equation_value(printer, statement);
     if (value.number) {
-        const char *type = printer->like ? arena_format(torch->arena, ", dtype=%s.dtype", printer->like)
-                                         : "";
+        const char *type =
+            printer->like ? arena_format(torch->arena, ", dtype=%s.dtype", printer->like) : "";
         value.text = arena_format(torch->arena, "torch.tensor(float(%s)%s, device=cache.device)",
                                   value.text, type);
         value.kind = PY_REAL;
@@ -359,7 +323,7 @@ void print_equation(Printer *printer, Statement *statement, const List *parts, i
         value = as_real(printer, value);
     }
     int version = version_of(statement->target);
-    Variable *variable = version && printer->loops ? variable_of(printer, tensor, 0) : NULL;
+    PyVariable *variable = version && printer->loops ? variable_of(printer, tensor, 0) : NULL;
     if (!variable) variable = define_variable(printer, tensor, version, parts, at);
     set_dims(printer, variable, statement->target, &value);
     if (!strcmp(variable->name, value.text)) return;

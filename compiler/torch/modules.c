@@ -19,10 +19,11 @@ int version_of(const Expr *read) {
     return read->args[0]->kind == EXPR_APPLY;
 }
 
-/* ---- what has an effect ---- */
+/* ---- liveness ---- */
 
 static void mark_reads(Torch *torch, Statement *statement, bool *marks, bool *changed) {
     List writes = {0}, reads = {0};
+    if (statement->once) return;
     writes_of(torch->arena, statement, &writes);
     bool any = false;
     for (int i = 0; i < writes.count; i++) any |= marks[((Expr *)writes.items[i])->tensor->id];
@@ -38,8 +39,7 @@ static void mark_reads(Torch *torch, Statement *statement, bool *marks, bool *ch
 static void mark_block(Torch *torch, const Block *block, bool *marks, bool *changed) {
     for (int i = block->statements.count - 1; i >= 0; i--) {
         Statement *statement = block->statements.items[i];
-        if (statement->body.statements.count)
-            mark_block(torch, &statement->body, marks, changed);
+        if (statement->body.statements.count) mark_block(torch, &statement->body, marks, changed);
         if (statement->kind != STATEMENT_REPEAT) mark_reads(torch, statement, marks, changed);
     }
 }
@@ -90,19 +90,20 @@ static void mark_table(Statement *statement, void *data) {
 
 /* ---- the tree ---- */
 
-static Module *module_new(Torch *torch, Module *parent, const char *name, const char *path) {
-    Module *module = arena_alloc(torch->arena, sizeof *module);
-    *module = (Module){.parent = parent, .name = name, .path = path};
+static TorchModule *module_new(Torch *torch, TorchModule *parent, const char *name,
+                               const char *path) {
+    TorchModule *module = arena_alloc(torch->arena, sizeof *module);
+    *module = (TorchModule){.parent = parent, .name = name, .path = path};
     list_push(torch->arena, &torch->modules, module);
     for (int i = 0; parent && i < parent->children.count; i++)
-        if (!strcmp(((Module *)parent->children.items[i])->path, path)) return module;
+        if (!strcmp(((TorchModule *)parent->children.items[i])->path, path)) return module;
     if (parent) list_push(torch->arena, &parent->children, module);
     return module;
 }
 
-Module *module_at(Torch *torch, const char *path) {
+TorchModule *module_at(Torch *torch, const char *path) {
     for (int i = 0; i < torch->modules.count; i++) {
-        Module *module = torch->modules.items[i];
+        TorchModule *module = torch->modules.items[i];
         if (!strcmp(module->path, path)) return module;
     }
     const char *dot = strrchr(path, '.'), *last = dot ? dot + 1 : path;
@@ -136,21 +137,21 @@ static const Application *inner_of(const List *statements, int i, const Applicat
     return i && inner_of(statements, i - 1, caller) == inner ? inner : NULL;
 }
 
-static List parts_of(Torch *torch, Module *module, const List *statements);
+static List parts_of(Torch *torch, TorchModule *module, const List *statements);
 
-static Part *part_new(Torch *torch, Module *module, Statement *statement) {
-    Part *part = arena_alloc(torch->arena, sizeof *part);
+static TorchPart *part_new(Torch *torch, TorchModule *module, Statement *statement) {
+    TorchPart *part = arena_alloc(torch->arena, sizeof *part);
     part->statement = statement;
     if (statement->kind == STATEMENT_REPEAT)
         part->body = parts_of(torch, module, &statement->body.statements);
     for (int i = 0; i < part->body.count; i++) {
-        const Part *inner = part->body.items[i];
+        const TorchPart *inner = part->body.items[i];
         if (inner->child) inner->child->steps = statement->index->axis->size;
     }
     return part;
 }
 
-static List parts_of(Torch *torch, Module *module, const List *statements) {
+static List parts_of(Torch *torch, TorchModule *module, const List *statements) {
     List parts = {0};
     for (int i = 0; i < statements->count; i++) {
         Statement *statement = statements->items[i];
@@ -171,7 +172,7 @@ static List parts_of(Torch *torch, Module *module, const List *statements) {
         }
         i = end - 1;
         if (!any) continue;
-        Part *part = arena_alloc(torch->arena, sizeof *part);
+        TorchPart *part = arena_alloc(torch->arena, sizeof *part);
         part->child = module_new(torch, module, inner->name, inner->path);
         part->child->application = inner;
         part->child->parts = parts_of(torch, part->child, &own);
@@ -184,17 +185,17 @@ static List parts_of(Torch *torch, Module *module, const List *statements) {
 
 static void add_item(Torch *torch, List *items, Tensor *tensor, int version, Index *index) {
     for (int i = 0; i < items->count; i++) {
-        const Item *item = items->items[i];
+        const TorchItem *item = items->items[i];
         if (item->tensor == tensor && item->version == version && item->index == index) return;
     }
-    Item *item = arena_alloc(torch->arena, sizeof *item);
-    *item = (Item){tensor, version, index};
+    TorchItem *item = arena_alloc(torch->arena, sizeof *item);
+    *item = (TorchItem){tensor, version, index};
     list_push(torch->arena, items, item);
 }
 
 static bool has_item(const List *items, const Tensor *tensor, int version) {
     for (int i = 0; i < items->count; i++) {
-        const Item *item = items->items[i];
+        const TorchItem *item = items->items[i];
         if (item->tensor == tensor && item->version == version) return true;
     }
     return false;
@@ -202,7 +203,7 @@ static bool has_item(const List *items, const Tensor *tensor, int version) {
 
 static void all_reads(Torch *torch, const List *parts, List *reads);
 
-static void part_reads(Torch *torch, const Part *part, List *reads) {
+static void part_reads(Torch *torch, const TorchPart *part, List *reads) {
     if (part->child) all_reads(torch, &part->child->parts, reads);
     all_reads(torch, &part->body, reads);
     if (!part->statement || part->statement->kind == STATEMENT_REPEAT) return;
@@ -215,7 +216,7 @@ static void all_reads(Torch *torch, const List *parts, List *reads) {
     for (int i = 0; i < parts->count; i++) part_reads(torch, parts->items[i], reads);
 }
 
-List reads_within(Torch *torch, const Part *part) {
+List reads_within(Torch *torch, const TorchPart *part) {
     List reads = {0};
     part_reads(torch, part, &reads);
     return reads;
@@ -223,7 +224,7 @@ List reads_within(Torch *torch, const Part *part) {
 
 static void all_writes(Torch *torch, const List *parts, List *writes) {
     for (int i = 0; i < parts->count; i++) {
-        const Part *part = parts->items[i];
+        const TorchPart *part = parts->items[i];
         if (part->child) all_writes(torch, &part->child->parts, writes);
         all_writes(torch, &part->body, writes);
         if (part->statement && part->statement->kind != STATEMENT_REPEAT)
@@ -236,7 +237,7 @@ static bool is_within(const char *path, const char *outer) {
     return !length || (!strncmp(path, outer, length) && path[length] == '.');
 }
 
-static void find_inputs(Torch *torch, Module *module) {
+static void find_inputs(Torch *torch, TorchModule *module) {
     List reads = {0}, writes = {0}, written = {0};
     all_reads(torch, &module->parts, &reads);
     all_writes(torch, &module->parts, &writes);
@@ -254,7 +255,7 @@ static void find_inputs(Torch *torch, Module *module) {
     }
 }
 
-bool read_later(Torch *torch, const Module *module, const List *parts, int first,
+bool read_later(Torch *torch, const TorchModule *module, const List *parts, int first,
                 const Tensor *tensor, int version) {
     bool outside = is_stacked(tensor) && !version && !has_item(&module->inputs, tensor, 0);
     if (outside) return true;
@@ -277,7 +278,7 @@ static int reads_of_tensor(const List *reads, const Tensor *tensor) {
 }
 
 /* A result is read outside of the module, is a stacked tensor after the iteration, or an output. */
-static void find_outputs(Torch *torch, Module *module, const List *whole) {
+static void find_outputs(Torch *torch, TorchModule *module, const List *whole) {
     List reads = {0}, writes = {0};
     all_reads(torch, &module->parts, &reads);
     all_writes(torch, &module->parts, &writes);
@@ -313,9 +314,8 @@ void find_modules(Torch *torch) {
         Tensor *tensor = program->tensors.items[i];
         if (tensor->role != ROLE_PARAMETER && tensor->role != ROLE_STATE) continue;
         const char *dot = strrchr(tensor->path, '.');
-        Module *owner = module_at(
-            torch,
-            arena_copy(torch->arena, tensor->path, dot ? (size_t)(dot - tensor->path) : 0));
+        TorchModule *owner = module_at(
+            torch, arena_copy(torch->arena, tensor->path, dot ? (size_t)(dot - tensor->path) : 0));
         list_push(torch->arena, &owner->stored, tensor);
     }
 }

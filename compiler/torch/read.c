@@ -15,21 +15,44 @@ static bool is_stored(const Tensor *tensor) {
     return tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE;
 }
 
+int position_dim(const Statement *scan, const Expr *write) {
+    for (int i = 0; i < write->count; i++)
+        if (write->args[i]->kind == EXPR_INDEX && write->args[i]->index == scan->index) return i;
+    return -1;
+}
+
+static const Expr *written_in(const Statement *scan, const Tensor *tensor) {
+    for (int i = 0; scan && i < scan->body.statements.count; i++) {
+        const Statement *statement = scan->body.statements.items[i];
+        if (statement->target->tensor == tensor) return statement->target;
+    }
+    return NULL;
+}
+
+int scan_version(Printer *printer, const Expr *read, int *dimension) {
+    const Expr *write = written_in(printer->scan, read->tensor);
+    if (!write) return -1;
+    *dimension = position_dim(printer->scan, write);
+    if (*dimension < 0) refuse(printer->torch, printer->statement->span, "this recurrence");
+    return read->args[*dimension]->kind == EXPR_INDEX ? SCAN_CURRENT : SCAN_BEFORE;
+}
+
 /* Whether the first dimension is the iteration of a repeat, which is not one in Python. */
 static bool leads_with_repeat(const Tensor *tensor) {
     return tensor->rank && tensor->axes[0]->kind == AXIS_REPEAT;
 }
 
 /* The variable of a tensor; a parameter of the module has one when it is read first. */
-static Variable *variable_read(Printer *printer, const Expr *read) {
+static PyVariable *variable_read(Printer *printer, const Expr *read) {
     const Tensor *tensor = read->tensor;
     int dimension, version = scan_version(printer, read, &dimension);
-    Variable *variable = variable_of(printer, tensor, version < 0 ? version_of(read) : version);
+    PyVariable *variable = variable_of(printer, tensor, version < 0 ? version_of(read) : version);
     if (variable) return variable;
     if (!is_stored(tensor))
-        refuse(printer->torch, printer->statement->span, "a tensor that no earlier equation defines");
+        refuse(printer->torch, printer->statement->span,
+               "a tensor that no earlier equation defines");
     variable = arena_alloc(printer->torch->arena, sizeof *variable);
-    *variable = (Variable){.tensor = tensor, .kind = PY_REAL};
+    *variable = (PyVariable){.tensor = tensor, .kind = PY_REAL};
     variable->name = attribute(printer->torch, printer->module, tensor->path, false);
     for (int i = 0; i < tensor->rank; i++)
         variable->full[i] = tensor->axes[i]->kind == AXIS_SEQUENCE;
@@ -37,29 +60,30 @@ static Variable *variable_read(Printer *printer, const Expr *read) {
     return variable;
 }
 
-static int dim_of(const Variable *variable, int axis) {
+static int dim_of(const PyVariable *variable, int axis) {
     int dim = 0;
     for (int i = leads_with_repeat(variable->tensor); i < axis; i++) dim += !variable->absent[i];
     return dim;
 }
 
-Variable *kept(Printer *printer, Variable *variable, int axis) {
+PyVariable *kept(Printer *printer, PyVariable *variable, int axis) {
     Torch *torch = printer->torch;
     if (variable->full[axis]) return variable;
     const char *name = arena_format(torch->arena, "all_%s", variable->name);
     for (int i = 0; i < printer->variables.count; i++) {
-        Variable *other = printer->variables.items[i];
+        PyVariable *other = printer->variables.items[i];
         if (other->tensor == variable->tensor && other->version == variable->version + 10)
             return other;
     }
-    Variable *full = arena_alloc(torch->arena, sizeof *full);
+    PyVariable *full = arena_alloc(torch->arena, sizeof *full);
     *full = *variable;
     full->full[axis] = true;
     full->version += 10;
     full->name = new_name(printer, name);
     printer->uses_cache = true;
-    const char *line = arena_format(torch->arena, "%s = cache.keep(self, \"%s\", %s, %d)", full->name,
-                                    variable->name, variable->name, dim_of(variable, axis));
+    const char *line =
+        arena_format(torch->arena, "%s = cache.keep(self, \"%s\", %s, %d)", full->name,
+                     variable->name, variable->name, dim_of(variable, axis));
     if (printer->scan)
         text_add(&printer->before, "%*s%s\n", 4 * (printer->depth - 1), "", line);
     else
@@ -107,7 +131,8 @@ static Py in_order(Printer *printer, Py value) {
         while (from[first] == first) first++;
         text_add(&text, ".transpose(%d, %d)", first, from[first]);
     } else {
-        for (int i = 0; i < sorted.rank; i++) text_add(&text, "%s%d", i ? ", " : ".permute(", from[i]);
+        for (int i = 0; i < sorted.rank; i++)
+            text_add(&text, "%s%d", i ? ", " : ".permute(", from[i]);
         text_add(&text, ")");
     }
     value.text = text.text;
@@ -130,7 +155,7 @@ static Py taken(Printer *printer, Py value, const Sub *sub, int dim) {
 }
 
 /* Every subscript as a tensor of positions, aligned with all others. */
-static Py gathered(Printer *printer, const Variable *variable, const Sub *subs) {
+static Py gathered(Printer *printer, const PyVariable *variable, const Sub *subs) {
     Torch *torch = printer->torch;
     Py values[MAX_RANK], result = {.level = PY_ATOM, .kind = variable->kind};
     int count = 0;
@@ -168,13 +193,19 @@ static bool is_position(const Printer *printer, const Expr *sub) {
 }
 
 /* The subscripts of a read; keeps tensors of which earlier positions are read. */
-static Variable *read_subs(Printer *printer, const Expr *read, Variable *variable, Sub *subs) {
+static PyVariable *read_subs(Printer *printer, const Expr *read, PyVariable *variable, Sub *subs) {
     for (int i = leads_with_repeat(read->tensor); i < read->count; i++) {
         const Expr *sub = read->args[i];
         const Axis *axis = read->tensor->axes[i];
         if (variable->absent[i]) continue;
+        if (printer->fixed && axis == printer->fixed) {
+            subs[i].value = (Py){.text = printer->fixed_name, .level = PY_ATOM, .number = true};
+            subs[i].inside = printer->uses_fixed = true;
+            continue;
+        }
         if (is_position(printer, sub)) {
-            if (variable->full[i]) refuse(printer->torch, printer->statement->span, "this subscript");
+            if (variable->full[i])
+                refuse(printer->torch, printer->statement->span, "this subscript");
             subs[i].value = (Py){.text = printer->position, .level = PY_ATOM, .number = true};
             subs[i].inside = true;
             continue;
@@ -195,7 +226,8 @@ static Variable *read_subs(Printer *printer, const Expr *read, Variable *variabl
         }
         subs[i].value = python(printer, sub);
         if (subs[i].value.kind > PY_INT && !subs[i].value.number) {
-            subs[i].value.text = arena_format(printer->torch->arena, "(%s).long()", subs[i].value.text);
+            subs[i].value.text =
+                arena_format(printer->torch->arena, "(%s).long()", subs[i].value.text);
             subs[i].value.level = PY_ATOM;
         }
         subs[i].inside = sub_inside(printer, sub, axis);
@@ -204,7 +236,7 @@ static Variable *read_subs(Printer *printer, const Expr *read, Variable *variabl
 }
 
 Py read_python(Printer *printer, const Expr *read) {
-    Variable *variable = variable_read(printer, read);
+    PyVariable *variable = variable_read(printer, read);
     const Tensor *tensor = read->tensor;
     Sub subs[MAX_RANK] = {0};
     variable = read_subs(printer, read, variable, subs);
@@ -238,13 +270,14 @@ Py read_python(Printer *printer, const Expr *read) {
     if (simple && computed) value = taken(printer, value, computed, computed_dim);
     if (simple) return in_order(printer, value);
     int rank = tensor->rank - leads_with_repeat(tensor), first = tensor->rank - rank;
-    bool table = rank == 2 && !subs[first].plain && subs[first].inside && subs[first + 1].plain &&
-                 !subs[first].value.number && subs[first].value.rank &&
-                 !indices_have(subs[first].value.dims, subs[first].value.rank, subs[first + 1].plain);
+    bool table =
+        rank == 2 && !subs[first].plain && subs[first].inside && subs[first + 1].plain &&
+        !subs[first].value.number && subs[first].value.rank &&
+        !indices_have(subs[first].value.dims, subs[first].value.rank, subs[first + 1].plain);
     if (!table || numbers) return gathered(printer, variable, subs);
     Py lookup = subs[first].value;
-    lookup.text = arena_format(printer->torch->arena, "F.embedding(%s, %s)", lookup.text,
-                               variable->name);
+    lookup.text =
+        arena_format(printer->torch->arena, "F.embedding(%s, %s)", lookup.text, variable->name);
     lookup.level = PY_ATOM;
     lookup.kind = variable->kind;
     lookup.dims[lookup.rank++] = subs[first + 1].plain;

@@ -3,7 +3,9 @@
 #define TORCH_H
 
 #include "ir/ir.h"
-#include "moec.h"
+
+/* Follows the label of a layer that is also the name of a weight. */
+#define TORCH_LAYER "_layer"
 
 /* A number of the program that depends on the sizes of a run: factor * sequences^p * length^q, or
  * length + factor if `sum`. */
@@ -16,48 +18,48 @@ typedef struct RunNumber {
 
 /* A tensor that a layer reads from outside or returns. A tensor stacked over a repeat has version 0
  * before an iteration and version 1 after it. index: the iteration itself; then tensor is NULL. */
-typedef struct Item {
+typedef struct TorchItem {
     Tensor *tensor;
     int version;
     Index *index;
-} Item;
+} TorchItem;
 
-typedef struct Module Module;
+typedef struct TorchModule TorchModule;
 
 /* One part of a forward pass: a statement, with the parts of its body if it is a repeat, or an
  * applied layer. */
-typedef struct Part {
+typedef struct TorchPart {
     Statement *statement;
-    Module *child;
-    List body; /* Part * */
-} Part;
+    TorchModule *child;
+    List body; /* TorchPart * */
+} TorchPart;
 
 /* One application of a layer. Applications of one path share the weights and the attribute. */
-struct Module {
-    Module *parent;
+struct TorchModule {
+    TorchModule *parent;
     const char *name, *path; /* of the layer; "block.{i}.attention" */
     const Application *application;
-    List parts;           /* Part * */
-    List inputs, outputs; /* Item * */
-    List children;        /* Module *, one of each path */
+    List parts;           /* TorchPart * */
+    List inputs, outputs; /* TorchItem * */
+    List children;        /* TorchModule *, one of each path */
     List stored;          /* Tensor *: its parameters and states */
     long steps;           /* of the repeat that it is an iteration of; 0: none */
-    List results;         /* Variable *: the outputs, in their order */
+    List results;         /* PyVariable *: the outputs, in their order */
     const char *class_name, *forward;
-    bool uses_cache;
+    bool uses_cache, uses_fixed;
 };
 
 typedef enum PyKind { PY_BOOL, PY_INT, PY_TABLE, PY_REAL } PyKind;
 
 /* A Python variable with the value of a tensor. Dimensions along which it is constant are absent.
  * A sequence dimension covers the current positions or, if `full`, all positions so far. */
-typedef struct Variable {
+typedef struct PyVariable {
     const Tensor *tensor;
     int version;
     const char *name;
     PyKind kind;
     bool absent[MAX_RANK], full[MAX_RANK];
-} Variable;
+} PyVariable;
 
 typedef enum PyLevel {
     PY_CONDITION,
@@ -84,12 +86,13 @@ typedef struct Py {
 typedef struct Torch {
     Arena *arena;
     Program *program;
-    List numbers; /* RunNumber * */
-    bool *live;   /* by tensor: it has an effect on an output */
-    bool *needed; /* by tensor: it has an effect on the first output */
-    bool *table;  /* by tensor: it depends on positions and integers only */
-    Module *root;
-    List modules; /* Module * */
+    bool decays_all; /* weight decay of all parameters, not only of matrices */
+    List numbers;    /* RunNumber * */
+    bool *live;      /* by tensor: it has an effect on an output */
+    bool *needed;    /* by tensor: it has an effect on the first output */
+    bool *table;     /* by tensor: it depends on positions and integers only */
+    TorchModule *root;
+    List modules; /* TorchModule * */
     List classes; /* ClassText * */
     bool uses_top, uses_take, uses_gather, uses_attend, uses_math;
 } Torch;
@@ -97,21 +100,26 @@ typedef struct Torch {
 /* The forward pass of one layer being printed. */
 typedef struct Printer {
     Torch *torch;
-    Module *module;
+    TorchModule *module;
     Text text;
     int depth;
-    List variables;   /* Variable * */
+    List variables;   /* PyVariable * */
     List names;       /* const char *: in use */
     const char *like; /* a tensor of the type of the weights, or NULL */
     bool uses_cache;
-    bool any_order; /* of the dimensions of the next read */
-    int loops; /* repeats around the current part */
+    bool any_order;      /* of the dimensions of the next read */
+    int loops;           /* repeats around the current part */
     const char *comment; /* the last one */
     /* of the current statement */
     Statement *statement;
     Index *order[MAX_LOOPS];
     int order_count;
     Index *now; /* the sequence index of the current positions, or NULL */
+    /* of a layer that a loop applies: the axis of the loop, whose index is an argument */
+    const Axis *fixed;
+    const char *fixed_name;
+    bool uses_fixed;
+    const Axis *routing; /* of the layer that is printed next */
     /* of the current scan */
     Statement *scan;
     const char *position; /* the loop variable */
@@ -121,32 +129,32 @@ typedef struct Printer {
 /* ---- modules.c ---- */
 void find_modules(Torch *torch);
 /* The module of a path; created without parts if there is none. */
-Module *module_at(Torch *torch, const char *path);
+TorchModule *module_at(Torch *torch, const char *path);
 /* The version of a stacked tensor at a subscript of its first dimension; 0 for other tensors. */
 int version_of(const Expr *read);
 bool is_stacked(const Tensor *tensor);
 /* Every read of a statement, its body included. */
-List reads_within(Torch *torch, const Part *part);
+List reads_within(Torch *torch, const TorchPart *part);
 /* Whether a part from `first` on reads the tensor, or the module returns it. */
-bool read_later(Torch *torch, const Module *module, const List *parts, int first,
+bool read_later(Torch *torch, const TorchModule *module, const List *parts, int first,
                 const Tensor *tensor, int version);
 
-/* ---- numbers.c ---- */
+/* ---- run_numbers.c ---- */
 /* Finds the numbers that depend on the batch size and on the context length. */
 void find_numbers(Torch *torch, const Program *batch, const Program *context);
 const RunNumber *run_number(const Torch *torch, const Expr *expr);
 
-/* ---- names.c ---- */
+/* ---- torch_names.c ---- */
 const char *python_name(Torch *torch, const char *name);
 const char *local_stem(Printer *printer, const Tensor *tensor);
 const char *new_name(Printer *printer, const char *stem);
 bool name_taken(const Printer *printer, const char *name);
-Variable *variable_of(Printer *printer, const Tensor *tensor, int version);
+PyVariable *variable_of(Printer *printer, const Tensor *tensor, int version);
 /* The attribute of a layer or weight at `path` as seen from the module: "self.block[i].ffn". */
-const char *attribute(Torch *torch, const Module *from, const char *path, bool layer);
+const char *attribute(Torch *torch, const TorchModule *from, const char *path, bool layer);
 const char *class_name_of(Torch *torch, const char *name);
 
-/* ---- express.c ---- */
+/* ---- torch_express.c ---- */
 Py python(Printer *printer, const Expr *expr);
 /* The expression with dimensions of size 1 for those of `dims` that it lacks. */
 const char *aligned(Printer *printer, Py value, Index *const *dims, int count, PyLevel least);
@@ -165,7 +173,7 @@ void union_dims(Printer *printer, const Py *values, int count, Py *into);
 /* ---- read.c ---- */
 Py read_python(Printer *printer, const Expr *read);
 /* The tensor at all positions so far along a sequence dimension. */
-Variable *kept(Printer *printer, Variable *variable, int dim);
+PyVariable *kept(Printer *printer, PyVariable *variable, int dim);
 
 /* ---- equations.c ---- */
 void print_equation(Printer *printer, Statement *statement, const List *parts, int at);
@@ -175,28 +183,53 @@ void print_comment(Printer *printer, const Statement *statement);
 void print_source(Printer *printer, Span span);
 void begin_statement(Printer *printer, Statement *statement);
 Py equation_value(Printer *printer, const Statement *statement);
-void set_dims(Printer *printer, Variable *variable, const Expr *target, const Py *value);
+void set_dims(Printer *printer, PyVariable *variable, const Expr *target, const Py *value);
 /* A value of the type of the weights. */
 Py operand(Printer *printer, Py value);
 /* A new variable for the result; reuses the name of one that is not read later. */
-Variable *define_variable(Printer *printer, const Tensor *tensor, int version, const List *parts,
-                          int at);
+PyVariable *define_variable(Printer *printer, const Tensor *tensor, int version, const List *parts,
+                            int at);
 _Noreturn void refuse(Torch *torch, Span span, const char *what);
 
-/* ---- calls.c ---- */
+enum { MAX_FACTORS = 12 };
+/* Adds the factors of a product except for one number; returns their count, which may exceed
+ * MAX_FACTORS. */
+int factors_of(const Expr *expr, const Expr **factors, int count, const Expr **number);
+
+/* ---- routed.c ---- */
+/* A sum over the applications of a layer that tokens select. */
+typedef struct Routed {
+    Statement *statement;
+    Index *index;
+    TorchModule *layer;
+    const Expr *mask, *output, *factors[MAX_FACTORS];
+    int count;
+} Routed;
+
+/* Whether the part is such a sum. */
+bool find_routed(Printer *printer, const List *parts, int at, Routed *routed);
+/* Whether the part is a layer that a later sum applies. */
+bool is_routed(Printer *printer, const List *parts, int at);
+void print_routed(Printer *printer, const Routed *routed, const List *parts, int at);
+
+/* ---- torch_calls.c ---- */
 /* A variable with all dimensions of its tensor; those along which it is constant are expanded. */
-const char *expanded(Printer *printer, const Variable *variable);
+const char *expanded(Printer *printer, const PyVariable *variable);
 void python_call(Printer *printer, Statement *statement, const List *parts, int at);
 
-/* ---- recurrence.c ---- */
+/* ---- torch_scan.c ---- */
 /* Versions of a tensor inside a scan: at the previous and at the current position. */
 enum { SCAN_BEFORE = 2, SCAN_CURRENT = 3 };
 void print_scan(Printer *printer, Statement *scan, const List *parts, int at);
 /* The version that a read inside the current scan refers to; -1: of no tensor of the scan.
  * *dimension: the one of the position. */
 int scan_version(Printer *printer, const Expr *read, int *dimension);
+/* The dimension of a write inside a scan that is the position; -1: none. */
+int position_dim(const Statement *scan, const Expr *write);
 
 /* ---- classes.c ---- */
+/* The class of a layer as the current module applies it. */
+void print_layer(Printer *printer, TorchModule *layer);
 /* The parts from `first` to before `end`. */
 void print_parts(Printer *printer, const List *parts, int first, int end);
 /* The classes of all layers and that of the model, in this order. */

@@ -100,7 +100,8 @@ def compare(spec, sets, folder):
     theirs = load_file(folder / "out.safetensors")
     with torch.no_grad():
         logits = model(rows[:, :-1]).logits
-    result = {"logits": relative(theirs["logits"], logits)}
+    ruff = subprocess.run([pathlib.Path(sys.executable).parent / "ruff", "check", "-q", "--isolated", emitted], capture_output=True)
+    result = {"ruff": ruff.returncode, "logits": relative(theirs["logits"], logits)}
     loss, result["gradients"] = compare_gradients(model, rows, theirs)
     result["loss"] = abs(loss - theirs.get("total", theirs["loss"]).item()) / abs(loss)
     if not model.hindrance:
@@ -119,7 +120,7 @@ def compare(spec, sets, folder):
     return result
 
 
-LIMITS = {"logits": 1e-5, "gradients": 1e-4, "loss": 1e-5}
+LIMITS = {"ruff": 0, "logits": 1e-5, "gradients": 1e-4, "loss": 1e-5}
 
 
 def main():

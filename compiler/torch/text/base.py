@@ -8,6 +8,7 @@ class @NAME@Cache(Cache):
         self.tensors = {}
         self.total = 0
         self.keeps = False
+        self.rows = None  # a cache per sequence, if some are padded
 
     def begin(self, tokens, keeps):
         """Starts a call with new tokens [b, s]."""
@@ -50,6 +51,8 @@ class @NAME@Cache(Cache):
         return -1
 
     def reorder_cache(self, beams):
+        if self.rows is not None:
+            self.rows = [copy.deepcopy(self.rows[beam]) for beam in beams.tolist()]
         for key, x in self.tensors.items():
             self.tensors[key] = x.index_select(0, beams.to(x.device))
 
@@ -64,13 +67,13 @@ class @NAME@Base(PreTrainedModel, GenerationMixin):
     config_class = @NAME@Config
     base_model_prefix = ""
     main_input_name = "input_ids"
-    _no_split_modules = []
+    cache_name = "cache" if "cache" in CausalLMOutputWithPast.__annotations__ else "past_key_values"
     hindrance = "@HINDRANCE@"  # why the model cannot decode; empty: it can
 
     @torch.no_grad()
     def _init_weights(self, module):
         tensors = {**module._parameters, **module._buffers}
-        for name, (kind, a, b) in getattr(module, "initial", {}).items():
+        for name, kind, a, b in getattr(module, "initial", ()):
             if kind == "normal":
                 nn.init.normal_(tensors[name], a, b)
             elif kind == "uniform":
@@ -79,34 +82,76 @@ class @NAME@Base(PreTrainedModel, GenerationMixin):
                 nn.init.constant_(tensors[name], a)
 
     def forward(
-        self, input_ids, attention_mask=None, past_key_values=None, labels=None, targets=None, use_cache=None, **_
+        self,
+        input_ids,
+        attention_mask=None,
+        past_key_values=None,
+        labels=None,
+        targets=None,
+        use_cache=None,
+        cache=None,
+        **_,
     ):
-        """`labels` are the tokens themselves, as in other models of transformers, or -100 for tokens without a loss;
-        `targets` are the tokens of the next positions.
+        """`labels` are the tokens themselves, as in other models of transformers: the loss is that of all tokens after the
+        first. `targets` are the tokens of the next positions.
         """
-        if attention_mask is not None and not attention_mask.all():
-            raise ValueError("padding is not supported: pass sequences of equal length, or one at a time")
-        cache = past_key_values if isinstance(past_key_values, @NAME@Cache) else @NAME@Cache()
+        if labels is not None:
+            input_ids, targets = input_ids[:, :-1], labels[:, 1:]
+        if targets is not None and (targets < 0).any():
+            raise ValueError("labels of -100 are not supported: the loss of this model covers all tokens")
+        use_cache = bool(use_cache)
         if self.hindrance and use_cache:
             raise ValueError("this model cannot decode: " + self.hindrance)
-        cache.begin(input_ids, bool(use_cache))
-        logits, losses = self.equations(input_ids, targets, cache)
-        loss = losses.get("loss")
-        return CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=cache if use_cache else None)
+        cache = past_key_values if cache is None else cache
+        if not isinstance(cache, @NAME@Cache):
+            cache = @NAME@Cache()
+        if targets is None and attention_mask is not None and not attention_mask.all():
+            logits, losses = self.padded(input_ids, attention_mask, cache, use_cache), {}
+        else:
+            cache.begin(input_ids, use_cache)
+            logits, losses = self.equations(input_ids, targets, cache)
+        out = CausalLMOutputWithPast(loss=losses.get("loss"), logits=logits)
+        if use_cache:
+            out[self.cache_name] = cache
+        return out
 
-    def _supports_default_dynamic_cache(self):
-        return False
+    def padded(self, tokens, attention_mask, cache, keeps):
+        """Sequences of different lengths, one after the other: positions and states do not count the padding."""
+        if cache.rows is None:
+            cache.rows = [@NAME@Cache() for _ in tokens]
+        masks = attention_mask[:, -tokens.shape[1] :].bool()
+        logits = None
+        for row, (own, mask) in enumerate(zip(cache.rows, masks)):
+            own.begin(tokens[row : row + 1, mask], keeps)
+            values, _ = self.equations(tokens[row : row + 1, mask], None, own)
+            if logits is None:
+                logits = values.new_zeros(*tokens.shape, values.shape[-1])
+            logits[row, mask] = values[0]
+        cache.total += tokens.shape[1]
+        return logits
+
+    def weight_decay_groups(self, weight_decay):
+        """Groups of parameters for an optimizer of torch: weight decay applies to those that the spec decays."""
+        groups = {True: [], False: []}
+        for module in self.modules():
+            for name, parameter in module.named_parameters(recurse=False):
+                groups[name in getattr(module, "decayed", ())].append(parameter)
+        return [
+            {"params": groups[True], "weight_decay": weight_decay},
+            {"params": groups[False], "weight_decay": 0.0},
+        ]
 
     def _prepare_cache_for_generation(self, generation_config, model_kwargs, *args, **kwargs):
-        model_kwargs["past_key_values"] = @NAME@Cache()
+        model_kwargs[self.cache_name] = @NAME@Cache()
 
-    def prepare_inputs_for_generation(self, input_ids, past_key_values=None, attention_mask=None, **_):
-        past = past_key_values.get_seq_length() if past_key_values is not None else 0
+    def prepare_inputs_for_generation(self, input_ids, past_key_values=None, cache=None, attention_mask=None, **_):
+        cache = past_key_values if cache is None else cache
+        past = cache.get_seq_length() if cache is not None else 0
         return {
             "input_ids": input_ids[:, past:],
             "attention_mask": attention_mask,
-            "past_key_values": past_key_values,
-            "use_cache": True,
+            self.cache_name: cache,
+            "use_cache": cache is not None,
         }
 
 

@@ -3,11 +3,10 @@
 b: sequences, s: positions of the current tokens, t: all positions so far.
 """
 
-import math
-
+import copy
+@MATH@
 import torch
-import torch.nn.functional as F
-from torch import nn
+@FUNCTIONAL@from torch import nn
 from transformers import Cache, GenerationMixin, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
 

@@ -335,7 +335,7 @@ static bool is_empty(const char *path) {
 /* Programs other than that of decoding have the context length as an option of the model. */
 static void keep_context(EmitOptions *options) {
     static char set[64];
-    if (!options->context || graph_of(options->graph) == DECODE) return;
+    if (!options->context || (graph_of(options->graph) == DECODE && !is_torch(options))) return;
     snprintf(set, sizeof set, "%s=%ld", flag_path("--context-length"), options->context);
     options->sets.items[options->sets.count++] = set;
 }
@@ -361,6 +361,8 @@ int command_emit(const Command *command, int argc, char **argv) {
     int code = arguments_read(command, table, argc, argv, &options.operand);
     if (code >= 0) return code;
     if (!options.out) return arguments_wrong(command, NULL, "moec emit requires --out");
+    if (is_torch(&options) && graph_of(options.graph) != DECODE)
+        return arguments_wrong(command, NULL, "--mode is an option of the targets c and cuda");
     if (!force && !is_empty(options.out)) return EXIT_INPUT;
     keep_context(&options);
     return emit(&options) ? 0 : EXIT_INPUT;

@@ -40,12 +40,13 @@ static MoecCompiler *open_spec(const TorchImport *import) {
 
 /* "a.query_layer.weight" is "a.query.weight" if the file has "a.query". A new string. */
 static char *public_name(const Safetensors *file, const char *name) {
+    const char *suffix = moec_torch_suffix();
     char *made = memory_format("%s", name);
-    for (char *at = made; (at = strstr(at, MOEC_TORCH_LAYER "."));) {
+    for (char *at = made; (at = strstr(at, suffix));) {
+        char *after = at + strlen(suffix);
         *at = 0;
-        bool weight = safetensors_find(file, made) != NULL;
-        *at = MOEC_TORCH_LAYER[0];
-        char *after = at + strlen(MOEC_TORCH_LAYER);
+        bool weight = *after == '.' && safetensors_find(file, made) != NULL;
+        *at = suffix[0];
         if (weight)
             memmove(at, after, strlen(after) + 1);
         else
@@ -55,7 +56,7 @@ static char *public_name(const Safetensors *file, const char *name) {
 }
 
 /* The tensors of the folder under their public names, with the notes of a checkpoint. */
-static bool write_weights(const TorchImport *import, Model *model, MoecCompiler *compiler,
+static bool write_renamed(const TorchImport *import, Model *model, MoecCompiler *compiler,
                           const Safetensors *file, const Companions *companions, const char *path) {
     const TrainState place = {.seed = 1, .best = INFINITY};
     json_t *notes = json_object();
@@ -95,7 +96,7 @@ static bool write_run(const TorchImport *import, MoecCompiler *compiler, Model *
     Companions companions = {.tokenizer = tokenizer ? tokenizer_json(tokenizer, &length) : NULL};
     companions.files = file ? folder_files(import->folder, import->bare) : NULL;
     bool good = companions.files &&
-                write_weights(import, model, compiler, file, &companions, target) &&
+                write_renamed(import, model, compiler, file, &companions, target) &&
                 check_weights(model, target);
     if (!good && made) rmdir(import->out);
     json_decref(companions.files);

@@ -1,4 +1,12 @@
-/* torch_folder: folders with a PyTorch model of moec for the transformers library. */
+/* torch_folder: folders with a PyTorch model of moec for the transformers library:
+ *
+ *     modeling_NAME.py, configuration_NAME.py    the equations; the options of the spec
+ *     config.json                                with auto_map, which names the classes
+ *     model.safetensors                          weights under their public names
+ *     moec_spec.txt                              the spec with all files that it uses
+ *     tokenizer.json and others                  of the checkpoint, if it has a tokenizer
+ *     generation_config.json, README.md
+ */
 #ifndef TORCH_FOLDER_H
 #define TORCH_FOLDER_H
 
@@ -9,7 +17,7 @@
 #include <stdbool.h>
 
 /* The spec with all files that it uses, in the folder. */
-#define TORCH_SPEC "spec.moe"
+#define TORCH_SPEC "moec_spec.txt"
 
 typedef struct TorchFolder {
     const char *operand, *out;

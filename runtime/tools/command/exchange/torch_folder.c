@@ -1,5 +1,5 @@
-/* emit_torch: moec emit --target torch: a folder that the transformers library loads as a model with
- * code of its own. */
+/* torch_folder: moec emit --target torch: a folder that the transformers library loads as a custom
+ * model. */
 #include "tools/command/exchange/torch_folder.h"
 
 #include "abi/json_make.h"
@@ -16,17 +16,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool write_text(const char *folder, const char *name, const char *text) {
+static bool write_into(const char *folder, const char *name, const char *text) {
     char *path = path_join(folder, name);
     bool good = file_write(path, text, strlen(text));
     free(path);
     return good;
 }
 
-/* Takes the reference of `object`. */
+/* Releases `object`. */
 static bool write_json(const char *folder, const char *name, json_t *object) {
-    char *text = json_dumps(object, JSON_INDENT(2)), *ended = memory_format("%s\n", text);
-    bool good = write_text(folder, name, ended);
+    char *text = json_write(object, JSON_INDENT(2)), *ended = memory_format("%s\n", text);
+    bool good = write_into(folder, name, ended);
     free(text);
     free(ended);
     json_decref(object);
@@ -36,7 +36,7 @@ static bool write_json(const char *folder, const char *name, json_t *object) {
 static bool write_python(const char *folder, const char *part, const char *model,
                          const char *text) {
     char *name = memory_format("%s_%s.py", part, model);
-    bool good = write_text(folder, name, text);
+    bool good = write_into(folder, name, text);
     free(name);
     return good;
 }
@@ -77,7 +77,7 @@ static void rename_entries(TensorEntry *entries, int count) {
             const char *end = from + length;
             bool weight = *end && has_entry(entries, count, name, (size_t)(end - name));
             char *longer = memory_format("%s%.*s%s%s", names[i], (int)length, from,
-                                         weight ? MOEC_TORCH_LAYER : "", *end ? "." : "");
+                                         weight ? moec_torch_suffix() : "", *end ? "." : "");
             free(names[i]);
             names[i] = longer;
             from = end + (*end == '.');
@@ -92,7 +92,7 @@ static void rename_entries(TensorEntry *entries, int count) {
 
 /* The weights of the run, or initial ones. Both programs read the names; the library also needs the
  * note "format". */
-static bool write_weights(const TorchFolder *folder, Model *model) {
+static bool write_named_weights(const TorchFolder *folder, Model *model) {
     uint64_t seed = (uint64_t)moec_option_number(folder->compiler, "train.seed", 1);
     model_initialise(model, seed);
     if (folder->file && !model_read(model, folder->file, false)) return false;
@@ -104,7 +104,7 @@ static bool write_weights(const TorchFolder *folder, Model *model) {
         return false;
     }
     rename_entries(entries, count);
-    json_object_set_new(notes, "format", json_string("pt"));
+    json_object_set_new(notes, "format", json_text("pt"));
     char *path = path_join(folder->out, "model.safetensors");
     bool good = safetensors_write(path, entries, count, notes);
     free(path);
@@ -117,8 +117,8 @@ static bool write_tokenizer(const TorchFolder *folder) {
     static const char config[] = "{\"tokenizer_class\": \"PreTrainedTokenizerFast\"}\n";
     const char *json = folder->file ? safetensors_note(folder->file, "tokenizer") : NULL;
     if (!json) return true;
-    return write_text(folder->out, "tokenizer.json", json) &&
-           write_text(folder->out, "tokenizer_config.json", config) &&
+    return write_into(folder->out, "tokenizer.json", json) &&
+           write_into(folder->out, "tokenizer_config.json", config) &&
            folder_write_files(folder->out, folder->file);
 }
 
@@ -137,13 +137,13 @@ static bool write_card(const TorchFolder *folder, const MoecTorch *torch) {
         "Written by moec %s with `moec emit %s --target torch`. %s\n\n"
         "```python\nfrom transformers import AutoModelForCausalLM\n\n"
         "model = AutoModelForCausalLM.from_pretrained(\"FOLDER\", trust_remote_code=True)\n```\n\n"
-        "%s The equations of the model are the comments of `modeling_%s.py`. `spec.moe` is the "
-        "spec\n"
+        "%s The equations of the model are the comments of `modeling_%s.py`. `moec_spec.txt` is "
+        "the spec\n"
         "that they come from; `moec import FOLDER --out RUN` reads the folder back.\n\n"
         "## Size and cost\n\n```\n%s```\n",
         model, MOEC_VERSION, folder->operand, origin, decodes, model,
         moec_cost_text(folder->compiler));
-    bool good = write_text(folder->out, "README.md", text);
+    bool good = write_into(folder->out, "README.md", text);
     free(text);
     free(origin);
     free(decodes);
@@ -157,8 +157,8 @@ static bool write_files(const TorchFolder *folder, const MoecTorch *torch, Model
     bool good =
         folder_make(folder->out) && write_python(folder->out, "modeling", name, torch->modeling) &&
         write_python(folder->out, "configuration", name, torch->configuration) &&
-        write_text(folder->out, TORCH_SPEC, moec_bundle(folder->compiler)) &&
-        write_tokenizer(folder) && write_card(folder, torch) && write_weights(folder, model);
+        write_into(folder->out, TORCH_SPEC, moec_bundle(folder->compiler)) &&
+        write_tokenizer(folder) && write_card(folder, torch) && write_named_weights(folder, model);
     return write_json(folder->out, "generation_config.json", generation) && good &&
            write_config(folder, torch); /* last: without it the folder is not a model */
 }

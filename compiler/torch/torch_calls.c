@@ -1,5 +1,7 @@
-/* calls: attention and selections as calls of functions of the printed file. */
+/* torch_calls: attention and selections as calls of functions of the printed file. */
 #include "torch/torch.h"
+
+#include "ir/call.h"
 
 #include <string.h>
 
@@ -14,13 +16,15 @@ static void begin_call(Printer *printer, Statement *statement, const Expr *opera
     }
 }
 
-const char *expanded(Printer *printer, const Variable *variable) {
+const char *expanded(Printer *printer, const PyVariable *variable) {
     Text text = {.arena = printer->torch->arena};
     bool any = false;
     const Tensor *tensor = variable->tensor;
     int first = tensor->rank && tensor->axes[0]->kind == AXIS_REPEAT;
-    for (int i = first; i < tensor->rank; i++) any |= variable->absent[i];
+    for (int i = first; i < tensor->rank; i++)
+        any |= variable->absent[i] && tensor->axes[i] != printer->fixed;
     if (!any) return variable->name;
+    if (printer->fixed) refuse(printer->torch, printer->statement->span, "this selection");
     text_add(&text, "%s[", variable->name);
     for (int i = first; i < tensor->rank; i++)
         text_add(&text, "%s%s", i > first ? ", " : "", variable->absent[i] ? "None" : ":");
@@ -28,17 +32,21 @@ const char *expanded(Printer *printer, const Variable *variable) {
     for (int i = first; i < tensor->rank; i++) {
         const Axis *axis = tensor->axes[i];
         text_add(&text, i > first ? ", " : "");
-        if (!variable->absent[i]) text_add(&text, "-1");
-        else if (axis->kind == AXIS_BATCH) text_add(&text, "cache.sequences");
-        else if (axis->kind == AXIS_SEQUENCE) text_add(&text, "cache.length");
-        else text_add(&text, "%ld", axis->size);
+        if (!variable->absent[i])
+            text_add(&text, "-1");
+        else if (axis->kind == AXIS_BATCH)
+            text_add(&text, "cache.sequences");
+        else if (axis->kind == AXIS_SEQUENCE)
+            text_add(&text, "cache.length");
+        else
+            text_add(&text, "%ld", axis->size);
     }
     text_add(&text, ")");
     printer->uses_cache = true;
     return text.text;
 }
 
-static Variable *operand_of(Printer *printer, const Statement *statement, int number) {
+static PyVariable *operand_of(Printer *printer, const Statement *statement, int number) {
     const Expr *read = statement->inputs.items[number];
     python(printer, read); /* declares a parameter */
     return variable_of(printer, read->tensor, version_of(read));
@@ -46,11 +54,12 @@ static Variable *operand_of(Printer *printer, const Statement *statement, int nu
 
 /* A key or value at all positions so far. */
 static const char *all_of(Printer *printer, const Statement *statement, int number) {
-    Variable *variable = operand_of(printer, statement, number);
-    Variable own = *variable;
+    PyVariable *variable = operand_of(printer, statement, number);
+    PyVariable own = *variable;
     const char *text = expanded(printer, variable);
     if (strcmp(text, variable->name) != 0) {
-        own.name = new_name(printer, arena_format(printer->torch->arena, "%s_of_all", variable->name));
+        own.name =
+            new_name(printer, arena_format(printer->torch->arena, "%s_of_all", variable->name));
         python_line(printer, "%s = %s", own.name, text);
         memset(own.absent, 0, sizeof own.absent);
         variable = &own;
@@ -61,8 +70,8 @@ static const char *all_of(Printer *printer, const Statement *statement, int numb
     return variable->name;
 }
 
-static Variable *result_of(Printer *printer, const Statement *statement, int number,
-                           const List *parts, int at) {
+static PyVariable *result_of(Printer *printer, const Statement *statement, int number,
+                             const List *parts, int at) {
     const Expr *output = statement->outputs.items[number];
     if (!printer->torch->live[output->tensor->id]) return NULL;
     return define_variable(printer, output->tensor, 0, parts, at);
@@ -73,7 +82,7 @@ static void print_attend(Printer *printer, Statement *statement, const List *par
     const AttendOptions *options = &statement->attention;
     begin_call(printer, statement, statement->inputs.items[0]);
     torch->uses_attend = printer->uses_cache = true;
-    const Variable *query = operand_of(printer, statement, 0);
+    const PyVariable *query = operand_of(printer, statement, 0);
     const char *q = expanded(printer, query);
     const char *k = all_of(printer, statement, 1), *v = all_of(printer, statement, 2);
     Text text = {.arena = torch->arena};
@@ -82,13 +91,14 @@ static void print_attend(Printer *printer, Statement *statement, const List *par
     if (options->mask == MASK_WINDOW) text_add(&text, ", window=%ld", options->window);
     if (options->cap != 0) text_add(&text, ", softcap=%.17g", options->cap);
     int next = 3;
-    if (options->sink) text_add(&text, ", sink=%s", expanded(printer, operand_of(printer, statement, next++)));
+    if (options->sink)
+        text_add(&text, ", sink=%s", expanded(printer, operand_of(printer, statement, next++)));
     if (options->documents) {
         const char *all = all_of(printer, statement, next);
         text_add(&text, ", documents=%s", all);
     }
-    Variable *o = result_of(printer, statement, 0, parts, at),
-             *lse = result_of(printer, statement, 1, parts, at);
+    PyVariable *o = result_of(printer, statement, 0, parts, at),
+               *lse = result_of(printer, statement, 1, parts, at);
     if (lse)
         python_line(printer, "%s, %s = %s, lse=True)", o ? o->name : "_", lse->name, text.text);
     else
@@ -100,7 +110,7 @@ static void print_top(Printer *printer, Statement *statement, const List *parts,
     const Expr *input = statement->inputs.items[0];
     begin_call(printer, statement, input);
     torch->uses_top = true;
-    Variable *p = operand_of(printer, statement, 0);
+    PyVariable *p = operand_of(printer, statement, 0);
     const char *text = expanded(printer, p);
     bool iterations = is_stacked(input->tensor);
     int dim = statement->top.dimension;
@@ -112,26 +122,26 @@ static void print_top(Printer *printer, Statement *statement, const List *parts,
         k = arena_format(torch->arena, "max(1, int(cache.length * %.17g))", share);
         printer->uses_cache = true;
     }
-    Variable *mask = result_of(printer, statement, 0, parts, at);
+    PyVariable *mask = result_of(printer, statement, 0, parts, at);
     if (!mask) return;
     memcpy(mask->full, p->full, sizeof mask->full);
     mask->kind = p->kind;
+    if (printer->fixed) memcpy(mask->absent, p->absent, sizeof mask->absent);
+    for (int i = statement->top.dimension; printer->fixed && i > 0; i--)
+        dim -= input->tensor->axes[i - 1] == printer->fixed;
     python_line(printer, "%s = top_k(%s, %s, %d)", mask->name, text, k, dim);
 }
 
 void python_call(Printer *printer, Statement *statement, const List *parts, int at) {
+    static const struct {
+        const char *name;
+        void (*print)(Printer *printer, Statement *statement, const List *parts, int at);
+    } kinds[] = {{"attend", print_attend}, {"top_k", print_top}, {"scan", print_scan}};
     print_comment(printer, statement);
-    switch (statement->call) {
-    case CALL_ATTEND:
-        print_attend(printer, statement, parts, at);
-        break;
-    case CALL_TOP:
-        print_top(printer, statement, parts, at);
-        break;
-    case CALL_SCAN:
-        print_scan(printer, statement, parts, at);
-        break;
-    default:
-        refuse(printer->torch, statement->span, "this operation");
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (strcmp(kinds[i].name, statement->row->name) != 0) continue;
+        kinds[i].print(printer, statement, parts, at);
+        return;
     }
+    refuse(printer->torch, statement->span, "this operation");
 }

@@ -1,9 +1,9 @@
 /* emit_torch: a model as the text of a PyTorch module that the transformers library loads. The text
- * around the equations is in text/. */
-#include "torch/torch.h"
-
-#include "torch/torch_text.h"
+ * around the equations is in torch/text/. */
 #include "driver.h"
+
+#include "torch/torch.h"
+#include "torch/torch_text.h"
 
 #include <string.h>
 
@@ -26,12 +26,13 @@ static void add_template(Text *text, const char *template, const char *const *va
         bool found = false;
         for (int i = 0; values[i] && !found; i += 2) {
             size_t length = strlen(values[i]);
-            if (strncmp(template + 1, values[i], length) != 0 || template[1 + length] != '@') continue;
+            if (strncmp(template + 1, values[i], length) != 0 || template[1 + length] != '@')
+                continue;
             text_add(text, "%s", values[i + 1]);
             template += length + 2;
             found = true;
         }
-        if (!found) text_add_bytes(text, template++, 1);
+        if (!found) text_add_bytes(text, template ++, 1);
     }
 }
 
@@ -58,8 +59,8 @@ static void check_model(const Torch *torch) {
         bool token = tensor->input == MOEC_INPUT_TOKEN && tensor->rank == 2;
         tokens += token;
         if (token || tensor->input == MOEC_INPUT_NEXT) continue;
-        report_error(reports, tensor->span, "PyTorch target: input '%s' is not a sequence of tokens",
-                     tensor->path);
+        report_error(reports, tensor->span,
+                     "PyTorch target: input '%s' is not a sequence of tokens", tensor->path);
         report_help(reports, "use --target c for models of other inputs");
         report_give_up(reports);
     }
@@ -80,6 +81,8 @@ static void emit(void *data) {
     if (!program) return;
     torch->arena = compiler->arena;
     torch->program = program;
+    const char *scope = moec_option(compiler, "train.optimizer.weight_decay_scope");
+    torch->decays_all = scope && !strcmp(scope, "all");
     check_model(torch);
     const Program *batch = elaborated(compiler, GRAPH_FORWARD, 3 * program->batch->size, 0),
                   *context = elaborated(compiler, GRAPH_FORWARD, 0, 3 * program->sequence->size);
@@ -90,14 +93,19 @@ static void emit(void *data) {
     const char *name = class_name_of(torch, program->name);
     const Tensor *logits = program->outputs.items[0];
     const Decoding decoding = moec_decoding(compiler);
-    const char *values[] = {"NAME",       name,
-                            "MODEL",      program->name,
-                            "CLASSES",    classes,
-                            "OPTIONS",    moec_options_json(compiler),
-                            "VOCABULARY", arena_format(torch->arena, "%ld", logits->axes[2]->size),
-                            "CONTEXT",    arena_format(torch->arena, "%ld", program->sequence->size),
-                            "HINDRANCE",  decoding.hindrance ? decoding.hindrance : "",
-                            NULL};
+    bool math = torch->uses_attend || torch->uses_gather || torch->uses_math;
+    bool functional = torch->uses_attend || strstr(classes, "F.");
+    const char *values[] = {
+        "NAME",       name,
+        "MODEL",      program->name,
+        "CLASSES",    classes,
+        "OPTIONS",    moec_options_json(compiler),
+        "VOCABULARY", arena_format(torch->arena, "%ld", logits->axes[2]->size),
+        "CONTEXT",    arena_format(torch->arena, "%ld", program->sequence->size),
+        "HINDRANCE",  decoding.hindrance ? decoding.hindrance : "",
+        "MATH",       math ? "import math\n" : "",
+        "FUNCTIONAL", functional ? "import torch.nn.functional as F\n" : "",
+        NULL};
     Text modeling = {.arena = torch->arena}, configuration = {.arena = torch->arena};
     add_template(&modeling, text_called("head.py"), values);
     for (const EmbeddedFile *file = torch_files; file->name; file++)
@@ -113,7 +121,10 @@ static void emit(void *data) {
                                    .hindrance = decoding.hindrance};
 }
 
-/* emit_torch: NULL after an error. */
+const char *moec_torch_suffix(void) {
+    return TORCH_LAYER;
+}
+
 const MoecTorch *moec_emit_torch(MoecCompiler *compiler) {
     Emission *emission = arena_alloc(compiler->arena, sizeof *emission);
     emission->compiler = compiler;

@@ -1,5 +1,5 @@
-/* numbers: the numbers of a program that depend on the batch size or on the context length, found
- * by comparing three programs of different sizes.
+/* run_numbers: the numbers of a program that depend on the batch size or on the context length,
+ * found by comparing three programs of different sizes.
  *
  *     loss = total * 0.0005     16 sequences of 128 tokens
  *     loss = total * 0.00025    32 sequences of 128 tokens   -->  1 / (sequences * length)

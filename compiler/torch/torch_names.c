@@ -1,4 +1,4 @@
-/* names: Python names of tensors, layers and classes. */
+/* torch_names: Python names of tensors, layers and classes; lines and comments. */
 #include "torch/torch.h"
 
 #include <ctype.h>
@@ -6,13 +6,13 @@
 
 /* Words that cannot be names of variables. `l` is refused by ruff as ambiguous. */
 static const char *const reserved[] = {
-    "False",  "None",   "True",   "and",   "as",     "assert",    "async", "await",
-    "break",  "class",  "continue", "def", "del",    "elif",      "else",  "except",
-    "finally", "for",   "from",   "global", "if",    "import",    "in",    "is",
-    "lambda", "nonlocal", "not",  "or",    "pass",   "raise",     "return", "try",
-    "while",  "with",   "yield",  "self",  "cache",  "torch",     "nn",    "F",
-    "math",   "range",  "l",      "O",     "I",      "positions", "top_k", "take",
-    "gather", "attend", "reversed", "cls", "losses", "float"};
+    "False",   "None",     "True",     "and",    "as",     "assert",    "async",  "await",
+    "break",   "class",    "continue", "def",    "del",    "elif",      "else",   "except",
+    "finally", "for",      "from",     "global", "if",     "import",    "in",     "is",
+    "lambda",  "nonlocal", "not",      "or",     "pass",   "raise",     "return", "try",
+    "while",   "with",     "yield",    "self",   "cache",  "torch",     "nn",     "F",
+    "math",    "range",    "l",        "O",      "I",      "positions", "top_k",  "take",
+    "gather",  "attend",   "reversed", "cls",    "losses", "float"};
 
 static bool in_list(const char *const *list, size_t count, const char *name) {
     for (size_t i = 0; i < count; i++)
@@ -63,9 +63,9 @@ const char *new_name(Printer *printer, const char *stem) {
     return name;
 }
 
-Variable *variable_of(Printer *printer, const Tensor *tensor, int version) {
+PyVariable *variable_of(Printer *printer, const Tensor *tensor, int version) {
     for (int i = printer->variables.count - 1; i >= 0; i--) {
-        Variable *variable = printer->variables.items[i];
+        PyVariable *variable = printer->variables.items[i];
         if (variable->tensor == tensor && variable->version == version) return variable;
     }
     return version == 1 && printer->loops ? variable_of(printer, tensor, 0) : NULL;
@@ -81,7 +81,7 @@ static bool is_weight(Torch *torch, const char *path, size_t length) {
     return false;
 }
 
-const char *attribute(Torch *torch, const Module *from, const char *path, bool layer) {
+const char *attribute(Torch *torch, const TorchModule *from, const char *path, bool layer) {
     Text text = {.arena = torch->arena};
     text_add(&text, "self");
     size_t skip = strlen(from->path);
@@ -98,7 +98,7 @@ const char *attribute(Torch *torch, const Module *from, const char *path, bool l
             text_add(&text, isdigit((unsigned char)*at) ? "[%.*s]" : ".%.*s", (int)length, at);
         at += length;
         if ((layer || *at) && is_weight(torch, path, (size_t)(at - path)))
-            text_add(&text, MOEC_TORCH_LAYER);
+            text_add(&text, TORCH_LAYER);
         at += *at == '.';
     }
     return text.text;
@@ -119,4 +119,43 @@ const char *class_name_of(Torch *torch, const char *name) {
     }
     made[length] = 0;
     return made;
+}
+
+/* ---- lines ---- */
+
+void refuse(Torch *torch, Span span, const char *what) {
+    report_error(torch->program->reports, span, "PyTorch target: %s cannot be written", what);
+    report_help(torch->program->reports, "write it with other equations, or use --target c");
+    report_give_up(torch->program->reports);
+}
+
+void python_line(Printer *printer, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    const char *line = arena_vformat(printer->torch->arena, format, arguments);
+    va_end(arguments);
+    text_add(&printer->text, "%*s%s\n", 4 * printer->depth, "", line);
+}
+
+/* The lines of the source from the beginning of the equation. */
+void print_comment(Printer *printer, const Statement *statement) {
+    Span span = statement->span;
+    if (statement->kind == STATEMENT_REPEAT) span.end = span.start;
+    print_source(printer, span);
+}
+
+void print_source(Printer *printer, Span span) {
+    if (!span.source) return;
+    const char *text = span.source->text, *start = text + span.start;
+    while (start > text && start[-1] != '\n') start--;
+    const char *end = text + (span.end > span.start ? span.end : span.start);
+    end += strcspn(end, "\n");
+    if (printer->comment == start) return;
+    printer->comment = start;
+    for (const char *line = start; line < end; line += strcspn(line, "\n") + 1) {
+        while (isspace((unsigned char)*line) && *line != '\n') line++;
+        int length = (int)strcspn(line, "\n");
+        while (length && isspace((unsigned char)line[length - 1])) length--;
+        if (length) python_line(printer, "# %.*s", length, line);
+    }
 }

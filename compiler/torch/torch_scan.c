@@ -1,4 +1,4 @@
-/* recurrence: a scan as a loop over positions. The state before the first position comes from the
+/* torch_scan: a scan as a loop over positions. The state before the first position comes from the
  * cache.
  *
  *     scan S[h] over s { S = a[s,h] * S }      S_before = cache.state(self, "S", x.new_zeros(2, 8))
@@ -14,32 +14,10 @@
 
 #include <string.h>
 
-static int position_dim(const Statement *scan, const Expr *write) {
-    for (int i = 0; i < write->count; i++)
-        if (write->args[i]->kind == EXPR_INDEX && write->args[i]->index == scan->index) return i;
-    return -1;
-}
-
-static const Expr *written_in(const Statement *scan, const Tensor *tensor) {
-    for (int i = 0; scan && i < scan->body.statements.count; i++) {
-        const Statement *statement = scan->body.statements.items[i];
-        if (statement->target->tensor == tensor) return statement->target;
-    }
-    return NULL;
-}
-
-int scan_version(Printer *printer, const Expr *read, int *dimension) {
-    const Expr *write = written_in(printer->scan, read->tensor);
-    if (!write) return -1;
-    *dimension = position_dim(printer->scan, write);
-    if (*dimension < 0) refuse(printer->torch, printer->statement->span, "this recurrence");
-    return read->args[*dimension]->kind == EXPR_INDEX ? SCAN_CURRENT : SCAN_BEFORE;
-}
-
-static Variable *scan_variable(Printer *printer, const Tensor *tensor, int version,
-                               const char *stem) {
-    Variable *variable = arena_alloc(printer->torch->arena, sizeof *variable);
-    *variable = (Variable){.tensor = tensor, .version = version, .kind = PY_REAL};
+static PyVariable *scan_variable(Printer *printer, const Tensor *tensor, int version,
+                                 const char *stem) {
+    PyVariable *variable = arena_alloc(printer->torch->arena, sizeof *variable);
+    *variable = (PyVariable){.tensor = tensor, .version = version, .kind = PY_REAL};
     variable->name = new_name(printer, stem);
     list_push(printer->torch->arena, &printer->variables, variable);
     return variable;
@@ -52,7 +30,8 @@ static void print_step(Printer *printer, Statement *statement) {
     const Tensor *tensor = statement->target->tensor;
     Py value = equation_value(printer, statement);
     if (printer->like && !value.number) value = operand(printer, value);
-    Variable *variable = scan_variable(printer, tensor, SCAN_CURRENT, local_stem(printer, tensor));
+    PyVariable *variable =
+        scan_variable(printer, tensor, SCAN_CURRENT, local_stem(printer, tensor));
     set_dims(printer, variable, statement->target, &value);
     variable->kind = PY_REAL;
     python_line(printer, "%s = %s", variable->name, value.text);
@@ -87,21 +66,25 @@ static void begin_state(Printer *printer, const Statement *scan, const Expr *wri
     const Tensor *tensor = write->tensor;
     Arena *arena = printer->torch->arena;
     const char *stem = local_stem(printer, tensor);
-    Variable *before = scan_variable(printer, tensor, SCAN_BEFORE,
-                                     arena_format(arena, "%s_before", stem));
+    PyVariable *before =
+        scan_variable(printer, tensor, SCAN_BEFORE, arena_format(arena, "%s_before", stem));
     Text sizes = {.arena = arena};
     text_add(&sizes, "%s", "");
     for (int i = tensor->axes[0]->kind == AXIS_REPEAT; i < tensor->rank; i++) {
         const Axis *axis = tensor->axes[i];
         if (i == position_dim(scan, write)) continue;
         text_add(&sizes, sizes.length ? ", " : "");
-        if (axis->kind == AXIS_BATCH) text_add(&sizes, "cache.sequences");
-        else if (axis->kind == AXIS_SEQUENCE) text_add(&sizes, "cache.length");
-        else text_add(&sizes, "%ld", axis->size);
+        if (axis->kind == AXIS_BATCH)
+            text_add(&sizes, "cache.sequences");
+        else if (axis->kind == AXIS_SEQUENCE)
+            text_add(&sizes, "cache.length");
+        else
+            text_add(&sizes, "%ld", axis->size);
     }
     before->absent[position_dim(scan, write)] = true;
     const char *start = arena_format(arena, "%s.new_zeros(%s)", printer->like, sizes.text);
-    if (over_positions(scan)) start = arena_format(arena, "cache.state(self, \"%s\", %s)", stem, start);
+    if (over_positions(scan))
+        start = arena_format(arena, "cache.state(self, \"%s\", %s)", stem, start);
     text_add(&printer->before, "%*s%s = %s\n", 4 * (printer->depth - 1), "", before->name, start);
 }
 
@@ -118,22 +101,23 @@ static const char *steps_name(Printer *printer, const Tensor *tensor) {
 static void end_step(Printer *printer, const Statement *scan, const List *parts, int at) {
     for (int i = 0; i < scan->body.statements.count; i++) {
         const Tensor *tensor = ((Statement *)scan->body.statements.items[i])->target->tensor;
-        const Variable *now = variable_of(printer, tensor, SCAN_CURRENT),
-                       *before = variable_of(printer, tensor, SCAN_BEFORE);
+        const PyVariable *now = variable_of(printer, tensor, SCAN_CURRENT),
+                         *before = variable_of(printer, tensor, SCAN_BEFORE);
         if (read_after(printer, parts, at, tensor)) {
             text_add(&printer->before, "%*s%s = [None] * %s\n", 4 * (printer->depth - 1), "",
                      steps_name(printer, tensor), steps_of(printer, scan));
             python_line(printer, "%s[%s] = %s", steps_name(printer, tensor), printer->position,
-                       now->name);
+                        now->name);
         }
         if (before) python_line(printer, "%s = %s", before->name, now->name);
     }
 }
 
 /* The position among the dimensions that are present. */
-static int stacked_dim(const Variable *now, int position) {
+static int stacked_dim(const PyVariable *now, int position) {
     int dim = 0;
-    for (int i = now->tensor->axes[0]->kind == AXIS_REPEAT; i < position; i++) dim += !now->absent[i];
+    for (int i = now->tensor->axes[0]->kind == AXIS_REPEAT; i < position; i++)
+        dim += !now->absent[i];
     return dim;
 }
 
@@ -141,18 +125,18 @@ static void end_scan(Printer *printer, Statement *scan, const List *parts, int a
     for (int i = 0; i < scan->body.statements.count; i++) {
         const Expr *write = ((Statement *)scan->body.statements.items[i])->target;
         const Tensor *tensor = write->tensor;
-        Variable *now = variable_of(printer, tensor, SCAN_CURRENT);
-        const Variable *before = variable_of(printer, tensor, SCAN_BEFORE);
+        PyVariable *now = variable_of(printer, tensor, SCAN_CURRENT);
+        const PyVariable *before = variable_of(printer, tensor, SCAN_BEFORE);
         int position = position_dim(scan, write);
         if (before && !scan->reverse && over_positions(scan))
             python_line(printer, "cache.store(self, \"%s\", %s)", local_stem(printer, tensor),
-                       before->name);
+                        before->name);
         if (!read_after(printer, parts, at, tensor)) continue;
-        Variable *all = define_variable(printer, tensor, 0, parts, at);
+        PyVariable *all = define_variable(printer, tensor, 0, parts, at);
         memcpy(all->absent, now->absent, sizeof all->absent);
         all->absent[position] = false;
         python_line(printer, "%s = torch.stack(%s, %d)", all->name, steps_name(printer, tensor),
-                   stacked_dim(now, position));
+                    stacked_dim(now, position));
     }
 }
 

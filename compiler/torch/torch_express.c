@@ -1,4 +1,4 @@
-/* express: pointwise expressions as Python. Dimensions are aligned by names:
+/* torch_express: pointwise expressions as Python. Dimensions are aligned by names:
  *
  *     y[b,s,d] = x[b,s,d] * root[b,s]  -->  x * root[..., None]
  *     y[b,n,s] = a[b,s] + w[n]         -->  a[:, None] + w[:, None]
@@ -10,7 +10,8 @@
 #include <string.h>
 
 const char *shortest(Arena *arena, double number) {
-    if (number == floor(number) && fabs(number) < 0x1p62) return arena_format(arena, "%.0f", number);
+    if (number == floor(number) && fabs(number) < 0x1p62)
+        return arena_format(arena, "%.0f", number);
     for (int digits = 6; digits < 17; digits++) {
         const char *text = arena_format(arena, "%.*g", digits, number);
         if (strtod(text, NULL) == number) return text;
@@ -41,7 +42,8 @@ const char *python_number(Torch *torch, const Expr *expr) {
     const char *factor = shortest(arena, number->factor);
     if (*top) top = arena_format(arena, "%s * %s", factor, top);
     if (!*top) top = factor;
-    return *below ? arena_format(arena, "(%s / (%s))", top, below) : arena_format(arena, "(%s)", top);
+    return *below ? arena_format(arena, "(%s / (%s))", top, below)
+                  : arena_format(arena, "(%s)", top);
 }
 
 Index *order_find(const Printer *printer, const Index *index) {
@@ -105,8 +107,8 @@ static Py called(Printer *printer, Py value, const char *format, PyKind kind) {
 
 Py as_bool(Printer *printer, Py value) {
     if (value.kind == PY_BOOL) return value;
-    value.text = arena_format(printer->torch->arena, "%s != 0",
-                              in_parentheses(printer, value, PY_SUM));
+    value.text =
+        arena_format(printer->torch->arena, "%s != 0", in_parentheses(printer, value, PY_SUM));
     value.level = PY_COMPARISON;
     value.kind = PY_BOOL;
     return value;
@@ -207,8 +209,8 @@ static Py infix(Printer *printer, OpCode op, Py a, Py b) {
     union_dims(printer, args, 2, &result);
     bool right = op == OP_POW || compares;
     const char *one = aligned(printer, args[0], result.dims, result.rank, how->level + right),
-               *two = aligned(printer, args[1], result.dims, result.rank,
-                              how->level + (op != OP_POW));
+               *two =
+                   aligned(printer, args[1], result.dims, result.rank, how->level + (op != OP_POW));
     result.text = arena_format(printer->torch->arena, "%s %s %s", one, how->text, two);
     result.kind = compares ? PY_BOOL : kind;
     result.number = a.number && b.number;
@@ -223,10 +225,10 @@ static Py logic(Printer *printer, OpCode op, Py a, Py b) {
     result.number = a.number && b.number;
     const char *word = op == OP_AND ? "and" : "or", *sign = op == OP_AND ? "&" : "|";
     result.level = PY_CONDITION;
-    result.text = arena_format(
-        printer->torch->arena, "%s %s %s",
-        aligned(printer, args[0], result.dims, result.rank, PY_ATOM),
-        result.number ? word : sign, aligned(printer, args[1], result.dims, result.rank, PY_ATOM));
+    result.text = arena_format(printer->torch->arena, "%s %s %s",
+                               aligned(printer, args[0], result.dims, result.rank, PY_ATOM),
+                               result.number ? word : sign,
+                               aligned(printer, args[1], result.dims, result.rank, PY_ATOM));
     return result;
 }
 
@@ -271,9 +273,9 @@ static Py choose(Printer *printer, Py condition, Py a, Py b) {
         result.text = arena_format(arena, "(%s if %s else %s)", one, args[0].text, two);
         return result;
     }
-    result.text = arena_format(
-        arena, "torch.where(%s, %s, %s)",
-        aligned(printer, args[0], result.dims, result.rank, PY_CONDITION), one, two);
+    result.text =
+        arena_format(arena, "torch.where(%s, %s, %s)",
+                     aligned(printer, args[0], result.dims, result.rank, PY_CONDITION), one, two);
     return result;
 }
 
@@ -366,7 +368,12 @@ static Py index_python(Printer *printer, Index *index) {
         value.level = PY_SUM;
         return value;
     }
-    if (index->of_repeat) refuse(printer->torch, printer->statement->span, "the iteration as a number");
+    if (printer->fixed && index->axis == printer->fixed) {
+        printer->uses_fixed = true;
+        return (Py){.text = printer->fixed_name, .level = PY_ATOM, .kind = PY_INT, .number = true};
+    }
+    if (index->of_repeat)
+        refuse(printer->torch, printer->statement->span, "the iteration as a number");
     value.rank = 1;
     value.dims[0] = index;
     if (index->axis->kind == AXIS_SEQUENCE)
@@ -400,8 +407,8 @@ Py python(Printer *printer, const Expr *expr) {
     case EXPR_NUMBER:
         result.text = python_number(printer->torch, expr);
         result.number = true;
-        result.kind = expr->number == floor(expr->number) && fabs(expr->number) < 0x1p62 ? PY_INT
-                                                                                       : PY_TABLE;
+        result.kind =
+            expr->number == floor(expr->number) && fabs(expr->number) < 0x1p62 ? PY_INT : PY_TABLE;
         if (run_number(printer->torch, expr)) printer->uses_cache = true;
         if (expr->number < 0) result.level = PY_NEGATION;
         if (isinf(expr->number)) printer->torch->uses_math = true;

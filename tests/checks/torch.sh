@@ -1,0 +1,47 @@
+#!/bin/sh
+# moec emit --target torch: the files of a folder, of a run and of a spec; an import restores the same tensors. All models of
+# tests/layers.moe and examples/ideas are written or refused with a location. tests/transformers/torch_models.sh runs them.
+. "$(dirname "$0")/../begin.sh"
+set +e
+small_model 2
+cd "$work" || exit 1
+moec train small.moe --data text --out run >log 2>&1 || { cat log; wrong "the small model does not train"; }
+moec emit run --target torch --out folder >log 2>&1 || { cat log; wrong "moec emit failed"; }
+expected="README.md config.json configuration_small.py generation_config.json model.safetensors modeling_small.py moec_spec.txt "
+[ "$(ls folder | tr '\n' ' ')" = "$expected" ] || wrong "files: $(ls folder | tr '\n' ' ')"
+grep -q '"AutoModelForCausalLM": "modeling_small.SmallForCausalLM"' folder/config.json || wrong "config.json has no auto_map"
+grep -q '"attention.head_dim": "8"' folder/config.json || wrong "config.json has no options"
+grep -q 'training step 2' folder/README.md || wrong "the model card has no step"
+! grep -E '^(import|from) moec' folder/*.py || wrong "the folder needs moec"
+
+# The way back: the same bytes of every tensor; a second folder is equal.
+moec import folder --out again >log 2>&1 || { cat log; wrong "moec import failed"; }
+moec emit again --target torch --out second >log 2>&1 || { cat log; wrong "the imported run is not written"; }
+cmp folder/model.safetensors second/model.safetensors || wrong "other weights after the way back"
+cmp folder/modeling_small.py second/modeling_small.py || wrong "another text after the way back"
+moec eval again --data text >eval 2>&1 || { cat eval; wrong "the imported run is not evaluated"; }
+
+# Damaged folders.
+rm -r again
+head -c 3000 folder/model.safetensors >cut && mv folder/model.safetensors kept && mv cut folder/model.safetensors
+fails "model.safetensors" moec import folder --out nowhere
+mv kept folder/model.safetensors
+sed 's/dim = 8/dim = 9/' folder/moec_spec.txt >spec && mv folder/moec_spec.txt kept && mv spec folder/moec_spec.txt
+moec import folder --out nowhere >log 2>&1 && wrong "a changed spec is imported"
+[ ! -e nowhere ] || wrong "a changed spec leaves a run"
+rm -r folder second
+cd - >/dev/null || exit 1
+
+written=0
+for spec in tests/layers.moe $(ls examples/ideas/*.moe); do
+    for model in $(sed -n 's/^model \([a-z0-9_]*\) =.*/\1/p' "$spec"); do
+        rm -rf "$work/out"
+        if moec emit -q "$spec:$model" --target torch --out "$work/out" >"$work/log" 2>&1; then
+            written=$((written + 1))
+        elif ! grep -q 'PyTorch target: random numbers' "$work/log"; then
+            cat "$work/log"
+            wrong "$spec:$model is not written"
+        fi
+    done
+done
+[ "$written" -ge 75 ] || wrong "only $written models are written"
