@@ -23,7 +23,7 @@ static bool write_text(const char *folder, const char *name, const char *text) {
     return good;
 }
 
-/* Takes the reference of `object`. */
+/* Releases `object`. */
 static bool write_json(const char *folder, const char *name, json_t *object) {
     char *text = json_dumps(object, JSON_INDENT(2)), *ended = memory_format("%s\n", text);
     bool good = write_text(folder, name, ended);
