@@ -19,7 +19,7 @@ int version_of(const Expr *read) {
     return read->args[0]->kind == EXPR_APPLY;
 }
 
-/* ---- liveness ---- */
+/* ---- equations with an effect ---- */
 
 static void mark_reads(Torch *torch, Statement *statement, bool *marks, bool *changed) {
     List writes = {0}, reads = {0};

@@ -1,8 +1,8 @@
 /* threads: the number of threads of OpenMP and the time that a waiting thread keeps its processor.
  *
  * OpenMP reads both from the environment before main. Its threads wait actively, for milliseconds
- * by default. On a machine with other load, programs of many short steps then take ten times as
- * long, because the waiting threads keep the others from running.
+ * by default. On a machine with other load, programs of many short steps then are ten times slower,
+ * because the waiting threads keep the others from running.
  */
 #ifndef THREADS_H
 #define THREADS_H

@@ -26,7 +26,7 @@ static int bits(unsigned char byte, int shift, int width) {
     return byte >> shift & ((1 << width) - 1);
 }
 
-/* ---- blocks of 32 elements: scale, offset, fifth bits, then elements i and i + 16 per byte ---- */
+/* ---- blocks of 32 elements: scale, offset, fifth bits, then elements i and i + 16 ---- */
 
 static int nibble(const unsigned char *packed, int i) {
     return bits(packed[i % 16], i / 16 * 4, 4);

@@ -133,7 +133,7 @@ static void command_free(CompilerCommand *command) {
     free(command->more);
 }
 
-/* Starts the compiler; what it prints goes to the file `log`. -1, with errno set, when it could not
+/* Starts the compiler, with its output in the file `log`. -1, with errno set, if it could not
  * be started. */
 static pid_t start(const CompilerCommand *command, const char *log) {
     char *line = memory_format("%s", command->words[0]);
