@@ -66,8 +66,6 @@ static Emitter *part_of(Module *module, Program *program, const EmitTarget *targ
     emitter->lower.schedule = arena_alloc(arena, sizeof *emitter->lower.schedule);
     emitter->lower.schedule->places = arena_alloc(
         arena, ((size_t)program->tensors.count + 1) * sizeof *emitter->lower.schedule->places);
-    emitter->lower.names =
-        arena_alloc(arena, ((size_t)program->tensors.count + 1) * sizeof *emitter->lower.names);
     emitter->lower.block = &body->form.block;
     body->indent = 1;
     name_tensors(&emitter->lower, emitter->target->apart);

@@ -354,10 +354,9 @@ static const char *own_kernel(Emitter *emitter, const ScheduleUnit *unit, const 
 
 static void put_table(Emitter *emitter, List *arguments, const Tensor *table) {
     if (table) emitter->lower.used[table->id] = true;
-    add_param(
-        emitter->lower.arena, arguments,
-        (Param){.kind = PARAM_OPERAND,
-                .address = table ? named(&emitter->lower, emitter->lower.names[table->id]) : NULL});
+    add_param(emitter->lower.arena, arguments,
+              (Param){.kind = PARAM_OPERAND,
+                      .address = table ? array_term(&emitter->lower, table) : NULL});
 }
 
 /* Sizes, rows and operands of a product; the groups once. */

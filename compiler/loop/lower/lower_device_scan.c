@@ -43,8 +43,8 @@ static void lower_elements(Lowering *lower, const Statement *statement) {
         const long size = loops[i]->axis->size;
         const Term *place = part, *name = bind_variable(lower, loops[i], loops[i]->name);
         inner /= size;
-        if (inner > 1) place = term(arena, "$0 / $1", place, whole(lower, inner));
-        if (i > 0) place = term(arena, "$0 % $1", place, whole(lower, size));
+        if (inner > 1) place = term(arena, TERM_DIV, place, whole(lower, inner));
+        if (i > 0) place = term(arena, TERM_MOD, place, whole(lower, size));
         lower_place(lower, name, place);
     }
     lower_reduction(lower, statement, loops + kept, count - kept);
