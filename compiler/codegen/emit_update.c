@@ -208,7 +208,7 @@ static void add_own(Text *text, const float *own, int groups, const List *scalar
 
 Launch emit_update_nests(Emitter *emitter, const Kernel *kernel) {
     lower_nests(&emitter->lower, kernel->root);
-    return (Launch){NULL, 0};
+    return (Launch){0};
 }
 
 /* Adds a store of the new weights as bf16: rounded[e] = weight[e]. */
@@ -237,7 +237,7 @@ void emit_update(Module *module, Program *program) {
     List statements = statements_of(program, false);
     const Kernel *kernel = kernel_of(emitter, &statements);
     Update update = {.body = body};
-    body->launch = (Launch){"1", 32};
+    body->launch = (Launch){1, 32};
     if (kernel->root) body->launch = target->nests(emitter, kernel);
     declare_arrays(emitter, &head, &update);
     text_add(&head, "%s", "");

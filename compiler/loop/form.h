@@ -71,29 +71,28 @@ struct FormNode {
     const Term *name;
     long rows, size; /* of an array; rows: of a two-dimensional one */
     const Term *values[NODE_VALUES];
-    bool constant;      /* of a let: not set later */
-    bool joined;        /* of a let: in the declaration of the let before it */
-    Reduction reduces;  /* of a set: reduction of the stored value and the new one, or REDUCE_NONE;
+    bool constant;     /* of a let: not set later */
+    bool joined;       /* of a let: in the declaration of the let before it */
+    Reduction reduces; /* of a set: reduction of the stored value and the new one, or REDUCE_NONE;
                           of the let of a sum: its reduction */
-    bool scatters;      /* of a store: other iterations of the innermost loop may store to the same
+    bool scatters;     /* of a store: other iterations of the innermost loop may store to the same
                           element */
-    FormSeen seen;      /* of a store, or of its condition */
-    bool stores;        /* of a set: to memory, or to a row of the kernel */
-    bool again;         /* of a store: other nodes of the kernel access the memory */
-    bool shared;        /* of an array: in the shared memory of the block */
-    bool rounds;        /* of a store: as bf16 */
-    bool optional;      /* a let that is removed if no later node uses the name */
-    bool head;          /* a let before all other nodes of an iteration: its coordinates, its local
+    FormSeen seen;     /* of a store, or of its condition */
+    bool stores;       /* of a set: to memory, or to a row of the kernel */
+    bool again;        /* of a store: other nodes of the kernel access the memory */
+    bool shared;       /* of an array: in the shared memory of the block */
+    bool rounds;       /* of a store: as bf16 */
+    bool optional;     /* a let that is removed if no later node uses the name */
+    bool head;         /* a let before all other nodes of an iteration: its coordinates, its local
                           rows */
-    const char *sum_of; /* of a let for a sum: the tensor */
-    bool is_part;       /* of a let: for a part of the terms of a sum */
-    bool independent;   /* of a loop: no two iterations access the same element or add to one sum */
-    long iterations;    /* of a loop of the schedule; 0: of one that only moves results */
-    bool beyond;        /* of a loop: skipped iterations up to `iterations` contribute zero */
-    FormBy by;          /* of a loop */
-    int width;          /* of a loop: number of adjacent iterations at a time; 0: one */
-    int run;            /* of a loop: FormRun values combined by |; 0: sequential */
-    long alone;         /* a parallel loop is sequential up to this number of iterations; or 0 */
+    bool is_part;      /* of a let: for a part of the terms of a sum */
+    bool independent;  /* of a loop: no two iterations access the same element or add to one sum */
+    long iterations;   /* of a loop of the schedule; 0: of one that only moves results */
+    bool beyond;       /* of a loop: skipped iterations up to `iterations` contribute zero */
+    FormBy by;         /* of a loop */
+    int width;         /* of a loop: number of adjacent iterations at a time; 0: one */
+    int run;           /* of a loop: FormRun values combined by |; 0: sequential */
+    long alone;        /* a parallel loop is sequential up to this number of iterations; or 0 */
     FormLayout layout;
     FormBlock body;
     FormNode *next;
@@ -108,8 +107,8 @@ typedef struct Around {
 
 /* The number of blocks and threads of a kernel launch. */
 typedef struct Launch {
-    const char *grid; /* blocks, as C text; NULL: one per span of parameters */
-    int block;        /* threads per block */
+    long blocks; /* 0: one per span of parameters */
+    int threads; /* per block */
 } Launch;
 
 /* The form of a kernel, or of the store of a template. */
@@ -121,6 +120,8 @@ typedef struct KernelForm {
     Around around;
 } KernelForm;
 
+/* At least one block; the kernels loop over more iterations than the largest number of blocks. */
+Launch launch_of(long blocks, int threads);
 FormNode *form_add(Arena *arena, FormBlock *block, FormKind kind);
 /* A sequential loop from 0 up to `count`. */
 FormNode *form_add_loop(Arena *arena, FormBlock *block, TermType type, const char *name,

@@ -47,7 +47,7 @@ static bool is_choice(const Term *term) {
 }
 
 static bool reads_or_asks(const Term *term) {
-    if (term->op == TERM_ELEMENT || is_choice(term) || term->op == term_op(OP_WHERE, false))
+    if (term->op == TERM_ELEMENT || is_choice(term) || term->op == term_op(OP_WHERE, T_F32))
         return true;
     for (int i = 0; i < term->count; i++)
         if (reads_or_asks(term->args[i])) return true;

@@ -142,9 +142,10 @@ static List chunked_sums(Arena *arena, FormBlock *block, const FormBlock *sums, 
     for (const FormNode *sum = sums->first; sum; sum = sum->next) {
         if (sum->kind != FORM_LET) continue;
         Chunked *chunked = arena_alloc(arena, sizeof *chunked);
+        const char *tensor = sum->name->variable->tensor->name;
         *chunked =
-            (Chunked){sum, term_variable(arena, T_F32, arena_format(arena, "%s_sum", sum->sum_of)),
-                      term_variable(arena, T_F32, arena_format(arena, "%s_parts", sum->sum_of))};
+            (Chunked){sum, term_variable(arena, T_F32, arena_format(arena, "%s_sum", tensor)),
+                      term_variable(arena, T_F32, arena_format(arena, "%s_parts", tensor))};
         FormNode *let = form_add(arena, block, FORM_LET);
         let->name = chunked->parts;
         let->rows = sum->size ? chunks : 0;
@@ -219,7 +220,7 @@ static void share_out(Arena *arena, FormNode *loop, int length) {
 
 /* True for the sums of the loop and their initial values. */
 static bool belongs_to_sums(const FormBlock *sums, const FormNode *node) {
-    if (node->kind == FORM_LET) return node->sum_of != NULL;
+    if (node->kind == FORM_LET) return node->reduces != REDUCE_NONE;
     return sums->first && node->kind == FORM_FOR && node->layout == ON_SAME_LINE;
 }
 

@@ -115,7 +115,7 @@ static const char *set_text(Arena *arena, const FormNode *node) {
     if (node->rounds)
         return arena_format(arena, "%s;", term_text(arena, term(arena, TERM_STORE, target, value)));
     if (node->reduces != REDUCE_NONE && !added)
-        value = term(arena, term_op(node->reduces == REDUCE_MAX ? OP_MAX : OP_MIN, false), target,
+        value = term(arena, term_op(node->reduces == REDUCE_MAX ? OP_MAX : OP_MIN, T_F32), target,
                      value);
     return arena_format(arena, "%s %s %s;", term_text(arena, target), added ? "+=" : "=",
                         term_text(arena, value));

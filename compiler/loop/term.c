@@ -40,21 +40,20 @@ static TermRow row_of(TermOp op) {
     return (TermRow){operation->arity, T_F32, LEVEL_WHOLE, LEVEL_LOOSE, LEVEL_LOOSE, operation->c};
 }
 
-TermOp term_op(OpCode op, bool in_double) {
-    switch (op) {
-    case OP_ADD:
-        return TERM_ADD;
-    case OP_SUB:
-        return TERM_SUB;
-    case OP_MUL:
-        return TERM_MUL;
-    case OP_DIV:
-        return TERM_DIV;
-    case OP_NEG:
-        return TERM_NEG;
-    default:
-        return (TermOp)((in_double ? TERM_DOUBLE : TERM_REAL) + (int)op);
-    }
+TermOp term_op(OpCode op, TermType type) {
+    static const TermOp arithmetic[OP_COUNT] = {[OP_ADD] = TERM_ADD,
+                                                [OP_SUB] = TERM_SUB,
+                                                [OP_MUL] = TERM_MUL,
+                                                [OP_DIV] = TERM_DIV,
+                                                [OP_NEG] = TERM_NEG};
+    static const TermOp of_integers[OP_COUNT] = {
+        [OP_EQ] = TERM_EQ,     [OP_NE] = TERM_NE,        [OP_LT] = TERM_LT,
+        [OP_LE] = TERM_LE,     [OP_GT] = TERM_GT,        [OP_GE] = TERM_GE,
+        [OP_AND] = TERM_AND,   [OP_OR] = TERM_OR,        [OP_SIGN] = TERM_SIGN,
+        [OP_MIN] = TERM_LEAST, [OP_MAX] = TERM_GREATEST, [OP_WHERE] = TERM_SELECT};
+    if (arithmetic[op]) return arithmetic[op];
+    if (type == T_I64) return of_integers[op];
+    return (TermOp)((type == T_F64 ? TERM_DOUBLE : TERM_REAL) + (int)op);
 }
 
 /* ---- creation ---- */
@@ -140,12 +139,6 @@ const Term *term_cast(Arena *arena, TermType type, const Term *value) {
 
 const Term *term_element(Arena *arena, const Term *array, const Term *subscript) {
     return term(arena, TERM_ELEMENT, array, subscript);
-}
-
-const Term *term_with(Arena *arena, const Term *term, const Term *const *args) {
-    Term *made = term_copy(arena, term);
-    memcpy(made->args, args, (size_t)made->count * sizeof *args);
-    return made;
 }
 
 const Term *term_invariant(Arena *arena, const Term *term, TermInvariant invariant) {

@@ -96,8 +96,8 @@ const Term *term_number(Arena *arena, TermType type, double number);
 const Term *term(Arena *arena, TermOp op, ...);
 const Term *term_cast(Arena *arena, TermType type, const Term *value);
 const Term *term_element(Arena *arena, const Term *array, const Term *subscript);
-/* The operation of a term for one of the language; in_double: on T_F64. */
-TermOp term_op(OpCode op, bool in_double);
+/* The operation of a term for one of the language on values of a type: T_I64, T_F32 or T_F64. */
+TermOp term_op(OpCode op, TermType type);
 bool term_equal(const Term *a, const Term *b);
 bool term_is_zero(const Term *term); /* the integer 0 */
 bool term_uses(const Term *term, const Term *name);
@@ -106,8 +106,6 @@ const Term *term_invariant(Arena *arena, const Term *term, TermInvariant invaria
 const Term *term_value(Arena *arena, const Term *term, TermValue value);
 /* A name for the value of a term: after the tensor that it reads, or `otherwise`. */
 const char *term_wanted(Arena *arena, const Term *term, const char *otherwise);
-/* The same operation on other arguments. */
-const Term *term_with(Arena *arena, const Term *term, const Term *const *args);
 /* The term with all occurrences of `part` replaced by `by`. */
 const Term *term_replace(Arena *arena, const Term *term, const Term *part, const Term *by);
 /* The array of an address: "x" of "x[i]". */

@@ -50,11 +50,11 @@ static void test_parentheses(void **state) {
     check(*state, TERM_ELEMENT, TERM_ADD, true, "c[a + b]");
     check(*state, TERM_REMAINDER, TERM_ADD, false, "((a + b) % c + c) % c");
     check(*state, TERM_STORE, TERM_ADD, true, "moec_store(&c, a + b)");
-    check(*state, term_op(OP_POW, true), TERM_ADD, false, "moec_math(pow)(a + b, c)");
-    check(*state, term_op(OP_MIN, true), TERM_MUL, true, "c <= a * b ? c : a * b");
-    check(*state, term_op(OP_LT, true), TERM_ADD, false, "(double)(a + b < c)");
-    check(*state, TERM_MUL, term_op(OP_SIGMOID, true), true, "c * (1 / (1 + moec_math(exp)(-a)))");
-    check(*state, term_op(OP_MOD, true), TERM_ADD, false,
+    check(*state, term_op(OP_POW, T_F64), TERM_ADD, false, "moec_math(pow)(a + b, c)");
+    check(*state, term_op(OP_MIN, T_F64), TERM_MUL, true, "c <= a * b ? c : a * b");
+    check(*state, term_op(OP_LT, T_F64), TERM_ADD, false, "(double)(a + b < c)");
+    check(*state, TERM_MUL, term_op(OP_SIGMOID, T_F64), true, "c * (1 / (1 + moec_math(exp)(-a)))");
+    check(*state, term_op(OP_MOD, T_F64), TERM_ADD, false,
           "(a + b) - moec_math(floor)((a + b) / c) * c");
 }
 
@@ -75,8 +75,8 @@ static void test_types(void **state) {
     assert_int_equal(term(arena, TERM_LT, lane, a)->type, T_BOOL);
     assert_int_equal(term(arena, TERM_SELECT, a, x, term_number(arena, T_F32, 0))->type, T_F32);
     assert_int_equal(term_element(arena, x, a)->type, T_F32);
-    assert_int_equal(term(arena, term_op(OP_EXP, false), x)->type, T_F32);
-    assert_int_equal(term(arena, term_op(OP_EXP, true), x)->type, T_F64);
+    assert_int_equal(term(arena, term_op(OP_EXP, T_F32), x)->type, T_F32);
+    assert_int_equal(term(arena, term_op(OP_EXP, T_F64), x)->type, T_F64);
     assert_int_equal(term_cast(arena, T_U32, a)->type, T_U32);
 }
 
@@ -339,7 +339,7 @@ static void test_licm(void **state) {
 static void test_cse(void **state) {
     Arena *arena = *state;
     FormBlock block = {0};
-    const Term *part = term_value(arena, term(arena, term_op(OP_EXP, false), a), VALUE_LONG);
+    const Term *part = term_value(arena, term(arena, term_op(OP_EXP, T_F32), a), VALUE_LONG);
     const Term *brief = term_value(arena, term(arena, TERM_ADD, b, c), VALUE_SHORT);
     const Term *sum = term(arena, TERM_ADD, term(arena, TERM_MUL, part, part),
                            term(arena, TERM_MUL, brief, brief));

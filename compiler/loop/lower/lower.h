@@ -67,10 +67,10 @@ void name_tensors(Lowering *lower, bool device);
 void bind_scatter_names(Lowering *lower);
 /* `wanted`, changed if C or the scope uses the name; in use until the bindings are dropped. */
 const char *bind_name(Lowering *lower, const Index *index, const char *wanted);
-/* An integer variable of the current kernel, for an index or NULL, and a float; names.c sets their
- * names. */
+/* An integer variable of the current kernel, for an index or NULL; a float for the values of a
+ * statement, named after its target. names.c sets the names. */
 const Term *bind_variable(Lowering *lower, const Index *index, const char *wanted);
-const Term *bind_real(Lowering *lower, const char *wanted);
+const Term *bind_real(Lowering *lower, const Statement *statement, const char *ending);
 /* Binds another index to an existing name. */
 void bind_index(Lowering *lower, const Index *index, const Term *name);
 const Term *bound_index(const Lowering *lower, const Index *index);

@@ -118,7 +118,7 @@ Launch lower_parts_of_columns(Lowering *lower, Nest *nest) {
     const size_t floats =
         (size_t)(columns.slices * columns.iterations) * (size_t)lower->kernel->members.count;
     if (4 * floats > lower->scratch_bytes) lower->scratch_bytes = 4 * floats;
-    return (Launch){arena_format(lower->arena, "%ld", blocks * columns.slices), 1024};
+    return (Launch){blocks * columns.slices, 1024};
 }
 
 Launch lower_sums_of_columns(Lowering *lower, Nest *nest) {
@@ -141,6 +141,5 @@ Launch lower_sums_of_columns(Lowering *lower, Nest *nest) {
     lower_end(lower);
     end_sums(lower, columns.sum);
     close_loop(lower, bindings);
-    return (Launch){arena_format(arena, "%ld", (columns.iterations + THREADS - 1) / THREADS),
-                    THREADS};
+    return (Launch){ceil_div(columns.iterations, THREADS), THREADS};
 }

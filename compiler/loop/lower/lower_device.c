@@ -15,7 +15,7 @@
 #include "loop/lower/lower.h"
 
 /* Columns per block; iterations inside a thread below which sharing is not worthwhile. */
-enum { COLUMNS = 32, FEW_ITERATIONS = 16, MAX_BLOCKS = 1 << 20 };
+enum { COLUMNS = 32, FEW_ITERATIONS = 16 };
 
 /* ---- loops that may be shared ---- */
 
@@ -247,12 +247,6 @@ static int threads_for(long iterations, int most) {
     return threads;
 }
 
-static const char *blocks_for(Lowering *lower, long iterations, long each) {
-    long blocks = (iterations + each - 1) / each;
-    if (blocks < 1) blocks = 1;
-    return arena_format(lower->arena, "%ld", blocks < MAX_BLOCKS ? blocks : MAX_BLOCKS);
-}
-
 static void lower_inside(Lowering *lower, Nest *last, int length, Sharing sharing, Lanes *lanes) {
     if (sharing == THREADS_ALONE)
         lower_iterations(lower, last, length - 1, lanes);
@@ -291,15 +285,15 @@ static Launch lower_chain(Lowering *lower, Nest *nest, int length) {
     close_loop(lower, bindings);
 
     long inside = iterations_inside(last);
-    if (elements) return (Launch){NULL, 256};
+    if (elements) return (Launch){0, 256};
     iterations /= lanes_width(lanes);
     if (sharing == THREADS_ALONE) {
         int threads = threads_for(iterations, is_innermost(last) ? 256 : 64);
-        return (Launch){blocks_for(lower, iterations, threads), threads};
+        return launch_of(ceil_div(iterations, threads), threads);
     }
     if (sharing == COLUMNS_OF_THREADS)
-        return (Launch){blocks_for(lower, iterations, COLUMNS), threads_for(8 * inside, 1024)};
-    return (Launch){blocks_for(lower, iterations, 1), threads_for((inside + 3) / 4, 512)};
+        return launch_of(ceil_div(iterations, COLUMNS), threads_for(8 * inside, 1024));
+    return launch_of(iterations, threads_for((inside + 3) / 4, 512));
 }
 
 Launch lower_device_nest(Lowering *lower, Nest *nest) {
@@ -314,5 +308,5 @@ Launch lower_device_nest(Lowering *lower, Nest *nest) {
 Launch lower_device_block(Lowering *lower, Nest *root) {
     long inside = iterations_inside(root);
     lower_shared_body(lower, root, -1, SHARED_IN_BLOCK);
-    return (Launch){"1", threads_for(inside, 1024)};
+    return (Launch){1, threads_for(inside, 1024)};
 }

@@ -79,7 +79,6 @@ static void declare_sum(Lowering *lower, const Member *member) {
     FormNode *let = member->column
                         ? lower_array(lower, sum, column_size(member), zeroed ? zeros(lower) : NULL)
                         : lower_let(lower, sum, start);
-    let->sum_of = member->statement->target->tensor->name;
     let->reduces = member->statement->reduction;
     if (member->column && !zeroed) {
         lower_count(lower, column_index(lower), column_size(member), ON_SAME_LINE);
@@ -95,11 +94,9 @@ void begin_sums(Lowering *lower, const Nest *nest) {
         if (!reduces_at(member, nest)) continue;
         Local *local = NULL;
         const Term *scalar = scalar_of(lower, member, &local);
-        const char *wanted =
-            arena_format(lower->arena, "%s_sum", member->statement->target->tensor->name);
         MemberTerms *terms = member_terms(lower, member);
         terms->sum_is_local = is_direct(member, local);
-        terms->sum = terms->sum_is_local ? scalar : bind_real(lower, wanted);
+        terms->sum = terms->sum_is_local ? scalar : bind_real(lower, member->statement, "_sum");
         declare_sum(lower, member);
     }
 }
@@ -116,13 +113,10 @@ static void begin_parts(Lowering *lower, const Nest *nest) {
     Member *member;
     for (int at = 0; (member = member_at(lower, at)) != NULL; at++) {
         if (!sums_in_parts(member, nest)) continue;
-        const char *tensor = member->statement->target->tensor->name;
-        const char *wanted = arena_format(lower->arena, "%s_part", tensor);
-        const Term *part = bind_real(lower, wanted);
+        const Term *part = bind_real(lower, member->statement, "_part");
         member_terms(lower, member)->part = part;
         FormNode *let = member->column ? lower_array(lower, part, column_size(member), zeros(lower))
                                        : lower_let(lower, part, sum_start(lower, REDUCE_SUM));
-        let->sum_of = member->statement->target->tensor->name;
         let->is_part = true;
     }
 }

@@ -39,17 +39,19 @@ const char *bind_name(Lowering *lower, const Index *index, const char *wanted) {
     return name;
 }
 
-static const Term *bind_term(Lowering *lower, const Index *index, const Term *variable) {
+const Term *bind_variable(Lowering *lower, const Index *index, const char *wanted) {
+    const Term *variable = term_variable(lower->arena, T_I64, wanted);
     add_binding(lower, (Binding){index, variable});
     return variable;
 }
 
-const Term *bind_variable(Lowering *lower, const Index *index, const char *wanted) {
-    return bind_term(lower, index, term_variable(lower->arena, T_I64, wanted));
-}
-
-const Term *bind_real(Lowering *lower, const char *wanted) {
-    return bind_term(lower, NULL, term_variable(lower->arena, T_F32, wanted));
+const Term *bind_real(Lowering *lower, const Statement *statement, const char *ending) {
+    const Tensor *tensor = statement->target->tensor;
+    const char *wanted = arena_format(lower->arena, "%s%s", tensor->name, ending);
+    const Term *variable = term_variable(lower->arena, T_F32, wanted);
+    variable->variable->tensor = tensor;
+    add_binding(lower, (Binding){NULL, variable});
+    return variable;
 }
 
 const Term *named(Lowering *lower, TermType type, const char *name) {

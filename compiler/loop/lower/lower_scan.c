@@ -247,8 +247,7 @@ void lower_reduction(Lowering *lower, const Statement *statement, Index **loops,
             statement_is_scatter(statement);
         return;
     }
-    const char *wanted = arena_format(lower->arena, "%s_sum", statement->target->tensor->name);
-    const Term *sum = bind_real(lower, wanted);
+    const Term *sum = bind_real(lower, statement, "_sum");
     lower_let(lower, sum, sum_start(lower, statement->reduction));
     int bindings = lower->binding_count;
     bool sums = statement->reduction == REDUCE_SUM;
@@ -286,8 +285,7 @@ static void lower_columns(Lowering *lower, const Statement *statement, Index **l
                           int count) {
     Index *column = loops[kept - 1];
     Arena *arena = lower->arena;
-    const char *wanted = arena_format(arena, "%s_sum", statement->target->tensor->name);
-    const Term *sum = bind_real(lower, wanted);
+    const Term *sum = bind_real(lower, statement, "_sum");
     lower_array(lower, sum, column->axis->size, zeros(lower));
     int bindings = lower->binding_count;
     bool guarded = open_guard(lower, statement);

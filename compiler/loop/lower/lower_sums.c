@@ -76,11 +76,11 @@ Launch lower_sums_of_parts(Lowering *lower, Nest *nest) {
         lower_set(lower, sum, term(arena, reduction_op(TERM_BLOCK_SUM, member), sum));
     }
     end_sums(lower, nest);
-    return (Launch){"1", PARTS};
+    return (Launch){1, PARTS};
 }
 
 Launch launch_of_parts(void) {
-    return (Launch){"256", THREADS};
+    return (Launch){PARTS, THREADS};
 }
 
 /* ---- scatters ---- */
@@ -144,29 +144,27 @@ static const Term *row_term(Lowering *lower, const Expr *target, const Term **in
     return row;
 }
 
-/* The row that iteration `part` adds to, within a condition if it may not exist: lower_if. */
-static const Term *open_row_of_part(Lowering *lower, const Member *member, bool *condition) {
+/* The row that iteration `part` adds to; opens a condition if it may not exist. */
+static const Term *open_row_of_part(Lowering *lower, const Member *member) {
     Nest *loops[MAX_LOOPS + 1];
     int count = member->depth - member->kept;
     const Term *inside, *row = row_term(lower, member->statement->target, &inside);
     for (int i = 0; i < count; i++) loops[i] = member->path[member->kept + i];
     lower_places(lower, loops, count, named(lower, T_I64, "part"));
     if (inside) lower_if(lower, inside, ON_NEXT_LINE);
-    *condition = inside != NULL;
     return row;
 }
 
 /* Sets `hit` if iteration `part` adds to the row; joins: if it has not been set before. */
 static void lower_hit(Lowering *lower, const Member *member, bool joins) {
-    bool condition;
-    const Term *hit = named(lower, T_BOOL, "hit"),
-               *row = open_row_of_part(lower, member, &condition),
+    FormBlock *block = lower->block;
+    const Term *hit = named(lower, T_BOOL, "hit"), *row = open_row_of_part(lower, member),
                *same = term(lower->arena, TERM_EQ, row, named(lower, T_I64, "row"));
     if (joins)
         lower_do(lower, term(lower->arena, TERM_OR_INTO, hit, same));
     else
         lower_set(lower, hit, same);
-    if (condition) lower_end(lower);
+    lower->block = block;
 }
 
 static const Term *hits_term(Lowering *lower, const Term *number) {
@@ -266,13 +264,12 @@ static void lower_search_before(Lowering *lower, const Member *member) {
 static void lower_first(Lowering *lower, const Member *member) {
     Arena *arena = lower->arena;
     const Term *row = named(lower, T_I64, "row"), *earlier = named(lower, T_INT, "earlier");
-    bool condition;
+    FormBlock *block = lower->block;
     lower_let(lower, row, whole(lower, -1));
     lower_scope(lower, FORM_SCOPE);
     lower_head(lower, named(lower, T_I64, "part"), named(lower, T_I64, "own"));
-    lower_set(lower, row, open_row_of_part(lower, member, &condition));
-    if (condition) lower_end(lower);
-    lower_end(lower);
+    lower_set(lower, row, open_row_of_part(lower, member));
+    lower->block = block;
     lower_let(lower, earlier, term(arena, TERM_LT, row, whole(lower, 0)));
     lower_search_before(lower, member);
     lower_if(lower, earlier, ON_SAME_LINE);
@@ -357,8 +354,7 @@ static bool lower_added_rows(Lowering *lower, const Member *member, const Relati
              term(lower->arena, TERM_ADD_ROWS, whole(lower, width), array_term(lower, lists[0]),
                   array_term(lower, lists[1]), whole(lower, rows), whole(lower, columns),
                   pointer_term(lower, value), pointer_term(lower, target)));
-    long blocks = (rows * columns / width + THREADS - 1) / THREADS;
-    *launch = (Launch){arena_format(lower->arena, "%ld", blocks), THREADS};
+    *launch = (Launch){ceil_div(rows * columns / width, THREADS), THREADS};
     return true;
 }
 
@@ -383,5 +379,5 @@ Launch lower_scatter(Lowering *lower, Nest *nest) {
     else
         lower_searched(lower, member, by_iteration ? block : whole(lower, 0), iterations);
     lower_end(lower);
-    return (Launch){arena_format(lower->arena, "%ld", blocks), THREADS};
+    return (Launch){blocks, THREADS};
 }

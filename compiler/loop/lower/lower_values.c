@@ -176,7 +176,7 @@ const char *pointer_text(Lowering *lower, const Expr *access) {
 enum { LONG_OPERATION = 10 };
 
 static const Term *real_op(Arena *arena, OpCode op, const Term *value) {
-    return term(arena, term_op(op, false), value);
+    return term(arena, term_op(op, T_F32), value);
 }
 
 static const Term *value_or_zero(Arena *arena, const Term *guard, const Term *value) {
@@ -223,7 +223,7 @@ static const Term *apply(Lowering *lower, const Expr *expr) {
         args[i] = random ? term_cast(lower->arena, T_U64, integer_term(lower, expr->args[i]))
                          : real_term(lower, expr->args[i]);
     if (expr->op == OP_STOP) return args[0];
-    return term(lower->arena, term_op(expr->op, false), args[0], args[1], args[2]);
+    return term(lower->arena, term_op(expr->op, T_F32), args[0], args[1], args[2]);
 }
 
 static const Term *real_read(Lowering *lower, const Expr *expr) {
@@ -277,5 +277,5 @@ const Term *double_term(Lowering *lower, const Expr *expr) {
     if (expr->op == OP_WHERE && counts_exactly(lower->program, expr->args[0]))
         return term(arena, TERM_SELECT, integer_term(lower, expr->args[0]), args[1], args[2]);
     if (expr->op == OP_STOP) return args[0];
-    return term(arena, term_op(expr->op, true), args[0], args[1], args[2]);
+    return term(arena, term_op(expr->op, T_F64), args[0], args[1], args[2]);
 }

@@ -10,25 +10,11 @@
 
 /* Operations that are computed in integers among reals, too; selections and signs are not. */
 static bool is_arithmetic(OpCode op) {
-    switch (op) {
-    case OP_FLOOR:
-    case OP_ADD:
-    case OP_SUB:
-    case OP_MUL:
-    case OP_MOD:
-    case OP_MIN:
-    case OP_MAX:
-    case OP_NEG:
-    case OP_EQ:
-    case OP_NE:
-    case OP_LT:
-    case OP_LE:
-    case OP_GT:
-    case OP_GE:
-        return true;
-    default:
-        return false;
-    }
+    static const bool arithmetic[OP_COUNT] = {
+        [OP_FLOOR] = true, [OP_ADD] = true, [OP_SUB] = true, [OP_MUL] = true, [OP_MOD] = true,
+        [OP_MIN] = true,   [OP_MAX] = true, [OP_NEG] = true, [OP_EQ] = true,  [OP_NE] = true,
+        [OP_LT] = true,    [OP_LE] = true,  [OP_GT] = true,  [OP_GE] = true};
+    return arithmetic[op];
 }
 
 bool counts_exactly(const Program *program, const Expr *expr) {
@@ -76,7 +62,7 @@ static const Term *arithmetic(Lowering *lower, const Expr *expr, TermOp wrapping
     if (!range_is_known(range)) return term(lower->arena, wrapping, first, second);
     if (is_short(a) && is_short(b) && !is_short(range))
         first = term_cast(lower->arena, T_I64, first);
-    return term(lower->arena, term_op(expr->op, false), first, second);
+    return term(lower->arena, term_op(expr->op, T_I64), first, second);
 }
 
 /* An integer as a condition in C. */
@@ -85,35 +71,14 @@ static const Term *condition(Lowering *lower, const Expr *expr) {
     return expr_is_truth(expr) ? value : term(lower->arena, TERM_NE, value, whole(lower, 0));
 }
 
-static TermOp comparison(OpCode op) {
-    return op == OP_EQ   ? TERM_EQ
-           : op == OP_NE ? TERM_NE
-           : op == OP_LT ? TERM_LT
-           : op == OP_LE ? TERM_LE
-           : op == OP_GT ? TERM_GT
-                         : TERM_GE;
-}
-
 /* An operation on integers whose result cannot lose a sign. */
 static const Term *choice(Lowering *lower, const Expr *expr) {
-    Arena *arena = lower->arena;
-    if (expr->op == OP_AND || expr->op == OP_OR)
-        return term(arena, expr->op == OP_AND ? TERM_AND : TERM_OR, condition(lower, expr->args[0]),
-                    condition(lower, expr->args[1]));
-    const Term *a = integer_term(lower, expr->args[0]);
-    if (expr->op == OP_NOT) return term(arena, TERM_EQ, a, whole(lower, 0));
-    if (expr->op == OP_SIGN) return term(arena, TERM_SIGN, a);
-    const Term *b = integer_term(lower, expr->args[1]);
-    switch (expr->op) {
-    case OP_MIN:
-        return term(arena, TERM_LEAST, a, b);
-    case OP_MAX:
-        return term(arena, TERM_GREATEST, a, b);
-    case OP_WHERE:
-        return term(arena, TERM_SELECT, a, b, integer_term(lower, expr->args[2]));
-    default:
-        return term(arena, comparison(expr->op), a, b);
-    }
+    bool joins = expr->op == OP_AND || expr->op == OP_OR;
+    const Term *args[3] = {NULL, NULL, NULL};
+    for (int i = 0; i < expr->count; i++)
+        args[i] = joins ? condition(lower, expr->args[i]) : integer_term(lower, expr->args[i]);
+    if (expr->op == OP_NOT) return term(lower->arena, TERM_EQ, args[0], whole(lower, 0));
+    return term(lower->arena, term_op(expr->op, T_I64), args[0], args[1], args[2]);
 }
 
 /* Integers computed from reals. */
