@@ -207,6 +207,11 @@ const char *free_name(Arena *arena, const Around *around, const char *wanted);
 /* Sets the name of each variable. */
 void name_variables(Arena *arena, KernelForm *form, const Target *target);
 
+/* ---- form_check.c ---- */
+
+/* The first fault of a kernel, or NULL. */
+const char *form_check(Arena *arena, const KernelForm *form);
+
 /* ---- dump.c ---- */
 
 /* Adds a form as printed by `moec dump`. */

@@ -11,14 +11,15 @@
 typedef enum TermResult { T_FIRST = TERM_TYPES, T_WIDEST, T_CHOSEN, T_ANY } TermResult;
 
 typedef struct TermRow {
-    int arity, result; /* TermType or TermResult */
+    const char *arguments;
+    int result; /* TermType or TermResult */
     TermLevel level, first, rest;
     const char *text;
 } TermRow;
 
 static const TermRow rows[] = {
-#define TERM(name, arity, result, level, first, rest, text)                                        \
-    [TERM_##name] = {arity, T_##result, LEVEL_##level, LEVEL_##first, LEVEL_##rest, text},
+#define TERM(name, arguments, result, level, first, rest, text)                                    \
+    [TERM_##name] = {arguments, T_##result, LEVEL_##level, LEVEL_##first, LEVEL_##rest, text},
 #include "loop/term.def"
 #undef TERM
 };
@@ -26,7 +27,7 @@ static const TermRow rows[] = {
 /* The definition of an operation in double precision as a call or as an expression, in which
  * operands with an operator get parentheses. */
 static TermRow double_row(const OpRow *op) {
-    TermRow row = {op->arity, T_F64, LEVEL_WHOLE, LEVEL_LOOSE, LEVEL_LOOSE, NULL};
+    TermRow row = {&"ddd"[3 - op->arity], T_F64, LEVEL_WHOLE, LEVEL_LOOSE, LEVEL_LOOSE, NULL};
     if (!strpbrk(op->value, "+-*/<>=!&|?")) return row;
     row.level = op->whole == WHOLE_ALWAYS ? LEVEL_PREFIX : LEVEL_LOOSE;
     row.first = row.rest = strpbrk(op->value, "+-*/") ? LEVEL_WHOLE : LEVEL_ADDED;
@@ -35,9 +36,15 @@ static TermRow double_row(const OpRow *op) {
 
 static TermRow row_of(TermOp op) {
     if (op < TERM_REAL) return rows[op];
-    const OpRow *operation = &op_table[(op - TERM_REAL) % OP_COUNT];
-    if (op >= TERM_DOUBLE) return double_row(operation);
-    return (TermRow){operation->arity, T_F32, LEVEL_WHOLE, LEVEL_LOOSE, LEVEL_LOOSE, operation->c};
+    const OpCode code = (OpCode)((op - TERM_REAL) % OP_COUNT);
+    const OpRow *row = &op_table[code];
+    if (op >= TERM_DOUBLE) return double_row(row);
+    return (TermRow){op_is_random(code) ? "ii" : &"fff"[3 - row->arity],
+                     T_F32,
+                     LEVEL_WHOLE,
+                     LEVEL_LOOSE,
+                     LEVEL_LOOSE,
+                     row -> c};
 }
 
 TermOp term_op(OpCode op, TermType type) {
@@ -122,7 +129,7 @@ static TermType result_of(const TermRow *row, const Term *made) {
 
 const Term *term(Arena *arena, TermOp op, ...) {
     const TermRow row = row_of(op);
-    Term *made = term_new(arena, op, T_NONE, row.arity);
+    Term *made = term_new(arena, op, T_NONE, (int)strlen(row.arguments));
     va_list arguments;
     va_start(arguments, op);
     for (int i = 0; i < made->count; i++) made->args[i] = va_arg(arguments, const Term *);
@@ -231,6 +238,42 @@ const Term *term_replace(Arena *arena, const Term *term, const Term *part, const
     return made ? made : term;
 }
 
+/* ---- checking ---- */
+
+/* The kind of a value: see term.def. */
+static char kind_of(TermType type) {
+    return type == T_F32 ? 'f' : type == T_F64 ? 'd' : type < T_BF16 && type != T_NONE ? 'i' : 0;
+}
+
+static bool is_address(const Term *term) {
+    return term->op == TERM_NAME || term->op == TERM_ELEMENT || term->op == TERM_ADDRESS;
+}
+
+bool term_fits(const Term *term) {
+    const TermRow row = row_of(term->op);
+    char number = 0;
+    if (row.result != T_ANY && term->type != result_of(&row, term)) return false;
+    for (int i = 0; i < term->count; i++) {
+        char wanted = row.arguments[i], kind = kind_of(term->args[i]->type);
+        if (wanted == 'n' && !number) number = kind;
+        if (wanted == 'n') wanted = number;
+        if (wanted == 'a' ? !is_address(term->args[i]) : wanted != 'v' && wanted != kind)
+            return false;
+    }
+    return true;
+}
+
+bool term_is_integer(const Term *term) {
+    return kind_of(term->type) == 'i';
+}
+
+bool term_may_hold(const Term *target, const Term *value) {
+    if (target->op != TERM_NAME && target->op != TERM_ELEMENT) return false;
+    /* bf16 and bytes are rounded when they are stored */
+    bool rounds = target->type == T_BF16 || target->type == T_I8;
+    return kind_of(value->type) == (rounds ? 'f' : kind_of(target->type));
+}
+
 /* ---- printing ---- */
 
 const char *term_type_name(TermType type) {
@@ -257,7 +300,8 @@ const char *number_text(Arena *arena, double number) {
 }
 
 static const char *leaf_text(Arena *arena, const Term *term) {
-    if (term->op == TERM_NAME) return term->variable->name;
+    const Variable *variable = term->variable;
+    if (term->op == TERM_NAME) return variable->name ? variable->name : variable->wanted;
     if (term->op != TERM_NUMBER) return row_of(term->op).text;
     if (term->constant) return term->constant;
     if (term->type < T_BF16)

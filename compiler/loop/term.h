@@ -51,6 +51,9 @@ typedef enum TermOp {
     TERM_DOUBLE = TERM_REAL + OP_COUNT
 } TermOp;
 
+/* During a check: of no node, used outside or inside of its scope. */
+typedef enum VariableScope { SCOPE_UNKNOWN, SCOPE_OUTSIDE, SCOPE_INSIDE } VariableScope;
+
 /* Declared by a node, a parameter of the kernel, or an array of the program. */
 typedef struct Variable {
     const char *wanted;    /* NULL: the name is fixed */
@@ -58,6 +61,7 @@ typedef struct Variable {
     struct Variable *base; /* its name is that of this one plus `wanted`; or NULL */
     TermType type;         /* of an array: of its elements */
     const Tensor *tensor;  /* whose elements it holds; or NULL */
+    VariableScope scope;   /* see form_check.c */
 } Variable;
 
 /* A value that may be hoisted out of loops that do not change it: an element, or an expression of
@@ -116,6 +120,11 @@ int term_count(const Term *term, const Term *part);
 int term_operations(const Term *term);
 /* a * size + b, without terms that are 0. */
 const Term *term_offset(Arena *arena, const Term *a, const Term *size, const Term *b);
+/* True if the arguments have the kinds of the table, and the type follows from them. */
+bool term_fits(const Term *term);
+bool term_is_integer(const Term *term);
+/* True if a value may be stored to a variable or an element without a cast in C. */
+bool term_may_hold(const Term *target, const Term *value);
 const char *term_text(Arena *arena, const Term *term);
 /* The name of a type in C and CUDA. */
 const char *term_type_name(TermType type);

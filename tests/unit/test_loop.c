@@ -353,6 +353,58 @@ static void test_cse(void **state) {
                 "if (b) a = part * part + (b + c) * (b + c);\n");
 }
 
+static void expect_fault(Arena *arena, const FormBlock *block, const char *expected) {
+    const KernelForm form = {.block = *block};
+    const char *fault = form_check(arena, &form);
+    if (expected)
+        assert_string_equal(fault ? fault : "no fault", expected);
+    else
+        assert_null(fault);
+}
+
+/* for i: let local = value; a[i] = stored, or local. after: a[i] is also set after the loop. */
+static void expect_in_loop(Arena *arena, const Term *value, const Term *stored, bool after,
+                           const char *expected) {
+    FormBlock block = {0};
+    FormNode *outer = loop(arena, &block, "i", 4);
+    const Term *local = term_variable(arena, T_I64, "local");
+    let(arena, &outer->body, local, value);
+    set(arena, &outer->body, term_element(arena, a, outer->name), stored ? stored : local);
+    if (after) set(arena, &block, term_element(arena, a, outer->name), b);
+    expect_fault(arena, &block, expected);
+}
+
+/* Planted faults of scopes and types. */
+static void test_check(void **state) {
+    Arena *arena = *state;
+    const Term *x = term_name(arena, T_F32, "x"), *lost = term_variable(arena, T_I64, "lost");
+    const Term *sum = term(arena, TERM_ADD, b, c);
+    expect_in_loop(arena, sum, NULL, false, NULL);
+    expect_in_loop(arena, sum, NULL, true, "'i' is used outside of its scope");
+    expect_in_loop(arena, sum, lost, false, "'lost' is not declared");
+    expect_in_loop(arena, x, NULL, false, "'local' is declared with a value of another type");
+    expect_in_loop(arena, sum, x, false, "'a[i]' is set to a value of another type");
+    expect_in_loop(arena, term_replace(arena, sum, c, x), NULL, false, "'b + x' has a wrong type");
+    expect_in_loop(arena, term_element(arena, b, x), NULL, false, "'b[x]' has a wrong type");
+    expect_in_loop(arena, term(arena, term_op(OP_EXP, T_F32), b), NULL, false,
+                   "'moec_exp(b)' has a wrong type");
+
+    FormBlock block = {0};
+    FormNode *first = let(arena, &block, lost, b), *outer = loop(arena, &block, "i", 4);
+    expect_fault(arena, &block, NULL);
+    first->values[0] = lost;
+    expect_fault(arena, &block, "'lost' is used outside of its scope");
+    first->values[0] = b;
+    outer->values[1] = x;
+    expect_fault(arena, &block, "'x' is no number of iterations");
+    outer->values[1] = b;
+    let(arena, &outer->body, lost, c);
+    expect_fault(arena, &block, "'lost' is declared twice");
+    block = (FormBlock){0};
+    form_add(arena, &block, FORM_IF)->values[0] = x;
+    expect_fault(arena, &block, "'x' is no condition");
+}
+
 /* From the outer to the inner scope; a name is free again after its block. */
 static void test_names(void **state) {
     Arena *arena = *state;
@@ -385,6 +437,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_numbers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_questions, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_block, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_check, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_names, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_parallel, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_owners, set_up, tear_down),

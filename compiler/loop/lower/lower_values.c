@@ -163,7 +163,7 @@ const Term *pointer_term(Lowering *lower, const Expr *access) {
     if (term_is_zero(offset)) return array;
     if (access->tensor->type == TYPE_INT8) /* by groups */
         offset = term(lower->arena, TERM_DIV, offset, whole(lower, INT8_GROUP));
-    return term(lower->arena, TERM_ADD, array, offset);
+    return term(lower->arena, TERM_ADDRESS, array, offset);
 }
 
 const char *pointer_text(Lowering *lower, const Expr *access) {
