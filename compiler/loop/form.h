@@ -150,6 +150,8 @@ void parallel(Arena *arena, KernelForm *form, const Target *target);
 
 /* ---- owners.c ---- */
 
+/* The condition for the first thread of a block. */
+const Term *first_thread(Arena *arena);
 /* The condition for the thread that stores the value of a column; from: the first of its block. */
 const Term *column_owner(Arena *arena, const Term *from, const Term *column);
 /* One thread stores a value that several threads hold. */

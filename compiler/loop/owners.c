@@ -10,6 +10,10 @@
  */
 #include "loop/form.h"
 
+const Term *first_thread(Arena *arena) {
+    return term(arena, TERM_EQ, term(arena, TERM_THREAD), term_whole(arena, 0));
+}
+
 const Term *column_owner(Arena *arena, const Term *from, const Term *column) {
     const Term *thread = term(arena, TERM_THREAD);
     return term(arena, TERM_AND, term(arena, TERM_LT, thread, term_whole(arena, 32)),
@@ -19,8 +23,7 @@ const Term *column_owner(Arena *arena, const Term *from, const Term *column) {
 /* The condition for the storing thread, or NULL: each thread stores its own value. loop: whose
  * iterations the threads share, or NULL. */
 static const Term *owner_of(Arena *arena, const FormNode *loop) {
-    if (!loop || loop->by == BY_BLOCKS)
-        return term(arena, TERM_EQ, term(arena, TERM_THREAD), term_whole(arena, 0));
+    if (!loop || loop->by == BY_BLOCKS) return first_thread(arena);
     if (loop->by != BY_COLUMNS) return NULL;
     return column_owner(arena, loop->name, loop->body.first->name);
 }

@@ -77,11 +77,10 @@ static const struct {
               [BY_COLUMN] = {TERM_THREAD, TERM_THREADS}};
 
 static const Term *first_of(Arena *arena, const FormNode *loop) {
-    const Term *from = loop->values[0], *zero = term_whole(arena, 0);
+    const Term *from = loop->values[0];
     if (loop->by == BY_ONE) return from;
     if (loop->by == BY_THE_FIRST)
-        return term(arena, TERM_SELECT, term(arena, TERM_EQ, term(arena, TERM_THREAD), zero), zero,
-                    loop->values[1]);
+        return term(arena, TERM_SELECT, first_thread(arena), from, loop->values[1]);
     const Term *own = own_of(arena, loop, bounds[loop->by].first);
     return term_is_zero(from) ? own : term(arena, TERM_ADD, from, own);
 }

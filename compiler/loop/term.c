@@ -176,7 +176,7 @@ bool term_equal(const Term *a, const Term *b) {
     if (a == b) return true;
     if (a->op != b->op || a->type != b->type || a->count != b->count) return false;
     if (a->op == TERM_NAME) return a->variable == b->variable;
-    if (a->op == TERM_NUMBER) return a->whole == b->whole; /* the bits of a real */
+    if (a->op == TERM_NUMBER) return memcmp(&a->real, &b->real, sizeof a->real) == 0;
     for (int i = 0; i < a->count; i++)
         if (!term_equal(a->args[i], b->args[i])) return false;
     return true;

@@ -154,10 +154,10 @@ void lower_places(Lowering *lower, Nest *const *loops, int length, const Term *i
         const Term *place = iteration;
         if (small && length > 1) place = term_cast(arena, T_U32, place);
         if (inner > 1)
-            place =
-                term(arena, TERM_DIV, place,
-                     i == length - 2 ? nest_size(lower, loops[i + 1], inner)
-                                     : term_number(arena, small ? T_U32 : T_I64, (double)inner));
+            place = term(arena, TERM_DIV, place,
+                         i == length - 2 ? nest_size(lower, loops[i + 1], inner)
+                         : small         ? term_number(arena, T_U32, (double)inner)
+                                         : whole(lower, inner));
         if (i > 0) place = term(arena, TERM_MOD, place, nest_size(lower, loops[i], loops[i]->size));
         lower_place(lower, nest_terms(lower, loops[i])->variable, place);
     }

@@ -46,7 +46,7 @@ const Term *scratch_term(Lowering *lower, const Term *offset) {
 static void leave_part(Lowering *lower, long place, const Member *member) {
     Arena *arena = lower->arena;
     const Term *part = term(arena, TERM_ADD, whole(lower, place), term(arena, TERM_BLOCK));
-    lower_if(lower, term(arena, TERM_EQ, term(arena, TERM_THREAD), whole(lower, 0)), ON_SAME_LINE);
+    lower_if(lower, first_thread(arena), ON_SAME_LINE);
     lower_set(lower, scratch_term(lower, part), member_terms(lower, member)->sum);
     lower_end(lower);
 }
