@@ -226,6 +226,20 @@ static void check_program(MoecCompiler *compiler, const char *pass, Program *pro
     abort();
 }
 
+static void check_kernels(MoecCompiler *compiler, const char *pass, const Module *module) {
+    for (int i = 0; i < module->kernels.count; i++) {
+        LoopKernel *kernel = module->kernels.items[i];
+        const char *wrong = form_check(compiler->arena, &kernel->form);
+        if (!wrong) continue;
+        Text text = {.arena = compiler->arena};
+        for (int j = 0; j < kernel->statements.count; j++)
+            text_add(&text, "%s\n", print_statement(compiler->arena, kernel->statements.items[j]));
+        dump_form(&text, &kernel->form);
+        fprintf(stderr, "moec: internal error: after pass '%s': %s\n%s", pass, wrong, text.text);
+        abort();
+    }
+}
+
 /* ---- running the passes ---- */
 
 typedef struct PassRange {
@@ -275,7 +289,10 @@ static void run_way(void *data) {
             continue;
         run_pass(work, pass);
         if (!work->program || compiler->reports.errors) return;
-        if (!work->module) check_program(compiler, pass->name, work->program);
+        if (work->module)
+            check_kernels(compiler, pass->name, work->module);
+        else
+            check_program(compiler, pass->name, work->program);
     }
     way->good = true;
 }

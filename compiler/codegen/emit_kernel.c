@@ -85,9 +85,10 @@ void add_params(Emitter *emitter, List *params) {
     const Lowering *lower = &emitter->lower;
     if (lower->uses_seed) add_param(lower->arena, params, (Param){.kind = PARAM_SEED});
     for (int i = 0; i < lower->repeats_used.count; i++)
-        add_param(lower->arena, params,
-                  (Param){.kind = PARAM_INDEX,
-                          .name = bound_index(lower, lower->repeats_used.items[i])->text});
+        add_param(
+            lower->arena, params,
+            (Param){.kind = PARAM_INDEX,
+                    .name = bound_index(lower, lower->repeats_used.items[i])->variable->name});
     for (int i = 0; i < lower->program->tensors.count; i++) {
         if (!lower->used[i]) continue;
         const Buffer *buffer = &emitter->entry->buffers[i];

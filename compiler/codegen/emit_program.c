@@ -12,7 +12,6 @@ static Emitter *emitter_new(Module *module, Schedule *schedule, const char *pref
     emitter->target = module->target;
     if (!module->plain) emitter->lower.sizes = &module->sizes;
     emitter->repeats = 1;
-    emitter->lower.names = arena_alloc(arena, tensors * sizeof *emitter->lower.names);
     emitter->declared = arena_alloc(arena, tensors * sizeof *emitter->declared);
     emitter->lower.schedule = schedule;
     name_tensors(&emitter->lower, emitter->target->apart);

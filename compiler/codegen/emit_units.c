@@ -52,10 +52,10 @@ void set_value(Emitter *emitter, HostStep *step, int number, const Expr *read) {
 /* A whole tensor, or NULL. */
 static void set_table(Emitter *emitter, HostStep *step, int number, const Tensor *tensor) {
     if (!tensor) return;
-    const Buffer *buffer = &emitter->entry->buffers[tensor->id];
     emitter->lower.used[tensor->id] = true;
     set_operand(emitter, step, number,
-                (Operand){buffer, term_name(emitter->lower.arena, buffer->name), ACCESS_READ});
+                (Operand){&emitter->entry->buffers[tensor->id], array_term(&emitter->lower, tensor),
+                          ACCESS_READ});
 }
 
 /* The last operand first: sizes get their constants in this order. */
@@ -74,9 +74,9 @@ static void emit_dense(Emitter *emitter, const ScheduleUnit *unit) {
     HostStep *step = add_step(emitter, STEP_PRODUCT);
     for (int i = 0; i < contraction->outer_count && !product->accumulate; i++)
         if (contraction->outer[i].summed)
-            list_push(
-                emitter->lower.arena, &step->product.first,
-                (void *)(uintptr_t)bound_index(&emitter->lower, contraction->outer[i].index)->text);
+            list_push(emitter->lower.arena, &step->product.first,
+                      (void *)(uintptr_t)bound_index(&emitter->lower, contraction->outer[i].index)
+                          ->variable->name);
     step->product.row = add_product(emitter, contraction, product->accumulate);
     step->product.begins = unit->overwrites_gradient;
     if (unit->overwrites_gradient)

@@ -66,8 +66,6 @@ static Emitter *part_of(Module *module, Program *program, const EmitTarget *targ
     emitter->lower.schedule = arena_alloc(arena, sizeof *emitter->lower.schedule);
     emitter->lower.schedule->places = arena_alloc(
         arena, ((size_t)program->tensors.count + 1) * sizeof *emitter->lower.schedule->places);
-    emitter->lower.names =
-        arena_alloc(arena, ((size_t)program->tensors.count + 1) * sizeof *emitter->lower.names);
     emitter->lower.block = &body->form.block;
     body->indent = 1;
     name_tensors(&emitter->lower, emitter->target->apart);
@@ -210,7 +208,7 @@ static void add_own(Text *text, const float *own, int groups, const List *scalar
 
 Launch emit_update_nests(Emitter *emitter, const Kernel *kernel) {
     lower_nests(&emitter->lower, kernel->root);
-    return (Launch){NULL, 0};
+    return (Launch){0};
 }
 
 /* Adds a store of the new weights as bf16: rounded[e] = weight[e]. */
@@ -239,7 +237,7 @@ void emit_update(Module *module, Program *program) {
     List statements = statements_of(program, false);
     const Kernel *kernel = kernel_of(emitter, &statements);
     Update update = {.body = body};
-    body->launch = (Launch){"1", 32};
+    body->launch = (Launch){1, 32};
     if (kernel->root) body->launch = target->nests(emitter, kernel);
     declare_arrays(emitter, &head, &update);
     text_add(&head, "%s", "");

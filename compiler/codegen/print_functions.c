@@ -115,8 +115,8 @@ static KernelRange *print_kernel(Text *text, const LoopKernel *kernel,
     if (!*params) params = "void";
     range->head = arena_format(arena, "%s %s(%s)", style->function, name, params);
     print_equations(text, &kernel->statements);
-    if (kernel->launch.block > FREE_THREADS) {
-        text_add(text, "%s __launch_bounds__(%d)\n", style->function, kernel->launch.block);
+    if (kernel->launch.threads > FREE_THREADS) {
+        text_add(text, "%s __launch_bounds__(%d)\n", style->function, kernel->launch.threads);
         print_line(text, 0, arena_format(arena, "%s(%s)", name, params));
     } else {
         print_line(text, 0, range->head);

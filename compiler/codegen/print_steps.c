@@ -33,8 +33,8 @@ static void print_variants(Text *text, const LaunchStep *launch, const char *arg
     Text variants = {.arena = arena}, written = {.arena = arena}, matrices = {.arena = arena};
     for (int i = 0; i < launch->variants.count; i++) {
         const LaunchVariant *variant = launch->variants.items[i];
-        text_add(&variants, "%s{%s, %d, %s}", i ? ", " : "", variant->launch.grid,
-                 variant->launch.block, variant->shared);
+        text_add(&variants, "%s{%ld, %d, %s}", i ? ", " : "", variant->launch.blocks,
+                 variant->launch.threads, variant->shared);
     }
     for (int i = 0; i < launch->written.count; i++) {
         const Written *one = launch->written.items[i];
@@ -65,12 +65,12 @@ static void print_launch(Text *text, const Module *module, const LaunchStep *lau
     else if (launch->variants.count)
         print_variants(text, launch, arguments, indent);
     else if (launch->shared)
-        print_format(text, indent, "moec_launch_with(run, %s, %s, %d, %ld, MOEC_ARGUMENTS(%s));",
-                     launch->kernel, launch->launch.grid, launch->launch.block, launch->shared,
+        print_format(text, indent, "moec_launch_with(run, %s, %ld, %d, %ld, MOEC_ARGUMENTS(%s));",
+                     launch->kernel, launch->launch.blocks, launch->launch.threads, launch->shared,
                      arguments);
     else
-        print_format(text, indent, "moec_launch(run, %s, %s, %d, MOEC_ARGUMENTS(%s));",
-                     launch->kernel, launch->launch.grid, launch->launch.block, arguments);
+        print_format(text, indent, "moec_launch(run, %s, %ld, %d, MOEC_ARGUMENTS(%s));",
+                     launch->kernel, launch->launch.blocks, launch->launch.threads, arguments);
 }
 
 /* The row of a product in the table. */

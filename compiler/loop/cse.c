@@ -65,9 +65,8 @@ static FormNode *name_in(Arena *arena, FormBlock *block, FormNode *before, FormN
     const Term **place = computed_by(statement_of(node)), *value, *part;
     while ((value = value_in(*place)) != NULL && (part = find_part(value, node)) != NULL) {
         before = form_insert(arena, block, before, FORM_LET);
-        before->type = "const float";
-        before->name =
-            term_variable(arena, part->of ? arena_format(arena, "%s_at", part->of) : "part");
+        before->constant = true;
+        before->name = term_variable(arena, part->type, term_wanted(arena, part, "part"));
         before->values[0] = part;
         occurrences(arena, node, part, before->name);
     }

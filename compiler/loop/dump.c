@@ -11,9 +11,10 @@ static void dump_for(Text *text, const FormNode *node) {
                                           [BY_COLUMN] = "threads of a column",
                                           [BY_THE_FIRST] = "the first thread"};
     Arena *arena = text->arena;
-    text_add(text, "for %s %s = %s .. %s%s", node->type, term_text(arena, node->name),
-             term_text(arena, node->values[0]), term_text(arena, node->values[1]),
-             node->text ? node->text : "");
+    text_add(text, "for %s %s = %s .. %s", term_type_name(node->name->type),
+             term_text(arena, node->name), term_text(arena, node->values[0]),
+             term_text(arena, node->values[1]));
+    if (node->values[3]) text_add(text, " while %s", term_text(arena, node->values[3]));
     if (node->values[2]) text_add(text, " step %s", term_text(arena, node->values[2]));
     if (node->width > 1) text_add(text, " step %d", node->width);
     if (node->by) text_add(text, " by %s", sharers[node->by]);
@@ -27,9 +28,9 @@ static void dump_set(Text *text, const FormNode *node) {
     static const char *const signs[] = {"=", "+=", "max=", "min="};
     const Term *target = node->values[0];
     text_add(text, "%s %s %s %s",
-             node->scatters              ? "scatter"
-             : target->kind == TERM_NAME ? "set"
-                                         : "store",
+             node->scatters            ? "scatter"
+             : target->op == TERM_NAME ? "set"
+                                       : "store",
              term_text(text->arena, target), signs[node->reduces],
              term_text(text->arena, node->values[1]));
 }
@@ -41,8 +42,9 @@ static void dump_node(Text *text, const FormNode *node) {
         dump_for(text, node);
         break;
     case FORM_LET:
-        text_add(text, "let%s%s %s %s%s%s", node->optional ? "?" : "",
-                 node->shared ? " shared" : "", node->type, declared_text(text->arena, node),
+        text_add(text, "let%s%s %s%s %s%s%s", node->optional ? "?" : "",
+                 node->shared ? " shared" : "", node->constant ? "const " : "",
+                 term_type_name(node->name->type), declared_text(text->arena, node),
                  *value ? " = " : "", value);
         break;
     case FORM_SET:

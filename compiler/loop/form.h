@@ -6,107 +6,19 @@
  *             y[b * 64 + s] = x[b * 64 + s] * scale[s]
  *         barrier
  *
- * Terms are values and addresses, nodes are statements. Names are terms. The form therefore answers
- * if a name is used, if two values are equal, or if a barrier exists; no pass searches a text. A
- * variable is the same in all its uses and gets its name when it is printed (names.c).
+ * Terms are values and addresses (term.h), nodes are statements. The form therefore answers if a
+ * name is used, if two values are equal, or if a barrier exists; no pass searches a text.
  */
 #ifndef FORM_H
 #define FORM_H
 
-#include "ir/ir.h"
-
-/* ---- terms ---- */
-
-typedef enum TermKind {
-    TERM_NAME,   /* a variable of the form, or an array or parameter named `text` */
-    TERM_NUMBER, /* `text` in the syntax of the targets */
-    TERM_APPLY   /* `text` with its arguments for $0 .. $5: an operation of op.def, an integer
-                    operation, an element "$0[$1]", a call of a template */
-} TermKind;
-
-enum { TERM_ARGUMENTS = 6 };
-
-/* Precedence of a term, lowest first; names, calls and elements are whole. */
-typedef enum TermLevel {
-    LEVEL_LOOSE,
-    LEVEL_CHOICE,
-    LEVEL_EITHER,
-    LEVEL_BOTH,
-    LEVEL_BITS,
-    LEVEL_EQUAL,
-    LEVEL_LESS,
-    LEVEL_ADDED,
-    LEVEL_FACTORS,
-    LEVEL_PREFIX,
-    LEVEL_WHOLE
-} TermLevel;
-
-/* Declared by a node of the form. */
-typedef struct Variable {
-    const char *wanted, *name; /* name: set by names.c */
-    struct Variable *base;     /* its name is that of this one plus `wanted`; or NULL */
-} Variable;
-
-/* A value that may be hoisted out of loops that do not change it: an element, or an expression of
- * elements. */
-typedef enum TermInvariant { NOT_FOUND_BEFORE, READ_ONCE, COMPUTED_ONCE } TermInvariant;
-
-/* Cost class of a real value; an expensive value that occurs several times gets a name. */
-typedef enum TermValue { NO_VALUE, VALUE_READ, VALUE_SHORT, VALUE_LONG } TermValue;
-
-typedef struct Term {
-    TermKind kind;
-    const char *text;
-    Variable *variable; /* NULL: the name is fixed */
-    TermLevel level;
-    int count;
-    const struct Term *args[TERM_ARGUMENTS];
-    TermInvariant invariant;
-    TermValue value;
-    const char *constant;  /* of a number: the constant that represents it in the text; or NULL */
-    const char *type, *of; /* of a variable for it: its type, the tensor of the element */
-} Term;
-
-/* Operations that passes look for, identified by the address of their spelling: an element, a sum,
- * a product; a guarded read; a truth value. */
-extern const char term_element[], term_sum[], term_product[], term_guarded[], term_truth[];
-
-const Term *term_name(Arena *arena, const char *name);
-/* A new variable with the name `wanted` if that is free; one with the name of `base` plus an
- * ending. */
-const Term *term_variable(Arena *arena, const char *wanted);
-const Term *term_variable_of(Arena *arena, const Term *base, const char *ending);
-const Term *term_number(Arena *arena, const char *text);
-const Term *term_whole(Arena *arena, long number);
-/* The same, printed as the constant of that name. */
-const Term *term_constant(Arena *arena, long number, const char *name);
-/* An operation on the terms for the $ of its spelling. It contains no parentheses around itself or
- * its terms: precedence adds them when it is printed. */
-const Term *term(Arena *arena, const char *spelling, ...);
-bool term_equal(const Term *a, const Term *b);
-bool term_is_zero(const Term *term); /* the number 0 */
-bool term_uses(const Term *term, const Term *name);
-/* The same, marked for licm.c and for cse.c. */
-const Term *term_invariant(Arena *arena, const Term *term, TermInvariant invariant,
-                           const char *type, const char *of);
-const Term *term_value(Arena *arena, const Term *term, TermValue value, const char *of);
-/* The term with all occurrences of `part` replaced by `by`. */
-const Term *term_replace(Arena *arena, const Term *term, const Term *part, const Term *by);
-/* The array of an address: "x" of "x[i]" and of "&x[i]". */
-const Term *term_stored(const Term *place);
-/* The number of occurrences of `part`. */
-int term_count(const Term *term, const Term *part);
-/* The number of operations. */
-int term_operations(const Term *term);
-/* a * size + b, without terms that are 0. */
-const Term *term_offset(Arena *arena, const Term *a, const Term *size, const Term *b);
-const char *term_text(Arena *arena, const Term *term);
+#include "loop/term.h"
 
 /* ---- nodes ---- */
 
 typedef enum FormKind {
-    FORM_FOR,     /* from values[0] up to values[1], step values[2] or 1 */
-    FORM_LET,     /* type name = values[0], or without a value; an array if it has a size */
+    FORM_FOR,     /* from values[0] up to values[1], step values[2] or 1, while values[3] if any */
+    FORM_LET,     /* name = values[0], or without a value; an array if it has a size */
     FORM_SET,     /* values[0] = values[1], or their reduction by `reduces` */
     FORM_IF,      /* values[0] */
     FORM_SCOPE,   /* its body, with its own names */
@@ -152,33 +64,35 @@ typedef struct FormBlock {
     struct FormBlock *outer; /* the block that continues after this one */
 } FormBlock;
 
+enum { NODE_VALUES = 4 };
+
 struct FormNode {
     FormKind kind;
-    const char *type, *text;
     const Term *name;
     long rows, size; /* of an array; rows: of a two-dimensional one */
-    const Term *values[3];
-    Reduction reduces;  /* of a set: reduction of the stored value and the new one, or REDUCE_NONE;
+    const Term *values[NODE_VALUES];
+    bool constant;     /* of a let: not set later */
+    bool joined;       /* of a let: in the declaration of the let before it */
+    Reduction reduces; /* of a set: reduction of the stored value and the new one, or REDUCE_NONE;
                           of the let of a sum: its reduction */
-    bool scatters;      /* of a store: other iterations of the innermost loop may store to the same
+    bool scatters;     /* of a store: other iterations of the innermost loop may store to the same
                           element */
-    FormSeen seen;      /* of a store, or of its condition */
-    bool stores;        /* of a set: to memory, or to a row of the kernel */
-    bool again;         /* of a store: other nodes of the kernel access the memory */
-    bool shared;        /* of an array: in the shared memory of the block */
-    bool rounds;        /* of a store: as bf16 */
-    bool optional;      /* a let that is removed if no later node uses the name */
-    bool head;          /* a let before all other nodes of an iteration: its coordinates, its local
+    FormSeen seen;     /* of a store, or of its condition */
+    bool stores;       /* of a set: to memory, or to a row of the kernel */
+    bool again;        /* of a store: other nodes of the kernel access the memory */
+    bool shared;       /* of an array: in the shared memory of the block */
+    bool rounds;       /* of a store: as bf16 */
+    bool optional;     /* a let that is removed if no later node uses the name */
+    bool head;         /* a let before all other nodes of an iteration: its coordinates, its local
                           rows */
-    const char *sum_of; /* of a let for a sum: the tensor */
-    bool is_part;       /* of a let: for a part of the terms of a sum */
-    bool independent;   /* of a loop: no two iterations access the same element or add to one sum */
-    long iterations;    /* of a loop of the schedule; 0: of one that only moves results */
-    bool beyond;        /* of a loop: skipped iterations up to `iterations` contribute zero */
-    FormBy by;          /* of a loop */
-    int width;          /* of a loop: number of adjacent iterations at a time; 0: one */
-    int run;            /* of a loop: FormRun values combined by |; 0: sequential */
-    long alone;         /* a parallel loop is sequential up to this number of iterations; or 0 */
+    bool is_part;      /* of a let: for a part of the terms of a sum */
+    bool independent;  /* of a loop: no two iterations access the same element or add to one sum */
+    long iterations;   /* of a loop of the schedule; 0: of one that only moves results */
+    bool beyond;       /* of a loop: skipped iterations up to `iterations` contribute zero */
+    FormBy by;         /* of a loop */
+    int width;         /* of a loop: number of adjacent iterations at a time; 0: one */
+    int run;           /* of a loop: FormRun values combined by |; 0: sequential */
+    long alone;        /* a parallel loop is sequential up to this number of iterations; or 0 */
     FormLayout layout;
     FormBlock body;
     FormNode *next;
@@ -193,8 +107,8 @@ typedef struct Around {
 
 /* The number of blocks and threads of a kernel launch. */
 typedef struct Launch {
-    const char *grid; /* blocks, as C text; NULL: one per span of parameters */
-    int block;        /* threads per block */
+    long blocks; /* 0: one per span of parameters */
+    int threads; /* per block */
 } Launch;
 
 /* The form of a kernel, or of the store of a template. */
@@ -206,9 +120,12 @@ typedef struct KernelForm {
     Around around;
 } KernelForm;
 
+/* At least one block; the kernels loop over more iterations than the largest number of blocks. */
+Launch launch_of(long blocks, int threads);
 FormNode *form_add(Arena *arena, FormBlock *block, FormKind kind);
 /* A sequential loop from 0 up to `count`. */
-FormNode *form_add_loop(Arena *arena, FormBlock *block, const char *name, long count);
+FormNode *form_add_loop(Arena *arena, FormBlock *block, TermType type, const char *name,
+                        long count);
 /* Inserts a new node after `before`; NULL: at the start. */
 FormNode *form_insert(Arena *arena, FormBlock *block, FormNode *before, FormKind kind);
 FormBlock form_copy(Arena *arena, const FormBlock *block);
@@ -233,6 +150,10 @@ void parallel(Arena *arena, KernelForm *form, const Target *target);
 
 /* ---- owners.c ---- */
 
+/* The condition for the first thread of a block. */
+const Term *first_thread(Arena *arena);
+/* The condition for the thread that stores the value of a column; from: the first of its block. */
+const Term *column_owner(Arena *arena, const Term *from, const Term *column);
 /* One thread stores a value that several threads hold. */
 void owners(Arena *arena, KernelForm *form, const Target *target);
 
@@ -287,6 +208,11 @@ void unused(Arena *arena, KernelForm *form, const Target *target);
 const char *free_name(Arena *arena, const Around *around, const char *wanted);
 /* Sets the name of each variable. */
 void name_variables(Arena *arena, KernelForm *form, const Target *target);
+
+/* ---- form_check.c ---- */
+
+/* The first fault of a kernel, or NULL. */
+const char *form_check(Arena *arena, const KernelForm *form);
 
 /* ---- dump.c ---- */
 

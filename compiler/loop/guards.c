@@ -41,13 +41,13 @@ static bool is_fixed(const Lanes *lanes, const Term *term) {
     return !sets(lanes->loop, term) && !declares(lanes->loop, term);
 }
 
-static bool applies(const Term *term, const char *operation) {
-    return term->kind == TERM_APPLY && term->text == operation;
+/* A real that is read under a condition, or a truth value. */
+static bool is_choice(const Term *term) {
+    return term->op == TERM_SELECT && term->type == T_F32;
 }
 
 static bool reads_or_asks(const Term *term) {
-    if (applies(term, term_element) || applies(term, term_guarded) || applies(term, term_truth) ||
-        applies(term, op_table[OP_WHERE].c))
+    if (term->op == TERM_ELEMENT || is_choice(term) || term->op == term_op(OP_WHERE, T_F32))
         return true;
     for (int i = 0; i < term->count; i++)
         if (reads_or_asks(term->args[i])) return true;
@@ -57,15 +57,13 @@ static bool reads_or_asks(const Term *term) {
 /* ---- nodes before the loop ---- */
 
 /* A variable before the loop with that value. */
-static const Term *found_before(Lanes *lanes, const char *type, const char *wanted,
-                                const Term *value) {
+static const Term *found_before(Lanes *lanes, const char *wanted, const Term *value) {
     for (FormNode *node = lanes->first; node && node != lanes->loop; node = node->next)
-        if (node->type == type && term_equal(node->values[0], value)) return node->name;
+        if (term_equal(node->values[0], value)) return node->name;
     FormNode *let = form_insert(lanes->arena, lanes->block, lanes->before, FORM_LET);
-    let->type = type;
-    let->name = term_variable(lanes->arena, wanted);
+    let->name = term_variable(lanes->arena, value->type, wanted);
     let->values[0] = value;
-    let->optional = true;
+    let->optional = let->constant = true;
     if (!lanes->first) lanes->first = let;
     lanes->before = let;
     return let->name;
@@ -74,55 +72,49 @@ static const Term *found_before(Lanes *lanes, const char *type, const char *want
 /* A subscript that stays inside the tensor if `guard` is false: its loop-invariant parts are 0
  * then. NULL: its form is unknown. */
 static const Term *kept_inside(Lanes *lanes, const Term *guard, const Term *subscript) {
-    static const char long_type[] = "const long";
     Arena *arena = lanes->arena;
     if (term_equal(subscript, lanes->loop->name)) return subscript;
-    if (is_fixed(lanes, subscript)) {
-        const Term *value = term(arena, "$0 ? $1 : 0", guard, subscript);
-        return found_before(lanes, long_type, "at", value);
-    }
-    bool sum = applies(subscript, term_sum), product = applies(subscript, term_product);
-    if (!sum && !(product && subscript->args[1]->kind == TERM_NUMBER)) return NULL;
+    if (is_fixed(lanes, subscript))
+        return found_before(lanes, "at",
+                            term(arena, TERM_SELECT, guard, subscript, term_whole(arena, 0)));
+    bool sum = subscript->op == TERM_ADD, product = subscript->op == TERM_MUL;
+    if (!sum && !(product && subscript->args[1]->op == TERM_NUMBER)) return NULL;
     const Term *a = kept_inside(lanes, guard, subscript->args[0]), *b = subscript->args[1];
     if (sum && a) b = kept_inside(lanes, guard, b);
-    return a && b ? term(arena, subscript->text, a, b) : NULL;
+    return a && b ? term(arena, subscript->op, a, b) : NULL;
 }
 
 /* ---- the loop ---- */
 
 /* A read under a condition as a masked read without a branch, or NULL. */
 static const Term *masked(Lanes *lanes, const Term *choice) {
-    static const char mask_type[] = "const unsigned";
     Arena *arena = lanes->arena;
     const Term *guard = choice->args[0], *read = choice->args[1], *place = read;
     while (place->count == 1) place = place->args[0];
-    if (!applies(place, term_element) || place->args[0]->kind != TERM_NAME) return NULL;
+    if (place->op != TERM_ELEMENT) return NULL;
     const Term *subscript = kept_inside(lanes, guard, place->args[1]);
     if (!subscript) return NULL;
-    const Term *mask =
-        found_before(lanes, mask_type, "inside", term(arena, "moec_mask($0)", guard));
-    const Term *safe = term(arena, term_element, place->args[0], subscript);
-    return term(arena, "moec_masked($0, $1)", term_replace(arena, read, place, safe), mask);
+    const Term *mask = found_before(lanes, "inside", term(arena, TERM_MASK, guard));
+    const Term *safe = term_element(arena, place->args[0], subscript);
+    return term(arena, TERM_MASKED, term_replace(arena, read, place, safe), mask);
 }
 
 /* Finds a subexpression with a replacement; sets `by`. */
 static const Term *find_part(Lanes *lanes, const Term *part, const Term **by) {
-    static const char real_type[] = "const float";
     const Term *found = NULL;
     if (part->value != NO_VALUE && reads_or_asks(part) && is_fixed(lanes, part)) {
-        const char *wanted = part->of ? arena_format(lanes->arena, "%s_at", part->of) : "fixed";
-        *by = found_before(lanes, real_type, wanted, part);
+        *by = found_before(lanes, term_wanted(lanes->arena, part, "fixed"), part);
         return part;
     }
     for (int i = 0; i < part->count && !found; i++) found = find_part(lanes, part->args[i], by);
-    if (found || !applies(part, term_guarded) || !is_fixed(lanes, part->args[0])) return found;
+    if (found || !is_choice(part) || !is_fixed(lanes, part->args[0])) return found;
     *by = masked(lanes, part);
     return *by ? part : NULL;
 }
 
 static bool replace_one(Lanes *lanes, FormNode *first) {
     for (FormNode *node = first; node; node = node->next) {
-        for (int i = 0; i < 3; i++) {
+        for (int i = 0; i < NODE_VALUES; i++) {
             const Term *by = NULL;
             const Term *part = node->values[i] ? find_part(lanes, node->values[i], &by) : NULL;
             if (!part) continue;

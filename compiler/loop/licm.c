@@ -59,15 +59,11 @@ static const Term *find_in_term(const Search *search, const Term *term) {
 static const Term *find(const Search *search, const FormNode *first) {
     const Term *found = NULL;
     for (const FormNode *node = first; node && !found; node = node->next) {
-        for (int i = 0; i < 3 && !found; i++)
+        for (int i = 0; i < NODE_VALUES && !found; i++)
             if (node->values[i]) found = find_in_term(search, node->values[i]);
         if (!found) found = find(search, node->body.first);
     }
     return found;
-}
-
-static const char *name_for(Arena *arena, const Term *found) {
-    return found->of ? arena_format(arena, "%s_at", found->of) : "at";
 }
 
 /* In statement order; reads first, because their value is then the same in all uses. */
@@ -80,8 +76,9 @@ static void hoist_to(Search *search, FormBlock *block) {
         while (search->first = at ? at->next : block->first,
                (found = find(search, search->first)) != NULL) {
             FormNode *let = form_insert(search->arena, block, at, FORM_LET);
-            let->type = found->type;
-            let->name = term_variable(search->arena, name_for(search->arena, found));
+            let->constant = true;
+            let->name =
+                term_variable(search->arena, found->type, term_wanted(search->arena, found, "at"));
             form_replace(search->arena, let->next, found, let->name);
             let->values[0] = found;
             at = let;

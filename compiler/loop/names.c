@@ -172,7 +172,7 @@ const char *free_name(Arena *arena, const Around *around, const char *wanted) {
 
 static void forget_names(const FormBlock *block) {
     for (const FormNode *node = block->first; node; node = node->next) {
-        if (node->name && node->name->variable) node->name->variable->name = NULL;
+        if (node->name && node->name->variable->wanted) node->name->variable->name = NULL;
         forget_names(&node->body);
     }
 }
@@ -193,7 +193,7 @@ static void name_block(Arena *arena, const FormBlock *block, Around *in_scope) {
     int outside = in_scope->others.count;
     for (const FormNode *node = block->first; node; node = node->next) {
         int before = in_scope->others.count;
-        if (node->name && node->name->variable) name_one(arena, node->name->variable, in_scope);
+        if (node->name) name_one(arena, node->name->variable, in_scope);
         name_block(arena, &node->body, in_scope);
         if (node->kind == FORM_FOR) in_scope->others.count = before;
     }

@@ -10,11 +10,22 @@
  */
 #include "loop/form.h"
 
-/* The condition for the storing thread, or NULL: each thread stores its own value. */
-static const Term *owner_of(Arena *arena, FormBy by) {
-    if (by == BY_ONE || by == BY_BLOCKS) return term(arena, "moec_thread() == 0");
-    if (by != BY_COLUMNS) return NULL;
-    return term(arena, "moec_thread() < 32 && moec_from + moec_thread() == iteration");
+const Term *first_thread(Arena *arena) {
+    return term(arena, TERM_EQ, term(arena, TERM_THREAD), term_whole(arena, 0));
+}
+
+const Term *column_owner(Arena *arena, const Term *from, const Term *column) {
+    const Term *thread = term(arena, TERM_THREAD);
+    return term(arena, TERM_AND, term(arena, TERM_LT, thread, term_whole(arena, 32)),
+                term(arena, TERM_EQ, term(arena, TERM_ADD, from, thread), column));
+}
+
+/* The condition for the storing thread, or NULL: each thread stores its own value. loop: whose
+ * iterations the threads share, or NULL. */
+static const Term *owner_of(Arena *arena, const FormNode *loop) {
+    if (!loop || loop->by == BY_BLOCKS) return first_thread(arena);
+    if (loop->by != BY_COLUMNS) return NULL;
+    return column_owner(arena, loop->name, loop->body.first->name);
 }
 
 /* Puts a store under the condition. */
@@ -30,19 +41,19 @@ static FormNode *guard_store(Arena *arena, FormNode *node, const Term *owner) {
     return node;
 }
 
-static void find_stores(Arena *arena, FormBlock *block, FormBy by) {
-    const Term *owner = owner_of(arena, by);
+static void find_stores(Arena *arena, FormBlock *block, const FormNode *loop) {
+    const Term *owner = owner_of(arena, loop);
     for (FormNode *node = block->first; node; node = node->next) {
         bool guarded = node->kind == FORM_IF && node->layout == ON_SAME_LINE;
         FormNode *store = guarded ? node->body.first : node;
         bool again = store->again;
         if (!store->stores) {
-            find_stores(arena, &node->body, node->by != BY_ONE ? node->by : by);
+            find_stores(arena, &node->body, node->by != BY_ONE ? node : loop);
         } else if (!owner) {
             if (again) store->seen = SEEN_LATER;
         } else {
             if (guarded)
-                node->values[0] = term(arena, "$0 && $1", owner, node->values[0]);
+                node->values[0] = term(arena, TERM_AND, owner, node->values[0]);
             else
                 guard_store(arena, node, owner);
             if (again) node->seen = SEEN_AT_ONCE;
@@ -51,5 +62,5 @@ static void find_stores(Arena *arena, FormBlock *block, FormBy by) {
 }
 
 void owners(Arena *arena, KernelForm *form, const Target *target) {
-    if (target->launches && !form->is_store) find_stores(arena, &form->block, BY_ONE);
+    if (target->launches && !form->is_store) find_stores(arena, &form->block, NULL);
 }

@@ -55,15 +55,15 @@ static int chain_length(const FormNode *loop) {
 static const Term *place_in_chain(Arena *arena, const FormNode *loop, const Term *iteration,
                                   long inner, bool outermost) {
     const Term *place = iteration;
-    if (inner > 1) place = term(arena, "$0 / $1", place, term_whole(arena, inner));
+    if (inner > 1) place = term(arena, TERM_DIV, place, term_whole(arena, inner));
     const Term *count = loop->values[2] ? term_whole(arena, loop->iterations) : loop->values[1];
-    if (!outermost) place = term(arena, "$0 % $1", place, count);
-    return loop->values[2] ? term(arena, term_product, place, loop->values[2]) : place;
+    if (!outermost) place = term(arena, TERM_MOD, place, count);
+    return loop->values[2] ? term(arena, TERM_MUL, place, loop->values[2]) : place;
 }
 
 /* Joins the first loop with the `length` - 1 loops inside it. */
 static void collapse(Arena *arena, FormNode *loop, int length) {
-    const Term *iteration = term_name(arena, "iteration");
+    const Term *iteration = term_name(arena, T_I64, "iteration");
     FormBlock body = {0};
     FormNode *last = loop;
     long inner = loop->iterations;
@@ -76,14 +76,12 @@ static void collapse(Arena *arena, FormNode *loop, int length) {
     for (int i = 0; i < length; i++, last = i < length ? loop_inside(last) : last) {
         inner /= last->iterations;
         FormNode *let = form_add(arena, &body, FORM_LET);
-        let->type = "const long";
         let->name = last->name;
         let->values[0] = place_in_chain(arena, last, iteration, inner, i == 0);
-        let->head = let->optional = true;
+        let->head = let->optional = let->constant = true;
     }
     form_append(&body, &last->body);
     *loop = (FormNode){.kind = FORM_FOR,
-                       .type = "long",
                        .name = iteration,
                        .values = {term_whole(arena, 0), count},
                        .run = RUN_PARALLEL,
@@ -122,11 +120,10 @@ static void add_set(Arena *arena, FormBlock *block, const FormNode *sum, const T
                     Reduction reduces, FormLayout layout) {
     const Term *terms[2] = {pair[0], pair[1]};
     if (sum->size) {
-        FormNode *columns = form_add_loop(arena, block, "j", sum->size);
-        columns->type = "int";
+        FormNode *columns = form_add_loop(arena, block, T_INT, "j", sum->size);
         columns->layout = layout;
         block = &columns->body;
-        for (int i = 0; i < 2; i++) terms[i] = term(arena, term_element, terms[i], columns->name);
+        for (int i = 0; i < 2; i++) terms[i] = term_element(arena, terms[i], columns->name);
     }
     FormNode *set = form_add(arena, block, FORM_SET);
     set->values[0] = terms[0];
@@ -145,10 +142,11 @@ static List chunked_sums(Arena *arena, FormBlock *block, const FormBlock *sums, 
     for (const FormNode *sum = sums->first; sum; sum = sum->next) {
         if (sum->kind != FORM_LET) continue;
         Chunked *chunked = arena_alloc(arena, sizeof *chunked);
-        *chunked = (Chunked){sum, term_variable(arena, arena_format(arena, "%s_sum", sum->sum_of)),
-                             term_variable(arena, arena_format(arena, "%s_parts", sum->sum_of))};
+        const char *tensor = sum->name->variable->tensor->name;
+        *chunked =
+            (Chunked){sum, term_variable(arena, T_F32, arena_format(arena, "%s_sum", tensor)),
+                      term_variable(arena, T_F32, arena_format(arena, "%s_parts", tensor))};
         FormNode *let = form_add(arena, block, FORM_LET);
-        let->type = "float";
         let->name = chunked->parts;
         let->rows = sum->size ? chunks : 0;
         let->size = sum->size ? sum->size : chunks;
@@ -166,15 +164,16 @@ static void add_chunk(Arena *arena, FormNode *chunk, const FormBlock *sums, cons
     FormBlock inside = form_copy(arena, sums);
     form_append(&chunk->body, &inside);
     FormNode *end = form_add(arena, &chunk->body, FORM_LET);
-    end->type = "const long";
+    end->constant = true;
     end->name = term_variable_of(arena, loop->name, "_to");
-    end->values[0] = term(arena, "($0 + 1) * $1 < $2 ? ($0 + 1) * $1 : $2", number, each, size);
-    loop->values[0] = term(arena, term_product, number, each);
+    const Term *next = term(arena, TERM_ADD, number, term_whole(arena, 1));
+    end->values[0] = term(arena, TERM_LEAST, term(arena, TERM_MUL, next, each), size);
+    loop->values[0] = term(arena, TERM_MUL, number, each);
     loop->values[1] = end->name;
     form_append(&chunk->body, &(FormBlock){.first = loop, .last = loop});
     for (int i = 0; i < chunked->count; i++) {
         const Chunked *one = chunked->items[i];
-        const Term *part = term(arena, term_element, one->parts, number);
+        const Term *part = term_element(arena, one->parts, number);
         add_set(arena, &chunk->body, one->sum, (const Term *[]){part, one->sum->name}, REDUCE_NONE,
                 ON_SAME_LINE);
     }
@@ -188,16 +187,16 @@ static void add_chunk(Arena *arena, FormNode *chunk, const FormBlock *sums, cons
 static void add_chunks(Arena *arena, FormBlock *block, FormBlock *sums, FormNode *loop) {
     long chunks = loop->iterations < CHUNKS ? loop->iterations : CHUNKS;
     List chunked = chunked_sums(arena, block, sums, chunks);
-    FormNode *chunk = form_add_loop(arena, block, "chunk", chunks);
+    FormNode *chunk = form_add_loop(arena, block, T_I64, "chunk", chunks);
     chunk->iterations = chunks;
     add_chunk(arena, chunk, sums, &chunked, loop);
     chunk->iterations = 0; /* it only moves results */
     chunk->run = RUN_PARALLEL;
     form_append(block, sums);
-    FormNode *all = form_add_loop(arena, block, "chunk", chunks);
+    FormNode *all = form_add_loop(arena, block, T_I64, "chunk", chunks);
     for (int i = 0; i < chunked.count; i++) {
         const Chunked *one = chunked.items[i];
-        const Term *part = term(arena, term_element, one->parts, all->name);
+        const Term *part = term_element(arena, one->parts, all->name);
         add_set(arena, &all->body, one->sum, (const Term *[]){one->sum->name, part},
                 one->sum->reduces, ON_NEXT_LINE);
     }
@@ -207,7 +206,7 @@ static void add_chunks(Arena *arena, FormBlock *block, FormBlock *sums, FormNode
 
 /* True if the number of iterations is known only at run time. */
 static bool has_unknown_count(const FormNode *loop) {
-    return loop->values[1]->kind == TERM_NAME;
+    return loop->values[1]->op == TERM_NAME;
 }
 
 static void share_out(Arena *arena, FormNode *loop, int length) {
@@ -221,7 +220,7 @@ static void share_out(Arena *arena, FormNode *loop, int length) {
 
 /* True for the sums of the loop and their initial values. */
 static bool belongs_to_sums(const FormBlock *sums, const FormNode *node) {
-    if (node->kind == FORM_LET) return node->sum_of != NULL;
+    if (node->kind == FORM_LET) return node->reduces != REDUCE_NONE;
     return sums->first && node->kind == FORM_FOR && node->layout == ON_SAME_LINE;
 }
 

@@ -59,42 +59,46 @@ void print_line(Text *text, int indent, const char *line) {
     text_add(text, "%*s%s\n", spaces, "", line);
 }
 
+/* `width` times `each` times the value of an operation without arguments. */
+static const Term *own_of(Arena *arena, const FormNode *loop, TermOp op) {
+    const Term *own = term(arena, op), *warp = term_whole(arena, 32);
+    if (loop->by == BY_COLUMNS) own = term(arena, TERM_MUL, warp, own);
+    if (loop->by == BY_COLUMN) own = term(arena, TERM_DIV, own, warp);
+    return loop->width > 1 ? term(arena, TERM_MUL, term_whole(arena, loop->width), own) : own;
+}
+
 /* The first iteration of a thread or block, and the step to its next one. */
 static const struct {
-    const char *first, *step;
-} spellings[] = {[BY_ALL] = {"moec_first()", "moec_step()"},
-                 [BY_BLOCKS] = {"moec_block()", "moec_blocks()"},
-                 [BY_COLUMNS] = {"32 * moec_block()", "32 * moec_blocks()"},
-                 [BY_THREADS] = {"moec_thread()", "moec_threads()"},
-                 [BY_COLUMN] = {"moec_thread() / 32", "moec_threads() / 32"},
-                 [BY_THE_FIRST] = {"moec_thread() == 0 ? 0 : $0", NULL}};
-
-/* The term times `width`. */
-static const Term *times(Arena *arena, int width, const Term *one) {
-    return width > 1 ? term(arena, term_product, term_whole(arena, width), one) : one;
-}
+    TermOp first, step;
+} bounds[] = {[BY_ALL] = {TERM_FIRST, TERM_STEP},
+              [BY_BLOCKS] = {TERM_BLOCK, TERM_BLOCKS},
+              [BY_COLUMNS] = {TERM_BLOCK, TERM_BLOCKS},
+              [BY_THREADS] = {TERM_THREAD, TERM_THREADS},
+              [BY_COLUMN] = {TERM_THREAD, TERM_THREADS}};
 
 static const Term *first_of(Arena *arena, const FormNode *loop) {
     const Term *from = loop->values[0];
     if (loop->by == BY_ONE) return from;
-    const Term *own =
-        times(arena, loop->width, term(arena, spellings[loop->by].first, loop->values[1]));
-    return term_is_zero(from) ? own : term(arena, term_sum, from, own);
+    if (loop->by == BY_THE_FIRST)
+        return term(arena, TERM_SELECT, first_thread(arena), from, loop->values[1]);
+    const Term *own = own_of(arena, loop, bounds[loop->by].first);
+    return term_is_zero(from) ? own : term(arena, TERM_ADD, from, own);
 }
 
 static const Term *step_of(Arena *arena, const FormNode *loop) {
-    const char *spelling = spellings[loop->by].step;
-    return spelling ? times(arena, loop->width, term(arena, spelling)) : loop->values[2];
+    if (loop->by == BY_ONE || loop->by == BY_THE_FIRST) return loop->values[2];
+    return own_of(arena, loop, bounds[loop->by].step);
 }
 
 static const char *for_text(Arena *arena, const FormNode *node) {
     const char *name = term_text(arena, node->name);
     const Term *by = step_of(arena, node);
+    const Term *while_ = term(arena, TERM_LT, node->name, node->values[1]);
+    if (node->values[3]) while_ = term(arena, TERM_AND, while_, node->values[3]);
     const char *step = by ? arena_format(arena, "%s += %s", name, term_text(arena, by))
                           : arena_format(arena, "%s++", name);
-    return arena_format(arena, "for (%s %s = %s; %s < %s%s; %s)", node->type, name,
-                        term_text(arena, first_of(arena, node)), name,
-                        term_text(arena, node->values[1]), node->text ? node->text : "", step);
+    return arena_format(arena, "for (%s %s = %s; %s; %s)", term_type_name(node->name->type), name,
+                        term_text(arena, first_of(arena, node)), term_text(arena, while_), step);
 }
 
 const char *declared_text(Arena *arena, const FormNode *let) {
@@ -108,11 +112,10 @@ static const char *set_text(Arena *arena, const FormNode *node) {
     const Term *target = node->values[0], *value = node->values[1];
     bool added = node->reduces == REDUCE_SUM;
     if (node->rounds)
-        return arena_format(arena, "%s;",
-                            term_text(arena, term(arena, "moec_store(&$0, $1)", target, value)));
+        return arena_format(arena, "%s;", term_text(arena, term(arena, TERM_STORE, target, value)));
     if (node->reduces != REDUCE_NONE && !added)
-        value = term(arena, node->reduces == REDUCE_MAX ? "moec_max($0, $1)" : "moec_min($0, $1)",
-                     target, value);
+        value = term(arena, term_op(node->reduces == REDUCE_MAX ? OP_MAX : OP_MIN, T_F32), target,
+                     value);
     return arena_format(arena, "%s %s %s;", term_text(arena, target), added ? "+=" : "=",
                         term_text(arena, value));
 }
@@ -121,8 +124,7 @@ static const char *set_text(Arena *arena, const FormNode *node) {
 static void add_joined(Text *text, const FormBlock *block, Reduction reduction, const char *sign) {
     for (const FormNode *node = block->first; node; node = node->next) {
         const Term *target = node->values[0];
-        if (node->reduces == reduction && target->kind == TERM_NAME &&
-            !form_declares(block, target))
+        if (node->reduces == reduction && target->op == TERM_NAME && !form_declares(block, target))
             text_add(text, "%s%s%s", text->length ? ", " : sign, text->length ? "" : ":",
                      term_text(text->arena, target));
         add_joined(text, &node->body, reduction, sign);
@@ -151,27 +153,39 @@ static void print_run(Text *text, const FormNode *node, int indent) {
     print_line(text, indent, line.text);
 }
 
+/* With the lets in the same declaration. Rows in shared memory are read 16 bytes at a time. */
+static const char *let_text(Arena *arena, const FormNode *node) {
+    Text text = {.arena = arena};
+    text_add(&text, "%s%s%s%s", node->shared ? "__shared__ " : "",
+             node->shared && node->head ? "__align__(16) " : "", node->constant ? "const " : "",
+             term_type_name(node->name->type));
+    for (const char *sign = " "; node; sign = ", ") {
+        text_add(&text, "%s%s", sign, declared_text(arena, node));
+        if (node->values[0]) text_add(&text, " = %s", term_text(arena, node->values[0]));
+        node = node->next && node->next->joined ? node->next : NULL;
+    }
+    text_add(&text, ";");
+    return text.text;
+}
+
 /* The line of a node, without its body. */
 static const char *node_text(Arena *arena, const FormNode *node) {
-    const char *value = node->values[0] ? term_text(arena, node->values[0]) : NULL;
     switch (node->kind) {
     case FORM_FOR:
         return for_text(arena, node);
     case FORM_LET:
-        return arena_format(arena, "%s%s %s%s%s;", node->shared ? "__shared__ __align__(16) " : "",
-                            node->type, declared_text(arena, node), value ? " = " : "",
-                            value ? value : "");
+        return let_text(arena, node);
     case FORM_SET:
         return set_text(arena, node);
     case FORM_IF:
-        return arena_format(arena, "if (%s)", value);
+        return arena_format(arena, "if (%s)", term_text(arena, node->values[0]));
     case FORM_SCOPE:
     case FORM_GROUP:
         return "{";
     case FORM_BARRIER:
         return "moec_barrier();";
     case FORM_DO:
-        return arena_format(arena, "%s;", value);
+        return arena_format(arena, "%s;", term_text(arena, node->values[0]));
     }
     return "";
 }
@@ -200,5 +214,5 @@ static void print_node(Text *text, const FormNode *node, int indent) {
 
 void print_block(Text *text, const FormBlock *block, int indent) {
     for (const FormNode *node = block->first; node; node = node->next)
-        print_node(text, node, indent);
+        if (!node->joined) print_node(text, node, indent);
 }

@@ -10,11 +10,8 @@
  */
 #include "loop/form.h"
 
-enum {
-    WRITTEN_OUT = 512,
-    SHORT = 1024
-}; /* operations: maximum of an unrolled loop, maximum of a
-                                             short kernel */
+/* Operations: maximum of an unrolled loop, maximum of a short kernel. */
+enum { WRITTEN_OUT = 512, SHORT = 1024 };
 
 /* Iterations of a loop that the compiler unrolls with this number of operations each, else 1. */
 static long copies_of(const FormNode *node, long operations) {
@@ -26,7 +23,8 @@ static long copies_of(const FormNode *node, long operations) {
 static long operations_of(const FormBlock *block) {
     long count = 0;
     for (const FormNode *node = block->first; node; node = node->next) {
-        for (int i = 0; i < 3 && node->values[i]; i++) count += term_operations(node->values[i]);
+        for (int i = 0; i < NODE_VALUES && node->values[i]; i++)
+            count += term_operations(node->values[i]);
         const long body = operations_of(&node->body);
         count += copies_of(node, body) * body;
     }
@@ -45,16 +43,15 @@ static void find_rows(Arena *arena, const FormBlock *block, List *rows) {
 static bool term_counts(const Term *term, const List *rows, const Term *name) {
     for (int i = 0; i < term->count; i++)
         if (term_counts(term->args[i], rows, name)) return true;
-    for (int i = 0; i < rows->count && term->kind == TERM_APPLY; i++)
-        if (term->text == term_element && term_equal(term->args[0], rows->items[i]))
-            return term_uses(term->args[1], name);
+    for (int i = 0; i < rows->count && term->op == TERM_ELEMENT; i++)
+        if (term_equal(term->args[0], rows->items[i])) return term_uses(term->args[1], name);
     return false;
 }
 
 /* True if the block subscripts one of the rows with that name. */
 static bool counts_places(const FormBlock *block, const List *rows, const Term *name) {
     for (const FormNode *node = block->first; node; node = node->next) {
-        for (int i = 0; i < 3 && node->values[i]; i++)
+        for (int i = 0; i < NODE_VALUES && node->values[i]; i++)
             if (term_counts(node->values[i], rows, name)) return true;
         if (counts_places(&node->body, rows, name)) return true;
     }

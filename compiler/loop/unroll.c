@@ -15,7 +15,7 @@ enum { TERMS = 4 };
 /* True if it has a multiple of TERMS iterations; one with `beyond` may exceed its limit, where
  * terms are zero. */
 static bool ends_with_step(const FormNode *loop) {
-    bool known = loop->values[1]->kind == TERM_NUMBER || loop->beyond;
+    bool known = loop->values[1]->op == TERM_NUMBER || loop->beyond;
     return known && term_is_zero(loop->values[0]) && !loop->values[2] && loop->iterations > 0 &&
            loop->iterations % TERMS == 0;
 }
@@ -24,7 +24,7 @@ static bool ends_with_step(const FormNode *loop) {
 static bool adds_to_row(const FormNode *loop, const FormNode *lanes) {
     for (const FormNode *set = lanes->body.first; set; set = set->next)
         if (set->kind != FORM_SET || set->stores || set->reduces != REDUCE_SUM ||
-            set->values[0]->kind != TERM_APPLY || term_uses(set->values[0], loop->name))
+            set->values[0]->op != TERM_ELEMENT || term_uses(set->values[0], loop->name))
             return false;
     return lanes->body.first != NULL;
 }
@@ -34,7 +34,7 @@ static void unroll_loop(Arena *arena, FormNode *loop) {
     const FormBlock once = form_copy(arena, &lanes->body);
     for (int i = 1; i < TERMS; i++) {
         FormBlock next = form_copy(arena, &once);
-        const Term *place = term(arena, term_sum, loop->name, term_whole(arena, i));
+        const Term *place = term(arena, TERM_ADD, loop->name, term_whole(arena, i));
         form_replace(arena, next.first, loop->name, place);
         form_append(&lanes->body, &next);
     }

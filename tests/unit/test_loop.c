@@ -12,9 +12,9 @@ static const Term *a, *b, *c;
 
 static int set_up(void **state) {
     Arena *arena = arena_new();
-    a = term_name(arena, "a");
-    b = term_name(arena, "b");
-    c = term_name(arena, "c");
+    a = term_name(arena, T_I64, "a");
+    b = term_name(arena, T_I64, "b");
+    c = term_name(arena, T_I64, "c");
     *state = arena;
     return 0;
 }
@@ -25,55 +25,100 @@ static int tear_down(void **state) {
 }
 
 /* outer of (inner of a and b) and c is printed as `expected`; swapped: of c and (...). */
-static void check(Arena *arena, const char *outer, const char *inner, bool swapped,
-                  const char *expected) {
-    const Term *inside = term(arena, inner, a, b);
-    assert_string_equal(
-        term_text(arena, swapped ? term(arena, outer, c, inside) : term(arena, outer, inside, c)),
-        expected);
+static void check(Arena *arena, TermOp outer, TermOp inner, bool swapped, const char *expected) {
+    const Term *inside = term(arena, inner, a, b, c);
+    const Term *whole =
+        swapped ? term(arena, outer, c, inside, a) : term(arena, outer, inside, c, a);
+    assert_string_equal(term_text(arena, whole), expected);
 }
 
 static void test_parentheses(void **state) {
-    check(*state, "$0 * $1", "$0 + $1", false, "(a + b) * c");
-    check(*state, "$0 * $1", "$0 + $1", true, "c * (a + b)");
-    check(*state, "$0 + $1", "$0 * $1", true, "c + a * b");
-    check(*state, "$0 + $1", "$0 + $1", false, "a + b + c");
-    check(*state, "$0 + $1", "$0 + $1", true, "c + (a + b)");
-    check(*state, "$0 - $1", "$0 - $1", true, "c - (a - b)");
-    check(*state, "$0 / $1", "$0 * $1", false, "a * b / c");
-    check(*state, "$0 % $1", "$0 / $1", false, "a / b % c");
-    check(*state, "$0 < $1", "$0 < $1", false, "(a < b) < c");
-    check(*state, "$0 + $1", "$0 ? $1 : 0", true, "c + (a ? b : 0)");
-    check(*state, "$0 ? $1 : 0", "$0 < $1", false, "a < b ? c : 0");
-    check(*state, "$0 & $1", "$0 + $1", false, "(a + b) & c");
-    check(*state, "$0 || $1", "$0 && $1", true, "c || (a && b)");
-    check(*state, "f($0, $1)", "$0 + $1", true, "f(c, a + b)");
-    check(*state, "$0[$1]", "$0 + $1", true, "c[a + b]");
-    check(*state, "($0 % $1 + $1) % $1", "$0 + $1", false, "((a + b) % c + c) % c");
-    check(*state, "moec_store(&$0, $1)", "$0 + $1", true, "moec_store(&c, a + b)");
+    check(*state, TERM_MUL, TERM_ADD, false, "(a + b) * c");
+    check(*state, TERM_MUL, TERM_ADD, true, "c * (a + b)");
+    check(*state, TERM_ADD, TERM_MUL, true, "c + a * b");
+    check(*state, TERM_ADD, TERM_ADD, false, "a + b + c");
+    check(*state, TERM_ADD, TERM_ADD, true, "c + (a + b)");
+    check(*state, TERM_SUB, TERM_SUB, true, "c - (a - b)");
+    check(*state, TERM_DIV, TERM_MUL, false, "a * b / c");
+    check(*state, TERM_MOD, TERM_DIV, false, "a / b % c");
+    check(*state, TERM_LT, TERM_LT, false, "(a < b) < c");
+    check(*state, TERM_ADD, TERM_SELECT, true, "c + (a ? b : c)");
+    check(*state, TERM_SELECT, TERM_LT, false, "a < b ? c : a");
+    check(*state, TERM_BIT_AND, TERM_ADD, false, "(a + b) & c");
+    check(*state, TERM_OR, TERM_AND, true, "c || (a && b)");
+    check(*state, TERM_FADE, TERM_ADD, true, "moec_fade(c, a + b)");
+    check(*state, TERM_ELEMENT, TERM_ADD, true, "c[a + b]");
+    check(*state, TERM_REMAINDER, TERM_ADD, false, "((a + b) % c + c) % c");
+    check(*state, TERM_STORE, TERM_ADD, true, "moec_store(&c, a + b)");
+    check(*state, term_op(OP_POW, T_F64), TERM_ADD, false, "moec_math(pow)(a + b, c)");
+    check(*state, term_op(OP_MIN, T_F64), TERM_MUL, true, "c <= a * b ? c : a * b");
+    check(*state, term_op(OP_LT, T_F64), TERM_ADD, false, "(double)(a + b < c)");
+    check(*state, TERM_MUL, term_op(OP_SIGMOID, T_F64), true, "c * (1 / (1 + moec_math(exp)(-a)))");
+    check(*state, term_op(OP_MOD, T_F64), TERM_ADD, false,
+          "(a + b) - moec_math(floor)((a + b) / c) * c");
 }
 
-static void test_signs(void **state) {
+/* Every row of the table with the arguments a, b, c ... is printed with as many of them. */
+static void test_table(void **state) {
+    for (int op = TERM_ELEMENT; op < TERM_REAL; op++) {
+        const Term *made = term(*state, (TermOp)op, a, b, c, a, b, c, a);
+        const char *text = term_text(*state, made);
+        assert_null(strchr(text, '$'));
+        for (int i = 0; i < made->count; i++) assert_non_null(strchr(text, "abcabca"[i]));
+    }
+}
+
+static void test_types(void **state) {
     Arena *arena = *state;
-    const Term *negative = term_whole(arena, -2), *sum = term(arena, "$0 + $1", a, b);
-    assert_string_equal(term_text(arena, term(arena, "-$0", negative)), "-(-2)");
-    assert_string_equal(term_text(arena, term(arena, "$0 - $1", a, negative)), "a - -2");
-    assert_string_equal(term_text(arena, term(arena, "(long)$0", sum)), "(long)(a + b)");
-    assert_string_equal(term_text(arena, term(arena, "$0 * $1", term(arena, "(float)$0", a), b)),
+    const Term *x = term_name(arena, T_F32, "x"), *lane = term_name(arena, T_INT, "lane");
+    assert_int_equal(term(arena, TERM_ADD, lane, a)->type, T_I64);
+    assert_int_equal(term(arena, TERM_LT, lane, a)->type, T_BOOL);
+    assert_int_equal(term(arena, TERM_SELECT, a, x, term_number(arena, T_F32, 0))->type, T_F32);
+    assert_int_equal(term_element(arena, x, a)->type, T_F32);
+    assert_int_equal(term(arena, term_op(OP_EXP, T_F32), x)->type, T_F32);
+    assert_int_equal(term(arena, term_op(OP_EXP, T_F64), x)->type, T_F64);
+    assert_int_equal(term_cast(arena, T_U32, a)->type, T_U32);
+}
+
+static void test_numbers(void **state) {
+    Arena *arena = *state;
+    const Term *negative = term_whole(arena, -2), *sum = term(arena, TERM_ADD, a, b);
+    assert_string_equal(term_text(arena, term(arena, TERM_NEG, negative)), "-(-2)");
+    assert_string_equal(term_text(arena, term(arena, TERM_SUB, a, negative)), "a - -2");
+    assert_string_equal(term_text(arena, term_cast(arena, T_I64, sum)), "(long)(a + b)");
+    assert_string_equal(term_text(arena, term(arena, TERM_MUL, term_cast(arena, T_F32, a), b)),
                         "(float)a * b");
+    static const struct {
+        TermType type;
+        double number;
+        const char *text;
+    } numbers[] = {{T_F32, 1, "1.0f"},
+                   {T_F32, 0.1, "0.1f"},
+                   {T_F32, 1e39, "INFINITY"},
+                   {T_F32, -1e39, "-INFINITY"},
+                   {T_F64, 1e39, "9.9999999999999994e+38"},
+                   {T_F64, 2, "2.0"},
+                   {T_U32, 7, "7u"}};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        assert_string_equal(
+            term_text(arena, term_number(arena, numbers[i].type, numbers[i].number)),
+            numbers[i].text);
+    assert_string_equal(term_text(arena, term_constant(arena, 8, "SIZE")), "SIZE");
+    assert_true(term_equal(term_constant(arena, 8, "SIZE"), term_whole(arena, 8)));
+    assert_false(term_equal(term_number(arena, T_F32, 8), term_whole(arena, 8)));
 }
 
 static void test_questions(void **state) {
     Arena *arena = *state;
-    const Term *sum = term(arena, "$0 + $1", a, b), *same = term(arena, "$0 + $1", a, b);
-    const Term *other = term(arena, "$0 + $1", b, a);
-    const Term *square = term(arena, "$0 * $0", sum);
+    const Term *sum = term(arena, TERM_ADD, a, b), *same = term(arena, TERM_ADD, a, b);
+    const Term *other = term(arena, TERM_ADD, b, a);
+    const Term *square = term(arena, TERM_MUL, sum, sum);
     assert_true(term_equal(sum, same));
     assert_false(term_equal(sum, other));
     assert_int_equal(term_count(square, same), 2);
     assert_int_equal(term_count(square, other), 0);
     assert_true(term_uses(square, b));
-    assert_false(term_uses(square, term_name(arena, "ab")));
+    assert_false(term_uses(square, term_name(arena, T_I64, "a")));
     assert_string_equal(term_text(arena, term_offset(arena, sum, term_whole(arena, 4), c)),
                         "(a + b) * 4 + c");
     assert_string_equal(
@@ -84,12 +129,12 @@ static void test_block(void **state) {
     Arena *arena = *state;
     FormBlock block = {0};
     Text text = {.arena = arena};
-    FormNode *loop = form_add_loop(arena, &block, "i", 8);
+    FormNode *loop = form_add_loop(arena, &block, T_I64, "i", 8);
     FormNode *condition = form_add(arena, &loop->body, FORM_IF);
-    condition->values[0] = term(arena, "$0 < 3", term_name(arena, "i"));
+    condition->values[0] = term(arena, TERM_LT, loop->name, term_whole(arena, 3));
     condition->layout = ON_SAME_LINE;
     FormNode *store = form_add(arena, &condition->body, FORM_SET);
-    store->values[0] = term(arena, "$0[$1]", a, term_name(arena, "i"));
+    store->values[0] = term_element(arena, a, loop->name);
     store->values[1] = c;
     store->reduces = REDUCE_SUM;
     assert_true(form_uses(&block, c));
@@ -100,10 +145,9 @@ static void test_block(void **state) {
                                    "    }\n");
 }
 
-static FormNode *let(Arena *arena, FormBlock *block, const char *name, const Term *value) {
+static FormNode *let(Arena *arena, FormBlock *block, const Term *name, const Term *value) {
     FormNode *node = form_add(arena, block, FORM_LET);
-    node->type = "long";
-    node->name = term_name(arena, name);
+    node->name = name;
     node->values[0] = value;
     node->optional = true;
     return node;
@@ -121,19 +165,20 @@ static void test_unused(void **state) {
     Arena *arena = *state;
     FormBlock block = {0};
     Text text = {.arena = arena};
-    let(arena, &block, "a", term_whole(arena, 1));
-    let(arena, &block, "b", a);
-    let(arena, &block, "c", term_whole(arena, 2));
-    let(arena, &block, "d", c)->optional = false;
-    let(arena, &block, "e", b);
+    const Term *d = term_name(arena, T_I64, "d"), *e = term_name(arena, T_I64, "e");
+    let(arena, &block, a, term_whole(arena, 1));
+    let(arena, &block, b, a);
+    let(arena, &block, c, term_whole(arena, 2));
+    let(arena, &block, d, c)->optional = false;
+    let(arena, &block, e, b);
     run(arena, unused, &block, &target_processor);
-    assert_string_equal(block.last->name->text, "d");
+    assert_ptr_equal(block.last->name, d);
     print_block(&text, &block, 0);
     assert_string_equal(text.text, "long c = 2;\nlong d = c;\n");
 }
 
 static FormNode *loop(Arena *arena, FormBlock *block, const char *name, long iterations) {
-    FormNode *node = form_add_loop(arena, block, name, iterations);
+    FormNode *node = form_add_loop(arena, block, T_I64, name, iterations);
     node->iterations = iterations;
     return node;
 }
@@ -152,7 +197,7 @@ static void test_vectors(void **state) {
     FormNode *outer = loop(arena, &block, "i", 8), *sums = loop(arena, &outer->body, "j", 8);
     FormNode *scatter = loop(arena, &outer->body, "k", 8), *once = loop(arena, &block, "l", 1);
     set(arena, &sums->body, a, b)->reduces = REDUCE_MAX;
-    set(arena, &scatter->body, term(arena, "$0[$1]", a, b), c)->scatters = true;
+    set(arena, &scatter->body, term_element(arena, a, b), c)->scatters = true;
     run(arena, vectors, &block, &target_device);
     assert_int_equal(sums->run, 0);
     run(arena, vectors, &block, &target_processor);
@@ -167,16 +212,12 @@ static void test_vectors(void **state) {
     assert_non_null(strstr(text.text, "MOEC_OMP(simd reduction(max:a))\n"));
 }
 
-static const Term *element(Arena *arena, const Term *array, const Term *index) {
-    return term(arena, "$0[$1]", array, index);
-}
-
 /* One barrier instead of two, none around memory that no other thread reads. */
 static void test_barriers(void **state) {
     Arena *arena = *state;
     FormBlock block = {0};
     FormNode *group = form_add(arena, &block, FORM_GROUP);
-    const Term *stored = element(arena, a, b);
+    const Term *stored = term_element(arena, a, b);
     set(arena, &loop(arena, &group->body, "i", 8)->body, stored, c);
     FormNode *one = form_add(arena, &group->body, FORM_IF);
     one->values[0] = b;
@@ -202,7 +243,7 @@ static void test_barriers(void **state) {
 }
 
 static const Term *subscript(Arena *arena, const Term *value) {
-    return term_invariant(arena, value, READ_ONCE, "long", NULL);
+    return term_invariant(arena, value, READ_ONCE);
 }
 
 static void expect_text(Arena *arena, const FormBlock *block, const char *expected) {
@@ -219,7 +260,7 @@ static void test_parallel(void **state) {
     FormNode *outer = loop(arena, &block, "i", 4), *inner = loop(arena, &outer->body, "j", 8);
     FormNode *last = loop(arena, &inner->body, "k", 2);
     outer->independent = inner->independent = last->independent = true;
-    set(arena, &last->body, element(arena, a, last->name), b);
+    set(arena, &last->body, term_element(arena, a, last->name), b);
     KernelForm form = {.block = block, .work = target_processor.small_work - 1};
     parallel(arena, &form, &target_processor);
     assert_ptr_equal(form.block.first, outer);
@@ -244,17 +285,17 @@ static void test_owners(void **state) {
     Arena *arena = *state;
     FormBlock block = {0};
     FormNode *blocks = loop(arena, &block, "i", 4);
-    FormNode *row = let(arena, &blocks->body, "row", NULL);
+    FormNode *row = let(arena, &blocks->body, term_name(arena, T_I64, "row"), NULL);
     FormNode *threads = loop(arena, &blocks->body, "j", 8);
-    FormNode *own = let(arena, &threads->body, "own", NULL);
+    FormNode *own = let(arena, &threads->body, term_name(arena, T_I64, "own"), NULL);
     blocks->by = BY_BLOCKS;
     threads->by = BY_THREADS;
     threads->width = 4;
     row->head = own->head = true;
     row->optional = own->optional = false;
     row->size = own->size = 8;
-    FormNode *each = set(arena, &threads->body, element(arena, a, threads->name), c);
-    FormNode *all = set(arena, &blocks->body, element(arena, b, blocks->name), c);
+    FormNode *each = set(arena, &threads->body, term_element(arena, a, threads->name), c);
+    FormNode *all = set(arena, &blocks->body, term_element(arena, b, blocks->name), c);
     each->stores = all->stores = each->again = all->again = true;
     run(arena, owners, &block, &target_processor);
     assert_int_equal(all->kind, FORM_SET);
@@ -277,16 +318,16 @@ static void test_owners(void **state) {
 static void test_licm(void **state) {
     Arena *arena = *state;
     FormBlock block = {0};
-    const Term *i = term_name(arena, "i"), *j = term_name(arena, "j");
-    FormNode *inner = loop(arena, &loop(arena, &block, "i", 4)->body, "j", 8);
-    const Term *read = subscript(arena, element(arena, b, i));
-    const Term *stored = subscript(arena, element(arena, a, i));
-    set(arena, &inner->body, element(arena, a, j), element(arena, c, read));
-    set(arena, &inner->body, element(arena, a, j), element(arena, c, stored));
+    FormNode *outer = loop(arena, &block, "i", 4), *inner = loop(arena, &outer->body, "j", 8);
+    const Term *i = outer->name, *j = inner->name;
+    const Term *read = subscript(arena, term_element(arena, b, i));
+    const Term *stored = subscript(arena, term_element(arena, a, i));
+    set(arena, &inner->body, term_element(arena, a, j), term_element(arena, c, read));
+    set(arena, &inner->body, term_element(arena, a, j), term_element(arena, c, stored));
     run(arena, hoist, &block, &target_device);
     expect_text(arena, &block,
                 "for (long i = 0; i < 4; i++) {\n"
-                "    long at = b[i];\n"
+                "    const long at = b[i];\n"
                 "    for (long j = 0; j < 8; j++) {\n"
                 "        a[j] = c[at];\n"
                 "        a[j] = c[a[i]];\n"
@@ -298,24 +339,78 @@ static void test_licm(void **state) {
 static void test_cse(void **state) {
     Arena *arena = *state;
     FormBlock block = {0};
-    const Term *part = term_value(arena, term(arena, "f($0)", a), VALUE_LONG, NULL);
-    const Term *brief = term_value(arena, term(arena, "$0 + $1", b, c), VALUE_SHORT, NULL);
-    const Term *sum = term(arena, "$0 * $0 + $1 * $1", part, brief);
+    const Term *part = term_value(arena, term(arena, term_op(OP_EXP, T_F32), a), VALUE_LONG);
+    const Term *brief = term_value(arena, term(arena, TERM_ADD, b, c), VALUE_SHORT);
+    const Term *sum = term(arena, TERM_ADD, term(arena, TERM_MUL, part, part),
+                           term(arena, TERM_MUL, brief, brief));
     FormNode *guard = form_add(arena, &block, FORM_IF);
     guard->values[0] = b;
     guard->layout = ON_SAME_LINE;
-    set(arena, &guard->body, a, term_value(arena, sum, VALUE_SHORT, NULL));
+    set(arena, &guard->body, a, term_value(arena, sum, VALUE_SHORT));
     run(arena, name_common, &block, &target_device);
     expect_text(arena, &block,
-                "const float part = f(a);\n"
+                "const float part = moec_exp(a);\n"
                 "if (b) a = part * part + (b + c) * (b + c);\n");
+}
+
+static void expect_fault(Arena *arena, const FormBlock *block, const char *expected) {
+    const KernelForm form = {.block = *block};
+    const char *fault = form_check(arena, &form);
+    if (expected)
+        assert_string_equal(fault ? fault : "no fault", expected);
+    else
+        assert_null(fault);
+}
+
+/* for i: let local = value; a[i] = stored, or local. after: a[i] is also set after the loop. */
+static void expect_in_loop(Arena *arena, const Term *value, const Term *stored, bool after,
+                           const char *expected) {
+    FormBlock block = {0};
+    FormNode *outer = loop(arena, &block, "i", 4);
+    const Term *local = term_variable(arena, T_I64, "local");
+    let(arena, &outer->body, local, value);
+    set(arena, &outer->body, term_element(arena, a, outer->name), stored ? stored : local);
+    if (after) set(arena, &block, term_element(arena, a, outer->name), b);
+    expect_fault(arena, &block, expected);
+}
+
+/* Planted faults of scopes and types. */
+static void test_check(void **state) {
+    Arena *arena = *state;
+    const Term *x = term_name(arena, T_F32, "x"), *lost = term_variable(arena, T_I64, "lost");
+    const Term *sum = term(arena, TERM_ADD, b, c);
+    expect_in_loop(arena, sum, NULL, false, NULL);
+    expect_in_loop(arena, sum, NULL, true, "'i' is used outside of its scope");
+    expect_in_loop(arena, sum, lost, false, "'lost' is not declared");
+    expect_in_loop(arena, x, NULL, false, "'local' is declared with a value of another type");
+    expect_in_loop(arena, sum, x, false, "'a[i]' is set to a value of another type");
+    expect_in_loop(arena, term_replace(arena, sum, c, x), NULL, false, "'b + x' has a wrong type");
+    expect_in_loop(arena, term_element(arena, b, x), NULL, false, "'b[x]' has a wrong type");
+    expect_in_loop(arena, term(arena, term_op(OP_EXP, T_F32), b), NULL, false,
+                   "'moec_exp(b)' has a wrong type");
+
+    FormBlock block = {0};
+    FormNode *first = let(arena, &block, lost, b), *outer = loop(arena, &block, "i", 4);
+    expect_fault(arena, &block, NULL);
+    first->values[0] = lost;
+    expect_fault(arena, &block, "'lost' is used outside of its scope");
+    first->values[0] = b;
+    outer->values[1] = x;
+    expect_fault(arena, &block, "'x' is no number of iterations");
+    outer->values[1] = b;
+    let(arena, &outer->body, lost, c);
+    expect_fault(arena, &block, "'lost' is declared twice");
+    block = (FormBlock){0};
+    form_add(arena, &block, FORM_IF)->values[0] = x;
+    expect_fault(arena, &block, "'x' is no condition");
 }
 
 /* From the outer to the inner scope; a name is free again after its block. */
 static void test_names(void **state) {
     Arena *arena = *state;
     FormBlock block = {0};
-    const Term *first = term_variable(arena, "x"), *second = term_variable(arena, "x");
+    const Term *first = term_variable(arena, T_I64, "x");
+    const Term *second = term_variable(arena, T_I64, "x");
     const Term *third = term_variable_of(arena, first, "_from");
     FormNode *outer = loop(arena, &block, "", 2), *inner = loop(arena, &outer->body, "", 3);
     FormNode *last = loop(arena, &block, "", 4);
@@ -337,9 +432,12 @@ static void test_names(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_parentheses, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_signs, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_table, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_types, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_numbers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_questions, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_block, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_check, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_names, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_parallel, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_owners, set_up, tear_down),

@@ -18,7 +18,6 @@
 /* Minimum queries or keys of a block of the exact templates. */
 enum {
     MIN_PLACES = 8,
-    MAX_GRID = 1 << 20,
     MAX_PARTS = 64,
     MAX_TASKS = 4096,
     STEP_BLOCKS = 384,
@@ -36,11 +35,6 @@ typedef struct Attend {
     long batch;
     bool rounds;
 } Attend;
-
-static Launch launch_of(Emitter *emitter, long blocks) {
-    long grid = blocks < 1 ? 1 : blocks < MAX_GRID ? blocks : MAX_GRID;
-    return (Launch){arena_format(emitter->lower.arena, "%ld", grid), MOEC_ATTEND_THREADS};
-}
 
 static bool steps_in_tiles(const Attend *attend) {
     return attend->statement->attention.position && attend->rounds;
@@ -209,8 +203,8 @@ static const char *add_kernel(const Attend *attend, const Call *call, const char
 }
 
 static void launch(const Attend *attend, const Call *call, long blocks) {
-    add_launch(attend->emitter, add_kernel(attend, call, ""), launch_of(attend->emitter, blocks),
-               &call->params);
+    add_launch(attend->emitter, add_kernel(attend, call, ""),
+               launch_of(blocks, MOEC_ATTEND_THREADS), &call->params);
 }
 
 static const char *shape_text(const Attend *attend, const char *name, AttendShape shape) {
@@ -221,7 +215,8 @@ static const char *shape_text(const Attend *attend, const char *name, AttendShap
 static void launch_as(const Attend *attend, const Call *call, AttendShape shape, long blocks) {
     Emitter *emitter = attend->emitter;
     const char *name = add_kernel(attend, call, shape_text(attend, "MoecShape", shape));
-    add_launch(emitter, name, launch_of(emitter, blocks), &call->params)->shared = shape.bytes;
+    add_launch(emitter, name, launch_of(blocks, MOEC_ATTEND_THREADS), &call->params)->shared =
+        shape.bytes;
 }
 
 static void launch_shaped(const Attend *attend, const Call *call, AttendShape shape, long rows,
@@ -255,16 +250,15 @@ static void launch_variant(const Attend *attend, const Call *call, const Variant
     Emitter *emitter = attend->emitter;
     Arena *arena = emitter->lower.arena;
     const AttendShape one = variants->warps, other = variants->groups;
-    const Launch first =
-        launch_of(emitter, variants->others * ceil_div(variants->rows, 64L * one.tiles));
-    Launch second =
-        launch_of(emitter, variants->others * ceil_div(variants->rows, 64L * other.tiles));
-    second.block = MOEC_GROUP_THREADS * other.tiles;
+    const Launch first = launch_of(variants->others * ceil_div(variants->rows, 64L * one.tiles),
+                                   MOEC_ATTEND_THREADS);
+    const Launch second = launch_of(variants->others * ceil_div(variants->rows, 64L * other.tiles),
+                                    MOEC_GROUP_THREADS * other.tiles);
     const char *name = add_kernel(attend, call, shape_text(attend, "MoecShape", one));
     function_text(emitter, "\n#ifdef MOEC_WGMMA\n");
     add_variant(attend, call,
                 (Variant){arena_format(arena, "%s_wgmma", name), variants->template,
-                          shape_text(attend, "MoecGroupShape", other), second.block});
+                          shape_text(attend, "MoecGroupShape", other), second.threads});
     function_text(emitter, "#endif\n");
     end_piece(emitter->module, name);
     LaunchStep *step = add_launch(emitter, name, first, &call->params);

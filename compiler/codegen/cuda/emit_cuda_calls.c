@@ -3,19 +3,11 @@
 
 #include <string.h>
 
-/* Limits of the variants for small tops and packs; the largest grid. */
+/* Limits of the variants for small tops and packs. */
 enum {
     TOP_FEW = 256, /* numbers that a warp selects among */
-    PACK_FEW = 32, /* maximum entries of a group if one block packs */
-    MAX_GRID = 1 << 20
+    PACK_FEW = 32  /* maximum entries of a group if one block packs */
 };
-
-static const char *blocks(Emitter *emitter, long count) {
-    return arena_format(emitter->lower.arena, "%ld",
-                        count < 1          ? 1
-                        : count < MAX_GRID ? count
-                                           : MAX_GRID);
-}
 
 /* ---- top and pack ---- */
 
@@ -31,11 +23,9 @@ static void emit_top(Emitter *emitter, const Statement *statement) {
     add_operand_param(emitter, &arguments, statement->outputs.items[0]);
     long choices = sizes[0] * sizes[2];
     bool few = sizes[1] <= TOP_FEW;
-    add_launch(
-        emitter, device_kernel(emitter, few ? "moec_top_of_few" : "moec_top"),
-        (Launch){blocks(emitter, few ? ceil_div(choices, MOEC_CHOICE_THREADS / 32) : choices),
-                 MOEC_CHOICE_THREADS},
-        &arguments);
+    const long blocks = few ? ceil_div(choices, MOEC_CHOICE_THREADS / 32) : choices;
+    add_launch(emitter, device_kernel(emitter, few ? "moec_top_of_few" : "moec_top"),
+               launch_of(blocks, MOEC_CHOICE_THREADS), &arguments);
 }
 
 typedef struct PackSizes {
@@ -103,10 +93,9 @@ void print_device_pack(Text *text, const Module *module, const HostStep *step, i
 static void emit_pack(Emitter *emitter, const Statement *statement) {
     const Shape mask = shape_of(statement->inputs.items[0]);
     const PackSizes sizes = pack_sizes(statement, &mask);
-    const Launch by_group = {blocks(emitter, sizes.groups), MOEC_PACK_THREADS},
-                 by_other = {blocks(emitter, ceil_div(sizes.others, MOEC_CHOICE_THREADS)),
-                             MOEC_CHOICE_THREADS},
-                 one = {"1", MOEC_PACK_THREADS};
+    const long others = ceil_div(sizes.others, MOEC_CHOICE_THREADS);
+    const Launch by_group = launch_of(sizes.groups, MOEC_PACK_THREADS),
+                 by_other = launch_of(others, MOEC_CHOICE_THREADS), one = {1, MOEC_PACK_THREADS};
     const struct {
         const char *kernel;
         Launch launch;

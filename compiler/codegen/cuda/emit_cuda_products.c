@@ -20,7 +20,6 @@
 
 /* Threads of a block, as required by the templates; maximum blocks of a launch. */
 enum {
-    MAX_GRID = 1 << 20,
     WIDE = 256,
     FEW_ROWS = 64 /* dispatched rows that are few */
 };
@@ -162,7 +161,7 @@ void emit_cuda_dense(Emitter *emitter, const ScheduleUnit *unit, HostStep *step)
     add_own(emitter, unit, step->product.own);
     long tiles = ceil_div(product->m, tile.height) * ceil_div(product->n, tile.breadth) *
                  product->batch[0] * product->batch[1];
-    step->product.blocks = tiles < MAX_GRID ? tiles : MAX_GRID;
+    step->product.blocks = launch_of(tiles, 0).blocks;
 }
 
 /* ---- kernels over dispatched rows ---- */
@@ -354,10 +353,9 @@ static const char *own_kernel(Emitter *emitter, const ScheduleUnit *unit, const 
 
 static void put_table(Emitter *emitter, List *arguments, const Tensor *table) {
     if (table) emitter->lower.used[table->id] = true;
-    add_param(
-        emitter->lower.arena, arguments,
-        (Param){.kind = PARAM_OPERAND,
-                .address = table ? named(&emitter->lower, emitter->lower.names[table->id]) : NULL});
+    add_param(emitter->lower.arena, arguments,
+              (Param){.kind = PARAM_OPERAND,
+                      .address = table ? array_term(&emitter->lower, table) : NULL});
 }
 
 /* Sizes, rows and operands of a product; the groups once. */
@@ -406,22 +404,15 @@ static long grid_of(const Contraction *contraction, long height, long breadth) {
     const Product *product = &contraction->product;
     long groups = product->batch[0], rows = contraction->relation->rows->size;
     long columns = ceil_div(product->n, breadth), numbers = rows / height + groups;
-    long tiles = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT
-                     ? (numbers < rows ? numbers : rows) * columns
-                     : groups * ceil_div(product->k, height) * columns;
-    return tiles < 1 ? 1 : tiles < MAX_GRID ? tiles : MAX_GRID;
+    return contraction->kind == CONTRACTION_ROWS_BY_WEIGHT
+               ? (numbers < rows ? numbers : rows) * columns
+               : groups * ceil_div(product->k, height) * columns;
 }
 
 void add_launch_variant(Emitter *emitter, LaunchStep *step, Launch launch, const char *shared) {
     LaunchVariant *variant = arena_alloc(emitter->lower.arena, sizeof *variant);
     *variant = (LaunchVariant){launch, shared};
     list_push(emitter->lower.arena, &step->variants, variant);
-}
-
-static Launch launch_of(Emitter *emitter, const Contraction *contraction, const Tile *tile,
-                        long breadth) {
-    long grid = grid_of(contraction, tile->height, breadth);
-    return (Launch){arena_format(emitter->lower.arena, "%ld", grid), tile->threads};
 }
 
 void emit_cuda_grouped(Emitter *emitter, const ScheduleUnit *unit) {
@@ -437,13 +428,14 @@ void emit_cuda_grouped(Emitter *emitter, const ScheduleUnit *unit) {
     bool known = tile.wgmma && (!epilogue || put_targets(emitter, epilogue, false, &written));
     if (!epilogue) put_result(emitter, contraction, &written);
     if (known) add_param(emitter->lower.arena, &arguments, (Param){.kind = PARAM_MAPS});
-    const Launch launch = launch_of(emitter, contraction, &tile, tile.breadth);
+    const Launch launch = launch_of(grid_of(contraction, tile.height, tile.breadth), tile.threads);
     LaunchStep *step = add_launch(emitter, kernel, launch, &arguments);
     if (!known) return;
     step->written = written;
     put_matrices(emitter, unit, &step->matrices);
     add_launch_variant(emitter, step, launch, "0");
     add_launch_variant(emitter, step, launch, "MOEC_WGMMA_SHARED");
-    add_launch_variant(emitter, step, launch_of(emitter, contraction, &tile, WIDE),
+    add_launch_variant(emitter, step,
+                       launch_of(grid_of(contraction, tile.height, WIDE), tile.threads),
                        "MOEC_WIDE_SHARED");
 }

@@ -123,6 +123,5 @@ void emit_cuda_rows(Emitter *emitter, const List *units, int first, int count) {
                   name, params_text(arena, &emitter->target->parameters, &rows.params));
     function_text(emitter, "{\n%s}\n\n", rows.calls.text)->loops = rows.loops;
     end_piece(emitter->module, name);
-    add_launch(emitter, name, (Launch){arena_format(arena, "%ld", rows.blocks), MOEC_ROW_THREADS},
-               &rows.params);
+    add_launch(emitter, name, (Launch){rows.blocks, MOEC_ROW_THREADS}, &rows.params);
 }

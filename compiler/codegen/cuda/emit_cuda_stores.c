@@ -27,9 +27,9 @@ static void emit_lines(Emitter *emitter, Kernel *epilogue, const Store *store, c
     Nest *loops[MAX_LOOPS];
     int count = 0, rows = store->rows;
     Member *first = epilogue->members.items[0];
-    member_terms(&emitter->lower, first)->given = named(&emitter->lower, given->sum);
+    member_terms(&emitter->lower, first)->given = named(&emitter->lower, T_F32, given->sum);
     if (store->dual)
-        give_dual(emitter, epilogue, store->dual, named(&emitter->lower, given->other));
+        give_dual(emitter, epilogue, store->dual, named(&emitter->lower, T_F32, given->other));
     for (Nest *nest = epilogue->root; !((Nest *)nest->children.items[0])->member; count++) {
         nest = loops[count] = nest->children.items[0];
         bind_loop(&emitter->lower, nest);
@@ -38,14 +38,13 @@ static void emit_lines(Emitter *emitter, Kernel *epilogue, const Store *store, c
     Lanes *lanes = store->width > 1 ? lanes_of_width(&emitter->lower, last, store->width) : NULL;
     const Term *variable = last ? nest_terms(&emitter->lower, last)->variable : NULL;
     if (lanes) nest_terms(&emitter->lower, last)->variable = lanes_from(lanes);
-    lower_places(&emitter->lower, loops, rows, named(&emitter->lower, given->row));
+    lower_places(&emitter->lower, loops, rows, named(&emitter->lower, T_I64, given->row));
     lower_places(&emitter->lower, loops + rows, count - rows,
-                 named(&emitter->lower, given->column));
+                 named(&emitter->lower, T_I64, given->column));
     if (lanes) nest_terms(&emitter->lower, last)->variable = variable;
     if (lanes) {
-        member_terms(&emitter->lower, first)->given =
-            term(emitter->lower.arena, term_element, named(&emitter->lower, given->sum),
-                 lanes_number(lanes));
+        member_terms(&emitter->lower, first)->given = term_element(
+            emitter->lower.arena, named(&emitter->lower, T_F32, given->sum), lanes_number(lanes));
         lower_lanes(&emitter->lower, lanes, last, count - 1);
     } else {
         emit_members(emitter, epilogue);

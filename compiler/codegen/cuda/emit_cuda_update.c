@@ -63,7 +63,7 @@ void emit_cuda_update(Module *module, const Update *update) {
     const Launch launch = update->body->launch;
     Text list = {.arena = module->arena}, given = {.arena = module->arena};
     Text start = {.arena = module->arena}, *text = &start;
-    long each = launch.grid ? 0 : SHARE; /* a separate grid: one block updates everything */
+    long each = launch.blocks ? 0 : SHARE; /* a separate grid: one block updates everything */
     int shares;
     text_add(&list, "%s", "");
     text_add(&given, "%s", "");
@@ -78,7 +78,7 @@ void emit_cuda_update(Module *module, const Update *update) {
         "extern \"C\" __global__ void __launch_bounds__(%d) update_step(\n"
         "        float *__restrict__ moec_weights, const float *__restrict__ moec_gradients%s,\n"
         "        const float *__restrict__ moec_numbers%s)\n{\n",
-        launch.block, list.text, module->rounded ? ", MoecBf16 *__restrict__ moec_rounded" : "");
+        launch.threads, list.text, module->rounded ? ", MoecBf16 *__restrict__ moec_rounded" : "");
     text_add(text, "    moec_begin();\n");
     add_span(text, shares, update->states.count, update->scalars.count, each);
     Section *section = add_text(module->arena, &module->device, "%s%s" LOOPS_HERE "}\n\n",
@@ -92,7 +92,7 @@ void emit_cuda_update(Module *module, const Update *update) {
         "{\n    (void)states, (void)rounded;\n"
         "    moec_launch_on(host, update_step, %ld, %d,\n"
         "                   MOEC_ARGUMENTS(&weights, &gradients%s, &scalars%s));\n}\n\n",
-        blocks, launch.block, given.text, module->rounded ? ", &rounded" : "");
+        blocks, launch.threads, given.text, module->rounded ? ", &rounded" : "");
 }
 
 /* Statements without elements come first and every thread computes them, unless more than one loop

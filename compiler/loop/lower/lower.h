@@ -37,13 +37,15 @@ typedef struct Lowering {
     Arena *arena;
     Program *program;
     Schedule *schedule;
-    const char **names; /* by tensor->id: the name in C */
-    List *sizes;        /* SizeConstant *, of all programs; NULL: sizes are numbers */
-    FormBlock *block;   /* the block that receives nodes */
+    const char **names;  /* by tensor->id: the name in C */
+    const Term **arrays; /* by tensor->id: the variable with that name, or NULL */
+    List *sizes;         /* SizeConstant *, of all programs; NULL: sizes are numbers */
+    FormBlock *block;    /* the block that receives nodes */
 
     /* bindings in scope, innermost last */
     Binding *bindings;
     int binding_count, binding_capacity;
+    List fixed; /* Term *: variables of the current kernel with a fixed name */
 
     /* the current kernel */
     Kernel *kernel;
@@ -65,43 +67,49 @@ void name_tensors(Lowering *lower, bool device);
 void bind_scatter_names(Lowering *lower);
 /* `wanted`, changed if C or the scope uses the name; in use until the bindings are dropped. */
 const char *bind_name(Lowering *lower, const Index *index, const char *wanted);
-/* A variable of the current kernel, for an index or NULL; names.c sets its name. */
+/* An integer variable of the current kernel, for an index or NULL; a float for the values of a
+ * statement, named after its target. names.c sets the names. */
 const Term *bind_variable(Lowering *lower, const Index *index, const char *wanted);
+const Term *bind_real(Lowering *lower, const Statement *statement, const char *ending);
 /* Binds another index to an existing name. */
 void bind_index(Lowering *lower, const Index *index, const Term *name);
 const Term *bound_index(const Lowering *lower, const Index *index);
 /* Names in use at this point. */
 Around names_around(const Lowering *lower);
-/* The C type of an element of a tensor: "float". */
+/* The variable with this name: the same one in the whole kernel. */
+const Term *named(Lowering *lower, TermType type, const char *name);
+/* The array of a tensor in memory. */
+const Term *array_term(Lowering *lower, const Tensor *tensor);
+/* The type of an element of a tensor, and its name in C: "float". */
+TermType element_type(const Tensor *tensor);
 const char *type_name(const Tensor *tensor);
 
 /* ---- lower_nodes.c ---- */
 
 /* Each adds to lower->block. An array of `size` has the initializer `initial`, or NULL. */
-FormNode *lower_let(Lowering *lower, const char *type, const Term *name, const Term *value);
+FormNode *lower_let(Lowering *lower, const Term *name, const Term *value);
+/* The same of a variable that is not set later. */
+FormNode *lower_constant(Lowering *lower, const Term *name, const Term *value);
 /* The index of a loop; omitted if it is unused. */
 void lower_place(Lowering *lower, const Term *name, const Term *value);
-/* A let before all other nodes of an iteration, with a unique name. */
-void lower_head(Lowering *lower, const char *type, const char *name, const Term *value);
-FormNode *lower_array(Lowering *lower, const char *type, const Term *name, long size,
-                      const char *initial);
+/* A constant before all other nodes of an iteration. */
+FormNode *lower_head(Lowering *lower, const Term *name, const Term *value);
+FormNode *lower_array(Lowering *lower, const Term *name, long size, const Term *initial);
 void lower_set(Lowering *lower, const Term *target, const Term *value);
 /* target = the reduction of target and value. */
 FormNode *lower_join(Lowering *lower, const Term *target, Reduction reduction, const Term *value);
 FormNode *lower_do(Lowering *lower, const Term *call);
 void lower_barrier(Lowering *lower);
 /* Opens a loop that receives later nodes until lower_end. step: NULL for 1. */
-FormNode *lower_for(Lowering *lower, const char *type, const Term *name, const Term *from,
-                    const Term *to, const Term *step);
+FormNode *lower_for(Lowering *lower, const Term *name, const Term *from, const Term *to,
+                    const Term *step);
 /* A loop up to `to` that threads of a GPU share. */
 FormNode *lower_shared(Lowering *lower, const Term *name, const Term *to, FormBy by);
-FormNode *lower_count(Lowering *lower, const char *type, const Term *name, long size,
-                      FormLayout layout);
+FormNode *lower_count(Lowering *lower, const Term *name, long size, FormLayout layout);
 FormNode *lower_if(Lowering *lower, const Term *condition, FormLayout layout);
 /* FORM_SCOPE, FORM_GROUP */
 void lower_scope(Lowering *lower, FormKind kind);
 void lower_end(Lowering *lower);
-const Term *named(Lowering *lower, const char *name);
 const Term *whole(Lowering *lower, long number);
 
 /* ---- lower_sizes.c ---- */
@@ -147,7 +155,6 @@ const char *pointer_text(Lowering *lower, const Expr *access);
 /* Alignment of its address in bytes in every iteration of the enclosing loops: a power of two, at
  * most 16. */
 long place_alignment(const Lowering *lower, const Expr *access);
-const char *number_text(Arena *arena, double number);
 bool is_computed(const Expr *sub);
 
 /* ---- lower_statement.c ---- */
@@ -163,6 +170,8 @@ FormNode *lower_write(Lowering *lower, const Statement *statement, bool adds, co
 void lower_member(Lowering *lower, Member *member);
 /* Saves the current maximum, to rescale the sum when it increases. */
 void keep_before(Lowering *lower, Member *largest);
+/* A sum that is rescaled from the maximum before this iteration to the current one. */
+const Term *faded(Arena *arena, const Term *sum, const MemberTerms *largest);
 /* Stores `value` into the target of the member's statement. */
 void lower_store(Lowering *lower, Member *member, const Term *value);
 /* The local scalar that can hold the sum of a reduction, else NULL. */
@@ -181,6 +190,9 @@ const Term *nest_size(Lowering *lower, const Nest *nest, long size);
 Member *member_at(const Lowering *lower, int at);
 void bind_loop(Lowering *lower, Nest *nest);
 void close_loop(Lowering *lower, int bindings);
+/* The initial value of a sum, a maximum or a minimum; that of an array of sums. */
+const Term *sum_start(Lowering *lower, Reduction reduction);
+const Term *zeros(Lowering *lower);
 void begin_sums(Lowering *lower, const Nest *nest);
 void end_sums(Lowering *lower, const Nest *nest);
 void lower_rows(Lowering *lower, const Nest *nest);
@@ -236,8 +248,8 @@ bool shares_iterations(const Lowering *lower, const Nest *nest);
 void lower_shared_loop(Lowering *lower, Nest *nest, int level, Sharing sharing);
 /* The loop variables of a chain from the number of the iteration. */
 void lower_places(Lowering *lower, Nest *const *loops, int length, const Term *iteration);
-/* The function that joins two values of a reduction: "MoecSum::join($0, $1)". */
-const char *join_of(const Member *member);
+/* The operation of the member's reduction, from that of a sum: see term.def. */
+TermOp reduction_op(TermOp of_sum, const Member *member);
 /* Iterations of the innermost loop that a thread processes together; NULL if one at a time is
  * faster. Binds the loop. alone: no other loop is shared with it; the last lanes may then be
  * fewer. */
@@ -258,6 +270,7 @@ void end_lanes(Lowering *lower, Lanes *lanes);
 /* The variable of a lane for an element in memory, a float; NULL if it has none. */
 const Term *lane_term(Lowering *lower, const Expr *access, bool read, bool write);
 /* A nest that is one large sum over everything: partial sums of many blocks, then their sum. */
+const Term *scratch_term(Lowering *lower, const Term *offset); /* an element of the partial sums */
 bool sums_in_two(const Lowering *lower, const Nest *nest);
 void lower_parts_of_sums(Lowering *lower, Nest *nest);
 Launch launch_of_parts(void);

@@ -70,25 +70,28 @@ static void bind_columns(Lowering *lower, const Columns *columns) {
 
 /* The partial sum of a slice, stored by the first launch and read by the second. */
 static const Term *slice_term(Lowering *lower, const Columns *columns, int number) {
-    return term(lower->arena, "moec_parts[($0 + moec_slice) * $1 + $2]",
-                whole(lower, columns->slices * number), whole(lower, columns->iterations),
-                named(lower, "iteration"));
+    Arena *arena = lower->arena;
+    const Term *slice = term(arena, TERM_ADD, whole(lower, columns->slices * number),
+                             named(lower, T_I64, "moec_slice"));
+    const Term *first = term(arena, TERM_MUL, slice, whole(lower, columns->iterations));
+    return scratch_term(lower, term(arena, TERM_ADD, first, named(lower, T_I64, "iteration")));
 }
 
 /* Sets the slice of a task, and the column of a thread in it. */
 static void begin_slice(Lowering *lower, const Columns *columns, long blocks, long each) {
     Arena *arena = lower->arena;
-    lower_shared(lower, named(lower, "moec_task"), whole(lower, blocks * columns->slices),
-                 BY_BLOCKS);
-    lower_head(lower, "const long", "moec_from",
-               term(arena, "moec_task % $0 * $1, moec_slice = moec_task / $0", whole(lower, blocks),
-                    whole(lower, COLUMNS)));
-    lower_head(lower, "const long", "iteration",
-               term(arena, "moec_column(moec_from, $0)", whole(lower, columns->iterations)));
-    lower_head(lower, "const long", "moec_slice_from",
-               term(arena, "moec_slice * $0", whole(lower, each)));
-    lower_head(lower, "const long", "moec_slice_to",
-               term(arena, "moec_least(moec_slice_from + $0, $1)", whole(lower, each),
+    const Term *task = named(lower, T_I64, "moec_task"), *first = named(lower, T_I64, "moec_from"),
+               *slice = named(lower, T_I64, "moec_slice"),
+               *from = named(lower, T_I64, "moec_slice_from");
+    lower_shared(lower, task, whole(lower, blocks * columns->slices), BY_BLOCKS);
+    const Term *group = term(arena, TERM_MOD, task, whole(lower, blocks));
+    lower_head(lower, first, term(arena, TERM_MUL, group, whole(lower, COLUMNS)));
+    lower_head(lower, slice, term(arena, TERM_DIV, task, whole(lower, blocks)))->joined = true;
+    lower_head(lower, named(lower, T_I64, "iteration"),
+               term(arena, TERM_COLUMN, first, whole(lower, columns->iterations)));
+    lower_head(lower, from, term(arena, TERM_MUL, slice, whole(lower, each)));
+    lower_head(lower, named(lower, T_I64, "moec_slice_to"),
+               term(arena, TERM_LEAST_END, term(arena, TERM_ADD, from, whole(lower, each)),
                     whole(lower, columns->terms)));
 }
 
@@ -100,13 +103,13 @@ Launch lower_parts_of_columns(Lowering *lower, Nest *nest) {
     long blocks = (columns.iterations + COLUMNS - 1) / COLUMNS;
     bind_columns(lower, &columns);
     begin_slice(lower, &columns, blocks, (columns.terms + columns.slices - 1) / columns.slices);
-    lower_places(lower, columns.loops, columns.length, named(lower, "iteration"));
+    lower_places(lower, columns.loops, columns.length, named(lower, T_I64, "iteration"));
     lower_shared_loop(lower, columns.sum, columns.length, COLUMNS_IN_SLICES);
     for (int i = 0, number = 0; (member = member_at(lower, i)) != NULL; i++) {
         if (!reduces_at(member, columns.sum)) continue;
         lower_if(lower,
-                 term(lower->arena, "moec_thread() < $0 && moec_from + moec_thread() == iteration",
-                      whole(lower, COLUMNS)),
+                 column_owner(lower->arena, named(lower, T_I64, "moec_from"),
+                              named(lower, T_I64, "iteration")),
                  ON_SAME_LINE);
         lower_set(lower, slice_term(lower, &columns, number++), member_terms(lower, member)->sum);
         lower_end(lower);
@@ -115,7 +118,7 @@ Launch lower_parts_of_columns(Lowering *lower, Nest *nest) {
     const size_t floats =
         (size_t)(columns.slices * columns.iterations) * (size_t)lower->kernel->members.count;
     if (4 * floats > lower->scratch_bytes) lower->scratch_bytes = 4 * floats;
-    return (Launch){arena_format(lower->arena, "%ld", blocks * columns.slices), 1024};
+    return (Launch){blocks * columns.slices, 1024};
 }
 
 Launch lower_sums_of_columns(Lowering *lower, Nest *nest) {
@@ -125,18 +128,18 @@ Launch lower_sums_of_columns(Lowering *lower, Nest *nest) {
     Arena *arena = lower->arena;
     int bindings = lower->binding_count;
     bind_columns(lower, &columns);
-    lower_shared(lower, named(lower, "iteration"), whole(lower, columns.iterations), BY_ALL);
-    lower_places(lower, columns.loops, columns.length, named(lower, "iteration"));
+    lower_shared(lower, named(lower, T_I64, "iteration"), whole(lower, columns.iterations), BY_ALL);
+    lower_places(lower, columns.loops, columns.length, named(lower, T_I64, "iteration"));
     begin_sums(lower, columns.sum);
-    lower_count(lower, "long", named(lower, "moec_slice"), columns.slices, IN_BRACES);
+    lower_count(lower, named(lower, T_I64, "moec_slice"), columns.slices, IN_BRACES);
     for (int i = 0, number = 0; (member = member_at(lower, i)) != NULL; i++)
         if (reduces_at(member, columns.sum))
             lower_set(lower, member_terms(lower, member)->sum,
-                      term(arena, join_of(member), member_terms(lower, member)->sum,
+                      term(arena, reduction_op(TERM_JOIN_SUM, member),
+                           member_terms(lower, member)->sum,
                            slice_term(lower, &columns, number++)));
     lower_end(lower);
     end_sums(lower, columns.sum);
     close_loop(lower, bindings);
-    return (Launch){arena_format(arena, "%ld", (columns.iterations + THREADS - 1) / THREADS),
-                    THREADS};
+    return (Launch){ceil_div(columns.iterations, THREADS), THREADS};
 }

@@ -15,7 +15,7 @@
 #include "loop/lower/lower.h"
 
 /* Columns per block; iterations inside a thread below which sharing is not worthwhile. */
-enum { COLUMNS = 32, FEW_ITERATIONS = 16, MAX_BLOCKS = 1 << 20 };
+enum { COLUMNS = 32, FEW_ITERATIONS = 16 };
 
 /* ---- loops that may be shared ---- */
 
@@ -132,21 +132,15 @@ static bool by_column(Sharing sharing) {
 
 /* Joins the sums of the threads into one that all of them hold. */
 static void join_sums(Lowering *lower, const Nest *nest, Sharing sharing) {
-    static const char *const joins[][2] = {{"", ""},
-                                           {"moec_block_sum($0)", "moec_column_sum($0)"},
-                                           {"moec_block_max($0)", "moec_column_max($0)"},
-                                           {"moec_block_min($0)", "moec_column_min($0)"}};
+    const TermOp join = by_column(sharing) ? TERM_COLUMN_SUM : TERM_BLOCK_SUM;
     Member *member;
     for (int i = 0; (member = member_at(lower, i)) != NULL; i++) {
         if (!reduces_at(member, nest)) continue;
         const Term *sum = member_terms(lower, member)->sum, *own = sum;
         if (member->is_online_max) keep_before(lower, member);
         if (member->online_max)
-            own = term(lower->arena, "$0 * moec_fade($1, $2)", own,
-                       member_terms(lower, member->online_max)->before,
-                       member_terms(lower, member->online_max)->sum);
-        const char *join = joins[member->statement->reduction][by_column(sharing)];
-        lower_set(lower, sum, term(lower->arena, join, own));
+            own = faded(lower->arena, own, member_terms(lower, member->online_max));
+        lower_set(lower, sum, term(lower->arena, reduction_op(join, member), own));
     }
 }
 
@@ -155,17 +149,16 @@ void lower_places(Lowering *lower, Nest *const *loops, int length, const Term *i
     long inner = 1;
     for (int i = 0; i < length; i++) inner *= loops[i]->size;
     bool small = inner < 1L << 31;
-    const char *number = small ? "%ldu" : "%ld";
     for (int i = 0; i < length; i++) {
         inner /= loops[i]->size;
         const Term *place = iteration;
-        if (small && length > 1) place = term(arena, "(unsigned)$0", place);
+        if (small && length > 1) place = term_cast(arena, T_U32, place);
         if (inner > 1)
-            place = term(arena, "$0 / $1", place,
+            place = term(arena, TERM_DIV, place,
                          i == length - 2 ? nest_size(lower, loops[i + 1], inner)
-                                         : term_number(arena, arena_format(arena, number, inner)));
-        if (i > 0)
-            place = term(arena, "$0 % $1", place, nest_size(lower, loops[i], loops[i]->size));
+                         : small         ? term_number(arena, T_U32, (double)inner)
+                                         : whole(lower, inner));
+        if (i > 0) place = term(arena, TERM_MOD, place, nest_size(lower, loops[i], loops[i]->size));
         lower_place(lower, nest_terms(lower, loops[i])->variable, place);
     }
 }
@@ -183,7 +176,7 @@ static int bind_chain(Lowering *lower, Nest *nest, int length, Nest **loops, lon
 
 static const Term *iterations_of(Lowering *lower, const Nest *nest, long iterations) {
     bool elements = nest->index->axis->kind == AXIS_ELEMENTS;
-    return elements ? named(lower, "elements") : nest_size(lower, nest, iterations);
+    return elements ? named(lower, T_I64, "elements") : nest_size(lower, nest, iterations);
 }
 
 static void lower_iterations(Lowering *lower, Nest *last, int level, Lanes *lanes) {
@@ -220,8 +213,8 @@ void lower_shared_loop(Lowering *lower, Nest *nest, int level, Sharing sharing) 
         lower_shared(lower, name, iterations_of(lower, nest, iterations), sharers[sharing]);
     loop->width = lanes_width(lanes);
     if (sharing == COLUMNS_IN_SLICES) {
-        loop->values[0] = named(lower, "moec_slice_from");
-        loop->values[1] = named(lower, "moec_slice_to");
+        loop->values[0] = named(lower, T_I64, "moec_slice_from");
+        loop->values[1] = named(lower, T_I64, "moec_slice_to");
     }
     if (length > 1) lower_places_of(lower, loops, length, name, lanes);
     lower_iterations(lower, last, level + length - 1, lanes);
@@ -254,12 +247,6 @@ static int threads_for(long iterations, int most) {
     return threads;
 }
 
-static const char *blocks_for(Lowering *lower, long iterations, long each) {
-    long blocks = (iterations + each - 1) / each;
-    if (blocks < 1) blocks = 1;
-    return arena_format(lower->arena, "%ld", blocks < MAX_BLOCKS ? blocks : MAX_BLOCKS);
-}
-
 static void lower_inside(Lowering *lower, Nest *last, int length, Sharing sharing, Lanes *lanes) {
     if (sharing == THREADS_ALONE)
         lower_iterations(lower, last, length - 1, lanes);
@@ -272,15 +259,15 @@ static void lower_inside(Lowering *lower, Nest *last, int length, Sharing sharin
 static void open_iterations(Lowering *lower, Sharing sharing, const Term *iterations,
                             const Lanes *lanes, bool own) {
     bool columns = sharing != THREADS_ALONE && sharing != SHARED_IN_BLOCK && !own;
-    const Term *name = named(lower, columns ? "moec_from" : "iteration");
+    const Term *name = named(lower, T_I64, columns ? "moec_from" : "iteration");
     FormBy by = own                          ? BY_THREADS
                 : columns                    ? BY_COLUMNS
                 : sharing == SHARED_IN_BLOCK ? BY_BLOCKS
                                              : BY_ALL;
     lower_shared(lower, name, iterations, by)->width = lanes_width(lanes);
     if (columns)
-        lower_head(lower, "const long", "iteration",
-                   term(lower->arena, "moec_column($0, $1)", name, iterations));
+        lower_head(lower, named(lower, T_I64, "iteration"),
+                   term(lower->arena, TERM_COLUMN, name, iterations));
 }
 
 static Launch lower_chain(Lowering *lower, Nest *nest, int length) {
@@ -293,20 +280,20 @@ static Launch lower_chain(Lowering *lower, Nest *nest, int length) {
     Lanes *lanes =
         sharing == THREADS_ALONE && is_innermost(last) ? lanes_of(lower, last, length == 1) : NULL;
     open_iterations(lower, sharing, iterations_of(lower, nest, iterations), lanes, elements);
-    lower_places_of(lower, loops, length, named(lower, "iteration"), lanes);
+    lower_places_of(lower, loops, length, named(lower, T_I64, "iteration"), lanes);
     lower_inside(lower, last, length, sharing, lanes);
     close_loop(lower, bindings);
 
     long inside = iterations_inside(last);
-    if (elements) return (Launch){NULL, 256};
+    if (elements) return (Launch){0, 256};
     iterations /= lanes_width(lanes);
     if (sharing == THREADS_ALONE) {
         int threads = threads_for(iterations, is_innermost(last) ? 256 : 64);
-        return (Launch){blocks_for(lower, iterations, threads), threads};
+        return launch_of(ceil_div(iterations, threads), threads);
     }
     if (sharing == COLUMNS_OF_THREADS)
-        return (Launch){blocks_for(lower, iterations, COLUMNS), threads_for(8 * inside, 1024)};
-    return (Launch){blocks_for(lower, iterations, 1), threads_for((inside + 3) / 4, 512)};
+        return launch_of(ceil_div(iterations, COLUMNS), threads_for(8 * inside, 1024));
+    return launch_of(iterations, threads_for((inside + 3) / 4, 512));
 }
 
 Launch lower_device_nest(Lowering *lower, Nest *nest) {
@@ -321,5 +308,5 @@ Launch lower_device_nest(Lowering *lower, Nest *nest) {
 Launch lower_device_block(Lowering *lower, Nest *root) {
     long inside = iterations_inside(root);
     lower_shared_body(lower, root, -1, SHARED_IN_BLOCK);
-    return (Launch){"1", threads_for(inside, 1024)};
+    return (Launch){1, threads_for(inside, 1024)};
 }

@@ -12,7 +12,7 @@
  */
 #include "loop/lower/lower.h"
 
-enum { MAX_GRID = 1 << 20, MAX_THREADS = 512, WARP = 32 };
+enum { MAX_THREADS = 512, WARP = 32 };
 
 static const Statement *body_at(const Statement *scan, int at) {
     return scan->body.statements.items[at];
@@ -43,8 +43,8 @@ static void lower_elements(Lowering *lower, const Statement *statement) {
         const long size = loops[i]->axis->size;
         const Term *place = part, *name = bind_variable(lower, loops[i], loops[i]->name);
         inner /= size;
-        if (inner > 1) place = term(arena, "$0 / $1", place, whole(lower, inner));
-        if (i > 0) place = term(arena, "$0 % $1", place, whole(lower, size));
+        if (inner > 1) place = term(arena, TERM_DIV, place, whole(lower, inner));
+        if (i > 0) place = term(arena, TERM_MOD, place, whole(lower, size));
         lower_place(lower, name, place);
     }
     lower_reduction(lower, statement, loops + kept, count - kept);
@@ -77,12 +77,10 @@ static void lower_place_of(Lowering *lower, const Statement *scan, bool all) {
     }
 }
 
-static Launch launch_of(const Lowering *lower, const ScanCells *cells, long most) {
+static Launch launch_of_scan(const ScanCells *cells, long most) {
     long threads = cells->all ? WARP * 4 : WARP;
     while (!cells->all && threads < most && threads < MAX_THREADS) threads *= 2;
-    long blocks = cells->all ? ceil_div(cells->size, threads) : cells->size;
-    if (blocks > MAX_GRID) blocks = MAX_GRID;
-    return (Launch){arena_format(lower->arena, "%ld", blocks), (int)threads};
+    return launch_of(cells->all ? ceil_div(cells->size, threads) : cells->size, (int)threads);
 }
 
 Launch lower_device_scan(Lowering *lower, const Statement *scan) {
@@ -90,7 +88,7 @@ Launch lower_device_scan(Lowering *lower, const Statement *scan) {
     const Term *cell = bind_variable(lower, NULL, "cell");
     lower_shared(lower, cell, whole(lower, cells.size), cells.all ? BY_ALL : BY_BLOCKS);
     bind_cells(lower, scan, &cells, cell);
-    Launch launch = launch_of(lower, &cells, most_elements(lower, scan));
+    Launch launch = launch_of_scan(&cells, most_elements(lower, scan));
     open_places(lower, scan);
     lower_place_of(lower, scan, cells.all);
     close_places(lower, scan);

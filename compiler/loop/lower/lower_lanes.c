@@ -217,7 +217,7 @@ Lanes *lanes_of_width(Lowering *lower, const Nest *nest, int width) {
     size_t tensors = (size_t)lower->program->tensors.count + 1;
     *lanes = (Lanes){.nest = nest, .width = width};
     lanes->from = term_variable_of(lower->arena, nest_terms(lower, nest)->variable, "_from");
-    lanes->lane = term_variable(lower->arena, "lane");
+    lanes->lane = term_variable(lower->arena, T_INT, "lane");
     lanes->apart = arena_alloc(lower->arena, tensors * sizeof *lanes->apart);
     for (int i = 0; i < lower->program->tensors.count; i++)
         lanes->apart[i] = stays_apart(lower, lanes, lower->program->tensors.items[i]);
@@ -255,40 +255,39 @@ const Term *lane_term(Lowering *lower, const Expr *access, bool read, bool write
     if (!found) {
         found = arena_alloc(lower->arena, sizeof *found);
         const char *wanted = arena_format(lower->arena, "%s_lanes", access->tensor->name);
-        *found = (LaneAccess){access->tensor, address, term_variable(lower->arena, wanted), false,
-                              false};
+        *found = (LaneAccess){access->tensor, address, term_variable(lower->arena, T_F32, wanted),
+                              false, false};
+        found->name->variable->tensor = access->tensor;
         list_push(lower->arena, &lanes->accesses, found);
     }
     if (read && !found->written) found->read = true;
     if (write) found->written = true;
-    return term(lower->arena, term_element, found->name, lanes->lane);
+    return term_element(lower->arena, found->name, lanes->lane);
 }
 
 /* ---- reads, an iteration, writes ---- */
 
 /* Moves all lanes of an access; of a parameter only the remaining elements. */
-static void lower_move(Lowering *lower, const Lanes *lanes, const LaneAccess *access,
-                       const char *whole_move, const char *part_move) {
-    lower_do(lower, term(lower->arena, lanes->ends_early ? part_move : whole_move, access->name,
-                         access->address, lanes->from));
+static void lower_move(Lowering *lower, const Lanes *lanes, const LaneAccess *access, TermOp all,
+                       TermOp up_to) {
+    Arena *arena = lower->arena;
+    const Term *rest = term(arena, TERM_SUB, named(lower, T_I64, "elements"), lanes->from);
+    lower_do(lower,
+             term(arena, lanes->ends_early ? up_to : all, access->name, access->address, rest));
 }
 
 static void lower_reads(Lowering *lower, const Lanes *lanes) {
     for (int i = 0; i < lanes->accesses.count; i++) {
         const LaneAccess *one = lanes->accesses.items[i];
-        lower_array(lower, "float", one->name, lanes->width, NULL);
-        if (one->read)
-            lower_move(lower, lanes, one, "moec_read($0, &$1)",
-                       "moec_read($0, &$1, elements - $2)");
+        lower_array(lower, one->name, lanes->width, NULL);
+        if (one->read) lower_move(lower, lanes, one, TERM_READ, TERM_READ_UP_TO);
     }
 }
 
 static void lower_writes(Lowering *lower, const Lanes *lanes) {
     for (int i = 0; i < lanes->accesses.count; i++) {
         const LaneAccess *one = lanes->accesses.items[i];
-        if (one->written)
-            lower_move(lower, lanes, one, "moec_write(&$1, $0)",
-                       "moec_write(&$1, $0, elements - $2)");
+        if (one->written) lower_move(lower, lanes, one, TERM_WRITE, TERM_WRITE_UP_TO);
     }
 }
 
@@ -306,14 +305,14 @@ void end_lanes(Lowering *lower, Lanes *lanes) {
     lower->block = lanes->outer;
     lower->lanes = NULL;
     lower_reads(lower, lanes);
-    FormNode *loop = lower_count(lower, "int", lanes->lane, lanes->width, IN_BRACES);
+    FormNode *loop = lower_count(lower, lanes->lane, lanes->width, IN_BRACES);
     loop->run = RUN_UNROLLED;
-    const Term *iteration = term(arena, term_sum, lanes->from, lanes->lane);
+    const Term *iteration = term(arena, TERM_ADD, lanes->from, lanes->lane);
     if (nest->size % lanes->width && !lanes->ends_early) {
-        lower_if(lower, term(arena, "$0 >= $1", iteration, nest_size(lower, nest, nest->size)),
+        lower_if(lower, term(arena, TERM_GE, iteration, nest_size(lower, nest, nest->size)),
                  ON_SAME_LINE)
             ->head = true;
-        lower_do(lower, term(arena, "break"));
+        lower_do(lower, term(arena, TERM_BREAK));
         lower_end(lower);
     }
     lower_place(lower, nest_terms(lower, nest)->variable, iteration);

@@ -1,6 +1,8 @@
 /* lower_loops: the loops of a kernel, in order. */
 #include "loop/lower/lower.h"
 
+#include <math.h>
+
 /* ---- members of a nest ---- */
 
 bool is_inside(const Member *member, const Nest *nest) {
@@ -28,12 +30,21 @@ Member *member_at(const Lowering *lower, int at) {
 
 /* ---- sums ---- */
 
+const Term *sum_start(Lowering *lower, Reduction reduction) {
+    const double start = reduction == REDUCE_SUM   ? 0
+                         : reduction == REDUCE_MAX ? -(double)INFINITY
+                                                   : (double)INFINITY;
+    return term_number(lower->arena, T_F32, start);
+}
+
+const Term *zeros(Lowering *lower) {
+    return term(lower->arena, TERM_ZEROS);
+}
+
 /* The least finite number for online softmax, because the difference of infinities is undefined. */
-static const char *start_of(const Member *member) {
-    return member->is_online_max                        ? "-3.402823466e+38f"
-           : member->statement->reduction == REDUCE_SUM ? "0.0f"
-           : member->statement->reduction == REDUCE_MAX ? "-INFINITY"
-                                                        : "INFINITY";
+static const Term *start_of(Lowering *lower, const Member *member) {
+    if (member->is_online_max) return term(lower->arena, TERM_LOWEST);
+    return sum_start(lower, member->statement->reduction);
 }
 
 static const Nest *column_nest(const Member *member) {
@@ -50,23 +61,27 @@ static bool is_direct(const Member *member, const Local *local) {
            !member->statement->accumulate;
 }
 
+/* The column of a sum in a loop over all of them. */
+static const Term *column_index(Lowering *lower) {
+    return named(lower, T_INT, "j");
+}
+
 /* The element of a sum for the current column. */
 static const Term *column_of(Lowering *lower, const Term *sum) {
-    return term(lower->arena, "$0[j]", sum);
+    return term_element(lower->arena, sum, column_index(lower));
 }
 
 /* Declares the variables of a sum. */
 static void declare_sum(Lowering *lower, const Member *member) {
     const Term *sum = member_terms(lower, member)->sum;
-    const Term *start = term_number(lower->arena, start_of(member));
+    const Term *start = start_of(lower, member);
     bool zeroed = member->statement->reduction == REDUCE_SUM;
-    FormNode *let = member->column ? lower_array(lower, "float", sum, column_size(member),
-                                                 zeroed ? "{0.0f}" : NULL)
-                                   : lower_let(lower, "float", sum, start);
-    let->sum_of = member->statement->target->tensor->name;
+    FormNode *let = member->column
+                        ? lower_array(lower, sum, column_size(member), zeroed ? zeros(lower) : NULL)
+                        : lower_let(lower, sum, start);
     let->reduces = member->statement->reduction;
     if (member->column && !zeroed) {
-        lower_count(lower, "int", named(lower, "j"), column_size(member), ON_SAME_LINE);
+        lower_count(lower, column_index(lower), column_size(member), ON_SAME_LINE);
         lower_set(lower, column_of(lower, sum), start);
         lower_end(lower);
     }
@@ -79,11 +94,9 @@ void begin_sums(Lowering *lower, const Nest *nest) {
         if (!reduces_at(member, nest)) continue;
         Local *local = NULL;
         const Term *scalar = scalar_of(lower, member, &local);
-        const char *wanted =
-            arena_format(lower->arena, "%s_sum", member->statement->target->tensor->name);
         MemberTerms *terms = member_terms(lower, member);
         terms->sum_is_local = is_direct(member, local);
-        terms->sum = terms->sum_is_local ? scalar : bind_variable(lower, NULL, wanted);
+        terms->sum = terms->sum_is_local ? scalar : bind_real(lower, member->statement, "_sum");
         declare_sum(lower, member);
     }
 }
@@ -100,14 +113,10 @@ static void begin_parts(Lowering *lower, const Nest *nest) {
     Member *member;
     for (int at = 0; (member = member_at(lower, at)) != NULL; at++) {
         if (!sums_in_parts(member, nest)) continue;
-        const char *tensor = member->statement->target->tensor->name;
-        const char *wanted = arena_format(lower->arena, "%s_part", tensor);
-        const Term *part = bind_variable(lower, NULL, wanted);
+        const Term *part = bind_real(lower, member->statement, "_part");
         member_terms(lower, member)->part = part;
-        FormNode *let = member->column
-                            ? lower_array(lower, "float", part, column_size(member), "{0.0f}")
-                            : lower_let(lower, "float", part, term_number(lower->arena, "0.0f"));
-        let->sum_of = member->statement->target->tensor->name;
+        FormNode *let = member->column ? lower_array(lower, part, column_size(member), zeros(lower))
+                                       : lower_let(lower, part, sum_start(lower, REDUCE_SUM));
         let->is_part = true;
     }
 }
@@ -121,7 +130,7 @@ static void end_parts(Lowering *lower, const Nest *nest) {
             lower_join(lower, terms->sum, REDUCE_SUM, terms->part);
             continue;
         }
-        lower_count(lower, "int", named(lower, "j"), column_size(member), ON_SAME_LINE);
+        lower_count(lower, column_index(lower), column_size(member), ON_SAME_LINE);
         lower_join(lower, column_of(lower, terms->sum), REDUCE_SUM, column_of(lower, terms->part));
         lower_end(lower);
     }
@@ -134,7 +143,7 @@ const Term *nest_size(Lowering *lower, const Nest *nest, long size) {
 
 static const Term *last_of_block(Lowering *lower, const Nest *block) {
     if (block->total % block->step == 0)
-        return term(lower->arena, term_sum, nest_terms(lower, block)->variable,
+        return term(lower->arena, TERM_ADD, nest_terms(lower, block)->variable,
                     whole(lower, block->step));
     return nest_terms(lower, block)->end;
 }
@@ -159,9 +168,9 @@ static FormNode *open_loop(Lowering *lower, Nest *nest) {
         to = nest_size(lower, nest, nest->total);
         step = whole(lower, nest->step);
     } else if (nest->index->axis->kind == AXIS_ELEMENTS) {
-        to = named(lower, "elements");
+        to = named(lower, T_I64, "elements");
     }
-    return lower_for(lower, "long", nest_terms(lower, nest)->variable, from, to, step);
+    return lower_for(lower, nest_terms(lower, nest)->variable, from, to, step);
 }
 
 void close_loop(Lowering *lower, int bindings) {
@@ -188,9 +197,9 @@ void end_sums(Lowering *lower, const Nest *nest) {
             const Term *place = nest_terms(lower, &inner)->variable;
             if (inner.block)
                 place =
-                    term(lower->arena, "$0 - $1", place, nest_terms(lower, inner.block)->variable);
+                    term(lower->arena, TERM_SUB, place, nest_terms(lower, inner.block)->variable);
             lower_store(lower, member,
-                        term(lower->arena, term_element, member_terms(lower, member)->sum, place));
+                        term_element(lower->arena, member_terms(lower, member)->sum, place));
             close_loop(lower, bindings);
         }
     }
@@ -202,9 +211,7 @@ void lower_rows(Lowering *lower, const Nest *nest) {
     for (int i = 0; i < lower->kernel->locals.count; i++) {
         const Local *local = lower->kernel->locals.items[i];
         if (local->kind != LOCAL_ROW || local->scope != nest) continue;
-        bool rounds = local->tensor->type == TYPE_BF16; /* a row on the stack does not round */
-        const char *type = rounds ? "float" : type_name(local->tensor);
-        lower_array(lower, type, lower->locals[i], local->size, NULL)->head = true;
+        lower_array(lower, lower->locals[i], local->size, NULL)->head = true;
         lower->known[i] = true;
     }
 }
@@ -213,11 +220,10 @@ void lower_body(Lowering *lower, Nest *nest, int level) {
     if (nest->step > 1 && nest->total % nest->step != 0) {
         nest_terms(lower, nest)->end =
             term_variable_of(lower->arena, nest_terms(lower, nest)->variable, "_to");
-        lower_let(lower, "const long", nest_terms(lower, nest)->end,
-                  term(lower->arena, "$0 + $1 < $2 ? $0 + $1 : $2",
-                       nest_terms(lower, nest)->variable, whole(lower, nest->step),
-                       nest_size(lower, nest, nest->total)))
-            ->head = true;
+        const Term *end = term(lower->arena, TERM_ADD, nest_terms(lower, nest)->variable,
+                               whole(lower, nest->step));
+        lower_head(lower, nest_terms(lower, nest)->end,
+                   term(lower->arena, TERM_LEAST, end, nest_size(lower, nest, nest->total)));
     }
     lower_rows(lower, nest);
     for (int i = 0; i < nest->children.count; i++) {
@@ -254,19 +260,17 @@ static void lower_places_listed(Lowering *lower, Nest *nest, const Relation *rel
     Arena *arena = lower->arena;
     const int bindings = lower->binding_count;
     const long places = listed_places(relation);
-    const Term *start = named(lower, lower->names[relation->start->id]),
-               *list = named(lower, lower->names[relation->list->id]),
+    const Term *start = array_term(lower, relation->start),
+               *list = array_term(lower, relation->list),
                *place = bind_variable(lower, NULL, "place"), *n = bind_variable(lower, NULL, "n");
     lower->used[relation->start->id] = lower->used[relation->list->id] = true;
-    FormNode *loop = lower_for(lower, "long", place, whole(lower, 0), whole(lower, places), NULL);
+    FormNode *loop = lower_for(lower, place, whole(lower, 0), whole(lower, places), NULL);
     loop->iterations = places;
     loop->independent = true;
-    lower_for(lower, "long", n, term(arena, "$0[$1]", start, place),
-              term(arena, "$0[$1 + 1]", start, place), NULL);
+    lower_for(lower, n, term_element(arena, start, place),
+              term_element(arena, start, term(arena, TERM_ADD, place, whole(lower, 1))), NULL);
     bind_loop(lower, nest);
-    lower_let(lower, "const long", nest_terms(lower, nest)->variable,
-              term(arena, "$0[$1]", list, n))
-        ->head = true;
+    lower_head(lower, nest_terms(lower, nest)->variable, term_element(arena, list, n));
     lower_body(lower, nest, level + 1);
     lower_end(lower);
     close_loop(lower, bindings);

@@ -14,9 +14,9 @@ Around names_around(const Lowering *lower) {
         if (lower->program->graph == GRAPH_UPDATE)
             list_push(lower->arena, &around.others, (void *)(uintptr_t)reserved_in_updates[i]);
     for (int i = 0; i < lower->binding_count; i++)
-        if (!lower->bindings[i].name->variable)
+        if (!lower->bindings[i].name->variable->wanted)
             list_push(lower->arena, &around.others,
-                      (void *)(uintptr_t)lower->bindings[i].name->text);
+                      (void *)(uintptr_t)lower->bindings[i].name->variable->name);
     return around;
 }
 
@@ -35,14 +35,42 @@ static void add_binding(Lowering *lower, Binding binding) {
 const char *bind_name(Lowering *lower, const Index *index, const char *wanted) {
     const Around around = names_around(lower);
     const char *name = free_name(lower->arena, &around, wanted);
-    add_binding(lower, (Binding){index, term_name(lower->arena, name)});
+    add_binding(lower, (Binding){index, term_name(lower->arena, T_I64, name)});
     return name;
 }
 
 const Term *bind_variable(Lowering *lower, const Index *index, const char *wanted) {
-    const Term *variable = term_variable(lower->arena, wanted);
+    const Term *variable = term_variable(lower->arena, T_I64, wanted);
     add_binding(lower, (Binding){index, variable});
     return variable;
+}
+
+const Term *bind_real(Lowering *lower, const Statement *statement, const char *ending) {
+    const Tensor *tensor = statement->target->tensor;
+    const char *wanted = arena_format(lower->arena, "%s%s", tensor->name, ending);
+    const Term *variable = term_variable(lower->arena, T_F32, wanted);
+    variable->variable->tensor = tensor;
+    add_binding(lower, (Binding){NULL, variable});
+    return variable;
+}
+
+const Term *named(Lowering *lower, TermType type, const char *name) {
+    for (int i = 0; i < lower->fixed.count; i++) {
+        const Term *known = lower->fixed.items[i];
+        if (known->type == type && strcmp(known->variable->name, name) == 0) return known;
+    }
+    const Term *made = term_name(lower->arena, type, name);
+    list_push(lower->arena, &lower->fixed, (void *)(uintptr_t)made);
+    return made;
+}
+
+const Term *array_term(Lowering *lower, const Tensor *tensor) {
+    const Term **array = &lower->arrays[tensor->id];
+    if (!*array) {
+        *array = term_name(lower->arena, element_type(tensor), lower->names[tensor->id]);
+        (*array)->variable->tensor = tensor;
+    }
+    return *array;
 }
 
 /* Variable names of scatters and products on a GPU, which no index and no tensor in them may
@@ -56,7 +84,10 @@ void bind_scatter_names(Lowering *lower) {
 
 /* Must run before any other name is bound. */
 void name_tensors(Lowering *lower, bool device) {
+    const size_t tensors = (size_t)lower->program->tensors.count + 1;
     int bindings = lower->binding_count;
+    lower->names = arena_alloc(lower->arena, tensors * sizeof *lower->names);
+    lower->arrays = arena_alloc(lower->arena, tensors * sizeof *lower->arrays);
     if (device) bind_scatter_names(lower);
     for (int i = 0; i < lower->program->tensors.count; i++) {
         const Tensor *tensor = lower->program->tensors.items[i];
@@ -77,9 +108,13 @@ const Term *bound_index(const Lowering *lower, const Index *index) {
     return NULL;
 }
 
+TermType element_type(const Tensor *tensor) {
+    static const TermType types[] = {
+        [TYPE_REAL] = T_F32,   [TYPE_INT] = T_I32,    [TYPE_BF16] = T_BF16,
+        [TYPE_INT8] = T_GROUP, [TYPE_DOUBLE] = T_F64, [TYPE_BYTE] = T_I8};
+    return types[tensor->type];
+}
+
 const char *type_name(const Tensor *tensor) {
-    static const char *const names[] = {
-        [TYPE_REAL] = "float",     [TYPE_INT] = "int32_t",   [TYPE_BF16] = "MoecBf16",
-        [TYPE_INT8] = "MoecGroup", [TYPE_DOUBLE] = "double", [TYPE_BYTE] = "signed char"};
-    return names[tensor->type];
+    return term_type_name(element_type(tensor));
 }

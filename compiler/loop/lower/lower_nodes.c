@@ -1,27 +1,31 @@
 /* lower_nodes: adds nodes of the lowered form to the current block. */
 #include "loop/lower/lower.h"
 
-FormNode *lower_let(Lowering *lower, const char *type, const Term *name, const Term *value) {
+FormNode *lower_let(Lowering *lower, const Term *name, const Term *value) {
     FormNode *node = form_add(lower->arena, lower->block, FORM_LET);
-    node->type = type;
     node->name = name;
     node->values[0] = value;
     return node;
 }
 
+FormNode *lower_constant(Lowering *lower, const Term *name, const Term *value) {
+    FormNode *node = lower_let(lower, name, value);
+    node->constant = true;
+    return node;
+}
+
+FormNode *lower_head(Lowering *lower, const Term *name, const Term *value) {
+    FormNode *node = lower_constant(lower, name, value);
+    node->head = true;
+    return node;
+}
+
 void lower_place(Lowering *lower, const Term *name, const Term *value) {
-    FormNode *node = lower_let(lower, "const long", name, value);
-    node->head = node->optional = true;
+    lower_head(lower, name, value)->optional = true;
 }
 
-void lower_head(Lowering *lower, const char *type, const char *name, const Term *value) {
-    lower_let(lower, type, named(lower, name), value)->head = true;
-}
-
-FormNode *lower_array(Lowering *lower, const char *type, const Term *name, long size,
-                      const char *initial) {
-    const Term *value = initial ? term_number(lower->arena, initial) : NULL;
-    FormNode *node = lower_let(lower, type, name, value);
+FormNode *lower_array(Lowering *lower, const Term *name, long size, const Term *initial) {
+    FormNode *node = lower_let(lower, name, initial);
     node->size = size;
     return node;
 }
@@ -48,10 +52,9 @@ void lower_barrier(Lowering *lower) {
     form_add(lower->arena, lower->block, FORM_BARRIER);
 }
 
-FormNode *lower_for(Lowering *lower, const char *type, const Term *name, const Term *from,
-                    const Term *to, const Term *step) {
+FormNode *lower_for(Lowering *lower, const Term *name, const Term *from, const Term *to,
+                    const Term *step) {
     FormNode *node = form_add(lower->arena, lower->block, FORM_FOR);
-    node->type = type;
     node->name = name;
     node->values[0] = from;
     node->values[1] = to;
@@ -61,16 +64,13 @@ FormNode *lower_for(Lowering *lower, const char *type, const Term *name, const T
 }
 
 FormNode *lower_shared(Lowering *lower, const Term *name, const Term *to, FormBy by) {
-    FormNode *node = lower_for(lower, "long", name, whole(lower, 0), to, NULL);
+    FormNode *node = lower_for(lower, name, whole(lower, 0), to, NULL);
     node->by = by;
     return node;
 }
 
-FormNode *lower_count(Lowering *lower, const char *type, const Term *name, long size,
-                      FormLayout layout) {
-    Arena *arena = lower->arena;
-    FormNode *node =
-        lower_for(lower, type, name, term_whole(arena, 0), term_whole(arena, size), NULL);
+FormNode *lower_count(Lowering *lower, const Term *name, long size, FormLayout layout) {
+    FormNode *node = lower_for(lower, name, whole(lower, 0), whole(lower, size), NULL);
     node->layout = layout;
     return node;
 }
@@ -89,10 +89,6 @@ void lower_scope(Lowering *lower, FormKind kind) {
 
 void lower_end(Lowering *lower) {
     lower->block = lower->block->outer;
-}
-
-const Term *named(Lowering *lower, const char *name) {
-    return term_name(lower->arena, name);
 }
 
 const Term *whole(Lowering *lower, long number) {

@@ -161,8 +161,8 @@ void bind_cells(Lowering *lower, const Statement *scan, const ScanCells *cells, 
         const Term *place = cell,
                    *name = bind_variable(lower, cells->loops[i][0], cells->loops[i][0]->name);
         inner /= axis->size;
-        if (inner > 1) place = term(lower->arena, "$0 / $1", place, whole(lower, inner));
-        if (i > 0) place = term(lower->arena, "$0 % $1", place, size_term(lower, axis));
+        if (inner > 1) place = term(lower->arena, TERM_DIV, place, whole(lower, inner));
+        if (i > 0) place = term(lower->arena, TERM_MOD, place, size_term(lower, axis));
         lower_place(lower, name, place);
         for (int j = 1; j < scan->body.statements.count; j++)
             bind_index(lower, cells->loops[i][j], name);
@@ -173,12 +173,12 @@ void open_places(Lowering *lower, const Statement *scan) {
     long size = scan->index->axis->size;
     const Term *name = bind_variable(lower, scan->index, scan->index->name);
     if (!scan->reverse) {
-        lower_count(lower, "long", name, size, IN_BRACES);
+        lower_count(lower, name, size, IN_BRACES);
         return;
     }
     const Term *back = term_variable_of(lower->arena, name, "_back");
-    lower_count(lower, "long", back, size, IN_BRACES);
-    lower_place(lower, name, term(lower->arena, "$0 - $1", whole(lower, size - 1), back));
+    lower_count(lower, back, size, IN_BRACES);
+    lower_place(lower, name, term(lower->arena, TERM_SUB, whole(lower, size - 1), back));
 }
 
 void close_places(Lowering *lower, const Statement *scan) {
@@ -225,7 +225,7 @@ static void open_loop(Lowering *lower, const Statement *statement, Index *index,
     const Index *limit = adds ? limit_of(statement, index) : NULL;
     const Term *below = limit ? bound_index(lower, (Index *)limit) : NULL;
     const Term *name = bind_variable(lower, index, index->name);
-    FormNode *loop = lower_count(lower, "long", name, index->axis->size, IN_BRACES);
+    FormNode *loop = lower_count(lower, name, index->axis->size, IN_BRACES);
     loop->iterations = index->axis->size;
     if (below) loop->values[1] = below;
     loop->beyond = below != NULL;
@@ -247,12 +247,8 @@ void lower_reduction(Lowering *lower, const Statement *statement, Index **loops,
             statement_is_scatter(statement);
         return;
     }
-    const char *wanted = arena_format(lower->arena, "%s_sum", statement->target->tensor->name);
-    const Term *sum = bind_variable(lower, NULL, wanted);
-    const char *start = statement->reduction == REDUCE_SUM   ? "0.0f"
-                        : statement->reduction == REDUCE_MAX ? "-INFINITY"
-                                                             : "INFINITY";
-    lower_let(lower, "float", sum, term_number(lower->arena, start));
+    const Term *sum = bind_real(lower, statement, "_sum");
+    lower_let(lower, sum, sum_start(lower, statement->reduction));
     int bindings = lower->binding_count;
     bool sums = statement->reduction == REDUCE_SUM;
     bool guarded = open_guard(lower, statement);
@@ -289,21 +285,20 @@ static void lower_columns(Lowering *lower, const Statement *statement, Index **l
                           int count) {
     Index *column = loops[kept - 1];
     Arena *arena = lower->arena;
-    const char *wanted = arena_format(arena, "%s_sum", statement->target->tensor->name);
-    const Term *sum = bind_variable(lower, NULL, wanted);
-    lower_array(lower, "float", sum, column->axis->size, "{0.0f}");
+    const Term *sum = bind_real(lower, statement, "_sum");
+    lower_array(lower, sum, column->axis->size, zeros(lower));
     int bindings = lower->binding_count;
     bool guarded = open_guard(lower, statement);
     for (int i = kept; i < count; i++) open_loop(lower, statement, loops[i], true);
     open_loop(lower, statement, column, true);
     const Term *place = bound_index(lower, column);
-    const Term *element = term(arena, term_element, sum, place);
+    const Term *element = term_element(arena, sum, place);
     lower_join(lower, element, REDUCE_SUM, value_of(lower, statement));
     for (int i = kept; i <= count + guarded; i++) lower_end(lower);
     lower->binding_count = bindings;
     open_loop(lower, statement, column, statement->accumulate);
     place = bound_index(lower, column);
-    lower_write(lower, statement, statement->accumulate, term(arena, term_element, sum, place));
+    lower_write(lower, statement, statement->accumulate, term_element(arena, sum, place));
     lower_end(lower);
 }
 
@@ -327,7 +322,7 @@ static void lower_statement(Lowering *lower, const Statement *statement) {
 void lower_scan(Lowering *lower, const Statement *scan) {
     ScanCells cells = scan_cells(lower->arena, lower->program, scan, false);
     const Term *cell = bind_variable(lower, NULL, "cell");
-    lower_count(lower, "long", cell, cells.size, IN_BRACES)->run = RUN_PARALLEL;
+    lower_count(lower, cell, cells.size, IN_BRACES)->run = RUN_PARALLEL;
     bind_cells(lower, scan, &cells, cell);
     open_places(lower, scan);
     for (int i = 0; i < scan->body.statements.count; i++) lower_statement(lower, body_at(scan, i));

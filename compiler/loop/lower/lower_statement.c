@@ -9,7 +9,7 @@ void begin_kernel(Lowering *lower, Kernel *kernel) {
     lower->written = arena_alloc(lower->arena, tensors * sizeof *lower->written);
     lower->known = arena_alloc(lower->arena, locals * sizeof *lower->known);
     lower->locals = arena_alloc(lower->arena, locals * sizeof *lower->locals);
-    lower->member_terms = lower->nest_terms = (List){0};
+    lower->member_terms = lower->nest_terms = lower->fixed = (List){0};
     lower->uses_seed = false;
     lower->repeats_used = (List){0};
     for (int i = 0; i < kernel->locals.count; i++) {
@@ -18,7 +18,10 @@ void begin_kernel(Lowering *lower, Kernel *kernel) {
         const char *wanted = local->stored ? arena_format(lower->arena, "%s_now", name) : name;
         /* The variable gets the name of a tensor without memory. */
         if (!local->stored) lower->names[local->tensor->id] = NULL;
-        lower->locals[i] = named(lower, bind_name(lower, NULL, wanted));
+        bool rounds = element_type(local->tensor) == T_BF16; /* a row on the stack does not */
+        TermType type = rounds && local->kind == LOCAL_ROW ? T_F32 : element_type(local->tensor);
+        lower->locals[i] = term_name(lower->arena, type, bind_name(lower, NULL, wanted));
+        lower->locals[i]->variable->tensor = local->tensor;
         lower->names[local->tensor->id] = name;
     }
 }
@@ -114,10 +117,10 @@ static void store_scalar(Lowering *lower, Member *member, const Local *local, co
         lower_join(lower, name, statement->accumulate ? REDUCE_SUM : REDUCE_NONE, value);
     } else if (statement->accumulate) {
         const Term *before = memory_term(lower, statement->target);
-        value = term(lower->arena, term_sum, before, value);
-        lower_let(lower, type_name(local->tensor), name, value);
+        value = term(lower->arena, TERM_ADD, before, value);
+        lower_let(lower, name, value);
     } else {
-        lower_let(lower, type_name(local->tensor), name, value);
+        lower_let(lower, name, value);
     }
     *known = false; /* during the store to memory */
     if (local->stored) write_member(lower, member, false, name);
@@ -135,17 +138,17 @@ void lower_store(Lowering *lower, Member *member, const Term *value) {
 
 const Term *value_of(Lowering *lower, const Statement *statement) {
     if (statement->target->tensor->type == TYPE_INT)
-        return term(lower->arena, "(int32_t)$0", integer_term(lower, statement->value));
+        return term_cast(lower->arena, T_I32, integer_term(lower, statement->value));
     if (!statement->in_double) return real_term(lower, statement->value);
     const Term *value = double_term(lower, statement->value);
     bool kept = statement->target->tensor->type == TYPE_DOUBLE;
-    return kept ? value : term(lower->arena, "(float)$0", value);
+    return kept ? value : term_cast(lower->arena, T_F32, value);
 }
 
 void keep_before(Lowering *lower, Member *largest) {
     MemberTerms *terms = member_terms(lower, largest);
     terms->before = term_variable_of(lower->arena, terms->sum, "_before");
-    lower_let(lower, "const float", terms->before, terms->sum);
+    lower_constant(lower, terms->before, terms->sum);
 }
 
 /* The value of a sum with the current maximum, which is in a variable. */
@@ -159,14 +162,18 @@ static const Term *online_value(Lowering *lower, const Member *member) {
     return value;
 }
 
+const Term *faded(Arena *arena, const Term *sum, const MemberTerms *largest) {
+    const Term *fade = term(arena, TERM_FADE, largest->before, largest->sum);
+    return term(arena, TERM_MUL, sum, fade);
+}
+
 /* Adds to the variable of a reduction. */
 static void join_value(Lowering *lower, const Member *member, const Term *sum, const Term *value) {
+    Arena *arena = lower->arena;
     const MemberTerms *largest =
         member->online_max ? member_terms(lower, member->online_max) : NULL;
     if (largest)
-        lower_set(lower, sum,
-                  term(lower->arena, "$0 * moec_fade($1, $2) + $3", sum, largest->before,
-                       largest->sum, value));
+        lower_set(lower, sum, term(arena, TERM_ADD, faded(arena, sum, largest), value));
     else
         lower_join(lower, sum, member->statement->reduction, value);
 }
@@ -189,9 +196,9 @@ void lower_member(Lowering *lower, Member *member) {
     if (member->column) {
         const Nest *inner = member->path[member->depth - 1];
         const Term *place = nest_terms(lower, inner)->variable;
-        sum = inner->block ? term(lower->arena, "$0[$1 - $2]", sum, place,
-                                  nest_terms(lower, inner->block)->variable)
-                           : term(lower->arena, term_element, sum, place);
+        if (inner->block)
+            place = term(lower->arena, TERM_SUB, place, nest_terms(lower, inner->block)->variable);
+        sum = term_element(lower->arena, sum, place);
     }
     join_value(lower, member, sum, value);
 }

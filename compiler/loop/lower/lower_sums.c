@@ -35,16 +35,19 @@ bool sums_in_two(const Lowering *lower, const Nest *nest) {
     return false;
 }
 
-const char *join_of(const Member *member) {
-    static const char *const joins[] = {"", "MoecSum::join($0, $1)", "MoecMax::join($0, $1)",
-                                        "MoecMin::join($0, $1)"};
-    return joins[member->statement->reduction];
+TermOp reduction_op(TermOp of_sum, const Member *member) {
+    return (TermOp)(of_sum + member->statement->reduction - REDUCE_SUM);
+}
+
+const Term *scratch_term(Lowering *lower, const Term *offset) {
+    return term_element(lower->arena, named(lower, T_F32, "moec_parts"), offset);
 }
 
 static void leave_part(Lowering *lower, long place, const Member *member) {
-    lower_if(lower, term(lower->arena, "moec_thread() == 0"), ON_SAME_LINE);
-    lower_set(lower, term(lower->arena, "moec_parts[$0 + moec_block()]", whole(lower, place)),
-              member_terms(lower, member)->sum);
+    Arena *arena = lower->arena;
+    const Term *part = term(arena, TERM_ADD, whole(lower, place), term(arena, TERM_BLOCK));
+    lower_if(lower, first_thread(arena), ON_SAME_LINE);
+    lower_set(lower, scratch_term(lower, part), member_terms(lower, member)->sum);
     lower_end(lower);
 }
 
@@ -60,8 +63,6 @@ void lower_parts_of_sums(Lowering *lower, Nest *nest) {
 }
 
 Launch lower_sums_of_parts(Lowering *lower, Nest *nest) {
-    static const char *const blocks[] = {"", "moec_block_sum($0)", "moec_block_max($0)",
-                                         "moec_block_min($0)"};
     Arena *arena = lower->arena;
     Member *member;
     begin_sums(lower, nest);
@@ -69,16 +70,17 @@ Launch lower_sums_of_parts(Lowering *lower, Nest *nest) {
         if (!reduces_at(member, nest)) continue;
         const Term *sum = member_terms(lower, member)->sum;
         const Term *part =
-            term(arena, "moec_parts[$0 + moec_thread()]", whole(lower, PARTS * number++));
-        lower_set(lower, sum, term(arena, join_of(member), sum, part));
-        lower_set(lower, sum, term(arena, blocks[member->statement->reduction], sum));
+            term(arena, TERM_ADD, whole(lower, PARTS * number++), term(arena, TERM_THREAD));
+        lower_set(lower, sum,
+                  term(arena, reduction_op(TERM_JOIN_SUM, member), sum, scratch_term(lower, part)));
+        lower_set(lower, sum, term(arena, reduction_op(TERM_BLOCK_SUM, member), sum));
     }
     end_sums(lower, nest);
-    return (Launch){"1", PARTS};
+    return (Launch){1, PARTS};
 }
 
 Launch launch_of_parts(void) {
-    return (Launch){"256", THREADS};
+    return (Launch){PARTS, THREADS};
 }
 
 /* ---- scatters ---- */
@@ -130,44 +132,60 @@ bool scatters_rows(const Lowering *lower, const Nest *nest) {
 
 /* The row that an iteration adds to, and the condition under which it exists. */
 static const Term *row_term(Lowering *lower, const Expr *target, const Term **inside) {
+    Arena *arena = lower->arena;
     const Term *row = NULL;
     element_term(lower, target, inside);
     for (int i = 0; i < target->count; i++) {
         if (!is_computed(target->args[i])) continue;
         const Term *sub = integer_term(lower, target->args[i]);
-        row = row ? term(lower->arena, "$0 * $1 + $2", row,
-                         whole(lower, target->tensor->axes[i]->size), sub)
-                  : sub;
+        const Term *size = whole(lower, target->tensor->axes[i]->size);
+        row = row ? term(arena, TERM_ADD, term(arena, TERM_MUL, row, size), sub) : sub;
     }
     return row;
 }
 
-/* Emits `spelling` with `name` and the row that iteration `part` adds to, if it exists. */
-static void lower_row_of_part(Lowering *lower, const Member *member, const char *name,
-                              const char *spelling) {
+/* The row that iteration `part` adds to; opens a condition if it may not exist. */
+static const Term *open_row_of_part(Lowering *lower, const Member *member) {
     Nest *loops[MAX_LOOPS + 1];
     int count = member->depth - member->kept;
     const Term *inside, *row = row_term(lower, member->statement->target, &inside);
     for (int i = 0; i < count; i++) loops[i] = member->path[member->kept + i];
-    lower_places(lower, loops, count, named(lower, "part"));
+    lower_places(lower, loops, count, named(lower, T_I64, "part"));
     if (inside) lower_if(lower, inside, ON_NEXT_LINE);
-    lower_do(lower, term(lower->arena, spelling, named(lower, name), row));
-    if (inside) lower_end(lower);
+    return row;
+}
+
+/* Sets `hit` if iteration `part` adds to the row; joins: if it has not been set before. */
+static void lower_hit(Lowering *lower, const Member *member, bool joins) {
+    FormBlock *block = lower->block;
+    const Term *hit = named(lower, T_BOOL, "hit"), *row = open_row_of_part(lower, member),
+               *same = term(lower->arena, TERM_EQ, row, named(lower, T_I64, "row"));
+    if (joins)
+        lower_do(lower, term(lower->arena, TERM_OR_INTO, hit, same));
+    else
+        lower_set(lower, hit, same);
+    lower->block = block;
+}
+
+static const Term *hits_term(Lowering *lower, const Term *number) {
+    return term_element(lower->arena, named(lower, T_INT, "hits"), number);
 }
 
 /* Finds the next iterations that add to `row`: their numbers in order, in `hits`. */
 static void lower_hits(Lowering *lower, const Member *member, long iterations) {
     Arena *arena = lower->arena;
-    lower_head(lower, "const long", "part", term(arena, "from + moec_thread()"));
-    lower_let(lower, "bool", named(lower, "hit"), term(arena, "false"));
-    lower_if(lower, term(arena, "part < $0", whole(lower, iterations)), IN_BRACES);
-    lower_row_of_part(lower, member, "hit", "$0 = $1 == row");
+    const Term *part = named(lower, T_I64, "part"), *hit = named(lower, T_BOOL, "hit"),
+               *found = named(lower, T_INT, "found"), *before = named(lower, T_INT, "before"),
+               *from = named(lower, T_I64, "from");
+    lower_head(lower, part, term(arena, TERM_ADD, from, term(arena, TERM_THREAD)));
+    lower_let(lower, hit, term(arena, TERM_FALSE));
+    lower_if(lower, term(arena, TERM_LT, part, whole(lower, iterations)), IN_BRACES);
+    lower_hit(lower, member, false);
     lower_end(lower);
-    lower_let(lower, "int", named(lower, "found"), NULL);
-    lower_let(lower, "const int", named(lower, "before"),
-              term(arena, "moec_block_before(hit, &found)"));
-    lower_if(lower, named(lower, "hit"), ON_SAME_LINE);
-    lower_set(lower, term(arena, "hits[before]"), term(arena, "(int)part"));
+    lower_let(lower, found, NULL);
+    lower_constant(lower, before, term(arena, TERM_BLOCK_BEFORE, hit, found));
+    lower_if(lower, hit, ON_SAME_LINE);
+    lower_set(lower, hits_term(lower, before), term_cast(arena, T_INT, part));
     lower_end(lower);
     lower_barrier(lower);
 }
@@ -176,12 +194,11 @@ static void lower_hits(Lowering *lower, const Member *member, long iterations) {
  * it. */
 static void lower_iteration(Lowering *lower, Lanes *lanes, Member *member, const Term *place,
                             bool store) {
-    const Term *sum = named(lower, "sum");
-    lower_head(lower, "const long", "of", place);
-    lower_places(lower, member->path + member->kept, member->depth - member->kept,
-                 named(lower, "of"));
+    const Term *sum = named(lower, T_F32, "sum"), *of = named(lower, T_I64, "of");
+    lower_head(lower, of, place);
+    lower_places(lower, member->path + member->kept, member->depth - member->kept, of);
     if (lanes) {
-        sum = term(lower->arena, term_element, sum, lanes_number(lanes));
+        sum = term_element(lower->arena, sum, lanes_number(lanes));
         begin_lanes(lower, lanes);
     }
     if (store)
@@ -195,31 +212,30 @@ static void lower_iteration(Lowering *lower, Lanes *lanes, Member *member, const
 static void begin_columns(Lowering *lower, const Member *member, Lanes *lanes) {
     Nest *last = lanes ? member->path[member->kept - 1] : NULL;
     const Term *variable = last ? nest_terms(lower, last)->variable : NULL;
-    lower_shared(lower, named(lower, "column"),
-                 whole(lower, iterations_of(member, 0, member->kept)), BY_THREADS)
+    const Term *column = named(lower, T_I64, "column");
+    lower_shared(lower, column, whole(lower, iterations_of(member, 0, member->kept)), BY_THREADS)
         ->width = lanes_width(lanes);
     if (last) nest_terms(lower, last)->variable = lanes_from(lanes);
-    lower_places(lower, member->path, member->kept, named(lower, "column"));
+    lower_places(lower, member->path, member->kept, column);
     if (last) nest_terms(lower, last)->variable = variable;
 }
 
 /* The iterations that add to a row: the number of one of them; a loop over all, with the number of
  * each. */
 typedef struct Additions {
-    const Term *first;
-    const char *type;
-    const Term *from, *to, *place;
+    const Term *first, *number, *from, *to, *place;
 } Additions;
 
 /* Sums the values of a row, column by column, and adds the sum to it. */
 static void lower_additions(Lowering *lower, Member *member, const Additions *additions) {
     Lanes *lanes = member->kept ? lanes_around(lower, member->path[member->kept - 1]) : NULL;
+    const Term *sum = named(lower, T_F32, "sum");
     begin_columns(lower, member, lanes);
     if (lanes)
-        lower_array(lower, "float", named(lower, "sum"), lanes_width(lanes), "{}");
+        lower_array(lower, sum, lanes_width(lanes), term(lower->arena, TERM_EMPTY));
     else
-        lower_let(lower, "float", named(lower, "sum"), term_number(lower->arena, "0.0f"));
-    lower_for(lower, additions->type, named(lower, "n"), additions->from, additions->to, NULL);
+        lower_let(lower, sum, sum_start(lower, REDUCE_SUM));
+    lower_for(lower, additions->number, additions->from, additions->to, NULL);
     lower_iteration(lower, lanes, member, additions->place, false);
     lower_end(lower);
     lower_iteration(lower, lanes, member, additions->first, true);
@@ -229,17 +245,17 @@ static void lower_additions(Lowering *lower, Member *member, const Additions *ad
 /* Searches the iterations before the block's own for its row. */
 static void lower_search_before(Lowering *lower, const Member *member) {
     Arena *arena = lower->arena;
-    const Term *step = term(arena, "$0 * moec_threads()", whole(lower, AT_ONCE));
-    lower_for(lower, "long", named(lower, "from"), whole(lower, 0), named(lower, "own"), step)
-        ->text = " && !earlier";
-    lower_let(lower, "const long", named(lower, "end"),
-              term(arena, "moec_least(own, from + $0)", step));
-    lower_let(lower, "bool", named(lower, "hit"), term(arena, "false"));
-    lower_shared(lower, named(lower, "part"), named(lower, "end"), BY_THREADS)->values[0] =
-        named(lower, "from");
-    lower_row_of_part(lower, member, "hit", "$0 |= $1 == row");
+    const Term *from = named(lower, T_I64, "from"), *own = named(lower, T_I64, "own"),
+               *end = named(lower, T_I64, "end"), *hit = named(lower, T_BOOL, "hit"),
+               *earlier = named(lower, T_INT, "earlier");
+    const Term *step = term(arena, TERM_MUL, whole(lower, AT_ONCE), term(arena, TERM_THREADS));
+    lower_for(lower, from, whole(lower, 0), own, step)->values[3] = term(arena, TERM_NOT, earlier);
+    lower_constant(lower, end, term(arena, TERM_LEAST_END, own, term(arena, TERM_ADD, from, step)));
+    lower_let(lower, hit, term(arena, TERM_FALSE));
+    lower_shared(lower, named(lower, T_I64, "part"), end, BY_THREADS)->values[0] = from;
+    lower_hit(lower, member, true);
     lower_end(lower);
-    lower_do(lower, term(arena, "moec_block_before(hit, &earlier)"));
+    lower_do(lower, term(arena, TERM_BLOCK_BEFORE, hit, earlier));
     lower_end(lower);
 }
 
@@ -247,27 +263,30 @@ static void lower_search_before(Lowering *lower, const Member *member) {
  * one adds to it. */
 static void lower_first(Lowering *lower, const Member *member) {
     Arena *arena = lower->arena;
-    lower_let(lower, "long", named(lower, "row"), term(arena, "-1"));
+    const Term *row = named(lower, T_I64, "row"), *earlier = named(lower, T_INT, "earlier");
+    FormBlock *block = lower->block;
+    lower_let(lower, row, whole(lower, -1));
     lower_scope(lower, FORM_SCOPE);
-    lower_head(lower, "const long", "part", named(lower, "own"));
-    lower_row_of_part(lower, member, "row", "$0 = $1");
-    lower_end(lower);
-    lower_let(lower, "int", named(lower, "earlier"), term(arena, "row < 0"));
+    lower_head(lower, named(lower, T_I64, "part"), named(lower, T_I64, "own"));
+    lower_set(lower, row, open_row_of_part(lower, member));
+    lower->block = block;
+    lower_let(lower, earlier, term(arena, TERM_LT, row, whole(lower, 0)));
     lower_search_before(lower, member);
-    lower_if(lower, named(lower, "earlier"), ON_SAME_LINE);
-    lower_do(lower, term(arena, "continue"));
+    lower_if(lower, earlier, ON_SAME_LINE);
+    lower_do(lower, term(arena, TERM_CONTINUE));
     lower_end(lower);
 }
 
 static void lower_searched(Lowering *lower, Member *member, const Term *first, long iterations) {
     Arena *arena = lower->arena;
-    lower_for(lower, "long", named(lower, "from"), first, whole(lower, iterations),
-              term(arena, "moec_threads()"));
+    const Term *found = named(lower, T_INT, "found"), *n = named(lower, T_INT, "n");
+    lower_for(lower, named(lower, T_I64, "from"), first, whole(lower, iterations),
+              term(arena, TERM_THREADS));
     lower_hits(lower, member, iterations);
-    lower_if(lower, term(arena, "found > 0"), ON_NEXT_LINE);
+    lower_if(lower, term(arena, TERM_GT, found, whole(lower, 0)), ON_NEXT_LINE);
     lower_additions(lower, member,
-                    &(Additions){term(arena, "hits[0]"), "int", whole(lower, 0),
-                                 named(lower, "found"), term(arena, "hits[n]")});
+                    &(Additions){hits_term(lower, whole(lower, 0)), n, whole(lower, 0), found,
+                                 hits_term(lower, n)});
     lower_end(lower);
     lower_barrier(lower);
     lower_end(lower);
@@ -276,15 +295,18 @@ static void lower_searched(Lowering *lower, Member *member, const Term *first, l
 /* The same with the lists of rows of a relation. */
 static void lower_listed(Lowering *lower, Member *member, const Relation *relation) {
     Arena *arena = lower->arena;
-    const Term *start = named(lower, lower->names[relation->start->id]),
-               *list = named(lower, lower->names[relation->list->id]);
+    const Term *start = array_term(lower, relation->start),
+               *list = array_term(lower, relation->list), *row = named(lower, T_I64, "row"),
+               *from = named(lower, T_I64, "from"), *end = named(lower, T_I64, "end"),
+               *n = named(lower, T_I64, "n");
+    const Term *next = term(arena, TERM_ADD, row, whole(lower, 1));
     lower->used[relation->start->id] = lower->used[relation->list->id] = true;
-    lower_let(lower, "const long", named(lower, "from"),
-              term(arena, "$0[row], end = $0[row + 1]", start));
-    lower_if(lower, term(arena, "from < end"), ON_NEXT_LINE);
-    lower_additions(lower, member,
-                    &(Additions){term(arena, "$0[from]", list), "long", named(lower, "from"),
-                                 named(lower, "end"), term(arena, "$0[n]", list)});
+    lower_constant(lower, from, term_element(arena, start, row));
+    lower_constant(lower, end, term_element(arena, start, next))->joined = true;
+    lower_if(lower, term(arena, TERM_LT, from, end), ON_NEXT_LINE);
+    lower_additions(
+        lower, member,
+        &(Additions){term_element(arena, list, from), n, from, end, term_element(arena, list, n)});
     lower_end(lower);
 }
 
@@ -329,13 +351,10 @@ static bool lower_added_rows(Lowering *lower, const Member *member, const Relati
     for (int i = 0; i < 2; i++) lower->used[lists[i]->id] = true;
     lower->written[target->tensor->id] = true;
     lower_do(lower,
-             term(lower->arena,
-                  arena_format(lower->arena, "moec_add_rows<%d>($0, $1, $2, $3, $4, $5)", width),
-                  named(lower, lower->names[lists[0]->id]),
-                  named(lower, lower->names[lists[1]->id]), whole(lower, rows),
-                  whole(lower, columns), pointer_term(lower, value), pointer_term(lower, target)));
-    long blocks = (rows * columns / width + THREADS - 1) / THREADS;
-    *launch = (Launch){arena_format(lower->arena, "%ld", blocks), THREADS};
+             term(lower->arena, TERM_ADD_ROWS, whole(lower, width), array_term(lower, lists[0]),
+                  array_term(lower, lists[1]), whole(lower, rows), whole(lower, columns),
+                  pointer_term(lower, value), pointer_term(lower, target)));
+    *launch = (Launch){ceil_div(rows * columns / width, THREADS), THREADS};
     return true;
 }
 
@@ -349,17 +368,16 @@ Launch lower_scatter(Lowering *lower, Nest *nest) {
     long rows = rows_of(member), iterations = iterations_of(member, member->kept, member->depth);
     bool by_iteration = !relation && rows > iterations;
     long blocks = by_iteration ? iterations : rows;
-    const char *block = by_iteration ? "own" : "row";
+    const Term *block = named(lower, T_I64, by_iteration ? "own" : "row");
     bind_scatter_names(lower);
     for (int i = 0; i < member->depth; i++) bind_loop(lower, member->path[i]);
-    if (!relation) lower_array(lower, "__shared__ int", named(lower, "hits"), THREADS, NULL);
-    lower_shared(lower, named(lower, block), whole(lower, blocks), BY_BLOCKS);
+    if (!relation) lower_array(lower, named(lower, T_INT, "hits"), THREADS, NULL)->shared = true;
+    lower_shared(lower, block, whole(lower, blocks), BY_BLOCKS);
     if (by_iteration) lower_first(lower, member);
     if (relation)
         lower_listed(lower, member, relation);
     else
-        lower_searched(lower, member, by_iteration ? named(lower, "own") : whole(lower, 0),
-                       iterations);
+        lower_searched(lower, member, by_iteration ? block : whole(lower, 0), iterations);
     lower_end(lower);
-    return (Launch){arena_format(lower->arena, "%ld", blocks), THREADS};
+    return (Launch){blocks, THREADS};
 }

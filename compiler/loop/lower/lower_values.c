@@ -22,15 +22,16 @@ static bool stays_inside(Lowering *lower, const Expr *sub, const Axis *axis) {
 }
 
 static const Term *both(Lowering *lower, const Term *a, const Term *b) {
-    return a ? term(lower->arena, "$0 && $1", a, b) : b;
+    return a ? term(lower->arena, TERM_AND, a, b) : b;
 }
 
 static const Term *add_guard(Lowering *lower, const Term *guard, const Expr *sub, const Term *place,
                              const Axis *axis) {
     Range range = range_of(lower->program, sub);
-    if (range.low < 0) guard = both(lower, guard, term(lower->arena, "$0 >= 0", place));
+    if (range.low < 0)
+        guard = both(lower, guard, term(lower->arena, TERM_GE, place, whole(lower, 0)));
     if (range.high < axis->size) return guard;
-    return both(lower, guard, term(lower->arena, "$0 < $1", place, size_term(lower, axis)));
+    return both(lower, guard, term(lower->arena, TERM_LT, place, size_term(lower, axis)));
 }
 
 static bool contains_read(const Expr *expr) {
@@ -44,14 +45,12 @@ static bool contains_read(const Expr *expr) {
 static const Term *subscript_term(Lowering *lower, const Expr *sub) {
     const Term *place = integer_term(lower, sub);
     if (!contains_read(sub)) return place;
-    const char *tensor = sub->kind == EXPR_READ ? sub->tensor->name : NULL;
-    return term_invariant(lower->arena, place, tensor ? READ_ONCE : COMPUTED_ONCE, "const long",
-                          tensor);
+    return term_invariant(lower->arena, place, sub->kind == EXPR_READ ? READ_ONCE : COMPUTED_ONCE);
 }
 
 static const Term *slot_term(Lowering *lower, const Expr *sub) {
     if (sub->kind == EXPR_NUMBER) return term_whole(lower->arena, (long)sub->number & 1);
-    return term(lower->arena, "$0 & 1", subscript_term(lower, sub));
+    return term(lower->arena, TERM_BIT_AND, subscript_term(lower, sub), whole(lower, 1));
 }
 
 /* True for dimensions of a row on the stack that are fixed in its nest. */
@@ -79,16 +78,6 @@ static const Term *offset_term(Lowering *lower, const Expr *access, const Local 
     return offset;
 }
 
-static const Term *element_of(Lowering *lower, const Term *array, const Term *offset) {
-    return term(lower->arena, term_element, array, offset);
-}
-
-/* The element of a tensor without axes, which may be hoisted. */
-static const Term *number_of(Lowering *lower, const Term *element, const Tensor *tensor) {
-    return term_invariant(lower->arena, element, READ_ONCE,
-                          arena_format(lower->arena, "const %s", type_name(tensor)), tensor->name);
-}
-
 const Term *element_term(Lowering *lower, const Expr *access, const Term **inside) {
     const Tensor *tensor = access->tensor;
     *inside = NULL;
@@ -96,12 +85,14 @@ const Term *element_term(Lowering *lower, const Expr *access, const Term **insid
         const Local *local = lower->kernel->locals.items[i];
         if (local->tensor != tensor || !lower->known[i]) continue;
         if (local->kind == LOCAL_SCALAR) return lower->locals[i];
-        return element_of(lower, lower->locals[i], offset_term(lower, access, local, inside));
+        return term_element(lower->arena, lower->locals[i],
+                            offset_term(lower, access, local, inside));
     }
-    const Term *element = element_of(lower, named(lower, lower->names[tensor->id]),
-                                     offset_term(lower, access, NULL, inside));
+    const Term *element = term_element(lower->arena, array_term(lower, tensor),
+                                       offset_term(lower, access, NULL, inside));
     lower->used[tensor->id] = true;
-    return access->count ? element : number_of(lower, element, tensor);
+    /* the element of a tensor without axes may be hoisted */
+    return access->count ? element : term_invariant(lower->arena, element, READ_ONCE);
 }
 
 /* True for a subscript that depends on a loop that is not written. */
@@ -168,12 +159,11 @@ const Term *pointer_term(Lowering *lower, const Expr *access) {
     for (int i = 0; i < access->count; i++) first.args[i] = first_subscript(lower, access->args[i]);
     const Term *inside = NULL, *offset = offset_term(lower, &first, NULL, &inside);
     lower->used[access->tensor->id] = true;
-    const Term *array = term_name(lower->arena, lower->names[access->tensor->id]);
+    const Term *array = array_term(lower, access->tensor);
     if (term_is_zero(offset)) return array;
     if (access->tensor->type == TYPE_INT8) /* by groups */
-        return term(lower->arena, arena_format(lower->arena, "$0 + $1 / %d", INT8_GROUP), array,
-                    offset);
-    return term(lower->arena, term_sum, array, offset);
+        offset = term(lower->arena, TERM_DIV, offset, whole(lower, INT8_GROUP));
+    return term(lower->arena, TERM_ADDRESS, array, offset);
 }
 
 const char *pointer_text(Lowering *lower, const Expr *access) {
@@ -185,32 +175,25 @@ const char *pointer_text(Lowering *lower, const Expr *access) {
 /* The cost of an operation that gets a name. */
 enum { LONG_OPERATION = 10 };
 
-const char *number_text(Arena *arena, double number) {
-    if (isnan(number)) return "NAN";
-    if (isinf(number)) return number < 0 ? "-INFINITY" : "INFINITY";
-    if (number > 3.4e38) return "INFINITY";
-    if (number < -3.4e38) return "-INFINITY";
-    char *digits = arena_format(arena, "%.9g", number);
-    for (char *c = digits; *c; c++)
-        if (*c == ',') *c = '.'; /* independent of the locale */
-    bool whole = strpbrk(digits, ".e") == NULL;
-    return arena_format(arena, "%s%sf", digits, whole ? ".0" : "");
+static const Term *real_op(Arena *arena, OpCode op, const Term *value) {
+    return term(arena, term_op(op, T_F32), value);
+}
+
+static const Term *value_or_zero(Arena *arena, const Term *guard, const Term *value) {
+    return term(arena, TERM_SELECT, guard, value, term_number(arena, value->type, 0));
 }
 
 /* The power of a term by small primes; NULL for larger ones. */
 static const Term *whole_power(Arena *arena, const Term *base, long power) {
     static const struct {
         long prime;
-        const char *call;
-    } primes[] = {{2, "moec_square($0)"},
-                  {3, "moec_cube($0)"},
-                  {5, "moec_fifth($0)"},
-                  {7, "moec_seventh($0)"}};
+        TermOp op;
+    } primes[] = {{2, TERM_SQUARE}, {3, TERM_CUBE}, {5, TERM_FIFTH}, {7, TERM_SEVENTH}};
     if (power == 1) return base;
     for (size_t i = 0; i < sizeof primes / sizeof *primes; i++) {
         if (power % primes[i].prime != 0) continue;
         const Term *root = whole_power(arena, base, power / primes[i].prime);
-        return root ? term(arena, primes[i].call, root) : NULL;
+        return root ? term(arena, primes[i].op, root) : NULL;
     }
     return NULL;
 }
@@ -222,14 +205,14 @@ static const Term *power_term(Lowering *lower, const Expr *expr) {
     const Term *base = real_term(lower, expr->args[0]);
     if (exponent->kind != EXPR_NUMBER) return NULL;
     double power = fabs(exponent->number);
-    if (expr_is_number(exponent, 0.5)) return term(arena, "moec_sqrt($0)", base);
-    if (expr_is_number(exponent, -0.5)) return term(arena, "moec_rsqrt($0)", base);
+    if (expr_is_number(exponent, 0.5)) return real_op(arena, OP_SQRT, base);
+    if (expr_is_number(exponent, -0.5)) return real_op(arena, OP_RSQRT, base);
     if (expr_is_number(exponent, 2) && expr->args[0]->kind == EXPR_READ)
-        return term(arena, "$0 * $0", base);
+        return term(arena, TERM_MUL, base, base);
     if (power != floor(power) || power < 1 || power > 16) return NULL;
     const Term *made = whole_power(arena, base, (long)power);
     if (!made || exponent->number > 0) return made;
-    return term(arena, "1.0f / $0", made);
+    return term(arena, TERM_DIV, term_number(arena, T_F32, 1), made);
 }
 
 static const Term *apply(Lowering *lower, const Expr *expr) {
@@ -237,9 +220,10 @@ static const Term *apply(Lowering *lower, const Expr *expr) {
     bool random = op_is_random(expr->op);
     if (random) lower->uses_seed = true;
     for (int i = 0; i < expr->count; i++)
-        args[i] = random ? term(lower->arena, "(uint64_t)$0", integer_term(lower, expr->args[i]))
+        args[i] = random ? term_cast(lower->arena, T_U64, integer_term(lower, expr->args[i]))
                          : real_term(lower, expr->args[i]);
-    return term(lower->arena, op_table[expr->op].c, args[0], args[1], args[2]);
+    if (expr->op == OP_STOP) return args[0];
+    return term(lower->arena, term_op(expr->op, T_F32), args[0], args[1], args[2]);
 }
 
 static const Term *real_read(Lowering *lower, const Expr *expr) {
@@ -247,76 +231,51 @@ static const Term *real_read(Lowering *lower, const Expr *expr) {
     if (made) return made;
     made = element_term(lower, expr, &inside);
     if (expr->tensor->type == TYPE_INT || expr->tensor->type == TYPE_BYTE)
-        made = term(lower->arena, "(float)$0", made);
-    if (expr->tensor->type == TYPE_BF16) made = term(lower->arena, "moec_load($0)", made);
-    if (expr->tensor->type == TYPE_DOUBLE) made = term(lower->arena, "(float)$0", made);
-    return inside ? term(lower->arena, term_guarded, inside, made) : made;
+        made = term_cast(lower->arena, T_F32, made);
+    if (expr->tensor->type == TYPE_BF16) made = term(lower->arena, TERM_LOAD, made);
+    if (expr->tensor->type == TYPE_DOUBLE) made = term_cast(lower->arena, T_F32, made);
+    return inside ? value_or_zero(lower->arena, inside, made) : made;
 }
 
 static const Term *real_apply(Lowering *lower, const Expr *expr) {
     bool counted = expr_is_exact(expr) || counts_exactly(lower->program, expr);
     if (counted && expr_is_truth(expr))
-        return term(lower->arena, term_truth, integer_term(lower, expr));
-    if (counted) return term(lower->arena, "(float)$0", integer_term(lower, expr));
+        return value_or_zero(lower->arena, integer_term(lower, expr),
+                             term_number(lower->arena, T_F32, 1));
+    if (counted) return term_cast(lower->arena, T_F32, integer_term(lower, expr));
     const Term *made = expr->op == OP_POW ? power_term(lower, expr) : NULL;
     if (!made) made = apply(lower, expr);
     return made;
 }
 
 const Term *real_term(Lowering *lower, const Expr *expr) {
-    if (expr->kind == EXPR_NUMBER)
-        return term_number(lower->arena, number_text(lower->arena, expr->number));
+    if (expr->kind == EXPR_NUMBER) return term_number(lower->arena, T_F32, expr->number);
     if (expr->kind == EXPR_INDEX)
-        return term(lower->arena, "(float)$0", index_term(lower, expr->index));
+        return term_cast(lower->arena, T_F32, index_term(lower, expr->index));
     const Term *made = expr->kind == EXPR_READ ? real_read(lower, expr) : real_apply(lower, expr);
-    if (expr->kind == EXPR_READ)
-        return term_value(lower->arena, made, VALUE_READ, expr->tensor->name);
+    if (expr->kind == EXPR_READ) return term_value(lower->arena, made, VALUE_READ);
     bool long_one = op_table[expr->op].cost >= LONG_OPERATION;
-    return term_value(lower->arena, made, long_one ? VALUE_LONG : VALUE_SHORT, NULL);
+    return term_value(lower->arena, made, long_one ? VALUE_LONG : VALUE_SHORT);
 }
 
 /* ---- in double precision ---- */
 
-/* The definition of an operation on a, b and c as a spelling: "pow(a, b)" as "moec_math(pow)($0,
- * $1)". */
-static const char *double_spelling(Arena *arena, OpCode op) {
-    Text text = {.arena = arena};
-    for (const char *c = op_table[op].value; *c;) {
-        size_t length = strspn(c, "abcdefghijklmnopqrstuvwxyz0123456789");
-        if (c[length] == '(' && length)
-            text_add(&text, "moec_math(%.*s)", (int)length, c);
-        else if (length == 1 && *c >= 'a')
-            text_add(&text, "$%d", *c - 'a');
-        else
-            text_add_bytes(&text, c, length ? length : 1);
-        c += length ? length : 1;
-    }
-    bool whole = op_table[op].whole == WHOLE_ALWAYS; /* comparisons are int in C */
-    return whole ? arena_format(arena, "(double)(%s)", text.text) : text.text;
-}
-
-static const Term *double_number(Arena *arena, double number) {
-    const char *digits = isinf(number) || isnan(number) ? number_text(arena, number)
-                                                        : arena_format(arena, "%.17g", number);
-    bool whole = strspn(digits, "-0123456789") == strlen(digits);
-    return term_number(arena, arena_format(arena, "%s%s", digits, whole ? ".0" : ""));
-}
-
 static const Term *double_read(Lowering *lower, const Expr *expr) {
     const Term *inside, *made = element_term(lower, expr, &inside);
-    if (expr->tensor->type != TYPE_DOUBLE) made = term(lower->arena, "(double)$0", made);
-    return inside ? term(lower->arena, "$0 ? $1 : 0.0", inside, made) : made;
+    if (expr->tensor->type != TYPE_DOUBLE) made = term_cast(lower->arena, T_F64, made);
+    return inside ? value_or_zero(lower->arena, inside, made) : made;
 }
 
 const Term *double_term(Lowering *lower, const Expr *expr) {
     Arena *arena = lower->arena;
-    if (expr->kind == EXPR_NUMBER) return double_number(arena, expr->number);
+    if (expr->kind == EXPR_NUMBER) return term_number(arena, T_F64, expr->number);
     if (expr->kind == EXPR_READ) return double_read(lower, expr);
     if (expr->kind == EXPR_INDEX || expr_is_exact(expr) || counts_exactly(lower->program, expr))
-        return term(arena, "(double)$0", integer_term(lower, expr));
+        return term_cast(arena, T_F64, integer_term(lower, expr));
     const Term *args[3] = {NULL, NULL, NULL};
     for (int i = 0; i < expr->count; i++) args[i] = double_term(lower, expr->args[i]);
     if (expr->op == OP_WHERE && counts_exactly(lower->program, expr->args[0]))
-        return term(arena, "$0 ? $1 : $2", integer_term(lower, expr->args[0]), args[1], args[2]);
-    return term(arena, double_spelling(arena, expr->op), args[0], args[1], args[2]);
+        return term(arena, TERM_SELECT, integer_term(lower, expr->args[0]), args[1], args[2]);
+    if (expr->op == OP_STOP) return args[0];
+    return term(arena, term_op(expr->op, T_F64), args[0], args[1], args[2]);
 }

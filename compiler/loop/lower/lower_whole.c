@@ -10,25 +10,11 @@
 
 /* Operations that are computed in integers among reals, too; selections and signs are not. */
 static bool is_arithmetic(OpCode op) {
-    switch (op) {
-    case OP_FLOOR:
-    case OP_ADD:
-    case OP_SUB:
-    case OP_MUL:
-    case OP_MOD:
-    case OP_MIN:
-    case OP_MAX:
-    case OP_NEG:
-    case OP_EQ:
-    case OP_NE:
-    case OP_LT:
-    case OP_LE:
-    case OP_GT:
-    case OP_GE:
-        return true;
-    default:
-        return false;
-    }
+    static const bool arithmetic[OP_COUNT] = {
+        [OP_FLOOR] = true, [OP_ADD] = true, [OP_SUB] = true, [OP_MUL] = true, [OP_MOD] = true,
+        [OP_MIN] = true,   [OP_MAX] = true, [OP_NEG] = true, [OP_EQ] = true,  [OP_NE] = true,
+        [OP_LT] = true,    [OP_LE] = true,  [OP_GT] = true,  [OP_GE] = true};
+    return arithmetic[op];
 }
 
 bool counts_exactly(const Program *program, const Expr *expr) {
@@ -45,26 +31,21 @@ bool counts_exactly(const Program *program, const Expr *expr) {
 
 /* ---- terms ---- */
 
-static const Term *called(Lowering *lower, const char *function, const Term *a, const Term *b) {
-    Arena *arena = lower->arena;
-    return term(arena, arena_format(arena, "moec_whole_%s($0, $1)", function), a, b);
-}
-
 static const Term *quotient(Lowering *lower, const Expr *a, const Expr *b) {
     const Term *first = integer_term(lower, a), *second = integer_term(lower, b);
     if (range_of(lower->program, a).low >= 0 && range_of(lower->program, b).low > 0)
-        return term(lower->arena, "$0 / $1", first, second);
-    return called(lower, "quotient", first, second);
+        return term(lower->arena, TERM_DIV, first, second);
+    return term(lower->arena, TERM_WHOLE_QUOTIENT, first, second);
 }
 
 static const Term *remainder_term(Lowering *lower, const Expr *a, const Expr *b) {
     const Term *first = integer_term(lower, a), *second = integer_term(lower, b);
     Range range = range_of(lower->program, b);
     if (range.low > 0 && range_of(lower->program, a).low >= 0)
-        return term(lower->arena, "$0 % $1", first, second);
+        return term(lower->arena, TERM_MOD, first, second);
     if (range.low > 0 && range.high < INT64_MAX / 2)
-        return term(lower->arena, "($0 % $1 + $1) % $1", first, second);
-    return called(lower, "remainder", first, second);
+        return term(lower->arena, TERM_REMAINDER, first, second);
+    return term(lower->arena, TERM_WHOLE_REMAINDER, first, second);
 }
 
 static bool is_short(Range range) {
@@ -72,58 +53,46 @@ static bool is_short(Range range) {
 }
 
 /* A sum, a difference or a product. Some variables have 32 bits only. */
-static const Term *arithmetic(Lowering *lower, const Expr *expr, const char *name) {
+static const Term *arithmetic(Lowering *lower, const Expr *expr, TermOp wrapping) {
     Range a = range_of(lower->program, expr->args[0]), b = range_of(lower->program, expr->args[1]);
     Range range = range_of(lower->program, expr);
     const Term *first = integer_term(lower, expr->args[0]),
                *second = integer_term(lower, expr->args[1]);
     if (expr->op == OP_ADD && term_is_zero(second)) return first;
-    if (!range_is_known(range)) return called(lower, name, first, second);
+    if (!range_is_known(range)) return term(lower->arena, wrapping, first, second);
     if (is_short(a) && is_short(b) && !is_short(range))
-        first = term(lower->arena, "(long)$0", first);
-    const char *operation = expr->op == OP_ADD   ? term_sum
-                            : expr->op == OP_MUL ? term_product
-                                                 : "$0 - $1";
-    return term(lower->arena, operation, first, second);
+        first = term_cast(lower->arena, T_I64, first);
+    return term(lower->arena, term_op(expr->op, T_I64), first, second);
 }
 
 /* An integer as a condition in C. */
 static const Term *condition(Lowering *lower, const Expr *expr) {
     const Term *value = integer_term(lower, expr);
-    return expr_is_truth(expr) ? value : term(lower->arena, "$0 != 0", value);
+    return expr_is_truth(expr) ? value : term(lower->arena, TERM_NE, value, whole(lower, 0));
 }
 
 /* An operation on integers whose result cannot lose a sign. */
 static const Term *choice(Lowering *lower, const Expr *expr) {
-    Arena *arena = lower->arena;
-    if (expr->op == OP_AND || expr->op == OP_OR)
-        return term(arena, expr->op == OP_AND ? "$0 && $1" : "$0 || $1",
-                    condition(lower, expr->args[0]), condition(lower, expr->args[1]));
-    const Term *a = integer_term(lower, expr->args[0]);
-    if (expr->op == OP_NOT) return term(arena, "$0 == 0", a);
-    if (expr->op == OP_SIGN) return term(arena, "($0 > 0) - ($0 < 0)", a);
-    const Term *b = integer_term(lower, expr->args[1]);
-    switch (expr->op) {
-    case OP_MIN:
-        return term(arena, "$0 < $1 ? $0 : $1", a, b);
-    case OP_MAX:
-        return term(arena, "$0 > $1 ? $0 : $1", a, b);
-    case OP_WHERE:
-        return term(arena, "$0 ? $1 : $2", a, b, integer_term(lower, expr->args[2]));
-    default:
-        return term(arena, arena_format(arena, "$0 %s $1", op_table[expr->op].text), a, b);
-    }
+    bool joins = expr->op == OP_AND || expr->op == OP_OR;
+    const Term *args[3] = {NULL, NULL, NULL};
+    for (int i = 0; i < expr->count; i++)
+        args[i] = joins ? condition(lower, expr->args[i]) : integer_term(lower, expr->args[i]);
+    if (expr->op == OP_NOT) return term(lower->arena, TERM_EQ, args[0], whole(lower, 0));
+    return term(lower->arena, term_op(expr->op, T_I64), args[0], args[1], args[2]);
 }
 
 /* Integers computed from reals. */
 static const Term *whole_of_real(Lowering *lower, const Expr *expr) {
-    if (expr->op == OP_WHERE)
-        return term(lower->arena, "$0 != 0.0f ? $1 : $2", real_term(lower, expr->args[0]),
+    Arena *arena = lower->arena;
+    if (expr->op == OP_WHERE) {
+        const Term *zero = term_number(arena, T_F32, 0), *real = real_term(lower, expr->args[0]);
+        return term(arena, TERM_SELECT, term(arena, TERM_NE, real, zero),
                     integer_term(lower, expr->args[1]), integer_term(lower, expr->args[2]));
+    }
     const Term *real = real_term(lower, expr->op == OP_SIGN ? expr->args[0] : expr);
     if (expr->op == OP_SIGN) /* of NaN: 0 */
-        return term(lower->arena, "($0 > 0.0f) - ($0 < 0.0f)", real);
-    return term(lower->arena, expr->op == OP_FLOOR ? "moec_whole($0)" : "(long)$0", real);
+        return term(arena, TERM_SIGN_OF_REAL, real);
+    return expr->op == OP_FLOOR ? term(arena, TERM_WHOLE, real) : term_cast(arena, T_I64, real);
 }
 
 static const Term *integer_apply(Lowering *lower, const Expr *expr) {
@@ -138,18 +107,18 @@ static const Term *integer_apply(Lowering *lower, const Expr *expr) {
     case OP_MOD:
         return remainder_term(lower, expr->args[0], expr->args[1]);
     case OP_ADD:
-        return arithmetic(lower, expr, "sum");
+        return arithmetic(lower, expr, TERM_WHOLE_SUM);
     case OP_SUB:
-        return arithmetic(lower, expr, "difference");
+        return arithmetic(lower, expr, TERM_WHOLE_DIFFERENCE);
     case OP_MUL:
-        return arithmetic(lower, expr, "product");
+        return arithmetic(lower, expr, TERM_WHOLE_PRODUCT);
     case OP_ABS:
-        return term(lower->arena, "moec_whole_size($0)", integer_term(lower, expr->args[0]));
+        return term(lower->arena, TERM_WHOLE_SIZE, integer_term(lower, expr->args[0]));
     case OP_NEG: {
         const Term *inner = integer_term(lower, expr->args[0]);
         if (range_of(lower->program, expr->args[0]).low == INT64_MIN)
-            return called(lower, "difference", term_whole(lower->arena, 0), inner);
-        return term(lower->arena, "-$0", inner);
+            return term(lower->arena, TERM_WHOLE_DIFFERENCE, whole(lower, 0), inner);
+        return term(lower->arena, TERM_NEG, inner);
     }
     default:
         return choice(lower, expr);
@@ -177,8 +146,8 @@ const Term *integer_term(Lowering *lower, const Expr *expr) {
         return index_term(lower, expr->index);
     case EXPR_READ:
         made = element_term(lower, expr, &inside);
-        made = inside ? term(lower->arena, "$0 ? (long)$1 : 0", inside, made)
-                      : term(lower->arena, "(long)$0", made);
+        made = inside ? term(lower->arena, TERM_GUARDED, inside, made)
+                      : term_cast(lower->arena, T_I64, made);
         break;
     case EXPR_APPLY:
         made = integer_apply(lower, expr);
