@@ -93,11 +93,6 @@ const char *aligned(Printer *printer, Py value, Index *const *dims, int count, P
     return text.text;
 }
 
-Py variable_as(Printer *printer, const char *text, PyKind kind) {
-    (void)printer;
-    return (Py){.text = text, .level = PY_ATOM, .kind = kind};
-}
-
 static Py called(Printer *printer, Py value, const char *format, PyKind kind) {
     value.text = arena_format(printer->torch->arena, format, value.text);
     value.level = PY_ATOM;
