@@ -183,13 +183,13 @@ static List parts_of(Torch *torch, TorchModule *module, const List *statements) 
 
 /* ---- inputs and outputs ---- */
 
-static void add_item(Torch *torch, List *items, Tensor *tensor, int version, Index *index) {
+static void add_item(Torch *torch, List *items, Tensor *tensor, int version) {
     for (int i = 0; i < items->count; i++) {
         const TorchItem *item = items->items[i];
-        if (item->tensor == tensor && item->version == version && item->index == index) return;
+        if (item->tensor == tensor && item->version == version) return;
     }
     TorchItem *item = arena_alloc(torch->arena, sizeof *item);
-    *item = (TorchItem){tensor, version, index};
+    *item = (TorchItem){tensor, version};
     list_push(torch->arena, items, item);
 }
 
@@ -243,7 +243,7 @@ static void find_inputs(Torch *torch, TorchModule *module) {
     all_writes(torch, &module->parts, &writes);
     for (int i = 0; i < writes.count; i++) {
         Expr *write = writes.items[i];
-        add_item(torch, &written, write->tensor, version_of(write), NULL);
+        add_item(torch, &written, write->tensor, version_of(write));
     }
     for (int i = 0; module->parent && i < reads.count; i++) {
         const Expr *read = reads.items[i];
@@ -251,7 +251,7 @@ static void find_inputs(Torch *torch, TorchModule *module) {
         bool stored = tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE;
         if (stored && is_within(tensor->path, module->path)) continue;
         if (!has_item(&written, tensor, version_of(read)))
-            add_item(torch, &module->inputs, tensor, version_of(read), NULL);
+            add_item(torch, &module->inputs, tensor, version_of(read));
     }
 }
 
@@ -288,7 +288,7 @@ static void find_outputs(Torch *torch, TorchModule *module, const List *whole) {
         if (!torch->live[tensor->id]) continue;
         bool outside = reads_of_tensor(whole, tensor) > reads_of_tensor(&reads, tensor);
         if (outside || tensor->role == ROLE_OUTPUT || version_of(write))
-            add_item(torch, &module->outputs, tensor, version_of(write), NULL);
+            add_item(torch, &module->outputs, tensor, version_of(write));
     }
 }
 

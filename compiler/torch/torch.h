@@ -17,11 +17,10 @@ typedef struct RunNumber {
 } RunNumber;
 
 /* A tensor that a layer reads from outside or returns. A tensor stacked over a repeat has version 0
- * before an iteration and version 1 after it. index: the iteration itself; then tensor is NULL. */
+ * before an iteration and version 1 after it. */
 typedef struct TorchItem {
     Tensor *tensor;
     int version;
-    Index *index;
 } TorchItem;
 
 typedef struct TorchModule TorchModule;
@@ -166,7 +165,6 @@ const char *shortest(Arena *arena, double number);
 const char *python_number(Torch *torch, const Expr *expr);
 bool is_full(const Printer *printer, const Index *index);
 Index *order_find(const Printer *printer, const Index *index);
-Py variable_as(Printer *printer, const char *text, PyKind kind);
 Py apply_python(Printer *printer, OpCode op, const Py *args, int count);
 void union_dims(Printer *printer, const Py *values, int count, Py *into);
 

@@ -93,11 +93,6 @@ const char *aligned(Printer *printer, Py value, Index *const *dims, int count, P
     return text.text;
 }
 
-Py variable_as(Printer *printer, const char *text, PyKind kind) {
-    (void)printer;
-    return (Py){.text = text, .level = PY_ATOM, .kind = kind};
-}
-
 static Py called(Printer *printer, Py value, const char *format, PyKind kind) {
     value.text = arena_format(printer->torch->arena, format, value.text);
     value.level = PY_ATOM;
@@ -107,6 +102,13 @@ static Py called(Printer *printer, Py value, const char *format, PyKind kind) {
 
 Py as_bool(Printer *printer, Py value) {
     if (value.kind == PY_BOOL) return value;
+    char *end;
+    double constant = strtod(value.text, &end);
+    if (value.number && !*end)
+        return (Py){.text = constant != 0 ? "True" : "False",
+                    .level = PY_ATOM,
+                    .kind = PY_BOOL,
+                    .number = true};
     value.text =
         arena_format(printer->torch->arena, "%s != 0", in_parentheses(printer, value, PY_SUM));
     value.level = PY_COMPARISON;
@@ -251,6 +253,9 @@ static const char *with_leading(Printer *printer, Py value, const char *text, co
 }
 
 static Py choose(Printer *printer, Py condition, Py a, Py b) {
+    char *end;
+    double constant = strtod(condition.text, &end);
+    if (condition.number && !*end) return constant != 0 ? a : b;
     Py args[3] = {as_bool(printer, condition), a, b}, result = {.level = PY_ATOM};
     Arena *arena = printer->torch->arena;
     result.kind = unify(printer, args + 1, 2);
