@@ -118,7 +118,8 @@ static void emit(void *data) {
                                    .class_name = name,
                                    .vocabulary = logits->axes[2]->size,
                                    .context = program->sequence->size,
-                                   .hindrance = decoding.hindrance};
+                                   .hindrance = decoding.hindrance,
+                                   .by_training = program->by_training};
 }
 
 const char *moec_torch_suffix(void) {

@@ -174,6 +174,7 @@ typedef struct MoecTorch {
     const char *class_name;               /* "Tiny" of TinyForCausalLM and TinyConfig */
     long vocabulary, context;
     const char *hindrance; /* the reason why it cannot decode, or NULL */
+    bool by_training;      /* some equations, such as dropout, are not in it: training has them */
 } MoecTorch;
 const MoecTorch *moec_emit_torch(MoecCompiler *compiler);
 /* Follows the label of a layer in PyTorch if it is also the name of a weight: "query_layer". */

@@ -167,6 +167,9 @@ bool torch_folder_write(const TorchFolder *folder) {
     const GraphShape shape = {.graph = MOEC_FORWARD};
     const MoecTorch *torch = moec_emit_torch(folder->compiler);
     if (!torch) return reports_good(folder->compiler);
+    if (torch->by_training)
+        note_message("equations of training alone, such as dropout, are not part of the PyTorch "
+                     "model");
     Model *model = model_describe(folder->compiler, &shape);
     bool good = model && write_files(folder, torch, model);
     model_close(model);
