@@ -9,12 +9,12 @@
  */
 #include "loop/form.h"
 
-typedef struct Check {
+typedef struct FormCheck {
     Arena *arena;
     const char *fault; /* the first one */
-} Check;
+} FormCheck;
 
-static void fault(Check *check, const char *what, const Term *term) {
+static void fault(FormCheck *check, const char *what, const Term *term) {
     if (!check->fault)
         check->fault = arena_format(check->arena, "'%s' %s", term_text(check->arena, term), what);
 }
@@ -27,7 +27,7 @@ static void set_scopes(const FormBlock *block, VariableScope scope) {
     }
 }
 
-static void check_term(Check *check, const Term *term) {
+static void check_term(FormCheck *check, const Term *term) {
     if (term->op == TERM_NAME) {
         const Variable *variable = term->variable;
         if (variable->scope == SCOPE_OUTSIDE) fault(check, "is used outside of its scope", term);
@@ -38,7 +38,7 @@ static void check_term(Check *check, const Term *term) {
     if (!term_fits(term)) fault(check, "has a wrong type", term);
 }
 
-static void check_values(Check *check, const FormNode *node) {
+static void check_values(FormCheck *check, const FormNode *node) {
     for (int i = 0; i < NODE_VALUES; i++)
         if (node->values[i]) check_term(check, node->values[i]);
     const Term *value = node->values[0];
@@ -53,7 +53,7 @@ static void check_values(Check *check, const FormNode *node) {
 }
 
 /* A group is no scope: barriers.c replaces it by its body. */
-static void check_block(Check *check, const FormBlock *block) {
+static void check_block(FormCheck *check, const FormBlock *block) {
     for (const FormNode *node = block->first; node; node = node->next) {
         check_values(check, node);
         if (node->name && node->name->variable->scope == SCOPE_INSIDE)
@@ -66,7 +66,7 @@ static void check_block(Check *check, const FormBlock *block) {
 }
 
 const char *form_check(Arena *arena, const KernelForm *form) {
-    Check check = {.arena = arena};
+    FormCheck check = {.arena = arena};
     set_scopes(&form->block, SCOPE_OUTSIDE);
     check_block(&check, &form->block);
     set_scopes(&form->block, SCOPE_UNKNOWN);
