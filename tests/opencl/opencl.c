@@ -30,8 +30,8 @@ static bool is_one_loop(const FormBlock *block) {
 }
 
 static void share_loop(Arena *arena, FormNode *loop, bool groups) {
-    loop->values[0] = term(arena, groups ? "get_global_id(0)" : "get_local_id(0)");
-    loop->values[2] = term(arena, groups ? "get_global_size(0)" : "get_local_size(0)");
+    loop->values[0] = term_name(arena, T_I64, groups ? "get_global_id(0)" : "get_local_id(0)");
+    loop->values[2] = term_name(arena, T_I64, groups ? "get_global_size(0)" : "get_local_size(0)");
     loop->run = 0;
 }
 
@@ -39,7 +39,8 @@ static void share_loop(Arena *arena, FormNode *loop, bool groups) {
 static FormNode *by_first(Arena *arena, FormNode *store) {
     FormBlock block = {0};
     FormNode *condition = form_add(arena, &block, FORM_IF);
-    condition->values[0] = term(arena, "get_local_id(0) == 0");
+    condition->values[0] = 
+        term(arena, TERM_EQ, term_name(arena, T_I64, "get_local_id(0)"), term_whole(arena, 0));
     condition->layout = ON_SAME_LINE;
     condition->body.first = condition->body.last = store;
     return condition;
@@ -51,7 +52,7 @@ static void share_block(Arena *arena, FormBlock *block, int depth) {
     *block = (FormBlock){0};
     for (; node; node = next) {
         bool parallel = is_parallel(node);
-        bool stores = node->kind == FORM_SET && node->values[0]->kind != TERM_NAME;
+        bool stores = node->kind == FORM_SET && node->values[0]->op != TERM_NAME;
         next = node->next;
         node->next = NULL;
         if (parallel)
@@ -59,7 +60,7 @@ static void share_block(Arena *arena, FormBlock *block, int depth) {
         else
             share_block(arena, &node->body, depth + 1);
         if (node->kind == FORM_LET && !depth && node->size && !node->values[0])
-            node->type = arena_format(arena, "__local %s", node->type);
+            node->shared = true; /* printed as __shared__ */
         if (stores) node = by_first(arena, node);
         form_append(block, &(FormBlock){.first = node, .last = node});
         if (parallel || stores) form_add(arena, block, FORM_BARRIER);

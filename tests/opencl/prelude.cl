@@ -1,4 +1,5 @@
 /* The operations of compiler/ir/op.def that the models of this folder use, in OpenCL C. */
+#define __shared__ __local
 #define MOEC_OMP(...)
 #define moec_barrier() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #define moec_min(a, b) fmin(a, b)
