@@ -5,12 +5,14 @@
 # number of PyTorch is the best of several ways (see peers.py).
 #
 #   tests/bench/peers.sh [ROUNDS [ROW...]]      rows: dense long 2of8 8of64 124m (default: all)
+#   PRECISIONS=f32 ...                          without bf16: on processors that only emulate it; 0 = not measured
 #
 # First PyTorch computes our loss from our weights in both precisions, and `moec bench` compares the gradient with differences
 # of the loss.
 set -eu
 cd "$(dirname "$0")/../.."
 moec=${BUILD:-build}/moec
+precisions=${PRECISIONS:-f32 bf16}
 rounds=${1:-3}
 [ $# = 0 ] || shift
 [ $# != 0 ] || set -- dense long 2of8 8of64 124m
@@ -45,7 +47,7 @@ of() {
 agrees() {
     head -c $((4 * (context + 1))) README.md >"$work/text"
     $moec init -q $spec --seed 1 --out "$work/weights" >/dev/null
-    for precision in f32 bf16; do
+    for precision in $precisions; do
         $moec forward -q $spec --set train.batch_size=1 --set train.precision=$precision --weights "$work/weights" --input "$work/text" \
             --outputs loss --out "$work/loss" >/dev/null
         "$PYTHON" tests/bench/peers.py "$work" agrees $precision || exit 1
@@ -53,6 +55,7 @@ agrees() {
 }
 # shellcheck disable=SC2086
 ours() { # PRECISION: tokens per second, the median of the steps, and the share of the floor
+    case $precisions in *"$1"*) ;; *) echo 0 0 && return ;; esac
     $moec bench $spec --set train.precision="$1" --json >"$work/bench"
     for name in median_tokens_per_second share_of_floor; do
         sed -n "s/.*\"$name\": *\([0-9.e+-]*\).*/\1/p" "$work/bench"
@@ -60,6 +63,7 @@ ours() { # PRECISION: tokens per second, the median of the steps, and the share 
 }
 theirs() { # PRECISION WAY...: the best
     precision=$1
+    case $precisions in *"$1"*) ;; *) echo 0 && return ;; esac
     shift
     for way; do "$PYTHON" tests/bench/peers.py "$work" "$precision" "$batch" "$way"; done | sort -g | tail -1
 }
@@ -73,13 +77,13 @@ for row; do
         # shellcheck disable=SC2046,SC2086
         echo "$row" "$round" $(ours f32) $(ours bf16) $(theirs f32 $f32) $(theirs bf16 $bf16) >"$work/row"
         cat "$work/row" >>"$work/rows"
-        awk '{ printf "%-6s %5s %9.0f %6.2f %9.0f %6.2f %10.0f %10.0f %11.2f %12.2f %10.2f\n",
-            $1, $2, $3, $4, $5, $6, $7, $8, $3 / $7, $5 / $8, $5 / $3 }' "$work/row"
+        awk 'function ratio(a, b) { return b ? a / b : 0 } { printf "%-6s %5s %9.0f %6.2f %9.0f %6.2f %10.0f %10.0f %11.2f %12.2f %10.2f\n",
+            $1, $2, $3, $4, $5, $6, $7, $8, ratio($3, $7), ratio($5, $8), ratio($5, $3) }' "$work/row"
     done
 done
 
 median() { # ROW A B: of the ratios of these columns
-    awk -v row="$1" -v a="$2" -v b="$3" '$1 == row { print b ? $a / $b : $a }' "$work/rows" | sort -g |
+    awk -v row="$1" -v a="$2" -v b="$3" '$1 == row { print !b ? $a : $b ? $a / $b : 0 }' "$work/rows" | sort -g |
         awk '{ x[NR] = $1 } END { printf "%.2f", x[int((NR + 1) / 2)] }'
 }
 for row; do
