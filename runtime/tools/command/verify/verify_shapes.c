@@ -156,6 +156,7 @@ bool verify_fits(const Comparison *comparison, char **problem, char **help) {
     if (room && shape->asked) {
         note_message("batch %ld, context %ld %s", shape->batch, shape->context, *problem);
         free(*problem);
+        *problem = NULL;
         return true;
     }
     *help = suggestion(comparison);
