@@ -33,7 +33,7 @@ static bool multiply_ourselves(ProductsTrial *trial) {
     return trial->scratch && multiply_once(trial);
 }
 
-static void fill_ones(float *memory, long count, bool rounded) {
+static void fill_operands(float *memory, long count, bool rounded) {
     for (long i = 0; i < count && !rounded; i++) memory[i] = (float)(i % 17) - 8;
     for (long i = 0; i < 2 * count && rounded; i++)
         moec_store((MoecBf16 *)(void *)memory + i, (float)(i % 17) - 8);
@@ -51,7 +51,7 @@ static ProductsTrial *trial_new(long size, bool rounded) {
     trial->memory = malloc((size_t)(3 * size * size) * sizeof *trial->memory);
     if (trial->memory) {
         const MoecTable table = {.products = &trial->product, .product_count = 1};
-        fill_ones(trial->memory, 3 * size * size, rounded);
+        fill_operands(trial->memory, 3 * size * size, rounded);
         trial->library = products_new(&table);
         if ((trial->library && multiply_once(trial)) || multiply_ourselves(trial)) return trial;
     }

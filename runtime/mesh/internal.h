@@ -36,6 +36,8 @@ struct Mesh {
     float *received; /* buffer of reduce.c */
 };
 
+/* Seconds until a stall ends the run, from the environment; false after a message. */
+bool watch_limit(double *limit);
 /* Connects the processes by `mesh->mpi`; collective. */
 Watchdog *watch_start(Mesh *mesh);
 /* Prints the message `text` of this process, if it is not empty, and ends all processes. */

@@ -67,7 +67,9 @@ static bool connect(Mesh *mesh, const ProcessGroup *launch) {
     char version[MPI_SHIM_TEXT] = "";
     int error = mesh->mpi->start(&mesh->rank, &mesh->size, version);
     version[strcspn(version, ",\n")] = 0;
-    if (error) return error_message(NULL, "MPI (%s) cannot start: error %d", version, error);
+    if (error)
+        return error_message("start the program with mpirun of the same MPI library",
+                             "MPI (%s) cannot start: error %d", version, error);
     if (mesh->size == launch->size) return true;
     return error_message("set MOEC_MPICC to the mpicc of the MPI library that mpirun belongs to",
                          "%s started %d processes, but the MPI library of mpicc (%s) finds %d",
@@ -103,7 +105,7 @@ static bool all_good(Mesh *mesh, const Introduction *all) {
 
 /* False, after a message of process 0, if a property differs between processes. */
 static bool all_equal(Mesh *mesh, const MeshProperty *properties, int count) {
-    const size_t bytes = sizeof *properties[0].value * sizeof properties[0].value;
+    const size_t bytes = sizeof properties[0].value;
     const size_t row = bytes * (size_t)count;
     char *all = memory_new(row * (size_t)mesh->size);
     for (int i = 0; i < count; i++)
@@ -135,7 +137,8 @@ Mesh *mesh_start(const ProcessGroup *launch, bool good, const MeshProperty *prop
     }
     Introduction *all = memory_new(sizeof *all * (size_t)mesh->size);
     gethostname(all[mesh->rank].host, HOST_LENGTH - 1);
-    all[mesh->rank].good = good;
+    double limit;
+    all[mesh->rank].good = watch_limit(&limit) && good;
     bool equal = mesh->mpi->gather(all, sizeof *all) == 0;
     if (equal) count_hosts(mesh, all);
     equal = equal && all_good(mesh, all) && all_equal(mesh, properties, count);

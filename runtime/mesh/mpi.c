@@ -4,18 +4,14 @@
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
+#include "model/model.h"
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-extern char **environ;
 
 /* The path of an executable file in a folder, or NULL. */
 static char *program_in(const char *folder, int length, const char *name) {
@@ -67,26 +63,14 @@ static char *shim_path(const char *compiler) {
 static bool run_compiler(const char *compiler, const char *source, const char *output,
                          const char *log) {
     const char *words[] = {compiler, "-O2", "-fPIC", "-shared", "-w", "-o", output, source, NULL};
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, 1, log, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-    posix_spawn_file_actions_adddup2(&actions, 1, 2);
-    pid_t child;
-    int status = -1,
-        failed = posix_spawn(&child, compiler, &actions, NULL, (char **)(uintptr_t)words, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    if (failed) return error_message(NULL, "cannot start %s: %s", compiler, strerror(failed));
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
-    if (status == 0) return true;
+    pid_t child = compiler_start((char **)(uintptr_t)words, log);
+    if (child < 0)
+        return error_message("set MOEC_MPICC to the path of mpicc", "cannot start %s: %s", compiler,
+                             strerror(errno));
+    if (compiler_wait(child) == 0) return true;
     error_message("set MOEC_MPICC to the mpicc of the MPI library that started this process",
                   "%s cannot compile the interface to MPI:", compiler);
-    size_t length;
-    Mapping mapping;
-    if (file_map(log, NULL, &mapping)) {
-        length = mapping.length < 2000 ? mapping.length : 2000;
-        fprintf(message_file(), "%.*s", (int)length, (const char *)mapping.bytes);
-        file_unmap(&mapping);
-    }
+    compiler_print_log(log);
     return false;
 }
 
@@ -149,7 +133,12 @@ const MpiShim *mpi_open(const ProcessGroup *launch) {
     if (!handle) handle = build(compiler, kept);
     if (kept) cache_made(lock, kept);
     const MpiShim *shim = handle ? dlsym(handle, "moec_mpi") : NULL;
+    if (handle && (!shim || shim->abi != MPI_SHIM_ABI)) {
+        error_message("remove it", "%s is not the interface to MPI of this version",
+                      kept ? kept : "the compiled file");
+        shim = NULL;
+    }
     free(kept);
     free(compiler);
-    return shim && shim->abi == MPI_SHIM_ABI ? shim : NULL;
+    return shim;
 }

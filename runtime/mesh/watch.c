@@ -2,6 +2,7 @@
  * message. Each process has a thread and a TCP connection to process 0. */
 #include "mesh/internal.h"
 
+#include "abi/utf8_cut.h"
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/message.h"
@@ -441,11 +442,14 @@ static void meet(Watchdog *watch) {
     free(all);
 }
 
-static double limit_of_environment(void) {
+bool watch_limit(double *limit) {
     const char *text = getenv("MOEC_WATCHDOG_TIMEOUT");
     char *end = NULL;
-    double limit = text ? strtod(text, &end) : 0;
-    return end && end != text && !*end && limit > 0 && isfinite(limit) ? limit : usual_limit;
+    *limit = text ? strtod(text, &end) : usual_limit;
+    return !text || (end != text && !*end && *limit > 0 && isfinite(*limit)) ||
+           error_message("MOEC_WATCHDOG_TIMEOUT=60, for example",
+                         "MOEC_WATCHDOG_TIMEOUT is '%.*s': expected seconds above 0",
+                         utf8_cut(text, 60), text);
 }
 
 Watchdog *watch_start(Mesh *mesh) {
@@ -454,7 +458,7 @@ Watchdog *watch_start(Mesh *mesh) {
     watch->peer_count = mesh->rank ? 1 : mesh->size;
     watch->peers = memory_new(sizeof *watch->peers * (size_t)watch->peer_count);
     for (int i = 0; i < watch->peer_count; i++) watch->peers[i].descriptor = -1;
-    watch->limit = limit_of_environment();
+    watch_limit(&watch->limit);
     watch->failed = -1;
     watch->wake = eventfd(0, EFD_CLOEXEC);
     meet(watch);

@@ -552,7 +552,7 @@ static void add_name(Names *names, const char *name) {
 }
 
 /* Adds the line "... and 37 more" to a list that is longer than LISTED. */
-static const char *is_in_list(Names *names) {
+static const char *listed_names(Names *names) {
     if (names->count <= LISTED) return names->text;
     char *longer = memory_format("%s\n    ... and %d more", names->text, names->count - LISTED);
     free(names->text);
@@ -566,9 +566,9 @@ static bool report_lacking(const Safetensors *file, Names *names, bool lacking) 
         return error_message(
             "initialize them with --init-missing (in the API: init_missing = true)",
             "%s does not have %d tensor%s of the model:%s", file->path, names->count, many,
-            is_in_list(names));
+            listed_names(names));
     note_message("%s does not have %d tensor%s of the model; random initialization of:%s",
-                 file->path, names->count, many, is_in_list(names));
+                 file->path, names->count, many, listed_names(names));
     return true;
 }
 
@@ -606,11 +606,11 @@ bool model_begin(Model *model, const Safetensors *file, bool lacking) {
     if (wrong.count)
         good = error_message("use the sizes of that run, or train from scratch",
                              "%s: %d tensor%s of another shape:%s", file->path, wrong.count,
-                             wrong.count == 1 ? "" : "s", is_in_list(&wrong));
+                             wrong.count == 1 ? "" : "s", listed_names(&wrong));
     good = report_lacking(file, &absent, lacking) && good;
     if (good && left.count)
         note_message("%s has %d tensor%s that the model does not have:%s", file->path, left.count,
-                     left.count == 1 ? "" : "s", is_in_list(&left));
+                     left.count == 1 ? "" : "s", listed_names(&left));
     free(wrong.text);
     free(absent.text);
     free(left.text);

@@ -141,4 +141,14 @@ bool model_begin(Model *model, const Safetensors *file, bool lacking);
 TensorEntry *model_entries(const Model *model, bool optimizer, json_t *notes, int *count);
 void entries_free(TensorEntry *entries, int count);
 
+/* toolchain: a compiler as a process. */
+
+/* Starts it with its output in the file `log`; words: the command, then NULL. -1, with errno set,
+ * if it cannot be started. */
+pid_t compiler_start(char *const *words, const char *log);
+/* Its exit status; -1 for a child of -1. */
+int compiler_wait(pid_t child);
+/* Prints the first lines of the output. */
+void compiler_print_log(const char *log);
+
 #endif

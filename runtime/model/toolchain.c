@@ -133,12 +133,10 @@ static void command_free(CompilerCommand *command) {
     free(command->more);
 }
 
-/* Starts the compiler, with its output in the file `log`. -1, with errno set, if it could not
- * be started. */
-static pid_t start(const CompilerCommand *command, const char *log) {
-    char *line = memory_format("%s", command->words[0]);
-    for (int i = 1; i < command->count; i++) {
-        char *longer = memory_format("%s %s", line, command->words[i]);
+pid_t compiler_start(char *const *words, const char *log) {
+    char *line = memory_format("%s", words[0]);
+    for (int i = 1; words[i]; i++) {
+        char *longer = memory_format("%s %s", line, words[i]);
         free(line);
         line = longer;
     }
@@ -149,22 +147,21 @@ static pid_t start(const CompilerCommand *command, const char *log) {
     posix_spawn_file_actions_addopen(&actions, 1, log, O_WRONLY | O_CREAT | O_TRUNC, 0666);
     posix_spawn_file_actions_adddup2(&actions, 1, 2);
     pid_t child;
-    int failed = posix_spawnp(&child, command->words[0], &actions, NULL, command->words, environ);
+    int failed = posix_spawnp(&child, words[0], &actions, NULL, words, environ);
     posix_spawn_file_actions_destroy(&actions);
     if (!failed) return child;
     errno = failed;
     return -1;
 }
 
-static int finish_objects(pid_t child) {
+int compiler_wait(pid_t child) {
     int status = -1;
     if (child < 0) return -1;
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
     return status;
 }
 
-/* Prints the first lines of the compiler output. */
-static void print_log(const char *log) {
+void compiler_print_log(const char *log) {
     FILE *file = fopen(log, "r");
     char line[512];
     for (int i = 0; file && i < 20 && fgets(line, sizeof line, file); i++)
@@ -183,13 +180,13 @@ static int translate(const char *include, const Translation *work, int count, bo
         const char *words[] = {define,         include, "-c", "-o",
                                work[i].output, "-x",    "c",  work[i].source};
         for (size_t j = 0; j < sizeof words / sizeof words[0]; j++) add_word(&command, words[j]);
-        children[i] = start(&command, logs[i]);
+        children[i] = compiler_start(command.words, logs[i]);
         command_free(&command);
         free(define);
     }
     int reason = errno, worst = 0;
     for (int i = 0; i < count; i++) {
-        int status = finish_objects(children[i]);
+        int status = compiler_wait(children[i]);
         if (status && !worst) worst = status;
     }
     errno = reason;
@@ -205,7 +202,7 @@ static int link_objects(const Translation *work, int count, const char *ready, b
     for (int i = 0; i < count; i++) add_word(&command, work[i].output);
     if (ready) add_word(&command, ready);
     add_word(&command, "-lm");
-    int status = finish_objects(start(&command, log));
+    int status = compiler_wait(compiler_start(command.words, log));
     command_free(&command);
     return status;
 }
@@ -246,7 +243,7 @@ bool toolchain_build(const char *folder, const Translation *work, int count, con
     else if (status > 0) {
         error_message("please report this with the spec",
                       "%s rejects the generated program:", compiler_name());
-        for (int i = 0; i < count; i++) print_log(logs[i]);
+        for (int i = 0; i < count; i++) compiler_print_log(logs[i]);
     }
     for (int i = 0; i < count; i++) {
         unlink(logs[i]);

@@ -99,6 +99,9 @@ $first -n 1 moec train "$work/small.moe" --data "$work/text" --out "$work/differ
 grep -q '^rank 1 of 2 (.*) cannot start:$' "$work/out" || wrong "missing data: $(cat "$work/out")"
 [ "$(grep -c "moec: error.*$work/missing" "$work/out")" = 1 ] || wrong "missing data has no single message: $(cat "$work/out")"
 
+MOEC_WATCHDOG_TIMEOUT=soon $first -n 2 moec train "$work/small.moe" --data "$work/text" --out "$work/limit" >"$work/out" 2>&1 </dev/null && wrong "a wrong limit is accepted"
+[ "$(grep -c "MOEC_WATCHDOG_TIMEOUT is 'soon': expected seconds above 0" "$work/out")" = 1 ] || wrong "wrong limit: $(cat "$work/out")"
+
 # ended LAUNCHER SIGNAL RANK SECONDS WORDS: the signal ends all processes in time, with one message; the checkpoint is sound.
 ended() {
     launcher="$1 -n 2" signal=$2 rank=$3 seconds=$4 words=$5 out=$work/ended.$1.$2.$3

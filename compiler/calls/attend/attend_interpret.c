@@ -31,8 +31,8 @@ static double *lead_part(const View *view, const View *query, long number) {
 /* The last dimensions of an operand that it has: position, head, width. */
 typedef struct AttendOperand {
     View view;
-    double *part;            /* at the current leading coordinates */
-    long place, head, width; /* strides */
+    double *part;               /* at the current leading coordinates */
+    long position, head, width; /* strides */
 } AttendOperand;
 
 typedef struct Attention {
@@ -41,7 +41,7 @@ typedef struct Attention {
     long leads, queries, keys, heads, key_heads, value_heads, key_width, value_width, position;
     AttendOperand q, k, v, o, lse, adjoint, dq, dk, dv;
     View sink, dsink;
-    AttendOperand document; /* `.place`: its stride; no heads, no width */
+    AttendOperand document; /* `.position`: its stride; no heads, no width */
     double *score;     /* [keys] of one query: the scores after scale and cap, then the weights */
     double scale;      /* at which weights are rounded; 0: no rounding */
     double *copies[4]; /* rounded operands */
@@ -50,7 +50,7 @@ typedef struct Attention {
 
 static AttendOperand operand_of(View view, int lead) {
     AttendOperand operand = {.view = view, .part = view.real};
-    operand.place = view.stride[lead];
+    operand.position = view.stride[lead];
     operand.head = view.stride[lead + 1];
     operand.width = view.rank > lead + 2 ? view.stride[lead + 2] : 0;
     return operand;
@@ -126,7 +126,7 @@ static Attention attention_of(Interpreter *interpreter, const Statement *stateme
     if (statement->attention.documents) {
         View view = input_view(interpreter, statement, attend_document(&statement->attention));
         attention.document =
-            (AttendOperand){.view = view, .part = view.real, .place = view.stride[lead]};
+            (AttendOperand){.view = view, .part = view.real, .position = view.stride[lead]};
     }
     attention.score = malloc((size_t)attention.keys * sizeof *attention.score);
     if (!attention.score) abort();
@@ -137,8 +137,8 @@ static Attention attention_of(Interpreter *interpreter, const Statement *stateme
 static bool same_document(const Attention *attention, long s, long t) {
     const AttendOperand *document = &attention->document;
     if (!attention->options->documents) return true;
-    return document->part[(s + attention->position) * document->place] ==
-           document->part[t * document->place];
+    return document->part[(s + attention->position) * document->position] ==
+           document->part[t * document->position];
 }
 
 static void move_to_lead(const Attention *attention, AttendOperand *operand, long lead) {
@@ -179,9 +179,9 @@ static long row_of_key(const Attention *attention, long t) {
 /* The score of a key before the cap. */
 static double raw_score(const Attention *attention, long s, long h, long t) {
     const AttendOperand *q = &attention->q, *k = &attention->k;
-    const double *query = q->part + s * q->place + h * q->head;
+    const double *query = q->part + s * q->position + h * q->head;
     const double *key =
-        k->part + row_of_key(attention, t) * k->place + key_head(attention, h) * k->head;
+        k->part + row_of_key(attention, t) * k->position + key_head(attention, h) * k->head;
     double sum = 0;
     for (long e = 0; e < attention->key_width; e++) sum += query[e * q->width] * key[e * k->width];
     return rounded_operand(attention, sum * attention->options->scale);
@@ -237,15 +237,15 @@ static void attend_row(Attention *attention, long s, long h) {
     if (best > 0 && attention->options->position) keep_best(attention, first, last, best);
     const AttendOperand *o = &attention->o, *v = &attention->v;
     const double *values = v->part + value_head(attention, h) * v->head;
-    double *out = o->part + s * o->place + h * o->head;
+    double *out = o->part + s * o->position + h * o->head;
     for (long c = 0; c < attention->value_width; c++) {
         double sum = 0;
         for (long t = first; t < last; t++)
             sum += attention->score[row_of_key(attention, t)] *
-                   values[row_of_key(attention, t) * v->place + c * v->width];
+                   values[row_of_key(attention, t) * v->position + c * v->width];
         out[c * o->width] = sum;
     }
-    attention->lse.part[s * attention->lse.place + h * attention->lse.head] = lse;
+    attention->lse.part[s * attention->lse.position + h * attention->lse.head] = lse;
 }
 
 void interpret_attend(Interpreter *interpreter, const Statement *statement) {
@@ -283,30 +283,32 @@ static void attend_grad_pair(Attention *attention, long s, long h, long t, doubl
                         *d = &attention->adjoint;
     const AttendOperand *dq = &attention->dq, *dk = &attention->dk, *dv = &attention->dv;
     long kh = key_head(attention, h), vh = value_head(attention, h);
-    const double *adjoint = d->part + s * d->place + h * d->head;
+    const double *adjoint = d->part + s * d->position + h * d->head;
     double cap = attention->options->cap, scale = attention->options->scale;
     double z = capped(attention, raw_score(attention, s, h, t)), dp = 0;
     double p = rounded_operand(attention, exp(z - lse)), weight = factor(attention, p);
     for (long c = 0; c < attention->value_width; c++) {
-        dp += adjoint[c * d->width] * v->part[t * v->place + vh * v->head + c * v->width];
-        dv->part[t * dv->place + vh * dv->head + c * dv->width] += weight * adjoint[c * d->width];
+        dp += adjoint[c * d->width] * v->part[t * v->position + vh * v->head + c * v->width];
+        dv->part[t * dv->position + vh * dv->head + c * dv->width] +=
+            weight * adjoint[c * d->width];
     }
     double dr = rounded_operand(attention, p * (rounded_operand(attention, dp) - total) * scale);
     if (cap != 0) dr *= 1 - z / cap * (z / cap);
     dr = factor(attention, dr);
     for (long e = 0; e < attention->key_width; e++) {
-        dq->part[s * dq->place + h * dq->head + e * dq->width] +=
-            dr * k->part[t * k->place + kh * k->head + e * k->width];
-        dk->part[t * dk->place + kh * dk->head + e * dk->width] +=
-            dr * q->part[s * q->place + h * q->head + e * q->width];
+        dq->part[s * dq->position + h * dq->head + e * dq->width] +=
+            dr * k->part[t * k->position + kh * k->head + e * k->width];
+        dk->part[t * dk->position + kh * dk->head + e * dk->width] +=
+            dr * q->part[s * q->position + h * q->head + e * q->width];
     }
 }
 
 static void attend_grad_row(Attention *attention, long s, long h) {
     const AttendOperand *o = &attention->o, *d = &attention->adjoint;
-    const double *out = o->part + s * o->place + h * o->head,
-                 *adjoint = d->part + s * d->place + h * d->head;
-    double lse = attention->lse.part[s * attention->lse.place + h * attention->lse.head], total = 0;
+    const double *out = o->part + s * o->position + h * o->head,
+                 *adjoint = d->part + s * d->position + h * d->head;
+    double lse = attention->lse.part[s * attention->lse.position + h * attention->lse.head],
+           total = 0;
     for (long c = 0; c < attention->value_width; c++)
         total += out[c * o->width] * adjoint[c * d->width];
     total = rounded_operand(attention, total);

@@ -36,7 +36,7 @@ static size_t float_width(Number number) {
     return number == NUMBER_F32 ? 4 : 2;
 }
 
-static size_t entry_elements(const TensorEntry *entry) {
+size_t entry_elements(const TensorEntry *entry) {
     size_t count = 1;
     for (int i = 0; i < entry->rank; i++) count *= (size_t)entry->shape[i];
     return count;

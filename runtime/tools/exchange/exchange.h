@@ -61,6 +61,9 @@ typedef struct Conversion {
     bool inward; /* from the family's layout to moec's */
 } Conversion;
 
+/* Number of elements of a tensor. */
+size_t entry_elements(const TensorEntry *entry);
+
 /* A conversion with `count` undefined targets; free it with conversion_free. */
 Conversion *conversion_new(int count, bool inward);
 void conversion_free(Conversion *conversion);

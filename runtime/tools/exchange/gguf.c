@@ -96,16 +96,10 @@ static const char *stored_type(const TensorEntry *entry) {
     return entry->blocks ? entry->blocks->name : safetensors_type(entry);
 }
 
-static size_t elements_of(const TensorEntry *entry) {
-    size_t count = 1;
-    for (int i = 0; i < entry->rank; i++) count *= (size_t)entry->shape[i];
-    return count;
-}
-
 /* Bytes in the file. */
 static size_t stored_bytes(const TensorEntry *entry) {
     if (!entry->blocks) return entry->bytes;
-    return elements_of(entry) / (size_t)entry->blocks->elements * entry->blocks->bytes;
+    return entry_elements(entry) / (size_t)entry->blocks->elements * entry->blocks->bytes;
 }
 
 /* The type of a matrix when the others become `wanted`; NULL: not quantized. */
@@ -142,7 +136,7 @@ static void quantize_matrices(Conversion *conversion, const BlockType *wanted) {
         entry->blocks = matrix_blocks(entry, wanted);
         if (!entry->blocks) continue;
         entry->number = NUMBER_F32;
-        entry->bytes = elements_of(entry) * sizeof(float);
+        entry->bytes = entry_elements(entry) * sizeof(float);
     }
 }
 
@@ -227,7 +221,8 @@ static bool write_tensors(Conversion *conversion, Aside *aside) {
         size_t length = stored_bytes(entry);
         conversion_fill(conversion, i, bytes);
         if (entry->blocks)
-            blocks_quantize(entry->blocks, (const float *)(void *)bytes, elements_of(entry), bytes);
+            blocks_quantize(entry->blocks, (const float *)(void *)bytes, entry_elements(entry),
+                            bytes);
         aside_write(aside, bytes, length);
         write_padding(aside, length);
     }
