@@ -51,14 +51,22 @@ json_t *folder_files(const char *folder, bool bare) {
     return NULL;
 }
 
-bool folder_write_files(const char *folder, const Safetensors *checkpoint) {
-    bool good = true;
+bool folder_write_text(const char *folder, const char *name, const char *text) {
+    char *path = path_join(folder, name);
+    bool good = file_write(path, text, strlen(text));
+    free(path);
+    return good;
+}
+
+bool folder_write_tokenizer(const char *folder, const Safetensors *checkpoint) {
+    static const char config[] = "{\"tokenizer_class\": \"PreTrainedTokenizerFast\"}\n";
+    const char *json = safetensors_note(checkpoint, "tokenizer");
+    bool good = !json || (folder_write_text(folder, "tokenizer.json", json) &&
+                          folder_write_text(folder, "tokenizer_config.json", config));
     for (int i = 1; good && i < KNOWN; i++) {
         char *note = memory_format("file:%s", known[i].name);
         const char *text = safetensors_note(checkpoint, note);
-        char *path = path_join(folder, known[i].name);
-        good = !text || file_write(path, text, strlen(text));
-        free(path);
+        good = !text || folder_write_text(folder, known[i].name, text);
         free(note);
     }
     return good;

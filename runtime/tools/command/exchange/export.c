@@ -88,23 +88,6 @@ static bool look_for_option(Export *export) {
     return reports_good(export->layouts) && export->pairs;
 }
 
-static bool write_export_text(const char *folder, const char *name, const char *text,
-                              size_t length) {
-    char *path = path_join(folder, name);
-    bool written = file_write(path, text, length);
-    free(path);
-    return written;
-}
-
-static bool write_export_tokenizer(const Export *export) {
-    static const char config[] = "{\"tokenizer_class\": \"PreTrainedTokenizerFast\"}\n";
-    const char *json = safetensors_note(export->file, "tokenizer");
-    bool good = !json || write_export_text(export->out, "tokenizer.json", json, strlen(json));
-    if (good && json && !checkpoint_file(export->file, "tokenizer_config.json"))
-        good = write_export_text(export->out, "tokenizer_config.json", config, strlen(config));
-    return good && folder_write_files(export->out, export->file);
-}
-
 /* next: format of the next command. */
 static void report_export(const Export *export, const char *path, const char *type,
                           const char *next) {
@@ -132,8 +115,8 @@ static bool write_model_folder(const Export *export) {
     bool good = (!file_exists(config) && !file_exists(weights)) ||
                 error_message("choose another --out", "%s already contains a model", export->out);
     good = good && folder_make(export->out) &&
-           conversion_write(export->conversion, weights, notes) && write_export_tokenizer(export) &&
-           config_write(config, &said);
+           conversion_write(export->conversion, weights, notes) &&
+           folder_write_tokenizer(export->out, export->file) && config_write(config, &said);
     if (good)
         report_export(export, export->out, conversion_type(export->conversion),
                       "moec import %s --out DIR");

@@ -16,17 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool write_into(const char *folder, const char *name, const char *text) {
-    char *path = path_join(folder, name);
-    bool good = file_write(path, text, strlen(text));
-    free(path);
-    return good;
-}
-
 /* Releases `object`. */
 static bool write_json(const char *folder, const char *name, json_t *object) {
     char *text = json_write(object, JSON_INDENT(2)), *ended = memory_format("%s\n", text);
-    bool good = write_into(folder, name, ended);
+    bool good = folder_write_text(folder, name, ended);
     free(text);
     free(ended);
     json_decref(object);
@@ -36,7 +29,7 @@ static bool write_json(const char *folder, const char *name, json_t *object) {
 static bool write_python(const char *folder, const char *part, const char *model,
                          const char *text) {
     char *name = memory_format("%s_%s.py", part, model);
-    bool good = write_into(folder, name, text);
+    bool good = folder_write_text(folder, name, text);
     free(name);
     return good;
 }
@@ -113,15 +106,6 @@ static bool write_named_weights(const TorchFolder *folder, Model *model) {
     return good;
 }
 
-static bool write_tokenizer(const TorchFolder *folder) {
-    static const char config[] = "{\"tokenizer_class\": \"PreTrainedTokenizerFast\"}\n";
-    const char *json = folder->file ? safetensors_note(folder->file, "tokenizer") : NULL;
-    if (!json) return true;
-    return write_into(folder->out, "tokenizer.json", json) &&
-           write_into(folder->out, "tokenizer_config.json", config) &&
-           folder_write_files(folder->out, folder->file);
-}
-
 /* The number of parameters and the cost per token, from the JSON of the model. */
 static bool write_card(const TorchFolder *folder, const MoecTorch *torch) {
     const char *model = moec_model(folder->compiler);
@@ -143,7 +127,7 @@ static bool write_card(const TorchFolder *folder, const MoecTorch *torch) {
         "## Size and cost\n\n```\n%s```\n",
         model, MOEC_VERSION, folder->operand, origin, decodes, model,
         moec_cost_text(folder->compiler));
-    bool good = write_into(folder->out, "README.md", text);
+    bool good = folder_write_text(folder->out, "README.md", text);
     free(text);
     free(origin);
     free(decodes);
@@ -154,11 +138,12 @@ static bool write_files(const TorchFolder *folder, const MoecTorch *torch, Model
     const char *name = moec_model(folder->compiler);
     json_t *generation =
         json_make("{s:b, s:b}", "do_sample", 0, "use_cache", torch->hindrance == NULL);
-    bool good =
-        folder_make(folder->out) && write_python(folder->out, "modeling", name, torch->modeling) &&
-        write_python(folder->out, "configuration", name, torch->configuration) &&
-        write_into(folder->out, TORCH_SPEC, moec_bundle(folder->compiler)) &&
-        write_tokenizer(folder) && write_card(folder, torch) && write_named_weights(folder, model);
+    bool good = folder_make(folder->out) &&
+                write_python(folder->out, "modeling", name, torch->modeling) &&
+                write_python(folder->out, "configuration", name, torch->configuration) &&
+                folder_write_text(folder->out, TORCH_SPEC, moec_bundle(folder->compiler)) &&
+                (!folder->file || folder_write_tokenizer(folder->out, folder->file)) &&
+                write_card(folder, torch) && write_named_weights(folder, model);
     return write_json(folder->out, "generation_config.json", generation) && good &&
            write_config(folder, torch); /* last: without it the folder is not a model */
 }
