@@ -64,9 +64,12 @@ static void report_text(Completing *generation) {
 static bool on_token(Row *row, size_t place, const float *logits) {
     Completing *generation = row->context;
     (void)logits;
-    if (place >= row->prompt)
-        generation->good = speech_add(generation->speech, row->tokens.items[place],
-                                      &generation->text, &generation->ended);
+    if (place >= row->prompt) {
+        SpeechEnd end;
+        generation->good =
+            speech_add(generation->speech, row->tokens.items[place], &generation->text, &end);
+        generation->ended = generation->good && end;
+    }
     if (generation->good) report_text(generation);
     return generation->good && !generation->ended;
 }
@@ -152,8 +155,11 @@ static bool generate_text(const Request *request) {
     bool good = encode_prompt(model, request->text, strlen(request->text), &row.tokens);
     row.prompt = row.tokens.count;
     row.limit = token_limit(model, how, row.prompt);
-    bool stops = how->stop && *how->stop;
-    generation.speech = speech_new(writing_of(model), model->tokenizer, &how->stop, stops);
+    generation.speech = speech_new(&(SpeechRule){.writing = writing_of(model),
+                                                 .tokenizer = model->tokenizer,
+                                                 .stops = &how->stop,
+                                                 .stop_count = how->stop && *how->stop,
+                                                 .ignore_eos = how->ignore_eos});
     good = good && check_prompt(model, &row.tokens, row.limit) && model_put(model->model) &&
            complete(model, &row, &generation);
     speech_free(generation.speech);

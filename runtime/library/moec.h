@@ -199,7 +199,8 @@ typedef struct MoecGeneration {
      * none. A result other than 0 ends the text. It may use other models, but not this one. NULL:
      * not called. */
     int (*on_text)(void *context, const char *bytes, size_t length);
-    void *context; /* of on_text */
+    void *context;  /* of on_text */
+    int ignore_eos; /* special tokens, for example end of text, do not end the text */
 } MoecGeneration;
 
 /* The completion of the prompt with a final zero, for moec_release. on_text also reports zero bytes

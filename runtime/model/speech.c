@@ -7,10 +7,7 @@
 #include <string.h>
 
 struct Speech {
-    Writing writing;
-    const Tokenizer *tokenizer;
-    const char *const *stops;
-    int stop_count;
+    SpeechRule rule;
     Stream *stream;
     Text held; /* not written yet */
 };
@@ -26,13 +23,9 @@ bool speech_tokens(Writing writing, const Tokenizer *tokenizer, Encoder *encoder
     return true;
 }
 
-Speech *speech_new(Writing writing, const Tokenizer *tokenizer, const char *const *stops,
-                   int stop_count) {
+Speech *speech_new(const SpeechRule *rule) {
     Speech *speech = memory_new(sizeof *speech);
-    speech->writing = writing;
-    speech->tokenizer = tokenizer;
-    speech->stops = stops;
-    speech->stop_count = stop_count;
+    speech->rule = *rule;
     return speech;
 }
 
@@ -45,7 +38,8 @@ void speech_free(Speech *speech) {
 
 bool speech_begin(Speech *speech, const TokenList *prompt) {
     stream_free(speech->stream);
-    speech->stream = speech->writing == WRITING_TEXT ? stream_new(speech->tokenizer, true) : NULL;
+    const SpeechRule *rule = &speech->rule;
+    speech->stream = rule->writing == WRITING_TEXT ? stream_new(rule->tokenizer, true) : NULL;
     bool good = true;
     for (size_t i = 0; i < prompt->count && speech->stream && good; i++)
         good = stream_add(speech->stream, prompt->items[i], &speech->held);
@@ -56,7 +50,7 @@ bool speech_begin(Speech *speech, const TokenList *prompt) {
 
 static bool take(Speech *speech, int32_t token) {
     char number[16], byte = (char)token;
-    switch (speech->writing) {
+    switch (speech->rule.writing) {
     case WRITING_BYTES:
         text_append(&speech->held, &byte, 1);
         return true;
@@ -73,9 +67,9 @@ static bool take(Speech *speech, int32_t token) {
 static size_t first_stop(const Speech *speech) {
     const Text *held = &speech->held;
     size_t first = held->length;
-    for (int i = 0; i < speech->stop_count && held->length; i++) {
+    for (int i = 0; i < speech->rule.stop_count && held->length; i++) {
         const char *found =
-            memmem(held->bytes, held->length, speech->stops[i], strlen(speech->stops[i]));
+            memmem(held->bytes, held->length, speech->rule.stops[i], strlen(speech->rule.stops[i]));
         if (found && (size_t)(found - held->bytes) < first) first = (size_t)(found - held->bytes);
     }
     return first;
@@ -85,21 +79,24 @@ static size_t first_stop(const Speech *speech) {
 static size_t maybe_stop(const Speech *speech) {
     const Text *held = &speech->held;
     size_t most = 0;
-    for (int i = 0; i < speech->stop_count; i++) {
-        size_t length = strlen(speech->stops[i]);
+    for (int i = 0; i < speech->rule.stop_count; i++) {
+        size_t length = strlen(speech->rule.stops[i]);
         for (size_t n = length ? length - 1 : 0; n > most; n--)
             if (n <= held->length &&
-                memcmp(held->bytes + held->length - n, speech->stops[i], n) == 0)
+                memcmp(held->bytes + held->length - n, speech->rule.stops[i], n) == 0)
                 most = n;
     }
     return most;
 }
 
-static bool is_stop(const Speech *speech, int32_t token) {
-    for (int i = 0; i < speech->stop_count && speech->tokenizer; i++)
-        if (tokenizer_find(speech->tokenizer, speech->stops[i], strlen(speech->stops[i])) == token)
-            return true;
-    return false;
+static SpeechEnd end_at(const SpeechRule *rule, int32_t token) {
+    for (int i = 0; i < rule->stop_count && rule->tokenizer; i++)
+        if (tokenizer_find(rule->tokenizer, rule->stops[i], strlen(rule->stops[i])) == token)
+            return SPEECH_STOPPED;
+    return rule->writing == WRITING_TEXT && !rule->ignore_eos &&
+                   tokenizer_is_special(rule->tokenizer, token)
+               ? SPEECH_COMPLETE
+               : SPEECH_CONTINUES;
 }
 
 /* Writes the first `length` bytes of the held text. */
@@ -110,19 +107,19 @@ static void write_held(Speech *speech, size_t length, Text *out) {
     held->length -= length;
 }
 
-bool speech_add(Speech *speech, int32_t token, Text *out, bool *ended) {
-    *ended = is_stop(speech, token);
-    if (*ended) return true;
+bool speech_add(Speech *speech, int32_t token, Text *out, SpeechEnd *end) {
+    *end = end_at(&speech->rule, token);
+    if (*end) return speech_end(speech, out);
     if (!take(speech, token)) return false;
     size_t stop = first_stop(speech);
-    *ended = stop < speech->held.length;
-    if (*ended) {
+    if (stop < speech->held.length) {
+        *end = SPEECH_STOPPED;
         write_held(speech, stop, out);
         speech->held.length = 0;
         return true;
     }
     size_t kept = maybe_stop(speech);
-    bool inside = speech->writing == WRITING_BYTES && text_ends_inside(&speech->held);
+    bool inside = speech->rule.writing == WRITING_BYTES && text_ends_inside(&speech->held);
     if (inside && kept < 3) kept = speech->held.length < 3 ? speech->held.length : 3;
     write_held(speech, speech->held.length - kept, out);
     return true;

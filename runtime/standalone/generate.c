@@ -1,7 +1,7 @@
 /* generate: completes a text. Tokens are those of tokenizer.bin, or bytes without that file.
  *
  *     ./generate -p TEXT [-n N] [--temperature T] [--top-k K] [--top-p P] [--min-p P] [--seed N]
- *     [--token-ids] [--perf] [--weights weights.bin] [--tokenizer tokenizer.bin]
+ *     [--ignore-eos] [--token-ids] [--perf] [--weights weights.bin] [--tokenizer tokenizer.bin]
  *
  * The options have the meaning of those of moec generate, and the same seed makes the same text.
  * -p and -n are also --prompt and --max-tokens. --temperature 0: greedy sampling. --token-ids:
@@ -22,7 +22,7 @@ typedef struct Options {
     const char *prompt, *weights, *tokenizer;
     long tokens;
     long old_numbers, old_speed; /* former options: --numbers 1 is about the prompt alone */
-    int token_ids, perf;
+    int token_ids, ignore_eos, perf;
     Picking picking;
     uint64_t seed;
 } Options;
@@ -118,15 +118,18 @@ static int read_prompt(Model *model, const Lexicon *lexicon, const Options *opti
     return error;
 }
 
-/* Writes tokens until there are enough or the KV cache is full; returns their number. */
+/* Writes tokens until a special one, until there are enough or the KV cache is full; returns their
+ * number. */
 static long write_tokens(Model *model, const Lexicon *lexicon, const Options *options,
                          const float *logits, Candidate *candidates, int *error) {
     Held held = {.count = 0};
+    int ends = lexicon && !options->token_ids && !options->ignore_eos;
     long made = 0;
     while (made < options->tokens && !*error && !ferror(stdout)) {
         double u = random_uniform(options->seed, (uint64_t)made);
         int32_t token =
             pick_token(&options->picking, logits, model_vocabulary(model), u, candidates);
+        if (ends && lexicon_ends(lexicon, token)) break;
         write_token(lexicon, model, token, options->token_ids, &held);
         if (++made < options->tokens) *error = model_step(model, token, &logits);
     }
@@ -168,6 +171,7 @@ static int read_options(Options *options, int count, char **arguments) {
         {.name = "--token-ids", .flag = &options->token_ids},
         {.name = "--max-tokens", .whole = &options->tokens},
         {.name = "-n", .whole = &options->tokens},
+        {.name = "--ignore-eos", .flag = &options->ignore_eos},
         {.name = "--perf", .flag = &options->perf},
         {.name = "--temperature", .real = &options->picking.temperature},
         {.name = "--top-k", .whole = &options->picking.top_k},
@@ -206,6 +210,7 @@ static const char usage[] =
     "  --top-p P             sampling from the likeliest tokens with total probability P\n"
     "  --min-p P             sampling from tokens with P times the highest probability\n"
     "  --seed N              seed of the sampling (default 1)\n"
+    "  --ignore-eos          continue after special tokens such as end of text\n"
     "  --token-ids           prompt and output are token ids\n"
     "  --perf                tokens/s on stderr\n"
     "  --weights FILE        weights (default weights.bin)\n"

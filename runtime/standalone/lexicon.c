@@ -41,7 +41,7 @@ struct Lexicon {
     size_t length, at;
     int damaged, no_memory, encodes, whole_words, prefix_space;
     int32_t size;
-    const char **names; /* [token] */
+    const char **names; /* [token]; NULL: a special token */
     size_t *lengths;    /* [token]; 0: not written */
     int32_t *sorted;    /* tokens by their bytes, special ones apart */
     int32_t sorted_count;
@@ -100,7 +100,8 @@ static void read_names(Lexicon *lexicon) {
     if (!lexicon->lengths || !lexicon->sorted) lexicon->no_memory = lexicon->damaged = 1;
     for (int32_t i = 0; i < lexicon->size && !lexicon->damaged; i++) {
         uint32_t length = word(lexicon);
-        lexicon->names[i] = bytes_of(lexicon, length & 0x7FFFFFFF);
+        const char *bytes = bytes_of(lexicon, length & 0x7FFFFFFF);
+        lexicon->names[i] = length >> 31 ? NULL : bytes;
         lexicon->lengths[i] = length >> 31 ? 0 : length;
         if (lexicon->lengths[i]) lexicon->sorted[lexicon->sorted_count++] = i;
     }
@@ -263,6 +264,10 @@ int lexicon_encodes(const Lexicon *lexicon) {
 const char *lexicon_text(const Lexicon *lexicon, int32_t number, size_t *length) {
     *length = number >= 0 && number < lexicon->size ? lexicon->lengths[number] : 0;
     return *length ? lexicon->names[number] : "";
+}
+
+int lexicon_ends(const Lexicon *lexicon, int32_t number) {
+    return number >= 0 && number < lexicon->size && !lexicon->names[number];
 }
 
 /* ---- encoding ---- */

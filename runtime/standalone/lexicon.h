@@ -36,6 +36,8 @@ long lexicon_encode(const Lexicon *lexicon, const char *text, int32_t **tokens);
 /* The bytes of a token, which may end inside a character; length 0 for those that are not
  * written. */
 const char *lexicon_text(const Lexicon *lexicon, int32_t token, size_t *length);
+/* Whether it is a special token, for example end of text. */
+int lexicon_ends(const Lexicon *lexicon, int32_t token);
 
 #ifdef __cplusplus
 }

@@ -78,6 +78,22 @@ grep -q -- "--token-ids" "$work/log" || fail "the message lacks the option"
 generate text --prompt "5 6 7" --token-ids -n 9 > "$work/hosted"
 [ "$(cat "$work/hosted")" = "$(cat "$work/alone")" ] || fail "token ids are continued differently"
 
+# A special token ends the text in all programs, unless it is to be ignored.
+yes 'one two<|endoftext|>' | head -500 | tr -d '\n' > "$work/short"
+train ends --data "$work/short" --tokenizer "$work/t.json" || fail "short texts do not train"
+moec emit "$work/ends" --target c -c 100 --out "$work/e" > "$work/log" 2>&1 || fail "emit"
+make -s -C "$work/e" > "$work/log" 2>&1 || fail "the folder does not build"
+for flag in "" --ignore-eos; do
+    generate ends --prompt "one" $flag > "$work/hosted" || fail "generate $flag"
+    (cd "$work/e" && ./generate --prompt "one" -n 12 $flag) > "$work/alone" 2> "$work/log" || fail "the folder does not run"
+    [ "$(cat "$work/hosted")" = "$(cat "$work/alone")" ] || fail "$flag: the standalone program ends elsewhere"
+    case $flag in
+    "") [ "$(cat "$work/hosted")" = "one two" ] || fail "a special token does not end the text: $(cat "$work/hosted")" ;;
+    *) grep -q "twoone two" "$work/hosted" || fail "$flag does not ignore the special token: $(cat "$work/hosted")" ;;
+    esac
+done
+generate ends --prompt "one" --json | grep -q '"end":"stop"' || fail "the reason of the end is not stop"
+
 # Rejected inputs.
 generate plain --prompt "use decoder" > "$work/out"
 [ $? -eq 1 ] && grep -q "no tokenizer" "$work/log" || fail "bytes are accepted as tokens"

@@ -163,7 +163,7 @@ class Model:
             return self._number(shared.moec_step, windows, (self.accumulation or 1) * self.batch)
 
     def generate(self, prompt, tokens=0, temperature=0.0, top_k=0, top_p=1.0, min_p=0.0, repetition=1.0, seed=0, stop=None,
-                 on_text=None):
+                 on_text=None, ignore_eos=False):
         """Returns the completion of the prompt.
 
         - `tokens`: maximum number of new tokens; 0 = 256
@@ -173,6 +173,7 @@ class Model:
         - `seed`: seed of the sampling
         - `stop`: text that ends the completion
         - `on_text`: function that receives each new piece of text as bytes; a true result ends the completion
+        - `ignore_eos`: special tokens such as end of text do not end the completion
         """
         if on_text is not None and not callable(on_text):
             raise TypeError(f"on_text: expected a function, got {on_text!r}")
@@ -190,7 +191,7 @@ class Model:
                                   _arguments.real("top_p", top_p, 0, 1, above=True), _arguments.real("min_p", min_p, 0, 1),
                                   _arguments.real("repetition", repetition, 0, above=True),
                                   _arguments.integer("seed", seed, 0, _arguments.SEED_MAX),
-                                  _arguments.optional_text("stop", stop), _library.OnText(receiver))
+                                  _arguments.optional_text("stop", stop), _library.OnText(receiver), None, bool(ignore_eos))
         prompt, text = _arguments.text("prompt", prompt), ctypes.c_void_p()
         with self.lock, receiver:
             result = shared.moec_generate(self._model, prompt, ctypes.byref(how), ctypes.byref(text))

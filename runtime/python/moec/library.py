@@ -32,7 +32,8 @@ OnText = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes
 class Generation(ctypes.Structure):
     _fields_ = [("tokens", ctypes.c_long), ("temperature", ctypes.c_double), ("top_k", ctypes.c_long),
                 ("top_p", ctypes.c_double), ("min_p", ctypes.c_double), ("repetition", ctypes.c_double),
-                ("seed", ctypes.c_uint64), ("stop", ctypes.c_char_p), ("on_text", OnText), ("context", ctypes.c_void_p)]
+                ("seed", ctypes.c_uint64), ("stop", ctypes.c_char_p), ("on_text", OnText), ("context", ctypes.c_void_p),
+                ("ignore_eos", ctypes.c_int)]
 
 
 class ProgressFields(ctypes.Structure):

@@ -20,7 +20,7 @@
 typedef struct GenerateOptions {
     const char *operand, *prompt, *prompts, *tokenizer, *device;
     long tokens, samples, seed;
-    bool speed, numbers, json, chat;
+    bool speed, numbers, json, chat, ignore_eos;
     TextList stops, sets;
     Sampling sampling;
 } GenerateOptions;
@@ -73,39 +73,35 @@ static void show(const Generation *generation, Text *text) {
 
 /* Generates one completion. text: the tokens so far. */
 static bool generate_completion(Generation *generation, TokenList *text, uint64_t seed, Text *out,
-                                long *made, bool *ended) {
+                                long *made, SpeechEnd *end) {
     Decoder *decoder = generation->decoder;
     const GenerateOptions *options = generation->options;
     const float *logits = decoder_feed(decoder, text->items, (long)text->count);
     double began = seconds_now();
-    for (*made = 0; *made < options->tokens && !*ended && !interrupt_signal() && !ferror(stdout);) {
+    for (*made = 0; *made < options->tokens && !*end && !interrupt_signal() && !ferror(stdout);) {
         if (!logits) return false;
         if (!sample_possible(logits, decoder_vocabulary(decoder)))
             return model_tell_nonsense(decoder->model, "a logit is");
         int32_t token = choose_next(generation, logits, text, seed, *made);
         tokens_add(text, token);
-        if (options->chat && generation->tokenizer &&
-            tokenizer_is_special(generation->tokenizer, token)) {
-            *ended = true; /* end of the answer */
-            break;
-        }
-        if (!speech_add(generation->speech, token, out, ended)) return false;
+        if (!speech_add(generation->speech, token, out, end)) return false;
         show(generation, out);
-        if (++*made < options->tokens && !*ended) logits = decoder_feed(decoder, &token, 1);
+        if (*end == SPEECH_COMPLETE) break;
+        if (++*made < options->tokens && !*end) logits = decoder_feed(decoder, &token, 1);
     }
     generation->seconds += seconds_now() - began;
     generation->made += *made;
-    bool good = *ended || speech_end(generation->speech, out);
+    bool good = *end || speech_end(generation->speech, out);
     show(generation, out);
     return good && logits;
 }
 
 static void print_object(const Prompt *prompt, long sample, const Text *out, long made,
-                         bool ended) {
+                         SpeechEnd end) {
     json_t *object = json_make("{s:o, s:I, s:o, s:I, s:s}", "prompt",
                                text_json(prompt->text, strlen(prompt->text)), "sample",
                                (json_int_t)sample, "text", text_json(out->bytes, out->length),
-                               "tokens", (json_int_t)made, "end", ended ? "stop" : "length");
+                               "tokens", (json_int_t)made, "end", end ? "stop" : "length");
     json_dumpf(object, stdout, JSON_COMPACT);
     puts("");
     json_decref(object);
@@ -116,14 +112,15 @@ static bool one_text(Generation *generation, const Prompt *prompt, long sample) 
     TokenList text = {0};
     Text out = {0};
     long made = 0;
-    bool ended = false, good = decoder_reset(generation->decoder) &&
-                               speech_begin(generation->speech, &prompt->tokens);
+    SpeechEnd end = SPEECH_CONTINUES;
+    bool good = decoder_reset(generation->decoder) &&
+                speech_begin(generation->speech, &prompt->tokens);
     tokens_append(&text, prompt->tokens.items, prompt->tokens.count);
     if (!options->json && !options->chat) fputs(prompt->text, stdout);
     fflush(stdout);
     good = good && generate_completion(generation, &text, (uint64_t)(options->seed + sample), &out,
-                                       &made, &ended);
-    if (good && options->json) print_object(prompt, sample, &out, made, ended);
+                                       &made, &end);
+    if (good && options->json) print_object(prompt, sample, &out, made, end);
     if (good && !options->json && isatty(1)) putchar('\n');
     fflush(stdout);
     tokens_free(&text);
@@ -133,8 +130,11 @@ static bool one_text(Generation *generation, const Prompt *prompt, long sample) 
 
 static bool all_texts(Generation *generation) {
     const GenerateOptions *options = generation->options;
-    generation->speech = speech_new(generation->writing, generation->tokenizer,
-                                    options->stops.items, options->stops.count);
+    generation->speech = speech_new(&(SpeechRule){.writing = generation->writing,
+                                                  .tokenizer = generation->tokenizer,
+                                                  .stops = options->stops.items,
+                                                  .stop_count = options->stops.count,
+                                                  .ignore_eos = options->ignore_eos});
     generation->logits =
         memory_new(sizeof(float) * (size_t)decoder_vocabulary(generation->decoder));
     bool good = true;
@@ -286,6 +286,8 @@ int command_generate(const Command *command, int argc, char **argv) {
          "maximum number of generated tokens (default 256)"},
         {OPTION_LIST, "--stop", "TEXT", &options.stops,
          "stop sequence or name of a token; repeatable"},
+        {OPTION_FLAG, "--ignore-eos", NULL, &options.ignore_eos,
+         "continue after special tokens such as end of text"},
         {OPTION_NUMBER, "--temperature", "T", &sampling->temperature,
          "sampling temperature; 0 = most likely token (default 0.8)"},
         {OPTION_COUNT, "--top-k", "K", &sampling->top_k,

@@ -37,30 +37,20 @@ static void measure_logprobs(Completion *choice, int32_t token, const float *log
         chance->best_logprobs[i] = (double)logits[chance->best[i]] - sum;
 }
 
-/* A special token ends the text, unless the client sets ignore_eos. */
-static bool ends(const Completion *choice, int32_t token) {
-    const Service *service = choice->request->service;
-    return service->writing == WRITING_TEXT && !choice->request->ignore_end &&
-           tokenizer_is_special(service->tokenizer, token);
-}
-
 static bool on_row_token(Row *row, size_t index, const float *logits) {
     Completion *choice = row->context;
     TextRequest *request = choice->request;
     int32_t token = row->tokens.items[index];
-    bool made = index >= row->prompt, ended = false;
+    bool made = index >= row->prompt;
     if (request->logprobs >= 0 && (made || request->echo)) measure_logprobs(choice, token, logits);
     if (!made) return !atomic_load(&request->cancelled);
     if (request->first == 0) request->first = seconds_now();
     atomic_fetch_add(&request->service->metrics.made_tokens, 1);
-    if (ends(choice, token)) {
-        choice->finish = "stop";
-        choice->special = true;
-        return false;
-    }
-    if (!speech_add(choice->speech, token, &choice->text, &ended)) ended = true;
-    if (ended) choice->finish = "stop";
-    return !ended && !atomic_load(&request->cancelled);
+    SpeechEnd end;
+    if (!speech_add(choice->speech, token, &choice->text, &end)) end = SPEECH_STOPPED;
+    if (end) choice->finish = "stop";
+    choice->special = end == SPEECH_COMPLETE;
+    return !end && !atomic_load(&request->cancelled);
 }
 
 static void begin_choice(TextRequest *request, Completion *choice, const Prompted *prompt,
@@ -75,8 +65,11 @@ static void begin_choice(TextRequest *request, Completion *choice, const Prompte
     row->sampling.seed += (uint64_t)copy;
     row->told = on_row_token;
     row->context = choice;
-    choice->speech = speech_new(service->writing, service->tokenizer,
-                                (const char *const *)request->stops, request->stop_count);
+    choice->speech = speech_new(&(SpeechRule){.writing = service->writing,
+                                              .tokenizer = service->tokenizer,
+                                              .stops = (const char *const *)request->stops,
+                                              .stop_count = request->stop_count,
+                                              .ignore_eos = request->ignore_eos});
     speech_begin(choice->speech, &prompt->tokens);
     if (request->logprobs < 0) return;
     if (service->writing == WRITING_TEXT) choice->spelling = stream_new(service->tokenizer, false);

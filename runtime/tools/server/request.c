@@ -428,7 +428,7 @@ static bool read_fields(RequestReading *reading) {
                 read_count(reading, "n", 1, MAX_CHOICES, &copies) &&
                 read_count(reading, "best_of", 1, MAX_CHOICES, &best) &&
                 read_flag_field(reading, "echo", &request->echo) &&
-                read_flag_field(reading, "ignore_eos", &request->ignore_end) &&
+                read_flag_field(reading, "ignore_eos", &request->ignore_eos) &&
                 read_stops(reading) && read_stream(reading) && read_logprobs(reading);
     if (good && best >= 0 && best != copies)
         good = problem_set(reading->problem, 400, "best_of", "'best_of' must be equal to 'n'");

@@ -67,7 +67,7 @@ struct TextRequest {
     int prompt_count, copies;
     long limit;
     int logprobs; /* number of alternatives per token; -1 = no log-probabilities */
-    bool echo, stream, stream_usage, ignore_end;
+    bool echo, stream, stream_usage, ignore_eos;
     Sampling sampling;
     TokenBias *biases; /* those of sampling */
     char *stops[MAX_STOPS];

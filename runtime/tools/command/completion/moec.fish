@@ -100,6 +100,7 @@ complete -c moec -n '__fish_seen_subcommand_from generate' -l json -d 'prompt, c
 complete -c moec -n '__fish_seen_subcommand_from generate' -l perf -d 'tokens/s on stderr'
 complete -c moec -n '__fish_seen_subcommand_from generate' -l max-tokens -s n -x -d 'maximum number of generated tokens (default 256)'
 complete -c moec -n '__fish_seen_subcommand_from generate' -l stop -x -d 'stop sequence or name of a token; repeatable'
+complete -c moec -n '__fish_seen_subcommand_from generate' -l ignore-eos -d 'continue after special tokens such as end of text'
 complete -c moec -n '__fish_seen_subcommand_from generate' -l temperature -x -d 'sampling temperature; 0 = most likely token (default 0.8)'
 complete -c moec -n '__fish_seen_subcommand_from generate' -l top-k -x -d 'sampling from the K most likely tokens; 0 = all (default 0)'
 complete -c moec -n '__fish_seen_subcommand_from generate' -l top-p -x -d 'sampling from the most likely tokens with total probability P (default 1)'
