@@ -9,6 +9,7 @@
 static const char *const form_names[PROGRAM_FORMS] = {
 #define PROGRAM_FORM(name, text) text,
 #include "ir/program_form.def"
+#include "base/must.h"
 #undef PROGRAM_FORM
 };
 
@@ -36,6 +37,7 @@ static void note_small_product(const Statement *statement, bool *has) {
 /* ---- products ---- */
 
 static bool is_shifted(const Expr *read) {
+    MUST(read->kind == EXPR_READ);
     for (int i = 0; i < read->count; i++)
         if (read->args[i]->kind == EXPR_APPLY) return true;
     return false;

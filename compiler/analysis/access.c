@@ -84,6 +84,7 @@ bool never_meet(const Expr *one, const Expr *other) {
 
 /* True if the statement adds to the entries in the tables of `flat`, by rows of the relation. */
 static bool goes_by(const Flat *flat, const Relation *relation, const Expr *target) {
+    MUST(target->kind == EXPR_READ);
     int found = 0;
     const Index *row = NULL;
     for (int i = 0; i < target->count; i++) {
@@ -116,6 +117,7 @@ long listed_places(const Relation *relation) {
 
 /* True if a subscript of the target is the coordinate of the row. */
 static bool names_coordinate(const Expr *target, const Tensor *coordinate, const Index *row) {
+    MUST(target->kind == EXPR_READ);
     for (int i = 0; i < target->count; i++) {
         const Expr *sub = target->args[i];
         if (sub->kind == EXPR_READ && sub->tensor == coordinate && sub->count == 1 &&
@@ -126,6 +128,7 @@ static bool names_coordinate(const Expr *target, const Tensor *coordinate, const
 }
 
 bool lands_alone(const Program *program, const Statement *statement, const Index *row) {
+    MUST(statement->kind == STATEMENT_LOOP);
     for (int i = 0; i < program->relations.count; i++) {
         const Relation *relation = program->relations.items[i];
         bool all = relation->rows == row->axis && !relation->outer;

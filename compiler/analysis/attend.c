@@ -7,6 +7,7 @@
 #include "analysis/attend.h"
 
 #include "abi/shapes.h"
+#include "base/must.h"
 
 /* Floats per thread for results and scores without register spills (tested by
  * tests/unit/test_nvrtc.c); bytes of shared memory per block on every GPU from compute capability
@@ -66,6 +67,7 @@ static AttendShape shape_that_fits(Need need) {
 /* Two tiles per warp halve the reads of shared memory. A few queries do not need them. Document ids
  * and a modified score together use the registers of one. */
 static int most_tiles(const Statement *statement) {
+    MUST(statement->kind == STATEMENT_CALL);
     const AttendOptions *options = &statement->attention;
     return size_from_end(statement, 0, 3) > WIDE && !(options->documents && options->cap != 0) ? 2
                                                                                                : 1;
@@ -113,6 +115,7 @@ static AttendShape groups_that_fit(const Statement *statement, GroupNeed need) {
  * parts of keys and of values. The data of a mask needs registers as well: those of a third
  * warpgroup for a window, half a part for documents (tests/unit/test_nvrtc.c checks for spills). */
 AttendShape attend_forward_groups(const Statement *statement) {
+    MUST(statement->kind == STATEMENT_CALL);
     const AttendOptions *options = &statement->attention;
     long e = in_lines(size_from_end(statement, 0, 1)), c = size_from_end(statement, 2, 1);
     bool simple = !options->documents && options->mask != MASK_WINDOW && e <= 2 * MOEC_SWIZZLED;
@@ -202,6 +205,7 @@ static bool fits_device(const Statement *statement) {
 
 /* The best values are selected by exact scores. */
 bool attend_rounds(const Program *program, const Statement *statement) {
+    MUST(statement->kind == STATEMENT_CALL);
     const AttendOptions *options = &statement->attention;
     if (!program->rounded || (options->position && options->best)) return false;
     if (options->scaled[0] || options->scaled[1]) return false; /* bytes times f32 */

@@ -7,6 +7,7 @@
 #include "analysis/past.h"
 
 #include "ir/call.h"
+#include "base/must.h"
 
 int dimension_of(const Tensor *tensor, const Axis *axis) {
     for (int i = 0; i < tensor->rank; i++)
@@ -75,6 +76,7 @@ static void causal_read(Expr *expr, void *data) {
 }
 
 bool runs_over(const Statement *statement, const Axis *axis) {
+    MUST(statement->kind == STATEMENT_LOOP);
     for (int i = 0; i < statement->loop_count; i++)
         if (statement->loops[i]->axis == axis) return true;
     return false;

@@ -56,6 +56,7 @@ static long index_step(const Expr *sub, const Axis *axis, const Index *loop) {
 }
 
 bool strides_of(const Expr *read, Index *const *loops, int count, long *strides) {
+    MUST(read->kind == EXPR_READ);
     for (int i = 0; i < count; i++) strides[i] = 0;
     long stride = 1;
     for (int dimension = read->count - 1; dimension >= 0; dimension--) {
@@ -101,6 +102,7 @@ static double subscript_at(const Expr *expr, Index *const *loops, int count, con
 }
 
 static double address_at(const Expr *read, Index *const *loops, int count, const Index *last) {
+    MUST(read->kind == EXPR_READ);
     double address = 0;
     for (int i = 0; i < read->count; i++)
         address = address * (double)read->tensor->axes[i]->size +
@@ -129,6 +131,7 @@ static bool strides_reach(const Expr *read, Index *const *loops, int count, cons
 
 bool product_strides(const Statement *statement, Expr *const *operands, const Index *row,
                      long strides[3][MAX_LOOPS]) {
+    MUST(statement->kind == STATEMENT_LOOP);
     for (int i = 0; i < 3; i++)
         for (int j = 0; j < statement->loop_count; j++) {
             strides[i][j] = 0;
@@ -140,6 +143,7 @@ bool product_strides(const Statement *statement, Expr *const *operands, const In
 }
 
 void product_moves(const Statement *statement, long strides[3][MAX_LOOPS], int *moves) {
+    MUST(statement->kind == STATEMENT_LOOP);
     for (int i = 0; i < statement->loop_count; i++) {
         moves[i] = 0;
         for (int j = 0; j < 3; j++)
@@ -156,6 +160,7 @@ static int sort_of(int moves) {
 /* The loops of a dense product as runs of one loop each. */
 static void sort_loops(const Statement *statement, const ProductForm *form,
                        long strides[3][MAX_LOOPS], Sorted *sorted) {
+    MUST(statement->kind == STATEMENT_LOOP);
     for (int i = 0; i < statement->loop_count; i++) {
         Index *index = statement->loops[i];
         int sort = sort_of(form->moves[i]);
@@ -316,6 +321,7 @@ static bool order_operands(const Statement *statement, const long *c, ProductFor
 }
 
 static bool dense_form(const Statement *statement, Expr *const *operands, ProductForm *form) {
+    MUST(statement->kind == STATEMENT_LOOP);
     long strides[3][MAX_LOOPS];
     if (statement->reduction != REDUCE_SUM || !product_strides(statement, operands, NULL, strides))
         return false;

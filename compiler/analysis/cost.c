@@ -14,6 +14,7 @@
 #include "abi/step_path.h"
 #include "ir/call.h"
 #include "passes.h"
+#include "base/must.h"
 
 #include <string.h>
 
@@ -46,6 +47,7 @@ static bool is_row_loop(const Expr *sub) {
 
 /* Rows per token, divided by the number of groups of the rows. */
 static double share_of(const Costing *costing, const Expr *read) {
+    MUST(read->kind == EXPR_READ);
     double share = 1, groups = 1;
     for (int i = 0; i < read->count; i++) {
         if (!is_row_loop(read->args[i])) continue;
@@ -160,6 +162,7 @@ static double expr_cost(const Expr *expr) {
 }
 
 static double loop_cost(const Statement *statement) {
+    MUST(statement->kind == STATEMENT_LOOP);
     double each = expr_cost(statement->value) +
                   (statement->reduction != REDUCE_NONE || statement->accumulate);
     for (int i = 0; i < statement->loop_count; i++) each *= (double)statement->loops[i]->axis->size;
@@ -215,6 +218,7 @@ static void add_statement_cost(Costing *costing, Statement *statement) {
 
 /* Adds the equations of the body for every position. */
 static void add_scan(Costing *costing, const Statement *scan) {
+    MUST(statement_is_scan(scan));
     double tokens = costing->tokens;
     costing->tokens /= (double)scan->index->axis->size;
     for (int i = 0; i < scan->body.statements.count; i++)

@@ -31,6 +31,7 @@ static long dimension_stride(const Tensor *tensor, int dimension) {
 }
 
 static bool uses_once(const Expr *read, const Index *row, int first, int count) {
+    MUST(read->kind == EXPR_READ);
     for (int i = 0; i < read->count; i++)
         if ((i < first || i >= first + count) && expr_uses_index(read->args[i], row)) return false;
     return true;
@@ -39,6 +40,7 @@ static bool uses_once(const Expr *read, const Index *row, int first, int count) 
 /* True if the subscripts from `first` on are these tensors, read at the row. */
 static bool subscripts_are(const Expr *read, int first, Tensor *const *tensors, int count,
                            const Index *row) {
+    MUST(read->kind == EXPR_READ);
     if (count == 0 || first + count > read->count) return false;
     for (int i = 0; i < count; i++)
         if (!is_coordinate(read->args[first + i], tensors[i], row)) return false;
@@ -48,6 +50,7 @@ static bool subscripts_are(const Expr *read, int first, Tensor *const *tensors, 
 /* The tensor with the row number of `read` if the subscripts from `first` on are gathered. */
 static Tensor *gather_at(const Relation *relation, const Expr *read, int first, const Index *row,
                          int *count) {
+    MUST(read->kind == EXPR_READ);
     for (int i = 0; i < relation->flats.count; i++) {
         const Flat *flat = relation->flats.items[i];
         *count = flat->count;
@@ -62,6 +65,7 @@ static Tensor *gather_at(const Relation *relation, const Expr *read, int first, 
 
 static bool as_rows(const Relation *relation, const Expr *read, const Index *row,
                     GroupedRows *rows) {
+    MUST(read->kind == EXPR_READ);
     for (int i = 0; i < read->count; i++) {
         if (!expr_uses_index(read->args[i], row)) continue;
         int count = 1;
@@ -75,6 +79,7 @@ static bool as_rows(const Relation *relation, const Expr *read, const Index *row
 
 static bool as_groups(const Relation *relation, const Expr *read, const Index *row,
                       Groups *groups) {
+    MUST(read->kind == EXPR_READ);
     int count = relation->group_of_count;
     for (int i = 0; i < read->count; i++) {
         if (!subscripts_are(read, i, relation->group_of, count, row)) continue;
@@ -94,6 +99,7 @@ typedef struct Joined {
 /* False if the loops are not contiguous in every operand. */
 static bool join_groups(const Statement *statement, const int *moves, long strides[3][MAX_LOOPS],
                         int moved, Joined *joined) {
+    MUST(statement->kind == STATEMENT_LOOP);
     *joined = (Joined){.size = 1};
     for (int i = statement->loop_count - 1; i >= 0; i--) {
         if (moves[i] != moved) continue;
@@ -110,6 +116,7 @@ static bool join_groups(const Statement *statement, const int *moves, long strid
 
 static bool joins_all(const Statement *statement, const Index *row, const Joined *k,
                       const Joined *n) {
+    MUST(statement->kind == STATEMENT_LOOP);
     long size = 1;
     for (int i = 0; i < statement->loop_count; i++)
         if (statement->loops[i] != row) size *= statement->loops[i]->axis->size;
@@ -180,6 +187,7 @@ static bool rows_by_rows(const Statement *statement, const Index *row, const Pro
 }
 
 static Index *row_of_statement(const Statement *statement) {
+    MUST(statement->kind == STATEMENT_LOOP);
     for (int i = 0; i < statement->loop_count; i++)
         if (statement->loops[i]->axis->kind == AXIS_ROWS) return statement->loops[i];
     return NULL;
@@ -194,6 +202,7 @@ bool grouped_shape(const Statement *statement, const ProductForm *form, Contract
 
 /* Finds the kind of a product over the rows of form->relation with form->swapped. */
 static bool find_kind(const Statement *statement, const Index *row, ProductForm *form) {
+    MUST(statement->kind == STATEMENT_LOOP);
     Expr *const *factors = statement->value->args;
     Expr *const operands[3] = {factors[form->swapped], factors[!form->swapped], statement->target};
     long strides[3][MAX_LOOPS];

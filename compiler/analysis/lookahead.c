@@ -4,6 +4,7 @@
 
 #include "analysis/past.h"
 #include "ir/call.h"
+#include "base/must.h"
 
 #include <math.h>
 #include <string.h>
@@ -134,6 +135,7 @@ static Cell index_value(const Lookahead *look, const Index *index) {
 
 /* A position that data selects does not count as a later one. */
 static Cell value_read(Lookahead *look, const Expr *read) {
+    MUST(read->kind == EXPR_READ);
     const Grid *grid = &look->grids[read->tensor->id];
     Cell result = unknown_from(-1);
     long cell = 0;
@@ -187,6 +189,7 @@ static Cell where_value(Lookahead *look, const Expr *expr) {
 
 /* exp(-1e30 - largest) is 0 if the maximum is a score. */
 static bool is_left_out_score(Lookahead *look, const Expr *expr) {
+    MUST(expr->kind == EXPR_APPLY);
     const Expr *arg = expr->args[0];
     if (expr->op != OP_EXP || arg->kind != EXPR_APPLY || arg->op != OP_SUB) return false;
     Cell number = look_value(look, arg->args[0]), largest = look_value(look, arg->args[1]);
@@ -208,6 +211,7 @@ static bool is_decided(OpCode op, const Cell *args, double *value) {
 }
 
 static Cell apply_value(Lookahead *look, const Expr *expr) {
+    MUST(expr->kind == EXPR_APPLY);
     int reads = look->reads ? look->reads->count : 0;
     if (expr->op == OP_WHERE) return where_value(look, expr);
     if (op_is_random(expr->op)) return unknown_from(-1);
@@ -272,6 +276,7 @@ static Cell combined(Reduction reduction, Cell a, Cell b) {
 
 /* The reduction over the loops from number `from` on. */
 static Cell reduced(Lookahead *look, const Statement *statement, int from) {
+    MUST(statement->kind == STATEMENT_LOOP);
     if (from == statement->loop_count) return look_value(look, statement->value);
     const Index *index = statement->loops[from];
     bool left = on_left(statement, index);
@@ -291,6 +296,7 @@ static Cell reduced(Lookahead *look, const Statement *statement, int from) {
 }
 
 static const Index *sole_index(const Expr *access, int dimension) {
+    MUST(access->kind == EXPR_READ);
     const Expr *sub = access->args[dimension];
     return sub->kind == EXPR_INDEX ? sub->index : NULL;
 }
@@ -328,6 +334,7 @@ Cell look_statement(Lookahead *look, const Statement *statement) {
 /* ---- the program ---- */
 
 static void store_origin(Lookahead *look, const Expr *target, Cell value) {
+    MUST(target->kind == EXPR_READ);
     const Grid *grid = &look->grids[target->tensor->id];
     long cell = 0;
     for (int i = 0; i < grid->count; i++) {
@@ -344,6 +351,7 @@ static void store_origin(Lookahead *look, const Expr *target, Cell value) {
 
 /* Every cell of the target from its dimension `from` on. */
 static void fill(Lookahead *look, const Statement *statement, const Expr *target, int from) {
+    MUST(target->kind == EXPR_READ);
     const Grid *grid = &look->grids[target->tensor->id];
     if (from == grid->count) {
         Cell value = look_statement(look, statement);
@@ -367,6 +375,7 @@ static void fill(Lookahead *look, const Statement *statement, const Expr *target
 static void run_block(Lookahead *look, const Block *block);
 
 static void run_scan(Lookahead *look, const Statement *scan) {
+    MUST(statement_is_scan(scan));
     long size = scan->index->axis->size;
     for (long i = 0; i < size; i++) {
         look_assign(look, scan->index, scan->reverse ? size - 1 - i : i);

@@ -13,6 +13,7 @@
 #include "analysis/lookahead.h"
 
 #include "analysis/past.h"
+#include "base/must.h"
 
 #include <string.h>
 
@@ -39,6 +40,7 @@ typedef struct Trace {
 /* ---- writers ---- */
 
 static void add_writer(Trace *trace, const Statement *statement, const Expr *target) {
+    MUST(target->kind == EXPR_READ);
     Arena *arena = trace->look->program->arena;
     Writer *writer = arena_alloc(arena, sizeof *writer);
     *writer = (Writer){statement, trace->scan, target};
@@ -76,6 +78,7 @@ static int position_of(const Lookahead *look, const Tensor *tensor, long cell) {
 
 /* Whether a subscript of the read is a reduced index of the statement. */
 static bool is_traced_sum(const Statement *statement, const Expr *read) {
+    MUST(statement->kind == STATEMENT_LOOP && read->kind == EXPR_READ);
     for (int i = 0; i < read->count; i++)
         for (int j = 0; j < statement->loop_count; j++) {
             const Index *index = statement->loops[j];
@@ -95,6 +98,7 @@ static bool is_of_scan(const Trace *trace, const Statement *scan, const Tensor *
 }
 
 static LeakKind kind_of(const Trace *trace, const Writer *writer, const Expr *read) {
+    MUST(read->kind == EXPR_READ);
     const Statement *statement = writer->statement;
     if (read->tensor == trace->look->next) return LEAK_TARGET;
     if (statement->kind == STATEMENT_CALL) return LEAK_CALL;
@@ -150,6 +154,7 @@ static void follow(Trace *trace, const Writer *writer, const List *reads, int at
 
 /* Assigns the coordinates of a cell to the subscripts of the target; false: it writes others. */
 static bool assign_cell(Lookahead *look, const Expr *target, long cell) {
+    MUST(target->kind == EXPR_READ);
     const Grid *grid = &look->grids[target->tensor->id];
     for (int i = grid->count - 1; i >= 0; i--) {
         const Expr *sub = target->args[grid->dims[i]];
@@ -225,6 +230,7 @@ static void find_subscripted(Expr *expr, void *data) {
 /* logits[s,targets[s]] for the positions that are assigned: the last token of the subscripts is the
  * one that the cell must not depend on. */
 static void check_subscripted(Trace *trace, Expr *read) {
+    MUST(read->kind == EXPR_READ);
     Lookahead *look = trace->look;
     List reads = {0};
     int limit = -1;
@@ -245,6 +251,7 @@ static void check_subscripted(Trace *trace, Expr *read) {
 
 /* The same for all of them. */
 static void check_positions(Trace *trace, const Statement *statement, int from, Expr *read) {
+    MUST(statement->kind == STATEMENT_LOOP);
     Lookahead *look = trace->look;
     if (from == statement->loop_count) {
         check_subscripted(trace, read);

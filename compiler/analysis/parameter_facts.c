@@ -14,6 +14,7 @@
 
 #include "analysis/reach.h"
 #include "ir/call.h"
+#include "base/must.h"
 
 #include <stdint.h>
 
@@ -79,6 +80,7 @@ static bool is_listed_use(const List *origins, const Origin *origin) {
 }
 
 static void add_origin(Finder *finder, const Origin *inner, const Expr *read) {
+    MUST(read->kind == EXPR_READ);
     const Expr *target = finder->statement->target;
     List *origins = &finder->origins[target->tensor->id];
     Origin *origin = arena_alloc(finder->program->arena, sizeof *origin);
@@ -116,6 +118,7 @@ static int having(const List *others, const Index *index) {
 }
 
 static unsigned axis_in_product(const Statement *statement, const Expr *sub, const List *others) {
+    MUST(statement->kind == STATEMENT_LOOP);
     unsigned uses = 0;
     for (int i = 0; i < statement->loop_count; i++) {
         const Index *index = statement->loops[i];
@@ -131,6 +134,7 @@ static unsigned axis_in_product(const Statement *statement, const Expr *sub, con
 
 /* True if the sum over this subscript is one of a product without this factor, too. */
 static bool summed_anyway(const Statement *statement, const Expr *sub, const List *others) {
+    MUST(statement->kind == STATEMENT_LOOP);
     for (int i = 0; i < statement->loop_count; i++)
         if (expr_uses_index(sub, statement->loops[i]) && having(others, statement->loops[i]) > 1)
             return true;
@@ -142,6 +146,7 @@ static bool summed_anyway(const Statement *statement, const Expr *sub, const Lis
  * not. Sets the uses of its axes. */
 static bool in_product(const Finder *finder, const Origin *origin, const Expr *read,
                        const List *others, unsigned *axes) {
+    MUST(read->kind == EXPR_READ);
     const Tensor *parameter = origin->parameter;
     bool summed = false, kept = false, anyway = false;
     for (int j = 0; j < parameter->rank; j++) {
@@ -160,6 +165,7 @@ static bool in_product(const Finder *finder, const Origin *origin, const Expr *r
 
 /* Rows are looked up if each has remaining dimensions. */
 static bool note_lookup(ParameterFacts *facts, const Origin *origin, const Expr *read) {
+    MUST(read->kind == EXPR_READ);
     const Tensor *parameter = origin->parameter;
     int looked_up = 0, own = parameter->rank - parameter->lead;
     for (int j = 0; j < parameter->rank; j++)
@@ -333,6 +339,7 @@ static const Expr *write_out(Finder *finder, const Expr *expr, int equations) {
 }
 
 static void find_written_out(Finder *finder, const Statement *statement) {
+    MUST(statement->kind == STATEMENT_LOOP);
     const Expr *value = write_out(finder, statement->value, 0);
     if (value == statement->value) return;
     finder->written_out = true;
@@ -341,6 +348,7 @@ static void find_written_out(Finder *finder, const Statement *statement) {
 }
 
 static void find_in_loop(Finder *finder, const Statement *statement) {
+    MUST(statement->kind == STATEMENT_LOOP);
     const Tensor *target = statement->target->tensor;
     bool made = is_made_of_parameters(finder, statement->value) &&
                 has_fixed_size(statement->value) && target->role == ROLE_TEMP &&

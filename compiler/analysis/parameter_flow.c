@@ -13,6 +13,7 @@
 #include "analysis/access.h"
 #include "analysis/parameter_facts.h"
 #include "analysis/sampled.h"
+#include "base/must.h"
 
 #include <math.h>
 #include <string.h>
@@ -40,6 +41,7 @@ static void collect(Statement *statement, void *data) {
 }
 
 static void note_made(Flow *flow, Statement *statement, const Expr *target) {
+    MUST(target->kind == EXPR_READ);
     int id = target->tensor->id;
     flow->leaf[id] |= flow->made[id] != NULL;
     if (!flow->made[id]) flow->made[id] = statement;
@@ -76,6 +78,7 @@ static bool is_carried_flow(const Tensor *tensor) {
 /* ---- the product of a parameter ---- */
 
 static bool uses_index(const Expr *read, const Index *index) {
+    MUST(read->kind == EXPR_READ);
     for (int i = 0; i < read->count; i++)
         if (expr_uses_index(read->args[i], index)) return true;
     return false;
@@ -147,6 +150,7 @@ static void origins(Flow *flow, const Statement *statement, const Tensor *own, b
 
 /* True if another matrix uses the result of the statement. */
 static bool matrix_follows(Flow *flow, const Statement *from) {
+    MUST(from->kind == STATEMENT_LOOP);
     bool *after = arena_alloc(flow->program->arena,
                               ((size_t)flow->program->tensors.count + 1) * sizeof *after);
     after[from->target->tensor->id] = true;
@@ -388,6 +392,7 @@ static double constant_sum(Flow *flow, const FlowPath *way) {
 }
 
 static double summed_size(const Statement *statement) {
+    MUST(statement->kind == STATEMENT_LOOP);
     double size = 1;
     for (int i = 0; i < statement->loop_count; i++)
         if (!expr_uses_index(statement->target, statement->loops[i]))

@@ -1,5 +1,6 @@
 /* past: see past.h. */
 #include "analysis/past.h"
+#include "base/must.h"
 
 #include <math.h>
 
@@ -22,11 +23,13 @@ static int first_place(const Tensor *tensor, const Axis *sequence) {
 }
 
 static Index *plain_index(const Expr *access, int dimension) {
+    MUST(access->kind == EXPR_READ);
     const Expr *sub = dimension < 0 ? NULL : access->args[dimension];
     return sub && sub->kind == EXPR_INDEX ? sub->index : NULL;
 }
 
 Index *past_place(const Past *past, const Statement *statement) {
+    MUST(statement->kind == STATEMENT_LOOP);
     return plain_index(statement->target, past->place[statement->target->tensor->id]);
 }
 
@@ -161,6 +164,7 @@ static bool is_comparison(OpCode op) {
 
 /* Result of a comparison of the two positions, 1 or 0, or -1 if it is not constant. */
 static int truth(const Expr *expr, const Index *other, const Index *place, PositionSide where) {
+    MUST(expr->kind == EXPR_APPLY);
     double least, most;
     if (!is_comparison(expr->op) || !find_bounds(expr, other, place, where, &least, &most))
         return -1;
@@ -193,6 +197,7 @@ static Expr *join_truths(Program *program, OpCode op, Expr *const *args) {
 /* p[s,t] for later t, if that is constant. */
 static bool is_known_score(const Past *past, const Expr *read, const Index *other,
                            const Index *place) {
+    MUST(read->kind == EXPR_READ);
     const Tensor *tensor = read->tensor;
     if (!is_activation(tensor) || isnan(past->ahead[tensor->id])) return false;
     if (plain_index(read, past->place[tensor->id]) != place) return false;
@@ -235,6 +240,7 @@ Expr *value_behind(const Past *past, Expr *value, const Index *other, const Inde
 /* ---- unknown values at later positions ---- */
 
 bool on_left(const Statement *statement, const Index *index) {
+    MUST(statement->kind == STATEMENT_LOOP);
     for (int i = 0; i < statement->target->count; i++)
         if (plain_index(statement->target, i) == index) return true;
     return false;

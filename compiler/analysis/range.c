@@ -1,5 +1,6 @@
 /* range: known bounds of integer values. Only bounds derived here may remove a bounds check. */
 #include "analysis/range.h"
+#include "base/must.h"
 
 __extension__ typedef __int128 Wide; /* no operation on two 64-bit numbers leaves it */
 
@@ -77,6 +78,7 @@ static Range range_of_pair(OpCode op, Range a, Range b) {
 }
 
 static Range range_of_apply(const Program *program, const Expr *expr) {
+    MUST(expr->kind == EXPR_APPLY);
     if (expr_is_quotient(expr))
         return range_of_quotient(range_of(program, expr->args[0]->args[0]),
                                  range_of(program, expr->args[0]->args[1]));

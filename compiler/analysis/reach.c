@@ -29,10 +29,12 @@ static void mark_tensor(ReachSearch *search, bool *flag) {
 }
 
 static void find_varied(ReachSearch *search, const Expr *read) {
+    MUST(read->kind == EXPR_READ);
     if (search->reach.from_parameter[read->tensor->id]) search->found = true;
 }
 
 static void mark_useful(ReachSearch *search, const Expr *read) {
+    MUST(read->kind == EXPR_READ);
     mark_tensor(search, &search->reach.to_loss[read->tensor->id]);
 }
 

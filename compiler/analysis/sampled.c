@@ -5,6 +5,7 @@
  * value of an expression that is too large unknown.
  */
 #include "analysis/sampled.h"
+#include "base/must.h"
 
 #include <math.h>
 #include <string.h>
@@ -112,6 +113,7 @@ static bool is_definition(const Statement *statement) {
 }
 
 static double reduced_value(Sampler *sampler, const Statement *statement, Bound *bound, int from) {
+    MUST(statement->kind == STATEMENT_LOOP);
     while (from < statement->loop_count &&
            expr_uses_index(statement->target, statement->loops[from]))
         from++;
@@ -186,6 +188,7 @@ static double computed_value(Sampler *sampler, const Tensor *tensor, const long 
 }
 
 static double value_of_sample(Sampler *sampler, const Expr *read, const Bound *at) {
+    MUST(read->kind == EXPR_READ);
     const Tensor *tensor = read->tensor;
     long subs[MAX_RANK] = {0};
     for (int i = 0; i < read->count; i++) {
@@ -218,6 +221,7 @@ double sampled_value(Sampler *sampler, const Expr *expr, const Bound *at) {
 
 Bound bound_through(Sampler *sampler, const Statement *statement, const Expr *read,
                     const Bound *at) {
+    MUST(statement->kind == STATEMENT_LOOP && read->kind == EXPR_READ);
     Bound bound = {0};
     long subs[MAX_RANK] = {0};
     for (int i = 0; i < read->count; i++) {

@@ -9,6 +9,7 @@
  */
 #include "analysis/access.h"
 #include "passes.h"
+#include "base/must.h"
 
 typedef struct Traffic {
     const Program *program;
@@ -30,6 +31,7 @@ static void find_index(Expr *expr, void *data) {
 }
 
 double access_elements(const Expr *read, bool one_step) {
+    MUST(read->kind == EXPR_READ);
     double plain = 1, places = 1, all = 1;
     Lookup lookup = {.count = 0};
     for (int i = 0; i < read->count; i++) {

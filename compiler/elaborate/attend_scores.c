@@ -14,6 +14,7 @@
 #include "elaborate/elaborate.h"
 
 #include "analysis/past.h"
+#include "base/must.h"
 
 #include <string.h>
 
@@ -24,6 +25,7 @@
 
 /* t <= s or s - t < window, in any equivalent form. */
 static bool take_distance(Attending *attending, const Expr *expr) {
+    MUST(expr->kind == EXPR_APPLY);
     double sign = expr->op == OP_LE || expr->op == OP_LT   ? 1
                   : expr->op == OP_GE || expr->op == OP_GT ? -1
                                                            : 0;
@@ -46,6 +48,7 @@ static bool take_distance(Attending *attending, const Expr *expr) {
 
 /* number[s] == number[t] */
 static bool find_document_ids(Elaborator *e, Attending *attending, const Expr *expr) {
+    MUST(expr->kind == EXPR_APPLY);
     Index *query_position = attending->query->dims[0];
     Expr *other = expr_index(e->program, attending->key);
     for (int i = 0; i < 2 && expr->op == OP_EQ && !attending->documents; i++) {

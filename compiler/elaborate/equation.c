@@ -6,6 +6,7 @@
  * that axis. Any other index has the axis of the first dimension that it subscripts.
  */
 #include "elaborate/elaborate.h"
+#include "base/must.h"
 
 #include <string.h>
 

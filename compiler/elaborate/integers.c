@@ -22,6 +22,7 @@
 #include "analysis/def_use.h"
 #include "analysis/range.h"
 #include "elaborate/elaborate.h"
+#include "base/must.h"
 
 #include <math.h>
 
@@ -118,6 +119,7 @@ static bool fits_f32(Range range) {
 
 /* The number of terms of a reduction. */
 static int64_t summed_terms(const Statement *statement) {
+    MUST(statement->kind == STATEMENT_LOOP);
     int64_t terms = 1;
     for (int i = 0; i < statement->loop_count && terms < f32_exact; i++)
         if (!expr_uses_index(statement->target, statement->loops[i]))
@@ -265,6 +267,7 @@ static Expr *both_exact(Program *program, Expr *a, Expr *b) {
 
 /* The equation of a tensor at the subscripts of a read; 0 outside its axes. */
 static Expr *written_out(Integers *integers, const Expr *read) {
+    MUST(read->kind == EXPR_READ);
     Program *program = integers->program;
     const Whole *fact = fact_of(integers, read->tensor);
     const Expr *target = ((const Statement *)fact->writes.items[0])->target;
@@ -287,6 +290,7 @@ static Expr *written_out(Integers *integers, const Expr *read) {
 }
 
 static Expr *exact_tensor_read(Integers *integers, Expr *read) {
+    MUST(read->kind == EXPR_READ);
     Whole *fact = fact_of(integers, read->tensor);
     if (!fact->needed) return read;
     if (!fact->decided) {
@@ -364,6 +368,7 @@ static int expression_size(const Expr *expr) {
 
 /* A reduction as a sum of terms; NULL for too many terms. */
 static Expr *sum_of_terms(Integers *integers, const Statement *statement, Expr *value) {
+    MUST(statement->kind == STATEMENT_LOOP);
     static const OpCode joins[] = {OP_ADD, OP_ADD, OP_MAX, OP_MIN};
     Program *program = integers->program;
     const int64_t terms = summed_terms(statement);
@@ -393,6 +398,7 @@ static bool is_read_locally(const Integers *integers, const Tensor *tensor) {
 
 /* Whether the value is the same at every read of the tensor. */
 static bool is_constant(const Integers *integers, const Expr *target, const Expr *value) {
+    MUST(target->kind == EXPR_READ);
     if (value->kind == EXPR_INDEX && value->index->of_repeat)
         return expr_uses_index(target, value->index) || is_read_locally(integers, target->tensor);
     if (value->kind == EXPR_READ) {
@@ -424,6 +430,7 @@ typedef struct Allowed {
 } Allowed;
 
 static Expr *allow(Integers *integers, const Statement *statement, Allowed *allowed) {
+    MUST(statement->kind == STATEMENT_LOOP);
     const Whole *fact = fact_of(integers, statement->target->tensor);
     const bool reduces = statement->reduction != REDUCE_NONE;
     Expr *value = exact_value(integers, statement->value);

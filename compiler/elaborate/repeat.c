@@ -12,6 +12,7 @@
  */
 #include "elaborate/elaborate.h"
 #include "ir/ir.h"
+#include "base/must.h"
 
 #include <math.h>
 #include <string.h>
@@ -285,6 +286,7 @@ typedef struct TensorRenaming {
 } TensorRenaming;
 
 static Expr *rename_repeat_read(Program *program, Expr *read, void *data) {
+    MUST(read->kind == EXPR_READ);
     const TensorRenaming *renaming = data;
     if (read->tensor != renaming->from->tensor) return NULL;
     Index *from[MAX_RANK];
@@ -295,6 +297,7 @@ static Expr *rename_repeat_read(Program *program, Expr *read, void *data) {
 /* The statement that defines the last value of x writes stack[i+1] directly if its loops are
  * exactly those dimensions. */
 static bool write_through(Elaborator *e, Block *body, Expr *value, Expr *target) {
+    MUST(value->kind == EXPR_READ);
     if (!is_plain_read(e, value) || value->tensor->role != ROLE_TEMP) return false;
     Statement *definition = NULL;
     for (int i = 0; i < body->statements.count; i++) {

@@ -11,6 +11,7 @@
  */
 #include "elaborate/elaborate.h"
 #include "ir/ir.h"
+#include "base/must.h"
 
 #include <string.h>
 
@@ -317,6 +318,7 @@ static void drop_unread(Elaborator *e, ScanBuild *scan) {
 
 /* The statement for all positions. */
 static void add_for_all(Elaborator *e, const ScanBuild *scan, const Statement *statement) {
+    MUST(statement->kind == STATEMENT_LOOP);
     Index *position = index_new(e->program, scan->position->name, scan->axis);
     Expr *to = expr_index(e->program, position);
     Index *from = scan->position;

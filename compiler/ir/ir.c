@@ -331,6 +331,7 @@ bool indices_have(Index *const *indices, int count, const Index *index) {
 }
 
 bool statement_loops_over(const Statement *statement, const Index *index) {
+    MUST(statement->kind == STATEMENT_LOOP);
     return indices_have(statement->loops, statement->loop_count, index);
 }
 
@@ -420,6 +421,7 @@ static Statement *statement_new(Program *program, Block *block, StatementKind ki
 /* An index iterates once even if it is named several times. The index of a repeat does not
  * iterate. */
 static void add_loop(Program *program, Statement *statement, Index *index) {
+    MUST(statement->kind == STATEMENT_LOOP);
     if (index->of_repeat) return;
     for (int i = 0; i < statement->loop_count; i++)
         if (statement->loops[i] == index) return;

@@ -65,6 +65,7 @@ typedef struct Renaming {
 } Renaming;
 
 static Expr *rename_read(Program *program, Expr *read, void *data) {
+    MUST(read->kind == EXPR_READ);
     const Renaming *renaming = data;
     return read->tensor == renaming->from ? expr_read(program, renaming->to, read->args) : NULL;
 }

@@ -42,6 +42,7 @@ static bool same_part(const Expr *a, const Expr *b) {
 }
 
 static void add_operand(Operands *operands, List *list, const Expr *access) {
+    MUST(access->kind == EXPR_READ);
     Program *program = operands->program;
     Expr *subs[MAX_RANK];
     for (int i = 0; i < access->count; i++) {
@@ -67,6 +68,7 @@ static void note_read(Expr *expr, void *data) {
 }
 
 static void note_reads(Operands *operands, const Statement *statement) {
+    MUST(statement->kind == STATEMENT_LOOP);
     expr_walk(statement->value, note_read, operands);
     for (int i = 0; i < statement->target->count; i++)
         expr_walk(statement->target->args[i], note_read, operands);

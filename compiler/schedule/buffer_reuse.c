@@ -27,6 +27,7 @@ static bool is_block(const Allocation *place) {
 
 /* True if the statement sets every element of its target, one per iteration of its loops. */
 static bool sets_all(const Statement *statement) {
+    MUST(statement->kind == STATEMENT_LOOP);
     const Expr *target = statement->target;
     if (statement->accumulate || statement->reduction != REDUCE_NONE) return false;
     if (statement->loop_count != target->count) return false;

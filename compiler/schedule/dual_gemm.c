@@ -10,6 +10,7 @@
 #include "base/must.h"
 
 bool same_place(const Expr *one, const Expr *other) {
+    MUST(one->kind == EXPR_READ && other->kind == EXPR_READ);
     if (one->tensor != other->tensor) return false;
     for (int i = 0; i < one->count; i++) {
         const Expr *a = one->args[i], *b = other->args[i];

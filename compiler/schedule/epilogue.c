@@ -98,6 +98,7 @@ static bool same_element(const Member *member, const Expr *mine, const Member *o
 /* A call reads more than the element that it stores, and its further results come later. A member
  * must neither write its inputs nor read its further results. */
 static bool keeps_off(const Folding *folding, const Statement *statement) {
+    MUST(statement->kind == STATEMENT_LOOP);
     const Statement *call = at_position(folding, folding->product);
     List touched = accesses_of(folding->program->arena, statement), reads = {0};
     if (call->kind != STATEMENT_CALL) return true;
@@ -138,12 +139,14 @@ static bool is_pointwise(const Folding *folding, int place) {
 }
 
 static int loops_of(const Statement *statement) {
+    MUST(statement->kind == STATEMENT_LOOP);
     int count = 0;
     for (int i = 0; i < statement->loop_count; i++) count += loop_size(statement->loops[i]) > 1;
     return count;
 }
 
 static int loops_of_target(const Statement *statement) {
+    MUST(statement->kind == STATEMENT_LOOP);
     int count = 0;
     for (int i = 0; i < statement->target->count; i++)
         count += is_loop_statement(statement->target->args[i]);
@@ -292,6 +295,7 @@ static bool join_epilogue(Folding *folding, int place) {
 /* ---- selection ---- */
 
 static bool epilogue_reads(const Folding *folding, const Statement *statement) {
+    MUST(statement->kind == STATEMENT_LOOP);
     for (int i = 0; i < folding->count; i++)
         if (expr_reads(statement->value,
                        folding->inside[folding->order[i]]->statement->target->tensor))

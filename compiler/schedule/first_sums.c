@@ -43,6 +43,7 @@ static bool is_shared(const FirstSumSearch *search, const Tensor *tensor) {
  * is added to in an earlier iteration. */
 static bool makes_all(const FirstSumSearch *search, const Contraction *product,
                       const Expr *target) {
+    MUST(target->kind == EXPR_READ);
     List found = {0};
     for (int i = 0; i < target->count; i++) {
         const Expr *place = target->args[i];

@@ -75,6 +75,7 @@ static bool join_kernel(Fusion *fusion, List *units, Statement *statement) {
 /* Statements derived from one another share indices, but may run their loops in different orders.
  * In a kernel an index is one loop; each statement therefore gets its own indices. */
 static void own_indices(Program *program, Statement *statement) {
+    MUST(statement->kind == STATEMENT_LOOP);
     int count = statement->loop_count;
     Index *own[MAX_LOOPS];
     Expr *to[MAX_LOOPS];

@@ -38,6 +38,7 @@ static bool join_strides(const Member *member, const long *strides, int from, in
 
 /* Subscripts are loops, or numbers that do not depend on the step. */
 static bool is_plain_product(const Expr *access) {
+    MUST(access->kind == EXPR_READ);
     for (int i = 0; i < access->count; i++) {
         const Expr *sub = access->args[i];
         const Index *step;

@@ -27,6 +27,7 @@ static void count_operation(Expr *expr, void *data) {
 }
 
 double statement_work(const Statement *statement) {
+    MUST(statement->kind == STATEMENT_LOOP);
     LoopWork work = {1};
     expr_walk(statement->value, count_operation, &work);
     for (int i = 0; i < statement->loop_count; i++)
@@ -53,12 +54,14 @@ static void count_contiguous(Expr *expr, void *data) {
 
 /* The number of reads that move by one element with the index, minus those that move further. */
 static int contiguity(const Statement *statement, Index *index) {
+    MUST(statement->kind == STATEMENT_LOOP);
     Contiguous contiguous = {index, 0};
     expr_walk(statement->value, count_contiguous, &contiguous);
     return contiguous.count;
 }
 
 static bool is_plain_target(const Statement *statement, const Index *index) {
+    MUST(statement->kind == STATEMENT_LOOP);
     for (int i = 0; i < statement->target->count; i++) {
         const Expr *target = statement->target;
         if (sub_loop(target->args[i], target->tensor->axes[i]) == index) return true;
@@ -73,6 +76,7 @@ typedef struct LoopSplit {
 } LoopSplit;
 
 static LoopSplit split_loops(const Program *program, const Statement *statement) {
+    MUST(statement->kind == STATEMENT_LOOP);
     LoopSplit split = {.kept_count = 0};
     for (int i = 0; i < statement->loop_count; i++) {
         Index *index = statement->loops[i];
@@ -107,6 +111,7 @@ static void arrange_summed(const Statement *statement, LoopSplit *split) {
 }
 
 static bool wants_column(const Statement *statement, const LoopSplit *split) {
+    MUST(statement->kind == STATEMENT_LOOP);
     if (split->kept_count == 0 || split->summed_count == 0) return false;
     Index *kept = split->kept[split->kept_count - 1],
           *summed = split->summed[split->summed_count - 1];

@@ -73,6 +73,7 @@ static Expr *carried_read(const Program *program, Expr *expr, const Index *step)
 }
 
 static bool is_plain_activation(const Expr *read) {
+    MUST(read->kind == EXPR_READ);
     for (int i = 1; i < read->count; i++)
         if (read->args[i]->kind != EXPR_INDEX) return false;
     return true;

@@ -16,6 +16,7 @@
 #include "analysis/def_use.h"
 #include "ir/ir.h"
 #include "passes.h"
+#include "base/must.h"
 
 /* The cost of an expensive operation, which loses accuracy in single precision. */
 enum { LONG_OPERATION = 10 };
@@ -82,6 +83,7 @@ static bool find_indices(const Expr *expr, Index **indices, int *count) {
 /* ---- subexpressions of equations ---- */
 
 static Expr *exact_read(Program *program, Expr *read, void *data) {
+    MUST(read->kind == EXPR_READ);
     Tensor *exact = exact_of(data, read->tensor);
     return exact ? expr_read(program, exact, read->args) : NULL;
 }
@@ -89,6 +91,7 @@ static Expr *exact_read(Program *program, Expr *read, void *data) {
 /* Moves a subexpression to a new tensor over the indices that it depends on, computed before. */
 static Expr *add_table(Tables *tables, const Statement *of, Expr *value, Index *const *indices,
                        int count, Type type) {
+    MUST(of->kind == STATEMENT_LOOP);
     Program *program = tables->program;
     const char *name = arena_format(program->arena, "%s_table", of->target->tensor->name);
     Axis *axes[MAX_RANK];
@@ -145,6 +148,7 @@ static bool is_of_places(const Tables *tables, const Statement *statement) {
 /* A second copy of the tensor of such an equation, for those computed in double. `simplify` removes
  * it if it is unused. */
 static void add_exact(Tables *tables, const Statement *statement) {
+    MUST(statement->kind == STATEMENT_LOOP);
     Program *program = tables->program;
     Tensor *tensor = statement->target->tensor;
     if (!def_use_is_plain(tables->def_use, tensor)) return;

@@ -8,6 +8,7 @@
  */
 #include "analysis/parameter_flow.h"
 #include "elaborate/transfer.h"
+#include "base/must.h"
 
 #include <string.h>
 
@@ -40,6 +41,7 @@ static double forward_of(const Tuned *row) {
 }
 
 static Statement *scale_result(Program *program, Statement *statement, double factor) {
+    MUST(statement->kind == STATEMENT_LOOP);
     Expr *target = statement->target;
     Tensor *tensor = target->tensor;
     Tensor *whole =

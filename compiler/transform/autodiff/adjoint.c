@@ -111,6 +111,7 @@ void adjoint_flush_slice(Backward *backward, Tensor *tensor, Expr *slice, bool z
 }
 
 Expr *adjoint_read(Backward *backward, Expr *target) {
+    MUST(target->kind == EXPR_READ);
     Adjoint *adjoint = adjoint_of(backward, target->tensor, target->args);
     Slot *slot = adjoint_slot(backward, adjoint, target->args);
     flush_slot(backward, adjoint, slot, false);
@@ -564,6 +565,7 @@ static void keep_pointwise(Backward *backward, const Adjoint *adjoint, Slot *slo
 
 void adjoint_add(Backward *backward, Expr *read, Index *const *loops, int loop_count,
                  const List *factors, Span span) {
+    MUST(read->kind == EXPR_READ);
     Program *program = backward->program;
     Adjoint *adjoint = adjoint_of(backward, read->tensor, read->args);
     Contribution contribution = {.loop_count = loop_count, .factors = *factors, .span = span};

@@ -59,6 +59,7 @@ static void add_use(Expr *expr, void *data) {
 }
 
 static void add_target_use(Expr *target, Uses *uses) {
+    MUST(target->kind == EXPR_READ);
     uses->write = true;
     add_use(target, uses);
     uses->write = false;
@@ -197,6 +198,7 @@ static void join_paths(Program *program, List *paths, int common) {
 
 Expr *reverse_like(Backward *backward, const Expr *operand, const char *prefix, Index **loops,
                    int *loop_count) {
+    MUST(operand->kind == EXPR_READ);
     Program *program = backward->program;
     Axis *axes[MAX_RANK];
     *loop_count = 0;

@@ -24,6 +24,7 @@
  *     z[s,v] = 0.125 * y[s,v]
  */
 #include "passes.h"
+#include "base/must.h"
 
 #include <stdint.h>
 
@@ -197,6 +198,7 @@ static void count_elements(Expr *expr, void *data) {
 
 /* A function of one value in its current form, which may be the epilogue of an earlier product. */
 static bool may_be_epilogue(Program *program, Statement *statement) {
+    MUST(statement->kind == STATEMENT_LOOP);
     List elements = {0};
     void *data[2] = {program, &elements};
     expr_walk(statement->value, count_elements, data);
@@ -304,6 +306,7 @@ static Expr *scaled(const Reassociation *reassociation, const Block *block, Expr
 /* The product computes z directly, and its operand is scaled. */
 static void scale_maker(const Reassociation *reassociation, Block *block, const Match *match,
                         Statement *maker) {
+    MUST(maker->kind == STATEMENT_LOOP);
     Program *program = reassociation->program;
     const Expr *y = match->factors[match->read];
     Index *from[MAX_RANK];

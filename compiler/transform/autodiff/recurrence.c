@@ -8,6 +8,7 @@
  *                                               d_x[s,h] = d_S[s,h]
  */
 #include "transform/autodiff/gradient.h"
+#include "base/must.h"
 
 typedef struct Scanned {
     Backward *backward;
@@ -17,6 +18,7 @@ typedef struct Scanned {
 /* The scan adds to the adjoints of its tensors; they start with the contributions so far, or with
  * 0. */
 static void begin_adjoints(const Scanned *scanned, const Statement *scan) {
+    MUST(statement_is_scan(scan));
     Backward *backward = scanned->backward;
     for (int i = 0; i < scan->body.statements.count; i++) {
         const Statement *inner = scan->body.statements.items[i];
@@ -28,6 +30,7 @@ static void begin_adjoints(const Scanned *scanned, const Statement *scan) {
 
 /* Processes the statements of the body from last to first, with `place` as position. */
 static void reverse_body(Backward *backward, const Statement *scan, Index *place) {
+    MUST(statement_is_scan(scan));
     Index *from = scan->index;
     Expr *to = expr_index(backward->program, place);
     for (int i = scan->body.statements.count - 1; i >= 0; i--) {

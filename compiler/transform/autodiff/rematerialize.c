@@ -45,6 +45,7 @@ typedef struct TensorSearch {
 } TensorSearch;
 
 static Expr *notice(Program *program, Expr *read, void *data) {
+    MUST(read->kind == EXPR_READ);
     (void)program;
     TensorSearch *search = data;
     if (read->tensor == search->tensor) search->found = true;
@@ -129,6 +130,7 @@ static void find_remainder(Expr *expr, void *data) {
 
 /* True for reads at other positions of a row, as in rotations: recomputation would store a row. */
 static bool is_turned(Expr *read) {
+    MUST(read->kind == EXPR_READ);
     bool found = false;
     for (int i = 0; i < read->count; i++) expr_walk(read->args[i], find_remainder, &found);
     return found;
@@ -203,6 +205,7 @@ static void decide(Saving *saving, Statement *statement) {
 }
 
 static Expr *replace_saved(Program *program, Expr *read, void *data) {
+    MUST(read->kind == EXPR_READ);
     const Saving *saving = data;
     Tensor *tensor = read->tensor;
     if (tensor->id >= saving->count) return NULL;
@@ -274,6 +277,7 @@ static Expr *note_first(Program *program, Expr *read, void *data) {
 }
 
 static Expr *read_again(Program *program, Expr *read, void *data) {
+    MUST(read->kind == EXPR_READ);
     const Return *back = data;
     Tensor *again = read->tensor->id < back->tensors ? back->again[read->tensor->id] : NULL;
     return again ? expr_read(program, again, read->args) : NULL;

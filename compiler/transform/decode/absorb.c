@@ -127,6 +127,7 @@ typedef struct Slope {
 
 /* True if the part has no heads, or if the read is of the head of the target. */
 static bool same_head(const Slope *slope, const Expr *read) {
+    MUST(read->kind == EXPR_READ);
     if (slope->part->heads < 0 || !slope->target) return true;
     const Expr *head = slope->target->args[slope->target->count - 2],
                *sub = read->args[read->count - 2];
@@ -149,6 +150,7 @@ static Expr *slope_of(const Slope *slope, Expr *expr);
 
 /* The derivative of sum[r] x[s,r] * factor[r] by x[s,u] is factor[u]. */
 static Expr *slope_of_sum(const Slope *slope, const Statement *writer, Expr *value) {
+    MUST(writer->kind == STATEMENT_LOOP);
     Program *program = program_of(slope->absorb);
     if (value->kind != EXPR_APPLY || value->op != OP_MUL) return NULL;
     int side = uses_place(slope, value->args[1]);
@@ -224,6 +226,7 @@ static Expr *slope_of(const Slope *slope, Expr *expr) {
 /* The derivative of an operand of attention, whose last two subscripts are a head and a width. */
 static Expr *operand_slope(const Absorb *absorb, const CacheColumns *part, const Expr *operand,
                            Expr *head, Expr *width, Expr *column) {
+    MUST(operand->kind == EXPR_READ);
     Program *program = program_of(absorb);
     Expr *subs[MAX_RANK];
     for (int i = 0; i < operand->count; i++) subs[i] = operand->args[i];
@@ -270,6 +273,7 @@ static Expr *side_by_side(const Absorb *absorb, Index *u, Expr *const *values) {
 /* A tensor like the one read, with other sizes of its last dimensions. */
 static Expr *like(const Absorb *absorb, const Expr *read, const char *name, Index *const *last,
                   int count) {
+    MUST(read->kind == EXPR_READ);
     Program *program = program_of(absorb);
     Axis *axes[MAX_RANK];
     Expr *subs[MAX_RANK];
@@ -342,6 +346,7 @@ static void drop_bound(Expr *expr, void *data) {
 /* sum[w] q[w] * where(w < N, f[min(w, N - 1)], 0) is the product sum[e] q[e] * f[e] with an index
  * of size N. The derivative becomes f, and the query read its first columns. */
 static Expr *narrowed(const Absorb *absorb, const Statement *attend, Expr *query, Expr **slope) {
+    MUST(query->kind == EXPR_READ);
     Program *program = program_of(absorb);
     Expr *width = query->args[query->count - 1], *head = query->args[query->count - 2];
     const Expr *where = *slope, *below = where->kind == EXPR_APPLY ? where->args[0] : NULL;

@@ -15,6 +15,7 @@
 
 #include "ir/call.h"
 #include "passes.h"
+#include "base/must.h"
 
 /* ---- the new axis ---- */
 
@@ -55,6 +56,7 @@ static void move_to_step(Decode *decode) {
 /* True if a subscript of the sequence reads earlier positions: it is computed, or runs over all of
  * them. */
 static bool looks_elsewhere(const Decode *decode, const Expr *read) {
+    MUST(read->kind == EXPR_READ);
     int dimension = dimension_of(read->tensor, decode->step);
     if (dimension < 0) return false;
     const Expr *sub = read->args[dimension];
@@ -86,6 +88,7 @@ static Expr *step_expr(Decode *decode, Expr *expr, const Region *region) {
 }
 
 static bool is_new_tensor(const Decode *decode, const Statement *statement) {
+    MUST(statement->kind == STATEMENT_LOOP);
     const Tensor *target = statement->target->tensor;
     return target->role == ROLE_CACHE ||
            (dimension_of(target, decode->past) >= 0 && dimension_of(target, decode->step) < 0);
@@ -101,6 +104,7 @@ static void visit_call(Decode *decode, Statement *statement, const Region *regio
  * earlier ones: sum[t] x[t] * (t <= s) becomes sum[t] where(t <= s, x[t], 0). If nothing remains,
  * p[s,t] is itself undefined and needs no change. */
 static void leave_out_ahead(Decode *decode, Statement *statement) {
+    MUST(statement->kind == STATEMENT_LOOP);
     Program *program = decode->program;
     const Tensor *target = statement->target->tensor;
     Index *place = past_place(&decode->all, statement);

@@ -318,6 +318,7 @@ enum { ROWS = 16 }; /* a GPU reads this number of cache rows at once */
 /* True if ring buffers are sufficient for the attention: not if all positions are cached anyway, or
  * are recomputed. */
 static bool sees_rings(Decode *decode, const Statement *attend, const Region *region) {
+    MUST(attend->kind == STATEMENT_CALL);
     bool kept = true;
     for (int i = 1; i <= 2; i++) {
         const Tensor *tensor = ((const Expr *)attend->inputs.items[i])->tensor;
@@ -331,6 +332,7 @@ static bool sees_rings(Decode *decode, const Statement *attend, const Region *re
  * position are present at the same time. Steps of one token and of many have the same size, because
  * they share caches. */
 Axis *window_rows(Decode *decode, const Statement *attend, const Region *region) {
+    MUST(attend->kind == STATEMENT_CALL);
     long tokens = decode->step->size;
     if (tokens < MOEC_STEP_TOKENS) tokens = MOEC_STEP_TOKENS;
     long rows = (attend->attention.window + tokens - 1 + ROWS - 1) / ROWS * ROWS;

@@ -73,6 +73,7 @@ static void store_last_state(Decode *decode, Tensor *tensor, Tensor *cache, cons
 }
 
 Expr *state_read(Decode *decode, Expr *read, const Region *region) {
+    MUST(read->kind == EXPR_READ);
     Program *program = decode->program;
     Tensor *cache = find_kept(&decode->states, read->tensor);
     if (!cache) {

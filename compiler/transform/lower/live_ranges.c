@@ -178,6 +178,7 @@ static void add_cost(Expr *expr, void *data) {
 }
 
 static bool is_cheap(const Statement *statement) {
+    MUST(statement->kind == STATEMENT_LOOP);
     RecomputeCost making = {0};
     if (statement->reduction != REDUCE_NONE || statement->accumulate ||
         statement_is_scatter(statement))

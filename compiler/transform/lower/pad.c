@@ -13,6 +13,7 @@
 #include "analysis/access.h"
 #include "analysis/contraction.h"
 #include "passes.h"
+#include "base/must.h"
 
 /* Elements of 16 bytes in bf16; padding a shorter axis is not worth the memory. */
 enum { VECTOR = 8, MIN_SIZE = 16 };
@@ -24,6 +25,7 @@ typedef struct Padding {
 
 /* True if the last subscript is a loop over the whole axis, or a number within it. */
 static bool stays_before_end(const Expr *access) {
+    MUST(access->kind == EXPR_READ);
     const Axis *axis = access->tensor->axes[access->count - 1];
     const Expr *sub = access->args[access->count - 1];
     if (sub->kind == EXPR_READ)

@@ -19,6 +19,7 @@ static bool is_plain(const Statement *statement) {
 }
 
 static bool is_loop_of(const Statement *statement, const Expr *sub) {
+    MUST(statement->kind == STATEMENT_LOOP);
     if (sub->kind != EXPR_INDEX || sub->index->of_repeat) return false;
     for (int i = 0; i < statement->loop_count; i++)
         if (statement->loops[i] == sub->index) return true;
@@ -28,6 +29,7 @@ static bool is_loop_of(const Statement *statement, const Expr *sub) {
 /* The dimension with a computed subscript, if all others are one loop each and include all loops;
  * else -1. */
 static int placed_dimension(const Statement *statement) {
+    MUST(statement->kind == STATEMENT_LOOP);
     const Expr *target = statement->target;
     int placed = -1, loops = 0;
     for (int i = 0; i < target->count; i++) {

@@ -64,6 +64,7 @@ static bool lies_in_groups(const Contraction *found) {
 /* True if it starts at a group: the axes before those of a row are steps and groups, which are
  * whole. */
 static bool begins_with_group(const Expr *read) {
+    MUST(read->kind == EXPR_READ);
     long elements = 1;
     for (int i = read->count - 1; i >= 0; i--) {
         const Expr *place = read->args[i];

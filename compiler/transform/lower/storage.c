@@ -292,6 +292,7 @@ typedef struct Unstack {
 } Unstack;
 
 static Expr *unstacked(Program *program, Expr *read, void *data) {
+    MUST(read->kind == EXPR_READ);
     const Unstack *unstack = data;
     return read->tensor == unstack->stack ? expr_read(program, unstack->step, read->args + 1)
                                           : NULL;
@@ -335,6 +336,7 @@ static bool writes(Arena *arena, const Statement *statement, const Tensor *tenso
 
 /* True if both read the same slice of one tensor: subscripts that iterate may differ. */
 static bool same_elements(const Expr *one, const Expr *other) {
+    MUST(one->kind == EXPR_READ && other->kind == EXPR_READ);
     if (one->tensor != other->tensor) return false;
     for (int i = 0; i < one->count; i++) {
         const Index *step;
@@ -418,6 +420,7 @@ static void read_copy(Storage *storage, const StorageAccess *use) {
 
 /* Replaces t + bias of a statement by t + bias_rounded. */
 static void read_rounded_bias(Program *program, Statement *statement, Expr *bias) {
+    MUST(statement->kind == STATEMENT_LOOP && bias->kind == EXPR_READ);
     Expr *value = statement->value, *both[2] = {value->args[0], value->args[1]};
     Expr *copy =
         expr_read(program, smaller_parameter(program, bias->tensor, TYPE_BF16), bias->args);

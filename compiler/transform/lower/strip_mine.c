@@ -202,6 +202,7 @@ static void join_chunks(Chunking *chunking, ChunkedStatement *first, const Tenso
 }
 
 static Mark *mark_of(Chunking *chunking, const Expr *access) {
+    MUST(access->kind == EXPR_READ);
     Mark *mark = &chunking->marks[access->tensor->id];
     if (mark->round != chunking->round) *mark = (Mark){chunking->round, false, false, -1, -1, -1};
     return mark;

@@ -50,6 +50,7 @@ static int cut_of(const Chunking *chunking, const Tensor *tensor, int dimension)
 
 /* A tensor with the size of one chunk has no subscript for the chunk. */
 static Expr *shrink_read(Program *program, Expr *read, void *data) {
+    MUST(read->kind == EXPR_READ);
     const Rewriting *rewriting = data;
     const Chunking *chunking = rewriting->chunking;
     if (read->tensor->id >= program->tensors.count || !chunking->local[read->tensor->id])
@@ -117,6 +118,7 @@ static bool is_summing(const Chunking *chunking, const ChunkedStatement *step) {
 
 /* A sum that was set starts from 0 instead. */
 static void add_start(const Chunking *chunking, const Statement *statement, Block *block) {
+    MUST(statement->kind == STATEMENT_LOOP);
     Program *program = chunking->program;
     if (statement->accumulate) return;
     Index *from[MAX_LOOPS];

@@ -33,6 +33,7 @@ static Expr *look_through(Program *program, Expr *read, void *data) {
 }
 
 static bool has_parts(const Expr *read) {
+    MUST(read->kind == EXPR_READ);
     for (int i = 0; i < read->count; i++)
         if (read->args[i]->kind == EXPR_APPLY) return true;
     return false;

@@ -403,6 +403,7 @@ static void note_form(Program *program, const Recurrence *recurrence, long place
 
 static bool chunk_one(Program *program, Statement *scan, const Block *block, List *insertions,
                       long places) {
+    MUST(statement_is_scan(scan));
     List states = states_of(program, scan);
     const char *reason = states.count ? NULL : "there is no state";
     if (is_looked_into(program, scan, &states))

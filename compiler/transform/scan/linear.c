@@ -101,6 +101,7 @@ static bool is_at(const Recurrence *recurrence, const Expr *sub, bool before) {
 }
 
 static bool reads_before(const Recurrence *recurrence, const Expr *read) {
+    MUST(read->kind == EXPR_READ);
     const Tensor *state = recurrence->target->tensor;
     if (read->tensor == state) return is_at(recurrence, read->args[recurrence->place], true);
     return read->tensor == recurrence->before &&
@@ -121,6 +122,7 @@ static bool stands_for(Recurrence *recurrence, ExpandedSum *sum, Index *index, i
 
 /* The previous state, element by element or summed over some of its dimensions. */
 static void add_state(const LinearExpansion *expansion, const Expr *read, const Factors *prefix) {
+    MUST(read->kind == EXPR_READ);
     Recurrence *recurrence = expansion->recurrence;
     for (int i = 0; i < read->count; i++) {
         Expr *sub = read->args[i], *own = recurrence->target->args[i];
@@ -138,6 +140,7 @@ static void add_state(const LinearExpansion *expansion, const Expr *read, const 
 /* A sum of the previous state with a vector: one term, over all reduced indices. */
 static void add_correction(const LinearExpansion *expansion, const Statement *maker, Expr *value,
                            const Factors *prefix) {
+    MUST(maker->kind == STATEMENT_LOOP);
     Recurrence *recurrence = expansion->recurrence;
     Program *program = recurrence->program;
     List terms = {0};
@@ -219,6 +222,7 @@ static void expand_where(const LinearExpansion *expansion, const Expr *expr,
 
 static void expand_product(const LinearExpansion *expansion, const Expr *expr,
                            const Factors *prefix) {
+    MUST(expr->kind == EXPR_APPLY);
     Recurrence *recurrence = expansion->recurrence;
     bool first = is_defined(recurrence, expr->args[0]), both = first;
     both &= is_defined(recurrence, expr->args[1]);

@@ -13,9 +13,11 @@
  */
 #include "transform/autodiff/gradient.h"
 #include "transform/simplify/simplify.h"
+#include "base/must.h"
 
 /* Targets with a computed subscript, or with the same index twice, are not changed. */
 static bool is_contracted_target(const Statement *statement) {
+    MUST(statement->kind == STATEMENT_LOOP);
     const Expr *target = statement->target;
     for (int i = 0; i < target->count; i++) {
         const Expr *sub = target->args[i];

@@ -54,6 +54,7 @@ static bool is_copy(const DefUse *def_use, int position) {
 }
 
 static bool is_same_place(const Statement *statement) {
+    MUST(statement->kind == STATEMENT_LOOP);
     const Expr *target = statement->target, *value = statement->value;
     if (value->kind != EXPR_READ || value->count < target->count) return false;
     int extra = value->count - target->count;

@@ -10,6 +10,7 @@
 #include "base/must.h"
 
 static bool same_dimensions(const Statement *a, const Statement *b) {
+    MUST(a->kind == STATEMENT_LOOP && b->kind == STATEMENT_LOOP);
     if (a->reduction != b->reduction || a->loop_count != b->loop_count ||
         a->target->count != b->target->count || a->again != b->again)
         return false;
@@ -25,6 +26,7 @@ static bool same_dimensions(const Statement *a, const Statement *b) {
 
 /* True if the second statement computes the same values as the first. */
 static bool same_value(const Statement *a, const Statement *b) {
+    MUST(a->kind == STATEMENT_LOOP && b->kind == STATEMENT_LOOP);
     if (!same_dimensions(a, b)) return false;
     for (int i = 0; i < a->target->count; i++)
         if (!expr_matches(a->target->args[i], a->loops, b->target->args[i], b->loops,
@@ -58,6 +60,7 @@ static bool is_candidate(const DefUse *def_use, int position) {
 
 /* True for a copy that copy_propagation replaces; it does not replace computed subscripts. */
 static bool is_same_copy(const Statement *statement) {
+    MUST(statement->kind == STATEMENT_LOOP);
     const Expr *value = statement->value;
     if (statement->reduction != REDUCE_NONE || value->kind != EXPR_READ) return false;
     for (int i = 0; i < value->count; i++)

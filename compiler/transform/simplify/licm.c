@@ -35,6 +35,7 @@ static void find_variation(Expr *expr, void *data) {
 
 static bool is_invariant(const Motion *motion, const Statement *repeat,
                          const Statement *statement) {
+    MUST(repeat->kind == STATEMENT_REPEAT);
     Invariance invariance = {motion, repeat, false};
     const DefUse *def_use = motion->def_use;
     if (statement->kind == STATEMENT_REPEAT || statement->once || statement->accumulate)
@@ -64,6 +65,7 @@ static void note_move(Motion *motion, const Statement *statement) {
 
 /* Moves invariant statements of a repeat to the end of `outer`. */
 static bool move_invariants(Motion *motion, Statement *repeat, List *outer) {
+    MUST(repeat->kind == STATEMENT_REPEAT);
     Arena *arena = motion->def_use->program->arena;
     List *body = &repeat->body.statements, kept = {0};
     for (int i = 0; i < body->count; i++) {
