@@ -208,9 +208,9 @@ static const char *const last_of_all = "smaller_weights", *const last_of_machine
                          *const last_of_schedule = "plan", *const last_of_text = "emit";
 
 static int pass_index(const char *pass) {
-    int place = 0;
-    while (place < PASS_COUNT && strcmp(passes[place].name, pass)) place++;
-    return place;
+    int index = 0;
+    while (index < PASS_COUNT && strcmp(passes[index].name, pass)) index++;
+    return index;
 }
 
 /* Aborts if a pass has broken the program: a bug in the compiler, not a user error. */
@@ -378,7 +378,7 @@ Decoding moec_decoding(MoecCompiler *compiler) {
         return (Decoding){.hindrance = hindrance, .equation = equation};
     }
     Decoding decoding = {.flops = cost(compiler->arena, step)->flops_forward,
-                         .places = step->context};
+                         .positions = step->context};
     moec_lower(compiler, step, false);
     decoding.bytes_per_token = cache_bytes_per_token(step);
     decoding.constant_bytes = constant_bytes(step);
@@ -387,12 +387,12 @@ Decoding moec_decoding(MoecCompiler *compiler) {
 
 /* A pass that exists only for GPUs selects the GPU. */
 const char *moec_dump(MoecCompiler *compiler, MoecGraph graph, const char *pass, bool device) {
-    int place = pass_index(pass);
-    if (place == PASS_COUNT || moec_failed(compiler)) return NULL;
+    int index = pass_index(pass);
+    if (index == PASS_COUNT || moec_failed(compiler)) return NULL;
     Work work = {
-        .compiler = compiler, .graph = (Graph)graph, .plain = place < pass_index(last_of_text)};
-    Machine machine = device ? DEVICE : passes[place].machine;
-    bool early = place <= pass_index(last_of_all);
+        .compiler = compiler, .graph = (Graph)graph, .plain = index < pass_index(last_of_text)};
+    Machine machine = device ? DEVICE : passes[index].machine;
+    bool early = index <= pass_index(last_of_all);
     if (!run_passes(&work, NULL, early ? pass : last_of_all, machine)) return NULL;
     work.program->target = machine == DEVICE ? &target_device : &target_processor;
     if (!early && !run_passes(&work, last_of_all, pass, machine)) return NULL;
@@ -408,9 +408,9 @@ double moec_weight_traffic(MoecProgram *program) {
     return traffic(program);
 }
 
-double moec_cache_traffic(MoecProgram *step, long places) {
+double moec_cache_traffic(MoecProgram *step, long positions) {
     double sequences = step->batch ? (double)step->batch->size : 1;
-    double grown = (double)cache_bytes_per_token(step) * (double)places;
+    double grown = (double)cache_bytes_per_token(step) * (double)positions;
     return sequences * (grown + (double)constant_bytes(step));
 }
 

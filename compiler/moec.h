@@ -100,7 +100,7 @@ double moec_option_number(MoecCompiler *compiler, const char *path, double other
 /* True if the option accepts any number, not only integers. */
 bool moec_option_real(MoecCompiler *compiler, const char *path);
 /* A parameter with a row per position, as a learned position embedding has; NULL: none. */
-const char *moec_learned_places(MoecCompiler *compiler);
+const char *moec_learned_positions(MoecCompiler *compiler);
 /* Programs compiled from now on share weights with training: inference.weight_dtype has no effect
  * on them. */
 void moec_trains(MoecCompiler *compiler);
@@ -142,9 +142,9 @@ void moec_lower(MoecCompiler *compiler, MoecProgram *program, bool device);
 /* Bytes of weights that one run reads, each counted once: selected weights by their fraction,
  * lookup tables by the rows read. */
 double moec_weight_traffic(MoecProgram *program);
-/* Bytes of caches that a decoding step reads for all its sequences at position `places`: growing
+/* Bytes of caches that a decoding step reads for all its sequences at position `position`: growing
  * caches up to their fill level, windows and states in full. */
-double moec_cache_traffic(MoecProgram *step, long places);
+double moec_cache_traffic(MoecProgram *step, long position);
 /* C text that exports `const MoecTable moec_table` (runtime/abi/abi.h) with these graphs. */
 const char *moec_emit_c(MoecCompiler *compiler, MoecProgram *const *programs, int count,
                         bool standalone);

@@ -117,7 +117,7 @@ Program *elaborated(MoecCompiler *compiler, Graph graph, long batch, long contex
     return program;
 }
 
-const char *moec_learned_places(MoecCompiler *compiler) {
+const char *moec_learned_positions(MoecCompiler *compiler) {
     const Program *program = elaborated(compiler, GRAPH_FORWARD, 0, 0);
     for (int i = 0; program && i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];

@@ -155,7 +155,7 @@ void observe(Program *program);
 enum { SCAN_MIN_POSITIONS = 128, STRIP_MIN_ROWS = 1024 };
 /* Chunkwise-parallel form of linear recurrences with this chunk size; 0: automatic, 1:
  * sequential. */
-void chunk_scan(Program *program, long places);
+void chunk_scan(Program *program, long chunk_size);
 /* Moves factors of a product result to its operands. */
 void reassociate(Program *program);
 /* Appends the backward pass; recompute: activation checkpointing per layer. */
@@ -293,8 +293,8 @@ struct MoecCompiler *moec_vary(struct MoecCompiler *compiler, const List *overri
 typedef struct Decoding {
     long bytes_per_token;  /* of caches */
     long constant_bytes;   /* independent of the length of the sequence */
-    double flops;          /* per token, averaged over `places` */
-    long places;           /* the longest sequence */
+    double flops;          /* per token, averaged over `positions` */
+    long positions;        /* the longest sequence */
     const char *hindrance; /* the equation that prevents decoding, with its location; NULL: decoding
                               is possible */
     const char *equation;  /* the source line of the equation, or NULL */

@@ -103,8 +103,8 @@ static void note_units(const List *units, bool *has) {
 }
 
 static void note_buffers(const Schedule *schedule, bool *has) {
-    for (int i = 0; schedule->places && i < schedule->program->tensors.count; i++)
-        has[HAS_REUSED_BUFFER] |= schedule->places[i].over != NULL;
+    for (int i = 0; schedule->allocations && i < schedule->program->tensors.count; i++)
+        has[HAS_REUSED_BUFFER] |= schedule->allocations[i].over != NULL;
 }
 
 const bool *moec_forms(MoecCompiler *compiler, MoecProgram *program) {
@@ -123,7 +123,7 @@ long moec_scan_chunk(const MoecProgram *program) {
     long chunk = 0;
     for (int i = 0; i < program->scans.count; i++) {
         const ScanForm *form = program->scans.items[i];
-        if (form->places > chunk) chunk = form->places;
+        if (form->chunk_size > chunk) chunk = form->chunk_size;
     }
     return chunk;
 }

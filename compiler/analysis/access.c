@@ -111,7 +111,7 @@ const Relation *listed_rows(const Program *program, const Statement *statement) 
     return NULL;
 }
 
-long listed_places(const Relation *relation) {
+long list_count(const Relation *relation) {
     return relation->start->axes[0]->size - 1;
 }
 

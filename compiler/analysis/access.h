@@ -28,7 +28,7 @@ bool same_iteration(const Expr *one, const Index *first, const Expr *other, cons
  * x[r,d] with r its rows; else NULL. */
 const Relation *listed_rows(const Program *program, const Statement *statement);
 /* The number of entries of its lists. */
-long listed_places(const Relation *relation);
+long list_count(const Relation *relation);
 
 /* True if no two iterations of `row`, over the rows of a relation, write the same element of the
  * target: it is subscripted with all their coordinates. */

@@ -21,7 +21,7 @@ typedef struct Check {
     Program *program;
     const Past *past;
     const Statement *statement;
-    const Index *place; /* the index of the statement that runs over the sequence, or NULL */
+    const Index *position; /* the index of the statement that runs over the sequence, or NULL */
     bool good;
 } Check;
 
@@ -40,15 +40,15 @@ static bool from_zero(const Expr *expr) {
 }
 
 /* s - 1, s - 2 * w: this position or an earlier one. */
-static bool looks_back(const Expr *sub, const Index *place) {
-    if (sub->kind == EXPR_INDEX) return sub->index == place;
-    return sub->kind == EXPR_APPLY && sub->op == OP_SUB && looks_back(sub->args[0], place) &&
+static bool looks_back(const Expr *sub, const Index *position) {
+    if (sub->kind == EXPR_INDEX) return sub->index == position;
+    return sub->kind == EXPR_APPLY && sub->op == OP_SUB && looks_back(sub->args[0], position) &&
            from_zero(sub->args[1]);
 }
 
 /* True for another position of the statement, which check_others checks. */
 static bool is_other(const Check *check, const Expr *sub) {
-    if (sub->kind != EXPR_INDEX || sub->index == check->place) return false;
+    if (sub->kind != EXPR_INDEX || sub->index == check->position) return false;
     for (int i = 0; i < check->statement->loop_count; i++)
         if (check->statement->loops[i] == sub->index)
             return sub->index->axis == check->program->sequence;
@@ -60,17 +60,17 @@ static void causal_read(Expr *expr, void *data) {
     if (expr->kind != EXPR_READ) return;
     if (expr->tensor->role == ROLE_PARAMETER || expr->tensor->role == ROLE_STATE) return;
     const Axis *sequence = check->program->sequence;
-    int place = check->past->place[expr->tensor->id];
+    int dimension = check->past->dimension[expr->tensor->id];
     bool several = false;
     for (int i = 0; i < expr->count; i++)
-        several |= i != place && expr->tensor->axes[i] == sequence;
+        several |= i != dimension && expr->tensor->axes[i] == sequence;
     for (int i = 0; i < expr->count; i++) {
         const Expr *sub = expr->args[i];
         if (expr->tensor->axes[i] != sequence) continue;
-        bool here = sub->kind == EXPR_INDEX && sub->index == check->place;
-        bool good = several && i == place ? here
-                                          : looks_back(sub, check->place) || is_other(check, sub) ||
-                                                expr_is_number(sub, 0);
+        bool here = sub->kind == EXPR_INDEX && sub->index == check->position;
+        bool good = several && i == dimension ? here
+                                              : looks_back(sub, check->position) ||
+                                                    is_other(check, sub) || expr_is_number(sub, 0);
         if (!good) causal_error(check, "reads other positions of the sequence");
     }
 }
@@ -107,21 +107,22 @@ static void check_others(Check *check) {
     const Statement *statement = check->statement;
     for (int i = 0; i < statement->loop_count; i++) {
         const Index *other = statement->loops[i];
-        if (other->axis != check->program->sequence || other == check->place) continue;
+        if (other->axis != check->program->sequence || other == check->position) continue;
         if (on_left(statement, other)) {
-            if (!check->place || check->place->of_repeat)
+            if (!check->position || check->position->of_repeat)
                 causal_error(check, "relates positions of the sequence to each other");
             continue;
         }
-        const Expr *ahead =
-            check->place ? value_ahead(check->past, statement->value, other, check->place) : NULL;
+        const Expr *ahead = check->position
+                                ? value_ahead(check->past, statement->value, other, check->position)
+                                : NULL;
         if (!ahead || past_reads(check->past, ahead, other))
             causal_error(check, what_is_ahead(check, ahead, other));
     }
 }
 
 static void causal_loop(Check *check) {
-    check->place = past_place(check->past, check->statement);
+    check->position = current_position(check->past, check->statement);
     check_others(check);
     expr_walk(check->statement->value, causal_read, check);
 }
@@ -130,10 +131,10 @@ static void causal_loop(Check *check) {
 static void check_operands(Check *check, const List *operands) {
     for (int i = 0; i < operands->count; i++) {
         const Expr *operand = operands->items[i];
-        int places = 0;
+        int dimensions = 0;
         for (int j = 0; j < operand->count; j++)
-            places += operand->tensor->axes[j] == check->program->sequence;
-        if (places > 1 && operand->tensor->role != ROLE_PARAMETER)
+            dimensions += operand->tensor->axes[j] == check->program->sequence;
+        if (dimensions > 1 && operand->tensor->role != ROLE_PARAMETER)
             causal_error(check, "relates positions of the sequence to each other");
     }
 }

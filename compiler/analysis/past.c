@@ -10,13 +10,13 @@ static bool is_activation(const Tensor *tensor) {
 
 /* ---- the current position among several ---- */
 
-static int places_of(const Tensor *tensor, const Axis *sequence) {
+static int sequence_dimensions(const Tensor *tensor, const Axis *sequence) {
     int count = 0;
     for (int i = 0; i < tensor->rank; i++) count += tensor->axes[i] == sequence;
     return count;
 }
 
-static int first_place(const Tensor *tensor, const Axis *sequence) {
+static int first_sequence_dimension(const Tensor *tensor, const Axis *sequence) {
     int i = 0;
     while (i < tensor->rank && tensor->axes[i] != sequence) i++;
     return i < tensor->rank ? i : -1;
@@ -28,16 +28,16 @@ static Index *plain_index(const Expr *access, int dimension) {
     return sub && sub->kind == EXPR_INDEX ? sub->index : NULL;
 }
 
-Index *past_place(const Past *past, const Statement *statement) {
+Index *current_position(const Past *past, const Statement *statement) {
     MUST(statement->kind == STATEMENT_LOOP);
-    return plain_index(statement->target, past->place[statement->target->tensor->id]);
+    return plain_index(statement->target, past->dimension[statement->target->tensor->id]);
 }
 
 /* Equations determine each other: the operands of an equation have its position in the same
  * dimension. */
 typedef struct PastSearch {
     Past *past;
-    Index *place;
+    Index *position;
     bool changed;
 } PastSearch;
 
@@ -45,11 +45,11 @@ enum { UNKNOWN = -2 };
 
 static void tell_read(Expr *expr, void *data) {
     PastSearch *search = data;
-    if (expr->kind != EXPR_READ || search->past->place[expr->tensor->id] != UNKNOWN) return;
+    if (expr->kind != EXPR_READ || search->past->dimension[expr->tensor->id] != UNKNOWN) return;
     for (int i = 0; i < expr->count; i++) {
         if (expr->tensor->axes[i] != search->past->sequence) continue;
-        if (plain_index(expr, i) != search->place) continue;
-        search->past->place[expr->tensor->id] = i;
+        if (plain_index(expr, i) != search->position) continue;
+        search->past->dimension[expr->tensor->id] = i;
         search->changed = true;
     }
 }
@@ -57,21 +57,22 @@ static void tell_read(Expr *expr, void *data) {
 static void ask_read(Expr *expr, void *data) {
     PastSearch *search = data;
     if (expr->kind != EXPR_READ || !is_activation(expr->tensor)) return;
-    bool several = places_of(expr->tensor, search->past->sequence) > 1;
-    int place = search->past->place[expr->tensor->id];
-    if (several && place >= 0 && plain_index(expr, place)) search->place = plain_index(expr, place);
+    bool several = sequence_dimensions(expr->tensor, search->past->sequence) > 1;
+    int dimension = search->past->dimension[expr->tensor->id];
+    if (several && dimension >= 0 && plain_index(expr, dimension))
+        search->position = plain_index(expr, dimension);
 }
 
 /* The position of an equation, from its target or from an operand with several positions. */
 static void tell_statement(Statement *statement, void *data) {
     PastSearch *search = data;
     if (statement->kind != STATEMENT_LOOP) return;
-    search->place = NULL;
-    if (search->past->place[statement->target->tensor->id] >= 0)
-        search->place = past_place(search->past, statement);
+    search->position = NULL;
+    if (search->past->dimension[statement->target->tensor->id] >= 0)
+        search->position = current_position(search->past, statement);
     else
         expr_walk(statement->value, ask_read, search);
-    if (!search->place) return;
+    if (!search->position) return;
     expr_walk(statement->target, tell_read, search);
     expr_walk(statement->value, tell_read, search);
 }
@@ -79,20 +80,20 @@ static void tell_statement(Statement *statement, void *data) {
 /* If nothing determines it, the current position is the first dimension. */
 static bool decide_one(const Program *program, const Past *past) {
     for (int i = 0; i < program->tensors.count; i++) {
-        if (past->place[i] != UNKNOWN) continue;
-        past->place[i] = first_place(program->tensors.items[i], past->sequence);
+        if (past->dimension[i] != UNKNOWN) continue;
+        past->dimension[i] = first_sequence_dimension(program->tensors.items[i], past->sequence);
         return true;
     }
     return false;
 }
 
-static void find_places(Program *program, Past *past) {
+static void find_dimensions(Program *program, Past *past) {
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
-        bool several = is_activation(tensor) && places_of(tensor, past->sequence) > 1;
-        past->place[i] = !is_activation(tensor) ? -1
-                         : several              ? UNKNOWN
-                                                : first_place(tensor, past->sequence);
+        bool several = is_activation(tensor) && sequence_dimensions(tensor, past->sequence) > 1;
+        past->dimension[i] = !is_activation(tensor) ? -1
+                             : several              ? UNKNOWN
+                                       : first_sequence_dimension(tensor, past->sequence);
     }
     PastSearch search = {.past = past};
     do {
@@ -105,10 +106,10 @@ static void find_places(Program *program, Past *past) {
 
 /* ---- values at later positions ---- */
 
-/* A sum `times * (other - place) + rest`; false: it has another form. */
+/* A sum `times * (other - position) + rest`; false: it has another form. */
 typedef struct Distance {
-    const Index *other, *place;
-    double times_other, times_place, rest;
+    const Index *other, *position;
+    double times_other, times_position, rest;
 } Distance;
 
 static bool add_terms(Distance *distance, const Expr *expr, double times) {
@@ -119,8 +120,8 @@ static bool add_terms(Distance *distance, const Expr *expr, double times) {
     if (expr->kind == EXPR_INDEX) {
         if (expr->index == distance->other)
             distance->times_other += times;
-        else if (expr->index == distance->place)
-            distance->times_place += times;
+        else if (expr->index == distance->position)
+            distance->times_position += times;
         else
             return false;
         return true;
@@ -132,27 +133,27 @@ static bool add_terms(Distance *distance, const Expr *expr, double times) {
            add_terms(distance, expr->args[1], expr->op == OP_ADD ? times : -times);
 }
 
-bool places_apart(const Expr *comparison, const Index *other, const Index *place, double *times,
-                  double *rest) {
-    Distance distance = {.other = other, .place = place};
+bool position_distance(const Expr *comparison, const Index *other, const Index *position,
+                       double *times, double *rest) {
+    Distance distance = {.other = other, .position = position};
     if (!add_terms(&distance, comparison->args[0], 1) ||
         !add_terms(&distance, comparison->args[1], -1))
         return false;
     *times = distance.times_other;
     *rest = distance.rest;
-    return *times != 0 && distance.times_place == -*times;
+    return *times != 0 && distance.times_position == -*times;
 }
 
 typedef enum PositionSide { AHEAD, BEHIND } PositionSide;
 
 /* The minimum and maximum of left side - right side. */
-static bool find_bounds(const Expr *expr, const Index *other, const Index *place,
+static bool find_bounds(const Expr *expr, const Index *other, const Index *position,
                         PositionSide where, double *least, double *most) {
     static const struct {
         double least, most;
     } distances[] = {[AHEAD] = {1, INFINITY}, [BEHIND] = {-INFINITY, 0}};
     double times, rest, near = distances[where].least, far = distances[where].most;
-    if (!places_apart(expr, other, place, &times, &rest)) return false;
+    if (!position_distance(expr, other, position, &times, &rest)) return false;
     *least = times * (times > 0 ? near : far) + rest;
     *most = times * (times > 0 ? far : near) + rest;
     return true;
@@ -163,10 +164,10 @@ static bool is_comparison(OpCode op) {
 }
 
 /* Result of a comparison of the two positions, 1 or 0, or -1 if it is not constant. */
-static int truth(const Expr *expr, const Index *other, const Index *place, PositionSide where) {
+static int truth(const Expr *expr, const Index *other, const Index *position, PositionSide where) {
     MUST(expr->kind == EXPR_APPLY);
     double least, most;
-    if (!is_comparison(expr->op) || !find_bounds(expr, other, place, where, &least, &most))
+    if (!is_comparison(expr->op) || !find_bounds(expr, other, position, where, &least, &most))
         return -1;
     bool apart = least > 0 || most < 0;
     switch (expr->op) {
@@ -196,11 +197,11 @@ static Expr *join_truths(Program *program, OpCode op, Expr *const *args) {
 
 /* p[s,t] for later t, if that is constant. */
 static bool is_known_score(const Past *past, const Expr *read, const Index *other,
-                           const Index *place) {
+                           const Index *position) {
     MUST(read->kind == EXPR_READ);
     const Tensor *tensor = read->tensor;
     if (!is_activation(tensor) || isnan(past->ahead[tensor->id])) return false;
-    if (plain_index(read, past->place[tensor->id]) != place) return false;
+    if (plain_index(read, past->dimension[tensor->id]) != position) return false;
     for (int i = 0; i < read->count; i++)
         if (plain_index(read, i) == other) return true;
     return false;
@@ -215,26 +216,26 @@ static bool is_left_out(const Past *past, OpCode op, const Expr *arg) {
            largest->kind == EXPR_READ && past->from_score[largest->tensor->id];
 }
 
-static Expr *value_where(const Past *past, Expr *value, const Index *other, const Index *place,
+static Expr *value_where(const Past *past, Expr *value, const Index *other, const Index *position,
                          PositionSide where) {
-    if (value->kind == EXPR_READ && where == AHEAD && is_known_score(past, value, other, place))
+    if (value->kind == EXPR_READ && where == AHEAD && is_known_score(past, value, other, position))
         return expr_number(past->program, past->ahead[value->tensor->id]);
     if (value->kind != EXPR_APPLY) return value;
-    int known = truth(value, other, place, where);
+    int known = truth(value, other, position, where);
     if (known >= 0) return expr_number(past->program, known);
     Expr *args[3] = {NULL};
     for (int i = 0; i < value->count; i++)
-        args[i] = value_where(past, value->args[i], other, place, where);
+        args[i] = value_where(past, value->args[i], other, position, where);
     if (is_left_out(past, value->op, args[0])) return expr_number(past->program, 0);
     return join_truths(past->program, value->op, args);
 }
 
-Expr *value_ahead(const Past *past, Expr *value, const Index *other, const Index *place) {
-    return value_where(past, value, other, place, AHEAD);
+Expr *value_ahead(const Past *past, Expr *value, const Index *other, const Index *position) {
+    return value_where(past, value, other, position, AHEAD);
 }
 
-Expr *value_behind(const Past *past, Expr *value, const Index *other, const Index *place) {
-    return value_where(past, value, other, place, BEHIND);
+Expr *value_behind(const Past *past, Expr *value, const Index *other, const Index *position) {
+    return value_where(past, value, other, position, BEHIND);
 }
 
 /* ---- unknown values at later positions ---- */
@@ -259,7 +260,7 @@ bool past_reads(const Past *past, const Expr *value, const Index *other) {
     if (value->kind != EXPR_READ || !is_activation(value->tensor)) return false;
     const Tensor *tensor = value->tensor;
     for (int i = 0; i < value->count; i++) {
-        bool here = i == past->place[tensor->id];
+        bool here = i == past->dimension[tensor->id];
         if (!here && (tensor->axes[i] != past->sequence || !past->open[tensor->id])) continue;
         if (mentions(value->args[i], other)) return true;
     }
@@ -283,24 +284,24 @@ static void set_flag(Tracing *tracing, bool *flag) {
 }
 
 /* True if two sides of a comparison differ by a constant at every position. */
-static bool find_difference(const Expr *expr, const Index *place, double *difference) {
-    Distance distance = {.place = place};
+static bool find_difference(const Expr *expr, const Index *position, double *difference) {
+    Distance distance = {.position = position};
     *difference = 0;
     if (expr_equal(expr->args[0], expr->args[1])) return true;
     if (!add_terms(&distance, expr->args[0], 1) || !add_terms(&distance, expr->args[1], -1))
         return false;
     *difference = distance.rest;
-    return distance.times_place == 0;
+    return distance.times_position == 0;
 }
 
 /* A value with `other` at the position itself: comparisons with itself are known. */
-static Expr *settle(const Past *past, Expr *value, const Index *place) {
+static Expr *settle(const Past *past, Expr *value, const Index *position) {
     if (value->kind != EXPR_APPLY) return value;
     double difference;
-    if (is_comparison(value->op) && find_difference(value, place, &difference))
+    if (is_comparison(value->op) && find_difference(value, position, &difference))
         return expr_number(past->program, op_value(value->op, difference, 0, 0));
     Expr *args[3] = {NULL};
-    for (int i = 0; i < value->count; i++) args[i] = settle(past, value->args[i], place);
+    for (int i = 0; i < value->count; i++) args[i] = settle(past, value->args[i], position);
     return join_truths(past->program, value->op, args);
 }
 
@@ -314,25 +315,26 @@ static bool counts(const Past *past, const Expr *self) {
     return true;
 }
 
-static bool counts_itself(const Past *past, Expr *value, Index *other, Index *place) {
-    Expr *here = expr_index(past->program, place);
+static bool counts_itself(const Past *past, Expr *value, Index *other, Index *position) {
+    Expr *here = expr_index(past->program, position);
     return counts(past,
-                  settle(past, expr_substitute(past->program, value, &other, &here, 1), place));
+                  settle(past, expr_substitute(past->program, value, &other, &here, 1), position));
 }
 
 /* p[s,t], or the maximum or the sum over t. */
-static void trace_other(Tracing *tracing, const Statement *statement, Index *other, Index *place) {
+static void trace_other(Tracing *tracing, const Statement *statement, Index *other,
+                        Index *position) {
     Past *past = tracing->past;
     int id = statement->target->tensor->id;
     bool reduced = !on_left(statement, other);
     bool plain = !statement->accumulate && tracing->writers[id] == 1;
-    const Expr *ahead = value_ahead(past, statement->value, other, place);
+    const Expr *ahead = value_ahead(past, statement->value, other, position);
     bool known = plain && ahead->kind == EXPR_NUMBER;
-    bool scored = known && counts_itself(past, statement->value, other, place);
+    bool scored = known && counts_itself(past, statement->value, other, position);
     if (!reduced && past_reads(past, ahead, other)) set_flag(tracing, &past->open[id]);
     if (reduced && scored && statement->reduction == REDUCE_MAX && ahead->number <= LEFT_OUT)
         set_flag(tracing, &past->from_score[id]);
-    bool alone = places_of(statement->target->tensor, past->sequence) == 2;
+    bool alone = sequence_dimensions(statement->target->tensor, past->sequence) == 2;
     bool stays =
         statement->reduction == REDUCE_NONE ||
         (statement->reduction == REDUCE_SUM && ahead->kind == EXPR_NUMBER && ahead->number == 0);
@@ -344,11 +346,11 @@ static void trace_other(Tracing *tracing, const Statement *statement, Index *oth
 static void trace_statement(Statement *statement, void *data) {
     Tracing *tracing = data;
     if (statement->kind != STATEMENT_LOOP) return;
-    Index *place = past_place(tracing->past, statement);
-    for (int i = 0; place && i < statement->loop_count; i++) {
+    Index *position = current_position(tracing->past, statement);
+    for (int i = 0; position && i < statement->loop_count; i++) {
         Index *other = statement->loops[i];
-        if (other->axis == tracing->past->sequence && other != place)
-            trace_other(tracing, statement, other, place);
+        if (other->axis == tracing->past->sequence && other != position)
+            trace_other(tracing, statement, other, position);
     }
 }
 
@@ -357,13 +359,13 @@ Past past_of(Program *program) {
     size_t count = (size_t)program->tensors.count;
     Past past = {.program = program,
                  .sequence = program->sequence,
-                 .place = arena_alloc(arena, count * sizeof(int)),
+                 .dimension = arena_alloc(arena, count * sizeof(int)),
                  .open = arena_alloc(arena, count * sizeof(bool)),
                  .ahead = arena_alloc(arena, count * sizeof(double)),
                  .scored = arena_alloc(arena, count * sizeof(bool)),
                  .from_score = arena_alloc(arena, count * sizeof(bool))};
     for (size_t i = 0; i < count; i++) past.ahead[i] = NAN;
-    find_places(program, &past);
+    find_dimensions(program, &past);
     Tracing tracing = {.past = &past, .writers = arena_alloc(arena, count * sizeof(int))};
     block_walk(&program->body, count_writer, &tracing);
     do { /* the body of a repeat may use values that it defines later */

@@ -16,9 +16,9 @@
 typedef struct Past {
     Program *program;
     Axis *sequence;
-    int *place; /* by tensor: the dimension of the current position, the only one over the sequence
-                   or one of several; -1: none */
-    bool *open; /* by tensor: its values for later positions are not constant */
+    int *dimension;   /* by tensor: that of the current position, the only one over the sequence or
+                       one of several; -1: none */
+    bool *open;       /* by tensor: its values for later positions are not constant */
     double *ahead;    /* by tensor of one other position: its value at later positions, if that is
                          constant; else NAN */
     bool *scored;     /* by tensor: the same, and greater than LEFT_OUT for the position itself */
@@ -27,17 +27,17 @@ typedef struct Past {
 
 Past past_of(Program *program);
 /* The index of a statement that runs over the current position, or NULL. */
-Index *past_place(const Past *past, const Statement *statement);
+Index *current_position(const Past *past, const Statement *statement);
 /* True if the index subscripts the target. */
 bool on_left(const Statement *statement, const Index *index);
 /* True if the value depends on `other`, a later position. */
 bool past_reads(const Past *past, const Expr *value, const Index *other);
-/* True if left side - right side of a comparison is `times * (other - place) + rest`. */
-bool places_apart(const Expr *comparison, const Index *other, const Index *place, double *times,
-                  double *rest);
+/* True if left side - right side of a comparison is `times * (other - position) + rest`. */
+bool position_distance(const Expr *comparison, const Index *other, const Index *position,
+                       double *times, double *rest);
 /* The value for an `other` after the current position, and for one that is not after it. */
-Expr *value_ahead(const Past *past, Expr *value, const Index *other, const Index *place);
-Expr *value_behind(const Past *past, Expr *value, const Index *other, const Index *place);
+Expr *value_ahead(const Past *past, Expr *value, const Index *other, const Index *position);
+Expr *value_behind(const Past *past, Expr *value, const Index *other, const Index *position);
 
 bool check_causal(Program *program, const Past *past);
 /* True if one of its loops runs over the axis. */

@@ -55,9 +55,9 @@ static int result_count(const Statement *statement) {
     return statement->kind == STATEMENT_LOOP ? 1 : statement->outputs.count;
 }
 
-static const Tensor *result(const Statement *statement, int place) {
+static const Tensor *result(const Statement *statement, int number) {
     if (statement->kind == STATEMENT_LOOP) return statement->target->tensor;
-    return ((const Expr *)statement->outputs.items[place])->tensor;
+    return ((const Expr *)statement->outputs.items[number])->tensor;
 }
 
 static void reach_results(Statement *statement, void *data) {

@@ -32,7 +32,7 @@ static void find_index(Expr *expr, void *data) {
 
 double access_elements(const Expr *read, bool one_step) {
     MUST(read->kind == EXPR_READ);
-    double plain = 1, places = 1, all = 1;
+    double plain = 1, entries = 1, all = 1;
     Lookup lookup = {.count = 0};
     for (int i = 0; i < read->count; i++) {
         const Index *index = read->args[i]->kind == EXPR_INDEX ? read->args[i]->index : NULL;
@@ -46,8 +46,8 @@ double access_elements(const Expr *read, bool one_step) {
             expr_walk(read->args[i], find_index, &lookup);
         }
     }
-    for (int i = 0; i < lookup.count; i++) places *= (double)lookup.indices[i]->axis->size;
-    return plain * (places < all ? places : all);
+    for (int i = 0; i < lookup.count; i++) entries *= (double)lookup.indices[i]->axis->size;
+    return plain * (entries < all ? entries : all);
 }
 
 static void visit_traffic(Statement *statement, void *data) {

@@ -151,12 +151,12 @@ int list_find(const List *list, const void *item) {
     return -1;
 }
 
-void list_insert(Arena *arena, List *list, int place, const List *items) {
-    MUST(place >= 0 && place <= list->count);
-    int count = items->count, behind = list->count - place;
+void list_insert(Arena *arena, List *list, int position, const List *items) {
+    MUST(position >= 0 && position <= list->count);
+    int count = items->count, behind = list->count - position;
     for (int i = 0; i < count; i++) list_push(arena, list, NULL);
     if (!count) return;
-    void **at = list->items + place;
+    void **at = list->items + position;
     memmove(at + count, at, (size_t)behind * sizeof *at);
     memcpy(at, items->items, (size_t)count * sizeof *at);
 }

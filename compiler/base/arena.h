@@ -31,8 +31,8 @@ typedef struct List {
 
 void list_push(Arena *arena, List *list, void *item);
 int list_find(const List *list, const void *item); /* its index, or -1 */
-/* Inserts the items before index `place`; appends them if `place` is the count. */
-void list_insert(Arena *arena, List *list, int place, const List *items);
+/* Inserts the items before index `position`; appends them if `position` is the count. */
+void list_insert(Arena *arena, List *list, int position, const List *items);
 
 /* Growing text. An empty one is all zeros; `text` is always terminated once something was added. */
 typedef struct Text {

@@ -63,7 +63,7 @@ const char *kernel_name(Emitter *emitter, const Kernel *kernel, const Nest *nest
 
 /* True if no other tensor of the kernel overlaps the memory. */
 static bool lies_alone(const Emitter *emitter, const Tensor *tensor) {
-    const Allocation *places = emitter->lower.schedule->places;
+    const Allocation *places = emitter->lower.schedule->allocations;
     if (places[tensor->id].over && emitter->lower.used[places[tensor->id].over->id]) return false;
     for (int i = 0; places[tensor->id].taken && i < emitter->lower.program->tensors.count; i++)
         if (places[i].over == tensor && emitter->lower.used[i]) return false;

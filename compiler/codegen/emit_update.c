@@ -64,8 +64,8 @@ static Emitter *part_of(Module *module, Program *program, const EmitTarget *targ
     emitter->module = module;
     emitter->target = target;
     emitter->lower.schedule = arena_alloc(arena, sizeof *emitter->lower.schedule);
-    emitter->lower.schedule->places = arena_alloc(
-        arena, ((size_t)program->tensors.count + 1) * sizeof *emitter->lower.schedule->places);
+    emitter->lower.schedule->allocations = arena_alloc(
+        arena, ((size_t)program->tensors.count + 1) * sizeof *emitter->lower.schedule->allocations);
     emitter->lower.block = &body->form.block;
     body->indent = 1;
     name_tensors(&emitter->lower, emitter->target->apart);

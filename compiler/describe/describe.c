@@ -72,7 +72,7 @@ static json_t *decoding_json(const Decoding *decoding) {
     return json_make("{s:b, s:I, s:I, s:f, s:I}", "derived", 1, "bytes_per_token",
                      (json_int_t)decoding->bytes_per_token, "constant_bytes",
                      (json_int_t)decoding->constant_bytes, "flops_per_token", decoding->flops,
-                     "context_length", (json_int_t)decoding->places);
+                     "context_length", (json_int_t)decoding->positions);
 }
 
 static const char *keep_in_arena(Arena *arena, char *text) {

@@ -149,7 +149,7 @@ static void add_decoding(Text *text, const Decoding *decoding) {
     if (bytes > 0)
         text_add(text, "  KV cache         %s, %s at context length %ld\n",
                  quantity(bytes, "B/token").text,
-                 quantity(bytes * (double)decoding->places, "B").text, decoding->places);
+                 quantity(bytes * (double)decoding->positions, "B").text, decoding->positions);
     else
         text_add(text, "  KV cache         none\n");
     if (fixed > 0)

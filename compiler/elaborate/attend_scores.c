@@ -30,7 +30,8 @@ static bool take_distance(Attending *attending, const Expr *expr) {
                   : expr->op == OP_GE || expr->op == OP_GT ? -1
                                                            : 0;
     double times, rest;
-    if (sign == 0 || !places_apart(expr, attending->key, attending->query->dims[0], &times, &rest))
+    if (sign == 0 ||
+        !position_distance(expr, attending->key, attending->query->dims[0], &times, &rest))
         return false;
     /* times * (t - s) + rest <= 0, of integers */
     times *= sign;

@@ -529,7 +529,7 @@ static Value *random_number(Elaborator *e, const Node *node, OpCode op) {
                              expr_number(e->program, (double)order[i]->axis->size), NULL);
         counter = expr_apply(e->program, OP_ADD, counter, expr_index(e->program, order[i]), NULL);
     }
-    Expr *number = expr_number(e->program, ++e->random_places);
+    Expr *number = expr_number(e->program, ++e->random_count);
     return value_tensor(e, expr_apply(e->program, op, number, counter, NULL), drawn->dims,
                         drawn->rank, node->span);
 }

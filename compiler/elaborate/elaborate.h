@@ -177,7 +177,7 @@ typedef struct Elaborator {
     List *settings;
     List watches;   /* Watch * */
     double average; /* EMA decay of the weights; 0: no EMA (optimizer.c) */
-    int random_places;
+    int random_count;
     int order;  /* number of models whose options are set */
     long steps; /* number of statements and expressions read */
 } Elaborator;
@@ -344,8 +344,8 @@ Index *equation_index(Elaborator *e, const char *name, Axis *axis,
 Index *equation_canonical(Elaborator *e, Axis *axis,
                           Span span); /* the index that represents an axis */
 /* Whether the binding is the current position of a scan; the report that it is not an index. */
-bool names_place(const Elaborator *e, const Binding *binding);
-void report_place(Elaborator *e, const char *name, Span span);
+bool names_position(const Elaborator *e, const Binding *binding);
+void report_position(Elaborator *e, const char *name, Span span);
 /* The axes of a list in subscripts. NULL if the name is not a list. `fine` is set to false, after a
  * report, if the list contains other values. */
 const List *axis_list(Elaborator *e, const Node *sub, bool *fine);

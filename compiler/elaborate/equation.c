@@ -82,12 +82,12 @@ bool needs_equation(Elaborator *e, Span span, const char *construct) {
     return false;
 }
 
-void report_place(Elaborator *e, const char *name, Span span) {
+void report_position(Elaborator *e, const char *name, Span span) {
     report_error(e->reports, span, "'%s' is the current position of the scan, not an index", name);
     report_help(e->reports, "use another name, such as 't', for an index over all positions");
 }
 
-bool names_place(const Elaborator *e, const Binding *binding) {
+bool names_position(const Elaborator *e, const Binding *binding) {
     return binding && e->scanned && binding->value->kind == KIND_TENSOR &&
            binding->value->expr->kind == EXPR_INDEX && binding->value->expr->index == e->scanned;
 }
@@ -99,8 +99,8 @@ Index *equation_index(Elaborator *e, const char *name, Axis *axis, Span span) {
     if (!entry && !strcmp(name, "batch") && !binding) return batch_index(e, axis, span);
     if (!entry) {
         Axis *own = binding && binding->value->kind == KIND_AXIS ? binding->value->axis : NULL;
-        if (!axis && names_place(e, binding)) {
-            report_place(e, name, span);
+        if (!axis && names_position(e, binding)) {
+            report_position(e, name, span);
             return NULL;
         }
         if (binding && !own && binding->value->kind != KIND_ERROR && !axis) {
@@ -358,7 +358,7 @@ static bool left_indices(Elaborator *e, const Node *node) {
             report_help(e->reports, "move the expression to the right side");
             return false;
         }
-        if (names_place(e, scope_find(e->scope, sub->name))) {
+        if (names_position(e, scope_find(e->scope, sub->name))) {
             report_error(
                 e->reports, sub->span,
                 "'%s' is the current position of the scan and not a subscript of the left side",

@@ -400,8 +400,8 @@ static bool binders(Elaborator *e, const Node *node, Index **indices, int *count
         }
         if (list) continue;
         if (value && value->kind == KIND_ERROR) return false;
-        if (names_place(e, binding)) {
-            report_place(e, binder->name, binder->span);
+        if (names_position(e, binding)) {
+            report_position(e, binder->name, binder->span);
             return false;
         }
         if (value && value->kind != KIND_AXIS) {

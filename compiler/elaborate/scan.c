@@ -264,7 +264,7 @@ static Statement *statement_writing(const Block *body, const Tensor *tensor) {
 }
 
 /* Replaces S[b,s,h] = new[b,s,h] of a tensor `new` of the body by a direct definition of S. */
-static void make_in_place(Elaborator *e, ScanBuild *scan) {
+static void make_within(Elaborator *e, ScanBuild *scan) {
     List *statements = &scan->body.statements;
     for (int i = statements->count - 1; i >= 0; i--) {
         const Statement *copy = statements->items[i];
@@ -451,7 +451,7 @@ void scan_statement(Elaborator *e, const Node *node) {
     if (names_are_its_own(e, &scan, node->kids[2])) read_scan_body(e, &scan);
     bool good = e->reports->errors == scan.errors && is_of_equations(e, &scan);
     if (good) {
-        make_in_place(e, &scan);
+        make_within(e, &scan);
         drop_unread(e, &scan);
         hoist_from_scan(e, &scan);
         Statement *statement =

@@ -135,8 +135,8 @@ static void collect_memory(Explanation *explanation) {
     explanation->moments = last_moment(&schedule->units, 0) + 1;
     explanation->memory =
         arena_alloc(explanation->arena, (size_t)explanation->moments * sizeof(double));
-    for (int i = 0; schedule->places && i < schedule->program->tensors.count; i++) {
-        const Allocation *allocation = &schedule->places[i];
+    for (int i = 0; schedule->allocations && i < schedule->program->tensors.count; i++) {
+        const Allocation *allocation = &schedule->allocations[i];
         for (int t = allocation->first; allocation->used && t <= allocation->last; t++)
             if (t >= 0 && t < explanation->moments && !(allocation->taken && t == allocation->last))
                 explanation->memory[t] += (double)allocation->bytes;
@@ -148,8 +148,8 @@ static void collect_memory(Explanation *explanation) {
 List explain_peak(const Explanation *explanation) {
     const Schedule *schedule = explanation->schedule;
     List list = {0};
-    for (int i = 0; schedule->places && i < schedule->program->tensors.count; i++) {
-        const Allocation *allocation = &schedule->places[i];
+    for (int i = 0; schedule->allocations && i < schedule->program->tensors.count; i++) {
+        const Allocation *allocation = &schedule->allocations[i];
         if (!allocation->used || allocation->first > explanation->peak ||
             allocation->last < explanation->peak)
             continue;
@@ -158,7 +158,7 @@ List explain_peak(const Explanation *explanation) {
         int at = list.count - 1;
         for (; at > 0; at--) {
             Tensor *before = list.items[at - 1];
-            if (schedule->places[before->id].bytes >= allocation->bytes) break;
+            if (schedule->allocations[before->id].bytes >= allocation->bytes) break;
             list.items[at] = before;
         }
         list.items[at] = tensor;

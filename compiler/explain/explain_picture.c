@@ -127,7 +127,7 @@ static void draw_memory(const Explanation *explanation, Text *text) {
         const Tensor *tensor = live.items[i];
         text_add(text, "<text class=\"small\" x=\"%d\" y=\"%d\">%s%s %s</text>\n", CHART_LEFT,
                  bottom + 18 + 14 * i, i ? "" : "at the peak: ", tensor->name,
-                 quantity((double)explanation->schedule->places[tensor->id].bytes, "B").text);
+                 quantity((double)explanation->schedule->allocations[tensor->id].bytes, "B").text);
     }
 }
 

@@ -162,7 +162,7 @@ static void add_scans(const Explanation *explanation, Text *text) {
         if (form->slow)
             text_add(text, "sequential: %s", form->slow);
         else
-            text_add(text, "chunkwise parallel, chunk size %ld", form->places);
+            text_add(text, "chunkwise parallel, chunk size %ld", form->chunk_size);
         text_add(text, "  %s\n", source_of(explanation->arena, form->span));
     }
 }
@@ -198,7 +198,7 @@ static void print_memory_chart(const Explanation *explanation, Text *text) {
     for (int i = 0; i < live.count && i < MAX_LIVE; i++) {
         const Tensor *tensor = live.items[i];
         text_add(text, "%s %s %s", i ? "," : "", tensor->name,
-                 quantity((double)explanation->schedule->places[tensor->id].bytes, "B").text);
+                 quantity((double)explanation->schedule->allocations[tensor->id].bytes, "B").text);
     }
     text_add(text, "%s\n", live.count > MAX_LIVE ? ", ..." : "");
 }

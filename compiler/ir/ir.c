@@ -287,7 +287,7 @@ bool expr_equal(const Expr *a, const Expr *b) {
     return true;
 }
 
-static int loop_place(Index *const *loops, int count, const Index *index) {
+static int loop_number(Index *const *loops, int count, const Index *index) {
     for (int i = 0; i < count; i++)
         if (loops[i] == index) return i;
     return -1;
@@ -298,9 +298,9 @@ bool expr_matches(const Expr *a, Index *const *a_loops, const Expr *b, Index *co
     if (a->kind != b->kind || a->count != b->count) return false;
     if (a->kind == EXPR_NUMBER) return a->number == b->number;
     if (a->kind == EXPR_INDEX) {
-        int place = loop_place(a_loops, count, a->index);
-        return place == loop_place(b_loops, count, b->index) &&
-               (place >= 0 || a->index == b->index);
+        int number = loop_number(a_loops, count, a->index);
+        return number == loop_number(b_loops, count, b->index) &&
+               (number >= 0 || a->index == b->index);
     }
     if (a->kind == EXPR_READ && a->tensor != b->tensor) return false;
     if (a->kind == EXPR_APPLY && a->op != b->op) return false;
@@ -316,8 +316,8 @@ uint64_t expr_hash(uint64_t hash, const Expr *expr, Index *const *loops, int cou
         return hash_bytes(hash, (const char *)&number, sizeof number);
     }
     if (expr->kind == EXPR_INDEX) {
-        int place = loop_place(loops, count, expr->index);
-        return hash_word(hash, place >= 0 ? (uint64_t)place : (uint64_t)(uintptr_t)expr->index);
+        int number = loop_number(loops, count, expr->index);
+        return hash_word(hash, number >= 0 ? (uint64_t)number : (uint64_t)(uintptr_t)expr->index);
     }
     hash = hash_word(hash, expr->kind == EXPR_READ ? (uint64_t)expr->tensor->id : expr->op);
     for (int i = 0; i < expr->count; i++) hash = expr_hash(hash, expr->args[i], loops, count);

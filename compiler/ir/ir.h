@@ -350,7 +350,7 @@ typedef struct MaskedReduction {
 typedef struct ScanForm {
     const char *name;
     Span span;
-    long places;      /* chunk size; 1: sequential */
+    long chunk_size;  /* 1: sequential */
     const char *slow; /* reason for sequential execution, or NULL */
 } ScanForm;
 

@@ -24,11 +24,11 @@ typedef struct Operands {
 } Operands;
 
 /* True if it consists of indices of repeats around the scan and of numbers. */
-static bool is_fixed_step(const Expr *sub, const Index *place) {
-    if (sub->kind == EXPR_READ || expr_uses_index(sub, place)) return false;
+static bool is_fixed_step(const Expr *sub, const Index *position) {
+    if (sub->kind == EXPR_READ || expr_uses_index(sub, position)) return false;
     if (sub->kind == EXPR_INDEX) return sub->index->of_repeat;
     for (int i = 0; i < sub->count; i++)
-        if (!is_fixed_step(sub->args[i], place)) return false;
+        if (!is_fixed_step(sub->args[i], position)) return false;
     return true;
 }
 

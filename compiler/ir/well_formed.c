@@ -37,10 +37,10 @@ static bool is_identifier(const char *name) {
     return true;
 }
 
-static void check_tensor(Verify *verify, const Tensor *tensor, int place) {
-    if (tensor->id != place)
+static void check_tensor(Verify *verify, const Tensor *tensor, int position) {
+    if (tensor->id != position)
         verify_error(verify, "tensor %s has number %d at index %d", tensor->name, tensor->id,
-                     place);
+                     position);
     if (!is_identifier(tensor->name))
         verify_error(verify, "'%s' is not a name for a tensor", tensor->name);
     if (tensor->rank < 0 || tensor->rank > MAX_RANK) {

@@ -131,7 +131,7 @@ static void put_in_block(const Entry *entry, Buffer *buffer, const BlockLayout *
                          (tensor->type == TYPE_INT8 ? INT8_GROUP : 1);
         break;
     case ROLE_TEMP:
-        buffer->offset = entry->schedule->places[tensor->id].offset;
+        buffer->offset = entry->schedule->allocations[tensor->id].offset;
         break;
     }
 }
@@ -192,7 +192,7 @@ Entry *entry_new(Arena *arena, const Schedule *schedule, const BlockLayout *weig
     entry->buffers = arena_alloc(arena, ((size_t)program->tensors.count + 1) * sizeof(Buffer));
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
-        const Allocation *place = &schedule->places[i];
+        const Allocation *place = &schedule->allocations[i];
         Buffer *buffer = &entry->buffers[i];
         *buffer =
             (Buffer){.tensor = tensor,

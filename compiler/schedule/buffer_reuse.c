@@ -18,11 +18,11 @@ typedef struct Lives {
 } Lives;
 
 static Allocation *allocation_of(const Lives *lives, const Tensor *tensor) {
-    return &lives->schedule->places[tensor->id];
+    return &lives->schedule->allocations[tensor->id];
 }
 
-static bool is_block(const Allocation *place) {
-    return place->bytes >= MIN_TAKEN && !place->slots && !place->taken;
+static bool is_block(const Allocation *allocation) {
+    return allocation->bytes >= MIN_TAKEN && !allocation->slots && !allocation->taken;
 }
 
 /* True if the statement sets every element of its target, one per iteration of its loops. */
@@ -79,16 +79,16 @@ static bool may_replace(const Lives *lives, Arena *arena, int writer, const Tens
 static const Tensor *replaced_by(const Lives *lives, Arena *arena, int writer) {
     const Statement *statement = ((Member *)lives->kernel->members.items[writer])->statement;
     const Tensor *made = statement->target->tensor;
-    const Allocation *place = allocation_of(lives, made);
+    const Allocation *allocation = allocation_of(lives, made);
     List reads = {0};
-    if (!is_block(place) || place->cleared || place->first != lives->unit->first ||
+    if (!is_block(allocation) || allocation->cleared || allocation->first != lives->unit->first ||
         !sets_all(statement))
         return NULL;
     reads_of(arena, statement, &reads);
     for (int i = 0; i < reads.count; i++) {
         const Tensor *old = ((Expr *)reads.items[i])->tensor;
         const Allocation *other = allocation_of(lives, old);
-        if (old != made && is_block(other) && other->bytes == place->bytes &&
+        if (old != made && is_block(other) && other->bytes == allocation->bytes &&
             old->type == made->type && other->last == lives->unit->first &&
             may_replace(lives, arena, writer, old))
             return old;

@@ -9,7 +9,7 @@
 #include "schedule/nest.h"
 #include "base/must.h"
 
-bool same_place(const Expr *one, const Expr *other) {
+bool same_address(const Expr *one, const Expr *other) {
     MUST(one->kind == EXPR_READ && other->kind == EXPR_READ);
     if (one->tensor != other->tensor) return false;
     for (int i = 0; i < one->count; i++) {
@@ -26,18 +26,18 @@ static bool goes_on(const Contraction *first, const Contraction *second) {
     return first->kind == CONTRACTION_ROWS_BY_WEIGHT &&
            second->kind == CONTRACTION_ROWS_BY_WEIGHT && first->relation == second->relation &&
            a->rounded && b->rounded && a->n == b->n && (a->b_k == 1) == (b->b_k == 1) &&
-           a->batch[0] == b->batch[0] && same_place(first->c, second->c) &&
+           a->batch[0] == b->batch[0] && same_address(first->c, second->c) &&
            lies_in_vectors(first->a) && lies_in_vectors(first->b) && lies_in_vectors(second->a) &&
            lies_in_vectors(second->b);
 }
 
 int find_pair(Program *program, const List *statements, ScheduleUnit *const *units, const int *when,
-              int place) {
-    const ScheduleUnit *last = units[place];
-    MUST(when[place] >= 0);
+              int position) {
+    const ScheduleUnit *last = units[position];
+    MUST(when[position] >= 0);
     if (!last || !last->contraction || !last->contraction->product.accumulate || last->epilogue)
         return -1;
-    for (int i = place - 1; i >= 0; i--) {
+    for (int i = position - 1; i >= 0; i--) {
         const ScheduleUnit *unit = units[i];
         const Statement *first = statements->items[i];
         if (first->kind == STATEMENT_REPEAT) return -1;
@@ -47,7 +47,7 @@ int find_pair(Program *program, const List *statements, ScheduleUnit *const *uni
             continue;
         for (int j = 0; j < statements->count; j++) {
             const Statement *between = statements->items[j];
-            if (when[j] <= i || when[j] > place || j == place) continue;
+            if (when[j] <= i || when[j] > position || j == position) continue;
             if (between->kind == STATEMENT_REPEAT ||
                 statements_meet(program->arena, between, first))
                 return -1;

@@ -43,13 +43,13 @@ typedef struct Folding {
     int lifted_count;
 } Folding;
 
-static Statement *at_position(const Folding *folding, int place) {
-    return folding->statements->items[place];
+static Statement *at_position(const Folding *folding, int position) {
+    return folding->statements->items[position];
 }
 
 /* The product at an index, or NULL. */
-static const Contraction *product_at(const Folding *folding, int place) {
-    return folding->units[place] ? folding->units[place]->contraction : NULL;
+static const Contraction *product_at(const Folding *folding, int position) {
+    return folding->units[position] ? folding->units[position]->contraction : NULL;
 }
 
 /* ---- same iteration of the same loops ---- */
@@ -126,12 +126,13 @@ static void notice_random(Expr *expr, void *data) {
     if (expr->kind == EXPR_APPLY && op_is_random(expr->op)) *(bool *)data = true;
 }
 
-static bool is_pointwise(const Folding *folding, int place) {
-    const Statement *statement = at_position(folding, place);
+static bool is_pointwise(const Folding *folding, int position) {
+    const Statement *statement = at_position(folding, position);
     if (statement->kind != STATEMENT_LOOP || statement->reduction != REDUCE_NONE ||
         statement_is_scatter(statement) || statement->target->tensor->type == TYPE_INT ||
-        statement->once != at_position(folding, folding->product)->once || folding->taken[place] ||
-        product_at(folding, place) || folding->when[place] != place)
+        statement->once != at_position(folding, folding->product)->once ||
+        folding->taken[position] || product_at(folding, position) ||
+        folding->when[position] != position)
         return false;
     bool random = false;
     expr_walk(statement->value, notice_random, &random);
@@ -153,13 +154,13 @@ static int loops_of_target(const Statement *statement) {
     return count;
 }
 
-/* True if the product at `place` can use the tiles of the current one: both have the same row and
- * sizes, and matrices whose rows run along the columns of the result. The row is then read once,
- * and the store has both results. */
-static bool is_dual(const Folding *folding, int place) {
-    const ScheduleUnit *row = folding->units[folding->product], *pair = folding->units[place];
-    if (!pair || !row->row || !pair->row || folding->taken[place] ||
-        folding->when[place] != place || pair->once != row->once)
+/* True if the product at `position` can use the tiles of the current one: both have the same row
+ * and sizes, and matrices whose rows run along the columns of the result. The row is then read
+ * once, and the store has both results. */
+static bool is_dual(const Folding *folding, int position) {
+    const ScheduleUnit *row = folding->units[folding->product], *pair = folding->units[position];
+    if (!pair || !row->row || !pair->row || folding->taken[position] ||
+        folding->when[position] != position || pair->once != row->once)
         return false;
     for (int i = 1; i < folding->count; i++)
         if (product_at(folding, folding->order[i])) return false;
@@ -167,14 +168,14 @@ static bool is_dual(const Folding *folding, int place) {
     const Product *a = &one->product, *b = &other->product;
     return !a->accumulate && !b->accumulate && a->n == b->n && a->k == b->k && a->b_k > 1 &&
            a->b_k == b->b_k && a->b_n == 1 && b->b_n == 1 && a->b_type == b->b_type &&
-           one->b->tensor->role == other->b->tensor->role && same_place(one->a, other->a);
+           one->b->tensor->role == other->b->tensor->role && same_address(one->a, other->a);
 }
 
 /* The statement with its loops in the order of those of the product, or NULL. */
-static Member *as_member(Folding *folding, int place) {
+static Member *as_member(Folding *folding, int position) {
     const Member *first = folding->inside[folding->product];
     Member *member = arena_alloc(folding->program->arena, sizeof *member);
-    member->statement = at_position(folding, place);
+    member->statement = at_position(folding, position);
     member->depth = member->kept = first->depth;
     member->block = -1;
     List mine = accesses_of(folding->program->arena, member->statement);
@@ -194,12 +195,12 @@ static Member *as_member(Folding *folding, int place) {
         if (!member->order[level] || loop_level(member, member->order[level]) != level ||
             loop_size(member->order[level]) != loop_size(first->order[level]))
             return NULL;
-    bool whole = product_at(folding, place) ? loops_of_target(member->statement) == member->depth
-                                            : loops_of(member->statement) == member->depth;
+    bool whole = product_at(folding, position) ? loops_of_target(member->statement) == member->depth
+                                               : loops_of(member->statement) == member->depth;
     return whole && in_step(folding, member, member) ? member : NULL;
 }
 
-static bool join_epilogue(Folding *folding, int place);
+static bool join_epilogue(Folding *folding, int position);
 
 /* Undoes the joins and moves after the given counts. */
 static void leave_epilogue(Folding *folding, int count, int lifted) {
@@ -212,44 +213,46 @@ static void leave_epilogue(Folding *folding, int count, int lifted) {
 
 /* True for a statement that is no product, or for a dense product without an accumulated or dual
  * product. */
-static bool is_alone(const Folding *folding, int place) {
-    const Contraction *product = product_at(folding, place);
+static bool is_alone(const Folding *folding, int position) {
+    const Contraction *product = product_at(folding, position);
     if (product && product->kind != CONTRACTION_PRODUCT) return false;
     for (int i = 0; i < folding->statements->count; i++)
-        if (i != place && folding->when[i] == place) return false;
+        if (i != position && folding->when[i] == position) return false;
     return true;
 }
 
 /* Tries to move a statement before the product, with the statements that it depends on. */
-static bool lift(Folding *folding, int place) {
+static bool lift(Folding *folding, int position) {
     Arena *arena = folding->program->arena;
-    const Statement *statement = at_position(folding, place);
-    if (statement->kind != STATEMENT_LOOP || !is_alone(folding, place) ||
-        folding->when[place] != place || folding->lifted_count == MAX_INSIDE)
+    const Statement *statement = at_position(folding, position);
+    if (statement->kind != STATEMENT_LOOP || !is_alone(folding, position) ||
+        folding->when[position] != position || folding->lifted_count == MAX_INSIDE)
         return false;
     for (int i = 0; i < folding->statements->count; i++) {
         const Statement *between = at_position(folding, i);
         int when = folding->inside[i] ? folding->product : folding->when[i];
-        bool passes =
-            folding->inside[i] ? i < place : when > folding->product && when < folding->when[place];
+        bool passes = folding->inside[i]
+                          ? i < position
+                          : when > folding->product && when < folding->when[position];
         if (!passes || !statements_meet(arena, between, statement)) continue;
         if (folding->inside[i] || between->kind != STATEMENT_LOOP ||
             !expr_reads(statement->value, between->target->tensor) || !lift(folding, i))
             return false;
     }
     MUST(folding->lifted_count < MAX_INSIDE);
-    folding->lifted[folding->lifted_count] = place;
-    folding->was[folding->lifted_count++] = folding->when[place];
-    folding->when[place] = folding->product;
+    folding->lifted[folding->lifted_count] = position;
+    folding->was[folding->lifted_count++] = folding->when[position];
+    folding->when[position] = folding->product;
     return true;
 }
 
 /* True if all statements between the product and a later statement are independent of it. */
-static bool moves_up(Folding *folding, int place) {
-    const Statement *statement = at_position(folding, place);
+static bool moves_up(Folding *folding, int position) {
+    const Statement *statement = at_position(folding, position);
     for (int i = 0; i < folding->statements->count; i++) {
         const Statement *between = at_position(folding, i);
-        if (folding->when[i] <= folding->product || folding->when[i] >= place || folding->inside[i])
+        if (folding->when[i] <= folding->product || folding->when[i] >= position ||
+            folding->inside[i])
             continue;
         if (between->kind == STATEMENT_REPEAT) return false;
         if (!statements_meet(folding->program->arena, between, statement)) continue;
@@ -261,32 +264,32 @@ static bool moves_up(Folding *folding, int place) {
 }
 
 /* True if an earlier statement can run after the product. */
-static bool moves_down(Folding *folding, int place) {
+static bool moves_down(Folding *folding, int position) {
     for (int i = 0; i <= folding->product; i++) {
         const Statement *between = at_position(folding, i);
-        if (folding->when[i] <= place || folding->when[i] > folding->product) continue;
+        if (folding->when[i] <= position || folding->when[i] > folding->product) continue;
         if (between->kind == STATEMENT_REPEAT) return false;
         if ((i == folding->product || !folding->inside[i]) &&
-            statements_meet(folding->program->arena, at_position(folding, place), between))
+            statements_meet(folding->program->arena, at_position(folding, position), between))
             return false;
     }
     return true;
 }
 
 /* Adds a statement with those that it depends on; or changes nothing. */
-static bool join_epilogue(Folding *folding, int place) {
+static bool join_epilogue(Folding *folding, int position) {
     if (folding->count == MAX_INSIDE) return false;
-    if (!is_pointwise(folding, place) && !is_dual(folding, place)) return false;
-    Member *member = as_member(folding, place);
+    if (!is_pointwise(folding, position) && !is_dual(folding, position)) return false;
+    Member *member = as_member(folding, position);
     if (!member) return false;
     for (int i = 0; i < folding->count; i++) {
         const Member *other = folding->inside[folding->order[i]];
         if (!in_step(folding, member, other) || !in_step(folding, other, member)) return false;
     }
     int before = folding->count, lifted = folding->lifted_count;
-    folding->inside[place] = member;
-    folding->order[folding->count++] = place;
-    if (place > folding->product ? moves_up(folding, place) : moves_down(folding, place))
+    folding->inside[position] = member;
+    folding->order[folding->count++] = position;
+    if (position > folding->product ? moves_up(folding, position) : moves_down(folding, position))
         return true;
     leave_epilogue(folding, before, lifted);
     return false;
@@ -410,9 +413,10 @@ static Nest *epilogue_chain(Folding *folding, Kernel *kernel, Nest **path) {
     return at;
 }
 
-static void add_member(Folding *folding, Kernel *kernel, Nest *last, Nest *const *path, int place) {
-    Member *member = folding->inside[place];
-    MUST(member && !folding->taken[place]);
+static void add_member(Folding *folding, Kernel *kernel, Nest *last, Nest *const *path,
+                       int position) {
+    Member *member = folding->inside[position];
+    MUST(member && !folding->taken[position]);
     Nest *leaf = arena_alloc(folding->program->arena, sizeof *leaf);
     for (int level = 0; level < member->depth; level++) member->path[level] = path[level];
     leaf->member = member;
@@ -420,8 +424,8 @@ static void add_member(Folding *folding, Kernel *kernel, Nest *last, Nest *const
     list_push(folding->program->arena, &kernel->members, member);
     if (member->statement->kind == STATEMENT_LOOP)
         kernel->work += statement_work(member->statement);
-    folding->taken[place] = true;
-    folding->when[place] = folding->product;
+    folding->taken[position] = true;
+    folding->when[position] = folding->product;
 }
 
 static Kernel *epilogue_kernel(Folding *folding) {
@@ -466,9 +470,9 @@ static void begin_epilogue(Folding *folding, int product) {
 }
 
 /* True if its store can compute. */
-static bool stores_elements(const Folding *folding, int place) {
-    const Statement *statement = at_position(folding, place);
-    const Contraction *product = product_at(folding, place);
+static bool stores_elements(const Folding *folding, int position) {
+    const Statement *statement = at_position(folding, position);
+    const Contraction *product = product_at(folding, position);
     if (statement->kind == STATEMENT_CALL) return statement->row->fuses_store;
     return product && product->kind != CONTRACTION_ROWS_BY_ROWS;
 }

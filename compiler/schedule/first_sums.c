@@ -24,10 +24,10 @@ typedef struct FirstSumSearch {
 
 /* True if the subscript selects the group of a row in the result of all groups. Groups without rows
  * are set to zero. */
-static bool is_group(const Contraction *product, const Expr *place) {
+static bool is_group(const Contraction *product, const Expr *sub) {
     const Relation *relation = product->relation;
     for (int i = 0; relation && i < relation->group_of_count; i++)
-        if (place->kind == EXPR_READ && place->tensor == relation->group_of[i]) return true;
+        if (sub->kind == EXPR_READ && sub->tensor == relation->group_of[i]) return true;
     return false;
 }
 
@@ -46,13 +46,12 @@ static bool makes_all(const FirstSumSearch *search, const Contraction *product,
     MUST(target->kind == EXPR_READ);
     List found = {0};
     for (int i = 0; i < target->count; i++) {
-        const Expr *place = target->args[i];
-        if (is_group(product, place)) continue;
-        if (place->kind != EXPR_INDEX ||
-            place->index->axis->size != target->tensor->axes[i]->size ||
-            list_find(&found, place->index) >= 0)
+        const Expr *sub = target->args[i];
+        if (is_group(product, sub)) continue;
+        if (sub->kind != EXPR_INDEX || sub->index->axis->size != target->tensor->axes[i]->size ||
+            list_find(&found, sub->index) >= 0)
             return false;
-        list_push(search->program->arena, &found, place->index);
+        list_push(search->program->arena, &found, sub->index);
     }
     for (int i = 0; i < search->repeats.count; i++)
         if (list_find(&found, search->repeats.items[i]) < 0 || is_shared(search, target->tensor))

@@ -108,7 +108,7 @@ typedef struct Schedule {
     Program *program;
     List units; /* ScheduleUnit * */
     int second; /* index of the unit that starts the second training phase; 0: there is none */
-    Allocation *places; /* by tensor->id */
+    Allocation *allocations; /* by tensor->id */
     size_t arena_bytes;
 } Schedule;
 

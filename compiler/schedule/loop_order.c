@@ -135,7 +135,7 @@ static const Relation *places_listed(const Program *program, const Statement *st
     if (statement->reduction != REDUCE_NONE || split->summed_count != 1 || split->kept_count != 1)
         return NULL;
     const Relation *relation = listed_rows(program, statement);
-    return relation && listed_places(relation) > 1 ? relation : NULL;
+    return relation && list_count(relation) > 1 ? relation : NULL;
 }
 
 static void append_loop(Member *member, Index *index) {

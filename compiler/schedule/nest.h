@@ -40,11 +40,11 @@ bool gemm_epilogue(ScheduleUnit *unit, const Member *first, const Member *next, 
 /* ---- dual_gemm.c ---- */
 
 /* True if two statements read the same element in the same iterations of their loops. */
-bool same_place(const Expr *one, const Expr *other);
+bool same_address(const Expr *one, const Expr *other);
 
-/* The index of an earlier product that can use the tiles of the one at `place`, or -1. */
+/* The index of an earlier product that can use the tiles of the one at `position`, or -1. */
 int find_pair(Program *program, const List *statements, ScheduleUnit *const *units, const int *when,
-              int place);
+              int position);
 
 /* ---- first_sums.c ---- */
 

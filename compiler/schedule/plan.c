@@ -162,10 +162,10 @@ static const RepeatChain *home_of(const List *touches) {
     return home;
 }
 
-static void find_lifetime(Allocation *place, const List *touches) {
+static void find_lifetime(Allocation *allocation, const List *touches) {
     const Touch *first = touches->items[0];
     const RepeatChain *home = home_of(touches);
-    place->first = first->at;
+    allocation->first = first->at;
     for (int i = 0; i < touches->count; i++) {
         const Touch *touch = touches->items[i];
         int from = touch->at, to = touch->at;
@@ -174,12 +174,12 @@ static void find_lifetime(Allocation *place, const List *touches) {
             from = at->repeat->first;
             to = at->repeat->last;
         }
-        if (from < place->first) place->first = from;
-        if (to > place->last) place->last = to;
+        if (from < allocation->first) allocation->first = from;
+        if (to > allocation->last) allocation->last = to;
     }
-    place->cleared = !first->defines;
-    if (place->cleared) place->first = 0;
-    MUST(place->first <= place->last);
+    allocation->cleared = !first->defines;
+    if (allocation->cleared) allocation->first = 0;
+    MUST(allocation->first <= allocation->last);
 }
 
 /* ---- carried tensors ---- */
@@ -224,11 +224,11 @@ static bool fits_inside(const Touch *touch, Carry *carry) {
  * slice of the last step after it. */
 static bool fits_outside(const Touch *touch, const Carry *carry) {
     const Index *step;
-    double place, last = (double)carry->repeat->statement->index->axis->size - 1;
+    double offset, last = (double)carry->repeat->statement->index->axis->size - 1;
     bool reverse = carry->repeat->statement->reverse, before = touch->at < carry->repeat->first;
-    if (!step_and_offset(carried_sub(touch), &step, &place) || step) return false;
+    if (!step_and_offset(carried_sub(touch), &step, &offset) || step) return false;
     double first_step = reverse ? last : 0, last_step = reverse ? 0 : last;
-    return place == (before ? first_step + carry->read : last_step + carry->written);
+    return offset == (before ? first_step + carry->read : last_step + carry->written);
 }
 
 static bool is_carried(const Tensor *tensor, const List *touches) {
@@ -259,31 +259,31 @@ static int by_bytes(const void *a, const void *b) {
 
 /* The lowest offset without an overlap with the earlier entries, which are sorted by offset. Each
  * overlapping entry moves it up, until no later entry reaches down to it. */
-static size_t first_fit(Allocation *const *placed, int count, const Allocation *place) {
+static size_t first_fit(Allocation *const *placed, int count, const Allocation *allocation) {
     size_t offset = 0;
     for (int i = 0; i < count; i++) {
         const Allocation *other = placed[i];
-        if (other->offset >= offset + place->bytes) break;
+        if (other->offset >= offset + allocation->bytes) break;
         size_t end = other->offset + other->bytes;
-        if (end > offset && lives_with(place, other)) offset = end;
+        if (end > offset && lives_with(allocation, other)) offset = end;
     }
     return offset;
 }
 
 /* Inserts the entry after all those with the same or a lower offset. */
-static void insert(Allocation **placed, int count, Allocation *place) {
+static void insert(Allocation **placed, int count, Allocation *allocation) {
     int at = count;
-    for (; at > 0 && placed[at - 1]->offset > place->offset; at--) placed[at] = placed[at - 1];
-    placed[at] = place;
+    for (; at > 0 && placed[at - 1]->offset > allocation->offset; at--) placed[at] = placed[at - 1];
+    placed[at] = allocation;
 }
 
 /* The original owner of the memory. */
-static Allocation *first_owner(const Schedule *schedule, Allocation *place) {
-    while (place->over) {
-        MUST(place->bytes == schedule->places[place->over->id].bytes);
-        place = &schedule->places[place->over->id];
+static Allocation *first_owner(const Schedule *schedule, Allocation *allocation) {
+    while (allocation->over) {
+        MUST(allocation->bytes == schedule->allocations[allocation->over->id].bytes);
+        allocation = &schedule->allocations[allocation->over->id];
     }
-    return place;
+    return allocation;
 }
 
 static void assign(Schedule *schedule, Arena *arena) {
@@ -292,16 +292,16 @@ static void assign(Schedule *schedule, Arena *arena) {
     Allocation **placed = arena_alloc(arena, (size_t)(total + 1) * sizeof *placed);
     Allocation *owned = arena_alloc(arena, (size_t)(total + 1) * sizeof *owned);
     for (int i = 0; i < total; i++) {
-        Allocation *place = &schedule->places[i];
-        owned[i] = *place;
-        if (place->bytes && !place->over) order[count++] = &owned[i];
+        Allocation *allocation = &schedule->allocations[i];
+        owned[i] = *allocation;
+        if (allocation->bytes && !allocation->over) order[count++] = &owned[i];
     }
     /* Memory is in use until the end of the last tensor in it. */
     for (int i = 0; i < total; i++) {
-        Allocation *place = &schedule->places[i];
-        if (!place->over) continue;
-        Allocation *owner = &owned[first_owner(schedule, place) - schedule->places];
-        if (place->last > owner->last) owner->last = place->last;
+        Allocation *allocation = &schedule->allocations[i];
+        if (!allocation->over) continue;
+        Allocation *owner = &owned[first_owner(schedule, allocation) - schedule->allocations];
+        if (allocation->last > owner->last) owner->last = allocation->last;
     }
     qsort(order, (size_t)count, sizeof *order, by_bytes);
     for (int i = 0; i < count; i++) {
@@ -312,9 +312,10 @@ static void assign(Schedule *schedule, Arena *arena) {
         if (end > schedule->arena_bytes) schedule->arena_bytes = end;
     }
     for (int i = 0; i < total; i++) {
-        Allocation *place = &schedule->places[i];
-        if (place->bytes)
-            place->offset = owned[first_owner(schedule, place) - schedule->places].offset;
+        Allocation *allocation = &schedule->allocations[i];
+        if (allocation->bytes)
+            allocation->offset =
+                owned[first_owner(schedule, allocation) - schedule->allocations].offset;
     }
 }
 
@@ -323,20 +324,20 @@ void plan(Schedule *schedule) {
     size_t count = (size_t)program->tensors.count + 1;
     Planning planning = {.schedule = schedule, .arena = program->arena};
     planning.touches = arena_alloc(program->arena, count * sizeof *planning.touches);
-    schedule->places = arena_alloc(program->arena, count * sizeof *schedule->places);
+    schedule->allocations = arena_alloc(program->arena, count * sizeof *schedule->allocations);
     touch_units(&planning, &schedule->units, NULL);
 
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
         const List *touches = &planning.touches[i];
-        Allocation *place = &schedule->places[i];
-        place->used = touches->count > 0;
-        if (!place->used || tensor->role != ROLE_TEMP) continue;
-        find_lifetime(place, touches);
-        place->slots = !place->cleared && is_carried(tensor, touches);
+        Allocation *allocation = &schedule->allocations[i];
+        allocation->used = touches->count > 0;
+        if (!allocation->used || tensor->role != ROLE_TEMP) continue;
+        find_lifetime(allocation, touches);
+        allocation->slots = !allocation->cleared && is_carried(tensor, touches);
         long elements = tensor_elements(tensor);
-        if (place->slots) elements = elements / tensor->axes[0]->size * 2;
-        place->bytes =
+        if (allocation->slots) elements = elements / tensor->axes[0]->size * 2;
+        allocation->bytes =
             ((size_t)(elements * type_bytes(tensor->type)) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     }
     buffer_reuse(schedule);
@@ -372,20 +373,20 @@ char *print_plan(Arena *arena, const Schedule *schedule) {
     Text text = {.arena = arena};
     const Program *program = schedule->program;
     text_add(&text, "%s", "");
-    if (!schedule->places) {
+    if (!schedule->allocations) {
         add_units(&text, &schedule->units, 0);
         return text.text;
     }
     text_add(&text, "%12s %12s %6s %6s  tensor\n", "offset", "bytes", "from", "to");
     for (int i = 0; i < program->tensors.count; i++) {
-        const Allocation *place = &schedule->places[i];
+        const Allocation *allocation = &schedule->allocations[i];
         const Tensor *tensor = program->tensors.items[i];
-        if (!place->bytes) continue;
-        const char *over = place->over ? place->over->name : NULL;
-        text_add(&text, "%12zu %12zu %6d %6d  %s%s%s%s%s%s\n", place->offset, place->bytes,
-                 place->first, place->last, tensor->name, place->slots ? " (two slots)" : "",
-                 place->cleared ? " (cleared)" : "", over ? " (over " : "", over ? over : "",
-                 over ? ")" : "");
+        if (!allocation->bytes) continue;
+        const char *over = allocation->over ? allocation->over->name : NULL;
+        text_add(&text, "%12zu %12zu %6d %6d  %s%s%s%s%s%s\n", allocation->offset,
+                 allocation->bytes, allocation->first, allocation->last, tensor->name,
+                 allocation->slots ? " (two slots)" : "", allocation->cleared ? " (cleared)" : "",
+                 over ? " (over " : "", over ? over : "", over ? ")" : "");
     }
     text_add(&text, "%12zu bytes total\n", schedule->arena_bytes);
     return text.text;

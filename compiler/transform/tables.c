@@ -36,7 +36,7 @@ static Tensor *exact_of(const Tables *tables, const Tensor *tensor) {
     return tensor->id < tables->count ? tables->exact[tensor->id] : NULL;
 }
 
-static bool follows_from_places(const Tables *tables, const Expr *expr) {
+static bool follows_from_positions(const Tables *tables, const Expr *expr) {
     if (expr->kind == EXPR_READ) {
         const Tensor *tensor = expr->tensor;
         bool given = tensor->role == ROLE_INPUT && tensor->input == MOEC_INPUT_SCALAR &&
@@ -45,7 +45,7 @@ static bool follows_from_places(const Tables *tables, const Expr *expr) {
     }
     if (expr->kind == EXPR_APPLY && op_is_random(expr->op)) return false;
     for (int i = 0; i < expr->count; i++)
-        if (!follows_from_places(tables, expr->args[i])) return false;
+        if (!follows_from_positions(tables, expr->args[i])) return false;
     return true;
 }
 
@@ -116,7 +116,7 @@ static Expr *with_tables(Tables *tables, const Statement *of, Expr *expr, bool i
     Index *indices[MAX_RANK];
     int count = 0;
     if (expr->kind != EXPR_APPLY) return expr;
-    bool fits = follows_from_places(tables, expr) && is_long(expr) &&
+    bool fits = follows_from_positions(tables, expr) && is_long(expr) &&
                 find_indices(expr, indices, &count) && count && count < of->loop_count;
     if (fits) {
         Statement part = *of;
@@ -136,12 +136,12 @@ static Expr *with_tables(Tables *tables, const Statement *of, Expr *expr, bool i
 /* ---- equations ---- */
 
 /* True for an equation of positions only, as reals; its result then counts as one, too. */
-static bool is_of_places(const Tables *tables, const Statement *statement) {
+static bool is_of_positions(const Tables *tables, const Statement *statement) {
     Index *indices[MAX_RANK];
     int count = 0;
     return statement->reduction == REDUCE_NONE && !statement->accumulate &&
            statement->target->tensor->type == TYPE_REAL && !expr_is_whole(statement->value) &&
-           follows_from_places(tables, statement->value) &&
+           follows_from_positions(tables, statement->value) &&
            find_indices(statement->value, indices, &count);
 }
 
@@ -166,13 +166,13 @@ static void add_exact(Tables *tables, const Statement *statement) {
 static void visit(Tables *tables, Statement *statement) {
     Program *program = tables->program;
     if (statement->kind != STATEMENT_LOOP || statement->once) return;
-    bool of_places = is_of_places(tables, statement), exact = is_long(statement->value);
-    if (of_places) {
+    bool of_positions = is_of_positions(tables, statement), exact = is_long(statement->value);
+    if (of_positions) {
         statement->value = rewrite_expr(program, statement->value, exact_read, tables);
         expr_walk(statement->value, find_exact, &exact);
     }
-    statement->value = with_tables(tables, statement, statement->value, of_places);
-    if (!of_places) return;
+    statement->value = with_tables(tables, statement, statement->value, of_positions);
+    if (!of_positions) return;
     statement->in_double = exact;
     add_exact(tables, statement);
 }

@@ -48,7 +48,7 @@ static GraphShape decode_shape(long rows, long length, long tokens) {
 
 /* Learned position embeddings end at the training context length. */
 static bool places_reach(MoecCompiler *compiler, long length, long context) {
-    const char *learned = length > context ? moec_learned_places(compiler) : NULL;
+    const char *learned = length > context ? moec_learned_positions(compiler) : NULL;
     if (!learned) return true;
     char *help = memory_format(
         "use at most %ld tokens including the prompt, or train with --set train.context_length=%ld",

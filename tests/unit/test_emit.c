@@ -273,8 +273,8 @@ static const Case cases[] = {
 
 /* A tensor that reuses the memory of another starts where that one ends. */
 static bool reuses_memory(const Schedule *schedule, const Allocation *a, const Allocation *b) {
-    for (const Allocation *at = a; at->over; at = &schedule->places[at->over->id])
-        if (&schedule->places[at->over->id] == b) return a->first >= b->last;
+    for (const Allocation *at = a; at->over; at = &schedule->allocations[at->over->id])
+        if (&schedule->allocations[at->over->id] == b) return a->first >= b->last;
     return false;
 }
 
@@ -283,11 +283,11 @@ static void check_plan(Program *program) {
     Schedule *schedule = fuse(program);
     plan(schedule);
     for (int i = 0; i < program->tensors.count; i++) {
-        const Allocation *a = &schedule->places[i];
+        const Allocation *a = &schedule->allocations[i];
         assert_int_equal(a->offset % 64, 0);
         assert_true(a->offset + a->bytes <= schedule->arena_bytes);
         for (int j = 0; j < i; j++) {
-            const Allocation *b = &schedule->places[j];
+            const Allocation *b = &schedule->allocations[j];
             bool together = a->bytes && b->bytes && a->first <= b->last && b->first <= a->last;
             if (together && !reuses_memory(schedule, a, b) && !reuses_memory(schedule, b, a))
                 assert_true(a->offset + a->bytes <= b->offset || b->offset + b->bytes <= a->offset);

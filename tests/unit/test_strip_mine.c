@@ -193,8 +193,8 @@ static void test_one_copy(void **state) {
         if (strcmp(tensor->name, "d_logits") != 0) continue;
         adjoints++;
         assert_int_equal(tensor_elements(tensor), 1024 * 70001);
-        assert_ptr_equal(schedule->places[i].over, tensor->of);
-        assert_int_equal(schedule->places[i].offset, schedule->places[tensor->of->id].offset);
+        assert_ptr_equal(schedule->allocations[i].over, tensor->of);
+        assert_int_equal(schedule->allocations[i].offset, schedule->allocations[tensor->of->id].offset);
     }
     assert_int_equal(adjoints, 1);
     moec_close(compiler);

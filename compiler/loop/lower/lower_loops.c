@@ -259,7 +259,7 @@ static const Member *listed_member(const Lowering *lower, const Nest *nest) {
 static void lower_places_listed(Lowering *lower, Nest *nest, const Relation *relation, int level) {
     Arena *arena = lower->arena;
     const int bindings = lower->binding_count;
-    const long places = listed_places(relation);
+    const long places = list_count(relation);
     const Term *start = array_term(lower, relation->start),
                *list = array_term(lower, relation->list),
                *place = bind_variable(lower, NULL, "place"), *n = bind_variable(lower, NULL, "n");

@@ -69,7 +69,7 @@ static bool *known_local(Lowering *lower, const Local *local) {
 /* True if other statements of the kernel access the memory of a tensor as well. */
 static bool is_touched_again(const Lowering *lower, const Tensor *tensor) {
     const Local *local = local_in(lower->kernel, tensor);
-    const Allocation *place = &lower->schedule->places[tensor->id];
+    const Allocation *place = &lower->schedule->allocations[tensor->id];
     int touches = place->over || place->taken ? 2 : 0;
     for (int i = 0; i < lower->kernel->members.count; i++) {
         const Statement *statement = ((Member *)lower->kernel->members.items[i])->statement;

@@ -66,7 +66,7 @@ static const Term *offset_term(Lowering *lower, const Expr *access, const Local 
                                const Term **inside) {
     const Tensor *tensor = access->tensor;
     const Term *offset = term_whole(lower->arena, 0);
-    bool slots = lower->schedule->places[tensor->id].slots;
+    bool slots = lower->schedule->allocations[tensor->id].slots;
     for (int i = 0; i < access->count; i++) {
         const Expr *sub = access->args[i];
         if (row && is_fixed(row, i)) continue;

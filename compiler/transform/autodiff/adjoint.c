@@ -279,42 +279,43 @@ static void invert_shift(Program *program, Contribution *contribution, const Ten
     if (size != 0 && (!is_below(contribution, old, size) || size > (double)axis->size)) return;
 
     Index *fresh = index_new(program, old->name, axis);
-    Expr *place = expr_index(program, fresh);
+    Expr *coordinate = expr_index(program, fresh);
     if (size != 0) {
         double back = size - (shift - size * (double)(long)(shift / size));
-        Expr *sum = expr_apply(program, OP_ADD, place,
+        Expr *sum = expr_apply(program, OP_ADD, coordinate,
                                expr_number(program, back >= size ? back - size : back), NULL);
         Expr *source = expr_apply(program, OP_MOD, sum, expr_number(program, size), NULL);
         replace_loop_inside(program, contribution, dimension,
                             &(Exchange){old, fresh, source, false, size > (double)old->axis->size});
-        if (size < (double)axis->size) add_comparison(program, contribution, OP_LT, place, size);
+        if (size < (double)axis->size)
+            add_comparison(program, contribution, OP_LT, coordinate, size);
     } else {
-        Expr *source = expr_apply(program, OP_ADD, place, expr_number(program, -shift), NULL);
+        Expr *source = expr_apply(program, OP_ADD, coordinate, expr_number(program, -shift), NULL);
         replace_loop_inside(program, contribution, dimension,
                             &(Exchange){old, fresh, source, shift > 0,
                                         (double)axis->size - shift > (double)old->axis->size});
     }
-    contribution->subs[dimension] = place;
+    contribution->subs[dimension] = coordinate;
 }
 
-/* Solves a subscript with value `place` for one of its loops, in terms of the other indices: s is j
- * + w where s - w is j. Only for a loop about as long as the axis, to avoid more iterations than
- * before. NULL: no such loop. */
+/* Solves a subscript with value `coordinate` for one of its loops, in terms of the other indices: s
+ * is j + w where s - w is j. Only for a loop about as long as the axis, to avoid more iterations
+ * than before. NULL: no such loop. */
 static Expr *solved(Program *program, const Contribution *contribution, const Expr *sub,
-                    Expr *place, double size, Index **index) {
+                    Expr *coordinate, double size, Index **index) {
     if (is_loop(contribution, sub) && size <= 2 * (double)sub->index->axis->size) {
         *index = sub->index;
-        return place;
+        return coordinate;
     }
     if (sub->kind != EXPR_APPLY || (sub->op != OP_ADD && sub->op != OP_SUB)) return NULL;
     Expr *left = sub->args[0], *right = sub->args[1];
     OpCode back = sub->op == OP_ADD ? OP_SUB : OP_ADD;
-    Expr *found = solved(program, contribution, left, expr_apply(program, back, place, right, NULL),
-                         size, index);
+    Expr *found = solved(program, contribution, left,
+                         expr_apply(program, back, coordinate, right, NULL), size, index);
     if (found && !expr_uses_index(right, *index)) return found;
     if (sub->op == OP_SUB) return NULL;
-    found = solved(program, contribution, right, expr_apply(program, OP_SUB, place, left, NULL),
-                   size, index);
+    found = solved(program, contribution, right,
+                   expr_apply(program, OP_SUB, coordinate, left, NULL), size, index);
     return found && !expr_uses_index(left, *index) ? found : NULL;
 }
 
@@ -325,14 +326,14 @@ static void invert_moved(Program *program, Contribution *contribution, const Ten
     Axis *axis = tensor->axes[dimension];
     const Expr *sub = contribution->subs[dimension];
     Index *fresh = index_new(program, axis->name, axis);
-    Expr *place = expr_index(program, fresh);
+    Expr *coordinate = expr_index(program, fresh);
     if (sub->kind != EXPR_APPLY) return;
-    Expr *source = solved(program, contribution, sub, place, (double)axis->size, &old);
+    Expr *source = solved(program, contribution, sub, coordinate, (double)axis->size, &old);
     if (!source || uses(contribution, tensor->rank, old) != 1) return;
     fresh->name = old->name;
     replace_loop_inside(program, contribution, dimension,
                         &(Exchange){old, fresh, source, true, true});
-    contribution->subs[dimension] = place;
+    contribution->subs[dimension] = coordinate;
 }
 
 /* True if sub is `size * number + rest` over all rests, or that distance from the end. */
@@ -354,9 +355,9 @@ static bool match_joined(const Contribution *contribution, const Expr *sub, Inde
     return *number != *rest && expr_is_number(product->args[1], (double)(*rest)->axis->size);
 }
 
-/* `place`, or that distance from the end. */
-static Expr *from_end(Program *program, Expr *end, Expr *place) {
-    return end ? expr_apply(program, OP_SUB, end, place, NULL) : place;
+/* `coordinate`, or that distance from the end. */
+static Expr *from_end(Program *program, Expr *end, Expr *coordinate) {
+    return end ? expr_apply(program, OP_SUB, end, coordinate, NULL) : coordinate;
 }
 
 /* Inverts x[C*n + i]: with s as subscript, n is floor(s / C) and i is s % C. */
@@ -372,12 +373,12 @@ static void invert_joined(Program *program, Contribution *contribution, const Te
     if (number->axis->size * rest->axis->size < axis->size) return;
     if (end && end->number != (double)axis->size - 1) return;
     Index *fresh = index_new(program, axis->name, axis);
-    Expr *place = from_end(program, end, expr_index(program, fresh)),
+    Expr *coordinate = from_end(program, end, expr_index(program, fresh)),
          *size = expr_number(program, (double)rest->axis->size);
-    Expr *quotient = expr_apply(program, OP_DIV, place, size, NULL);
+    Expr *quotient = expr_apply(program, OP_DIV, coordinate, size, NULL);
     replace_loop(program, contribution, number, fresh,
                  expr_apply(program, OP_FLOOR, quotient, NULL, NULL));
-    Expr *remainder = expr_apply(program, OP_MOD, place, size, NULL);
+    Expr *remainder = expr_apply(program, OP_MOD, coordinate, size, NULL);
     replace_loop(program, contribution, rest, fresh, remainder);
     contribution->subs[dimension] = expr_index(program, fresh);
     for (int i = 0, kept = 0; i < contribution->loop_count; i++) {
@@ -388,20 +389,21 @@ static void invert_joined(Program *program, Contribution *contribution, const Te
     }
 }
 
-/* True if sub is `floor(place / size)` and the next one `place % size`. Sets the loop. */
+/* True if sub is `floor(coordinate / size)` and the next one `coordinate % size`. Sets the loop. */
 static bool match_split(const Contribution *contribution, const Expr *sub, const Expr *next,
                         Index **loop, Expr **end) {
     if (!expr_is_quotient(sub) || next->kind != EXPR_APPLY || next->op != OP_MOD) return false;
-    const Expr *quotient = sub->args[0], *place = quotient->args[0];
-    if (!expr_equal(place, next->args[0]) || !expr_equal(quotient->args[1], next->args[1]))
+    const Expr *quotient = sub->args[0], *coordinate = quotient->args[0];
+    if (!expr_equal(coordinate, next->args[0]) || !expr_equal(quotient->args[1], next->args[1]))
         return false;
     *end = NULL;
-    if (place->kind == EXPR_APPLY && place->op == OP_SUB && place->args[0]->kind == EXPR_NUMBER) {
-        *end = place->args[0];
-        place = place->args[1];
+    if (coordinate->kind == EXPR_APPLY && coordinate->op == OP_SUB &&
+        coordinate->args[0]->kind == EXPR_NUMBER) {
+        *end = coordinate->args[0];
+        coordinate = coordinate->args[1];
     }
-    *loop = place->index;
-    return is_loop(contribution, place);
+    *loop = coordinate->index;
+    return is_loop(contribution, coordinate);
 }
 
 /* Inverts x[floor(s / C), s % C]: with subscripts n and i, s is C * n + i. */
@@ -422,10 +424,10 @@ static void invert_split(Program *program, Contribution *contribution, const Ten
     Index *number = index_new(program, "n", axes[0]), *rest = index_new(program, "i", axes[1]);
     Expr *first = expr_apply(program, OP_MUL, expr_index(program, number),
                              expr_number(program, (double)axes[1]->size), NULL);
-    Expr *place = expr_apply(program, OP_ADD, first, expr_index(program, rest), NULL);
+    Expr *coordinate = expr_apply(program, OP_ADD, first, expr_index(program, rest), NULL);
     replace_loop_inside(
         program, contribution, dimension,
-        &(Exchange){old, number, from_end(program, end, place), end && above, !end && above});
+        &(Exchange){old, number, from_end(program, end, coordinate), end && above, !end && above});
     MUST(contribution->loop_count < 2 * MAX_LOOPS);
     contribution->loops[contribution->loop_count++] = rest;
     subs[0] = expr_index(program, number);
@@ -464,10 +466,10 @@ static void invert_remainder(Program *program, Contribution *contribution, const
     bool above = number->index->axis->size * axis->size > old->axis->size;
     Index *rest = index_new(program, "i", axis);
     Expr *first = expr_apply(program, OP_MUL, number, sub->args[1], NULL);
-    Expr *place = expr_apply(program, OP_ADD, first, expr_index(program, rest), NULL);
+    Expr *coordinate = expr_apply(program, OP_ADD, first, expr_index(program, rest), NULL);
     contribution->factors.items[factor] = expr_number(program, 1);
     replace_loop_inside(program, contribution, dimension,
-                        &(Exchange){old, rest, place, false, above});
+                        &(Exchange){old, rest, coordinate, false, above});
     contribution->subs[dimension] = expr_index(program, rest);
 }
 
@@ -479,12 +481,12 @@ static void separate(Program *program, Contribution *contribution, const Tensor 
     for (int i = 0; i < dimension; i++) {
         if (!expr_equal(contribution->subs[i], sub)) continue;
         Index *fresh = index_new(program, sub->index->name, tensor->axes[dimension]);
-        Expr *place = expr_index(program, fresh);
+        Expr *coordinate = expr_index(program, fresh);
         list_push(program->arena, &contribution->factors,
-                  expr_apply(program, OP_EQ, sub, place, NULL));
+                  expr_apply(program, OP_EQ, sub, coordinate, NULL));
         MUST(contribution->loop_count < 2 * MAX_LOOPS);
         contribution->loops[contribution->loop_count++] = fresh;
-        contribution->subs[dimension] = place;
+        contribution->subs[dimension] = coordinate;
         return;
     }
 }

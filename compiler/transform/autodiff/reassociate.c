@@ -40,7 +40,7 @@ typedef struct Reassociation {
 /* z = sum of factors, one of which reads y; y = sum of a product, one factor of which reads h. */
 typedef struct Match {
     Statement *outer, *inner;
-    int place; /* index of inner in the block */
+    int position; /* index of inner in the block */
     Expr *factors[MAX_FACTORS];
     int count, read; /* factors[read] reads y */
     int side;        /* of h in the value of inner */
@@ -105,7 +105,7 @@ static bool find_inner(const Reassociation *reassociation, const Block *block, i
         Statement *statement = block->statements.items[i];
         if (!is_factored_sum(statement) || statement->target->tensor != made) continue;
         match->inner = statement;
-        match->place = i;
+        match->position = i;
         return is_plain_sum(statement->target) && statement->value->kind == EXPR_APPLY &&
                statement->value->op == OP_MUL && statement->value->args[0]->kind == EXPR_READ &&
                statement->value->args[1]->kind == EXPR_READ;
@@ -158,23 +158,23 @@ static bool find_moves(const Reassociation *reassociation, Match *match) {
     return false;
 }
 
-static bool find_match(const Reassociation *reassociation, const Block *block, int place,
+static bool find_match(const Reassociation *reassociation, const Block *block, int position,
                        Match *match) {
-    *match = (Match){.outer = block->statements.items[place]};
+    *match = (Match){.outer = block->statements.items[position]};
     if (!is_factored_sum(match->outer) || statement_is_scatter(match->outer) ||
         !split_factors(match, match->outer->value))
         return false;
     for (match->read = 0; match->read < match->count; match->read++)
         if (is_plain_sum(match->factors[match->read]) &&
-            find_inner(reassociation, block, place, match) && find_moves(reassociation, match))
+            find_inner(reassociation, block, position, match) && find_moves(reassociation, match))
             return true;
     return false;
 }
 
 /* z = number * y, of a product y. */
-static bool find_number(const Reassociation *reassociation, const Block *block, int place,
+static bool find_number(const Reassociation *reassociation, const Block *block, int position,
                         Match *match) {
-    Statement *outer = block->statements.items[place];
+    Statement *outer = block->statements.items[position];
     *match = (Match){.outer = outer};
     if (outer->kind != STATEMENT_LOOP || outer->reduction != REDUCE_NONE || outer->accumulate ||
         outer->once || !is_plain_sum(outer->target) || !split_factors(match, outer->value) ||
@@ -184,7 +184,7 @@ static bool find_number(const Reassociation *reassociation, const Block *block, 
     return match->factors[!match->read]->kind == EXPR_NUMBER &&
            is_plain_sum(match->factors[match->read]) &&
            match->factors[match->read]->count == outer->loop_count &&
-           find_inner(reassociation, block, place, match);
+           find_inner(reassociation, block, position, match);
 }
 
 static void count_elements(Expr *expr, void *data) {
@@ -225,8 +225,8 @@ static Statement *find_maker(const Reassociation *reassociation, const Block *bl
 static Statement *maker_of_operand(const Reassociation *reassociation, const Block *block,
                                    const Match *match) {
     Expr *const *sides = match->inner->value->args;
-    Statement *maker = find_maker(reassociation, block, match->place, sides[0]->tensor);
-    return maker ? maker : find_maker(reassociation, block, match->place, sides[1]->tensor);
+    Statement *maker = find_maker(reassociation, block, match->position, sides[0]->tensor);
+    return maker ? maker : find_maker(reassociation, block, match->position, sides[1]->tensor);
 }
 
 /* ---- rewriting ---- */
@@ -268,7 +268,7 @@ static void scale_operand(Program *program, const Match *match, Block *before) {
 }
 
 /* The product must follow its factors: it moves directly before its reader. */
-static void apply_factor(Program *program, Block *block, int place, const Match *match) {
+static void apply_factor(Program *program, Block *block, int position, const Match *match) {
     Block before = {{0}};
     List kept = {0};
     Expr *value = NULL;
@@ -278,8 +278,8 @@ static void apply_factor(Program *program, Block *block, int place, const Match 
         if (!match->moves[i]) value = times_factor(program, value, match->factors[i]);
     match->outer->value = value;
     for (int i = 0; i < block->statements.count; i++) {
-        if (i == match->place) continue;
-        if (i == place) {
+        if (i == match->position) continue;
+        if (i == position) {
             list_push(program->arena, &kept, before.statements.items[0]);
             list_push(program->arena, &kept, match->inner);
         }

@@ -28,16 +28,16 @@ static void begin_adjoints(const Scanned *scanned, const Statement *scan) {
     }
 }
 
-/* Processes the statements of the body from last to first, with `place` as position. */
-static void reverse_body(Backward *backward, const Statement *scan, Index *place) {
+/* Processes the statements of the body from last to first, with `position` as position. */
+static void reverse_body(Backward *backward, const Statement *scan, Index *position) {
     MUST(statement_is_scan(scan));
     Index *from = scan->index;
-    Expr *to = expr_index(backward->program, place);
+    Expr *to = expr_index(backward->program, position);
     for (int i = scan->body.statements.count - 1; i >= 0; i--) {
         const Statement *inner = scan->body.statements.items[i];
         Statement *copy = statement_copy(backward->program, inner, &from, &to, 1);
-        if (!place->of_repeat && copy->loop_count < MAX_LOOPS)
-            copy->loops[copy->loop_count++] = place;
+        if (!position->of_repeat && copy->loop_count < MAX_LOOPS)
+            copy->loops[copy->loop_count++] = position;
         reverse_loop(backward, copy);
     }
 }
@@ -48,12 +48,12 @@ void reverse_scan(Backward *backward, const Statement *scan) {
     scanned.defined = arena_alloc(program->arena, (size_t)backward->count * sizeof(bool));
     begin_adjoints(&scanned, scan);
     Block *outside = backward->block, aside = {{0}};
-    Index *place = index_new(program, scan->index->name, scan->index->axis);
-    Statement *reverse = statement_scan(program, &aside, place, !scan->reverse, scan->span);
+    Index *position = index_new(program, scan->index->name, scan->index->axis);
+    Statement *reverse = statement_scan(program, &aside, position, !scan->reverse, scan->span);
     backward->scanned = scanned.defined;
     backward->recurring = true;
     backward->block = &reverse->body;
-    reverse_body(backward, scan, place);
+    reverse_body(backward, scan, position);
     backward->block = outside;
     backward->recurring = false;
     if (reverse->body.statements.count) {

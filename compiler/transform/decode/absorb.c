@@ -72,11 +72,11 @@ static const CacheColumns *find_cache_part(const Absorb *absorb, const Tensor *t
 static void add_part(Absorb *absorb, Tensor *tensor) {
     const Expr *query = absorb->query;
     CacheColumns part = {tensor, -1, -1, absorb->width, 1};
-    int place = dimension_of(tensor, absorb->decode->step);
-    absorb->fits &= place == query->count - 3 && absorb->count < MAX_PARTS;
-    for (int i = 0; i < place; i++) absorb->fits &= tensor->axes[i] == query->tensor->axes[i];
-    for (int i = place + 1; i < tensor->rank; i++) {
-        if (i == place + 1 && i == tensor->rank - 2 && tensor->axes[i] == absorb->heads) {
+    int position = dimension_of(tensor, absorb->decode->step);
+    absorb->fits &= position == query->count - 3 && absorb->count < MAX_PARTS;
+    for (int i = 0; i < position; i++) absorb->fits &= tensor->axes[i] == query->tensor->axes[i];
+    for (int i = position + 1; i < tensor->rank; i++) {
+        if (i == position + 1 && i == tensor->rank - 2 && tensor->axes[i] == absorb->heads) {
             part.heads = i;
             continue;
         }
@@ -134,15 +134,15 @@ static bool same_head(const Slope *slope, const Expr *read) {
     return sub->kind == EXPR_INDEX && head->kind == EXPR_INDEX && sub->index == head->index;
 }
 
-static void find_place(Expr *expr, void *data) {
+static void find_position(Expr *expr, void *data) {
     void **search = data;
     const Axis *step = search[0];
     if (expr->kind == EXPR_INDEX && expr->index->axis == step) *(bool *)search[1] = true;
 }
 
-static bool uses_place(const Slope *slope, Expr *expr) {
+static bool uses_position(const Slope *slope, Expr *expr) {
     bool found = false;
-    expr_walk(expr, find_place, (void *[]){slope->absorb->decode->step, &found});
+    expr_walk(expr, find_position, (void *[]){slope->absorb->decode->step, &found});
     return found;
 }
 
@@ -153,9 +153,9 @@ static Expr *slope_of_sum(const Slope *slope, const Statement *writer, Expr *val
     MUST(writer->kind == STATEMENT_LOOP);
     Program *program = program_of(slope->absorb);
     if (value->kind != EXPR_APPLY || value->op != OP_MUL) return NULL;
-    int side = uses_place(slope, value->args[1]);
+    int side = uses_position(slope, value->args[1]);
     Expr *read = value->args[side], *factor = value->args[1 - side];
-    if (read->kind != EXPR_READ || uses_place(slope, factor)) return NULL;
+    if (read->kind != EXPR_READ || uses_position(slope, factor)) return NULL;
     const CacheColumns *part = find_cache_part(slope->absorb, read->tensor);
     if (!part || part->dimension < 0 || !same_head(slope, read)) return NULL;
     Expr *sub = read->args[part->dimension];
@@ -205,11 +205,11 @@ static Expr *slope_of_read(const Slope *slope, const Expr *read) {
  * position. NULL if it does, or if the expression is not linear in the part. */
 static Expr *slope_of(const Slope *slope, Expr *expr) {
     Program *program = program_of(slope->absorb);
-    if (expr->kind == EXPR_READ && uses_place(slope, expr)) return slope_of_read(slope, expr);
-    if (!uses_place(slope, expr)) return expr_is_number(expr, 0) ? expr : NULL;
+    if (expr->kind == EXPR_READ && uses_position(slope, expr)) return slope_of_read(slope, expr);
+    if (!uses_position(slope, expr)) return expr_is_number(expr, 0) ? expr : NULL;
     if (expr->kind != EXPR_APPLY) return NULL;
     Expr *a = expr->args[0], *b = expr->args[1], *c = expr->args[2];
-    if (expr->op == OP_WHERE && !uses_place(slope, a)) {
+    if (expr->op == OP_WHERE && !uses_position(slope, a)) {
         b = slope_of(slope, b), c = slope_of(slope, c);
         return b && c ? expr_apply(program, OP_WHERE, a, b, c) : NULL;
     }
@@ -217,8 +217,9 @@ static Expr *slope_of(const Slope *slope, Expr *expr) {
         a = slope_of(slope, a), b = slope_of(slope, b);
         return a && b ? expr_apply(program, expr->op, a, b, NULL) : NULL;
     }
-    bool left = expr->op == OP_MUL && !uses_place(slope, a);
-    if (!left && ((expr->op != OP_MUL && expr->op != OP_DIV) || uses_place(slope, b))) return NULL;
+    bool left = expr->op == OP_MUL && !uses_position(slope, a);
+    if (!left && ((expr->op != OP_MUL && expr->op != OP_DIV) || uses_position(slope, b)))
+        return NULL;
     Expr *grown = slope_of(slope, left ? b : a);
     return grown ? expr_apply(program, expr->op, left ? a : grown, left ? grown : b, NULL) : NULL;
 }
@@ -434,9 +435,9 @@ static void take_values(const Absorb *absorb, Statement *attend, const CacheColu
                        (Index *[]){head->index, index_new(program, "u", wide)}, 2);
     Expr *own = like(absorb, o, "own_attended", (Index *[]){head->index, column}, 2);
     for (int i = 0; i < o->count; i++) subs[i] = inner->args[i];
-    Expr *place = expr_apply(program, OP_ADD, expr_index(program, column),
-                             expr_number(program, (double)part->first), NULL);
-    subs[o->count - 1] = inside(program, place, absorb->width);
+    Expr *position = expr_apply(program, OP_ADD, expr_index(program, column),
+                                expr_number(program, (double)part->first), NULL);
+    subs[o->count - 1] = inside(program, position, absorb->width);
     attend->outputs.items[0] = inner;
     put_column(absorb, attend, 1, o, expr_apply(program, OP_MUL, own, slope, NULL), column);
     put_column(absorb, attend, 1, own, expr_read(program, inner->tensor, subs), NULL);
@@ -510,7 +511,7 @@ void absorb(Decode *decode, Statement *attend, const Region *region) {
     take_values(&found, attend, part, column, slope, wide);
     Expr *joined = join_cache_columns(&found, attend, wide);
     Index *here = joined->args[joined->count - 3]->index;
-    Expr *place = expr_index(program, index_new(program, "t", decode->step));
+    Expr *position = expr_index(program, index_new(program, "t", decode->step));
     for (int i = 1; i <= 2; i++)
-        attend->inputs.items[i] = expr_substitute(program, joined, &here, &place, 1);
+        attend->inputs.items[i] = expr_substitute(program, joined, &here, &position, 1);
 }

@@ -30,8 +30,8 @@ static void move_indices(Statement *statement, void *data) {
     if (statement_is_scan(statement) && statement->index->axis == decode->past)
         statement->index->axis = decode->step;
     if (statement->kind == STATEMENT_LOOP) {
-        Index *place = past_place(&decode->all, statement);
-        if (place) place->axis = decode->step;
+        Index *position = current_position(&decode->all, statement);
+        if (position) position->axis = decode->step;
     }
     for (int i = 0; i < statement->inputs.count; i++)
         expr_walk(statement->inputs.items[i], move_index, data);
@@ -46,7 +46,7 @@ static void move_to_step(Decode *decode) {
     block_walk(&program->body, move_indices, decode);
     for (int i = 0; i < program->tensors.count; i++) {
         Tensor *tensor = program->tensors.items[i];
-        if (decode->all.place[i] >= 0) tensor->axes[decode->all.place[i]] = decode->step;
+        if (decode->all.dimension[i] >= 0) tensor->axes[decode->all.dimension[i]] = decode->step;
     }
     program->sequence = decode->step;
 }
@@ -68,7 +68,7 @@ static bool looks_elsewhere(const Decode *decode, const Expr *read) {
 static Expr *step_expr(Decode *decode, Expr *expr, const Region *region) {
     Program *program = decode->program;
     if (expr->kind == EXPR_INDEX)
-        return expr->index->axis == decode->step ? place_in_time(decode, expr) : expr;
+        return expr->index->axis == decode->step ? absolute_position(decode, expr) : expr;
     if (!expr->count) return expr;
     bool elsewhere = expr->kind == EXPR_READ && looks_elsewhere(decode, expr);
     Expr *args[MAX_RANK] = {NULL};
@@ -107,16 +107,16 @@ static void leave_out_ahead(Decode *decode, Statement *statement) {
     MUST(statement->kind == STATEMENT_LOOP);
     Program *program = decode->program;
     const Tensor *target = statement->target->tensor;
-    Index *place = past_place(&decode->all, statement);
+    Index *position = current_position(&decode->all, statement);
     for (int i = 0; i < statement->loop_count && !decode->all.open[target->id]; i++) {
         Index *other = statement->loops[i];
         Expr *value = statement->value;
         if (other->axis != decode->past || !past_reads(&decode->all, value, other)) continue;
         Expr *earlier = expr_apply(program, OP_LE, expr_index(program, other),
-                                   expr_index(program, place), NULL);
-        statement->value =
-            expr_apply(program, OP_WHERE, earlier, value_behind(&decode->all, value, other, place),
-                       value_ahead(&decode->all, value, other, place));
+                                   expr_index(program, position), NULL);
+        statement->value = expr_apply(program, OP_WHERE, earlier,
+                                      value_behind(&decode->all, value, other, position),
+                                      value_ahead(&decode->all, value, other, position));
     }
 }
 

@@ -51,8 +51,8 @@ void drop_unused(Program *program);
 /* find_kept: the counterpart of a tensor in a list, or NULL. keep: adds one. */
 Tensor *find_kept(const List *list, const Tensor *tensor);
 void keep(Program *program, List *list, Tensor *tensor, Tensor *past);
-/* `place + position`, for one of the new positions. */
-Expr *place_in_time(Decode *decode, Expr *place);
+/* `position + position`, for one of the new positions. */
+Expr *absolute_position(Decode *decode, Expr *position);
 /* The tensor over all positions, created and filled from `tensor` at its first use. `user` reads
  * it. */
 Tensor *kv_cache(Decode *decode, Tensor *tensor, const Region *region, const Statement *user);

@@ -24,9 +24,9 @@
 
 #include <string.h>
 
-Expr *place_in_time(Decode *decode, Expr *place) {
+Expr *absolute_position(Decode *decode, Expr *position) {
     Program *program = decode->program;
-    return expr_apply(program, OP_ADD, expr_read(program, decode->position, NULL), place, NULL);
+    return expr_apply(program, OP_ADD, expr_read(program, decode->position, NULL), position, NULL);
 }
 
 Tensor *find_kept(const List *list, const Tensor *tensor) {
@@ -80,9 +80,9 @@ Expr *history_read(Decode *decode, const Expr *read, Tensor *past, Expr *sub,
 /* ---- caches ---- */
 
 /* The row of a position in the cache; in a ring buffer it replaces an earlier one. */
-static Expr *cache_row(Decode *decode, const Axis *rows, Expr *place) {
+static Expr *cache_row(Decode *decode, const Axis *rows, Expr *position) {
     Program *program = decode->program;
-    Expr *row = place_in_time(decode, place);
+    Expr *row = absolute_position(decode, position);
     if (rows == decode->past) return row;
     return expr_apply(program, OP_MOD, row, expr_number(program, (double)rows->size), NULL);
 }
@@ -245,12 +245,12 @@ typedef struct Again {
     Decode *decode;
     const Region *region;
     const Statement *user;
-    Index *place, *past;
+    Index *position, *past;
 } Again;
 
 static Expr *again_expr(Again *again, Expr *expr) {
     Program *program = again->decode->program;
-    if (expr->kind == EXPR_INDEX && expr->index == again->place)
+    if (expr->kind == EXPR_INDEX && expr->index == again->position)
         return expr_index(program, again->past);
     if (!expr->count) return expr;
     Expr *args[MAX_RANK] = {NULL};
@@ -294,7 +294,7 @@ static Tensor *compute_again(Decode *decode, Tensor *tensor, const Region *regio
                        writer->loops, writer->loop_count, value, writer->span);
     int kept = 0; /* the position of the writer is not one of the new statement */
     for (int i = 0; i < statement->loop_count; i++)
-        if (statement->loops[i] != again.place) statement->loops[kept++] = statement->loops[i];
+        if (statement->loops[i] != again.position) statement->loops[kept++] = statement->loops[i];
     statement->loop_count = kept;
     int position = 0;
     while (region->block->statements.items[position] != user) position++;

@@ -25,11 +25,11 @@ bool is_scanned(const Statement *scan, const Tensor *tensor) {
 static Expr *cache_at(const Decode *decode, Tensor *cache, const Expr *read,
                       const Statement *repeat) {
     Expr *subs[MAX_RANK];
-    int rank = 0, place = dimension_of(read->tensor, decode->step);
+    int rank = 0, position = dimension_of(read->tensor, decode->step);
     if (cache->rank == read->tensor->rank)
         subs[rank++] = expr_index(decode->program, repeat->index);
     for (int i = 0; i < read->count; i++)
-        if (i != place) subs[rank++] = read->args[i];
+        if (i != position) subs[rank++] = read->args[i];
     MUST(rank <= MAX_RANK);
     return expr_read(decode->program, cache, subs);
 }
@@ -80,8 +80,8 @@ Expr *state_read(Decode *decode, Expr *read, const Region *region) {
         cache = new_state(decode, read->tensor, region->repeat);
         store_last_state(decode, read->tensor, cache, region);
     }
-    Index *place = region->scan->index;
-    Expr *zero = expr_number(program, 0), *here = expr_index(program, place), *subs[MAX_RANK];
+    Index *position = region->scan->index;
+    Expr *zero = expr_number(program, 0), *here = expr_index(program, position), *subs[MAX_RANK];
     int dimension = dimension_of(read->tensor, decode->step);
     for (int i = 0; i < read->count; i++) subs[i] = read->args[i];
     subs[dimension] = expr_apply(program, OP_SUB, here, expr_number(program, 1), NULL);
@@ -89,6 +89,6 @@ Expr *state_read(Decode *decode, Expr *read, const Region *region) {
     if (decode->step->size > 1)
         before = expr_apply(program, OP_WHERE, expr_apply(program, OP_GT, here, zero, NULL),
                             expr_read(program, read->tensor, subs), before);
-    Expr *later = expr_apply(program, OP_GT, place_in_time(decode, here), zero, NULL);
+    Expr *later = expr_apply(program, OP_GT, absolute_position(decode, here), zero, NULL);
     return expr_apply(program, OP_WHERE, later, before, zero);
 }

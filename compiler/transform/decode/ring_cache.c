@@ -22,7 +22,7 @@ typedef struct Looking {
 } Looking;
 
 /* The distance of a subscript from the current position `s`, as in s - 2 * w; NULL for others. */
-static const Expr *places_back(const Decode *decode, const Expr *sub) {
+static const Expr *distance_back(const Decode *decode, const Expr *sub) {
     if (sub->kind != EXPR_APPLY || sub->op != OP_SUB || sub->args[0]->kind != EXPR_INDEX ||
         sub->args[0]->index->axis != decode->step)
         return NULL;
@@ -41,7 +41,7 @@ static void find_step(Expr *expr, void *data) {
 
 /* The maximum distance, or -1: unbounded. */
 static long most_back(const Decode *decode, const Expr *sub) {
-    const Expr *back = places_back(decode, sub);
+    const Expr *back = distance_back(decode, sub);
     bool moves = false;
     if (!back) return -1;
     expr_walk((Expr *)back, find_step, (void *[]){(void *)decode, &moves});
@@ -129,9 +129,9 @@ static Tensor *new_ring(Decode *decode, Tensor *tensor, const Back *back, const 
     return ring;
 }
 
-static Expr *slot(Decode *decode, const Back *back, Expr *place) {
+static Expr *slot(Decode *decode, const Back *back, Expr *position) {
     Program *program = decode->program;
-    return expr_apply(program, OP_MOD, place, expr_number(program, (double)back->places), NULL);
+    return expr_apply(program, OP_MOD, position, expr_number(program, (double)back->places), NULL);
 }
 
 /* `ring[(position + s) % places] = tensor[s]` for the last new positions that fit. */
@@ -139,7 +139,7 @@ static void store_last(Decode *decode, Tensor *tensor, const Back *back, const S
     Program *program = decode->program;
     long fresh = decode->step->size, kept = fresh < back->places ? fresh : back->places;
     Axis *last = axis_new(program, "last", kept, AXIS_PLAIN, (Span){0});
-    Expr *subs[MAX_RANK], *place = NULL;
+    Expr *subs[MAX_RANK], *position = NULL;
     Index *loops[MAX_RANK];
     for (int i = 0; i < tensor->rank; i++) {
         Axis *axis = tensor->axes[i];
@@ -147,12 +147,12 @@ static void store_last(Decode *decode, Tensor *tensor, const Back *back, const S
         subs[i] = expr_index(program, loops[i]);
         if (axis != decode->step) continue;
         Expr *first = expr_number(program, (double)(fresh - kept));
-        subs[i] = place =
+        subs[i] = position =
             sub_over(program, expr_apply(program, OP_ADD, subs[i], first, NULL), axis);
     }
-    MUST(place);
+    MUST(position);
     Expr *value = expr_read(program, tensor, subs);
-    Expr *at = slot(decode, back, place_in_time(decode, place));
+    Expr *at = slot(decode, back, absolute_position(decode, position));
     statement_loop(program, back->block, history_read(decode, value, back->cache, at, repeat),
                    false, REDUCE_NONE, loops, tensor->rank, value, tensor->span);
 }
@@ -169,10 +169,10 @@ Expr *ring_read(Decode *decode, const Expr *raw, Expr *read, const Region *regio
     }
     int dimension = dimension_of(tensor, decode->step);
     MUST(dimension >= 0);
-    Expr *zero = expr_number(program, 0), *place = read->args[dimension], *subs[MAX_RANK];
-    Expr *before = history_read(decode, read, back->cache, slot(decode, back, place), repeat);
-    before =
-        expr_apply(program, OP_WHERE, expr_apply(program, OP_GE, place, zero, NULL), before, zero);
+    Expr *zero = expr_number(program, 0), *position = read->args[dimension], *subs[MAX_RANK];
+    Expr *before = history_read(decode, read, back->cache, slot(decode, back, position), repeat);
+    before = expr_apply(program, OP_WHERE, expr_apply(program, OP_GE, position, zero, NULL), before,
+                        zero);
     for (int i = 0; i < read->count; i++) subs[i] = i == dimension ? raw->args[i] : read->args[i];
     Range range = range_of(program, raw->args[dimension]);
     if (range.high < 0) return before;

@@ -58,9 +58,9 @@ static void choose_operands(Statement *statement, void *data) {
 
 /* The statements before the store of a cache: most and the scale; the stored value becomes
  * integers. */
-static void store_bytes(Decode *decode, Block *block, int place, Tensor *scale) {
+static void store_bytes(Decode *decode, Block *block, int position, Tensor *scale) {
     Program *program = decode->program;
-    Statement *store = block->statements.items[place];
+    Statement *store = block->statements.items[position];
     Block made = {{NULL, 0, 0}};
     Axis *axes[MAX_RANK];
     Index *loops[MAX_LOOPS], *row = store->target->args[scale->rank]->index;
@@ -75,10 +75,10 @@ static void store_bytes(Decode *decode, Block *block, int place, Tensor *scale) 
     Expr *most = expr_read_indices(
         program, tensor_new(program, name, ROLE_TEMP, TYPE_REAL, count, axes, store->span), loops);
     Expr *size = expr_apply(program, OP_ABS, store->value, NULL, NULL);
-    insert(decode, block, place,
+    insert(decode, block, position,
            statement_loop(program, &made, most, false, REDUCE_MAX, &row, 1, size, store->span));
     Expr *steps = expr_number(program, LARGEST), *zero = expr_number(program, 0);
-    insert(decode, block, place + 1,
+    insert(decode, block, position + 1,
            statement_loop(program, &made, expr_read(program, scale, store->target->args), false,
                           REDUCE_NONE, loops, count, expr_apply(program, OP_DIV, most, steps, NULL),
                           store->span));

@@ -81,9 +81,9 @@ static bool select_one(Program *program, const Block *block, int at) {
         to[count++] = maker->target->args[i];
     }
     MUST(count <= MAX_RANK);
-    Expr *place = expr_substitute(program, adder->target->args[placed], from, to, count);
+    Expr *position = expr_substitute(program, adder->target->args[placed], from, to, count);
     Expr *value = expr_substitute(program, adder->value, from, to, count);
-    Expr *here = expr_apply(program, OP_EQ, maker->target->args[placed], place, NULL);
+    Expr *here = expr_apply(program, OP_EQ, maker->target->args[placed], position, NULL);
     Expr *added = expr_apply(program, OP_WHERE, here, value, expr_number(program, 0));
     maker->value = expr_apply(program, OP_ADD, maker->value, added, NULL);
     program->has[HAS_SELECTED] = true;

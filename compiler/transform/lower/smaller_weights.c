@@ -67,9 +67,8 @@ static bool begins_with_group(const Expr *read) {
     MUST(read->kind == EXPR_READ);
     long elements = 1;
     for (int i = read->count - 1; i >= 0; i--) {
-        const Expr *place = read->args[i];
-        bool plain =
-            place->kind == EXPR_INDEX || (place->kind == EXPR_NUMBER && place->number == 0);
+        const Expr *sub = read->args[i];
+        bool plain = sub->kind == EXPR_INDEX || (sub->kind == EXPR_NUMBER && sub->number == 0);
         if (!plain && !is_whole_read(elements)) return false;
         elements *= read->tensor->axes[i]->size;
     }

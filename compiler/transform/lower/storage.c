@@ -57,7 +57,7 @@ typedef struct StorageAccess {
     bool takes;         /* reads: rounds it, but accepts either type */
     bool result;        /* stores the result of a product or attention that rounds */
     bool rows;          /* written by a product over dispatched rows that rounds */
-    bool placed;        /* reads: adds it to an element with a computed subscript */
+    bool scattered;     /* reads: adds it to an element with a computed subscript */
     bool sums;          /* reads: adds all of it to a gradient */
     int operand;        /* reads: index of the operand that the statement rounds, or -1 */
 } StorageAccess;
@@ -104,9 +104,9 @@ static void find_loop_uses(Storage *storage, const ProgramPoint *point) {
             if (read == statement->value->args[j]) operand = j;
         bool sums = statement->reduction == REDUCE_SUM && statement->value == read &&
                     statement->target->tensor->role == ROLE_GRADIENT;
-        bool placed = statement->accumulate && statement->value == read && !statement->exact &&
-                      statement_is_scatter(statement);
-        add_storage_use(storage, (StorageAccess){point, read, .sums = sums, .placed = placed,
+        bool scattered = statement->accumulate && statement->value == read && !statement->exact &&
+                         statement_is_scatter(statement);
+        add_storage_use(storage, (StorageAccess){point, read, .sums = sums, .scattered = scattered,
                                                  .operand = operand});
     }
     bool stores = !statement->accumulate && !sums_in_iterations(product);
@@ -124,8 +124,8 @@ static void find_call_uses(Storage *storage, const ProgramPoint *point) {
     List reads = {0};
     reads_of(storage->program->arena, statement, &reads);
     for (int i = 0; i < reads.count; i++) {
-        int place = list_find(&statement->inputs, reads.items[i]);
-        bool takes = rounds && place >= 0 && (rounds >> place & 1);
+        int position = list_find(&statement->inputs, reads.items[i]);
+        bool takes = rounds && position >= 0 && (rounds >> position & 1);
         add_storage_use(storage,
                         (StorageAccess){point, reads.items[i], .takes = takes, .operand = -1});
     }
@@ -232,10 +232,10 @@ static bool is_kept_result(const Storage *storage, const Tensor *tensor, const L
 }
 
 /* True for results of products over rows that are then scattered, each to its position. */
-static bool is_placed_result(const List *uses) {
+static bool is_scattered_result(const List *uses) {
     for (int i = 0; i < uses->count; i++) {
         const StorageAccess *use = uses->items[i];
-        if (use->write ? !use->rows : !use->placed) return false;
+        if (use->write ? !use->rows : !use->scattered) return false;
     }
     return uses->count > 1;
 }
@@ -263,9 +263,9 @@ static const ProgramPoint *writer_of_stack(const Tensor *tensor, const List *use
     return rounded ? writer : NULL;
 }
 
-static void insert_conversion(Program *program, Block *block, int place, Statement *statement) {
+static void insert_conversion(Program *program, Block *block, int position, Statement *statement) {
     void *item = statement;
-    list_insert(program->arena, &block->statements, place, &(List){&item, 1, 1});
+    list_insert(program->arena, &block->statements, position, &(List){&item, 1, 1});
 }
 
 /* to[...] = from[...] with new indices; a subscript in `fixed` occurs in `from` only. */
@@ -348,7 +348,7 @@ static bool same_elements(const Expr *one, const Expr *other) {
     return true;
 }
 
-static Tensor *make_copy(Storage *storage, Block *block, int place, Expr *read) {
+static Tensor *make_copy(Storage *storage, Block *block, int position, Expr *read) {
     Program *program = storage->program;
     Axis *axes[MAX_RANK];
     Expr *fixed[MAX_RANK] = {NULL};
@@ -365,7 +365,7 @@ static Tensor *make_copy(Storage *storage, Block *block, int place, Expr *read) 
     Tensor *copy =
         tensor_new(program, arena_format(program->arena, "%s_rounded", read->tensor->name),
                    ROLE_TEMP, TYPE_BF16, rank, axes, read->tensor->span);
-    insert_conversion(program, block, place,
+    insert_conversion(program, block, position,
                       copy_statement(program, copy, read->tensor, fixed, false));
     return copy;
 }
@@ -381,12 +381,12 @@ static Tensor *copy_for(Storage *storage, const StorageAccess *use) {
            !expr_uses_index(read, reader->repeat->index))
         reader = reader->outer;
     const List *statements = &reader->block->statements;
-    int place = list_find(statements, reader->statement);
-    MUST(place >= 0);
-    for (int i = place - 1; i >= 0 && !writer; i--)
+    int position = list_find(statements, reader->statement);
+    MUST(position >= 0);
+    for (int i = position - 1; i >= 0 && !writer; i--)
         if (writes(program->arena, statements->items[i], read->tensor)) {
             writer = statements->items[i];
-            place = i + 1;
+            position = i + 1;
         }
     for (int i = 0; i < storage->made.count; i++) {
         const Made *made = storage->made.items[i];
@@ -395,7 +395,7 @@ static Tensor *copy_for(Storage *storage, const StorageAccess *use) {
             return made->copy;
     }
     Made *made = arena_alloc(program->arena, sizeof *made);
-    *made = (Made){read, reader->block, writer, make_copy(storage, reader->block, place, read)};
+    *made = (Made){read, reader->block, writer, make_copy(storage, reader->block, position, read)};
     list_push(program->arena, &storage->made, made);
     return made->copy;
 }
@@ -442,7 +442,7 @@ void storage(Program *program) {
             tensor->type = TYPE_BF16;
         if (tensor->role != ROLE_TEMP || tensor->type != TYPE_REAL) continue;
         bool whole = is_only_rounded(uses) || is_kept_result(&storage, tensor, uses) ||
-                     is_placed_result(uses);
+                     is_scattered_result(uses);
         const ProgramPoint *writer = whole ? NULL : writer_of_stack(tensor, uses);
         if (writer) split_stack(&storage, tensor, writer);
         if (writer || whole) tensor->type = TYPE_BF16;

@@ -217,8 +217,8 @@ static bool is_adding(const ChunkedStatement *step) {
            !accesses_have(&step->reads, statement->target->tensor);
 }
 
-static void take_first(int *first, int place) {
-    if (place >= 0 && (*first < 0 || place < *first)) *first = place;
+static void take_first(int *first, int position) {
+    if (position >= 0 && (*first < 0 || position < *first)) *first = position;
 }
 
 /* True if the step conflicts with a member or with a step after the members: one of the two

@@ -154,14 +154,14 @@ static List own_factors(const Recurrence *recurrence, const Reader *reader) {
 }
 
 /* Reads an expression of chunks at the chunk and row of a position of the axis. */
-static Expr *at_axis(const Chunks *chunks, Expr *expr, Index *place) {
+static Expr *at_axis(const Chunks *chunks, Expr *expr, Index *position) {
     const Statement *scan = chunks->recurrence->scan;
     Program *program = chunks->program;
-    Expr *at = expr_index(program, place), *size;
+    Expr *at = expr_index(program, position), *size;
     if (scan->reverse)
         at = expr_apply(program, OP_SUB, expr_number(program, (double)scan->index->axis->size - 1),
                         at, NULL);
-    size = expr_number(program, (double)chunks->places->size);
+    size = expr_number(program, (double)chunks->positions->size);
     Expr *number = expr_apply(program, OP_DIV, at, size, NULL);
     Expr *to[] = {expr_apply(program, OP_FLOOR, number, NULL, NULL),
                   expr_apply(program, OP_MOD, at, size, NULL)};
@@ -174,19 +174,19 @@ static Tensor *along_axis(const Chunks *chunks, Expr *value) {
     const Recurrence *recurrence = chunks->recurrence;
     Program *program = chunks->program;
     Axis *axis = recurrence->scan->index->axis;
-    Index *place = index_new(program, recurrence->scan->index->name, axis), *loops[MAX_RANK];
+    Index *position = index_new(program, recurrence->scan->index->name, axis), *loops[MAX_RANK];
     Axis *axes[MAX_RANK];
     int rank = 0;
     for (int i = 0; i < recurrence->target->count; i++)
         if (!(recurrence->summed >> i & 1))
-            loops[rank++] = i == recurrence->place ? place : chunks->dims[i];
+            loops[rank++] = i == recurrence->position ? position : chunks->dims[i];
     MUST(rank <= MAX_RANK);
     for (int i = 0; i < rank; i++) axes[i] = loops[i]->axis;
     const char *name = arena_format(program->arena, "%s_read", recurrence->target->tensor->name);
     Span span = recurrence->scan->span;
     Tensor *tensor = tensor_new(program, name, ROLE_TEMP, TYPE_REAL, rank, axes, span);
     statement_loop(program, chunks->block, expr_read_indices(program, tensor, loops), false,
-                   REDUCE_NONE, NULL, 0, at_axis(chunks, value, place), span);
+                   REDUCE_NONE, NULL, 0, at_axis(chunks, value, position), span);
     return tensor;
 }
 
@@ -268,16 +268,17 @@ static Block *insertion(Program *program, List *insertions, const Statement *bef
     return &insertion->made;
 }
 
-static void chunk_state(const Recurrence *recurrence, List *insertions, long places) {
+static void chunk_state(const Recurrence *recurrence, List *insertions, long chunk_size) {
     Program *program = recurrence->program;
-    Chunks chunks = chunks_of(recurrence, insertion(program, insertions, recurrence->scan), places);
+    Chunks chunks =
+        chunks_of(recurrence, insertion(program, insertions, recurrence->scan), chunk_size);
     Parts parts[MAX_INPUTS];
     Expr *taken = expr_number(program, 0);
     Correction correction = {0};
     const long positions = recurrence->scan->index->axis->size;
     program->has[HAS_CHUNKED_SCAN] = true;
     program->has[HAS_ONE_CHUNK] |= chunks.chunk->size == 1;
-    program->has[HAS_PARTIAL_CHUNK] |= positions % chunks.places->size != 0;
+    program->has[HAS_PARTIAL_CHUNK] |= positions % chunks.positions->size != 0;
     make_decays(&chunks);
     for (int i = 0; i < recurrence->input_count; i++)
         parts[i] = parts_of(&chunks, &recurrence->inputs[i]);
@@ -394,39 +395,39 @@ static long positions_of(const Recurrence *recurrence) {
     return blocks && recurrence->corrected >= 0 ? PLACES_IN_BLOCKS : PLACES;
 }
 
-static void note_form(Program *program, const Recurrence *recurrence, long places,
+static void note_form(Program *program, const Recurrence *recurrence, long chunk_size,
                       const char *slow) {
     ScanForm *form = arena_alloc(program->arena, sizeof *form);
-    *form = (ScanForm){recurrence->target->tensor->name, recurrence->scan->span, places, slow};
+    *form = (ScanForm){recurrence->target->tensor->name, recurrence->scan->span, chunk_size, slow};
     list_push(program->arena, &program->scans, form);
 }
 
 static bool chunk_one(Program *program, Statement *scan, const Block *block, List *insertions,
-                      long places) {
+                      long chunk_size) {
     MUST(statement_is_scan(scan));
     List states = states_of(program, scan);
     const char *reason = states.count ? NULL : "there is no state";
     if (is_looked_into(program, scan, &states))
         reason = "other tensors of the scan are read after it";
     for (int i = 0; i < states.count && !reason; i++) reason = stays(states.items[i], block);
-    if (!reason && places <= 0) reason = are_small(&states, scan->index->axis->size);
+    if (!reason && chunk_size <= 0) reason = are_small(&states, scan->index->axis->size);
     scan->slow = reason;
     for (int i = 0; i < states.count; i++) {
-        long size = reason ? 1 : places > 0 ? places : positions_of(states.items[i]);
+        long size = reason ? 1 : chunk_size > 0 ? chunk_size : positions_of(states.items[i]);
         note_form(program, states.items[i], size, reason);
         if (!reason) chunk_state(states.items[i], insertions, size);
     }
     return !reason;
 }
 
-static void chunk_block(Program *program, Block *block, long places) {
+static void chunk_block(Program *program, Block *block, long chunk_size) {
     List insertions = {0}, statements = {0};
     bool *gone = arena_alloc(program->arena, (size_t)block->statements.count * sizeof *gone);
     for (int i = 0; i < block->statements.count; i++) {
         Statement *statement = block->statements.items[i];
-        if (statement->kind == STATEMENT_REPEAT) chunk_block(program, &statement->body, places);
+        if (statement->kind == STATEMENT_REPEAT) chunk_block(program, &statement->body, chunk_size);
         gone[i] = statement_is_scan(statement) &&
-                  chunk_one(program, statement, block, &insertions, places);
+                  chunk_one(program, statement, block, &insertions, chunk_size);
     }
     for (int i = 0; i < block->statements.count; i++) {
         for (int j = 0; j < insertions.count; j++) {
@@ -440,6 +441,6 @@ static void chunk_block(Program *program, Block *block, long places) {
     block->statements = statements;
 }
 
-void chunk_scan(Program *program, long places) {
-    if (places != 1) chunk_block(program, &program->body, places);
+void chunk_scan(Program *program, long chunk_size) {
+    if (chunk_size != 1) chunk_block(program, &program->body, chunk_size);
 }

@@ -24,24 +24,24 @@ Expr *multiply(const Chunks *chunks, Expr *a, Expr *b) {
     return apply(chunks, OP_MUL, a, b);
 }
 
-Chunks chunks_of(const Recurrence *recurrence, Block *block, long places) {
+Chunks chunks_of(const Recurrence *recurrence, Block *block, long chunk_size) {
     Program *program = recurrence->program;
     const Axis *axis = recurrence->scan->index->axis;
     Span span = recurrence->scan->span;
     Chunks chunks = {.recurrence = recurrence, .program = program, .block = block};
-    MUST(places > 0);
-    long count = (axis->size + places - 1) / places;
+    MUST(chunk_size > 0);
+    long count = (axis->size + chunk_size - 1) / chunk_size;
     const char *name = arena_format(program->arena, "%s_chunk", axis->name);
     chunks.chunk = axis_new(program, name, count, AXIS_PLAIN, span);
     name = arena_format(program->arena, "%s_in_chunk", axis->name);
-    chunks.places = axis_new(program, name, places, AXIS_PLAIN, span);
+    chunks.positions = axis_new(program, name, chunk_size, AXIS_PLAIN, span);
     chunks.number = index_new(program, "chunk", chunks.chunk);
-    chunks.row = index_new(program, "i", chunks.places);
-    chunks.column = index_new(program, "j", chunks.places);
+    chunks.row = index_new(program, "i", chunks.positions);
+    chunks.column = index_new(program, "j", chunks.positions);
     for (int i = 0; i < recurrence->target->count; i++) {
         const Index *own = recurrence->target->args[i]->index;
         Axis *own_axis = recurrence->target->tensor->axes[i];
-        if (i == recurrence->place) continue;
+        if (i == recurrence->position) continue;
         chunks.dims[i] = index_new(program, own->name, own_axis);
         chunks.other[i] = index_new(program, own->name, own_axis);
     }
@@ -117,28 +117,29 @@ Tensor *chunk_make(const Chunks *chunks, const char *name, Spot spot, Dims summe
 
 /* ---- positions ---- */
 
-static Expr *place_number(const Chunks *chunks, Index *row) {
+static Expr *position_number(const Chunks *chunks, Index *row) {
     Expr *first = apply(chunks, OP_MUL, expr_index(chunks->program, chunks->number),
-                        chunk_number(chunks, (double)chunks->places->size));
+                        chunk_number(chunks, (double)chunks->positions->size));
     return apply(chunks, OP_ADD, first, expr_index(chunks->program, row));
 }
 
 static Expr *chunk_position(const Chunks *chunks, Index *row) {
     const Statement *scan = chunks->recurrence->scan;
-    Expr *number = place_number(chunks, row);
+    Expr *number = position_number(chunks, row);
     if (!scan->reverse) return number;
     return apply(chunks, OP_SUB, chunk_number(chunks, (double)scan->index->axis->size - 1), number);
 }
 
-static Expr *moved(const Chunks *chunks, Expr *expr, Expr *place) {
+static Expr *moved(const Chunks *chunks, Expr *expr, Expr *position) {
     const Recurrence *recurrence = chunks->recurrence;
     Index *from[MAX_RANK];
     Expr *to[MAX_RANK];
     int count = 0;
     for (int i = 0; i < recurrence->target->count; i++) {
-        if (i == recurrence->place && !place) continue;
+        if (i == recurrence->position && !position) continue;
         from[count] = recurrence->target->args[i]->index;
-        to[count++] = i == recurrence->place ? place : expr_index(chunks->program, chunks->dims[i]);
+        to[count++] =
+            i == recurrence->position ? position : expr_index(chunks->program, chunks->dims[i]);
     }
     MUST(count <= MAX_RANK);
     return expr_substitute(chunks->program, expr, from, to, count);
@@ -150,12 +151,12 @@ Expr *at_dims(const Chunks *chunks, Expr *expr) {
 
 /* An expression over position and indices of the state, for a position of a chunk; `outside` after
  * the end of the axis. */
-static Expr *at_place(const Chunks *chunks, Expr *expr, Index *row, double outside) {
+static Expr *at_position(const Chunks *chunks, Expr *expr, Index *row, double outside) {
     long size = chunks->recurrence->scan->index->axis->size;
     Expr *value = moved(chunks, expr, chunk_position(chunks, row));
-    if (size == chunks->chunk->size * chunks->places->size) return value;
+    if (size == chunks->chunk->size * chunks->positions->size) return value;
     Expr *there =
-        apply(chunks, OP_LT, place_number(chunks, row), chunk_number(chunks, (double)size));
+        apply(chunks, OP_LT, position_number(chunks, row), chunk_number(chunks, (double)size));
     return expr_apply(chunks->program, OP_WHERE, there, value, chunk_number(chunks, outside));
 }
 
@@ -166,7 +167,7 @@ Tensor *chunk_part(const Chunks *chunks, const char *name, const List *factors, 
     Expr *value =
         multiply(chunks, chunk_number(chunks, number), product_of(chunks->program, factors));
     return chunk_make(chunks, name, chunk_spot(chunks, *heads, row, NULL, behind), 0, NULL,
-                      at_place(chunks, value, row, 0));
+                      at_position(chunks, value, row, 0));
 }
 
 /* Keys times the decays up to the end of the chunk, if decays differ along them. */
@@ -197,11 +198,11 @@ Parts parts_of(const Chunks *chunks, const Input *input) {
 
 /* ---- decays ---- */
 
-Tensor *chunk_recur(const Chunks *chunks, const char *name, Spot at, Index *place, bool reverse,
+Tensor *chunk_recur(const Chunks *chunks, const char *name, Spot at, Index *position, bool reverse,
                     Expr *(*value)(const Chunks *chunks, Spot at, Tensor *own)) {
     Program *program = chunks->program;
     Span span = chunks->recurrence->scan->span;
-    Statement *scan = statement_scan(program, chunks->block, place, reverse, span);
+    Statement *scan = statement_scan(program, chunks->block, position, reverse, span);
     scan->again = true;
     Tensor *tensor = chunk_tensor(chunks, name, &at);
     statement_loop(program, &scan->body, chunk_read(chunks, tensor, at), false, REDUCE_NONE, NULL,
@@ -242,10 +243,10 @@ static Expr *to_border(const Chunks *chunks, Spot at, Tensor *own) {
 
 static Tensor *along_rows(const Chunks *chunks, const char *name, bool column, bool reverse,
                           Expr *(*value)(const Chunks *chunks, Spot at, Tensor *own)) {
-    Index *place = index_new(chunks->program, chunks->row->name, chunks->places);
-    Spot at =
-        chunk_spot(chunks, chunks->faded, place, column ? chunks->column : NULL, chunks->element);
-    return chunk_recur(chunks, name, at, place, reverse, value);
+    Index *position = index_new(chunks->program, chunks->row->name, chunks->positions);
+    Spot at = chunk_spot(chunks, chunks->faded, position, column ? chunks->column : NULL,
+                         chunks->element);
+    return chunk_recur(chunks, name, at, position, reverse, value);
 }
 
 void make_decays(Chunks *chunks) {
@@ -256,7 +257,7 @@ void make_decays(Chunks *chunks) {
     chunks->faded = dims & ~recurrence->summed;
     Spot at = chunk_spot(chunks, chunks->faded, chunks->row, NULL, chunks->element);
     chunks->decay = chunk_make(chunks, "decay", at, 0, NULL,
-                               at_place(chunks, recurrence->decay, chunks->row, 1));
+                               at_position(chunks, recurrence->decay, chunks->row, 1));
     if (!chunks->element) chunks->since = along_rows(chunks, "since", true, false, since_column);
     chunks->whole = along_rows(chunks, "whole", false, false, since_border);
     if (!chunks->element) return;
@@ -302,7 +303,7 @@ Expr *chunk_pairs(const Chunks *chunks, const char *name, Expr *query, Dims quer
 /* ---- inputs ---- */
 
 Expr *chunk_last(const Chunks *chunks) {
-    return chunk_number(chunks, (double)chunks->places->size - 1);
+    return chunk_number(chunks, (double)chunks->positions->size - 1);
 }
 
 Expr *chunk_scaled(const Chunks *chunks, const Parts *parts, Expr *value) {

@@ -104,17 +104,17 @@ static Expr *wanted_of(const Chunks *chunks, const Look *look, const Parts *part
 static Tensor *solve(const Chunks *chunks, Expr *pull, Dims heads) {
     Program *program = chunks->program;
     Span span = chunks->recurrence->scan->span;
-    Index *place = index_new(program, chunks->row->name, chunks->places),
-          *third = index_new(program, "k", chunks->places), *column = chunks->column;
-    Expr *row = expr_index(program, place);
-    Spot at = chunk_spot(chunks, heads, place, third, 0), earlier = at;
+    Index *position = index_new(program, chunks->row->name, chunks->positions),
+          *third = index_new(program, "k", chunks->positions), *column = chunks->column;
+    Expr *row = expr_index(program, position);
+    Spot at = chunk_spot(chunks, heads, position, third, 0), earlier = at;
     Tensor *solved = chunk_tensor(chunks, "solved", &at);
     earlier.row = expr_index(program, column);
     Expr *product = multiply(chunks, expr_substitute(program, pull, &chunks->row, &row, 1),
                              chunk_read(chunks, solved, earlier));
     Expr *value = expr_apply(program, OP_WHERE, correction_apply(chunks, OP_LT, earlier.row, row),
                              product, correction_number(chunks, 0));
-    Statement *scan = statement_scan(program, chunks->block, place, false, span);
+    Statement *scan = statement_scan(program, chunks->block, position, false, span);
     scan->again = true;
     Expr *target = chunk_read(chunks, solved, at);
     statement_loop(program, &scan->body, target, false, REDUCE_NONE, NULL, 0,

@@ -93,8 +93,8 @@ static bool is_defined(const Recurrence *recurrence, const Expr *expr) {
 
 /* True for the current position, or for the one before it. */
 static bool is_at(const Recurrence *recurrence, const Expr *sub, bool before) {
-    const Index *place = recurrence->scan->index;
-    if (!before) return sub->kind == EXPR_INDEX && sub->index == place;
+    const Index *position = recurrence->scan->index;
+    if (!before) return sub->kind == EXPR_INDEX && sub->index == position;
     OpCode op = recurrence->scan->reverse ? OP_ADD : OP_SUB;
     return sub->kind == EXPR_APPLY && sub->op == op && is_at(recurrence, sub->args[0], false) &&
            expr_is_number(sub->args[1], 1);
@@ -103,9 +103,9 @@ static bool is_at(const Recurrence *recurrence, const Expr *sub, bool before) {
 static bool reads_before(const Recurrence *recurrence, const Expr *read) {
     MUST(read->kind == EXPR_READ);
     const Tensor *state = recurrence->target->tensor;
-    if (read->tensor == state) return is_at(recurrence, read->args[recurrence->place], true);
+    if (read->tensor == state) return is_at(recurrence, read->args[recurrence->position], true);
     return read->tensor == recurrence->before &&
-           is_at(recurrence, read->args[recurrence->place], false);
+           is_at(recurrence, read->args[recurrence->position], false);
 }
 
 /* Sets the dimension of the state that an index of a sum runs over. */
@@ -126,7 +126,7 @@ static void add_state(const LinearExpansion *expansion, const Expr *read, const 
     Recurrence *recurrence = expansion->recurrence;
     for (int i = 0; i < read->count; i++) {
         Expr *sub = read->args[i], *own = recurrence->target->args[i];
-        if (i == recurrence->place || expr_equal(sub, own)) continue;
+        if (i == recurrence->position || expr_equal(sub, own)) continue;
         if (sub->kind == EXPR_INDEX && stands_for(recurrence, expansion->sum, sub->index, i))
             continue;
         fail_linear(recurrence, "elements of the state depend on other elements");
@@ -181,9 +181,9 @@ static void expand_read(const LinearExpansion *expansion, const Expr *read, cons
     int count = 0;
     for (int i = 0; i < read->count; i++) {
         const Expr *sub = maker->target->args[i];
-        bool place = sub->kind == EXPR_INDEX && sub->index == recurrence->scan->index;
-        if (place && is_at(recurrence, read->args[i], false)) continue;
-        if (place || sub->kind != EXPR_INDEX || read->args[i]->kind != EXPR_INDEX ||
+        bool position = sub->kind == EXPR_INDEX && sub->index == recurrence->scan->index;
+        if (position && is_at(recurrence, read->args[i], false)) continue;
+        if (position || sub->kind != EXPR_INDEX || read->args[i]->kind != EXPR_INDEX ||
             maker->target->tensor == recurrence->target->tensor || maker->accumulate) {
             fail_linear(recurrence, "it reads another position or another state");
             return;
@@ -294,7 +294,7 @@ static void find_beginning(Recurrence *recurrence) {
         int count = 0;
         Expr *to[MAX_RANK];
         for (int j = 0; j < read->count; j++) {
-            if (j == recurrence->place) continue;
+            if (j == recurrence->position) continue;
             if (!expr_equal(statement->target->args[j], read->args[j])) return;
             from[count] = read->args[j]->index;
             to[count++] = recurrence->target->args[j];
@@ -310,14 +310,14 @@ void linear(Recurrence *recurrence) {
     ExpandedSum none = {0};
     const LinearExpansion expansion = {recurrence, &none, &recurrence->terms};
     const Statement *maker = maker_in_body(recurrence, target->tensor);
-    recurrence->place = -1;
+    recurrence->position = -1;
     for (int i = 0; i < target->count; i++) {
         if (target->args[i]->kind != EXPR_INDEX)
             fail_linear(recurrence, "a subscript of the state is not an index");
         else if (target->args[i]->index == recurrence->scan->index)
-            recurrence->place = i;
+            recurrence->position = i;
     }
-    if (recurrence->place < 0 || maker->reduction != REDUCE_NONE || maker->accumulate)
+    if (recurrence->position < 0 || maker->reduction != REDUCE_NONE || maker->accumulate)
         fail_linear(recurrence, "not linear in the state");
     if (recurrence->reason) return;
     find_beginning(recurrence);

@@ -16,7 +16,7 @@ static void fail(Recurrence *recurrence, const char *reason) {
 Dims dims_of(const Recurrence *recurrence, const Expr *expr) {
     Dims dims = 0;
     for (int i = 0; i < recurrence->target->count; i++)
-        if (i != recurrence->place && expr_uses_index(expr, recurrence->target->args[i]->index))
+        if (i != recurrence->position && expr_uses_index(expr, recurrence->target->args[i]->index))
             dims |= 1u << i;
     return dims;
 }
@@ -94,7 +94,8 @@ static void find_reader(Statement *statement, void *data) {
 static Dims summed_by(const Recurrence *recurrence, const Reader *reader) {
     Dims dims = 0;
     for (int i = 0; i < reader->read->count; i++)
-        if (i != recurrence->place && !expr_uses_index(reader->statement->target, reader->own[i]))
+        if (i != recurrence->position &&
+            !expr_uses_index(reader->statement->target, reader->own[i]))
             dims |= 1u << i;
     return dims;
 }
@@ -131,7 +132,8 @@ static Dims dims_inside(const Recurrence *recurrence, const Reader *reader) {
     Dims dims = 0;
     for (int i = 0; i < reader->inside.count; i++)
         for (int j = 0; j < reader->read->count; j++)
-            if (j != recurrence->place && expr_uses_index(reader->inside.items[i], reader->own[j]))
+            if (j != recurrence->position &&
+                expr_uses_index(reader->inside.items[i], reader->own[j]))
                 dims |= 1u << j;
     return dims;
 }
@@ -179,7 +181,7 @@ static void find_heads(Recurrence *recurrence) {
     for (int i = 0; i < recurrence->readers.count; i++)
         heads |= dims_inside(recurrence, recurrence->readers.items[i]);
     recurrence->heads = heads & ~recurrence->summed;
-    recurrence->columns = all & ~heads & ~recurrence->summed & ~(1u << recurrence->place);
+    recurrence->columns = all & ~heads & ~recurrence->summed & ~(1u << recurrence->position);
 }
 
 static void add_input(Recurrence *recurrence, const StateTerm *term) {

@@ -53,7 +53,7 @@ typedef struct Recurrence {
     Statement *scan;
     Tensor *before; /* name of the previous state in the body, or NULL */
     Expr *target;   /* the state after the position */
-    int place;      /* the dimension of the position */
+    int position;   /* the dimension of the position */
     Expr *begin;    /* the initial state, or NULL: 0 */
     List terms;     /* StateTerm * */
     List readers;   /* Reader * */
@@ -110,7 +110,7 @@ typedef struct Chunks {
     const Recurrence *recurrence;
     Program *program;
     Block *block; /* that receives the statements */
-    Axis *chunk, *places;
+    Axis *chunk, *positions;
     Index *number, *row, *column; /* column: another position of the chunk, not after row */
     Index *dims[MAX_RANK];        /* of the state; other: a second set of indices */
     Index *other[MAX_RANK];
@@ -145,7 +145,7 @@ typedef struct Parts {
     Dims summed_heads, left_heads, value_heads, scale_heads, columns;
 } Parts;
 
-Chunks chunks_of(const Recurrence *recurrence, Block *block, long places);
+Chunks chunks_of(const Recurrence *recurrence, Block *block, long chunk_size);
 /* The spot of every chunk; row and column may be NULL. */
 Spot chunk_spot(const Chunks *chunks, Dims before, Index *row, Index *column, Dims behind);
 Tensor *chunk_tensor(const Chunks *chunks, const char *name, const Spot *spot);
@@ -177,8 +177,8 @@ Expr *chunk_scaled(const Chunks *chunks, const Parts *parts, Expr *value);
 Expr *chunk_pairs(const Chunks *chunks, const char *name, Expr *query, Dims query_heads,
                   const Parts *parts, bool past, Dims *heads);
 /* A scan over the positions `axis` of each chunk or block, from last to first if `reverse`: a new
- * tensor at the spot, whose row is `place`. */
-Tensor *chunk_recur(const Chunks *chunks, const char *name, Spot at, Index *place, bool reverse,
+ * tensor at the spot, whose row is `position`. */
+Tensor *chunk_recur(const Chunks *chunks, const char *name, Spot at, Index *position, bool reverse,
                     Expr *(*value)(const Chunks *chunks, Spot at, Tensor *own));
 
 /* ---- sub_chunks.c ---- */

@@ -28,9 +28,9 @@ static Expr *where(const Chunks *chunks, Expr *condition, Expr *yes, Expr *no) {
 }
 
 /* Positions per block: tensors of pairs of blocks are larger than those of positions within one. */
-static long block_width(long places) {
+static long block_width(long positions) {
     long width = 1;
-    while (width * width < places || places % width) width++;
+    while (width * width < positions || positions % width) width++;
     return width;
 }
 
@@ -41,7 +41,7 @@ static double width_of(const Chunks *chunks) {
 }
 
 /* The position in the chunk of a row of a block. */
-static Expr *place_in(const Chunks *chunks, Expr *block, Expr *row) {
+static Expr *position_in(const Chunks *chunks, Expr *block, Expr *row) {
     return sub_chunk_apply(
         chunks, OP_ADD, sub_chunk_apply(chunks, OP_MUL, block, number_of(chunks, width_of(chunks))),
         row);
@@ -54,10 +54,10 @@ static Spot block_spot(const Chunks *chunks, Dims before, Index *block, Index *r
 }
 
 /* An expression over a position of the chunk, for a row of a block. */
-static Expr *in_block(const Chunks *chunks, Expr *expr, Index *place, Index *block, Index *row) {
+static Expr *in_block(const Chunks *chunks, Expr *expr, Index *position, Index *block, Index *row) {
     Program *program = chunks->program;
-    Expr *to = place_in(chunks, expr_index(program, block), expr_index(program, row));
-    return expr_substitute(program, expr, &place, &to, 1);
+    Expr *to = position_in(chunks, expr_index(program, block), expr_index(program, row));
+    return expr_substitute(program, expr, &position, &to, 1);
 }
 
 /* ---- decays ---- */
@@ -69,7 +69,7 @@ static Expr *sub_chunk_row(const Chunks *chunks, Tensor *tensor, Spot at, OpCode
 
 static Expr *decay_at(const Chunks *chunks, const Spot *spot, Expr *row) {
     Spot at = chunk_spot(chunks, chunks->faded, NULL, NULL, chunks->element);
-    at.row = place_in(chunks, spot->block, row);
+    at.row = position_in(chunks, spot->block, row);
     return chunk_read(chunks, chunks->decay, at);
 }
 
@@ -113,32 +113,32 @@ void make_blocks(Chunks *chunks) {
     Program *program = chunks->program;
     const Recurrence *recurrence = chunks->recurrence;
     Blocks *blocks = &chunks->blocks;
-    long width = block_width(chunks->places->size);
+    long width = block_width(chunks->positions->size);
     program->has[HAS_SUB_CHUNKS] = true;
     const char *axis = recurrence->scan->index->axis->name;
     Span span = recurrence->scan->span;
     blocks->blocks = axis_new(program, arena_format(program->arena, "%s_block", axis),
-                              chunks->places->size / width, AXIS_PLAIN, span);
+                              chunks->positions->size / width, AXIS_PLAIN, span);
     blocks->within = axis_new(program, arena_format(program->arena, "%s_in_block", axis), width,
                               AXIS_PLAIN, span);
     blocks->block = index_new(program, "block", blocks->blocks);
     blocks->other = index_new(program, "other", blocks->blocks);
     blocks->row = index_new(program, "r", blocks->within);
     blocks->column = index_new(program, "c", blocks->within);
-    Index *place = index_new(program, "r", blocks->within);
-    Spot at = block_spot(chunks, chunks->faded, blocks->block, place, chunks->element);
-    blocks->start = chunk_recur(chunks, "start", at, place, false, from_start);
-    place = index_new(program, "r", blocks->within);
-    at.row = expr_index(program, place);
-    blocks->rest = chunk_recur(chunks, "rest", at, place, true, to_end);
-    place = index_new(program, "r", blocks->within);
-    at.row = expr_index(program, place);
+    Index *position = index_new(program, "r", blocks->within);
+    Spot at = block_spot(chunks, chunks->faded, blocks->block, position, chunks->element);
+    blocks->start = chunk_recur(chunks, "start", at, position, false, from_start);
+    position = index_new(program, "r", blocks->within);
+    at.row = expr_index(program, position);
+    blocks->rest = chunk_recur(chunks, "rest", at, position, true, to_end);
+    position = index_new(program, "r", blocks->within);
+    at.row = expr_index(program, position);
     at.column = expr_index(program, blocks->column);
-    blocks->since = chunk_recur(chunks, "since", at, place, false, within_block);
-    place = index_new(program, "block", blocks->blocks);
-    at = block_spot(chunks, chunks->faded, place, NULL, chunks->element);
+    blocks->since = chunk_recur(chunks, "since", at, position, false, within_block);
+    position = index_new(program, "block", blocks->blocks);
+    at = block_spot(chunks, chunks->faded, position, NULL, chunks->element);
     at.other_block = expr_index(program, blocks->other);
-    blocks->between = chunk_recur(chunks, "between", at, place, false, between_blocks);
+    blocks->between = chunk_recur(chunks, "between", at, position, false, between_blocks);
 }
 
 /* ---- pairs ---- */

@@ -17,7 +17,7 @@ typedef struct Copies {
     bool changed;
 } Copies;
 
-static bool is_step_place(const Tensor *tensor, const Expr *sub, int dimension) {
+static bool is_step_position(const Tensor *tensor, const Expr *sub, int dimension) {
     if (tensor->axes[dimension]->kind != AXIS_REPEAT) return false;
     if (sub->kind == EXPR_APPLY)
         return sub->args[0]->kind == EXPR_INDEX && sub->args[0]->index->of_repeat;
@@ -29,7 +29,7 @@ static bool is_copyable(const Expr *value) {
     if (value->kind != EXPR_READ) return false;
     for (int i = 0; i < value->count; i++) {
         const Expr *sub = value->args[i];
-        if (sub->kind != EXPR_INDEX && !is_step_place(value->tensor, sub, i)) return false;
+        if (sub->kind != EXPR_INDEX && !is_step_position(value->tensor, sub, i)) return false;
         for (int j = 0; j < i; j++)
             if (expr_equal(sub, value->args[j])) return false;
     }
@@ -53,7 +53,7 @@ static bool is_copy(const DefUse *def_use, int position) {
     return !def_use_changes(def_use, value, position);
 }
 
-static bool is_same_place(const Statement *statement) {
+static bool is_same_position(const Statement *statement) {
     MUST(statement->kind == STATEMENT_LOOP);
     const Expr *target = statement->target, *value = statement->value;
     if (value->kind != EXPR_READ || value->count < target->count) return false;
@@ -67,13 +67,13 @@ static Expr *replace_copy(Program *program, Expr *read, void *data) {
     Copies *copies = data;
     if (read->tensor->id >= copies->def_use->tensor_count) return NULL;
     const Statement *statement = copies->source[read->tensor->id];
-    if (!statement || (copies->call && !is_same_place(statement))) return NULL;
+    if (!statement || (copies->call && !is_same_position(statement))) return NULL;
     Index *from[MAX_RANK];
     for (int i = 0; i < read->count; i++) {
         from[i] = statement->target->args[i]->index;
         MUST(from[i]); /* def_use_is_plain */
         /* an index outside of the axis must still read 0 */
-        if (read->args[i]->kind == EXPR_INDEX || is_step_place(read->tensor, read->args[i], i))
+        if (read->args[i]->kind == EXPR_INDEX || is_step_position(read->tensor, read->args[i], i))
             continue;
         if (statement->value->kind == EXPR_NUMBER || !expr_uses_index(statement->value, from[i]))
             return NULL;
