@@ -38,6 +38,7 @@ tsan tests/tsan.sh
 tsan_library tests/tsan_library.sh
 kill tests/kill.sh 10
 mesh tests/mesh.sh
+mesh_hosts tests/mesh_hosts.sh
 sweep_kill tests/sweep_kill.sh 3
 mutated_specs tests/fuzz/run specs 1200 7
 mutated_files tests/fuzz/run files 1200 7
