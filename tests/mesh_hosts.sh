@@ -31,7 +31,7 @@ for space in $one $two; do
     ip netns exec $space ip link set lo up
 done
 
-# What Open MPI starts instead of ssh: AGENT ADDRESS COMMAND. The second host has another file system where the first one has $work/own.
+# Open MPI uses it as ssh: AGENT ADDRESS COMMAND. The second host mounts another file system at $work/own.
 mkdir "$work/own" "$work/cache"
 cat >"$work/agent" <<AGENT
 #!/bin/sh

@@ -1,5 +1,5 @@
 #!/bin/sh
-# A sweep with jobs of a real Slurm on this machine ends with the table of a local sweep. Requires root and Debian's slurm-wlm
+# With a real Slurm on this machine: a sweep ends with the table of a local sweep; two processes train to the same bits as one. Requires root and Debian's slurm-wlm
 # and munge. Starts its own daemons; all their files are in one temporary folder. Not part of `make test`.
 . "$(dirname "$0")/begin.sh"
 for program in munged slurmctld slurmd sbatch squeue; do
@@ -74,3 +74,21 @@ moec sweep small.moe --data text --out "$jobs" --slurm '--time=10' > again.log 2
 grep -q ': 1 runs' again.log || wrong "not exactly one run is repeated: $(cat again.log)"
 cmp plain/table.json "$jobs/table.json"
 echo "the same table by jobs of Slurm"
+# Training on two processes, started by srun itself (MPICH, PMI-2) and by the launchers in an allocation: the same bits as one process.
+cd "$OLDPWD"
+. tests/mesh_common.sh
+train() { # OUT LAUNCHER...
+    out=$1
+    shift
+    "$@" moec train "$work/small.moe:small" --data "$work/text" --out "$work/$out" --set train.gradient_accumulation_steps=4 --set train.reduction_lanes=4 </dev/null >"$work/log" 2>&1 ||
+        { cat "$work/log"; wrong "training by $*"; }
+}
+train one env
+train by_srun srun --mpi=pmi2 -n 2 --overcommit
+same "$work/one" "$work/by_srun"
+grep -q '^2 processes on 1 host' "$work/log" || { cat "$work/log"; wrong "srun started separate runs"; }
+for name in $mpi; do
+    train "by_$name" salloc -Q -n 2 --overcommit $name -n 2
+    same "$work/one" "$work/by_$name"
+done
+echo "the same bits by srun and by the launchers in an allocation"
