@@ -14,13 +14,6 @@ typedef struct OwnProduct {
 
 typedef struct Emitter Emitter;
 
-/* The optimizer step: declarations before its loops, its loops and its inputs. */
-typedef struct Update {
-    const char *head;
-    LoopKernel *body;
-    List scalars, states; /* Tensor * */
-} Update;
-
 /* Syntax of the head of a kernel and of its call on a target. */
 typedef struct ParameterStyle {
     const char *function;             /* before the name */
@@ -50,12 +43,10 @@ typedef struct EmitTarget {
     /* `count` units from `first` on that share a launch; GPUs only. */
     void (*rows)(Emitter *emitter, const List *units, int first, int count);
     const char *clear; /* a call that sets memory of a run to 0, before its address */
-    /* The loops of the optimizer kernel; then the function or kernel that contains them. */
+    /* The loops of the optimizer kernel. */
     Launch (*nests)(Emitter *emitter, const Kernel *kernel);
-    void (*update)(Module *module, const Update *update);
-    const char *update_function; /* its entry of MoecUpdate */
-    bool apart;                  /* kernels are in a separate text */
-    bool marks;                  /* the program marks the end of each unit: see MoecHost.mark */
+    bool apart;    /* kernels are in a separate text */
+    bool marks;    /* the program marks the end of each unit: see MoecHost.mark */
     bool variants; /* the host selects a variant of a kernel: see MoecHost.launch_variant */
 } EmitTarget;
 
@@ -100,6 +91,12 @@ void print_functions(Text *text, const Module *module, const List *sections, Lis
 /* ---- print_steps.c, print_calls.c ---- */
 
 void print_steps(Text *text, const Module *module, const List *steps, int indent);
+/* The optimizer's functions; or its GPU kernel. */
+void print_update(Text *text, const Module *module, const Update *update, bool device);
+/* A variant of a kernel, from the first on; a class of constants. */
+void print_template_variant(Text *text, const TemplateKernel *kernel, int number,
+                            const ParameterStyle *style);
+void print_constants(Text *text, const TemplateOptions *options);
 /* The function that runs a program. */
 void print_entry(Text *text, const Module *module, const Entry *entry);
 void print_call(Text *text, const HostStep *step, int indent);
@@ -132,14 +129,6 @@ LoopKernel *open_kernel(Emitter *emitter, Kernel *kernel);
 void close_kernel(Emitter *emitter, LoopKernel *loops, const Nest *nest, const char *name);
 void launch_kernel(Emitter *emitter, LoopKernel *loops, const Nest *nest, const char *name);
 Section *add_section(Arena *arena, List *sections, Section section);
-/* Adds a section with this text to a list, or to the functions of the target: as it is, or as a
- * line, broken if it is too long. */
-Section *add_text(Arena *arena, List *sections, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-Section *function_text(Emitter *emitter, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-void function_line(Emitter *emitter, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
 Launch emit_update_nests(Emitter *emitter, const Kernel *kernel);
 void emit_scan(Emitter *emitter, const Statement *scan);
 
@@ -205,51 +194,51 @@ void emit_cuda_attend(Emitter *emitter, const Statement *statement, Kernel *epil
 void emit_cuda_dense(Emitter *emitter, const ScheduleUnit *unit, HostStep *step);
 void emit_cuda_grouped(Emitter *emitter, const ScheduleUnit *unit);
 void emit_cuda_rows(Emitter *emitter, const List *units, int first, int count);
-/* The template of a tile: its text, the part of a kernel name, its size; the same for warpgroups,
- * and a larger one for these, or NULL. */
+/* The template of a tile, the part of a kernel name, its launch bounds, its size; the same for
+ * warpgroups, and a larger one for these, or NULL. */
 typedef struct Tile {
-    const char *text, *name, *bounds;
+    const Template *template;
+    const char *name, *bounds;
     long height, breadth;
-    const char *wgmma, *wide;
+    const Template *wgmma, *wide;
     bool single; /* passes single results */
     int threads;
 } Tile;
 /* A tile of one row, as wide as possible with enough of them for a whole GPU; columns: of the whole
  * launch. */
 Tile row_tile(Emitter *emitter, const ScheduleUnit *unit, long columns);
-/* The store of a template as a lambda, with the parameters that it adds to the kernel and their
- * launch arguments. The template passes the row and the column of the element of its result.
- * Templates of other operations do the same, with a given number of target loops in the row. width
- * > 1: that many adjacent elements at a time; the template passes the index of the first. */
-typedef struct Functor {
-    const char *text; /* "[&](long row, long column, float sum) { LOOPS_HERE }" */
-    LoopKernel *loops;
-    List params;
-} Functor;
-Functor emit_functor(Emitter *emitter, Kernel *epilogue, int rows, int width);
-/* Inputs of a store: the number of target loops in the row, the number of adjacent elements, the
- * statement of a dual product or NULL, the indentation of its line. */
-typedef struct Store {
-    int rows, width;
-    const Statement *dual;
-    int indent;
-} Store;
-/* store_text: the text of a store for a line with that indentation, after the start of the kernel;
- * its loops. end_stores: parameters of everything that the stores since then use. */
-const char *store_text(Emitter *emitter, Kernel *epilogue, Store store, LoopKernel **loops);
-List end_stores(Emitter *emitter, int bindings);
-/* Adds the equations of a store as a comment above the next kernel. */
-void emit_equations_above(Emitter *emitter, const Kernel *epilogue);
+
+/* ---- emit_cuda_templates.c ---- */
+
+/* A template with arguments of these kinds: a number (long), a truth value (int), a class (const
+ * Template *), the type of the elements of a tensor: "nbct". */
+const Template *template_of(Arena *arena, const char *name, const char *kinds, ...);
+void add_template_argument(Arena *arena, List *arguments, const Term *argument);
+void add_params_as_arguments(Arena *arena, const List *params, List *arguments);
+/* A kernel with a number; its variants; their calls. */
+TemplateKernel *add_template_kernel(Emitter *emitter, TemplateKernel kernel);
+void add_variant(Arena *arena, TemplateKernel *kernel, TemplateVariant variant);
+void add_template_call(Arena *arena, TemplateVariant *variant, TemplateCall call);
+/* A store that computes an epilogue, whose first `rows` target loops are in the row, and the
+ * parameters of everything that it uses. Several stores of one kernel: add_store for each between
+ * begin_kernel and end_stores; dual: the statement of a dual product, or NULL. */
+TemplateStore *store_of(Emitter *emitter, Kernel *epilogue, int rows, int width, List *params);
+TemplateStore *add_store(Emitter *emitter, Kernel *epilogue, int rows, int width,
+                         const Statement *dual);
+void end_stores(Emitter *emitter, List *params, int bindings);
+/* An object of a class of the type of the target. */
+TemplateStore *plain_store(Emitter *emitter, const char *object, const Expr *target,
+                           const Term *first, const Term *second);
 void emit_cuda_scan(Emitter *emitter, const Statement *scan);
 Launch emit_cuda_update_nests(Emitter *emitter, const Kernel *kernel);
-void emit_cuda_update(Module *module, const Update *update);
+void lower_shares(Module *module, Update *update);
 /* Assigns a number to a kernel; the number has the same name. */
 const char *device_kernel(Emitter *emitter, const char *name);
 /* Ends a piece: the text since the last piece is a kernel or one of its variants; NULL: shared by
  * several kernels. */
 void end_piece(Module *module, const char *kernel);
 /* Adds a variant to a launch. */
-void add_launch_variant(Emitter *emitter, LaunchStep *step, Launch launch, const char *shared);
+void add_launch_variant(Emitter *emitter, LaunchStep *step, Launch launch, const Term *shared);
 /* Adds Written * for the launch of a kernel with several variants: `count` elements
  * from the target on; after the kernel of an epilogue, all elements that it stores, or returns
  * false. */

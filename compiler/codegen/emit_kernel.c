@@ -1,8 +1,6 @@
 /* emit_kernel: one kernel of a schedule as a record of the module: its loops and its parameters. */
 #include "codegen/emit.h"
 
-#include <stdarg.h>
-
 /* ---- sections ---- */
 
 Section *add_section(Arena *arena, List *sections, Section section) {
@@ -15,31 +13,6 @@ Section *add_section(Arena *arena, List *sections, Section section) {
 static List *functions_of(const Emitter *emitter) {
     Module *module = emitter->module;
     return emitter->target->apart ? &module->device : &module->functions;
-}
-
-Section *add_text(Arena *arena, List *sections, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    const char *text = arena_vformat(arena, format, arguments);
-    va_end(arguments);
-    return add_section(arena, sections, (Section){.text = text});
-}
-
-Section *function_text(Emitter *emitter, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    const char *text = arena_vformat(emitter->lower.arena, format, arguments);
-    va_end(arguments);
-    return add_section(emitter->lower.arena, functions_of(emitter), (Section){.text = text});
-}
-
-void function_line(Emitter *emitter, const char *format, ...) {
-    Text line = {.arena = emitter->lower.arena};
-    va_list arguments;
-    va_start(arguments, format);
-    print_line(&line, 0, arena_vformat(emitter->lower.arena, format, arguments));
-    va_end(arguments);
-    function_text(emitter, "%s", line.text);
 }
 
 /* ---- names and parameters ---- */
@@ -116,7 +89,6 @@ void add_loops(Emitter *emitter, LoopKernel *loops, const char *name) {
 
 LoopKernel *open_kernel(Emitter *emitter, Kernel *kernel) {
     LoopKernel *loops = arena_alloc(emitter->lower.arena, sizeof *loops);
-    loops->indent = 1;
     emitter->bindings = emitter->lower.binding_count;
     begin_kernel(&emitter->lower, kernel);
     emitter->lower.block = &loops->form.block;

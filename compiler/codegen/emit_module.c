@@ -46,7 +46,6 @@ Module *module_for(Arena *arena, Schedule *const *schedules, int count, const Em
             emit_update(module, programs[i]);
         else
             emit_program(module, schedules[i], prefix_of(arena, programs, i));
-        module->update |= programs[i]->graph == GRAPH_UPDATE;
     }
     if (module->rounded && target->apart)
         list_push(arena, &module->device_kernels, (void *)(uintptr_t) "moec_round");

@@ -67,7 +67,6 @@ static Emitter *part_of(Module *module, Program *program, const EmitTarget *targ
     emitter->lower.schedule->places = arena_alloc(
         arena, ((size_t)program->tensors.count + 1) * sizeof *emitter->lower.schedule->places);
     emitter->lower.block = &body->form.block;
-    body->indent = 1;
     name_tensors(&emitter->lower, emitter->target->apart);
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
@@ -81,82 +80,39 @@ static bool is_scalar(const Tensor *tensor) {
     return tensor->role == ROLE_INPUT && tensor->rank == 0;
 }
 
-static void emit_rate(Module *module, Program *program) {
-    Arena *arena = module->arena;
-    Text out = {.arena = arena};
-    LoopKernel *body = arena_alloc(arena, sizeof *body);
+static void add_update_array(Emitter *emitter, List *arrays, const Tensor *tensor, int index) {
+    UpdateArray *array = arena_alloc(emitter->lower.arena, sizeof *array);
+    *array = (UpdateArray){tensor, emitter->lower.names[tensor->id], index};
+    list_push(emitter->lower.arena, arrays, array);
+}
+
+static void emit_rate(Module *module, Program *program, Update *update) {
     const Target *target = program->target;
     program->target = &target_processor; /* the host calls it */
-    Emitter *emitter = part_of(module, program, &target_c, body);
+    Emitter *emitter = part_of(module, program, &target_c, update->rate);
     List statements = statements_of(program, true);
     const Kernel *kernel = kernel_of(emitter, &statements);
     if (kernel->root) lower_nests(&emitter->lower, kernel->root);
-    add_loops(emitter, body, "update_rate");
+    add_loops(emitter, update->rate, "update_rate");
     program->target = target;
-    const char *result = "1";
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
-        if (is_scalar(tensor) && emitter->lower.used[i])
-            print_format(&out, 1, "const float %s[1] = {(float)%s};", emitter->lower.names[i],
-                         tensor->scalar == MOEC_SCALAR_SCHEDULE_STEP ? "step" : "steps");
-        if (tensor->role != ROLE_OUTPUT) continue;
-        result = arena_format(arena, "(double)%s[0]", emitter->lower.names[i]);
-        print_format(&out, 1, "float %s[1];", emitter->lower.names[i]);
+        if (tensor->role == ROLE_OUTPUT || (is_scalar(tensor) && emitter->lower.used[i]))
+            add_update_array(emitter, &update->rate_arrays, tensor, 0);
     }
-    Section *section =
-        add_text(arena, &module->functions,
-                 "/* Learning-rate factor at zero-based `step` of `steps`. */\n"
-                 "static double update_rate(double step, double steps)\n{\n    (void)step, "
-                 "(void)steps;\n%s" LOOPS_HERE "    return %s;\n}\n\n",
-                 out.length ? out.text : "", result);
-    list_push(arena, &section->loops, body);
 }
 
-static void declare_arrays(Emitter *emitter, Text *text, Update *update) {
+/* Scalars of the step are those in use, states all of them. */
+static void declare_arrays(Emitter *emitter, Update *update) {
     for (int i = 0; i < emitter->lower.program->tensors.count; i++) {
         Tensor *tensor = emitter->lower.program->tensors.items[i];
-        const char *name = emitter->lower.names[i];
-        bool used = emitter->lower.used[i];
-        if (is_scalar(tensor) && used) {
-            print_format(text, 1, "const float *const %s = scalars + %d;", name,
-                         update->scalars.count);
-            list_push(emitter->lower.arena, &update->scalars, tensor);
-        } else if (tensor->role == ROLE_ROUNDED && used) {
-            print_format(text, 1, "MoecBf16 *const %s = moec_rounded%s;", name,
-                         emitter->target->apart ? " + moec_from" : "");
-        } else if (tensor->role == ROLE_STATE) {
-            if (used)
-                print_format(text, 1, "float *const %s = state[%d];", name, update->states.count);
-            list_push(emitter->lower.arena, &update->states, tensor);
-        }
-    }
-}
-
-static void add_names(Arena *arena, Text *text, const char *array, const List *tensors) {
-    if (!tensors->count) return;
-    text_add(text, "static const char *const %s[] = {", array);
-    for (int i = 0; i < tensors->count; i++)
-        text_add(text, "%s%s", i ? ", " : "", quoted(arena, ((Tensor *)tensors->items[i])->path));
-    text_add(text, "};\n");
-}
-
-static void add_scalars(Arena *arena, Text *text, const List *scalars) {
-    if (!scalars->count) return;
-    text_add(text, "static const MoecUpdateScalar update_scalars[] = {\n");
-    for (int i = 0; i < scalars->count; i++) {
-        const Tensor *scalar = scalars->items[i];
-        text_add(text, "    {%s, %s},\n", scalar_text(scalar->scalar), quoted(arena, scalar->path));
-    }
-    text_add(text, "};\n");
-}
-
-static void add_equations(Text *text, const List *statements) {
-    Arena *arena = text->arena;
-    text_add(text, "%s", "");
-    for (int i = 0; i < statements->count; i++) {
-        const Statement *statement = statements->items[i];
-        text_add(text, "%s %s   -- %s%s\n", i ? "  " : "/*", print_statement(arena, statement),
-                 line_of(arena, statement->span), i == statements->count - 1 ? " */" : "");
+        const bool used = emitter->lower.used[i];
+        List *inputs = is_scalar(tensor) && used    ? &update->scalars
+                       : tensor->role == ROLE_STATE ? &update->states
+                                                    : NULL;
+        if (used && (inputs || tensor->role == ROLE_ROUNDED))
+            add_update_array(emitter, &update->arrays, tensor, inputs ? inputs->count : 0);
+        if (inputs) list_push(emitter->lower.arena, inputs, tensor);
     }
 }
 
@@ -172,38 +128,25 @@ static double own_number(const Module *module, const Tensor *parameter, const Te
                                                 : scalar->init.a;
 }
 
-/* Groups parameters with equal settings. Returns the number of groups; *own: their settings. */
-static int group_parameters(Module *module, const List *scalars, float **own) {
-    const List *all = &module->weights.tensors;
+/* Groups parameters with equal settings. */
+static void group_parameters(Module *module, Update *update) {
+    const List *all = &module->weights.tensors, *scalars = &update->scalars;
     int width = scalars->count, groups = 0;
     module->groups = arena_alloc(module->arena, ((size_t)all->count + 1) * sizeof *module->groups);
-    *own = arena_alloc(module->arena, ((size_t)(all->count * width) + 1) * sizeof **own);
+    update->settings =
+        arena_alloc(module->arena, ((size_t)(all->count * width) + 1) * sizeof *update->settings);
     for (int i = 0; i < all->count; i++) {
-        float *row = *own + (size_t)(groups * width);
+        float *row = update->settings + (size_t)(groups * width);
         int group = 0;
         for (int j = 0; j < width; j++)
             row[j] = (float)own_number(module, all->items[i], scalars->items[j]);
-        while (group < groups &&
-               memcmp(*own + (size_t)(group * width), row, (size_t)width * sizeof *row) != 0)
+        while (group < groups && memcmp(update->settings + (size_t)(group * width), row,
+                                        (size_t)width * sizeof *row) != 0)
             group++;
         module->groups[i] = group;
         if (group == groups) groups++;
     }
-    return groups ? groups : 1;
-}
-
-static void add_own(Text *text, const float *own, int groups, const List *scalars) {
-    text_add(text, "/* Settings per parameter group:");
-    for (int i = 0; i < scalars->count; i++)
-        text_add(text, "%s %s", i ? "," : "", ((Tensor *)scalars->items[i])->path);
-    text_add(text, ". */\nstatic const float update_own[] = {\n");
-    for (int i = 0; i < groups; i++) {
-        text_add(text, "   ");
-        for (int j = 0; j < scalars->count; j++)
-            text_add(text, " %.9g,", (double)own[i * scalars->count + j]);
-        text_add(text, "%s\n", scalars->count ? "" : " 0,");
-    }
-    text_add(text, "};\n\n");
+    update->groups = groups ? groups : 1;
 }
 
 Launch emit_update_nests(Emitter *emitter, const Kernel *kernel) {
@@ -231,37 +174,23 @@ void emit_update(Module *module, Program *program) {
     Arena *arena = module->arena;
     const EmitTarget *target = module->target;
     if (module->rounded) add_rounded(program);
-    Text head = {.arena = arena}, text = {.arena = arena}, equations = {.arena = arena};
-    LoopKernel *body = arena_alloc(arena, sizeof *body);
-    Emitter *emitter = part_of(module, program, target, body);
-    List statements = statements_of(program, false);
-    const Kernel *kernel = kernel_of(emitter, &statements);
-    Update update = {.body = body};
-    body->launch = (Launch){1, 32};
-    if (kernel->root) body->launch = target->nests(emitter, kernel);
-    declare_arrays(emitter, &head, &update);
-    text_add(&head, "%s", "");
-    add_loops(emitter, body, "update_step");
-    update.head = head.text;
-
-    float *own;
-    int groups = group_parameters(module, &update.scalars, &own);
-    emit_rate(module, program);
-    add_own(&text, own, groups, &update.scalars);
-    add_text(arena, &module->functions, "%s", text.text);
-    add_equations(&equations, &statements);
-    add_text(arena, target->apart ? &module->device : &module->functions, "%s", equations.text);
-    target->update(module, &update);
-    text = (Text){.arena = arena};
-    add_names(arena, &text, "update_states", &update.states);
-    add_scalars(arena, &text, &update.scalars);
-    text_add(&text,
-             "static const MoecUpdate update = {\n"
-             "    .%s, .rate = update_rate, .state_names = %s, .state_count = %d,\n"
-             "    .scalars = %s, .scalar_count = %d,\n"
-             "    .own = update_own, .group_count = %d,\n};\n\n",
-             target->update_function, update.states.count ? "update_states" : "NULL",
-             update.states.count, update.scalars.count ? "update_scalars" : "NULL",
-             update.scalars.count, groups);
-    add_text(arena, &module->functions, "%s", text.text);
+    Update *update = arena_alloc(arena, sizeof *update);
+    update->step = arena_alloc(arena, sizeof *update->step);
+    update->rate = arena_alloc(arena, sizeof *update->rate);
+    Emitter *emitter = part_of(module, program, target, update->step);
+    update->statements = statements_of(program, false);
+    const Kernel *kernel = kernel_of(emitter, &update->statements);
+    update->step->launch = (Launch){1, 32};
+    if (kernel->root) update->step->launch = target->nests(emitter, kernel);
+    declare_arrays(emitter, update);
+    add_loops(emitter, update->step, "update_step");
+    group_parameters(module, update);
+    emit_rate(module, program, update);
+    module->update = update;
+    add_section(arena, &module->functions, (Section){.update = update});
+    if (!target->apart) return;
+    lower_shares(module, update);
+    list_push(arena, &module->device_kernels, (void *)(uintptr_t) "update_step");
+    add_section(arena, &module->device, (Section){.update = update});
+    end_piece(module, "update_step");
 }

@@ -36,8 +36,22 @@ static void add_param_text(Text *text, const ParameterStyle *style, const Param 
         text_add(text, "%s%s%s *%s%s", style->memory, param->written ? "" : "const ",
                  type_name(param->buffer->tensor), param->alone ? style->alone : "", param->name);
         break;
-    default:
-        text_add(text, "%s%s", param->type, param->name);
+    case PARAM_OPERAND:
+    case PARAM_SCRATCH:
+        text_add(text, "%s%s *%s", param->written ? "" : "const ", term_type_name(param->type),
+                 param->name);
+        break;
+    case PARAM_GROUPED:
+        text_add(text, "MoecGroupedOnDevice %s", param->name);
+        break;
+    case PARAM_RECORD:
+        text_add(text, "%s %s", param->record, param->name);
+        break;
+    case PARAM_MAP:
+        text_add(text, "const __grid_constant__ MoecMap %s", param->name);
+        break;
+    case PARAM_NUMBER:
+    case PARAM_MAPS:
         break;
     }
 }
@@ -85,6 +99,7 @@ static void add_argument_text(Text *text, const ParameterStyle *style, const Par
     case PARAM_RECORD:
         text_add(text, "&%s", param->name);
         break;
+    case PARAM_MAP:
     case PARAM_MAPS:
         text_add(text, "NULL");
         break;
@@ -122,41 +137,51 @@ static KernelRange *print_kernel(Text *text, const LoopKernel *kernel,
         print_line(text, 0, range->head);
     }
     text_add(text, "{\n%s%s", style->begin, takes_seed(kernel) ? style->seed_begin : "");
-    print_block(text, &kernel->form.block, kernel->indent);
+    print_block(text, &kernel->form.block, 1);
     text_add(text, "}\n\n");
     range->end = text->length;
     return range;
 }
 
-static void print_text(Text *text, const Section *section) {
-    const char *rest = section->text;
-    for (int i = 0; i < section->loops.count; i++) {
-        const LoopKernel *loops = section->loops.items[i];
-        const size_t before = strcspn(rest, LOOPS_HERE);
-        text_add_bytes(text, rest, before);
-        print_block(text, &loops->form.block, loops->indent);
-        rest += before + 1;
+static void end_text(const Text *text, int number, List *pieces) {
+    MoecPiece *piece = arena_alloc(text->arena, sizeof *piece);
+    *piece = (MoecPiece){number, text->length};
+    if (pieces) list_push(text->arena, pieces, piece);
+}
+
+/* Each variant is a piece. */
+static void print_template(Text *text, const Section *section, const ParameterStyle *style,
+                           List *pieces) {
+    print_equations(text, &section->template->statements);
+    for (int i = 0; i < section->template->variants.count; i++) {
+        print_template_variant(text, section->template, i, style);
+        end_text(text, section->number, pieces);
     }
-    text_add_bytes(text, rest, strlen(rest));
 }
 
 void print_functions(Text *text, const Module *module, const List *sections, List *ranges,
                      List *pieces) {
+    const ParameterStyle *style = &module->target->parameters;
     for (int i = 0; i < sections->count; i++) {
         const Section *section = sections->items[i];
         if (section->kernel) {
-            KernelRange *range = print_kernel(text, section->kernel, &module->target->parameters);
+            KernelRange *range = print_kernel(text, section->kernel, style);
             if (ranges) list_push(module->arena, ranges, range);
+        } else if (section->template) {
+            print_template(text, section, style, pieces);
+            continue;
+        } else if (section->constants) {
+            print_equations(text, &section->constants->statements);
+            print_constants(text, section->constants);
         } else if (section->entry) {
             print_entry(text, module, section->entry);
         } else if (section->options) {
             print_options(text, section->options);
+        } else if (section->update) {
+            print_update(text, module, section->update, sections == &module->device);
         } else {
-            print_text(text, section);
+            text_add(text, "\n");
         }
-        if (!pieces || !section->ends) continue;
-        MoecPiece *piece = arena_alloc(module->arena, sizeof *piece);
-        *piece = (MoecPiece){section->number, text->length};
-        list_push(module->arena, pieces, piece);
+        if (section->ends) end_text(text, section->number, pieces);
     }
 }

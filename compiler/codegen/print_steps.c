@@ -34,7 +34,7 @@ static void print_variants(Text *text, const LaunchStep *launch, const char *arg
     for (int i = 0; i < launch->variants.count; i++) {
         const LaunchVariant *variant = launch->variants.items[i];
         text_add(&variants, "%s{%ld, %d, %s}", i ? ", " : "", variant->launch.blocks,
-                 variant->launch.threads, variant->shared);
+                 variant->launch.threads, term_text(arena, variant->shared));
     }
     for (int i = 0; i < launch->written.count; i++) {
         const Written *one = launch->written.items[i];

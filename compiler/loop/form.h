@@ -224,6 +224,8 @@ void dump_form(Text *text, KernelForm *form);
 /* The name of a let, with the sizes of an array: "power[64]". */
 const char *declared_text(Arena *arena, const FormNode *let);
 
+/* A let and those joined to it as one declaration. */
+const char *let_text(Arena *arena, const FormNode *node);
 /* Prints a block as lines of C or CUDA with this indentation. */
 void print_block(Text *text, const FormBlock *block, int indent);
 /* Prints one line; breaks it if it is too long. */

@@ -154,7 +154,7 @@ static void print_run(Text *text, const FormNode *node, int indent) {
 }
 
 /* With the lets in the same declaration. Rows in shared memory are read 16 bytes at a time. */
-static const char *let_text(Arena *arena, const FormNode *node) {
+const char *let_text(Arena *arena, const FormNode *node) {
     Text text = {.arena = arena};
     text_add(&text, "%s%s%s%s", node->shared ? "__shared__ " : "",
              node->shared && node->head ? "__align__(16) " : "", node->constant ? "const " : "",

@@ -304,6 +304,7 @@ static const char *leaf_text(Arena *arena, const Term *term) {
     if (term->op == TERM_NAME) return variable->name ? variable->name : variable->wanted;
     if (term->op != TERM_NUMBER) return row_of(term->op).text;
     if (term->constant) return term->constant;
+    if (term->type == T_BOOL) return term->whole ? "true" : "false";
     if (term->type < T_BF16)
         return arena_format(arena, term->type == T_U32 ? "%ldu" : "%ld", term->whole);
     if (term->type == T_F64 && isfinite(term->real)) return digits_of(arena, term->real, 17, ".0");

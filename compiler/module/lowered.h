@@ -48,17 +48,20 @@ typedef enum ParamKind {
     PARAM_NUMBER,
     PARAM_GROUPED, /* sizes of a product over dispatched rows */
     PARAM_RECORD,  /* a variable of the host program */
-    PARAM_MAPS     /* of the operands of a variant, which the host creates */
+    PARAM_MAP,     /* of an operand of a variant */
+    PARAM_MAPS     /* an argument: all of these, which the host creates */
 } ParamKind;
 
 /* A parameter of a kernel and its argument. */
 typedef struct Param {
     ParamKind kind;
-    const char *type, *name; /* of a parameter; type: of an operand or scratch memory */
-    const Buffer *buffer;    /* of a pointer */
-    bool written, alone;     /* of a pointer; alone: overlaps no other one */
-    const Term *address;     /* of an operand; NULL: absent */
-    size_t offset;           /* of scratch memory, in the arena */
+    const char *name;     /* of a parameter */
+    TermType type;        /* of an element of an operand or of scratch memory */
+    const char *record;   /* type of a record */
+    const Buffer *buffer; /* of a pointer */
+    bool written, alone;  /* of memory; alone: overlaps that of no other pointer */
+    const Term *address;  /* of an operand; NULL: absent */
+    size_t offset;        /* of scratch memory, in the arena */
     long number;
     const Contraction *contraction;
 } Param;
@@ -70,8 +73,65 @@ typedef struct LoopKernel {
     List params;          /* Param *; empty for a store */
     List statements;      /* const Statement *: the equations that it computes */
     Launch launch;
-    int indent; /* of its loops in the text */
 } LoopKernel;
+
+/* ---- GPU kernels that call templates of runtime/kernels ---- */
+
+/* A class or function with its arguments: "MoecTileStored<128, 64, true>". */
+typedef struct Template {
+    const char *name;
+    List arguments; /* TemplateArgument * */
+} Template;
+
+/* A number or truth value, another template, or a type. */
+typedef struct TemplateArgument {
+    const Term *value;
+    const Template *template;
+    TermType type;
+} TemplateArgument;
+
+/* A class of constants, the argument of several templates. */
+typedef struct TemplateOptions {
+    const char *name;
+    FormBlock constants; /* lets */
+    List statements;     /* the equations of the kernels that use it */
+} TemplateOptions;
+
+/* The use of an element of a template's result: an object of a class with these fields, or a
+ * function of the row, the column and the sum; of `width` adjacent sums; of a further sum. */
+typedef struct TemplateStore {
+    const Template *object; /* or a function around that function; or NULL */
+    List fields;            /* const Term * */
+    LoopKernel *loops;      /* of the function, or NULL */
+    const Term *row, *column, *sum, *other;
+    int width;
+} TemplateStore;
+
+/* A call of a template by some blocks of a kernel. */
+typedef struct TemplateCall {
+    const Term *blocks; /* their condition; NULL: all others */
+    const Template *function;
+    List arguments; /* const Term *; NULL: the store */
+    const TemplateStore *store;
+} TemplateCall;
+
+/* One of the variants of a kernel. */
+typedef struct TemplateVariant {
+    const char *ending; /* of its name */
+    const char *bounds; /* of its launch, a constant; NULL: */
+    int threads;        /* of its single block per multiprocessor */
+    List params;        /* Param * */
+    List calls;         /* TemplateCall *: each block executes one */
+} TemplateVariant;
+
+typedef struct TemplateKernel {
+    const char *name;
+    List statements; /* const Statement *: of its stores */
+    List variants;   /* TemplateVariant *; those after the first need warpgroups */
+    bool signals;    /* begins with moec_begin(); otherwise the template does so */
+    bool joined;     /* the next kernel has the same options */
+    int first_line;  /* parameters in the first line of its text; 0: as many as fit */
+} TemplateKernel;
 
 /* ---- host steps ---- */
 
@@ -94,7 +154,7 @@ typedef enum Condition {
 /* One of several variants of a kernel: the host selects the fastest one. */
 typedef struct LaunchVariant {
     Launch launch;
-    const char *shared; /* bytes of shared memory, as text */
+    const Term *shared; /* bytes of shared memory */
 } LaunchVariant;
 
 /* Elements that a launch writes: see MoecWritten. */
@@ -201,18 +261,47 @@ List *steps_in_part(Arena *arena, const Entry *entry, List *steps, Condition par
 
 /* ---- the module ---- */
 
-/* A part of a text. */
-typedef struct Section {
-    const LoopKernel *kernel; /* a function, */
-    const Entry *entry;       /* or the function that runs a program, */
-    const HostStep *options;  /* or the options of a call, */
-    const char *text;         /* or this: LOOPS_HERE marks the position of each of `loops` */
-    List loops;               /* LoopKernel * */
-    bool ends;                /* the last section of a piece: see MoecPiece */
-    int number;               /* of the kernel in the piece */
-} Section;
+/* An array of the optimizer step. */
+typedef struct UpdateArray {
+    const Tensor *tensor;
+    const char *name;
+    int index; /* in `scalars` or `states` */
+} UpdateArray;
 
-#define LOOPS_HERE "\f"
+/* The part of a parameter block that belongs to one parameter. */
+typedef struct UpdateShare {
+    const Tensor *tensor;
+    long block; /* the first one that updates it */
+    size_t first;
+    long count;
+    int group;
+} UpdateShare;
+
+/* The optimizer: the step of one parameter; the learning-rate factor, a function of the host. */
+typedef struct Update {
+    List statements; /* const Statement *: equations of the step */
+    LoopKernel *step, *rate;
+    List arrays, rate_arrays; /* UpdateArray *: in use */
+    List scalars, states;     /* Tensor *: the inputs of the step */
+    int groups;
+    float *settings; /* [groups, scalars] */
+    /* on a GPU: one kernel over all parameters */
+    List shares; /* UpdateShare * */
+    long each;   /* elements per block; 0: one block per parameter */
+    long blocks;
+} Update;
+
+/* A part of a text: one of these, or an empty line. */
+typedef struct Section {
+    const LoopKernel *kernel;
+    const TemplateKernel *template;
+    const TemplateOptions *constants;
+    const Entry *entry;      /* the function that runs a program */
+    const HostStep *options; /* of a call */
+    const Update *update;
+    bool ends;  /* the last section of a piece: see MoecPiece */
+    int number; /* of the kernel in the piece */
+} Section;
 
 /* All programs of one text, and their common parts. */
 typedef struct Module {
@@ -221,7 +310,7 @@ typedef struct Module {
     Program **programs; /* with that of the optimizer */
     int program_count;
     List entries;           /* Entry *: the other ones */
-    List kernels;           /* LoopKernel *: all loops */
+    List kernels;           /* LoopKernel *: all loops, for the passes */
     List functions, device; /* Section *: of the text with the table, of the kernels of a GPU */
     List device_kernels;    /* char *: the names of the kernels of a GPU, by number */
     List products;          /* Product * */
@@ -229,7 +318,7 @@ typedef struct Module {
     List sizes;             /* SizeConstant * */
     bool plain;             /* sizes are numbers */
     BlockLayout weights, states;
-    bool update;
+    const Update *update; /* or NULL */
     int *groups;  /* of parameters, by index in weights: see MoecUpdate.own; NULL without update */
     Type rounded; /* type of the compute weights of a program; TYPE_REAL: none */
 } Module;

@@ -48,18 +48,6 @@ void emit_products(Text *text, const List *products) {
     text_add(text, "};\n\n");
 }
 
-static void emit_run(Module *module, const Update *update) {
-    Section *section =
-        add_text(module->arena, &module->functions,
-                 "static void run_update(float *weight, const float *gradient, float *const "
-                 "*state, long elements,\n"
-                 "                       const float *scalars, void *moec_rounded)\n{\n"
-                 "    (void)weight, (void)gradient, (void)state, (void)elements, (void)scalars, "
-                 "(void)moec_rounded;\n%s" LOOPS_HERE "}\n\n",
-                 update->head);
-    list_push(module->arena, &section->loops, update->body);
-}
-
 /* All weights as bf16 or int8: see MoecTable.round. */
 static void add_rounding(Text *text, Type type, size_t weight_bytes) {
     text_add(text, "static void round_weights(const MoecHost *host, const float *weights, void "
@@ -78,7 +66,7 @@ static void add_rounding(Text *text, Type type, size_t weight_bytes) {
                    .begin = "",                                                                    \
                    .seed_begin = ""},                                                              \
     .kernel = emit_kernel, .call = emit_call, .grouped = emit_grouped, .clear = "moec_clear(",     \
-    .nests = emit_update_nests, .update = emit_run, .update_function = "run = run_update"
+    .nests = emit_update_nests
 
 const EmitTarget target_c = {PROCESSOR("static void")};
 const EmitTarget target_c_hosted = {PROCESSOR("MOEC_KERNEL void")};

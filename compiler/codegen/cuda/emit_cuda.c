@@ -21,8 +21,7 @@
                    .seed_begin = "    const uint64_t moec_seed = *moec_seed_at;\n"},               \
     .kernel = emit_cuda_kernel, .call = emit_cuda_call, .product = emit_cuda_dense,                \
     .grouped = emit_cuda_grouped, .rows = emit_cuda_rows,                                          \
-    .clear = "run->host->zero(run->host->self, ", .nests = emit_cuda_update_nests,                 \
-    .update = emit_cuda_update, .update_function = "launch = launch_update", .apart = true
+    .clear = "run->host->zero(run->host->self, ", .nests = emit_cuda_update_nests, .apart = true
 
 const EmitTarget target_cuda = {CUDA, .variants = true};
 const EmitTarget target_cuda_alone = {CUDA};

@@ -15,6 +15,8 @@
 #include "analysis/attend.h"
 #include "codegen/emit.h"
 
+#include <string.h>
+
 /* Minimum queries or keys of a block of the exact templates. */
 enum {
     MIN_PLACES = 8,
@@ -61,86 +63,107 @@ static long parts_of(const Attend *attend) {
     return parts < 1 ? 1 : parts < MAX_PARTS ? parts : MAX_PARTS;
 }
 
-static void add_options(const Attend *attend) {
+/* The value of a mask in the kernels. */
+static const Term *mask_term(Arena *arena, const AttendOptions *options) {
     static const char *const masks[] = {"MOEC_MASK_CAUSAL", "MOEC_MASK_NONE", "MOEC_MASK_WINDOW"};
-    Emitter *emitter = attend->emitter;
+    return term_constant(arena, options->mask, masks[options->mask]);
+}
+
+/* A constant, in the declaration of the one before it if that has the same type and `joined`. */
+static void add_constant(Arena *arena, TemplateOptions *options, const char *name, bool joined,
+                         const Term *value) {
+    FormNode *let = form_add(arena, &options->constants, FORM_LET);
+    let->name = term_name(arena, value->type, name);
+    let->values[0] = value;
+    let->joined = joined;
+}
+
+static const TemplateOptions *options_of(const Attend *attend, const char *name) {
     const AttendOptions *options = &attend->statement->attention;
     const Shape *q = &attend->q, *k = &attend->k, *v = &attend->v;
-    Text options_text = {.arena = emitter->lower.arena}, *text = &options_text;
-    text_add(text, "struct %s {\n", attend->options);
-    text_add(text,
-             "    static constexpr long batch = %ld, queries = %ld, keys = %ld, places = %ld;\n",
-             attend->batch, size_at(q, 3), size_at(k, 3),
-             attend_places(emitter->lower.program, attend->statement));
-    text_add(text, "    static constexpr int heads = %ld, key_heads = %ld, value_heads = %ld;\n",
-             size_at(q, 2), size_at(k, 2), size_at(v, 2));
-    text_add(text, "    static constexpr int width = %ld, value_width = %ld, mask = %s;\n",
-             size_at(q, 1), size_at(v, 1), masks[options->mask]);
-    text_add(text, "    static constexpr bool documents = %s;\n",
-             options->documents ? "true" : "false");
-    text_add(text, "    static constexpr long window = %ld, best = %ld, parts = %ld;\n",
-             options->window, options->best, parts_of(attend));
-    text_add(text, "    static constexpr float scale = %s, cap = %s;\n",
-             number_text(emitter->lower.arena, options->scale),
-             number_text(emitter->lower.arena, options->cap));
-    text_add(text, "};\n");
-    function_text(emitter, "%s", text->text);
-    end_piece(emitter->module, NULL);
+    const Program *program = attend->emitter->lower.program;
+    Arena *arena = attend->emitter->lower.arena;
+    TemplateOptions *made = arena_alloc(arena, sizeof *made);
+    const struct {
+        const char *name;
+        TermType type;
+        double value;
+        bool begins;
+    } constants[] = {{"batch", T_I64, (double)attend->batch, true},
+                     {"queries", T_I64, (double)size_at(q, 3), false},
+                     {"keys", T_I64, (double)size_at(k, 3), false},
+                     {"places", T_I64, (double)attend_places(program, attend->statement), false},
+                     {"heads", T_INT, (double)size_at(q, 2), true},
+                     {"key_heads", T_INT, (double)size_at(k, 2), false},
+                     {"value_heads", T_INT, (double)size_at(v, 2), false},
+                     {"width", T_INT, (double)size_at(q, 1), true},
+                     {"value_width", T_INT, (double)size_at(v, 1), false},
+                     {"mask", T_INT, options->mask, false},
+                     {"documents", T_BOOL, options->documents, true},
+                     {"window", T_I64, (double)options->window, true},
+                     {"best", T_I64, (double)options->best, false},
+                     {"parts", T_I64, (double)parts_of(attend), false},
+                     {"scale", T_F32, options->scale, true},
+                     {"cap", T_F32, options->cap, false}};
+    made->name = name;
+    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
+        add_constant(arena, made, constants[i].name, !constants[i].begins,
+                     strcmp(constants[i].name, "mask")
+                         ? term_number(arena, constants[i].type, constants[i].value)
+                         : mask_term(arena, options));
+    if (attend->epilogue) add_statements(arena, attend->epilogue, NULL, &made->statements);
+    return made;
 }
 
 /* ---- kernels and their arguments ---- */
 
-/* A kernel that calls a template: its parameters, the template arguments, the launch arguments. The
- * names of its parameters stay in use until it is written. */
+/* A kernel that calls a template. The names of its parameters stay in use until it is complete. */
 typedef struct Call {
     Emitter *emitter;
     const char *name; /* of the template, without "moec_" */
     List params;      /* Param * */
-    Text given;
+    List arguments;   /* const Term *, of the template */
     int bindings;
-    LoopKernel *loops; /* of its store, or NULL */
+    const TemplateStore *store;
 } Call;
 
 static Call call_of(const Attend *attend, const char *name) {
-    Arena *arena = attend->emitter->lower.arena;
-    return (Call){.emitter = attend->emitter,
-                  .name = name,
-                  .given = {.arena = arena},
-                  .bindings = attend->emitter->lower.binding_count};
+    return (Call){
+        .emitter = attend->emitter, .name = name, .bindings = attend->emitter->lower.binding_count};
 }
 
-static void give_text(Call *call, const char *text) {
-    text_add(&call->given, "%s%s", call->given.length ? ", " : "", text);
-}
-
-/* A parameter with a free name, which the template receives. */
-static const char *add_given(Call *call, Param param) {
+/* A parameter with a free name. */
+static const Term *add_given(Call *call, Param param) {
+    Arena *arena = call->emitter->lower.arena;
     param.name = bind_name(&call->emitter->lower, NULL, param.name);
-    add_param(call->emitter->lower.arena, &call->params, param);
-    return param.name;
+    add_param(arena, &call->params, param);
+    return term_name(arena, param.type, param.name);
 }
 
-static const char *pointer_type(Emitter *emitter, const Expr *operand, bool written) {
-    return arena_format(emitter->lower.arena, "%s%s *", written ? "" : "const ",
-                        type_name(operand->tensor));
+/* The same, which the template receives. */
+static void give_param(Call *call, Param param) {
+    add_template_argument(call->emitter->lower.arena, &call->arguments, add_given(call, param));
+}
+
+static Param operand_param(Emitter *emitter, const Expr *operand, bool written, const char *name) {
+    return (Param){.kind = PARAM_OPERAND,
+                   .type = element_type(operand->tensor),
+                   .written = written,
+                   .name = name,
+                   .address = pointer_term(&emitter->lower, operand)};
 }
 
 static void give_operand(Emitter *emitter, Call *call, const Expr *operand, bool written,
                          const char *name) {
-    give_text(call, add_given(call, (Param){.kind = PARAM_OPERAND,
-                                            .type = pointer_type(emitter, operand, written),
-                                            .name = name,
-                                            .address = pointer_term(&emitter->lower, operand)}));
+    give_param(call, operand_param(emitter, operand, written, name));
 }
 
 /* Optional operands: a sink, document ids. */
 static void give_perhaps(Emitter *emitter, Call *call, const Expr *operand, const char *name) {
-    give_text(call,
-              add_given(call, (Param){.kind = PARAM_OPERAND,
-                                      .type = "const float *",
-                                      .name = name,
-                                      .address = operand ? pointer_term(&emitter->lower, operand)
-                                                         : NULL}));
+    give_param(call, (Param){.kind = PARAM_OPERAND,
+                             .type = T_F32,
+                             .name = name,
+                             .address = operand ? pointer_term(&emitter->lower, operand) : NULL});
 }
 
 static void give_attended(const Attend *attend, Call *call) {
@@ -164,59 +187,59 @@ static void give_scales(const Attend *attend, Call *call) {
 }
 
 /* Scratch memory of one call, after the temporaries. */
-static void give_scratch(const Attend *attend, Call *call, size_t floats, const char *type,
+static void give_scratch(const Attend *attend, Call *call, size_t floats, bool written,
                          const char *name) {
     Emitter *emitter = attend->emitter;
     if (floats * 4 > emitter->lower.scratch_bytes) emitter->lower.scratch_bytes = floats * 4;
-    give_text(call, add_given(call, (Param){.kind = PARAM_SCRATCH,
-                                            .type = type,
-                                            .name = name,
-                                            .offset = emitter->lower.schedule->arena_bytes}));
+    give_param(call, (Param){.kind = PARAM_SCRATCH,
+                             .type = T_F32,
+                             .written = written,
+                             .name = name,
+                             .offset = emitter->lower.schedule->arena_bytes});
 }
 
-/* One variant of a kernel. further: template parameters after the options. */
-typedef struct Variant {
-    const char *name, *template, *further;
-    int threads;
-} Variant;
-
-static void add_variant(const Attend *attend, const Call *call, Variant variant) {
-    Emitter *emitter = attend->emitter;
-    function_line(emitter, "extern \"C\" __global__ void __launch_bounds__(%d, 1) %s(%s)",
-                  variant.threads, variant.name,
-                  params_text(emitter->lower.arena, &emitter->target->parameters, &call->params));
-    Section *section =
-        function_text(emitter, "{\n    moec_begin();\n    moec_%s<%s%s>(%s);\n}\n",
-                      variant.template, attend->options, variant.further, call->given.text);
-    if (call->loops) list_push(emitter->lower.arena, &section->loops, call->loops);
+static void add_shape_variant(const Attend *attend, const Call *call, TemplateKernel *kernel,
+                              const char *ending, const char *name, const Template *shape,
+                              int threads) {
+    Arena *arena = attend->emitter->lower.arena;
+    const Template *options = template_of(arena, attend->options, "");
+    TemplateVariant variant = {.ending = ending, .threads = threads, .params = call->params};
+    add_template_call(
+        arena, &variant,
+        (TemplateCall){.function = template_of(arena, arena_format(arena, "moec_%s", name),
+                                               shape ? "cc" : "c", options, shape),
+                       .arguments = call->arguments,
+                       .store = call->store});
+    add_variant(arena, kernel, variant);
 }
 
-static const char *add_kernel(const Attend *attend, const Call *call, const char *further) {
+static TemplateKernel *add_kernel(const Attend *attend, const Call *call, const Template *shape) {
     Emitter *emitter = attend->emitter;
     const char *name =
         device_kernel(emitter, arena_format(emitter->lower.arena, "%s_%s_%d", call->name,
                                             emitter->entry->name, emitter->entry->kernels));
-    add_variant(attend, call, (Variant){name, call->name, further, MOEC_ATTEND_THREADS});
-    end_piece(emitter->module, name);
+    TemplateKernel *kernel = add_template_kernel(
+        emitter, (TemplateKernel){.name = name, .signals = true, .joined = true});
+    add_shape_variant(attend, call, kernel, "", call->name, shape, MOEC_ATTEND_THREADS);
     emitter->lower.binding_count = call->bindings;
-    return name;
+    return kernel;
 }
 
 static void launch(const Attend *attend, const Call *call, long blocks) {
-    add_launch(attend->emitter, add_kernel(attend, call, ""),
+    add_launch(attend->emitter, add_kernel(attend, call, NULL)->name,
                launch_of(blocks, MOEC_ATTEND_THREADS), &call->params);
 }
 
-static const char *shape_text(const Attend *attend, const char *name, AttendShape shape) {
-    return arena_format(attend->emitter->lower.arena, ", %s<%d, %d, %ld>", name, shape.tiles,
-                        shape.part, shape.bytes);
+static const Template *shape_template(const Attend *attend, const char *name, AttendShape shape) {
+    return template_of(attend->emitter->lower.arena, name, "nnn", (long)shape.tiles,
+                       (long)shape.part, shape.bytes);
 }
 
 static void launch_as(const Attend *attend, const Call *call, AttendShape shape, long blocks) {
-    Emitter *emitter = attend->emitter;
-    const char *name = add_kernel(attend, call, shape_text(attend, "MoecShape", shape));
-    add_launch(emitter, name, launch_of(blocks, MOEC_ATTEND_THREADS), &call->params)->shared =
-        shape.bytes;
+    const TemplateKernel *kernel =
+        add_kernel(attend, call, shape_template(attend, "MoecShape", shape));
+    add_launch(attend->emitter, kernel->name, launch_of(blocks, MOEC_ATTEND_THREADS), &call->params)
+        ->shared = shape.bytes;
 }
 
 static void launch_shaped(const Attend *attend, const Call *call, AttendShape shape, long rows,
@@ -254,17 +277,13 @@ static void launch_variant(const Attend *attend, const Call *call, const Variant
                                    MOEC_ATTEND_THREADS);
     const Launch second = launch_of(variants->others * ceil_div(variants->rows, 64L * other.tiles),
                                     MOEC_GROUP_THREADS * other.tiles);
-    const char *name = add_kernel(attend, call, shape_text(attend, "MoecShape", one));
-    function_text(emitter, "\n#ifdef MOEC_WGMMA\n");
-    add_variant(attend, call,
-                (Variant){arena_format(arena, "%s_wgmma", name), variants->template,
-                          shape_text(attend, "MoecGroupShape", other), second.threads});
-    function_text(emitter, "#endif\n");
-    end_piece(emitter->module, name);
-    LaunchStep *step = add_launch(emitter, name, first, &call->params);
+    TemplateKernel *kernel = add_kernel(attend, call, shape_template(attend, "MoecShape", one));
+    add_shape_variant(attend, call, kernel, "_wgmma", variants->template,
+                      shape_template(attend, "MoecGroupShape", other), second.threads);
+    LaunchStep *step = add_launch(emitter, kernel->name, first, &call->params);
     step->written = *written;
-    add_launch_variant(emitter, step, first, arena_format(arena, "%ld", one.bytes));
-    add_launch_variant(emitter, step, second, arena_format(arena, "%ld", other.bytes));
+    add_launch_variant(emitter, step, first, term_whole(arena, one.bytes));
+    add_launch_variant(emitter, step, second, term_whole(arena, other.bytes));
 }
 
 /* ---- forward ---- */
@@ -288,22 +307,16 @@ static void give_store(const Attend *attend, Call *call) {
     Emitter *emitter = attend->emitter;
     const Expr *o = attend->statement->outputs.items[0];
     const Shape shape = shape_of(o);
+    add_template_argument(emitter->lower.arena, &call->arguments, NULL);
     if (attend->epilogue) {
-        Functor store = emit_functor(emitter, attend->epilogue, loops_of_places(&shape),
-                                     takes_pairs(attend) ? 2 : 1);
-        for (int i = 0; i < store.params.count; i++)
-            list_push(emitter->lower.arena, &call->params, store.params.items[i]);
-        give_text(call, store.text);
-        call->loops = store.loops;
+        call->store = store_of(emitter, attend->epilogue, loops_of_places(&shape),
+                               takes_pairs(attend) ? 2 : 1, &call->params);
         return;
     }
-    const char *name = add_given(call, (Param){.kind = PARAM_OPERAND,
-                                               .type = pointer_type(emitter, o, true),
-                                               .name = "o",
-                                               .address = pointer_term(&emitter->lower, o)});
-    give_text(call,
-              arena_format(emitter->lower.arena, "MoecPlainRows<%s>{%s, %ld}", type_name(o->tensor),
-                           name, size_at(&shape, 2) * size_at(&shape, 1)));
+    const Term *name = add_given(call, operand_param(emitter, o, true, "o"));
+    call->store =
+        plain_store(emitter, "MoecPlainRows", o, name,
+                    term_whole(emitter->lower.arena, size_at(&shape, 2) * size_at(&shape, 1)));
 }
 
 /* Adds written elements as entries of MoecWritten; false if they are unknown. */
@@ -349,7 +362,7 @@ static void emit_best(const Attend *attend, long rows) {
     give_store(attend, &call);
     give_operand(attend->emitter, &call, attend->statement->outputs.items[1], true, "lse");
     give_position(attend, &call);
-    give_scratch(attend, &call, (size_t)(rows * size_at(&attend->k, 3)), "float *", "scratch");
+    give_scratch(attend, &call, (size_t)(rows * size_at(&attend->k, 3)), true, "scratch");
     launch(attend, &call, rows);
 }
 
@@ -363,7 +376,7 @@ static void emit_parts(const Attend *attend, long rows) {
     give_attended(attend, &step);
     if (!tiles) give_scales(attend, &step);
     give_position(attend, &step);
-    give_scratch(attend, &step, (size_t)floats, "float *", "scratch");
+    give_scratch(attend, &step, (size_t)floats, true, "scratch");
     if (tiles)
         launch_as(attend, &step, attend_step(statement), step_tasks(attend) * parts);
     else
@@ -373,7 +386,7 @@ static void emit_parts(const Attend *attend, long rows) {
     give_perhaps(emitter, &join, sink ? statement->inputs.items[3] : NULL, "sink");
     give_store(attend, &join);
     give_operand(emitter, &join, statement->outputs.items[1], true, "lse");
-    give_scratch(attend, &join, (size_t)floats, "const float *", "scratch");
+    give_scratch(attend, &join, (size_t)floats, false, "scratch");
     launch(attend, &join, rows);
 }
 
@@ -403,7 +416,7 @@ static Call grad_call(const Attend *attend, const char *name, int first, int cou
     give_operand(emitter, &call, in->items[own + 2], false, "output_grad");
     if (attend->rounds && first < 3) {
         long totals = attend->batch * size_at(&attend->q, 3) * size_at(&attend->q, 2);
-        give_scratch(attend, &call, (size_t)totals, first ? "const float *" : "float *", "totals");
+        give_scratch(attend, &call, (size_t)totals, !first, "totals");
     }
     for (int i = first; i < first + count; i++)
         give_operand(emitter, &call, out->items[i], true, names[i]);
@@ -491,8 +504,9 @@ void emit_cuda_attend(Emitter *emitter, const Statement *statement, Kernel *epil
     attend.options = arena_format(emitter->lower.arena, "options_%s_%d", emitter->entry->name,
                                   emitter->entry->kernels);
     attend.batch = leading_size(&attend.q, 3);
-    if (epilogue) emit_equations_above(emitter, epilogue);
-    add_options(&attend);
+    add_section(emitter->lower.arena, &emitter->module->device,
+                (Section){.constants = options_of(&attend, attend.options)});
+    end_piece(emitter->module, NULL);
     count_attend(emitter, statement);
     if (statement->call == CALL_ATTEND_GRAD)
         emit_grad(&attend);
@@ -500,6 +514,6 @@ void emit_cuda_attend(Emitter *emitter, const Statement *statement, Kernel *epil
         emit_step(&attend);
     else
         emit_whole(&attend);
-    function_text(emitter, "\n");
+    add_section(emitter->lower.arena, &emitter->module->device, (Section){0});
     emitter->entry->kernels++;
 }

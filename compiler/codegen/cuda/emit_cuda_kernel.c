@@ -76,7 +76,8 @@ static void emit_part(Emitter *emitter, Kernel *kernel, Part part, Nest *nest) {
     if (part >= PARTS_OF_SUMS)
         add_param(emitter->lower.arena, &loops->params,
                   (Param){.kind = PARAM_SCRATCH,
-                          .type = "float *",
+                          .type = T_F32,
+                          .written = true,
                           .name = "moec_parts",
                           .offset = emitter->lower.schedule->arena_bytes});
     finish_device_kernel(emitter, loops, nest);

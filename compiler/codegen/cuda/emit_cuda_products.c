@@ -35,10 +35,8 @@ static Tile stored_tile(Emitter *emitter, const ScheduleUnit *unit) {
     bool across = weight && product->b_k == 1;
     long rows = weight ? contraction->relation->rows->size / product->batch[0] : product->k;
     long height = rows > 64 ? 128 : 64, breadth = product->n > 64 ? 128 : 64;
-    const char *along = arena_format(emitter->lower.arena, "%s, %s", weight ? "true" : "false",
-                                     across ? "true" : "false");
-    Tile tile = {.text = arena_format(emitter->lower.arena, "MoecTileStored<%ld, %ld, %s>", height,
-                                      breadth, along),
+    Tile tile = {.template = template_of(emitter->lower.arena, "MoecTileStored", "nnbb", height,
+                                         breadth, weight, across),
                  .name = arena_format(emitter->lower.arena, "%ldx%ld%s", height, breadth,
                                       across ? "_across" : ""),
                  .bounds =
@@ -47,17 +45,20 @@ static Tile stored_tile(Emitter *emitter, const ScheduleUnit *unit) {
                  .breadth = breadth,
                  .threads = MOEC_TILE_THREADS};
     if (emitter->target->variants && (height > 64 || breadth > 64))
-        tile.wgmma = arena_format(emitter->lower.arena, "MoecTileWgmma<%ld, %ld, %s>", height,
-                                  breadth, along);
+        tile.wgmma = template_of(emitter->lower.arena, "MoecTileWgmma", "nnbb", height, breadth,
+                                 weight, across);
     if (tile.wgmma && height > 64 && breadth > 64)
-        tile.wide = arena_format(emitter->lower.arena, "MoecTileWgmma<128, %d, %s>", WIDE, along);
+        tile.wide = template_of(emitter->lower.arena, "MoecTileWgmma", "nnbb", 128L, (long)WIDE,
+                                weight, across);
     return tile;
 }
 
+static const Template exact_template = {.name = "MoecTileExact"},
+                      rounded_template = {.name = "MoecTileRounded"};
 static const Tile exact_tile = {
-    "MoecTileExact", "exact", "MOEC_TILE_THREADS", 64, 64, NULL, NULL, true, MOEC_TILE_THREADS};
+    &exact_template, "exact", "MOEC_TILE_THREADS", 64, 64, NULL, NULL, true, MOEC_TILE_THREADS};
 static const Tile rounded_tile = {
-    "MoecTileRounded", "rounded", "MOEC_TILE_THREADS", 128, 128, NULL, NULL, false,
+    &rounded_template, "rounded", "MOEC_TILE_THREADS", 128, 128, NULL, NULL, false,
     MOEC_TILE_THREADS};
 
 /* True if there are so few rows that hardly two of them share a weight. */
@@ -102,8 +103,8 @@ static Tile dense_tile(Emitter *emitter, const Contraction *contraction) {
                            product->b_batch))
         return rounded_tile;
     long height = product->m > 64 ? 128 : 64, breadth = product->n > 64 ? 128 : 64;
-    return (Tile){arena_format(emitter->lower.arena, "MoecTileStored<%ld, %ld, %s, %s>", height,
-                               breadth, along[0] ? "true" : "false", along[1] ? "true" : "false"),
+    return (Tile){template_of(emitter->lower.arena, "MoecTileStored", "nnbb", height, breadth,
+                              along[0], along[1]),
                   arena_format(emitter->lower.arena, "%ldx%ld%s%s", height, breadth,
                                along[0] ? "" : "_down", along[1] ? "_across" : ""),
                   "MOEC_STORED_BOUNDS",
@@ -127,13 +128,24 @@ static const char *dense_kernel(Emitter *emitter, const Contraction *contraction
     int count = emitter->module->device_kernels.count;
     device_kernel(emitter, name.text);
     if (emitter->module->device_kernels.count == count) return name.text;
-    function_text(emitter,
-                  "extern \"C\" __global__ void __launch_bounds__(%s) %s(MoecProduct product, "
-                  "MoecEpilogue epilogue,\n        const %s *a, const %s *b, %s *c)\n"
-                  "{\n    moec_begin();\n    moec_dense<%s>(product, epilogue, a, b, c);\n}\n\n",
-                  tile->bounds, name.text, type_name(tensors[0]), type_name(tensors[1]),
-                  type_name(tensors[2]), tile->text);
-    end_piece(emitter->module, name.text);
+    Arena *arena = emitter->lower.arena;
+    TemplateVariant variant = {.ending = "", .bounds = tile->bounds};
+    add_param(arena, &variant.params,
+              (Param){.kind = PARAM_RECORD, .record = "MoecProduct", .name = "product"});
+    add_param(arena, &variant.params,
+              (Param){.kind = PARAM_RECORD, .record = "MoecEpilogue", .name = "epilogue"});
+    for (int i = 0; i < 3; i++)
+        add_param(arena, &variant.params,
+                  (Param){.kind = PARAM_OPERAND,
+                          .type = element_type(tensors[i]),
+                          .name = (const char *const[]){"a", "b", "c"}[i],
+                          .written = i == 2});
+    TemplateCall call = {.function = template_of(arena, "moec_dense", "c", tile->template)};
+    add_params_as_arguments(arena, &variant.params, &call.arguments);
+    add_template_call(arena, &variant, call);
+    TemplateKernel kernel = {.name = name.text, .signals = true, .first_line = 2};
+    add_variant(arena, &kernel, variant);
+    add_template_kernel(emitter, kernel);
     return name.text;
 }
 
@@ -166,80 +178,71 @@ void emit_cuda_dense(Emitter *emitter, const ScheduleUnit *unit, HostStep *step)
 
 /* ---- kernels over dispatched rows ---- */
 
-/* The first parameters of a kernel, then the maps of its other variants. */
-enum { PARAMETERS = 6, NAMES = 8 };
-static const char *const parameter_names[NAMES] = {"grouped", "group", "a_gather", "b_gather",
-                                                   "a",       "b",     "a_map",    "b_map"};
+/* The names of the operands of a product and of its groups; of its maps. */
+enum { GROUPED, GROUP, A_GATHER, B_GATHER, A, B, A_MAP, B_MAP, NAMES };
+static const char *const plain_names[NAMES] = {"grouped", "group", "a_gather", "b_gather",
+                                               "a",       "b",     "a_map",    "b_map"};
+static const char *const more_names[NAMES] = {"more",          "more_group", "more_gather",
+                                              "more_b_gather", "more_a",     "more_b",
+                                              "more_a_map",    "more_b_map"};
 
-/* The parts of the kernel of a product. */
-typedef struct Body {
-    const char *name, *parameters, *store;
+/* The maps of a variant as parameters. */
+static void put_maps(Arena *arena, const char *const names[NAMES], List *params) {
+    for (int i = A_MAP; i <= B_MAP; i++)
+        add_param(arena, params, (Param){.kind = PARAM_MAP, .name = names[i]});
+}
+
+/* The kernel of a product. */
+typedef struct GroupedKernel {
+    const ScheduleUnit *unit;
+    const Tile *tile;
     const char *const *names; /* NAMES */
-    LoopKernel *loops;        /* of the store, or NULL */
-} Body;
+    List operands;            /* Param *: of its products */
+    List params;              /* Param *: of its store */
+    const TemplateStore *store;
+} GroupedKernel;
 
-/* One of the variants of a kernel. boxed: its operands arrive in boxes. */
-typedef struct Variant {
-    const char *tile, *ending, *bounds;
-    bool boxed;
-} Variant;
-
-/* The maps of a variant as parameters and as arguments. */
-static void put_maps(const ScheduleUnit *unit, const Body *body, Text *parameters,
-                     Text *arguments) {
-    const char *names[] = {body->names[PARAMETERS], body->names[PARAMETERS + 1], "more_a_map",
-                           "more_b_map"};
-    for (int i = 0; i < (unit->accumulated_product ? 4 : 2); i++) {
-        text_add(parameters, ", const __grid_constant__ MoecMap %s", names[i]);
-        text_add(arguments, "%s, ", names[i]);
-    }
+/* A variant with this tile. boxed: its operands arrive in boxes. */
+static void add_tile(Arena *arena, TemplateKernel *kernel, const GroupedKernel *grouped,
+                     const Template *tile, TemplateVariant variant, bool boxed) {
+    const ScheduleUnit *unit = grouped->unit;
+    const bool second = unit->accumulated_product != NULL;
+    TemplateCall call = {.store = grouped->store};
+    List maps = {0};
+    if (boxed) put_maps(arena, grouped->names, &maps);
+    if (boxed && second) put_maps(arena, more_names, &maps);
+    call.function = template_of(
+        arena,
+        arena_format(arena, "moec_by_%s%s%s",
+                     unit->contraction->kind == CONTRACTION_ROWS_BY_WEIGHT ? "weight" : "rows",
+                     second ? "_twice" : "", boxed ? "_boxed" : ""),
+        "c", tile);
+    add_params_as_arguments(arena, &grouped->operands, &call.arguments);
+    add_params_as_arguments(arena, &maps, &call.arguments);
+    add_template_argument(arena, &call.arguments, NULL);
+    const List *parts[] = {&grouped->operands, &grouped->params, &maps};
+    for (int i = 0; i < 3; i++)
+        for (int j = 0; j < parts[i]->count; j++)
+            list_push(arena, &variant.params, parts[i]->items[j]);
+    add_template_call(arena, &variant, call);
+    add_variant(arena, kernel, variant);
 }
 
-/* A kernel that calls a template with a store. */
-static void add_variant(Emitter *emitter, const ScheduleUnit *unit, const Body *body,
-                        Variant variant) {
-    const Contraction *contraction = unit->contraction;
-    const char *const *names = body->names;
-    bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
-    bool second = unit->accumulated_product != NULL;
-    Text tables = {.arena = emitter->lower.arena};
-    Text parameters = {.arena = emitter->lower.arena}, maps = {.arena = emitter->lower.arena};
-    if (variant.boxed) put_maps(unit, body, &parameters, &maps);
-    for (int i = 1; i < (weight ? 3 : 4); i++) text_add(&tables, ", const int32_t *%s", names[i]);
-    function_line(
-        emitter,
-        "extern \"C\" __global__ void __launch_bounds__(%s) "
-        "%s%s(MoecGroupedOnDevice %s%s, const %s *%s, const %s *%s, %s%s%s)",
-        variant.bounds, body->name, variant.ending, names[0], tables.text,
-        type_name(contraction->a->tensor), names[4], type_name(contraction->b->tensor), names[5],
-        second ? "MoecGroupedOnDevice more, const int32_t *more_gather, const MoecBf16 *more_a, "
-                 "const MoecBf16 *more_b, "
-               : "",
-        body->parameters, variant.boxed ? parameters.text : "");
-    Section *section = function_text(
-        emitter,
-        "{\n    moec_begin();\n    moec_by_%s%s%s<%s>(%s, %s, %s, %s%s%s, %s, %s%s%s);\n}\n",
-        weight ? "weight" : "rows", second ? "_twice" : "", variant.boxed ? "_boxed" : "",
-        variant.tile, names[0], names[1], names[2], weight ? "" : names[3], weight ? "" : ", ",
-        names[4], names[5], second ? "more, more_gather, more_a, more_b, " : "",
-        variant.boxed ? maps.text : "", body->store);
-    if (body->loops) list_push(emitter->lower.arena, &section->loops, body->loops);
-}
-
-static void add_kernel(Emitter *emitter, const ScheduleUnit *unit, const Tile *tile,
-                       const Body *body) {
-    const Variant variants[] = {{tile->wgmma, "_wgmma", "MOEC_STORED_BOUNDS", true},
-                                {tile->wide, "_wide", "MOEC_STORED_TWICE_BOUNDS", true}};
-    add_variant(emitter, unit, body, (Variant){tile->text, "", tile->bounds, false});
-    function_text(emitter, "\n");
-    end_piece(emitter->module, body->name);
-    for (int i = 0; i < 2; i++) {
-        if (!variants[i].tile) continue;
-        function_text(emitter, "#ifdef MOEC_WGMMA\n");
-        add_variant(emitter, unit, body, variants[i]);
-        function_text(emitter, "#endif\n\n");
-        end_piece(emitter->module, body->name);
-    }
+static void add_kernel(Emitter *emitter, TemplateKernel kernel, const GroupedKernel *grouped) {
+    Arena *arena = emitter->lower.arena;
+    const Tile *tile = grouped->tile;
+    const bool wide = tile->wide && (!grouped->unit->epilogue ||
+                                     grouped->unit->contraction->product.n > tile->breadth);
+    add_tile(arena, &kernel, grouped, tile->template,
+             (TemplateVariant){.ending = "", .bounds = tile->bounds}, false);
+    if (tile->wgmma)
+        add_tile(arena, &kernel, grouped, tile->wgmma,
+                 (TemplateVariant){.ending = "_wgmma", .bounds = "MOEC_STORED_BOUNDS"}, true);
+    if (wide)
+        add_tile(arena, &kernel, grouped, tile->wide,
+                 (TemplateVariant){.ending = "_wide", .bounds = "MOEC_STORED_TWICE_BOUNDS"}, true);
+    kernel.signals = true;
+    add_template_kernel(emitter, kernel);
 }
 
 /* ---- stores of a kernel ---- */
@@ -287,26 +290,32 @@ static void put_result(Emitter *emitter, const Contraction *contraction, List *w
 /* ---- products over dispatched rows ---- */
 
 /* The kernel of all products of one kind without an epilogue. */
-static const char *plain_kernel(Emitter *emitter, const ScheduleUnit *unit, const Tile *tile,
-                                List *arguments) {
+static const char *plain_kernel(Emitter *emitter, GroupedKernel *grouped) {
+    Arena *arena = emitter->lower.arena;
+    const ScheduleUnit *unit = grouped->unit;
     const Contraction *contraction = unit->contraction;
     const Tensor *tensors[3] = {contraction->a->tensor, contraction->b->tensor,
                                 contraction->c->tensor};
-    Text name = {.arena = emitter->lower.arena}, parameters = {.arena = emitter->lower.arena};
+    Text name = {.arena = arena};
     text_add(&name, "rows_by_%s_%s",
-             contraction->kind == CONTRACTION_ROWS_BY_WEIGHT ? "weight" : "rows", tile->name);
+             contraction->kind == CONTRACTION_ROWS_BY_WEIGHT ? "weight" : "rows",
+             grouped->tile->name);
     for (int i = 0; i < 3; i++)
         if (tensors[i]->type == TYPE_BF16) text_add(&name, "_%c", "abc"[i]);
     if (unit->accumulated_product) text_add(&name, "_twice");
-    text_add(&parameters, "%s *c", type_name(tensors[2]));
-    add_operand_param(emitter, arguments, contraction->c);
+    add_param(arena, &grouped->params,
+              (Param){.kind = PARAM_OPERAND,
+                      .type = element_type(tensors[2]),
+                      .written = true,
+                      .name = "c",
+                      .address = pointer_term(&emitter->lower, contraction->c)});
     int count = emitter->module->device_kernels.count;
     device_kernel(emitter, name.text);
-    const Body body = {
-        name.text, parameters.text,
-        arena_format(emitter->lower.arena, "MoecPlainStore<%s>{grouped, c}", type_name(tensors[2])),
-        parameter_names, NULL};
-    if (emitter->module->device_kernels.count > count) add_kernel(emitter, unit, tile, &body);
+    if (emitter->module->device_kernels.count == count) return name.text;
+    grouped->store =
+        plain_store(emitter, "MoecPlainStore", contraction->c,
+                    term_name(arena, T_I64, grouped->names[GROUPED]), term_name(arena, T_F32, "c"));
+    add_kernel(emitter, (TemplateKernel){.name = name.text}, grouped);
     return name.text;
 }
 
@@ -321,56 +330,52 @@ static int store_width(const Kernel *epilogue, const Tile *tile, int rows) {
 }
 
 /* A separate kernel for a product with an epilogue. */
-static const char *own_kernel(Emitter *emitter, const ScheduleUnit *unit, const Tile *tile,
-                              Kernel *epilogue, List *arguments) {
-    const Contraction *contraction = unit->contraction;
-    const char *names[NAMES];
-    int bindings = emitter->lower.binding_count;
-    for (int i = 0; i < NAMES; i++) names[i] = bind_name(&emitter->lower, NULL, parameter_names[i]);
+static const char *own_kernel(Emitter *emitter, GroupedKernel *grouped) {
+    Arena *arena = emitter->lower.arena;
+    Kernel *epilogue = grouped->unit->epilogue;
     /* A loop of one iteration is not written: for a single row all loops belong to the column. */
-    int rows = contraction->relation->rows->size > 1;
-    int width = store_width(epilogue, tile, rows);
-    Functor functor = emit_functor(emitter, epilogue, rows, width);
-    if (width > 1)
-        functor.text =
-            arena_format(emitter->lower.arena, "moec_in_lanes<%d>(%s)", width, functor.text);
-    emitter->lower.binding_count = bindings;
-    for (int i = 0; i < functor.params.count; i++)
-        list_push(emitter->lower.arena, arguments, functor.params.items[i]);
-    const char *name =
-        device_kernel(emitter, arena_format(emitter->lower.arena, "product_%s_%d",
-                                            emitter->entry->name, emitter->entry->kernels++));
-    emit_equations_above(emitter, epilogue);
-    Tile own = *tile;
-    if (contraction->product.n <= tile->breadth) own.wide = NULL;
-    add_kernel(emitter, unit, &own,
-               &(const Body){
-                   name,
-                   params_text(emitter->lower.arena, &emitter->target->parameters, &functor.params),
-                   functor.text, names, functor.loops});
-    return name;
+    int rows = grouped->unit->contraction->relation->rows->size > 1;
+    int width = store_width(epilogue, grouped->tile, rows);
+    TemplateStore *store = store_of(emitter, epilogue, rows, width, &grouped->params);
+    if (width > 1) store->object = template_of(arena, "moec_in_lanes", "n", (long)width);
+    grouped->store = store;
+    TemplateKernel kernel = {
+        .name = device_kernel(emitter, arena_format(arena, "product_%s_%d", emitter->entry->name,
+                                                    emitter->entry->kernels++))};
+    add_statements(arena, epilogue, NULL, &kernel.statements);
+    add_kernel(emitter, kernel, grouped);
+    return kernel.name;
 }
 
-static void put_table(Emitter *emitter, List *arguments, const Tensor *table) {
+static void put_table(Emitter *emitter, List *params, const char *name, const Tensor *table) {
     if (table) emitter->lower.used[table->id] = true;
-    add_param(emitter->lower.arena, arguments,
+    add_param(emitter->lower.arena, params,
               (Param){.kind = PARAM_OPERAND,
+                      .type = T_I32,
+                      .name = name,
                       .address = table ? array_term(&emitter->lower, table) : NULL});
 }
 
 /* Sizes, rows and operands of a product; the groups once. */
-static void put_product(Emitter *emitter, const Contraction *contraction, bool groups,
-                        List *arguments) {
-    bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
-    add_param(emitter->lower.arena, arguments,
-              (Param){.kind = PARAM_GROUPED, .contraction = contraction});
-    if (groups) put_table(emitter, arguments, contraction->relation->group);
-    put_table(emitter, arguments, contraction->gather);
-    if (!weight) put_table(emitter, arguments, contraction->gather_b);
+static void put_product(Emitter *emitter, const Contraction *contraction,
+                        const char *const names[NAMES], bool groups, List *params) {
+    Arena *arena = emitter->lower.arena;
+    const bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
+    add_param(arena, params,
+              (Param){.kind = PARAM_GROUPED, .name = names[GROUPED], .contraction = contraction});
+    if (groups) put_table(emitter, params, names[GROUP], contraction->relation->group);
+    put_table(emitter, params, names[A_GATHER], contraction->gather);
+    if (!weight) put_table(emitter, params, names[B_GATHER], contraction->gather_b);
     /* b first: see set_product in emit_units.c. */
-    const Term *b = pointer_term(&emitter->lower, contraction->b);
-    add_operand_param(emitter, arguments, contraction->a);
-    add_param(emitter->lower.arena, arguments, (Param){.kind = PARAM_OPERAND, .address = b});
+    const Expr *const reads[] = {contraction->b, contraction->a};
+    const Term *addresses[2];
+    for (int i = 0; i < 2; i++) addresses[i] = pointer_term(&emitter->lower, reads[i]);
+    for (int i = 1; i >= 0; i--)
+        add_param(arena, params,
+                  (Param){.kind = PARAM_OPERAND,
+                          .type = element_type(reads[i]->tensor),
+                          .name = names[i ? A : B],
+                          .address = addresses[i]});
 }
 
 /* ---- products over dispatched rows in several variants ---- */
@@ -409,33 +414,49 @@ static long grid_of(const Contraction *contraction, long height, long breadth) {
                : groups * ceil_div(product->k, height) * columns;
 }
 
-void add_launch_variant(Emitter *emitter, LaunchStep *step, Launch launch, const char *shared) {
+void add_launch_variant(Emitter *emitter, LaunchStep *step, Launch launch, const Term *shared) {
     LaunchVariant *variant = arena_alloc(emitter->lower.arena, sizeof *variant);
     *variant = (LaunchVariant){launch, shared};
     list_push(emitter->lower.arena, &step->variants, variant);
 }
 
+/* A constant of the kernels: bytes of shared memory of a variant. */
+static const Term *shared_bytes(Emitter *emitter, const char *name) {
+    return term_constant(emitter->lower.arena, 0, name);
+}
+
 void emit_cuda_grouped(Emitter *emitter, const ScheduleUnit *unit) {
+    Arena *arena = emitter->lower.arena;
     Kernel *epilogue = unit->epilogue;
     const Contraction *contraction = unit->contraction;
+    const int bindings = emitter->lower.binding_count;
     List arguments = {0}, written = {0};
     const Tile tile = tile_of(emitter, unit);
-    put_product(emitter, contraction, true, &arguments);
+    const char *names[NAMES];
+    for (int i = 0; i < NAMES; i++)
+        names[i] = epilogue ? bind_name(&emitter->lower, NULL, plain_names[i]) : plain_names[i];
+    GroupedKernel grouped = {.unit = unit, .tile = &tile, .names = names};
+    put_product(emitter, contraction, names, true, &grouped.operands);
     if (unit->accumulated_product)
-        put_product(emitter, unit->accumulated_product->contraction, false, &arguments);
-    const char *kernel = epilogue ? own_kernel(emitter, unit, &tile, epilogue, &arguments)
-                                  : plain_kernel(emitter, unit, &tile, &arguments);
+        put_product(emitter, unit->accumulated_product->contraction, more_names, false,
+                    &grouped.operands);
+    const char *kernel = epilogue ? own_kernel(emitter, &grouped) : plain_kernel(emitter, &grouped);
+    emitter->lower.binding_count = bindings;
     bool known = tile.wgmma && (!epilogue || put_targets(emitter, epilogue, false, &written));
     if (!epilogue) put_result(emitter, contraction, &written);
-    if (known) add_param(emitter->lower.arena, &arguments, (Param){.kind = PARAM_MAPS});
+    for (int i = 0; i < grouped.operands.count; i++)
+        list_push(arena, &arguments, grouped.operands.items[i]);
+    for (int i = 0; i < grouped.params.count; i++)
+        list_push(arena, &arguments, grouped.params.items[i]);
+    if (known) add_param(arena, &arguments, (Param){.kind = PARAM_MAPS});
     const Launch launch = launch_of(grid_of(contraction, tile.height, tile.breadth), tile.threads);
     LaunchStep *step = add_launch(emitter, kernel, launch, &arguments);
     if (!known) return;
     step->written = written;
     put_matrices(emitter, unit, &step->matrices);
-    add_launch_variant(emitter, step, launch, "0");
-    add_launch_variant(emitter, step, launch, "MOEC_WGMMA_SHARED");
+    add_launch_variant(emitter, step, launch, term_whole(arena, 0));
+    add_launch_variant(emitter, step, launch, shared_bytes(emitter, "MOEC_WGMMA_SHARED"));
     add_launch_variant(emitter, step,
                        launch_of(grid_of(contraction, tile.height, WIDE), tile.threads),
-                       "MOEC_WIDE_SHARED");
+                       shared_bytes(emitter, "MOEC_WIDE_SHARED"));
 }

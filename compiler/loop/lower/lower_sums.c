@@ -178,7 +178,7 @@ static void lower_hits(Lowering *lower, const Member *member, long iterations) {
                *found = named(lower, T_INT, "found"), *before = named(lower, T_INT, "before"),
                *from = named(lower, T_I64, "from");
     lower_head(lower, part, term(arena, TERM_ADD, from, term(arena, TERM_THREAD)));
-    lower_let(lower, hit, term(arena, TERM_FALSE));
+    lower_let(lower, hit, term_number(arena, T_BOOL, 0));
     lower_if(lower, term(arena, TERM_LT, part, whole(lower, iterations)), IN_BRACES);
     lower_hit(lower, member, false);
     lower_end(lower);
@@ -251,7 +251,7 @@ static void lower_search_before(Lowering *lower, const Member *member) {
     const Term *step = term(arena, TERM_MUL, whole(lower, AT_ONCE), term(arena, TERM_THREADS));
     lower_for(lower, from, whole(lower, 0), own, step)->values[3] = term(arena, TERM_NOT, earlier);
     lower_constant(lower, end, term(arena, TERM_LEAST_END, own, term(arena, TERM_ADD, from, step)));
-    lower_let(lower, hit, term(arena, TERM_FALSE));
+    lower_let(lower, hit, term_number(arena, T_BOOL, 0));
     lower_shared(lower, named(lower, T_I64, "part"), end, BY_THREADS)->values[0] = from;
     lower_hit(lower, member, true);
     lower_end(lower);
