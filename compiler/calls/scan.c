@@ -1,5 +1,6 @@
 /* scan: a recurrence. See ir/scan.c for its operands. */
 #include "calls/call_table.h"
+#include "codegen/emit.h"
 #include "ir/well_formed.h"
 #include "passes.h"
 #include "transform/autodiff/gradient.h"
@@ -20,6 +21,17 @@ static double scan_flops(const Program *program, const Statement *scan) {
     for (int i = 0; i < scan->body.statements.count; i++)
         each += statement_flops(program, scan->body.statements.items[i]);
     return each * (double)scan->index->axis->size;
+}
+
+static void emit_scan(Emitter *emitter, const Statement *scan, Kernel *store) {
+    LoopKernel *loops = open_kernel(emitter, scan_kernel(&emitter->lower, scan));
+    (void)store;
+    if (emitter->target->apart)
+        loops->launch = lower_device_scan(&emitter->lower, scan);
+    else
+        lower_scan(&emitter->lower, scan);
+    add_params(emitter, &loops->params);
+    launch_kernel(emitter, loops, NULL);
 }
 
 const CallRow call_scan = {
@@ -45,4 +57,5 @@ const CallRow call_scan = {
     .decode = NULL, /* see decode.c for scans */
     .store_caches = NULL,
     .rounds = NULL,
+    .lower = emit_scan,
 };

@@ -2,6 +2,7 @@
 #ifndef EMIT_H
 #define EMIT_H
 
+#include "ir/call.h"
 #include "module/lowered.h"
 #include "moec.h"
 #include "loop/lower/lower.h"
@@ -11,8 +12,6 @@ typedef struct OwnProduct {
     const char *kernel;
     long alignment;
 } OwnProduct;
-
-typedef struct Emitter Emitter;
 
 /* Syntax of the head of a kernel and of its call on a target. */
 typedef struct ParameterStyle {
@@ -37,8 +36,6 @@ typedef struct EmitTarget {
     void (*kernel)(Emitter *emitter, Kernel *kernel);
     /* Completes the step of a dense product; NULL: a library or the host computes it. */
     void (*product)(Emitter *emitter, const ScheduleUnit *unit, HostStep *step);
-    /* epilogue: see ScheduleUnit. */
-    void (*call)(Emitter *emitter, const Statement *statement, Kernel *epilogue);
     void (*grouped)(Emitter *emitter, const ScheduleUnit *unit);
     /* `count` units from `first` on that share a launch; GPUs only. */
     void (*rows)(Emitter *emitter, const List *units, int first, int count);
@@ -100,17 +97,15 @@ void print_constants(Text *text, const TemplateOptions *options);
 /* The function that runs a program. */
 void print_entry(Text *text, const Module *module, const Entry *entry);
 void print_call(Text *text, const HostStep *step, int indent);
-/* The constant with the options of a call. */
-void print_options(Text *text, const HostStep *step);
-void print_format(Text *text, int indent, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+void print_record(Text *text, const HostRecord *record, int indent);
+__attribute__((format(printf, 3, 4))) void print_format(Text *text, int indent, const char *format,
+                                                        ...);
 const char *operand_text(Arena *arena, const HostStep *step, int number);
 
 /* ---- emit_kernel.c ---- */
 
 /* The units of a schedule as C: see EmitTarget. */
 void emit_kernel(Emitter *emitter, Kernel *kernel);
-void emit_call(Emitter *emitter, const Statement *statement, Kernel *epilogue);
 void emit_grouped(Emitter *emitter, const ScheduleUnit *unit);
 /* A name with a unique number, after the last tensor that the kernel computes. */
 const char *kernel_name(Emitter *emitter, const Kernel *kernel, const Nest *nest);
@@ -123,37 +118,34 @@ void add_params(Emitter *emitter, List *params);
 void add_statements(Arena *arena, const Kernel *kernel, const Nest *nest, List *statements);
 /* Adds loops to the module, completely lowered. */
 void add_loops(Emitter *emitter, LoopKernel *loops, const char *name);
-/* Between these two calls a separate function is lowered. nest: the part of the kernel in it, or
- * NULL. launch_kernel: the same with a step that runs it. */
+/* Between these two calls a separate kernel is lowered. nest: the part of the schedule's kernel in
+ * it, or NULL. Adds a step that launches it. */
 LoopKernel *open_kernel(Emitter *emitter, Kernel *kernel);
-void close_kernel(Emitter *emitter, LoopKernel *loops, const Nest *nest, const char *name);
-void launch_kernel(Emitter *emitter, LoopKernel *loops, const Nest *nest, const char *name);
+void launch_kernel(Emitter *emitter, LoopKernel *loops, const Nest *nest);
 Section *add_section(Arena *arena, List *sections, Section section);
 Launch emit_update_nests(Emitter *emitter, const Kernel *kernel);
-void emit_scan(Emitter *emitter, const Statement *scan);
 
 /* ---- emit_calls.c, emit_units.c ---- */
 
-/* An operand of a call without the dimensions fixed by repeat indices and numbers. */
-typedef struct Shape {
-    int rank;
-    long size[MAX_RANK];
-    const Index *index[MAX_RANK];
-} Shape;
-
-Shape shape_of(const Expr *operand);
-/* Size of the dimension `back` before the end; of all dimensions before the last `own` together. */
-long size_at(const Shape *shape, int back);
-long leading_size(const Shape *shape, int own);
-/* count_attend: adds the operations of an attention. */
-/* The number of positions to attend to; the cache of a window has fewer keys. */
-long attend_places(const Program *program, const Statement *statement);
-void count_attend(Emitter *emitter, const Statement *statement);
 /* Adds a step, with the equations since the last one. */
 HostStep *add_step(Emitter *emitter, HostStepKind kind);
-/* Adds the launch of a kernel; the call of a hand-written one, with all its operands. */
+/* Adds the launch of a kernel. */
 LaunchStep *add_launch(Emitter *emitter, const char *kernel, Launch launch, const List *arguments);
-HostStep *add_call(Emitter *emitter, const Statement *statement);
+/* Adds a step with all operands of a call: inputs, then outputs. Sizes get their constants in this
+ * order, or backwards. */
+HostStep *add_call(Emitter *emitter, const Statement *statement, HostStepKind kind, bool backwards);
+/* Adds a value to the arguments of a call or to the fields of a record (field: NULL in arguments
+ * and arrays): the name of a constant; numbers; an array or record that is filled later; an operand
+ * of the step, -1: NULL. */
+HostValue *add_name(Arena *arena, List *values, const char *field, const char *name);
+HostValue *add_number(Arena *arena, List *values, const char *field, long number);
+HostValue *add_real(Arena *arena, List *values, const char *field, double number);
+void add_numbers(Arena *arena, List *values, const char *field, const long *numbers, int count);
+HostValue *add_array(Arena *arena, List *values, const char *field, const char *type);
+HostValue *add_operand(Arena *arena, List *values, const char *field, const HostStep *step,
+                       int number);
+/* Adds a constant of this type as an argument of a call. Returns its fields. */
+List *add_options(Emitter *emitter, HostStep *step, const char *type);
 /* Adds room for operands of a step; sets one to a tensor from the element where all loops are 0
  * (NULL: absent), or to the value of an integer. */
 void add_operands(Emitter *emitter, HostStep *step, int count);
@@ -161,11 +153,6 @@ void set_access(Emitter *emitter, HostStep *step, int number, const Expr *access
 void set_value(Emitter *emitter, HostStep *step, int number, const Expr *read);
 /* Adds an equation to the next step. */
 void emit_equation(Emitter *emitter, const Statement *statement);
-/* Outer size, size and inner size of the dimension that top selects along. */
-void top_sizes(const Statement *statement, long sizes[3]);
-const char *numbers_text(Arena *arena, const long *numbers, int count); /* "{1, 2}" */
-/* The row-major strides of a further part of the group of a pack, by dimension of the mask. */
-void through_strides(const Shape *mask, const Expr *through, long strides[MAX_RANK]);
 void emit_units(Emitter *emitter, const List *units);
 
 /* ---- emit_program.c, emit_update.c, emit_table.c ---- */
@@ -189,18 +176,16 @@ void emit_overview(const Module *module, Text *text);
 /* ---- emit_cuda_*.c ---- */
 
 void emit_cuda_kernel(Emitter *emitter, Kernel *kernel);
-void emit_cuda_call(Emitter *emitter, const Statement *statement, Kernel *epilogue);
-void emit_cuda_attend(Emitter *emitter, const Statement *statement, Kernel *epilogue);
 void emit_cuda_dense(Emitter *emitter, const ScheduleUnit *unit, HostStep *step);
 void emit_cuda_grouped(Emitter *emitter, const ScheduleUnit *unit);
 void emit_cuda_rows(Emitter *emitter, const List *units, int first, int count);
 /* The template of a tile, the part of a kernel name, its launch bounds, its size; the same for
  * warpgroups, and a larger one for these, or NULL. */
 typedef struct Tile {
-    const Template *template;
+    const TemplateInstance *template;
     const char *name, *bounds;
     long height, breadth;
-    const Template *wgmma, *wide;
+    const TemplateInstance *wgmma, *wide;
     bool single; /* passes single results */
     int threads;
 } Tile;
@@ -211,8 +196,8 @@ Tile row_tile(Emitter *emitter, const ScheduleUnit *unit, long columns);
 /* ---- emit_cuda_templates.c ---- */
 
 /* A template with arguments of these kinds: a number (long), a truth value (int), a class (const
- * Template *), the type of the elements of a tensor: "nbct". */
-const Template *template_of(Arena *arena, const char *name, const char *kinds, ...);
+ * TemplateInstance *), the type of the elements of a tensor: "nbct". */
+const TemplateInstance *template_of(Arena *arena, const char *name, const char *kinds, ...);
 void add_template_argument(Arena *arena, List *arguments, const Term *argument);
 void add_params_as_arguments(Arena *arena, const List *params, List *arguments);
 /* A kernel with a number; its variants; their calls. */
@@ -229,7 +214,6 @@ void end_stores(Emitter *emitter, List *params, int bindings);
 /* An object of a class of the type of the target. */
 TemplateStore *plain_store(Emitter *emitter, const char *object, const Expr *target,
                            const Term *first, const Term *second);
-void emit_cuda_scan(Emitter *emitter, const Statement *scan);
 Launch emit_cuda_update_nests(Emitter *emitter, const Kernel *kernel);
 void lower_shares(Module *module, Update *update);
 /* Assigns a number to a kernel; the number has the same name. */
@@ -244,7 +228,5 @@ void add_launch_variant(Emitter *emitter, LaunchStep *step, Launch launch, const
  * false. */
 void put_written(Emitter *emitter, const Expr *target, long count, bool rounded, List *written);
 bool put_targets(Emitter *emitter, const Kernel *epilogue, bool rounded, List *written);
-/* The variable `pack` and the launches that use it. */
-void print_device_pack(Text *text, const Module *module, const HostStep *step, int indent);
 
 #endif

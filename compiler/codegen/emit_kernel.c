@@ -10,11 +10,6 @@ Section *add_section(Arena *arena, List *sections, Section section) {
     return added;
 }
 
-static List *functions_of(const Emitter *emitter) {
-    Module *module = emitter->module;
-    return emitter->target->apart ? &module->device : &module->functions;
-}
-
 /* ---- names and parameters ---- */
 
 void add_statements(Arena *arena, const Kernel *kernel, const Nest *nest, List *statements) {
@@ -95,18 +90,18 @@ LoopKernel *open_kernel(Emitter *emitter, Kernel *kernel) {
     return loops;
 }
 
-void close_kernel(Emitter *emitter, LoopKernel *loops, const Nest *nest, const char *name) {
+void launch_kernel(Emitter *emitter, LoopKernel *loops, const Nest *nest) {
     Arena *arena = emitter->lower.arena;
+    Module *module = emitter->module;
+    const bool apart = emitter->target->apart;
+    const char *name = kernel_name(emitter, emitter->lower.kernel, nest);
     add_statements(arena, emitter->lower.kernel, nest, &loops->statements);
     add_loops(emitter, loops, name);
-    add_section(arena, functions_of(emitter), (Section){.kernel = loops});
+    add_section(arena, apart ? &module->device : &module->functions, (Section){.kernel = loops});
+    if (apart) end_piece(module, device_kernel(emitter, name));
     emitter->lower.kernel = NULL;
     emitter->lower.used = emitter->declared;
     emitter->lower.binding_count = emitter->bindings;
-}
-
-void launch_kernel(Emitter *emitter, LoopKernel *loops, const Nest *nest, const char *name) {
-    close_kernel(emitter, loops, nest, name);
     add_launch(emitter, name, loops->launch, &loops->params);
 }
 
@@ -114,13 +109,5 @@ void emit_kernel(Emitter *emitter, Kernel *kernel) {
     LoopKernel *loops = open_kernel(emitter, kernel);
     lower_nests(&emitter->lower, kernel->root);
     add_params(emitter, &loops->params);
-    launch_kernel(emitter, loops, NULL, kernel_name(emitter, kernel, NULL));
-}
-
-void emit_scan(Emitter *emitter, const Statement *scan) {
-    Kernel *kernel = scan_kernel(&emitter->lower, scan);
-    LoopKernel *loops = open_kernel(emitter, kernel);
-    lower_scan(&emitter->lower, scan);
-    add_params(emitter, &loops->params);
-    launch_kernel(emitter, loops, NULL, kernel_name(emitter, kernel, NULL));
+    launch_kernel(emitter, loops, NULL);
 }

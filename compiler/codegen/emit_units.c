@@ -198,7 +198,7 @@ static int emit_unit(Emitter *emitter, const List *units, int at) {
         emit_contraction(emitter, unit);
         break;
     case UNIT_CALL:
-        emitter->target->call(emitter, unit->statement, unit->epilogue);
+        unit->statement->row->lower(emitter, unit->statement, unit->epilogue);
         break;
     case UNIT_REPEAT:
         emit_repeat(emitter, unit);

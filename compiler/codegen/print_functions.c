@@ -175,8 +175,9 @@ void print_functions(Text *text, const Module *module, const List *sections, Lis
             print_constants(text, section->constants);
         } else if (section->entry) {
             print_entry(text, module, section->entry);
-        } else if (section->options) {
-            print_options(text, section->options);
+        } else if (section->record) {
+            print_record(text, section->record, 0);
+            text_add(text, "\n");
         } else if (section->update) {
             print_update(text, module, section->update, sections == &module->device);
         } else {

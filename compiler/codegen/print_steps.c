@@ -178,10 +178,13 @@ static void print_step(Text *text, const Module *module, const HostStep *step, i
         print_grouped(text, step, indent);
         break;
     case STEP_CALL:
-        if (module->target->apart)
-            print_device_pack(text, module, step, indent);
-        else
-            print_call(text, step, indent);
+        print_call(text, step, indent);
+        break;
+    case STEP_SCOPE:
+        print_line(text, indent, "{");
+        print_record(text, step->record, indent + 1);
+        print_steps(text, module, &step->body, indent + 1);
+        print_line(text, indent, "}");
         break;
     case STEP_CLEAR:
         print_clear(text, module, step, indent);

@@ -78,15 +78,15 @@ typedef struct LoopKernel {
 /* ---- GPU kernels that call templates of runtime/kernels ---- */
 
 /* A class or function with its arguments: "MoecTileStored<128, 64, true>". */
-typedef struct Template {
+typedef struct TemplateInstance {
     const char *name;
     List arguments; /* TemplateArgument * */
-} Template;
+} TemplateInstance;
 
 /* A number or truth value, another template, or a type. */
 typedef struct TemplateArgument {
     const Term *value;
-    const Template *template;
+    const TemplateInstance *template;
     TermType type;
 } TemplateArgument;
 
@@ -100,9 +100,9 @@ typedef struct TemplateOptions {
 /* The use of an element of a template's result: an object of a class with these fields, or a
  * function of the row, the column and the sum; of `width` adjacent sums; of a further sum. */
 typedef struct TemplateStore {
-    const Template *object; /* or a function around that function; or NULL */
-    List fields;            /* const Term * */
-    LoopKernel *loops;      /* of the function, or NULL */
+    const TemplateInstance *object; /* or a function around that function; or NULL */
+    List fields;                    /* const Term * */
+    LoopKernel *loops;              /* of the function, or NULL */
     const Term *row, *column, *sum, *other;
     int width;
 } TemplateStore;
@@ -110,7 +110,7 @@ typedef struct TemplateStore {
 /* A call of a template by some blocks of a kernel. */
 typedef struct TemplateCall {
     const Term *blocks; /* their condition; NULL: all others */
-    const Template *function;
+    const TemplateInstance *function;
     List arguments; /* const Term *; NULL: the store */
     const TemplateStore *store;
 } TemplateCall;
@@ -194,6 +194,23 @@ typedef struct ProductStep {
     bool epilogue;
 } ProductStep;
 
+/* An argument of a call, or a field of a record: a number, a name or an address; or another record
+ * or an array. */
+typedef struct HostValue {
+    const char *field; /* its name, or NULL */
+    const Term *term;  /* or NULL: */
+    const char *type;  /* of a record or array; NULL: that of the field */
+    List values;       /* HostValue * */
+    bool address;      /* its address */
+    bool line;         /* begins a line of the text */
+} HostValue;
+
+/* A variable of the host program, or a constant. */
+typedef struct HostRecord {
+    const char *type, *name;
+    List values; /* HostValue * */
+} HostRecord;
+
 /* Executes its body for index = 0 .. count - 1. */
 typedef struct RepeatStep {
     const char *index, *size; /* size: the count as text */
@@ -206,8 +223,8 @@ typedef enum HostStepKind {
     STEP_LAUNCH,  /* a kernel */
     STEP_PRODUCT, /* a dense product */
     STEP_GROUPED, /* a product over dispatched rows: group, gathers of a and b, a, b, c */
-    STEP_CALL,    /* a hand-written kernel of the host: inputs and outputs of its statement; on a
-                     GPU the variable `pack` and the body */
+    STEP_CALL,    /* a hand-written kernel of the host: inputs and outputs of its statement */
+    STEP_SCOPE,   /* its body with a variable */
     STEP_CLEAR,   /* zero bytes */
     STEP_REPEAT,
     STEP_WHEN /* its body under a condition */
@@ -225,10 +242,10 @@ typedef struct HostStep {
         ProductStep product;
         const ScheduleUnit *grouped;
         struct {
-            const Program *program;
-            const Statement *statement;
-            const char *options; /* name of the constant with its options, or NULL */
+            const char *function;
+            List values; /* HostValue * */
         } call;
+        const HostRecord *record;
         struct {
             const Buffer *buffer; /* NULL: the gradients, */
             size_t offset, bytes; /* from `offset` on */
@@ -296,8 +313,8 @@ typedef struct Section {
     const LoopKernel *kernel;
     const TemplateKernel *template;
     const TemplateOptions *constants;
-    const Entry *entry;      /* the function that runs a program */
-    const HostStep *options; /* of a call */
+    const Entry *entry;       /* the function that runs a program */
+    const HostRecord *record; /* a constant of the host program */
     const Update *update;
     bool ends;  /* the last section of a piece: see MoecPiece */
     int number; /* of the kernel in the piece */

@@ -71,7 +71,7 @@ static void emit_opencl_kernel(Emitter *emitter, Kernel *kernel) {
     LoopKernel *loops = open_kernel(emitter, kernel);
     lower_nests(&emitter->lower, kernel->root);
     add_params(emitter, &loops->params);
-    launch_kernel(emitter, loops, NULL, kernel_name(emitter, kernel, NULL));
+    launch_kernel(emitter, loops, NULL);
 }
 
 /* Distributes the loops of a kernel. */

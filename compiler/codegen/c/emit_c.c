@@ -65,7 +65,7 @@ static void add_rounding(Text *text, Type type, size_t weight_bytes) {
                    .address = "",                                                                  \
                    .begin = "",                                                                    \
                    .seed_begin = ""},                                                              \
-    .kernel = emit_kernel, .call = emit_call, .grouped = emit_grouped, .clear = "moec_clear(",     \
+    .kernel = emit_kernel, .grouped = emit_grouped, .clear = "moec_clear(",                        \
     .nests = emit_update_nests
 
 const EmitTarget target_c = {PROCESSOR("static void")};

@@ -19,9 +19,9 @@
                    .address = "&",                                                                 \
                    .begin = "    moec_begin();\n",                                                 \
                    .seed_begin = "    const uint64_t moec_seed = *moec_seed_at;\n"},               \
-    .kernel = emit_cuda_kernel, .call = emit_cuda_call, .product = emit_cuda_dense,                \
-    .grouped = emit_cuda_grouped, .rows = emit_cuda_rows,                                          \
-    .clear = "run->host->zero(run->host->self, ", .nests = emit_cuda_update_nests, .apart = true
+    .kernel = emit_cuda_kernel, .product = emit_cuda_dense, .grouped = emit_cuda_grouped,          \
+    .rows = emit_cuda_rows, .clear = "run->host->zero(run->host->self, ",                          \
+    .nests = emit_cuda_update_nests, .apart = true
 
 const EmitTarget target_cuda = {CUDA, .variants = true};
 const EmitTarget target_cuda_alone = {CUDA};

@@ -62,13 +62,6 @@ static Launch emit_nest(Emitter *emitter, Part part, Nest *nest) {
     return lower_device_block(&emitter->lower, nest);
 }
 
-/* Completes a kernel with known parameters, and launches it. */
-static void finish_device_kernel(Emitter *emitter, LoopKernel *loops, const Nest *nest) {
-    const char *name = device_kernel(emitter, kernel_name(emitter, emitter->lower.kernel, nest));
-    launch_kernel(emitter, loops, nest, name);
-    end_piece(emitter->module, name);
-}
-
 static void emit_part(Emitter *emitter, Kernel *kernel, Part part, Nest *nest) {
     LoopKernel *loops = open_kernel(emitter, kernel);
     loops->launch = emit_nest(emitter, part, nest);
@@ -80,7 +73,7 @@ static void emit_part(Emitter *emitter, Kernel *kernel, Part part, Nest *nest) {
                           .written = true,
                           .name = "moec_parts",
                           .offset = emitter->lower.schedule->arena_bytes});
-    finish_device_kernel(emitter, loops, nest);
+    launch_kernel(emitter, loops, nest);
 }
 
 /* The first part of a nest. */
@@ -124,11 +117,4 @@ void emit_cuda_kernel(Emitter *emitter, Kernel *kernel) {
         emit_part(emitter, kernel, part, nest);
         if (part != ONE_NEST) emit_part(emitter, kernel, part + 1, nest);
     }
-}
-
-void emit_cuda_scan(Emitter *emitter, const Statement *scan) {
-    LoopKernel *loops = open_kernel(emitter, scan_kernel(&emitter->lower, scan));
-    loops->launch = lower_device_scan(&emitter->lower, scan);
-    add_params(emitter, &loops->params);
-    finish_device_kernel(emitter, loops, NULL);
 }

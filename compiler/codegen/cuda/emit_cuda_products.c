@@ -53,8 +53,8 @@ static Tile stored_tile(Emitter *emitter, const ScheduleUnit *unit) {
     return tile;
 }
 
-static const Template exact_template = {.name = "MoecTileExact"},
-                      rounded_template = {.name = "MoecTileRounded"};
+static const TemplateInstance exact_template = {.name = "MoecTileExact"},
+                              rounded_template = {.name = "MoecTileRounded"};
 static const Tile exact_tile = {
     &exact_template, "exact", "MOEC_TILE_THREADS", 64, 64, NULL, NULL, true, MOEC_TILE_THREADS};
 static const Tile rounded_tile = {
@@ -204,7 +204,7 @@ typedef struct GroupedKernel {
 
 /* A variant with this tile. boxed: its operands arrive in boxes. */
 static void add_tile(Arena *arena, TemplateKernel *kernel, const GroupedKernel *grouped,
-                     const Template *tile, TemplateVariant variant, bool boxed) {
+                     const TemplateInstance *tile, TemplateVariant variant, bool boxed) {
     const ScheduleUnit *unit = grouped->unit;
     const bool second = unit->accumulated_product != NULL;
     TemplateCall call = {.store = grouped->store};

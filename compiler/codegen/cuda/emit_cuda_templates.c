@@ -10,8 +10,8 @@
 
 /* ---- kernels ---- */
 
-const Template *template_of(Arena *arena, const char *name, const char *kinds, ...) {
-    Template *made = arena_alloc(arena, sizeof *made);
+const TemplateInstance *template_of(Arena *arena, const char *name, const char *kinds, ...) {
+    TemplateInstance *made = arena_alloc(arena, sizeof *made);
     made->name = name;
     va_list arguments;
     va_start(arguments, kinds);
@@ -19,7 +19,7 @@ const Template *template_of(Arena *arena, const char *name, const char *kinds, .
         TemplateArgument *argument = arena_alloc(arena, sizeof *argument);
         if (*c == 'n') argument->value = term_whole(arena, va_arg(arguments, long));
         if (*c == 'b') argument->value = term_number(arena, T_BOOL, va_arg(arguments, int));
-        if (*c == 'c') argument->template = va_arg(arguments, const Template *);
+        if (*c == 'c') argument->template = va_arg(arguments, const TemplateInstance *);
         if (*c == 't') argument->type = element_type(va_arg(arguments, const Tensor *));
         list_push(arena, &made->arguments, argument);
     }

@@ -10,7 +10,7 @@
  */
 #include "codegen/emit.h"
 
-static void add_template_text(Text *text, const Template *template) {
+static void add_template_text(Text *text, const TemplateInstance *template) {
     text_add(text, "%s", template->name);
     for (int i = 0; i < template->arguments.count; i++) {
         const TemplateArgument *argument = template->arguments.items[i];

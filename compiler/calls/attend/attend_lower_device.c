@@ -1,5 +1,5 @@
-/* emit_cuda_attend: attention as launches of the templates in runtime/kernels, instantiated for its
- * sizes.
+/* attend_lower_device: attention as launches of the templates in runtime/kernels, instantiated for
+ * its sizes.
  *
  *     struct options_train_3 {
  *         static constexpr long batch = 2, queries = 1024, keys = 1024;
@@ -13,6 +13,7 @@
  * If warpgroups can compute it as well, there is a further variant, NAME_wgmma: the host selects
  * the faster one. */
 #include "analysis/attend.h"
+#include "calls/attend/attend_row.h"
 #include "codegen/emit.h"
 
 #include <string.h>
@@ -33,7 +34,7 @@ typedef struct Attend {
     const Statement *statement;
     Kernel *epilogue;    /* see ScheduleUnit */
     const char *options; /* name of the struct */
-    Shape q, k, v;
+    CallShape q, k, v;
     long batch;
     bool rounds;
 } Attend;
@@ -63,12 +64,6 @@ static long parts_of(const Attend *attend) {
     return parts < 1 ? 1 : parts < MAX_PARTS ? parts : MAX_PARTS;
 }
 
-/* The value of a mask in the kernels. */
-static const Term *mask_term(Arena *arena, const AttendOptions *options) {
-    static const char *const masks[] = {"MOEC_MASK_CAUSAL", "MOEC_MASK_NONE", "MOEC_MASK_WINDOW"};
-    return term_constant(arena, options->mask, masks[options->mask]);
-}
-
 /* A constant, in the declaration of the one before it if that has the same type and `joined`. */
 static void add_constant(Arena *arena, TemplateOptions *options, const char *name, bool joined,
                          const Term *value) {
@@ -80,7 +75,7 @@ static void add_constant(Arena *arena, TemplateOptions *options, const char *nam
 
 static const TemplateOptions *options_of(const Attend *attend, const char *name) {
     const AttendOptions *options = &attend->statement->attention;
-    const Shape *q = &attend->q, *k = &attend->k, *v = &attend->v;
+    const CallShape *q = &attend->q, *k = &attend->k, *v = &attend->v;
     const Program *program = attend->emitter->lower.program;
     Arena *arena = attend->emitter->lower.arena;
     TemplateOptions *made = arena_alloc(arena, sizeof *made);
@@ -110,7 +105,7 @@ static const TemplateOptions *options_of(const Attend *attend, const char *name)
         add_constant(arena, made, constants[i].name, !constants[i].begins,
                      strcmp(constants[i].name, "mask")
                          ? term_number(arena, constants[i].type, constants[i].value)
-                         : mask_term(arena, options));
+                         : term_constant(arena, options->mask, mask_name(options)));
     if (attend->epilogue) add_statements(arena, attend->epilogue, NULL, &made->statements);
     return made;
 }
@@ -199,10 +194,10 @@ static void give_scratch(const Attend *attend, Call *call, size_t floats, bool w
 }
 
 static void add_shape_variant(const Attend *attend, const Call *call, TemplateKernel *kernel,
-                              const char *ending, const char *name, const Template *shape,
+                              const char *ending, const char *name, const TemplateInstance *shape,
                               int threads) {
     Arena *arena = attend->emitter->lower.arena;
-    const Template *options = template_of(arena, attend->options, "");
+    const TemplateInstance *options = template_of(arena, attend->options, "");
     TemplateVariant variant = {.ending = ending, .threads = threads, .params = call->params};
     add_template_call(
         arena, &variant,
@@ -213,7 +208,8 @@ static void add_shape_variant(const Attend *attend, const Call *call, TemplateKe
     add_variant(arena, kernel, variant);
 }
 
-static TemplateKernel *add_kernel(const Attend *attend, const Call *call, const Template *shape) {
+static TemplateKernel *add_kernel(const Attend *attend, const Call *call,
+                                  const TemplateInstance *shape) {
     Emitter *emitter = attend->emitter;
     const char *name =
         device_kernel(emitter, arena_format(emitter->lower.arena, "%s_%s_%d", call->name,
@@ -230,7 +226,8 @@ static void launch(const Attend *attend, const Call *call, long blocks) {
                launch_of(blocks, MOEC_ATTEND_THREADS), &call->params);
 }
 
-static const Template *shape_template(const Attend *attend, const char *name, AttendShape shape) {
+static const TemplateInstance *shape_template(const Attend *attend, const char *name,
+                                              AttendShape shape) {
     return template_of(attend->emitter->lower.arena, name, "nnn", (long)shape.tiles,
                        (long)shape.part, shape.bytes);
 }
@@ -289,7 +286,7 @@ static void launch_variant(const Attend *attend, const Call *call, const Variant
 /* ---- forward ---- */
 
 /* The number of loops over positions; a loop of one iteration is not written. */
-static int loops_of_places(const Shape *o) {
+static int loops_of_places(const CallShape *o) {
     int count = 0;
     for (int i = 0; i < o->rank - 2; i++) count += o->size[i] > 1;
     return count;
@@ -306,7 +303,7 @@ static bool takes_pairs(const Attend *attend) {
 static void give_store(const Attend *attend, Call *call) {
     Emitter *emitter = attend->emitter;
     const Expr *o = attend->statement->outputs.items[0];
-    const Shape shape = shape_of(o);
+    const CallShape shape = call_shape(o);
     add_template_argument(emitter->lower.arena, &call->arguments, NULL);
     if (attend->epilogue) {
         call->store = store_of(emitter, attend->epilogue, loops_of_places(&shape),
@@ -492,14 +489,14 @@ static void emit_grad(const Attend *attend) {
     }
 }
 
-void emit_cuda_attend(Emitter *emitter, const Statement *statement, Kernel *epilogue) {
+void emit_device_attend(Emitter *emitter, const Statement *statement, Kernel *epilogue) {
     const List *in = &statement->inputs;
     Attend attend = {.emitter = emitter,
                      .statement = statement,
                      .epilogue = epilogue,
-                     .q = shape_of(in->items[0]),
-                     .k = shape_of(in->items[1]),
-                     .v = shape_of(in->items[2]),
+                     .q = call_shape(in->items[0]),
+                     .k = call_shape(in->items[1]),
+                     .v = call_shape(in->items[2]),
                      .rounds = attend_rounds(emitter->lower.program, statement)};
     attend.options = arena_format(emitter->lower.arena, "options_%s_%d", emitter->entry->name,
                                   emitter->entry->kernels);
@@ -507,7 +504,6 @@ void emit_cuda_attend(Emitter *emitter, const Statement *statement, Kernel *epil
     add_section(emitter->lower.arena, &emitter->module->device,
                 (Section){.constants = options_of(&attend, attend.options)});
     end_piece(emitter->module, NULL);
-    count_attend(emitter, statement);
     if (statement->call == CALL_ATTEND_GRAD)
         emit_grad(&attend);
     else if (statement->attention.position)
