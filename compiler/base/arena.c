@@ -57,6 +57,14 @@ size_t arena_bytes(const Arena *arena) {
     return arena->bytes;
 }
 
+unsigned long long arena_hash(const Arena *arena) {
+    unsigned long long hash = arena->bytes;
+    for (const ArenaBlock *block = arena->blocks; block; block = block->next)
+        for (size_t i = 0; i < block->used; i++)
+            hash = (hash ^ (unsigned char)block->bytes[i]) * 1099511628211ULL;
+    return hash;
+}
+
 void arena_limit(Arena *arena, size_t bytes, void (*full)(void *data), void *data) {
     arena->limit = bytes ? bytes : whole_machine();
     arena->full = full;

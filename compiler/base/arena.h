@@ -12,6 +12,8 @@ Arena *arena_new(void);
 void arena_free(Arena *arena);
 
 size_t arena_bytes(const Arena *arena); /* allocated so far */
+/* Changes with every byte of its contents. */
+unsigned long long arena_hash(const Arena *arena);
 /* Limits the total size to `bytes`; 0: the memory of the machine. At the limit, or if the system
  * has no more memory, `full` is called and does not return. A small reserve is left for its
  * message. Without `full` the process ends with a message. */

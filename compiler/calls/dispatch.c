@@ -1,6 +1,6 @@
 /* dispatch: pack, the selected entries of a mask as rows. */
 #include "calls/call_table.h"
-#include "codegen/emit.h"
+#include "lower/lower_entry.h"
 #include "interpret/interpreter.h"
 #include "ir/well_formed.h"
 
@@ -248,11 +248,12 @@ static void add_mask(Arena *arena, List *values, const Statement *statement,
     add_numbers(arena, values, "key", keys, mask->rank);
 }
 
-static void emit_host_pack(Emitter *emitter, const Statement *statement, const CallShape *mask) {
-    Arena *arena = emitter->lower.arena;
+static void lower_host_pack(EntryLowering *lowering, const Statement *statement,
+                            const CallShape *mask) {
+    Arena *arena = lowering->lower.arena;
     const int in = statement->inputs.count;
-    HostStep *step = add_call(emitter, statement, STEP_CALL, false);
-    List *values = &step->call.values, *options = add_options(emitter, step, "MoecPack");
+    HostStep *step = add_call(lowering, statement, STEP_CALL, false);
+    List *values = &step->call.values, *options = add_options(lowering, step, "MoecPack");
     step->call.function = "moec_pack";
     add_mask(arena, options, statement, mask);
     add_number(arena, options, "rows", pack_sizes(statement, mask).rows);
@@ -315,8 +316,9 @@ static HostRecord *pack_record(Arena *arena, const HostStep *step, const Stateme
     return record;
 }
 
-static void emit_device_pack(Emitter *emitter, const Statement *statement, const CallShape *mask) {
-    Arena *arena = emitter->lower.arena;
+static void lower_device_pack(EntryLowering *lowering, const Statement *statement,
+                              const CallShape *mask) {
+    Arena *arena = lowering->lower.arena;
     const PackSizes sizes = pack_sizes(statement, mask);
     const long others = ceil_div(sizes.others, MOEC_CHOICE_THREADS);
     const Launch by_group = launch_of(sizes.groups, MOEC_PACK_THREADS),
@@ -329,22 +331,22 @@ static void emit_device_pack(Emitter *emitter, const Statement *statement, const
                 {"moec_pack_fill", by_group},    {"moec_pack_count_others", by_other},
                 {"moec_pack_begin_others", one}, {"moec_pack_list", by_other}};
     const bool is_few = sizes.others <= PACK_FEW;
-    List *steps = emitter->steps, arguments = {0};
+    List *steps = lowering->steps, arguments = {0};
     add_param(arena, &arguments, (Param){.kind = PARAM_RECORD, .name = "pack"});
-    HostStep *scope = add_call(emitter, statement, STEP_SCOPE, false);
+    HostStep *scope = add_call(lowering, statement, STEP_SCOPE, false);
     scope->record = pack_record(arena, scope, statement, mask);
-    emitter->steps = &scope->body;
+    lowering->steps = &scope->body;
     for (size_t i = 0; i < (is_few ? 1 : sizeof many / sizeof *many); i++)
-        add_launch(emitter, device_kernel(emitter, (is_few ? few : many)[i].kernel),
+        add_launch(lowering, device_kernel(lowering, (is_few ? few : many)[i].kernel),
                    (is_few ? few : many)[i].launch, &arguments);
-    emitter->steps = steps;
+    lowering->steps = steps;
 }
 
-static void emit_pack(Emitter *emitter, const Statement *statement, Kernel *store) {
+static void lower_pack(EntryLowering *lowering, const Statement *statement, Kernel *store) {
     const CallShape mask = call_shape(call_input(statement, 0));
     (void)store;
-    emit_equation(emitter, statement);
-    (emitter->target->apart ? emit_device_pack : emit_host_pack)(emitter, statement, &mask);
+    add_equation(lowering, statement);
+    (lowering->target->apart ? lower_device_pack : lower_host_pack)(lowering, statement, &mask);
 }
 
 /* ---- the row ---- */
@@ -372,5 +374,5 @@ const CallRow call_pack = {
     .decode = NULL,
     .store_caches = NULL,
     .rounds = NULL,
-    .lower = emit_pack,
+    .lower = lower_pack,
 };

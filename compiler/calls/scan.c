@@ -1,6 +1,6 @@
 /* scan: a recurrence. See ir/scan.c for its operands. */
 #include "calls/call_table.h"
-#include "codegen/emit.h"
+#include "lower/lower_entry.h"
 #include "ir/well_formed.h"
 #include "passes.h"
 #include "transform/autodiff/gradient.h"
@@ -23,15 +23,15 @@ static double scan_flops(const Program *program, const Statement *scan) {
     return each * (double)scan->index->axis->size;
 }
 
-static void emit_scan(Emitter *emitter, const Statement *scan, Kernel *store) {
-    LoopKernel *loops = open_kernel(emitter, scan_kernel(&emitter->lower, scan));
+static void lower_scan_call(EntryLowering *lowering, const Statement *scan, Kernel *store) {
+    LoopKernel *loops = open_kernel(lowering, scan_kernel(&lowering->lower, scan));
     (void)store;
-    if (emitter->target->apart)
-        loops->launch = lower_device_scan(&emitter->lower, scan);
+    if (lowering->target->apart)
+        loops->launch = lower_device_scan(&lowering->lower, scan);
     else
-        lower_scan(&emitter->lower, scan);
-    add_params(emitter, &loops->params);
-    launch_kernel(emitter, loops, NULL);
+        lower_scan(&lowering->lower, scan);
+    add_params(lowering, &loops->params);
+    launch_kernel(lowering, loops, NULL);
 }
 
 const CallRow call_scan = {
@@ -57,5 +57,5 @@ const CallRow call_scan = {
     .decode = NULL, /* see decode.c for scans */
     .store_caches = NULL,
     .rounds = NULL,
-    .lower = emit_scan,
+    .lower = lower_scan_call,
 };

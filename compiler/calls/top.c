@@ -1,6 +1,6 @@
 /* top: the selection of the largest values. */
 #include "calls/call_table.h"
-#include "codegen/emit.h"
+#include "lower/lower_entry.h"
 #include "interpret/interpreter.h"
 #include "ir/well_formed.h"
 #include "passes.h"
@@ -145,34 +145,34 @@ static void top_sizes(const Statement *statement, long sizes[4]) {
     sizes[3] = statement->top.k;
 }
 
-static void launch_top(Emitter *emitter, const Statement *statement, const long sizes[4]) {
+static void launch_top(EntryLowering *lowering, const Statement *statement, const long sizes[4]) {
     List arguments = {0};
     for (int i = 0; i < 4; i++)
-        add_param(emitter->lower.arena, &arguments,
+        add_param(lowering->lower.arena, &arguments,
                   (Param){.kind = PARAM_NUMBER, .number = sizes[i]});
-    add_operand_param(emitter, &arguments, call_input(statement, 0));
-    add_operand_param(emitter, &arguments, call_output(statement, 0));
+    add_operand_param(lowering, &arguments, call_input(statement, 0), false);
+    add_operand_param(lowering, &arguments, call_output(statement, 0), true);
     const long choices = sizes[0] * sizes[2];
     const bool few = sizes[1] <= FEW;
     const long blocks = few ? ceil_div(choices, MOEC_CHOICE_THREADS / 32) : choices;
-    add_launch(emitter, device_kernel(emitter, few ? "moec_top_of_few" : "moec_top"),
+    add_launch(lowering, device_kernel(lowering, few ? "moec_top_of_few" : "moec_top"),
                launch_of(blocks, MOEC_CHOICE_THREADS), &arguments);
 }
 
-static void emit_top(Emitter *emitter, const Statement *statement, Kernel *store) {
+static void lower_top(EntryLowering *lowering, const Statement *statement, Kernel *store) {
     long sizes[4];
     (void)store;
     top_sizes(statement, sizes);
-    emit_equation(emitter, statement);
-    if (emitter->target->apart) {
-        launch_top(emitter, statement, sizes);
+    add_equation(lowering, statement);
+    if (lowering->target->apart) {
+        launch_top(lowering, statement, sizes);
         return;
     }
-    HostStep *step = add_call(emitter, statement, STEP_CALL, false);
+    HostStep *step = add_call(lowering, statement, STEP_CALL, false);
     List *values = &step->call.values;
     step->call.function = "moec_top";
-    for (int i = 0; i < 4; i++) add_number(emitter->lower.arena, values, NULL, sizes[i]);
-    for (int i = 0; i < 2; i++) add_operand(emitter->lower.arena, values, NULL, step, i);
+    for (int i = 0; i < 4; i++) add_number(lowering->lower.arena, values, NULL, sizes[i]);
+    for (int i = 0; i < 2; i++) add_operand(lowering->lower.arena, values, NULL, step, i);
 }
 
 /* ---- the row ---- */
@@ -200,5 +200,5 @@ const CallRow call_top = {
     .decode = NULL,
     .store_caches = NULL,
     .rounds = NULL,
-    .lower = emit_top,
+    .lower = lower_top,
 };

@@ -9,7 +9,7 @@
 
 typedef struct Backward Backward;
 typedef struct Decode Decode;
-typedef struct Emitter Emitter;
+typedef struct EntryLowering EntryLowering;
 typedef struct Interpreter Interpreter;
 typedef struct Region Region;
 typedef struct Verify Verify;
@@ -60,7 +60,7 @@ struct CallRow {
 
     /* Adds its kernels and host steps for the target of the module. store: the store of its first
      * result with other statements, or NULL. Never NULL. */
-    void (*lower)(Emitter *emitter, const Statement *statement, struct Kernel *store);
+    void (*lower)(EntryLowering *lowering, const Statement *statement, struct Kernel *store);
 };
 
 /* The dimensions of an operand that iterate, without those fixed by repeat indices and numbers. */

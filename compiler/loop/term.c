@@ -170,6 +170,10 @@ const Term *term_offset(Arena *arena, const Term *a, const Term *size, const Ter
     return none ? scaled : term(arena, TERM_ADD, scaled, b);
 }
 
+const Term *first_thread(Arena *arena) {
+    return term(arena, TERM_EQ, term(arena, TERM_THREAD), term_whole(arena, 0));
+}
+
 /* ---- queries ---- */
 
 bool term_equal(const Term *a, const Term *b) {
@@ -283,6 +287,17 @@ const char *term_type_name(TermType type) {
         [T_I64] = "long",  [T_U64] = "uint64_t", [T_BF16] = "MoecBf16",
         [T_F32] = "float", [T_F64] = "double",   [T_GROUP] = "MoecGroup"};
     return names[type];
+}
+
+TermType element_type(const Tensor *tensor) {
+    static const TermType types[] = {
+        [TYPE_REAL] = T_F32,   [TYPE_INT] = T_I32,    [TYPE_BF16] = T_BF16,
+        [TYPE_INT8] = T_GROUP, [TYPE_DOUBLE] = T_F64, [TYPE_BYTE] = T_I8};
+    return types[tensor->type];
+}
+
+const char *type_name(const Tensor *tensor) {
+    return term_type_name(element_type(tensor));
 }
 
 /* With a decimal point in every locale, and `ending` after an integer. */

@@ -4,6 +4,8 @@
 #define LOWERED_H
 
 #include "loop/form.h"
+#include "moec.h"
+#include "passes.h"
 #include "schedule/kernel.h"
 
 /* ---- memory: buffers.c ---- */
@@ -320,10 +322,27 @@ typedef struct Section {
     int number; /* of the kernel in the piece */
 } Section;
 
+/* A constant of a text: the size of an axis. */
+typedef struct SizeConstant {
+    const Axis *axis;
+    const char *name;
+    bool of_kernels; /* used by kernels, not only by their launches */
+} SizeConstant;
+
+/* The constant of an axis, or NULL. */
+SizeConstant *size_constant(const List *sizes, const Axis *axis);
+
+/* As MoecOwnProduct of runtime/abi/abi.h. */
+typedef struct OwnProduct {
+    const char *kernel;
+    long alignment;
+} OwnProduct;
+
 /* All programs of one text, and their common parts. */
 typedef struct Module {
     Arena *arena;
-    const struct EmitTarget *target;
+    Hosting hosting;
+    bool apart;         /* kernels are in a separate text */
     Program **programs; /* with that of the optimizer */
     int program_count;
     List entries;           /* Entry *: the other ones */
@@ -343,5 +362,17 @@ typedef struct Module {
 /* The memory of all tensors of a program, and the steps that clear it; names: by tensor->id. */
 Entry *entry_new(Arena *arena, const Schedule *schedule, const BlockLayout *weights,
                  const BlockLayout *states, const char *const *names);
+
+/* ---- tensor_info.c ---- */
+
+/* The tensors of that role, in order. */
+List tensors_with(Arena *arena, const Program *program, Role role);
+/* The table entry of a tensor. */
+MoecTensorInfo tensor_info(Arena *arena, const Tensor *tensor, size_t offset);
+
+/* ---- equation_text.c ---- */
+
+/* The first line of a statement, with its line in the source: "y[s] = 2 * x[s] -- file.moe:12". */
+const char *equation_text(Arena *arena, const Statement *statement);
 
 #endif

@@ -1,7 +1,7 @@
 /* attend_lower: attention as calls of the host's kernels; its operations. */
 #include "analysis/attend.h"
 #include "calls/attend/attend_row.h"
-#include "codegen/emit.h"
+#include "lower/lower_entry.h"
 
 long attend_places(const Program *program, const Statement *statement) {
     const CallShape k = call_shape(call_input(statement, 1));
@@ -16,15 +16,15 @@ static double pairs_seen(const AttendOptions *options, double queries, double pl
     return options->mask == MASK_WINDOW && window < full ? window : full;
 }
 
-static void count_attend(Emitter *emitter, const Statement *statement) {
+static void count_attend(EntryLowering *lowering, const Statement *statement) {
     const CallShape q = call_shape(call_input(statement, 0)),
                     v = call_shape(call_input(statement, 2));
     long batch = leading_size(&q, 3);
     double pairs = pairs_seen(&statement->attention, (double)size_at(&q, 3),
-                              (double)attend_places(emitter->lower.program, statement));
+                              (double)attend_places(lowering->lower.program, statement));
     double flops = 2 * pairs * (double)(batch * size_at(&q, 2) * (size_at(&q, 1) + size_at(&v, 1)));
-    emitter->entry->flops +=
-        emitter->repeats * flops * (statement->call == CALL_ATTEND_GRAD ? 2.5 : 1);
+    lowering->entry->flops +=
+        lowering->repeats * flops * (statement->call == CALL_ATTEND_GRAD ? 2.5 : 1);
 }
 
 /* ---- options ---- */
@@ -145,18 +145,18 @@ static void call_gradient(Arena *arena, HostStep *step, const Statement *stateme
 }
 
 /* Epilogues are for GPUs only. */
-void emit_attend(Emitter *emitter, const Statement *statement, Kernel *store) {
-    Arena *arena = emitter->lower.arena;
+void lower_attend(EntryLowering *lowering, const Statement *statement, Kernel *store) {
+    Arena *arena = lowering->lower.arena;
     const bool gradient = statement->call == CALL_ATTEND_GRAD,
                position = !gradient && statement->attention.position;
-    emit_equation(emitter, statement);
-    count_attend(emitter, statement);
-    if (emitter->target->apart) {
-        emit_device_attend(emitter, statement, store);
+    add_equation(lowering, statement);
+    count_attend(lowering, statement);
+    if (lowering->target->apart) {
+        lower_device_attend(lowering, statement, store);
         return;
     }
-    HostStep *step = add_call(emitter, statement, STEP_CALL, gradient || position);
-    add_attend_options(arena, add_options(emitter, step, "MoecAttend"), emitter->lower.program,
+    HostStep *step = add_call(lowering, statement, STEP_CALL, gradient || position);
+    add_attend_options(arena, add_options(lowering, step, "MoecAttend"), lowering->lower.program,
                        statement);
     (gradient ? call_gradient : position ? call_step : call_whole)(arena, step, statement);
 }

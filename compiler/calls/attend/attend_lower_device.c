@@ -14,7 +14,7 @@
  * the faster one. */
 #include "analysis/attend.h"
 #include "calls/attend/attend_row.h"
-#include "codegen/emit.h"
+#include "lower/lower_entry.h"
 
 #include <string.h>
 
@@ -30,7 +30,7 @@ enum {
 
 /* An attention under construction. */
 typedef struct Attend {
-    Emitter *emitter;
+    EntryLowering *lowering;
     const Statement *statement;
     Kernel *epilogue;    /* see ScheduleUnit */
     const char *options; /* name of the struct */
@@ -76,8 +76,8 @@ static void add_constant(Arena *arena, TemplateOptions *options, const char *nam
 static const TemplateOptions *options_of(const Attend *attend, const char *name) {
     const AttendOptions *options = &attend->statement->attention;
     const CallShape *q = &attend->q, *k = &attend->k, *v = &attend->v;
-    const Program *program = attend->emitter->lower.program;
-    Arena *arena = attend->emitter->lower.arena;
+    const Program *program = attend->lowering->lower.program;
+    Arena *arena = attend->lowering->lower.arena;
     TemplateOptions *made = arena_alloc(arena, sizeof *made);
     const struct {
         const char *name;
@@ -114,7 +114,7 @@ static const TemplateOptions *options_of(const Attend *attend, const char *name)
 
 /* A kernel that calls a template. The names of its parameters stay in use until it is complete. */
 typedef struct Call {
-    Emitter *emitter;
+    EntryLowering *lowering;
     const char *name; /* of the template, without "moec_" */
     List params;      /* Param * */
     List arguments;   /* const Term *, of the template */
@@ -123,51 +123,54 @@ typedef struct Call {
 } Call;
 
 static Call call_of(const Attend *attend, const char *name) {
-    return (Call){
-        .emitter = attend->emitter, .name = name, .bindings = attend->emitter->lower.binding_count};
+    return (Call){.lowering = attend->lowering,
+                  .name = name,
+                  .bindings = attend->lowering->lower.binding_count};
 }
 
 /* A parameter with a free name. */
 static const Term *add_given(Call *call, Param param) {
-    Arena *arena = call->emitter->lower.arena;
-    param.name = bind_name(&call->emitter->lower, NULL, param.name);
+    Arena *arena = call->lowering->lower.arena;
+    param.name = bind_name(&call->lowering->lower, NULL, param.name);
     add_param(arena, &call->params, param);
     return term_name(arena, param.type, param.name);
 }
 
 /* The same, which the template receives. */
 static void give_param(Call *call, Param param) {
-    add_template_argument(call->emitter->lower.arena, &call->arguments, add_given(call, param));
+    add_template_argument(call->lowering->lower.arena, &call->arguments, add_given(call, param));
 }
 
-static Param operand_param(Emitter *emitter, const Expr *operand, bool written, const char *name) {
+static Param operand_param(EntryLowering *lowering, const Expr *operand, bool written,
+                           const char *name) {
     return (Param){.kind = PARAM_OPERAND,
                    .type = element_type(operand->tensor),
                    .written = written,
                    .name = name,
-                   .address = pointer_term(&emitter->lower, operand)};
+                   .address = pointer_term(&lowering->lower, operand)};
 }
 
-static void give_operand(Emitter *emitter, Call *call, const Expr *operand, bool written,
+static void give_operand(EntryLowering *lowering, Call *call, const Expr *operand, bool written,
                          const char *name) {
-    give_param(call, operand_param(emitter, operand, written, name));
+    give_param(call, operand_param(lowering, operand, written, name));
 }
 
 /* Optional operands: a sink, document ids. */
-static void give_perhaps(Emitter *emitter, Call *call, const Expr *operand, const char *name) {
+static void give_perhaps(EntryLowering *lowering, Call *call, const Expr *operand,
+                         const char *name) {
     give_param(call, (Param){.kind = PARAM_OPERAND,
                              .type = T_F32,
                              .name = name,
-                             .address = operand ? pointer_term(&emitter->lower, operand) : NULL});
+                             .address = operand ? pointer_term(&lowering->lower, operand) : NULL});
 }
 
 static void give_attended(const Attend *attend, Call *call) {
     static const char *const names[] = {"q", "k", "v"};
     const AttendOptions *options = &attend->statement->attention;
     const List *in = &attend->statement->inputs;
-    for (int i = 0; i < 3; i++) give_operand(attend->emitter, call, in->items[i], false, names[i]);
-    give_perhaps(attend->emitter, call, options->sink ? in->items[3] : NULL, "sink");
-    give_perhaps(attend->emitter, call,
+    for (int i = 0; i < 3; i++) give_operand(attend->lowering, call, in->items[i], false, names[i]);
+    give_perhaps(attend->lowering, call, options->sink ? in->items[3] : NULL, "sink");
+    give_perhaps(attend->lowering, call,
                  options->documents ? in->items[attend_document(options)] : NULL, "documents");
 }
 
@@ -177,26 +180,26 @@ static void give_scales(const Attend *attend, Call *call) {
     const AttendOptions *options = &attend->statement->attention;
     const List *in = &attend->statement->inputs;
     for (int i = 0; i < 2; i++)
-        give_perhaps(attend->emitter, call,
+        give_perhaps(attend->lowering, call,
                      options->scaled[i] ? in->items[attend_scale(options, i)] : NULL, names[i]);
 }
 
 /* Scratch memory of one call, after the temporaries. */
 static void give_scratch(const Attend *attend, Call *call, size_t floats, bool written,
                          const char *name) {
-    Emitter *emitter = attend->emitter;
-    if (floats * 4 > emitter->lower.scratch_bytes) emitter->lower.scratch_bytes = floats * 4;
+    EntryLowering *lowering = attend->lowering;
+    if (floats * 4 > lowering->lower.scratch_bytes) lowering->lower.scratch_bytes = floats * 4;
     give_param(call, (Param){.kind = PARAM_SCRATCH,
                              .type = T_F32,
                              .written = written,
                              .name = name,
-                             .offset = emitter->lower.schedule->arena_bytes});
+                             .offset = lowering->lower.schedule->arena_bytes});
 }
 
 static void add_shape_variant(const Attend *attend, const Call *call, TemplateKernel *kernel,
                               const char *ending, const char *name, const TemplateInstance *shape,
                               int threads) {
-    Arena *arena = attend->emitter->lower.arena;
+    Arena *arena = attend->lowering->lower.arena;
     const TemplateInstance *options = template_of(arena, attend->options, "");
     TemplateVariant variant = {.ending = ending, .threads = threads, .params = call->params};
     add_template_call(
@@ -210,32 +213,33 @@ static void add_shape_variant(const Attend *attend, const Call *call, TemplateKe
 
 static TemplateKernel *add_kernel(const Attend *attend, const Call *call,
                                   const TemplateInstance *shape) {
-    Emitter *emitter = attend->emitter;
+    EntryLowering *lowering = attend->lowering;
     const char *name =
-        device_kernel(emitter, arena_format(emitter->lower.arena, "%s_%s_%d", call->name,
-                                            emitter->entry->name, emitter->entry->kernels));
+        device_kernel(lowering, arena_format(lowering->lower.arena, "%s_%s_%d", call->name,
+                                             lowering->entry->name, lowering->entry->kernels));
     TemplateKernel *kernel = add_template_kernel(
-        emitter, (TemplateKernel){.name = name, .signals = true, .joined = true});
+        lowering, (TemplateKernel){.name = name, .signals = true, .joined = true});
     add_shape_variant(attend, call, kernel, "", call->name, shape, MOEC_ATTEND_THREADS);
-    emitter->lower.binding_count = call->bindings;
+    lowering->lower.binding_count = call->bindings;
     return kernel;
 }
 
 static void launch(const Attend *attend, const Call *call, long blocks) {
-    add_launch(attend->emitter, add_kernel(attend, call, NULL)->name,
+    add_launch(attend->lowering, add_kernel(attend, call, NULL)->name,
                launch_of(blocks, MOEC_ATTEND_THREADS), &call->params);
 }
 
 static const TemplateInstance *shape_template(const Attend *attend, const char *name,
                                               AttendShape shape) {
-    return template_of(attend->emitter->lower.arena, name, "nnn", (long)shape.tiles,
+    return template_of(attend->lowering->lower.arena, name, "nnn", (long)shape.tiles,
                        (long)shape.part, shape.bytes);
 }
 
 static void launch_as(const Attend *attend, const Call *call, AttendShape shape, long blocks) {
     const TemplateKernel *kernel =
         add_kernel(attend, call, shape_template(attend, "MoecShape", shape));
-    add_launch(attend->emitter, kernel->name, launch_of(blocks, MOEC_ATTEND_THREADS), &call->params)
+    add_launch(attend->lowering, kernel->name, launch_of(blocks, MOEC_ATTEND_THREADS),
+               &call->params)
         ->shared = shape.bytes;
 }
 
@@ -255,7 +259,8 @@ typedef struct Variants {
 
 /* True if warpgroups can compute it: all operands arrive by asynchronous copies. */
 static bool has_groups(const Attend *attend, const Variants *variants) {
-    if (!attend->emitter->target->variants || !attend->rounds || !variants->groups.tiles)
+    if (attend->lowering->module->hosting == TARGET_STANDALONE || !attend->rounds ||
+        !variants->groups.tiles)
         return false;
     const List *in = &attend->statement->inputs;
     for (int i = 0; i < 3; i++)
@@ -267,8 +272,8 @@ static bool has_groups(const Attend *attend, const Variants *variants) {
 
 static void launch_variant(const Attend *attend, const Call *call, const Variants *variants,
                            const List *written) {
-    Emitter *emitter = attend->emitter;
-    Arena *arena = emitter->lower.arena;
+    EntryLowering *lowering = attend->lowering;
+    Arena *arena = lowering->lower.arena;
     const AttendShape one = variants->warps, other = variants->groups;
     const Launch first = launch_of(variants->others * ceil_div(variants->rows, 64L * one.tiles),
                                    MOEC_ATTEND_THREADS);
@@ -277,10 +282,10 @@ static void launch_variant(const Attend *attend, const Call *call, const Variant
     TemplateKernel *kernel = add_kernel(attend, call, shape_template(attend, "MoecShape", one));
     add_shape_variant(attend, call, kernel, "_wgmma", variants->template,
                       shape_template(attend, "MoecGroupShape", other), second.threads);
-    LaunchStep *step = add_launch(emitter, kernel->name, first, &call->params);
+    LaunchStep *step = add_launch(lowering, kernel->name, first, &call->params);
     step->written = *written;
-    add_launch_variant(emitter, step, first, term_whole(arena, one.bytes));
-    add_launch_variant(emitter, step, second, term_whole(arena, other.bytes));
+    add_launch_variant(lowering, step, first, term_whole(arena, one.bytes));
+    add_launch_variant(lowering, step, second, term_whole(arena, other.bytes));
 }
 
 /* ---- forward ---- */
@@ -301,40 +306,40 @@ static bool takes_pairs(const Attend *attend) {
 
 /* The store of o by the template, with its epilogue. */
 static void give_store(const Attend *attend, Call *call) {
-    Emitter *emitter = attend->emitter;
+    EntryLowering *lowering = attend->lowering;
     const Expr *o = attend->statement->outputs.items[0];
     const CallShape shape = call_shape(o);
-    add_template_argument(emitter->lower.arena, &call->arguments, NULL);
+    add_template_argument(lowering->lower.arena, &call->arguments, NULL);
     if (attend->epilogue) {
-        call->store = store_of(emitter, attend->epilogue, loops_of_places(&shape),
+        call->store = store_of(lowering, attend->epilogue, loops_of_places(&shape),
                                takes_pairs(attend) ? 2 : 1, &call->params);
         return;
     }
-    const Term *name = add_given(call, operand_param(emitter, o, true, "o"));
+    const Term *name = add_given(call, operand_param(lowering, o, true, "o"));
     call->store =
-        plain_store(emitter, "MoecPlainRows", o, name,
-                    term_whole(emitter->lower.arena, size_at(&shape, 2) * size_at(&shape, 1)));
+        plain_store(lowering, "MoecPlainRows", o, name,
+                    term_whole(lowering->lower.arena, size_at(&shape, 2) * size_at(&shape, 1)));
 }
 
 /* Adds written elements as entries of MoecWritten; false if they are unknown. */
 static bool written_by(const Attend *attend, List *written) {
-    Emitter *emitter = attend->emitter;
+    EntryLowering *lowering = attend->lowering;
     const List *out = &attend->statement->outputs;
     long rows = attend->batch * size_at(&attend->q, 3) * size_at(&attend->q, 2);
-    put_written(emitter, out->items[1], rows, false, written);
-    if (attend->epilogue) return put_targets(emitter, attend->epilogue, true, written);
-    put_written(emitter, out->items[0], rows * size_at(&attend->v, 1), true, written);
+    put_written(lowering, out->items[1], rows, false, written);
+    if (attend->epilogue) return put_targets(lowering, attend->epilogue, true, written);
+    put_written(lowering, out->items[0], rows * size_at(&attend->v, 1), true, written);
     return true;
 }
 
-static void emit_whole(const Attend *attend) {
+static void lower_attend_whole(const Attend *attend) {
     const Statement *statement = attend->statement;
     Call call = call_of(attend, attend->rounds ? "attend_rounded" : "attend");
     long heads = attend->batch * size_at(&attend->q, 2), queries = size_at(&attend->q, 3);
     List written = {0};
     give_attended(attend, &call);
     give_store(attend, &call);
-    give_operand(attend->emitter, &call, statement->outputs.items[1], true, "lse");
+    give_operand(attend->lowering, &call, statement->outputs.items[1], true, "lse");
     const Variants variants = {attend_forward(statement), attend_forward_groups(statement),
                                "attend_groups", queries, heads};
     if (has_groups(attend, &variants) && written_by(attend, &written))
@@ -348,24 +353,24 @@ static void emit_whole(const Attend *attend) {
 static void give_position(const Attend *attend, Call *call) {
     const Expr *position =
         attend->statement->inputs.items[attend_operands(&attend->statement->attention)];
-    give_operand(attend->emitter, call, position, false, "position");
+    give_operand(attend->lowering, call, position, false, "position");
 }
 
 /* Attention to the best scores only: the scratch memory has one score per key. */
-static void emit_best(const Attend *attend, long rows) {
+static void lower_attend_best(const Attend *attend, long rows) {
     Call call = call_of(attend, "attend_best");
     give_attended(attend, &call);
     give_scales(attend, &call);
     give_store(attend, &call);
-    give_operand(attend->emitter, &call, attend->statement->outputs.items[1], true, "lse");
+    give_operand(attend->lowering, &call, attend->statement->outputs.items[1], true, "lse");
     give_position(attend, &call);
     give_scratch(attend, &call, (size_t)(rows * size_at(&attend->k, 3)), true, "scratch");
     launch(attend, &call, rows);
 }
 
 /* The scratch memory has the partial sums of parts of the keys. */
-static void emit_parts(const Attend *attend, long rows) {
-    Emitter *emitter = attend->emitter;
+static void lower_attend_parts(const Attend *attend, long rows) {
+    EntryLowering *lowering = attend->lowering;
     const Statement *statement = attend->statement;
     bool tiles = steps_in_tiles(attend), sink = statement->attention.sink;
     long parts = parts_of(attend), floats = rows * parts * (size_at(&attend->v, 1) + 2);
@@ -380,20 +385,20 @@ static void emit_parts(const Attend *attend, long rows) {
         launch(attend, &step, rows * parts);
 
     Call join = call_of(attend, "attend_join");
-    give_perhaps(emitter, &join, sink ? statement->inputs.items[3] : NULL, "sink");
+    give_perhaps(lowering, &join, sink ? statement->inputs.items[3] : NULL, "sink");
     give_store(attend, &join);
-    give_operand(emitter, &join, statement->outputs.items[1], true, "lse");
+    give_operand(lowering, &join, statement->outputs.items[1], true, "lse");
     give_scratch(attend, &join, (size_t)floats, false, "scratch");
     launch(attend, &join, rows);
 }
 
 /* New tokens against a cache. */
-static void emit_step(const Attend *attend) {
+static void lower_attend_step(const Attend *attend) {
     long rows = attend->batch * size_at(&attend->q, 3) * size_at(&attend->q, 2);
     if (attend->statement->attention.best)
-        emit_best(attend, rows);
+        lower_attend_best(attend, rows);
     else
-        emit_parts(attend, rows);
+        lower_attend_parts(attend, rows);
 }
 
 /* ---- backward ---- */
@@ -401,29 +406,30 @@ static void emit_step(const Attend *attend) {
 /* A kernel for one or two of the gradients. */
 static Call grad_call(const Attend *attend, const char *name, int first, int count) {
     static const char *const names[] = {"dq", "dk", "dv", "dsink"};
-    Emitter *emitter = attend->emitter;
+    EntryLowering *lowering = attend->lowering;
     const List *in = &attend->statement->inputs, *out = &attend->statement->outputs;
     int own = attend_operands(&attend->statement->attention);
-    const char *full =
-        attend->rounds && first < 3 ? arena_format(emitter->lower.arena, "%s_rounded", name) : name;
+    const char *full = attend->rounds && first < 3
+                           ? arena_format(lowering->lower.arena, "%s_rounded", name)
+                           : name;
     Call call = call_of(attend, full);
     give_attended(attend, &call);
-    give_operand(emitter, &call, in->items[own], false, "o");
-    give_operand(emitter, &call, in->items[own + 1], false, "lse");
-    give_operand(emitter, &call, in->items[own + 2], false, "output_grad");
+    give_operand(lowering, &call, in->items[own], false, "o");
+    give_operand(lowering, &call, in->items[own + 1], false, "lse");
+    give_operand(lowering, &call, in->items[own + 2], false, "output_grad");
     if (attend->rounds && first < 3) {
         long totals = attend->batch * size_at(&attend->q, 3) * size_at(&attend->q, 2);
         give_scratch(attend, &call, (size_t)totals, !first, "totals");
     }
     for (int i = first; i < first + count; i++)
-        give_operand(emitter, &call, out->items[i], true, names[i]);
+        give_operand(lowering, &call, out->items[i], true, names[i]);
     return call;
 }
 
 /* The gradients of keys, of values or of both. Warpgroups compute them one after the other if a
  * thread has too few registers for both. */
 static void launch_keys(const Attend *attend, const char *name, bool keys, bool values) {
-    Emitter *emitter = attend->emitter;
+    EntryLowering *lowering = attend->lowering;
     const Statement *statement = attend->statement;
     const List *out = &statement->outputs;
     Call call = grad_call(attend, name, keys ? 1 : 2, keys + values);
@@ -431,17 +437,17 @@ static void launch_keys(const Attend *attend, const char *name, bool keys, bool 
     long places = size_at(&attend->k, 3);
     Variants variants = {attend_grad_keys(statement, keys, values),
                          attend_grad_keys_groups(statement, keys, values),
-                         arena_format(emitter->lower.arena, "%s_groups", name), places, heads};
+                         arena_format(lowering->lower.arena, "%s_groups", name), places, heads};
     if (keys && values && !variants.groups.tiles) {
         variants.groups = attend_grad_keys_groups(statement, true, false);
         variants.template = "attend_grad_each_groups";
     }
     List written = {0};
     if (keys)
-        put_written(emitter, out->items[1], heads * places * size_at(&attend->k, 1), true,
+        put_written(lowering, out->items[1], heads * places * size_at(&attend->k, 1), true,
                     &written);
     if (values)
-        put_written(emitter, out->items[2], heads * places * size_at(&attend->v, 1), true,
+        put_written(lowering, out->items[2], heads * places * size_at(&attend->v, 1), true,
                     &written);
     if (has_groups(attend, &variants))
         launch_variant(attend, &call, &variants, &written);
@@ -453,18 +459,18 @@ static void launch_keys(const Attend *attend, const char *name, bool keys, bool 
 
 /* The gradient of queries; the totals are in the memory of give_scratch. */
 static void launch_queries(const Attend *attend) {
-    Emitter *emitter = attend->emitter;
+    EntryLowering *lowering = attend->lowering;
     const Statement *statement = attend->statement;
     long queries = size_at(&attend->q, 3), heads = attend->batch * size_at(&attend->q, 2);
     Call call = grad_call(attend, "attend_grad_query", 0, 1);
     const Variants variants = {attend_grad_query(statement), attend_grad_query_groups(statement),
                                "attend_grad_query_groups", queries, heads};
     List written = {0};
-    put_written(emitter, statement->outputs.items[0], heads * queries * size_at(&attend->q, 1),
+    put_written(lowering, statement->outputs.items[0], heads * queries * size_at(&attend->q, 1),
                 true, &written);
-    Written *totals = arena_alloc(emitter->lower.arena, sizeof *totals);
-    *totals = (Written){.offset = emitter->lower.schedule->arena_bytes, .count = heads * queries};
-    list_push(emitter->lower.arena, &written, totals);
+    Written *totals = arena_alloc(lowering->lower.arena, sizeof *totals);
+    *totals = (Written){.offset = lowering->lower.schedule->arena_bytes, .count = heads * queries};
+    list_push(lowering->lower.arena, &written, totals);
     if (has_groups(attend, &variants))
         launch_variant(attend, &call, &variants, &written);
     else if (attend->rounds)
@@ -473,7 +479,7 @@ static void launch_queries(const Attend *attend) {
         launch(attend, &call, heads * ceil_div(queries, MIN_PLACES));
 }
 
-static void emit_grad(const Attend *attend) {
+static void lower_attend_grad(const Attend *attend) {
     long heads = size_at(&attend->q, 2);
     launch_queries(attend);
     bool together = size_at(&attend->k, 2) == size_at(&attend->v, 2);
@@ -489,27 +495,27 @@ static void emit_grad(const Attend *attend) {
     }
 }
 
-void emit_device_attend(Emitter *emitter, const Statement *statement, Kernel *epilogue) {
+void lower_device_attend(EntryLowering *lowering, const Statement *statement, Kernel *epilogue) {
     const List *in = &statement->inputs;
-    Attend attend = {.emitter = emitter,
+    Attend attend = {.lowering = lowering,
                      .statement = statement,
                      .epilogue = epilogue,
                      .q = call_shape(in->items[0]),
                      .k = call_shape(in->items[1]),
                      .v = call_shape(in->items[2]),
-                     .rounds = attend_rounds(emitter->lower.program, statement)};
-    attend.options = arena_format(emitter->lower.arena, "options_%s_%d", emitter->entry->name,
-                                  emitter->entry->kernels);
+                     .rounds = attend_rounds(lowering->lower.program, statement)};
+    attend.options = arena_format(lowering->lower.arena, "options_%s_%d", lowering->entry->name,
+                                  lowering->entry->kernels);
     attend.batch = leading_size(&attend.q, 3);
-    add_section(emitter->lower.arena, &emitter->module->device,
+    add_section(lowering->lower.arena, &lowering->module->device,
                 (Section){.constants = options_of(&attend, attend.options)});
-    end_piece(emitter->module, NULL);
+    end_piece(lowering->module, NULL);
     if (statement->call == CALL_ATTEND_GRAD)
-        emit_grad(&attend);
+        lower_attend_grad(&attend);
     else if (statement->attention.position)
-        emit_step(&attend);
+        lower_attend_step(&attend);
     else
-        emit_whole(&attend);
-    add_section(emitter->lower.arena, &emitter->module->device, (Section){0});
-    emitter->entry->kernels++;
+        lower_attend_whole(&attend);
+    add_section(lowering->lower.arena, &lowering->module->device, (Section){0});
+    lowering->entry->kernels++;
 }
