@@ -116,18 +116,27 @@ static Tile dense_tile(EntryLowering *lowering, const Contraction *contraction) 
                   MOEC_TILE_THREADS};
 }
 
+/* The name of the kernel of all products of one kind, after the types of their operands, with this
+ * ending; true if it is new. */
+static bool names_new_kernel(EntryLowering *lowering, const Contraction *contraction,
+                             const char *ending, Text *name) {
+    const Expr *const operands[] = {contraction->a, contraction->b, contraction->c};
+    const int count = lowering->module->device_kernels.count;
+    for (int i = 0; i < 3; i++)
+        if (operands[i]->tensor->type == TYPE_BF16) text_add(name, "_%c", "abc"[i]);
+    text_add(name, "%s", ending);
+    device_kernel(lowering, name->text);
+    return lowering->module->device_kernels.count > count;
+}
+
 /* The kernel of all dense products of one kind, for hosts without a library. */
 static const char *dense_kernel(EntryLowering *lowering, const Contraction *contraction,
                                 const Tile *tile) {
-    const Tensor *tensors[3] = {contraction->a->tensor, contraction->b->tensor,
-                                contraction->c->tensor};
+    static const char *const names[] = {"a", "b", "c"};
+    const Expr *const operands[] = {contraction->a, contraction->b, contraction->c};
     Text name = {.arena = lowering->lower.arena};
     text_add(&name, "dense_%s", tile->name);
-    for (int i = 0; i < 3; i++)
-        if (tensors[i]->type == TYPE_BF16) text_add(&name, "_%c", "abc"[i]);
-    int count = lowering->module->device_kernels.count;
-    device_kernel(lowering, name.text);
-    if (lowering->module->device_kernels.count == count) return name.text;
+    if (!names_new_kernel(lowering, contraction, "", &name)) return name.text;
     Arena *arena = lowering->lower.arena;
     TemplateVariant variant = {.ending = "", .bounds = tile->bounds};
     add_param(arena, &variant.params,
@@ -137,8 +146,8 @@ static const char *dense_kernel(EntryLowering *lowering, const Contraction *cont
     for (int i = 0; i < 3; i++)
         add_param(arena, &variant.params,
                   (Param){.kind = PARAM_OPERAND,
-                          .type = element_type(tensors[i]),
-                          .name = (const char *const[]){"a", "b", "c"}[i],
+                          .type = element_type(operands[i]->tensor),
+                          .name = names[i],
                           .written = i == 2});
     TemplateCall call = {.function = template_of(arena, "moec_dense", "c", tile->template)};
     add_params_as_arguments(arena, &variant.params, &call.arguments);
@@ -297,24 +306,18 @@ static const char *plain_kernel(EntryLowering *lowering, GroupedKernel *grouped)
     Arena *arena = lowering->lower.arena;
     const ScheduleUnit *unit = grouped->unit;
     const Contraction *contraction = unit->contraction;
-    const Tensor *tensors[3] = {contraction->a->tensor, contraction->b->tensor,
-                                contraction->c->tensor};
     Text name = {.arena = arena};
     text_add(&name, "rows_by_%s_%s",
              contraction->kind == CONTRACTION_ROWS_BY_WEIGHT ? "weight" : "rows",
              grouped->tile->name);
-    for (int i = 0; i < 3; i++)
-        if (tensors[i]->type == TYPE_BF16) text_add(&name, "_%c", "abc"[i]);
-    if (unit->accumulated_product) text_add(&name, "_twice");
     add_param(arena, &grouped->params,
               (Param){.kind = PARAM_OPERAND,
-                      .type = element_type(tensors[2]),
+                      .type = element_type(contraction->c->tensor),
                       .written = true,
                       .name = "c",
                       .address = pointer_term(&lowering->lower, contraction->c)});
-    int count = lowering->module->device_kernels.count;
-    device_kernel(lowering, name.text);
-    if (lowering->module->device_kernels.count == count) return name.text;
+    if (!names_new_kernel(lowering, contraction, unit->accumulated_product ? "_twice" : "", &name))
+        return name.text;
     grouped->store =
         plain_store(lowering, "MoecPlainStore", contraction->c,
                     term_name(arena, T_I64, grouped->names[GROUPED]), term_name(arena, T_F32, "c"));

@@ -44,8 +44,6 @@ struct EntryLowering {
 /* The units of a schedule for a host: see LowerTarget. */
 void lower_kernel(EntryLowering *lowering, Kernel *kernel);
 void lower_grouped(EntryLowering *lowering, const ScheduleUnit *unit);
-/* A name with a unique number, after the last tensor that the kernel computes. */
-const char *kernel_name(EntryLowering *lowering, const Kernel *kernel, const Nest *nest);
 void add_param(Arena *arena, List *params, Param param);
 /* An argument: the element of an access where all loops are 0. */
 void add_operand_param(EntryLowering *lowering, List *params, const Expr *access, bool written);

@@ -20,7 +20,8 @@ void add_statements(Arena *arena, const Kernel *kernel, const Nest *nest, List *
     }
 }
 
-const char *kernel_name(EntryLowering *lowering, const Kernel *kernel, const Nest *nest) {
+/* A name with a unique number, after the last tensor that the kernel computes. */
+static const char *kernel_name(EntryLowering *lowering, const Kernel *kernel, const Nest *nest) {
     List statements = {0};
     add_statements(lowering->lower.arena, kernel, nest, &statements);
     const Statement *last = statements.count ? statements.items[statements.count - 1] : NULL;
@@ -74,6 +75,10 @@ void add_params(EntryLowering *lowering, List *params) {
 
 /* ---- kernels ---- */
 
+/* A block of this size fits with any register count of the compiler, at most 255 of 65536 per
+ * thread. A larger block needs launch bounds, or the launch may fail. */
+enum { FREE_THREADS = 256 };
+
 void add_loops(EntryLowering *lowering, LoopKernel *loops, const char *name) {
     const Lowering *lower = &lowering->lower;
     loops->form.name = name;
@@ -99,6 +104,7 @@ void launch_kernel(EntryLowering *lowering, LoopKernel *loops, const Nest *nest)
     const char *name = kernel_name(lowering, lowering->lower.kernel, nest);
     add_statements(arena, lowering->lower.kernel, nest, &loops->statements);
     add_loops(lowering, loops, name);
+    loops->bounded = loops->launch.threads > FREE_THREADS;
     add_section(arena, apart ? &module->device : &module->functions, (Section){.kernel = loops});
     if (apart) end_piece(module, device_kernel(lowering, name));
     lowering->lower.kernel = NULL;

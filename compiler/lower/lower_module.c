@@ -51,8 +51,11 @@ Module *module_for(Arena *arena, Schedule *const *schedules, int count, const Lo
         else
             lower_program(module, target, schedules[i], prefix_of(arena, programs, i));
     }
-    if (module->rounded && target->apart)
+    if (module->rounded && target->apart) {
         list_push(arena, &module->device_kernels, (void *)(uintptr_t) "moec_round");
+        module->rounding.threads = 256;
+        module->rounding.blocks = ceil_div((long)module->weights.bytes / 16, 256);
+    }
     return module;
 }
 

@@ -75,6 +75,7 @@ typedef struct LoopKernel {
     List params;          /* Param *; empty for a store */
     List statements;      /* const Statement *: the equations that it computes */
     Launch launch;
+    bool bounded; /* its text has the bounds of its launch */
 } LoopKernel;
 
 /* ---- GPU kernels that call templates of runtime/kernels ---- */
@@ -357,6 +358,7 @@ typedef struct Module {
     const Update *update; /* or NULL */
     int *groups;  /* of parameters, by index in weights: see MoecUpdate.own; NULL without update */
     Type rounded; /* type of the compute weights of a program; TYPE_REAL: none */
+    Launch rounding; /* on a GPU: of the kernel that sets them */
 } Module;
 
 /* The memory of all tensors of a program, and the steps that clear it; names: by tensor->id. */

@@ -53,13 +53,13 @@ static void add_functions(Text *text, const List *kernels) {
 }
 
 /* All weights as bf16, in one launch: see MoecTable.round. */
-static void add_rounding(Text *text, size_t weight_bytes) {
+static void add_rounding(Text *text, const Module *module) {
     text_add(text, "static void round_weights(const MoecHost *host, const float *weights, void "
                    "*rounded)\n{\n");
     text_add(text,
-             "    moec_launch_on(host, moec_round, %zu, 256, MOEC_ARGUMENTS(&weights, &rounded, "
+             "    moec_launch_on(host, moec_round, %ld, %d, MOEC_ARGUMENTS(&weights, &rounded, "
              "MOEC_NUMBER(%zu)));\n}\n\n",
-             (weight_bytes / 16 + 255) / 256, weight_bytes / 4);
+             module->rounding.blocks, module->rounding.threads, module->weights.bytes / 4);
 }
 
 /* The text of the kernels, in pieces that can be compiled separately. */
@@ -95,7 +95,7 @@ char *print_cuda(Arena *arena, const Module *module, MoecKernels *device) {
     print_products(&text, &module->products);
     add_own_products(&text, &module->own_products);
     print_functions(&text, &(const PrintContext){module, &style}, &module->functions, NULL, NULL);
-    if (module->rounded) add_rounding(&text, module->weights.bytes);
+    if (module->rounded) add_rounding(&text, module);
     print_table(&text, module);
     *device = print_kernels(arena, module);
     return text.text;

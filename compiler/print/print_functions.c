@@ -5,10 +5,6 @@
  */
 #include "print/print.h"
 
-/* A block of this size fits with any register count of the compiler, at most 255 of 65536 per
- * thread. A larger block needs launch bounds, or the launch may fail. */
-enum { FREE_THREADS = 256 };
-
 static bool takes_seed(const LoopKernel *kernel) {
     for (int i = 0; i < kernel->params.count; i++)
         if (((const Param *)kernel->params.items[i])->kind == PARAM_SEED) return true;
@@ -23,7 +19,7 @@ static KernelRange *print_kernel(Text *text, const LoopKernel *kernel, const Pri
     if (!*params) params = "void";
     range->head = arena_format(arena, "%s %s(%s)", style->function, name, params);
     print_equations(text, &kernel->statements);
-    if (kernel->launch.threads > FREE_THREADS) {
+    if (kernel->bounded) {
         text_add(text, "%s __launch_bounds__(%d)\n", style->function, kernel->launch.threads);
         print_line(text, 0, arena_format(arena, "%s(%s)", name, params));
     } else {

@@ -141,37 +141,30 @@ static void give_param(Call *call, Param param) {
     add_template_argument(call->lowering->lower.arena, &call->arguments, add_given(call, param));
 }
 
-static Param operand_param(EntryLowering *lowering, const Expr *operand, bool written,
-                           const char *name) {
+/* operand: NULL: absent. */
+static Param operand_param(Call *call, const Expr *operand, bool written, const char *name) {
     return (Param){.kind = PARAM_OPERAND,
-                   .type = element_type(operand->tensor),
+                   .type = operand ? element_type(operand->tensor) : T_F32,
                    .written = written,
                    .name = name,
-                   .address = pointer_term(&lowering->lower, operand)};
+                   .address = operand ? pointer_term(&call->lowering->lower, operand) : NULL};
 }
 
-static void give_operand(EntryLowering *lowering, Call *call, const Expr *operand, bool written,
-                         const char *name) {
-    give_param(call, operand_param(lowering, operand, written, name));
+static void give_input(Call *call, const Expr *operand, const char *name) {
+    give_param(call, operand_param(call, operand, false, name));
 }
 
-/* Optional operands: a sink, document ids. */
-static void give_perhaps(EntryLowering *lowering, Call *call, const Expr *operand,
-                         const char *name) {
-    give_param(call, (Param){.kind = PARAM_OPERAND,
-                             .type = T_F32,
-                             .name = name,
-                             .address = operand ? pointer_term(&lowering->lower, operand) : NULL});
+static void give_output(Call *call, const Expr *operand, const char *name) {
+    give_param(call, operand_param(call, operand, true, name));
 }
 
 static void give_attended(const Attend *attend, Call *call) {
     static const char *const names[] = {"q", "k", "v"};
     const AttendOptions *options = &attend->statement->attention;
     const List *in = &attend->statement->inputs;
-    for (int i = 0; i < 3; i++) give_operand(attend->lowering, call, in->items[i], false, names[i]);
-    give_perhaps(attend->lowering, call, options->sink ? in->items[3] : NULL, "sink");
-    give_perhaps(attend->lowering, call,
-                 options->documents ? in->items[attend_document(options)] : NULL, "documents");
+    for (int i = 0; i < 3; i++) give_input(call, in->items[i], names[i]);
+    give_input(call, options->sink ? in->items[3] : NULL, "sink");
+    give_input(call, options->documents ? in->items[attend_document(options)] : NULL, "documents");
 }
 
 /* The scales of the rows of keys and values. */
@@ -180,8 +173,7 @@ static void give_scales(const Attend *attend, Call *call) {
     const AttendOptions *options = &attend->statement->attention;
     const List *in = &attend->statement->inputs;
     for (int i = 0; i < 2; i++)
-        give_perhaps(attend->lowering, call,
-                     options->scaled[i] ? in->items[attend_scale(options, i)] : NULL, names[i]);
+        give_input(call, options->scaled[i] ? in->items[attend_scale(options, i)] : NULL, names[i]);
 }
 
 /* Scratch memory of one call, after the temporaries. */
@@ -224,28 +216,19 @@ static TemplateKernel *add_kernel(const Attend *attend, const Call *call,
     return kernel;
 }
 
-static void launch(const Attend *attend, const Call *call, long blocks) {
-    add_launch(attend->lowering, add_kernel(attend, call, NULL)->name,
-               launch_of(blocks, MOEC_ATTEND_THREADS), &call->params);
-}
-
 static const TemplateInstance *shape_template(const Attend *attend, const char *name,
                                               AttendShape shape) {
     return template_of(attend->lowering->lower.arena, name, "nnn", (long)shape.tiles,
                        (long)shape.part, shape.bytes);
 }
 
-static void launch_as(const Attend *attend, const Call *call, AttendShape shape, long blocks) {
-    const TemplateKernel *kernel =
-        add_kernel(attend, call, shape_template(attend, "MoecShape", shape));
-    add_launch(attend->lowering, kernel->name, launch_of(blocks, MOEC_ATTEND_THREADS),
-               &call->params)
-        ->shared = shape.bytes;
-}
+static const AttendShape no_shape; /* of the templates that do not round */
 
-static void launch_shaped(const Attend *attend, const Call *call, AttendShape shape, long rows,
-                          long others) {
-    launch_as(attend, call, shape, others * ceil_div(rows, 64L * shape.tiles));
+static void launch(const Attend *attend, const Call *call, AttendShape shape, long blocks) {
+    const TemplateInstance *made = shape.tiles ? shape_template(attend, "MoecShape", shape) : NULL;
+    add_launch(attend->lowering, add_kernel(attend, call, made)->name,
+               launch_of(blocks, MOEC_ATTEND_THREADS), &call->params)
+        ->shared = shape.bytes;
 }
 
 /* ---- two variants ---- */
@@ -288,6 +271,18 @@ static void launch_variant(const Attend *attend, const Call *call, const Variant
     add_launch_variant(lowering, step, second, term_whole(arena, other.bytes));
 }
 
+/* In several variants if the elements that it writes are known. */
+static void launch_rows(const Attend *attend, const Call *call, const Variants *variants,
+                        const List *written) {
+    const long rows = variants->rows, others = variants->others;
+    if (!attend->rounds)
+        launch(attend, call, no_shape, others * ceil_div(rows, MIN_PLACES));
+    else if (written && has_groups(attend, variants))
+        launch_variant(attend, call, variants, written);
+    else
+        launch(attend, call, variants->warps, others * ceil_div(rows, 64L * variants->warps.tiles));
+}
+
 /* ---- forward ---- */
 
 /* The number of loops over positions; a loop of one iteration is not written. */
@@ -315,7 +310,7 @@ static void give_store(const Attend *attend, Call *call) {
                                takes_pairs(attend) ? 2 : 1, &call->params);
         return;
     }
-    const Term *name = add_given(call, operand_param(lowering, o, true, "o"));
+    const Term *name = add_given(call, operand_param(call, o, true, "o"));
     call->store =
         plain_store(lowering, "MoecPlainRows", o, name,
                     term_whole(lowering->lower.arena, size_at(&shape, 2) * size_at(&shape, 1)));
@@ -339,21 +334,17 @@ static void lower_attend_whole(const Attend *attend) {
     List written = {0};
     give_attended(attend, &call);
     give_store(attend, &call);
-    give_operand(attend->lowering, &call, statement->outputs.items[1], true, "lse");
+    give_output(&call, statement->outputs.items[1], "lse");
     const Variants variants = {attend_forward(statement), attend_forward_groups(statement),
                                "attend_groups", queries, heads};
-    if (has_groups(attend, &variants) && written_by(attend, &written))
-        launch_variant(attend, &call, &variants, &written);
-    else if (attend->rounds)
-        launch_shaped(attend, &call, variants.warps, queries, heads);
-    else
-        launch(attend, &call, heads * ceil_div(queries, MIN_PLACES));
+    const bool known = has_groups(attend, &variants) && written_by(attend, &written);
+    launch_rows(attend, &call, &variants, known ? &written : NULL);
 }
 
 static void give_position(const Attend *attend, Call *call) {
     const Expr *position =
         attend->statement->inputs.items[attend_operands(&attend->statement->attention)];
-    give_operand(attend->lowering, call, position, false, "position");
+    give_input(call, position, "position");
 }
 
 /* Attention to the best scores only: the scratch memory has one score per key. */
@@ -362,15 +353,14 @@ static void lower_attend_best(const Attend *attend, long rows) {
     give_attended(attend, &call);
     give_scales(attend, &call);
     give_store(attend, &call);
-    give_operand(attend->lowering, &call, attend->statement->outputs.items[1], true, "lse");
+    give_output(&call, attend->statement->outputs.items[1], "lse");
     give_position(attend, &call);
     give_scratch(attend, &call, (size_t)(rows * size_at(&attend->k, 3)), true, "scratch");
-    launch(attend, &call, rows);
+    launch(attend, &call, no_shape, rows);
 }
 
 /* The scratch memory has the partial sums of parts of the keys. */
 static void lower_attend_parts(const Attend *attend, long rows) {
-    EntryLowering *lowering = attend->lowering;
     const Statement *statement = attend->statement;
     bool tiles = steps_in_tiles(attend), sink = statement->attention.sink;
     long parts = parts_of(attend), floats = rows * parts * (size_at(&attend->v, 1) + 2);
@@ -380,16 +370,16 @@ static void lower_attend_parts(const Attend *attend, long rows) {
     give_position(attend, &step);
     give_scratch(attend, &step, (size_t)floats, true, "scratch");
     if (tiles)
-        launch_as(attend, &step, attend_step(statement), step_tasks(attend) * parts);
+        launch(attend, &step, attend_step(statement), step_tasks(attend) * parts);
     else
-        launch(attend, &step, rows * parts);
+        launch(attend, &step, no_shape, rows * parts);
 
     Call join = call_of(attend, "attend_join");
-    give_perhaps(lowering, &join, sink ? statement->inputs.items[3] : NULL, "sink");
+    give_input(&join, sink ? statement->inputs.items[3] : NULL, "sink");
     give_store(attend, &join);
-    give_operand(lowering, &join, statement->outputs.items[1], true, "lse");
+    give_output(&join, statement->outputs.items[1], "lse");
     give_scratch(attend, &join, (size_t)floats, false, "scratch");
-    launch(attend, &join, rows);
+    launch(attend, &join, no_shape, rows);
 }
 
 /* New tokens against a cache. */
@@ -414,15 +404,14 @@ static Call grad_call(const Attend *attend, const char *name, int first, int cou
                            : name;
     Call call = call_of(attend, full);
     give_attended(attend, &call);
-    give_operand(lowering, &call, in->items[own], false, "o");
-    give_operand(lowering, &call, in->items[own + 1], false, "lse");
-    give_operand(lowering, &call, in->items[own + 2], false, "output_grad");
+    give_input(&call, in->items[own], "o");
+    give_input(&call, in->items[own + 1], "lse");
+    give_input(&call, in->items[own + 2], "output_grad");
     if (attend->rounds && first < 3) {
         long totals = attend->batch * size_at(&attend->q, 3) * size_at(&attend->q, 2);
         give_scratch(attend, &call, (size_t)totals, !first, "totals");
     }
-    for (int i = first; i < first + count; i++)
-        give_operand(lowering, &call, out->items[i], true, names[i]);
+    for (int i = first; i < first + count; i++) give_output(&call, out->items[i], names[i]);
     return call;
 }
 
@@ -449,12 +438,7 @@ static void launch_keys(const Attend *attend, const char *name, bool keys, bool 
     if (values)
         put_written(lowering, out->items[2], heads * places * size_at(&attend->v, 1), true,
                     &written);
-    if (has_groups(attend, &variants))
-        launch_variant(attend, &call, &variants, &written);
-    else if (attend->rounds)
-        launch_shaped(attend, &call, variants.warps, places, heads);
-    else
-        launch(attend, &call, heads * ceil_div(places, MIN_PLACES));
+    launch_rows(attend, &call, &variants, &written);
 }
 
 /* The gradient of queries; the totals are in the memory of give_scratch. */
@@ -471,12 +455,7 @@ static void launch_queries(const Attend *attend) {
     Written *totals = arena_alloc(lowering->lower.arena, sizeof *totals);
     *totals = (Written){.offset = lowering->lower.schedule->arena_bytes, .count = heads * queries};
     list_push(lowering->lower.arena, &written, totals);
-    if (has_groups(attend, &variants))
-        launch_variant(attend, &call, &variants, &written);
-    else if (attend->rounds)
-        launch_shaped(attend, &call, variants.warps, queries, heads);
-    else
-        launch(attend, &call, heads * ceil_div(queries, MIN_PLACES));
+    launch_rows(attend, &call, &variants, &written);
 }
 
 static void lower_attend_grad(const Attend *attend) {
@@ -491,7 +470,7 @@ static void lower_attend_grad(const Attend *attend) {
     }
     if (attend->statement->attention.sink) {
         Call sink = grad_call(attend, "attend_grad_sink", 3, 1);
-        launch(attend, &sink, heads);
+        launch(attend, &sink, no_shape, heads);
     }
 }
 
