@@ -153,6 +153,12 @@ void list_push(Arena *arena, List *list, void *item) {
     list->items[list->count++] = item;
 }
 
+void *list_copy(Arena *arena, List *list, const void *item, size_t bytes) {
+    void *copy = memcpy(arena_alloc(arena, bytes), item, bytes);
+    list_push(arena, list, copy);
+    return copy;
+}
+
 int list_find(const List *list, const void *item) {
     for (int i = 0; i < list->count; i++)
         if (list->items[i] == item) return i;
@@ -167,6 +173,10 @@ void list_insert(Arena *arena, List *list, int place, const List *items) {
     void **at = list->items + place;
     memmove(at + count, at, (size_t)behind * sizeof *at);
     memcpy(at, items->items, (size_t)count * sizeof *at);
+}
+
+void list_append(Arena *arena, List *list, const List *items) {
+    list_insert(arena, list, list->count, items);
 }
 
 void text_add_bytes(Text *text, const char *bytes, size_t length) {

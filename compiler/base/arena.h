@@ -32,9 +32,12 @@ typedef struct List {
 } List;
 
 void list_push(Arena *arena, List *list, void *item);
+/* Adds a copy of an item of `bytes` bytes; returns the copy. */
+void *list_copy(Arena *arena, List *list, const void *item, size_t bytes);
 int list_find(const List *list, const void *item); /* its index, or -1 */
 /* Inserts the items before index `place`; appends them if `place` is the count. */
 void list_insert(Arena *arena, List *list, int place, const List *items);
+void list_append(Arena *arena, List *list, const List *items);
 
 /* Growing text. An empty one is all zeros; `text` is always terminated once something was added. */
 typedef struct Text {

@@ -28,10 +28,7 @@ HostStep *add_call(EntryLowering *lowering, const Statement *statement, HostStep
 /* ---- values ---- */
 
 static HostValue *add_value(Arena *arena, List *values, HostValue value) {
-    HostValue *added = arena_alloc(arena, sizeof *added);
-    *added = value;
-    list_push(arena, values, added);
-    return added;
+    return list_copy(arena, values, &value, sizeof value);
 }
 
 HostValue *add_name(Arena *arena, List *values, const char *field, const char *name) {

@@ -230,9 +230,7 @@ static void add_tile(Arena *arena, TemplateKernel *kernel, const GroupedKernel *
     add_params_as_arguments(arena, &maps, &call.arguments);
     add_template_argument(arena, &call.arguments, NULL);
     const List *parts[] = {&grouped->operands, &grouped->params, &maps};
-    for (int i = 0; i < 3; i++)
-        for (int j = 0; j < parts[i]->count; j++)
-            list_push(arena, &variant.params, parts[i]->items[j]);
+    for (int i = 0; i < 3; i++) list_append(arena, &variant.params, parts[i]);
     add_template_call(arena, &variant, call);
     add_variant(arena, kernel, variant);
 }
@@ -259,12 +257,12 @@ static void add_kernel(EntryLowering *lowering, TemplateKernel kernel,
 
 void put_written(EntryLowering *lowering, const Expr *target, long count, bool rounded,
                  List *written) {
-    Written *added = arena_alloc(lowering->lower.arena, sizeof *added);
-    *added = (Written){.address = pointer_term(&lowering->lower, target),
-                       .count = count,
-                       .type = target->tensor->type,
-                       .rounded = rounded};
-    list_push(lowering->lower.arena, written, added);
+    list_copy(lowering->lower.arena, written,
+              &(Written){.address = pointer_term(&lowering->lower, target),
+                         .count = count,
+                         .type = target->tensor->type,
+                         .rounded = rounded},
+              sizeof(Written));
 }
 
 /* The elements from the one where all loops are 0. False if they are not contiguous in the order of
@@ -389,10 +387,9 @@ static void put_product(EntryLowering *lowering, const Contraction *contraction,
 
 static void put_matrix(EntryLowering *lowering, const Expr *read, const long shape[5],
                        List *matrices) {
-    Matrix *matrix = arena_alloc(lowering->lower.arena, sizeof *matrix);
-    matrix->address = pointer_term(&lowering->lower, read);
-    memcpy(matrix->shape, shape, sizeof matrix->shape);
-    list_push(lowering->lower.arena, matrices, matrix);
+    Matrix matrix = {.address = pointer_term(&lowering->lower, read)};
+    memcpy(matrix.shape, shape, sizeof matrix.shape);
+    list_copy(lowering->lower.arena, matrices, &matrix, sizeof matrix);
 }
 
 /* The operands of a product: dispatched rows and weights, or dispatched rows twice. */
@@ -424,9 +421,8 @@ static long grid_of(const Contraction *contraction, long height, long breadth) {
 
 void add_launch_variant(EntryLowering *lowering, LaunchStep *step, Launch launch,
                         const Term *shared) {
-    LaunchVariant *variant = arena_alloc(lowering->lower.arena, sizeof *variant);
-    *variant = (LaunchVariant){launch, shared};
-    list_push(lowering->lower.arena, &step->variants, variant);
+    const LaunchVariant variant = {launch, shared};
+    list_copy(lowering->lower.arena, &step->variants, &variant, sizeof variant);
 }
 
 /* A constant of the kernels: bytes of shared memory of a variant. */
@@ -454,10 +450,8 @@ void lower_device_grouped(EntryLowering *lowering, const ScheduleUnit *unit) {
     lowering->lower.binding_count = bindings;
     bool known = tile.wgmma && (!epilogue || put_targets(lowering, epilogue, false, &written));
     if (!epilogue) put_result(lowering, contraction, &written);
-    for (int i = 0; i < grouped.operands.count; i++)
-        list_push(arena, &arguments, grouped.operands.items[i]);
-    for (int i = 0; i < grouped.params.count; i++)
-        list_push(arena, &arguments, grouped.params.items[i]);
+    list_append(arena, &arguments, &grouped.operands);
+    list_append(arena, &arguments, &grouped.params);
     if (known) add_param(arena, &arguments, (Param){.kind = PARAM_MAPS});
     const Launch launch = launch_of(grid_of(contraction, tile.height, tile.breadth), tile.threads);
     LaunchStep *step = add_launch(lowering, kernel, launch, &arguments);

@@ -37,10 +37,8 @@ typedef struct Rows {
 
 static void add_row_kernel(Arena *arena, Rows *rows, const ScheduleUnit *unit) {
     const Kernel *store = unit->epilogue;
-    for (int i = 0; i < store->members.count; i++)
-        list_push(arena, &rows->stores->members, store->members.items[i]);
-    for (int i = 0; i < store->locals.count; i++)
-        list_push(arena, &rows->stores->locals, store->locals.items[i]);
+    list_append(arena, &rows->stores->members, &store->members);
+    list_append(arena, &rows->stores->locals, &store->locals);
     rows->columns += unit->contraction->product.n;
 }
 

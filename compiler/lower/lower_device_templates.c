@@ -37,15 +37,11 @@ TemplateKernel *add_template_kernel(EntryLowering *lowering, TemplateKernel kern
 }
 
 void add_variant(Arena *arena, TemplateKernel *kernel, TemplateVariant variant) {
-    TemplateVariant *added = arena_alloc(arena, sizeof *added);
-    *added = variant;
-    list_push(arena, &kernel->variants, added);
+    list_copy(arena, &kernel->variants, &variant, sizeof variant);
 }
 
 void add_template_call(Arena *arena, TemplateVariant *variant, TemplateCall call) {
-    TemplateCall *added = arena_alloc(arena, sizeof *added);
-    *added = call;
-    list_push(arena, &variant->calls, added);
+    list_copy(arena, &variant->calls, &call, sizeof call);
 }
 
 void add_template_argument(Arena *arena, List *arguments, const Term *argument) {

@@ -12,11 +12,10 @@ void lower_shares(Module *module, Update *update) {
     for (int i = 0; i < weights->tensors.count; i++) {
         const Tensor *tensor = weights->tensors.items[i];
         if (!is_trained(tensor) || tensor->whole) continue;
-        UpdateShare *share = arena_alloc(module->arena, sizeof *share);
-        *share = (UpdateShare){tensor, blocks, weights->offsets[i] / 4, tensor_elements(tensor),
-                               module->groups[i]};
-        list_push(module->arena, &update->shares, share);
-        blocks += update->each ? ceil_div(share->count, update->each) : 1;
+        const UpdateShare share = {tensor, blocks, weights->offsets[i] / 4, tensor_elements(tensor),
+                                   module->groups[i]};
+        list_copy(module->arena, &update->shares, &share, sizeof share);
+        blocks += update->each ? ceil_div(share.count, update->each) : 1;
     }
     update->blocks = blocks ? blocks : 1;
 }

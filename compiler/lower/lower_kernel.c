@@ -4,10 +4,7 @@
 /* ---- sections ---- */
 
 Section *add_section(Arena *arena, List *sections, Section section) {
-    Section *added = arena_alloc(arena, sizeof *added);
-    *added = section;
-    list_push(arena, sections, added);
-    return added;
+    return list_copy(arena, sections, &section, sizeof section);
 }
 
 /* ---- names and parameters ---- */
@@ -40,9 +37,7 @@ static bool lies_alone(const EntryLowering *lowering, const Tensor *tensor) {
 }
 
 void add_param(Arena *arena, List *params, Param param) {
-    Param *added = arena_alloc(arena, sizeof *added);
-    *added = param;
-    list_push(arena, params, added);
+    list_copy(arena, params, &param, sizeof param);
 }
 
 void add_operand_param(EntryLowering *lowering, List *params, const Expr *access, bool written) {

@@ -88,7 +88,8 @@ static void lower_dense(EntryLowering *lowering, const ScheduleUnit *unit) {
     add_operands(lowering, step, 6);
     step->product.epilogue = product->epilogue_ops != 0;
     if (step->product.epilogue) {
-        set_access(lowering, step, 5, unit->kept, ACCESS_READ);
+        set_access(lowering, step, 5, unit->kept,
+                   product->epilogue_ops & MOEC_KEEP ? ACCESS_WRITE : ACCESS_READ);
         set_access(lowering, step, 4, unit->bias, ACCESS_READ);
         set_access(lowering, step, 3, unit->add, ACCESS_READ);
     }

@@ -82,9 +82,8 @@ static bool is_scalar(const Tensor *tensor) {
 
 static void add_update_array(EntryLowering *lowering, List *arrays, const Tensor *tensor,
                              int index) {
-    UpdateArray *array = arena_alloc(lowering->lower.arena, sizeof *array);
-    *array = (UpdateArray){tensor, lowering->lower.names[tensor->id], index};
-    list_push(lowering->lower.arena, arrays, array);
+    const UpdateArray array = {tensor, lowering->lower.names[tensor->id], index};
+    list_copy(lowering->lower.arena, arrays, &array, sizeof array);
 }
 
 static void lower_rate(Module *module, Program *program, Update *update) {

@@ -33,9 +33,8 @@ static KernelRange *print_kernel(Text *text, const LoopKernel *kernel, const Pri
 }
 
 static void end_text(const Text *text, int number, List *pieces) {
-    MoecPiece *piece = arena_alloc(text->arena, sizeof *piece);
-    *piece = (MoecPiece){number, text->length};
-    if (pieces) list_push(text->arena, pieces, piece);
+    const MoecPiece piece = {number, text->length};
+    if (pieces) list_copy(text->arena, pieces, &piece, sizeof piece);
 }
 
 /* Each variant is a piece. */

@@ -452,9 +452,9 @@ static void launch_queries(const Attend *attend) {
     List written = {0};
     put_written(lowering, statement->outputs.items[0], heads * queries * size_at(&attend->q, 1),
                 true, &written);
-    Written *totals = arena_alloc(lowering->lower.arena, sizeof *totals);
-    *totals = (Written){.offset = lowering->lower.schedule->arena_bytes, .count = heads * queries};
-    list_push(lowering->lower.arena, &written, totals);
+    const Written totals = {.offset = lowering->lower.schedule->arena_bytes,
+                            .count = heads * queries};
+    list_copy(lowering->lower.arena, &written, &totals, sizeof totals);
     launch_rows(attend, &call, &variants, &written);
 }
 
