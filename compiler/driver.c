@@ -131,14 +131,15 @@ static Schedule *schedule_of(Work *work) {
 /* Without a list of schedules: of this program alone. */
 static void pass_loops(Work *work) {
     Schedule *schedule = work->schedules ? NULL : schedule_of(work);
-    work->module = emit_module(work->compiler->arena, schedule ? &schedule : work->schedules,
-                               schedule ? 1 : work->schedule_count, work->program->target->launches,
-                               work->hosting, work->plain);
+    work->module = lower_module(work->compiler->arena, schedule ? &schedule : work->schedules,
+                                schedule ? 1 : work->schedule_count,
+                                work->program->target->launches, work->hosting, work->plain);
 }
 
 static void pass_emit(Work *work) {
-    work->text = work->program->target->launches ? emit_cuda(work->module, &work->kernels)
-                                                 : emit_c(work->module);
+    Arena *arena = work->compiler->arena;
+    work->text = work->module->apart ? print_cuda(arena, work->module, &work->kernels)
+                                     : print_c(arena, work->module);
 }
 
 enum {
@@ -429,17 +430,28 @@ static MoecProgram *const *with_step(MoecCompiler *compiler, MoecProgram *const 
     return all;
 }
 
-/* Runs the rest of the passes on all programs together. */
+/* Runs the rest of the passes up to `pass` on all programs together; false after an error. */
+static bool lower_together(Work *work, MoecProgram *const *programs, int count, const char *pass) {
+    work->schedules = schedules_of(work->compiler, programs, count);
+    work->schedule_count = count;
+    return !moec_failed(work->compiler) && run_passes(work, last_of_schedule, pass, ANY);
+}
+
 static const char *emitted(MoecCompiler *compiler, MoecProgram *const *programs, int count,
                            Hosting hosting, MoecKernels *kernels) {
     Work work = work_of(compiler, programs[0]);
-    work.schedules = schedules_of(compiler, programs, count);
-    work.schedule_count = count;
     work.hosting = hosting;
-    if (moec_failed(compiler) || !run_passes(&work, last_of_schedule, last_of_text, ANY))
-        return NULL;
+    if (!lower_together(&work, programs, count, last_of_text)) return NULL;
     if (kernels) *kernels = work.kernels;
     return work.text;
+}
+
+Module *lowered_module(MoecCompiler *compiler, MoecProgram *const *programs, int count, bool device,
+                       const char *pass) {
+    for (int i = 0; i < count && device; i++) moec_lower(compiler, programs[i], true);
+    if (moec_failed(compiler)) return NULL;
+    Work work = work_of(compiler, programs[0]);
+    return lower_together(&work, programs, count, pass) ? work.module : NULL;
 }
 
 const char *moec_emit_c(MoecCompiler *compiler, MoecProgram *const *programs, int count,

@@ -264,13 +264,13 @@ struct Module;
 struct MoecKernels;
 typedef enum Hosting { TARGET_HOSTED, TARGET_MARKED, TARGET_STANDALONE } Hosting;
 /* plain: sizes are numbers instead of constants. */
-struct Module *emit_module(Arena *arena, struct Schedule *const *schedules, int count, bool device,
-                           Hosting hosting, bool plain);
+struct Module *lower_module(Arena *arena, struct Schedule *const *schedules, int count, bool device,
+                            Hosting hosting, bool plain);
 /* Its loops as printed by `moec dump`. */
 const char *dump_module(const struct Module *module);
-char *emit_c(const struct Module *module);
+char *print_c(Arena *arena, const struct Module *module);
 /* The same for programs of a GPU, and the text of their kernels. */
-char *emit_cuda(const struct Module *module, struct MoecKernels *device);
+char *print_cuda(Arena *arena, const struct Module *module, struct MoecKernels *device);
 
 /* The arena of a compiler of moec.h. */
 struct MoecCompiler;

@@ -4,7 +4,7 @@
 
 #include "analysis/contraction.h"
 #include "ir/call.h"
-#include "schedule/kernel.h"
+#include "module/lowered.h"
 
 static const char *const form_names[PROGRAM_FORMS] = {
 #define PROGRAM_FORM(name, text) text,
@@ -130,4 +130,23 @@ long moec_scan_chunk(const MoecProgram *program) {
 
 MoecThresholds moec_thresholds(void) {
     return (MoecThresholds){.scan_positions = SCAN_MIN_POSITIONS, .strip_rows = STRIP_MIN_ROWS};
+}
+
+/* ---- tensors ---- */
+
+const MoecTensorInfo *moec_tensors(MoecCompiler *compiler, const MoecProgram *program,
+                                   MoecTensorList list, int *count) {
+    static const Role roles[] = {ROLE_PARAMETER, ROLE_STATE, ROLE_INPUT, ROLE_OUTPUT};
+    Arena *arena = moec_arena(compiler);
+    Program *only = (Program *)(uintptr_t)program;
+    bool slots = list == MOEC_INPUT_SLOTS || list == MOEC_OUTPUT_SLOTS;
+    BlockLayout layout = slots ? (BlockLayout){0} : layout_of(arena, &only, 1, roles[list]);
+    List tensors = !slots                      ? layout.tensors
+                   : list == MOEC_OUTPUT_SLOTS ? program->outputs
+                                               : tensors_with(arena, program, ROLE_INPUT);
+    MoecTensorInfo *infos = arena_alloc(arena, ((size_t)tensors.count + 1) * sizeof *infos);
+    for (int i = 0; i < tensors.count; i++)
+        infos[i] = tensor_info(arena, tensors.items[i], slots ? (size_t)i : layout.offsets[i]);
+    *count = tensors.count;
+    return infos;
 }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # tests/arrows.sh [ROOT [OBJECTS...]]: every include and every call of compiler/ and runtime/ that goes against the direction of the
 # folders, and every circle of more than two files that call each other. A folder may include and call itself and what is before it
-# in its list (tests/arrows.awk); a printer of codegen/ nothing of another one; kernels/ and sim/ include abi/ alone. The runtime
+# in its list (tests/arrows.awk); print/ calls nothing but the module and its terms; kernels/ and sim/ include abi/ alone. The runtime
 # calls the compiler by its public headers. Calls are those of the object files in OBJECTS (default BUILD, then build); without
 # objects, includes alone are read. tests/arrows.known lists the faults that are known; they may only become fewer. Exits 1 when
 # there is one.

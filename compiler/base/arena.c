@@ -57,6 +57,14 @@ size_t arena_bytes(const Arena *arena) {
     return arena->bytes;
 }
 
+unsigned long long arena_hash(const Arena *arena) {
+    unsigned long long hash = arena->bytes;
+    for (const ArenaBlock *block = arena->blocks; block; block = block->next)
+        for (size_t i = 0; i < block->used; i++)
+            hash = (hash ^ (unsigned char)block->bytes[i]) * 1099511628211ULL;
+    return hash;
+}
+
 void arena_limit(Arena *arena, size_t bytes, void (*full)(void *data), void *data) {
     arena->limit = bytes ? bytes : whole_machine();
     arena->full = full;
@@ -145,6 +153,12 @@ void list_push(Arena *arena, List *list, void *item) {
     list->items[list->count++] = item;
 }
 
+void *list_copy(Arena *arena, List *list, const void *item, size_t bytes) {
+    void *copy = memcpy(arena_alloc(arena, bytes), item, bytes);
+    list_push(arena, list, copy);
+    return copy;
+}
+
 int list_find(const List *list, const void *item) {
     for (int i = 0; i < list->count; i++)
         if (list->items[i] == item) return i;
@@ -159,6 +173,10 @@ void list_insert(Arena *arena, List *list, int position, const List *items) {
     void **at = list->items + position;
     memmove(at + count, at, (size_t)behind * sizeof *at);
     memcpy(at, items->items, (size_t)count * sizeof *at);
+}
+
+void list_append(Arena *arena, List *list, const List *items) {
+    list_insert(arena, list, list->count, items);
 }
 
 void text_add_bytes(Text *text, const char *bytes, size_t length) {

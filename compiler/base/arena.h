@@ -12,6 +12,8 @@ Arena *arena_new(void);
 void arena_free(Arena *arena);
 
 size_t arena_bytes(const Arena *arena); /* allocated so far */
+/* Changes with every byte of its contents. */
+unsigned long long arena_hash(const Arena *arena);
 /* Limits the total size to `bytes`; 0: the memory of the machine. At the limit, or if the system
  * has no more memory, `full` is called and does not return. A small reserve is left for its
  * message. Without `full` the process ends with a message. */
@@ -30,9 +32,12 @@ typedef struct List {
 } List;
 
 void list_push(Arena *arena, List *list, void *item);
+/* Adds a copy of an item of `bytes` bytes; returns the copy. */
+void *list_copy(Arena *arena, List *list, const void *item, size_t bytes);
 int list_find(const List *list, const void *item); /* its index, or -1 */
 /* Inserts the items before index `position`; appends them if `position` is the count. */
 void list_insert(Arena *arena, List *list, int position, const List *items);
+void list_append(Arena *arena, List *list, const List *items);
 
 /* Growing text. An empty one is all zeros; `text` is always terminated once something was added. */
 typedef struct Text {

@@ -1,5 +1,6 @@
 /* dispatch: pack, the selected entries of a mask as rows. */
 #include "calls/call_table.h"
+#include "lower/lower_entry.h"
 #include "interpret/interpreter.h"
 #include "ir/well_formed.h"
 
@@ -200,6 +201,154 @@ static void interpret_pack(Interpreter *interpreter, const Statement *statement)
     free(pack.rows);
 }
 
+/* ---- lowering ---- */
+
+/* The outputs after the coordinates. */
+static const char *const lists[] = {"group", "row_of", "other", "start", "list"};
+
+enum { PACK_FEW = 32 }; /* maximum entries of a group if one block of a GPU packs */
+
+typedef struct PackSizes {
+    long keys, groups, others, rows;
+} PackSizes;
+
+static PackSizes pack_sizes(const Statement *statement, const CallShape *mask) {
+    const Tensor *row = call_output(statement, 0)->tensor;
+    PackSizes sizes = {1, 1, 1, row->axes[row->rank - 1]->size};
+    for (int i = 0; i < mask->rank; i++) {
+        long *part = statement->pack.key[i] ? &sizes.keys : &sizes.others;
+        *part *= mask->size[i];
+    }
+    sizes.groups = sizes.keys;
+    for (int i = 1; i < statement->inputs.count; i++)
+        sizes.groups *= call_input(statement, i)->tensor->vocabulary;
+    return sizes;
+}
+
+/* The row-major strides of a further part of the group, by dimension of the mask. */
+static void add_strides_of(Arena *arena, List *values, const char *field, const CallShape *mask,
+                           const Expr *through) {
+    const CallShape shape = call_shape(through);
+    long strides[MAX_RANK] = {0}, stride = 1;
+    for (int i = shape.rank - 1; i >= 0; i--) {
+        for (int j = 0; j < mask->rank; j++)
+            if (mask->index[j] == shape.index[i]) strides[j] = stride;
+        stride *= shape.size[i];
+    }
+    add_numbers(arena, values, field, strides, mask->rank);
+}
+
+/* The shape of the mask and its key dimensions. */
+static void add_mask(Arena *arena, List *values, const Statement *statement,
+                     const CallShape *mask) {
+    long keys[MAX_RANK];
+    for (int i = 0; i < mask->rank; i++) keys[i] = statement->pack.key[i];
+    add_number(arena, values, "rank", mask->rank)->line = true;
+    add_numbers(arena, values, "shape", mask->size, mask->rank);
+    add_numbers(arena, values, "key", keys, mask->rank);
+}
+
+static void lower_host_pack(EntryLowering *lowering, const Statement *statement,
+                            const CallShape *mask) {
+    Arena *arena = lowering->lower.arena;
+    const int in = statement->inputs.count;
+    HostStep *step = add_call(lowering, statement, STEP_CALL, false);
+    List *values = &step->call.values, *options = add_options(lowering, step, "MoecPack");
+    step->call.function = "moec_pack";
+    add_mask(arena, options, statement, mask);
+    add_number(arena, options, "rows", pack_sizes(statement, mask).rows);
+    if (in > 1) {
+        add_number(arena, options, "through_count", in - 1)->line = true;
+        HostValue *strides = add_array(arena, options, "through_stride", NULL),
+                  *sizes = add_array(arena, options, "through_size", NULL);
+        for (int i = 1; i < in; i++) {
+            const Expr *through = call_input(statement, i);
+            add_strides_of(arena, &strides->values, NULL, mask, through);
+            add_number(arena, &sizes->values, NULL, through->tensor->vocabulary);
+        }
+    }
+    add_operand(arena, values, NULL, step, 0);
+    HostValue *through = in > 1 ? add_array(arena, values, NULL, "const int *const[]")
+                                : add_operand(arena, values, NULL, step, -1);
+    for (int i = 1; i < in; i++) add_operand(arena, &through->values, NULL, step, i);
+    HostValue *packed = add_array(arena, values, NULL, "const MoecPacked");
+    packed->address = packed->line = true;
+    HostValue *coordinates = add_array(arena, &packed->values, "coordinate", "int *const[]");
+    for (int i = 0; i < mask->rank; i++)
+        add_operand(arena, &coordinates->values, NULL, step, in + i);
+    for (int i = 0; i < 5; i++)
+        add_operand(arena, &packed->values, lists[i], step, in + mask->rank + i)->line = i == 2;
+}
+
+/* The sizes and all tensors as one parameter of the kernels. */
+static HostRecord *pack_record(Arena *arena, const HostStep *step, const Statement *statement,
+                               const CallShape *mask) {
+    const int in = statement->inputs.count;
+    const PackSizes sizes = pack_sizes(statement, mask);
+    HostRecord *record = arena_alloc(arena, sizeof *record);
+    List *values = &record->values;
+    bool in_order = true;
+    for (int i = 1; i < mask->rank; i++)
+        in_order &= statement->pack.key[i] >= statement->pack.key[i - 1];
+    record->type = "const MoecPackOnDevice";
+    record->name = "pack";
+    add_mask(arena, values, statement, mask);
+    add_number(arena, values, "rows", sizes.rows)->line = true;
+    add_number(arena, values, "keys", sizes.keys);
+    add_number(arena, values, "groups", sizes.groups);
+    add_number(arena, values, "others", sizes.others);
+    add_number(arena, values, "in_order", in_order)->line = true;
+    add_operand(arena, values, "mask", step, 0);
+    add_number(arena, values, "through_count", in - 1);
+    for (int i = 1; i < in; i++) {
+        const Expr *through = call_input(statement, i);
+        add_operand(arena, values, arena_format(arena, "through[%d]", i - 1), step, i)->line = true;
+        add_number(arena, values, arena_format(arena, "through_size[%d]", i - 1),
+                   through->tensor->vocabulary);
+        add_strides_of(arena, values, arena_format(arena, "through_stride[%d]", i - 1), mask,
+                       through);
+    }
+    for (int i = 0; i < mask->rank; i++)
+        add_operand(arena, values, arena_format(arena, "coordinate[%d]", i), step, in + i)->line =
+            true;
+    for (int i = 0; i < 5; i++)
+        add_operand(arena, values, lists[i], step, in + mask->rank + i)->line = true;
+    return record;
+}
+
+static void lower_device_pack(EntryLowering *lowering, const Statement *statement,
+                              const CallShape *mask) {
+    Arena *arena = lowering->lower.arena;
+    const PackSizes sizes = pack_sizes(statement, mask);
+    const long others = ceil_div(sizes.others, MOEC_CHOICE_THREADS);
+    const Launch by_group = launch_of(sizes.groups, MOEC_PACK_THREADS),
+                 by_other = launch_of(others, MOEC_CHOICE_THREADS), one = {1, MOEC_PACK_THREADS};
+    const struct {
+        const char *kernel;
+        Launch launch;
+    } few[] = {{"moec_pack_of_few", one}},
+      many[] = {{"moec_pack_count", by_group},   {"moec_pack_begin", one},
+                {"moec_pack_fill", by_group},    {"moec_pack_count_others", by_other},
+                {"moec_pack_begin_others", one}, {"moec_pack_list", by_other}};
+    const bool is_few = sizes.others <= PACK_FEW;
+    List *steps = lowering->steps, arguments = {0};
+    add_param(arena, &arguments, (Param){.kind = PARAM_RECORD, .name = "pack"});
+    HostStep *scope = add_call(lowering, statement, STEP_SCOPE, false);
+    scope->record = pack_record(arena, scope, statement, mask);
+    lowering->steps = &scope->body;
+    for (size_t i = 0; i < (is_few ? 1 : sizeof many / sizeof *many); i++)
+        add_launch(lowering, device_kernel(lowering, (is_few ? few : many)[i].kernel),
+                   (is_few ? few : many)[i].launch, &arguments);
+    lowering->steps = steps;
+}
+
+static void lower_pack(EntryLowering *lowering, const Statement *statement, Kernel *store) {
+    const CallShape mask = call_shape(call_input(statement, 0));
+    (void)store;
+    add_equation(lowering, statement);
+    (lowering->target->apart ? lower_device_pack : lower_host_pack)(lowering, statement, &mask);
+}
+
 /* ---- the row ---- */
 
 const CallRow call_pack = {
@@ -225,4 +374,5 @@ const CallRow call_pack = {
     .decode = NULL,
     .store_caches = NULL,
     .rounds = NULL,
+    .lower = lower_pack,
 };

@@ -1,5 +1,6 @@
 /* scan: a recurrence. See ir/scan.c for its operands. */
 #include "calls/call_table.h"
+#include "lower/lower_entry.h"
 #include "ir/well_formed.h"
 #include "passes.h"
 #include "transform/autodiff/gradient.h"
@@ -20,6 +21,17 @@ static double scan_flops(const Program *program, const Statement *scan) {
     for (int i = 0; i < scan->body.statements.count; i++)
         each += statement_flops(program, scan->body.statements.items[i]);
     return each * (double)scan->index->axis->size;
+}
+
+static void lower_scan_call(EntryLowering *lowering, const Statement *scan, Kernel *store) {
+    LoopKernel *loops = open_kernel(lowering, scan_kernel(&lowering->lower, scan));
+    (void)store;
+    if (lowering->target->apart)
+        loops->launch = lower_device_scan(&lowering->lower, scan);
+    else
+        lower_scan(&lowering->lower, scan);
+    add_params(lowering, &loops->params);
+    launch_kernel(lowering, loops, NULL);
 }
 
 const CallRow call_scan = {
@@ -45,4 +57,5 @@ const CallRow call_scan = {
     .decode = NULL, /* see decode.c for scans */
     .store_caches = NULL,
     .rounds = NULL,
+    .lower = lower_scan_call,
 };

@@ -1,5 +1,6 @@
 /* top: the selection of the largest values. */
 #include "calls/call_table.h"
+#include "lower/lower_entry.h"
 #include "interpret/interpreter.h"
 #include "ir/well_formed.h"
 #include "passes.h"
@@ -131,6 +132,49 @@ static void interpret_top(Interpreter *interpreter, const Statement *statement) 
     }
 }
 
+/* ---- lowering ---- */
+
+enum { FEW = 256 }; /* numbers that a warp of a GPU selects among */
+
+/* Outer size, size and inner size of the dimension that it selects along, and the number. */
+static void top_sizes(const Statement *statement, long sizes[4]) {
+    const CallShape p = call_shape(call_input(statement, 0));
+    for (int i = 0; i < 3; i++) sizes[i] = 1;
+    for (int i = 0; i < p.rank; i++)
+        sizes[(i >= statement->top.dimension) + (i > statement->top.dimension)] *= p.size[i];
+    sizes[3] = statement->top.k;
+}
+
+static void launch_top(EntryLowering *lowering, const Statement *statement, const long sizes[4]) {
+    List arguments = {0};
+    for (int i = 0; i < 4; i++)
+        add_param(lowering->lower.arena, &arguments,
+                  (Param){.kind = PARAM_NUMBER, .number = sizes[i]});
+    add_operand_param(lowering, &arguments, call_input(statement, 0), false);
+    add_operand_param(lowering, &arguments, call_output(statement, 0), true);
+    const long choices = sizes[0] * sizes[2];
+    const bool few = sizes[1] <= FEW;
+    const long blocks = few ? ceil_div(choices, MOEC_CHOICE_THREADS / 32) : choices;
+    add_launch(lowering, device_kernel(lowering, few ? "moec_top_of_few" : "moec_top"),
+               launch_of(blocks, MOEC_CHOICE_THREADS), &arguments);
+}
+
+static void lower_top(EntryLowering *lowering, const Statement *statement, Kernel *store) {
+    long sizes[4];
+    (void)store;
+    top_sizes(statement, sizes);
+    add_equation(lowering, statement);
+    if (lowering->target->apart) {
+        launch_top(lowering, statement, sizes);
+        return;
+    }
+    HostStep *step = add_call(lowering, statement, STEP_CALL, false);
+    List *values = &step->call.values;
+    step->call.function = "moec_top";
+    for (int i = 0; i < 4; i++) add_number(lowering->lower.arena, values, NULL, sizes[i]);
+    for (int i = 0; i < 2; i++) add_operand(lowering->lower.arena, values, NULL, step, i);
+}
+
 /* ---- the row ---- */
 
 const CallRow call_top = {
@@ -156,4 +200,5 @@ const CallRow call_top = {
     .decode = NULL,
     .store_caches = NULL,
     .rounds = NULL,
+    .lower = lower_top,
 };

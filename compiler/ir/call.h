@@ -9,9 +9,12 @@
 
 typedef struct Backward Backward;
 typedef struct Decode Decode;
+typedef struct EntryLowering EntryLowering;
 typedef struct Interpreter Interpreter;
 typedef struct Region Region;
 typedef struct Verify Verify;
+
+struct Kernel;
 
 struct CallRow {
     const char *name;  /* in a printed program */
@@ -54,7 +57,23 @@ struct CallRow {
     /* The operands that it rounds to bf16 and that may be stored so: a bit for each input, then for
      * each output; NULL: none. */
     unsigned (*rounds)(const Program *program, const Statement *statement);
+
+    /* Adds its kernels and host steps for the target of the module. store: the store of its first
+     * result with other statements, or NULL. Never NULL. */
+    void (*lower)(EntryLowering *lowering, const Statement *statement, struct Kernel *store);
 };
+
+/* The dimensions of an operand that iterate, without those fixed by repeat indices and numbers. */
+typedef struct CallShape {
+    int rank;
+    const Index *index[MAX_RANK];
+    long size[MAX_RANK];
+} CallShape;
+
+CallShape call_shape(const Expr *operand);
+/* Size of the dimension `back` before the end; of all dimensions before the last `own` together. */
+long size_at(const CallShape *shape, int back);
+long leading_size(const CallShape *shape, int own);
 
 static inline const Expr *call_input(const Statement *call, int number) {
     MUST(number >= 0 && number < call->inputs.count);

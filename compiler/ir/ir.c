@@ -557,3 +557,25 @@ int attend_scale(const AttendOptions *options, int which) {
 int attend_operands(const AttendOptions *options) {
     return attend_scale(options, 1) + options->scaled[1];
 }
+
+/* ---- operands of calls ---- */
+
+CallShape call_shape(const Expr *operand) {
+    CallShape shape = {.rank = 0};
+    for (int i = 0; i < operand->count; i++) {
+        if (operand->args[i]->kind != EXPR_INDEX || operand->args[i]->index->of_repeat) continue;
+        shape.index[shape.rank] = operand->args[i]->index;
+        shape.size[shape.rank++] = operand->tensor->axes[i]->size;
+    }
+    return shape;
+}
+
+long size_at(const CallShape *shape, int back) {
+    return shape->size[shape->rank - back];
+}
+
+long leading_size(const CallShape *shape, int own) {
+    long product = 1;
+    for (int i = 0; i < shape->rank - own; i++) product *= shape->size[i];
+    return product;
+}

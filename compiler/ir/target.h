@@ -1,5 +1,5 @@
-/* target: facts about a machine that passes and the schedule use. Text of a target: see EmitTarget
- * in codegen/emit.h. */
+/* target: facts about a machine that passes and the schedule use. Its syntax: see PrintStyle
+ * in print/print.h. */
 #ifndef TARGET_H
 #define TARGET_H
 

@@ -234,23 +234,18 @@ static bool uses_only_steps(const Expr *expr) {
 }
 
 CallShape verify_operand(Verify *verify, const Expr *operand) {
-    CallShape shape = {0};
     if (!operand || operand->kind != EXPR_READ) {
         verify_error(verify, "an operand is not a tensor");
-        return shape;
+        return (CallShape){0};
     }
     check_expr(verify, operand);
     for (int i = 0; i < operand->count && !verify->message; i++) {
         const Expr *sub = operand->args[i];
-        if (sub->kind == EXPR_INDEX && !sub->index->of_repeat) {
-            shape.index[shape.rank] = sub->index;
-            shape.size[shape.rank++] = operand->tensor->axes[i]->size;
-        } else if (!uses_only_steps(sub)) {
+        if ((sub->kind != EXPR_INDEX || sub->index->of_repeat) && !uses_only_steps(sub))
             verify_error(verify, "subscript %s of an operand is computed",
                          print_expr(verify->arena, sub));
-        }
     }
-    return shape;
+    return call_shape(operand);
 }
 
 void verify_sizes(Verify *verify, const char *what, long a, long b) {

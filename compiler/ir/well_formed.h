@@ -2,7 +2,7 @@
 #ifndef WELL_FORMED_H
 #define WELL_FORMED_H
 
-#include "ir/ir.h"
+#include "ir/call.h"
 
 typedef struct Verify {
     Arena *arena;
@@ -12,14 +12,6 @@ typedef struct Verify {
     bool *set;                  /* by tensor: something was stored in it */
     char *message;              /* the first error */
 } Verify;
-
-/* The dimensions of a call operand that iterate, without those fixed by repeat indices and
- * numbers. */
-typedef struct CallShape {
-    int rank;
-    const Index *index[MAX_RANK];
-    long size[MAX_RANK];
-} CallShape;
 
 /* Later errors than the first are dropped. */
 void verify_error(Verify *verify, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -99,3 +99,9 @@ bool form_declares(const FormBlock *block, const Term *name) {
         if (node->kind == FORM_LET && term_equal(node->name, name)) return true;
     return false;
 }
+
+const char *declared_text(Arena *arena, const FormNode *let) {
+    const char *name = term_text(arena, let->name);
+    if (let->rows) name = arena_format(arena, "%s[%ld]", name, let->rows);
+    return let->size ? arena_format(arena, "%s[%ld]", name, let->size) : name;
+}

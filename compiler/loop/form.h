@@ -140,6 +140,8 @@ bool form_has(const FormBlock *block, bool (*wanted)(const FormNode *node));
 bool form_is_loop(const FormNode *node);
 /* True if it contains a node that uses the name, at any depth. */
 bool form_uses(const FormBlock *block, const Term *name);
+/* The name of a let, with the sizes of an array: "power[64]". */
+const char *declared_text(Arena *arena, const FormNode *let);
 /* True if one of its direct nodes declares the name. */
 bool form_declares(const FormBlock *block, const Term *name);
 
@@ -150,8 +152,6 @@ void parallel(Arena *arena, KernelForm *form, const Target *target);
 
 /* ---- owners.c ---- */
 
-/* The condition for the first thread of a block. */
-const Term *first_thread(Arena *arena);
 /* The condition for the thread that stores the value of a column; from: the first of its block. */
 const Term *column_owner(Arena *arena, const Term *from, const Term *column);
 /* One thread stores a value that several threads hold. */
@@ -218,15 +218,5 @@ const char *form_check(Arena *arena, const KernelForm *form);
 
 /* Adds a form as printed by `moec dump`. */
 void dump_form(Text *text, KernelForm *form);
-
-/* ---- print.c ---- */
-
-/* The name of a let, with the sizes of an array: "power[64]". */
-const char *declared_text(Arena *arena, const FormNode *let);
-
-/* Prints a block as lines of C or CUDA with this indentation. */
-void print_block(Text *text, const FormBlock *block, int indent);
-/* Prints one line; breaks it if it is too long. */
-void print_line(Text *text, int indent, const char *line);
 
 #endif

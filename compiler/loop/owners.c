@@ -10,10 +10,6 @@
  */
 #include "loop/form.h"
 
-const Term *first_thread(Arena *arena) {
-    return term(arena, TERM_EQ, term(arena, TERM_THREAD), term_whole(arena, 0));
-}
-
 const Term *column_owner(Arena *arena, const Term *from, const Term *column) {
     const Term *thread = term(arena, TERM_THREAD);
     return term(arena, TERM_AND, term(arena, TERM_LT, thread, term_whole(arena, 32)),

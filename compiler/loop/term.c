@@ -170,6 +170,10 @@ const Term *term_offset(Arena *arena, const Term *a, const Term *size, const Ter
     return none ? scaled : term(arena, TERM_ADD, scaled, b);
 }
 
+const Term *first_thread(Arena *arena) {
+    return term(arena, TERM_EQ, term(arena, TERM_THREAD), term_whole(arena, 0));
+}
+
 /* ---- queries ---- */
 
 bool term_equal(const Term *a, const Term *b) {
@@ -285,6 +289,17 @@ const char *term_type_name(TermType type) {
     return names[type];
 }
 
+TermType element_type(const Tensor *tensor) {
+    static const TermType types[] = {
+        [TYPE_REAL] = T_F32,   [TYPE_INT] = T_I32,    [TYPE_BF16] = T_BF16,
+        [TYPE_INT8] = T_GROUP, [TYPE_DOUBLE] = T_F64, [TYPE_BYTE] = T_I8};
+    return types[tensor->type];
+}
+
+const char *type_name(const Tensor *tensor) {
+    return term_type_name(element_type(tensor));
+}
+
 /* With a decimal point in every locale, and `ending` after an integer. */
 static const char *digits_of(Arena *arena, double number, int digits, const char *ending) {
     char *text = arena_format(arena, "%.*g", digits, number);
@@ -304,6 +319,7 @@ static const char *leaf_text(Arena *arena, const Term *term) {
     if (term->op == TERM_NAME) return variable->name ? variable->name : variable->wanted;
     if (term->op != TERM_NUMBER) return row_of(term->op).text;
     if (term->constant) return term->constant;
+    if (term->type == T_BOOL) return term->whole ? "true" : "false";
     if (term->type < T_BF16)
         return arena_format(arena, term->type == T_U32 ? "%ldu" : "%ld", term->whole);
     if (term->type == T_F64 && isfinite(term->real)) return digits_of(arena, term->real, 17, ".0");

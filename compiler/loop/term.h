@@ -102,6 +102,8 @@ const Term *term_cast(Arena *arena, TermType type, const Term *value);
 const Term *term_element(Arena *arena, const Term *array, const Term *subscript);
 /* The operation of a term for one of the language on values of a type: T_I64, T_F32 or T_F64. */
 TermOp term_op(OpCode op, TermType type);
+/* The condition for the first thread of a block. */
+const Term *first_thread(Arena *arena);
 bool term_equal(const Term *a, const Term *b);
 bool term_is_zero(const Term *term); /* the integer 0 */
 bool term_uses(const Term *term, const Term *name);
@@ -128,6 +130,9 @@ bool term_may_hold(const Term *target, const Term *value);
 const char *term_text(Arena *arena, const Term *term);
 /* The name of a type in C and CUDA. */
 const char *term_type_name(TermType type);
+/* The type of an element of a tensor, and its name. */
+TermType element_type(const Tensor *tensor);
+const char *type_name(const Tensor *tensor);
 /* A float in C. */
 const char *number_text(Arena *arena, double number);
 

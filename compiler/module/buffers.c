@@ -208,3 +208,15 @@ Entry *entry_new(Arena *arena, const Schedule *schedule, const BlockLayout *weig
     clear_gradients(arena, entry, weights);
     return entry;
 }
+
+/* ---- sizes ---- */
+
+SizeConstant *size_constant(const List *sizes, const Axis *axis) {
+    for (int i = 0; i < sizes->count; i++) {
+        SizeConstant *size = sizes->items[i];
+        if (size->axis == axis ||
+            (size->axis->size == axis->size && strcmp(size->axis->name, axis->name) == 0))
+            return size;
+    }
+    return NULL;
+}

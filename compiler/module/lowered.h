@@ -4,6 +4,8 @@
 #define LOWERED_H
 
 #include "loop/form.h"
+#include "moec.h"
+#include "passes.h"
 #include "schedule/kernel.h"
 
 /* ---- memory: buffers.c ---- */
@@ -48,17 +50,20 @@ typedef enum ParamKind {
     PARAM_NUMBER,
     PARAM_GROUPED, /* sizes of a product over dispatched rows */
     PARAM_RECORD,  /* a variable of the host program */
-    PARAM_MAPS     /* of the operands of a variant, which the host creates */
+    PARAM_MAP,     /* of an operand of a variant */
+    PARAM_MAPS     /* an argument: all of these, which the host creates */
 } ParamKind;
 
 /* A parameter of a kernel and its argument. */
 typedef struct Param {
     ParamKind kind;
-    const char *type, *name; /* of a parameter; type: of an operand or scratch memory */
-    const Buffer *buffer;    /* of a pointer */
-    bool written, alone;     /* of a pointer; alone: overlaps no other one */
-    const Term *address;     /* of an operand; NULL: absent */
-    size_t offset;           /* of scratch memory, in the arena */
+    const char *name;     /* of a parameter */
+    TermType type;        /* of an element of an operand or of scratch memory */
+    const char *record;   /* type of a record */
+    const Buffer *buffer; /* of a pointer */
+    bool written, alone;  /* of memory; alone: overlaps that of no other pointer */
+    const Term *address;  /* of an operand; NULL: absent */
+    size_t offset;        /* of scratch memory, in the arena */
     long number;
     const Contraction *contraction;
 } Param;
@@ -70,8 +75,66 @@ typedef struct LoopKernel {
     List params;          /* Param *; empty for a store */
     List statements;      /* const Statement *: the equations that it computes */
     Launch launch;
-    int indent; /* of its loops in the text */
+    bool bounded; /* its text has the bounds of its launch */
 } LoopKernel;
+
+/* ---- GPU kernels that call templates of runtime/kernels ---- */
+
+/* A class or function with its arguments: "MoecTileStored<128, 64, true>". */
+typedef struct TemplateInstance {
+    const char *name;
+    List arguments; /* TemplateArgument * */
+} TemplateInstance;
+
+/* A number or truth value, another template, or a type. */
+typedef struct TemplateArgument {
+    const Term *value;
+    const TemplateInstance *template;
+    TermType type;
+} TemplateArgument;
+
+/* A class of constants, the argument of several templates. */
+typedef struct TemplateOptions {
+    const char *name;
+    FormBlock constants; /* lets */
+    List statements;     /* the equations of the kernels that use it */
+} TemplateOptions;
+
+/* The use of an element of a template's result: an object of a class with these fields, or a
+ * function of the row, the column and the sum; of `width` adjacent sums; of a further sum. */
+typedef struct TemplateStore {
+    const TemplateInstance *object; /* or a function around that function; or NULL */
+    List fields;                    /* const Term * */
+    LoopKernel *loops;              /* of the function, or NULL */
+    const Term *row, *column, *sum, *other;
+    int width;
+} TemplateStore;
+
+/* A call of a template by some blocks of a kernel. */
+typedef struct TemplateCall {
+    const Term *blocks; /* their condition; NULL: all others */
+    const TemplateInstance *function;
+    List arguments; /* const Term *; NULL: the store */
+    const TemplateStore *store;
+} TemplateCall;
+
+/* One of the variants of a kernel. */
+typedef struct TemplateVariant {
+    const char *ending; /* of its name */
+    const char *bounds; /* of its launch, a constant; NULL: */
+    int threads;        /* of its single block per multiprocessor */
+    List params;        /* Param * */
+    List calls;         /* TemplateCall *: each block executes one */
+} TemplateVariant;
+
+typedef struct TemplateKernel {
+    const char *name;
+    List statements; /* const Statement *: of its stores */
+    List variants;   /* TemplateVariant *; those after the first need warpgroups */
+    bool signals;    /* begins with moec_begin(); otherwise the template does so */
+    bool joined;     /* the next kernel has the same options */
+    int first_line;  /* parameters in the first line of its text; 0: as many as fit */
+} TemplateKernel;
 
 /* ---- host steps ---- */
 
@@ -94,7 +157,7 @@ typedef enum Condition {
 /* One of several variants of a kernel: the host selects the fastest one. */
 typedef struct LaunchVariant {
     Launch launch;
-    const char *shared; /* bytes of shared memory, as text */
+    const Term *shared; /* bytes of shared memory */
 } LaunchVariant;
 
 /* Elements that a launch writes: see MoecWritten. */
@@ -134,6 +197,23 @@ typedef struct ProductStep {
     bool epilogue;
 } ProductStep;
 
+/* An argument of a call, or a field of a record: a number, a name or an address; or another record
+ * or an array. */
+typedef struct HostValue {
+    const char *field; /* its name, or NULL */
+    const Term *term;  /* or NULL: */
+    const char *type;  /* of a record or array; NULL: that of the field */
+    List values;       /* HostValue * */
+    bool address;      /* its address */
+    bool line;         /* begins a line of the text */
+} HostValue;
+
+/* A variable of the host program, or a constant. */
+typedef struct HostRecord {
+    const char *type, *name;
+    List values; /* HostValue * */
+} HostRecord;
+
 /* Executes its body for index = 0 .. count - 1. */
 typedef struct RepeatStep {
     const char *index, *size; /* size: the count as text */
@@ -146,8 +226,8 @@ typedef enum HostStepKind {
     STEP_LAUNCH,  /* a kernel */
     STEP_PRODUCT, /* a dense product */
     STEP_GROUPED, /* a product over dispatched rows: group, gathers of a and b, a, b, c */
-    STEP_CALL,    /* a hand-written kernel of the host: inputs and outputs of its statement; on a
-                     GPU the variable `pack` and the body */
+    STEP_CALL,    /* a hand-written kernel of the host: inputs and outputs of its statement */
+    STEP_SCOPE,   /* its body with a variable */
     STEP_CLEAR,   /* zero bytes */
     STEP_REPEAT,
     STEP_WHEN /* its body under a condition */
@@ -165,10 +245,10 @@ typedef struct HostStep {
         ProductStep product;
         const ScheduleUnit *grouped;
         struct {
-            const Program *program;
-            const Statement *statement;
-            const char *options; /* name of the constant with its options, or NULL */
+            const char *function;
+            List values; /* HostValue * */
         } call;
+        const HostRecord *record;
         struct {
             const Buffer *buffer; /* NULL: the gradients, */
             size_t offset, bytes; /* from `offset` on */
@@ -201,27 +281,73 @@ List *steps_in_part(Arena *arena, const Entry *entry, List *steps, Condition par
 
 /* ---- the module ---- */
 
-/* A part of a text. */
+/* An array of the optimizer step. */
+typedef struct UpdateArray {
+    const Tensor *tensor;
+    const char *name;
+    int index; /* in `scalars` or `states` */
+} UpdateArray;
+
+/* The part of a parameter block that belongs to one parameter. */
+typedef struct UpdateShare {
+    const Tensor *tensor;
+    long block; /* the first one that updates it */
+    size_t first;
+    long count;
+    int group;
+} UpdateShare;
+
+/* The optimizer: the step of one parameter; the learning-rate factor, a function of the host. */
+typedef struct Update {
+    List statements; /* const Statement *: equations of the step */
+    LoopKernel *step, *rate;
+    List arrays, rate_arrays; /* UpdateArray *: in use */
+    List scalars, states;     /* Tensor *: the inputs of the step */
+    int groups;
+    float *settings; /* [groups, scalars] */
+    /* on a GPU: one kernel over all parameters */
+    List shares; /* UpdateShare * */
+    long each;   /* elements per block; 0: one block per parameter */
+    long blocks;
+} Update;
+
+/* A part of a text: one of these, or an empty line. */
 typedef struct Section {
-    const LoopKernel *kernel; /* a function, */
-    const Entry *entry;       /* or the function that runs a program, */
-    const HostStep *options;  /* or the options of a call, */
-    const char *text;         /* or this: LOOPS_HERE marks the position of each of `loops` */
-    List loops;               /* LoopKernel * */
-    bool ends;                /* the last section of a piece: see MoecPiece */
-    int number;               /* of the kernel in the piece */
+    const LoopKernel *kernel;
+    const TemplateKernel *template;
+    const TemplateOptions *constants;
+    const Entry *entry;       /* the function that runs a program */
+    const HostRecord *record; /* a constant of the host program */
+    const Update *update;
+    bool ends;  /* the last section of a piece: see MoecPiece */
+    int number; /* of the kernel in the piece */
 } Section;
 
-#define LOOPS_HERE "\f"
+/* A constant of a text: the size of an axis. */
+typedef struct SizeConstant {
+    const Axis *axis;
+    const char *name;
+    bool of_kernels; /* used by kernels, not only by their launches */
+} SizeConstant;
+
+/* The constant of an axis, or NULL. */
+SizeConstant *size_constant(const List *sizes, const Axis *axis);
+
+/* As MoecOwnProduct of runtime/abi/abi.h. */
+typedef struct OwnProduct {
+    const char *kernel;
+    long alignment;
+} OwnProduct;
 
 /* All programs of one text, and their common parts. */
 typedef struct Module {
     Arena *arena;
-    const struct EmitTarget *target;
+    Hosting hosting;
+    bool apart;         /* kernels are in a separate text */
     Program **programs; /* with that of the optimizer */
     int program_count;
     List entries;           /* Entry *: the other ones */
-    List kernels;           /* LoopKernel *: all loops */
+    List kernels;           /* LoopKernel *: all loops, for the passes */
     List functions, device; /* Section *: of the text with the table, of the kernels of a GPU */
     List device_kernels;    /* char *: the names of the kernels of a GPU, by number */
     List products;          /* Product * */
@@ -229,13 +355,26 @@ typedef struct Module {
     List sizes;             /* SizeConstant * */
     bool plain;             /* sizes are numbers */
     BlockLayout weights, states;
-    bool update;
+    const Update *update; /* or NULL */
     int *groups;  /* of parameters, by index in weights: see MoecUpdate.own; NULL without update */
     Type rounded; /* type of the compute weights of a program; TYPE_REAL: none */
+    Launch rounding; /* on a GPU: of the kernel that sets them */
 } Module;
 
 /* The memory of all tensors of a program, and the steps that clear it; names: by tensor->id. */
 Entry *entry_new(Arena *arena, const Schedule *schedule, const BlockLayout *weights,
                  const BlockLayout *states, const char *const *names);
+
+/* ---- tensor_info.c ---- */
+
+/* The tensors of that role, in order. */
+List tensors_with(Arena *arena, const Program *program, Role role);
+/* The table entry of a tensor. */
+MoecTensorInfo tensor_info(Arena *arena, const Tensor *tensor, size_t offset);
+
+/* ---- equation_text.c ---- */
+
+/* The first line of a statement, with its line in the source: "y[s] = 2 * x[s] -- file.moe:12". */
+const char *equation_text(Arena *arena, const Statement *statement);
 
 #endif

@@ -2,7 +2,7 @@
  *
  * Gradients accumulate over the micro-batches of a step. The first product that accesses one, if it
  * writes all of it, stores in the first micro-batch and adds in the others. Other gradients are
- * cleared at the start of the program (emit_program.c).
+ * cleared at the start of the program (lower_entry.c).
  *
  *     repeat i < 6 downwards                        clear  d_bias
  *         d_w[i,d,f] += sum[s] x[s,d] * dy[s,f]     repeat i < 6 downwards

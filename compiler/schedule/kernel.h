@@ -2,7 +2,7 @@
  * tensor.
  *
  * contraction recognizes matrix products, fuse groups all other statements into loop nests, plan
- * assigns memory to every tensor. An emitter turns the result, a Schedule, into the text of one
+ * assigns memory to every tensor. The lowering turns the result, a Schedule, into a module of one
  * target.
  */
 #ifndef KERNEL_H

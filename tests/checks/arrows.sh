@@ -22,8 +22,7 @@ included() {
 }
 included compiler/ir/ir.c schedule/kernel.h "includes the later folder compiler/schedule"
 included compiler/ir/ir.c driver.h "includes the later folder compiler"
-touch "$work/copy/compiler/codegen/cuda/emit_cuda.h"
-included compiler/codegen/c/emit_c.c codegen/cuda/emit_cuda.h "includes another printer"
+included compiler/print/print_c.c lower/lower.h "includes the later folder compiler/lower"
 included compiler/explain/explain.c calls/call_table.h "includes the rows of calls"
 included compiler/analysis/cost.c device/device.h "includes a file of the other side"
 included runtime/training/step.c ir/ir.h "includes a file of the other side"
@@ -43,6 +42,8 @@ called() {
     found "$3" . "$BUILD" "$work/objects"
 }
 called compiler/ir/ir.o fuse "compiler/ir/ir.o: calls fuse of the later folder compiler/schedule"
+called compiler/print/print_c.o lower_units "compiler/print/print_c.o: calls lower_units of the later folder compiler/lower"
+called compiler/print/print_c.o hoist "compiler/print/print_c.o: calls hoist, but a printer reads only the module"
 called compiler/analysis/cost.o device_open "compiler/analysis/cost.o: calls device_open of the later folder runtime/device"
 called runtime/base/files.o model_open "runtime/base/files.o: calls model_open of the later folder runtime/model"
 called runtime/training/step.o command_row "runtime/training/step.o: calls command_row of the later folder runtime/tools/command"

@@ -20,7 +20,7 @@ identifiers() { grep -oE '\b[A-Za-z_][A-Za-z0-9_]*' | sort -u; }
 cat generated/*.cu runtime/kernels/*.cuh runtime/device/sim/cuda_sim.h compiler/loop/names.c | identifiers >"$work/cuda"
 
 {
-    grep -oE -h '"[a-z_][A-Za-z0-9_]*"' compiler/loop/names.c compiler/loop/lower/lower_names.c
+    grep -oE -h '"[a-z_][A-Za-z0-9_]*"' compiler/loop/names.c compiler/lower/lower_names.c
     headers -dM | sed 's/^#define \([A-Za-z0-9_]*\).*/\1/' | grep '^[a-z]' | grep -v moec
     echo loss_scale position seed threads host weights inputs outputs arena cache
 } | identifiers >"$work/words"

@@ -8,7 +8,8 @@
  */
 #include "opencl.h"
 
-#include "codegen/emit.h"
+#include "lower/lower_entry.h"
+#include "print/print.h"
 
 enum { GROUP = 64, GROUPS = 16 };
 
@@ -67,13 +68,6 @@ static void share_block(Arena *arena, FormBlock *block, int depth) {
     }
 }
 
-static void emit_opencl_kernel(Emitter *emitter, Kernel *kernel) {
-    LoopKernel *loops = open_kernel(emitter, kernel);
-    lower_nests(&emitter->lower, kernel->root);
-    add_params(emitter, &loops->params);
-    launch_kernel(emitter, loops, NULL, kernel_name(emitter, kernel, NULL));
-}
-
 /* Distributes the loops of a kernel. */
 static OpenclKernel *share(Arena *arena, LoopKernel *loops) {
     OpenclKernel *made = arena_alloc(arena, sizeof *made);
@@ -97,24 +91,22 @@ static OpenclKernel *share(Arena *arena, LoopKernel *loops) {
     return made;
 }
 
-/* Memory is initially zero. */
-static const EmitTarget target_opencl = {.parameters = {.function = "__kernel void",
-                                                        .memory = "__global ",
-                                                        .alone = "restrict ",
-                                                        .address = "",
-                                                        .begin = ""},
-                                         .kernel = emit_opencl_kernel,
-                                         .clear = "",
-                                         .apart = true};
+static const LowerTarget target_opencl = {.kernel = lower_kernel, .apart = true};
+
+static const PrintStyle style = {.function = "__kernel void",
+                                 .memory = "__global ",
+                                 .alone = "restrict ",
+                                 .address = "",
+                                 .begin = ""};
 
 const char *emit_opencl(Arena *arena, Schedule *schedule, List *kernels) {
     for (int i = 0; i < schedule->units.count; i++)
         if (((ScheduleUnit *)schedule->units.items[i])->kind != UNIT_KERNEL) return NULL;
-    Module *module = module_for(arena, &schedule, 1, &target_opencl, false);
+    Module *module = module_for(arena, &schedule, 1, &target_opencl, TARGET_HOSTED, false);
     for (int i = 0; i < module->kernels.count; i++)
         list_push(arena, kernels, share(arena, module->kernels.items[i]));
     Text text = {.arena = arena};
-    add_sizes(&text, &module->sizes, true);
-    print_functions(&text, module, &module->device, NULL, NULL);
+    print_sizes(&text, &module->sizes, true);
+    print_functions(&text, &(const PrintContext){module, &style}, &module->device, NULL, NULL);
     return text.text;
 }

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "loop/form.h"
+#include "print/print.h"
 
 static const Term *a, *b, *c;
 

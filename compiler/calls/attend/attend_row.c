@@ -99,6 +99,7 @@ const CallRow call_attend = {
     .decode = attend_decode,
     .store_caches = attend_store_caches,
     .rounds = attend_rounded,
+    .lower = lower_attend,
 };
 
 static double attend_grad_flops(const Program *program, const Statement *statement) {
@@ -129,4 +130,5 @@ const CallRow call_attend_grad = {
     .decode = NULL,
     .store_caches = NULL,
     .rounds = attend_grad_rounded,
+    .lower = lower_attend,
 };

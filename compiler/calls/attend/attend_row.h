@@ -19,4 +19,12 @@ void attend_gradient(Backward *backward, const Statement *statement);
 void attend_decode(Decode *decode, Statement *attend, const Region *region);
 void attend_store_caches(Decode *decode, Statement *attend);
 
+/* attend_lower.c, attend_lower_device.c */
+void lower_attend(EntryLowering *lowering, const Statement *statement, struct Kernel *store);
+void lower_device_attend(EntryLowering *lowering, const Statement *statement, struct Kernel *store);
+/* The number of positions to attend to; the cache of a window has fewer keys. */
+long attend_places(const Program *program, const Statement *statement);
+/* The value of its mask in the kernels. */
+const char *mask_name(const AttendOptions *options);
+
 #endif

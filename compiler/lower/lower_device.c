@@ -1,0 +1,312 @@
+/* lower_device: distributes the loops of a kernel among the threads of a GPU.
+ *
+ * The outer loops of a nest that no statement sums over become one. Its iterations are distributed
+ * to threads, columns or blocks.
+ *
+ *     threads   y[b,s,d] = x[b,s,d] * t[b,s]   one iteration per thread, including inner loops
+ *     columns   g[d] += sum[b,s] x[b,s,d]      32 adjacent iterations per block; the other threads
+ *                                              of the block share the sum of each
+ *     blocks    y[b,s,d] = x[b,s,d] / sum ...  one iteration per block; its threads share the inner
+ *                                              loops, rows are in shared memory
+ *
+ * Each thread sums its own iterations; the sums of the threads are added in a fixed order. A small
+ * kernel runs in one block.
+ */
+#include "lower/lower.h"
+
+/* Columns per block; iterations inside a thread below which sharing is not worthwhile. */
+enum { COLUMNS = 32, FEW_ITERATIONS = 16 };
+
+/* ---- loops that may be shared ---- */
+
+static bool sums_at(const Lowering *lower, const Nest *nest, int level) {
+    const Member *member;
+    for (int i = 0; (member = member_at(lower, i)) != NULL; i++)
+        if (is_inside(member, nest) && level >= member->kept) return true;
+    return false;
+}
+
+static const Nest *only_child(const Nest *nest) {
+    const Nest *child = nest->children.count == 1 ? nest->children.items[0] : NULL;
+    return child && !child->member ? child : NULL;
+}
+
+int chain_of(const Lowering *lower, const Nest *nest) {
+    int length = 0;
+    for (; nest && !sums_at(lower, nest, length); length++) nest = only_child(nest);
+    return length;
+}
+
+/* True if threads may share an inner loop: each owns its elements or its partial sum. */
+static bool may_share(const Lowering *lower, const Nest *nest, int level) {
+    const Member *member;
+    for (int i = 0; (member = member_at(lower, i)) != NULL; i++)
+        if (is_inside(member, nest) && level >= member->kept &&
+            (member->statement->reduction == REDUCE_NONE || level != member->kept))
+            return false;
+    return true;
+}
+
+/* The number of loops from `nest` inwards that can be shared as one. */
+static int shared_chain(const Lowering *lower, const Nest *nest, int level) {
+    int length = 1;
+    for (const Nest *next = only_child(nest); next; next = only_child(next), length++) {
+        const Member *member;
+        for (int i = 0; (member = member_at(lower, i)) != NULL; i++)
+            if (is_inside(member, next) && member->kept != level && member->kept <= level + length)
+                return length;
+    }
+    return length;
+}
+
+static bool scatters(const Member *member) {
+    return member->statement->reduction == REDUCE_NONE && member->kept < member->depth;
+}
+
+static bool has_rows(const Lowering *lower, const Nest *nest) {
+    for (int i = 0; i < lower->kernel->locals.count; i++) {
+        const Local *local = lower->kernel->locals.items[i];
+        if (local->kind == LOCAL_ROW && is_inside(local->first, nest)) return true;
+    }
+    return false;
+}
+
+/* Iterations of the longest inner loops. */
+static long iterations_inside(const Nest *nest) {
+    long most = 1;
+    for (int i = 0; i < nest->children.count; i++) {
+        const Nest *child = nest->children.items[i];
+        long iterations = child->member ? 1 : child->size * iterations_inside(child);
+        if (iterations > most) most = iterations;
+    }
+    return most;
+}
+
+static bool is_register(const Lowering *lower, const Member *member) {
+    const Local *local = local_in(lower->kernel, member->statement->target->tensor);
+    return local && local->kind == LOCAL_SCALAR && !local->stored;
+}
+
+/* True if the loop stores a value that other threads may read. */
+static bool stores_inside(const Lowering *lower, const Nest *nest) {
+    const Member *member;
+    for (int i = 0; (member = member_at(lower, i)) != NULL; i++)
+        if (is_inside(member, nest) && !reduces_at(member, nest) && !is_register(lower, member))
+            return true;
+    return false;
+}
+
+Sharing sharing_of(const Lowering *lower, const Nest *nest, const Nest *last, int length) {
+    const Member *member;
+    bool across = false, scatter = false, stores = false;
+    if (is_innermost(last)) return THREADS_ALONE;
+    for (int i = 0; i < last->children.count; i++)
+        stores |= stores_inside(lower, last->children.items[i]);
+    for (int i = 0; (member = member_at(lower, i)) != NULL; i++) {
+        if (!is_inside(member, nest)) continue;
+        scatter |= scatters(member);
+        across |= member->across && member->kept == length;
+    }
+    if (scatter) return THREADS_ALONE;
+    if (has_rows(lower, nest)) return SHARED_IN_BLOCK;
+    if (iterations_inside(last) <= FEW_ITERATIONS) return THREADS_ALONE;
+    return across && !stores ? COLUMNS_OF_THREADS : SHARED_IN_BLOCK;
+}
+
+bool shares_iterations(const Lowering *lower, const Nest *nest) {
+    const Nest *last = nest;
+    int length = chain_of(lower, nest);
+    long iterations = 1;
+    for (int i = 0; i < length; i++) {
+        last = i ? last->children.items[0] : nest;
+        iterations *= last->size;
+    }
+    return iterations > 1 && sharing_of(lower, nest, last, length) != THREADS_ALONE;
+}
+
+/* ---- loops inside a block ---- */
+
+static bool by_column(Sharing sharing) {
+    return sharing == COLUMNS_OF_THREADS || sharing == COLUMNS_IN_SLICES;
+}
+
+/* Joins the sums of the threads into one that all of them hold. */
+static void join_sums(Lowering *lower, const Nest *nest, Sharing sharing) {
+    const TermOp join = by_column(sharing) ? TERM_COLUMN_SUM : TERM_BLOCK_SUM;
+    Member *member;
+    for (int i = 0; (member = member_at(lower, i)) != NULL; i++) {
+        if (!reduces_at(member, nest)) continue;
+        const Term *sum = member_terms(lower, member)->sum, *own = sum;
+        if (member->is_online_max) keep_before(lower, member);
+        if (member->online_max)
+            own = faded(lower->arena, own, member_terms(lower, member->online_max));
+        lower_set(lower, sum, term(lower->arena, reduction_op(join, member), own));
+    }
+}
+
+void lower_places(Lowering *lower, Nest *const *loops, int length, const Term *iteration) {
+    Arena *arena = lower->arena;
+    long inner = 1;
+    for (int i = 0; i < length; i++) inner *= loops[i]->size;
+    bool small = inner < 1L << 31;
+    for (int i = 0; i < length; i++) {
+        inner /= loops[i]->size;
+        const Term *place = iteration;
+        if (small && length > 1) place = term_cast(arena, T_U32, place);
+        if (inner > 1)
+            place = term(arena, TERM_DIV, place,
+                         i == length - 2 ? nest_size(lower, loops[i + 1], inner)
+                         : small         ? term_number(arena, T_U32, (double)inner)
+                                         : whole(lower, inner));
+        if (i > 0) place = term(arena, TERM_MOD, place, nest_size(lower, loops[i], loops[i]->size));
+        lower_place(lower, nest_terms(lower, loops[i])->variable, place);
+    }
+}
+
+static int bind_chain(Lowering *lower, Nest *nest, int length, Nest **loops, long *iterations) {
+    int bindings = lower->binding_count;
+    *iterations = 1;
+    for (int i = 0; i < length; i++) {
+        loops[i] = i ? loops[i - 1]->children.items[0] : nest;
+        *iterations *= loops[i]->size;
+        bind_loop(lower, loops[i]);
+    }
+    return bindings;
+}
+
+static const Term *iterations_of(Lowering *lower, const Nest *nest, long iterations) {
+    bool elements = nest->index->axis->kind == AXIS_ELEMENTS;
+    return elements ? named(lower, T_I64, "elements") : nest_size(lower, nest, iterations);
+}
+
+static void lower_iterations(Lowering *lower, Nest *last, int level, Lanes *lanes) {
+    if (lanes)
+        lower_lanes(lower, lanes, last, level);
+    else
+        lower_body(lower, last, level);
+}
+
+/* The index of the innermost loop is that of the first lane. */
+static void lower_places_of(Lowering *lower, Nest *const *loops, int length, const Term *iteration,
+                            const Lanes *lanes) {
+    Nest *last = loops[length - 1];
+    const Term *variable = nest_terms(lower, last)->variable;
+    if (lanes) nest_terms(lower, last)->variable = lanes_from(lanes);
+    lower_places(lower, loops, length, iteration);
+    nest_terms(lower, last)->variable = variable;
+}
+
+void lower_shared_loop(Lowering *lower, Nest *nest, int level, Sharing sharing) {
+    Nest *loops[MAX_LOOPS + 1];
+    long iterations;
+    int length = shared_chain(lower, nest, level);
+    begin_sums(lower, nest);
+    lower_scope(lower, FORM_GROUP);
+    int bindings = bind_chain(lower, nest, length, loops, &iterations);
+    Nest *last = loops[length - 1];
+    Lanes *lanes = by_column(sharing) ? NULL : lanes_of(lower, last, length == 1);
+    const Term *name = length > 1 ? bind_variable(lower, NULL, "part")
+                       : lanes    ? lanes_from(lanes)
+                                  : nest_terms(lower, last)->variable;
+    static const FormBy sharers[] = {BY_ONE, BY_COLUMN, BY_COLUMN, BY_THREADS, BY_ALL};
+    FormNode *loop =
+        lower_shared(lower, name, iterations_of(lower, nest, iterations), sharers[sharing]);
+    loop->width = lanes_width(lanes);
+    if (sharing == COLUMNS_IN_SLICES) {
+        loop->values[0] = named(lower, T_I64, "moec_slice_from");
+        loop->values[1] = named(lower, T_I64, "moec_slice_to");
+    }
+    if (length > 1) lower_places_of(lower, loops, length, name, lanes);
+    lower_iterations(lower, last, level + length - 1, lanes);
+    close_loop(lower, bindings);
+    join_sums(lower, nest, sharing);
+    if (sharing != SHARED_BY_ALL && sharing != COLUMNS_IN_SLICES) end_sums(lower, nest);
+    lower_end(lower);
+}
+
+/* The body of an iteration that several threads share. */
+static void lower_shared_body(Lowering *lower, Nest *nest, int level, Sharing sharing) {
+    lower_rows(lower, nest);
+    for (int i = 0; i < nest->children.count; i++) {
+        Nest *child = nest->children.items[i];
+        if (child->member)
+            lower_member(lower, child->member);
+        else if (may_share(lower, child, level + 1))
+            lower_shared_loop(lower, child, level + 1, sharing);
+        else
+            lower_loop(lower, child, level + 1);
+    }
+}
+
+/* ---- the outer loops ---- */
+
+/* Threads for this number of iterations at a time: a power of two, at least a warp. */
+static int threads_for(long iterations, int most) {
+    int threads = 32;
+    while (threads < iterations && threads < most) threads *= 2;
+    return threads;
+}
+
+static void lower_inside(Lowering *lower, Nest *last, int length, Sharing sharing, Lanes *lanes) {
+    if (sharing == THREADS_ALONE)
+        lower_iterations(lower, last, length - 1, lanes);
+    else
+        lower_shared_body(lower, last, length - 1, sharing);
+}
+
+/* own: each block has its own iterations. lanes: iterations that a thread processes together, or
+ * NULL. */
+static void open_iterations(Lowering *lower, Sharing sharing, const Term *iterations,
+                            const Lanes *lanes, bool own) {
+    bool columns = sharing != THREADS_ALONE && sharing != SHARED_IN_BLOCK && !own;
+    const Term *name = named(lower, T_I64, columns ? "moec_from" : "iteration");
+    FormBy by = own                          ? BY_THREADS
+                : columns                    ? BY_COLUMNS
+                : sharing == SHARED_IN_BLOCK ? BY_BLOCKS
+                                             : BY_ALL;
+    lower_shared(lower, name, iterations, by)->width = lanes_width(lanes);
+    if (columns)
+        lower_head(lower, named(lower, T_I64, "iteration"),
+                   term(lower->arena, TERM_COLUMN, name, iterations));
+}
+
+static Launch lower_chain(Lowering *lower, Nest *nest, int length) {
+    Nest *loops[MAX_LOOPS + 1];
+    long iterations;
+    int bindings = bind_chain(lower, nest, length, loops, &iterations);
+    Nest *last = loops[length - 1];
+    Sharing sharing = sharing_of(lower, nest, last, length);
+    bool elements = nest->index->axis->kind == AXIS_ELEMENTS;
+    Lanes *lanes =
+        sharing == THREADS_ALONE && is_innermost(last) ? lanes_of(lower, last, length == 1) : NULL;
+    open_iterations(lower, sharing, iterations_of(lower, nest, iterations), lanes, elements);
+    lower_places_of(lower, loops, length, named(lower, T_I64, "iteration"), lanes);
+    lower_inside(lower, last, length, sharing, lanes);
+    close_loop(lower, bindings);
+
+    long inside = iterations_inside(last);
+    if (elements) return (Launch){0, 256};
+    iterations /= lanes_width(lanes);
+    if (sharing == THREADS_ALONE) {
+        int threads = threads_for(iterations, is_innermost(last) ? 256 : 64);
+        return launch_of(ceil_div(iterations, threads), threads);
+    }
+    if (sharing == COLUMNS_OF_THREADS)
+        return launch_of(ceil_div(iterations, COLUMNS), threads_for(8 * inside, 1024));
+    return launch_of(iterations, threads_for((inside + 3) / 4, 512));
+}
+
+Launch lower_device_nest(Lowering *lower, Nest *nest) {
+    int length = chain_of(lower, nest);
+    if (scatters_rows(lower, nest)) return lower_scatter(lower, nest);
+    if (length > 0) return lower_chain(lower, nest, length);
+    Nest root = {.step = 1};
+    list_push(lower->arena, &root.children, nest);
+    return lower_device_block(lower, &root);
+}
+
+Launch lower_device_block(Lowering *lower, Nest *root) {
+    long inside = iterations_inside(root);
+    lower_shared_body(lower, root, -1, SHARED_IN_BLOCK);
+    return (Launch){1, threads_for(inside, 1024)};
+}

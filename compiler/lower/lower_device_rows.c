@@ -1,0 +1,117 @@
+/* lower_device_rows: products of single rows and matrices as one launch of the template in
+ * runtime/kernels/product_row.cuh. A block selects its product by its number.
+ *
+ *     if (blockIdx.x < 16)
+ *         moec_row_by_matrix<...>(blockIdx.x, ..., a, b, [&](...) { q[column] = sum; });
+ *     else
+ *         moec_row_by_matrix<...>(blockIdx.x - 16, ..., a, b_2, [&](...) { k[column] = sum; });
+ */
+#include "lower/lower_entry.h"
+
+/* Tiles of one row: threads required by the template; the widest and the narrowest tile; minimum
+ * number of blocks while tiles can be made narrower. */
+enum { ROW_BREADTH = 64, MIN_BREADTH = 16, ROW_BLOCKS = 128 };
+
+Tile row_tile(EntryLowering *lowering, const ScheduleUnit *unit, long columns) {
+    Arena *arena = lowering->lower.arena;
+    const Contraction *contraction = unit->contraction;
+    const bool along = contraction->product.b_k == 1;
+    long breadth = ROW_BREADTH;
+    while (!along && breadth > MIN_BREADTH && ceil_div(columns, breadth) < ROW_BLOCKS) breadth /= 2;
+    return (Tile){.template = template_of(arena, "MoecTileRow", unit->paired_row ? "tnbn" : "tnb",
+                                          contraction->b->tensor, breadth, along, 2L),
+                  .name = arena_format(arena, "row_%ld%s", breadth, along ? "_along" : ""),
+                  .bounds = "MOEC_ROW_GROUPED_BOUNDS",
+                  .height = 1,
+                  .breadth = breadth,
+                  .single = true,
+                  .threads = MOEC_ROW_THREADS};
+}
+
+/* Rows that share a launch. */
+typedef struct Rows {
+    TemplateVariant *variant; /* the parameters of its operands come first */
+    Kernel *stores;           /* all of them, for lookups */
+    long columns, blocks;     /* blocks so far */
+} Rows;
+
+static void add_row_kernel(Arena *arena, Rows *rows, const ScheduleUnit *unit) {
+    const Kernel *store = unit->epilogue;
+    list_append(arena, &rows->stores->members, &store->members);
+    list_append(arena, &rows->stores->locals, &store->locals);
+    rows->columns += unit->contraction->product.n;
+}
+
+/* An operand, which becomes a parameter at its first use. */
+static const Term *row_operand(EntryLowering *lowering, const Expr *read, const char *wanted,
+                               Rows *rows) {
+    Arena *arena = lowering->lower.arena;
+    const Term *address = pointer_term(&lowering->lower, read);
+    const List *params = &rows->variant->params;
+    for (int i = 0; i < params->count; i++) {
+        const Param *known = params->items[i];
+        if (term_equal(known->address, address)) return term_name(arena, known->type, known->name);
+    }
+    Param param = {.kind = PARAM_OPERAND,
+                   .type = element_type(read->tensor),
+                   .name = bind_name(&lowering->lower, NULL, wanted),
+                   .address = address};
+    add_param(arena, &rows->variant->params, param);
+    return term_name(arena, param.type, param.name);
+}
+
+/* A call for the next blocks. */
+static void put_row(EntryLowering *lowering, const ScheduleUnit *unit, Rows *rows, bool last,
+                    const Term *const operands[3]) {
+    Arena *arena = lowering->lower.arena;
+    const Contraction *contraction = unit->contraction;
+    const ScheduleUnit *dual = unit->paired_row;
+    const Product *product = &contraction->product;
+    const Tile tile = row_tile(lowering, unit, rows->columns);
+    const Role role = contraction->b->tensor->role;
+    const bool along = product->b_k == 1, fixed = role == ROLE_PARAMETER || role == ROLE_ROUNDED;
+    const long sizes[] = {product->n, product->k, along ? product->b_n : product->b_k};
+    const Term *block = term(arena, TERM_BLOCK_NUMBER), *own = block;
+    if (rows->blocks) own = term(arena, TERM_SUB, block, term_whole(arena, rows->blocks));
+    rows->blocks += ceil_div(product->n, tile.breadth);
+    TemplateCall call = {
+        .blocks = last ? NULL : term(arena, TERM_LT, block, term_whole(arena, rows->blocks)),
+        .function = template_of(arena, dual ? "moec_row_by_matrices" : "moec_row_by_matrix", "cbb",
+                                tile.template, along, fixed),
+        .store = add_store(lowering, unit->epilogue, 0, 1, dual ? dual->statement : NULL)};
+    add_template_argument(arena, &call.arguments, own);
+    for (int i = 0; i < 3; i++)
+        add_template_argument(arena, &call.arguments, term_whole(arena, sizes[i]));
+    for (int i = 0; i < (dual ? 3 : 2); i++)
+        add_template_argument(arena, &call.arguments, operands[i]);
+    add_template_argument(arena, &call.arguments, NULL);
+    add_template_call(arena, rows->variant, call);
+}
+
+/* One kernel for the sizes of the rows: a block selects its row by its number. */
+void lower_device_rows(EntryLowering *lowering, const List *units, int first, int count) {
+    Arena *arena = lowering->lower.arena;
+    int bindings = lowering->lower.binding_count;
+    TemplateVariant variant = {.ending = "", .bounds = "MOEC_ROW_BOUNDS"};
+    Rows rows = {.variant = &variant, .stores = arena_alloc(arena, sizeof *rows.stores)};
+    const Term *(*operands)[3] = arena_alloc(arena, (size_t)count * sizeof *operands);
+    for (int i = 0; i < count; i++) {
+        const ScheduleUnit *unit = units->items[first + i];
+        add_row_kernel(arena, &rows, unit);
+        operands[i][0] = row_operand(lowering, unit->contraction->a, "a", &rows);
+        operands[i][1] = row_operand(lowering, unit->contraction->b, "b", &rows);
+        if (unit->paired_row)
+            operands[i][2] = row_operand(lowering, unit->paired_row->contraction->b, "b", &rows);
+    }
+    begin_kernel(&lowering->lower, rows.stores);
+    for (int i = 0; i < count; i++)
+        put_row(lowering, units->items[first + i], &rows, i == count - 1, operands[i]);
+    end_stores(lowering, &variant.params, bindings);
+    TemplateKernel kernel = {
+        .name = device_kernel(lowering, arena_format(arena, "row_%s_%d", lowering->entry->name,
+                                                     lowering->entry->kernels++))};
+    add_statements(arena, rows.stores, NULL, &kernel.statements);
+    add_variant(arena, &kernel, variant);
+    add_template_kernel(lowering, kernel);
+    add_launch(lowering, kernel.name, (Launch){rows.blocks, MOEC_ROW_THREADS}, &variant.params);
+}

@@ -1,0 +1,97 @@
+/* lower_device_scan: a recurrence as one launch, independent of the number of positions.
+ *
+ * A block runs an instance: its threads share the elements of each statement, with a barrier before
+ * the next statement. If every loop belongs to the instances, a thread runs an instance without
+ * barriers.
+ *
+ *     for cell in block() .. 32, step blocks()
+ *         for s in 0 .. 1024
+ *             for part in thread() .. 4096, step threads()
+ *                 S[b,s,h,e,c] = decay[b,s,h] * S[b,s-1,h,e,c] + ...
+ *             barrier
+ */
+#include "lower/lower.h"
+
+enum { MAX_THREADS = 512, WARP = 32 };
+
+static const Statement *body_at(const Statement *scan, int at) {
+    return scan->body.statements.items[at];
+}
+
+static long elements_of(Index *const *loops, int count) {
+    long elements = 1;
+    for (int i = 0; i < count; i++) elements *= loops[i]->axis->size;
+    return elements;
+}
+
+/* Iterations of a scatter may add to the same element and are therefore sequential. */
+static bool goes_alone(const Statement *statement) {
+    return statement_is_scatter(statement);
+}
+
+/* The loops of the target as one, shared by the threads. */
+static void lower_elements(Lowering *lower, const Statement *statement) {
+    Arena *arena = lower->arena;
+    Index *loops[MAX_LOOPS];
+    int kept, bindings = lower->binding_count;
+    int count = free_loops(lower, statement, loops, &kept);
+    bool alone = goes_alone(statement);
+    long elements = elements_of(loops, kept), inner = elements;
+    const Term *part = bind_variable(lower, NULL, "part");
+    lower_shared(lower, part, whole(lower, elements), alone ? BY_THE_FIRST : BY_THREADS);
+    for (int i = 0; i < kept; i++) {
+        const long size = loops[i]->axis->size;
+        const Term *place = part, *name = bind_variable(lower, loops[i], loops[i]->name);
+        inner /= size;
+        if (inner > 1) place = term(arena, TERM_DIV, place, whole(lower, inner));
+        if (i > 0) place = term(arena, TERM_MOD, place, whole(lower, size));
+        lower_place(lower, name, place);
+    }
+    lower_reduction(lower, statement, loops + kept, count - kept);
+    lower_end(lower);
+    lower->binding_count = bindings;
+}
+
+static long most_elements(const Lowering *lower, const Statement *scan) {
+    long most = 1;
+    for (int i = 0; i < scan->body.statements.count; i++) {
+        Index *loops[MAX_LOOPS];
+        int kept;
+        free_loops(lower, body_at(scan, i), loops, &kept);
+        long elements = elements_of(loops, kept);
+        if (elements > most) most = elements;
+    }
+    return most;
+}
+
+static void lower_place_of(Lowering *lower, const Statement *scan, bool all) {
+    for (int i = 0; i < scan->body.statements.count; i++) {
+        if (all) {
+            lower_scope(lower, FORM_SCOPE);
+            lower_reduction(lower, body_at(scan, i), NULL, 0);
+            lower_end(lower);
+        } else {
+            lower_elements(lower, body_at(scan, i));
+            lower_barrier(lower);
+        }
+    }
+}
+
+static Launch launch_of_scan(const ScanCells *cells, long most) {
+    long threads = cells->all ? WARP * 4 : WARP;
+    while (!cells->all && threads < most && threads < MAX_THREADS) threads *= 2;
+    return launch_of(cells->all ? ceil_div(cells->size, threads) : cells->size, (int)threads);
+}
+
+Launch lower_device_scan(Lowering *lower, const Statement *scan) {
+    ScanCells cells = scan_cells(lower->arena, lower->program, scan, true);
+    const Term *cell = bind_variable(lower, NULL, "cell");
+    lower_shared(lower, cell, whole(lower, cells.size), cells.all ? BY_ALL : BY_BLOCKS);
+    bind_cells(lower, scan, &cells, cell);
+    Launch launch = launch_of_scan(&cells, most_elements(lower, scan));
+    open_places(lower, scan);
+    lower_place_of(lower, scan, cells.all);
+    close_places(lower, scan);
+    lower_end(lower);
+    return launch;
+}

@@ -1,0 +1,51 @@
+/* lower_entry: one program as an entry of the module: its memory, its kernels and its steps. */
+#include "lower/lower_entry.h"
+
+static EntryLowering *lowering_new(Module *module, const LowerTarget *target, Schedule *schedule,
+                                   const char *prefix) {
+    Program *program = schedule->program;
+    Arena *arena = module->arena;
+    EntryLowering *lowering = arena_alloc(arena, sizeof *lowering);
+    size_t tensors = (size_t)program->tensors.count + 1;
+    lowering->lower.arena = arena;
+    lowering->lower.program = program;
+    lowering->module = module;
+    lowering->target = target;
+    if (!module->plain) lowering->lower.sizes = &module->sizes;
+    lowering->repeats = 1;
+    lowering->declared = arena_alloc(arena, tensors * sizeof *lowering->declared);
+    lowering->lower.schedule = schedule;
+    name_tensors(&lowering->lower, lowering->target->apart);
+    lowering->entry =
+        entry_new(arena, schedule, &module->weights, &module->states, lowering->lower.names);
+    lowering->entry->name = prefix;
+    return lowering;
+}
+
+static void lower_entry_parts(EntryLowering *lowering) {
+    Entry *entry = lowering->entry;
+    const List *all = &entry->schedule->units;
+    int second = entry->schedule->second;
+    const List parts[2] = {{.items = all->items, .count = second},
+                           {.items = all->items + second, .count = all->count - second}};
+    for (int i = second ? 0 : 1; i < 2; i++) {
+        lowering->steps = steps_in_part(lowering->lower.arena, entry, &entry->steps,
+                                        i ? BACKWARD_PART : FORWARD_PART);
+        lower_units(lowering, &parts[i]);
+    }
+}
+
+void lower_program(Module *module, const LowerTarget *target, Schedule *schedule,
+                   const char *prefix) {
+    EntryLowering *lowering = lowering_new(module, target, schedule, prefix);
+    Entry *entry = lowering->entry;
+    entry->first_product = module->products.count;
+    lowering->lower.used = lowering->declared;
+    lower_entry_parts(lowering);
+    for (int i = 0; i < entry->program->tensors.count; i++)
+        entry->buffers[i].used = lowering->declared[i];
+    entry->arena_bytes += lowering->lower.scratch_bytes;
+    entry->product_count = module->products.count - entry->first_product;
+    add_section(module->arena, &module->functions, (Section){.entry = entry});
+    list_push(module->arena, &module->entries, entry);
+}

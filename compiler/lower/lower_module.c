@@ -1,0 +1,73 @@
+/* lower_module: programs with their schedules as a module. Its loops are as the schedules have
+ * them; passes over them follow. */
+#include "lower/lower_entry.h"
+#include "passes.h"
+
+/* "train", or "decode_2" if there are two of a kind. */
+static const char *prefix_of(Arena *arena, Program *const *programs, int place) {
+    int before = 0;
+    for (int i = 0; i < place; i++) before += programs[i]->graph == programs[place]->graph;
+    const char *name = graph_name(programs[place]->graph);
+    return before ? arena_format(arena, "%s_%d", name, before + 1) : name;
+}
+
+/* The type of the compute weights of the programs, TYPE_REAL if none reads rounded weights. */
+static Type type_of_rounded(Program *const *programs, int count) {
+    for (int i = 0; i < count; i++)
+        for (int j = 0; j < programs[i]->tensors.count; j++) {
+            const Tensor *tensor = programs[i]->tensors.items[j];
+            if (tensor->role == ROLE_ROUNDED) return tensor->type;
+        }
+    return TYPE_REAL;
+}
+
+const LowerTarget lower_host = {
+    .kernel = lower_kernel, .grouped = lower_grouped, .nests = lower_update_nests};
+
+static const LowerTarget lower_gpu = {.kernel = lower_device_kernel,
+                                      .product = lower_device_dense,
+                                      .grouped = lower_device_grouped,
+                                      .rows = lower_device_rows,
+                                      .nests = lower_device_update_nests,
+                                      .apart = true};
+
+Module *module_for(Arena *arena, Schedule *const *schedules, int count, const LowerTarget *target,
+                   Hosting hosting, bool plain) {
+    Module *module = arena_alloc(arena, sizeof *module);
+    Program **programs = arena_alloc(arena, ((size_t)count + 1) * sizeof *programs);
+    for (int i = 0; i < count; i++) programs[i] = schedules[i]->program;
+    module->arena = arena;
+    module->hosting = hosting;
+    module->apart = target->apart;
+    module->plain = plain;
+    module->programs = programs;
+    module->program_count = count;
+    module->weights = layout_of(arena, programs, count, ROLE_PARAMETER);
+    module->states = layout_of(arena, programs, count, ROLE_STATE);
+    module->rounded = type_of_rounded(programs, count);
+    for (int i = 0; i < count; i++) {
+        if (programs[i]->graph == GRAPH_UPDATE)
+            lower_update(module, target, programs[i]);
+        else
+            lower_program(module, target, schedules[i], prefix_of(arena, programs, i));
+    }
+    if (module->rounded && target->apart) {
+        list_push(arena, &module->device_kernels, (void *)(uintptr_t) "moec_round");
+        module->rounding.threads = 256;
+        module->rounding.blocks = ceil_div((long)module->weights.bytes / 16, 256);
+    }
+    return module;
+}
+
+Module *lower_module(Arena *arena, Schedule *const *schedules, int count, bool device,
+                     Hosting hosting, bool plain) {
+    return module_for(arena, schedules, count, device ? &lower_gpu : &lower_host, hosting, plain);
+}
+
+const char *dump_module(const Module *module) {
+    Text text = {.arena = module->arena};
+    text_add(&text, "%s", "");
+    for (int i = 0; i < module->kernels.count; i++)
+        dump_form(&text, &((LoopKernel *)module->kernels.items[i])->form);
+    return text.text;
+}

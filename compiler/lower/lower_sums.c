@@ -1,0 +1,383 @@
+/* lower_sums: nests on a GPU whose loops are all reduced: sums over everything, in two launches,
+ * and scatters, one row of the target at a time.
+ *
+ *     e[tokens[b,s],d] += x[b,s,d]    one block per token. The block of the first token with a row
+ *                                     of e searches later tokens for the same row and adds their
+ *                                     values in order. If e has fewer rows than there are tokens,
+ *                                     one block per row does so.
+ */
+#include "lower/lower.h"
+
+#include <string.h>
+
+/* Blocks of a sum in two launches; less work than MIN_WORK is not worth two. */
+/* AT_ONCE: entries that a thread checks before it checks the results of the others. */
+enum { PARTS = 256, THREADS = 256, AT_ONCE = 8, MIN_WORK = 1 << 18, MAX_ROWS = 1 << 20 };
+
+/* ---- sums over everything ---- */
+
+static bool sums_everything(const Lowering *lower, const Nest *nest) {
+    const Member *member;
+    double work = 0;
+    for (int i = 0; (member = member_at(lower, i)) != NULL; i++) {
+        if (!is_inside(member, nest)) continue;
+        if (!reduces_at(member, nest)) return false;
+        work += statement_work(member->statement);
+    }
+    return work >= MIN_WORK;
+}
+
+bool sums_in_two(const Lowering *lower, const Nest *nest) {
+    for (const Nest *at = nest; at; at = at->children.items[0]) {
+        if (at->member) return sums_everything(lower, nest);
+        if (at->children.count != 1 && !is_innermost(at)) return false;
+    }
+    return false;
+}
+
+TermOp reduction_op(TermOp of_sum, const Member *member) {
+    return (TermOp)(of_sum + member->statement->reduction - REDUCE_SUM);
+}
+
+const Term *scratch_term(Lowering *lower, const Term *offset) {
+    return term_element(lower->arena, named(lower, T_F32, "moec_parts"), offset);
+}
+
+static void leave_part(Lowering *lower, long place, const Member *member) {
+    Arena *arena = lower->arena;
+    const Term *part = term(arena, TERM_ADD, whole(lower, place), term(arena, TERM_BLOCK));
+    lower_if(lower, first_thread(arena), ON_SAME_LINE);
+    lower_set(lower, scratch_term(lower, part), member_terms(lower, member)->sum);
+    lower_end(lower);
+}
+
+void lower_parts_of_sums(Lowering *lower, Nest *nest) {
+    Member *member;
+    int bindings = lower->binding_count;
+    lower_shared_loop(lower, nest, 0, SHARED_BY_ALL);
+    for (int i = 0, number = 0; (member = member_at(lower, i)) != NULL; i++)
+        if (reduces_at(member, nest)) leave_part(lower, PARTS * number++, member);
+    lower->binding_count = bindings;
+    const size_t bytes = (size_t)lower->kernel->members.count * PARTS * 4;
+    if (bytes > lower->scratch_bytes) lower->scratch_bytes = bytes;
+}
+
+Launch lower_sums_of_parts(Lowering *lower, Nest *nest) {
+    Arena *arena = lower->arena;
+    Member *member;
+    begin_sums(lower, nest);
+    for (int i = 0, number = 0; (member = member_at(lower, i)) != NULL; i++) {
+        if (!reduces_at(member, nest)) continue;
+        const Term *sum = member_terms(lower, member)->sum;
+        const Term *part =
+            term(arena, TERM_ADD, whole(lower, PARTS * number++), term(arena, TERM_THREAD));
+        lower_set(lower, sum,
+                  term(arena, reduction_op(TERM_JOIN_SUM, member), sum, scratch_term(lower, part)));
+        lower_set(lower, sum, term(arena, reduction_op(TERM_BLOCK_SUM, member), sum));
+    }
+    end_sums(lower, nest);
+    return (Launch){1, PARTS};
+}
+
+Launch launch_of_parts(void) {
+    return (Launch){PARTS, THREADS};
+}
+
+/* ---- scatters ---- */
+
+static long iterations_of(const Member *member, int from, int to) {
+    long iterations = 1;
+    for (int i = from; i < to; i++) iterations *= member->path[i]->size;
+    return iterations;
+}
+
+/* Rows of the target: the possible values of computed subscripts. */
+static long rows_of(const Member *member) {
+    const Expr *target = member->statement->target;
+    double rows = 1;
+    for (int i = 0; i < target->count; i++)
+        if (is_computed(target->args[i])) rows *= (double)target->tensor->axes[i]->size;
+    return rows <= MAX_ROWS ? (long)rows : 0;
+}
+
+static Member *only_member(const Lowering *lower, const Nest *nest) {
+    Member *member, *only = NULL;
+    for (int i = 0; (member = member_at(lower, i)) != NULL; i++) {
+        if (!is_inside(member, nest)) continue;
+        if (only) return NULL;
+        only = member;
+    }
+    return only;
+}
+
+/* The row of an iteration is known outside the loops over columns: no computed subscript uses them,
+ * as the second one of t[s + 1, c, c] does. */
+static bool row_is_outside_columns(const Member *member) {
+    const Expr *target = member->statement->target;
+    for (int i = 0; i < target->count; i++)
+        for (int k = 0; is_computed(target->args[i]) && k < member->kept; k++)
+            if (expr_uses_index(target->args[i], member->order[k])) return false;
+    return true;
+}
+
+bool scatters_rows(const Lowering *lower, const Nest *nest) {
+    const Member *member = only_member(lower, nest);
+    if (!member || member->kept == member->depth || !member->statement->accumulate ||
+        member->statement->reduction != REDUCE_NONE ||
+        member->statement->target->tensor->type != TYPE_REAL)
+        return false;
+    return rows_of(member) > 1 && row_is_outside_columns(member) &&
+           iterations_of(member, member->kept, member->depth) < 1L << 31;
+}
+
+/* The row that an iteration adds to, and the condition under which it exists. */
+static const Term *row_term(Lowering *lower, const Expr *target, const Term **inside) {
+    Arena *arena = lower->arena;
+    const Term *row = NULL;
+    element_term(lower, target, inside);
+    for (int i = 0; i < target->count; i++) {
+        if (!is_computed(target->args[i])) continue;
+        const Term *sub = integer_term(lower, target->args[i]);
+        const Term *size = whole(lower, target->tensor->axes[i]->size);
+        row = row ? term(arena, TERM_ADD, term(arena, TERM_MUL, row, size), sub) : sub;
+    }
+    return row;
+}
+
+/* The row that iteration `part` adds to; opens a condition if it may not exist. */
+static const Term *open_row_of_part(Lowering *lower, const Member *member) {
+    Nest *loops[MAX_LOOPS + 1];
+    int count = member->depth - member->kept;
+    const Term *inside, *row = row_term(lower, member->statement->target, &inside);
+    for (int i = 0; i < count; i++) loops[i] = member->path[member->kept + i];
+    lower_places(lower, loops, count, named(lower, T_I64, "part"));
+    if (inside) lower_if(lower, inside, ON_NEXT_LINE);
+    return row;
+}
+
+/* Sets `hit` if iteration `part` adds to the row; joins: if it has not been set before. */
+static void lower_hit(Lowering *lower, const Member *member, bool joins) {
+    FormBlock *block = lower->block;
+    const Term *hit = named(lower, T_BOOL, "hit"), *row = open_row_of_part(lower, member),
+               *same = term(lower->arena, TERM_EQ, row, named(lower, T_I64, "row"));
+    if (joins)
+        lower_do(lower, term(lower->arena, TERM_OR_INTO, hit, same));
+    else
+        lower_set(lower, hit, same);
+    lower->block = block;
+}
+
+static const Term *hits_term(Lowering *lower, const Term *number) {
+    return term_element(lower->arena, named(lower, T_INT, "hits"), number);
+}
+
+/* Finds the next iterations that add to `row`: their numbers in order, in `hits`. */
+static void lower_hits(Lowering *lower, const Member *member, long iterations) {
+    Arena *arena = lower->arena;
+    const Term *part = named(lower, T_I64, "part"), *hit = named(lower, T_BOOL, "hit"),
+               *found = named(lower, T_INT, "found"), *before = named(lower, T_INT, "before"),
+               *from = named(lower, T_I64, "from");
+    lower_head(lower, part, term(arena, TERM_ADD, from, term(arena, TERM_THREAD)));
+    lower_let(lower, hit, term_number(arena, T_BOOL, 0));
+    lower_if(lower, term(arena, TERM_LT, part, whole(lower, iterations)), IN_BRACES);
+    lower_hit(lower, member, false);
+    lower_end(lower);
+    lower_let(lower, found, NULL);
+    lower_constant(lower, before, term(arena, TERM_BLOCK_BEFORE, hit, found));
+    lower_if(lower, hit, ON_SAME_LINE);
+    lower_set(lower, hits_term(lower, before), term_cast(arena, T_INT, part));
+    lower_end(lower);
+    lower_barrier(lower);
+}
+
+/* The iteration with number `place`: adds its value to `sum`, or to that of each lane, or stores
+ * it. */
+static void lower_iteration(Lowering *lower, Lanes *lanes, Member *member, const Term *place,
+                            bool store) {
+    const Term *sum = named(lower, T_F32, "sum"), *of = named(lower, T_I64, "of");
+    lower_head(lower, of, place);
+    lower_places(lower, member->path + member->kept, member->depth - member->kept, of);
+    if (lanes) {
+        sum = term_element(lower->arena, sum, lanes_number(lanes));
+        begin_lanes(lower, lanes);
+    }
+    if (store)
+        lower_store(lower, member, sum);
+    else
+        lower_join(lower, sum, REDUCE_SUM, real_term(lower, member->statement->value));
+    if (lanes) end_lanes(lower, lanes);
+}
+
+/* The columns of a thread. */
+static void begin_columns(Lowering *lower, const Member *member, Lanes *lanes) {
+    Nest *last = lanes ? member->path[member->kept - 1] : NULL;
+    const Term *variable = last ? nest_terms(lower, last)->variable : NULL;
+    const Term *column = named(lower, T_I64, "column");
+    lower_shared(lower, column, whole(lower, iterations_of(member, 0, member->kept)), BY_THREADS)
+        ->width = lanes_width(lanes);
+    if (last) nest_terms(lower, last)->variable = lanes_from(lanes);
+    lower_places(lower, member->path, member->kept, column);
+    if (last) nest_terms(lower, last)->variable = variable;
+}
+
+/* The iterations that add to a row: the number of one of them; a loop over all, with the number of
+ * each. */
+typedef struct Additions {
+    const Term *first, *number, *from, *to, *place;
+} Additions;
+
+/* Sums the values of a row, column by column, and adds the sum to it. */
+static void lower_additions(Lowering *lower, Member *member, const Additions *additions) {
+    Lanes *lanes = member->kept ? lanes_around(lower, member->path[member->kept - 1]) : NULL;
+    const Term *sum = named(lower, T_F32, "sum");
+    begin_columns(lower, member, lanes);
+    if (lanes)
+        lower_array(lower, sum, lanes_width(lanes), term(lower->arena, TERM_EMPTY));
+    else
+        lower_let(lower, sum, sum_start(lower, REDUCE_SUM));
+    lower_for(lower, additions->number, additions->from, additions->to, NULL);
+    lower_iteration(lower, lanes, member, additions->place, false);
+    lower_end(lower);
+    lower_iteration(lower, lanes, member, additions->first, true);
+    lower_end(lower);
+}
+
+/* Searches the iterations before the block's own for its row. */
+static void lower_search_before(Lowering *lower, const Member *member) {
+    Arena *arena = lower->arena;
+    const Term *from = named(lower, T_I64, "from"), *own = named(lower, T_I64, "own"),
+               *end = named(lower, T_I64, "end"), *hit = named(lower, T_BOOL, "hit"),
+               *earlier = named(lower, T_INT, "earlier");
+    const Term *step = term(arena, TERM_MUL, whole(lower, AT_ONCE), term(arena, TERM_THREADS));
+    lower_for(lower, from, whole(lower, 0), own, step)->values[3] = term(arena, TERM_NOT, earlier);
+    lower_constant(lower, end, term(arena, TERM_LEAST_END, own, term(arena, TERM_ADD, from, step)));
+    lower_let(lower, hit, term_number(arena, T_BOOL, 0));
+    lower_shared(lower, named(lower, T_I64, "part"), end, BY_THREADS)->values[0] = from;
+    lower_hit(lower, member, true);
+    lower_end(lower);
+    lower_do(lower, term(arena, TERM_BLOCK_BEFORE, hit, earlier));
+    lower_end(lower);
+}
+
+/* The row of the block's own iteration. If an earlier iteration has the same row, the block of that
+ * one adds to it. */
+static void lower_first(Lowering *lower, const Member *member) {
+    Arena *arena = lower->arena;
+    const Term *row = named(lower, T_I64, "row"), *earlier = named(lower, T_INT, "earlier");
+    FormBlock *block = lower->block;
+    lower_let(lower, row, whole(lower, -1));
+    lower_scope(lower, FORM_SCOPE);
+    lower_head(lower, named(lower, T_I64, "part"), named(lower, T_I64, "own"));
+    lower_set(lower, row, open_row_of_part(lower, member));
+    lower->block = block;
+    lower_let(lower, earlier, term(arena, TERM_LT, row, whole(lower, 0)));
+    lower_search_before(lower, member);
+    lower_if(lower, earlier, ON_SAME_LINE);
+    lower_do(lower, term(arena, TERM_CONTINUE));
+    lower_end(lower);
+}
+
+static void lower_searched(Lowering *lower, Member *member, const Term *first, long iterations) {
+    Arena *arena = lower->arena;
+    const Term *found = named(lower, T_INT, "found"), *n = named(lower, T_INT, "n");
+    lower_for(lower, named(lower, T_I64, "from"), first, whole(lower, iterations),
+              term(arena, TERM_THREADS));
+    lower_hits(lower, member, iterations);
+    lower_if(lower, term(arena, TERM_GT, found, whole(lower, 0)), ON_NEXT_LINE);
+    lower_additions(lower, member,
+                    &(Additions){hits_term(lower, whole(lower, 0)), n, whole(lower, 0), found,
+                                 hits_term(lower, n)});
+    lower_end(lower);
+    lower_barrier(lower);
+    lower_end(lower);
+}
+
+/* The same with the lists of rows of a relation. */
+static void lower_listed(Lowering *lower, Member *member, const Relation *relation) {
+    Arena *arena = lower->arena;
+    const Term *start = array_term(lower, relation->start),
+               *list = array_term(lower, relation->list), *row = named(lower, T_I64, "row"),
+               *from = named(lower, T_I64, "from"), *end = named(lower, T_I64, "end"),
+               *n = named(lower, T_I64, "n");
+    const Term *next = term(arena, TERM_ADD, row, whole(lower, 1));
+    lower->used[relation->start->id] = lower->used[relation->list->id] = true;
+    lower_constant(lower, from, term_element(arena, start, row));
+    lower_constant(lower, end, term_element(arena, start, next))->joined = true;
+    lower_if(lower, term(arena, TERM_LT, from, end), ON_NEXT_LINE);
+    lower_additions(
+        lower, member,
+        &(Additions){term_element(arena, list, from), n, from, end, term_element(arena, list, n)});
+    lower_end(lower);
+}
+
+/* The number of dimensions before the columns, if the last dimensions are the columns, whole and in
+ * order; or -1. */
+static int before_columns(const Expr *access, const Member *member) {
+    int left = access->count;
+    for (int i = member->kept - 1; i >= 0; i--) {
+        const Expr *sub = left > 0 ? access->args[left - 1] : NULL;
+        if (!sub || sub->kind != EXPR_INDEX || sub->index != member->order[i] ||
+            access->tensor->axes[left - 1]->size != member->path[i]->size)
+            return -1;
+        left--;
+    }
+    return left;
+}
+
+/* True if whole rows of a tensor are added to whole rows of the target. */
+static bool adds_rows(const Member *member) {
+    const Expr *value = member->statement->value, *target = member->statement->target;
+    if (value->kind != EXPR_READ) return false;
+    int row = before_columns(value, member) - 1, last = before_columns(target, member) - 1;
+    if (row < 0 || last < 0 || value->args[row]->kind != EXPR_INDEX ||
+        value->args[row]->index != member->order[member->kept] || !is_computed(target->args[last]))
+        return false;
+    while (last >= 0 && is_computed(target->args[last])) last--;
+    for (; last >= 0; last--)
+        if (is_computed(target->args[last])) return false;
+    return true;
+}
+
+/* Uses a template for several columns at a time; rows: of the target. False if that is
+ * impossible. */
+static bool lower_added_rows(Lowering *lower, const Member *member, const Relation *relation,
+                             long rows, Launch *launch) {
+    const Expr *value = member->statement->value, *target = member->statement->target;
+    const long columns = iterations_of(member, 0, member->kept);
+    if (!adds_rows(member)) return false;
+    const int width = value->tensor->type == TYPE_BF16 ? 8 : 4;
+    if (columns % width) return false;
+    const Tensor *lists[] = {relation->start, relation->list};
+    for (int i = 0; i < 2; i++) lower->used[lists[i]->id] = true;
+    lower->written[target->tensor->id] = true;
+    lower_do(lower,
+             term(lower->arena, TERM_ADD_ROWS, whole(lower, width), array_term(lower, lists[0]),
+                  array_term(lower, lists[1]), whole(lower, rows), whole(lower, columns),
+                  pointer_term(lower, value), pointer_term(lower, target)));
+    *launch = (Launch){ceil_div(rows * columns / width, THREADS), THREADS};
+    return true;
+}
+
+Launch lower_scatter(Lowering *lower, Nest *nest) {
+    Member *member = only_member(lower, nest);
+    const Relation *relation = listed_rows(lower->program, member->statement);
+    Launch launch;
+    if (member->depth - member->kept != 1) relation = NULL;
+    if (relation && lower_added_rows(lower, member, relation, rows_of(member), &launch))
+        return launch;
+    long rows = rows_of(member), iterations = iterations_of(member, member->kept, member->depth);
+    bool by_iteration = !relation && rows > iterations;
+    long blocks = by_iteration ? iterations : rows;
+    const Term *block = named(lower, T_I64, by_iteration ? "own" : "row");
+    bind_scatter_names(lower);
+    for (int i = 0; i < member->depth; i++) bind_loop(lower, member->path[i]);
+    if (!relation) lower_array(lower, named(lower, T_INT, "hits"), THREADS, NULL)->shared = true;
+    lower_shared(lower, block, whole(lower, blocks), BY_BLOCKS);
+    if (by_iteration) lower_first(lower, member);
+    if (relation)
+        lower_listed(lower, member, relation);
+    else
+        lower_searched(lower, member, by_iteration ? block : whole(lower, 0), iterations);
+    lower_end(lower);
+    return (Launch){blocks, THREADS};
+}

@@ -1,0 +1,270 @@
+/* print_table: the constant that a generated file exports: its graphs, names, sizes and offsets. */
+#include "print/print.h"
+
+#include <string.h>
+#include <strings.h>
+
+/* In the order of MoecInput, MoecInit and MoecProbe. */
+static const char *const input_kinds[] = {"TOKEN", "NEXT", "REAL", "CLASS", "SCALAR"};
+static const char *const init_kinds[] = {"CONSTANT", "NORMAL", "UNIFORM"};
+static const char *const probes[] = {"NONE", "MEAN", "LARGEST"};
+
+const char *scalar_text(MoecScalar kind) {
+    static const char *const kinds[] = {
+        [MOEC_SCALAR_OPTION] = "MOEC_SCALAR_OPTION",
+        [MOEC_SCALAR_RATE] = "MOEC_SCALAR_RATE",
+        [MOEC_SCALAR_STEP] = "MOEC_SCALAR_STEP",
+        [MOEC_SCALAR_STEPS] = "MOEC_SCALAR_STEPS",
+        [MOEC_SCALAR_CLIP] = "MOEC_SCALAR_CLIP",
+        [MOEC_SCALAR_MATRIX] = "MOEC_SCALAR_MATRIX",
+        [MOEC_SCALAR_SCHEDULE_STEP] = "MOEC_SCALAR_SCHEDULE_STEP",
+        [MOEC_SCALAR_SCHEDULE_STEPS] = "MOEC_SCALAR_SCHEDULE_STEPS",
+        [MOEC_SCALAR_LOSS_SCALE] = "MOEC_SCALAR_LOSS_SCALE",
+        [MOEC_SCALAR_POSITION] = "MOEC_SCALAR_POSITION",
+    };
+    return kinds[kind];
+}
+
+static const char *block_of(const Tensor *tensor) {
+    switch (tensor->role) {
+    case ROLE_PARAMETER:
+        return "MOEC_WEIGHTS";
+    case ROLE_STATE:
+        return "MOEC_STATES";
+    case ROLE_INPUT:
+        return "MOEC_INPUTS";
+    case ROLE_OUTPUT:
+        return "MOEC_OUTPUTS";
+    case ROLE_CACHE:
+        return "MOEC_CACHE";
+    case ROLE_GRADIENT:
+    case ROLE_ROUNDED:
+    case ROLE_TEMP:
+        break;
+    }
+    return "MOEC_ARENA";
+}
+
+static void add_tensor(Arena *arena, Text *text, const Tensor *tensor, size_t offset, int group) {
+    MoecTensorInfo info = tensor_info(arena, tensor, offset);
+    Text shape = {.arena = arena};
+    for (int i = 0; i < info.rank; i++) text_add(&shape, "%s%ld", i ? ", " : "", info.shape[i]);
+    text_add(
+        text,
+        "    {.name = %s, .axes = %s, .block = %s, .offset = %zu,\n     .rank = %d, .shape = {%s}",
+        quoted(arena, info.name), quoted(arena, info.axes), block_of(tensor), info.offset,
+        info.rank, info.rank ? shape.text : "0");
+    if (info.is_int) text_add(text, ", .is_int = 1");
+    if (tensor->type == TYPE_BF16) text_add(text, ", .type = MOEC_BF16");
+    if (tensor->type == TYPE_BYTE) text_add(text, ", .type = MOEC_BYTE");
+    if (tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE)
+        text_add(text, ", .init = MOEC_INIT_%s, .a = %.17g, .b = %.17g, .matrix = %d",
+                 init_kinds[info.init], info.a, info.b, info.matrix);
+    if (info.frozen) text_add(text, ", .frozen = 1");
+    if (tensor->whole) text_add(text, ", .whole = 1");
+    if (group) text_add(text, ", .group = %d", group);
+    if (tensor->role == ROLE_INPUT)
+        text_add(text, ", .input = MOEC_INPUT_%s, .vocabulary = %ld", input_kinds[info.input],
+                 info.vocabulary);
+    if (tensor->role == ROLE_INPUT && info.input == MOEC_INPUT_SCALAR)
+        text_add(text, ", .scalar = %s", scalar_text(tensor->scalar));
+    if (info.probe) text_add(text, ", .probe = MOEC_PROBE_%s", probes[info.probe]);
+    text_add(text, "},\n");
+}
+
+static void add_tensors(Arena *arena, Text *text, const char *name, const List *tensors,
+                        const size_t *offsets, const int *groups) {
+    if (!tensors->count) return;
+    text_add(text, "static const MoecTensor %s[] = {\n", name);
+    for (int i = 0; i < tensors->count; i++)
+        add_tensor(arena, text, tensors->items[i], offsets ? offsets[i] : (size_t)i,
+                   groups ? groups[i] : 0);
+    text_add(text, "};\n\n");
+}
+
+/* ---- products, sizes ---- */
+
+static void add_strides(Text *text, const char *name, const long strides[2]) {
+    if (strides[0] || strides[1])
+        text_add(text, ", .%s = {%ld, %ld}", name, strides[0], strides[1]);
+}
+
+void add_type(Text *text, const char *operand, Type type) {
+    if (type == TYPE_BF16) text_add(text, ", .%s_type = MOEC_BF16", operand);
+    if (type == TYPE_INT8) text_add(text, ", .%s_type = MOEC_INT8", operand);
+}
+
+void print_products(Text *text, const List *products) {
+    if (!products->count) return;
+    text_add(text, "/* Matrix products: see MoecProduct in abi.h. */\n");
+    text_add(text, "static const MoecProduct moec_products[] = {\n");
+    for (int i = 0; i < products->count; i++) {
+        const Product *p = products->items[i];
+        text_add(text,
+                 "    {.m = %ld, .n = %ld, .k = %ld, .a_m = %ld, .a_k = %ld, .b_k = %ld, .b_n = "
+                 "%ld, .c_m = %ld,\n",
+                 p->m, p->n, p->k, p->a_m, p->a_k, p->b_k, p->b_n, p->c_m);
+        text_add(text, "     .batch = {%ld, %ld}", p->batch[0], p->batch[1]);
+        add_strides(text, "a_batch", p->a_batch);
+        add_strides(text, "b_batch", p->b_batch);
+        add_strides(text, "c_batch", p->c_batch);
+        text_add(text, ", .accumulate = %d%s", p->accumulate, p->rounded ? ", .rounded = 1" : "");
+        add_type(text, "a", p->a_type);
+        add_type(text, "b", p->b_type);
+        add_type(text, "c", p->c_type);
+        if (p->epilogue_ops)
+            text_add(text, ",\n     .epilogue_ops = %d, .add_m = %ld, .kept_m = %ld",
+                     p->epilogue_ops, p->add_m, p->kept_m);
+        if (p->epilogue_ops & MOEC_SCALE)
+            text_add(text, ", .scale = %s", number_text(text->arena, p->scale));
+        text_add(text, "}, /* %d: %s */\n", i, p->name);
+    }
+    text_add(text, "};\n\n");
+}
+
+void print_sizes(Text *text, const List *sizes, bool only_kernels) {
+    Text line = {.arena = text->arena};
+    for (int i = 0; i < sizes->count; i++) {
+        const SizeConstant *size = sizes->items[i];
+        if (size->of_kernels || !only_kernels)
+            text_add(&line, "%s %s = %ld", line.length ? "," : "enum {", size->name,
+                     size->axis->size);
+    }
+    if (!line.length) return;
+    text_add(&line, " };");
+    text_add(text, "/* Axis sizes. */\n");
+    print_line(text, 0, line.text);
+    text_add(text, "\n");
+}
+
+/* ---- graphs ---- */
+
+/* Adds inputs, outputs and caches of one graph; returns its entry in the graph table. */
+static const char *add_graph(Arena *arena, Text *text, const Entry *entry) {
+    static const char *const kinds[] = {
+        [GRAPH_FORWARD] = "FORWARD", [GRAPH_TRAIN] = "TRAIN", [GRAPH_DECODE] = "DECODE",
+        [GRAPH_MEASURE] = "MEASURE", [GRAPH_STEP] = "STEP",   [GRAPH_GATHER] = "GATHER"};
+    const Program *program = entry->program;
+    const List inputs = tensors_with(arena, program, ROLE_INPUT);
+    const BlockLayout *caches = &entry->caches;
+    const char *prefix = entry->name;
+    add_tensors(arena, text, arena_format(arena, "%s_inputs", prefix), &inputs, NULL, NULL);
+    add_tensors(arena, text, arena_format(arena, "%s_outputs", prefix), &program->outputs, NULL,
+                NULL);
+    add_tensors(arena, text, arena_format(arena, "%s_caches", prefix), &caches->tensors,
+                caches->offsets, NULL);
+
+    bool decodes = program->graph == GRAPH_DECODE;
+    long sequence = program->sequence ? program->sequence->size : 1;
+    Text row = {.arena = arena};
+    text_add(
+        &row,
+        "    {.kind = MOEC_GRAPH_%s, .run = run_%s, .batch = %ld, .context = %ld, .tokens = %ld,\n",
+        kinds[program->graph], prefix, program->batch ? program->batch->size : 1,
+        decodes ? program->context : sequence, sequence);
+    text_add(&row, "     .arena_bytes = %zu, .cache_bytes = %zu,\n", entry->arena_bytes,
+             caches->bytes);
+    const char *const lists[] = {"inputs", "outputs", "caches"}, *const counts[] = {
+                                                                     "input", "output", "cache"};
+    const int sizes[] = {inputs.count, program->outputs.count, caches->tensors.count};
+    for (int i = 0; i < 3; i++)
+        if (sizes[i])
+            text_add(&row, "     .%s = %s_%s, .%s_count = %d,\n", lists[i], prefix, lists[i],
+                     counts[i], sizes[i]);
+    text_add(
+        &row,
+        "     .first_product = %d, .product_count = %d, .flops = %.17g, .product_flops = %.17g},\n",
+        entry->first_product, entry->product_count, entry->flops, entry->product_flops);
+    return row.text;
+}
+
+/* Adds the axes of a program's tensors with their sizes, in the order of the tensors. */
+static void add_axes(Text *text, const Program *program, const List *sizes) {
+    List found = {0};
+    for (int i = 0; i < program->tensors.count; i++) {
+        const Tensor *tensor = program->tensors.items[i];
+        for (int j = 0; j < tensor->rank; j++) {
+            Axis *axis = tensor->axes[j];
+            bool known = false;
+            for (int k = 0; k < found.count && !known; k++) {
+                const Axis *other = found.items[k];
+                known = !strcmp(other->name, axis->name) && other->size == axis->size;
+            }
+            if (!known) list_push(text->arena, &found, axis);
+        }
+    }
+    text_add(text, "   axes:   ");
+    for (int i = 0; i < found.count; i++) {
+        const Axis *axis = found.items[i];
+        const SizeConstant *size = size_constant(sizes, axis);
+        text_add(text, "%s %s = %ld", i ? "," : "", axis->name, axis->size);
+        if (size && strcasecmp(size->name, axis->name) != 0) text_add(text, " (%s)", size->name);
+    }
+}
+
+static void add_given(Arena *arena, Text *text, const char *what, const List *tensors) {
+    text_add(text, "   %-8s", what);
+    for (int i = 0; i < tensors->count; i++) {
+        const Tensor *tensor = tensors->items[i];
+        text_add(text, "%s %s%s", i ? "," : "", tensor->path ? tensor->path : tensor->name,
+                 tensor->rank ? axes_of(arena, tensor) : "");
+    }
+    if (!tensors->count) text_add(text, " none");
+}
+
+void print_overview(Text *text, const Module *module) {
+    Arena *arena = text->arena;
+    for (int i = 0; i < module->entries.count; i++) {
+        const Entry *entry = module->entries.items[i];
+        const Program *program = entry->program;
+        const List inputs = tensors_with(arena, program, ROLE_INPUT);
+        Text axes = {.arena = arena}, given = {.arena = arena}, made = {.arena = arena};
+        add_axes(&axes, program, &module->sizes);
+        add_given(arena, &given, "inputs:", &inputs);
+        add_given(arena, &made, "outputs:", &program->outputs);
+        text_add(text, "/* run_%s\n", entry->name);
+        print_line(text, 0, axes.text);
+        print_line(text, 0, given.text);
+        print_line(text, 0, made.text);
+        text_add(text, "   work:    %d kernels and calls, %d products\n", entry->kernels,
+                 entry->dense);
+        text_add(text, "   memory:  %zu bytes of temporaries */\n", entry->arena_bytes);
+    }
+    if (module->update) text_add(text, "/* update: one optimizer step of one parameter. */\n");
+}
+
+void print_table(Text *text, const Module *module) {
+    Arena *arena = text->arena;
+    const List *entries = &module->entries;
+    const BlockLayout *weights = &module->weights, *states = &module->states;
+    Text graphs = {.arena = arena};
+    add_tensors(arena, text, "parameters", &weights->tensors, weights->offsets, module->groups);
+    add_tensors(arena, text, "states", &states->tensors, states->offsets, NULL);
+    for (int i = 0; i < entries->count; i++)
+        text_add(&graphs, "%s", add_graph(arena, text, entries->items[i]));
+    if (entries->count)
+        text_add(text, "static const MoecGraphEntry graphs[] = {\n%s};\n\n", graphs.text);
+
+    text_add(text, "const MoecTable moec_table = {\n    .abi = MOEC_ABI,\n    .model = %s,\n",
+             quoted(arena, module->program_count ? module->programs[0]->name : ""));
+    if (weights->tensors.count)
+        text_add(text, "    .parameters = parameters, .parameter_count = %d,\n",
+                 weights->tensors.count);
+    if (states->tensors.count)
+        text_add(text, "    .states = states, .state_count = %d,\n", states->tensors.count);
+    text_add(text, "    .weight_bytes = %zu, .state_bytes = %zu,\n", weights->bytes, states->bytes);
+    if (weights->frozen_bytes) text_add(text, "    .frozen_bytes = %zu,\n", weights->frozen_bytes);
+    if (weights->whole_bytes) text_add(text, "    .whole_bytes = %zu,\n", weights->whole_bytes);
+    if (entries->count)
+        text_add(text, "    .graphs = graphs, .graph_count = %d,\n", entries->count);
+    if (module->update) text_add(text, "    .update = &update,\n");
+    if (module->rounded) text_add(text, "    .round = round_weights,\n");
+    if (module->products.count)
+        text_add(text, "    .products = moec_products, .product_count = %d,\n",
+                 module->products.count);
+    if (module->device_kernels.count)
+        text_add(text, "    .kernels = moec_kernel_names, .kernel_count = %d,\n",
+                 module->device_kernels.count);
+    if (module->own_products.count) text_add(text, "    .own_products = moec_own_products,\n");
+    text_add(text, "};\n");
+}
