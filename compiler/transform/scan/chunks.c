@@ -151,7 +151,7 @@ Expr *at_dims(const Chunks *chunks, Expr *expr) {
 
 /* An expression over position and indices of the state, for a position of a chunk; `outside` after
  * the end of the axis. */
-static Expr *at_position(const Chunks *chunks, Expr *expr, Index *row, double outside) {
+static Expr *value_at_row(const Chunks *chunks, Expr *expr, Index *row, double outside) {
     long size = chunks->recurrence->scan->index->axis->size;
     Expr *value = moved(chunks, expr, chunk_position(chunks, row));
     if (size == chunks->chunk->size * chunks->positions->size) return value;
@@ -167,7 +167,7 @@ Tensor *chunk_part(const Chunks *chunks, const char *name, const List *factors, 
     Expr *value =
         multiply(chunks, chunk_number(chunks, number), product_of(chunks->program, factors));
     return chunk_make(chunks, name, chunk_spot(chunks, *heads, row, NULL, behind), 0, NULL,
-                      at_position(chunks, value, row, 0));
+                      value_at_row(chunks, value, row, 0));
 }
 
 /* Keys times the decays up to the end of the chunk, if decays differ along them. */
@@ -257,7 +257,7 @@ void make_decays(Chunks *chunks) {
     chunks->faded = dims & ~recurrence->summed;
     Spot at = chunk_spot(chunks, chunks->faded, chunks->row, NULL, chunks->element);
     chunks->decay = chunk_make(chunks, "decay", at, 0, NULL,
-                               at_position(chunks, recurrence->decay, chunks->row, 1));
+                               value_at_row(chunks, recurrence->decay, chunks->row, 1));
     if (!chunks->element) chunks->since = along_rows(chunks, "since", true, false, since_column);
     chunks->whole = along_rows(chunks, "whole", false, false, since_border);
     if (!chunks->element) return;
