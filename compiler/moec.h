@@ -435,6 +435,13 @@ const char *moec_interpreter_run(MoecInterpreter *interpreter, uint64_t seed,
 /* Perturbs every value of later runs by up to `share` of itself, with numbers that depend on the
  * seed: the effect of rounding errors of that size. 0: exact again. */
 void moec_interpreter_noise(MoecInterpreter *interpreter, double share, uint64_t seed);
+/* Rounds every value of later runs to f32, as compiled programs do, and traces values that are not
+ * finite. A run ends at a loss that is not finite. */
+void moec_interpreter_trace(MoecInterpreter *interpreter);
+/* The first value that is not finite of those that the loss of the last run, or else a gradient or
+ * an output, is not finite by: notes with the element, the equation and the operands. NULL: all are
+ * finite. */
+const char *moec_interpreter_fault(const MoecInterpreter *interpreter);
 /* Rounds the operands of later products to bf16: 1 as a GPU does if the model asks for it; 2 and
  * up: other, equally accurate roundings. */
 void moec_interpreter_rounded(MoecInterpreter *interpreter, int way);

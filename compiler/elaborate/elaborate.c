@@ -336,6 +336,24 @@ void override_options(Elaborator *e, Record *record) {
 }
 
 /* elaborate: returns the program of the model for a graph. */
+/* A layer can define a name again, x = x + f(x). The name alone means the last tensor; earlier ones
+ * have a number: x.1, x.2. */
+static void number_spec_names(Program *program) {
+    Table names = {0};
+    for (int i = 0; i < program->tensors.count; i++) {
+        Tensor *tensor = program->tensors.items[i];
+        if (tensor->spec_name)
+            table_add(program->arena, &names, hash_text(HASH_START, tensor->spec_name), tensor);
+    }
+    for (size_t slot = 0; slot < names.capacity; slot++) {
+        const List *same = names.slots[slot] ? &names.slots[slot]->items : NULL;
+        for (int i = 0; same && i < same->count - 1; i++) {
+            Tensor *tensor = same->items[i];
+            tensor->spec_name = arena_format(program->arena, "%s.%d", tensor->spec_name, i + 1);
+        }
+    }
+}
+
 Program *elaborate(Unit *unit, const char *model_name, Graph graph, long batch, long context,
                    List *settings) {
     Elaborator *e = elaborator_new(unit);
@@ -369,6 +387,7 @@ Program *elaborate(Unit *unit, const char *model_name, Graph graph, long batch, 
         step_program(e, layer, record);
     else
         model_program(e, model, layer, record);
+    number_spec_names(e->program);
     unit->reports->at = model->name_span;
     if (settings && !unit->reports->errors) mark_unread(e);
     if (settings && !unit->reports->errors) warn_unused(unit);

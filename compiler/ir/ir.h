@@ -94,9 +94,11 @@ typedef struct OwnNumber {
 } OwnNumber;
 
 typedef struct Tensor {
-    int id;           /* index in program->tensors */
-    const char *name; /* unique in the program, an identifier: the name in generated code */
-    const char *stem; /* the same before a number was appended */
+    int id;                /* index in program->tensors */
+    const char *name;      /* unique in the program, an identifier: the name in generated code */
+    const char *stem;      /* the same before a number was appended */
+    const char *spec_name; /* temporaries: the name in the spec after the path of its layer,
+                          "block.{i}.attention.q"; NULL: a pass made it */
     const char *path; /* parameters and states: the public name, "block.{i}.attention.query". "{i}"
                          or "{2*i+1}" is the step of the repeat, present exactly when axes[0] is an
                          AXIS_REPEAT axis */
