@@ -223,6 +223,33 @@ static void log_measured(json_t *line, json_t *measured) {
     json_decref(measured);
 }
 
+/* ---- the first value that is not finite ---- */
+
+static const char search[] = "search for the first value that is not finite";
+
+/* The compiler of the run, to close with end_search. */
+static MoecCompiler *begin_search(TrainRun *run) {
+    begin_phase(run, search);
+    mesh_set_busy(run->mesh, search);
+    MoecCompiler *compiler = moec_open_bundle(run->bundle, strlen(run->bundle), NULL, 0);
+    return compiler;
+}
+
+/* The processes wait for the one that has the value: the first one to end would stop them. */
+static void end_search(TrainRun *run, MoecCompiler *compiler) {
+    moec_close(compiler);
+    mesh_set_busy(run->mesh, NULL);
+    mesh_largest(run->mesh, search, 0);
+}
+
+static void print_validation_fault(TrainRun *run, const Samples *samples, const Evaluation *found) {
+    note_message("step %ld: the validation loss is not a finite number", run->place.step);
+    MoecCompiler *compiler = begin_search(run);
+    measure_print_fault(run->measure, run->other ? run->other : run->data, samples, found,
+                        compiler);
+    end_search(run, compiler);
+}
+
 /* Evaluates on validation data, logs the result, and saves the weights if they are the best so
  * far. */
 static bool measure_validation(TrainRun *run) {
@@ -242,8 +269,7 @@ static bool measure_validation(TrainRun *run) {
                             json_number(found.nats / log(2)));
     log_measured(line, measured);
     if (!log_line(run, line)) return false;
-    if (!isfinite(found.nats))
-        note_message("step %ld: the validation loss is not a finite number", run->place.step);
+    if (!isfinite(found.nats)) print_validation_fault(run, &samples, &found);
     if (!(found.nats < run->place.best)) return true;
     run->place.best = found.nats;
     return save_checkpoint(run, "best.safetensors", false);
@@ -274,6 +300,14 @@ static bool stop_diverged(TrainRun *run, long step, const char *what, const char
 
 static bool stop_for_nonsense(TrainRun *run, long step, const char *what) {
     return stop_diverged(run, step, what, " is not a finite number");
+}
+
+static bool stop_at_step(TrainRun *run, const char *what) {
+    stop_for_nonsense(run, run->place.step + 1, what);
+    MoecCompiler *compiler = begin_search(run);
+    step_print_fault(&run->stepper, compiler, run->place.step, run->place.position);
+    end_search(run, compiler);
+    return false;
 }
 
 static bool stop_above_limit(TrainRun *run, double loss) {
@@ -317,8 +351,7 @@ static bool one_step(TrainRun *run) {
     mesh_set_step(run->mesh, run->place.step + 1);
     if (!step_run(&run->stepper, run->place.step, run->place.position, &result)) return false;
     if (!isfinite(result.loss) || !isfinite(result.norm))
-        return stop_for_nonsense(run, run->place.step + 1,
-                                 isfinite(result.loss) ? "the norm of the gradient" : "the loss");
+        return stop_at_step(run, isfinite(result.loss) ? "the norm of the gradient" : "the loss");
     run->place.step++;
     run->place.position += (uint64_t)(run->train->graph->batch * settings->accumulate);
     bool evaluates = due(settings->evaluate, run->place.step, last_step(run));

@@ -25,6 +25,8 @@ typedef struct Stepper {
     Probes *probes;           /* of all micro-batches of the step */
     double *rows;  /* results of a micro-batch, with a mesh of all: the loss, then the probes */
     double *sums;  /* over the micro-batches, of every output of gather */
+    float *states; /* those of the layers when the step began; NULL: there are none */
+    long wrong;    /* the first own micro-batch whose loss was not finite; -1: none */
     double *means; /* the outputs of gather, of one micro-batch or of all like `rows` */
 } Stepper;
 
@@ -42,5 +44,8 @@ bool step_gather(Stepper *stepper, uint64_t seed);
 /* Runs step number `step` (from 0) on the samples from `position` on, or on `given`. If loss or
  * norm is not finite, the weights are unchanged. False after a message about the data. */
 bool step_run(Stepper *stepper, long step, uint64_t position, StepResult *result);
+/* After a step whose loss or norm is not finite: prints the first value that is not finite.
+ * compiler: of the same spec. */
+void step_print_fault(Stepper *stepper, MoecCompiler *compiler, long step, uint64_t position);
 
 #endif
