@@ -3,6 +3,7 @@
 #include "moec.h"
 
 #include "abi/step_path.h"
+#include "interpret/fault.h"
 #include "passes.h"
 
 #include <math.h>
@@ -162,6 +163,20 @@ const char *moec_interpreter_run(MoecInterpreter *interpreter, uint64_t seed,
 
 void moec_interpreter_noise(MoecInterpreter *interpreter, double share, uint64_t seed) {
     interpreter_noise(interpreter->interpreter, share, seed);
+}
+
+void moec_interpreter_trace(MoecInterpreter *interpreter) {
+    interpreter_single(interpreter->interpreter);
+    interpreter_trace(interpreter->interpreter);
+}
+
+const char *moec_interpreter_fault(const MoecInterpreter *interpreter) {
+    const Fault *fault = interpreter_fault(interpreter->interpreter);
+    if (!fault) return NULL;
+    Arena *arena = interpreter->program->arena;
+    Reports reports = {.arena = arena};
+    fault_report(&reports, fault);
+    return reports_all(&reports, arena);
 }
 
 void moec_interpreter_rounded(MoecInterpreter *interpreter, int way) {

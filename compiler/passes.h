@@ -150,6 +150,11 @@ List layouts_read(Unit *unit);
 void tune(const Tuning *tuning, Program *program);
 /* Activations become outputs. */
 void observe(Program *program);
+/* Tensors with the weights of attention calls: those with these names, "attended_weights"; NULL:
+ * all. */
+void attention_weights(Program *program, const List *names);
+/* Tensors with these names in the spec (const char *) become outputs. */
+void observe_by_name(Program *program, const List *names);
 /* Positions from which a recurrence is chunked, and rows from which a large temporary is
  * strip-mined, if the spec sets neither. */
 enum { SCAN_MIN_POSITIONS = 128, STRIP_MIN_ROWS = 1024 };
@@ -246,6 +251,8 @@ void interpreter_free(Interpreter *interpreter);
 /* Perturbs every value of later runs by up to `share` of itself, with numbers that depend on the
  * seed: the effect of rounding errors of that size. 0: exact again. */
 void interpreter_noise(Interpreter *interpreter, double share, uint64_t seed);
+/* Rounds every value of later runs to f32, as compiled programs do. */
+void interpreter_single(Interpreter *interpreter);
 /* Rounds the operands of later products to bf16: 1 as a GPU does if the program asks for it; 2 and
  * up: other, equally accurate roundings. */
 void interpreter_rounded(Interpreter *interpreter, int way);

@@ -312,6 +312,13 @@ char *reports_text(const Reports *reports, Arena *arena) {
     return out.text;
 }
 
+char *reports_all(const Reports *reports, Arena *arena) {
+    Text out = {.arena = arena};
+    text_add(&out, "%s", "");
+    add_reports(&out, arena, &reports->list);
+    return out.text;
+}
+
 const char *report_message(const Reports *reports, int number) {
     const Report *report = reports->list.items[number];
     const char *message = shown(reports->arena, report->message);

@@ -86,6 +86,7 @@ char *reports_text(const Reports *reports, Arena *arena);
 char *reports_json(const Reports *reports, Arena *arena);
 /* The warnings, in the same way. */
 char *warnings_text(const Reports *reports, Arena *arena);
+char *reports_all(const Reports *reports, Arena *arena); /* as text, notes on their own included */
 char *warnings_json(const Reports *reports, Arena *arena);
 
 /* The candidate nearest to `name` by edit distance, else one of which `name` is a part or that is a

@@ -29,6 +29,7 @@ static Expr *attend_operand(Elaborator *e, Value *value, Index *const *leading, 
         for (int i = 0; i < rank; i++) axes[i] = dims[i]->axis;
         Tensor *tensor =
             tensor_new(e->program, name, ROLE_TEMP, TYPE_REAL, rank, axes, value->span);
+        name_in_spec(e, tensor, name);
         Expr *target = expr_read_indices(e->program, tensor, dims);
         statement_loop(e->program, e->block, target, false, REDUCE_NONE, NULL, 0, expr,
                        value->span);
@@ -352,6 +353,8 @@ static Value *attend_statement(Elaborator *e, Attending *at) {
     Tensor *o = tensor_new(e->program, "attended", ROLE_TEMP, TYPE_REAL, rank, axes, span);
     Tensor *lse =
         tensor_new(e->program, "attended_lse", ROLE_TEMP, TYPE_REAL, rank - 1, axes, span);
+    name_in_spec(e, o, o->stem);
+    name_in_spec(e, lse, lse->stem);
     Statement *statement = statement_call(e->program, e->block, CALL_ATTEND, span);
     for (int i = 0; i < 5; i++)
         if (inputs[i]) list_push(e->arena, &statement->inputs, inputs[i]);

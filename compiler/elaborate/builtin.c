@@ -300,6 +300,7 @@ static Value *top_values_along(Elaborator *e, Value *value, Index *index, long k
         out_subs[rank++] = read->args[i];
     }
     Tensor *mask = tensor_new(e->program, "chosen", ROLE_TEMP, TYPE_REAL, rank, axes, span);
+    name_in_spec(e, mask, mask->stem);
     Statement *statement = statement_call(e->program, e->block, CALL_TOP, span);
     Expr *out = expr_read(e->program, mask, out_subs);
     list_push(e->arena, &statement->inputs, read);

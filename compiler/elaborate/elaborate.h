@@ -362,6 +362,8 @@ int free_indices(Elaborator *e, Expr *expr,
 int ambient_used(Elaborator *e, Expr *expr, Index **indices);
 /* The name of a tensor in the current layer. */
 const char *temporary_name(Elaborator *e, const char *name);
+/* Sets spec_name of a tensor of the current layer. */
+void name_in_spec(Elaborator *e, Tensor *tensor, const char *name);
 /* Creates a tensor over the used ambient indices and `dims`, and the statement that defines it;
  * returns its value. name: NULL for a subexpression. */
 Value *define(Elaborator *e, const char *name, Index *const *dims, int rank, Reduction reduction,

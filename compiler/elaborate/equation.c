@@ -236,6 +236,11 @@ const char *temporary_name(Elaborator *e, const char *name) {
     return arena_format(e->arena, "%s_%s", last, name);
 }
 
+void name_in_spec(Elaborator *e, Tensor *tensor, const char *name) {
+    const char *path = e->frame->path;
+    tensor->spec_name = *path ? arena_format(e->arena, "%s.%s", path, name) : name;
+}
+
 static bool is_square(const Expr *expr) {
     if (expr->kind != EXPR_APPLY) return false;
     return (expr->op == OP_MUL && expr_equal(expr->args[0], expr->args[1])) ||
@@ -282,9 +287,10 @@ Value *define(Elaborator *e, const char *name, Index *const *dims, int rank, Red
     }
     Axis *axes[MAX_RANK];
     for (int i = 0; i < count; i++) axes[i] = indices[i]->axis;
+    const char *own = name ? name : part_name(e, reduction, value);
     Tensor *tensor =
-        tensor_new(e->program, temporary_name(e, name ? name : part_name(e, reduction, value)),
-                   ROLE_TEMP, TYPE_REAL, count, axes, span);
+        tensor_new(e->program, temporary_name(e, own), ROLE_TEMP, TYPE_REAL, count, axes, span);
+    name_in_spec(e, tensor, own);
     tensor->part = !name;
     tensor->integer = expr_names_whole(value);
     Expr *target = expr_read_indices(e->program, tensor, indices);

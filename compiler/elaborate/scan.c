@@ -156,6 +156,7 @@ static bool declare_state(Elaborator *e, const ScanBuild *scan, State *state, co
     for (int i = 0; i < state->rank; i++) axes[ambient + 1 + i] = state->dims[i]->axis;
     state->tensor = tensor_new(e->program, temporary_name(e, node->name), ROLE_TEMP, TYPE_REAL,
                                rank, axes, node->name_span);
+    name_in_spec(e, state->tensor, node->name);
     return true;
 }
 

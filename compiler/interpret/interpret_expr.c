@@ -61,6 +61,7 @@ EvalNode *interpreter_prepare(Interpreter *interpreter, const Expr *expr) {
     if (expr_is_exact(expr)) return interpreter_prepare_whole(interpreter, expr);
     EvalNode *node = arena_alloc(interpreter->arena, sizeof *node);
     node->kind = expr->kind;
+    node->expr = expr;
     node->op = expr->op;
     if (expr->kind == EXPR_NUMBER)
         for (int i = 0; i < STRIP; i++) node->out[i] = expr->number;

@@ -1,4 +1,4 @@
-/* interpreter_noise: the same program with a perturbation of every value.
+/* interpreter_noise: the same program with a perturbation of every value, or in f32.
  *
  * Rounding changes each computed value by at most half an ulp, relative to its
  * size. The effect on a result is a property of the program and its data: a sum that cancels, a
@@ -31,7 +31,9 @@ static double in_range(double value) {
 
 void interpreter_disturb(Interpreter *interpreter, double *values, int count) {
     for (int i = 0; i < count; i++) {
-        if (values[i] != floor(values[i]))
+        if (interpreter->single)
+            values[i] = (double)(float)values[i];
+        else if (values[i] != floor(values[i]))
             values[i] *= 1 + interpreter->noise * noise_of(interpreter, values[i]);
         values[i] = in_range(values[i]);
     }
@@ -57,5 +59,12 @@ void interpreter_disturb_results(Interpreter *interpreter, const Statement *call
  * on the seed; 0: exact again. */
 void interpreter_noise(Interpreter *interpreter, double share, uint64_t seed) {
     interpreter->noise = share;
+    interpreter->single = false;
     interpreter->noise_seed = seed * 0x2545F4914F6CDD1Du;
+}
+
+/* interpreter_single: rounds later values to f32, a perturbation by up to 2^-24 of each. */
+void interpreter_single(Interpreter *interpreter) {
+    interpreter->noise = 0x1p-24;
+    interpreter->single = true;
 }

@@ -71,6 +71,33 @@ static bool advance_loops(Interpreter *interpreter, const PreparedStatement *ste
     return false;
 }
 
+/* Notes the fault of the value that element `offset` gets. j: its number in the strip. */
+static void note_value(Interpreter *interpreter, PreparedStatement *step, long offset, int j,
+                       double computed, double kept) {
+    if (!interpreter->faults) return;
+    if (isfinite(kept)) {
+        interpreter_note_finite(interpreter, step->statement->target->tensor, offset);
+        return;
+    }
+    const int running = interpreter->running;
+    if (running >= 0) interpreter->at[running] += j;
+    interpreter->running = -1;
+    interpreter_note_fault(interpreter, step, offset, computed);
+    interpreter->running = running;
+    if (running >= 0) interpreter->at[running] -= j;
+}
+
+static void store_real(Interpreter *interpreter, PreparedStatement *step, long offset, int j,
+                       double value) {
+    double *at = &step->target.real[offset];
+    bool adds = step->statement->accumulate;
+    double next = adds ? *at + value : value;
+    if (adds && interpreter->noise != 0) interpreter_disturb(interpreter, &next, 1);
+    if (step->target.rounds) next = interpreter_round(next);
+    note_value(interpreter, step, offset, j, value, next);
+    *at = next;
+}
+
 static void store_values(Interpreter *interpreter, PreparedStatement *step, const double *values,
                          int count) {
     long offsets[STRIP];
@@ -83,10 +110,7 @@ static void store_values(Interpreter *interpreter, PreparedStatement *step, cons
             target->ints[offsets[j]] = (adds ? target->ints[offsets[j]] : 0) + (long)values[j];
             continue;
         }
-        double *at = &target->real[offsets[j]];
-        *at = adds ? *at + values[j] : values[j];
-        if (adds && interpreter->noise != 0) interpreter_disturb(interpreter, at, 1);
-        if (target->rounds) *at = interpreter_round(*at);
+        store_real(interpreter, step, offsets[j], j, values[j]);
     }
 }
 
@@ -185,10 +209,12 @@ static void interpret_call(Interpreter *interpreter, const Statement *statement)
         if (tensor->type == TYPE_BF16)
             interpreter_round_all(values, values, (size_t)tensor_elements(tensor));
     }
+    if (interpreter->faults) interpreter_note_call(interpreter, statement);
 }
 
 static void run_steps(Interpreter *interpreter, PreparedStatement *step) {
     for (; step && !interpreter->message; step = step->next) {
+        if (interpreter->faults && interpreter_fault_known(interpreter)) return;
         if (step->statement->once && !interpreter->last_micro_batch) continue;
         if (step->statement->kind == STATEMENT_LOOP) run_loop(interpreter, step);
         if (step->body)

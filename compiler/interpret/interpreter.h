@@ -10,6 +10,7 @@
 enum { STRIP = 64, MAX_REPEATS = 8, MAX_SLOTS = MAX_REPEATS + MAX_LOOPS };
 
 typedef struct EvalNode EvalNode;
+typedef struct FaultLog FaultLog;
 typedef struct PreparedStatement PreparedStatement;
 
 /* Selections in the order of the run: a mark per entry, and the margin per row between the smallest
@@ -36,7 +37,9 @@ struct Interpreter {
     const char *message; /* the reason why the run stopped */
     double noise;        /* values are perturbed by up to this share of themselves */
     uint64_t noise_seed;
-    int way; /* variant of bf16 rounding of product operands, from 1; 0: none */
+    bool single;      /* values are rounded to f32 instead */
+    FaultLog *faults; /* of values that are not finite, or NULL */
+    int way;          /* variant of bf16 rounding of product operands, from 1; 0: none */
     Choices choices;
     const Choices *followed; /* the selections of another evaluation to repeat; NULL: its own */
 };
@@ -61,6 +64,7 @@ typedef struct ElementAddress {
 
 struct EvalNode {
     ExprKind kind;
+    const Expr *expr;
     double scale; /* a factor of a product that rounds: see interpret_round.c; 0: any other */
     OpCode op;
     int slot; /* of an index */
@@ -111,6 +115,18 @@ View interpreter_view(Interpreter *interpreter, const Expr *operand);
 /* Adds noise to values, or to the results of a call. */
 void interpreter_disturb(Interpreter *interpreter, double *values, int count);
 void interpreter_disturb_results(Interpreter *interpreter, const Statement *call);
+/* Before a value that is not finite is stored: notes its fault. The slots have the values of its
+ * element, none of them runs. `computed`: the value, before it is added to the element or rounded
+ * to the type of the tensor. */
+void interpreter_note_fault(Interpreter *interpreter, PreparedStatement *step, long offset,
+                            double computed);
+/* The same for a value that is finite. */
+void interpreter_note_finite(Interpreter *interpreter, const Tensor *tensor, long offset);
+/* The same for the results of a call. */
+void interpreter_note_call(Interpreter *interpreter, const Statement *call);
+/* Whether the run can end: the loss is computed and is not finite. */
+bool interpreter_fault_known(const Interpreter *interpreter);
+
 /* Rounds to bf16: 8 bits of mantissa, to nearest, ties to even. */
 double interpreter_round(double value);
 void interpreter_round_all(double *to, const double *from, size_t count);

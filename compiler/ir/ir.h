@@ -94,9 +94,11 @@ typedef struct OwnNumber {
 } OwnNumber;
 
 typedef struct Tensor {
-    int id;           /* index in program->tensors */
-    const char *name; /* unique in the program, an identifier: the name in generated code */
-    const char *stem; /* the same before a number was appended */
+    int id;                /* index in program->tensors */
+    const char *name;      /* unique in the program, an identifier: the name in generated code */
+    const char *stem;      /* the same before a number was appended */
+    const char *spec_name; /* temporaries: the name in the spec after the path of its layer,
+                          "block.{i}.attention.q"; NULL: a pass made it */
     const char *path; /* parameters and states: the public name, "block.{i}.attention.query". "{i}"
                          or "{2*i+1}" is the step of the repeat, present exactly when axes[0] is an
                          AXIS_REPEAT axis */
@@ -123,6 +125,8 @@ typedef struct Tensor {
     bool cached;     /* named by `cache t`: decode stores it and recomputes everything derived from
                         it */
     bool kept;       /* computed outside of repeats and read by the backward pass */
+    bool carried;    /* by a repeat: element i + 1 of the first axis is of iteration i, element 0 is
+                        the value before it */
     bool part;       /* part of an equation: no name in the source refers to it */
     bool integer;    /* temporaries: the equation has integer values (see integers.c) */
     Span span;       /* where it is defined */

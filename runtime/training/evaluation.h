@@ -15,6 +15,8 @@ typedef struct Evaluation {
     double loss; /* loss of the spec, averaged over the calls */
     double nats; /* cross-entropy in nats/token; the loss itself if the model has no logits */
     uint64_t tokens;
+    uint64_t wrong; /* the first call of this process whose result is not finite; calls: none */
+    uint64_t calls;
 } Evaluation;
 
 /* `count` samples; sample i starts at token start + i * stride. */
@@ -27,6 +29,10 @@ typedef struct Samples {
  * result for any number of processes. False after a message. */
 bool measure_loss(Call *call, const Data *data, const Samples *samples, Probes *probes, Mesh *mesh,
                   Evaluation *result);
+/* After measure_loss with a result that is not finite: prints the first value that is not finite.
+ * compiler: of the same spec. */
+void measure_print_fault(Call *call, const Data *data, const Samples *samples,
+                         const Evaluation *result, MoecCompiler *compiler);
 
 /* decoded: the loss of a model in decoding mode: token by token with caches, with the cache reads
  * of a decoding step (option top_values of attention). */

@@ -1,6 +1,6 @@
 #include "training/evaluation.h"
 
-#include "model/call.h"
+#include "model/interpreted.h"
 #include "base/memory.h"
 
 #include <math.h>
@@ -66,12 +66,16 @@ bool measure_loss(Call *call, const Data *data, const Samples *samples, Probes *
     int32_t *tokens = memory_new(sizeof *tokens * (size_t)((long)batch * length));
     double *rows = memory_new(bytes * (size_t)size), nats = 0, losses = 0;
     bool good = true;
+    result->wrong = result->calls = calls;
     for (uint64_t round = 0; round < calls && good; round += size) {
         const uint64_t own = round + (uint64_t)mesh_rank(mesh);
         if (own < calls)
             good = set_samples(call, data, samples, own, tokens) &&
                    run_call(call, counted(call, samples, own), probes,
                             rows + width * (size_t)mesh_rank(mesh));
+        if (own < result->wrong && good &&
+            !isfinite(rows[width * (size_t)mesh_rank(mesh) + ROW_NATS]))
+            result->wrong = own;
         if (good) mesh_gather(mesh, "results of the evaluation", rows, bytes);
         for (uint64_t i = round; i < calls && i < round + size && good; i++) {
             const double *row = rows + width * (size_t)(i - round);
@@ -88,4 +92,14 @@ bool measure_loss(Call *call, const Data *data, const Samples *samples, Probes *
     result->loss = calls && good ? losses / (double)calls : NAN;
     result->nats = result->tokens ? nats / (double)result->tokens : NAN;
     return good;
+}
+
+void measure_print_fault(Call *call, const Data *data, const Samples *samples,
+                         const Evaluation *result, MoecCompiler *compiler) {
+    if (result->wrong >= result->calls) return;
+    int32_t *tokens =
+        memory_new(sizeof *tokens * batch_of(call) * (size_t)(call_context(call) + 1));
+    if (set_samples(call, data, samples, result->wrong, tokens))
+        fault_print(compiler, call, NULL, 0, false);
+    free(tokens);
 }

@@ -25,7 +25,9 @@ static bool compile_run(TrainRun *run, Device *device, MoecCompiler *compiler) {
     if (run->options.steps >= 0) run->settings.steps = run->options.steps;
     if (run->options.seed >= 0) run->settings.seed = run->options.seed;
     run->bundle = memory_format("%s", moec_bundle(compiler));
-    if (processes_check(run, device))
+    const bool watches = run->options.watched.count > 0;
+    if (watches) run->limits = limits_open(&run->options.watched, compiler);
+    if ((run->limits || !watches) && processes_check(run, device))
         run->model = model_open(device, compiler, shapes, 3, !run->options.no_cache);
     if (run->options.on_compiled) run->options.on_compiled(compiler);
     moec_close(compiler);
@@ -223,6 +225,33 @@ static void log_measured(json_t *line, json_t *measured) {
     json_decref(measured);
 }
 
+/* ---- the first value that is not finite ---- */
+
+static const char search[] = "search for the first value that is not finite";
+
+/* The compiler of the run, to close with end_search. */
+static MoecCompiler *begin_search(TrainRun *run) {
+    begin_phase(run, search);
+    mesh_set_busy(run->mesh, search);
+    MoecCompiler *compiler = moec_open_bundle(run->bundle, strlen(run->bundle), NULL, 0);
+    return compiler;
+}
+
+/* The processes wait for the one that has the value: the first one to end would stop them. */
+static void end_search(TrainRun *run, MoecCompiler *compiler) {
+    moec_close(compiler);
+    mesh_set_busy(run->mesh, NULL);
+    mesh_largest(run->mesh, search, 0);
+}
+
+static void print_validation_fault(TrainRun *run, const Samples *samples, const Evaluation *found) {
+    note_message("step %ld: the validation loss is not a finite number", run->place.step);
+    MoecCompiler *compiler = begin_search(run);
+    measure_print_fault(run->measure, run->other ? run->other : run->data, samples, found,
+                        compiler);
+    end_search(run, compiler);
+}
+
 /* Evaluates on validation data, logs the result, and saves the weights if they are the best so
  * far. */
 static bool measure_validation(TrainRun *run) {
@@ -242,8 +271,7 @@ static bool measure_validation(TrainRun *run) {
                             json_number(found.nats / log(2)));
     log_measured(line, measured);
     if (!log_line(run, line)) return false;
-    if (!isfinite(found.nats))
-        note_message("step %ld: the validation loss is not a finite number", run->place.step);
+    if (!isfinite(found.nats)) print_validation_fault(run, &samples, &found);
     if (!(found.nats < run->place.best)) return true;
     run->place.best = found.nats;
     return save_checkpoint(run, "best.safetensors", false);
@@ -274,6 +302,14 @@ static bool stop_diverged(TrainRun *run, long step, const char *what, const char
 
 static bool stop_for_nonsense(TrainRun *run, long step, const char *what) {
     return stop_diverged(run, step, what, " is not a finite number");
+}
+
+static bool stop_at_step(TrainRun *run, const char *what) {
+    stop_for_nonsense(run, run->place.step + 1, what);
+    MoecCompiler *compiler = begin_search(run);
+    step_print_fault(&run->stepper, compiler, run->place.step, run->place.position);
+    end_search(run, compiler);
+    return false;
 }
 
 static bool stop_above_limit(TrainRun *run, double loss) {
@@ -308,6 +344,31 @@ static void stop_together(TrainRun *run, bool stop) {
     run->signal = agreed > 1 ? agreed - 1 : 0;
 }
 
+/* Stops with a checkpoint of the state before the step. */
+static bool stop_at_limit(TrainRun *run) {
+    const WatchedTensors *limits = run->limits;
+    const Model *model = run->model;
+    if (!limits->exceeded)
+        return error_message("see its message", "another process has stopped at a watched tensor");
+    log_line(run, json_make("{s:I, s:s, s:o}", "step", (json_int_t)run->place.step + 1, "watched",
+                            limits->element, "value", json_number(limits->value)));
+    error_message("moec inspect RUN --data DATA --show NAME prints it",
+                  "step %ld: %s is %.6g, the limit is %g; training has stopped",
+                  run->place.step + 1, limits->element, limits->value, limits->limit);
+    if (limits->equation && limits->equation->file)
+        note_message("its equation is in %s:%d", limits->equation->file, limits->equation->line);
+    const float *states = run->stepper.states;
+    if (states && !model->device->kind->put(model->device, model->there.layer_states, states,
+                                            model->table->state_bytes))
+        return false;
+    if (run->saved != run->place.step) save_checkpoint(run, "last.safetensors", true);
+    return report_kept_checkpoint(run);
+}
+
+static bool exceeds_limit(const TrainRun *run) {
+    return run->limits && mesh_largest(run->mesh, "watched tensors", run->limits->exceeded);
+}
+
 /* One step with logging, evaluation and checkpoints; false to stop. */
 static bool one_step(TrainRun *run) {
     const Settings *settings = &run->settings;
@@ -316,9 +377,9 @@ static bool one_step(TrainRun *run) {
     begin_phase(run, "training step");
     mesh_set_step(run->mesh, run->place.step + 1);
     if (!step_run(&run->stepper, run->place.step, run->place.position, &result)) return false;
+    if (exceeds_limit(run)) return stop_at_limit(run);
     if (!isfinite(result.loss) || !isfinite(result.norm))
-        return stop_for_nonsense(run, run->place.step + 1,
-                                 isfinite(result.loss) ? "the norm of the gradient" : "the loss");
+        return stop_at_step(run, isfinite(result.loss) ? "the norm of the gradient" : "the loss");
     run->place.step++;
     run->place.position += (uint64_t)(run->train->graph->batch * settings->accumulate);
     bool evaluates = due(settings->evaluate, run->place.step, last_step(run));
@@ -403,6 +464,7 @@ static RunEnd run_steps(TrainRun *run) {
                   .context = call_context(run->train),
                   .record = run->data->record},
         .settings = run->settings,
+        .limits = run->limits,
         .seed = run->place.seed,
         .gradient_sum = {.mesh = run->mesh,
                          .lanes = (long)run->place.lanes,
@@ -436,5 +498,6 @@ void run_close(TrainRun *run) {
     call_close(run->train);
     call_close(run->measure);
     model_close(run->model);
+    limits_close(run->limits);
     free(run->bundle);
 }

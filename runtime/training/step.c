@@ -1,7 +1,9 @@
 #include "training/step.h"
 
 #include "base/memory.h"
+#include "base/message.h"
 #include "data/random.h"
+#include "model/interpreted.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -33,6 +35,7 @@ bool step_prepare(Stepper *stepper) {
     const MoecGraphEntry *whole = model_graph(model, MOEC_GRAPH_STEP);
     stepper->probes = probes_open(stepper->train);
     stepper->rows = memory_new(sizeof(double) * rows * row_width(stepper));
+    if (model->table->state_bytes) stepper->states = memory_new(model->table->state_bytes);
     if (whole && !(stepper->whole = call_open(model, whole, NULL))) return false;
     if (!gather) return true;
     stepper->gather = call_open(model, gather, NULL);
@@ -48,6 +51,7 @@ void step_release(Stepper *stepper) {
     free(stepper->rows);
     free(stepper->sums);
     free(stepper->means);
+    free(stepper->states);
     call_close(stepper->gather);
     call_close(stepper->whole);
 }
@@ -149,6 +153,8 @@ static bool train_part(Stepper *stepper, long step, long part) {
         !call_get_numbers(call))
         return false;
     row[0] = loss >= 0 ? (double)*call->outputs[loss] : (double)NAN;
+    if (!isfinite(row[0]) && stepper->wrong < 0) stepper->wrong = part;
+    if (stepper->limits && !limits_check(stepper->limits, call)) return false;
     gradient_sum_add(&stepper->gradient_sum, call->model, part);
     if (!probes_read(stepper->probes, row + 1)) return false;
     if (!stepper->gradient_sum.mesh) add_row(stepper, part);
@@ -241,8 +247,17 @@ static bool gather_parts(Stepper *stepper, long step, uint64_t position) {
 static void begin_step(Stepper *stepper) {
     Call *call = stepper->train;
     stepper->loss = 0;
+    stepper->wrong = -1;
     probes_clear(stepper->probes);
     call_set_scalar(call, MOEC_SCALAR_LOSS_SCALE, 1.0 / (double)stepper->settings.accumulate);
+}
+
+/* The last micro-batch updates the states. */
+static bool keep_states(const Stepper *stepper) {
+    const Model *model = stepper->train->model;
+    return !stepper->states ||
+           model->device->kind->get(model->device, stepper->states, model->there.layer_states,
+                                    model->table->state_bytes);
 }
 
 static bool end_step(Stepper *stepper, long step, StepResult *result) {
@@ -259,7 +274,10 @@ static bool end_step(Stepper *stepper, long step, StepResult *result) {
     result->norm = mean * sqrt(squares);
     result->rate =
         settings->rate * model->table->update->rate((double)step, (double)settings->steps);
-    if (!isfinite(result->loss) || !isfinite(result->norm)) return true;
+    const bool exceeded =
+        stepper->limits &&
+        mesh_largest(stepper->gradient_sum.mesh, "watched tensors", stepper->limits->exceeded);
+    if (exceeded || !isfinite(result->loss) || !isfinite(result->norm)) return true;
     double clip =
         settings->clip > 0 && result->norm > settings->clip ? settings->clip / result->norm : 1;
     return update_all(stepper, result, step, mean * clip);
@@ -278,11 +296,33 @@ bool step_run(Stepper *stepper, long step, uint64_t position, StepResult *result
     long first, count;
     gradient_sum_parts(&stepper->gradient_sum, &first, &count);
     begin_step(stepper);
-    if (!gather_parts(stepper, step, position)) return false;
+    if (!gather_parts(stepper, step, position) || !keep_states(stepper)) return false;
     for (long part = first; part < first + count; part++)
         if (!set_windows(stepper, position, part) || !train_part(stepper, step, part)) return false;
     add_rows(stepper);
     share_states(stepper);
     gradient_sum_finish(&stepper->gradient_sum, stepper->train->model);
     return end_step(stepper, step, result);
+}
+
+static FaultFound print_part_fault(Stepper *stepper, MoecCompiler *compiler, long step,
+                                   uint64_t position, long part) {
+    if (!set_windows(stepper, position, part)) return FAULT_FAILED;
+    return fault_print(compiler, stepper->train, stepper->states, seed_of(stepper, step, part),
+                       part == stepper->settings.accumulate - 1);
+}
+
+void step_print_fault(Stepper *stepper, MoecCompiler *compiler, long step, uint64_t position) {
+    FaultFound found = FAULT_NONE;
+    long first, count;
+    gradient_sum_parts(&stepper->gradient_sum, &first, &count);
+    if (stepper->wrong >= 0)
+        found = print_part_fault(stepper, compiler, step, position, stepper->wrong);
+    for (long part = first; stepper->wrong < 0 && isfinite(stepper->loss) && part < first + count &&
+                            found == FAULT_NONE;
+         part++)
+        found = print_part_fault(stepper, compiler, step, position, part);
+    if (found == FAULT_NONE && (stepper->wrong >= 0 || isfinite(stepper->loss)))
+        note_message("the reference interpreter finds only finite values in this step: some value "
+                     "is close to the largest f32 number, 3.4e38");
 }

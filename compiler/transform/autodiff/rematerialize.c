@@ -224,8 +224,10 @@ static void stack(Tensor *tensor, Axis *axis) {
 }
 
 static Tensor *tensor_again(Program *program, const Tensor *tensor) {
-    return tensor_new(program, arena_format(program->arena, "%s_again", tensor->name), ROLE_TEMP,
-                      tensor->type, tensor->rank, tensor->axes, tensor->span);
+    Tensor *again = tensor_new(program, arena_format(program->arena, "%s_again", tensor->name),
+                               ROLE_TEMP, tensor->type, tensor->rank, tensor->axes, tensor->span);
+    again->spec_name = tensor->spec_name;
+    return again;
 }
 
 static void apply_fates(Saving *saving) {

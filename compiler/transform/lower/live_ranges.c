@@ -258,6 +258,7 @@ static void make_again(Ranges *ranges, const Move *move) {
     const Tensor *tensor = move->copied;
     Tensor *again = tensor_new(program, arena_format(program->arena, "%s_again", tensor->name),
                                ROLE_TEMP, tensor->type, tensor->rank, tensor->axes, tensor->span);
+    again->spec_name = tensor->spec_name;
     Statement *copy = statement_copy(program, ranges->links[move->from].statement, NULL, NULL, 0);
     Link *links = &ranges->links[move->to];
     memmove(links + 1, links, (size_t)(ranges->count++ - move->to) * sizeof *links);

@@ -60,14 +60,15 @@ static void print_evaluation(const Data *data, const Evaluation *found, double s
 }
 
 /* decoder: NULL, or the decoder for evaluation token by token; `call` is its step. */
-static bool measure_file(Call *call, Decoder *decoder, const char *path, const Tokenizer *tokenizer,
-                         const Telling *telling) {
+static bool measure_file(MoecCompiler *compiler, Call *call, Decoder *decoder, const char *path,
+                         const Tokenizer *tokenizer, const Telling *telling) {
     Data *data = texts_open(path, tokenizer, call);
     if (!data) return false;
     uint64_t context = (uint64_t)(decoder ? decoder->length : call_context(call));
     /* Adjacent sequences of tokens share one token, examples none. */
     uint64_t stride = data->record ? data->record : context;
     uint64_t windows = (data->count - !data->record) / stride;
+    const Samples samples = {.stride = stride, .count = windows};
     Evaluation found;
     double began = seconds_now();
     bool good = data->count > context ||
@@ -77,10 +78,12 @@ static bool measure_file(Call *call, Decoder *decoder, const char *path, const T
     if (good && decoder)
         good = measure_decoded(decoder, data, windows, &found);
     else if (good)
-        good = measure_loss(call, data, &(Samples){.stride = stride, .count = windows},
-                            telling->probes, NULL, &found);
+        good = measure_loss(call, data, &samples, telling->probes, NULL, &found);
     if (good) print_evaluation(data, &found, seconds_now() - began, telling);
-    good = good && (isfinite(found.nats) || model_tell_nonsense(call->model, "the loss is"));
+    if (good && !isfinite(found.nats)) {
+        good = model_tell_nonsense(call->model, "the loss is");
+        if (!decoder) measure_print_fault(call, data, &samples, &found, compiler);
+    }
     data_close(data);
     return good;
 }
@@ -100,7 +103,7 @@ static bool measure_data(const EvalOptions *options, Safetensors *file, MoecComp
     Call *call = good ? call_open(model, model_graph(model, MOEC_GRAPH_MEASURE), NULL) : NULL;
     Telling telling = {.json = options->json, .step = call ? checkpoint_step(file) : 0};
     if (call && options->probes) telling.probes = probes_open(call);
-    good = call && measure_file(call, NULL, options->path, tokenizer, &telling);
+    good = call && measure_file(compiler, call, NULL, options->path, tokenizer, &telling);
     probes_close(telling.probes);
     call_close(call);
     model_close(model);
@@ -116,7 +119,8 @@ static bool measure_decoding(const EvalOptions *options, Safetensors *file, Moec
     bool good = model && model_read(model, file, false);
     Decoder *decoder = good ? decoder_over(model, 0, context) : NULL;
     const Telling telling = {.json = options->json, .step = decoder ? checkpoint_step(file) : 0};
-    good = decoder && measure_file(decoder->step, decoder, options->path, tokenizer, &telling);
+    good = decoder &&
+           measure_file(compiler, decoder->step, decoder, options->path, tokenizer, &telling);
     decoder_close(decoder);
     model_close(model);
     return good;

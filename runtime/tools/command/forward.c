@@ -11,11 +11,12 @@
 #include "base/files.h"
 #include "base/message.h"
 #include "data/data.h"
-#include "model/call.h"
+#include "model/interpreted.h"
 #include "base/memory.h"
 #include "training/spec.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -118,53 +119,38 @@ static void take_outputs(const ForwardOptions *options, const Call *call, Result
     }
 }
 
-static bool run_hosted(const ForwardOptions *options, Call *call, const TokenBatch *batch,
+/* Prints the first value that is not finite if the loss, the logits or a gradient is not. */
+static void print_output_fault(const ForwardOptions *options, MoecCompiler *compiler,
+                               const Call *call, const float *states, const Results *results,
+                               int first) {
+    for (int i = first; i < results->count; i++) {
+        const TensorEntry *entry = &results->entries[i];
+        const float *values = entry->data;
+        for (size_t j = 0; j < entry->bytes / sizeof *values; j++) {
+            if (isfinite(values[j])) continue;
+            note_message("%s has values that are not finite", entry->name);
+            fault_print(compiler, call, states, (uint64_t)options->seed, true);
+            return;
+        }
+    }
+}
+
+static bool run_hosted(const ForwardOptions *options, MoecCompiler *compiler, Call *call,
                        Results *results) {
-    call_set_scalar(call, MOEC_SCALAR_LOSS_SCALE, 1);
-    call_set_windows(call, batch->tokens);
+    const Model *model = call->model;
+    const size_t bytes = model->table->state_bytes;
+    const int first = results->count;
+    float *states = memory_new(bytes + 1);
+    memcpy(states, model->layer_states, bytes);
     bool good = call_run(call, (uint64_t)options->seed, true);
     for (int i = 0; good && i < call->graph->output_count; i++) good = call_get(call, i) != NULL;
     if (good && call->graph->kind == MOEC_GRAPH_TRAIN) good = model_get_gradients(call->model);
-    if (!good) return false;
-    take_outputs(options, call, results);
-    return true;
-}
-
-static bool set_values(MoecInterpreter *interpreter, const char *name, const float *values,
-                       size_t count) {
-    double *wide = memory_new(sizeof *wide * (count + 1));
-    for (size_t i = 0; i < count; i++) wide[i] = (double)values[i];
-    bool good = moec_interpreter_set(interpreter, name, wide, count);
-    free(wide);
-    return good;
-}
-
-static void set_tensors(MoecInterpreter *interpreter, const PublicTensor *tensors, int count,
-                        const float *block) {
-    for (int i = 0; i < count; i++)
-        set_values(interpreter, tensors[i].name, block + tensors[i].offset / sizeof(float),
-                   tensors[i].count);
-}
-
-static void set_inputs(MoecInterpreter *interpreter, const Call *call, const TokenBatch *batch) {
-    for (int i = 0; i < call->graph->input_count; i++) {
-        const MoecTensor *input = &call->graph->inputs[i];
-        size_t count = tensor_count(input);
-        double *values = memory_new(sizeof *values * (count + 1));
-        int shift = input->input == MOEC_INPUT_NEXT;
-        if (input->input == MOEC_INPUT_SCALAR)
-            values[0] = input->scalar == MOEC_SCALAR_LOSS_SCALE;
-        else
-            for (size_t j = 0; j < count; j++)
-                values[j] =
-                    batch->tokens[j / (size_t)batch->context * (size_t)(batch->context + 1) +
-                                  j % (size_t)batch->context + (size_t)shift];
-        char *name = memory_format("%s:%s", input->input == MOEC_INPUT_SCALAR ? "scalar" : "input",
-                                   input->name);
-        moec_interpreter_set(interpreter, name, values, count);
-        free(name);
-        free(values);
+    if (good) {
+        take_outputs(options, call, results);
+        print_output_fault(options, compiler, call, states, results, first);
     }
+    free(states);
+    return good;
 }
 
 /* Fills `to` with a result of the interpreter. */
@@ -183,15 +169,13 @@ static bool get_values(MoecInterpreter *interpreter, const char *name, float *to
 static bool run_defined(const ForwardOptions *options, MoecCompiler *compiler, Call *call,
                         const TokenBatch *batch, Results *results) {
     MoecGraph graph = call->graph->kind == MOEC_GRAPH_TRAIN ? MOEC_TRAIN : MOEC_FORWARD;
-    MoecProgram *program = moec_define(compiler, graph, batch->batch, batch->context, 0);
-    MoecInterpreter *interpreter = program ? moec_interpreter_new(compiler, program) : NULL;
+    MoecInterpreter *interpreter =
+        interpreted_open(compiler, moec_define(compiler, graph, batch->batch, batch->context, 0),
+                         call->model, call->model->layer_states);
     if (!interpreter)
         return reports_good(compiler) &&
                error_message("use --device cpu", "the interpreter does not support this program");
-    const Model *model = call->model;
-    set_tensors(interpreter, model->parameters, model->parameter_count, model->weights);
-    set_tensors(interpreter, model->states, model->state_count, model->layer_states);
-    set_inputs(interpreter, call, batch);
+    interpreted_set_inputs(interpreter, call);
     const char *problem = moec_interpreter_run(interpreter, (uint64_t)options->seed, true);
     bool good = !problem || error_message(NULL, "%s", problem);
     int first = results->count;
@@ -221,9 +205,13 @@ static bool check_inputs(const ForwardOptions *options, const Call *call) {
 static bool run_loaded(const ForwardOptions *options, MoecCompiler *compiler, Model *model,
                        const TokenBatch *batch, Results *results) {
     Call *call = call_open(model, &model->table->graphs[0], NULL);
-    bool good = call && check_inputs(options, call) &&
-                (options->on ? run_hosted(options, call, batch, results)
-                             : run_defined(options, compiler, call, batch, results));
+    bool good = call && check_inputs(options, call);
+    if (good) {
+        call_set_scalar(call, MOEC_SCALAR_LOSS_SCALE, 1);
+        call_set_windows(call, batch->tokens);
+        good = options->on ? run_hosted(options, compiler, call, results)
+                           : run_defined(options, compiler, call, batch, results);
+    }
     call_close(call);
     return good;
 }

@@ -3,7 +3,7 @@
 #include "verify.h"
 
 #include "base/message.h"
-#include "model/model.h"
+#include "model/interpreted.h"
 #include "base/memory.h"
 #include "data/random.h"
 
@@ -63,24 +63,11 @@ void verify_set_inputs(const Comparison *comparison, Call *call) {
     call_set_scalar(call, MOEC_SCALAR_LOSS_SCALE, 1);
 }
 
-static void give(MoecInterpreter *interpreter, const char *name, const void *values, size_t count,
-                 bool integer) {
-    double *wide = memory_new(sizeof *wide * (count + 1));
-    for (size_t i = 0; i < count; i++)
-        wide[i] =
-            integer ? (double)((const int32_t *)values)[i] : (double)((const float *)values)[i];
-    moec_interpreter_set(interpreter, name, wide, count);
-    free(wide);
-}
-
-static void set_definition_inputs(MoecInterpreter *interpreter, const Call *call) {
-    for (int i = 0; i < call->graph->input_count; i++) {
-        const MoecTensor *input = &call->graph->inputs[i];
-        char *name = memory_format("%s:%s", input->input == MOEC_INPUT_SCALAR ? "scalar" : "input",
-                                   input->name);
-        give(interpreter, name, call->inputs[i], tensor_count(input), input->is_int);
-        free(name);
-    }
+void verify_observe(const Comparison *comparison, MoecCompiler *compiler) {
+    int count;
+    const MoecSpecTensor *tensors =
+        moec_spec_tensors(compiler, comparison->shape.batch, comparison->context, &count);
+    for (int i = 0; i < count; i++) moec_observe_name(compiler, tensors[i].name);
 }
 
 /* The program of the current graph as it is defined, or `rounded`: as the device stores its values.
@@ -91,6 +78,8 @@ static MoecProgram *definition_program(Comparison *comparison, bool rounded) {
         comparison->meaning = spec_open_quietly(comparison->operand, comparison->sets);
         if (comparison->meaning && comparison->graph == MOEC_TRAIN)
             moec_trains(comparison->meaning);
+        if (comparison->meaning && comparison->bisect)
+            verify_observe(comparison, comparison->meaning);
     }
     MoecProgram **program = &comparison->programs[rounded];
     if (!comparison->meaning || *program) return *program;
@@ -103,20 +92,8 @@ static MoecProgram *definition_program(Comparison *comparison, bool rounded) {
 
 /* A new interpreter of that program with the weights and states of the comparison, or NULL. */
 static MoecInterpreter *define_program(Comparison *comparison, bool rounded) {
-    MoecProgram *program = definition_program(comparison, rounded);
-    MoecInterpreter *interpreter =
-        program ? moec_interpreter_new(comparison->meaning, program) : NULL;
-    if (!interpreter) return NULL;
-    const Model *model = comparison->model;
-    for (int i = 0; i < model->parameter_count; i++)
-        give(interpreter, model->parameters[i].name,
-             model->weights + model->parameters[i].offset / sizeof(float),
-             model->parameters[i].count, false);
-    for (int i = 0; i < model->state_count; i++)
-        give(interpreter, model->states[i].name,
-             comparison->states + model->states[i].offset / sizeof(float), model->states[i].count,
-             false);
-    return interpreter;
+    return interpreted_open(comparison->meaning, definition_program(comparison, rounded),
+                            comparison->model, comparison->states);
 }
 
 /* ---- the definition, exact and rounded ---- */
@@ -162,7 +139,7 @@ static bool run_one(Comparison *comparison, MoecInterpreter **interpreter, int n
         return comparison->meaning && reports_good(comparison->meaning) &&
                error_message("moec check prints the problems of a spec; report this one as a bug",
                              "the interpreter does not support this program");
-    set_definition_inputs(*interpreter, comparison->call);
+    interpreted_set_inputs(*interpreter, comparison->call);
     const char *problem = moec_interpreter_run(*interpreter, comparison->seed, true);
     return !problem || error_message(NULL, "%s", problem);
 }
@@ -189,7 +166,7 @@ void verify_make_noise(Comparison *comparison) {
         if (comparison->rounded) moec_interpreter_follow(interpreter, comparison->exact);
         moec_interpreter_noise(interpreter, comparison->rounded ? rounded_noise : exact_noise,
                                (uint64_t)i + 1);
-        set_definition_inputs(interpreter, comparison->call);
+        interpreted_set_inputs(interpreter, comparison->call);
         moec_interpreter_run(interpreter, comparison->seed, true);
     }
 }

@@ -9,16 +9,12 @@
 #include "abi/quantity.h"
 #include "base/memory.h"
 #include "base/message.h"
+#include "model/interpreted.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Operations of the interpreter per second, on one core of the year 2020. */
-static const double interpreter_speed = 1e8;
-/* The share of the memory that the interpreter may use. */
-static const double memory_share = 0.7;
 
 /* ---- the shapes of a model ---- */
 
@@ -104,7 +100,7 @@ static ShapeCost cost_of(const Comparison *comparison, long batch, long context)
         MoecProgram *program = moec_define(compiler, graphs[i], batch, context, 0);
         if (!program) continue;
         const MoecInterpreterCost one = moec_interpreter_cost(program);
-        cost.seconds += runs * one.operations / interpreter_speed;
+        cost.seconds += runs * interpreted_seconds(program);
         cost.bytes = fmax(cost.bytes, runs * one.bytes);
     }
     moec_close(compiler);
@@ -112,7 +108,7 @@ static ShapeCost cost_of(const Comparison *comparison, long batch, long context)
 }
 
 static bool has_room(ShapeCost cost) {
-    return cost.bytes <= memory_share * (double)memory_of_machine();
+    return interpreted_has_room(cost.bytes);
 }
 
 static char *duration(char text[16], double seconds) {
