@@ -159,6 +159,7 @@ static bool is_computed_again(const Saving *saving, const Statement *statement) 
     expr_walk(statement->value, add_path_cost, &remat);
     if (remat.state) return false;
     if (recompute) return true;
+    if (statement->target->tensor->selects) return false; /* both passes dispatch by one mask */
     return is_pointwise_step(statement) && !remat.missing && !remat.gather && remat.cost <= CHEAP;
 }
 
@@ -221,8 +222,11 @@ static void stack(Tensor *tensor, Axis *axis) {
 }
 
 static Tensor *tensor_again(Program *program, const Tensor *tensor) {
-    return tensor_new(program, arena_format(program->arena, "%s_again", tensor->name), ROLE_TEMP,
-                      tensor->type, tensor->rank, tensor->axes, tensor->span);
+    Tensor *again = tensor_new(program, arena_format(program->arena, "%s_again", tensor->name),
+                               ROLE_TEMP, tensor->type, tensor->rank, tensor->axes, tensor->span);
+    again->selects = tensor->selects;
+    again->share = tensor->share;
+    return again;
 }
 
 static void apply_fates(Saving *saving) {
