@@ -103,6 +103,7 @@ static void reshape(Routing *routing) {
 
 static void route_mask(Routing *routing, Statement *choice, Statement *home) {
     start_mask(routing, choice, home);
+    hoist_masked(routing);
     find_packings(routing);
     if (!rows_pay(routing)) {
         routing->mask->dense = why_dense(routing);

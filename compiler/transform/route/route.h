@@ -98,6 +98,9 @@ bool rows_pay(const Routing *routing);
 /* Why no statement runs on rows. */
 const char *why_dense(const Routing *routing);
 
+/* hoist_masked.c */
+void hoist_masked(Routing *routing);
+
 /* split_choice.c */
 bool split_choice(const Routing *routing, int tensors);
 
@@ -105,6 +108,9 @@ bool split_choice(const Routing *routing, int tensors);
 void find_support(Routing *routing);
 bool step_fits(const Routing *routing, const Expr *read, const Statement *region);
 bool choose_tuple(const Routing *routing, const ProgramPoint *point, Tuple *tuple);
+/* True if the value is zero wherever the mask at the tuple is zero. */
+bool vanishes(const Routing *routing, const Expr *expr, const Tuple *tuple,
+              const Statement *region);
 bool reads_mask_at(const Routing *routing, const Expr *read, const Tuple *tuple,
                    const Statement *region);
 /* The facts of a dispatched tensor, or NULL. */

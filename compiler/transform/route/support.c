@@ -192,14 +192,11 @@ static void check_accesses(Routing *routing) {
 
 /* ---- support of an expression ---- */
 
-static bool supports(const Routing *routing, const Expr *expr, const Tuple *tuple,
-                     const Statement *region);
-
 /* Operations by zero argument that makes the result zero: any, the first, or all of them. */
-static bool apply_supports(const Routing *routing, const Expr *expr, const Tuple *tuple,
+static bool apply_vanishes(const Routing *routing, const Expr *expr, const Tuple *tuple,
                            const Statement *region) {
     bool zero[3] = {false, false, false};
-    for (int i = 0; i < expr->count; i++) zero[i] = supports(routing, expr->args[i], tuple, region);
+    for (int i = 0; i < expr->count; i++) zero[i] = vanishes(routing, expr->args[i], tuple, region);
     switch (op_table[expr->op].zero) {
     case ZERO_ANY:
         return zero[0] || zero[1];
@@ -215,11 +212,10 @@ static bool apply_supports(const Routing *routing, const Expr *expr, const Tuple
     return false;
 }
 
-/* True if the value is zero wherever the mask at the tuple is zero. */
-static bool supports(const Routing *routing, const Expr *expr, const Tuple *tuple,
-                     const Statement *region) {
+bool vanishes(const Routing *routing, const Expr *expr, const Tuple *tuple,
+              const Statement *region) {
     if (expr->kind == EXPR_NUMBER) return expr->number == 0;
-    if (expr->kind == EXPR_APPLY) return apply_supports(routing, expr, tuple, region);
+    if (expr->kind == EXPR_APPLY) return apply_vanishes(routing, expr, tuple, region);
     if (expr->kind != EXPR_READ) return false;
     if (reads_mask_at(routing, expr, tuple, region)) return true;
     const Packing *packing = candidate(routing, expr->tensor);
@@ -262,7 +258,7 @@ static void try_read(Expr *expr, void *data) {
     if (!dims || !tuple_of(expr, dims, routing->rank, &tuple)) return;
     if (!tuple_in_loops(routing, statement, &tuple) || !reduces_well(routing, statement, &tuple))
         return;
-    if (!supports(routing, statement->value, &tuple, search->point->repeat)) return;
+    if (!vanishes(routing, statement->value, &tuple, search->point->repeat)) return;
     *search->tuple = tuple;
     search->found = true;
 }
@@ -303,7 +299,7 @@ static bool check_support(const Routing *routing, const ProgramPoint *point) {
     packing = candidate(routing, statement->target->tensor);
     if (!packing || !packing->supported) return false;
     tuple_of(statement->target, packing->dims, routing->rank, &tuple);
-    packing->supported = supports(routing, statement->value, &tuple, point->repeat);
+    packing->supported = vanishes(routing, statement->value, &tuple, point->repeat);
     return !packing->supported;
 }
 
@@ -314,7 +310,7 @@ static bool is_masked_read(const Visit *visit, const Expr *read, const Packing *
     Tuple at = {{NULL}};
     if (statement->kind != STATEMENT_LOOP) return false;
     for (int i = 0; i < visit->routing->rank; i++) at.at[i] = read->args[packing->dims[i]];
-    return supports(visit->routing, statement->value, &at, visit->point->repeat);
+    return vanishes(visit->routing, statement->value, &at, visit->point->repeat);
 }
 
 static void check_demand(Expr *expr, void *data) {
