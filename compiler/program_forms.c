@@ -112,8 +112,11 @@ const bool *moec_forms(MoecCompiler *compiler, MoecProgram *program) {
     bool *has = program->has;
     if (moec_failed(compiler)) return NULL;
     has[HAS_DISPATCHED] |= program->relations.count > 0;
-    for (int i = 0; i < program->relations.count; i++)
-        has[HAS_NESTED_DISPATCH] |= ((const Relation *)program->relations.items[i])->outer != NULL;
+    for (int i = 0; i < program->relations.count; i++) {
+        const Relation *relation = program->relations.items[i];
+        has[HAS_NESTED_DISPATCH] |= relation->outer != NULL;
+        has[HAS_COUNTED_DISPATCH] |= relation->rows->expected > 0;
+    }
     note_units(&schedule->units, has);
     note_buffers(schedule, has);
     return has;

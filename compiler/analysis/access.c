@@ -14,6 +14,7 @@ static void collect_read(Expr *expr, void *data) {
 
 void reads_of(Arena *arena, const Statement *statement, List *list) {
     Collect collect = {arena, list};
+    if (statement->bound) list_push(arena, list, statement->bound);
     if (statement->kind == STATEMENT_LOOP) {
         expr_walk(statement->value, collect_read, &collect);
         for (int i = 0; i < statement->target->count; i++)

@@ -191,12 +191,13 @@ static void interpret_pack(Interpreter *interpreter, const Statement *statement)
     for (int i = 0; i < pack.mask.rank; i++) entries *= pack.mask.size[i];
     collect_rows(&pack, entries);
     long rows = output(&pack, pack.mask.rank + 2).size[0];
-    if (pack.count == rows) {
+    if (pack.count == rows || (pack.count < rows && statement->pack.bounded)) {
         write_rows(&pack);
         write_list(&pack);
     } else {
-        interpreter->message = arena_format(
-            interpreter->arena, "a mask has %ld nonzero entries, expected %ld", pack.count, rows);
+        interpreter->message =
+            arena_format(interpreter->arena, "a mask has %ld nonzero entries, expected %s%ld",
+                         pack.count, statement->pack.bounded ? "at most " : "", rows);
     }
     free(pack.rows);
 }

@@ -179,34 +179,55 @@ static void add_scores(Text *text, const List *all) {
     }
 }
 
-typedef struct Selection {
-    const Expr *mask;
-    bool found;
-} Selection;
-
-static void find_selection(Statement *statement, void *data) {
-    Selection *selection = data;
-    if (!statement_selects(statement)) return;
-    selection->found |= expr_reads(selection->mask, ((Expr *)statement->outputs.items[0])->tensor);
+static const Relation *relation_of(const Program *program, const Tensor *mask) {
+    for (int i = 0; i < program->relations.count; i++) {
+        const Relation *relation = program->relations.items[i];
+        if (relation->mask == mask) return relation;
+    }
+    return NULL;
 }
 
-/* Only a mask from a top-k selection makes a reduction sparse. */
+/* A masked reduction on rows whose number depends on the data. */
+static void add_expected_rows(Text *text, const MaskedReduction *masked, const Relation *relation) {
+    const Axis *rows = relation->rows;
+    double entries = 1, all = 1;
+    for (int i = 0; i < relation->mask->rank; i++) {
+        const Axis *axis = relation->mask->axes[i];
+        if (axis->kind == AXIS_REPEAT) continue;
+        all *= (double)axis->size;
+        entries *= axis->expected > 0 ? axis->expected : (double)axis->size;
+    }
+    text_add(text, "  expected rows    %.3g %% of the %ld entries of axis '%s', at most %.3g %%%s",
+             100 * rows->expected / entries, masked->entries, masked->axis->name,
+             100 * fmin((double)rows->size / all, 1),
+             relation->assumed ? ": assumed, density(mask, share) states another share" : "");
+}
+
+/* Each masked reduction once: the reason for a dense one, the expectation of one whose rows depend
+ * on the data. */
 static void add_masked(Text *text, Program *program) {
     for (int i = 0; i < program->masked.count; i++) {
         const MaskedReduction *masked = program->masked.items[i];
-        Selection selection = {.mask = masked->mask};
-        block_walk(&program->body, find_selection, &selection);
+        const Tensor *mask = masked->mask->kind == EXPR_READ ? masked->mask->tensor : NULL;
+        const Relation *relation = relation_of(program, mask);
         Span span = masked->asked.source ? masked->asked : masked->span;
-        bool listed = !span.source;
+        bool fixed = relation && !(relation->rows->expected < (double)relation->rows->size &&
+                                   relation->rows->expected > 0);
+        bool listed = !span.source || fixed;
         for (int j = 0; j < i; j++)
             listed |=
                 same_location(((MaskedReduction *)program->masked.items[j])->span, masked->span);
-        if (selection.found || listed) continue;
-        text_add(text,
-                 "  dense reduction  all %ld entries of axis '%s' are computed: only a mask from "
-                 "top-k selection is sparse (%s:%d:%d)\n",
-                 masked->entries, masked->axis->name, span.source->path, span_line(span),
-                 span_column(span));
+        if (listed) continue;
+        if (relation)
+            add_expected_rows(text, masked, relation);
+        else
+            text_add(text, "  dense reduction  all %ld entries of axis '%s' are computed: %s",
+                     masked->entries, masked->axis->name,
+                     mask && mask->dense
+                         ? mask->dense
+                         : "the mask is no tensor of an equation; define it by one: "
+                           "on[s,n] = e != 0");
+        text_add(text, " (%s:%d:%d)\n", span.source->path, span_line(span), span_column(span));
     }
 }
 

@@ -178,19 +178,34 @@ static Value *logsumexp_chosen(Elaborator *e, Index *const *indices, int count, 
 /* Records a masked reduction of vectors. Masked reductions of numbers are cheap and not
  * recorded. */
 static void note_masked(Elaborator *e, Index *const *indices, int count, const Value *mask,
-                        const Value *value, Span span) {
+                        Span span) {
     MaskedReduction *masked = arena_alloc(e->arena, sizeof *masked);
     *masked = (MaskedReduction){.mask = mask->expr, .axis = indices[0]->axis, .entries = 1};
     masked->span = span;
     if (!is_written(span)) masked->asked = asked_here(e);
     for (int i = 0; i < count; i++) masked->entries *= indices[i]->axis->size;
-    if (mask->kind == KIND_TENSOR && value->kind == KIND_TENSOR && value->rank > mask->rank)
-        list_push(e->arena, &e->program->masked, masked);
+    if (mask->expr->kind == EXPR_READ && mask->expr->tensor->role == ROLE_TEMP)
+        mask->expr->tensor->selects = true;
+    list_push(e->arena, &e->program->masked, masked);
+}
+
+/* True if the value has an index that the mask does not have. */
+static bool has_others(const Value *value, const Value *mask) {
+    for (int i = 0; i < value->rank; i++) {
+        bool found = false;
+        for (int j = 0; j < mask->rank; j++) found |= mask->dims[j] == value->dims[i];
+        if (!found) return true;
+    }
+    return false;
 }
 
 Value *reduce_chosen(Elaborator *e, const char *kind, Index *const *indices, int count, Value *mask,
                      Value *value, Span span) {
-    note_masked(e, indices, count, mask, value, span);
+    if (mask->kind == KIND_TENSOR && value->kind == KIND_TENSOR && has_others(value, mask)) {
+        mask = held(e, mask);
+        if (mask->kind == KIND_ERROR) return value_error(e, span);
+        note_masked(e, indices, count, mask, span);
+    }
     if (mask->kind != KIND_TENSOR || !strcmp(kind, "sum"))
         return reduce(e, kind, indices, count, apply_op(e, OP_MUL, mask, value, NULL, span), span);
     mask = held(e, mask);
@@ -492,6 +507,27 @@ static Value *list_length_call(Elaborator *e, const Node *node, const Node *subs
     return value_error(e, node->span);
 }
 
+/* density(mask, share): the mask itself, with the expected share of entries other than 0 for the
+ * cost. */
+static Value *density(Elaborator *e, const Node *node, const Node *subs) {
+    (void)subs;
+    const Node *args = node->kids[1];
+    Value *mask = args->count == 2 ? evaluate(e, args->kids[0]) : NULL;
+    Value *share = args->count == 2 ? evaluate(e, args->kids[1]) : NULL;
+    if ((mask && mask->kind == KIND_ERROR) || (share && share->kind == KIND_ERROR))
+        return value_error(e, node->span);
+    if (!mask || mask->kind != KIND_TENSOR || share->kind != KIND_NUMBER || !(share->number > 0) ||
+        share->number > 1) {
+        report_error(e->reports, args->span,
+                     "density(mask, share) expects a tensor and a number above 0, at most 1");
+        report_help(e->reports, "write density(p[s,n] > 0, 0.25)");
+        return value_error(e, node->span);
+    }
+    Value *result = hoist_reduction(e, REDUCE_NONE, NULL, 0, mask, mask->span);
+    if (result->kind == KIND_TENSOR) result->expr->tensor->share = share->number;
+    return result;
+}
+
 /* The tensor whose elements are numbered: the left side, or the argument. */
 static Value *drawn_for(Elaborator *e, const Node *node) {
     if (node->kids[1]->count) {
@@ -558,6 +594,7 @@ static const struct Builtin {
     {"softmax", INT_MAX, true, softmax}, {"top_k", INT_MAX, true, top},
     {"concat", INT_MAX, true, concat},   {"attend", INT_MAX, true, attend},
     {"uniform", 1, false, uniform_call}, {"normal", 1, false, normal_call},
+    {"density", 2, true, density},
 };
 
 static const struct Builtin *find_builtin(const char *name) {

@@ -65,7 +65,7 @@ static bool advance_loops(Interpreter *interpreter, const PreparedStatement *ste
                           int last) {
     for (int i = last - 1; i >= first; i--) {
         long *at = &interpreter->at[step->first_slot + i];
-        if (++*at < step->loops[i]->axis->size) return true;
+        if (++*at < step->sizes[i]) return true;
         *at = 0;
     }
     return false;
@@ -120,7 +120,7 @@ static int strip_length(long size, long start) {
 
 static void run_pointwise(Interpreter *interpreter, PreparedStatement *step) {
     int last = step->loop_count - 1;
-    long size = last < 0 ? 1 : step->loops[last]->axis->size;
+    long size = last < 0 ? 1 : step->sizes[last];
     double noise = interpreter->noise;
     if (step->statement->in_double) interpreter->noise = 0;
     do {
@@ -155,7 +155,9 @@ static double run_inner(Interpreter *interpreter, PreparedStatement *step) {
     double result = reduction == REDUCE_SUM ? 0 : reduction == REDUCE_MAX ? -INFINITY : INFINITY;
     int last = step->loop_count - 1;
     bool none = last < step->outer_count;
-    long size = none ? 1 : step->loops[last]->axis->size;
+    long size = none ? 1 : step->sizes[last];
+    for (int i = step->outer_count; i < step->loop_count; i++)
+        if (step->sizes[i] < 1) return result;
     interpreter->running = none ? -1 : step->first_slot + last;
     do {
         for (long start = 0; start < size; start += STRIP) {
@@ -169,10 +171,18 @@ static double run_inner(Interpreter *interpreter, PreparedStatement *step) {
     return result;
 }
 
+static long loop_length(const Interpreter *interpreter, const Statement *statement,
+                        const Index *index) {
+    const Expr *bound = statement->bound;
+    if (!bound || index->axis->kind != AXIS_ROWS) return index->axis->size;
+    return interpreter->ints[bound->tensor->id][(long)bound->args[0]->number];
+}
+
 static void run_loop(Interpreter *interpreter, PreparedStatement *step) {
     for (int i = 0; i < step->loop_count; i++) {
         interpreter->at[step->first_slot + i] = 0;
-        if (step->loops[i]->axis->size < 1) return;
+        step->sizes[i] = loop_length(interpreter, step->statement, step->loops[i]);
+        if (step->sizes[i] < 1 && i < step->outer_count) return;
     }
     if (step->statement->reduction == REDUCE_NONE) {
         run_pointwise(interpreter, step);

@@ -85,6 +85,7 @@ struct PreparedStatement {
     PreparedStatement *next, *body;
     int first_slot, loop_count, outer_count;
     const Index *loops[MAX_LOOPS];
+    long sizes[MAX_LOOPS]; /* of the loops, in the current run of the statement */
     ElementAddress target;
     EvalNode *value;
 };

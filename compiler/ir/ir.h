@@ -47,7 +47,8 @@ typedef struct Axis {
     long size;
     AxisKind kind;
     Span span;
-    bool padded; /* loops over a dimension of a tensor stop before its end (see pad.c) */
+    bool padded;     /* loops over a dimension of a tensor stop before its end (see pad.c) */
+    double expected; /* rows whose number depends on the data: the expected number; 0: all */
 } Axis;
 
 /* A loop variable. Two indices are the same only if they are the same pointer. */
@@ -129,7 +130,10 @@ typedef struct Tensor {
                         the value before it */
     bool part;       /* part of an equation: no name in the source refers to it */
     bool integer;    /* temporaries: the equation has integer values (see integers.c) */
-    Span span;       /* where it is defined */
+    bool selects;    /* the mask of a reduction over selected entries */
+    double share;    /* masks: the stated share of entries that are not zero; 0: none */
+    const char *dense; /* masks: why all entries are computed, or NULL (set by route) */
+    Span span;         /* where it is defined */
 } Tensor;
 
 /* ---- expressions ---- */
@@ -275,6 +279,7 @@ struct Statement {
     Reduction reduction;
     int loop_count;
     Index *loops[MAX_LOOPS];
+    Expr *bound; /* the number of dispatched rows that its loop over rows visits; NULL: all */
     Expr *value;
     const struct ProductForm *product; /* of a matrix product, after the pass products; or NULL */
     bool exact;                        /* see precision.c */
@@ -292,6 +297,7 @@ struct Statement {
     } top;
     struct {
         bool key[MAX_RANK];
+        bool bounded; /* the number of rows depends on the data */
     } pack;
 
     /* STATEMENT_REPEAT, scan: for index = 0 .. axis->size-1, or downwards when reverse */
@@ -337,14 +343,15 @@ typedef struct Relation {
     bool key[MAX_RANK];
     Tensor *group_of[MAX_RANK]; /* tensors over rows whose row-major number is the group */
     int group_of_count;
-    List flats; /* Flat *; start and list are indexed by the first one (table `other`) */
+    List flats;   /* Flat *; start and list are indexed by the first one (table `other`) */
+    bool assumed; /* nothing states the expected number of rows */
     struct Relation *outer; /* the relation that defines the rows on which this one is defined, or
                                NULL */
 } Relation;
 
 /* sum[n in mask] e, or another reduction over selected entries, as in the source. */
 typedef struct MaskedReduction {
-    const Expr *mask;
+    Expr *mask;
     const Axis *axis;
     long entries; /* of e per element of the result, selected or not */
     Span span, asked;

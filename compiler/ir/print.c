@@ -98,6 +98,10 @@ static void print_loop(Text *text, const Statement *statement) {
         print_to(text, "] ");
     }
     add_expr(text, statement->value, reduces ? LEVEL_SUM + 1 : LEVEL_OR);
+    if (statement->bound) {
+        print_to(text, "  rows < ");
+        add_expr(text, statement->bound, LEVEL_OR);
+    }
     if (statement->once) print_to(text, "  (once per step)");
 }
 

@@ -187,6 +187,19 @@ static void check_loops(Verify *verify, const Statement *statement) {
     }
 }
 
+/* The bound is an element of a table, and one loop runs over rows. */
+static void check_bound(Verify *verify, const Statement *statement) {
+    const Expr *bound = statement->bound;
+    int loops = 0;
+    for (int i = 0; i < statement->loop_count; i++)
+        loops += statement->loops[i]->axis->kind == AXIS_ROWS;
+    check_expr(verify, bound);
+    if (verify->message) return;
+    check_is_set(verify, bound);
+    if (loops != 1 || bound->kind != EXPR_READ || bound->tensor->type != TYPE_INT)
+        verify_error(verify, "a bound of %d loops over rows", loops);
+}
+
 static void check_target(Verify *verify, const Statement *statement) {
     const Expr *target = statement->target;
     const Tensor *tensor = target->tensor;
@@ -214,6 +227,7 @@ static void check_loop(Verify *verify, const Statement *statement) {
     }
     check_expr(verify, statement->target);
     check_expr(verify, statement->value);
+    if (statement->bound) check_bound(verify, statement);
     if (verify->message) return;
     check_loops(verify, statement);
     for (int i = 0; i < statement->target->count; i++)

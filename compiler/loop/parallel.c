@@ -40,11 +40,16 @@ static FormNode *loop_inside(const FormNode *loop) {
     return inside && inside->kind == FORM_FOR && !inside->next ? inside : NULL;
 }
 
+/* True if data determines the number of iterations. */
+static bool is_bounded(const FormNode *loop) {
+    return !loop->values[2] && loop->values[1]->op == TERM_CAST;
+}
+
 /* The number of loops that run in parallel as one. */
 static int chain_length(const FormNode *loop) {
     int length = 0;
     for (; loop && loop->independent && term_is_zero(loop->values[0]); loop = loop_inside(loop)) {
-        if (length > 0 && is_innermost(&loop->body)) return length;
+        if (length > 0 && (is_innermost(&loop->body) || is_bounded(loop))) return length;
         length++;
     }
     return length;
@@ -72,6 +77,8 @@ static void collapse(Arena *arena, FormNode *loop, int length) {
         inner *= last->iterations;
     }
     const Term *count = term_whole(arena, inner);
+    if (is_bounded(loop))
+        count = term(arena, TERM_MUL, loop->values[1], term_whole(arena, inner / loop->iterations));
     last = loop;
     for (int i = 0; i < length; i++, last = i < length ? loop_inside(last) : last) {
         inner /= last->iterations;

@@ -170,6 +170,8 @@ bool reduces_at(const Member *member, const Nest *nest);
 bool is_innermost(const Nest *nest);
 /* `size` iterations of it, by the constant of its axis if that is equal. */
 const Term *nest_size(Lowering *lower, const Nest *nest, long size);
+/* `iterations` of a chain of loops that starts with it, as far as they are run. */
+const Term *iterations_term(Lowering *lower, const Nest *nest, long iterations);
 Member *member_at(const Lowering *lower, int at);
 void bind_loop(Lowering *lower, Nest *nest);
 void close_loop(Lowering *lower, int bindings);

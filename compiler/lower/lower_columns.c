@@ -92,7 +92,8 @@ static void begin_slice(Lowering *lower, const Columns *columns, long blocks, lo
     lower_head(lower, from, term(arena, TERM_MUL, slice, whole(lower, each)));
     lower_head(lower, named(lower, T_I64, "moec_slice_to"),
                term(arena, TERM_LEAST_END, term(arena, TERM_ADD, from, whole(lower, each)),
-                    whole(lower, columns->terms)));
+                    columns->sum->bound ? iterations_term(lower, columns->sum, columns->terms)
+                                        : whole(lower, columns->terms)));
 }
 
 Launch lower_parts_of_columns(Lowering *lower, Nest *nest) {

@@ -174,9 +174,17 @@ static int bind_chain(Lowering *lower, Nest *nest, int length, Nest **loops, lon
     return bindings;
 }
 
-static const Term *iterations_of(Lowering *lower, const Nest *nest, long iterations) {
-    bool elements = nest->index->axis->kind == AXIS_ELEMENTS;
-    return elements ? named(lower, T_I64, "elements") : nest_size(lower, nest, iterations);
+/* Skips an iteration that a bounded loop inside the first one does not run. */
+static void skip_beyond(Lowering *lower, Nest *const *loops, int length) {
+    for (int i = 1; i < length; i++) {
+        if (!loops[i]->bound) continue;
+        lower_if(lower,
+                 term(lower->arena, TERM_GE, nest_terms(lower, loops[i])->variable,
+                      integer_term(lower, loops[i]->bound)),
+                 ON_SAME_LINE);
+        lower_do(lower, term(lower->arena, TERM_CONTINUE));
+        lower_end(lower);
+    }
 }
 
 static void lower_iterations(Lowering *lower, Nest *last, int level, Lanes *lanes) {
@@ -210,13 +218,14 @@ void lower_shared_loop(Lowering *lower, Nest *nest, int level, Sharing sharing) 
                                   : nest_terms(lower, last)->variable;
     static const FormBy sharers[] = {BY_ONE, BY_COLUMN, BY_COLUMN, BY_THREADS, BY_ALL};
     FormNode *loop =
-        lower_shared(lower, name, iterations_of(lower, nest, iterations), sharers[sharing]);
+        lower_shared(lower, name, iterations_term(lower, nest, iterations), sharers[sharing]);
     loop->width = lanes_width(lanes);
     if (sharing == COLUMNS_IN_SLICES) {
         loop->values[0] = named(lower, T_I64, "moec_slice_from");
         loop->values[1] = named(lower, T_I64, "moec_slice_to");
     }
     if (length > 1) lower_places_of(lower, loops, length, name, lanes);
+    skip_beyond(lower, loops, length);
     lower_iterations(lower, last, level + length - 1, lanes);
     close_loop(lower, bindings);
     join_sums(lower, nest, sharing);
@@ -279,8 +288,9 @@ static Launch lower_chain(Lowering *lower, Nest *nest, int length) {
     bool elements = nest->index->axis->kind == AXIS_ELEMENTS;
     Lanes *lanes =
         sharing == THREADS_ALONE && is_innermost(last) ? lanes_of(lower, last, length == 1) : NULL;
-    open_iterations(lower, sharing, iterations_of(lower, nest, iterations), lanes, elements);
+    open_iterations(lower, sharing, iterations_term(lower, nest, iterations), lanes, elements);
     lower_places_of(lower, loops, length, named(lower, T_I64, "iteration"), lanes);
+    if (!by_column(sharing)) skip_beyond(lower, loops, length);
     lower_inside(lower, last, length, sharing, lanes);
     close_loop(lower, bindings);
 

@@ -195,7 +195,7 @@ static bool may_end_early(Lowering *lower, const Lanes *lanes) {
 Lanes *lanes_of(Lowering *lower, const Nest *nest, bool alone) {
     bool halves;
     int width = LANES;
-    if (nest->step > 1 || nest->block || (nest->size % width != 0 && !alone) ||
+    if (nest->step > 1 || nest->block || nest->bound || (nest->size % width != 0 && !alone) ||
         !is_innermost(nest) || !has_lanes(lower, nest, width, &halves))
         return NULL;
     if (halves && (nest->size % MAX_LANES == 0 || alone) &&
@@ -206,7 +206,7 @@ Lanes *lanes_of(Lowering *lower, const Nest *nest, bool alone) {
 
 Lanes *lanes_around(Lowering *lower, const Nest *nest) {
     bool halves;
-    if (nest->step > 1 || nest->block || nest->size % LANES != 0 ||
+    if (nest->step > 1 || nest->block || nest->bound || nest->size % LANES != 0 ||
         !has_lanes(lower, nest, LANES, &halves))
         return NULL;
     return lanes_of_width(lower, nest, LANES);

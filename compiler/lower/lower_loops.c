@@ -141,6 +141,14 @@ const Term *nest_size(Lowering *lower, const Nest *nest, long size) {
     return axis->size == size ? size_term(lower, axis) : whole(lower, size);
 }
 
+const Term *iterations_term(Lowering *lower, const Nest *nest, long iterations) {
+    if (nest->index->axis->kind == AXIS_ELEMENTS) return named(lower, T_I64, "elements");
+    if (!nest->bound) return nest_size(lower, nest, iterations);
+    const Term *rows = integer_term(lower, nest->bound);
+    long inner = iterations / nest->size;
+    return inner > 1 ? term(lower->arena, TERM_MUL, rows, whole(lower, inner)) : rows;
+}
+
 static const Term *last_of_block(Lowering *lower, const Nest *block) {
     if (block->total % block->step == 0)
         return term(lower->arena, TERM_ADD, nest_terms(lower, block)->variable,
@@ -167,8 +175,8 @@ static FormNode *open_loop(Lowering *lower, Nest *nest) {
     } else if (nest->step > 1) {
         to = nest_size(lower, nest, nest->total);
         step = whole(lower, nest->step);
-    } else if (nest->index->axis->kind == AXIS_ELEMENTS) {
-        to = named(lower, T_I64, "elements");
+    } else {
+        to = iterations_term(lower, nest, nest->size);
     }
     return lower_for(lower, nest_terms(lower, nest)->variable, from, to, step);
 }

@@ -151,6 +151,12 @@ static const Term *open_row_of_part(Lowering *lower, const Member *member) {
     const Term *inside, *row = row_term(lower, member->statement->target, &inside);
     for (int i = 0; i < count; i++) loops[i] = member->path[member->kept + i];
     lower_places(lower, loops, count, named(lower, T_I64, "part"));
+    for (int i = 0; i < count; i++) {
+        if (!loops[i]->bound) continue;
+        const Term *run = term(lower->arena, TERM_LT, nest_terms(lower, loops[i])->variable,
+                               integer_term(lower, loops[i]->bound));
+        inside = inside ? term(lower->arena, TERM_AND, run, inside) : run;
+    }
     if (inside) lower_if(lower, inside, ON_NEXT_LINE);
     return row;
 }

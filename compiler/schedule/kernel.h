@@ -43,8 +43,9 @@ struct Nest {
     long size; /* iterations */
     long step; /* >1: a loop over blocks of `step` iterations of an inner loop, `total` in all */
     long total;
-    Nest *block;   /* a loop over one block: the loop over the blocks */
-    List children; /* Nest * */
+    const Expr *bound; /* iterations that are run, if data determines their number; or NULL */
+    Nest *block;       /* a loop over one block: the loop over the blocks */
+    List children;     /* Nest * */
 };
 
 /* A tensor used in one nest only is kept there. */

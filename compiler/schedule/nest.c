@@ -67,13 +67,20 @@ static bool same_sort(const Kernel *kernel, const Nest *loop, const Member *adde
     return true;
 }
 
+/* The bound of a loop of the member; the last loops of a block run over a part of their axis. */
+static const Expr *bound_of(const Member *member, int level) {
+    bool part = member->block >= 0 && (level == member->block || level == member->depth - 1);
+    bool rows = member->order[level]->axis->kind == AXIS_ROWS;
+    return rows && !part ? member->statement->bound : NULL;
+}
+
 static bool same_loop(const Nest *loop, const Member *added, int level) {
     bool elements = loop->index->axis->kind == AXIS_ELEMENTS;
     long step = level == added->block ? added->block_size : 1;
     bool in_block = added->block >= 0 && added->column && level == added->depth - 1;
     return loop->step == step && (loop->block != NULL) == in_block &&
            (!in_block || loop->block == added->path[added->block]) &&
-           loop->size == loop_size(added->order[level]) &&
+           loop->size == loop_size(added->order[level]) && loop->bound == bound_of(added, level) &&
            elements == (added->order[level]->axis->kind == AXIS_ELEMENTS);
 }
 
@@ -107,6 +114,7 @@ static Nest *new_loop(Program *program, Nest *parent, const Member *added, int l
     loop->index = added->order[level];
     loop->size = loop_size(loop->index);
     loop->step = level == added->block ? added->block_size : 1;
+    loop->bound = bound_of(added, level);
     loop->total = level == added->block ? loop_size(added->order[added->depth - 1]) : loop->size;
     if (added->block >= 0 && level == added->depth - 1) loop->block = added->path[added->block];
     list_push(program->arena, &parent->children, loop);

@@ -344,11 +344,38 @@ static void form_scan(Forms *forms) {
     finish(forms, "");
 }
 
-/* Selected entries of scores, sliced or whole, with a routed product. */
+/* # is a number. */
+static void add_numbered(Spec *spec, const char *text, int number) {
+    for (; *text; text++)
+        if (*text == '#')
+            add(spec, "%d", number);
+        else
+            add(spec, "%c", *text);
+}
+
+/* Masks made of a selection b# of scores p#: parts of it, comparisons, products, weights. */
+static const char *const mask_sides[] = {
+    "b#[s, n#]",
+    "b#[s, n#]",
+    "b#[s, n# - 1]",
+    "b#[s, size(n#) - 1 - n#]",
+    "b#[s, n#] * (p#[s, n#] > 0.1)",
+    "b#[s, n#] * (n# > 0)",
+    "where(s % 2 == 0, b#[s, n#], 0)",
+    "not b#[s, n#]",
+    "p#[s, n#] > 0.2",
+    "density(p#[s, n#] > 0, 0.25)",
+    "p#[s, n#] > 0.4 or b#[s, n#]",
+    "floor(size(n#) * p#[s, 0]) == n#",
+    "max(p#[s, n#] - 0.1, 0)",
+};
+
+/* Selected entries of scores, sliced or whole, with a routed product, perhaps of a nested selection, or rows of a table. */
 static void form_route(Forms *forms) {
     Random *random = forms->random;
     Spec *spec = forms->spec;
-    const long experts = between(random, 2, 6), top = between(random, 1, experts > 3 ? 3 : experts);
+    const long experts = chance(random, 20) ? between(random, 17, 40) : between(random, 2, 6),
+               top = between(random, 1, experts > 3 ? 3 : experts);
     Made *made = new_target(forms, 1, 1);
     const int n = forms->next, in = form_axis(forms, indices_of(made));
     const char *f = form_axes[in], *y = form_axes[made->axes[0]];
@@ -357,18 +384,37 @@ static void form_route(Forms *forms) {
     add(spec, "  a%d[s, m%d] = sum[d] x[s, d] * rt%d[d, m%d]\n", n, n, n, n);
     add(spec, "  p%d[s, n%d] = %s(a%d[s, n%d + %ld])\n", n, n,
         chance(random, 50) ? "sigmoid" : "tanh", n, n, between(random, 0, 2));
-    add(spec, "  b%d[s, n%d] = top_k[n%d](p%d[s, n%d], %ld)\n", n, n, n, n, n, top);
+    add(spec, "  b%d[s, n%d] = top_k[n%d](p%d[s, n%d], %ld)\n  on%d[s, n%d] = ", n, n, n, n, n, top,
+        n, n);
+    add_numbered(spec, ANY_OF(random, mask_sides), n);
+    add(spec, "\n");
+    const int nested = chance(random, 20);
+    if (nested) {
+        add_numbered(spec, "  axis k# = 3\n  param rk#[d, n#, k#], wk#[n#, k#, ", n);
+        add(spec, "%s, %s]\n", f, y);
+        add_numbered(spec, "  c#[s, n#, k#] = top_k[k#](sum[d] x[s, d] * rk#[d, n#, k#], 2)\n", n);
+    }
     add_target(forms, made);
     if (chance(random, 25)) {
-        add(spec, "%s[n%d in b%d] p%d[s, n%d] * ", PICK(random, "mean", "max", "logsumexp"), n, n,
+        add(spec, "%s[n%d in on%d] p%d[s, n%d] * ", PICK(random, "mean", "max", "logsumexp"), n, n,
             n, n);
         add_read(forms, indices_of(made), 1);
         finish(forms, "");
         return;
     }
-    add(spec, "sum[n%d in b%d] p%d[s, n%d] * tanh(sum[%s] ", n, n, n, n, f);
+    add(spec, "sum[n%d in on%d] p%d[s, n%d] * ", n, n, n, n);
+    if (chance(random, 20)) {
+        add(spec, "we%d[n%d, %ld, %s]", n, n, between(random, 0, forms->size[in] - 1), y);
+        finish(forms, "");
+        return;
+    }
+    if (nested) add_numbered(spec, "(sum[k# in c#] 0.5 * ", n);
+    add(spec, "tanh(sum[%s] ", f);
     add_read(forms, 1u << in, 1);
-    add(spec, " * we%d[n%d, %s, %s])", n, n, f, y);
+    if (nested)
+        add(spec, " * wk%d[n%d, k%d, %s, %s]))", n, n, n, f, y);
+    else
+        add(spec, " * we%d[n%d, %s, %s])", n, n, f, y);
     finish(forms, "");
 }
 
@@ -447,11 +493,7 @@ static void form_other(Forms *forms) {
     const int number = ++forms->next;
     const char *text = other_statements[between(forms->random, 0,
                                                 (forms->spec->causal ? OTHER_CAUSAL : count) - 1)];
-    for (; *text; text++)
-        if (*text == '#')
-            add(forms->spec, "%d", number);
-        else
-            add(forms->spec, "%c", *text);
+    add_numbered(forms->spec, text, number);
 }
 
 /* ---- the model ---- */
@@ -470,7 +512,8 @@ static void add_helpers(Spec *spec) {
 static void add_inputs(Forms *forms) {
     Random *random = forms->random;
     Spec *spec = forms->spec;
-    add(spec, "  sequence s = train.context_length\n  input tokens[s]: token\n  input targets[s]: next_token\n");
+    add(spec, "  sequence s = train.context_length\n  input tokens[s]: token\n  input targets[s]: "
+              "next_token\n");
     add(spec, "  param embedding[v, d] ~ normal(0.5), df[d, f] ~ uniform(0.5), dg[d, g] ~ "
               "uniform(-1, 1)\n");
     add(spec, "  param w3[f, g, h] ~ normal(0.1, 0.4), w2[c, d] { weight_decay = 0 }\n");
@@ -598,6 +641,13 @@ static const Form form_table[] = {
     {"softmax", "= softmax["},
     {"concat", "= concat["},
     {"top_k", "= top_k["},
+    {"part of a mask", " - 1]\n  "},
+    {"mask of a comparison", "] > 0.2\n"},
+    {"product of masks", "] > 0.1)\n"},
+    {"mask of equality", "[s, 0]) == n"},
+    {"mask of weights", "] - 0.1, 0)\n"},
+    {"density", "= density("},
+    {"nested mask", " in c"},
     {"sum of chosen", "= sum[n"},
     {"mean of chosen", "= mean[n"},
     {"max of chosen", "= max[n"},

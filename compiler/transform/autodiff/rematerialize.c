@@ -161,6 +161,7 @@ static bool is_computed_again(const Saving *saving, const Statement *statement) 
     expr_walk(statement->value, add_path_cost, &remat);
     if (remat.state) return false;
     if (recompute) return true;
+    if (statement->target->tensor->selects) return false; /* both passes dispatch by one mask */
     return is_pointwise_step(statement) && !remat.missing && !remat.gather && remat.cost <= CHEAP;
 }
 
@@ -227,6 +228,8 @@ static Tensor *tensor_again(Program *program, const Tensor *tensor) {
     Tensor *again = tensor_new(program, arena_format(program->arena, "%s_again", tensor->name),
                                ROLE_TEMP, tensor->type, tensor->rank, tensor->axes, tensor->span);
     again->spec_name = tensor->spec_name;
+    again->selects = tensor->selects;
+    again->share = tensor->share;
     return again;
 }
 

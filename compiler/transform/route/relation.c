@@ -93,6 +93,21 @@ static Site *find_outer(const Routing *routing, const Statement *region) {
     return NULL;
 }
 
+/* The axis of a table of boundaries: one entry more than groups. */
+static Axis *bounds_axis(Routing *routing, const char *part, long count) {
+    const char *name = arena_format(routing->program->arena, "%s_%s", routing->mask->name, part);
+    return axis_new(routing->program, name, count + 1, AXIS_PLAIN, routing->choice->span);
+}
+
+/* The last boundary of the groups, whose number finish_site sets. */
+static void add_row_bound(Routing *routing, Site *site) {
+    Axis *groups = bounds_axis(routing, "groups", 0);
+    Tensor *group = int_tensor(routing, routing->mask->name, "group", 1, &groups);
+    Expr *last = expr_number(routing->program, 0);
+    site->relation->group = group;
+    site->bound = expr_read(routing->program, group, &last);
+}
+
 /* The relation of the mask in a region; created at its first use. */
 Site *site_for(Routing *routing, Statement *region) {
     Program *program = routing->program;
@@ -111,6 +126,7 @@ Site *site_for(Routing *routing, Statement *region) {
     list_push(program->arena, &routing->sites, site);
     relation->mask = routing->mask;
     relation->rows = routing->rows;
+    relation->assumed = routing->assumed;
     relation->outer = site->outer ? site->outer->relation : NULL;
     Axis *axes[MAX_RANK];
     for (int i = 0; i < routing->rank; i++) {
@@ -121,6 +137,7 @@ Site *site_for(Routing *routing, Statement *region) {
         row_tensor_add(routing, site, relation->coordinate[i], routing->mask, i);
     }
     relation->row_of = int_tensor(routing, routing->mask->name, "row", routing->rank, axes);
+    if (routing->counted) add_row_bound(routing, site);
     return site;
 }
 
@@ -187,12 +204,6 @@ static void find_keys(Routing *routing, KeySearch *search) {
 
 static void push_read(Routing *routing, List *list, Tensor *tensor, Index *const *indices) {
     list_push(routing->program->arena, list, expr_read_indices(routing->program, tensor, indices));
-}
-
-/* The axis of a table of boundaries: one entry more than groups. */
-static Axis *bounds_axis(Routing *routing, const char *part, long count) {
-    const char *name = arena_format(routing->program->arena, "%s_%s", routing->mask->name, part);
-    return axis_new(routing->program, name, count + 1, AXIS_PLAIN, routing->choice->span);
 }
 
 static Flat *flat_new(Routing *routing, Relation *relation, Tensor *table) {
@@ -266,9 +277,15 @@ static void finish_site(Routing *routing, Site *site, const KeySearch *search) {
         others *= relation->coordinate[i]->vocabulary;
     }
     flat->table->vocabulary = others;
-    Axis *group = bounds_axis(routing, "groups", groups),
-         *start = bounds_axis(routing, "others", others);
-    relation->group = int_tensor(routing, name, "group", 1, &group);
+    if (site->bound) {
+        site->bound->args[0] = expr_number(program, (double)groups);
+        relation->group->axes[0]->size = groups + 1;
+        site->pack->pack.bounded = true;
+    } else {
+        Axis *group = bounds_axis(routing, "groups", groups);
+        relation->group = int_tensor(routing, name, "group", 1, &group);
+    }
+    Axis *start = bounds_axis(routing, "others", others), *group = relation->group->axes[0];
     relation->start = int_tensor(routing, name, "start", 1, &start);
     relation->list = int_tensor(routing, name, "list", 1, &relation->rows);
     List *outputs = &site->pack->outputs;

@@ -1,6 +1,7 @@
 /* route: moves computation that is needed only for selected entries to dispatched rows.
  *
- * Needs:   simplify; masks are outputs of top, used as factors of dense statements.
+ * Needs:   simplify; masks are outputs of top and masks of reductions, used as factors of dense
+ *          statements.
  * Leaves:  tensors that are zero or unused outside of a mask have one axis of rows instead of the
  *          axes of the mask; the values are the same up to rounding. Statements that cannot be
  *          dispatched stay dense and masked.
@@ -11,45 +12,80 @@
  *     y[b,s,f] = sum[n]                    -->   y[b,s,f] = 0
  *       chosen[b,s,n] * p[b,s,n] * h[b,s,n,f]    y[b[r],s[r],f] += p[b[r],s[r],n[r]] * h[r,f]
  *
- * Masks are processed in program order. A top over the rows of another mask is then a mask over
- * (rows, selections) and is processed in the same way.
+ * Masks are processed in program order, a finer mask of the same entries first. A top over the rows
+ * of another mask is then a mask over (rows, selections) and is processed in the same way.
+ *
+ * The number of rows of a top is known. That of other masks depends on the data: memory is planned
+ * for the largest number, and loops over the rows end at the number that pack counts.
+ *
+ *     on[b,s,n] = p[b,s,n] > 0                   h[r,f] = ...   rows < on_group[8]
  */
 #include "transform/route/route.h"
 
 #include "passes.h"
 
+/* The number of rows: as many as the mask can have, and as expected. A loop over a single row would
+ * always run. */
+static void set_rows(Routing *routing, const MaskCount *count) {
+    const Expr *target = mask_target(routing->choice);
+    double most = 1, expected = count->share > 0 && count->share < 1 ? count->share : 1;
+    for (int i = 0; i < routing->rank; i++) {
+        const Axis *axis = routing->mask->axes[routing->mask_dims[i]];
+        const Index *index = target->args[routing->mask_dims[i]]->index;
+        bool limited = false;
+        for (int j = 0; j < count->along_count; j++) limited |= count->along[j] == index;
+        most *= limited ? 1 : (double)axis->size;
+        expected *= axis->expected > 0 ? axis->expected : (double)axis->size;
+        routing->counted |= axis->expected > 0;
+    }
+    double limit = 1;
+    for (int j = 0; j < count->along_count; j++) limit *= (double)count->along[j]->axis->size;
+    if (count->along_count) most *= (double)count->most < limit ? (double)count->most : limit;
+    if (routing->counted && most < 2) most = 2;
+    Axis *rows = routing->rows = arena_alloc(routing->program->arena, sizeof *rows);
+    *rows = (Axis){.name = arena_format(routing->program->arena, "%s_rows", routing->mask->name),
+                   .size = (long)most,
+                   .kind = AXIS_ROWS,
+                   .expected = routing->counted ? expected : 0,
+                   .span = routing->choice->span};
+}
+
 static void start_mask(Routing *routing, Statement *choice, Statement *home) {
     Program *program = routing->program;
-    const Expr *output = choice->outputs.items[0];
+    const Expr *output = mask_target(choice);
     *routing = (Routing){.program = program,
+                         .done = routing->done,
                          .sites = routing->sites,
                          .row_tensors = routing->row_tensors,
                          .choice = choice,
                          .home = home,
                          .mask = output->tensor,
+                         .counted = choice->kind == STATEMENT_LOOP,
                          .first_site = routing->sites.count};
-    long size = 1;
     for (int i = 0; i < output->count; i++) {
         const Expr *sub = output->args[i];
-        const Axis *axis = output->tensor->axes[i];
-        if (sub->kind != EXPR_INDEX || sub->index->of_repeat) {
+        if (sub->kind != EXPR_INDEX || sub->index->of_repeat)
             routing->stacked = true;
-            continue;
-        }
-        bool along = routing->rank == choice->top.dimension;
-        size *= along && choice->top.k < axis->size ? choice->top.k : axis->size;
-        routing->mask_dims[routing->rank++] = i;
+        else
+            routing->mask_dims[routing->rank++] = i;
     }
-    int tensors = program->tensors.count;
+    routing->def_use = def_use_new(program);
+    MaskCount count = mask_count(routing, choice, 0);
+    if (count.share >= 1 && choice->kind == STATEMENT_LOOP) {
+        count.assumed = true; /* nothing is known about its entries */
+        count.share = MASK_SHARE;
+    }
+    routing->truth = count.truth;
+    routing->assumed = count.assumed;
+    set_rows(routing, &count);
+}
+
+static void find_packings(Routing *routing) {
+    int tensors = routing->program->tensors.count;
     do {
-        routing->def_use = def_use_new(program);
+        routing->def_use = def_use_new(routing->program);
         find_support(routing);
     } while (split_choice(routing, tensors));
-    routing->rows = arena_alloc(program->arena, sizeof *routing->rows);
-    *routing->rows = (Axis){.name = arena_format(program->arena, "%s_rows", routing->mask->name),
-                            .size = size,
-                            .kind = AXIS_ROWS,
-                            .span = choice->span};
 }
 
 /* Sets the new shape of each dispatched tensor; reads of the old one keep their own length. */
@@ -67,31 +103,72 @@ static void reshape(Routing *routing) {
 
 static void route_mask(Routing *routing, Statement *choice, Statement *home) {
     start_mask(routing, choice, home);
+    hoist_masked(routing);
+    find_packings(routing);
+    if (!rows_pay(routing)) {
+        routing->mask->dense = why_dense(routing);
+        return;
+    }
+    const char *why = why_dense(routing);
     reshape(routing);
     rewrite_block(routing, &routing->program->body, NULL);
-    if (routing->sites.count == routing->first_site) return;
+    if (routing->sites.count == routing->first_site) {
+        routing->mask->dense = why;
+        return;
+    }
     list_push(routing->program->arena, &routing->program->axes, routing->rows);
     relation_finish(routing);
 }
 
-/* The first top that is not done; processing one may create others. */
-static const ProgramPoint *next_choice(Program *program, const List *done) {
-    const DefUse *def_use = def_use_new(program);
+/* True if the statement makes a mask: a choice, or the mask of a reduction. */
+static bool makes_mask(const Routing *routing, Statement *statement) {
+    if (statement_selects(statement)) return true;
+    if (statement->kind != STATEMENT_LOOP) return false;
+    const Tensor *tensor = statement->target->tensor;
+    return tensor->selects && tensor->role == ROLE_TEMP && tensor->type == TYPE_REAL &&
+           mask_maker(routing, tensor) == statement;
+}
+
+/* True if the mask is zero wherever the current one is. */
+static bool is_finer(const Routing *routing, const ProgramPoint *point) {
+    const Expr *target = mask_target(point->statement);
+    Tuple tuple;
+    int rank = 0;
+    for (int i = 0; i < target->count; i++) rank += target->args[i]->index->of_repeat == false;
+    return point->repeat == routing->home && rank == routing->rank &&
+           choose_tuple(routing, point, &tuple);
+}
+
+/* The first mask that is not done, after the finer masks of the same entries; processing one may
+ * create others. */
+static const ProgramPoint *next_mask(Routing *routing) {
+    routing->def_use = def_use_new(routing->program);
+    const DefUse *def_use = routing->def_use;
+    List open = {NULL, 0, 0};
     for (int i = 0; i < def_use->count; i++) {
-        const Statement *statement = def_use->points[i].statement;
-        if (statement_selects(statement) && list_find(done, statement) < 0)
-            return &def_use->points[i];
+        ProgramPoint *point = &def_use->points[i];
+        if (makes_mask(routing, point->statement) &&
+            list_find(routing->done, mask_target(point->statement)->tensor) < 0)
+            list_push(routing->program->arena, &open, point);
     }
-    return NULL;
+    const ProgramPoint *next = open.count ? open.items[0] : NULL;
+    for (int i = 1; i < open.count; i++) {
+        const ProgramPoint *other = open.items[i];
+        if (statement_selects(other->statement)) continue;
+        start_mask(routing, next->statement, next->repeat);
+        find_support(routing);
+        if (is_finer(routing, other)) next = other;
+    }
+    return next;
 }
 
 /* route: see the head of this file. */
 void route(Program *program) {
-    Routing routing = {.program = program};
     List done = {NULL, 0, 0};
+    Routing routing = {.program = program, .done = &done};
     const ProgramPoint *point;
-    while ((point = next_choice(program, &done)) != NULL) {
-        list_push(program->arena, &done, point->statement);
+    while ((point = next_mask(&routing)) != NULL) {
+        list_push(program->arena, &done, mask_target(point->statement)->tensor);
         route_mask(&routing, point->statement, point->repeat);
     }
 }

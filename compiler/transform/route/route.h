@@ -10,7 +10,7 @@
 #include "analysis/def_use.h"
 
 typedef struct Tuple {
-    Index *at[MAX_RANK];
+    Expr *at[MAX_RANK]; /* of a statement under the mask: indices */
 } Tuple;
 
 /* Facts about a tensor that has all axes of the mask. */
@@ -20,8 +20,9 @@ typedef struct Packing {
     bool demanded;  /* not read where the mask is zero */
     bool packed;
     bool seen;
-    Statement *region;  /* of all accesses, if it is not stacked */
-    int dims[MAX_RANK]; /* its dimension for each axis of the mask */
+    Statement *region;        /* of all accesses, if it is not stacked */
+    const Statement *blocker; /* needs it where the mask is zero, or NULL */
+    int dims[MAX_RANK];       /* its dimension for each axis of the mask */
 } Packing;
 
 /* A relation in one region of the program. */
@@ -32,6 +33,7 @@ typedef struct Site {
     Statement *last; /* the last inserted statement */
     Index *row;      /* of statements made by relation.c */
     List pending;    /* Statement *, to insert after `last` */
+    Expr *bound;     /* the number of its rows, if data determines it; or NULL */
     struct Site *outer;
 } Site;
 
@@ -45,14 +47,32 @@ typedef struct RowTensor {
 
 typedef struct Scattered Scattered;
 
+/* The expected share of entries for which a comparison of data holds, unless it is stated. */
+#define MASK_SHARE 0.5
+
+/* The entries of a mask that are not zero: at most `most` of those along some of its indices, and
+ * a share of all of them as expected. truth: the others are 1. assumed: a comparison of data holds
+ * for a share that nothing states. */
+typedef struct MaskCount {
+    Index *along[MAX_LOOPS];
+    int along_count; /* 0: no limit */
+    long most;
+    double share;
+    bool truth, assumed;
+} MaskCount;
+
 typedef struct Routing {
     Program *program;
+    List *done;       /* Tensor *: masks that are processed, or make another one */
     List sites;       /* Site *, outer ones first */
     List row_tensors; /* RowTensor * */
 
     /* the current mask */
-    Statement *choice, *home; /* its top and the repeat that encloses it, or NULL */
+    Statement *choice, *home; /* the statement that makes it, and its repeat or NULL */
     Tensor *mask;
+    bool truth;   /* its entries are 0 or 1 */
+    bool assumed; /* nothing states the number of rows that is expected */
+    bool counted; /* data determines the number of rows */
     bool stacked;
     int rank; /* of A */
     int mask_dims[MAX_RANK];
@@ -65,6 +85,22 @@ typedef struct Routing {
     bool key[MAX_RANK];
 } Routing;
 
+/* masks.c */
+Statement *mask_maker(const Routing *routing, const Tensor *tensor);
+Expr *mask_target(const Statement *maker);
+MaskCount mask_count(const Routing *routing, const Statement *maker, int depth);
+
+/* dense.c */
+/* True if the mask selects few entries. */
+bool selects_few(const Routing *routing);
+/* True if rows of the mask are faster than all its entries. */
+bool rows_pay(const Routing *routing);
+/* Why no statement runs on rows. */
+const char *why_dense(const Routing *routing);
+
+/* hoist_masked.c */
+void hoist_masked(Routing *routing);
+
 /* split_choice.c */
 bool split_choice(const Routing *routing, int tensors);
 
@@ -72,12 +108,15 @@ bool split_choice(const Routing *routing, int tensors);
 void find_support(Routing *routing);
 bool step_fits(const Routing *routing, const Expr *read, const Statement *region);
 bool choose_tuple(const Routing *routing, const ProgramPoint *point, Tuple *tuple);
+/* True if the value is zero wherever the mask at the tuple is zero. */
+bool vanishes(const Routing *routing, const Expr *expr, const Tuple *tuple,
+              const Statement *region);
 bool reads_mask_at(const Routing *routing, const Expr *read, const Tuple *tuple,
                    const Statement *region);
 /* The facts of a dispatched tensor, or NULL. */
 Packing *packing_of(const Routing *routing, const Tensor *tensor);
 bool read_at(const Expr *read, const int *dims, int rank, const Tuple *tuple);
-bool wants_rows(const Routing *routing, const Statement *statement);
+bool wants_rows(const Routing *routing, const Statement *statement, const Tuple *tuple);
 
 /* relation.c */
 Site *site_for(Routing *routing, Statement *region);

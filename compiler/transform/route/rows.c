@@ -28,6 +28,12 @@ static Site *site_of(Rewrite *rewrite) {
     return rewrite->site;
 }
 
+/* The statement visits only rows that exist. */
+static Statement *on_existing_rows(Rewrite *rewrite, Statement *statement) {
+    if (rewrite->routing->counted) statement->bound = site_of(rewrite)->bound;
+    return statement;
+}
+
 static Expr *dispatched_expr(Rewrite *rewrite, Expr *expr);
 
 static Expr *coordinate(Rewrite *rewrite, int dimension) {
@@ -145,12 +151,13 @@ static Expr *dispatched_expr(Rewrite *rewrite, Expr *expr) {
     Routing *routing = rewrite->routing;
     if (expr->kind == EXPR_INDEX && rewrite->tuple)
         for (int i = 0; i < routing->rank; i++)
-            if (rewrite->tuple->at[i] == expr->index) return coordinate(rewrite, i);
+            if (rewrite->tuple->at[i]->index == expr->index) return coordinate(rewrite, i);
     if (!expr->count) return expr;
     if (expr->kind == EXPR_READ) {
         const Packing *packing = packing_of(routing, expr->tensor);
         if (packing) return rewrite_packed(rewrite, expr, packing);
-        if (rewrite->tuple && reads_mask_at(routing, expr, rewrite->tuple, rewrite->region))
+        if (rewrite->tuple && routing->truth &&
+            reads_mask_at(routing, expr, rewrite->tuple, rewrite->region))
             return expr_number(routing->program, 1);
     }
     return rewrite_rest(rewrite, expr);
@@ -160,7 +167,7 @@ static Expr *dispatched_expr(Rewrite *rewrite, Expr *expr) {
 
 static bool in_tuple(const Rewrite *rewrite, const Index *index) {
     for (int i = 0; i < rewrite->routing->rank; i++)
-        if (rewrite->tuple->at[i] == index) return true;
+        if (rewrite->tuple->at[i]->index == index) return true;
     return false;
 }
 
@@ -184,6 +191,7 @@ static void add_zero(Rewrite *rewrite, Block *block, const Statement *original) 
     Statement *zero = statement_loop(program, block, original->target, false, REDUCE_NONE, NULL, 0,
                                      expr_number(program, 0), original->span);
     zero->once = original->once;
+    zero->bound = original->bound;
 }
 
 /* The indices of a tensor with the sums of the equation per row: the row, and the remaining indices
@@ -214,6 +222,7 @@ static Expr *sum_on_rows(Rewrite *rewrite, Block *block, const Statement *origin
     Statement *sum = statement_loop(program, block, read, false, original->reduction, rest,
                                     rest_count, value, original->span);
     sum->once = original->once;
+    on_existing_rows(rewrite, sum);
     return read;
 }
 
@@ -229,7 +238,7 @@ struct Scattered {
 
 static int tuple_place(const Routing *routing, const Tuple *tuple, const Expr *sub) {
     for (int i = 0; i < routing->rank; i++)
-        if (sub->kind == EXPR_INDEX && tuple->at[i] == sub->index) return i;
+        if (sub->kind == EXPR_INDEX && tuple->at[i]->index == sub->index) return i;
     return -1;
 }
 
@@ -279,8 +288,8 @@ static bool join_sum(Rewrite *rewrite, Block *block, const Statement *original, 
         memmove(statements->items + from, statements->items + from + 1,
                 (size_t)(last - from) * sizeof *statements->items);
         statements->count--;
-        statement_loop(routing->program, block, sum, true, REDUCE_SUM, rest, rest_count, value,
-                       original->span);
+        on_existing_rows(rewrite, statement_loop(routing->program, block, sum, true, REDUCE_SUM,
+                                                 rest, rest_count, value, original->span));
         list_push(routing->program->arena, statements, earlier->scatter);
         return true;
     }
@@ -304,7 +313,7 @@ static void add_unpacked(Rewrite *rewrite, Block *block, const Statement *origin
     int rest_count = remaining_loops(rewrite, original, rest);
     bool scatter = statement_is_scatter(original), placed = false;
     for (int i = 0; i < rewrite->routing->rank; i++)
-        placed |= expr_uses_index(original->target, rewrite->tuple->at[i]);
+        placed |= expr_uses_index(original->target, rewrite->tuple->at[i]->index);
     Expr *target = rewrite_rest(rewrite, original->target);
     bool accumulate = original->accumulate, split = placed && !scatter && rest_count > 0;
     Reduction reduction = placed || scatter ? REDUCE_NONE : REDUCE_SUM;
@@ -322,6 +331,7 @@ static void add_unpacked(Rewrite *rewrite, Block *block, const Statement *origin
     Statement *made = statement_loop(program, block, target, accumulate || scatter, reduction, rest,
                                      rest_count, value, original->span);
     made->once = original->once;
+    on_existing_rows(rewrite, made);
     if (split && original->reduction == REDUCE_SUM && !original->once)
         note_scattered(rewrite, block, original, made);
 }
@@ -347,6 +357,7 @@ static void rewrite_loop(Rewrite *rewrite, Block *block, Statement *statement) {
         statement_loop(program, block, target, statement->accumulate, statement->reduction, rest,
                        rest_count, value, statement->span);
     made->once = statement->once;
+    on_existing_rows(rewrite, made);
 }
 
 /* ---- a top over rows ---- */
@@ -372,9 +383,28 @@ static Expr *rows_operand(Rewrite *rewrite, Block *block, Expr *operand) {
     const char *name = arena_format(program->arena, "%s_rows", operand->tensor->name);
     Tensor *tensor = tensor_new(program, name, ROLE_TEMP, TYPE_REAL, rank, axes, operand->span);
     Expr *read = expr_read_indices(program, tensor, indices);
-    statement_loop(program, block, read, false, REDUCE_NONE, NULL, 0,
-                   rewrite_rest(rewrite, operand), operand->span);
+    on_existing_rows(rewrite, statement_loop(program, block, read, false, REDUCE_NONE, NULL, 0,
+                                             rewrite_rest(rewrite, operand), operand->span));
     return read;
+}
+
+/* Rows beyond the last one select nothing: a row of a nested selection belongs to a row that
+ * exists. */
+static void select_in_rows(Rewrite *rewrite, Block *block, Statement *top) {
+    Program *program = rewrite->routing->program;
+    Expr *target = top->outputs.items[0];
+    Tensor *mask = target->tensor;
+    Tensor *all = tensor_new(program, arena_format(program->arena, "%s_all", mask->name), ROLE_TEMP,
+                             mask->type, mask->rank, mask->axes, mask->span);
+    Expr *selected = top->outputs.items[0] = expr_read(program, all, target->args);
+    Expr *exists = expr_apply(program, OP_LT, expr_index(program, rewrite->row),
+                              site_of(rewrite)->bound, NULL);
+    Expr *value = expr_apply(program, OP_WHERE, exists, selected, expr_number(program, 0));
+    list_push(program->arena, rewrite->routing->done, all);
+    mask->selects = true;
+    mask->share = (double)top->top.k / (double)mask->axes[top_dimension(top, target)]->size;
+    if (mask->share > 1) mask->share = 1;
+    statement_loop(program, block, target, false, REDUCE_NONE, NULL, 0, value, top->span);
 }
 
 static void rewrite_top(Rewrite *rewrite, Block *block, Statement *top) {
@@ -391,6 +421,7 @@ static void rewrite_top(Rewrite *rewrite, Block *block, Statement *top) {
     top->outputs.items[0] = dispatched_expr(rewrite, output);
     if (before) top->top.dimension -= before - 1;
     list_push(program->arena, &block->statements, top);
+    if (rewrite->routing->counted) select_in_rows(rewrite, block, top);
 }
 
 /* ---- blocks ---- */
@@ -400,7 +431,7 @@ static void dispatch_statement(Routing *routing, Block *block, Statement *statem
     Tuple tuple;
     ProgramPoint point = {.statement = statement, .block = block, .repeat = region};
     Rewrite rewrite = {.routing = routing, .region = region};
-    if (choose_tuple(routing, &point, &tuple) && wants_rows(routing, statement)) {
+    if (choose_tuple(routing, &point, &tuple) && wants_rows(routing, statement, &tuple)) {
         rewrite.tuple = &tuple;
         rewrite.row = index_new(routing->program, "r", routing->rows);
     }

@@ -73,6 +73,15 @@ static Tensor *add_copy(const Routing *routing, const ProgramPoint *point) {
     return variant;
 }
 
+/* The masked reductions read the copy. */
+static void move_masked(Program *program, const Tensor *tensor, Tensor *variant) {
+    for (int i = 0; i < program->masked.count; i++) {
+        MaskedReduction *masked = program->masked.items[i];
+        if (masked->mask->kind == EXPR_READ && masked->mask->tensor == tensor)
+            masked->mask = expr_read(program, variant, masked->mask->args);
+    }
+}
+
 /* True for a top that could move to rows without its readers outside. */
 static bool may_split(const Routing *routing, const ProgramPoint *point, int tensors) {
     const Statement *top = point->statement;
@@ -89,6 +98,7 @@ static bool split_off(const Routing *routing, const ProgramPoint *point) {
     visit_readers(&split);
     if (!split.found) return false;
     split.variant = add_copy(routing, point);
+    move_masked(routing->program, output->tensor, split.variant);
     visit_readers(&split);
     return true;
 }

@@ -20,17 +20,15 @@ static bool tuple_of(const Expr *read, const int *dims, int rank, Tuple *tuple) 
         const Expr *sub = read->args[dims[i]];
         if (sub->kind != EXPR_INDEX || sub->index->of_repeat) return false;
         for (int j = 0; j < i; j++)
-            if (tuple->at[j] == sub->index) return false;
-        tuple->at[i] = sub->index;
+            if (tuple->at[j]->index == sub->index) return false;
+        tuple->at[i] = read->args[dims[i]];
     }
     return true;
 }
 
 bool read_at(const Expr *read, const int *dims, int rank, const Tuple *tuple) {
-    for (int i = 0; i < rank; i++) {
-        const Expr *sub = read->args[dims[i]];
-        if (sub->kind != EXPR_INDEX || sub->index != tuple->at[i]) return false;
-    }
+    for (int i = 0; i < rank; i++)
+        if (!expr_equal(read->args[dims[i]], tuple->at[i])) return false;
     return true;
 }
 
@@ -138,7 +136,7 @@ static void support_access(Expr *expr, void *data) {
 
 static bool tuple_in_loops(const Routing *routing, const Statement *statement, const Tuple *tuple) {
     for (int i = 0; i < routing->rank; i++)
-        if (!statement_loops_over(statement, tuple->at[i])) return false;
+        if (!statement_loops_over(statement, tuple->at[i]->index)) return false;
     return true;
 }
 
@@ -147,9 +145,9 @@ static void check_written(Routing *routing, const ProgramPoint *point, Expr *tar
     Tuple tuple = {{NULL}};
     if (!packing) return;
     support_access(target, &(Visit){.routing = routing, .point = point});
-    if (!tuple_of(target, packing->dims, routing->rank, &tuple)) packing->candidate = false;
-    if (point->statement->kind == STATEMENT_LOOP &&
-        !tuple_in_loops(routing, point->statement, &tuple))
+    if (!tuple_of(target, packing->dims, routing->rank, &tuple) ||
+        (point->statement->kind == STATEMENT_LOOP &&
+         !tuple_in_loops(routing, point->statement, &tuple)))
         packing->candidate = false;
 }
 
@@ -165,6 +163,7 @@ static void support_call(Routing *routing, const ProgramPoint *point) {
             if (!packing) continue;
             check_written(routing, point, operand);
             if (!statement_selects(call)) packing->candidate = false;
+            if (!statement_selects(call)) packing->blocker = call;
             for (int j = 0; j < routing->rank && statement_selects(call); j++)
                 if (packing->dims[j] == top_dimension(call, operand)) packing->candidate = false;
         }
@@ -193,14 +192,11 @@ static void check_accesses(Routing *routing) {
 
 /* ---- support of an expression ---- */
 
-static bool supports(const Routing *routing, const Expr *expr, const Tuple *tuple,
-                     const Statement *region);
-
 /* Operations by zero argument that makes the result zero: any, the first, or all of them. */
-static bool apply_supports(const Routing *routing, const Expr *expr, const Tuple *tuple,
+static bool apply_vanishes(const Routing *routing, const Expr *expr, const Tuple *tuple,
                            const Statement *region) {
     bool zero[3] = {false, false, false};
-    for (int i = 0; i < expr->count; i++) zero[i] = supports(routing, expr->args[i], tuple, region);
+    for (int i = 0; i < expr->count; i++) zero[i] = vanishes(routing, expr->args[i], tuple, region);
     switch (op_table[expr->op].zero) {
     case ZERO_ANY:
         return zero[0] || zero[1];
@@ -216,11 +212,10 @@ static bool apply_supports(const Routing *routing, const Expr *expr, const Tuple
     return false;
 }
 
-/* True if the value is zero wherever the mask at the tuple is zero. */
-static bool supports(const Routing *routing, const Expr *expr, const Tuple *tuple,
-                     const Statement *region) {
+bool vanishes(const Routing *routing, const Expr *expr, const Tuple *tuple,
+              const Statement *region) {
     if (expr->kind == EXPR_NUMBER) return expr->number == 0;
-    if (expr->kind == EXPR_APPLY) return apply_supports(routing, expr, tuple, region);
+    if (expr->kind == EXPR_APPLY) return apply_vanishes(routing, expr, tuple, region);
     if (expr->kind != EXPR_READ) return false;
     if (reads_mask_at(routing, expr, tuple, region)) return true;
     const Packing *packing = candidate(routing, expr->tensor);
@@ -244,7 +239,7 @@ static bool reduces_well(const Routing *routing, const Statement *statement, con
         bool left = false;
         for (int j = 0; j < statement->target->count; j++)
             if (statement->target->args[j]->kind == EXPR_INDEX)
-                left |= statement->target->args[j]->index == tuple->at[i];
+                left |= statement->target->args[j]->index == tuple->at[i]->index;
         if (!left) return false;
     }
     return true;
@@ -263,7 +258,7 @@ static void try_read(Expr *expr, void *data) {
     if (!dims || !tuple_of(expr, dims, routing->rank, &tuple)) return;
     if (!tuple_in_loops(routing, statement, &tuple) || !reduces_well(routing, statement, &tuple))
         return;
-    if (!supports(routing, statement->value, &tuple, search->point->repeat)) return;
+    if (!vanishes(routing, statement->value, &tuple, search->point->repeat)) return;
     *search->tuple = tuple;
     search->found = true;
 }
@@ -273,6 +268,7 @@ bool choose_tuple(const Routing *routing, const ProgramPoint *point, Tuple *tupl
     Statement *statement = point->statement;
     Expr *target = NULL;
     *tuple = (Tuple){{NULL}};
+    if (statement == routing->choice) return false;
     if (statement->kind == STATEMENT_LOOP) target = statement->target;
     if (statement_selects(statement)) target = statement->outputs.items[0];
     if (!target) return false;
@@ -303,8 +299,18 @@ static bool check_support(const Routing *routing, const ProgramPoint *point) {
     packing = candidate(routing, statement->target->tensor);
     if (!packing || !packing->supported) return false;
     tuple_of(statement->target, packing->dims, routing->rank, &tuple);
-    packing->supported = supports(routing, statement->value, &tuple, point->repeat);
+    packing->supported = vanishes(routing, statement->value, &tuple, point->repeat);
     return !packing->supported;
+}
+
+/* True for a read without effect where the mask is zero: the statement is zero there, as in
+ * where(n < 6, e[b,s,n % 6] * chosen[b,s,n % 6], 0). */
+static bool is_masked_read(const Visit *visit, const Expr *read, const Packing *packing) {
+    const Statement *statement = visit->point->statement;
+    Tuple at = {{NULL}};
+    if (statement->kind != STATEMENT_LOOP) return false;
+    for (int i = 0; i < visit->routing->rank; i++) at.at[i] = read->args[packing->dims[i]];
+    return vanishes(visit->routing, statement->value, &at, visit->point->repeat);
 }
 
 static void check_demand(Expr *expr, void *data) {
@@ -313,6 +319,8 @@ static void check_demand(Expr *expr, void *data) {
     Packing *packing = candidate(visit->routing, expr->tensor);
     if (!packing || !packing->demanded) return;
     if (visit->tuple && read_at(expr, packing->dims, visit->routing->rank, visit->tuple)) return;
+    if (is_masked_read(visit, expr, packing)) return;
+    packing->blocker = visit->point->statement;
     packing->demanded = false;
     visit->found = true;
 }
@@ -336,17 +344,39 @@ static bool is_product_of_two(const Statement *statement) {
            value->args[0]->kind == EXPR_READ && value->args[1]->kind == EXPR_READ;
 }
 
+/* True for a read of whole rows of a parameter or its gradient, which the mask selects. */
+static bool is_selected_row(const Routing *routing, const Expr *read, const Tuple *tuple) {
+    const Expr *last = read->count ? read->args[read->count - 1] : NULL;
+    bool table = read->tensor->role == ROLE_PARAMETER || read->tensor->role == ROLE_GRADIENT;
+    bool selected = false;
+    for (int i = 0; table && i < routing->rank; i++) {
+        if (expr_uses_index(last, tuple->at[i]->index)) return false;
+        selected |= expr_uses_index(read, tuple->at[i]->index);
+    }
+    return selected;
+}
+
+static bool reads_selected_row(const Routing *routing, const Statement *statement,
+                               const Tuple *tuple) {
+    const Expr *const *factors = (const Expr *const *)statement->value->args;
+    return is_selected_row(routing, factors[0], tuple) ||
+           is_selected_row(routing, factors[1], tuple) ||
+           is_selected_row(routing, statement->target, tuple);
+}
+
 /* True if a statement under the mask is faster on rows. One number per entry is cheap without rows
  * and finds its dispatched values there, if these are known to be zero elsewhere. A plain matrix
- * product of dense values is faster dense. */
-bool wants_rows(const Routing *routing, const Statement *statement) {
+ * product of dense values is faster dense, unless the mask selects few rows of a table. */
+bool wants_rows(const Routing *routing, const Statement *statement, const Tuple *tuple) {
     const Expr *target =
         statement->kind == STATEMENT_LOOP ? statement->target : statement->outputs.items[0];
     if (packing_of(routing, target->tensor)) return true;
     Visit visit = {.routing = (Routing *)routing};
     walk_reads(statement, find_packed, &visit);
     if (visit.forced) return true;
-    return loops_beyond(routing, statement) && (visit.found || !is_product_of_two(statement));
+    return loops_beyond(routing, statement) &&
+           (visit.found || !is_product_of_two(statement) ||
+            (selects_few(routing) && reads_selected_row(routing, statement, tuple)));
 }
 
 /* Small tensors with only the axes of the mask stay dense, unless they depend on values that exist

@@ -63,6 +63,16 @@ static bool is_same_position(const Statement *statement) {
     return extra == 0 || (extra == 1 && value->tensor->axes[0]->kind == AXIS_REPEAT);
 }
 
+static bool is_mask(const Tensor *tensor) {
+    return tensor->selects || tensor->share > 0;
+}
+
+/* The source replaces a copy that is a mask. */
+static void pass_mask(const Tensor *copy, Tensor *source) {
+    source->selects |= copy->selects;
+    if (copy->share > 0) source->share = copy->share;
+}
+
 static Expr *replace_copy(Program *program, Expr *read, void *data) {
     Copies *copies = data;
     if (read->tensor->id >= copies->def_use->tensor_count) return NULL;
@@ -79,6 +89,7 @@ static Expr *replace_copy(Program *program, Expr *read, void *data) {
             return NULL;
     }
     copies->changed = true;
+    if (is_mask(read->tensor)) pass_mask(read->tensor, statement->value->tensor);
     return expr_substitute(program, statement->value, from, read->args, read->count);
 }
 
@@ -102,6 +113,7 @@ bool copy_propagation(Program *program) {
     for (int i = 0; i < copies.def_use->count; i++) {
         const Statement *statement = copies.def_use->points[i].statement;
         if (!is_copy(copies.def_use, i)) continue;
+        if (is_mask(statement->target->tensor) && !is_same_place(statement)) continue;
         copies.source[statement->target->tensor->id] = statement;
         found = true;
     }
@@ -109,6 +121,11 @@ bool copy_propagation(Program *program) {
         Statement *statement = copies.def_use->points[i].statement;
         copies.call = statement->kind == STATEMENT_CALL;
         rewrite_statement(program, statement, false, replace_chain, &copies);
+    }
+    copies.call = false;
+    for (int i = 0; found && i < program->masked.count; i++) {
+        MaskedReduction *masked = program->masked.items[i];
+        masked->mask = rewrite_expr(program, masked->mask, replace_chain, &copies);
     }
     return copies.changed;
 }

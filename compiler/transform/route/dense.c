@@ -1,0 +1,94 @@
+/* dense: when rows of a mask are not faster, and why.
+ *
+ * A group of rows shares the weights that an index of the mask selects: a product over the rows of
+ * a group is as fast as a dense one. Without such weights each row is gathered alone, which is
+ * faster only if the mask has few entries.
+ *
+ *     h[b,s,n,f] = sum[d] x[b,s,d] * up[n,d,f]      rows: up[n,.,.] is read once per group
+ *     y[b,s,c] = sum[j] near[s,j] * v[b,j,c]        dense, unless near[s,j] has few entries
+ */
+#include "analysis/access.h"
+#include "transform/route/route.h"
+
+/* Without weights of a group, the largest share of entries whose rows are gathered. */
+#define GATHERED_SHARE 0.0625
+
+typedef struct WeightSearch {
+    const Routing *routing;
+    const Tuple *tuple;
+    bool found;
+} WeightSearch;
+
+static void find_weight(Expr *expr, void *data) {
+    WeightSearch *search = data;
+    if (expr->kind != EXPR_READ || expr->tensor->role != ROLE_PARAMETER) return;
+    for (int i = 0; i < search->routing->rank; i++)
+        search->found |= expr_uses_index(expr, search->tuple->at[i]->index);
+}
+
+bool selects_few(const Routing *routing) {
+    double entries = 1;
+    const Axis *rows = routing->rows;
+    for (int i = 0; i < routing->rank; i++) {
+        const Axis *axis = routing->mask->axes[routing->mask_dims[i]];
+        entries *= axis->expected > 0 ? axis->expected : (double)axis->size;
+    }
+    return (rows->expected > 0 ? rows->expected : (double)rows->size) <= GATHERED_SHARE * entries;
+}
+
+/* True if a statement that would run on rows reads weights of a group. */
+static bool has_weights(const Routing *routing) {
+    for (int i = 0; i < routing->def_use->count; i++) {
+        const ProgramPoint *point = &routing->def_use->points[i];
+        Tuple tuple;
+        WeightSearch search = {.routing = routing, .tuple = &tuple};
+        if (point->statement->kind != STATEMENT_LOOP || !choose_tuple(routing, point, &tuple) ||
+            !wants_rows(routing, point->statement, &tuple))
+            continue;
+        expr_walk(point->statement->value, find_weight, &search);
+        if (search.found) return true;
+    }
+    return false;
+}
+
+/* The rows of a top are few by intent. */
+bool rows_pay(const Routing *routing) {
+    return routing->choice->kind == STATEMENT_CALL || selects_few(routing) || has_weights(routing);
+}
+
+/* The first value over the entries that a statement reads outside of the mask, if no such value
+ * depends on it; or NULL. */
+static const Packing *blocked_value(const Routing *routing, const Tensor **value) {
+    const Packing *found = NULL;
+    for (int i = 0; i < routing->packing_count; i++) {
+        const Packing *packing = &routing->packing[i];
+        const Statement *blocker = packing->blocker;
+        if (!blocker || packing->packed || packing->supported || !blocker->span.source) continue;
+        const Expr *target = blocker->kind == STATEMENT_LOOP ? blocker->target : NULL;
+        bool passes = target && target->tensor->id < routing->packing_count &&
+                      routing->packing[target->tensor->id].blocker;
+        if (passes) continue;
+        *value = routing->program->tensors.items[i];
+        if ((*value)->rank <= routing->mask->rank) continue;
+        return packing;
+    }
+    return found;
+}
+
+const char *why_dense(const Routing *routing) {
+    Arena *arena = routing->program->arena;
+    const Tensor *value = NULL;
+    const Packing *packing = blocked_value(routing, &value);
+    if (packing) {
+        Span span =
+            packing->blocker->asked.source ? packing->blocker->asked : packing->blocker->span;
+        return arena_format(arena,
+                            "'%s' is also read where the mask is 0 (%s:%d:%d); read it under the "
+                            "mask only",
+                            value->stem, span.source->path, span_line(span), span_column(span));
+    }
+    return arena_format(arena,
+                        "no weights belong to an entry, and more than %g %% of the entries are "
+                        "expected; state a smaller share with density(mask, share)",
+                        100 * GATHERED_SHARE);
+}

@@ -1,0 +1,219 @@
+/* masks: how many entries of a mask are not zero: at most, and as expected.
+ *
+ *     chosen[s,n] = top(p[s,n], k)               k of |n| along n
+ *     few[s,a] = chosen[s,a + 2]                 at most k along a, k / |n| as expected
+ *     on[s,n] = chosen[s,n] * (p[s,n] > 0.1)     at most k along n, half of k / |n| as expected
+ *     at[s,n] = id[s] == n                       at most 1 along n
+ *
+ * Without a stated share, a comparison of data is expected to hold for MASK_SHARE of the entries.
+ */
+#include "transform/route/route.h"
+
+#include "base/must.h"
+
+enum { MAX_DEPTH = 8 }; /* of masks made of masks */
+
+/* A subscript that is different for all values of its indices: i, i + 3, i % 8 with at most 8
+ * values, i * 4 + j with 4 values of j. Adds its indices. */
+static bool is_one_to_one(const Expr *sub, Index **along, int *count) {
+    if (sub->kind == EXPR_INDEX) {
+        MUST(*count < MAX_LOOPS);
+        along[(*count)++] = sub->index;
+        return true;
+    }
+    if (sub->kind != EXPR_APPLY || sub->count != 2) return false;
+    const Expr *a = sub->args[0], *b = sub->args[1];
+    if (b->kind == EXPR_NUMBER && (sub->op == OP_ADD || sub->op == OP_SUB))
+        return is_one_to_one(a, along, count);
+    if (b->kind == EXPR_NUMBER && sub->op == OP_MOD)
+        return a->kind == EXPR_INDEX && (double)a->index->axis->size <= b->number &&
+               is_one_to_one(a, along, count);
+    bool digit = sub->op == OP_ADD && b->kind == EXPR_INDEX && a->kind == EXPR_APPLY &&
+                 a->op == OP_MUL && expr_is_number(a->args[1], (double)b->index->axis->size);
+    return digit && is_one_to_one(a->args[0], along, count) && is_one_to_one(b, along, count);
+}
+
+static double share_along(const MaskCount *count) {
+    double entries = 1;
+    for (int i = 0; i < count->along_count; i++) entries *= (double)count->along[i]->axis->size;
+    return count->along_count && (double)count->most < entries ? (double)count->most / entries : 1;
+}
+
+/* The smaller of two limits. */
+static void take_limit(MaskCount *count, const MaskCount *other) {
+    if (share_along(other) >= share_along(count)) return;
+    count->along_count = other->along_count;
+    count->most = other->most;
+    for (int i = 0; i < other->along_count; i++) count->along[i] = other->along[i];
+}
+
+static MaskCount count_in(const Routing *routing, Expr *expr, int depth);
+
+/* The limit of a tensor holds for a part of it: the subscripts of the limited dimensions must be
+ * different for different values of their indices, and no other subscript may use these. */
+static MaskCount count_in_read(const Routing *routing, const Expr *read, int depth) {
+    MaskCount made = {.share = 1}, own;
+    const Statement *maker = mask_maker(routing, read->tensor);
+    if (!maker || depth > MAX_DEPTH) return made;
+    own = mask_count(routing, maker, depth + 1);
+    const MaskCount unlimited = {.share = own.share, .truth = own.truth, .assumed = own.assumed};
+    made = unlimited;
+    const Expr *target = mask_target(maker);
+    for (int i = 0; i < own.along_count; i++)
+        for (int j = 0; j < target->count; j++)
+            if (target->args[j]->kind == EXPR_INDEX && target->args[j]->index == own.along[i] &&
+                !is_one_to_one(read->args[j], made.along, &made.along_count))
+                return unlimited;
+    for (int j = 0; j < target->count; j++) {
+        bool limited = false;
+        for (int i = 0; i < own.along_count; i++)
+            limited |=
+                target->args[j]->kind == EXPR_INDEX && target->args[j]->index == own.along[i];
+        for (int i = 0; i < made.along_count && !limited; i++)
+            if (expr_uses_index(read->args[j], made.along[i])) return unlimited;
+    }
+    made.most = own.most;
+    return made;
+}
+
+/* i == e with e independent of i: one entry along i. */
+static bool count_equal(const Expr *a, const Expr *b, MaskCount *made) {
+    if (a->kind != EXPR_INDEX || a->index->of_repeat || expr_uses_index(b, a->index)) return false;
+    made->along[0] = a->index;
+    made->along_count = 1;
+    made->most = 1;
+    made->assumed = false;
+    made->share = 1 / (double)a->index->axis->size;
+    return true;
+}
+
+typedef struct OneIndex {
+    Index *index;
+    bool others;
+} OneIndex;
+
+static void find_one_index(Expr *expr, void *data) {
+    OneIndex *one = data;
+    if (expr->kind == EXPR_READ) one->others = true;
+    if (expr->kind != EXPR_INDEX) return;
+    if (one->index && one->index != expr->index) one->others = true;
+    one->index = expr->index;
+}
+
+static double condition_at(const Expr *expr, double index) {
+    double args[3] = {0, 0, 0};
+    if (expr->kind == EXPR_NUMBER) return expr->number;
+    if (expr->kind == EXPR_INDEX) return index;
+    for (int i = 0; i < expr->count; i++) args[i] = condition_at(expr->args[i], index);
+    return op_value(expr->op, args[0], args[1], args[2]);
+}
+
+/* A condition on one position: its true values are known. */
+static bool count_positions(Expr *expr, MaskCount *made) {
+    OneIndex one = {NULL, false};
+    expr_walk(expr, find_one_index, &one);
+    if (one.others || !one.index || one.index->of_repeat) return false;
+    long size = one.index->axis->size;
+    for (long i = 0; i < size; i++) made->most += condition_at(expr, (double)i) != 0;
+    made->along[0] = one.index;
+    made->along_count = 1;
+    made->assumed = false;
+    made->share = (double)made->most / (double)size;
+    return true;
+}
+
+static MaskCount count_in_apply(const Routing *routing, Expr *expr, int depth) {
+    bool truth = op_table[expr->op].kind == OP_KIND_TRUTH;
+    MaskCount made = {.share = truth ? MASK_SHARE : 1, .truth = truth, .assumed = truth};
+    if (truth && count_positions(expr, &made)) return made;
+    MaskCount a = count_in(routing, expr->args[0], depth), b = {.share = 1};
+    if (expr->count > 1) b = count_in(routing, expr->args[1], depth);
+    switch (expr->op) {
+    case OP_MUL:
+    case OP_AND:
+        take_limit(&a, &b);
+        a.share *= b.share;
+        a.assumed |= b.assumed;
+        a.truth = made.truth || (a.truth && b.truth);
+        return a;
+    case OP_WHERE:
+        if (!expr_is_number(expr->args[2], 0)) return made;
+        take_limit(&a, &b);
+        a.share *= b.share;
+        a.assumed |= b.assumed;
+        a.truth = b.truth;
+        return a;
+    case OP_EQ:
+        if (!count_equal(expr->args[0], expr->args[1], &made))
+            count_equal(expr->args[1], expr->args[0], &made);
+        return made;
+    case OP_NE:
+        if (!expr_is_number(expr->args[1], 0)) return made;
+        a.truth = true;
+        return a;
+    case OP_OR:
+        made.share = a.share + b.share - a.share * b.share;
+        made.assumed = a.assumed || b.assumed;
+        return made;
+    case OP_NOT:
+        made.share = 1 - a.share;
+        made.assumed = a.assumed;
+        return made;
+    case OP_MAX:
+        made.assumed = expr_is_number(expr->args[1], 0);
+        if (made.assumed) made.share = MASK_SHARE;
+        return made;
+    case OP_STOP:
+        return a;
+    default:
+        return made;
+    }
+}
+
+/* A tensor that is no mask has entries that are not zero: its share is 1 as a factor. */
+static MaskCount count_in(const Routing *routing, Expr *expr, int depth) {
+    if (expr->kind == EXPR_NUMBER)
+        return (MaskCount){.share = expr->number != 0,
+                           .truth = expr->number == 0 || expr->number == 1};
+    if (expr->kind == EXPR_INDEX) return (MaskCount){.share = 1};
+    if (expr->kind == EXPR_READ) return count_in_read(routing, expr, depth);
+    return count_in_apply(routing, expr, depth);
+}
+
+static MaskCount count_chosen(const Statement *top) {
+    const Expr *output = top->outputs.items[0];
+    int dimension = top_dimension(top, output);
+    MaskCount made = {.share = 1, .truth = true};
+    MUST(dimension >= 0);
+    made.along[0] = output->args[dimension]->index;
+    made.along_count = 1;
+    made.most = top->top.k;
+    made.share = share_along(&made);
+    return made;
+}
+
+/* The entries of the mask that the statement makes. */
+MaskCount mask_count(const Routing *routing, const Statement *maker, int depth) {
+    if (maker->kind == STATEMENT_CALL) return count_chosen(maker);
+    MaskCount made = count_in(routing, maker->value, depth);
+    if (maker->reduction != REDUCE_NONE)
+        made = (MaskCount){.share = 1, .truth = made.truth && maker->reduction != REDUCE_SUM};
+    if (maker->target->tensor->share > 0) {
+        made.share = maker->target->tensor->share;
+        made.assumed = false;
+    }
+    return made;
+}
+
+/* The only statement that sets the tensor, if it sets all of it; or NULL. */
+Statement *mask_maker(const Routing *routing, const Tensor *tensor) {
+    const DefUse *def_use = routing->def_use;
+    if (tensor->id >= def_use->tensor_count || def_use->writes[tensor->id].count != 1) return NULL;
+    const TensorAccess *write = def_use->writes[tensor->id].items[0];
+    Statement *statement = def_use->points[write->position].statement;
+    return statement_selects(statement) || def_use_is_plain(def_use, tensor) ? statement : NULL;
+}
+
+Expr *mask_target(const Statement *maker) {
+    return maker->kind == STATEMENT_CALL ? maker->outputs.items[0] : maker->target;
+}
