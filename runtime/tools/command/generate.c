@@ -113,8 +113,8 @@ static bool one_text(Generation *generation, const Prompt *prompt, long sample) 
     Text out = {0};
     long made = 0;
     SpeechEnd end = SPEECH_CONTINUES;
-    bool good = decoder_reset(generation->decoder) &&
-                speech_begin(generation->speech, &prompt->tokens);
+    bool good =
+        decoder_reset(generation->decoder) && speech_begin(generation->speech, &prompt->tokens);
     tokens_append(&text, prompt->tokens.items, prompt->tokens.count);
     if (!options->json && !options->chat) fputs(prompt->text, stdout);
     fflush(stdout);
