@@ -98,12 +98,17 @@ static json_t *chat_logprobs(const Completion *choice, size_t from) {
 /* ---- answers ---- */
 
 static json_t *usage(const TextRequest *request) {
-    size_t prompt = 0, made = 0;
-    for (int i = 0; i < request->prompt_count; i++) prompt += request->prompts[i].tokens.count;
+    size_t prompt = 0, made = 0, cached = 0;
+    for (int i = 0; i < request->prompt_count; i++) {
+        prompt += request->prompts[i].tokens.count;
+        cached += request->choices[i * request->copies].cached;
+    }
     for (int i = 0; i < request->choice_count; i++)
         made += request->choices[i].row.tokens.count - request->choices[i].row.prompt;
-    return json_make("{s:I, s:I, s:I}", "prompt_tokens", (json_int_t)prompt, "completion_tokens",
-                     (json_int_t)made, "total_tokens", (json_int_t)(prompt + made));
+    return json_make("{s:I, s:I, s:I, s:{s:I}}", "prompt_tokens", (json_int_t)prompt,
+                     "completion_tokens", (json_int_t)made, "total_tokens",
+                     (json_int_t)(prompt + made), "prompt_tokens_details", "cached_tokens",
+                     (json_int_t)cached);
 }
 
 static json_t *frame(const TextRequest *request, const char *chat, json_t *choices) {

@@ -158,8 +158,9 @@ void connections_sweep(Connections *connections, double seconds);
 /* Whether a client waits for an answer. */
 bool connections_busy(Connections *connections);
 
-/* worker: the thread that runs the model: texts that wait, batches of them, several batches in
- * turns, so that a new text need not wait for the end of long ones. */
+/* worker: the thread that runs the model: texts that wait, and those that run at the same time,
+ * each in a slot of its own. A text begins as soon as another one ends, and its result does not
+ * depend on the others. */
 
 typedef struct Worker Worker;
 

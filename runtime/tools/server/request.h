@@ -47,6 +47,7 @@ typedef struct Completion {
     size_t chance_count, chance_capacity, chances_told;
     size_t characters;  /* length of the pieces sent so far, in characters */
     const char *finish; /* "stop" or "length"; NULL while unfinished */
+    size_t cached;      /* tokens of the prompt that were not computed again */
     bool special;       /* a special token ended it */
     bool begun;         /* the first event was sent */
 } Completion;
