@@ -62,7 +62,7 @@ static int growing_dimension(const MoecTensor *cache, const char *name, long con
     return found;
 }
 
-static CachePart part_of(const MoecTensor *cache, int dimension) {
+static CachePart cache_part_of(const MoecTensor *cache, int dimension) {
     CachePart part = {.offset = cache->offset, .row = cache_element(cache), .outer = 1};
     part.grows = dimension >= 0;
     for (int i = 0; i < cache->rank; i++) {
@@ -83,7 +83,7 @@ Prefixes *prefixes_new(const Decoder *decoder, size_t limit) {
     prefixes->parts = memory_new(sizeof(CachePart) * (size_t)(graph->cache_count + 1));
     for (int i = 0; i < graph->cache_count; i++) {
         const MoecTensor *cache = &graph->caches[i];
-        prefixes->parts[i] = part_of(cache, growing_dimension(cache, name, graph->context));
+        prefixes->parts[i] = cache_part_of(cache, growing_dimension(cache, name, graph->context));
         prefixes->cuttable = prefixes->cuttable && prefixes->parts[i].grows;
     }
     return prefixes;
@@ -111,14 +111,14 @@ size_t prefixes_bytes(const Prefixes *prefixes) {
 
 /* ---- copies ---- */
 
-static size_t rows_of(const CachePart *part, long count) {
+static size_t cache_part_bytes(const CachePart *part, long count) {
     return part->grows ? part->row * (size_t)count : part->row;
 }
 
 static size_t saved_size(const Prefixes *prefixes, long count) {
     size_t size = 0;
     for (int i = 0; i < prefixes->part_count; i++)
-        size += prefixes->parts[i].outer * rows_of(&prefixes->parts[i], count);
+        size += prefixes->parts[i].outer * cache_part_bytes(&prefixes->parts[i], count);
     return size;
 }
 
@@ -130,9 +130,9 @@ static bool copy_caches(const Prefixes *prefixes, const Decoder *decoder, unsign
     bool good = true;
     for (int i = 0; i < prefixes->part_count; i++) {
         const CachePart *part = &prefixes->parts[i];
-        for (size_t k = 0; k < part->outer && good; k++, bytes += rows_of(part, whole)) {
+        for (size_t k = 0; k < part->outer && good; k++, bytes += cache_part_bytes(part, whole)) {
             unsigned char *cache = caches + part->offset + k * part->stride;
-            size_t length = rows_of(part, count);
+            size_t length = cache_part_bytes(part, count);
             good = save ? device->kind->get(device, bytes, cache, length)
                         : device->kind->put(device, cache, bytes, length);
         }

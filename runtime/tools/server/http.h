@@ -3,6 +3,7 @@
 #ifndef SERVER_HTTP_H
 #define SERVER_HTTP_H
 
+#include "model/grammar.h"
 #include "model/model.h"
 #include "model/speech.h"
 #include "tokenizer/text/text.h"
@@ -42,6 +43,7 @@ typedef struct Service {
     const Tokenizer *tokenizer;
     Writing writing;
     const Template *template; /* of chats; NULL: there is none */
+    TokenBytes *bytes;        /* of the tokens, made for the first grammar */
     long vocabulary;
     long context;     /* tokens of a text, at most */
     long rows;        /* texts that run side by side */

@@ -264,7 +264,7 @@ static void *worker_loop(void *argument) {
 
 /* ---- from start to end ---- */
 
-static bool open_slots(Worker *worker) {
+static bool open_decode_slots(Worker *worker) {
     Service *service = worker->service;
     worker->slots = memory_new(sizeof(DecodeSlot) * (size_t)service->rows);
     worker->stepped = memory_new(sizeof(DecodeSlot *) * (size_t)service->rows);
@@ -293,7 +293,7 @@ Worker *worker_start(Service *service, Model *model, void (*wake)(void *connecti
     worker->waiting = memory_new(sizeof(Completion *) * (size_t)worker->capacity);
     pthread_mutex_init(&worker->lock, NULL);
     pthread_cond_init(&worker->work, NULL);
-    bool good = open_slots(worker);
+    bool good = open_decode_slots(worker);
     worker->started = good && pthread_create(&worker->thread, NULL, worker_loop, worker) == 0;
     if (worker->started) return worker;
     if (good) error_message("raise the limit of processes: ulimit -u", "cannot start a thread");
