@@ -36,6 +36,7 @@ docs tests/docs.sh
 torch_models FULL=1 tests/transformers/torch_models.sh
 tsan tests/tsan.sh
 tsan_library tests/tsan_library.sh
+serve_claims tests/serve/claims.sh
 kill tests/kill.sh 10
 mesh tests/mesh.sh
 mesh_hosts tests/mesh_hosts.sh

@@ -56,12 +56,18 @@ bool products_of_bf16(void);
 MoecProduct plain_product(long m, long n, long k);
 
 /* own_product: the GEMM kernel of generated programs, precompiled for several instruction sets. It
- * measures the peak if oneDNN is missing. */
+ * measures the peak if oneDNN is missing, and multiplies rows of several sequences
+ * (model/together.c). */
 
 typedef struct OwnProduct {
     size_t scratch; /* bytes per thread for operand packing */
     void (*multiply)(const MoecProduct *product, const void *a, const void *b, void *c,
                      void *scratch);
+    /* The same for a product of several rows, each of which has the result of a product of one row.
+     * Only for at most so many rows; 1: rows cannot share a product. */
+    void (*multiply_rows)(const MoecProduct *product, const void *a, const void *b, void *c,
+                          void *scratch);
+    long (*most_rows)(const MoecProduct *product); /* of a product with m = 1 */
 } OwnProduct;
 
 /* The variant for this processor. */

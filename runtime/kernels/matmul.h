@@ -469,16 +469,23 @@ MOEC_FUNCTION void moec_multiply_task(const MoecProduct *product, const void *a,
     moec_block_multiply(&block);
 }
 
-/* Computes `product` with the kernels of this file. */
-MOEC_FUNCTION void moec_multiply(const MoecProduct *product, const void *a, const void *b,
-                                 void *c) {
+/* Parts of the depth for `rows` rows. */
+MOEC_INLINE long moec_product_depths(const MoecProduct *product, long rows) {
+    const double batches = (double)(product->batch[0] * product->batch[1]),
+                 read = (double)product->k * batches * (double)product->n;
+    const int few = rows <= MOEC_FEW_ROWS && product->b_n == 1 && batches == 1;
+    return few ? moec_depth_parts((double)rows * read, read, rows, product->n) : 1;
+}
+
+/* Computes `product` with the kernels of this file, with that many parts of the depth. */
+MOEC_FUNCTION void moec_multiply_parts(const MoecProduct *product, long depths, const void *a,
+                                       const void *b, void *c) {
     const long m = product->m, n = product->n, k = product->k,
                batches = product->batch[0] * product->batch[1];
     const double work = (double)m * (double)n * (double)k * (double)batches,
                  read = (double)(k * batches) * (double)n;
-    const int few = m <= MOEC_FEW_ROWS && product->b_n == 1 && batches == 1;
     const long threads = moec_worth_threads(work, read) ? moec_threads() : 1,
-               depths = few ? moec_depth_parts(work, read, m, n) : 1, shared = depths * batches;
+               shared = depths * batches;
     const MoecCuts cuts = {depths, moec_grid(m, n, moec_ceil_div(threads, shared > 0 ? shared : 1)),
                            moec_scratch.result};
     const MoecDepths all = {cuts.sums,           depths,         m, n, c, product->c_m,
@@ -491,6 +498,11 @@ MOEC_FUNCTION void moec_multiply(const MoecProduct *product, const void *a, cons
 #pragma omp for schedule(static)
         for (long j = 0; j < (depths > 1 ? n : 0); j += MOEC_RESULT_N) moec_add_depths(&all, j);
     }
+}
+
+MOEC_FUNCTION void moec_multiply(const MoecProduct *product, const void *a, const void *b,
+                                 void *c) {
+    moec_multiply_parts(product, moec_product_depths(product, product->m), a, b, c);
 }
 
 MOEC_ENTRY void moec_product(const MoecRun *run, int index, const MoecProduct *product,

@@ -50,4 +50,24 @@ bool batch_active(const Batch *batch);
 /* One decoding step for all rows. False after a device error, which was printed. */
 bool batch_step(Batch *batch);
 
+/* together: one step of several batches on one model, each with its own decoder and position.
+ *
+ * On the CPU, reading the matrix dominates the time of a product of one row. Batches
+ * that reach the same product share one pass over it: each batch is a coroutine, which waits at the
+ * product for the others.
+ *
+ *     batch 0:  kernels  a0 * w  kernels  ...          a0
+ *     batch 1:  kernels  a1 * w  kernels  ...   -->    a1  * w
+ *
+ * The result of a row does not depend on the number of rows. */
+typedef struct Together Together;
+
+/* For up to `most` batches over decoders of the model, of one row each. Until it is freed, the
+ * products of the model belong to it. NULL after a message. */
+Together *together_new(Model *model, int most);
+void together_free(Together *together);
+/* Steps `count` different active batches. good[i]: false after a device error of batch i, which was
+ * printed. */
+void together_step(Together *together, Batch *const *batches, bool *good, int count);
+
 #endif

@@ -61,23 +61,17 @@ static bool places_reach(MoecCompiler *compiler, long length, long context) {
     return false;
 }
 
-Model *decoder_model(Device *device, MoecCompiler *compiler, const long *rows, int widths,
-                     long length) {
+Model *decoder_model(Device *device, MoecCompiler *compiler, long rows, long length) {
     long context = (long)moec_option_number(compiler, "train.context_length", 256);
     if (!places_reach(compiler, length, context)) return NULL;
-    GraphShape *shapes = memory_new(sizeof *shapes * 2 * (size_t)widths);
-    for (int i = 0; i < widths; i++) {
-        shapes[2 * i] = decode_shape(rows[i], length, 1);
-        shapes[2 * i + 1] = decode_shape(rows[i], length, PREFILL_TOKENS);
-    }
-    Model *model = model_open(device, compiler, shapes, 2 * widths, true);
-    free(shapes);
-    return model;
+    const GraphShape shapes[] = {decode_shape(rows, length, 1),
+                                 decode_shape(rows, length, PREFILL_TOKENS)};
+    return model_open(device, compiler, shapes, 2, true);
 }
 
-Decoder *decoder_over(Model *model, int width, long length) {
+Decoder *decoder_over(Model *model, long length) {
     const MoecGraphEntry *graphs = model->table->graphs;
-    return decoder_of(model, &graphs[2 * width], &graphs[2 * width + 1], length);
+    return decoder_of(model, &graphs[0], &graphs[1], length);
 }
 
 Decoder *decoder_open(Device *device, MoecCompiler *compiler, long rows, long expected,

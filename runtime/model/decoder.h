@@ -19,12 +19,11 @@ typedef struct Decoder {
 
 enum { PREFILL_TOKENS = MOEC_STEP_TOKENS };
 
-/* Opens a model that decoders of several batch sizes share: decoder i has rows[i] sequences.
- * length: positions of the caches. NULL after a message. The caller reads the weights. */
-Model *decoder_model(Device *device, MoecCompiler *compiler, const long *rows, int widths,
-                     long length);
+/* Opens a model that decoders share, each with `rows` sequences. length: positions of the caches.
+ * NULL after a message. The caller reads the weights. */
+Model *decoder_model(Device *device, MoecCompiler *compiler, long rows, long length);
 /* A decoder of such a model with new caches. Close it before the model. NULL after a message. */
-Decoder *decoder_over(Model *model, int width, long length);
+Decoder *decoder_over(Model *model, long length);
 /* The same for graphs of any model; prefill: may be NULL. */
 Decoder *decoder_of(Model *model, const MoecGraphEntry *step, const MoecGraphEntry *prefill,
                     long length);

@@ -55,11 +55,13 @@ const float *sample_adjust(const Sampling *sampling, const float *logits, float 
                            long vocabulary, const Said *said) {
     bool penalised =
         sampling->repetition != 1 || sampling->presence != 0 || sampling->frequency != 0;
-    if (!penalised && !sampling->bias_count) return logits;
+    if (!penalised && !sampling->bias_count && !sampling->allowed) return logits;
     memcpy(changed, logits, sizeof *logits * (size_t)vocabulary);
     if (penalised) penalise(sampling, changed, vocabulary, said);
     for (int i = 0; i < sampling->bias_count; i++)
         changed[sampling->biases[i].token] += sampling->biases[i].bias;
+    for (long i = 0; i < vocabulary && sampling->allowed; i++)
+        if (!sampling->allowed[i]) changed[i] = -INFINITY;
     return changed;
 }
 

@@ -24,6 +24,7 @@ typedef struct Sampling {
     double frequency;  /* subtracted once per earlier occurrence */
     const TokenBias *biases;
     int bias_count;
+    const bool *allowed; /* [vocabulary]; other tokens are never sampled; NULL: all */
     uint64_t seed;
 } Sampling;
 
@@ -41,9 +42,9 @@ typedef struct Said {
     size_t count, prompt;
 } Said;
 
-/* The logits after penalties and biases: `logits` itself if there are none, else `changed`
- * [vocabulary]. The logits of earlier tokens are divided by `repetition` if positive, otherwise
- * multiplied (CTRL, arXiv:1909.05858). */
+/* The logits after penalties, biases and `allowed`: `logits` itself if there are none, else
+ * `changed` [vocabulary]. The logits of earlier tokens are divided by `repetition` if positive,
+ * otherwise multiplied (CTRL, arXiv:1909.05858). */
 const float *sample_adjust(const Sampling *sampling, const float *logits, float *changed,
                            long vocabulary, const Said *said);
 /* Samples a token. `place`: index of the token. The result depends only on `seed`, `place` and

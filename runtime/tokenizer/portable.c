@@ -49,21 +49,18 @@ static void put_sized_bytes(Text *out, const char *bytes, size_t length) {
 
 /* ---- the texts of tokens ---- */
 
-/* Texts of the tokens after other tokens. */
 static bool put_token_names(const Tokenizer *tokenizer, Text *out) {
-    Matcher *matcher = matcher_new();
-    bool good = true;
+    Text bytes = {0};
+    size_t *ends = memory_new(sizeof *ends * (size_t)tokenizer->size), start = 0;
+    const bool good = tokenizer_bytes(tokenizer, &bytes, ends);
     put_word32(out, (uint32_t)tokenizer->size);
-    for (int32_t token = 0; token < tokenizer->size && good; token++) {
-        Name name = tokenizer_name(tokenizer, token);
-        Text text = {0};
+    for (int32_t token = 0; token < tokenizer->size && good; start = ends[token++]) {
         uint32_t hidden = tokenizer_is_special(tokenizer, token) ? 1u << 31 : 0;
-        if (name.bytes) good = decode_alone(&tokenizer->decoders, matcher, &name, &text);
-        put_word32(out, (uint32_t)text.length | hidden);
-        text_append(out, text.bytes, text.length);
-        text_free(&text);
+        put_word32(out, (uint32_t)(ends[token] - start) | hidden);
+        text_append(out, bytes.bytes + start, ends[token] - start);
     }
-    matcher_free(matcher);
+    text_free(&bytes);
+    free(ends);
     return good;
 }
 

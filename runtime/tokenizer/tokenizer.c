@@ -144,6 +144,18 @@ bool tokenizer_is_special(const Tokenizer *tokenizer, int32_t token) {
     return tokenizer->added[tokenizer->added_of[token]].special;
 }
 
+bool tokenizer_bytes(const Tokenizer *tokenizer, Text *out, size_t *ends) {
+    Matcher *matcher = matcher_new();
+    bool good = true;
+    for (int32_t token = 0; token < tokenizer->size && good; token++) {
+        Name name = tokenizer_name(tokenizer, token);
+        if (name.bytes) good = decode_alone(&tokenizer->decoders, matcher, &name, out);
+        ends[token] = out->length;
+    }
+    matcher_free(matcher);
+    return good;
+}
+
 const TokenList *tokenizer_before(const Tokenizer *tokenizer) {
     return &tokenizer->before;
 }

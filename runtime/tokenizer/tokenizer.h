@@ -26,6 +26,10 @@ int32_t tokenizer_find(const Tokenizer *tokenizer, const char *bytes, size_t len
 /* Whether the token is one of those that are left out when text is written. */
 bool tokenizer_is_special(const Tokenizer *tokenizer, int32_t token);
 
+/* Appends the bytes that each token adds after other tokens, which can end inside a character:
+ * ends[token] is where those of a token end, for tokenizer_size of them. False after a message. */
+bool tokenizer_bytes(const Tokenizer *tokenizer, Text *out, size_t *ends);
+
 /* Scratch and a memory of words for one thread. */
 typedef struct Encoder Encoder;
 Encoder *encoder_new(const Tokenizer *tokenizer);

@@ -93,11 +93,11 @@ grep -oE '"(moec|process)_[a-z_]*"' runtime/tools/server/metrics.c | tr -d '"' >
 table $page '## Metrics' metric >"$work/expected"
 same metrics
 # 499 is for clients that have disconnected and receive nothing.
-grep -ohE '(problem_set|fail_choice|fail_all)[(][^"]*' runtime/tools/server/*.c | grep -oE '\b[45][0-9][0-9]\b' | grep -v 499 >"$work/found"
+grep -ohE '(problem_set|fail_choice)[(][^"]*' runtime/tools/server/*.c | grep -oE '\b[45][0-9][0-9]\b' | grep -v 499 >"$work/found"
 awk '/^## /{ inside = $0 == "## Errors" } inside && /^\| [45]/ { print $2 }' $page | sort -u >"$work/expected"
 same statuses
 # The code of each status, then those of single problems.
-grep -oE '[{][45][0-9][0-9], "[a-z_]*"' runtime/tools/server/request.c | tr -d '{,"' >"$work/found"
+grep -oE '[{][45][0-9][0-9], "[a-z_]*"' runtime/tools/server/problem.c | tr -d '{,"' >"$work/found"
 grep -ohE 'problem_code[(][^"]*"[a-z_]*"' runtime/tools/server/*.c | sed 's/.*"\(.*\)"/400 \1/; s/400 model_not_found/404 model_not_found/' >>"$work/found"
 awk -F' *[|] *' '/^## /{ inside = $0 == "## Errors" } inside && /^\| [45]/ { gsub(/[`,]/, "", $3); n = split($3, code, " "); for (i = 1; i <= n; i++) print $2, code[i] }' $page | LC_ALL=C sort >"$work/expected"
 same "codes of errors"

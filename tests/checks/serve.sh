@@ -82,7 +82,7 @@ refuse 400 'token ids below 256' "$at1" -d '{"prompt":"x","logit_bias":{"256":5}
 refuse 400 'from -100 to 100' "$at1" -d '{"prompt":"x","logit_bias":{"1":101}}'
 refuse 400 'must map token ids' "$at1" -d '{"prompt":"x","logit_bias":[1]}'
 refuse 400 "'presence_penalty' must be a number from -2 to 2" "$at1" -d '{"prompt":"x","presence_penalty":3}'
-refuse 400 "'response_format' is not supported" "$at1" -d '{"prompt":"x","response_format":{"type":"json_object"}}'
+refuse 400 'text, json_object or json_schema' "$at1" -d '{"prompt":"x","response_format":{"type":"xml"}}'
 refuse 400 'context_length_exceeded' "$at1" -d '{"prompt":"x","max_tokens":33}'
 refuse 400 'at most 128 completions' "$at1" -d '{"prompt":["x","y"],"n":100}'
 refuse 400 'must be a non-empty string' "$at1" -d '{"prompt":"x","stop":""}'

@@ -1,11 +1,11 @@
-# Common parts of the checks of `moec serve`; sourced after tests/begin.sh, with a run in $work/run.
+# Common parts of the checks of `moec serve`; sourced after tests/begin.sh, with a run in $run or $work/run.
 command -v curl >/dev/null || wrong "curl is not installed"
 
 # serve NAME OPTION...: starts a server with those options; its process is $server, its address $at.
 serve() {
     name=$1
     shift
-    moec serve "$work/run" --port 0 "$@" >"$work/$name.out" 2>"$work/$name.err" &
+    moec serve "${run:-$work/run}" --port 0 "$@" >"$work/$name.out" 2>"$work/$name.err" &
     server=$!
     trap 'kill $server 2>/dev/null || true; wait; rm -rf "$work"' EXIT
     for _ in $(seq 300); do

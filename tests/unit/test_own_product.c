@@ -56,7 +56,50 @@ static void multiplies(void **state) {
     }
 }
 
+/* The rows of a product have the bits of products of one row; b contiguous along n or along k. */
+static void check_rows(long n, long k, int transposed, MoecType type) {
+    const OwnProduct *own = own_product();
+    float *a = block((size_t)(8 * k) * 4), *b = block((size_t)(k * n) * 4),
+          *c = block((size_t)(8 * n) * 4), *alone = block((size_t)n * 4);
+    void *scratch = block(own->scratch * (size_t)moec_threads());
+    for (long i = 0; i < 8 * k; i++) a[i] = 1.0f / (float)(i % 19 + 3);
+    for (long i = 0; i < k * n; i++) {
+        const float number = 1.0f / (float)(i % 23 - 30);
+        if (type == MOEC_BF16)
+            moec_store((MoecBf16 *)(void *)b + i, number);
+        else
+            b[i] = number;
+    }
+    MoecProduct product = plain_product(1, n, k);
+    product.b_type = type;
+    if (transposed) product.b_k = 1, product.b_n = k;
+    const long most = own->most_rows(&product);
+    assert_int_equal(most, transposed ? 8 : 4);
+    for (product.m = 2; product.m <= most; product.m++) {
+        own->multiply_rows(&product, a, b, c, scratch);
+        for (long i = 0; i < product.m; i++) {
+            MoecProduct one = product;
+            one.m = 1;
+            own->multiply(&one, a + i * k, b, alone, scratch);
+            assert_memory_equal(c + i * n, alone, (size_t)n * 4);
+        }
+    }
+    free(a), free(b), free(c), free(alone), free(scratch);
+}
+
+static void multiplies_rows(void **state) {
+    (void)state;
+    for (int transposed = 0; transposed < 2; transposed++)
+        for (MoecType type = MOEC_F32; type <= MOEC_BF16; type++) {
+            check_rows(33, 21, transposed, type);
+            check_rows(300, 700, transposed, type); /* cut along the depth for one row, too */
+        }
+    const MoecProduct square = plain_product(2, 8, 8);
+    assert_int_equal(own_product()->most_rows(&square), 1);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(multiplies)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(multiplies),
+                                       cmocka_unit_test(multiplies_rows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

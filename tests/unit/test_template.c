@@ -31,7 +31,7 @@ static void expect(const char *name, const Template *template, const json_t *mes
                    const char *expected) {
     Text out = {0};
     Problem problem = {0};
-    bool ok = template_chat(template, messages, &out, &problem);
+    bool ok = template_chat(template, messages, NULL, &out, &problem);
     text_append(&out, "", 1);
     const char *found = ok ? out.bytes : problem.text;
     if (ok != (*expected != '!') || strcmp(found, expected + !ok) != 0)

@@ -114,10 +114,9 @@ static bool measure_decoding(const EvalOptions *options, Safetensors *file, Moec
                              Device *device, const Tokenizer *tokenizer) {
     const long rows = (long)moec_option_number(compiler, "train.batch_size", 1);
     const long context = (long)moec_option_number(compiler, "train.context_length", 256);
-    Model *model =
-        spec_generates(compiler) ? decoder_model(device, compiler, &rows, 1, context) : NULL;
+    Model *model = spec_generates(compiler) ? decoder_model(device, compiler, rows, context) : NULL;
     bool good = model && model_read(model, file, false);
-    Decoder *decoder = good ? decoder_over(model, 0, context) : NULL;
+    Decoder *decoder = good ? decoder_over(model, context) : NULL;
     const Telling telling = {.json = options->json, .step = decoder ? checkpoint_step(file) : 0};
     good = decoder &&
            measure_file(compiler, decoder->step, decoder, options->path, tokenizer, &telling);
@@ -147,9 +146,9 @@ static bool measure_choices(const EvalOptions *options, Safetensors *file, MoecC
     long length = questions ? questions_length(questions) : 0;
     long places = (length + PREFILL_TOKENS - 1) / PREFILL_TOKENS * PREFILL_TOKENS;
     bool good = questions && spec_generates(compiler) && spec_length_fits(compiler, length);
-    Model *model = good ? decoder_model(device, compiler, &rows, 1, places) : NULL;
+    Model *model = good ? decoder_model(device, compiler, rows, places) : NULL;
     good = model && model_read(model, file, false);
-    Decoder *decoder = good ? decoder_over(model, 0, places) : NULL;
+    Decoder *decoder = good ? decoder_over(model, places) : NULL;
     Accuracy accuracy;
     double began = seconds_now();
     good = decoder && questions_measure(questions, decoder, &accuracy);

@@ -165,7 +165,7 @@ static bool write_chats(Generation *generation) {
         Problem problem = {0};
         json_t *messages = json_make("[{s:s, s:o}]", "role", "user", "content",
                                      text_json(prompt->text, strlen(prompt->text)));
-        good = template_chat(template, messages, &text, &problem) ||
+        good = template_chat(template, messages, NULL, &text, &problem) ||
                error_message("leave --chat out", "%s", problem.text);
         free(prompt->text);
         prompt->text = memory_format("%.*s", (int)text.length, text.bytes ? text.bytes : "");

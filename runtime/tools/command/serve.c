@@ -1,4 +1,5 @@
 /* serve: moec serve: completions and chats of a trained model over HTTP. */
+#include "abi/quantity.h"
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
@@ -15,7 +16,7 @@
 
 typedef struct ServeOptions {
     const char *operand, *tokenizer, *chat_template, *device, *host, *name;
-    long port, context, batch, queue, connections, body;
+    long port, context, batch, cache, queue, connections, body;
     double timeout, patience;
     TextList sets;
 } ServeOptions;
@@ -69,22 +70,35 @@ static bool open_template(Serving *serving) {
     return serving->template != NULL;
 }
 
+/* The running sequences have their caches; prefixes use the rest, by default as much again. */
+static bool limit_caches(Serving *serving) {
+    const ServeOptions *options = serving->options;
+    const size_t each = serving->model->table->graphs[0].cache_bytes,
+                 needed = each * (size_t)options->batch;
+    size_t *cache = &serving->service.cache;
+    *cache = options->cache < 0 ? 2 * needed : (size_t)options->cache;
+    return needed <= *cache ||
+           error_message("raise it, or reduce --parallel or --context-length",
+                         "--cache-memory is %s, but the caches of %ld sequences of %ld tokens need "
+                         "%s",
+                         quantity((double)*cache, "B").text, options->batch,
+                         serving->service.context, quantity((double)needed, "B").text);
+}
+
 static bool open_model(Serving *serving) {
     const ServeOptions *options = serving->options;
     const TextList *sets = &options->sets;
     MoecCompiler *compiler = checkpoint_spec(serving->file, sets->items, sets->count);
-    const long rows[] = {1, options->batch};
     long context = options->context;
     if (compiler && !context)
         context = (long)moec_option_number(compiler, "train.context_length", 256);
     bool talks = compiler && spec_generates(compiler);
     serving->device = talks ? device_open(options->device) : NULL;
-    if (serving->device)
-        serving->model =
-            decoder_model(serving->device, compiler, rows, options->batch > 1 ? 2 : 1, context);
+    if (serving->device) serving->model = decoder_model(serving->device, compiler, 1, context);
     moec_close(compiler);
     serving->service.context = context;
-    return serving->model && model_read(serving->model, serving->file, false);
+    return serving->model && limit_caches(serving) &&
+           model_read(serving->model, serving->file, false);
 }
 
 /* Without a tokenizer, only models of bytes accept text. */
@@ -172,6 +186,7 @@ int command_serve(const Command *command, int argc, char **argv) {
                             .host = "127.0.0.1",
                             .port = 8000,
                             .batch = 8,
+                            .cache = -1,
                             .queue = 512,
                             .connections = 512,
                             .body = 4 << 20,
@@ -192,6 +207,9 @@ int command_serve(const Command *command, int argc, char **argv) {
          "positions per sequence, prompt included (default train.context_length)"},
         {OPTION_COUNT, "--parallel", "N", &options.batch,
          "maximum number of concurrent sequences (default 8)"},
+        {OPTION_COUNT, "--cache-memory", "BYTES", &options.cache,
+         "maximum memory of caches in bytes: those of the concurrent sequences, then saved prompts "
+         "(default: twice the former)"},
         {OPTION_COUNT, "--max-queue", "N", &options.queue,
          "maximum number of waiting sequences; further requests are refused (default 512)"},
         {OPTION_COUNT, "--max-connections", "N", &options.connections,

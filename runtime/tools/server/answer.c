@@ -98,12 +98,17 @@ static json_t *chat_logprobs(const Completion *choice, size_t from) {
 /* ---- answers ---- */
 
 static json_t *usage(const TextRequest *request) {
-    size_t prompt = 0, made = 0;
-    for (int i = 0; i < request->prompt_count; i++) prompt += request->prompts[i].tokens.count;
+    size_t prompt = 0, made = 0, cached = 0;
+    for (int i = 0; i < request->prompt_count; i++) {
+        prompt += request->prompts[i].tokens.count;
+        cached += request->choices[i * request->copies].cached;
+    }
     for (int i = 0; i < request->choice_count; i++)
         made += request->choices[i].row.tokens.count - request->choices[i].row.prompt;
-    return json_make("{s:I, s:I, s:I}", "prompt_tokens", (json_int_t)prompt, "completion_tokens",
-                     (json_int_t)made, "total_tokens", (json_int_t)(prompt + made));
+    return json_make("{s:I, s:I, s:I, s:{s:I}}", "prompt_tokens", (json_int_t)prompt,
+                     "completion_tokens", (json_int_t)made, "total_tokens",
+                     (json_int_t)(prompt + made), "prompt_tokens_details", "cached_tokens",
+                     (json_int_t)cached);
 }
 
 static json_t *frame(const TextRequest *request, const char *chat, json_t *choices) {
@@ -119,6 +124,15 @@ static void append_echo(const Completion *choice, Text *text) {
     if (request->echo) text_append(text, prompt->bytes, prompt->length);
 }
 
+/* The message with its text; if there are calls, an empty one is null. */
+static json_t *chat_message(const Completion *choice, json_t *said) {
+    bool none = choice->calls && !json_string_length(said);
+    json_t *message = json_make("{s:s, s:o}", "role", "assistant", "content", said);
+    if (none) json_object_set_new(message, "content", json_null());
+    if (choice->calls) json_object_set(message, "tool_calls", choice->calls);
+    return message;
+}
+
 static json_t *choice_object(const Completion *choice) {
     Text text = {0};
     size_t characters = 0;
@@ -127,9 +141,9 @@ static json_t *choice_object(const Completion *choice) {
     json_t *said = text_json(text.bytes, text.length), *object;
     text_free(&text);
     if (choice->request->form == FORM_CHAT)
-        object = json_make("{s:i, s:{s:s, s:o}, s:o, s:s}", "index", choice->index, "message",
-                           "role", "assistant", "content", said, "logprobs",
-                           chat_logprobs(choice, 0), "finish_reason", choice->finish);
+        object = json_make("{s:i, s:o, s:o, s:s}", "index", choice->index, "message",
+                           chat_message(choice, said), "logprobs", chat_logprobs(choice, 0),
+                           "finish_reason", choice->finish);
     else
         object =
             json_make("{s:i, s:o, s:o, s:s}", "index", choice->index, "text", said, "logprobs",
@@ -170,13 +184,25 @@ static json_t *completion_event(Completion *choice) {
                      "finish_reason", choice->finish);
 }
 
+/* Calls of a delta have their index. */
+static json_t *indexed_calls(const json_t *calls) {
+    json_t *list = json_deep_copy(calls), *call;
+    size_t i;
+    json_array_foreach(list, i, call)
+        json_object_set_new(call, "index", json_integer((json_int_t)i));
+    return list;
+}
+
 static json_t *chat_event(const Completion *choice) {
     json_t *delta = json_object();
+    const size_t length = choice->text.length - choice->told;
     if (!choice->begun) json_object_set_new(delta, "role", json_text("assistant"));
-    if (!choice->begun || choice->told < choice->text.length)
-        json_object_set_new(
-            delta, "content",
-            text_json(choice->text.bytes + choice->told, choice->text.length - choice->told));
+    if (!choice->begun || length)
+        json_object_set_new(delta, "content",
+                            choice->calls && !length
+                                ? json_null()
+                                : text_json(choice->text.bytes + choice->told, length));
+    if (choice->calls) json_object_set_new(delta, "tool_calls", indexed_calls(choice->calls));
     return json_make("{s:i, s:o, s:o, s:s?}", "index", choice->index, "delta", delta, "logprobs",
                      chat_logprobs(choice, choice->chances_told), "finish_reason", choice->finish);
 }
@@ -185,6 +211,8 @@ void answer_event(Completion *choice, Text *out) {
     const TextRequest *request = choice->request;
     bool news = choice->told < choice->text.length || choice->chances_told < choice->chance_count;
     if (choice->begun && !news && !choice->finish) return;
+    /* calls are known at the end only */
+    if (request->tools.list && !choice->finish) return;
     json_t *object = request->form == FORM_CHAT ? chat_event(choice) : completion_event(choice);
     json_t *event = frame(request, "chat.completion.chunk", json_make("[o]", object));
     if (request->stream_usage) json_object_set_new(event, "usage", json_null());

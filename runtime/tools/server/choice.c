@@ -3,7 +3,9 @@
 #include "base/memory.h"
 #include "base/clock.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static void add_piece(Completion *choice, int32_t token, Text *piece) {
     const Service *service = choice->request->service;
@@ -37,6 +39,24 @@ static void measure_logprobs(Completion *choice, int32_t token, const float *log
         chance->best_logprobs[i] = (double)logits[chance->best[i]] - sum;
 }
 
+/* Restricts the next token to those that the grammar allows. */
+static bool restrict_choice(Completion *choice) {
+    choice->row.sampling.allowed = matching_allowed(choice->matching);
+    if (choice->row.sampling.allowed) return true;
+    if (!choice->request->problem.status)
+        problem_set(&choice->request->problem, 500, NULL,
+                    "no token of this model continues the text as its JSON schema requires");
+    return false;
+}
+
+/* Adds a token to the text of a grammar; false if the text ends with it. */
+static bool follow_grammar(Completion *choice, int32_t token) {
+    if (matching_add(choice->matching, token) && !matching_over(choice->matching))
+        return restrict_choice(choice);
+    choice->finish = "stop";
+    return false;
+}
+
 static bool on_row_token(Row *row, size_t index, const float *logits) {
     Completion *choice = row->context;
     TextRequest *request = choice->request;
@@ -50,6 +70,10 @@ static bool on_row_token(Row *row, size_t index, const float *logits) {
     if (!speech_add(choice->speech, token, &choice->text, &end)) end = SPEECH_STOPPED;
     if (end) choice->finish = "stop";
     choice->special = end == SPEECH_COMPLETE;
+    if (!end && choice->matching && !follow_grammar(choice, token)) {
+        speech_end(choice->speech, &choice->text);
+        return false;
+    }
     return !end && !atomic_load(&request->cancelled);
 }
 
@@ -71,6 +95,8 @@ static void begin_choice(TextRequest *request, Completion *choice, const Prompte
                                               .stop_count = request->stop_count,
                                               .ignore_eos = request->ignore_eos});
     speech_begin(choice->speech, &prompt->tokens);
+    choice->matching = request->grammar ? matching_new(request->grammar, service->bytes) : NULL;
+    if (choice->matching) restrict_choice(choice);
     if (request->logprobs < 0) return;
     if (service->writing == WRITING_TEXT) choice->spelling = stream_new(service->tokenizer, false);
     if (request->echo) {
@@ -98,6 +124,8 @@ void choices_free(TextRequest *request) {
         tokens_free(&choice->row.tokens);
         speech_free(choice->speech);
         text_free(&choice->text);
+        matching_free(choice->matching);
+        json_decref(choice->calls);
         stream_free(choice->spelling);
         for (size_t k = 0; k < choice->chance_count; k++) text_free(&choice->chances[k].piece);
         free(choice->chances);
@@ -117,11 +145,25 @@ static void drop_past_end(Completion *choice) {
     choice->chance_count = kept;
 }
 
+/* Moves the calls of functions from the text to a list. */
+static void find_calls(Completion *choice) {
+    const Tools *tools = &choice->request->tools;
+    char prefix[48];
+    size_t before;
+    if (!tools->list) return;
+    snprintf(prefix, sizeof prefix, "call_%s_%d", choice->request->id, choice->index);
+    choice->calls = tools_calls(tools, &choice->text, prefix, &before);
+    if (!choice->calls) return;
+    choice->text.length = before;
+    if (strcmp(choice->finish, "stop") == 0) choice->finish = "tool_calls";
+}
+
 void choice_finish(Completion *choice) {
-    if (choice->finish) {
-        if (choice->chances && !choice->special && choice->chances_told == 0) drop_past_end(choice);
-        return;
+    if (!choice->finish) {
+        speech_end(choice->speech, &choice->text);
+        choice->finish = "length";
+    } else if (choice->chances && !choice->special && choice->chances_told == 0) {
+        drop_past_end(choice);
     }
-    speech_end(choice->speech, &choice->text);
-    choice->finish = "length";
+    find_calls(choice);
 }

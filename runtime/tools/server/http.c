@@ -460,6 +460,7 @@ bool http_serve(Service *service, Model *model, long port, const char *line) {
         worker_stop(server.worker);
     }
     worker_free(server.worker);
+    token_bytes_free(service->bytes);
     connections_free(server.connections);
     return good;
 }

@@ -3,6 +3,7 @@
 #ifndef SERVER_HTTP_H
 #define SERVER_HTTP_H
 
+#include "model/grammar.h"
 #include "model/model.h"
 #include "model/speech.h"
 #include "tokenizer/text/text.h"
@@ -20,9 +21,11 @@ typedef struct Histogram {
 } Histogram;
 
 typedef struct Metrics {
-    atomic_ulong answers[6];                              /* by hundreds of their status */
-    atomic_ulong prompt_tokens, made_tokens, steps, rows; /* rows: those of all steps together */
+    atomic_ulong answers[6];                   /* by hundreds of their status */
+    atomic_ulong prompt_tokens, cached_tokens; /* cached: those that were not computed again */
+    atomic_ulong made_tokens, steps, rows;     /* rows: those of all steps together */
     atomic_long connections, waiting, active;
+    atomic_long cache_bytes; /* of saved prefixes */
     Histogram seconds, first_token;
 } Metrics;
 
@@ -40,9 +43,11 @@ typedef struct Service {
     const Tokenizer *tokenizer;
     Writing writing;
     const Template *template; /* of chats; NULL: there is none */
+    TokenBytes *bytes;        /* of the tokens, made for the first grammar */
     long vocabulary;
     long context;     /* tokens of a text, at most */
-    long rows;        /* texts in a batch */
+    long rows;        /* texts that run side by side */
+    size_t cache;     /* bytes of caches: those of running texts, then saved prefixes */
     long queue;       /* texts that wait, at most */
     long connections; /* open at a time */
     size_t body;      /* bytes of a request, at most */

@@ -120,6 +120,25 @@ typedef enum LetterCase {
 /* Appends the valid UTF-8 `bytes` in another case. */
 void text_append_case(Text *out, const char *bytes, size_t length, LetterCase letter_case);
 
+/* schema: JSON and JSON schemas as grammars. */
+
+/* The values of a schema; of NULL: all objects. Refers to nothing of it. NULL after setting
+ * *problem, which names the field `param`. */
+Grammar *schema_grammar(const json_t *schema, const char *param, Problem *problem);
+/* Calls {"name": ..., "arguments": ...} of one of the functions. */
+Grammar *schema_call_grammar(const json_t *functions, const char *param, Problem *problem);
+
+/* tools: calls of functions of the client. */
+
+/* Reads `tools` and `tool_choice`. False after setting *problem. */
+bool tools_read(Tools *tools, const json_t *body, Problem *problem);
+void tools_free(Tools *tools);
+/* The grammar of a call that is required; NULL if none is, or after setting *problem. */
+Grammar *tools_grammar(const Tools *tools, Problem *problem);
+/* The calls that a text contains, in the format of the API, or NULL; `prefix` begins their ids.
+ * *before: bytes of the text before them. */
+json_t *tools_calls(const Tools *tools, const Text *text, const char *prefix, size_t *before);
+
 /* answer: responses in the format of OpenAI's API. */
 
 /* The whole answer of a request that is finished: a new string. */
@@ -158,8 +177,9 @@ void connections_sweep(Connections *connections, double seconds);
 /* Whether a client waits for an answer. */
 bool connections_busy(Connections *connections);
 
-/* worker: the thread that runs the model: texts that wait, batches of them, several batches in
- * turns, so that a new text need not wait for the end of long ones. */
+/* worker: the thread that runs the model: texts that wait, and those that run at the same time,
+ * each in a slot of its own. A text begins as soon as another one ends, and its result does not
+ * depend on the others. */
 
 typedef struct Worker Worker;
 

@@ -50,11 +50,13 @@ void metrics_text(Metrics *metrics, Text *out) {
                                            atomic_load(&metrics->answers[i])));
     add_metric(out, "moec_prompt_tokens_total", "counter", "Prompt tokens.",
                (long)atomic_load(&metrics->prompt_tokens));
+    add_metric(out, "moec_cached_tokens_total", "counter", "Prompt tokens from saved prefixes.",
+               (long)atomic_load(&metrics->cached_tokens));
     add_metric(out, "moec_generated_tokens_total", "counter", "Generated tokens.",
                (long)atomic_load(&metrics->made_tokens));
-    add_metric(out, "moec_steps_total", "counter", "Decoding steps.",
+    add_metric(out, "moec_steps_total", "counter", "Steps of all running sequences.",
                (long)atomic_load(&metrics->steps));
-    add_metric(out, "moec_step_rows_total", "counter", "Sequences in decoding steps, summed.",
+    add_metric(out, "moec_step_rows_total", "counter", "Sequences in these steps, summed.",
                (long)atomic_load(&metrics->rows));
     add_metric(out, "moec_connections", "gauge", "Open connections.",
                atomic_load(&metrics->connections));
@@ -62,6 +64,8 @@ void metrics_text(Metrics *metrics, Text *out) {
                atomic_load(&metrics->waiting));
     add_metric(out, "moec_texts_active", "gauge", "Sequences being decoded.",
                atomic_load(&metrics->active));
+    add_metric(out, "moec_prefix_bytes", "gauge", "Memory of saved prefixes in bytes.",
+               atomic_load(&metrics->cache_bytes));
     add_histogram(out, "moec_request_seconds", "Seconds from a request to the end of its response.",
                   &metrics->seconds);
     add_histogram(out, "moec_first_token_seconds", "Seconds from a request to its first token.",

@@ -14,51 +14,6 @@
 #include <string.h>
 #include <time.h>
 
-/* The code of an error without a more specific one, by status. */
-static const struct {
-    int status;
-    const char *code;
-} status_codes[] = {
-    {400, "invalid_value"},     {401, "invalid_api_key"},        {403, "forbidden"},
-    {404, "unknown_url"},       {405, "method_not_allowed"},     {413, "request_too_large"},
-    {414, "url_too_long"},      {415, "unsupported_media_type"}, {429, "rate_limit_exceeded"},
-    {431, "headers_too_large"}, {500, "server_error"},           {503, "service_unavailable"},
-    {504, "timeout"},
-};
-
-static const char *status_code_name(int status) {
-    for (size_t i = 0; i < sizeof status_codes / sizeof *status_codes; i++)
-        if (status_codes[i].status == status) return status_codes[i].code;
-    return NULL;
-}
-
-bool problem_code(Problem *problem, const char *code) {
-    problem->code = code;
-    return false;
-}
-
-bool problem_set(Problem *problem, int status, const char *param, const char *format, ...) {
-    va_list arguments;
-    free(problem->text);
-    va_start(arguments, format);
-    if (vasprintf(&problem->text, format, arguments) < 0) problem->text = NULL;
-    va_end(arguments);
-    problem->status = status;
-    problem->type = status >= 500 ? "server_error" : "invalid_request_error";
-    problem->param = param;
-    problem->code = status_code_name(status);
-    return false;
-}
-
-char *problem_text(const Problem *problem) {
-    json_t *error =
-        json_make("{s:{s:s?, s:s, s:s?, s:s?}}", "error", "message", problem->text, "type",
-                  problem->type, "param", problem->param, "code", problem->code);
-    char *text = json_write(error, JSON_COMPACT);
-    json_decref(error);
-    return text;
-}
-
 /* ---- fields ---- */
 
 typedef struct RequestReading {
@@ -136,11 +91,11 @@ static const Field fields[] = {
     {"logit_bias", BOTH, USED},
     {"presence_penalty", BOTH, USED},
     {"frequency_penalty", BOTH, USED},
-    {"tools", CHAT, NOTHING},
-    {"tool_choice", CHAT, NOTHING},
+    {"tools", CHAT, USED},
+    {"tool_choice", CHAT, USED},
     {"functions", CHAT, NOTHING},
     {"function_call", CHAT, NOTHING},
-    {"response_format", BOTH, NOTHING},
+    {"response_format", BOTH, USED},
     {"reasoning_effort", CHAT, NOTHING},
     {"service_tier", BOTH, NOTHING},
     {"safety_identifier", BOTH, IGNORED},
@@ -148,13 +103,10 @@ static const Field fields[] = {
     {"parallel_tool_calls", CHAT, IGNORED},
 };
 
-/* True for values of clients that request the default behavior: "none", "auto" and {"type":
- * "text"}. */
+/* True for words of clients that request the default behavior. */
 static bool is_usual(const json_t *value) {
     const char *word = json_string_value(value);
-    const char *type = json_string_value(json_object_get(value, "type"));
-    return (word && (strcmp(word, "none") == 0 || strcmp(word, "auto") == 0)) ||
-           (type && strcmp(type, "text") == 0 && json_object_size(value) == 1);
+    return word && (strcmp(word, "none") == 0 || strcmp(word, "auto") == 0);
 }
 
 static bool asks_nothing(const json_t *value) {
@@ -311,6 +263,51 @@ static bool read_stream(RequestReading *reading) {
     return true;
 }
 
+/* ---- grammars ---- */
+
+static bool read_format(RequestReading *reading) {
+    const char *const field = "response_format";
+    TextRequest *request = reading->request;
+    const json_t *format = json_object_get(reading->body, field),
+                 *schema = json_object_get(json_object_get(format, "json_schema"), "schema");
+    const char *type = json_string_value(json_object_get(format, "type"));
+    if (!format || json_is_null(format) || (type && !strcmp(type, "text"))) return true;
+    bool object = type && !strcmp(type, "json_object");
+    if (!object && !(type && !strcmp(type, "json_schema")))
+        return problem_set(reading->problem, 400, field,
+                           "'response_format' must have the type text, json_object or json_schema");
+    if (!object && !schema)
+        return problem_set(reading->problem, 400, field,
+                           "'response_format' needs {\"json_schema\": {\"schema\": ...}}");
+    request->grammar = schema_grammar(object ? NULL : schema, field, reading->problem);
+    return request->grammar != NULL;
+}
+
+static bool read_tools(RequestReading *reading) {
+    TextRequest *request = reading->request;
+    if (!tools_read(&request->tools, reading->body, reading->problem)) return false;
+    if (!request->tools.list || request->tools.choice == TOOLS_AUTO) return true;
+    if (request->grammar)
+        return problem_set(reading->problem, 400, "tool_choice",
+                           "a required call and a 'response_format' exclude each other");
+    request->grammar = tools_grammar(&request->tools, reading->problem);
+    return request->grammar != NULL;
+}
+
+/* Whether there is a text of the grammar. */
+static bool check_grammar(RequestReading *reading) {
+    TextRequest *request = reading->request;
+    Service *service = request->service;
+    if (!request->grammar) return true;
+    if (!service->bytes) service->bytes = token_bytes_new(service->tokenizer, service->vocabulary);
+    Matching *matching = matching_new(request->grammar, service->bytes);
+    bool good = matching && matching_allowed(matching);
+    matching_free(matching);
+    return good ||
+           problem_set(reading->problem, 400, request->tools.list ? "tools" : "response_format",
+                       "no text of this model begins a value of the JSON schema");
+}
+
 /* ---- prompts ---- */
 
 static Prompted *append_prompt(TextRequest *request) {
@@ -391,8 +388,8 @@ static bool read_messages(RequestReading *reading, Encoder *encoder) {
         return problem_code(reading->problem, "no_chat_template");
     }
     if (is_missing(reading, "messages")) return false;
-    bool good = template_chat(service->template, json_object_get(reading->body, "messages"), &text,
-                              reading->problem) &&
+    bool good = template_chat(service->template, json_object_get(reading->body, "messages"),
+                              reading->request->tools.list, &text, reading->problem) &&
                 add_text_prompt(reading, encoder, text.bytes ? text.bytes : "", text.length);
     text_free(&text);
     return good;
@@ -429,7 +426,8 @@ static bool read_fields(RequestReading *reading) {
                 read_count(reading, "best_of", 1, MAX_CHOICES, &best) &&
                 read_flag_field(reading, "echo", &request->echo) &&
                 read_flag_field(reading, "ignore_eos", &request->ignore_eos) &&
-                read_stops(reading) && read_stream(reading) && read_logprobs(reading);
+                read_stops(reading) && read_stream(reading) && read_logprobs(reading) &&
+                read_format(reading) && (!chat || read_tools(reading)) && check_grammar(reading);
     if (good && best >= 0 && best != copies)
         good = problem_set(reading->problem, 400, "best_of", "'best_of' must be equal to 'n'");
     request->copies = (int)copies;
@@ -494,6 +492,8 @@ void request_free(TextRequest *request) {
     for (int i = 0; i < request->stop_count; i++) free(request->stops[i]);
     free(request->prompts);
     free(request->biases);
+    grammar_free(request->grammar);
+    tools_free(&request->tools);
     free(request->problem.text);
     text_free(&request->out);
     free(request);

@@ -40,16 +40,26 @@ typedef struct Completion {
     TextRequest *request;
     int index;
     Speech *speech;
-    Text text;        /* all that was made, without the prompt */
-    size_t told;      /* bytes of it that were sent */
-    Stream *spelling; /* the pieces of tokens */
-    Chance *chances;  /* of the prompt, too, when it is echoed */
+    Text text;          /* all that was made, without the prompt */
+    size_t told;        /* bytes of it that were sent */
+    Stream *spelling;   /* the pieces of tokens */
+    Matching *matching; /* of the grammar of the request, or NULL */
+    Chance *chances;    /* of the prompt, too, when it is echoed */
     size_t chance_count, chance_capacity, chances_told;
     size_t characters;  /* length of the pieces sent so far, in characters */
-    const char *finish; /* "stop" or "length"; NULL while unfinished */
+    const char *finish; /* "stop", "length" or "tool_calls"; NULL while unfinished */
+    json_t *calls;      /* of functions, once it is finished, or NULL */
+    size_t cached;      /* tokens of the prompt that were not computed again */
     bool special;       /* a special token ended it */
     bool begun;         /* the first event was sent */
 } Completion;
+
+/* Functions of the client that an answer can call. */
+typedef struct Tools {
+    json_t *list;      /* as the client sent them; NULL: none that can be called */
+    json_t *functions; /* those that can be called: the objects of the key "function" */
+    enum { TOOLS_AUTO, TOOLS_REQUIRED, TOOLS_NAMED } choice;
+} Tools;
 
 typedef struct Prompted {
     Text text; /* as it is echoed */
@@ -70,6 +80,8 @@ struct TextRequest {
     bool echo, stream, stream_usage, ignore_eos;
     Sampling sampling;
     TokenBias *biases; /* those of sampling */
+    Grammar *grammar;  /* that the texts follow, or NULL */
+    Tools tools;
     char *stops[MAX_STOPS];
     int stop_count;
     /* The answer. */
@@ -126,8 +138,10 @@ Template *template_open(const char *path, const char *text, size_t length);
  * there is no template, or after a message that names `path`; *wrong distinguishes the cases. */
 Template *template_of_folder(const char *path, const char *jinja, const char *config, bool *wrong);
 void template_free(Template *template);
-/* Appends the text of messages, up to where the answer begins. False when *problem was set. */
-bool template_chat(const Template *template, const json_t *messages, Text *out, Problem *problem);
+/* Appends the text of messages, up to where the answer begins. tools: NULL if there are none. False
+ * when *problem was set. */
+bool template_chat(const Template *template, const json_t *messages, const json_t *tools, Text *out,
+                   Problem *problem);
 /* Removes a duplicate of the tokens that both the template and the tokenizer add at the start of a
  * text. */
 void template_begin_once(const Tokenizer *tokenizer, TokenList *tokens);

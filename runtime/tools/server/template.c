@@ -200,7 +200,7 @@ typedef struct Failure {
     bool refused; /* other messages may be valid */
 } Failure;
 
-static Failure render(const Template *template, json_t *messages, Text *out) {
+static Failure render(const Template *template, json_t *messages, const json_t *tools, Text *out) {
     Rendering r = {.text = template->text,
                    .end = template->length,
                    .live = true,
@@ -211,7 +211,7 @@ static Failure render(const Template *template, json_t *messages, Text *out) {
     char word[64];
     json_object_set(scope, "messages", messages);
     json_object_set_new(scope, "add_generation_prompt", json_true());
-    json_object_set_new(scope, "tools", json_null());
+    json_object_set_new(scope, "tools", tools ? json_deep_copy(tools) : json_null());
     json_object_set_new(scope, "documents", json_null());
     render_block(&r, 0, word);
     if (*word) reading_wrong(&r, "'%s' without a matching block", word);
@@ -237,16 +237,39 @@ static json_t *whole_content(const json_t *content) {
     return whole;
 }
 
+/* Calls of an earlier answer, with arguments as values instead of their text. */
+static json_t *whole_calls(const json_t *calls) {
+    json_t *list = json_deep_copy(calls), *call;
+    json_error_t error;
+    size_t i;
+    json_array_foreach(list, i, call) {
+        json_t *function = json_object_get(call, "function");
+        const char *text = json_string_value(json_object_get(function, "arguments"));
+        json_t *arguments = text ? json_loads(text, 0, &error) : NULL;
+        if (arguments) json_object_set_new(function, "arguments", arguments);
+    }
+    return list;
+}
+
+/* The content of a message; with calls of functions it can be missing. */
+static json_t *message_content(const json_t *message) {
+    const json_t *content = json_object_get(message, "content");
+    bool calls = json_array_size(json_object_get(message, "tool_calls")) > 0;
+    return calls && (!content || json_is_null(content)) ? json_text("") : whole_content(content);
+}
+
 /* The messages as templates expect them; NULL: they are not. */
 static json_t *whole_messages(const json_t *messages) {
     json_t *list = json_array();
     bool good = json_array_size(messages) > 0;
     for (size_t i = 0; i < json_array_size(messages) && good; i++) {
         const json_t *message = json_array_get(messages, i);
-        json_t *content = whole_content(json_object_get(message, "content"));
+        json_t *content = message_content(message), *calls = json_object_get(message, "tool_calls");
         good = content && json_is_string(json_object_get(message, "role"));
         json_t *copy = good ? json_copy((json_t *)(uintptr_t)message) : NULL;
         if (copy) json_object_set(copy, "content", content);
+        if (copy && json_is_array(calls))
+            json_object_set_new(copy, "tool_calls", whole_calls(calls));
         if (copy) json_array_append_new(list, copy);
         json_decref(content);
     }
@@ -255,13 +278,14 @@ static json_t *whole_messages(const json_t *messages) {
     return NULL;
 }
 
-bool template_chat(const Template *template, const json_t *messages, Text *out, Problem *problem) {
+bool template_chat(const Template *template, const json_t *messages, const json_t *tools, Text *out,
+                   Problem *problem) {
     json_t *list = whole_messages(messages);
     if (!list)
         return problem_set(
             problem, 400, "messages",
             "'messages' must be a list of objects with string fields 'role' and 'content'");
-    const Failure failure = render(template, list, out);
+    const Failure failure = render(template, list, tools, out);
     json_decref(list);
     if (!failure.text) return true;
     problem_set(problem, 400, "messages", "%s%s",
@@ -323,7 +347,7 @@ static json_t *config_beside(const char *path) {
 static bool try_out(const Template *template, const char *path) {
     Text out = {0};
     json_t *messages = json_make("[{s:s, s:s}]", "role", "user", "content", "x");
-    const Failure failure = render(template, messages, &out);
+    const Failure failure = render(template, messages, NULL, &out);
     json_decref(messages);
     text_free(&out);
     bool good = !failure.text || failure.raised || failure.refused;

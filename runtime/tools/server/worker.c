@@ -3,21 +3,19 @@
 #include "base/memory.h"
 #include "base/message.h"
 #include "base/clock.h"
+#include "model/prefix.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { GROUPS = 2 };
-
-/* A running batch; later sequences go to another one. */
-typedef struct DecodeGroup {
-    Decoder *narrow, *wide; /* of one row, of all rows; wide may be NULL */
-    Batch *narrow_batch, *wide_batch;
-    Batch *batch;         /* the running batch, or NULL */
-    Completion **choices; /* [service->rows] */
-    int count;
-} DecodeGroup;
+/* Room for one running sequence: a decoder with its own caches, at its own position. */
+typedef struct DecodeSlot {
+    Decoder *decoder;
+    Batch *batch;
+    Completion *choice; /* NULL: free */
+    CachedPrompt prompt;
+} DecodeSlot;
 
 struct Worker {
     Service *service;
@@ -29,7 +27,14 @@ struct Worker {
     Completion **waiting; /* in the order they came; a ring */
     long first, count, capacity;
     bool stopping, started;
-    DecodeGroup groups[GROUPS];
+    DecodeSlot *slots; /* [service->rows] */
+    long active;
+    Prefixes *prefixes;
+    Together *together;
+    /* of a step, [service->rows] */
+    DecodeSlot **stepped;
+    Batch **batches;
+    bool *good;
 };
 
 void worker_lock(Worker *worker) {
@@ -68,6 +73,14 @@ bool worker_submit(Worker *worker, TextRequest *request, Problem *problem) {
     for (int i = 0; i < request->prompt_count; i++)
         atomic_fetch_add(&service->metrics.prompt_tokens, request->prompts[i].tokens.count);
     return true;
+}
+
+/* The next sequence of the queue, which is not empty. Requires the lock. */
+static Completion *take_waiting(Worker *worker) {
+    Completion *choice = worker->waiting[worker->first];
+    worker->first = (worker->first + 1) % worker->capacity;
+    atomic_store(&worker->service->metrics.waiting, --worker->count);
+    return choice;
 }
 
 /* ---- results ---- */
@@ -129,120 +142,121 @@ static void look_at_clock(Completion *choice, double now) {
         choice->row.ended = true;
 }
 
-/* ---- groups ---- */
+/* ---- slots ---- */
 
-static void count_active(Worker *worker) {
-    long active = 0;
-    for (int i = 0; i < GROUPS; i++) active += worker->groups[i].count;
-    atomic_store(&worker->service->metrics.active, active);
+static void fail_on_device(Completion *choice) {
+    fail_choice(choice, 500, "the device failed");
 }
 
-/* Adds sequences of the queue to a group. Requires the lock. */
-static void take_waiting(Worker *worker, DecodeGroup *group) {
-    while (group->count < worker->service->rows && worker->count) {
-        group->choices[group->count++] = worker->waiting[worker->first];
-        worker->first = (worker->first + 1) % worker->capacity;
-        worker->count--;
-    }
-    atomic_store(&worker->service->metrics.waiting, worker->count);
-}
-
-/* Publishes the results of all sequences, and removes finished ones. */
-static void tell_all(Worker *worker, DecodeGroup *group) {
-    int kept = 0;
-    for (int i = 0; i < group->count; i++) {
-        Completion *choice = group->choices[i];
-        bool ended = choice->row.ended;
-        if (ended && group->batch) batch_drop(group->batch, &choice->row);
-        report_progress(worker, choice);
-        if (!ended) group->choices[kept++] = choice;
-    }
-    group->count = kept;
-    if (!kept) group->batch = NULL;
-}
-
-static void fail_all(DecodeGroup *group, int status, const char *text) {
-    for (int i = 0; i < group->count; i++) fail_choice(group->choices[i], status, text);
-}
-
-static void begin_group(DecodeGroup *group) {
-    double now = seconds_now();
-    Row **rows = memory_new(sizeof *rows * (size_t)(group->count + 1));
-    for (int i = 0; i < group->count; i++) {
-        look_at_clock(group->choices[i], now);
-        rows[i] = &group->choices[i]->row;
-    }
-    group->batch = group->count > 1 ? group->wide_batch : group->narrow_batch;
-    if (!batch_begin(group->batch, rows, group->count)) fail_all(group, 500, "the device failed");
-    free(rows);
-}
-
-static void step_group(Worker *worker, DecodeGroup *group) {
-    Metrics *metrics = &worker->service->metrics;
-    atomic_fetch_add(&metrics->steps, 1);
-    atomic_fetch_add(&metrics->rows, (unsigned long)group->count);
-    if (batch_active(group->batch) && !batch_step(group->batch))
-        fail_all(group, 500, "the device failed");
-    double now = seconds_now();
-    for (int i = 0; i < group->count; i++) {
-        if (group->choices[i]->row.nonsense)
-            fail_choice(group->choices[i], 500,
-                        "the model produced a logit that is not a finite number");
-        look_at_clock(group->choices[i], now);
-    }
-    tell_all(worker, group);
-    count_active(worker);
-}
-
-static bool groups_idle(const Worker *worker) {
-    for (int i = 0; i < GROUPS; i++)
-        if (worker->groups[i].batch) return false;
+/* Sequences whose first tokens are those of an earlier prompt start after them, unless their
+ * log-probabilities are needed. */
+static bool begin_sequence(Worker *worker, DecodeSlot *slot) {
+    Completion *choice = slot->choice;
+    const TextRequest *request = choice->request;
+    Row *row = &choice->row;
+    slot->prompt = (CachedPrompt){.tokens = row->tokens.items, .count = (long)row->prompt};
+    if (!batch_begin(slot->batch, &row, 1)) return false;
+    if (request->echo && request->logprobs >= 0) return true;
+    if (!prefixes_load(worker->prefixes, slot->decoder, &slot->prompt)) return false;
+    choice->cached = (size_t)slot->decoder->position;
+    atomic_fetch_add(&worker->service->metrics.cached_tokens, choice->cached);
     return true;
 }
 
-/* Under the lock. */
-static bool wait_for_work(Worker *worker) {
-    while (!worker->stopping && !worker->count && groups_idle(worker))
-        pthread_cond_wait(&worker->work, &worker->lock);
-    return !worker->stopping;
+/* Moves waiting sequences to free slots. */
+static void fill_slots(Worker *worker) {
+    for (long i = 0; i < worker->service->rows; i++) {
+        DecodeSlot *slot = &worker->slots[i];
+        if (slot->choice) continue;
+        worker_lock(worker);
+        bool waits = worker->count > 0;
+        if (waits) slot->choice = take_waiting(worker);
+        worker_unlock(worker);
+        if (!waits) return;
+        worker->active++;
+        look_at_clock(slot->choice, seconds_now());
+        if (!slot->choice->row.ended && !begin_sequence(worker, slot)) fail_on_device(slot->choice);
+    }
 }
 
-/* Only one group at a time receives sequences from the queue, which keeps few sequences in one
- * batch. */
-static DecodeGroup *fill_groups(Worker *worker) {
-    for (int i = 0; i < GROUPS; i++) {
-        DecodeGroup *group = &worker->groups[i];
-        if (group->batch || !worker->count) continue;
-        take_waiting(worker, group);
-        return group;
+/* Saves the prompt and checks the logits after a step. */
+static void check_step(Worker *worker, DecodeSlot *slot, bool good) {
+    Row *row = &slot->choice->row;
+    slot->prompt.tokens = row->tokens.items;
+    if (!good || !prefixes_save(worker->prefixes, slot->decoder, &slot->prompt))
+        fail_on_device(slot->choice);
+    if (row->nonsense)
+        fail_choice(slot->choice, 500, "the model produced a logit that is not a finite number");
+}
+
+/* One step of all running sequences: the next block of a prompt, or one token. */
+static void step_slots(Worker *worker) {
+    int count = 0;
+    for (long i = 0; i < worker->service->rows; i++) {
+        DecodeSlot *slot = &worker->slots[i];
+        if (!slot->choice || !batch_active(slot->batch)) continue;
+        worker->stepped[count] = slot;
+        worker->batches[count++] = slot->batch;
     }
-    return NULL;
+    together_step(worker->together, worker->batches, worker->good, count);
+    for (int i = 0; i < count; i++) check_step(worker, worker->stepped[i], worker->good[i]);
+}
+
+/* Publishes the result of the last step of a sequence; a finished one leaves its slot. */
+static void tell_slot(Worker *worker, DecodeSlot *slot) {
+    Completion *choice = slot->choice;
+    look_at_clock(choice, seconds_now());
+    bool ended = choice->row.ended;
+    if (ended) {
+        slot->choice = NULL;
+        worker->active--;
+    }
+    report_progress(worker, choice);
+}
+
+static void step_all(Worker *worker) {
+    Metrics *metrics = &worker->service->metrics;
+    atomic_fetch_add(&metrics->steps, 1);
+    atomic_fetch_add(&metrics->rows, (unsigned long)worker->active);
+    step_slots(worker);
+    for (long i = 0; i < worker->service->rows; i++)
+        if (worker->slots[i].choice) tell_slot(worker, &worker->slots[i]);
+    atomic_store(&metrics->active, worker->active);
+    atomic_store(&metrics->cache_bytes, (long)prefixes_bytes(worker->prefixes));
+}
+
+static bool wait_for_work(Worker *worker) {
+    worker_lock(worker);
+    while (!worker->stopping && !worker->count && !worker->active)
+        pthread_cond_wait(&worker->work, &worker->lock);
+    bool goes_on = !worker->stopping;
+    worker_unlock(worker);
+    return goes_on;
+}
+
+static void end_sequence(Worker *worker, Completion *choice) {
+    fail_choice(choice, 503, "the server is shutting down");
+    report_progress(worker, choice);
 }
 
 static void end_all(Worker *worker) {
-    for (int i = 0; i < GROUPS; i++) {
-        DecodeGroup *group = &worker->groups[i];
-        do {
-            fail_all(group, 503, "the server is shutting down");
-            tell_all(worker, group);
-            worker_lock(worker);
-            take_waiting(worker, group);
-            worker_unlock(worker);
-        } while (group->count);
+    for (long i = 0; i < worker->service->rows; i++)
+        if (worker->slots[i].choice) end_sequence(worker, worker->slots[i].choice);
+    worker_lock(worker);
+    while (worker->count) {
+        Completion *choice = take_waiting(worker);
+        worker_unlock(worker);
+        end_sequence(worker, choice);
+        worker_lock(worker);
     }
+    worker_unlock(worker);
 }
 
 static void *worker_loop(void *argument) {
     Worker *worker = argument;
-    for (;;) {
-        worker_lock(worker);
-        bool goes_on = wait_for_work(worker);
-        DecodeGroup *fresh = goes_on ? fill_groups(worker) : NULL;
-        worker_unlock(worker);
-        if (!goes_on) break;
-        if (fresh) begin_group(fresh);
-        for (int i = 0; i < GROUPS; i++)
-            if (worker->groups[i].batch) step_group(worker, &worker->groups[i]);
+    while (wait_for_work(worker)) {
+        fill_slots(worker);
+        step_all(worker);
     }
     end_all(worker);
     return NULL;
@@ -250,15 +264,24 @@ static void *worker_loop(void *argument) {
 
 /* ---- from start to end ---- */
 
-static bool open_decoders(Worker *worker, DecodeGroup *group) {
-    long rows = worker->service->rows, context = worker->service->context;
-    group->choices = memory_new(sizeof(Completion *) * (size_t)rows);
-    group->narrow = decoder_over(worker->model, 0, context);
-    group->narrow_batch = group->narrow ? batch_new(group->narrow) : NULL;
-    if (rows == 1) return group->narrow != NULL;
-    group->wide = group->narrow ? decoder_over(worker->model, 1, context) : NULL;
-    group->wide_batch = group->wide ? batch_new(group->wide) : NULL;
-    return group->wide != NULL;
+static bool open_decode_slots(Worker *worker) {
+    Service *service = worker->service;
+    worker->slots = memory_new(sizeof(DecodeSlot) * (size_t)service->rows);
+    worker->stepped = memory_new(sizeof(DecodeSlot *) * (size_t)service->rows);
+    worker->batches = memory_new(sizeof(Batch *) * (size_t)service->rows);
+    worker->good = memory_new(sizeof(bool) * (size_t)service->rows);
+    for (long i = 0; i < service->rows; i++) {
+        DecodeSlot *slot = &worker->slots[i];
+        slot->decoder = decoder_over(worker->model, service->context);
+        if (!slot->decoder) return false;
+        slot->batch = batch_new(slot->decoder);
+    }
+    const Decoder *decoder = worker->slots[0].decoder;
+    size_t used = decoder->step->graph->cache_bytes * (size_t)service->rows;
+    service->vocabulary = decoder_vocabulary(decoder);
+    worker->prefixes = prefixes_new(decoder, service->cache > used ? service->cache - used : 0);
+    worker->together = together_new(worker->model, (int)service->rows);
+    return worker->together != NULL;
 }
 
 Worker *worker_start(Service *service, Model *model, void (*wake)(void *connection)) {
@@ -270,9 +293,7 @@ Worker *worker_start(Service *service, Model *model, void (*wake)(void *connecti
     worker->waiting = memory_new(sizeof(Completion *) * (size_t)worker->capacity);
     pthread_mutex_init(&worker->lock, NULL);
     pthread_cond_init(&worker->work, NULL);
-    bool good = true;
-    for (int i = 0; i < GROUPS && good; i++) good = open_decoders(worker, &worker->groups[i]);
-    if (good) service->vocabulary = decoder_vocabulary(worker->groups[0].narrow);
+    bool good = open_decode_slots(worker);
     worker->started = good && pthread_create(&worker->thread, NULL, worker_loop, worker) == 0;
     if (worker->started) return worker;
     if (good) error_message("raise the limit of processes: ulimit -u", "cannot start a thread");
@@ -291,14 +312,16 @@ void worker_stop(Worker *worker) {
 
 void worker_free(Worker *worker) {
     if (!worker) return;
-    for (int i = 0; i < GROUPS; i++) {
-        DecodeGroup *group = &worker->groups[i];
-        batch_free(group->narrow_batch);
-        batch_free(group->wide_batch);
-        decoder_close(group->wide);
-        decoder_close(group->narrow);
-        free(group->choices);
+    for (long i = 0; i < worker->service->rows && worker->slots; i++) {
+        batch_free(worker->slots[i].batch);
+        decoder_close(worker->slots[i].decoder);
     }
+    free(worker->slots);
+    free(worker->stepped);
+    free(worker->batches);
+    free(worker->good);
+    together_free(worker->together);
+    prefixes_free(worker->prefixes);
     pthread_mutex_destroy(&worker->lock);
     pthread_cond_destroy(&worker->work);
     free(worker->waiting);

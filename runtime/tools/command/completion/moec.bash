@@ -7,7 +7,7 @@ _moec_tables() {
     sweep) flags='--data -d --val-data --tokenizer --out -o --jobs --dry-run --device --slurm --resume --json --tensorboard --set --batch-size -b --context-length -c --lr --steps --precision --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     eval) flags='--data -d --multiple-choice --probes --incremental --json --device --set --batch-size -b --context-length -c --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     generate) flags='--prompt -p --prompts --chat --tokenizer --token-ids --json --perf --max-tokens -n --stop --ignore-eos --temperature --top-k --top-p --min-p --repeat-penalty --num-samples --seed -s --device --set --batch-size -b --context-length -c --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
-    serve) flags='--host --port --alias --tokenizer --chat-template --context-length -c --parallel --max-queue --max-connections --max-body-size --timeout --client-timeout --device --set --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
+    serve) flags='--host --port --alias --tokenizer --chat-template --context-length -c --parallel --cache-memory --max-queue --max-connections --max-body-size --timeout --client-timeout --device --set --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     sample) flags='--out -o --count --steps --seed -s --json --device --set --precision --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     check) flags='--set --json --batch-size -b --context-length -c --lr --steps --precision --weight-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
     explain) flags='--mode --target --svg --dot --json --peak-gflops --peak-gbytes --set --batch-size -b --context-length -c --precision --weight-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
@@ -91,6 +91,7 @@ _moec_tables() {
     'serve --alias') kind=list values='' ;;
     'serve --context-length'|'serve -c') kind=list values='' ;;
     'serve --parallel') kind=list values='' ;;
+    'serve --cache-memory') kind=list values='' ;;
     'serve --max-queue') kind=list values='' ;;
     'serve --max-connections') kind=list values='' ;;
     'serve --max-body-size') kind=list values='' ;;

@@ -130,6 +130,7 @@ complete -c moec -n '__fish_seen_subcommand_from serve' -l tokenizer -rF -d 'tok
 complete -c moec -n '__fish_seen_subcommand_from serve' -l chat-template -rF -d 'chat template (Jinja), or tokenizer_config.json with one'
 complete -c moec -n '__fish_seen_subcommand_from serve' -l context-length -s c -x -d 'positions per sequence, prompt included (default train.context_length)'
 complete -c moec -n '__fish_seen_subcommand_from serve' -l parallel -x -d 'maximum number of concurrent sequences (default 8)'
+complete -c moec -n '__fish_seen_subcommand_from serve' -l cache-memory -x -d 'maximum memory of caches in bytes: those of the concurrent sequences, then saved prompts (default: twice the former)'
 complete -c moec -n '__fish_seen_subcommand_from serve' -l max-queue -x -d 'maximum number of waiting sequences; further requests are refused (default 512)'
 complete -c moec -n '__fish_seen_subcommand_from serve' -l max-connections -x -d 'maximum number of open connections (default 512)'
 complete -c moec -n '__fish_seen_subcommand_from serve' -l max-body-size -x -d 'maximum size of a request in bytes (default 4 MiB)'
