@@ -12,7 +12,7 @@ typedef struct ValueLines {
     int indent, next; /* of this line, of later ones */
 } ValueLines;
 
-static void end_line(ValueLines *lines) {
+static void end_value_line(ValueLines *lines) {
     if (lines->line.length) print_line(lines->text, lines->indent, lines->line.text);
     lines->line = (Text){.arena = lines->text->arena};
     lines->indent = lines->next;
@@ -23,7 +23,7 @@ static void add_values(ValueLines *lines, const List *values, int column, const 
     for (int i = 0; i < values->count; i++) {
         const HostValue *value = values->items[i];
         const char *mark = value->address ? "&" : "";
-        if (value->line) end_line(lines);
+        if (value->line) end_value_line(lines);
         text_add(&lines->line, "%*s", value->line ? column : i > 0, "");
         if (value->field) text_add(&lines->line, ".%s = ", value->field);
         if (value->term) {
@@ -42,7 +42,7 @@ void print_call(Text *text, const HostStep *step, int indent) {
     lines.next = indent + 2;
     text_add(&lines.line, "%s(", step->call.function);
     add_values(&lines, &step->call.values, 0, ");");
-    end_line(&lines);
+    end_value_line(&lines);
 }
 
 void print_record(Text *text, const HostRecord *record, int indent) {
@@ -51,6 +51,6 @@ void print_record(Text *text, const HostRecord *record, int indent) {
     text_add(&lines.line, "%s %s = {", record->type, record->name);
     add_values(&lines, &record->values, 0, ",");
     lines.next = indent;
-    end_line(&lines);
+    end_value_line(&lines);
     print_line(text, indent, "};");
 }

@@ -205,7 +205,7 @@ static int find_frame(Matching *matching, int node, int around) {
 }
 
 /* Adds a point to the level that ends at starts[level]. */
-static void add_point(PointStack *stack, int level, MatchPoint point) {
+static void add_code_point(PointStack *stack, int level, MatchPoint point) {
     for (int i = stack->starts[level - 1]; i < stack->starts[level]; i++)
         if (stack->points[i].node == point.node && stack->points[i].frame == point.frame) return;
     if (stack->starts[level] == stack->capacity) {
@@ -231,14 +231,14 @@ static void enter_node(Matching *matching, int level, int node, int frame) {
             break;
         case NODE_END:
             if (frame < 0) {
-                add_point(&matching->stack, level, (MatchPoint){node, frame});
+                add_code_point(&matching->stack, level, (MatchPoint){node, frame});
                 return;
             }
             node = matching->frames[frame].node;
             frame = matching->frames[frame].around;
             break;
         default:
-            add_point(&matching->stack, level, (MatchPoint){node, frame});
+            add_code_point(&matching->stack, level, (MatchPoint){node, frame});
             return;
         }
     }

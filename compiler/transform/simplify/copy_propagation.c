@@ -113,7 +113,7 @@ bool copy_propagation(Program *program) {
     for (int i = 0; i < copies.def_use->count; i++) {
         const Statement *statement = copies.def_use->points[i].statement;
         if (!is_copy(copies.def_use, i)) continue;
-        if (is_mask(statement->target->tensor) && !is_same_place(statement)) continue;
+        if (is_mask(statement->target->tensor) && !is_same_position(statement)) continue;
         copies.source[statement->target->tensor->id] = statement;
         found = true;
     }
