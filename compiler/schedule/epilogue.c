@@ -234,7 +234,7 @@ static bool lift(Folding *folding, int place) {
             !expr_reads(statement->value, between->target->tensor) || !lift(folding, i))
             return false;
     }
-    MUST(folding->lifted_count < MAX_INSIDE);
+    if (folding->lifted_count == MAX_INSIDE) return false;
     folding->lifted[folding->lifted_count] = place;
     folding->was[folding->lifted_count++] = folding->when[place];
     folding->when[place] = folding->product;
