@@ -226,7 +226,7 @@ static bool lift(Folding *folding, int position) {
     Arena *arena = folding->program->arena;
     const Statement *statement = at_position(folding, position);
     if (statement->kind != STATEMENT_LOOP || !is_alone(folding, position) ||
-        folding->when[position] != position || folding->lifted_count == MAX_INSIDE)
+        folding->when[position] != position)
         return false;
     for (int i = 0; i < folding->statements->count; i++) {
         const Statement *between = at_position(folding, i);
@@ -239,7 +239,7 @@ static bool lift(Folding *folding, int position) {
             !expr_reads(statement->value, between->target->tensor) || !lift(folding, i))
             return false;
     }
-    MUST(folding->lifted_count < MAX_INSIDE);
+    if (folding->lifted_count == MAX_INSIDE) return false;
     folding->lifted[folding->lifted_count] = position;
     folding->was[folding->lifted_count++] = folding->when[position];
     folding->when[position] = folding->product;

@@ -1,4 +1,4 @@
-/* hoist_masked: gives a masked sum the indices of its mask.
+/* hoist_masked: moves a masked sum to the indices of its mask.
  *
  * The gradient of a part of a tensor, p[b,s,a+2], is a sum per element of the whole tensor, which
  * reads the mask at other subscripts. The sum moves to a tensor over the entries of the mask, which
