@@ -12,6 +12,7 @@ struct MoecCompiler {
     Unit *unit;
     const char *model;
     bool observes;       /* programs of the forward pass return their activations */
+    List observed;       /* const char *: names of tensors that they return */
     bool differentiates; /* training programs return the gradients of real inputs */
     Tuning *tuning;      /* NULL: the model has no transfer */
     List settings;       /* Setting * */

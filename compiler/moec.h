@@ -67,6 +67,19 @@ const char *moec_transfer(MoecCompiler *compiler, MoecTransferForm form);
 /* Adds the activations of the model to the outputs of later MOEC_FORWARD programs. Each has the
  * name of the weight that produces it; inside a repeat its first axis is the iteration. */
 void moec_observe(MoecCompiler *compiler);
+/* Adds the tensor with that name in the spec, "block.{i}.attention.q", to the outputs of later
+ * MOEC_FORWARD programs, before the declared ones and in the order of computation. */
+void moec_observe_name(MoecCompiler *compiler, const char *name);
+/* A tensor that an equation computes. */
+typedef struct MoecSpecTensor {
+    const char *name; /* "block.{i}.attention.q" inside of a repeat */
+    const char *axes; /* "batch=2,s=16,d=64", without the iterations */
+    bool part;        /* a part of an equation, without a name in the spec */
+    const char *file; /* its equation; NULL: none */
+    int line;
+} MoecSpecTensor;
+const MoecSpecTensor *moec_spec_tensors(MoecCompiler *compiler, long batch, long context,
+                                        int *count);
 /* Enables expensive probes (condition "probing") in later MOEC_MEASURE programs. */
 void moec_probe(MoecCompiler *compiler);
 /* Adds the gradients of real inputs, "gradient:NAME", to the outputs of later MOEC_TRAIN programs,
@@ -438,9 +451,8 @@ void moec_interpreter_noise(MoecInterpreter *interpreter, double share, uint64_t
 /* Rounds every value of later runs to f32, as compiled programs do, and traces values that are not
  * finite. A run ends at a loss that is not finite. */
 void moec_interpreter_trace(MoecInterpreter *interpreter);
-/* The first value that is not finite of those that the loss of the last run, or else a gradient or
- * an output, is not finite by: notes with the element, the equation and the operands. NULL: all are
- * finite. */
+/* The reason that the loss of the last run is not finite, or else a gradient or an output: notes
+ * about the first such value, its equation and operands. NULL: all are finite. */
 const char *moec_interpreter_fault(const MoecInterpreter *interpreter);
 /* Rounds the operands of later products to bf16: 1 as a GPU does if the model asks for it; 2 and
  * up: other, equally accurate roundings. */

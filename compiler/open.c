@@ -114,6 +114,8 @@ Program *elaborated(MoecCompiler *compiler, Graph graph, long batch, long contex
     if (compiler->tuning && graph != GRAPH_UPDATE) tune(compiler->tuning, program);
     mark_whole(compiler->unit, program);
     if (compiler->observes && graph == GRAPH_FORWARD) observe(program);
+    if (compiler->observed.count && graph == GRAPH_FORWARD)
+        observe_by_name(program, &compiler->observed);
     return program;
 }
 
@@ -332,6 +334,41 @@ void moec_print_notes(bool print) {
 
 void moec_observe(MoecCompiler *compiler) {
     compiler->observes = true;
+}
+
+void moec_observe_name(MoecCompiler *compiler, const char *name) {
+    list_push(compiler->arena, &compiler->observed,
+              arena_copy(compiler->arena, name, strlen(name)));
+}
+
+/* The tensor of a list entry; false: it has no name in the spec. */
+static bool describe_spec_tensor(Arena *arena, const Tensor *tensor, MoecSpecTensor *to) {
+    if (!tensor->spec_name || tensor->type != TYPE_REAL) return false;
+    const bool stacked = tensor->rank && tensor->axes[0]->kind == AXIS_REPEAT;
+    Text axes = {.arena = arena};
+    text_add(&axes, "%s", "");
+    for (int i = stacked; i < tensor->rank; i++)
+        text_add(&axes, "%s%s=%ld", i > stacked ? "," : "", tensor->axes[i]->name,
+                 tensor->axes[i]->size);
+    *to = (MoecSpecTensor){.name = tensor->spec_name,
+                           .axes = axes.text,
+                           .part = tensor->part,
+                           .file = tensor->span.source ? tensor->span.source->path : NULL,
+                           .line = span_line(tensor->span)};
+    return true;
+}
+
+const MoecSpecTensor *moec_spec_tensors(MoecCompiler *compiler, long batch, long context,
+                                        int *count) {
+    Program *program = elaborated(compiler, GRAPH_FORWARD, batch, context);
+    *count = 0;
+    if (!program) return NULL;
+    attention_weights(program, NULL);
+    MoecSpecTensor *list =
+        arena_alloc(compiler->arena, ((size_t)program->tensors.count + 1) * sizeof *list);
+    for (int i = 0; i < program->tensors.count; i++)
+        *count += describe_spec_tensor(compiler->arena, program->tensors.items[i], &list[*count]);
+    return list;
 }
 
 void moec_probe(MoecCompiler *compiler) {

@@ -150,6 +150,11 @@ List layouts_read(Unit *unit);
 void tune(const Tuning *tuning, Program *program);
 /* Activations become outputs. */
 void observe(Program *program);
+/* Tensors with the weights of attention calls: those with these names, "attended_weights"; NULL:
+ * all. */
+void attention_weights(Program *program, const List *names);
+/* Tensors with these names in the spec (const char *) become outputs. */
+void observe_by_name(Program *program, const List *names);
 /* Positions from which a recurrence is chunked, and rows from which a large temporary is
  * strip-mined, if the spec sets neither. */
 enum { SCAN_MIN_POSITIONS = 128, STRIP_MIN_ROWS = 1024 };

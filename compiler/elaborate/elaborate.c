@@ -336,22 +336,36 @@ void override_options(Elaborator *e, Record *record) {
 }
 
 /* elaborate: returns the program of the model for a graph. */
+/* The tensors in the order of their last definitions, repeatedly. */
+static void list_definitions(Arena *arena, const Block *block, List *list) {
+    for (int i = 0; i < block->statements.count; i++) {
+        const Statement *statement = block->statements.items[i];
+        list_definitions(arena, &statement->body, list);
+        if (statement->kind == STATEMENT_LOOP) list_push(arena, list, statement->target->tensor);
+        for (int j = 0; j < statement->outputs.count; j++)
+            list_push(arena, list, ((Expr *)statement->outputs.items[j])->tensor);
+    }
+}
+
 /* A layer can define a name again, x = x + f(x). The name alone means the last tensor; earlier ones
- * have a number: x.1, x.2. */
+ * have a number, from the last to the first: x.2, x.3. */
 static void number_spec_names(Program *program) {
+    Arena *arena = program->arena;
     Table names = {0};
-    for (int i = 0; i < program->tensors.count; i++) {
-        Tensor *tensor = program->tensors.items[i];
-        if (tensor->spec_name)
-            table_add(program->arena, &names, hash_text(HASH_START, tensor->spec_name), tensor);
+    List definitions = {0};
+    bool *seen = arena_alloc(arena, ((size_t)program->tensors.count + 1) * sizeof *seen);
+    list_definitions(arena, &program->body, &definitions);
+    for (int i = definitions.count - 1; i >= 0; i--) {
+        Tensor *tensor = definitions.items[i];
+        if (seen[tensor->id] || !tensor->spec_name) continue;
+        seen[tensor->id] = true;
+        const char *name = tensor->spec_name;
+        const List *same = table_find(&names, hash_text(HASH_START, name));
+        if (same->count) tensor->spec_name = arena_format(arena, "%s.%d", name, same->count + 1);
+        table_add(arena, &names, hash_text(HASH_START, name), tensor);
     }
-    for (size_t slot = 0; slot < names.capacity; slot++) {
-        const List *same = names.slots[slot] ? &names.slots[slot]->items : NULL;
-        for (int i = 0; same && i < same->count - 1; i++) {
-            Tensor *tensor = same->items[i];
-            tensor->spec_name = arena_format(program->arena, "%s.%d", tensor->spec_name, i + 1);
-        }
-    }
+    for (int i = 0; i < program->tensors.count; i++)
+        if (!seen[i]) ((Tensor *)program->tensors.items[i])->spec_name = NULL;
 }
 
 Program *elaborate(Unit *unit, const char *model_name, Graph graph, long batch, long context,

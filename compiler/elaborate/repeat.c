@@ -261,6 +261,7 @@ static void carry_in(Elaborator *e, Carried *carried, Index *index, Axis *stacke
     carried->stack =
         tensor_new(e->program, name, ROLE_TEMP, TYPE_REAL, rank, axes, carried->binding->span);
     name_in_spec(e, carried->stack, arena_format(e->arena, "%s.{i}.%s", stacked->name, name));
+    carried->stack->carried = true;
     Expr *target = expr_read(e->program, carried->stack, subs);
     statement_loop(e->program, e->block, target, false, REDUCE_NONE, NULL, 0, value->expr,
                    carried->binding->span);

@@ -38,6 +38,7 @@ static const char *tensor_text(Arena *arena, const Fault *fault, const Tensor *t
     StepPath parts;
     if (!path) return tensor->name;
     if (!step_path_read(path, &parts)) return path;
+    if (iteration < 0) return tensor->stem; /* carried into the first iteration */
     return arena_format(arena, "%.*s%ld%s", parts.before, path, step_path_number(&parts, iteration),
                         parts.after);
 }
@@ -62,7 +63,7 @@ static const char *element_name(Arena *arena, const Fault *fault, TracedElement 
         stride /= size;
         const long at = element.offset / stride % size;
         if (i == 0 && has_iterations(tensor))
-            iteration = at;
+            iteration = at - tensor->carried;
         else if (fault->relation && fault->relation->rows == tensor->axes[i] && fault->row == at)
             add_row_coordinates(&text, fault);
         else

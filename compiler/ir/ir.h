@@ -125,6 +125,8 @@ typedef struct Tensor {
     bool cached;     /* named by `cache t`: decode stores it and recomputes everything derived from
                         it */
     bool kept;       /* computed outside of repeats and read by the backward pass */
+    bool carried;    /* by a repeat: element i + 1 of the first axis is of iteration i, element 0 is
+                        the value before it */
     bool part;       /* part of an equation: no name in the source refers to it */
     bool integer;    /* temporaries: the equation has integer values (see integers.c) */
     Span span;       /* where it is defined */

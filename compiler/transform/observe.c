@@ -1,11 +1,15 @@
-/* observe: adds activations to the outputs, named after the weights that produce them.
+/* observe: adds tensors to the outputs: activations, named after the weights that produce them, or
+ * tensors by their names in the spec.
  *
  * Needs:   an elaborated forward program, with parameter_facts.
- * Leaves:  the destination of every parameter's product (parameter_flow) and the values that a
- *          repeat carries, as outputs. Those inside a repeat have the iteration as first axis.
- *          Those that are added to their own input (a residual branch) have the suffix +. Results
- *          of single instances of a layer are left out. They precede the outputs declared by the
- *          model, in the order of computation.
+ * Leaves:  tensors by name: the last value of each, in the order of computation. Those inside a
+ *          repeat have the iteration as first axis, those inside a scan then its axis.
+ *
+ *          Activations: the destination of every parameter's product (parameter_flow) and the
+ *          values that a repeat carries. Those that are added to their own input (a residual
+ *          branch) have the suffix +. Results of single instances of a layer are left out.
+ *
+ *          Both precede the outputs declared by the model.
  */
 #include "analysis/parameter_flow.h"
 #include "base/must.h"
@@ -35,15 +39,22 @@ static void add_output(Arena *arena, List *list, const Tensor *tensor, const cha
     list_push(arena, list, one);
 }
 
+/* The indices of the repeat and of the scan around a block. */
+typedef struct Surroundings {
+    Index *repeat, *scan; /* or NULL */
+} Surroundings;
+
 /* out[i, ...] = read, after the statement that computes it. */
-static Statement *copy_out(Program *program, const Expr *read, const char *name, Index *step,
-                           Span span) {
+static Statement *copy_out(Program *program, const Expr *read, const char *name,
+                           Surroundings around, Span span) {
     Axis *axes[MAX_RANK];
     Expr *subs[MAX_RANK];
     int rank = 0;
-    if (step) {
-        axes[rank] = step->axis;
-        subs[rank++] = expr_index(program, step);
+    Index *const steps[] = {around.repeat, around.scan};
+    for (int i = 0; i < 2; i++) {
+        if (!steps[i]) continue;
+        axes[rank] = steps[i]->axis;
+        subs[rank++] = expr_index(program, steps[i]);
     }
     for (int i = 0; i < read->count && rank < MAX_RANK; i++) {
         if (read->tensor->axes[i]->kind == AXIS_REPEAT) continue;
@@ -78,9 +89,47 @@ static bool is_plain_activation(const Expr *read) {
     return true;
 }
 
-static void observe_block(Program *program, Block *block, const List *wanted, Index *step) {
+/* Whether a later statement of the block writes the tensor, too. */
+static bool is_written_after(const Block *block, int number, const Tensor *tensor) {
+    for (int i = number + 1; i < block->statements.count; i++) {
+        const Statement *later = block->statements.items[i];
+        if (later->kind == STATEMENT_LOOP && later->target->tensor == tensor) return true;
+    }
+    return false;
+}
+
+static void observe_result(Program *program, List *all, const Statement *statement,
+                           const Expr *result, const List *wanted, Surroundings around) {
+    for (int j = 0; j < wanted->count; j++) {
+        const Observation *one = wanted->items[j];
+        const bool before_repeat = strchr(one->name, '{') && !around.repeat;
+        if (result->tensor == one->tensor && !before_repeat)
+            list_push(program->arena, all,
+                      copy_out(program, result, one->name, around, statement->span));
+    }
+}
+
+static void observe_results(Program *program, List *all, const Block *block, int number,
+                            const List *wanted, Surroundings around) {
+    const Statement *statement = block->statements.items[number];
+    const bool is_state = around.scan && statement->kind == STATEMENT_LOOP &&
+                          tensor_has_axis(statement->target->tensor, around.scan->axis);
+    if (statement->kind == STATEMENT_LOOP && !is_state &&
+        !is_written_after(block, number, statement->target->tensor))
+        observe_result(program, all, statement, statement->target, wanted, around);
+    for (int i = 0; i < statement->outputs.count; i++) {
+        const Expr *result = statement->outputs.items[i];
+        if (!statement_is_scan(statement) ||
+            tensor_has_axis(result->tensor, statement->index->axis))
+            observe_result(program, all, statement, result, wanted, around);
+    }
+}
+
+static void observe_block(Program *program, Block *block, const List *wanted, bool by_name,
+                          Surroundings around) {
     List all = {0};
-    bool stream = step == NULL;
+    Index *step = around.repeat;
+    bool stream = by_name || step == NULL;
     for (int i = 0; i < block->statements.count; i++) {
         Statement *statement = block->statements.items[i];
         Expr *carried = !stream && statement->kind == STATEMENT_LOOP
@@ -88,26 +137,36 @@ static void observe_block(Program *program, Block *block, const List *wanted, In
                             : NULL;
         list_push(program->arena, &all, statement);
         if (statement->kind == STATEMENT_REPEAT)
-            observe_block(program, &statement->body, wanted, statement->index);
+            observe_block(program, &statement->body, wanted, by_name,
+                          (Surroundings){statement->index, around.scan});
+        if (by_name && statement_is_scan(statement)) {
+            observe_block(program, &statement->body, wanted, by_name,
+                          (Surroundings){around.repeat, statement->index});
+            scan_operands(program, statement);
+        }
         if (carried && is_plain_activation(carried)) {
             list_push(program->arena, &all,
                       copy_out(program, carried,
-                               arena_format(program->arena, "%s.{i}", step->axis->name), step,
+                               arena_format(program->arena, "%s.{i}", step->axis->name), around,
                                statement->span));
             stream = true;
         }
-        for (int j = 0; statement->kind == STATEMENT_LOOP && j < wanted->count; j++) {
-            const Observation *one = wanted->items[j];
-            if (statement->target->tensor == one->tensor)
-                list_push(program->arena, &all,
-                          copy_out(program, statement->target, one->name, step, statement->span));
-        }
+        observe_results(program, &all, block, i, wanted, around);
     }
     block->statements = all;
 }
 
+/* Copies into the outputs before those that the model declares. */
+static void observe_all(Program *program, const List *wanted, bool by_name) {
+    const List declared = program->outputs;
+    program->outputs = (List){0};
+    observe_block(program, &program->body, wanted, by_name, (Surroundings){NULL, NULL});
+    for (int i = 0; i < declared.count; i++)
+        list_push(program->arena, &program->outputs, declared.items[i]);
+}
+
 void observe(Program *program) {
-    List flows = parameter_flow(program), wanted = {0}, declared = program->outputs;
+    List flows = parameter_flow(program), wanted = {0};
     for (int i = 0; i < flows.count; i++) {
         const ParameterFlow *flow = flows.items[i];
         if (flow->sum && is_whole_activation(program, flow))
@@ -115,8 +174,17 @@ void observe(Program *program) {
                 program->arena, &wanted, flow->end,
                 arena_format(program->arena, "%s%s", flow->tensor->path, flow->joins ? "+" : ""));
     }
-    program->outputs = (List){0};
-    observe_block(program, &program->body, &wanted, NULL);
-    for (int i = 0; i < declared.count; i++)
-        list_push(program->arena, &program->outputs, declared.items[i]);
+    observe_all(program, &wanted, false);
+}
+
+void observe_by_name(Program *program, const List *names) {
+    List wanted = {0};
+    attention_weights(program, names);
+    for (int i = 0; i < program->tensors.count; i++) {
+        const Tensor *tensor = program->tensors.items[i];
+        for (int j = 0; tensor->spec_name && j < names->count; j++)
+            if (!strcmp(tensor->spec_name, names->items[j]) && tensor->type == TYPE_REAL)
+                add_output(program->arena, &wanted, tensor, tensor->spec_name);
+    }
+    observe_all(program, &wanted, true);
 }

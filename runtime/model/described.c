@@ -60,6 +60,8 @@ Module *module_describe(MoecCompiler *compiler, MoecGraph graph, long batch, lon
         tensors_of(compiler, program, MOEC_INPUT_SLOTS, MOEC_INPUTS, &entry->input_count, NULL);
     entry->outputs =
         tensors_of(compiler, program, MOEC_OUTPUT_SLOTS, MOEC_OUTPUTS, &entry->output_count, NULL);
+    for (int i = 0; i < entry->input_count && !entry->batch; i++)
+        if (entry->inputs[i].rank) entry->batch = entry->inputs[i].shape[0];
     module->table = table;
     return module;
 }

@@ -11,6 +11,7 @@ _moec_tables() {
     sample) flags='--out -o --count --steps --seed -s --json --device --set --precision --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     check) flags='--set --json --batch-size -b --context-length -c --lr --steps --precision --weight-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
     explain) flags='--mode --target --svg --dot --json --peak-gflops --peak-gbytes --set --batch-size -b --context-length -c --precision --weight-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
+    inspect) flags='--show --prompt -p --data -d --values --out -o --svg --device --seed -s --json --set --batch-size -b --context-length -c --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     doc) flags='--json --markdown --quiet -q --verbose -v --color --help -h ' ;;
     tensors) flags='--json --quiet -q --verbose -v --color --help -h ' ;;
     verify) flags='--device --batch-size -b --context-length -c --shapes --forms --seed -s --json --set --lr --steps --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
@@ -32,7 +33,7 @@ _moec_tables() {
     lsp) flags='--stdio --quiet -q --verbose -v --color --help -h ' ;;
     dump) flags='--after --mode --target --set --batch-size -b --context-length -c --lr --steps --precision --weight-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
     completion) flags='--quiet -q --verbose -v --color --help -h ' ;;
-    help) kind=list values='train sweep eval generate serve sample check explain doc tensors verify bench compare report log diff transfer coordcheck import export emit tokenize tokenizer init forward fmt lsp dump completion help version' ;;
+    help) kind=list values='train sweep eval generate serve sample check explain inspect doc tensors verify bench compare report log diff transfer coordcheck import export emit tokenize tokenizer init forward fmt lsp dump completion help version' ;;
     esac
     [ "$command" = completion ] && kind=list values='bash zsh fish'
     case "$command $previous" in
@@ -125,6 +126,17 @@ _moec_tables() {
     'explain --weight-dtype') kind=list values='f32 bf16 int8' ;;
     'explain --kv-cache-dtype') kind=list values='f32 bf16 int8' ;;
     'explain --color') kind=list values='auto always never' ;;
+    'inspect --show') kind=list values='' ;;
+    'inspect --prompt'|'inspect -p') kind=list values='' ;;
+    'inspect --device') kind=list values='' ;;
+    'inspect --seed'|'inspect -s') kind=list values='' ;;
+    'inspect --batch-size'|'inspect -b') kind=list values='' ;;
+    'inspect --context-length'|'inspect -c') kind=list values='' ;;
+    'inspect --precision') kind=list values='f32 bf16' ;;
+    'inspect --weight-dtype') kind=list values='f32 bf16 int8' ;;
+    'inspect --kv-cache-dtype') kind=list values='f32 bf16 int8' ;;
+    'inspect --threads'|'inspect -t') kind=list values='' ;;
+    'inspect --color') kind=list values='auto always never' ;;
     'doc --color') kind=list values='auto always never' ;;
     'tensors --color') kind=list values='auto always never' ;;
     'verify --device') kind=list values='' ;;
@@ -263,7 +275,7 @@ _moec() {
     previous=${words[${#words[@]} - 1]-}
     COMPREPLY=()
     if [ ${#words[@]} -le 1 ]; then
-        COMPREPLY=($(compgen -W 'train sweep eval generate serve sample check explain doc tensors verify bench compare report log diff transfer coordcheck import export emit tokenize tokenizer init forward fmt lsp dump completion help version' -- "$word"))
+        COMPREPLY=($(compgen -W 'train sweep eval generate serve sample check explain inspect doc tensors verify bench compare report log diff transfer coordcheck import export emit tokenize tokenizer init forward fmt lsp dump completion help version' -- "$word"))
         return
     fi
     _moec_tables

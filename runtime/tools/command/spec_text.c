@@ -1,4 +1,4 @@
-/* inspect: moec check, transfer, fmt and dump: commands that need the compiler only. */
+/* spec_text: moec check, transfer, fmt and dump: commands that need the compiler only. */
 #include "tools/command/line/commands.h"
 #include "base/message.h"
 #include "base/files.h"

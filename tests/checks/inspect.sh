@@ -1,0 +1,90 @@
+#!/bin/sh
+# moec inspect: tensors by their names in the spec, on a CPU, on the simulated device and in the interpreter.
+. "$(dirname "$0")/../begin.sh"
+export MOEC_CFLAGS=-O0 OMP_NUM_THREADS=2
+cat stdlib/LANGUAGE.md >"$work/text"
+cd "$work" || exit 1
+cat >small.moe <<'SPEC'
+use decoder
+layer mixed(x[s, d]) -> y[s, d] {
+  scan h[d] from 1 over s {
+    grown[d] = 0.5 * h[d]
+    h[d] = grown[d] + x[s, d]
+  }
+  x[s, d] = x[s, d] + h[s, d]
+  x[s, d] = 2 * x[s, d]
+  y[s, d] = x[s, d]
+}
+model small = decoder {
+  dim = 16, layers = 2
+  attention = { heads = { q = 4, k = 2, v = 1 }, head_dim = 4, sink = true, softcap = 3 }
+  ffn = swiglu { hidden_dim = 8 }
+  train = { batch_size = 2, context_length = 12, steps = 2 }
+}
+model recurrent = small { ffn = mixed }
+model experts = small { ffn = moe { experts = 4, top_k = 2, expert = swiglu { hidden_dim = 8 } } }
+SPEC
+
+moec inspect small.moe:recurrent >names
+for name in 'block.{i}.attention.q\[batch=2,s=12,h=4,e=4\]  std/attention.moe:' 'block.{i}.ffn.grown\[batch=2,s=12,d=16\]  small.moe:4' \
+    'block.{i}.attention.attended_weights\[batch=2,h=4,s=12,s=12\]' 'block.{i}.ffn.x.2\[batch=2,s=12,d=16\]  small.moe:7'; do
+    grep -q "^$name" names || wrong "not listed: $name: $(cat names)"
+done
+
+# same MODEL NAME...: the values of the tensors agree between the devices and the interpreter.
+same() {
+    model=$1
+    shift
+    for name; do set -- "$@" --show "$name"; shift; done
+    moec inspect small.moe:$model -d text --values --json --device reference "$@" >exact
+    moec inspect small.moe:$model -d text --values --json "$@" >cpu
+    MOEC_CUDA=$simulator MOEC_SIM=unchecked moec inspect small.moe:$model -d text --values --json --device cuda "$@" >device
+    for found in cpu device; do
+        python3 - exact $found <<'PYTHON' || wrong "$model on $found: $*"
+import json, sys
+exact, found = (json.load(open(name)) for name in sys.argv[1:])
+assert len(exact) == len(found) > 0 and [t["name"] for t in exact] == [t["name"] for t in found]
+for one, other in zip(exact, found):
+    assert one["shape"] == other["shape"] and len(one["values"]) == len(other["values"]) > 0
+    error = sum((a - b) ** 2 for a, b in zip(one["values"], other["values"])) ** 0.5
+    assert error <= 1e-5 * sum(a * a for a in one["values"]) ** 0.5, (one["name"], error)
+PYTHON
+    done
+}
+same recurrent 'block.*.ffn.*' 'block.0.attention.q[0,:,1,1:3]' 'attended_weights' logits final_norm.weight
+same experts 'ffn.*'
+
+# x is defined twice: x.2 is the first one, x twice as large. The weights of attention have the sum 1 without a sink.
+moec inspect small.moe:recurrent -d text --values --json --show block.0.ffn.x --show block.0.ffn.x.2 >twice
+moec inspect small.moe:recurrent -p 'In the beginning' --set attention.sink=false --values --json --show attended_weights >weights
+python3 - <<'PYTHON' || wrong "the values are wrong"
+import json
+first, last = json.load(open("twice"))
+assert all(abs(2 * a - b) <= 1e-6 * abs(b) for a, b in zip(first["values"], last["values"]))
+for map in json.load(open("weights")):
+    assert map["axes"] == "batch,h,s,s" and map["shape"] == [1, 4, 16, 16]
+    rows = [map["values"][i:i + 16] for i in range(0, len(map["values"]), 16)]
+    assert all(abs(sum(row) - 1) < 1e-5 for row in rows)
+    assert all(row[t] == 0 for i, row in enumerate(rows) for t in range(i % 16 + 1, 16))
+PYTHON
+
+moec inspect small.moe:small -p 'In the beginning' --show 'attended_weights[0,2]' --show block.1.ffn.h --out shown.npz --svg maps.svg >table 2>log
+[ "$(wc -l <table)" -eq 4 ] || wrong "$(cat table)"
+python3 - <<'PYTHON' || wrong "the files are wrong"
+import struct, xml.dom.minidom, zipfile
+archive = zipfile.ZipFile("shown.npz")
+assert archive.testzip() is None and len(archive.namelist()) == 3
+array = archive.read("block.0.attention.attended_weights.npy")
+length = struct.unpack("<H", array[8:10])[0]
+assert array[:8] == b"\x93NUMPY\x01\x00" and (length + 10) % 64 == 0 and b"(1, 1, 16, 16, )" in array[:length + 10]
+values = struct.unpack("<256f", array[length + 10:])
+assert values[1] == 0 and 0 < values[0] <= 1
+picture = open("maps.svg").read()
+xml.dom.minidom.parseString(picture)
+assert picture.count("block.1.ffn.h<") == 1 and picture.count("<rect") == 1 + 2 * 256 + 16 * 8
+PYTHON
+
+moec train small.moe:small -d text -o run -q
+moec inspect run -p 'In the beginning' --show logits >table || wrong "a run cannot be inspected"
+fails "did you mean 'block.0.attention.q'?" moec inspect run -p x --show block.0.attention.qq
+fails "'[0,12]' does not fit block.0.attention.q[batch,s,h,e] of size [2,12,4,4]" moec inspect run -d text --show 'block.0.attention.q[0,12]'
