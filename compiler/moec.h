@@ -68,7 +68,8 @@ const char *moec_transfer(MoecCompiler *compiler, MoecTransferForm form);
  * name of the weight that produces it; inside a repeat its first axis is the iteration. */
 void moec_observe(MoecCompiler *compiler);
 /* Adds the tensor with that name in the spec, "block.{i}.attention.q", to the outputs of later
- * MOEC_FORWARD programs, before the declared ones and in the order of computation. */
+ * MOEC_FORWARD and MOEC_TRAIN programs, before the declared ones and in the order of
+ * computation. */
 void moec_observe_name(MoecCompiler *compiler, const char *name);
 /* A tensor that an equation computes. */
 typedef struct MoecSpecTensor {

@@ -54,6 +54,8 @@ typedef struct PublicTensor {
 /* A new array of *public_count tensors; free it with public_free. */
 PublicTensor *public_tensors(const MoecTensor *tensors, int count, int *public_count);
 void public_free(PublicTensor *tensors, int count);
+/* Whether a stacked tensor, "block.{i}.ffn.up", has the public name. */
+bool has_public_name(const char *stacked, const char *name);
 
 /* reports: compiler diagnostics on standard error. */
 

@@ -3,6 +3,7 @@
 #include "abi/step_path.h"
 #include "base/memory.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,4 +41,14 @@ void public_free(PublicTensor *tensors, int count) {
         free(tensors[i].axes);
     }
     free(tensors);
+}
+
+bool has_public_name(const char *stacked, const char *name) {
+    StepPath parts;
+    if (!step_path_read(stacked, &parts)) return !strcmp(stacked, name);
+    if (strncmp(stacked, name, (size_t)parts.before) || !isdigit((unsigned char)name[parts.before]))
+        return false;
+    char *end;
+    strtol(name + parts.before, &end, 10);
+    return !strcmp(end, parts.after);
 }

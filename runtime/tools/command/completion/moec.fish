@@ -236,6 +236,7 @@ complete -c moec -n '__fish_seen_subcommand_from verify' -l device -x -d 'device
 complete -c moec -n '__fish_seen_subcommand_from verify' -l batch-size -s b -x -d 'sequences per batch (default train.batch_size)'
 complete -c moec -n '__fish_seen_subcommand_from verify' -l context-length -s c -x -d 'positions per sequence (default train.context_length)'
 complete -c moec -n '__fish_seen_subcommand_from verify' -l shapes -d 'comparison at each shape that reaches another form of the program'
+complete -c moec -n '__fish_seen_subcommand_from verify' -l bisect -d 'comparison of every tensor that the spec names; the first equation that differs'
 complete -c moec -n '__fish_seen_subcommand_from verify' -l forms -d 'list of the forms of the compiled programs'
 complete -c moec -n '__fish_seen_subcommand_from verify' -l seed -s s -x -d 'seed of weights and inputs (default 1)'
 complete -c moec -n '__fish_seen_subcommand_from verify' -l json -d 'report as JSON'

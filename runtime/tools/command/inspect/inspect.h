@@ -30,8 +30,6 @@ bool selections_observe(ShowList *selections, MoecCompiler *compiler, const Moec
                         int tensor_count, const Model *weights);
 /* The selection that a public name, "block.0.ffn.level", belongs to, or NULL. */
 const Show *selection_of(const ShowList *selections, const char *name);
-/* Whether the tensor of the spec, "block.{i}.ffn.level", has the public name. */
-bool has_public_name(const char *spec_name, const char *name);
 
 /* ---- shown.c ---- */
 

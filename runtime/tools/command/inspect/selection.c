@@ -5,7 +5,6 @@
 #include "base/memory.h"
 #include "base/message.h"
 
-#include <ctype.h>
 #include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,17 +24,6 @@ ShowList selections_read(const TextList *texts) {
 void selections_free(ShowList *selections) {
     for (int i = 0; i < selections->count; i++) free(selections->items[i].name);
     free(selections->items);
-}
-
-bool has_public_name(const char *spec_name, const char *name) {
-    StepPath parts;
-    if (!step_path_read(spec_name, &parts)) return !strcmp(spec_name, name);
-    if (strncmp(spec_name, name, (size_t)parts.before) ||
-        !isdigit((unsigned char)name[parts.before]))
-        return false;
-    char *end;
-    strtol(name + parts.before, &end, 10);
-    return !strcmp(end, parts.after);
 }
 
 static bool names_tensor(const Show *selection, const char *name) {

@@ -63,6 +63,13 @@ void verify_set_inputs(const Comparison *comparison, Call *call) {
     call_set_scalar(call, MOEC_SCALAR_LOSS_SCALE, 1);
 }
 
+void verify_observe(const Comparison *comparison, MoecCompiler *compiler) {
+    int count;
+    const MoecSpecTensor *tensors =
+        moec_spec_tensors(compiler, comparison->shape.batch, comparison->context, &count);
+    for (int i = 0; i < count; i++) moec_observe_name(compiler, tensors[i].name);
+}
+
 /* The program of the current graph as it is defined, or `rounded`: as the device stores its values.
  * Both are compiled once for all interpreters of the graph, in a compiler of their own: together
  * with the programs of the device they could exceed the memory limit of one compiler. */
@@ -71,6 +78,8 @@ static MoecProgram *definition_program(Comparison *comparison, bool rounded) {
         comparison->meaning = spec_open_quietly(comparison->operand, comparison->sets);
         if (comparison->meaning && comparison->graph == MOEC_TRAIN)
             moec_trains(comparison->meaning);
+        if (comparison->meaning && comparison->bisect)
+            verify_observe(comparison, comparison->meaning);
     }
     MoecProgram **program = &comparison->programs[rounded];
     if (!comparison->meaning || *program) return *program;

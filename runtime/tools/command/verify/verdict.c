@@ -84,13 +84,22 @@ static double closeness(const Worst *worst) {
     return worst->error == worst->limit ? 1 : worst->error / worst->limit;
 }
 
+/* How far rounding alone moves a tensor that was run with noise. */
+static double moved_by_noise(const Comparison *comparison, const Squares *squares) {
+    double scale = fmax(sqrt(squares->exact), comparison->scale);
+    return share(most_of(squares->noise, NOISES), scale);
+}
+
+static bool is_undecided(const Worst *found, double moved) {
+    return found->error > found->limit && isfinite(found->error) && found->error <= 2 * moved;
+}
+
 void verify_judge_squares(Comparison *comparison, DeviationKind kind, const char *name,
                           const Squares *squares) {
     Worst now = verdict(comparison, kind, squares), *worst = &comparison->worst[kind];
-    double scale = fmax(sqrt(squares->exact), comparison->scale),
-           moved = share(most_of(squares->noise, NOISES), scale);
+    const double moved = moved_by_noise(comparison, squares);
     worst->count++;
-    if (now.error > now.limit && isfinite(now.error) && now.error <= 2 * moved) {
+    if (is_undecided(&now, moved)) {
         size_t count = (size_t)++comparison->undecided_count;
         comparison->undecided =
             memory_grow(comparison->undecided, sizeof *comparison->undecided * count);
@@ -109,19 +118,39 @@ static bool is_off(const Comparison *comparison, DeviationKind kind, const Squar
     return now.error > now.limit;
 }
 
+/* With as many ways to round, and noise, as it needs; false when the definition lacks it. */
+static bool measure_sample(Comparison *comparison, DeviationKind kind, const Sample *sample,
+                           Squares *squares) {
+    if (!verify_measure(comparison, sample, squares)) return false;
+    if (is_off(comparison, kind, squares) && verify_round_all(comparison))
+        verify_measure(comparison, sample, squares);
+    if (is_off(comparison, kind, squares)) {
+        verify_make_noise(comparison);
+        verify_measure(comparison, sample, squares);
+    }
+    return true;
+}
+
 void verify_judge(Comparison *comparison, DeviationKind kind, const Sample *sample) {
     Squares squares;
-    if (!verify_measure(comparison, sample, &squares)) return;
-    if (is_off(comparison, kind, &squares) && verify_round_all(comparison))
-        verify_measure(comparison, sample, &squares);
-    if (is_off(comparison, kind, &squares)) {
-        verify_make_noise(comparison);
-        verify_measure(comparison, sample, &squares);
-    }
-    verify_judge_squares(comparison, kind, sample->name, &squares);
+    if (measure_sample(comparison, kind, sample, &squares))
+        verify_judge_squares(comparison, kind, sample->name, &squares);
+}
+
+bool verify_differs(Comparison *comparison, DeviationKind kind, const Sample *sample,
+                    Worst *found) {
+    Squares squares;
+    if (!measure_sample(comparison, kind, sample, &squares)) return false;
+    const Worst now = verdict(comparison, kind, &squares);
+    if (!(now.error > now.limit) || is_undecided(&now, moved_by_noise(comparison, &squares)))
+        return false;
+    *found = now;
+    snprintf(found->name, sizeof found->name, "%s", sample->name);
+    return true;
 }
 
 void verify_judge_outputs(Comparison *comparison, const Call *call) {
+    if (comparison->bisect) bisect_outputs(comparison, call);
     comparison->scale = 1e-3;
     for (int i = 0; i < call->graph->output_count; i++) {
         const MoecTensor *output = &call->graph->outputs[i];
@@ -189,7 +218,7 @@ static bool within(const Worst *worst) {
 }
 
 bool verify_agrees(const Comparison *comparison) {
-    bool good = comparison->worst[OUTPUTS].count > 0;
+    bool good = comparison->worst[OUTPUTS].count > 0 && !*comparison->first.worst.name;
     for (int kind = 0; kind < KINDS; kind++) good = good && within(&comparison->worst[kind]);
     return good;
 }
@@ -241,6 +270,8 @@ static json_t *report_of(const Comparison *comparison) {
     }
     if (comparison->undecided_count)
         json_object_set_new(report, "undecided", undecided_of(comparison));
+    if (comparison->bisect)
+        json_object_set_new(report, "first_difference", bisect_json(comparison));
     if (comparison->forms) json_object_set_new(report, "forms", forms_of(comparison));
     return report;
 }
@@ -304,6 +335,7 @@ static void print_verdict_text(const Comparison *comparison) {
         printf(": %s%s\n", worst->name, within(worst) ? "" : " DISAGREES");
     }
     for (int kind = 0; kind < KINDS; kind++) print_undecided(comparison, (DeviationKind)kind);
+    if (comparison->bisect) bisect_print(comparison);
     if (comparison->forms) print_forms(comparison);
 }
 

@@ -38,7 +38,7 @@ enum { DEFAULT_BATCH = 2, DEFAULT_CONTEXT = 12 };
 typedef struct VerifyOptions {
     const char *operand, *device;
     long batch, context, seed;
-    bool json, shapes, forms;
+    bool json, shapes, forms, bisect;
     TextList sets;
 } VerifyOptions;
 
@@ -114,6 +114,7 @@ static bool compare_shape(Comparison *comparison, long seed, json_t *json) {
     if (!comparison->compiler) return false;
     comparison->context = comparison->shape.context;
     comparison->rounded = moec_rounded(comparison->compiler);
+    if (comparison->bisect) verify_observe(comparison, comparison->compiler);
     char *problem = NULL, *help = NULL;
     bool fits = verify_fits(comparison, &problem, &help), good = fits;
     if (fits)
@@ -171,6 +172,7 @@ static bool compare(const VerifyOptions *options, Device *device, json_t *json) 
                                  .sets = &sets,
                                  .shape = shapes[i],
                                  .device = device,
+                                 .bisect = options->bisect,
                                  .seconds = options->shapes ? EACH_SECONDS : OWN_SECONDS};
         if (options->forms) comparison.forms = memory_new(sizeof(bool) * (size_t)forms);
         good &= compare_shape(&comparison, options->seed, json);
@@ -195,6 +197,8 @@ int command_verify(const Command *command, int argc, char **argv) {
          "positions per sequence (default train.context_length)"},
         {OPTION_FLAG, "--shapes", NULL, &options.shapes,
          "comparison at each shape that reaches another form of the program"},
+        {OPTION_FLAG, "--bisect", NULL, &options.bisect,
+         "comparison of every tensor that the spec names; the first equation that differs"},
         {OPTION_FLAG, "--forms", NULL, &options.forms,
          "list of the forms of the compiled programs"},
         {OPTION_COUNT, "--seed", "N", &options.seed, "seed of weights and inputs (default 1)"},

@@ -24,6 +24,15 @@ typedef struct Worst {
     int count; /* tensors of this kind */
 } Worst;
 
+/* The first tensor of the program that is beyond its limit, with --bisect. */
+typedef struct FirstDifference {
+    Worst worst; /* name "": none */
+    const char *file;
+    int line;
+    char element[NAME_BYTES]; /* that differs most: "0,3,5" */
+    double given, exact;
+} FirstDifference;
+
 /* A tensor beyond its limit that rounding alone changes as much. */
 typedef struct Undecided {
     char name[NAME_BYTES];
@@ -62,6 +71,8 @@ typedef struct Comparison {
     const Call *call;
     double scale; /* least norm that an error is relative to */
     Worst worst[KINDS];
+    bool bisect;
+    FirstDifference first;
     Undecided *undecided;
     int undecided_count;
 } Comparison;
@@ -82,6 +93,8 @@ typedef struct Squares {
 
 /* ---- definition.c ---- */
 
+/* Makes later programs of a compiler return every tensor that the spec names. */
+void verify_observe(const Comparison *comparison, MoecCompiler *compiler);
 /* Weights and states from the seed, the same on both sides. */
 bool verify_set_weights(Comparison *comparison);
 /* Inputs from the seed: windows of tokens, anything else by itself. */
@@ -121,6 +134,13 @@ int verify_shapes(MoecCompiler *compiler, VerifyShape *shapes);
  * the command to type. */
 bool verify_fits(const Comparison *comparison, char **problem, char **help);
 
+/* ---- bisect.c ---- */
+
+/* Finds the first difference among the outputs of a call, unless there is one already. */
+void bisect_outputs(Comparison *comparison, const Call *call);
+void bisect_print(const Comparison *comparison);
+json_t *bisect_json(const Comparison *comparison);
+
 /* ---- verdict.c ---- */
 
 /* False when the definition has no such tensor. */
@@ -128,6 +148,8 @@ bool verify_measure(const Comparison *comparison, const Sample *sample, Squares 
 void verify_judge_squares(Comparison *comparison, DeviationKind kind, const char *name,
                           const Squares *squares);
 void verify_judge(Comparison *comparison, DeviationKind kind, const Sample *sample);
+/* Whether it is beyond its limit and rounding alone does not move it as far. *found: how far. */
+bool verify_differs(Comparison *comparison, DeviationKind kind, const Sample *sample, Worst *found);
 void verify_judge_outputs(Comparison *comparison, const Call *call);
 /* A gradient that is negligible compared with the others is compared with a fraction of the largest
  * one. */
