@@ -25,7 +25,9 @@ static bool compile_run(TrainRun *run, Device *device, MoecCompiler *compiler) {
     if (run->options.steps >= 0) run->settings.steps = run->options.steps;
     if (run->options.seed >= 0) run->settings.seed = run->options.seed;
     run->bundle = memory_format("%s", moec_bundle(compiler));
-    if (processes_check(run, device))
+    const bool watches = run->options.watched.count > 0;
+    if (watches) run->limits = limits_open(&run->options.watched, compiler);
+    if ((run->limits || !watches) && processes_check(run, device))
         run->model = model_open(device, compiler, shapes, 3, !run->options.no_cache);
     if (run->options.on_compiled) run->options.on_compiled(compiler);
     moec_close(compiler);
@@ -342,6 +344,31 @@ static void stop_together(TrainRun *run, bool stop) {
     run->signal = agreed > 1 ? agreed - 1 : 0;
 }
 
+/* Stops with a checkpoint of the state before the step. */
+static bool stop_at_limit(TrainRun *run) {
+    const WatchedTensors *limits = run->limits;
+    const Model *model = run->model;
+    if (!limits->exceeded)
+        return error_message("see its message", "another process has stopped at a watched tensor");
+    log_line(run, json_make("{s:I, s:s, s:o}", "step", (json_int_t)run->place.step + 1, "watched",
+                            limits->element, "value", json_number(limits->value)));
+    error_message("moec inspect RUN --data DATA --show NAME prints it",
+                  "step %ld: %s is %.6g, the limit is %g; training has stopped",
+                  run->place.step + 1, limits->element, limits->value, limits->limit);
+    if (limits->equation && limits->equation->file)
+        note_message("its equation is in %s:%d", limits->equation->file, limits->equation->line);
+    const float *states = run->stepper.states;
+    if (states && !model->device->kind->put(model->device, model->there.layer_states, states,
+                                            model->table->state_bytes))
+        return false;
+    if (run->saved != run->place.step) save_checkpoint(run, "last.safetensors", true);
+    return report_kept_checkpoint(run);
+}
+
+static bool exceeds_limit(const TrainRun *run) {
+    return run->limits && mesh_largest(run->mesh, "watched tensors", run->limits->exceeded);
+}
+
 /* One step with logging, evaluation and checkpoints; false to stop. */
 static bool one_step(TrainRun *run) {
     const Settings *settings = &run->settings;
@@ -350,6 +377,7 @@ static bool one_step(TrainRun *run) {
     begin_phase(run, "training step");
     mesh_set_step(run->mesh, run->place.step + 1);
     if (!step_run(&run->stepper, run->place.step, run->place.position, &result)) return false;
+    if (exceeds_limit(run)) return stop_at_limit(run);
     if (!isfinite(result.loss) || !isfinite(result.norm))
         return stop_at_step(run, isfinite(result.loss) ? "the norm of the gradient" : "the loss");
     run->place.step++;
@@ -436,6 +464,7 @@ static RunEnd run_steps(TrainRun *run) {
                   .context = call_context(run->train),
                   .record = run->data->record},
         .settings = run->settings,
+        .limits = run->limits,
         .seed = run->place.seed,
         .gradient_sum = {.mesh = run->mesh,
                          .lanes = (long)run->place.lanes,
@@ -469,5 +498,6 @@ void run_close(TrainRun *run) {
     call_close(run->train);
     call_close(run->measure);
     model_close(run->model);
+    limits_close(run->limits);
     free(run->bundle);
 }

@@ -21,6 +21,7 @@ typedef struct RunOptions {
     long steps, seed;       /* -1: of the spec */
     long until;             /* step to stop after; 0: the last one */
     double limit;           /* of the loss; 0: none */
+    TextList watched;       /* NAME=LIMIT */
     bool resume, tensorboard, no_cache;
     const ProcessGroup *launch; /* the processes that share the run; NULL: this one only */
     const char *mesh;           /* "data=8"; NULL: train.mesh of the spec */
@@ -40,10 +41,11 @@ struct TrainRun {
     Settings settings;
     Model *model;
     Call *train, *measure;
-    Tokenizer *tokenizer; /* NULL: text is bytes */
-    json_t *files;        /* stored with the weights, or NULL */
-    Data *data, *other;   /* other: validation data of its own */
-    Mesh *mesh;           /* NULL: one process */
+    WatchedTensors *limits; /* of watched tensors, or NULL */
+    Tokenizer *tokenizer;   /* NULL: text is bytes */
+    json_t *files;          /* stored with the weights, or NULL */
+    Data *data, *other;     /* other: validation data of its own */
+    Mesh *mesh;             /* NULL: one process */
     uint64_t train_tokens, held_start, held_stride, held_windows;
     TrainState place;
     long saved; /* step of the checkpoint on disk; -1: none */

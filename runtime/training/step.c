@@ -154,6 +154,7 @@ static bool train_part(Stepper *stepper, long step, long part) {
         return false;
     row[0] = loss >= 0 ? (double)*call->outputs[loss] : (double)NAN;
     if (!isfinite(row[0]) && stepper->wrong < 0) stepper->wrong = part;
+    if (stepper->limits && !limits_check(stepper->limits, call)) return false;
     gradient_sum_add(&stepper->gradient_sum, call->model, part);
     if (!probes_read(stepper->probes, row + 1)) return false;
     if (!stepper->gradient_sum.mesh) add_row(stepper, part);
@@ -273,7 +274,10 @@ static bool end_step(Stepper *stepper, long step, StepResult *result) {
     result->norm = mean * sqrt(squares);
     result->rate =
         settings->rate * model->table->update->rate((double)step, (double)settings->steps);
-    if (!isfinite(result->loss) || !isfinite(result->norm)) return true;
+    const bool exceeded =
+        stepper->limits &&
+        mesh_largest(stepper->gradient_sum.mesh, "watched tensors", stepper->limits->exceeded);
+    if (exceeded || !isfinite(result->loss) || !isfinite(result->norm)) return true;
     double clip =
         settings->clip > 0 && result->norm > settings->clip ? settings->clip / result->norm : 1;
     return update_all(stepper, result, step, mean * clip);

@@ -8,6 +8,7 @@
 #include "data/order.h"
 #include "training/probes.h"
 #include "training/gradient_sum.h"
+#include "training/limits.h"
 #include "training/spec.h"
 
 typedef struct Stepper {
@@ -22,6 +23,7 @@ typedef struct Stepper {
     int32_t *windows;
     GradientSum gradient_sum; /* mesh and lanes may be set; lanes 0: those of the settings */
     double loss;              /* mean over the micro-batches so far */
+    WatchedTensors *limits;   /* of watched tensors, or NULL; a step that exceeds one ends there */
     Probes *probes;           /* of all micro-batches of the step */
     double *rows;  /* results of a micro-batch, with a mesh of all: the loss, then the probes */
     double *sums;  /* over the micro-batches, of every output of gather */
@@ -41,8 +43,9 @@ void step_release(Stepper *stepper);
 /* Sets states that are means over a step from the current inputs of `train`, as if this micro-batch
  * were a whole step. False after a device error, which was printed. */
 bool step_gather(Stepper *stepper, uint64_t seed);
-/* Runs step number `step` (from 0) on the samples from `position` on, or on `given`. If loss or
- * norm is not finite, the weights are unchanged. False after a message about the data. */
+/* Runs step number `step` (from 0) on the samples from `position` on, or on `given`. The weights
+ * are unchanged if loss or norm is not finite or a limit is exceeded. False after a message about
+ * the data. */
 bool step_run(Stepper *stepper, long step, uint64_t position, StepResult *result);
 /* After a step whose loss or norm is not finite: prints the first value that is not finite.
  * compiler: of the same spec. */

@@ -3,7 +3,7 @@
 _moec_tables() {
     flags= values= kind=file spec=
     case $command in
-    train) flags='--data -d --val-data --tokenizer --out -o --tensorboard --mesh --steps --seed -s --resume --stop-after --diverged-above --init-from --init-missing --device --json --no-cache --time-passes --set --batch-size -b --context-length -c --lr --precision --threads -t --quiet -q --verbose -v --color --help -h ' ;;
+    train) flags='--data -d --val-data --tokenizer --out -o --tensorboard --mesh --steps --seed -s --resume --stop-after --diverged-above --watch --init-from --init-missing --device --json --no-cache --time-passes --set --batch-size -b --context-length -c --lr --precision --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     sweep) flags='--data -d --val-data --tokenizer --out -o --jobs --dry-run --device --slurm --resume --json --tensorboard --set --batch-size -b --context-length -c --lr --steps --precision --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     eval) flags='--data -d --multiple-choice --probes --incremental --json --device --set --batch-size -b --context-length -c --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     generate) flags='--prompt -p --prompts --chat --tokenizer --token-ids --json --perf --max-tokens -n --stop --ignore-eos --temperature --top-k --top-p --min-p --repeat-penalty --num-samples --seed -s --device --set --batch-size -b --context-length -c --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
@@ -42,6 +42,7 @@ _moec_tables() {
     'train --seed'|'train -s') kind=list values='' ;;
     'train --stop-after') kind=list values='' ;;
     'train --diverged-above') kind=list values='' ;;
+    'train --watch') kind=list values='' ;;
     'train --device') kind=list values='' ;;
     'train --batch-size'|'train -b') kind=list values='' ;;
     'train --context-length'|'train -c') kind=list values='' ;;

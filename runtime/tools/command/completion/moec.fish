@@ -30,6 +30,7 @@ complete -c moec -n '__fish_seen_subcommand_from train' -l seed -s s -x -d 'seed
 complete -c moec -n '__fish_seen_subcommand_from train' -l resume -d 'resume from last.safetensors of --out; start from scratch if the file is missing'
 complete -c moec -n '__fish_seen_subcommand_from train' -l stop-after -x -d 'step to stop after, as after an interrupt; --resume continues'
 complete -c moec -n '__fish_seen_subcommand_from train' -l diverged-above -x -d 'loss above which the run has diverged'
+complete -c moec -n '__fish_seen_subcommand_from train' -l watch -x -d 'stop at a step in which an absolute value of the tensor exceeds the limit; names as in moec inspect; repeatable'
 complete -c moec -n '__fish_seen_subcommand_from train' -l init-from -rF -d 'run or checkpoint with the initial weights (fine-tuning)'
 complete -c moec -n '__fish_seen_subcommand_from train' -l init-missing -d 'with --init-from: random initialization of parameters that are missing there'
 complete -c moec -n '__fish_seen_subcommand_from train' -l device -x -d 'device: cpu, cuda or cuda:N (default cpu)'

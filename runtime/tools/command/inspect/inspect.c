@@ -34,7 +34,7 @@ typedef struct Inspection {
     GraphShape shape;
     const MoecSpecTensor *tensors;
     int tensor_count;
-    ShowList selections;
+    SelectedNames selections;
     Model *model;
     ShownList shown;
 } Inspection;
@@ -171,7 +171,7 @@ static bool is_shown(const ShownList *list, const char *name) {
 }
 
 static bool show_tensor(Inspection *inspection, const PublicTensor *tensor, const float *values) {
-    const Show *selection = selection_of(&inspection->selections, tensor->name);
+    const SelectedName *selection = selection_of(&inspection->selections, tensor->name);
     if (!selection || is_shown(&inspection->shown, tensor->name)) return true;
     if (!shown_add(&inspection->shown, selection, tensor, values)) return false;
     const MoecSpecTensor *equation = equation_of(inspection, tensor->name);
@@ -213,7 +213,7 @@ static bool run_inspected(Inspection *inspection) {
 
 /* Chooses the tensors before the program is compiled with them. */
 static bool choose_tensors(Inspection *inspection) {
-    inspection->selections = selections_read(&inspection->options->show);
+    inspection->selections = selections_read(&inspection->options->show, '[');
     Model *weights = model_describe(inspection->compiler, &inspection->shape);
     const bool good =
         weights && selections_observe(&inspection->selections, inspection->compiler,

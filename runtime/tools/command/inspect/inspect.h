@@ -4,32 +4,9 @@
 
 #include "base/text_list.h"
 #include "model/call.h"
+#include "model/selection.h"
 
 #include <jansson.h>
-
-/* ---- selection.c ---- */
-
-/* One --show: "block.*.ffn.level[0,3:5,:]" */
-typedef struct Show {
-    char *name;
-    const char *slice; /* the text in brackets, or NULL */
-    bool anywhere;     /* the name is the end of names in the spec: "ffn.level" */
-    bool used;
-} Show;
-
-typedef struct ShowList {
-    Show *items;
-    int count;
-} ShowList;
-
-ShowList selections_read(const TextList *texts);
-void selections_free(ShowList *selections);
-/* Makes the compiler return the chosen tensors of the spec. False after a message about a name that
- * neither the spec nor the weights of the model have. */
-bool selections_observe(ShowList *selections, MoecCompiler *compiler, const MoecSpecTensor *tensors,
-                        int tensor_count, const Model *weights);
-/* The selection that a public name, "block.0.ffn.level", belongs to, or NULL. */
-const Show *selection_of(const ShowList *selections, const char *name);
 
 /* ---- shown.c ---- */
 
@@ -49,7 +26,7 @@ typedef struct ShownList {
 } ShownList;
 
 /* Adds the part of a tensor that the selection selects. False after a message about the slice. */
-bool shown_add(ShownList *list, const Show *selection, const PublicTensor *tensor,
+bool shown_add(ShownList *list, const SelectedName *selection, const PublicTensor *tensor,
                const float *values);
 void shown_print(const ShownList *list, bool with_values);
 json_t *shown_json(const ShownList *list, bool with_values);

@@ -16,17 +16,17 @@ typedef struct Archive {
     size_t length;
 } Archive;
 
-static void put_bytes(Archive *archive, const void *bytes, size_t length) {
+static void zip_bytes(Archive *archive, const void *bytes, size_t length) {
     archive->bytes = memory_grow(archive->bytes, archive->length + length + 1);
     memcpy(archive->bytes + archive->length, bytes, length);
     archive->length += length;
 }
 
 /* Little-endian, `bytes` of them. */
-static void put_number(Archive *archive, uint64_t number, int bytes) {
+static void zip_number(Archive *archive, uint64_t number, int bytes) {
     for (int i = 0; i < bytes; i++) {
         const unsigned char byte = (unsigned char)(number >> 8 * i);
-        put_bytes(archive, &byte, 1);
+        zip_bytes(archive, &byte, 1);
     }
 }
 
@@ -51,42 +51,42 @@ static Archive array_of(const ShownTensor *tensor) {
     length += snprintf(header + length, sizeof header - (size_t)length, "), }");
     while ((length + 11) % 64) header[length++] = ' ';
     header[length++] = '\n';
-    put_bytes(&array, "\x93NUMPY\x01\x00", 8);
-    put_number(&array, (uint64_t)length, 2);
-    put_bytes(&array, header, (size_t)length);
-    put_bytes(&array, tensor->values, tensor->count * sizeof(float));
+    zip_bytes(&array, "\x93NUMPY\x01\x00", 8);
+    zip_number(&array, (uint64_t)length, 2);
+    zip_bytes(&array, header, (size_t)length);
+    zip_bytes(&array, tensor->values, tensor->count * sizeof(float));
     return array;
 }
 
 /* The fields that the entry of a file and its row in the directory share. */
 static void add_fields(Archive *archive, const Archive *array, size_t name_length) {
-    put_number(archive, 20, 2); /* version */
-    put_number(archive, 0, 2);  /* flags */
-    put_number(archive, 0, 2);  /* stored */
-    put_number(archive, 0, 2);
-    put_number(archive, 0x21, 2); /* the first date of the format */
-    put_number(archive, crc_of(array->bytes, array->length), 4);
-    put_number(archive, array->length, 4);
-    put_number(archive, array->length, 4);
-    put_number(archive, name_length, 2);
-    put_number(archive, 0, 2);
+    zip_number(archive, 20, 2); /* version */
+    zip_number(archive, 0, 2);  /* flags */
+    zip_number(archive, 0, 2);  /* stored */
+    zip_number(archive, 0, 2);
+    zip_number(archive, 0x21, 2); /* the first date of the format */
+    zip_number(archive, crc_of(array->bytes, array->length), 4);
+    zip_number(archive, array->length, 4);
+    zip_number(archive, array->length, 4);
+    zip_number(archive, name_length, 2);
+    zip_number(archive, 0, 2);
 }
 
 static void add_zip_entry(Archive *archive, Archive *directory, const ShownTensor *tensor) {
     Archive array = array_of(tensor);
     char *name = memory_format("%s.npy", tensor->name);
     const size_t start = archive->length, length = strlen(name);
-    put_bytes(archive, "PK\x03\x04", 4);
+    zip_bytes(archive, "PK\x03\x04", 4);
     add_fields(archive, &array, length);
-    put_bytes(archive, name, length);
-    put_bytes(archive, array.bytes, array.length);
-    put_bytes(directory, "PK\x01\x02", 4);
-    put_number(directory, 20, 2);
+    zip_bytes(archive, name, length);
+    zip_bytes(archive, array.bytes, array.length);
+    zip_bytes(directory, "PK\x01\x02", 4);
+    zip_number(directory, 20, 2);
     add_fields(directory, &array, length);
-    put_number(directory, 0, 8); /* comment, disk, attributes */
-    put_number(directory, 0, 2);
-    put_number(directory, start, 4);
-    put_bytes(directory, name, length);
+    zip_number(directory, 0, 8); /* comment, disk, attributes */
+    zip_number(directory, 0, 2);
+    zip_number(directory, start, 4);
+    zip_bytes(directory, name, length);
     free(name);
     free(array.bytes);
 }
@@ -95,14 +95,14 @@ bool npz_write(const char *path, const ShownList *list) {
     Archive archive = {0}, directory = {0};
     for (int i = 0; i < list->count; i++) add_zip_entry(&archive, &directory, &list->items[i]);
     const size_t start = archive.length;
-    put_bytes(&archive, directory.bytes ? directory.bytes : (unsigned char *)"", directory.length);
-    put_bytes(&archive, "PK\x05\x06", 4);
-    put_number(&archive, 0, 4);
-    put_number(&archive, (uint64_t)list->count, 2);
-    put_number(&archive, (uint64_t)list->count, 2);
-    put_number(&archive, directory.length, 4);
-    put_number(&archive, start, 4);
-    put_number(&archive, 0, 2);
+    zip_bytes(&archive, directory.bytes ? directory.bytes : (unsigned char *)"", directory.length);
+    zip_bytes(&archive, "PK\x05\x06", 4);
+    zip_number(&archive, 0, 4);
+    zip_number(&archive, (uint64_t)list->count, 2);
+    zip_number(&archive, (uint64_t)list->count, 2);
+    zip_number(&archive, directory.length, 4);
+    zip_number(&archive, start, 4);
+    zip_number(&archive, 0, 2);
     const bool good =
         archive.length <= UINT32_MAX
             ? file_write(path, archive.bytes, archive.length)

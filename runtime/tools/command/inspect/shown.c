@@ -29,8 +29,9 @@ static bool read_range(const char **at, long size, long *first, long *end) {
     return good && *first >= 0 && *first < *end && *end <= size;
 }
 
-static bool read_slice(const Show *selection, const PublicTensor *tensor, long *first, long *end) {
-    const char *at = selection->slice;
+static bool read_slice(const SelectedName *selection, const PublicTensor *tensor, long *first,
+                       long *end) {
+    const char *at = selection->rest;
     bool good = true;
     for (int i = 0; i < tensor->rank; i++) first[i] = 0, end[i] = tensor->shape[i];
     for (int i = 0; at && good && *at != ']'; i++) {
@@ -48,13 +49,13 @@ static bool read_slice(const Show *selection, const PublicTensor *tensor, long *
         shape = longer;
     }
     error_message("write a number, a range 2:5 or : for each dimension, for example [0,:,2:5]",
-                  "'[%s' does not fit %s[%s] of size [%s]", selection->slice, tensor->name,
+                  "'[%s' does not fit %s[%s] of size [%s]", selection->rest, tensor->name,
                   tensor->axes, shape);
     free(shape);
     return false;
 }
 
-bool shown_add(ShownList *list, const Show *selection, const PublicTensor *tensor,
+bool shown_add(ShownList *list, const SelectedName *selection, const PublicTensor *tensor,
                const float *values) {
     ShownTensor shown = {.name = memory_format("%s", tensor->name),
                          .axes = memory_format("%s", tensor->axes),
