@@ -143,15 +143,18 @@ static bool is_named(const Statement *call, const List *names) {
     return name && !names;
 }
 
+/* Attention is the call that reads caches of keys and values. */
+static bool is_attention(const Statement *statement) {
+    return statement->kind == STATEMENT_CALL && statement->row->store_caches;
+}
+
 static void map_block(Program *program, Block *block, const List *names) {
     List all = {0};
     for (int i = 0; i < block->statements.count; i++) {
         Statement *statement = block->statements.items[i];
         list_push(program->arena, &all, statement);
         if (statement->kind == STATEMENT_REPEAT) map_block(program, &statement->body, names);
-        if (statement->kind != STATEMENT_CALL || statement->call != CALL_ATTEND ||
-            !is_named(statement, names))
-            continue;
+        if (!is_attention(statement) || !is_named(statement, names)) continue;
         const Block made = weights_of(program, statement);
         list_insert(program->arena, &all, all.count, &made.statements);
     }

@@ -52,7 +52,7 @@ static Statement *copy_out(Program *program, const Expr *read, const char *name,
     int rank = 0;
     Index *const steps[] = {around.repeat, around.scan};
     for (int i = 0; i < 2; i++) {
-        if (!steps[i] || expr_uses_index(read, steps[i])) continue;
+        if (!steps[i]) continue;
         axes[rank] = steps[i]->axis;
         subs[rank++] = expr_index(program, steps[i]);
     }
@@ -84,7 +84,6 @@ static Expr *carried_read(const Program *program, Expr *expr, const Index *step)
 }
 
 static bool is_plain_activation(const Expr *read) {
-    MUST(read->kind == EXPR_READ);
     for (int i = 1; i < read->count; i++)
         if (read->args[i]->kind != EXPR_INDEX) return false;
     return true;

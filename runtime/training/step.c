@@ -6,6 +6,7 @@
 #include "model/interpreted.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -307,22 +308,51 @@ bool step_run(Stepper *stepper, long step, uint64_t position, StepResult *result
 
 static FaultFound print_part_fault(Stepper *stepper, MoecCompiler *compiler, long step,
                                    uint64_t position, long part) {
+    const long parts = stepper->settings.accumulate;
     if (!set_windows(stepper, position, part)) return FAULT_FAILED;
-    return fault_print(compiler, stepper->train, stepper->states, seed_of(stepper, step, part),
-                       part == stepper->settings.accumulate - 1);
+    const FaultFound found = fault_print(compiler, stepper->train, stepper->states,
+                                         seed_of(stepper, step, part), part == parts - 1);
+    if (found == FAULT_FOUND && parts > 1)
+        note_message("it is in micro-batch %ld of %ld", part + 1, parts);
+    return found;
 }
 
-void step_print_fault(Stepper *stepper, MoecCompiler *compiler, long step, uint64_t position) {
+static void print_own_fault(Stepper *stepper, MoecCompiler *compiler, long step,
+                            uint64_t position) {
     FaultFound found = FAULT_NONE;
     long first, count;
     gradient_sum_parts(&stepper->gradient_sum, &first, &count);
-    if (stepper->wrong >= 0)
-        found = print_part_fault(stepper, compiler, step, position, stepper->wrong);
-    for (long part = first; stepper->wrong < 0 && isfinite(stepper->loss) && part < first + count &&
-                            found == FAULT_NONE;
-         part++)
+    if (stepper->wrong >= 0) first = stepper->wrong, count = 1;
+    for (long part = first; part < first + count && found == FAULT_NONE; part++)
         found = print_part_fault(stepper, compiler, step, position, part);
-    if (found == FAULT_NONE && (stepper->wrong >= 0 || isfinite(stepper->loss)))
+    if (found == FAULT_NONE)
         note_message("the reference interpreter finds only finite values in this step: some value "
                      "is close to the largest f32 number, 3.4e38");
+}
+
+/* Process 0 prints the text of process `root`. */
+static void print_at_first(Mesh *mesh, int root, char *text, size_t length) {
+    mesh_broadcast(mesh, "length of a message", root, &length, sizeof length);
+    text = memory_grow(text, length + 1);
+    mesh_broadcast(mesh, "message", root, text, length);
+    text[length] = 0;
+    if (mesh_rank(mesh) == 0) message_reports(text);
+    free(text);
+}
+
+void step_print_fault(Stepper *stepper, MoecCompiler *compiler, long step, uint64_t position) {
+    Mesh *mesh = stepper->gradient_sum.mesh;
+    const long parts = stepper->settings.accumulate,
+               own = stepper->wrong < 0 ? 0 : parts - stepper->wrong;
+    const long most = mesh_largest(mesh, "search for the first value", (int)own);
+    const int root = most ? (int)((parts - most) * mesh_size(mesh) / parts) : 0;
+    char *text = NULL;
+    size_t length = 0;
+    if (mesh_rank(mesh) == root) {
+        FILE *file = mesh ? open_memstream(&text, &length) : NULL,
+             *before = file ? message_to(file) : NULL;
+        print_own_fault(stepper, compiler, step, position);
+        if (file) message_to(before), fclose(file);
+    }
+    if (mesh) print_at_first(mesh, root, text, length);
 }

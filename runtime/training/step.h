@@ -47,8 +47,8 @@ bool step_gather(Stepper *stepper, uint64_t seed);
  * are unchanged if loss or norm is not finite or a limit is exceeded. False after a message about
  * the data. */
 bool step_run(Stepper *stepper, long step, uint64_t position, StepResult *result);
-/* After a step whose loss or norm is not finite: prints the first value that is not finite.
- * compiler: of the same spec. */
+/* After a step whose loss or norm is not finite: prints the first value that is not finite, in the
+ * process that has the first such micro-batch. compiler: of the same spec. */
 void step_print_fault(Stepper *stepper, MoecCompiler *compiler, long step, uint64_t position);
 
 #endif

@@ -40,6 +40,9 @@ layer large(x[s, d]) -> y[s, d] {
   limit[s, d] = 3.397e38 * tanh(x[s, d]^2 + 99)
   y[s, d] = sum[i] limit[s, i] * w[i, d]
 }
+layer rare(x[s, d]) -> y[s, d] {
+  y[s, d] = x[s, d] / (x[s, d] < 2.9)
+}
 model small = decoder {
   dim = 16, layers = 2
   attention = { heads = { q = 2 }, head_dim = 8 }
@@ -51,6 +54,7 @@ model norm = small { ffn = norm_of_zero }
 model logarithm = small { ffn = log_of_zero }
 model state = small { ffn = diverging_state }
 model expert = small { ffn = moe { experts = 4, top_k = 2, expert = exploding } }
+model rarely = small { ffn = rare, train.gradient_accumulation_steps = 4 }
 model rounded = small { ffn = large, train.precision = bf16 }
 SPEC
 # finds COMMAND... : the command fails; then each line of stdin is in its messages.
@@ -118,3 +122,15 @@ rm -rf run
 finds moec train dit.moe:dit_small --set layers=1 --data spoilt --out run <<'WORDS'
 note: the first value that is not finite is the input image[batch=18,n=3,p=1] = nan, which is read here
 WORDS
+
+# The first micro-batch with the fault is of the second of two processes; the first one prints it.
+trains faults.moe:rarely <<'WORDS'
+ / 0 is inf
+note: it is in micro-batch 3 of 4
+WORDS
+fault=$(grep 'the first value' log)
+if command -v mpirun.mpich >/dev/null; then
+    rm -rf run
+    mpirun.mpich -n 2 moec train faults.moe:rarely --data text --out run >out 2>log </dev/null && wrong "two processes: no failure"
+    grep -qF -- "$fault" log || { cat log; wrong "two processes: another fault than $fault"; }
+fi
