@@ -208,6 +208,7 @@ static void tell_slot(Worker *worker, DecodeSlot *slot) {
     look_at_clock(choice, seconds_now());
     bool ended = choice->row.ended;
     if (ended) {
+        batch_drop(slot->batch, &choice->row);
         slot->choice = NULL;
         worker->active--;
     }
