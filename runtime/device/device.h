@@ -57,7 +57,7 @@ MoecProduct plain_product(long m, long n, long k);
 
 /* own_product: the GEMM kernel of generated programs, precompiled for several instruction sets. It
  * measures the peak if oneDNN is missing, and multiplies rows of several sequences
- * (model/together.c). */
+ * (model/generate/together.c). */
 
 typedef struct OwnProduct {
     size_t scratch; /* bytes per thread for operand packing */

@@ -2,8 +2,8 @@
 #include "library/library.h"
 
 #include "base/message.h"
-#include "model/batch.h"
-#include "model/speech.h"
+#include "model/generate/batch.h"
+#include "model/generate/speech.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 #include "training/evaluation.h"
 
-#include "model/batch.h"
-#include "model/speech.h"
+#include "model/generate/batch.h"
+#include "model/generate/speech.h"
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"

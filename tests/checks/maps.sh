@@ -62,7 +62,7 @@ fi
 if grep -rnE '#include "([./]*)runtime' compiler --include='*.[chly]'; then
     fault "the compiler includes a file of the runtime"
 fi
-if grep -rnE 'strstr|program->device' compiler/codegen compiler/schedule compiler/loop compiler/module; then
+if grep -rnE 'strstr|program->device' compiler/lower compiler/print compiler/schedule compiler/loop compiler/module; then
     fault "a decision is made by searching a text, or by the name of a target"
 fi
 exit $status

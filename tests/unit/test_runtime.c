@@ -14,7 +14,7 @@
 #include "data/random.h"
 #include "training/record.h"
 #include "data/safetensors.h"
-#include "model/sample.h"
+#include "model/generate/sample.h"
 
 #include <math.h>
 #include <stdio.h>

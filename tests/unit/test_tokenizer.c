@@ -9,7 +9,7 @@
 #include "base/memory.h"
 #include "base/clock.h"
 #include "data/random.h"
-#include "model/speech.h"
+#include "model/generate/speech.h"
 #include "tokenizer/tokenizer.h"
 
 #include <glob.h>

@@ -6,7 +6,7 @@
 #include "model/decoder.h"
 #include "base/memory.h"
 #include "tools/command/internal.h"
-#include "model/sample.h"
+#include "model/generate/sample.h"
 #include "tools/server/request.h"
 #include "base/clock.h"
 #include "training/spec.h"

@@ -2,7 +2,7 @@
 #ifndef COMMAND_INTERNAL_H
 #define COMMAND_INTERNAL_H
 
-#include "model/speech.h"
+#include "model/generate/speech.h"
 
 #include <stdio.h>
 

@@ -3,9 +3,9 @@
 #ifndef SERVER_HTTP_H
 #define SERVER_HTTP_H
 
-#include "model/grammar.h"
+#include "model/generate/grammar.h"
 #include "model/model.h"
-#include "model/speech.h"
+#include "model/generate/speech.h"
 #include "tokenizer/text/text.h"
 
 #include <stdatomic.h>

@@ -3,8 +3,8 @@
 #ifndef SERVER_REQUEST_H
 #define SERVER_REQUEST_H
 
-#include "model/batch.h"
-#include "model/speech.h"
+#include "model/generate/batch.h"
+#include "model/generate/speech.h"
 #include "tools/server/http.h"
 
 #include <jansson.h>

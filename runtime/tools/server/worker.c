@@ -3,7 +3,7 @@
 #include "base/memory.h"
 #include "base/message.h"
 #include "base/clock.h"
-#include "model/prefix.h"
+#include "model/generate/prefix.h"
 
 #include <pthread.h>
 #include <stdlib.h>

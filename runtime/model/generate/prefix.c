@@ -1,4 +1,4 @@
-#include "model/prefix.h"
+#include "model/generate/prefix.h"
 
 #include "base/memory.h"
 

@@ -1,4 +1,4 @@
-#include "model/sample.h"
+#include "model/generate/sample.h"
 
 #include "base/memory.h"
 #include "data/random.h"

@@ -8,7 +8,7 @@
 #define BATCH_H
 
 #include "model/decoder.h"
-#include "model/sample.h"
+#include "model/generate/sample.h"
 #include "tokenizer/text/text.h"
 
 typedef struct Row Row;

@@ -1,4 +1,4 @@
-#include "model/speech.h"
+#include "model/generate/speech.h"
 
 #include "base/memory.h"
 

@@ -1,4 +1,4 @@
-#include "model/grammar.h"
+#include "model/generate/grammar.h"
 
 #include "base/memory.h"
 

@@ -1,4 +1,4 @@
-#include "model/batch.h"
+#include "model/generate/batch.h"
 
 #include "base/memory.h"
 
