@@ -9,6 +9,7 @@
  * Every operand has the type of the stored result.
  */
 #include "schedule/nest.h"
+#include "base/must.h"
 
 #include <math.h>
 #include <string.h>
