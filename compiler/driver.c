@@ -226,18 +226,12 @@ static void check_program(MoecCompiler *compiler, const char *pass, Program *pro
     abort();
 }
 
-static void check_kernels(MoecCompiler *compiler, const char *pass, const Module *module) {
-    for (int i = 0; i < module->kernels.count; i++) {
-        LoopKernel *kernel = module->kernels.items[i];
-        const char *wrong = form_check(compiler->arena, &kernel->form);
-        if (!wrong) continue;
-        Text text = {.arena = compiler->arena};
-        for (int j = 0; j < kernel->statements.count; j++)
-            text_add(&text, "%s\n", print_statement(compiler->arena, kernel->statements.items[j]));
-        dump_form(&text, &kernel->form);
-        fprintf(stderr, "moec: internal error: after pass '%s': %s\n%s", pass, wrong, text.text);
-        abort();
-    }
+static void check_module(MoecCompiler *compiler, const char *pass, const Module *module) {
+    const Fault fault = module_check(module);
+    if (!fault.what) return;
+    fprintf(stderr, "moec: internal error: after pass '%s': %s\n", pass,
+            fault_text(compiler->arena, &fault));
+    abort();
 }
 
 /* ---- running the passes ---- */
@@ -290,7 +284,7 @@ static void run_way(void *data) {
         run_pass(work, pass);
         if (!work->program || compiler->reports.errors) return;
         if (work->module)
-            check_kernels(compiler, pass->name, work->module);
+            check_module(compiler, pass->name, work->module);
         else
             check_program(compiler, pass->name, work->program);
     }
@@ -429,17 +423,28 @@ static MoecProgram *const *with_step(MoecCompiler *compiler, MoecProgram *const 
     return all;
 }
 
-/* Runs the rest of the passes on all programs together. */
+/* Runs the rest of the passes up to `pass` on all programs together; false after an error. */
+static bool lower_together(Work *work, MoecProgram *const *programs, int count, const char *pass) {
+    work->schedules = schedules_of(work->compiler, programs, count);
+    work->schedule_count = count;
+    return !moec_failed(work->compiler) && run_passes(work, last_of_schedule, pass, ANY);
+}
+
 static const char *emitted(MoecCompiler *compiler, MoecProgram *const *programs, int count,
                            Hosting hosting, MoecKernels *kernels) {
     Work work = work_of(compiler, programs[0]);
-    work.schedules = schedules_of(compiler, programs, count);
-    work.schedule_count = count;
     work.hosting = hosting;
-    if (moec_failed(compiler) || !run_passes(&work, last_of_schedule, last_of_text, ANY))
-        return NULL;
+    if (!lower_together(&work, programs, count, last_of_text)) return NULL;
     if (kernels) *kernels = work.kernels;
     return work.text;
+}
+
+Module *lowered_module(MoecCompiler *compiler, MoecProgram *const *programs, int count,
+                       bool device, const char *pass) {
+    for (int i = 0; i < count && device; i++) moec_lower(compiler, programs[i], true);
+    if (moec_failed(compiler)) return NULL;
+    Work work = work_of(compiler, programs[0]);
+    return lower_together(&work, programs, count, pass) ? work.module : NULL;
 }
 
 const char *moec_emit_c(MoecCompiler *compiler, MoecProgram *const *programs, int count,

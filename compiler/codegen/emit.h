@@ -118,8 +118,8 @@ void emit_grouped(Emitter *emitter, const ScheduleUnit *unit);
 /* A name with a unique number, after the last tensor that the kernel computes. */
 const char *kernel_name(Emitter *emitter, const Kernel *kernel, const Nest *nest);
 void add_param(Arena *arena, List *params, Param param);
-/* An argument: the element of a read where all loops are 0. */
-void add_operand_param(Emitter *emitter, List *params, const Expr *read);
+/* An argument: the element of an access where all loops are 0. */
+void add_operand_param(Emitter *emitter, List *params, const Expr *access, bool written);
 /* Adds parameters for everything that the current kernel uses, after existing ones. */
 void add_params(Emitter *emitter, List *params);
 /* Adds the statements of a kernel: those in a nest, or all (NULL). */

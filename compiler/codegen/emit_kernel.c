@@ -76,9 +76,11 @@ void add_param(Arena *arena, List *params, Param param) {
     list_push(arena, params, added);
 }
 
-void add_operand_param(Emitter *emitter, List *params, const Expr *read) {
+void add_operand_param(Emitter *emitter, List *params, const Expr *access, bool written) {
     add_param(emitter->lower.arena, params,
-              (Param){.kind = PARAM_OPERAND, .address = pointer_term(&emitter->lower, read)});
+              (Param){.kind = PARAM_OPERAND,
+                      .written = written,
+                      .address = pointer_term(&emitter->lower, access)});
 }
 
 void add_params(Emitter *emitter, List *params) {
@@ -107,6 +109,7 @@ void add_params(Emitter *emitter, List *params) {
 void add_loops(Emitter *emitter, LoopKernel *loops, const char *name) {
     const Lowering *lower = &emitter->lower;
     loops->form.name = name;
+    loops->entry = emitter->entry;
     loops->form.work = lower->kernel->work;
     loops->form.is_store = lower->in_template;
     loops->form.around = names_around(lower);

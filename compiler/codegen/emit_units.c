@@ -86,7 +86,8 @@ static void emit_dense(Emitter *emitter, const ScheduleUnit *unit) {
     add_operands(emitter, step, 6);
     step->product.epilogue = product->epilogue_ops != 0;
     if (step->product.epilogue) {
-        set_access(emitter, step, 5, unit->kept, ACCESS_READ);
+        set_access(emitter, step, 5, unit->kept,
+                   product->epilogue_ops & MOEC_KEEP ? ACCESS_WRITE : ACCESS_READ);
         set_access(emitter, step, 4, unit->bias, ACCESS_READ);
         set_access(emitter, step, 3, unit->add, ACCESS_READ);
     }

@@ -66,6 +66,7 @@ typedef struct Param {
 /* The loops of a kernel, or of the store of a template. */
 typedef struct LoopKernel {
     KernelForm form;
+    const struct Entry *entry; /* NULL: of the optimizer */
     const Target *target; /* the host runs one kernel of a GPU program */
     List params;          /* Param *; empty for a store */
     List statements;      /* const Statement *: the equations that it computes */
@@ -232,10 +233,42 @@ typedef struct Module {
     bool update;
     int *groups;  /* of parameters, by index in weights: see MoecUpdate.own; NULL without update */
     Type rounded; /* type of the compute weights of a program; TYPE_REAL: none */
+    unsigned properties; /* ModuleProperty: set by the passes so far */
 } Module;
+
+typedef enum ModuleProperty { MODULE_HAS_OWNERS = 1, MODULE_HAS_BARRIERS = 2 } ModuleProperty;
 
 /* The memory of all tensors of a program, and the steps that clear it; names: by tensor->id. */
 Entry *entry_new(Arena *arena, const Schedule *schedule, const BlockLayout *weights,
                  const BlockLayout *states, const char *const *names);
+
+/* ---- check.c ---- */
+
+typedef enum FaultKind {
+    FAULT_SCOPE,    /* scopes and types of a kernel: see form_check.c */
+    FAULT_BOUNDS,   /* an element outside of its array */
+    FAULT_WRITER,   /* several threads store to one element */
+    FAULT_BARRIER,  /* none between a store and the access of another thread, or not for all */
+    FAULT_LIFETIME, /* memory in use by another buffer */
+    FAULT_FLOW,     /* read before it is written */
+    FAULT_LAUNCH    /* limits of the machine, arguments against parameters, grid */
+} FaultKind;
+
+/* The first fault of a module; what: NULL if it has none. */
+typedef struct Fault {
+    FaultKind kind;
+    const char *what;
+    const LoopKernel *kernel; /* or NULL */
+    const Entry *entry;       /* or NULL */
+    const HostStep *step;     /* or NULL */
+    const Statement *statement; /* or NULL */
+} Fault;
+
+const char *fault_name(FaultKind kind);
+/* The fault with its equation, source line and kernel, as the text of an internal error. */
+const char *fault_text(Arena *arena, const Fault *fault);
+Fault module_check(const Module *module);
+/* A line for each term that no rule decides; *count: their number. */
+const char *module_unproven(const Module *module, int *count);
 
 #endif

@@ -130,6 +130,7 @@ static void give_operand(Emitter *emitter, Call *call, const Expr *operand, bool
     give_text(call, add_given(call, (Param){.kind = PARAM_OPERAND,
                                             .type = pointer_type(emitter, operand, written),
                                             .name = name,
+                                            .written = written,
                                             .address = pointer_term(&emitter->lower, operand)}));
 }
 
@@ -300,6 +301,7 @@ static void give_store(const Attend *attend, Call *call) {
     const char *name = add_given(call, (Param){.kind = PARAM_OPERAND,
                                                .type = pointer_type(emitter, o, true),
                                                .name = "o",
+                                               .written = true,
                                                .address = pointer_term(&emitter->lower, o)});
     give_text(call,
               arena_format(emitter->lower.arena, "MoecPlainRows<%s>{%s, %ld}", type_name(o->tensor),

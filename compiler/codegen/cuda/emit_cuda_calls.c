@@ -19,8 +19,8 @@ static void emit_top(Emitter *emitter, const Statement *statement) {
     for (int i = 0; i < 4; i++)
         add_param(emitter->lower.arena, &arguments,
                   (Param){.kind = PARAM_NUMBER, .number = numbers[i]});
-    add_operand_param(emitter, &arguments, statement->inputs.items[0]);
-    add_operand_param(emitter, &arguments, statement->outputs.items[0]);
+    add_operand_param(emitter, &arguments, statement->inputs.items[0], false);
+    add_operand_param(emitter, &arguments, statement->outputs.items[0], true);
     long choices = sizes[0] * sizes[2];
     bool few = sizes[1] <= TOP_FEW;
     const long blocks = few ? ceil_div(choices, MOEC_CHOICE_THREADS / 32) : choices;

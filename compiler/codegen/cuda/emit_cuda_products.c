@@ -299,7 +299,7 @@ static const char *plain_kernel(Emitter *emitter, const ScheduleUnit *unit, cons
         if (tensors[i]->type == TYPE_BF16) text_add(&name, "_%c", "abc"[i]);
     if (unit->accumulated_product) text_add(&name, "_twice");
     text_add(&parameters, "%s *c", type_name(tensors[2]));
-    add_operand_param(emitter, arguments, contraction->c);
+    add_operand_param(emitter, arguments, contraction->c, true);
     int count = emitter->module->device_kernels.count;
     device_kernel(emitter, name.text);
     const Body body = {
@@ -369,7 +369,7 @@ static void put_product(Emitter *emitter, const Contraction *contraction, bool g
     if (!weight) put_table(emitter, arguments, contraction->gather_b);
     /* b first: see set_product in emit_units.c. */
     const Term *b = pointer_term(&emitter->lower, contraction->b);
-    add_operand_param(emitter, arguments, contraction->a);
+    add_operand_param(emitter, arguments, contraction->a, false);
     add_param(emitter->lower.arena, arguments, (Param){.kind = PARAM_OPERAND, .address = b});
 }
 

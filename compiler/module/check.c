@@ -1,0 +1,50 @@
+/* check: finds faults in a module after a pass, and counts the terms that no rule decides.
+ *
+ *     for s = 0 .. 64                fault: bounds: 'x[s + 1]' has a subscript of 1 .. 64
+ *         y[s] = x[s + 1]                   and 64 elements
+ */
+#include "module/check.h"
+
+const char *fault_name(FaultKind kind) {
+    static const char *const names[] = {
+        [FAULT_SCOPE] = "scope",     [FAULT_BOUNDS] = "bounds",     [FAULT_WRITER] = "writer",
+        [FAULT_BARRIER] = "barrier", [FAULT_LIFETIME] = "lifetime", [FAULT_FLOW] = "data flow",
+        [FAULT_LAUNCH] = "launch"};
+    return names[kind];
+}
+
+/* Scopes and types. */
+static void check_forms(ModuleCheck *check) {
+    for (int i = 0; i < check->module->kernels.count; i++) {
+        check->kernel = check->module->kernels.items[i];
+        const char *wrong = form_check(check->module->arena, &check->kernel->form);
+        if (wrong) fault_found(check, FAULT_SCOPE, "%s", wrong);
+    }
+    check->kernel = NULL;
+}
+
+static void check_all(ModuleCheck *check) {
+    check_forms(check);
+    for (int i = 0; i < check->module->entries.count; i++)
+        check_entry(check, check->module->entries.items[i]);
+}
+
+Fault module_check(const Module *module) {
+    Fault fault = {0};
+    ModuleCheck check = {.arena = arena_new(), .module = module, .fault = &fault};
+    check_all(&check);
+    arena_free(check.arena);
+    return fault;
+}
+
+const char *module_unproven(const Module *module, int *count) {
+    Fault fault = {0};
+    Text lines = {.arena = module->arena};
+    text_add(&lines, "%s", "");
+    ModuleCheck check = {
+        .arena = arena_new(), .module = module, .fault = &fault, .unproven = &lines};
+    check_all(&check);
+    arena_free(check.arena);
+    *count = check.unproven_count;
+    return lines.text;
+}
