@@ -25,7 +25,7 @@ typedef struct Work {
     Hosting hosting;
     bool plain; /* print loops with numbers as sizes */
     Module *module;
-    const char *text; /* after emit */
+    const char *text; /* after emit; after check: of a dump */
     MoecKernels kernels;
 
     Graph graph;
@@ -136,6 +136,11 @@ static void pass_loops(Work *work) {
                                work->hosting, work->plain);
 }
 
+/* Faults are internal errors after every pass; this one lists the undecided terms for a dump. */
+static void pass_check(Work *work) {
+    if (work->plain) work->text = module_unproven(work->module);
+}
+
 static void pass_emit(Work *work) {
     work->text = work->program->target->launches ? emit_cuda(work->module, &work->kernels)
                                                  : emit_c(work->module);
@@ -164,6 +169,7 @@ static const struct Pass {
     Machine machine;
     void (*run)(Work *work);
     void (*loops)(Arena *arena, KernelForm *form, const Target *target); /* or of each kernel */
+    unsigned sets; /* ModuleProperty */
 } passes[] = {
     {"elaborate", MODELS | UPDATE, ANY, .run = pass_elaborate},
     {"chunk_scan", FORWARD | TRAIN | MEASURE, ANY, .run = pass_chunk_scan},
@@ -187,7 +193,7 @@ static const struct Pass {
     {"plan", MODELS, ANY, .run = pass_plan},
     {"loops", MODELS | UPDATE, ANY, .run = pass_loops},
     {"parallel", MODELS | UPDATE, ANY, .loops = parallel},
-    {"owners", MODELS | UPDATE, ANY, .loops = owners},
+    {"owners", MODELS | UPDATE, ANY, .loops = owners, MODULE_HAS_OWNERS},
     {"shared", MODELS | UPDATE, ANY, .loops = shared_rows},
     {"licm", MODELS | UPDATE, ANY, .loops = hoist},
     {"cse", MODELS | UPDATE, ANY, .loops = name_common},
@@ -195,9 +201,10 @@ static const struct Pass {
     {"unroll", MODELS | UPDATE, ANY, .loops = unroll},
     {"guards", MODELS | UPDATE, ANY, .loops = guards},
     {"rolled", MODELS | UPDATE, ANY, .loops = rolled},
-    {"barriers", MODELS | UPDATE, ANY, .loops = barriers},
+    {"barriers", MODELS | UPDATE, ANY, .loops = barriers, MODULE_HAS_BARRIERS},
     {"unused", MODELS | UPDATE, ANY, .loops = unused},
     {"names", MODELS | UPDATE, ANY, .loops = name_variables},
+    {"check", MODELS | UPDATE, ANY, .run = pass_check},
     {"emit", MODELS | UPDATE, ANY, .run = pass_emit},
 };
 
@@ -268,6 +275,7 @@ static void run_pass(Work *work, const struct Pass *pass) {
         LoopKernel *kernel = work->module->kernels.items[i];
         pass->loops(compiler->arena, &kernel->form, kernel->target);
     }
+    if (work->module) work->module->properties |= pass->sets;
     MoecPassTime *time = &compiler->times[pass - passes];
     time->runs++;
     time->seconds += now() - start;

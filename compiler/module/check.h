@@ -26,6 +26,9 @@ typedef struct Known {
     Bound bound;
     long elements; /* of an array; -1: unknown; 0: of a scalar */
     long row;      /* elements of one row of a two-dimensional array, else 0 */
+    int region;    /* that declares it */
+    int accesses;  /* to an array, before its barriers are checked */
+    bool stored;   /* it has stores and other accesses */
 } Known;
 
 /* A loop or condition that encloses others. */
@@ -33,6 +36,12 @@ typedef struct Region {
     const FormNode *node; /* NULL: the whole kernel */
     int outer;            /* index of the enclosing region, or -1 */
 } Region;
+
+/* A term whose values are limited by a condition. */
+typedef struct Fact {
+    const Term *term;
+    int64_t low, high;
+} Fact;
 
 typedef enum EventKind {
     EVENT_READ,
@@ -51,14 +60,10 @@ typedef struct Event {
     const Term *subscript;   /* of its first element; NULL: unknown */
     Bound bound;             /* of the subscripts of all elements */
     long width;              /* adjacent elements */
-    bool guarded;            /* only under a condition */
+    const Fact *facts;       /* the conditions around it */
+    int fact_count;
+    bool guarded; /* only under a condition */
 } Event;
-
-/* A term whose values are limited by a condition. */
-typedef struct Fact {
-    const Term *term;
-    int64_t low, high;
-} Fact;
 
 /* The index of a repeat around a host step. */
 typedef struct RepeatIndex {
@@ -67,6 +72,9 @@ typedef struct RepeatIndex {
 } RepeatIndex;
 
 enum { MAX_FACTS = 64, MAX_REPEATS = 32 };
+
+/* The optimizer processes parameters of any size; this one stands for it. */
+#define SOME_ELEMENTS ((1L << 40) - 1)
 
 typedef struct ModuleCheck {
     Arena *arena; /* of one check */
@@ -114,6 +122,9 @@ Known *known_add(ModuleCheck *check, const Term *name);
 Bound bound_of(ModuleCheck *check, const Term *term);
 /* The values of a loop variable. False: the loop has no iteration. */
 bool bound_of_loop(ModuleCheck *check, const FormNode *loop, Bound *bound);
+/* True for a loop over a block of another one: the index is its first value, a variable, plus less
+ * than `distance`. facts_of_loop: this as a fact. */
+bool block_of_loop(const ModuleCheck *check, const FormNode *loop, int64_t *distance);
 void facts_of_loop(ModuleCheck *check, const FormNode *loop);
 /* From here on the condition has that value; fact_count restores the state before. */
 void facts_add(ModuleCheck *check, const Term *condition, bool holds);
@@ -124,6 +135,65 @@ long elements_of(const ModuleCheck *check, const Term *array);
 
 /* Checks the subscripts of a kernel and sets the events. */
 void walk_kernel(ModuleCheck *check, const LoopKernel *kernel, Launch launch);
+
+/* ---- check_digits.c ---- */
+
+/* A part of a variable: factor * (variable / inner % modulus). */
+typedef struct Digit {
+    const Term *of;    /* a variable, or a term that is not split */
+    int64_t inner;     /* 1: the lowest part */
+    int64_t modulus;   /* 0: none */
+    int64_t low, high; /* of the part, if they are known; in units of the variable */
+    int64_t factor;    /* 0: the part belongs to a whole */
+    bool known;
+    bool whole; /* it contains parts of other variables */
+    bool fixed; /* the same value in all iterations */
+} Digit;
+
+enum { MAX_DIGITS = 32 };
+
+typedef struct Digits {
+    ModuleCheck *check;
+    Digit digits[MAX_DIGITS];
+    int count;
+    int64_t constant;
+    const Term *variable;
+    bool opaque; /* some of them depend on values in memory */
+} Digits;
+
+/* variable: see digits_meet. */
+Digits digits_of(ModuleCheck *check, const Event *access, const Term *variable);
+/* True if the parts of a variable make up the whole of it. */
+bool digits_cover(const Digits *digits, const Term *variable);
+
+/* Two accesses: the variable that distributes both among threads, or NULL; variables that have the
+ * same value in both, the last one NULL; adjacent elements. */
+typedef struct Meeting {
+    const Term *variable;
+    const Term *held[MAX_DIGITS + 1];
+    long widths[2];
+} Meeting;
+
+/* True if two threads may access one element, as far as all digits are known. */
+bool digits_meet(const Digits *a, const Digits *b, const Meeting *meeting);
+
+/* ---- check_writers.c ---- */
+
+/* The stores of the current kernel. */
+void check_writers(ModuleCheck *check);
+/* The part of a condition that selects one thread of a block, or NULL. */
+const Term *thread_selected(const Term *condition);
+
+/* ---- check_barriers.c ---- */
+
+/* The accesses of the threads of a block in the current kernel. */
+void check_barriers(ModuleCheck *check);
+
+/* ---- check_launch.c ---- */
+
+/* A launch; kernel: its loops, NULL for a template. The operands of another step. */
+void check_launch(ModuleCheck *check, const LaunchStep *launch, const LoopKernel *kernel);
+void check_operands(ModuleCheck *check, const HostStep *step);
 
 /* ---- check_flow.c ---- */
 

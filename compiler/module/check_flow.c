@@ -62,6 +62,8 @@ static bool is_carried(const ModuleCheck *check, int at) {
 static void trace_kernel(Flow *flow, const LoopKernel *kernel, Launch launch) {
     ModuleCheck *check = flow->check;
     walk_kernel(check, kernel, launch);
+    check_writers(check);
+    check_barriers(check);
     for (int i = 0; i < check->event_count; i++) {
         const Event *event = &check->events[i];
         const Tensor *tensor = event->array ? event->array->variable->tensor : NULL;
@@ -95,6 +97,7 @@ static void trace_param(Flow *flow, const Param *param, bool writes) {
 /* The kernel of a template accesses all its operands. */
 static void trace_launch(Flow *flow, const LaunchStep *launch) {
     const LoopKernel *kernel = kernel_named(flow, launch->kernel);
+    check_launch(flow->check, launch, kernel);
     if (kernel) {
         trace_kernel(flow, kernel, launch->launch);
         return;
@@ -159,6 +162,7 @@ static void trace_steps(Flow *flow, const List *steps) {
         }
         if (step->kind == STEP_LAUNCH) trace_launch(flow, &step->launch);
         if (step->kind == STEP_CLEAR) trace_clear(flow, step);
+        check_operands(flow->check, step);
         trace_operands(flow, step);
         trace_steps(flow, &step->body);
     }

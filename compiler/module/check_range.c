@@ -54,8 +54,9 @@ Known *known_add(ModuleCheck *check, const Term *name) {
     return known;
 }
 
-/* The index of a repeat around the launch has a fixed name. */
+/* The index of a repeat around the launch, and the size of a parameter, have a fixed name. */
 static Bound bound_of_index(const ModuleCheck *check, const Variable *variable) {
+    if (variable->name && strcmp(variable->name, "elements") == 0) return point(SOME_ELEMENTS);
     for (int i = check->repeat_count - 1; i >= 0 && variable->name; i--)
         if (strcmp(check->repeats[i].name, variable->name) == 0)
             return (Bound){0, check->repeats[i].count - 1, 1, true};
@@ -72,7 +73,7 @@ long elements_of(const ModuleCheck *check, const Term *array) {
     const Tensor *tensor = array->variable->tensor;
     if (!tensor || tensor->type == TYPE_INT8) return -1;
     for (int i = 0; i < tensor->rank; i++)
-        if (tensor->axes[i]->kind == AXIS_ELEMENTS) return -1;
+        if (tensor->axes[i]->kind == AXIS_ELEMENTS) return SOME_ELEMENTS;
     const long elements = tensor_elements(tensor);
     const bool slots = check->entry && check->entry->buffers[tensor->id].slots == 2;
     return slots ? elements / tensor->axes[0]->size * 2 : elements;
@@ -230,6 +231,8 @@ static Bound bound_of_operation(ModuleCheck *check, const Term *term) {
     case TERM_WHOLE_SIZE:
         a = bound_of(check, term->args[0]);
         return a.low >= 0 ? a : larger(a, between(-(Wide)a.high, -(Wide)a.low, a.unit, a.certain));
+    case TERM_BLOCK_BEFORE:
+        return bound_of_thread(check, TERM_THREAD);
     default:
         return term->count == 2 ? bound_of_pair(check, term) : unknown;
     }
@@ -259,9 +262,26 @@ Bound bound_of(ModuleCheck *check, const Term *term) {
 
 /* ---- conditions ---- */
 
+static int64_t moved(int64_t end, int64_t by) {
+    return end == INT64_MIN || end == INT64_MAX ? end : end + by;
+}
+
+/* Also for the variable of a sum with a number, and for the value of a let. */
 static void fact_add(ModuleCheck *check, const Term *term, int64_t low, int64_t high) {
     if (term->op == TERM_NUMBER || check->fact_count == MAX_FACTS) return;
     check->facts[check->fact_count++] = (Fact){term, low, high};
+    const Known *known = term->op == TERM_NAME ? known_of(check, term) : NULL;
+    if (known && known->value) fact_add(check, known->value, low, high);
+    if (term->op != TERM_ADD && term->op != TERM_SUB) return;
+    const Term *a = term->args[0], *b = term->args[1];
+    const bool adds = term->op == TERM_ADD;
+    if (b->op == TERM_NUMBER) {
+        const int64_t more = adds ? -b->whole : b->whole;
+        fact_add(check, a, moved(low, more), moved(high, more));
+    } else if (a->op == TERM_NUMBER && !adds) {
+        fact_add(check, b, high == INT64_MAX ? INT64_MIN : a->whole - high,
+                 low == INT64_MIN ? INT64_MAX : a->whole - low);
+    }
 }
 
 /* a <= b + more, for all values of both. */
@@ -333,12 +353,16 @@ static bool distance_of(const ModuleCheck *check, const Term *term, const Term *
     return true;
 }
 
-/* A loop over a block: the index minus its first value. */
-void facts_of_loop(ModuleCheck *check, const FormNode *loop) {
+bool block_of_loop(const ModuleCheck *check, const FormNode *loop, int64_t *distance) {
     const Term *from = loop->values[0];
+    return from->op == TERM_NAME && distance_of(check, loop->values[1], from, distance);
+}
+
+void facts_of_loop(ModuleCheck *check, const FormNode *loop) {
     int64_t distance;
-    if (from->op == TERM_NAME && distance_of(check, loop->values[1], from, &distance))
-        fact_add(check, term(check->arena, TERM_SUB, loop->name, from), 0, distance - 1);
+    if (block_of_loop(check, loop, &distance))
+        fact_add(check, term(check->arena, TERM_SUB, loop->name, loop->values[0]), 0,
+                 distance - 1);
 }
 
 bool bound_of_loop(ModuleCheck *check, const FormNode *loop, Bound *bound) {

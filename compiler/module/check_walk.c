@@ -70,6 +70,14 @@ static void check_bounds(ModuleCheck *check, const Term *element, Bound bound, l
     }
 }
 
+/* True for an array that only one thread accesses: declared in its iteration. */
+static bool is_private(const ModuleCheck *check, const Known *known, int region) {
+    if (!known->node || known->node->shared) return false;
+    for (; region != known->region && !on_device(check); region = check->regions[region].outer)
+        if (check->regions[region].node->run & RUN_PARALLEL) return false;
+    return true;
+}
+
 /* An access to `width` adjacent elements. */
 static void access_element(ModuleCheck *check, EventKind kind, const Term *element, long width,
                            const FormNode *node, int region) {
@@ -81,13 +89,18 @@ static void access_element(ModuleCheck *check, EventKind kind, const Term *eleme
     check_bounds(check, element, bound, known->row ? known->row : known->elements);
     if (inner->op == TERM_ELEMENT)
         check_bounds(check, inner, bound_of(check, inner->args[1]), known->elements / known->row);
-    if (known->node && !known->node->shared && inner->op != TERM_ELEMENT) return;
+    if (is_private(check, known, region)) return;
     Event *event = event_add(check, kind, region, node);
     event->array = array;
     event->subscript = inner->op == TERM_ELEMENT ? inner->args[1] : element->args[1];
     event->bound = bound;
     event->width = width;
     event->guarded = check->fact_count > 0 || check->masked;
+    if (!check->fact_count || !on_device(check)) return;
+    Fact *facts = arena_alloc(check->arena, (size_t)check->fact_count * sizeof *facts);
+    memcpy(facts, check->facts, (size_t)check->fact_count * sizeof *facts);
+    event->facts = facts;
+    event->fact_count = check->fact_count;
 }
 
 /* ---- terms ---- */
@@ -133,10 +146,11 @@ static void walk_term(ModuleCheck *check, const Term *term, const FormNode *node
 
 static void walk_block(ModuleCheck *check, const FormBlock *block, int region);
 
-static void declare(ModuleCheck *check, const FormNode *let) {
+static void declare(ModuleCheck *check, const FormNode *let, int region) {
     const Term *value = let->values[0];
     Known *known = known_add(check, let->name);
     known->node = let;
+    known->region = region;
     known->elements = let->size * (let->rows ? let->rows : 1);
     known->row = let->rows ? let->size : 0;
     if (!let->size && let->constant && value && term_is_integer(let->name)) {
@@ -191,12 +205,14 @@ static void walk_set(ModuleCheck *check, const FormNode *set, int region) {
                    region);
 }
 
-/* Elements that move between the lanes of a thread and memory. */
+/* Elements that move between the lanes of a thread and memory: all, or those of a parameter. */
 static void walk_move(ModuleCheck *check, const FormNode *node, EventKind kind, int region) {
     const Term *move = node->values[0], *lanes = move->args[0];
     const Known *known = known_of(check, lanes);
+    const long width = known && move->count == 2 ? known->elements : 1;
     walk_term(check, move->args[1]->args[1], node, region);
-    access_element(check, kind, move->args[1], known ? known->elements : 1, node, region);
+    access_element(check, kind, move->args[1], width, node, region);
+    check->events[check->event_count - 1].width = known ? known->elements : 1;
 }
 
 /* An array that a template accesses. */
@@ -235,7 +251,7 @@ static void walk_node(ModuleCheck *check, const FormNode *node, int region) {
         break;
     case FORM_LET:
         if (node->values[0]) walk_term(check, node->values[0], node, region);
-        declare(check, node);
+        declare(check, node, region);
         break;
     case FORM_SET:
         walk_set(check, node, region);

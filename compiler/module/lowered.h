@@ -268,7 +268,7 @@ const char *fault_name(FaultKind kind);
 /* The fault with its equation, source line and kernel, as the text of an internal error. */
 const char *fault_text(Arena *arena, const Fault *fault);
 Fault module_check(const Module *module);
-/* A line for each term that no rule decides; *count: their number. */
-const char *module_unproven(const Module *module, int *count);
+/* A line for each term that no rule decides, then their number. */
+const char *module_unproven(const Module *module);
 
 #endif

@@ -1,0 +1,210 @@
+/* check_barriers: a barrier between the store of a thread of a GPU and an access of another thread.
+ *
+ *     for s by threads              row[s]: by the thread of s
+ *         row[s] = x[s]
+ *     barrier                       without it a fault
+ *     for s by threads
+ *         y[s] = row[63 - s]        row[63 - s]: by another thread
+ *
+ * The events of a kernel are walked in order, the bodies of loops twice. Two accesses of one array,
+ * one of them a store, need a barrier between them unless the same thread does both. No barrier is
+ * in a loop or under a condition that only some threads of a block execute.
+ */
+#include "module/check.h"
+
+/* An access since the last barrier. */
+typedef struct Pending {
+    const Event *event;
+    int time;
+} Pending;
+
+typedef struct Barriers {
+    ModuleCheck *check;
+    Pending *pending;
+    int count, capacity;
+    int time;    /* accesses so far */
+    int *starts; /* by region: the time at which the current iteration of a loop began */
+} Barriers;
+
+/* ---- threads ---- */
+
+/* True for a value that may differ between the threads of a block. */
+static bool varies(const Barriers *barriers, const Term *term) {
+    const ModuleCheck *check = barriers->check;
+    if (term->op == TERM_THREAD || term->op == TERM_FIRST || term->op == TERM_COLUMN) return true;
+    if (term->op >= TERM_BLOCK_SUM && term->op <= TERM_BLOCK_MIN) return false;
+    const Known *known = term->op == TERM_NAME ? known_of(check, term) : NULL;
+    if (known && known->node && known->node->kind == FORM_FOR)
+        return known->node->by != BY_ONE && known->node->by != BY_BLOCKS &&
+               known->node->by != BY_COLUMNS;
+    if (known && known->value) return varies(barriers, known->value);
+    for (int i = 0; i < term->count; i++)
+        if (varies(barriers, term->args[i])) return true;
+    return false;
+}
+
+static bool divides(const Barriers *barriers, const FormNode *node) {
+    if (!node) return false;
+    if (node->kind == FORM_IF) return varies(barriers, node->values[0]);
+    return node->by == BY_ALL || node->by == BY_THREADS || node->by == BY_COLUMN ||
+           node->by == BY_THE_FIRST;
+}
+
+/* True if only some threads of the block execute the event, or not together. */
+static bool is_divided(const Barriers *barriers, const Event *event) {
+    const ModuleCheck *check = barriers->check;
+    for (int i = event->region; i >= 0; i = check->regions[i].outer)
+        if (divides(barriers, check->regions[i].node)) return true;
+    return false;
+}
+
+/* The innermost loop that distributes an access among threads, or condition that selects a thread;
+ * NULL: all threads do the same. */
+static const FormNode *divider_of(const Barriers *barriers, const Event *event) {
+    const ModuleCheck *check = barriers->check;
+    for (int i = event->region; i >= 0; i = check->regions[i].outer) {
+        const FormNode *node = check->regions[i].node;
+        if (node && (node->kind == FORM_IF ? thread_selected(node->values[0]) != NULL
+                                           : divides(barriers, node)))
+            return node;
+    }
+    return NULL;
+}
+
+/* The condition for the only thread, or NULL. */
+static const Term *only_thread(const FormNode *divider) {
+    return divider && divider->kind == FORM_IF ? thread_selected(divider->values[0]) : NULL;
+}
+
+static bool contains(const ModuleCheck *check, int outer, int region) {
+    while (region > outer) region = check->regions[region].outer;
+    return region == outer;
+}
+
+/* Loops that all threads of the block execute, and that are in the same iteration at both events. */
+static void find_held(const Barriers *barriers, const Pending *before, const Event *event,
+                      Meeting *meeting) {
+    const ModuleCheck *check = barriers->check;
+    int count = 0;
+    for (int i = event->region; i >= 0; i = check->regions[i].outer) {
+        const FormNode *node = check->regions[i].node;
+        if (!node || node->kind != FORM_FOR) continue;
+        if (divides(barriers, node)) count = 0;
+        else if (contains(check, i, before->event->region) && before->time >= barriers->starts[i] &&
+                 count < MAX_DIGITS)
+            meeting->held[count++] = node->name;
+    }
+    meeting->held[count] = NULL;
+}
+
+/* True if the same thread does both, or they access different elements. */
+static bool agree(const Barriers *barriers, const Pending *before, const Event *b) {
+    const Event *a = before->event;
+    if (a->kind == EVENT_READ && b->kind == EVENT_READ) return true;
+    const FormNode *one = divider_of(barriers, a), *other = divider_of(barriers, b);
+    if (one && other) {
+        if (one->by == BY_THE_FIRST && other->by == BY_THE_FIRST) return true;
+        if (only_thread(one) && only_thread(other) &&
+            term_equal(only_thread(one), only_thread(other)))
+            return true;
+    }
+    if (!a->subscript || !b->subscript) return false;
+    Meeting meeting = {.widths = {a->width, b->width}};
+    if (one && one == other && one->kind == FORM_FOR) meeting.variable = one->name;
+    find_held(barriers, before, b, &meeting);
+    const Digits of_a = digits_of(barriers->check, a, meeting.variable),
+                 of_b = digits_of(barriers->check, b, meeting.variable);
+    if (a == b && of_a.opaque) return true; /* see check_writers.c */
+    return !digits_meet(&of_a, &of_b, &meeting);
+}
+
+/* ---- the walk ---- */
+
+static void access(Barriers *barriers, const Event *event) {
+    ModuleCheck *check = barriers->check;
+    if (!known_of(check, event->array)->stored) return;
+    for (int i = 0; i < barriers->count; i++) {
+        const Event *before = barriers->pending[i].event;
+        if (before->array->variable != event->array->variable ||
+            agree(barriers, &barriers->pending[i], event))
+            continue;
+        fault_found(check, FAULT_BARRIER, "no barrier between two accesses of '%s': '%s', '%s'",
+                    term_text(check->module->arena, event->array),
+                    before->subscript ? term_text(check->module->arena, before->subscript) : "",
+                    event->subscript ? term_text(check->module->arena, event->subscript) : "");
+        return;
+    }
+    barriers->pending = with_room(check->arena, barriers->pending, barriers->count,
+                                  &barriers->capacity, sizeof *barriers->pending);
+    barriers->pending[barriers->count++] = (Pending){event, barriers->time++};
+}
+
+static void barrier(Barriers *barriers, const Event *event) {
+    if (is_divided(barriers, event))
+        fault_found(barriers->check, FAULT_BARRIER, "a barrier that only some threads reach");
+    barriers->count = 0;
+}
+
+/* The index after the end of the region that starts there. */
+static int end_of(const ModuleCheck *check, int start) {
+    int end = start + 1;
+    while (check->events[end].kind != EVENT_CLOSE ||
+           check->events[end].region != check->events[start].region)
+        end++;
+    return end + 1;
+}
+
+static bool is_loop(const Event *open) {
+    return open->node && open->node->kind == FORM_FOR;
+}
+
+static void run_events(Barriers *barriers, int from, int to) {
+    const ModuleCheck *check = barriers->check;
+    for (int i = from; i < to; i++) {
+        const Event *event = &check->events[i];
+        switch (event->kind) {
+        case EVENT_READ:
+        case EVENT_WRITE:
+        case EVENT_ADD:
+            access(barriers, event);
+            break;
+        case EVENT_BARRIER:
+            barrier(barriers, event);
+            break;
+        case EVENT_OPEN:
+            if (!is_loop(event)) break;
+            for (int pass = 0; pass < 2; pass++) {
+                barriers->starts[event->region] = barriers->time;
+                run_events(barriers, i + 1, end_of(check, i) - 1);
+            }
+            i = end_of(check, i) - 1;
+            break;
+        case EVENT_CLOSE:
+            break;
+        }
+    }
+}
+
+/* Marks the arrays with stores and other accesses. False: there are none. */
+static bool mark_stored(ModuleCheck *check) {
+    bool found = false;
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < check->event_count; i++) {
+            const Event *event = &check->events[i];
+            Known *known = event->array ? known_of(check, event->array) : NULL;
+            if (!known) continue;
+            if (!pass) known->accesses++;
+            if (event->kind != EVENT_READ && known->accesses > 1) found = known->stored = true;
+        }
+    return found;
+}
+
+void check_barriers(ModuleCheck *check) {
+    Barriers barriers = {.check = check};
+    if (!on_device(check) || !(check->module->properties & MODULE_HAS_BARRIERS)) return;
+    barriers.starts =
+        arena_alloc(check->arena, ((size_t)check->region_count + 1) * sizeof *barriers.starts);
+    if (mark_stored(check)) run_events(&barriers, 0, check->event_count);
+    for (int i = 0; i < check->event_count; i++)
+        if (check->events[i].kind == EVENT_BARRIER) barrier(&barriers, &check->events[i]);
+}
