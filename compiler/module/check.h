@@ -39,8 +39,9 @@ typedef struct Region {
 
 /* A term whose values are limited by a condition. */
 typedef struct Fact {
-    const Term *term;
+    const Term *term; /* NULL: the condition never holds */
     int64_t low, high;
+    bool of_loop; /* the distance from the start of a block */
 } Fact;
 
 typedef enum EventKind {
@@ -96,6 +97,7 @@ typedef struct ModuleCheck {
     int known_count, known_capacity;
     Fact facts[MAX_FACTS];
     int fact_count;
+    bool contradicts; /* a term has no value under the facts: its node is never executed */
     bool masked; /* inside of a read that a mask sets to 0 */
     Region *regions;
     int region_count, region_capacity;
@@ -128,6 +130,8 @@ bool block_of_loop(const ModuleCheck *check, const FormNode *loop, int64_t *dist
 void facts_of_loop(ModuleCheck *check, const FormNode *loop);
 /* From here on the condition has that value; fact_count restores the state before. */
 void facts_add(ModuleCheck *check, const Term *condition, bool holds);
+/* True under a condition that never holds. */
+bool is_unreachable(const ModuleCheck *check);
 /* The number of elements of an array in memory; -1: unknown. */
 long elements_of(const ModuleCheck *check, const Term *array);
 
@@ -165,6 +169,8 @@ typedef struct Digits {
 Digits digits_of(ModuleCheck *check, const Event *access, const Term *variable);
 /* True if the parts of a variable make up the whole of it. */
 bool digits_cover(const Digits *digits, const Term *variable);
+/* True if a condition limits a sum or product: its digits may have fewer values. */
+bool digits_limited(const Event *access);
 
 /* Two accesses: the variable that distributes both among threads, or NULL; variables that have the
  * same value in both, the last one NULL; adjacent elements. */

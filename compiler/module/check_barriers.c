@@ -115,7 +115,10 @@ static bool agree(const Barriers *barriers, const Pending *before, const Event *
     const Digits of_a = digits_of(barriers->check, a, meeting.variable),
                  of_b = digits_of(barriers->check, b, meeting.variable);
     if (a == b && of_a.opaque) return true; /* see check_writers.c */
-    return !digits_meet(&of_a, &of_b, &meeting);
+    if (!digits_meet(&of_a, &of_b, &meeting)) return true;
+    if (!of_a.opaque && !of_b.opaque && !digits_limited(a) && !digits_limited(b)) return false;
+    term_unproven(barriers->check, FAULT_BARRIER, b->subscript);
+    return true;
 }
 
 /* ---- the walk ---- */

@@ -13,14 +13,21 @@ static bool same_part(const Digit *a, const Digit *b) {
     return a->inner == b->inner && a->modulus == b->modulus && term_equal(a->of, b->of);
 }
 
+/* True for parts of one variable that determine each other in part. */
+static bool overlap(const Digit *a, const Digit *b) {
+    if (!a->factor || !b->factor || !term_equal(a->of, b->of)) return false;
+    const bool below = a->modulus && a->inner * a->modulus <= b->inner,
+               above = b->modulus && b->inner * b->modulus <= a->inner;
+    return !below && !above;
+}
+
 static void digit_add(Digits *digits, Digit digit) {
-    if (digit.known && digit.low == digit.high) {
-        digits->constant += digit.factor * digit.low;
-        return;
-    }
     for (int i = 0; i < digits->count; i++) {
         Digit *one = &digits->digits[i];
-        if (!same_part(one, &digit)) continue;
+        if (!same_part(one, &digit)) {
+            digits->opaque |= overlap(one, &digit);
+            continue;
+        }
         one->factor += digit.factor;
         return;
     }
@@ -145,7 +152,7 @@ static bool stays_whole(const Digits *digits, const Term *term) {
     const ModuleCheck *check = digits->check;
     if (term->op != TERM_ADD || !digits->variable || term->args[1]->op == TERM_NUMBER) return false;
     for (int i = 0; i < check->fact_count; i++)
-        if (term_equal(check->facts[i].term, term))
+        if (check->facts[i].term && term_equal(check->facts[i].term, term))
             return !depends_on(check, term, digits->variable);
     return false;
 }
@@ -212,6 +219,16 @@ bool digits_cover(const Digits *digits, const Term *variable) {
         }
     }
     return reached > bound.high;
+}
+
+bool digits_limited(const Event *access) {
+    for (int i = 0; i < access->fact_count; i++) {
+        const Fact *fact = &access->facts[i];
+        if (fact->term && fact->term->count == 2 && !fact->of_loop &&
+            fact->term->args[1]->op != TERM_THREAD)
+            return true;
+    }
+    return false;
 }
 
 /* ---- elements of two accesses ---- */

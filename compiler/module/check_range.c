@@ -123,7 +123,10 @@ static Bound larger(Bound a, Bound b) {
                    divisor(a.unit, b.unit), a.certain && b.certain};
 }
 
+/* An empty range is that of a value that is never used. */
 static Bound either(Bound a, Bound b) {
+    if (a.low > a.high) return b;
+    if (b.low > b.high) return a;
     return (Bound){a.low < b.low ? a.low : b.low, a.high > b.high ? a.high : b.high,
                    divisor(a.unit, b.unit), a.certain && b.certain};
 }
@@ -132,7 +135,7 @@ static Bound either(Bound a, Bound b) {
 static Bound bound_where(ModuleCheck *check, const Term *condition, bool holds, const Term *value) {
     const int facts = check->fact_count;
     facts_add(check, condition, holds);
-    const Bound bound = bound_of(check, value);
+    const Bound bound = is_unreachable(check) ? (Bound){1, 0, 1, true} : bound_of(check, value);
     check->fact_count = facts;
     return bound;
 }
@@ -253,9 +256,10 @@ Bound bound_of(ModuleCheck *check, const Term *term) {
         bound = bound_of_operation(check, term);
     for (int i = 0; i < check->fact_count; i++) {
         const Fact *fact = &check->facts[i];
-        if (!term_equal(fact->term, term)) continue;
+        if (!fact->term || !term_equal(fact->term, term)) continue;
         if (fact->low > bound.low) bound.low = fact->low;
         if (fact->high < bound.high) bound.high = fact->high;
+        check->contradicts |= bound.low > bound.high;
     }
     return bound;
 }
@@ -266,22 +270,40 @@ static int64_t moved(int64_t end, int64_t by) {
     return end == INT64_MIN || end == INT64_MAX ? end : end + by;
 }
 
-/* Also for the variable of a sum with a number, and for the value of a let. */
-static void fact_add(ModuleCheck *check, const Term *term, int64_t low, int64_t high) {
-    if (term->op == TERM_NUMBER || check->fact_count == MAX_FACTS) return;
-    check->facts[check->fact_count++] = (Fact){term, low, high};
-    const Known *known = term->op == TERM_NAME ? known_of(check, term) : NULL;
-    if (known && known->value) fact_add(check, known->value, low, high);
-    if (term->op != TERM_ADD && term->op != TERM_SUB) return;
+static void fact_add(ModuleCheck *check, const Term *term, int64_t low, int64_t high);
+
+/* The same limit for the variable of a sum or product with a number. */
+static void fact_of_part(ModuleCheck *check, const Term *term, int64_t low, int64_t high) {
     const Term *a = term->args[0], *b = term->args[1];
-    const bool adds = term->op == TERM_ADD;
-    if (b->op == TERM_NUMBER) {
-        const int64_t more = adds ? -b->whole : b->whole;
-        fact_add(check, a, moved(low, more), moved(high, more));
-    } else if (a->op == TERM_NUMBER && !adds) {
+    if (term->op == TERM_MUL && a->op == TERM_NUMBER) {
+        a = b;
+        b = term->args[0];
+    }
+    if (term->op == TERM_SUB && a->op == TERM_NUMBER)
         fact_add(check, b, high == INT64_MAX ? INT64_MIN : a->whole - high,
                  low == INT64_MIN ? INT64_MAX : a->whole - low);
-    }
+    else if (b->op != TERM_NUMBER)
+        return;
+    else if (term->op == TERM_ADD)
+        fact_add(check, a, moved(low, -b->whole), moved(high, -b->whole));
+    else if (term->op == TERM_SUB)
+        fact_add(check, a, moved(low, b->whole), moved(high, b->whole));
+    else if (term->op == TERM_MUL && b->whole > 0)
+        fact_add(check, a, low == INT64_MIN ? low : -floor_of(-low, b->whole),
+                 high == INT64_MAX ? high : floor_of(high, b->whole));
+}
+
+/* Also for the value of a let. */
+static void fact_add(ModuleCheck *check, const Term *term, int64_t low, int64_t high) {
+    if (check->fact_count == MAX_FACTS) return;
+    const Bound bound = bound_of(check, term);
+    const bool never = bound.low > high || bound.high < low;
+    if (never || term->op != TERM_NUMBER)
+        check->facts[check->fact_count++] = (Fact){never ? NULL : term, low, high, false};
+    if (never) return;
+    const Known *known = term->op == TERM_NAME ? known_of(check, term) : NULL;
+    if (known && known->value) fact_add(check, known->value, low, high);
+    if (term->count == 2) fact_of_part(check, term, low, high);
 }
 
 /* a <= b + more, for all values of both. */
@@ -337,6 +359,12 @@ void facts_add(ModuleCheck *check, const Term *condition, bool holds) {
     }
 }
 
+bool is_unreachable(const ModuleCheck *check) {
+    for (int i = 0; i < check->fact_count; i++)
+        if (!check->facts[i].term) return true;
+    return false;
+}
+
 /* ---- loops ---- */
 
 /* The value minus another one, if it is that plus a number, or the least of this and others. */
@@ -360,9 +388,9 @@ bool block_of_loop(const ModuleCheck *check, const FormNode *loop, int64_t *dist
 
 void facts_of_loop(ModuleCheck *check, const FormNode *loop) {
     int64_t distance;
-    if (block_of_loop(check, loop, &distance))
-        fact_add(check, term(check->arena, TERM_SUB, loop->name, loop->values[0]), 0,
-                 distance - 1);
+    if (!block_of_loop(check, loop, &distance) || check->fact_count == MAX_FACTS) return;
+    const Term *from_start = term(check->arena, TERM_SUB, loop->name, loop->values[0]);
+    check->facts[check->fact_count++] = (Fact){from_start, 0, distance - 1, true};
 }
 
 bool bound_of_loop(ModuleCheck *check, const FormNode *loop, Bound *bound) {

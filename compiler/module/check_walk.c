@@ -84,7 +84,10 @@ static void access_element(ModuleCheck *check, EventKind kind, const Term *eleme
     const Term *array = term_stored(element), *inner = element->args[0];
     Known *known = known_of(check, array);
     if (!known) known = memory_array(check, array);
+    if (is_unreachable(check)) return;
+    check->contradicts = false;
     Bound bound = bound_of(check, element->args[1]);
+    if (check->contradicts) return;
     if (bound.high < INT64_MAX) bound.high += width - 1;
     check_bounds(check, element, bound, known->row ? known->row : known->elements);
     if (inner->op == TERM_ELEMENT)
@@ -96,7 +99,7 @@ static void access_element(ModuleCheck *check, EventKind kind, const Term *eleme
     event->bound = bound;
     event->width = width;
     event->guarded = check->fact_count > 0 || check->masked;
-    if (!check->fact_count || !on_device(check)) return;
+    if (!check->fact_count) return;
     Fact *facts = arena_alloc(check->arena, (size_t)check->fact_count * sizeof *facts);
     memcpy(facts, check->facts, (size_t)check->fact_count * sizeof *facts);
     event->facts = facts;
@@ -211,8 +214,9 @@ static void walk_move(ModuleCheck *check, const FormNode *node, EventKind kind, 
     const Known *known = known_of(check, lanes);
     const long width = known && move->count == 2 ? known->elements : 1;
     walk_term(check, move->args[1]->args[1], node, region);
+    const int events = check->event_count;
     access_element(check, kind, move->args[1], width, node, region);
-    check->events[check->event_count - 1].width = known ? known->elements : 1;
+    if (check->event_count > events) check->events[events].width = known ? known->elements : 1;
 }
 
 /* An array that a template accesses. */

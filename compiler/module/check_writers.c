@@ -95,7 +95,8 @@ static bool is_injective(Digits *digits, const Threads *threads, long width) {
     qsort(digits->digits, (size_t)digits->count, sizeof *digits->digits, by_factor);
     for (int i = 0; i < digits->count; i++) {
         const Digit *digit = &digits->digits[i];
-        if (!digit->factor || digit->fixed) continue;
+        const bool single = digit->known && digit->low == digit->high;
+        if (!digit->factor || digit->fixed || single) continue;
         if (!digit->known) return false;
         others &= !belongs_to(threads, digit);
         if (!others && llabs(digit->factor) <= sum) return false;
@@ -124,7 +125,7 @@ static void check_store(ModuleCheck *check, const Event *store) {
                     term_text(check->module->arena, store->subscript),
                     missing ? "iterations" : "threads");
     } else if (!is_injective(&digits, &threads, store->width)) {
-        if (digits.opaque)
+        if (digits.opaque || digits_limited(store))
             term_unproven(check, FAULT_WRITER, store->subscript);
         else
             fault_found(check, FAULT_WRITER, "'%s[%s]' is one element in several iterations",

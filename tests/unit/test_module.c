@@ -1,14 +1,22 @@
-/* The verifier of lowered programs: every kind of fault, planted in the module of a real model, is reported. Runs in the root of
- * the project. */
+/* The verifier of lowered programs: every kind of fault, planted in the module of a real model, is reported; random models
+ * (random_spec.h, random_forms.h) have none. MOEC_MODELS and MOEC_SEED set their number and the first seed. Runs in the root of the
+ * project. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <signal.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "driver.h"
 #include "module/lowered.h"
+
+#include "random_forms.h"
 
 /* ---- modules ---- */
 
@@ -230,7 +238,7 @@ static void test_owner(void **state) {
 /* A barrier is removed; a barrier that only some threads reach. */
 static void test_barrier(void **state) {
     (void)state;
-    Planted planted = lowered("models/tiny.moe", "tiny_moe", MOEC_DECODE, true, "names");
+    Planted planted = lowered("tests/layers.moe", "groups", MOEC_DECODE, true, "names");
     Fault fault = {0};
     for (int i = 0; i < planted.module->kernels.count && !fault.what; i++) {
         LoopKernel *kernel = planted.module->kernels.items[i];
@@ -305,12 +313,63 @@ static void test_argument_order(void **state) {
     expect(&planted, FAULT_LAUNCH);
 }
 
+/* ---- random models ---- */
+
+static uint64_t present_seed;
+
+static void report_seed(int signal_number) {
+    char line[64];
+    const int length = snprintf(line, sizeof line, "seed %llu\n", (unsigned long long)present_seed);
+    if (write(STDERR_FILENO, line, (size_t)length) != length) _exit(2);
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
+}
+
+static void lower_graphs(const char *path, MoecGraph first, MoecGraph second, bool device) {
+    MoecCompiler *compiler = moec_open(path, NULL, NULL, 0, NULL);
+    const bool decodes = first == MOEC_DECODE;
+    MoecProgram *programs[2] = {moec_compile(compiler, first, decodes, decodes ? 12 : 0, decodes),
+                                moec_compile(compiler, second, decodes, decodes ? 12 : 0, decodes ? 5 : 0)};
+    if (!moec_failed(compiler)) assert_non_null(lowered_module(compiler, programs, 2, device, "check"));
+    moec_close(compiler);
+}
+
+static void lower_model(void (*make)(Spec *spec, uint64_t seed), uint64_t seed, const char *path) {
+    Spec *spec = calloc(1, sizeof *spec);
+    assert_non_null(spec);
+    make(spec, seed);
+    FILE *file = fopen(path, "w");
+    assert_true(file && fputs(spec->text, file) >= 0 && fclose(file) == 0);
+    for (int device = 0; device < 2; device++) {
+        lower_graphs(path, MOEC_TRAIN, MOEC_UPDATE, device);
+        lower_graphs(path, MOEC_FORWARD, MOEC_MEASURE, device);
+        if (spec->causal) lower_graphs(path, MOEC_DECODE, MOEC_DECODE, device);
+    }
+    free(spec);
+}
+
+static void test_random(void **state) {
+    (void)state;
+    static void (*const makers[])(Spec *spec, uint64_t seed) = {make_spec, make_recurrence, make_forms};
+    const char *count = getenv("MOEC_MODELS"), *first = getenv("MOEC_SEED");
+    char path[] = "/tmp/moec-module.XXXXXX";
+    const int file = mkstemp(path);
+    assert_true(file >= 0);
+    close(file);
+    present_seed = first ? strtoull(first, NULL, 10) : 1;
+    signal(SIGABRT, report_seed);
+    for (long i = count ? strtol(count, NULL, 10) : 30; i > 0; i--, present_seed++)
+        lower_model(makers[present_seed % 3], present_seed, path);
+    unlink(path);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_offset), cmocka_unit_test(test_stride),   cmocka_unit_test(test_slot),
         cmocka_unit_test(test_guard),  cmocka_unit_test(test_type),     cmocka_unit_test(test_scope),
         cmocka_unit_test(test_owner),  cmocka_unit_test(test_barrier),  cmocka_unit_test(test_clear),
         cmocka_unit_test(test_grid),   cmocka_unit_test(test_lifetime), cmocka_unit_test(test_argument_order),
+        cmocka_unit_test(test_random),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
