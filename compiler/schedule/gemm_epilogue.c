@@ -9,7 +9,6 @@
  * Every operand has the type of the stored result.
  */
 #include "schedule/nest.h"
-#include "base/must.h"
 
 #include <math.h>
 #include <string.h>
@@ -208,7 +207,6 @@ bool gemm_epilogue(ScheduleUnit *unit, const Member *first, const Member *next, 
     Type type = target->tensor->type;
     if (!has_type(trial.add, type) || !has_type(trial.bias, type) || !has_type(trial.kept, type))
         return false;
-    MUST(fused.product.epilogue_ops);
     fused.c = target;
     fused.product.c_m = matrix.row;
     fused.product.c_type = type;
