@@ -2,6 +2,7 @@
 #include "driver.h"
 
 #include "base/must.h"
+#include "base/table.h"
 #include "module/lowered.h"
 
 #include <assert.h>
@@ -25,12 +26,18 @@ typedef struct Work {
     Hosting hosting;
     bool plain; /* print loops with numbers as sizes */
     Module *module;
+    uint64_t state; /* of the module when it was checked */
     const char *text; /* after emit; after check: of a dump */
     MoecKernels kernels;
 
     Graph graph;
     long batch, context, tokens;
 } Work;
+
+static Arena *scratch_of(MoecCompiler *compiler) {
+    if (!compiler->scratch) compiler->scratch = arena_new();
+    return compiler->scratch;
+}
 
 static bool layer_recomputes(MoecCompiler *compiler) {
     const char *remat = moec_option(compiler, "train.activation_checkpointing");
@@ -138,7 +145,8 @@ static void pass_loops(Work *work) {
 
 /* Faults are internal errors after every pass; this one lists the undecided terms for a dump. */
 static void pass_check(Work *work) {
-    if (work->plain) work->text = module_unproven(work->module);
+    if (work->plain)
+        work->text = module_unproven(work->module, scratch_of(work->compiler));
 }
 
 static void pass_emit(Work *work) {
@@ -233,8 +241,21 @@ static void check_program(MoecCompiler *compiler, const char *pass, Program *pro
     abort();
 }
 
-static void check_module(MoecCompiler *compiler, const char *pass, const Module *module) {
-    const Fault fault = module_check(module);
+/* Of the kernels of a module, and of the properties that it must have. */
+static uint64_t state_of(const Module *module) {
+    uint64_t state = hash_word(HASH_START, module->properties);
+    for (int i = 0; i < module->kernels.count; i++)
+        state = form_state(state, &((const LoopKernel *)module->kernels.items[i])->form.block);
+    return state;
+}
+
+/* The module has not changed since it was checked if its state is *state. */
+static void check_module(MoecCompiler *compiler, const char *pass, const Module *module,
+                         uint64_t *state) {
+    const uint64_t before = *state;
+    *state = state_of(module);
+    if (*state == before) return;
+    const Fault fault = module_check(module, scratch_of(compiler));
     if (!fault.what) return;
     fprintf(stderr, "moec: internal error: after pass '%s': %s\n", pass,
             fault_text(compiler->arena, &fault));
@@ -292,7 +313,7 @@ static void run_way(void *data) {
         run_pass(work, pass);
         if (!work->program || compiler->reports.errors) return;
         if (work->module)
-            check_module(compiler, pass->name, work->module);
+            check_module(compiler, pass->name, work->module, &work->state);
         else
             check_program(compiler, pass->name, work->program);
     }

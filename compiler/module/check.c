@@ -58,22 +58,22 @@ static void check_all(ModuleCheck *check) {
     check_parts(check);
 }
 
-Fault module_check(const Module *module) {
+Fault module_check(const Module *module, Arena *scratch) {
     Fault fault = {0};
-    ModuleCheck check = {.arena = arena_new(), .module = module, .fault = &fault};
+    ModuleCheck check = {.arena = scratch, .module = module, .fault = &fault};
     check_all(&check);
-    arena_free(check.arena);
+    arena_clear(scratch);
     return fault;
 }
 
-const char *module_unproven(const Module *module) {
+const char *module_unproven(const Module *module, Arena *scratch) {
     Fault fault = {0};
     Text lines = {.arena = module->arena};
     text_add(&lines, "%s", "");
     ModuleCheck check = {
-        .arena = arena_new(), .module = module, .fault = &fault, .unproven = &lines};
+        .arena = scratch, .module = module, .fault = &fault, .unproven = &lines};
     check_all(&check);
-    arena_free(check.arena);
+    arena_clear(scratch);
     text_add(&lines, "%d unproven\n", check.unproven_count);
     return lines.text;
 }

@@ -267,8 +267,9 @@ typedef struct Fault {
 const char *fault_name(FaultKind kind);
 /* The fault with its equation, source line and kernel, as the text of an internal error. */
 const char *fault_text(Arena *arena, const Fault *fault);
-Fault module_check(const Module *module);
+/* The memory of `scratch` is cleared. */
+Fault module_check(const Module *module, Arena *scratch);
 /* A line for each term that no rule decides, then their number. */
-const char *module_unproven(const Module *module);
+const char *module_unproven(const Module *module, Arena *scratch);
 
 #endif

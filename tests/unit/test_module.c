@@ -36,13 +36,13 @@ static Planted lowered(const char *spec, const char *model, MoecGraph graph, boo
     assert_non_null(planted.module);
     planted.entry = planted.module->entries.items[0];
     planted.arena = planted.module->arena;
-    assert_null(module_check(planted.module).what);
+    assert_null(module_check(planted.module, planted.compiler->scratch).what);
     return planted;
 }
 
 /* The fault is found in a kernel or step. */
 static void expect(Planted *planted, FaultKind kind) {
-    const Fault fault = module_check(planted->module);
+    const Fault fault = module_check(planted->module, planted->compiler->scratch);
     assert_non_null(fault.what);
     assert_string_equal(fault_name(fault.kind), fault_name(kind));
     assert_true(fault.kernel || fault.step);
@@ -245,7 +245,7 @@ static void test_barrier(void **state) {
         Place place;
         while (!fault.what && find_in(&kernel->form.block, FORM_BARRIER, -1, always, &place)) {
             remove_node(&place);
-            fault = module_check(planted.module);
+            fault = module_check(planted.module, planted.compiler->scratch);
         }
     }
     expect(&planted, FAULT_BARRIER);
