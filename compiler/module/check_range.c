@@ -134,8 +134,12 @@ static Bound either(Bound a, Bound b) {
 /* A value that is used if the condition has that value. */
 static Bound bound_where(ModuleCheck *check, const Term *condition, bool holds, const Term *value) {
     const int facts = check->fact_count;
+    const bool contradicts = check->contradicts;
     facts_add(check, condition, holds);
-    const Bound bound = is_unreachable(check) ? (Bound){1, 0, 1, true} : bound_of(check, value);
+    check->contradicts = is_unreachable(check);
+    Bound bound = bound_of(check, value);
+    if (check->contradicts) bound = (Bound){1, 0, 1, true};
+    check->contradicts = contradicts;
     check->fact_count = facts;
     return bound;
 }

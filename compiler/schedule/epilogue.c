@@ -222,7 +222,7 @@ static bool lift(Folding *folding, int place) {
     Arena *arena = folding->program->arena;
     const Statement *statement = at_position(folding, place);
     if (statement->kind != STATEMENT_LOOP || !is_alone(folding, place) ||
-        folding->when[place] != place || folding->lifted_count == MAX_INSIDE)
+        folding->when[place] != place)
         return false;
     for (int i = 0; i < folding->statements->count; i++) {
         const Statement *between = at_position(folding, i);
@@ -234,7 +234,7 @@ static bool lift(Folding *folding, int place) {
             !expr_reads(statement->value, between->target->tensor) || !lift(folding, i))
             return false;
     }
-    MUST(folding->lifted_count < MAX_INSIDE);
+    if (folding->lifted_count == MAX_INSIDE) return false;
     folding->lifted[folding->lifted_count] = place;
     folding->was[folding->lifted_count++] = folding->when[place];
     folding->when[place] = folding->product;
