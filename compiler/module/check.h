@@ -64,6 +64,7 @@ typedef struct Event {
     const Fact *facts;       /* the conditions around it */
     int fact_count;
     bool guarded; /* only under a condition */
+    bool masked;  /* its value may be unused */
 } Event;
 
 /* The index of a repeat around a host step. */
@@ -98,7 +99,7 @@ typedef struct ModuleCheck {
     Fact facts[MAX_FACTS];
     int fact_count;
     bool contradicts; /* a term has no value under the facts: its node is never executed */
-    bool masked; /* inside of a read that a mask sets to 0 */
+    bool masked; /* in a value that a mask or a selection may leave unused */
     Region *regions;
     int region_count, region_capacity;
     Event *events;

@@ -1,4 +1,4 @@
-/* check_barriers: a barrier between the store of a thread of a GPU and an access of another thread.
+/* check_barriers: no thread accesses an element that another one stores at the same time.
  *
  *     for s by threads              row[s]: by the thread of s
  *         row[s] = x[s]
@@ -8,7 +8,8 @@
  *
  * The events of a kernel are walked in order, the bodies of loops twice. Two accesses of one array,
  * one of them a store, need a barrier between them unless the same thread does both. No barrier is
- * in a loop or under a condition that only some threads of a block execute.
+ * in a loop or under a condition that only some threads of a block execute. Blocks of a GPU, and
+ * iterations of a parallel loop of a CPU, have no barriers.
  */
 #include "module/check.h"
 
@@ -18,8 +19,12 @@ typedef struct Pending {
     int time;
 } Pending;
 
+/* Parts of a kernel that are executed at the same time. */
+typedef enum Level { THREADS_OF_BLOCK, BLOCKS_OF_GRID, THREADS_OF_CPU } Level;
+
 typedef struct Barriers {
     ModuleCheck *check;
+    Level level;
     Pending *pending;
     int count, capacity;
     int time;    /* accesses so far */
@@ -45,6 +50,9 @@ static bool varies(const Barriers *barriers, const Term *term) {
 
 static bool divides(const Barriers *barriers, const FormNode *node) {
     if (!node) return false;
+    if (barriers->level == THREADS_OF_CPU) return node->run & RUN_PARALLEL;
+    if (barriers->level == BLOCKS_OF_GRID)
+        return node->by == BY_ALL || node->by == BY_BLOCKS || node->by == BY_COLUMNS;
     if (node->kind == FORM_IF) return varies(barriers, node->values[0]);
     return node->by == BY_ALL || node->by == BY_THREADS || node->by == BY_COLUMN ||
            node->by == BY_THE_FIRST;
@@ -64,8 +72,8 @@ static const FormNode *divider_of(const Barriers *barriers, const Event *event) 
     const ModuleCheck *check = barriers->check;
     for (int i = event->region; i >= 0; i = check->regions[i].outer) {
         const FormNode *node = check->regions[i].node;
-        if (node && (node->kind == FORM_IF ? thread_selected(node->values[0]) != NULL
-                                           : divides(barriers, node)))
+        const bool selects = node && node->kind == FORM_IF && barriers->level == THREADS_OF_BLOCK;
+        if (selects ? thread_selected(node->values[0]) != NULL : divides(barriers, node))
             return node;
     }
     return NULL;
@@ -102,6 +110,7 @@ static bool agree(const Barriers *barriers, const Pending *before, const Event *
     const Event *a = before->event;
     if (a->kind == EVENT_READ && b->kind == EVENT_READ) return true;
     const FormNode *one = divider_of(barriers, a), *other = divider_of(barriers, b);
+    if (barriers->level != THREADS_OF_BLOCK && !one && !other) return true;
     if (one && other) {
         if (one->by == BY_THE_FIRST && other->by == BY_THE_FIRST) return true;
         if (only_thread(one) && only_thread(other) &&
@@ -116,7 +125,8 @@ static bool agree(const Barriers *barriers, const Pending *before, const Event *
                  of_b = digits_of(barriers->check, b, meeting.variable);
     if (a == b && of_a.opaque) return true; /* see check_writers.c */
     if (!digits_meet(&of_a, &of_b, &meeting)) return true;
-    if (!of_a.opaque && !of_b.opaque && !digits_limited(a) && !digits_limited(b)) return false;
+    const bool used = !a->masked && !b->masked;
+    if (used && !of_a.opaque && !of_b.opaque && !digits_limited(a) && !digits_limited(b)) return false;
     term_unproven(barriers->check, FAULT_BARRIER, b->subscript);
     return true;
 }
@@ -125,14 +135,17 @@ static bool agree(const Barriers *barriers, const Pending *before, const Event *
 
 static void access(Barriers *barriers, const Event *event) {
     ModuleCheck *check = barriers->check;
-    if (!known_of(check, event->array)->stored) return;
+    const Known *known = known_of(check, event->array);
+    if (!known->stored || (barriers->level == BLOCKS_OF_GRID && known->node)) return;
     for (int i = 0; i < barriers->count; i++) {
         const Event *before = barriers->pending[i].event;
         if (before->array->variable != event->array->variable ||
             agree(barriers, &barriers->pending[i], event))
             continue;
-        fault_found(check, FAULT_BARRIER, "no barrier between two accesses of '%s': '%s', '%s'",
-                    term_text(check->module->arena, event->array),
+        static const char *const between[] = {"no barrier between", "two blocks have",
+                                              "two threads have"};
+        fault_found(check, FAULT_BARRIER, "%s two accesses of '%s': '%s', '%s'",
+                    between[barriers->level], term_text(check->module->arena, event->array),
                     before->subscript ? term_text(check->module->arena, before->subscript) : "",
                     event->subscript ? term_text(check->module->arena, event->subscript) : "");
         return;
@@ -140,12 +153,6 @@ static void access(Barriers *barriers, const Event *event) {
     barriers->pending = with_room(check->arena, barriers->pending, barriers->count,
                                   &barriers->capacity, sizeof *barriers->pending);
     barriers->pending[barriers->count++] = (Pending){event, barriers->time++};
-}
-
-static void barrier(Barriers *barriers, const Event *event) {
-    if (is_divided(barriers, event))
-        fault_found(barriers->check, FAULT_BARRIER, "a barrier that only some threads reach");
-    barriers->count = 0;
 }
 
 /* The index after the end of the region that starts there. */
@@ -161,6 +168,11 @@ static bool is_loop(const Event *open) {
     return open->node && open->node->kind == FORM_FOR;
 }
 
+/* A parallel loop of a CPU: its threads start and end together. */
+static bool is_fork(const Barriers *barriers, const FormNode *loop) {
+    return barriers->level == THREADS_OF_CPU && divides(barriers, loop);
+}
+
 static void run_events(Barriers *barriers, int from, int to) {
     const ModuleCheck *check = barriers->check;
     for (int i = from; i < to; i++) {
@@ -172,14 +184,16 @@ static void run_events(Barriers *barriers, int from, int to) {
             access(barriers, event);
             break;
         case EVENT_BARRIER:
-            barrier(barriers, event);
+            if (barriers->level == THREADS_OF_BLOCK) barriers->count = 0;
             break;
         case EVENT_OPEN:
             if (!is_loop(event)) break;
+            if (is_fork(barriers, event->node)) barriers->count = 0;
             for (int pass = 0; pass < 2; pass++) {
                 barriers->starts[event->region] = barriers->time;
                 run_events(barriers, i + 1, end_of(check, i) - 1);
             }
+            if (is_fork(barriers, event->node)) barriers->count = 0;
             i = end_of(check, i) - 1;
             break;
         case EVENT_CLOSE:
@@ -202,12 +216,21 @@ static bool mark_stored(ModuleCheck *check) {
     return found;
 }
 
-void check_barriers(ModuleCheck *check) {
-    Barriers barriers = {.check = check};
-    if (!on_device(check) || !(check->module->properties & MODULE_HAS_BARRIERS)) return;
+static void check_level(ModuleCheck *check, Level level) {
+    Barriers barriers = {.check = check, .level = level};
     barriers.starts =
         arena_alloc(check->arena, ((size_t)check->region_count + 1) * sizeof *barriers.starts);
-    if (mark_stored(check)) run_events(&barriers, 0, check->event_count);
+    run_events(&barriers, 0, check->event_count);
+}
+
+void check_barriers(ModuleCheck *check) {
+    const Barriers barriers = {.check = check};
+    const bool stored = mark_stored(check);
+    if (stored && !on_device(check)) check_level(check, THREADS_OF_CPU);
+    if (!on_device(check) || !(check->module->properties & MODULE_HAS_BARRIERS)) return;
+    if (stored) check_level(check, THREADS_OF_BLOCK);
+    if (stored && check->launch.blocks > 1) check_level(check, BLOCKS_OF_GRID);
     for (int i = 0; i < check->event_count; i++)
-        if (check->events[i].kind == EVENT_BARRIER) barrier(&barriers, &check->events[i]);
+        if (check->events[i].kind == EVENT_BARRIER && is_divided(&barriers, &check->events[i]))
+            fault_found(check, FAULT_BARRIER, "a barrier that only some threads reach");
 }

@@ -338,5 +338,7 @@ bool digits_meet(const Digits *a, const Digits *b, const Meeting *meeting) {
     add_spreads(&spreads, b, a, true, meeting);
     spread_add(&spreads, (Spread){1, -(meeting->widths[1] - 1), meeting->widths[0] - 1, false});
     qsort(spreads.spreads, (size_t)spreads.count, sizeof *spreads.spreads, by_factor);
-    return have_sum(&spreads, 0, b->constant - a->constant, !meeting->variable);
+    const bool apart = !meeting->variable || !digits_cover(a, meeting->variable) ||
+                       !digits_cover(b, meeting->variable);
+    return have_sum(&spreads, 0, b->constant - a->constant, apart);
 }

@@ -98,6 +98,7 @@ static void access_element(ModuleCheck *check, EventKind kind, const Term *eleme
     event->subscript = inner->op == TERM_ELEMENT ? inner->args[1] : element->args[1];
     event->bound = bound;
     event->width = width;
+    event->masked = check->masked;
     event->guarded = check->fact_count > 0 || check->masked;
     if (!check->fact_count) return;
     Fact *facts = arena_alloc(check->arena, (size_t)check->fact_count * sizeof *facts);
@@ -132,7 +133,7 @@ static void walk_term(ModuleCheck *check, const Term *term, const FormNode *node
         return;
     }
     const bool masked = check->masked;
-    check->masked |= term->op == TERM_MASKED;
+    check->masked |= term->op == TERM_MASKED || term->op == term_op(OP_WHERE, T_F32);
     walk_term(check, term->args[0], node, region);
     const bool choice = term->op == TERM_SELECT || term->op == TERM_GUARDED;
     if (choice || term->op == TERM_AND || term->op == TERM_OR) {

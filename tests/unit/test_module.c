@@ -255,6 +255,37 @@ static void test_barrier(void **state) {
     expect(&planted, FAULT_BARRIER);
 }
 
+static bool is_parallel(const FormNode *node, const Term *term) {
+    (void)term;
+    return node->run & RUN_PARALLEL || node->by == BY_ALL;
+}
+
+static const Buffer *buffers;
+
+static bool is_stored(const FormNode *node, const Term *term) {
+    const bool writes = node->kind == FORM_SET || node->values[0]->op == TERM_WRITE;
+    const Tensor *tensor = term->op == TERM_ELEMENT && term->args[0]->op == TERM_NAME ? term->args[0]->variable->tensor : NULL;
+    return writes && tensor && !term->args[0]->variable->wanted && buffers[tensor->id].used;
+}
+
+/* An iteration of a parallel loop reads an element that another one stores: on a CPU, between blocks of a GPU. */
+static void test_race(void **state) {
+    (void)state;
+    for (int device = 0; device < 2; device++) {
+        Planted planted = lowered("models/tiny.moe", "tiny", MOEC_TRAIN, device, "names");
+        Place store = {0};
+        buffers = planted.entry->buffers;
+        const Place loop = find(&planted, FORM_FOR, 1, is_parallel);
+        assert_true(find_in(&loop.node->body, FORM_DO, 0, is_stored, &store) ||
+                    find_in(&loop.node->body, FORM_SET, 0, is_stored, &store));
+        const Term *first = term_element(planted.arena, store.part->args[0], term_whole(planted.arena, 0));
+        FormNode *let = form_add(planted.arena, &loop.node->body, FORM_LET);
+        let->name = term_variable(planted.arena, first->type, "first");
+        let->values[0] = first;
+        expect(&planted, FAULT_BARRIER);
+    }
+}
+
 /* ---- faults of host steps ---- */
 
 /* A gradient that several kernels add to is not cleared; two steps in the wrong order. */
@@ -369,6 +400,7 @@ int main(void) {
         cmocka_unit_test(test_guard),  cmocka_unit_test(test_type),     cmocka_unit_test(test_scope),
         cmocka_unit_test(test_owner),  cmocka_unit_test(test_barrier),  cmocka_unit_test(test_clear),
         cmocka_unit_test(test_grid),   cmocka_unit_test(test_lifetime), cmocka_unit_test(test_argument_order),
+        cmocka_unit_test(test_race),
         cmocka_unit_test(test_random),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
