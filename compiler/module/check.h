@@ -65,6 +65,7 @@ typedef struct Event {
     int fact_count;
     bool guarded; /* only under a condition */
     bool masked;  /* its value may be unused */
+    int number;   /* see check_barriers.c */
 } Event;
 
 /* The index of a repeat around a host step. */

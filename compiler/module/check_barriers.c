@@ -29,6 +29,9 @@ typedef struct Barriers {
     int count, capacity;
     int time;    /* accesses so far */
     int *starts; /* by region: the time at which the current iteration of a loop began */
+    int accesses;           /* that matter: see Event.number */
+    const Digits **digits;  /* by number: the subscript */
+    bool *apart;            /* by number of two accesses: they never meet */
 } Barriers;
 
 /* ---- threads ---- */
@@ -105,28 +108,74 @@ static void find_held(const Barriers *barriers, const Pending *before, const Eve
     meeting->held[count] = NULL;
 }
 
+static const Digits *digits_at(const Barriers *barriers, const Event *access,
+                               const Term *variable) {
+    const Digits **digits = &barriers->digits[access->number];
+    if (!*digits || (*digits)->variable != variable) {
+        Digits *made = arena_alloc(barriers->check->arena, sizeof *made);
+        *made = digits_of(barriers->check, access, variable);
+        *digits = made;
+    }
+    return *digits;
+}
+
+static bool same_thread(const FormNode *one, const FormNode *other) {
+    if (!one || !other) return false;
+    if (one->by == BY_THE_FIRST && other->by == BY_THE_FIRST) return true;
+    return only_thread(one) && only_thread(other) &&
+           term_equal(only_thread(one), only_thread(other));
+}
+
+/* True if the accesses never meet, in whatever iterations of their loops. */
+static bool always_agree(const Barriers *barriers, const Event *a, const Event *b,
+                         Meeting *meeting) {
+    const FormNode *one = divider_of(barriers, a), *other = divider_of(barriers, b);
+    if (a->kind == EVENT_READ && b->kind == EVENT_READ) return true;
+    if (barriers->level != THREADS_OF_BLOCK && !one && !other) return true;
+    if (same_thread(one, other)) return true;
+    if (!a->subscript || !b->subscript) return false;
+    if (one && one == other && one->kind == FORM_FOR) meeting->variable = one->name;
+    const Digits *of_a = digits_at(barriers, a, meeting->variable),
+                 *of_b = digits_at(barriers, b, meeting->variable);
+    if (a == b && of_a->opaque) return true; /* see check_writers.c */
+    return !digits_meet(of_a, of_b, meeting);
+}
+
+static bool *apart_at(const Barriers *barriers, const Event *a, const Event *b) {
+    return &barriers->apart[a->number * barriers->accesses + b->number];
+}
+
+/* Finds the accesses that never meet. False: there are no others. */
+static bool find_apart(Barriers *barriers) {
+    const ModuleCheck *check = barriers->check;
+    bool meet = false;
+    for (int i = 0; i < check->event_count; i++)
+        for (int j = 0; j < check->event_count && check->events[i].array; j++) {
+            const Event *a = &check->events[i], *b = &check->events[j];
+            if (!b->array || a->number < 0 || b->number < 0 ||
+                a->array->variable != b->array->variable)
+                continue;
+            Meeting meeting = {.widths = {a->width, b->width}};
+            *apart_at(barriers, a, b) = always_agree(barriers, a, b, &meeting);
+            meet |= !*apart_at(barriers, a, b);
+        }
+    return meet;
+}
+
 /* True if the same thread does both, or they access different elements. */
 static bool agree(const Barriers *barriers, const Pending *before, const Event *b) {
     const Event *a = before->event;
-    if (a->kind == EVENT_READ && b->kind == EVENT_READ) return true;
-    const FormNode *one = divider_of(barriers, a), *other = divider_of(barriers, b);
-    if (barriers->level != THREADS_OF_BLOCK && !one && !other) return true;
-    if (one && other) {
-        if (one->by == BY_THE_FIRST && other->by == BY_THE_FIRST) return true;
-        if (only_thread(one) && only_thread(other) &&
-            term_equal(only_thread(one), only_thread(other)))
-            return true;
-    }
-    if (!a->subscript || !b->subscript) return false;
     Meeting meeting = {.widths = {a->width, b->width}};
-    if (one && one == other && one->kind == FORM_FOR) meeting.variable = one->name;
+    if (*apart_at(barriers, a, b)) return true;
+    if (always_agree(barriers, a, b, &meeting)) return true;
+    if (!a->subscript || !b->subscript) return false;
     find_held(barriers, before, b, &meeting);
-    const Digits of_a = digits_of(barriers->check, a, meeting.variable),
-                 of_b = digits_of(barriers->check, b, meeting.variable);
-    if (a == b && of_a.opaque) return true; /* see check_writers.c */
-    if (!digits_meet(&of_a, &of_b, &meeting)) return true;
+    const Digits *of_a = digits_at(barriers, a, meeting.variable),
+                 *of_b = digits_at(barriers, b, meeting.variable);
+    if (!digits_meet(of_a, of_b, &meeting)) return true;
     const bool used = !a->masked && !b->masked;
-    if (used && !of_a.opaque && !of_b.opaque && !digits_limited(a) && !digits_limited(b)) return false;
+    if (used && !of_a->opaque && !of_b->opaque && !digits_limited(a) && !digits_limited(b))
+        return false;
     term_unproven(barriers->check, FAULT_BARRIER, b->subscript);
     return true;
 }
@@ -136,7 +185,7 @@ static bool agree(const Barriers *barriers, const Pending *before, const Event *
 static void access(Barriers *barriers, const Event *event) {
     ModuleCheck *check = barriers->check;
     const Known *known = known_of(check, event->array);
-    if (!known->stored || (barriers->level == BLOCKS_OF_GRID && known->node)) return;
+    if (event->number < 0 || (barriers->level == BLOCKS_OF_GRID && known->node)) return;
     for (int i = 0; i < barriers->count; i++) {
         const Event *before = barriers->pending[i].event;
         if (before->array->variable != event->array->variable ||
@@ -202,34 +251,37 @@ static void run_events(Barriers *barriers, int from, int to) {
     }
 }
 
-/* Marks the arrays with stores and other accesses. False: there are none. */
-static bool mark_stored(ModuleCheck *check) {
-    bool found = false;
-    for (int pass = 0; pass < 2; pass++)
+/* Numbers the accesses to arrays with stores and other accesses. Returns their number. */
+static int number_accesses(ModuleCheck *check) {
+    int count = 0;
+    for (int pass = 0; pass < 3; pass++)
         for (int i = 0; i < check->event_count; i++) {
-            const Event *event = &check->events[i];
+            Event *event = &check->events[i];
             Known *known = event->array ? known_of(check, event->array) : NULL;
             if (!known) continue;
-            if (!pass) known->accesses++;
-            if (event->kind != EVENT_READ && known->accesses > 1) found = known->stored = true;
+            if (pass == 0) known->accesses++;
+            if (pass == 1) known->stored |= event->kind != EVENT_READ && known->accesses > 1;
+            if (pass == 2) event->number = known->stored ? count++ : -1;
         }
-    return found;
+    return count;
 }
 
-static void check_level(ModuleCheck *check, Level level) {
-    Barriers barriers = {.check = check, .level = level};
-    barriers.starts =
-        arena_alloc(check->arena, ((size_t)check->region_count + 1) * sizeof *barriers.starts);
-    run_events(&barriers, 0, check->event_count);
+static void check_level(ModuleCheck *check, Level level, int accesses) {
+    const size_t regions = (size_t)check->region_count + 1, count = (size_t)accesses;
+    Barriers barriers = {.check = check, .level = level, .accesses = accesses};
+    barriers.starts = arena_alloc(check->arena, regions * sizeof *barriers.starts);
+    barriers.digits = arena_alloc(check->arena, count * sizeof *barriers.digits);
+    barriers.apart = arena_alloc(check->arena, count * count * sizeof *barriers.apart);
+    if (find_apart(&barriers)) run_events(&barriers, 0, check->event_count);
 }
 
 void check_barriers(ModuleCheck *check) {
     const Barriers barriers = {.check = check};
-    const bool stored = mark_stored(check);
-    if (stored && !on_device(check)) check_level(check, THREADS_OF_CPU);
+    const int stored = number_accesses(check);
+    if (stored && !on_device(check)) check_level(check, THREADS_OF_CPU, stored);
     if (!on_device(check) || !(check->module->properties & MODULE_HAS_BARRIERS)) return;
-    if (stored) check_level(check, THREADS_OF_BLOCK);
-    if (stored && check->launch.blocks > 1) check_level(check, BLOCKS_OF_GRID);
+    if (stored) check_level(check, THREADS_OF_BLOCK, stored);
+    if (stored && check->launch.blocks > 1) check_level(check, BLOCKS_OF_GRID, stored);
     for (int i = 0; i < check->event_count; i++)
         if (check->events[i].kind == EVENT_BARRIER && is_divided(&barriers, &check->events[i]))
             fault_found(check, FAULT_BARRIER, "a barrier that only some threads reach");
