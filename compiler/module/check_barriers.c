@@ -177,6 +177,7 @@ static bool agree(const Barriers *barriers, const Pending *before, const Event *
     if (used && !of_a->opaque && !of_b->opaque && !digits_limited(a) && !digits_limited(b))
         return false;
     term_unproven(barriers->check, FAULT_BARRIER, b->subscript);
+    *apart_at(barriers, a, b) = true; /* counted once */
     return true;
 }
 
