@@ -26,7 +26,7 @@ typedef struct Work {
     Hosting hosting;
     bool plain; /* print loops with numbers as sizes */
     Module *module;
-    uint64_t state; /* of the module when it was checked */
+    uint64_t state;   /* of the module when it was checked */
     const char *text; /* after emit; after check: of a dump */
     MoecKernels kernels;
 
@@ -145,8 +145,7 @@ static void pass_loops(Work *work) {
 
 /* Faults are internal errors after every pass; this one lists the undecided terms for a dump. */
 static void pass_check(Work *work) {
-    if (work->plain)
-        work->text = module_unproven(work->module, scratch_of(work->compiler));
+    if (work->plain) work->text = module_unproven(work->module, scratch_of(work->compiler));
 }
 
 static void pass_emit(Work *work) {
@@ -177,7 +176,7 @@ static const struct Pass {
     Machine machine;
     void (*run)(Work *work);
     void (*loops)(Arena *arena, KernelForm *form, const Target *target); /* or of each kernel */
-    unsigned sets; /* ModuleProperty */
+    unsigned sets;                                                       /* ModuleProperty */
 } passes[] = {
     {"elaborate", MODELS | UPDATE, ANY, .run = pass_elaborate},
     {"chunk_scan", FORWARD | TRAIN | MEASURE, ANY, .run = pass_chunk_scan},
@@ -242,7 +241,7 @@ static void check_program(MoecCompiler *compiler, const char *pass, Program *pro
 }
 
 /* Of the kernels of a module, and of the properties that it must have. */
-static uint64_t state_of(const Module *module) {
+static uint64_t module_state(const Module *module) {
     uint64_t state = hash_word(HASH_START, module->properties);
     for (int i = 0; i < module->kernels.count; i++)
         state = form_state(state, &((const LoopKernel *)module->kernels.items[i])->form.block);
@@ -253,7 +252,7 @@ static uint64_t state_of(const Module *module) {
 static void check_module(MoecCompiler *compiler, const char *pass, const Module *module,
                          uint64_t *state) {
     const uint64_t before = *state;
-    *state = state_of(module);
+    *state = module_state(module);
     if (*state == before) return;
     const Fault fault = module_check(module, scratch_of(compiler));
     if (!fault.what) return;
@@ -468,8 +467,8 @@ static const char *emitted(MoecCompiler *compiler, MoecProgram *const *programs,
     return work.text;
 }
 
-Module *lowered_module(MoecCompiler *compiler, MoecProgram *const *programs, int count,
-                       bool device, const char *pass) {
+Module *lowered_module(MoecCompiler *compiler, MoecProgram *const *programs, int count, bool device,
+                       const char *pass) {
     for (int i = 0; i < count && device; i++) moec_lower(compiler, programs[i], true);
     if (moec_failed(compiler)) return NULL;
     Work work = work_of(compiler, programs[0]);

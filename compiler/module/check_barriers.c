@@ -11,7 +11,7 @@
  * in a loop or under a condition that only some threads of a block execute. Blocks of a GPU, and
  * iterations of a parallel loop of a CPU, have no barriers.
  */
-#include "module/check.h"
+#include "module/module_check.h"
 
 /* An access since the last barrier. */
 typedef struct Pending {
@@ -27,11 +27,11 @@ typedef struct Barriers {
     Level level;
     Pending *pending;
     int count, capacity;
-    int time;    /* accesses so far */
-    int *starts; /* by region: the time at which the current iteration of a loop began */
-    int accesses;           /* that matter: see Event.number */
-    const Digits **digits;  /* by number: the subscript */
-    bool *apart;            /* by number of two accesses: they never meet */
+    int time;              /* accesses so far */
+    int *starts;           /* by region: the time at which the current iteration of a loop began */
+    int accesses;          /* that matter: see Event.number */
+    const Digits **digits; /* by number: the subscript */
+    bool *apart;           /* by number of two accesses: they never meet */
 } Barriers;
 
 /* ---- threads ---- */
@@ -41,7 +41,7 @@ static bool varies(const Barriers *barriers, const Term *term) {
     const ModuleCheck *check = barriers->check;
     if (term->op == TERM_THREAD || term->op == TERM_FIRST || term->op == TERM_COLUMN) return true;
     if (term->op >= TERM_BLOCK_SUM && term->op <= TERM_BLOCK_MIN) return false;
-    const Known *known = term->op == TERM_NAME ? known_of(check, term) : NULL;
+    const KnownVariable *known = term->op == TERM_NAME ? known_of(check, term) : NULL;
     if (known && known->node && known->node->kind == FORM_FOR)
         return known->node->by != BY_ONE && known->node->by != BY_BLOCKS &&
                known->node->by != BY_COLUMNS;
@@ -92,15 +92,16 @@ static bool contains(const ModuleCheck *check, int outer, int region) {
     return region == outer;
 }
 
-/* Loops that all threads of the block execute, and that are in the same iteration at both events. */
+/* Loops that all threads of the block execute and whose iteration is the same at both events. */
 static void find_held(const Barriers *barriers, const Pending *before, const Event *event,
-                      Meeting *meeting) {
+                      AccessPair *meeting) {
     const ModuleCheck *check = barriers->check;
     int count = 0;
     for (int i = event->region; i >= 0; i = check->regions[i].outer) {
         const FormNode *node = check->regions[i].node;
         if (!node || node->kind != FORM_FOR) continue;
-        if (divides(barriers, node)) count = 0;
+        if (divides(barriers, node))
+            count = 0;
         else if (contains(check, i, before->event->region) && before->time >= barriers->starts[i] &&
                  count < MAX_DIGITS)
             meeting->held[count++] = node->name;
@@ -113,7 +114,7 @@ static const Digits *digits_at(const Barriers *barriers, const Event *access,
     const Digits **digits = &barriers->digits[access->number];
     if (!*digits || (*digits)->variable != variable) {
         Digits *made = arena_alloc(barriers->check->arena, sizeof *made);
-        *made = digits_of(barriers->check, access, variable);
+        *made = subscript_digits(barriers->check, access, variable);
         *digits = made;
     }
     return *digits;
@@ -126,9 +127,9 @@ static bool same_thread(const FormNode *one, const FormNode *other) {
            term_equal(only_thread(one), only_thread(other));
 }
 
-/* True if the accesses never meet, in whatever iterations of their loops. */
+/* True if the accesses never meet, in any iterations of their loops. */
 static bool always_agree(const Barriers *barriers, const Event *a, const Event *b,
-                         Meeting *meeting) {
+                         AccessPair *meeting) {
     const FormNode *one = divider_of(barriers, a), *other = divider_of(barriers, b);
     if (a->kind == EVENT_READ && b->kind == EVENT_READ) return true;
     if (barriers->level != THREADS_OF_BLOCK && !one && !other) return true;
@@ -155,7 +156,7 @@ static bool find_apart(Barriers *barriers) {
             if (!b->array || a->number < 0 || b->number < 0 ||
                 a->array->variable != b->array->variable)
                 continue;
-            Meeting meeting = {.widths = {a->width, b->width}};
+            AccessPair meeting = {.widths = {a->width, b->width}};
             *apart_at(barriers, a, b) = always_agree(barriers, a, b, &meeting);
             meet |= !*apart_at(barriers, a, b);
         }
@@ -163,9 +164,9 @@ static bool find_apart(Barriers *barriers) {
 }
 
 /* True if the same thread does both, or they access different elements. */
-static bool agree(const Barriers *barriers, const Pending *before, const Event *b) {
+static bool accesses_agree(const Barriers *barriers, const Pending *before, const Event *b) {
     const Event *a = before->event;
-    Meeting meeting = {.widths = {a->width, b->width}};
+    AccessPair meeting = {.widths = {a->width, b->width}};
     if (*apart_at(barriers, a, b)) return true;
     if (always_agree(barriers, a, b, &meeting)) return true;
     if (!a->subscript || !b->subscript) return false;
@@ -185,12 +186,12 @@ static bool agree(const Barriers *barriers, const Pending *before, const Event *
 
 static void access(Barriers *barriers, const Event *event) {
     ModuleCheck *check = barriers->check;
-    const Known *known = known_of(check, event->array);
+    const KnownVariable *known = known_of(check, event->array);
     if (event->number < 0 || (barriers->level == BLOCKS_OF_GRID && known->node)) return;
     for (int i = 0; i < barriers->count; i++) {
         const Event *before = barriers->pending[i].event;
         if (before->array->variable != event->array->variable ||
-            agree(barriers, &barriers->pending[i], event))
+            accesses_agree(barriers, &barriers->pending[i], event))
             continue;
         static const char *const between[] = {"no barrier between", "two blocks have",
                                               "two threads have"};
@@ -206,7 +207,7 @@ static void access(Barriers *barriers, const Event *event) {
 }
 
 /* The index after the end of the region that starts there. */
-static int end_of(const ModuleCheck *check, int start) {
+static int region_end(const ModuleCheck *check, int start) {
     int end = start + 1;
     while (check->events[end].kind != EVENT_CLOSE ||
            check->events[end].region != check->events[start].region)
@@ -214,7 +215,7 @@ static int end_of(const ModuleCheck *check, int start) {
     return end + 1;
 }
 
-static bool is_loop(const Event *open) {
+static bool opens_loop(const Event *open) {
     return open->node && open->node->kind == FORM_FOR;
 }
 
@@ -237,14 +238,14 @@ static void run_events(Barriers *barriers, int from, int to) {
             if (barriers->level == THREADS_OF_BLOCK) barriers->count = 0;
             break;
         case EVENT_OPEN:
-            if (!is_loop(event)) break;
+            if (!opens_loop(event)) break;
             if (is_fork(barriers, event->node)) barriers->count = 0;
             for (int pass = 0; pass < 2; pass++) {
                 barriers->starts[event->region] = barriers->time;
-                run_events(barriers, i + 1, end_of(check, i) - 1);
+                run_events(barriers, i + 1, region_end(check, i) - 1);
             }
             if (is_fork(barriers, event->node)) barriers->count = 0;
-            i = end_of(check, i) - 1;
+            i = region_end(check, i) - 1;
             break;
         case EVENT_CLOSE:
             break;
@@ -258,7 +259,7 @@ static int number_accesses(ModuleCheck *check) {
     for (int pass = 0; pass < 3; pass++)
         for (int i = 0; i < check->event_count; i++) {
             Event *event = &check->events[i];
-            Known *known = event->array ? known_of(check, event->array) : NULL;
+            KnownVariable *known = event->array ? known_of(check, event->array) : NULL;
             if (!known) continue;
             if (pass == 0) known->accesses++;
             if (pass == 1) known->stored |= event->kind != EVENT_READ && known->accesses > 1;

@@ -5,11 +5,11 @@
  *
  * A digit is a loop variable, a part of one, or a term that is not split.
  */
-#include "module/check.h"
+#include "module/module_check.h"
 
 #include <stdlib.h>
 
-static bool same_part(const Digit *a, const Digit *b) {
+static bool same_digit_part(const Digit *a, const Digit *b) {
     return a->inner == b->inner && a->modulus == b->modulus && term_equal(a->of, b->of);
 }
 
@@ -24,7 +24,7 @@ static bool overlap(const Digit *a, const Digit *b) {
 static void digit_add(Digits *digits, Digit digit) {
     for (int i = 0; i < digits->count; i++) {
         Digit *one = &digits->digits[i];
-        if (!same_part(one, &digit)) {
+        if (!same_digit_part(one, &digit)) {
             digits->opaque |= overlap(one, &digit);
             continue;
         }
@@ -39,7 +39,7 @@ static void digit_add(Digits *digits, Digit digit) {
 
 /* The values of a variable, as multiples of its unit. */
 static Digit digit_of(ModuleCheck *check, const Term *term, int64_t factor) {
-    const Bound bound = bound_of(check, term);
+    const Interval bound = bound_of(check, term);
     const int64_t unit = bound.unit > 1 && bound.low == 0 ? bound.unit : 1;
     Digit digit = {.of = term, .inner = 1, .factor = factor * unit, .known = bound.certain};
     if (bound.certain) {
@@ -51,24 +51,24 @@ static Digit digit_of(ModuleCheck *check, const Term *term, int64_t factor) {
 
 static const Term *without_casts(const ModuleCheck *check, const Term *term) {
     while (term->op == TERM_CAST && term_is_integer(term->args[0])) term = term->args[0];
-    const Known *known = term->op == TERM_NAME ? known_of(check, term) : NULL;
+    const KnownVariable *known = term->op == TERM_NAME ? known_of(check, term) : NULL;
     return known && known->value && known->value->op == TERM_CAST
                ? without_casts(check, known->value)
                : term;
 }
 
 /* variable / inner % modulus: false for other terms. */
-static bool part_of(Digits *digits, const Term *term, int64_t factor) {
+static bool split_part(Digits *digits, const Term *term, int64_t factor) {
     ModuleCheck *check = digits->check;
     int64_t inner = 1, modulus = 0;
     for (int i = 0; i < 2; i++) {
         if (term->op != (i ? TERM_DIV : TERM_MOD)) continue;
-        const Bound by = bound_of(check, term->args[1]);
+        const Interval by = bound_of(check, term->args[1]);
         if (by.low != by.high) return false;
         *(i ? &inner : &modulus) = by.low;
         term = without_casts(check, term->args[0]);
     }
-    const Known *known = term->op == TERM_NAME ? known_of(check, term) : NULL;
+    const KnownVariable *known = term->op == TERM_NAME ? known_of(check, term) : NULL;
     if (!known || known->value) return false;
     Digit digit = digit_of(check, term, factor);
     const int64_t unit = factor ? digit.factor / factor : 1;
@@ -89,33 +89,33 @@ static bool part_of(Digits *digits, const Term *term, int64_t factor) {
     return true;
 }
 
-static void add_term(Digits *digits, const Term *term, int64_t factor);
+static void split_term(Digits *digits, const Term *term, int64_t factor);
 
-static void add_product(Digits *digits, const Term *term, int64_t factor) {
-    const Bound a = bound_of(digits->check, term->args[0]),
-                b = bound_of(digits->check, term->args[1]);
+static void add_scaled(Digits *digits, const Term *term, int64_t factor) {
+    const Interval a = bound_of(digits->check, term->args[0]),
+                   b = bound_of(digits->check, term->args[1]);
     if (b.low == b.high) {
-        add_term(digits, term->args[0], factor * b.low);
+        split_term(digits, term->args[0], factor * b.low);
     } else if (a.low == a.high) {
-        add_term(digits, term->args[1], factor * a.low);
+        split_term(digits, term->args[1], factor * a.low);
     } else {
         digits->opaque = true;
     }
 }
 
 /* True for a value that all iterations have. */
-static bool is_fixed(const ModuleCheck *check, const Term *term) {
-    const Known *known = term->op == TERM_NAME ? known_of(check, term) : NULL;
-    if (known && known->node) return known->value && is_fixed(check, known->value);
+static bool is_constant_value(const ModuleCheck *check, const Term *term) {
+    const KnownVariable *known = term->op == TERM_NAME ? known_of(check, term) : NULL;
+    if (known && known->node) return known->value && is_constant_value(check, known->value);
     if (term->op >= TERM_THREAD && term->op <= TERM_STEP) return false;
     for (int i = 0; i < term->count; i++)
-        if (!is_fixed(check, term->args[i])) return false;
+        if (!is_constant_value(check, term->args[i])) return false;
     return true;
 }
 
 static void add_other(Digits *digits, const Term *term, int64_t factor) {
     Digit digit = digit_of(digits->check, term, factor);
-    digit.fixed = is_fixed(digits->check, term);
+    digit.fixed = is_constant_value(digits->check, term);
     const bool varies = !digit.known || digit.low < digit.high;
     digits->opaque |= varies && !digit.fixed && term->op != TERM_THREAD && term->op != TERM_BLOCK;
     digit_add(digits, digit);
@@ -127,23 +127,24 @@ static void add_whole(Digits *digits, const Term *whole, const Term *part, int64
     Digit digit = digit_of(digits->check, whole, factor);
     digit.whole = true;
     digit_add(digits, digit);
-    add_term(digits, part, 0);
+    split_term(digits, part, 0);
 }
 
 /* A loop over a block: its index, from the first value on. */
-static bool add_block(Digits *digits, const Term *name, const FormNode *loop, int64_t factor) {
+static bool add_block_index(Digits *digits, const Term *name, const FormNode *loop,
+                            int64_t factor) {
     int64_t distance;
     if (loop->kind != FORM_FOR || !block_of_loop(digits->check, loop, &distance)) return false;
     add_whole(digits, name, loop->values[0], factor);
     return true;
 }
 
-static bool depends_on(const ModuleCheck *check, const Term *term, const Term *variable) {
-    const Known *known = term->op == TERM_NAME ? known_of(check, term) : NULL;
-    if (known && known->value) return depends_on(check, known->value, variable);
+static bool varies_with(const ModuleCheck *check, const Term *term, const Term *variable) {
+    const KnownVariable *known = term->op == TERM_NAME ? known_of(check, term) : NULL;
+    if (known && known->value) return varies_with(check, known->value, variable);
     if (term->op == TERM_NAME) return term_equal(term, variable);
     for (int i = 0; i < term->count; i++)
-        if (depends_on(check, term->args[i], variable)) return true;
+        if (varies_with(check, term->args[i], variable)) return true;
     return false;
 }
 
@@ -153,12 +154,12 @@ static bool stays_whole(const Digits *digits, const Term *term) {
     if (term->op != TERM_ADD || !digits->variable || term->args[1]->op == TERM_NUMBER) return false;
     for (int i = 0; i < check->fact_count; i++)
         if (check->facts[i].term && term_equal(check->facts[i].term, term))
-            return !depends_on(check, term, digits->variable);
+            return !varies_with(check, term, digits->variable);
     return false;
 }
 
-static void add_term(Digits *digits, const Term *term, int64_t factor) {
-    const Known *known = term->op == TERM_NAME ? known_of(digits->check, term) : NULL;
+static void split_term(Digits *digits, const Term *term, int64_t factor) {
+    const KnownVariable *known = term->op == TERM_NAME ? known_of(digits->check, term) : NULL;
     if (stays_whole(digits, term)) {
         digit_add(digits, digit_of(digits->check, term, factor));
         return;
@@ -168,15 +169,15 @@ static void add_term(Digits *digits, const Term *term, int64_t factor) {
         digits->constant += factor * term->whole;
         return;
     case TERM_ADD:
-        add_term(digits, term->args[0], factor);
-        add_term(digits, term->args[1], factor);
+        split_term(digits, term->args[0], factor);
+        split_term(digits, term->args[1], factor);
         return;
     case TERM_SUB:
-        add_term(digits, term->args[0], factor);
-        add_term(digits, term->args[1], -factor);
+        split_term(digits, term->args[0], factor);
+        split_term(digits, term->args[1], -factor);
         return;
     case TERM_MUL:
-        add_product(digits, term, factor);
+        add_scaled(digits, term, factor);
         return;
     case TERM_COLUMN:
         add_whole(digits, term, term->args[0], factor);
@@ -185,26 +186,26 @@ static void add_term(Digits *digits, const Term *term, int64_t factor) {
         break;
     }
     if (term->op == TERM_CAST && term_is_integer(term->args[0]))
-        add_term(digits, term->args[0], factor);
+        split_term(digits, term->args[0], factor);
     else if (known && known->value)
-        add_term(digits, known->value, factor);
-    else if (known && known->node && add_block(digits, term, known->node, factor))
+        split_term(digits, known->value, factor);
+    else if (known && known->node && add_block_index(digits, term, known->node, factor))
         return;
-    else if (!part_of(digits, term, factor))
+    else if (!split_part(digits, term, factor))
         add_other(digits, term, factor);
 }
 
-Digits digits_of(ModuleCheck *check, const Event *access, const Term *variable) {
+Digits subscript_digits(ModuleCheck *check, const Event *access, const Term *variable) {
     Digits digits = {.check = check, .variable = variable};
     check->fact_count = access->fact_count;
     for (int i = 0; i < access->fact_count; i++) check->facts[i] = access->facts[i];
-    if (access->subscript) add_term(&digits, access->subscript, 1);
+    if (access->subscript) split_term(&digits, access->subscript, 1);
     check->fact_count = 0;
     return digits;
 }
 
 bool digits_cover(const Digits *digits, const Term *variable) {
-    const Bound bound = bound_of(digits->check, variable);
+    const Interval bound = bound_of(digits->check, variable);
     const int64_t unit = bound.unit > 1 && bound.low == 0 ? bound.unit : 1;
     int64_t reached = unit;
     for (bool found = true; found && reached <= bound.high;) {
@@ -258,7 +259,7 @@ static void spread_add(Spreads *spreads, Spread spread) {
     spreads->spreads[spreads->count++] = spread;
 }
 
-static int by_factor(const void *a, const void *b) {
+static int by_spread_factor(const void *a, const void *b) {
     const int64_t one = ((const Spread *)a)->factor, other = ((const Spread *)b)->factor;
     return one < other ? 1 : one > other ? -1 : 0;
 }
@@ -295,32 +296,32 @@ static bool have_sum(const Spreads *spreads, int from, int64_t sum, bool apart) 
 
 static const Digit *same_digit(const Digits *digits, const Digit *part) {
     for (int i = 0; i < digits->count; i++)
-        if (same_part(&digits->digits[i], part) && digits->digits[i].factor == part->factor)
+        if (same_digit_part(&digits->digits[i], part) && digits->digits[i].factor == part->factor)
             return &digits->digits[i];
     return NULL;
 }
 
-static bool is_among(const Term *const *held, const Term *name) {
+static bool is_held(const Term *const *held, const Term *name) {
     for (; *held; held++)
         if (term_equal(*held, name)) return true;
     return false;
 }
 
 /* The values of a digit of one access, less those of the same digit of the other one. */
-static Spread spread_of(const Digit *one, const Digit *other) {
+static Spread digit_spread(const Digit *one, const Digit *other) {
     return (Spread){one->factor, one->low - (other ? other->high : 0),
                     one->high - (other ? other->low : 0), false};
 }
 
 static void add_spreads(Spreads *spreads, const Digits *one, const Digits *other, bool second,
-                        const Meeting *meeting) {
+                        const AccessPair *meeting) {
     for (int i = 0; i < one->count; i++) {
         const Digit *digit = &one->digits[i], *same = same_digit(other, digit);
-        if (same && (second || digit->fixed || is_among(meeting->held, digit->of))) continue;
-        Spread spread = spread_of(digit, same);
+        if (same && (second || digit->fixed || is_held(meeting->held, digit->of))) continue;
+        Spread spread = digit_spread(digit, same);
         if (second) spread.factor = -spread.factor;
-        spread.of_thread = same && meeting->variable &&
-                           (digit->whole || term_equal(digit->of, meeting->variable));
+        spread.of_thread =
+            same && meeting->variable && (digit->whole || term_equal(digit->of, meeting->variable));
         spread_add(spreads, spread);
     }
 }
@@ -331,13 +332,13 @@ static bool all_known(const Digits *digits) {
     return true;
 }
 
-bool digits_meet(const Digits *a, const Digits *b, const Meeting *meeting) {
+bool digits_meet(const Digits *a, const Digits *b, const AccessPair *meeting) {
     Spreads spreads = {.count = 0};
     if (!all_known(a) || !all_known(b)) return false;
     add_spreads(&spreads, a, b, false, meeting);
     add_spreads(&spreads, b, a, true, meeting);
     spread_add(&spreads, (Spread){1, -(meeting->widths[1] - 1), meeting->widths[0] - 1, false});
-    qsort(spreads.spreads, (size_t)spreads.count, sizeof *spreads.spreads, by_factor);
+    qsort(spreads.spreads, (size_t)spreads.count, sizeof *spreads.spreads, by_spread_factor);
     const bool apart = !meeting->variable || !digits_cover(a, meeting->variable) ||
                        !digits_cover(b, meeting->variable);
     return have_sum(&spreads, 0, b->constant - a->constant, apart);

@@ -4,7 +4,7 @@
  * buffer that was written last. A read needs the memory of its buffer as the last write or clear
  * left it; bodies of repeats are walked twice.
  */
-#include "module/check.h"
+#include "module/module_check.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,45 +12,45 @@
 typedef enum TraceKind { TRACE_READ, TRACE_WRITE, TRACE_REPEAT } TraceKind;
 
 /* An access to a buffer, or a repeat. */
-typedef struct Trace {
+typedef struct StepTrace {
     TraceKind kind;
     const Buffer *buffer;
     const HostStep *step;
     const LoopKernel *kernel;
     int end; /* of a repeat: index after its body */
-} Trace;
+} StepTrace;
 
 /* The part of the arena between two offsets where a buffer starts or ends. */
-typedef struct Flow {
+typedef struct StepFlow {
     ModuleCheck *check;
     const Entry *entry;
     Table kernels; /* LoopKernel *, by name */
-    Trace *traces;
+    StepTrace *traces;
     int count, capacity;
     size_t *offsets; /* of the parts, ascending */
     int parts;
     const Buffer **owners; /* by part: the buffer written last */
     bool *written;         /* by tensor->id: at any time */
-} Flow;
+} StepFlow;
 
 /* ---- the list of accesses ---- */
 
-static Trace *trace_add(Flow *flow, TraceKind kind, const Buffer *buffer) {
+static StepTrace *trace_add(StepFlow *flow, TraceKind kind, const Buffer *buffer) {
     ModuleCheck *check = flow->check;
-    flow->traces = with_room(check->arena, flow->traces, flow->count, &flow->capacity,
-                             sizeof *flow->traces);
-    Trace *trace = &flow->traces[flow->count++];
-    *trace = (Trace){kind, buffer, check->step, check->kernel, 0};
+    flow->traces =
+        with_room(check->arena, flow->traces, flow->count, &flow->capacity, sizeof *flow->traces);
+    StepTrace *trace = &flow->traces[flow->count++];
+    *trace = (StepTrace){kind, buffer, check->step, check->kernel, 0};
     return trace;
 }
 
-static void trace_access(Flow *flow, const Buffer *buffer, Access access) {
+static void trace_access(StepFlow *flow, const Buffer *buffer, Access access) {
     if (access != ACCESS_WRITE) trace_add(flow, TRACE_READ, buffer);
     if (access != ACCESS_READ) trace_add(flow, TRACE_WRITE, buffer);
 }
 
 /* True for a read of an element of an earlier iteration: under a condition, before the write. */
-static bool is_carried(const ModuleCheck *check, int at) {
+static bool is_earlier_element(const ModuleCheck *check, int at) {
     const Event *read = &check->events[at];
     if (read->kind != EVENT_READ || !read->guarded) return false;
     for (int i = at + 1; i < check->event_count; i++)
@@ -59,7 +59,7 @@ static bool is_carried(const ModuleCheck *check, int at) {
     return false;
 }
 
-static void trace_kernel(Flow *flow, const LoopKernel *kernel, Launch launch) {
+static void trace_kernel(StepFlow *flow, const LoopKernel *kernel, Launch launch) {
     ModuleCheck *check = flow->check;
     walk_kernel(check, kernel, launch);
     check_writers(check);
@@ -67,8 +67,8 @@ static void trace_kernel(Flow *flow, const LoopKernel *kernel, Launch launch) {
     for (int i = 0; i < check->event_count; i++) {
         const Event *event = &check->events[i];
         const Tensor *tensor = event->array ? event->array->variable->tensor : NULL;
-        const Known *known = event->array ? known_of(check, event->array) : NULL;
-        if (!tensor || (known && known->node) || is_carried(check, i)) continue;
+        const KnownVariable *known = event->array ? known_of(check, event->array) : NULL;
+        if (!tensor || (known && known->node) || is_earlier_element(check, i)) continue;
         trace_access(flow, &flow->entry->buffers[tensor->id],
                      event->kind == EVENT_READ    ? ACCESS_READ
                      : event->kind == EVENT_WRITE ? ACCESS_WRITE
@@ -77,7 +77,7 @@ static void trace_kernel(Flow *flow, const LoopKernel *kernel, Launch launch) {
     check->kernel = NULL;
 }
 
-static const LoopKernel *kernel_named(const Flow *flow, const char *name) {
+static const LoopKernel *kernel_named(const StepFlow *flow, const char *name) {
     const List *found = table_find(&flow->kernels, hash_text(HASH_START, name));
     for (int i = 0; i < found->count; i++) {
         const LoopKernel *kernel = found->items[i];
@@ -86,7 +86,7 @@ static const LoopKernel *kernel_named(const Flow *flow, const char *name) {
     return NULL;
 }
 
-static void trace_param(Flow *flow, const Param *param, bool writes) {
+static void trace_param(StepFlow *flow, const Param *param, bool writes) {
     const Buffer *buffer = param->buffer;
     if (param->written != writes) return;
     if (param->kind == PARAM_OPERAND && param->address)
@@ -95,7 +95,7 @@ static void trace_param(Flow *flow, const Param *param, bool writes) {
 }
 
 /* The kernel of a template accesses all its operands. */
-static void trace_launch(Flow *flow, const LaunchStep *launch) {
+static void trace_launch(StepFlow *flow, const LaunchStep *launch) {
     const LoopKernel *kernel = kernel_named(flow, launch->kernel);
     check_launch(flow->check, launch, kernel);
     if (kernel) {
@@ -113,7 +113,7 @@ static bool overwrites(const HostStep *step) {
     return step->kind == STEP_PRODUCT && (step->product.begins || step->product.first.count);
 }
 
-static void trace_operands(Flow *flow, const HostStep *step) {
+static void trace_operands(StepFlow *flow, const HostStep *step) {
     for (int writes = 0; writes < 2; writes++)
         for (int i = 0; i < step->operands.count; i++) {
             const Operand *operand = step->operands.items[i];
@@ -124,7 +124,7 @@ static void trace_operands(Flow *flow, const HostStep *step) {
 }
 
 /* The gradients of an entry, or one buffer. */
-static void trace_clear(Flow *flow, const HostStep *step) {
+static void trace_clear(StepFlow *flow, const HostStep *step) {
     if (step->clear.buffer) {
         trace_access(flow, step->clear.buffer, ACCESS_WRITE);
         return;
@@ -137,22 +137,21 @@ static void trace_clear(Flow *flow, const HostStep *step) {
     }
 }
 
-static void trace_steps(Flow *flow, const List *steps);
+static void trace_steps(StepFlow *flow, const List *steps);
 
-static void trace_repeat(Flow *flow, const HostStep *step) {
+static void trace_repeat(StepFlow *flow, const HostStep *step) {
     ModuleCheck *check = flow->check;
     const int at = flow->count;
     trace_add(flow, TRACE_REPEAT, NULL);
     if (check->repeat_count < MAX_REPEATS)
-        check->repeats[check->repeat_count] =
-            (RepeatIndex){step->repeat.index, step->repeat.count};
+        check->repeats[check->repeat_count] = (RepeatIndex){step->repeat.index, step->repeat.count};
     check->repeat_count++;
     trace_steps(flow, &step->body);
     check->repeat_count--;
     flow->traces[at].end = flow->count;
 }
 
-static void trace_steps(Flow *flow, const List *steps) {
+static void trace_steps(StepFlow *flow, const List *steps) {
     for (int i = 0; i < steps->count; i++) {
         const HostStep *step = steps->items[i];
         flow->check->step = step;
@@ -162,7 +161,7 @@ static void trace_steps(Flow *flow, const List *steps) {
         }
         if (step->kind == STEP_LAUNCH) trace_launch(flow, &step->launch);
         if (step->kind == STEP_CLEAR) trace_clear(flow, step);
-        check_operands(flow->check, step);
+        check_step_operands(flow->check, step);
         trace_operands(flow, step);
         trace_steps(flow, &step->body);
     }
@@ -175,7 +174,7 @@ static int by_offset(const void *a, const void *b) {
     return one < other ? -1 : one > other;
 }
 
-static void find_parts(Flow *flow) {
+static void split_arena(StepFlow *flow) {
     const int tensors = flow->entry->program->tensors.count;
     Arena *arena = flow->check->arena;
     flow->offsets = arena_alloc(arena, (2 * (size_t)tensors + 1) * sizeof *flow->offsets);
@@ -194,7 +193,7 @@ static void find_parts(Flow *flow) {
     flow->written = arena_alloc(arena, ((size_t)tensors + 1) * sizeof *flow->written);
 }
 
-static int part_at(const Flow *flow, size_t offset) {
+static int part_at(const StepFlow *flow, size_t offset) {
     int low = 0, high = flow->parts;
     while (low < high) {
         const int middle = (low + high) / 2;
@@ -209,12 +208,12 @@ static int part_at(const Flow *flow, size_t offset) {
 /* ---- the walk ---- */
 
 /* True for memory that has values before the program runs. */
-static bool has_values(const Flow *flow, const Buffer *buffer) {
+static bool has_values(const StepFlow *flow, const Buffer *buffer) {
     if (buffer->block == MOEC_GRADIENTS) return flow->entry->program->graph != GRAPH_TRAIN;
     return buffer->block != MOEC_ARENA && buffer->block != MOEC_OUTPUTS;
 }
 
-static void check_read(Flow *flow, const Trace *trace) {
+static void check_trace_read(StepFlow *flow, const StepTrace *trace) {
     const Buffer *buffer = trace->buffer;
     if (has_values(flow, buffer)) return;
     ModuleCheck *check = flow->check;
@@ -232,7 +231,7 @@ static void check_read(Flow *flow, const Trace *trace) {
                         buffer->name, flow->owners[i] ? flow->owners[i]->name : "nothing");
 }
 
-static void note_write(Flow *flow, const Buffer *buffer) {
+static void note_write(StepFlow *flow, const Buffer *buffer) {
     flow->written[buffer->tensor->id] = true;
     if (buffer->block != MOEC_ARENA) return;
     const size_t end = buffer->offset + buffer->bytes;
@@ -240,11 +239,11 @@ static void note_write(Flow *flow, const Buffer *buffer) {
         flow->owners[i] = buffer;
 }
 
-static void run_traces(Flow *flow, int from, int to) {
+static void run_traces(StepFlow *flow, int from, int to) {
     for (int i = from; i < to; i++) {
-        const Trace *trace = &flow->traces[i];
+        const StepTrace *trace = &flow->traces[i];
         if (trace->kind == TRACE_READ) {
-            check_read(flow, trace);
+            check_trace_read(flow, trace);
         } else if (trace->kind == TRACE_WRITE) {
             note_write(flow, trace->buffer);
         } else {
@@ -256,7 +255,7 @@ static void run_traces(Flow *flow, int from, int to) {
 }
 
 void check_entry(ModuleCheck *check, const Entry *entry) {
-    Flow flow = {.check = check, .entry = entry};
+    StepFlow flow = {.check = check, .entry = entry};
     check->entry = entry;
     for (int i = 0; i < check->module->kernels.count; i++) {
         LoopKernel *kernel = check->module->kernels.items[i];
@@ -267,7 +266,7 @@ void check_entry(ModuleCheck *check, const Entry *entry) {
     trace_steps(&flow, &entry->clears);
     trace_steps(&flow, &entry->gradients);
     trace_steps(&flow, &entry->steps);
-    find_parts(&flow);
+    split_arena(&flow);
     run_traces(&flow, 0, flow.count);
     check->entry = NULL;
     check->step = NULL;

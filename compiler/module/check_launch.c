@@ -1,7 +1,7 @@
 /* check_launch: launches, products and operands of the host program: the limits of the machine, the
  * arguments against the parameters, the elements that a product reads and writes against the sizes
  * of its buffers. */
-#include "module/check.h"
+#include "module/module_check.h"
 
 #include <string.h>
 
@@ -76,12 +76,14 @@ void check_launch(ModuleCheck *check, const LaunchStep *launch, const LoopKernel
     if (!device) return;
     if (launch->launch.blocks != kernel->launch.blocks ||
         launch->launch.threads != kernel->launch.threads)
-        fault_found(check, FAULT_LAUNCH, "%s is launched with %ld blocks of %d threads, not %ld of %d",
-                    launch->kernel, launch->launch.blocks, launch->launch.threads,
-                    kernel->launch.blocks, kernel->launch.threads);
+        fault_found(check, FAULT_LAUNCH,
+                    "%s is launched with %ld blocks of %d threads, not %ld of %d", launch->kernel,
+                    launch->launch.blocks, launch->launch.threads, kernel->launch.blocks,
+                    kernel->launch.threads);
     const long bytes = shared_bytes(&kernel->form.block);
     if (bytes > MAX_STATIC)
-        fault_found(check, FAULT_LAUNCH, "%s has %ld bytes of shared arrays", launch->kernel, bytes);
+        fault_found(check, FAULT_LAUNCH, "%s has %ld bytes of shared arrays", launch->kernel,
+                    bytes);
 }
 
 /* ---- products and operands ---- */
@@ -90,20 +92,20 @@ void check_launch(ModuleCheck *check, const LaunchStep *launch, const LoopKernel
 static void check_extent(ModuleCheck *check, const Operand *operand, long extent) {
     if (!operand) return;
     const Term *array = term_stored(operand->address);
-    const long elements = elements_of(check, array);
-    const Bound offset = operand->address->op == TERM_ADDRESS
-                             ? bound_of(check, operand->address->args[1])
-                             : (Bound){0, 0, 0, true};
+    const long elements = memory_elements(check, array);
+    const Interval offset = operand->address->op == TERM_ADDRESS
+                                ? bound_of(check, operand->address->args[1])
+                                : (Interval){0, 0, 0, true};
     if (elements < 0) return;
     if (!offset.certain)
         term_unproven(check, FAULT_BOUNDS, operand->address);
     else if (offset.low < 0 || offset.high + extent > elements)
-        fault_found(check, FAULT_BOUNDS, "%ld elements from '%s' on exceed its %ld elements", extent,
-                    term_text(check->module->arena, operand->address), elements);
+        fault_found(check, FAULT_BOUNDS, "%ld elements from '%s' on exceed its %ld elements",
+                    extent, term_text(check->module->arena, operand->address), elements);
 }
 
-static long extent_of(const Product *product, long rows, long row, long columns, long column,
-                      const long batch[2]) {
+static long product_extent(const Product *product, long rows, long row, long columns, long column,
+                           const long batch[2]) {
     return (rows - 1) * row + (columns - 1) * column + (product->batch[0] - 1) * batch[0] +
            (product->batch[1] - 1) * batch[1] + 1;
 }
@@ -112,19 +114,20 @@ static void check_product(ModuleCheck *check, const HostStep *step, int row) {
     const Product *product = check->module->products.items[row];
     const List *operands = &step->operands;
     check_extent(check, operands->items[0],
-                 extent_of(product, product->m, product->a_m, product->k, product->a_k,
-                           product->a_batch));
+                 product_extent(product, product->m, product->a_m, product->k, product->a_k,
+                                product->a_batch));
     check_extent(check, operands->items[1],
-                 extent_of(product, product->k, product->b_k, product->n, product->b_n,
-                           product->b_batch));
-    check_extent(check, operands->items[2],
-                 extent_of(product, product->m, product->c_m, product->n, 1, product->c_batch));
+                 product_extent(product, product->k, product->b_k, product->n, product->b_n,
+                                product->b_batch));
+    check_extent(
+        check, operands->items[2],
+        product_extent(product, product->m, product->c_m, product->n, 1, product->c_batch));
     check_extent(check, operands->items[3], (product->m - 1) * product->add_m + product->n);
     check_extent(check, operands->items[4], product->n);
     check_extent(check, operands->items[5], (product->m - 1) * product->kept_m + product->n);
 }
 
-void check_operands(ModuleCheck *check, const HostStep *step) {
+void check_step_operands(ModuleCheck *check, const HostStep *step) {
     check->known_count = check->fact_count = 0;
     if (step->kind == STEP_PRODUCT) {
         check_product(check, step, step->product.row);

@@ -1,15 +1,23 @@
 /* check_report: faults and undecided terms of a module. */
-#include "module/check.h"
+#include "module/module_check.h"
 
 #include <stdarg.h>
 #include <string.h>
+
+const char *fault_name(FaultKind kind) {
+    static const char *const names[] = {
+        [FAULT_SCOPE] = "scope",     [FAULT_BOUNDS] = "bounds",     [FAULT_WRITER] = "writer",
+        [FAULT_BARRIER] = "barrier", [FAULT_LIFETIME] = "lifetime", [FAULT_FLOW] = "data flow",
+        [FAULT_LAUNCH] = "launch"};
+    return names[kind];
+}
 
 bool on_device(const ModuleCheck *check) {
     return check->kernel && check->kernel->target->launches;
 }
 
 /* The equation that a fault belongs to: the last one of the kernel or step. */
-static const Statement *statement_of(const ModuleCheck *check) {
+static const Statement *fault_statement(const ModuleCheck *check) {
     const List *statements = check->kernel && check->kernel->statements.count
                                  ? &check->kernel->statements
                              : check->step ? &check->step->statements
@@ -21,8 +29,9 @@ void fault_found(ModuleCheck *check, FaultKind kind, const char *format, ...) {
     if (check->fault->what) return;
     va_list arguments;
     va_start(arguments, format);
-    *check->fault = (Fault){kind, arena_vformat(check->module->arena, format, arguments),
-                            check->kernel, check->entry, check->step, statement_of(check)};
+    *check->fault = (Fault){kind,          arena_vformat(check->module->arena, format, arguments),
+                            check->kernel, check->entry,
+                            check->step,   fault_statement(check)};
     va_end(arguments);
 }
 

@@ -3,7 +3,7 @@
  * An element outside of its array is a fault. If the subscript depends on values that are known at
  * run time only, the access is unproven.
  */
-#include "module/check.h"
+#include "module/module_check.h"
 
 #include <string.h>
 
@@ -21,7 +21,7 @@ static int region_open(ModuleCheck *check, const FormNode *node, int outer) {
     check->regions = with_room(check->arena, check->regions, check->region_count,
                                &check->region_capacity, sizeof *check->regions);
     const int region = check->region_count++;
-    check->regions[region] = (Region){node, outer};
+    check->regions[region] = (EventRegion){node, outer};
     event_add(check, EVENT_OPEN, region, node);
     return region;
 }
@@ -42,13 +42,13 @@ static const Param *param_of(const ModuleCheck *check, const Variable *array) {
 
 /* An array that no node declares: the memory of a tensor, or scratch memory. Stores of templates
  * and the optimizer get their arrays in other ways. */
-static Known *memory_array(ModuleCheck *check, const Term *array) {
-    Known *known = known_add(check, array);
+static KnownVariable *memory_array(ModuleCheck *check, const Term *array) {
+    KnownVariable *known = known_add(check, array);
     const Param *param = param_of(check, array->variable);
     if (!param && check->kernel->params.count)
         fault_found(check, FAULT_SCOPE, "'%s' is no parameter",
                     term_text(check->module->arena, array));
-    known->elements = elements_of(check, array);
+    known->elements = memory_elements(check, array);
     if (param && param->kind == PARAM_SCRATCH)
         known->elements = (long)((check->entry->arena_bytes - param->offset) / sizeof(float));
     return known;
@@ -57,21 +57,21 @@ static Known *memory_array(ModuleCheck *check, const Term *array) {
 /* ---- bounds ---- */
 
 /* `elements` subscripts from 0 on, -1: unknown. */
-static void check_bounds(ModuleCheck *check, const Term *element, Bound bound, long elements) {
+static void check_bounds(ModuleCheck *check, const Term *element, Interval bound, long elements) {
     if (elements < 0) {
         term_unproven(check, FAULT_BOUNDS, element);
     } else if (bound.low < 0 || bound.high >= elements) {
         if (bound.certain)
             fault_found(check, FAULT_BOUNDS, "'%s' has a subscript of %ld .. %ld and %ld elements",
-                        term_text(check->module->arena, element), (long)bound.low,
-                        (long)bound.high, elements);
+                        term_text(check->module->arena, element), (long)bound.low, (long)bound.high,
+                        elements);
         else
             term_unproven(check, FAULT_BOUNDS, element);
     }
 }
 
 /* True for an array that only one thread accesses: declared in its iteration. */
-static bool is_private(const ModuleCheck *check, const Known *known, int region) {
+static bool is_private(const ModuleCheck *check, const KnownVariable *known, int region) {
     if (!known->node || known->node->shared) return false;
     for (; region != known->region && !on_device(check); region = check->regions[region].outer)
         if (check->regions[region].node->run & RUN_PARALLEL) return false;
@@ -82,11 +82,11 @@ static bool is_private(const ModuleCheck *check, const Known *known, int region)
 static void access_element(ModuleCheck *check, EventKind kind, const Term *element, long width,
                            const FormNode *node, int region) {
     const Term *array = term_stored(element), *inner = element->args[0];
-    Known *known = known_of(check, array);
+    KnownVariable *known = known_of(check, array);
     if (!known) known = memory_array(check, array);
     if (is_unreachable(check)) return;
     check->contradicts = false;
-    Bound bound = bound_of(check, element->args[1]);
+    Interval bound = bound_of(check, element->args[1]);
     if (check->contradicts) return;
     if (bound.high < INT64_MAX) bound.high += width - 1;
     check_bounds(check, element, bound, known->row ? known->row : known->elements);
@@ -152,13 +152,13 @@ static void walk_block(ModuleCheck *check, const FormBlock *block, int region);
 
 static void declare(ModuleCheck *check, const FormNode *let, int region) {
     const Term *value = let->values[0];
-    Known *known = known_add(check, let->name);
+    KnownVariable *known = known_add(check, let->name);
     known->node = let;
     known->region = region;
     known->elements = let->size * (let->rows ? let->rows : 1);
     known->row = let->rows ? let->size : 0;
     if (!let->size && let->constant && value && term_is_integer(let->name)) {
-        const Bound bound = bound_of(check, value); /* may move the records */
+        const Interval bound = bound_of(check, value); /* may move the records */
         known = known_of(check, let->name);
         known->value = value;
         known->bound = bound;
@@ -166,11 +166,11 @@ static void declare(ModuleCheck *check, const FormNode *let, int region) {
 }
 
 static void walk_for(ModuleCheck *check, const FormNode *loop, int region) {
-    Bound bound;
+    Interval bound;
     for (int i = 0; i < 3; i++)
         if (loop->values[i]) walk_term(check, loop->values[i], loop, region);
     if (!bound_of_loop(check, loop, &bound)) return;
-    Known *known = known_add(check, loop->name);
+    KnownVariable *known = known_add(check, loop->name);
     known->node = loop;
     known->bound = bound;
     const int inside = region_open(check, loop, region);
@@ -182,7 +182,7 @@ static void walk_for(ModuleCheck *check, const FormNode *loop, int region) {
     event_add(check, EVENT_CLOSE, inside, loop);
 }
 
-static bool leaves(const FormNode *node) {
+static bool leaves_loop(const FormNode *node) {
     const TermOp op = node->kind == FORM_DO ? node->values[0]->op : TERM_NAME;
     return op == TERM_BREAK || op == TERM_CONTINUE;
 }
@@ -196,7 +196,7 @@ static void walk_if(ModuleCheck *check, const FormNode *node, int region) {
     walk_block(check, &node->body, inside);
     check->fact_count = facts;
     event_add(check, EVENT_CLOSE, inside, node);
-    if (node->body.first && leaves(node->body.first)) facts_add(check, node->values[0], false);
+    if (node->body.first && leaves_loop(node->body.first)) facts_add(check, node->values[0], false);
 }
 
 static void walk_set(ModuleCheck *check, const FormNode *set, int region) {
@@ -212,7 +212,7 @@ static void walk_set(ModuleCheck *check, const FormNode *set, int region) {
 /* Elements that move between the lanes of a thread and memory: all, or those of a parameter. */
 static void walk_move(ModuleCheck *check, const FormNode *node, EventKind kind, int region) {
     const Term *move = node->values[0], *lanes = move->args[0];
-    const Known *known = known_of(check, lanes);
+    const KnownVariable *known = known_of(check, lanes);
     const long width = known && move->count == 2 ? known->elements : 1;
     walk_term(check, move->args[1]->args[1], node, region);
     const int events = check->event_count;

@@ -5,10 +5,10 @@
  *             y[64 * iteration + s] = ...
  *
  * The loops whose iterations belong to different threads must be among the digits of the subscript,
- * completely; a factor is larger than the sum of all smaller digits. One thread may also be selected
- * by a condition.
+ * completely; a factor is larger than the sum of all smaller digits. A condition may also select
+ * one thread.
  */
-#include "module/check.h"
+#include "module/module_check.h"
 
 #include <stdlib.h>
 
@@ -33,14 +33,14 @@ const Term *thread_selected(const Term *condition) {
     return selects ? condition : NULL;
 }
 
-static void add_loop(Threads *threads, const FormNode *loop) {
+static void add_thread_loop(Threads *threads, const FormNode *loop) {
     if (threads->count < MAX_DIGITS) threads->loops[threads->count++] = loop->name;
     threads->blocks |= loop->by == BY_ALL || loop->by == BY_BLOCKS || loop->by == BY_COLUMNS;
     threads->threads |= loop->by == BY_ALL || loop->by == BY_THREADS || loop->by == BY_COLUMN;
 }
 
 /* in_block: the array belongs to the block. */
-static Threads threads_of(const ModuleCheck *check, const Event *store, bool in_block) {
+static Threads store_threads(const ModuleCheck *check, const Event *store, bool in_block) {
     Threads threads = {.blocks = in_block || check->launch.blocks <= 1};
     for (int i = store->region; i >= 0; i = check->regions[i].outer) {
         const FormNode *node = check->regions[i].node;
@@ -50,10 +50,10 @@ static Threads threads_of(const ModuleCheck *check, const Event *store, bool in_
         if (node->kind != FORM_FOR) continue;
         if (node->by == BY_THE_FIRST) threads.threads = true;
         const bool of_blocks = node->by == BY_BLOCKS || node->by == BY_COLUMNS;
-        if (on_device(check) ? node->by != BY_ONE && node->by != BY_THE_FIRST &&
-                                   !(in_block && of_blocks)
-                             : node->run & RUN_PARALLEL)
-            add_loop(&threads, node);
+        if (on_device(check)
+                ? node->by != BY_ONE && node->by != BY_THE_FIRST && !(in_block && of_blocks)
+                : node->run & RUN_PARALLEL)
+            add_thread_loop(&threads, node);
     }
     return threads;
 }
@@ -63,7 +63,7 @@ static Threads threads_of(const ModuleCheck *check, const Event *store, bool in_
 static bool has_digit(const Digits *digits, TermOp op) {
     for (int i = 0; i < digits->count; i++) {
         const Term *of = digits->digits[i].of;
-        const Known *known = of->op == TERM_NAME ? known_of(digits->check, of) : NULL;
+        const KnownVariable *known = of->op == TERM_NAME ? known_of(digits->check, of) : NULL;
         const Term *value = known && known->node ? known->node->values[0] : NULL;
         if (of->op == op) return true;
         /* a number of its own for each thread */
@@ -74,7 +74,7 @@ static bool has_digit(const Digits *digits, TermOp op) {
     return false;
 }
 
-static int by_factor(const void *a, const void *b) {
+static int by_digit_factor(const void *a, const void *b) {
     const int64_t one = llabs(((const Digit *)a)->factor),
                   other = llabs(((const Digit *)b)->factor);
     return one < other ? -1 : one > other;
@@ -92,7 +92,7 @@ static bool belongs_to(const Threads *threads, const Digit *digit) {
 static bool is_injective(Digits *digits, const Threads *threads, long width) {
     int64_t sum = width - 1;
     bool others = true;
-    qsort(digits->digits, (size_t)digits->count, sizeof *digits->digits, by_factor);
+    qsort(digits->digits, (size_t)digits->count, sizeof *digits->digits, by_digit_factor);
     for (int i = 0; i < digits->count; i++) {
         const Digit *digit = &digits->digits[i];
         const bool single = digit->known && digit->low == digit->high;
@@ -106,16 +106,15 @@ static bool is_injective(Digits *digits, const Threads *threads, long width) {
 }
 
 static void check_store(ModuleCheck *check, const Event *store) {
-    const Known *known = known_of(check, store->array);
-    const Threads threads = threads_of(check, store, known && known->node);
+    const KnownVariable *known = known_of(check, store->array);
+    const Threads threads = store_threads(check, store, known && known->node);
     if (!threads.count && !on_device(check)) return;
-    Digits digits = digits_of(check, store, NULL);
+    Digits digits = subscript_digits(check, store, NULL);
     const Term *missing = NULL;
     for (int i = 0; i < threads.count; i++)
         if (!digits_cover(&digits, threads.loops[i])) missing = threads.loops[i];
-    bool all = !on_device(check) ||
-               ((threads.threads || has_digit(&digits, TERM_THREAD)) &&
-                (threads.blocks || has_digit(&digits, TERM_BLOCK)));
+    bool all = !on_device(check) || ((threads.threads || has_digit(&digits, TERM_THREAD)) &&
+                                     (threads.blocks || has_digit(&digits, TERM_BLOCK)));
     if (!store->subscript || ((missing || !all) && digits.opaque)) {
         if (!threads.independent && store->subscript)
             term_unproven(check, FAULT_WRITER, store->subscript);

@@ -67,9 +67,9 @@ typedef struct Param {
 typedef struct LoopKernel {
     KernelForm form;
     const struct Entry *entry; /* NULL: of the optimizer */
-    const Target *target; /* the host runs one kernel of a GPU program */
-    List params;          /* Param *; empty for a store */
-    List statements;      /* const Statement *: the equations that it computes */
+    const Target *target;      /* the host runs one kernel of a GPU program */
+    List params;               /* Param *; empty for a store */
+    List statements;           /* const Statement *: the equations that it computes */
     Launch launch;
     int indent; /* of its loops in the text */
 } LoopKernel;
@@ -242,7 +242,7 @@ typedef enum ModuleProperty { MODULE_HAS_OWNERS = 1, MODULE_HAS_BARRIERS = 2 } M
 Entry *entry_new(Arena *arena, const Schedule *schedule, const BlockLayout *weights,
                  const BlockLayout *states, const char *const *names);
 
-/* ---- check.c ---- */
+/* ---- module_check.c ---- */
 
 typedef enum FaultKind {
     FAULT_SCOPE,    /* scopes and types of a kernel: see form_check.c */
@@ -254,13 +254,13 @@ typedef enum FaultKind {
     FAULT_LAUNCH    /* limits of the machine, arguments against parameters, grid */
 } FaultKind;
 
-/* The first fault of a module; what: NULL if it has none. */
+/* The first fault of a module. */
 typedef struct Fault {
     FaultKind kind;
-    const char *what;
-    const LoopKernel *kernel; /* or NULL */
-    const Entry *entry;       /* or NULL */
-    const HostStep *step;     /* or NULL */
+    const char *what;           /* NULL: the module has none */
+    const LoopKernel *kernel;   /* or NULL */
+    const Entry *entry;         /* or NULL */
+    const HostStep *step;       /* or NULL */
     const Statement *statement; /* or NULL */
 } Fault;
 

@@ -50,7 +50,7 @@ static void expect(Planted *planted, FaultKind kind) {
     moec_close(planted->compiler);
 }
 
-/* ---- places for faults ---- */
+/* ---- positions of faults ---- */
 
 static bool always(const FormNode *node, const Term *term) {
     (void)node;
@@ -91,14 +91,14 @@ static bool find_in(FormBlock *block, FormKind kind, int value, bool (*wanted)(c
     return false;
 }
 
-/* The first such place in a launched kernel; value: -1: any node of that kind. */
+/* The first such position in a launched kernel; value: -1: any node of that kind. */
 static Place find(const Planted *planted, FormKind kind, int value, bool (*wanted)(const FormNode *node, const Term *term)) {
     Place place = {0};
     for (int i = 0; i < planted->module->kernels.count; i++) {
         LoopKernel *kernel = planted->module->kernels.items[i];
         if (!kernel->form.is_store && find_in(&kernel->form.block, kind, value, wanted, &place)) return place;
     }
-    fail_msg("no such place");
+    fail_msg("no such position");
     return place;
 }
 

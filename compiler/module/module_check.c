@@ -1,17 +1,9 @@
-/* check: finds faults in a module after a pass, and counts the terms that no rule decides.
+/* module_check: finds faults in a module after a pass, and counts the terms that no rule decides.
  *
  *     for s = 0 .. 64                fault: bounds: 'x[s + 1]' has a subscript of 1 .. 64
  *         y[s] = x[s + 1]                   and 64 elements
  */
-#include "module/check.h"
-
-const char *fault_name(FaultKind kind) {
-    static const char *const names[] = {
-        [FAULT_SCOPE] = "scope",     [FAULT_BOUNDS] = "bounds",     [FAULT_WRITER] = "writer",
-        [FAULT_BARRIER] = "barrier", [FAULT_LIFETIME] = "lifetime", [FAULT_FLOW] = "data flow",
-        [FAULT_LAUNCH] = "launch"};
-    return names[kind];
-}
+#include "module/module_check.h"
 
 /* Scopes and types. */
 static void check_forms(ModuleCheck *check) {
@@ -35,7 +27,7 @@ static void add_repeats(ModuleCheck *check, const List *steps) {
 }
 
 /* The stores of templates and the kernels of the optimizer, which no step launches by name. */
-static void check_parts(ModuleCheck *check) {
+static void check_unlaunched(ModuleCheck *check) {
     for (int i = 0; i < check->module->kernels.count; i++) {
         const LoopKernel *kernel = check->module->kernels.items[i];
         if (kernel->entry && !kernel->form.is_store) continue;
@@ -55,7 +47,7 @@ static void check_all(ModuleCheck *check) {
     check_forms(check);
     for (int i = 0; i < check->module->entries.count; i++)
         check_entry(check, check->module->entries.items[i]);
-    check_parts(check);
+    check_unlaunched(check);
 }
 
 Fault module_check(const Module *module, Arena *scratch) {
@@ -70,8 +62,7 @@ const char *module_unproven(const Module *module, Arena *scratch) {
     Fault fault = {0};
     Text lines = {.arena = module->arena};
     text_add(&lines, "%s", "");
-    ModuleCheck check = {
-        .arena = scratch, .module = module, .fault = &fault, .unproven = &lines};
+    ModuleCheck check = {.arena = scratch, .module = module, .fault = &fault, .unproven = &lines};
     check_all(&check);
     arena_clear(scratch);
     text_add(&lines, "%d unproven\n", check.unproven_count);

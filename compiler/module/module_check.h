@@ -1,11 +1,11 @@
-/* check: declarations of the verifier of a module.
+/* module_check: declarations of the verifier of a module.
  *
  * module_check walks the host steps of each entry, and the loops of each kernel where a step
  * launches it. The walk of a kernel checks every subscript and leaves a list of events: accesses,
  * barriers, the start and end of loops and conditions. The other checks read the events.
  */
-#ifndef CHECK_H
-#define CHECK_H
+#ifndef MODULE_CHECK_H
+#define MODULE_CHECK_H
 
 #include "module/lowered.h"
 
@@ -13,29 +13,29 @@
 
 /* The values of an integer: multiples of `unit`, which is 0 for the value 0. certain: the ends may
  * be reached; else they are estimates. */
-typedef struct Bound {
+typedef struct Interval {
     int64_t low, high, unit;
     bool certain;
-} Bound;
+} Interval;
 
 /* A variable during the walk of a kernel. */
-typedef struct Known {
+typedef struct KnownVariable {
     const Variable *variable;
     const FormNode *node; /* its loop or let; NULL: a parameter */
     const Term *value;    /* of a let that is not set later */
-    Bound bound;
+    Interval bound;
     long elements; /* of an array; -1: unknown; 0: of a scalar */
     long row;      /* elements of one row of a two-dimensional array, else 0 */
     int region;    /* that declares it */
     int accesses;  /* to an array, before its barriers are checked */
     bool stored;   /* it has stores and other accesses */
-} Known;
+} KnownVariable;
 
 /* A loop or condition that encloses others. */
-typedef struct Region {
+typedef struct EventRegion {
     const FormNode *node; /* NULL: the whole kernel */
     int outer;            /* index of the enclosing region, or -1 */
-} Region;
+} EventRegion;
 
 /* A term whose values are limited by a condition. */
 typedef struct Fact {
@@ -55,13 +55,13 @@ typedef enum EventKind {
 
 typedef struct Event {
     EventKind kind;
-    int region;              /* the innermost one; of OPEN and CLOSE: this one */
-    const FormNode *node;    /* that causes it */
-    const Term *array;       /* of an access: in memory, or shared by the threads of a block */
-    const Term *subscript;   /* of its first element; NULL: unknown */
-    Bound bound;             /* of the subscripts of all elements */
-    long width;              /* adjacent elements */
-    const Fact *facts;       /* the conditions around it */
+    int region;            /* the innermost one; of OPEN and CLOSE: this one */
+    const FormNode *node;  /* that causes it */
+    const Term *array;     /* of an access: in memory, or shared by the threads of a block */
+    const Term *subscript; /* of its first element; NULL: unknown */
+    Interval bound;        /* of the subscripts of all elements */
+    long width;            /* adjacent elements */
+    const Fact *facts;     /* the conditions around it */
     int fact_count;
     bool guarded; /* only under a condition */
     bool masked;  /* its value may be unused */
@@ -76,7 +76,7 @@ typedef struct RepeatIndex {
 
 enum { MAX_FACTS = 64, MAX_REPEATS = 32 };
 
-/* The optimizer processes parameters of any size; this one stands for it. */
+/* The optimizer processes parameters of any size; the checks use this one. */
 #define SOME_ELEMENTS ((1L << 40) - 1)
 
 typedef struct ModuleCheck {
@@ -95,13 +95,13 @@ typedef struct ModuleCheck {
     /* the current kernel */
     const LoopKernel *kernel;
     Launch launch;
-    Known *known;
+    KnownVariable *known;
     int known_count, known_capacity;
     Fact facts[MAX_FACTS];
     int fact_count;
     bool contradicts; /* a term has no value under the facts: its node is never executed */
-    bool masked; /* in a value that a mask or a selection may leave unused */
-    Region *regions;
+    bool masked;      /* in a value that a mask or a selection may leave unused */
+    EventRegion *regions;
     int region_count, region_capacity;
     Event *events;
     int event_count, event_capacity;
@@ -121,11 +121,11 @@ bool on_device(const ModuleCheck *check);
 /* ---- check_range.c ---- */
 
 /* The record of a variable; NULL: no node so far declares it. */
-Known *known_of(const ModuleCheck *check, const Term *name);
-Known *known_add(ModuleCheck *check, const Term *name);
-Bound bound_of(ModuleCheck *check, const Term *term);
+KnownVariable *known_of(const ModuleCheck *check, const Term *name);
+KnownVariable *known_add(ModuleCheck *check, const Term *name);
+Interval bound_of(ModuleCheck *check, const Term *term);
 /* The values of a loop variable. False: the loop has no iteration. */
-bool bound_of_loop(ModuleCheck *check, const FormNode *loop, Bound *bound);
+bool bound_of_loop(ModuleCheck *check, const FormNode *loop, Interval *bound);
 /* True for a loop over a block of another one: the index is its first value, a variable, plus less
  * than `distance`. facts_of_loop: this as a fact. */
 bool block_of_loop(const ModuleCheck *check, const FormNode *loop, int64_t *distance);
@@ -135,7 +135,7 @@ void facts_add(ModuleCheck *check, const Term *condition, bool holds);
 /* True under a condition that never holds. */
 bool is_unreachable(const ModuleCheck *check);
 /* The number of elements of an array in memory; -1: unknown. */
-long elements_of(const ModuleCheck *check, const Term *array);
+long memory_elements(const ModuleCheck *check, const Term *array);
 
 /* ---- check_walk.c ---- */
 
@@ -168,7 +168,7 @@ typedef struct Digits {
 } Digits;
 
 /* variable: see digits_meet. */
-Digits digits_of(ModuleCheck *check, const Event *access, const Term *variable);
+Digits subscript_digits(ModuleCheck *check, const Event *access, const Term *variable);
 /* True if the parts of a variable make up the whole of it. */
 bool digits_cover(const Digits *digits, const Term *variable);
 /* True if a condition limits a sum or product: its digits may have fewer values. */
@@ -176,14 +176,14 @@ bool digits_limited(const Event *access);
 
 /* Two accesses: the variable that distributes both among threads, or NULL; variables that have the
  * same value in both, the last one NULL; adjacent elements. */
-typedef struct Meeting {
+typedef struct AccessPair {
     const Term *variable;
     const Term *held[MAX_DIGITS + 1];
     long widths[2];
-} Meeting;
+} AccessPair;
 
 /* True if two threads may access one element, as far as all digits are known. */
-bool digits_meet(const Digits *a, const Digits *b, const Meeting *meeting);
+bool digits_meet(const Digits *a, const Digits *b, const AccessPair *meeting);
 
 /* ---- check_writers.c ---- */
 
@@ -201,7 +201,7 @@ void check_barriers(ModuleCheck *check);
 
 /* A launch; kernel: its loops, NULL for a template. The operands of another step. */
 void check_launch(ModuleCheck *check, const LaunchStep *launch, const LoopKernel *kernel);
-void check_operands(ModuleCheck *check, const HostStep *step);
+void check_step_operands(ModuleCheck *check, const HostStep *step);
 
 /* ---- check_flow.c ---- */
 
