@@ -174,7 +174,7 @@ static bool accesses_agree(const Barriers *barriers, const Pending *before, cons
     const Digits *of_a = digits_at(barriers, a, meeting.variable),
                  *of_b = digits_at(barriers, b, meeting.variable);
     if (!digits_meet(of_a, of_b, &meeting)) return true;
-    const bool used = !a->masked && !b->masked;
+    const bool used = !a->masked && !b->masked && !meeting.undecided;
     if (used && !of_a->opaque && !of_b->opaque && !digits_limited(a) && !digits_limited(b))
         return false;
     term_unproven(barriers->check, FAULT_BARRIER, b->subscript);

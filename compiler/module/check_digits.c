@@ -243,7 +243,10 @@ typedef struct Spread {
 typedef struct Spreads {
     Spread spreads[2 * MAX_DIGITS + 1];
     int count;
+    int steps; /* of the search so far; it ends after MAX_STEPS */
 } Spreads;
+
+enum { MAX_STEPS = 200 };
 
 static void spread_add(Spreads *spreads, Spread spread) {
     if (spread.factor < 0)
@@ -278,13 +281,20 @@ static int64_t highest(const Spreads *spreads, int from) {
     return sum;
 }
 
+/* The quotient, rounded down. */
+static int64_t floor_div(int64_t a, int64_t b) {
+    return a / b - (a % b < 0);
+}
+
 /* True if some of their values have this sum; apart: of different threads. */
-static bool have_sum(const Spreads *spreads, int from, int64_t sum, bool apart) {
+static bool have_sum(Spreads *spreads, int from, int64_t sum, bool apart) {
+    if (++spreads->steps > MAX_STEPS) return true;
     if (sum < lowest(spreads, from) || sum > highest(spreads, from)) return false;
     if (from == spreads->count) return apart;
     const Spread *spread = &spreads->spreads[from];
     const int64_t least = lowest(spreads, from + 1), most = highest(spreads, from + 1);
-    int64_t value = (sum - most) / spread->factor - 1, last = (sum - least) / spread->factor + 1;
+    int64_t value = -floor_div(most - sum, spread->factor),
+            last = floor_div(sum - least, spread->factor);
     if (value < spread->low) value = spread->low;
     if (last > spread->high) last = spread->high;
     for (; value <= last; value++)
@@ -314,14 +324,14 @@ static Spread digit_spread(const Digit *one, const Digit *other) {
 }
 
 static void add_spreads(Spreads *spreads, const Digits *one, const Digits *other, bool second,
-                        const AccessPair *meeting) {
+                        const AccessPair *pair) {
     for (int i = 0; i < one->count; i++) {
         const Digit *digit = &one->digits[i], *same = same_digit(other, digit);
-        if (same && (second || digit->fixed || is_held(meeting->held, digit->of))) continue;
+        if (same && (second || digit->fixed || is_held(pair->held, digit->of))) continue;
         Spread spread = digit_spread(digit, same);
         if (second) spread.factor = -spread.factor;
         spread.of_thread =
-            same && meeting->variable && (digit->whole || term_equal(digit->of, meeting->variable));
+            same && pair->variable && (digit->whole || term_equal(digit->of, pair->variable));
         spread_add(spreads, spread);
     }
 }
@@ -332,14 +342,16 @@ static bool all_known(const Digits *digits) {
     return true;
 }
 
-bool digits_meet(const Digits *a, const Digits *b, const AccessPair *meeting) {
+bool digits_meet(const Digits *a, const Digits *b, AccessPair *pair) {
     Spreads spreads = {.count = 0};
     if (!all_known(a) || !all_known(b)) return false;
-    add_spreads(&spreads, a, b, false, meeting);
-    add_spreads(&spreads, b, a, true, meeting);
-    spread_add(&spreads, (Spread){1, -(meeting->widths[1] - 1), meeting->widths[0] - 1, false});
+    add_spreads(&spreads, a, b, false, pair);
+    add_spreads(&spreads, b, a, true, pair);
+    spread_add(&spreads, (Spread){1, -(pair->widths[1] - 1), pair->widths[0] - 1, false});
     qsort(spreads.spreads, (size_t)spreads.count, sizeof *spreads.spreads, by_spread_factor);
-    const bool apart = !meeting->variable || !digits_cover(a, meeting->variable) ||
-                       !digits_cover(b, meeting->variable);
-    return have_sum(&spreads, 0, b->constant - a->constant, apart);
+    const bool apart =
+        !pair->variable || !digits_cover(a, pair->variable) || !digits_cover(b, pair->variable);
+    const bool meet = have_sum(&spreads, 0, b->constant - a->constant, apart);
+    pair->undecided = spreads.steps > MAX_STEPS;
+    return meet;
 }

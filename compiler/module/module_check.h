@@ -180,10 +180,11 @@ typedef struct AccessPair {
     const Term *variable;
     const Term *held[MAX_DIGITS + 1];
     long widths[2];
+    bool undecided; /* by digits_meet */
 } AccessPair;
 
 /* True if two threads may access one element, as far as all digits are known. */
-bool digits_meet(const Digits *a, const Digits *b, const AccessPair *meeting);
+bool digits_meet(const Digits *a, const Digits *b, AccessPair *pair);
 
 /* ---- check_writers.c ---- */
 
