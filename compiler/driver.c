@@ -2,7 +2,6 @@
 #include "driver.h"
 
 #include "base/must.h"
-#include "base/table.h"
 #include "module/lowered.h"
 
 #include <assert.h>
@@ -240,20 +239,8 @@ static void check_program(MoecCompiler *compiler, const char *pass, Program *pro
     abort();
 }
 
-/* Of the kernels of a module, and of the properties that it must have. */
-static uint64_t module_state(const Module *module) {
-    uint64_t state = hash_word(HASH_START, module->properties);
-    for (int i = 0; i < module->kernels.count; i++)
-        state = form_state(state, &((const LoopKernel *)module->kernels.items[i])->form.block);
-    return state;
-}
-
-/* The module has not changed since it was checked if its state is *state. */
-static void check_module(MoecCompiler *compiler, const char *pass, const Module *module,
-                         uint64_t *state) {
-    const uint64_t before = *state;
-    *state = module_state(module);
-    if (*state == before) return;
+static void check_module(MoecCompiler *compiler, const char *pass, const Module *module) {
+    if (!module_changed(module)) return;
     const Fault fault = module_check(module, scratch_of(compiler));
     if (!fault.what) return;
     fprintf(stderr, "moec: internal error: after pass '%s': %s\n", pass,
@@ -312,7 +299,7 @@ static void run_way(void *data) {
         run_pass(work, pass);
         if (!work->program || compiler->reports.errors) return;
         if (work->module)
-            check_module(compiler, pass->name, work->module, &work->state);
+            check_module(compiler, pass->name, work->module);
         else
             check_program(compiler, pass->name, work->program);
     }

@@ -59,28 +59,41 @@ static bool is_earlier_element(const ModuleCheck *check, int at) {
     return false;
 }
 
-static void trace_kernel(StepFlow *flow, const LoopKernel *kernel, Launch launch) {
+/* Checks the kernel and lists its accesses. */
+static void check_kernel(StepFlow *flow, LoopKernel *kernel, Launch launch) {
     ModuleCheck *check = flow->check;
     walk_kernel(check, kernel, launch);
     check_writers(check);
     check_barriers(check);
+    kernel->accesses = (List){0};
     for (int i = 0; i < check->event_count; i++) {
         const Event *event = &check->events[i];
         const Tensor *tensor = event->array ? event->array->variable->tensor : NULL;
         const KnownVariable *known = event->array ? known_of(check, event->array) : NULL;
         if (!tensor || (known && known->node) || is_earlier_element(check, i)) continue;
-        trace_access(flow, &flow->entry->buffers[tensor->id],
-                     event->kind == EVENT_READ    ? ACCESS_READ
-                     : event->kind == EVENT_WRITE ? ACCESS_WRITE
-                                                  : ACCESS_ADD);
+        Operand *operand = arena_alloc(check->module->arena, sizeof *operand);
+        operand->buffer = &flow->entry->buffers[tensor->id];
+        operand->access = event->kind == EVENT_READ    ? ACCESS_READ
+                          : event->kind == EVENT_WRITE ? ACCESS_WRITE
+                                                       : ACCESS_ADD;
+        list_push(check->module->arena, &kernel->accesses, operand);
     }
-    check->kernel = NULL;
 }
 
-static const LoopKernel *kernel_named(const StepFlow *flow, const char *name) {
+static void trace_kernel(StepFlow *flow, LoopKernel *kernel, Launch launch) {
+    if (kernel->changed) check_kernel(flow, kernel, launch);
+    flow->check->kernel = kernel;
+    for (int i = 0; i < kernel->accesses.count; i++) {
+        const Operand *operand = kernel->accesses.items[i];
+        trace_access(flow, operand->buffer, operand->access);
+    }
+    flow->check->kernel = NULL;
+}
+
+static LoopKernel *kernel_named(const StepFlow *flow, const char *name) {
     const List *found = table_find(&flow->kernels, hash_text(HASH_START, name));
     for (int i = 0; i < found->count; i++) {
-        const LoopKernel *kernel = found->items[i];
+        LoopKernel *kernel = found->items[i];
         if (strcmp(kernel->form.name, name) == 0) return kernel;
     }
     return NULL;
@@ -96,7 +109,7 @@ static void trace_param(StepFlow *flow, const Param *param, bool writes) {
 
 /* The kernel of a template accesses all its operands. */
 static void trace_launch(StepFlow *flow, const LaunchStep *launch) {
-    const LoopKernel *kernel = kernel_named(flow, launch->kernel);
+    LoopKernel *kernel = kernel_named(flow, launch->kernel);
     check_launch(flow->check, launch, kernel);
     if (kernel) {
         trace_kernel(flow, kernel, launch->launch);

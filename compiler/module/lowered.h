@@ -72,6 +72,11 @@ typedef struct LoopKernel {
     List statements;           /* const Statement *: the equations that it computes */
     Launch launch;
     int indent; /* of its loops in the text */
+
+    /* of the last check: see module_changed */
+    uint64_t state;
+    bool changed;
+    List accesses; /* Operand *: whole buffers, in order */
 } LoopKernel;
 
 /* ---- host steps ---- */
@@ -267,7 +272,9 @@ typedef struct Fault {
 const char *fault_name(FaultKind kind);
 /* The fault with its equation, source line and kernel, as the text of an internal error. */
 const char *fault_text(Arena *arena, const Fault *fault);
-/* The memory of `scratch` is cleared. */
+/* Marks the kernels that changed since the last call. False: there are none. */
+bool module_changed(const Module *module);
+/* Checks the marked kernels and the host steps. The memory of `scratch` is cleared. */
 Fault module_check(const Module *module, Arena *scratch);
 /* A line for each term that no rule decides, then their number. */
 const char *module_unproven(const Module *module, Arena *scratch);

@@ -5,10 +5,13 @@
  */
 #include "module/module_check.h"
 
+#include "base/table.h"
+
 /* Scopes and types. */
 static void check_forms(ModuleCheck *check) {
     for (int i = 0; i < check->module->kernels.count; i++) {
         check->kernel = check->module->kernels.items[i];
+        if (!check->kernel->changed) continue;
         const char *wrong = form_check(check->module->arena, &check->kernel->form);
         if (wrong) fault_found(check, FAULT_SCOPE, "%s", wrong);
     }
@@ -30,7 +33,7 @@ static void add_repeats(ModuleCheck *check, const List *steps) {
 static void check_unlaunched(ModuleCheck *check) {
     for (int i = 0; i < check->module->kernels.count; i++) {
         const LoopKernel *kernel = check->module->kernels.items[i];
-        if (kernel->entry && !kernel->form.is_store) continue;
+        if ((kernel->entry && !kernel->form.is_store) || !kernel->changed) continue;
         check->entry = kernel->entry;
         check->repeat_count = 0;
         if (kernel->entry) add_repeats(check, &kernel->entry->steps);
@@ -50,6 +53,26 @@ static void check_all(ModuleCheck *check) {
     check_unlaunched(check);
 }
 
+/* Of its nodes and parameters, and of the properties that it must have. */
+static uint64_t kernel_state(const Module *module, const LoopKernel *kernel) {
+    uint64_t state = hash_word(HASH_START, module->properties);
+    for (int i = 0; i < kernel->params.count; i++)
+        state = hash_word(state, (uintptr_t)kernel->params.items[i]);
+    return form_state(state, &kernel->form.block);
+}
+
+bool module_changed(const Module *module) {
+    bool changed = false;
+    for (int i = 0; i < module->kernels.count; i++) {
+        LoopKernel *kernel = module->kernels.items[i];
+        const uint64_t state = kernel_state(module, kernel);
+        kernel->changed = state != kernel->state;
+        kernel->state = state;
+        changed |= kernel->changed;
+    }
+    return changed;
+}
+
 Fault module_check(const Module *module, Arena *scratch) {
     Fault fault = {0};
     ModuleCheck check = {.arena = scratch, .module = module, .fault = &fault};
@@ -62,6 +85,8 @@ const char *module_unproven(const Module *module, Arena *scratch) {
     Fault fault = {0};
     Text lines = {.arena = module->arena};
     text_add(&lines, "%s", "");
+    for (int i = 0; i < module->kernels.count; i++)
+        ((LoopKernel *)module->kernels.items[i])->changed = true;
     ModuleCheck check = {.arena = scratch, .module = module, .fault = &fault, .unproven = &lines};
     check_all(&check);
     arena_clear(scratch);

@@ -28,6 +28,13 @@ typedef struct Planted {
     Arena *arena;
 } Planted;
 
+static Fault fault_of(const Planted *planted) {
+    for (int i = 0; i < planted->module->kernels.count; i++)
+        ((LoopKernel *)planted->module->kernels.items[i])->state = 0;
+    module_changed(planted->module);
+    return module_check(planted->module, planted->compiler->scratch);
+}
+
 static Planted lowered(const char *spec, const char *model, MoecGraph graph, bool device, const char *pass) {
     Planted planted = {.compiler = moec_open(spec, model, NULL, 0, NULL)};
     MoecProgram *program = moec_compile(planted.compiler, graph, 0, 0, graph == MOEC_DECODE);
@@ -36,13 +43,13 @@ static Planted lowered(const char *spec, const char *model, MoecGraph graph, boo
     assert_non_null(planted.module);
     planted.entry = planted.module->entries.items[0];
     planted.arena = planted.module->arena;
-    assert_null(module_check(planted.module, planted.compiler->scratch).what);
+    assert_null(fault_of(&planted).what);
     return planted;
 }
 
 /* The fault is found in a kernel or step. */
 static void expect(Planted *planted, FaultKind kind) {
-    const Fault fault = module_check(planted->module, planted->compiler->scratch);
+    const Fault fault = fault_of(planted);
     assert_non_null(fault.what);
     assert_string_equal(fault_name(fault.kind), fault_name(kind));
     assert_true(fault.kernel || fault.step);
@@ -245,7 +252,7 @@ static void test_barrier(void **state) {
         Place place;
         while (!fault.what && find_in(&kernel->form.block, FORM_BARRIER, -1, always, &place)) {
             remove_node(&place);
-            fault = module_check(planted.module, planted.compiler->scratch);
+            fault = fault_of(&planted);
         }
     }
     expect(&planted, FAULT_BARRIER);
