@@ -25,12 +25,18 @@ typedef struct Work {
     Hosting hosting;
     bool plain; /* print loops with numbers as sizes */
     Module *module;
-    const char *text; /* after emit */
+    uint64_t state;   /* of the module when it was checked */
+    const char *text; /* after emit; after check: of a dump */
     MoecKernels kernels;
 
     Graph graph;
     long batch, context, tokens;
 } Work;
+
+static Arena *scratch_of(MoecCompiler *compiler) {
+    if (!compiler->scratch) compiler->scratch = arena_new();
+    return compiler->scratch;
+}
 
 static bool layer_recomputes(MoecCompiler *compiler) {
     const char *remat = moec_option(compiler, "train.activation_checkpointing");
@@ -136,6 +142,11 @@ static void pass_loops(Work *work) {
                                 work->program->target->launches, work->hosting, work->plain);
 }
 
+/* Faults are internal errors after every pass; this one lists the undecided terms for a dump. */
+static void pass_check(Work *work) {
+    if (work->plain) work->text = module_unproven(work->module, scratch_of(work->compiler));
+}
+
 static void pass_emit(Work *work) {
     Arena *arena = work->compiler->arena;
     work->text = work->module->apart ? print_cuda(arena, work->module, &work->kernels)
@@ -165,6 +176,7 @@ static const struct Pass {
     Machine machine;
     void (*run)(Work *work);
     void (*loops)(Arena *arena, KernelForm *form, const Target *target); /* or of each kernel */
+    unsigned sets;                                                       /* ModuleProperty */
 } passes[] = {
     {"elaborate", MODELS | UPDATE, ANY, .run = pass_elaborate},
     {"chunk_scan", FORWARD | TRAIN | MEASURE, ANY, .run = pass_chunk_scan},
@@ -188,7 +200,7 @@ static const struct Pass {
     {"plan", MODELS, ANY, .run = pass_plan},
     {"loops", MODELS | UPDATE, ANY, .run = pass_loops},
     {"parallel", MODELS | UPDATE, ANY, .loops = parallel},
-    {"owners", MODELS | UPDATE, ANY, .loops = owners},
+    {"owners", MODELS | UPDATE, ANY, .loops = owners, MODULE_HAS_OWNERS},
     {"shared", MODELS | UPDATE, ANY, .loops = shared_rows},
     {"licm", MODELS | UPDATE, ANY, .loops = hoist},
     {"cse", MODELS | UPDATE, ANY, .loops = name_common},
@@ -196,9 +208,10 @@ static const struct Pass {
     {"unroll", MODELS | UPDATE, ANY, .loops = unroll},
     {"guards", MODELS | UPDATE, ANY, .loops = guards},
     {"rolled", MODELS | UPDATE, ANY, .loops = rolled},
-    {"barriers", MODELS | UPDATE, ANY, .loops = barriers},
+    {"barriers", MODELS | UPDATE, ANY, .loops = barriers, MODULE_HAS_BARRIERS},
     {"unused", MODELS | UPDATE, ANY, .loops = unused},
     {"names", MODELS | UPDATE, ANY, .loops = name_variables},
+    {"check", MODELS | UPDATE, ANY, .run = pass_check},
     {"emit", MODELS | UPDATE, ANY, .run = pass_emit},
 };
 
@@ -227,18 +240,13 @@ static void check_program(MoecCompiler *compiler, const char *pass, Program *pro
     abort();
 }
 
-static void check_kernels(MoecCompiler *compiler, const char *pass, const Module *module) {
-    for (int i = 0; i < module->kernels.count; i++) {
-        LoopKernel *kernel = module->kernels.items[i];
-        const char *wrong = form_check(compiler->arena, &kernel->form);
-        if (!wrong) continue;
-        Text text = {.arena = compiler->arena};
-        for (int j = 0; j < kernel->statements.count; j++)
-            text_add(&text, "%s\n", print_statement(compiler->arena, kernel->statements.items[j]));
-        dump_form(&text, &kernel->form);
-        fprintf(stderr, "moec: internal error: after pass '%s': %s\n%s", pass, wrong, text.text);
-        abort();
-    }
+static void check_module(MoecCompiler *compiler, const char *pass, const Module *module) {
+    if (!module_changed(module)) return;
+    const Fault fault = module_check(module, scratch_of(compiler));
+    if (!fault.what) return;
+    fprintf(stderr, "moec: internal error: after pass '%s': %s\n", pass,
+            fault_text(compiler->arena, &fault));
+    abort();
 }
 
 /* ---- running the passes ---- */
@@ -275,6 +283,7 @@ static void run_pass(Work *work, const struct Pass *pass) {
         LoopKernel *kernel = work->module->kernels.items[i];
         pass->loops(compiler->arena, &kernel->form, kernel->target);
     }
+    if (work->module) work->module->properties |= pass->sets;
     MoecPassTime *time = &compiler->times[pass - passes];
     time->runs++;
     time->seconds += now() - start;
@@ -291,7 +300,7 @@ static void run_way(void *data) {
         run_pass(work, pass);
         if (!work->program || compiler->reports.errors) return;
         if (work->module)
-            check_kernels(compiler, pass->name, work->module);
+            check_module(compiler, pass->name, work->module);
         else
             check_program(compiler, pass->name, work->program);
     }

@@ -7,7 +7,7 @@
 #include "passes.h"
 
 struct MoecCompiler {
-    Arena *arena;
+    Arena *arena, *scratch; /* scratch: of one step */
     Reports reports;
     Unit *unit;
     const char *model;

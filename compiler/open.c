@@ -301,7 +301,9 @@ MoecCompiler *moec_open_document(const MoecDocument *documents, int count, const
 }
 
 void moec_close(MoecCompiler *compiler) {
-    if (compiler) arena_free(compiler->arena);
+    if (!compiler) return;
+    arena_free(compiler->scratch);
+    arena_free(compiler->arena);
 }
 
 bool moec_failed(const MoecCompiler *compiler) {

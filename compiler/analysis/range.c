@@ -20,8 +20,7 @@ static Range range_between(Wide low, Wide high) {
     return (Range){(int64_t)low, (int64_t)high};
 }
 
-/* The possible values of an integer tensor. */
-static Range range_of_tensor(const Program *program, const Tensor *tensor) {
+Range range_of_tensor(const Program *program, const Tensor *tensor) {
     if (tensor->vocabulary > 0) return (Range){0, tensor->vocabulary - 1};
     if (tensor->role == ROLE_INPUT && tensor->rank == 0 && program->sequence &&
         program->context > 0)
@@ -35,6 +34,7 @@ static Range range_of_tensor(const Program *program, const Tensor *tensor) {
                 return (Range){0, relation->mask->axes[j + first]->size - 1};
         if (relation->row_of == tensor) return (Range){-1, relation->rows->size - 1};
         if (relation->list == tensor) return (Range){0, relation->rows->size - 1};
+        if (relation->start == tensor) return (Range){0, relation->rows->size};
     }
     return (Range){INT32_MIN, INT32_MAX};
 }

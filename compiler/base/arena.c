@@ -81,6 +81,20 @@ void arena_free(Arena *arena) {
     free(arena);
 }
 
+/* Keeps the newest block, which is the largest one. */
+void arena_clear(Arena *arena) {
+    ArenaBlock *kept = arena->blocks;
+    if (!kept) return;
+    for (ArenaBlock *block = kept->next, *next; block; block = next) {
+        next = block->next;
+        free(block);
+    }
+    memset(kept->bytes, 0, kept->used);
+    kept->next = NULL;
+    kept->used = 0;
+    arena->bytes = kept->size;
+}
+
 static void push_block(Arena *arena, ArenaBlock *block) {
     block->next = arena->blocks;
     arena->blocks = block;

@@ -10,6 +10,7 @@ typedef struct Arena Arena;
 
 Arena *arena_new(void);
 void arena_free(Arena *arena);
+void arena_clear(Arena *arena); /* ends the lifetime of its memory, for the next use of the arena */
 
 size_t arena_bytes(const Arena *arena); /* allocated so far */
 /* Changes with every byte of its contents. */

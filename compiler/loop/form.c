@@ -1,6 +1,11 @@
 /* form: nodes of the lowered form, and queries about them. */
 #include "loop/form.h"
 
+#include "base/table.h"
+
+#include <stddef.h>
+#include <string.h>
+
 Launch launch_of(long blocks, int threads) {
     enum { MAX_BLOCKS = 1 << 20 };
     return (Launch){blocks < 1 ? 1 : blocks < MAX_BLOCKS ? blocks : MAX_BLOCKS, threads};
@@ -73,6 +78,17 @@ void form_append(FormBlock *block, FormBlock *body) {
         block->first = body->first;
     block->last = body->last;
     *body = (FormBlock){.outer = body->outer};
+}
+
+/* Terms are immutable: their addresses change with them. */
+uint64_t form_state(uint64_t hash, const FormBlock *block) {
+    uint64_t words[offsetof(FormNode, body) / sizeof(uint64_t)];
+    for (const FormNode *node = block->first; node; node = node->next) {
+        memcpy(words, node, sizeof words);
+        for (size_t i = 0; i < sizeof words / sizeof *words; i++) hash = hash_word(hash, words[i]);
+        hash = form_state(hash_word(hash, (uintptr_t)node), &node->body);
+    }
+    return hash;
 }
 
 bool form_has(const FormBlock *block, bool (*wanted)(const FormNode *node)) {

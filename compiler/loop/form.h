@@ -14,6 +14,8 @@
 
 #include "loop/term.h"
 
+#include <stdint.h>
+
 /* ---- nodes ---- */
 
 typedef enum FormKind {
@@ -135,6 +137,8 @@ void form_rename(Arena *arena, FormNode *first, const Term *name, const Term *by
 void form_replace(Arena *arena, FormNode *first, const Term *part, const Term *by);
 /* Moves the nodes of `body` after those of `block`. */
 void form_append(FormBlock *block, FormBlock *body);
+/* A number that changes with the nodes and terms of a block. */
+uint64_t form_state(uint64_t hash, const FormBlock *block);
 /* True if it contains a node with `wanted`, at any depth. */
 bool form_has(const FormBlock *block, bool (*wanted)(const FormNode *node));
 bool form_is_loop(const FormNode *node);

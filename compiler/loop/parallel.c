@@ -92,6 +92,7 @@ static void collapse(Arena *arena, FormNode *loop, int length) {
                        .name = iteration,
                        .values = {term_whole(arena, 0), count},
                        .run = RUN_PARALLEL,
+                       .independent = true,
                        .body = body,
                        .next = loop->next};
 }

@@ -62,6 +62,7 @@ typedef struct Variable {
     TermType type;         /* of an array: of its elements */
     const Tensor *tensor;  /* whose elements it holds; or NULL */
     VariableScope scope;   /* see form_check.c */
+    int number;            /* during a check of the module */
 } Variable;
 
 /* A value that may be hoisted out of loops that do not change it: an element, or an expression of

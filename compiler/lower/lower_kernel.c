@@ -79,6 +79,7 @@ enum { FREE_THREADS = 256 };
 void add_loops(EntryLowering *lowering, LoopKernel *loops, const char *name) {
     const Lowering *lower = &lowering->lower;
     loops->form.name = name;
+    loops->entry = lowering->entry;
     loops->form.work = lower->kernel->work;
     loops->form.is_store = lower->in_template;
     loops->form.around = names_around(lower);

@@ -71,11 +71,17 @@ typedef struct Param {
 /* The loops of a kernel, or of the store of a template. */
 typedef struct LoopKernel {
     KernelForm form;
-    const Target *target; /* the host runs one kernel of a GPU program */
-    List params;          /* Param *; empty for a store */
-    List statements;      /* const Statement *: the equations that it computes */
+    const struct Entry *entry; /* NULL: of the optimizer */
+    const Target *target;      /* the host runs one kernel of a GPU program */
+    List params;               /* Param *; empty for a store */
+    List statements;           /* const Statement *: the equations that it computes */
     Launch launch;
     bool bounded; /* its text has the bounds of its launch */
+
+    /* of the last check: see module_changed */
+    uint64_t state;
+    bool changed;
+    List accesses; /* Operand *: whole buffers, in order */
 } LoopKernel;
 
 /* ---- GPU kernels that call templates of runtime/kernels ---- */
@@ -359,7 +365,11 @@ typedef struct Module {
     int *groups;  /* of parameters, by index in weights: see MoecUpdate.own; NULL without update */
     Type rounded; /* type of the compute weights of a program; TYPE_REAL: none */
     Launch rounding; /* on a GPU: of the kernel that sets them */
+
+    unsigned properties; /* ModuleProperty: set by the passes so far */
 } Module;
+
+typedef enum ModuleProperty { MODULE_HAS_OWNERS = 1, MODULE_HAS_BARRIERS = 2 } ModuleProperty;
 
 /* The memory of all tensors of a program, and the steps that clear it; names: by tensor->id. */
 Entry *entry_new(Arena *arena, const Schedule *schedule, const BlockLayout *weights,
@@ -376,5 +386,37 @@ MoecTensorInfo tensor_info(Arena *arena, const Tensor *tensor, size_t offset);
 
 /* The first line of a statement, with its line in the source: "y[s] = 2 * x[s] -- file.moe:12". */
 const char *equation_text(Arena *arena, const Statement *statement);
+
+/* ---- module_check.c ---- */
+
+typedef enum FaultKind {
+    FAULT_SCOPE,    /* scopes and types of a kernel: see form_check.c */
+    FAULT_BOUNDS,   /* an element outside of its array */
+    FAULT_WRITER,   /* several threads store to one element */
+    FAULT_BARRIER,  /* none between a store and the access of another thread, or not for all */
+    FAULT_LIFETIME, /* memory in use by another buffer */
+    FAULT_FLOW,     /* read before it is written */
+    FAULT_LAUNCH    /* limits of the machine, arguments against parameters, grid */
+} FaultKind;
+
+/* The first fault of a module. */
+typedef struct Fault {
+    FaultKind kind;
+    const char *what;           /* NULL: the module has none */
+    const LoopKernel *kernel;   /* or NULL */
+    const Entry *entry;         /* or NULL */
+    const HostStep *step;       /* or NULL */
+    const Statement *statement; /* or NULL */
+} Fault;
+
+const char *fault_name(FaultKind kind);
+/* The fault with its equation, source line and kernel, as the text of an internal error. */
+const char *fault_text(Arena *arena, const Fault *fault);
+/* Marks the kernels that changed since the last call. False: there are none. */
+bool module_changed(const Module *module);
+/* Checks the marked kernels and the host steps. The memory of `scratch` is cleared. */
+Fault module_check(const Module *module, Arena *scratch);
+/* A line for each term that no rule decides, then their number. */
+const char *module_unproven(const Module *module, Arena *scratch);
 
 #endif

@@ -685,7 +685,7 @@ static const Form form_table[] = {
 enum { FORM_COUNT = sizeof form_table / sizeof *form_table };
 
 /* Adds 1 to the count of each form in the text. */
-static void forms_count(const char *text, long *counts) {
+static inline void forms_count(const char *text, long *counts) {
     for (int i = 0; i < FORM_COUNT; i++) counts[i] += strstr(text, form_table[i].sign) != NULL;
 }
 

@@ -33,7 +33,7 @@ static int chance(Random *random, long percent) {
 }
 
 /* A number in -1 .. 1. */
-static double spread(Random *random) {
+static inline double spread(Random *random) {
     return (double)(draw(random) >> 11) * 0x1p-52 - 1;
 }
 

@@ -238,6 +238,7 @@ static void run_all(Program *const *programs, int count, const char *what) {
         run_one(programs[i], &loaded, arena_format(arena, "%s %d", what, i));
     }
     dlclose(loaded.library);
+    arena_free(compiler.scratch);
 }
 
 /* ---- models ---- */

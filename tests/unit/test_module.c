@@ -1,0 +1,414 @@
+/* The verifier of lowered programs: every kind of fault, planted in the module of a real model, is reported; random models
+ * (random_spec.h, random_forms.h) have none. MOEC_MODELS and MOEC_SEED set their number and the first seed. Runs in the root of the
+ * project. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "driver.h"
+#include "module/lowered.h"
+
+#include "random_forms.h"
+
+/* ---- modules ---- */
+
+/* A model, lowered up to a pass. */
+typedef struct Planted {
+    MoecCompiler *compiler;
+    Module *module;
+    Entry *entry;
+    Arena *arena;
+} Planted;
+
+static Fault fault_of(const Planted *planted) {
+    for (int i = 0; i < planted->module->kernels.count; i++)
+        ((LoopKernel *)planted->module->kernels.items[i])->state = 0;
+    module_changed(planted->module);
+    return module_check(planted->module, planted->compiler->scratch);
+}
+
+static Planted lowered(const char *spec, const char *model, MoecGraph graph, bool device, const char *pass) {
+    Planted planted = {.compiler = moec_open(spec, model, NULL, 0, NULL)};
+    MoecProgram *program = moec_compile(planted.compiler, graph, 0, 0, graph == MOEC_DECODE);
+    assert_non_null(program);
+    planted.module = lowered_module(planted.compiler, &program, 1, device, pass);
+    assert_non_null(planted.module);
+    planted.entry = planted.module->entries.items[0];
+    planted.arena = planted.module->arena;
+    assert_null(fault_of(&planted).what);
+    return planted;
+}
+
+/* The fault is found in a kernel or step. */
+static void expect(Planted *planted, FaultKind kind) {
+    const Fault fault = fault_of(planted);
+    assert_non_null(fault.what);
+    assert_string_equal(fault_name(fault.kind), fault_name(kind));
+    assert_true(fault.kernel || fault.step);
+    assert_true(strstr(fault_text(planted->arena, &fault), fault.what) != NULL);
+    moec_close(planted->compiler);
+}
+
+/* ---- positions of faults ---- */
+
+static bool always(const FormNode *node, const Term *term) {
+    (void)node;
+    (void)term;
+    return true;
+}
+
+/* The first part of a term of that kind, or NULL. */
+static const Term *part_of(const FormNode *node, const Term *term, bool (*wanted)(const FormNode *node, const Term *term)) {
+    if (wanted(node, term)) return term;
+    for (int i = 0; i < term->count; i++) {
+        const Term *found = part_of(node, term->args[i], wanted);
+        if (found) return found;
+    }
+    return NULL;
+}
+
+/* A value of a node, and its part. */
+typedef struct Place {
+    FormNode *node, *before; /* before: in the same block, or NULL */
+    FormBlock *block;
+    int value;
+    const Term *part;
+} Place;
+
+static bool find_in(FormBlock *block, FormKind kind, int value, bool (*wanted)(const FormNode *node, const Term *term),
+                    Place *place) {
+    FormNode *before = NULL;
+    for (FormNode *node = block->first; node; before = node, node = node->next) {
+        const Term *term = value >= 0 ? node->values[value] : NULL;
+        const Term *part = node->kind == kind && term ? part_of(node, term, wanted) : NULL;
+        if (node->kind == kind && (part || value < 0)) {
+            *place = (Place){node, before, block, value, part};
+            return true;
+        }
+        if (find_in(&node->body, kind, value, wanted, place)) return true;
+    }
+    return false;
+}
+
+/* The first such position in a launched kernel; value: -1: any node of that kind. */
+static Place find(const Planted *planted, FormKind kind, int value, bool (*wanted)(const FormNode *node, const Term *term)) {
+    Place place = {0};
+    for (int i = 0; i < planted->module->kernels.count; i++) {
+        LoopKernel *kernel = planted->module->kernels.items[i];
+        if (!kernel->form.is_store && find_in(&kernel->form.block, kind, value, wanted, &place)) return place;
+    }
+    fail_msg("no such position");
+    return place;
+}
+
+static void replace(const Planted *planted, const Place *place, const Term *by) {
+    const Term **value = &place->node->values[place->value];
+    *value = term_replace(planted->arena, *value, place->part, by);
+}
+
+static void remove_node(const Place *place) {
+    FormNode *const next = place->node->next;
+    *(place->before ? &place->before->next : &place->block->first) = next;
+    if (!next) place->block->last = place->before;
+}
+
+static HostStep *find_step(List *steps, HostStepKind kind, bool (*wanted)(const HostStep *step)) {
+    for (int i = 0; i < steps->count; i++) {
+        HostStep *step = steps->items[i], *inside = find_step(&step->body, kind, wanted);
+        if (step->kind == kind && wanted(step)) return step;
+        if (inside) return inside;
+    }
+    return NULL;
+}
+
+static bool any_step(const HostStep *step) {
+    (void)step;
+    return true;
+}
+
+/* ---- faults of kernels ---- */
+
+static bool is_memory(const FormNode *node, const Term *term) {
+    (void)node;
+    return term->op == TERM_ELEMENT && term->args[0]->op == TERM_NAME && term->args[0]->variable->tensor &&
+           term->args[0]->variable->tensor->role != ROLE_TEMP;
+}
+
+static bool is_loop_name(const FormNode *node, const Term *term) {
+    (void)node;
+    return term->op == TERM_NAME && term->type == T_I64 && term->variable->wanted;
+}
+
+/* x[s] becomes x[s + 1]. */
+static void test_offset(void **state) {
+    (void)state;
+    Planted planted = lowered("models/tiny.moe", "tiny", MOEC_TRAIN, false, "parallel");
+    const Place place = find(&planted, FORM_SET, 0, is_memory);
+    const Term *element = place.part, *one = term_whole(planted.arena, 1);
+    replace(&planted, &place,
+            term_element(planted.arena, element->args[0], term(planted.arena, TERM_ADD, element->args[1], one)));
+    expect(&planted, FAULT_BOUNDS);
+}
+
+static bool is_row(const FormNode *node, const Term *term) {
+    return node->stores && term->op == TERM_MUL && term->args[1]->op == TERM_NUMBER && term->args[1]->whole > 2;
+}
+
+/* y[s * 64 + d] becomes y[s * 63 + d]; the rows of a product become longer. */
+static void test_stride(void **state) {
+    (void)state;
+    Planted planted = lowered("models/tiny.moe", "tiny", MOEC_TRAIN, false, "parallel");
+    const Place place = find(&planted, FORM_SET, 0, is_row);
+    replace(&planted, &place,
+            term(planted.arena, TERM_MUL, place.part->args[0], term_whole(planted.arena, place.part->args[1]->whole - 1)));
+    expect(&planted, FAULT_WRITER);
+    planted = lowered("models/tiny.moe", "tiny", MOEC_TRAIN, true, "names");
+    HostStep *step = find_step(&planted.entry->steps, STEP_PRODUCT, any_step);
+    ((Product *)planted.module->products.items[step->product.row])->a_m++;
+    expect(&planted, FAULT_BOUNDS);
+}
+
+static bool is_slot(const FormNode *node, const Term *term) {
+    (void)node;
+    return term->op == TERM_BIT_AND;
+}
+
+/* x[(i & 1) * 64 + d] becomes x[i * 64 + d]. */
+static void test_slot(void **state) {
+    (void)state;
+    Planted planted = lowered("models/gpt2.moe", "gpt2_small", MOEC_TRAIN, false, "parallel");
+    const Place place = find(&planted, FORM_SET, 0, is_slot);
+    replace(&planted, &place, place.part->args[0]);
+    expect(&planted, FAULT_BOUNDS);
+}
+
+static bool is_guarded(const FormNode *node, const Term *term) {
+    (void)node;
+    return term->op == TERM_SELECT && term->args[1]->op == TERM_ELEMENT && term->args[0]->op == TERM_GE;
+}
+
+/* s - 1 >= 0 ? x[s - 1] : 0 becomes x[s - 1]. */
+static void test_guard(void **state) {
+    (void)state;
+    Planted planted = lowered("models/hybrid.moe", "mamba2_small", MOEC_FORWARD, true, "loops");
+    const Place place = find(&planted, FORM_LET, 0, is_guarded);
+    replace(&planted, &place, place.part->args[1]);
+    expect(&planted, FAULT_BOUNDS);
+}
+
+/* An integer is stored as a float. */
+static void test_type(void **state) {
+    (void)state;
+    Planted planted = lowered("models/tiny.moe", "tiny", MOEC_FORWARD, false, "loops");
+    const Place place = find(&planted, FORM_SET, 1, always);
+    place.node->values[1] = term_whole(planted.arena, 1);
+    expect(&planted, FAULT_SCOPE);
+}
+
+/* A variable of one kernel is used in another one; an array that is no parameter. */
+static void test_scope(void **state) {
+    (void)state;
+    Planted planted = lowered("models/tiny.moe", "tiny", MOEC_FORWARD, false, "loops");
+    const Place place = find(&planted, FORM_SET, 0, is_loop_name);
+    replace(&planted, &place, term_variable(planted.arena, T_I64, "other"));
+    expect(&planted, FAULT_SCOPE);
+    planted = lowered("models/tiny.moe", "tiny", MOEC_FORWARD, false, "names");
+    LoopKernel *kernel = planted.module->kernels.items[0];
+    kernel->params.count--;
+    HostStep *step = find_step(&planted.entry->steps, STEP_LAUNCH, any_step);
+    step->launch.arguments.count--;
+    expect(&planted, FAULT_SCOPE);
+}
+
+static bool is_owner(const FormNode *node, const Term *term) {
+    (void)node;
+    return term->op == TERM_EQ && term->args[0]->op == TERM_THREAD;
+}
+
+/* All threads of a block store its result. */
+static void test_owner(void **state) {
+    (void)state;
+    Planted planted = lowered("models/tiny.moe", "tiny", MOEC_TRAIN, true, "owners");
+    const Place place = find(&planted, FORM_IF, 0, is_owner);
+    *place.node = *place.node->body.first;
+    expect(&planted, FAULT_WRITER);
+}
+
+/* A barrier is removed; a barrier that only some threads reach. */
+static void test_barrier(void **state) {
+    (void)state;
+    Planted planted = lowered("tests/layers.moe", "groups", MOEC_DECODE, true, "names");
+    Fault fault = {0};
+    for (int i = 0; i < planted.module->kernels.count && !fault.what; i++) {
+        LoopKernel *kernel = planted.module->kernels.items[i];
+        Place place;
+        while (!fault.what && find_in(&kernel->form.block, FORM_BARRIER, -1, always, &place)) {
+            remove_node(&place);
+            fault = fault_of(&planted);
+        }
+    }
+    expect(&planted, FAULT_BARRIER);
+    planted = lowered("models/tiny.moe", "tiny", MOEC_TRAIN, true, "names");
+    const Place place = find(&planted, FORM_IF, 0, is_owner);
+    form_add(planted.arena, &place.node->body, FORM_BARRIER);
+    expect(&planted, FAULT_BARRIER);
+}
+
+static bool is_parallel(const FormNode *node, const Term *term) {
+    (void)term;
+    return node->run & RUN_PARALLEL || node->by == BY_ALL;
+}
+
+static const Buffer *buffers;
+
+static bool is_stored(const FormNode *node, const Term *term) {
+    const bool writes = node->kind == FORM_SET || node->values[0]->op == TERM_WRITE;
+    const Tensor *tensor = term->op == TERM_ELEMENT && term->args[0]->op == TERM_NAME ? term->args[0]->variable->tensor : NULL;
+    return writes && tensor && !term->args[0]->variable->wanted && buffers[tensor->id].used;
+}
+
+/* An iteration of a parallel loop reads an element that another one stores: on a CPU, between blocks of a GPU. */
+static void test_race(void **state) {
+    (void)state;
+    for (int device = 0; device < 2; device++) {
+        Planted planted = lowered("models/tiny.moe", "tiny", MOEC_TRAIN, device, "names");
+        Place store = {0};
+        buffers = planted.entry->buffers;
+        const Place loop = find(&planted, FORM_FOR, 1, is_parallel);
+        assert_true(find_in(&loop.node->body, FORM_DO, 0, is_stored, &store) ||
+                    find_in(&loop.node->body, FORM_SET, 0, is_stored, &store));
+        const Term *first = term_element(planted.arena, store.part->args[0], term_whole(planted.arena, 0));
+        FormNode *let = form_add(planted.arena, &loop.node->body, FORM_LET);
+        let->name = term_variable(planted.arena, first->type, "first");
+        let->values[0] = first;
+        expect(&planted, FAULT_BARRIER);
+    }
+}
+
+/* ---- faults of host steps ---- */
+
+/* A gradient that several kernels add to is not cleared; two steps in the wrong order. */
+static void test_clear(void **state) {
+    (void)state;
+    Planted planted = lowered("models/tiny.moe", "tiny", MOEC_TRAIN, false, "names");
+    assert_true(planted.entry->gradients.count > 0);
+    planted.entry->gradients.count = 0;
+    expect(&planted, FAULT_FLOW);
+    planted = lowered("models/tiny.moe", "tiny", MOEC_TRAIN, true, "names");
+    List *steps = &planted.entry->steps;
+    void *first = steps->items[0];
+    steps->items[0] = steps->items[steps->count - 1];
+    steps->items[steps->count - 1] = first;
+    expect(&planted, FAULT_FLOW);
+}
+
+/* A buffer gets the memory of another one that is in use. */
+static void test_lifetime(void **state) {
+    (void)state;
+    Planted planted = lowered("models/tiny.moe", "tiny", MOEC_TRAIN, false, "names");
+    Buffer *first = NULL;
+    for (int i = 0; i < planted.entry->program->tensors.count; i++) {
+        Buffer *buffer = &planted.entry->buffers[i];
+        const bool kept = buffer->tensor->kept && buffer->block == MOEC_ARENA && buffer->used;
+        if (kept && first) buffer->offset = first->offset;
+        if (kept) first = buffer;
+    }
+    expect(&planted, FAULT_LIFETIME);
+}
+
+static bool has_loops(const HostStep *step) {
+    return strncmp(step->launch.kernel, "kernel_", 7) == 0 && step->launch.arguments.count > 1;
+}
+
+/* More blocks than the kernel expects; more threads than a machine has. */
+static void test_grid(void **state) {
+    (void)state;
+    Planted planted = lowered("models/tiny.moe", "tiny", MOEC_TRAIN, true, "names");
+    find_step(&planted.entry->steps, STEP_LAUNCH, has_loops)->launch.launch.blocks *= 2;
+    expect(&planted, FAULT_LAUNCH);
+    planted = lowered("models/tiny.moe", "tiny", MOEC_TRAIN, true, "names");
+    find_step(&planted.entry->steps, STEP_LAUNCH, has_loops)->launch.launch.threads = 2048;
+    expect(&planted, FAULT_LAUNCH);
+}
+
+/* Two arguments of a launch are swapped. */
+static void test_argument_order(void **state) {
+    (void)state;
+    Planted planted = lowered("models/tiny.moe", "tiny", MOEC_TRAIN, true, "names");
+    HostStep *step = find_step(&planted.entry->steps, STEP_LAUNCH, has_loops);
+    const List kept = step->launch.arguments;
+    step->launch.arguments = (List){0};
+    for (int i = 0; i < kept.count; i++)
+        list_push(planted.arena, &step->launch.arguments, kept.items[kept.count - 1 - i]);
+    expect(&planted, FAULT_LAUNCH);
+}
+
+/* ---- random models ---- */
+
+static uint64_t present_seed;
+
+static void report_seed(int signal_number) {
+    char line[64];
+    const int length = snprintf(line, sizeof line, "seed %llu\n", (unsigned long long)present_seed);
+    if (write(STDERR_FILENO, line, (size_t)length) != length) _exit(2);
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
+}
+
+static void lower_graphs(const char *path, MoecGraph first, MoecGraph second, bool device) {
+    MoecCompiler *compiler = moec_open(path, NULL, NULL, 0, NULL);
+    const bool decodes = first == MOEC_DECODE;
+    MoecProgram *programs[2] = {moec_compile(compiler, first, decodes, decodes ? 12 : 0, decodes),
+                                moec_compile(compiler, second, decodes, decodes ? 12 : 0, decodes ? 5 : 0)};
+    if (!moec_failed(compiler)) assert_non_null(lowered_module(compiler, programs, 2, device, "check"));
+    moec_close(compiler);
+}
+
+static void lower_model(void (*make)(Spec *spec, uint64_t seed), uint64_t seed, const char *path) {
+    Spec *spec = calloc(1, sizeof *spec);
+    assert_non_null(spec);
+    make(spec, seed);
+    FILE *file = fopen(path, "w");
+    assert_true(file && fputs(spec->text, file) >= 0 && fclose(file) == 0);
+    for (int device = 0; device < 2; device++) {
+        lower_graphs(path, MOEC_TRAIN, MOEC_UPDATE, device);
+        lower_graphs(path, MOEC_FORWARD, MOEC_MEASURE, device);
+        if (spec->causal) lower_graphs(path, MOEC_DECODE, MOEC_DECODE, device);
+    }
+    free(spec);
+}
+
+static void test_random(void **state) {
+    (void)state;
+    static void (*const makers[])(Spec *spec, uint64_t seed) = {make_spec, make_recurrence, make_forms};
+    const char *count = getenv("MOEC_MODELS"), *first = getenv("MOEC_SEED");
+    char path[] = "/tmp/moec-module.XXXXXX";
+    const int file = mkstemp(path);
+    assert_true(file >= 0);
+    close(file);
+    present_seed = first ? strtoull(first, NULL, 10) : 1;
+    signal(SIGABRT, report_seed);
+    for (long i = count ? strtol(count, NULL, 10) : 30; i > 0; i--, present_seed++)
+        lower_model(makers[present_seed % 3], present_seed, path);
+    unlink(path);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_offset), cmocka_unit_test(test_stride),   cmocka_unit_test(test_slot),
+        cmocka_unit_test(test_guard),  cmocka_unit_test(test_type),     cmocka_unit_test(test_scope),
+        cmocka_unit_test(test_owner),  cmocka_unit_test(test_barrier),  cmocka_unit_test(test_clear),
+        cmocka_unit_test(test_grid),   cmocka_unit_test(test_lifetime), cmocka_unit_test(test_argument_order),
+        cmocka_unit_test(test_race),
+        cmocka_unit_test(test_random),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
