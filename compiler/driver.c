@@ -324,6 +324,7 @@ static Work work_of(MoecCompiler *compiler, Program *program) {
 void moec_lower(MoecCompiler *compiler, Program *program, bool device) {
     if (program->lowered) return;
     program->target = device ? &target_device : &target_processor;
+    if (compiler->unit->target) program->target = compiler->unit->target;
     program->lowered = true;
     if (device && !weights_fit(program, &compiler->reports)) return;
     Work work = work_of(compiler, program);

@@ -25,6 +25,7 @@ typedef struct Unit {
     const CallRow *const *calls; /* for its programs: see ir/call.h */
     /* Program whose axis sizes the outermost layer uses; NULL: its own sizes. */
     const struct Program *shape;
+    const Target *target;  /* of its programs; NULL: selected when they are lowered */
     bool probing;          /* "probing" holds in GRAPH_MEASURE */
     const char *cotangent; /* the input that splits GRAPH_TRAIN into two phases, or NULL */
     List own;              /* const char *: optimizer options that single parameters override */

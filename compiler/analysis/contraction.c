@@ -337,7 +337,7 @@ static bool dense_form(const Statement *statement, Expr *const *operands, Produc
 bool product_form(const Program *program, const Statement *statement, ProductForm *form) {
     Expr *operands[3] = {NULL, NULL, statement->target};
     *form = (ProductForm){.kind = CONTRACTION_PRODUCT};
-    return product_of_reads(statement, &operands[0], &operands[1]) &&
+    return program->target->products && product_of_reads(statement, &operands[0], &operands[1]) &&
            (grouped_form(program, statement, form) || dense_form(statement, operands, form));
 }
 

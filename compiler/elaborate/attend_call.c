@@ -422,7 +422,8 @@ static Value *attend_as_read(Elaborator *e, Attending *at) {
     at->values = values[2];
     if (!bind_key_axis(e, at) || !attend_options(e, at) || !check_attend_options(e, at))
         return value_error(e, at->node->span);
-    bool known = same_sequence_axis(e, at) && !at->bias && (!at->mask || mask_is_known(e, at));
+    bool known = e->program->target->attention && same_sequence_axis(e, at) && !at->bias &&
+                 (!at->mask || mask_is_known(e, at));
     if (!known && at->options.best) {
         report_error(
             e->reports, at->node->span,

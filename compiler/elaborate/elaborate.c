@@ -381,6 +381,7 @@ Program *elaborate(Unit *unit, const char *model_name, Graph graph, long batch, 
         return NULL;
     }
     e->program = program_new(unit->arena, unit->reports, model->name, graph, unit->calls);
+    if (unit->target) e->program->target = unit->target;
     e->block = &e->program->body;
     unit->reports->at = model->name_span;
     Scope scope = {0};

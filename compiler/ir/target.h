@@ -22,6 +22,9 @@ typedef struct Target {
     /* The C compiler vectorizes loops whose iterations are independent. */
     bool vector_loops;
 
+    /* Available kernels: products, attention; otherwise both are loops. */
+    bool products, attention;
+
     /* Available templates: products that may round their operands; products of a single row and a
      * matrix; products with an epilogue; sums of exponentials in the loop that computes the
      * maximum. */

@@ -3,6 +3,7 @@
 #ifndef LOWERED_H
 #define LOWERED_H
 
+#include "abi/steps.h"
 #include "loop/form.h"
 #include "moec.h"
 #include "passes.h"
@@ -21,9 +22,6 @@ typedef struct BlockLayout {
 } BlockLayout;
 
 BlockLayout layout_of(Arena *arena, Program *const *programs, int count, Role role);
-
-/* A block in addition to those of MoecBlock: the bf16 or int8 copies of the weights. */
-enum { MOEC_COMPUTE_WEIGHTS = MOEC_ARENA + 1 };
 
 /* The memory of a tensor. */
 typedef struct Buffer {
@@ -144,7 +142,11 @@ typedef struct TemplateKernel {
 
 /* ---- host steps ---- */
 
-typedef enum Access { ACCESS_READ = 1, ACCESS_WRITE = 2, ACCESS_ADD = 4 } Access;
+typedef enum Access {
+    ACCESS_READ = MOEC_STEP_READS,
+    ACCESS_WRITE = MOEC_STEP_WRITES,
+    ACCESS_ADD = MOEC_STEP_ADDS
+} Access;
 
 /* Memory that a host step accesses, from an element on. */
 typedef struct Operand {
@@ -154,10 +156,10 @@ typedef struct Operand {
 } Operand;
 
 typedef enum Condition {
-    FIRST_MICRO_BATCH,
-    LAST_MICRO_BATCH,
-    FORWARD_PART, /* of a step in two phases, unless only the other one runs */
-    BACKWARD_PART
+    FIRST_MICRO_BATCH = MOEC_WHEN_FIRST_MICRO_BATCH,
+    LAST_MICRO_BATCH = MOEC_WHEN_LAST_MICRO_BATCH,
+    FORWARD_PART = MOEC_WHEN_FORWARD_PART,
+    BACKWARD_PART = MOEC_WHEN_BACKWARD_PART
 } Condition;
 
 /* One of several variants of a kernel: the host selects the fastest one. */
@@ -374,6 +376,11 @@ typedef enum ModuleProperty { MODULE_HAS_OWNERS = 1, MODULE_HAS_BARRIERS = 2 } M
 /* The memory of all tensors of a program, and the steps that clear it; names: by tensor->id. */
 Entry *entry_new(Arena *arena, const Schedule *schedule, const BlockLayout *weights,
                  const BlockLayout *states, const char *const *names);
+
+/* ---- flatten.c ---- */
+
+/* The host program of an entry as arrays in `arena`. The module stays the same. */
+const MoecSteps *entry_steps(Arena *arena, const Module *module, const Entry *entry);
 
 /* ---- tensor_info.c ---- */
 

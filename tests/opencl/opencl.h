@@ -1,18 +1,19 @@
-/* opencl: a third target, as a test of the lowered form: pointwise kernels and reductions as OpenCL
- * C, without matrix products. Only tests/checks/opencl.sh uses it. */
+/* opencl: a third target, as a test of the lowered form: a machine without kernels for products and attention, programmed in
+ * OpenCL C. Only tests/checks/opencl.sh uses it. */
 #ifndef OPENCL_H
 #define OPENCL_H
 
-#include "schedule/kernel.h"
+#include "module/lowered.h"
 
-typedef struct OpenclKernel {
-    const char *name;
-    size_t items, group; /* work items in total, and per group */
-    List tensors;        /* Tensor *: its arguments, in order */
-} OpenclKernel;
+extern const Target target_opencl;
 
-/* The kernels of a schedule of loop nests, without a repeat, as one text; `kernels` receives
- * OpenclKernel * in launch order. NULL if the schedule has other kernels. */
-const char *emit_opencl(Arena *arena, Schedule *schedule, List *kernels);
+typedef struct OpenclProgram {
+    const char *kernels; /* OpenCL C */
+    const MoecSteps *steps;
+    const Entry *entry;
+} OpenclProgram;
+
+/* A program that was compiled for target_opencl. False if it has kernels that the target lacks. */
+bool emit_opencl(Arena *arena, Schedule *schedule, OpenclProgram *made);
 
 #endif

@@ -12,6 +12,9 @@
 #define moec_sigmoid(x) (1.0f / (1.0f + exp(-(x))))
 #define moec_math(name) name
 #define moec_square(x) ((x) * (x))
+#define moec_lt(a, b) ((a) < (b) ? 1.0f : 0.0f)
+#define moec_le(a, b) ((a) <= (b) ? 1.0f : 0.0f)
+#define moec_and(a, b) ((a) != 0.0f && (b) != 0.0f ? 1.0f : 0.0f)
 #define moec_where(condition, a, b) ((condition) != 0.0f ? (a) : (b))
 #define moec_mask(condition) ((condition) ? ~0u : 0u)
 #define moec_masked(x, mask) as_float(as_uint(x) & (mask))

@@ -1,10 +1,7 @@
-/* run: the models of kernels.moe as OpenCL C on a CPU device, compared with the interpreter. Exits with 77 if there is no such
+/* run: models on the OpenCL target, compared with the definition of each model in double precision. Exits with 77 if there is no
  * device. Runs in the root of the project. */
-#define CL_TARGET_OPENCL_VERSION 120
-#include <CL/cl.h>
+#include "runner.h"
 
-#include "moec.h"
-#include "opencl.h"
 #include "passes.h"
 
 #include <math.h>
@@ -12,149 +9,158 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SKIPPED = 77, SEED = 7 };
+enum { SKIPPED = 77 };
 
-typedef struct Device {
-    cl_device_id id;
-    cl_context context;
-    cl_command_queue queue;
-} Device;
+/* A graph twice: compiled for the device, and its definition. */
+typedef struct Comparison {
+    const char *label;
+    Device *device;
+    Program *own, *defined;
+    Interpreter *eval;
+} Comparison;
 
-static void check(cl_int error, const char *what) {
-    if (error == CL_SUCCESS) return;
-    fprintf(stderr, "%s: OpenCL error %d\n", what, error);
-    exit(1);
+/* ---- tensors ---- */
+
+static const char *path_of(const Tensor *tensor) {
+    if (tensor->role == ROLE_GRADIENT) tensor = tensor->of;
+    return tensor->path ? tensor->path : tensor->name;
 }
 
-static bool find_device(Device *device) {
-    cl_platform_id platforms[8];
-    cl_uint count = 0;
-    cl_int error;
-    if (clGetPlatformIDs(8, platforms, &count) != CL_SUCCESS) return false;
-    for (cl_uint i = 0; i < count && !device->id; i++)
-        if (clGetDeviceIDs(platforms[i], CL_DEVICE_TYPE_CPU, 1, &device->id, NULL) != CL_SUCCESS) device->id = NULL;
-    if (!device->id) return false;
-    device->context = clCreateContext(NULL, 1, &device->id, NULL, NULL, &error);
-    check(error, "context");
-    device->queue = clCreateCommandQueue(device->context, device->id, 0, &error);
-    check(error, "queue");
-    return true;
-}
-
-static char *read_text(const char *path) {
-    FILE *file = fopen(path, "rb");
-    char *text = calloc(1, 1 << 16);
-    if (!file || !text || fread(text, 1, (1 << 16) - 1, file) == 0) exit(1);
-    fclose(file);
-    return text;
-}
-
-static cl_program build(const Device *device, const char *kernels) {
-    char *prelude = read_text("tests/opencl/prelude.cl");
-    const char *texts[] = {prelude, kernels};
-    cl_int error;
-    cl_program program = clCreateProgramWithSource(device->context, 2, texts, NULL, &error);
-    check(error, "program");
-    if (clBuildProgram(program, 1, &device->id, "", NULL, NULL) != CL_SUCCESS) {
-        static char log[1 << 14];
-        clGetProgramBuildInfo(program, device->id, CL_PROGRAM_BUILD_LOG, sizeof log, log, NULL);
-        fprintf(stderr, "%s\n%s\n", kernels, log);
-        exit(1);
+/* The tensor of the compiled program. */
+static const Tensor *own_of(const Comparison *comparison, const Tensor *defined) {
+    for (int i = 0; i < comparison->own->tensors.count; i++) {
+        const Tensor *tensor = comparison->own->tensors.items[i];
+        if (tensor->role == defined->role && !strcmp(path_of(tensor), path_of(defined))) return tensor;
     }
-    free(prelude);
-    return program;
+    return NULL;
 }
 
-/* A buffer of floats for a tensor, with the current values of the interpreter. */
-static cl_mem buffer_of(const Device *device, Interpreter *eval, const Tensor *tensor) {
-    long count = tensor_elements(tensor);
+/* The value of a real or of an integer, from the interpreter. */
+static double value_at(Interpreter *eval, const Tensor *tensor, long i) {
+    return tensor->type == TYPE_INT ? (double)interpreter_int(eval, tensor)[i] : interpreter_real(eval, tensor)[i];
+}
+
+static void send(const Comparison *comparison, const Tensor *own, const Tensor *tensor) {
+    const long count = tensor_elements(tensor);
     float *values = calloc((size_t)count + 1, sizeof *values);
-    cl_int error;
-    bool given = tensor->role == ROLE_PARAMETER || tensor->role == ROLE_INPUT;
-    for (long i = 0; given && i < count; i++) values[i] = (float)interpreter_real(eval, tensor)[i];
-    cl_mem made = clCreateBuffer(device->context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, (size_t)count * sizeof *values,
-                                 values, &error);
-    check(error, tensor->name);
+    for (long i = 0; i < count; i++)
+        if (tensor->type == TYPE_INT)
+            ((int32_t *)(void *)values)[i] = (int32_t)value_at(comparison->eval, tensor, i);
+        else
+            values[i] = (float)value_at(comparison->eval, tensor, i);
+    device_copy(comparison->device, memory_of(comparison->device, own->id), values, (size_t)count * sizeof *values);
     free(values);
-    return made;
 }
 
-static void launch(const Device *device, cl_program program, const OpenclKernel *kernel, cl_mem *buffers) {
-    cl_int error;
-    cl_kernel made = clCreateKernel(program, kernel->name, &error);
-    check(error, kernel->name);
-    for (int i = 0; i < kernel->tensors.count; i++) {
-        const Tensor *tensor = kernel->tensors.items[i];
-        check(clSetKernelArg(made, (cl_uint)i, sizeof(cl_mem), &buffers[tensor->id]), tensor->name);
-    }
-    check(clEnqueueNDRangeKernel(device->queue, made, 1, NULL, &kernel->items, &kernel->group, 0, NULL, NULL), kernel->name);
-    clReleaseKernel(made);
-}
-
-/* Error of an output relative to its norm. */
-static double distance_of(const Device *device, Interpreter *eval, const Tensor *tensor, cl_mem buffer) {
-    long count = tensor_elements(tensor);
-    float *values = calloc((size_t)count, sizeof *values);
+/* Error of a result relative to its norm. */
+static double distance(const Comparison *comparison, const Tensor *own, const Tensor *tensor) {
+    const long count = tensor_elements(tensor);
+    float *values = calloc((size_t)count + 1, sizeof *values);
     double off = 0, length = 0;
-    check(clEnqueueReadBuffer(device->queue, buffer, CL_TRUE, 0, (size_t)count * sizeof *values, values, 0, NULL, NULL),
-          tensor->name);
+    device_copy(comparison->device, values, memory_of(comparison->device, own->id), (size_t)count * sizeof *values);
     for (long i = 0; i < count; i++) {
-        double wanted = interpreter_real(eval, tensor)[i];
+        const double wanted = value_at(comparison->eval, tensor, i);
         off += ((double)values[i] - wanted) * ((double)values[i] - wanted);
         length += wanted * wanted;
     }
     free(values);
-    return sqrt(off / length);
+    return length > 0 ? sqrt(off / length) : sqrt(off);
 }
 
-static void fill(const Program *program, Interpreter *eval) {
-    srand(SEED);
-    for (int i = 0; i < program->tensors.count; i++) {
-        const Tensor *tensor = program->tensors.items[i];
-        bool given = tensor->role == ROLE_PARAMETER || tensor->role == ROLE_INPUT;
-        for (long j = 0; given && tensor->type == TYPE_REAL && j < tensor_elements(tensor); j++)
-            interpreter_real(eval, tensor)[j] = (float)rand() / (float)RAND_MAX * 2 - 1;
+/* ---- runs ---- */
+
+static double random_value(const Tensor *tensor, long position) {
+    if (tensor->type == TYPE_INT && tensor->scalar == MOEC_SCALAR_POSITION && !tensor->rank) return (double)position;
+    if (tensor->type == TYPE_INT) return (double)(rand() % (tensor->vocabulary ? tensor->vocabulary : 2));
+    if (tensor->role == ROLE_INPUT && !tensor->rank) return 1; /* the factor of the loss */
+    return (double)(float)((double)rand() / RAND_MAX * 2 - 1) * (tensor->role == ROLE_INPUT ? 1 : 0.25);
+}
+
+/* Random values for all inputs, in the first run also for all parameters; on both sides. */
+static void fill(const Comparison *comparison, long position) {
+    for (int i = 0; i < comparison->defined->tensors.count; i++) {
+        const Tensor *tensor = comparison->defined->tensors.items[i];
+        if (tensor->role != ROLE_INPUT && (tensor->role != ROLE_PARAMETER || position)) continue;
+        for (long j = 0; j < tensor_elements(tensor); j++)
+            if (tensor->type == TYPE_INT)
+                interpreter_int(comparison->eval, tensor)[j] = (long)random_value(tensor, position);
+            else
+                interpreter_real(comparison->eval, tensor)[j] = random_value(tensor, position);
+        const Tensor *own = own_of(comparison, tensor);
+        if (own) send(comparison, own, tensor);
     }
 }
 
-static bool run(const Device *device, const char *model) {
-    MoecCompiler *compiler = moec_open("tests/opencl/kernels.moe", model, NULL, 0, NULL);
-    Program *program = moec_compile(compiler, MOEC_FORWARD, 0, 0, 0);
-    if (!program) fprintf(stderr, "%s", moec_reports(compiler));
-    if (!program) return false;
-    List kernels = {0};
-    Schedule *schedule = moec_schedule(compiler, program);
-    const char *text = emit_opencl(moec_arena(compiler), schedule, &kernels);
-    if (!text) return false;
-    Interpreter *eval = interpreter_new(program);
-    fill(program, eval);
-    const char *message = interpreter_run(eval, SEED, true);
-    if (message) return false;
-    cl_program built = build(device, text);
-    cl_mem *buffers = calloc((size_t)program->tensors.count, sizeof(cl_mem));
-    for (int i = 0; i < program->tensors.count; i++)
-        buffers[i] = buffer_of(device, eval, program->tensors.items[i]);
-    for (int i = 0; i < kernels.count; i++) launch(device, built, kernels.items[i], buffers);
-    bool ok = kernels.count > 0 && program->outputs.count > 0;
-    for (int i = 0; i < program->outputs.count; i++) {
-        const Tensor *output = program->outputs.items[i];
-        double off = distance_of(device, eval, output, buffers[output->id]);
-        printf("%s: %d kernels, %s is off by %.1e\n", model, kernels.count, output->name, off);
-        ok = ok && off < 1e-5;
+/* Compares all tensors of a role. */
+static bool compare(const Comparison *comparison, Role role, double limit) {
+    int count = 0;
+    double worst = 0;
+    for (int i = 0; i < comparison->defined->tensors.count; i++) {
+        const Tensor *tensor = comparison->defined->tensors.items[i];
+        if (tensor->role != role) continue;
+        const Tensor *own = own_of(comparison, tensor);
+        const double off = own ? distance(comparison, own, tensor) : INFINITY;
+        if (!(off <= limit)) printf("%s: %s is off by %.1e\n", comparison->label, path_of(tensor), off);
+        worst = off <= worst ? worst : off;
+        count++;
     }
-    interpreter_free(eval);
+    printf("%s: %d %s, off by at most %.1e; %d launches\n", comparison->label, count,
+           role == ROLE_GRADIENT ? "gradients" : "outputs", worst, comparison->device->launches);
+    return count > 0 && worst <= limit;
+}
+
+static bool has_step(const MoecSteps *steps, MoecStepKind kind) {
+    bool has = false;
+    for (int i = 0; i < steps->step_count; i++) has |= steps->steps[i].kind == kind;
+    return has;
+}
+
+/* runs: in decoding, the number of steps, each after the caches of the one before. */
+static bool run(Device *device, const char *file, const char *model, MoecGraph graph, int runs, double limit) {
+    MoecCompiler *compiler = moec_open(file, model, NULL, 0, NULL), *reference = moec_open(file, model, NULL, 0, NULL);
+    Comparison comparison = {.label = model, .device = device};
+    OpenclProgram made;
+    const long tokens = graph == MOEC_DECODE;
+    if (moec_failed(compiler)) fprintf(stderr, "%s", moec_reports(compiler));
+    if (moec_failed(compiler)) return false;
+    moec_unit(compiler)->target = &target_opencl;
+    comparison.own = moec_compile(compiler, graph, 0, 0, tokens);
+    comparison.defined = moec_define(reference, graph, 0, 0, tokens);
+    if (!comparison.own) fprintf(stderr, "%s", moec_reports(compiler));
+    if (!comparison.own || !comparison.defined) return false;
+    if (!emit_opencl(moec_arena(compiler), moec_schedule(compiler, comparison.own), &made)) return false;
+    device_load(device, &made);
+    comparison.eval = interpreter_new(comparison.defined);
+    bool ok = graph == MOEC_FORWARD || has_step(made.steps, MOEC_STEP_REPEAT);
+    for (int i = 0; i < runs; i++) {
+        fill(&comparison, i);
+        const char *message = interpreter_run(comparison.eval, RUN_SEED, true);
+        if (message) puts(message);
+        device_run(device);
+        ok = ok && !message && compare(&comparison, ROLE_OUTPUT, limit);
+    }
+    if (graph == MOEC_TRAIN)
+        ok = compare(&comparison, ROLE_GRADIENT, limit) && has_step(made.steps, MOEC_STEP_CLEAR) && ok;
+    interpreter_free(comparison.eval);
+    device_unload(device);
     moec_close(compiler);
+    moec_close(reference);
     return ok;
 }
 
 int main(void) {
+    static const char kernels[] = "tests/opencl/kernels.moe", decoder[] = "tests/opencl/two_layers.moe";
     static const char *const models[] = {"elements", "rows", "small_rows", "everything"};
     Device device = {0};
     bool ok = true;
     if (!find_device(&device)) {
-        puts("skipped: no OpenCL device for CPUs");
+        puts("skipped: no OpenCL device for CPUs with shared virtual memory");
         return SKIPPED;
     }
-    for (size_t i = 0; i < sizeof models / sizeof *models; i++) ok = run(&device, models[i]) && ok;
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+        ok = run(&device, kernels, models[i], MOEC_FORWARD, 1, 1e-5) && ok;
+    ok = run(&device, decoder, "two_layers", MOEC_FORWARD, 1, 1e-4) && ok;
+    ok = run(&device, decoder, "two_layers", MOEC_TRAIN, 1, 1e-4) && ok;
+    ok = run(&device, decoder, "two_layers", MOEC_DECODE, 3, 1e-4) && ok;
     return ok ? 0 : 1;
 }
