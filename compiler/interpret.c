@@ -171,7 +171,7 @@ void moec_interpreter_trace(MoecInterpreter *interpreter) {
 }
 
 const char *moec_interpreter_fault(const MoecInterpreter *interpreter) {
-    const Fault *fault = interpreter_fault(interpreter->interpreter);
+    const Nonfinite *fault = interpreter_fault(interpreter->interpreter);
     if (!fault) return NULL;
     Arena *arena = interpreter->program->arena;
     Reports reports = {.arena = arena};

@@ -19,7 +19,7 @@ static bool has_iterations(const Tensor *tensor) {
 }
 
 /* The iteration of the innermost repeat around the statement. */
-static long iteration_of(const Fault *fault) {
+static long iteration_of(const Nonfinite *fault) {
     long iteration = 0;
     for (int i = 0; i < fault->index_count; i++)
         if (fault->index[i]->of_repeat && fault->index[i]->axis->kind == AXIS_REPEAT)
@@ -28,7 +28,7 @@ static long iteration_of(const Fault *fault) {
 }
 
 /* The name in the spec, with the number of the iteration. */
-static const char *tensor_text(Arena *arena, const Fault *fault, const Tensor *tensor,
+static const char *tensor_text(Arena *arena, const Nonfinite *fault, const Tensor *tensor,
                                long iteration) {
     if (tensor->of) {
         const char *of = tensor_text(arena, fault, tensor->of, iteration);
@@ -44,7 +44,7 @@ static const char *tensor_text(Arena *arena, const Fault *fault, const Tensor *t
 }
 
 /* The coordinates of a row of dispatched values: "batch=0,s=3,n=1". */
-static void add_row_coordinates(Text *text, const Fault *fault) {
+static void add_row_coordinates(Text *text, const Nonfinite *fault) {
     const Tensor *mask = fault->relation->mask;
     int stacked = has_iterations(mask);
     for (int i = stacked; i < mask->rank; i++)
@@ -54,7 +54,7 @@ static void add_row_coordinates(Text *text, const Fault *fault) {
 }
 
 /* "block.0.ffn.level[batch=0,s=3]" */
-static const char *element_name(Arena *arena, const Fault *fault, TracedElement element) {
+static const char *element_name(Arena *arena, const Nonfinite *fault, TracedElement element) {
     const Tensor *tensor = element.tensor;
     long stride = tensor_elements(tensor), iteration = iteration_of(fault);
     Text text = {.arena = arena};
@@ -74,7 +74,7 @@ static const char *element_name(Arena *arena, const Fault *fault, TracedElement 
 }
 
 /* " at s=17": the steps of the scans around the statement. */
-static const char *steps_text(Arena *arena, const Fault *fault) {
+static const char *steps_text(Arena *arena, const Nonfinite *fault) {
     Text text = {.arena = arena};
     text_add(&text, "%s", "");
     for (int i = 0; i < fault->index_count; i++)
@@ -87,7 +87,7 @@ static const char *steps_text(Arena *arena, const Fault *fault) {
 /* ---- the operation ---- */
 
 /* "log(0)", "0 / 0" */
-static const char *operation_text(Arena *arena, const Fault *fault) {
+static const char *operation_text(Arena *arena, const Nonfinite *fault) {
     const Expr *expr = fault->expr;
     if (expr->kind != EXPR_APPLY) return shown_number(arena, fault->value);
     const OpRow *row = &op_table[expr->op];
@@ -104,7 +104,7 @@ static const char *operation_text(Arena *arena, const Fault *fault) {
     return text.text;
 }
 
-static const char *cause_text(Arena *arena, const Fault *fault) {
+static const char *cause_text(Arena *arena, const Nonfinite *fault) {
     switch (fault->kind) {
     case FAULT_OPERATION:
         return arena_format(arena, "%s is %s", operation_text(arena, fault),
@@ -131,12 +131,12 @@ static const char *role_text(const Tensor *tensor) {
                                                                           : "value";
 }
 
-static Span fault_span(const Fault *fault) {
+static Span fault_span(const Nonfinite *fault) {
     const bool own = fault->expr && fault->expr->span.source;
     return own ? fault->expr->span : fault->statement->span;
 }
 
-static void report_operands(Reports *reports, const Fault *fault) {
+static void report_operands(Reports *reports, const Nonfinite *fault) {
     Arena *arena = reports->arena;
     Text text = {.arena = arena};
     for (int i = 0; i < fault->operand_count; i++)
@@ -145,7 +145,7 @@ static void report_operands(Reports *reports, const Fault *fault) {
     if (text.text) report_note(reports, (Span){0}, "operands: %s", text.text);
 }
 
-void fault_report(Reports *reports, const Fault *fault) {
+void fault_report(Reports *reports, const Nonfinite *fault) {
     Arena *arena = reports->arena;
     const char *cause = cause_text(arena, fault), *steps = steps_text(arena, fault),
                *name = element_name(arena, fault, fault->element);

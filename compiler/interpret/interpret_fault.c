@@ -23,7 +23,7 @@ enum { FAULT_LIMIT = 1 << 16 };
 
 struct FaultLog {
     int **of;  /* by tensor and element: number of the fault from 1, 0: none; NULL: all finite */
-    List list; /* Fault * */
+    List list; /* Nonfinite * */
 };
 
 void interpreter_trace(Interpreter *interpreter) {
@@ -35,7 +35,7 @@ void interpreter_trace(Interpreter *interpreter) {
 
 /* ---- elements ---- */
 
-static const Fault *fault_numbered(const Interpreter *interpreter, int number) {
+static const Nonfinite *fault_numbered(const Interpreter *interpreter, int number) {
     return interpreter->faults->list.items[number - 1];
 }
 
@@ -79,7 +79,7 @@ static bool rows_are_assigned(const Interpreter *interpreter, const Relation *re
     return group && group[tensor_elements(relation->group) - 1] > 0;
 }
 
-static void set_index(Interpreter *interpreter, Fault *fault, const Index *index, long at) {
+static void set_index(Interpreter *interpreter, Nonfinite *fault, const Index *index, long at) {
     const List *relations = &interpreter->program->relations;
     fault->index[fault->index_count] = index;
     fault->at[fault->index_count++] = at;
@@ -95,12 +95,12 @@ static void set_index(Interpreter *interpreter, Fault *fault, const Index *index
     }
 }
 
-static int fault_new(Interpreter *interpreter, FaultKind kind, const Statement *statement,
+static int fault_new(Interpreter *interpreter, NonfiniteKind kind, const Statement *statement,
                      const PreparedStatement *step, TracedElement element) {
     const List *list = &interpreter->faults->list;
     if (list->count == FAULT_LIMIT) return list->count;
-    Fault *fault = arena_alloc(interpreter->arena, sizeof *fault);
-    *fault = (Fault){.kind = kind, .statement = statement, .element = element};
+    Nonfinite *fault = arena_alloc(interpreter->arena, sizeof *fault);
+    *fault = (Nonfinite){.kind = kind, .statement = statement, .element = element};
     for (int i = 0; i < interpreter->slot_count; i++)
         set_index(interpreter, fault, interpreter->slots[i], interpreter->at[i]);
     for (int i = 0; step && i < step->loop_count; i++)
@@ -109,7 +109,7 @@ static int fault_new(Interpreter *interpreter, FaultKind kind, const Statement *
     return interpreter->faults->list.count;
 }
 
-static void keep_operand(Fault *fault, TracedElement element) {
+static void keep_operand(Nonfinite *fault, TracedElement element) {
     for (int i = 0; i < fault->operand_count; i++)
         if (fault->operands[i].tensor == element.tensor &&
             fault->operands[i].offset == element.offset)
@@ -127,7 +127,7 @@ static TracedElement element_read(Interpreter *interpreter, EvalNode *node) {
     return element;
 }
 
-static void keep_operands(Interpreter *interpreter, Fault *fault, EvalNode *node) {
+static void keep_operands(Interpreter *interpreter, Nonfinite *fault, EvalNode *node) {
     if (node->kind == EXPR_READ) {
         const TracedElement element = element_read(interpreter, node);
         if (element.offset >= 0) keep_operand(fault, element);
@@ -143,11 +143,11 @@ typedef struct FaultSearch {
     TracedElement element; /* that the statement computes */
 } FaultSearch;
 
-static int operation_fault(const FaultSearch *search, EvalNode *node, FaultKind kind) {
+static int operation_fault(const FaultSearch *search, EvalNode *node, NonfiniteKind kind) {
     Interpreter *interpreter = search->interpreter;
     const int number =
         fault_new(interpreter, kind, search->step->statement, search->step, search->element);
-    Fault *fault = interpreter->faults->list.items[number - 1];
+    Nonfinite *fault = interpreter->faults->list.items[number - 1];
     fault->expr = node->expr;
     fault->value = node->out[0];
     for (int i = 0; i < node->count; i++) {
@@ -160,7 +160,7 @@ static int operation_fault(const FaultSearch *search, EvalNode *node, FaultKind 
 
 static int storing_fault(const FaultSearch *search, EvalNode *node, double value) {
     const int number = operation_fault(search, node, FAULT_STORE);
-    ((Fault *)search->interpreter->faults->list.items[number - 1])->value = value;
+    ((Nonfinite *)search->interpreter->faults->list.items[number - 1])->value = value;
     return number;
 }
 
@@ -172,7 +172,7 @@ static int reading_fault(const FaultSearch *search, EvalNode *node) {
     if (!*number) {
         *number =
             fault_new(interpreter, FAULT_GIVEN, search->step->statement, search->step, element);
-        ((Fault *)interpreter->faults->list.items[*number - 1])->expr = node->expr;
+        ((Nonfinite *)interpreter->faults->list.items[*number - 1])->expr = node->expr;
     }
     return *number;
 }
@@ -348,7 +348,7 @@ static int operand_fault(const OperandWalk *result, bool whole) {
 static int call_fault(const OperandWalk *result, TracedElement element) {
     Interpreter *interpreter = result->interpreter;
     const int number = fault_new(interpreter, FAULT_CALL, result->call, NULL, element);
-    Fault *fault = interpreter->faults->list.items[number - 1];
+    Nonfinite *fault = interpreter->faults->list.items[number - 1];
     for (int i = 0; i < result->call->inputs.count; i++) {
         OperandWalk walk = walk_of(interpreter, result->call, call_input(result->call, i));
         walk.result = result;
@@ -392,7 +392,7 @@ bool interpreter_fault_known(const Interpreter *interpreter) {
     return number && *number;
 }
 
-const Fault *interpreter_fault(const Interpreter *interpreter) {
+const Nonfinite *interpreter_fault(const Interpreter *interpreter) {
     const Program *program = interpreter->program;
     int found = program->loss ? first_fault(interpreter, program->loss) : 0;
     static const Role roles[] = {ROLE_GRADIENT, ROLE_OUTPUT};
