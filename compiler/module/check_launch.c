@@ -10,12 +10,12 @@ enum { WARP = 32, MAX_THREADS = 1024, MAX_STATIC = 48 << 10, MAX_SHARED = 227 <<
 
 /* ---- kernels ---- */
 
-static long shared_bytes(const FormBlock *block) {
+static long block_shared_bytes(const FormBlock *block) {
     long bytes = 0;
     for (const FormNode *node = block->first; node; node = node->next) {
         if (node->kind == FORM_LET && node->shared)
             bytes += node->size * (node->name->type == T_F64 ? 8 : 4);
-        bytes += shared_bytes(&node->body);
+        bytes += block_shared_bytes(&node->body);
     }
     return bytes;
 }
@@ -80,7 +80,7 @@ void check_launch(ModuleCheck *check, const LaunchStep *launch, const LoopKernel
                     "%s is launched with %ld blocks of %d threads, not %ld of %d", launch->kernel,
                     launch->launch.blocks, launch->launch.threads, kernel->launch.blocks,
                     kernel->launch.threads);
-    const long bytes = shared_bytes(&kernel->form.block);
+    const long bytes = block_shared_bytes(&kernel->form.block);
     if (bytes > MAX_STATIC)
         fault_found(check, FAULT_LAUNCH, "%s has %ld bytes of shared arrays", launch->kernel,
                     bytes);

@@ -43,7 +43,7 @@ static size_t element_bytes(const Tensor *tensor) {
     return tensor->type == TYPE_INT8 ? sizeof(MoecGroup) : (size_t)type_bytes(tensor->type);
 }
 
-static int scratch_of(const Flattening *flat) {
+static int scratch_operand(const Flattening *flat) {
     return flat->entry->program->tensors.count;
 }
 
@@ -58,7 +58,7 @@ static MoecStepBuffer step_buffer(const Buffer *buffer) {
 }
 
 static const MoecStepBuffer *step_buffers(const Flattening *flat) {
-    const int count = scratch_of(flat);
+    const int count = scratch_operand(flat);
     const size_t first = flat->entry->schedule->arena_bytes;
     const BlockLayout *weights = &flat->module->weights;
     MoecStepBuffer *buffers = arena_alloc(flat->arena, ((size_t)count + 2) * sizeof *buffers);
@@ -244,7 +244,7 @@ static void add_flat_argument(Flattening *flat, const Param *param) {
         break;
     case PARAM_SCRATCH:
         add_flat_value(flat, MOEC_VALUE_OPERAND,
-                       add_memory(flat, scratch_of(flat),
+                       add_memory(flat, scratch_operand(flat),
                                   param->offset - flat->entry->schedule->arena_bytes, access));
         break;
     case PARAM_NUMBER:
@@ -326,7 +326,7 @@ static void set_grouped(Flattening *flat, MoecStep *made, const ScheduleUnit *un
 static void set_clear(Flattening *flat, MoecStep *made, const HostStep *step) {
     const Buffer *buffer = step->clear.buffer;
     made->bytes = step->clear.bytes;
-    add_memory(flat, buffer ? buffer->tensor->id : scratch_of(flat) + 1,
+    add_memory(flat, buffer ? buffer->tensor->id : scratch_operand(flat) + 1,
                buffer ? 0 : step->clear.offset, MOEC_STEP_WRITES);
 }
 
@@ -418,7 +418,7 @@ const MoecSteps *entry_steps(Arena *arena, const Module *module, const Entry *en
                         .values = (void *)flat.values.items,
                         .products = (void *)flat.products.items,
                         .step_count = flat.steps.count,
-                        .buffer_count = scratch_of(&flat) + 2,
+                        .buffer_count = scratch_operand(&flat) + 2,
                         .operand_count = flat.operands.count,
                         .term_count = flat.terms.count,
                         .value_count = flat.values.count,
