@@ -39,7 +39,7 @@ static void digit_add(Digits *digits, Digit digit) {
 
 /* The values of a variable, as multiples of its unit. */
 static Digit digit_of(ModuleCheck *check, const Term *term, int64_t factor) {
-    const Interval bound = bound_of(check, term);
+    const Interval bound = interval_of(check, term);
     const int64_t unit = bound.unit > 1 && bound.low == 0 ? bound.unit : 1;
     Digit digit = {.of = term, .inner = 1, .factor = factor * unit, .known = bound.certain};
     if (bound.certain) {
@@ -63,7 +63,7 @@ static bool split_part(Digits *digits, const Term *term, int64_t factor) {
     int64_t inner = 1, modulus = 0;
     for (int i = 0; i < 2; i++) {
         if (term->op != (i ? TERM_DIV : TERM_MOD)) continue;
-        const Interval by = bound_of(check, term->args[1]);
+        const Interval by = interval_of(check, term->args[1]);
         if (by.low != by.high) return false;
         *(i ? &inner : &modulus) = by.low;
         term = without_casts(check, term->args[0]);
@@ -92,8 +92,8 @@ static bool split_part(Digits *digits, const Term *term, int64_t factor) {
 static void split_term(Digits *digits, const Term *term, int64_t factor);
 
 static void add_scaled(Digits *digits, const Term *term, int64_t factor) {
-    const Interval a = bound_of(digits->check, term->args[0]),
-                   b = bound_of(digits->check, term->args[1]);
+    const Interval a = interval_of(digits->check, term->args[0]),
+                   b = interval_of(digits->check, term->args[1]);
     if (b.low == b.high) {
         split_term(digits, term->args[0], factor * b.low);
     } else if (a.low == a.high) {
@@ -205,7 +205,7 @@ Digits subscript_digits(ModuleCheck *check, const Event *access, const Term *var
 }
 
 bool digits_cover(const Digits *digits, const Term *variable) {
-    const Interval bound = bound_of(digits->check, variable);
+    const Interval bound = interval_of(digits->check, variable);
     const int64_t unit = bound.unit > 1 && bound.low == 0 ? bound.unit : 1;
     int64_t reached = unit;
     for (bool found = true; found && reached <= bound.high;) {

@@ -94,7 +94,7 @@ static void check_extent(ModuleCheck *check, const Operand *operand, long extent
     const Term *array = term_stored(operand->address);
     const long elements = memory_elements(check, array);
     const Interval offset = operand->address->op == TERM_ADDRESS
-                                ? bound_of(check, operand->address->args[1])
+                                ? interval_of(check, operand->address->args[1])
                                 : (Interval){0, 0, 0, true};
     if (elements < 0) return;
     if (!offset.certain)

@@ -66,7 +66,7 @@ static Interval bound_of_index(const ModuleCheck *check, const Variable *variabl
 static Interval bound_of_name(ModuleCheck *check, const Term *name) {
     const KnownVariable *known = known_of(check, name);
     if (!known) return bound_of_index(check, name->variable);
-    return known->value && check->fact_count ? range_bound_of(check, known->value) : known->bound;
+    return known->value && check->fact_count ? interval_of(check, known->value) : known->bound;
 }
 
 long memory_elements(const ModuleCheck *check, const Term *array) {
@@ -138,7 +138,7 @@ static Interval bound_where(ModuleCheck *check, const Term *condition, bool hold
     const bool contradicts = check->contradicts;
     facts_add(check, condition, holds);
     check->contradicts = is_unreachable(check);
-    Interval bound = range_bound_of(check, value);
+    Interval bound = interval_of(check, value);
     if (check->contradicts) bound = (Interval){1, 0, 1, true};
     check->contradicts = contradicts;
     check->fact_count = facts;
@@ -156,7 +156,7 @@ static Interval bound_of_element(const ModuleCheck *check, const Term *element) 
 
 static Interval bound_of_cast(ModuleCheck *check, const Term *cast) {
     if (!term_is_integer(cast->args[0])) return unknown;
-    const Interval bound = range_bound_of(check, cast->args[0]);
+    const Interval bound = interval_of(check, cast->args[0]);
     const bool narrow = cast->type == T_U32 && (bound.low < 0 || bound.high > UINT32_MAX);
     return narrow ? unknown : bound;
 }
@@ -182,8 +182,7 @@ static Interval bound_of_thread(const ModuleCheck *check, TermOp op) {
 }
 
 static Interval bound_of_pair(ModuleCheck *check, const Term *term) {
-    const Interval a = range_bound_of(check, term->args[0]),
-                   b = range_bound_of(check, term->args[1]);
+    const Interval a = interval_of(check, term->args[0]), b = interval_of(check, term->args[1]);
     const bool certain = a.certain && b.certain;
     const int64_t unit = divisor(a.unit, b.unit);
     switch (term->op) {
@@ -226,7 +225,7 @@ static Interval bound_of_operation(ModuleCheck *check, const Term *term) {
     case TERM_CAST:
         return bound_of_cast(check, term);
     case TERM_NEG:
-        a = range_bound_of(check, term->args[0]);
+        a = interval_of(check, term->args[0]);
         return bound_between(-(Wide)a.high, -(Wide)a.low, a.unit, a.certain);
     case TERM_SELECT:
         return either_bound(bound_where(check, term->args[0], true, term->args[1]),
@@ -238,7 +237,7 @@ static Interval bound_of_operation(ModuleCheck *check, const Term *term) {
     case TERM_SIGN_OF_REAL:
         return (Interval){-1, 1, 1, true};
     case TERM_WHOLE_SIZE:
-        a = range_bound_of(check, term->args[0]);
+        a = interval_of(check, term->args[0]);
         return a.low >= 0
                    ? a
                    : larger_bound(a, bound_between(-(Wide)a.high, -(Wide)a.low, a.unit, a.certain));
@@ -249,7 +248,7 @@ static Interval bound_of_operation(ModuleCheck *check, const Term *term) {
     }
 }
 
-Interval range_bound_of(ModuleCheck *check, const Term *term) {
+Interval interval_of(ModuleCheck *check, const Term *term) {
     if (!term_is_integer(term)) return unknown;
     Interval bound;
     if (term->op == TERM_NUMBER)
@@ -304,7 +303,7 @@ static void fact_of_part(ModuleCheck *check, const Term *term, int64_t low, int6
 /* Also for the value of a let. */
 static void fact_add(ModuleCheck *check, const Term *term, int64_t low, int64_t high) {
     if (check->fact_count == MAX_FACTS) return;
-    const Interval bound = range_bound_of(check, term);
+    const Interval bound = interval_of(check, term);
     const bool never = bound.low > high || bound.high < low;
     if (never || term->op != TERM_NUMBER)
         check->facts[check->fact_count++] = (Fact){never ? NULL : term, low, high, false};
@@ -316,7 +315,7 @@ static void fact_add(ModuleCheck *check, const Term *term, int64_t low, int64_t 
 
 /* a <= b + more, for all values of both. */
 static void fact_of_order(ModuleCheck *check, const Term *a, const Term *b, int more) {
-    const Interval low = range_bound_of(check, a), high = range_bound_of(check, b);
+    const Interval low = interval_of(check, a), high = interval_of(check, b);
     if (high.high < INT64_MAX) fact_add(check, a, INT64_MIN, high.high + more);
     if (low.low > INT64_MIN) fact_add(check, b, low.low - more, INT64_MAX);
 }
@@ -402,10 +401,10 @@ void facts_of_loop(ModuleCheck *check, const FormNode *loop) {
 }
 
 bool bound_of_loop(ModuleCheck *check, const FormNode *loop, Interval *bound) {
-    const Interval from = range_bound_of(check, loop->values[0]),
-                   to = range_bound_of(check, loop->values[1]);
+    const Interval from = interval_of(check, loop->values[0]),
+                   to = interval_of(check, loop->values[1]);
     int64_t step = loop->width > 1 ? loop->width : 1;
-    if (loop->values[2]) step *= range_bound_of(check, loop->values[2]).unit;
+    if (loop->values[2]) step *= interval_of(check, loop->values[2]).unit;
     const int64_t unit = divisor(from.unit, step);
     const bool certain = from.certain && to.certain;
     *bound = bound_between(from.low, (Wide)to.high - 1, unit, certain);

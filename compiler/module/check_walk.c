@@ -86,12 +86,13 @@ static void access_element(ModuleCheck *check, EventKind kind, const Term *eleme
     if (!known) known = memory_array(check, array);
     if (is_unreachable(check)) return;
     check->contradicts = false;
-    Interval bound = bound_of(check, element->args[1]);
+    Interval bound = interval_of(check, element->args[1]);
     if (check->contradicts) return;
     if (bound.high < INT64_MAX) bound.high += width - 1;
     check_bounds(check, element, bound, known->row ? known->row : known->elements);
     if (inner->op == TERM_ELEMENT)
-        check_bounds(check, inner, bound_of(check, inner->args[1]), known->elements / known->row);
+        check_bounds(check, inner, interval_of(check, inner->args[1]),
+                     known->elements / known->row);
     if (is_private(check, known, region)) return;
     Event *event = event_add(check, kind, region, node);
     event->array = array;
@@ -158,7 +159,7 @@ static void declare(ModuleCheck *check, const FormNode *let, int region) {
     known->elements = let->size * (let->rows ? let->rows : 1);
     known->row = let->rows ? let->size : 0;
     if (!let->size && let->constant && value && term_is_integer(let->name)) {
-        const Interval bound = bound_of(check, value); /* may move the records */
+        const Interval bound = interval_of(check, value); /* may move the records */
         known = known_of(check, let->name);
         known->value = value;
         known->bound = bound;

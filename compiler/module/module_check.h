@@ -123,7 +123,7 @@ bool on_device(const ModuleCheck *check);
 /* The record of a variable; NULL: no node so far declares it. */
 KnownVariable *known_of(const ModuleCheck *check, const Term *name);
 KnownVariable *known_add(ModuleCheck *check, const Term *name);
-Interval bound_of(ModuleCheck *check, const Term *term);
+Interval interval_of(ModuleCheck *check, const Term *term);
 /* The values of a loop variable. False: the loop has no iteration. */
 bool bound_of_loop(ModuleCheck *check, const FormNode *loop, Interval *bound);
 /* True for a loop over a block of another one: the index is its first value, a variable, plus less
