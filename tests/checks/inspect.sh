@@ -1,6 +1,7 @@
 #!/bin/sh
 # moec inspect: tensors by their names in the spec, on a CPU, on the simulated device and in the interpreter.
 . "$(dirname "$0")/../begin.sh"
+command -v python3 >/dev/null || { echo "no python3"; exit 0; }
 export MOEC_CFLAGS=-O0 OMP_NUM_THREADS=2
 cat stdlib/LANGUAGE.md >"$work/text"
 cd "$work" || exit 1

@@ -2,8 +2,10 @@
 # moec serve with every kind of cache: answers in company equal those alone, requests join running ones, a saved prompt is used
 # again with the same answer, also its recurrent state, and the memory of caches has a limit. tests/serve/claims.sh is the long form.
 . "$(dirname "$0")/../begin.sh"
+command -v python3 >/dev/null || { echo "no python3"; exit 0; }
 . tests/serve/server.sh
-export MOEC_CFLAGS=-O0 OMP_NUM_THREADS=1
+# The address sanitizer keeps released memory for a while, which is not growth.
+export MOEC_CFLAGS=-O0 OMP_NUM_THREADS=1 ASAN_OPTIONS=quarantine_size_mb=1:detect_leaks=0
 sed 's/dim  *= 256/dim = 32/; s/layers  *= 4/layers = 2/; s/head_dim = 64/head_dim = 8/; s/768/48/; s/384/16/; s/window = 64/window = 24/; s/1280/2200/' \
     tests/serve/kinds.moe >"$work/kinds.moe"
 run=$work/run.safetensors

@@ -1,6 +1,7 @@
 #!/bin/sh
 # JSON answers of moec serve: response_format and calls of functions, with tokens that are bytes and with those of a tokenizer.
 . "$(dirname "$0")/../begin.sh"
+command -v python3 >/dev/null || { echo "no python3"; exit 0; }
 . tests/serve/server.sh
 export MOEC_CFLAGS=-O0 OMP_NUM_THREADS=1
 cat >"$work/chat.jinja" <<'END'
