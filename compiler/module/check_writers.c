@@ -88,20 +88,28 @@ static bool belongs_to(const Threads *threads, const Digit *digit) {
 }
 
 /* True if different digits have different sums. Digits of one thread below all others may overlap
- * each other. */
+ * each other. The largest one may be of unknown size. */
 static bool is_injective(Digits *digits, const Threads *threads, long width) {
     int64_t sum = width - 1;
-    bool others = true;
+    bool others = true, unbounded = false;
     qsort(digits->digits, (size_t)digits->count, sizeof *digits->digits, by_digit_factor);
     for (int i = 0; i < digits->count; i++) {
         const Digit *digit = &digits->digits[i];
         const bool single = digit->known && digit->low == digit->high;
         if (!digit->factor || digit->fixed || single) continue;
-        if (!digit->known) return false;
+        if (unbounded) return false;
         others &= !belongs_to(threads, digit);
         if (!others && llabs(digit->factor) <= sum) return false;
-        sum += llabs(digit->factor) * (digit->high - digit->low);
+        unbounded = !digit->known;
+        if (digit->known) sum += llabs(digit->factor) * (digit->high - digit->low);
     }
+    return true;
+}
+
+/* True if the size of every digit is known. */
+static bool has_known_digits(const Digits *digits) {
+    for (int i = 0; i < digits->count; i++)
+        if (!digits->digits[i].known && digits->digits[i].factor) return false;
     return true;
 }
 
@@ -124,7 +132,7 @@ static void check_store(ModuleCheck *check, const Event *store) {
                     term_text(check->module->arena, store->subscript),
                     missing ? "iterations" : "threads");
     } else if (!is_injective(&digits, &threads, store->width)) {
-        if (digits.opaque || digits_limited(store))
+        if (digits.opaque || digits_limited(store) || !has_known_digits(&digits))
             term_unproven(check, FAULT_WRITER, store->subscript);
         else
             fault_found(check, FAULT_WRITER, "'%s[%s]' is one element in several iterations",
