@@ -336,7 +336,7 @@ static void add_spreads(Spreads *spreads, const Digits *one, const Digits *other
     }
 }
 
-static bool all_known(const Digits *digits) {
+bool digits_known(const Digits *digits) {
     for (int i = 0; i < digits->count; i++)
         if (digits->digits[i].factor && !digits->digits[i].known) return false;
     return true;
@@ -344,7 +344,7 @@ static bool all_known(const Digits *digits) {
 
 bool digits_meet(const Digits *a, const Digits *b, AccessPair *pair) {
     Spreads spreads = {.count = 0};
-    if (!all_known(a) || !all_known(b)) return false;
+    if (!digits_known(a) || !digits_known(b)) return false;
     add_spreads(&spreads, a, b, false, pair);
     add_spreads(&spreads, b, a, true, pair);
     spread_add(&spreads, (Spread){1, -(pair->widths[1] - 1), pair->widths[0] - 1, false});

@@ -106,13 +106,6 @@ static bool is_injective(Digits *digits, const Threads *threads, long width) {
     return true;
 }
 
-/* True if the size of every digit is known. */
-static bool has_known_digits(const Digits *digits) {
-    for (int i = 0; i < digits->count; i++)
-        if (!digits->digits[i].known && digits->digits[i].factor) return false;
-    return true;
-}
-
 static void check_store(ModuleCheck *check, const Event *store) {
     const KnownVariable *known = known_of(check, store->array);
     const Threads threads = store_threads(check, store, known && known->node);
@@ -132,7 +125,7 @@ static void check_store(ModuleCheck *check, const Event *store) {
                     term_text(check->module->arena, store->subscript),
                     missing ? "iterations" : "threads");
     } else if (!is_injective(&digits, &threads, store->width)) {
-        if (digits.opaque || digits_limited(store) || !has_known_digits(&digits))
+        if (digits.opaque || digits_limited(store) || !digits_known(&digits))
             term_unproven(check, FAULT_WRITER, store->subscript);
         else
             fault_found(check, FAULT_WRITER, "'%s[%s]' is one element in several iterations",

@@ -169,6 +169,8 @@ typedef struct Digits {
 
 /* variable: see digits_meet. */
 Digits subscript_digits(ModuleCheck *check, const Event *access, const Term *variable);
+/* True if the size of every digit is known. */
+bool digits_known(const Digits *digits);
 /* True if the parts of a variable make up the whole of it. */
 bool digits_cover(const Digits *digits, const Term *variable);
 /* True if a condition limits a sum or product: its digits may have fewer values. */

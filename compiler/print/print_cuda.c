@@ -2,8 +2,7 @@
  *
  * Needs:   as print_c; programs for a GPU.
  * Leaves:  C text that includes launch.h and exports the same table as print_c, and CUDA text that
- *          includes kernels.cuh, in pieces that can be compiled separately. One traversal of the
- *          schedule writes both; a kernel therefore matches its launch.
+ *          includes kernels.cuh, in pieces that can be compiled separately.
  */
 #include "print/print.h"
 #include "passes.h"

@@ -55,6 +55,6 @@ sed 's/call_top/call_planted/' compiler/calls/top.c >"$work/copy/compiler/calls/
 faults "$work/copy" >"$work/found"
 [ ! -s "$work/found" ] || wrong "a new operation: $(cat "$work/found")"
 for file in planted call_table; do
-    (cd "$work/copy" && "${CC:-cc}" -std=c11 -D_GNU_SOURCE -Wall -Werror -fsyntax-only -Icompiler -Iruntime "compiler/calls/$file.c") ||
+    (cd "$work/copy" && ${CC:-cc} -std=c11 -D_GNU_SOURCE -Wall -Werror -fsyntax-only -Icompiler -Iruntime "compiler/calls/$file.c") ||
         wrong "a new operation does not compile"
 done

@@ -3,15 +3,15 @@
 #include "calls/attend/attend_row.h"
 #include "lower/lower_entry.h"
 
-long attend_places(const Program *program, const Statement *statement) {
+long attend_positions(const Program *program, const Statement *statement) {
     const CallShape k = call_shape(call_input(statement, 1));
     return statement->attention.position ? program->context : size_at(&k, 3);
 }
 
 /* The number of query-key pairs. */
-static double pairs_seen(const AttendOptions *options, double queries, double places) {
-    if (options->mask == MASK_NONE) return queries * places;
-    double full = options->position ? queries * places / 2 : queries * (queries + 1) / 2;
+static double pairs_seen(const AttendOptions *options, double queries, double positions) {
+    if (options->mask == MASK_NONE) return queries * positions;
+    double full = options->position ? queries * positions / 2 : queries * (queries + 1) / 2;
     double window = queries * (double)options->window;
     return options->mask == MASK_WINDOW && window < full ? window : full;
 }
@@ -21,7 +21,7 @@ static void count_attend(EntryLowering *lowering, const Statement *statement) {
                     v = call_shape(call_input(statement, 2));
     long batch = leading_size(&q, 3);
     double pairs = pairs_seen(&statement->attention, (double)size_at(&q, 3),
-                              (double)attend_places(lowering->lower.program, statement));
+                              (double)attend_positions(lowering->lower.program, statement));
     double flops = 2 * pairs * (double)(batch * size_at(&q, 2) * (size_at(&q, 1) + size_at(&v, 1)));
     lowering->entry->flops +=
         lowering->repeats * flops * (statement->call == CALL_ATTEND_GRAD ? 2.5 : 1);
@@ -59,7 +59,7 @@ static void add_attend_options(Arena *arena, List *values, const Program *progra
     add_number(arena, values, "batch", leading_size(&q, 3))->line = true;
     add_number(arena, values, "queries", size_at(&q, 3));
     add_number(arena, values, "keys", size_at(&k, 3));
-    add_number(arena, values, "places", attend_places(program, statement));
+    add_number(arena, values, "places", attend_positions(program, statement));
     add_name(arena, values, "mask", mask_name(options))->line = true;
     add_number(arena, values, "window", options->window);
     add_number(arena, values, "heads", size_at(&q, 2));

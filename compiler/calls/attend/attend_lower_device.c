@@ -87,7 +87,7 @@ static const TemplateOptions *options_of(const Attend *attend, const char *name)
     } constants[] = {{"batch", T_I64, (double)attend->batch, true},
                      {"queries", T_I64, (double)size_at(q, 3), false},
                      {"keys", T_I64, (double)size_at(k, 3), false},
-                     {"places", T_I64, (double)attend_places(program, attend->statement), false},
+                     {"places", T_I64, (double)attend_positions(program, attend->statement), false},
                      {"heads", T_INT, (double)size_at(q, 2), true},
                      {"key_heads", T_INT, (double)size_at(k, 2), false},
                      {"value_heads", T_INT, (double)size_at(v, 2), false},
@@ -286,7 +286,7 @@ static void launch_rows(const Attend *attend, const Call *call, const Variants *
 /* ---- forward ---- */
 
 /* The number of loops over positions; a loop of one iteration is not written. */
-static int loops_of_places(const CallShape *o) {
+static int loops_of_positions(const CallShape *o) {
     int count = 0;
     for (int i = 0; i < o->rank - 2; i++) count += o->size[i] > 1;
     return count;
@@ -306,7 +306,7 @@ static void give_store(const Attend *attend, Call *call) {
     const CallShape shape = call_shape(o);
     add_template_argument(lowering->lower.arena, &call->arguments, NULL);
     if (attend->epilogue) {
-        call->store = store_of(lowering, attend->epilogue, loops_of_places(&shape),
+        call->store = store_of(lowering, attend->epilogue, loops_of_positions(&shape),
                                takes_pairs(attend) ? 2 : 1, &call->params);
         return;
     }
@@ -423,20 +423,20 @@ static void launch_keys(const Attend *attend, const char *name, bool keys, bool 
     const List *out = &statement->outputs;
     Call call = grad_call(attend, name, keys ? 1 : 2, keys + values);
     long heads = attend->batch * size_at(keys ? &attend->k : &attend->v, 2);
-    long places = size_at(&attend->k, 3);
+    long positions = size_at(&attend->k, 3);
     Variants variants = {attend_grad_keys(statement, keys, values),
                          attend_grad_keys_groups(statement, keys, values),
-                         arena_format(lowering->lower.arena, "%s_groups", name), places, heads};
+                         arena_format(lowering->lower.arena, "%s_groups", name), positions, heads};
     if (keys && values && !variants.groups.tiles) {
         variants.groups = attend_grad_keys_groups(statement, true, false);
         variants.template = "attend_grad_each_groups";
     }
     List written = {0};
     if (keys)
-        put_written(lowering, out->items[1], heads * places * size_at(&attend->k, 1), true,
+        put_written(lowering, out->items[1], heads * positions * size_at(&attend->k, 1), true,
                     &written);
     if (values)
-        put_written(lowering, out->items[2], heads * places * size_at(&attend->v, 1), true,
+        put_written(lowering, out->items[2], heads * positions * size_at(&attend->v, 1), true,
                     &written);
     launch_rows(attend, &call, &variants, &written);
 }

@@ -23,7 +23,7 @@ void attend_store_caches(Decode *decode, Statement *attend);
 void lower_attend(EntryLowering *lowering, const Statement *statement, struct Kernel *store);
 void lower_device_attend(EntryLowering *lowering, const Statement *statement, struct Kernel *store);
 /* The number of positions to attend to; the cache of a window has fewer keys. */
-long attend_places(const Program *program, const Statement *statement);
+long attend_positions(const Program *program, const Statement *statement);
 /* The value of its mask in the kernels. */
 const char *mask_name(const AttendOptions *options);
 

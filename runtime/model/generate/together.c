@@ -10,8 +10,8 @@
 
 enum { STACK_BYTES = 1 << 20, MOST_ROWS = 8 };
 
-/* The sanitizers do not know coroutines. */
-#if defined __SANITIZE_THREAD__ || defined __SANITIZE_ADDRESS__
+/* ThreadSanitizer does not know coroutines. */
+#ifdef __SANITIZE_THREAD__
 enum { USES_COROUTINES = 0 };
 #else
 enum { USES_COROUTINES = 1 };
