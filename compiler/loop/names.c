@@ -177,35 +177,49 @@ static void forget_names(const FormBlock *block) {
     }
 }
 
-/* in_scope: surrounding names, and all variables from outside to inside. */
-static void name_one(Arena *arena, Variable *variable, Around *in_scope) {
+typedef struct Naming {
+    Arena *arena;
+    Around in_scope; /* surrounding names, and all variables from outside to inside */
+    Around given;    /* the same, and the names of all variables so far */
+} Naming;
+
+/* A variable that is declared in several blocks needs a name that is free in all of them. */
+static void name_one(Naming *naming, Variable *variable) {
     const char *wanted = variable->wanted;
-    if (variable->name) return;
-    if (variable->base) {
-        name_one(arena, variable->base, in_scope);
-        wanted = arena_format(arena, "%s%s", variable->base->name, wanted);
+    bool again = variable->name != NULL;
+    if (!again || (wanted && is_listed(&naming->in_scope.others, variable->name))) {
+        if (variable->base) {
+            if (!variable->base->name) name_one(naming, variable->base);
+            wanted = arena_format(naming->arena, "%s%s", variable->base->name, wanted);
+        }
+        const Around *taken = again ? &naming->given : &naming->in_scope;
+        variable->name = free_name(naming->arena, taken, wanted);
+        list_push(naming->arena, &naming->given.others, (void *)(uintptr_t)variable->name);
     }
-    variable->name = free_name(arena, in_scope, wanted);
-    list_push(arena, &in_scope->others, (void *)(uintptr_t)variable->name);
+    list_push(naming->arena, &naming->in_scope.others, (void *)(uintptr_t)variable->name);
 }
 
-static void name_block(Arena *arena, const FormBlock *block, Around *in_scope) {
-    int outside = in_scope->others.count;
+static void name_block(Naming *naming, const FormBlock *block) {
+    List *names = &naming->in_scope.others;
+    int outside = names->count;
     for (const FormNode *node = block->first; node; node = node->next) {
-        int before = in_scope->others.count;
-        if (node->name) name_one(arena, node->name->variable, in_scope);
-        name_block(arena, &node->body, in_scope);
-        if (node->kind == FORM_FOR) in_scope->others.count = before;
+        int before = names->count;
+        if (node->name) name_one(naming, node->name->variable);
+        name_block(naming, &node->body);
+        if (node->kind == FORM_FOR) names->count = before;
     }
-    in_scope->others.count = outside;
+    names->count = outside;
 }
 
 void name_variables(Arena *arena, KernelForm *form, const Target *target) {
     (void)target;
     const List *others = &form->around.others;
-    Around in_scope = form->around;
-    in_scope.others = (List){0};
-    for (int i = 0; i < others->count; i++) list_push(arena, &in_scope.others, others->items[i]);
+    Naming naming = {arena, form->around, form->around};
+    naming.in_scope.others = naming.given.others = (List){0};
+    for (int i = 0; i < others->count; i++) {
+        list_push(arena, &naming.in_scope.others, others->items[i]);
+        list_push(arena, &naming.given.others, others->items[i]);
+    }
     forget_names(&form->block);
-    name_block(arena, &form->block, &in_scope);
+    name_block(&naming, &form->block);
 }

@@ -16,14 +16,14 @@ check widths train train.precision=bf16 train.context_length=33
 check widths train train.precision=f32 train.batch_size=1
 # With warpgroups, every access checked.
 VARIANT=_wgmma MOEC_SIM=hopper
-export FORM MOEC_SIM
+export VARIANT MOEC_SIM
 check masks train train.precision=bf16 train.context_length=140 train.batch_size=1
 check widths train train.precision=bf16 train.context_length=90 train.batch_size=1
 check groups train train.precision=bf16
 printf 'what the store computes: '
 "$BUILD/tests/unit/test_emit_cuda" models/tiny.moe tiny_sdpa_gate train dim=24 layers=2 vocab=19 train.batch_size=1 train.context_length=70 \
     train.precision=bf16
-unset FORM
+unset VARIANT
 MOEC_SIM=unchecked
 for POSITION in 0 77 299; do
     export POSITION

@@ -6,6 +6,7 @@
 #include "../../runtime/base/files.h"
 #include "abi/abi.h"
 
+#include "cuda_opened.h"
 #include "loaded_text.h"
 
 /* VARIANT in the environment, a suffix: kernels with this variant and without tensor maps are launched in it. */
@@ -17,7 +18,6 @@ enum { SEED = 7, MOST = 64 };
 /* ---- the driver ---- */
 
 static struct {
-    int (*cuInit)(unsigned);
     int (*cuMemAlloc_v2)(void **, size_t);
     int (*cuMemFree_v2)(void *);
     int (*cuMemcpyHtoDAsync_v2)(void *, const void *, size_t, void *);
@@ -39,28 +39,18 @@ static struct {
     int (*nvrtcDestroyProgram)(void **);
 } cuda;
 
-static void find_symbol(void *library, const char *name, void *function) {
-    void *symbol = dlsym(library, name);
-    if (!symbol) fail_msg("%s: %s", name, dlerror());
-    memcpy(function, &symbol, sizeof symbol);
-}
-
 static int open_driver(void **state) {
     (void)state;
-    const char *build = getenv("BUILD");
-    char path[1024];
-    snprintf(path, sizeof path, "%s/libmoec_sim.so", build ? build : "build");
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!library) fail_msg("%s", dlerror());
-#define FIND(name) find_symbol(library, #name, &cuda.name)
-    FIND(cuInit), FIND(cuMemAlloc_v2), FIND(cuMemFree_v2), FIND(cuMemcpyHtoDAsync_v2);
+#define FIND(name) cuda_find(#name, &cuda.name)
+    FIND(cuMemAlloc_v2), FIND(cuMemFree_v2), FIND(cuMemcpyHtoDAsync_v2);
     FIND(cuMemcpyDtoHAsync_v2), FIND(cuMemsetD8Async), FIND(cuStreamSynchronize);
     FIND(cuModuleLoadData), FIND(cuModuleUnload), FIND(cuModuleGetFunction), FIND(cuLaunchKernel);
     FIND(nvrtcCreateProgram), FIND(nvrtcCompileProgram), FIND(nvrtcGetProgramLogSize);
     FIND(nvrtcGetProgramLog), FIND(nvrtcGetCUBINSize), FIND(nvrtcGetCUBIN),
         FIND(nvrtcDestroyProgram);
 #undef FIND
-    return cuda.cuInit(0);
+    cuda_begin();
+    return 0;
 }
 
 /* ---- a compiled program and its memory ---- */
@@ -99,8 +89,9 @@ static void load_device(const char *text, Loaded *loaded) {
     assert_int_equal(cuda.nvrtcCreateProgram(&program, all, "program.cu", count, headers, names),
                      0);
     free(all);
-    static const char *const options[] = {"--gpu-architecture=sm_90a"};
-    int result = cuda.nvrtcCompileProgram(program, wanted_variant ? 1 : 0, options);
+    static const char *const options[] = {"--std=c++17", "--gpu-architecture=sm_90a"};
+    bool newest = wanted_variant || getenv("DEVICE");
+    int result = cuda.nvrtcCompileProgram(program, newest ? 2 : 1, options);
     cuda.nvrtcGetProgramLogSize(program, &bytes);
     char *log = calloc(1, bytes + 1);
     cuda.nvrtcGetProgramLog(program, log);
@@ -123,6 +114,7 @@ static void launch(void *self, int kernel, unsigned grid_x, unsigned grid_y, uns
                    unsigned shared_bytes, void **arguments) {
     Loaded *loaded = self;
     assert_true(kernel >= 0 && kernel < loaded->table->kernel_count);
+    cuda_allow_shared(loaded->functions[kernel], shared_bytes);
     int result = cuda.cuLaunchKernel(loaded->functions[kernel], grid_x, grid_y, 1, block, 1, 1,
                                      shared_bytes, NULL, arguments, NULL);
     if (!result) result = cuda.cuStreamSynchronize(NULL);
@@ -142,6 +134,7 @@ static void launch_variant(void *self, int kernel, const MoecKernelVariant *vari
     bool there =
         variant->block && !matrices && !cuda.cuModuleGetFunction(&function, loaded->module, name);
     in_variant += there;
+    if (there) cuda_allow_shared(function, variant->shared_bytes);
     if (!there) {
         launch(self, kernel, variants->grid, 1, variants->block, variants->shared_bytes, arguments);
     } else if (cuda.cuLaunchKernel(function, variant->grid, 1, 1, variant->block, 1, 1,

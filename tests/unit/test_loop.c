@@ -405,7 +405,8 @@ static void test_check(void **state) {
     expect_fault(arena, &block, "'x' is no condition");
 }
 
-/* From the outer to the inner scope; a name is free again after its block. */
+/* From the outer to the inner scope; a name is free again after its block. A variable that is declared in two blocks has a name
+ * that is free in both. */
 static void test_names(void **state) {
     Arena *arena = *state;
     FormBlock block = {0};
@@ -423,6 +424,18 @@ static void test_names(void **state) {
                 "    }\n"
                 "}\n"
                 "for (long x_from = 0; x_from < 4; x_from++) {\n"
+                "}\n");
+    block = (FormBlock){0};
+    loop(arena, &block, "", 2)->name = second;
+    outer = loop(arena, &block, "", 3);
+    outer->name = first;
+    loop(arena, &outer->body, "", 2)->name = second;
+    expect_text(arena, &block,
+                "for (long x_2 = 0; x_2 < 2; x_2++) {\n"
+                "}\n"
+                "for (long x = 0; x < 3; x++) {\n"
+                "    for (long x_2 = 0; x_2 < 2; x_2++) {\n"
+                "    }\n"
                 "}\n");
     const Around around = {.tensors = (const char *const[]){"x_from", NULL}, .tensor_count = 2};
     assert_string_equal(free_name(arena, &around, "x_from"), "x_from_2");

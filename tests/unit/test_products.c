@@ -1,7 +1,9 @@
 /* The tiles of products on the simulated device, compared with sums in double precision. Grouped: rows that are gathered or
  * not; groups that are empty, of one row, of many rows. Dense: both memory orders of the operands, epilogues. Sizes are not
- * multiples of the tiles. Runs in the root of the project; BUILD is the folder of libmoec_sim.so. */
-#include <dlfcn.h>
+ * multiples of the tiles. Runs in the root of the project.
+ *
+ *   test_products           all kernels
+ *   test_products KERNEL    only this one */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,8 +18,9 @@
 
 #include <cmocka.h>
 
+#include "cuda_opened.h"
+
 static struct {
-    int (*cuInit)(unsigned);
     int (*cuMemAlloc_v2)(void **, size_t);
     int (*cuMemFree_v2)(void *);
     int (*cuMemcpyHtoDAsync_v2)(void *, const void *, size_t, void *);
@@ -102,12 +105,7 @@ static const Dense dense[] = {
 };
 enum { DENSE = sizeof dense / sizeof *dense };
 
-static void find_symbol(void *library, const char *name, void *function) {
-    void *symbol = dlsym(library, name);
-    if (!symbol) fail_msg("%s: %s", name, dlerror());
-    memcpy(function, &symbol, sizeof symbol);
-}
-#define FIND(name) find_symbol(library, #name, &cuda.name)
+#define FIND(name) cuda_find(#name, &cuda.name)
 
 static char *file_text(const char *path) {
     FILE *file = fopen(path, "rb");
@@ -121,10 +119,16 @@ static char *file_text(const char *path) {
     return text;
 }
 
+/* The name of the only kernel to test, or NULL. */
+static const char *only;
+
+static bool is_tested(const char *name) { return !only || strcmp(only, name) == 0; }
+
 static void write_kernels(char *text, size_t size) {
     size_t length = (size_t)snprintf(text, size, "#include \"product_wgmma.cuh\"\n");
     for (int i = 0; i < KERNELS; i++) {
         const Kernel *one = &kernels[i];
+        if (!is_tested(one->name)) continue;
         const char *type = one->stored ? "MoecBf16" : "float";
         bool boxed = strstr(one->tile, "Wgmma") != NULL;
         length += (size_t)snprintf(
@@ -142,6 +146,7 @@ static void write_kernels(char *text, size_t size) {
     }
     for (int i = 0; i < DENSE; i++) {
         const Dense *one = &dense[i];
+        if (!is_tested(one->name)) continue;
         const char *type = one->stored ? "MoecBf16" : "float";
         length += (size_t)snprintf(
             text + length, size - length,
@@ -157,12 +162,10 @@ static int load(void **state) {
     static const char *const names[] = {"product_wgmma.cuh", "product_stored.cuh", "bulk.cuh", "wgmma.cuh",
                                         "product.cuh",       "prelude.cuh",        "shapes.h", "abi.h"};
     enum { COUNT = sizeof names / sizeof *names };
-    const char *build = getenv("BUILD"), *headers[COUNT];
+    const char *headers[COUNT];
     char path[1024], text[1 << 15];
-    snprintf(path, sizeof path, "%s/libmoec_sim.so", build ? build : "build");
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL), *program;
-    if (!library) fail_msg("%s", dlerror());
-    FIND(cuInit), FIND(cuMemAlloc_v2), FIND(cuMemFree_v2), FIND(cuMemcpyHtoDAsync_v2), FIND(cuMemcpyDtoHAsync_v2);
+    void *program;
+    FIND(cuMemAlloc_v2), FIND(cuMemFree_v2), FIND(cuMemcpyHtoDAsync_v2), FIND(cuMemcpyDtoHAsync_v2);
     FIND(cuModuleLoadData), FIND(cuModuleGetFunction), FIND(cuLaunchKernel), FIND(nvrtcCreateProgram);
     FIND(nvrtcCompileProgram), FIND(nvrtcGetProgramLogSize), FIND(nvrtcGetProgramLog), FIND(nvrtcGetCUBINSize);
     FIND(nvrtcGetCUBIN), FIND(nvrtcDestroyProgram), FIND(cuTensorMapEncodeTiled);
@@ -171,10 +174,10 @@ static int load(void **state) {
         headers[i] = file_text(path);
     }
     write_kernels(text, sizeof text);
-    assert_int_equal(cuda.cuInit(0), 0);
+    cuda_begin();
     assert_int_equal(cuda.nvrtcCreateProgram(&program, text, "products.cu", COUNT, headers, names), 0);
-    const char *const options[] = {"--gpu-architecture=sm_90a"};
-    int result = cuda.nvrtcCompileProgram(program, 1, options);
+    const char *const options[] = {"--gpu-architecture=sm_90a", "--std=c++17"};
+    int result = cuda.nvrtcCompileProgram(program, 2, options);
     size_t bytes = 0;
     cuda.nvrtcGetProgramLogSize(program, &bytes);
     char *log = calloc(1, bytes + 1);
@@ -366,6 +369,7 @@ static void run(const Kernel *kernel, const Case *one, unsigned blocks) {
                                            : map_of(device[4], n, k, one->groups, n, matrix);
     }
     assert_int_equal(cuda.cuModuleGetFunction(&function, module, kernel->name), 0);
+    cuda_allow_shared(function, shared);
     if (cuda.cuLaunchKernel(function, blocks, 1, 1, 256, 1, 1, shared, NULL, arguments, NULL))
         fail_msg("%s, %ld groups, n %ld, k %ld", kernel->name, one->groups, one->n, one->k);
     float *result = calloc(memory.c_count, sizeof *result);
@@ -388,7 +392,7 @@ static const Case cases[] = {
 static void test_tiles(void **state) {
     (void)state;
     for (int i = 0; i < KERNELS; i++)
-        for (size_t j = 0; j < sizeof cases / sizeof *cases; j++) run(&kernels[i], &cases[j], j % 2 ? 64 : 3);
+        for (size_t j = 0; is_tested(kernels[i].name) && j < sizeof cases / sizeof *cases; j++) run(&kernels[i], &cases[j], j % 2 ? 64 : 3);
 }
 
 /* ---- dense products ---- */
@@ -491,13 +495,22 @@ static void test_dense(void **state) {
     static const int epilogue_ops[] = {0, MOEC_ADD, MOEC_ADD | MOEC_BIAS, MOEC_BIAS | MOEC_KEEP | MOEC_GELU, MOEC_GELU_BACK,
                                   MOEC_SCALE | MOEC_ADD};
     for (int i = 0; i < DENSE; i++) {
+        if (!is_tested(dense[i].name)) continue;
         for (int j = 0; j < 6; j++) run_dense(&dense[i], 136, 152, 40 + 8 * j, epilogue_ops[j], 7 + (i + j) % 2, false);
         run_dense(&dense[i], 8, 72, 24, 0, 8, true);
         if (!dense[i].down) run_dense(&dense[i], 1, 72, 24, MOEC_ADD, 7, false);
     }
 }
 
-int main(void) {
+static bool is_known(const char *name) {
+    bool known = false;
+    for (int i = 0; i < KERNELS; i++) known |= strcmp(name, kernels[i].name) == 0;
+    for (int i = 0; i < DENSE; i++) known |= strcmp(name, dense[i].name) == 0;
+    return known;
+}
+
+int main(int count, char **arguments) {
+    if (count > 1 && !is_known(only = arguments[1])) return fprintf(stderr, "no kernel '%s'\n", only), 2;
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_tiles), cmocka_unit_test(test_dense)};
     return cmocka_run_group_tests(tests, load, NULL);
 }
