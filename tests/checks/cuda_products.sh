@@ -53,8 +53,19 @@ train alone cuda "$simulator"
 STAND_IN_FAILS=1
 export STAND_IN_FAILS
 train late cuda "$work/cuda"
-unset STAND_IN_FAILS
 cmp "$work/alone/last.safetensors" "$work/late/last.safetensors" || wrong "a failing library changes the weights"
+
+# A failure during a capture loads the own kernels and captures again.
+STAND_IN_FAILS=captured
+train captured cuda "$work/cuda"
+unset STAND_IN_FAILS
+same alone captured 1e-4
+! grep 'cannot create a CUDA graph' "$work/captured.out" || wrong "a late failure of the library prevents CUDA graphs"
+! cmp -s "$work/exact/last.safetensors" "$work/captured/last.safetensors" || wrong "the library has not failed"
+
+# Without the library.
+MOEC_BLAS=off train disabled cuda "$work/cuda"
+cmp "$work/alone/last.safetensors" "$work/disabled/last.safetensors" || wrong "MOEC_BLAS=off uses the library"
 
 # In bf16: as with moec's own products.
 train own cuda "$simulator" --set train.precision=bf16

@@ -64,6 +64,19 @@ same first off || wrong "MOEC_WGMMA=off trains differently"
 # A driver whose graphs do not support overlapping launches.
 train serial unchecked,hopper,serial
 same first serial || wrong "serial launches train differently"
+grep -q 'kernels of a CUDA graph do not overlap: not supported' "$work/serial.out" || wrong "the missing overlap is not reported"
+
+# A driver that refuses graphs, and no graphs by request: the same kernels, launched one by one.
+train captured unchecked,hopper
+train direct unchecked,hopper,direct
+[ "$(grep -c 'cannot create a CUDA graph: not supported; kernels are launched one by one' "$work/direct.out")" = 1 ] ||
+    { cat "$work/direct.out"; wrong "refused graphs are not reported once"; }
+MOEC_GRAPH=off train disabled unchecked,hopper,direct
+! grep 'cannot create a CUDA graph' "$work/disabled.out" || wrong "MOEC_GRAPH=off has tried a graph"
+grep -q 'no CUDA graphs' "$work/disabled.out" || wrong "the start line lacks the graphs"
+for run in direct disabled; do
+    cmp "$work/captured/last.safetensors" "$work/$run/last.safetensors" || wrong "$run launches have other results"
+done
 
 # Attention: its variants have different grids and round the weights at different points.
 attends() { train "$@" --set train.context_length=70 --set train.batch_size=1; }

@@ -3,7 +3,8 @@
  *
  * Every product has two algorithms; the first is much slower. STAND_IN_LOG names a log file with one line per product: the
  * numbers of the algorithm and of the epilogue, "added" if the addend is not the result matrix, "scaled" if there is a factor.
- * With STAND_IN_FAILS it accepts every product and fails to compute it.
+ * With STAND_IN_FAILS it accepts every product and fails to compute it; with STAND_IN_FAILS=captured only during a stream
+ * capture.
  */
 #include <dlfcn.h>
 #include <math.h>
@@ -265,16 +266,30 @@ static void run(void *data) {
     for (int batch = 0; batch < job->c.batch; batch++) multiply(job, batch);
 }
 
-/* The driver next to this library: work runs in its stream, where it can be captured. */
-static int in_stream(void *stream, Job *job) {
-    static int (*launch)(void *, void (*)(void *), void *);
+/* A function of the driver next to this library. */
+static void *driver_function(const char *name) {
+    static void *driver;
     char path[4096];
     snprintf(path, sizeof path, "%s/libcuda.so.1", getenv("MOEC_CUDA"));
-    if (!launch) {
-        void *driver = dlopen(path, RTLD_NOW | RTLD_LOCAL), *symbol = driver ? dlsym(driver, "cuLaunchHostFunc") : NULL;
-        memcpy(&launch, &symbol, sizeof launch);
-    }
+    if (!driver) driver = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    return driver ? dlsym(driver, name) : NULL;
+}
+
+/* Runs the job in the stream of the driver, where it can be captured. */
+static int in_stream(void *stream, Job *job) {
+    int (*launch)(void *, void (*)(void *), void *);
+    void *symbol = driver_function("cuLaunchHostFunc");
+    memcpy(&launch, &symbol, sizeof launch);
     return launch ? launch(stream, run, job) : NOT_SUPPORTED;
+}
+
+/* True if a product is to fail now. */
+static int fails(void *stream) {
+    const char *wanted = getenv("STAND_IN_FAILS");
+    int (*query)(void *, int *), status = 0;
+    void *symbol = driver_function("cuStreamIsCapturing");
+    memcpy(&query, &symbol, sizeof query);
+    return wanted && (strcmp(wanted, "captured") != 0 || (!query(stream, &status) && status));
 }
 
 int cublasLtMatmul(void *handle, const Product *product, const float *alpha, const char *a, const Layout *a_layout,
@@ -284,7 +299,7 @@ int cublasLtMatmul(void *handle, const Product *product, const float *alpha, con
     if (!handle || !fits(product, a_layout, b_layout, c_layout, d_layout)) return INVALID_VALUE;
     if (c == d && (c_layout->leading != d_layout->leading || c_layout->step != d_layout->step)) return INVALID_VALUE;
     if (algorithm[0] != MARK || !workspace || workspace_bytes < 1024) return NOT_SUPPORTED;
-    if (getenv("STAND_IN_FAILS")) return NOT_SUPPORTED;
+    if (fails(stream)) return NOT_SUPPORTED;
     if (((uintptr_t)a | (uintptr_t)b | (uintptr_t)c | (uintptr_t)d) % algorithm[2]) return INVALID_VALUE;
     Job *job = malloc(sizeof *job);
     *job = (Job){*product, *a_layout, *b_layout, *c_layout, *d_layout, a, b, c, d, *alpha, *beta, algorithm[1], jobs};

@@ -28,6 +28,9 @@ Device *cuda_open(int number);
  * REASON". */
 bool cuda_good(CudaDevice *device, int error, const char *doing);
 
+/* The driver's text of an error number. */
+const char *cuda_error(const CudaDevice *device, int error);
+
 /* Must precede all other calls of a thread, since another thread may have opened the device. */
 void cuda_enter(const CudaDevice *device);
 

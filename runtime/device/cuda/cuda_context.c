@@ -6,13 +6,17 @@
 
 #include <stdint.h>
 
-bool cuda_good(CudaDevice *device, int error, const char *doing) {
-    if (!error) return !device->failed;
+const char *cuda_error(const CudaDevice *device, int error) {
     const char *text = NULL;
     device->library->driver.error_text(error, &text);
+    return text ? text : "unknown error";
+}
+
+bool cuda_good(CudaDevice *device, int error, const char *doing) {
+    if (!error) return !device->failed;
     if (!device->failed)
         error_message("run nvidia-smi to check the driver and the GPU", "%s: cannot %s: %s",
-                      device->base.name, doing, text ? text : "unknown error");
+                      device->base.name, doing, cuda_error(device, error));
     device->failed = true;
     return false;
 }

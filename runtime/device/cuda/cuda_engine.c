@@ -1,8 +1,9 @@
 /* cuda_engine: execution of the kernels of a program on a CUDA device.
  *
  * The first call of a graph launches its kernels one by one. The second call is captured as a CUDA
- * graph, and later calls launch that graph. Values that change between calls (inputs, seed,
- * optimizer scalars) are in device memory, never in kernel arguments.
+ * graph, and later calls launch that graph. A call that cannot be captured is launched kernel by
+ * kernel every time. Nothing is loaded or allocated during a capture. Values that change between
+ * calls (inputs, seed, optimizer scalars) are in device memory, never in kernel arguments.
  *
  * In a CUDA graph a kernel may start before its predecessor ends, and reads weights before it waits
  * for it. This is safe because no graph both writes weights and multiplies by them. Launches
@@ -15,6 +16,7 @@
 #include "base/clock.h"
 
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +35,7 @@ typedef struct CaptureKey {
 typedef struct Capture {
     CaptureKey key;
     CudaReady *ready; /* NULL until the second call */
+    bool direct;      /* the call cannot be captured */
 } Capture;
 
 typedef struct CudaEngine {
@@ -46,14 +49,17 @@ typedef struct CudaEngine {
     CudaFunction *square_parts, *square_total;
     CudaProducts *products;
     CudaVariants *variants; /* autotuning of kernel variants, or NULL */
+    bool graphs;            /* repeated calls are captured */
     bool capturing;
-    bool overlaps; /* kernels of a graph may overlap, see moec_begin */
-    int refused;   /* error number if the driver refuses such launches */
+    bool overlaps;    /* kernels of a graph may overlap, see moec_begin */
+    int refused;      /* error number of a capture, which is given up then */
+    bool wants_spare; /* a capture needs a spare kernel */
     /* partial sums, the sum, the seed, then the optimizer scalars of each parameter group */
     CudaPointer scratch;
     CudaProfile *profile; /* not NULL: kernels are timed */
     Capture captures[CAPTURE_LIMIT];
     int capture_count;
+    bool noted; /* a call that cannot be captured was reported */
 } CudaEngine;
 
 static CudaEngine *engine_of(Engine *engine) {
@@ -90,6 +96,14 @@ static int work_launch(void *data) {
     return cuda_launch(work->device, &work->launch);
 }
 
+/* An error ends a capture; outside of captures it ends the use of the device. */
+static void note_error(CudaEngine *engine, int error, const char *doing) {
+    if (error && engine->capturing)
+        engine->refused = error;
+    else
+        cuda_good(engine->device, error, doing);
+}
+
 static void engine_launch(CudaEngine *engine, const CudaLaunch *one) {
     LaunchWork work = {engine->device, *one};
     int error = cuda_launch_allow(engine->device, one);
@@ -97,10 +111,7 @@ static void engine_launch(CudaEngine *engine, const CudaLaunch *one) {
         error = engine->profile
                     ? cuda_profile_work(engine->profile, one->name, 0, work_launch, &work)
                     : work_launch(&work);
-    if (error && one->overlaps)
-        engine->refused = error;
-    else if (error)
-        cuda_good(engine->device, error, one->name);
+    note_error(engine, error, one->name);
 }
 
 /* True if further work would be ignored. */
@@ -110,10 +121,18 @@ static bool is_idle(const CudaEngine *engine) {
 
 static bool load_spare(CudaEngine *engine);
 
+static bool has_function(CudaEngine *engine, int kernel) {
+    if (engine->functions[kernel]) return true;
+    if (!engine->capturing) return load_spare(engine);
+    engine->wants_spare = true;
+    engine->refused = CUDA_NOT_IN_CAPTURE;
+    return false;
+}
+
 static void host_launch(void *self, int kernel, unsigned grid_x, unsigned grid_y, unsigned block,
                         unsigned shared, void **arguments) {
     CudaEngine *engine = self;
-    if (!engine->functions[kernel] && !load_spare(engine)) return;
+    if (is_idle(engine) || !has_function(engine, kernel)) return;
     const CudaLaunch one = {engine->functions[kernel],
                             engine->base.table->kernels[kernel],
                             grid_x,
@@ -122,7 +141,7 @@ static void host_launch(void *self, int kernel, unsigned grid_x, unsigned grid_y
                             shared,
                             arguments,
                             engine->capturing && engine->overlaps};
-    if (!is_idle(engine)) engine_launch(engine, &one);
+    engine_launch(engine, &one);
 }
 
 static void host_launch_variant(void *self, int kernel, const MoecKernelVariant *variants,
@@ -146,10 +165,10 @@ static void host_launch_variant(void *self, int kernel, const MoecKernelVariant 
 static void host_zero(void *self, void *memory, size_t bytes) {
     CudaEngine *engine = self;
     if (!is_idle(engine))
-        cuda_good(engine->device,
-                  engine->device->library->driver.set(cuda_pointer(memory), 0, bytes,
-                                                      engine->device->stream),
-                  "clear memory");
+        note_error(engine,
+                   engine->device->library->driver.set(cuda_pointer(memory), 0, bytes,
+                                                       engine->device->stream),
+                   "clear memory");
 }
 
 typedef struct ProductWork {
@@ -271,7 +290,7 @@ static bool load_functions(CudaEngine *engine, const EngineBuild *makings, int c
            (engine->square_total = find_function(engine, "moec_square_total"));
 }
 
-/* Loads the spare kernels after a failure of cuBLASLt in the first call of a graph: see repeat. */
+/* Loads the spare kernels after a failure of cuBLASLt. */
 static bool load_spare(CudaEngine *engine) {
     const MoecTable *table = engine->base.table;
     EngineBuild making = {.text = {.name = "program.cu", .text = engine->spare}};
@@ -293,23 +312,29 @@ static int part_count(int kernels) {
     return parts < 1 ? kernels > 0 : parts < PART_LIMIT ? (int)parts : PART_LIMIT;
 }
 
-static void open_engine_products(const CudaEngine *engine, char *startup, size_t size) {
-    int declined = cuda_products_declined(engine->products), length;
-    length = snprintf(startup, size, ", products by cuBLASLt, %d timed",
-                      cuda_products_timed(engine->products));
-    if (declined && length > 0 && (size_t)length < size)
-        snprintf(startup + length, size - (size_t)length, ", %d by the own kernels", declined);
+static void startup_add(char *text, size_t size, const char *format, ...) {
+    const size_t length = strlen(text);
+    va_list values;
+    va_start(values, format);
+    vsnprintf(text + length, size - length, format, values);
+    va_end(values);
 }
 
-static void write_startup_times(CudaEngine *engine, int kernels, double making, double loading) {
+static void write_startup(CudaEngine *engine, int kernels, double making, double loading) {
     char *startup = engine->base.startup;
     const size_t size = sizeof engine->base.startup;
-    int length =
-        snprintf(startup, size, "%s: opened in %.2f s, %d kernels %s in %.2f s, loaded in %.2f s",
-                 engine->device->base.name, engine->device->seconds, kernels,
-                 engine->base.cached ? "found" : "compiled", making, loading);
-    if (engine->products && length > 0 && (size_t)length < size)
-        open_engine_products(engine, startup + length, size - (size_t)length);
+    startup_add(startup, size, "%s: opened in %.2f s, %d kernels %s in %.2f s, loaded in %.2f s",
+                engine->device->base.name, engine->device->seconds, kernels,
+                engine->base.cached ? "found" : "compiled", making, loading);
+    startup_add(startup, size, "%s",
+                !engine->graphs    ? ", no CUDA graphs"
+                : engine->overlaps ? ", overlapping launches"
+                                   : "");
+    if (!engine->products) return;
+    startup_add(startup, size, ", products by cuBLASLt, %d timed",
+                cuda_products_timed(engine->products));
+    const int declined = cuda_products_declined(engine->products);
+    if (declined) startup_add(startup, size, ", %d by the own kernels", declined);
 }
 
 /* Distributes the wanted pieces over source texts, and adds the kernels that are the same in every
@@ -344,7 +369,7 @@ static bool load_kernels(CudaEngine *engine, const MoecKernels *kernels, bool ke
                                  engine->module_count, engine->functions, kernels->text, keep});
     double loaded = seconds_now();
     engine->base.seconds = loaded - start;
-    write_startup_times(engine, cuda_kernels(kernels, wanted), made - start, loaded - made);
+    write_startup(engine, cuda_kernels(kernels, wanted), made - start, loaded - made);
     for (int i = 0; i < count; i++) {
         free(makings[i].image.bytes);
         free((void *)(uintptr_t)makings[i].text.text);
@@ -362,8 +387,8 @@ Engine *cuda_engine_new(Device *device, const MoecTable *table, const MoecKernel
     engine->base.device = device;
     engine->base.table = table;
     cuda_enter(engine->device);
-    const char *wanted = getenv("MOEC_OVERLAP");
-    engine->overlaps = engine->device->major >= 9 && (!wanted || strcmp(wanted, "off") != 0);
+    engine->graphs = !cuda_off("MOEC_GRAPH");
+    engine->overlaps = engine->graphs && engine->device->major >= 9 && !cuda_off("MOEC_OVERLAP");
     engine->products = cuda_products_new(engine->device, table, keep);
     engine->base.host = (MoecHost){.self = engine,
                                    .product = host_product,
@@ -421,51 +446,68 @@ static Capture *find_capture(CudaEngine *engine, const CaptureKey *key, bool *kn
     return capture;
 }
 
-/* Records the work of a call. Returns 0, or an error number; then nothing was executed. */
-static int make_graph(CudaEngine *engine, CudaReady **ready,
-                      void (*work)(CudaEngine *, const void *), const void *data) {
+/* A call: see repeat. */
+typedef struct RepeatedCall {
+    void (*work)(CudaEngine *, const void *);
+    const void *data;
+} RepeatedCall;
+
+/* Captures a call. Returns 0, or an error number; then nothing was executed. */
+static int make_graph(CudaEngine *engine, CudaReady **ready, const RepeatedCall *call) {
     const CudaDriver *driver = &engine->device->library->driver;
     CudaStream *stream = engine->device->stream;
     CudaGraph *graph = NULL;
     int error = driver->capture_begin(stream, CUDA_CAPTURE_THREAD);
     if (error) return error;
     engine->capturing = true;
-    engine->refused = 0;
-    work(engine, data);
+    call->work(engine, call->data);
     engine->capturing = false;
     error = driver->capture_end(stream, &graph);
-    if (!error) error = engine->refused;
+    if (engine->refused) error = engine->refused;
+    engine->refused = 0;
     if (!error) error = driver->graph_ready(ready, graph, 0);
+    if (error) *ready = NULL;
     if (graph) driver->graph_free(graph);
     return error;
 }
 
-/* Work that is the same in every call: launched directly, then captured, then launched as a
+/* Captures a call, again with the spare kernels if it needs them, again without overlap if the
+ * driver refuses it. */
+static void capture_call(CudaEngine *engine, Capture *capture, const RepeatedCall *call) {
+    const CudaDevice *device = engine->device;
+    int first = make_graph(engine, &capture->ready, call), error = first;
+    if (first && engine->wants_spare && load_spare(engine))
+        first = error = make_graph(engine, &capture->ready, call);
+    if (first && engine->overlaps) {
+        engine->overlaps = false;
+        error = make_graph(engine, &capture->ready, call);
+        engine->overlaps = error != 0;
+    }
+    capture->direct = error != 0;
+    if (error && engine->noted) return;
+    if (error)
+        note_message("%s: cannot create a CUDA graph: %s; kernels are launched one by one",
+                     device->base.name, cuda_error(device, error));
+    else if (first)
+        note_message("%s: kernels of a CUDA graph do not overlap: %s", device->base.name,
+                     cuda_error(device, first));
+    engine->noted |= error != 0;
+}
+
+/* A call that is the same every time: launched directly, then captured, then launched as a
  * graph. */
-static bool repeat(CudaEngine *engine, const CaptureKey *key,
-                   void (*work)(CudaEngine *, const void *), const void *data) {
+static bool repeat(CudaEngine *engine, const CaptureKey *key, const RepeatedCall *call) {
     CudaDevice *device = engine->device;
-    const CudaDriver *driver = &device->library->driver;
-    if (engine->profile) {
-        work(engine, data);
-        return cuda_good(device, 0, "");
-    }
-    bool known;
-    Capture *capture = find_capture(engine, key, &known);
-    if (!known) {
-        work(engine, data);
-        return cuda_good(device, 0, "");
-    }
-    if (!capture->ready) {
-        int error = make_graph(engine, &capture->ready, work, data);
-        if (error && engine->overlaps) {
-            engine->overlaps = false; /* the driver does not support overlap in a graph */
-            error = make_graph(engine, &capture->ready, work, data);
-        }
-        if (!cuda_good(device, error, "create a graph")) return false;
-    }
-    return cuda_good(device, driver->graph_launch(capture->ready, device->stream),
-                     "run the program");
+    bool known = false;
+    Capture *capture =
+        engine->profile || !engine->graphs ? NULL : find_capture(engine, key, &known);
+    if (known && !capture->ready && !capture->direct) capture_call(engine, capture, call);
+    if (known && capture->ready)
+        return cuda_good(device,
+                         device->library->driver.graph_launch(capture->ready, device->stream),
+                         "run the program");
+    call->work(engine, call->data);
+    return cuda_good(device, 0, "");
 }
 
 typedef struct GraphWork {
@@ -496,7 +538,7 @@ bool cuda_engine_run(Engine *base, const MoecGraphEntry *graph, MoecRun *run) {
                             run->first_micro_batch,
                             run->last_micro_batch};
     const GraphWork work = {graph, run};
-    return repeat(engine, &key, work_graph, &work);
+    return repeat(engine, &key, &(const RepeatedCall){work_graph, &work});
 }
 
 bool cuda_engine_square_sum(Engine *base, const float *block, size_t count, double *sum) {
@@ -539,5 +581,5 @@ bool cuda_engine_update(Engine *base, const BlockUpdate *given) {
                                         numbers, numbers_bytes(update));
     free(numbers);
     const CaptureKey key = {.what = update};
-    return good && repeat(engine, &key, work_update, given);
+    return good && repeat(engine, &key, &(const RepeatedCall){work_update, given});
 }

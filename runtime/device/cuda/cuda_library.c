@@ -7,6 +7,7 @@
 
 #include <dlfcn.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const char *const driver_names[] = {"libcuda.so.1", "libcuda.so", NULL};
 /* A driver runs code of its own CUDA version and of older ones. With a driver older than 13, the
@@ -20,6 +21,11 @@ static bool driver_is_old; /* older than version 13 */
 
 /* Locations of the toolkit outside the default search path. */
 static const char *const folders[] = {"", "/usr/local/cuda/lib64/", "/opt/cuda/lib64/", NULL};
+
+bool cuda_off(const char *variable) {
+    const char *value = getenv(variable);
+    return value && strcmp(value, "off") == 0;
+}
 
 static const char *place_named(void) {
     const char *place = getenv("MOEC_CUDA");
@@ -102,5 +108,5 @@ const CudaBlas *cuda_blas(void) {
         there = handle && !lazy_library_take(handle, symbols, sizeof symbols / sizeof symbols[0]);
         tried = true;
     }
-    return there ? &blas : NULL;
+    return there && !cuda_off("MOEC_BLAS") ? &blas : NULL;
 }

@@ -59,6 +59,7 @@ enum {
     CUDA_ATTRIBUTE_MINOR = 76,
     CUDA_FUNCTION_SHARED = 8,
     CUDA_CAPTURE_THREAD = 1,
+    CUDA_NOT_IN_CAPTURE = 900, /* error number */
     /* programmatic dependent launch: the kernel may start before its predecessor ends and waits
      * itself */
     CUDA_LAUNCH_OVERLAPS = 6,
@@ -211,8 +212,10 @@ typedef struct CudaLibrary {
 
 /* Loads driver and NVRTC; NULL after a message that names the missing one. */
 const CudaLibrary *cuda_library(void);
-/* Loads cuBLASLt, a large library, at the first product. NULL if it is missing: the own kernels are
- * then used. */
+/* Loads cuBLASLt, a large library, at the first product. NULL if it is missing or disabled by
+ * MOEC_BLAS=off: the own kernels are then used. */
 const CudaBlas *cuda_blas(void);
+/* True if this environment variable is "off". */
+bool cuda_off(const char *variable);
 
 #endif

@@ -391,8 +391,7 @@ static int forced_form(void) {
 }
 
 CudaVariants *cuda_variants_new(const CudaProgram *program) {
-    const char *wanted = getenv("MOEC_WGMMA");
-    if (program->device->major != 9 || (wanted && strcmp(wanted, "off") == 0)) return NULL;
+    if (program->device->major != 9 || cuda_off("MOEC_WGMMA")) return NULL;
     CudaVariants *variants = memory_new(sizeof *variants);
     variants->device = program->device;
     variants->forced = forced_form();

@@ -23,7 +23,8 @@ enum {
     NOT_FOUND = 500,
     LAUNCH_FAILED = 719,
     NOT_SUPPORTED = 801,
-    NOT_IN_CAPTURE = 900
+    NOT_IN_CAPTURE = 900,
+    CAPTURE_ENDED = 901
 };
 enum { IMAGE_MARK = 8 }; /* size of the mark and of the length before the object in an image */
 
@@ -63,7 +64,8 @@ typedef struct StreamWork {
 typedef struct SimGraph {
     StreamWork *work;
     int count, capacity;
-    bool ready; /* executable; destroyed by cuGraphExecDestroy */
+    bool ready;   /* executable; destroyed by cuGraphExecDestroy */
+    bool invalid; /* a call was not permitted during the capture */
 } SimGraph;
 
 static SimGraph *captured; /* not NULL: work is recorded */
@@ -73,10 +75,18 @@ static bool retained;      /* a context exists: each thread must set it before u
 static _Thread_local bool entered;
 
 /* The error of a call in this state of the thread, or GOOD. waits: the call is not permitted during
- * a capture. */
+ * a capture, which it ends. */
 static Result stopped(bool waits) {
     if (retained && !entered) return NO_CONTEXT;
-    return waits && captured ? NOT_IN_CAPTURE : GOOD;
+    if (!captured) return GOOD;
+    if (captured->invalid) return CAPTURE_ENDED;
+    captured->invalid = waits;
+    return waits ? NOT_IN_CAPTURE : GOOD;
+}
+
+static bool has_mode(const char *word) {
+    const char *words = getenv("MOEC_SIM");
+    return words && strstr(words, word);
 }
 
 /* ---- images ---- */
@@ -122,7 +132,8 @@ static bool load_object(Image *image) {
 
 Result cuModuleLoadData(Image **loaded, const unsigned char *bytes) {
     unsigned long long length;
-    if (stopped(true)) return stopped(true);
+    const Result error = stopped(true);
+    if (error) return error;
     if (memcmp(bytes, "SIMULATE", IMAGE_MARK) != 0) return INVALID_IMAGE;
     memcpy(&length, bytes + IMAGE_MARK, sizeof length);
     Image *image = calloc(1, sizeof *image);
@@ -194,7 +205,8 @@ static StreamWork *record(WorkKind kind) {
 }
 
 static Result move(WorkKind kind, void *to, const void *from, size_t bytes) {
-    if (stopped(false)) return stopped(false);
+    const Result error = stopped(false);
+    if (error) return error;
     if (broken) return LAUNCH_FAILED;
     if ((kind != WORK_GET && !memory_holds(to, bytes)) ||
         (kind != WORK_PUT && !memory_holds(from, bytes)))
@@ -231,7 +243,8 @@ static Result launch_grid(const Function *function, SimIndex grid, SimIndex bloc
 static Result launch_or_record(const Function *function, SimIndex grid, SimIndex block,
                                unsigned shared, bool overlaps, void **arguments) {
     unsigned threads = block.x * block.y * block.z;
-    if (stopped(false)) return stopped(false);
+    const Result error = stopped(false);
+    if (error) return error;
     if (!threads || threads > SIM_THREADS || !grid.x || !grid.y || !grid.z || grid.y > 65535 ||
         shared > SIM_SHARED) {
         fprintf(stderr,
@@ -282,8 +295,7 @@ Result cuLaunchKernelEx(const LaunchShape *shape, const Function *function, void
     bool overlaps = false;
     for (unsigned i = 0; i < shape->attribute_count; i++)
         overlaps |= shape->attributes[i].kind == OVERLAPS && shape->attributes[i].value[0];
-    const char *words = getenv("MOEC_SIM"); /* serial: as drivers before 12.3 */
-    if (overlaps && captured && words && strstr(words, "serial")) return NOT_SUPPORTED;
+    if (overlaps && captured && has_mode("serial")) return NOT_SUPPORTED; /* drivers before 12.3 */
     return launch_or_record(function, shape->grid, shape->block, shape->shared, overlaps,
                             arguments);
 }
@@ -305,7 +317,8 @@ Result cuMemcpyDtoDAsync_v2(void *to, const void *from, size_t bytes, void *stre
 
 Result cuMemsetD8Async(void *to, unsigned char value, size_t bytes, void *stream) {
     (void)stream;
-    if (stopped(false)) return stopped(false);
+    const Result error = stopped(false);
+    if (error) return error;
     if (broken) return LAUNCH_FAILED;
     if (!memory_holds(to, bytes)) return INVALID_VALUE;
     if (captured) {
@@ -335,6 +348,14 @@ Result cuLaunchHostFunc(void *stream, void (*function)(void *), void *data) {
 
 /* ---- graphs ---- */
 
+Result cuGraphExecDestroy(SimGraph *graph) {
+    for (int i = 0; i < graph->count; i++)
+        for (int j = 0; j < SIM_ARGUMENTS; j++) free(graph->work[i].arguments[j]);
+    free(graph->work);
+    free(graph);
+    return GOOD;
+}
+
 Result cuStreamBeginCapture_v2(void *stream, int mode) {
     (void)stream, (void)mode;
     if (captured) return INVALID_VALUE;
@@ -342,26 +363,27 @@ Result cuStreamBeginCapture_v2(void *stream, int mode) {
     return captured ? GOOD : NO_MEMORY;
 }
 
+Result cuStreamIsCapturing(void *stream, int *status) {
+    (void)stream;
+    *status = captured != NULL;
+    return GOOD;
+}
+
 Result cuStreamEndCapture(void *stream, SimGraph **graph) {
     (void)stream;
-    *graph = captured;
+    const bool invalid = captured && captured->invalid;
+    if (invalid) cuGraphExecDestroy(captured);
+    *graph = invalid ? NULL : captured;
     captured = NULL;
-    return *graph ? GOOD : INVALID_VALUE;
+    return invalid ? CAPTURE_ENDED : *graph ? GOOD : INVALID_VALUE;
 }
 
 /* An executable graph is the graph itself. */
 Result cuGraphInstantiateWithFlags(SimGraph **ready, SimGraph *graph, unsigned long long flags) {
     (void)flags;
+    if (has_mode("direct")) return NOT_SUPPORTED;
     *ready = graph;
     graph->ready = true;
-    return GOOD;
-}
-
-Result cuGraphExecDestroy(SimGraph *graph) {
-    for (int i = 0; i < graph->count; i++)
-        for (int j = 0; j < SIM_ARGUMENTS; j++) free(graph->work[i].arguments[j]);
-    free(graph->work);
-    free(graph);
     return GOOD;
 }
 
@@ -400,7 +422,7 @@ Result cuDriverGetVersion(int *version) {
 }
 
 static int devices(void) {
-    return getenv("MOEC_SIM") && strstr(getenv("MOEC_SIM"), "pair") ? 2 : 1;
+    return has_mode("pair") ? 2 : 1;
 }
 
 Result cuDeviceGetCount(int *count) {
@@ -423,7 +445,7 @@ Result cuDeviceGetAttribute(int *value, int attribute, int device) {
     (void)device;
     switch (attribute) {
     case 75: /* major compute capability; MOEC_SIM=hopper has warpgroups */
-        *value = getenv("MOEC_SIM") && strstr(getenv("MOEC_SIM"), "hopper") ? 9 : 8;
+        *value = has_mode("hopper") ? 9 : 8;
         break;
     case 76: /* minor compute capability */
         *value = 0;
@@ -459,13 +481,15 @@ Result cuCtxSetCurrent(void *context) {
 }
 
 Result cuMemAlloc_v2(void **block, size_t bytes) {
-    if (stopped(true)) return stopped(true);
+    const Result error = stopped(true);
+    if (error) return error;
     *block = bytes ? memory_take(bytes) : NULL;
     return *block ? GOOD : bytes ? NO_MEMORY : INVALID_VALUE;
 }
 
 Result cuMemFree_v2(void *block) {
-    if (stopped(true)) return stopped(true);
+    const Result error = stopped(true);
+    if (error) return error;
     return memory_give(block) ? GOOD : INVALID_VALUE;
 }
 
@@ -489,7 +513,8 @@ Result cuStreamDestroy_v2(void *stream) {
 
 Result cuStreamSynchronize(void *stream) {
     (void)stream;
-    if (stopped(true)) return stopped(true);
+    const Result error = stopped(true);
+    if (error) return error;
     return broken ? LAUNCH_FAILED : GOOD;
 }
 
@@ -538,7 +563,9 @@ Result cuGetErrorString(Result result, const char **text) {
             : result == NOT_FOUND      ? "not found"
             : result == NO_DEVICE      ? "no such device"
             : result == NO_CONTEXT     ? "the thread has no context"
+            : result == NOT_SUPPORTED  ? "not supported"
             : result == NOT_IN_CAPTURE ? "not permitted during a stream capture"
+            : result == CAPTURE_ENDED  ? "an earlier call ended the stream capture"
                                        : "simulated error";
     return GOOD;
 }

@@ -166,6 +166,8 @@ static const EnvironmentVariable variables[] = {
     {"MOEC_VARIANT", "variant of GPU kernels: mma, wgmma or wide (default: the fastest one)"},
     {"MOEC_WGMMA", "off = no warpgroup kernels (compute capability 9.0)"},
     {"MOEC_OVERLAP", "off = no overlap of consecutive kernels (compute capability 9.0)"},
+    {"MOEC_GRAPH", "off = no CUDA graphs"},
+    {"MOEC_BLAS", "off = no cuBLASLt; products by the own GPU kernels"},
     {"MOEC_SIM", "modes of the simulated CUDA driver: unchecked, serial, pair, hopper"},
     {"MOEC_CXX", "C++ compiler of the simulated CUDA driver (default `c++`)"},
     {"OMP_NUM_THREADS", "number of CPU threads; `--threads` overrides it"},
