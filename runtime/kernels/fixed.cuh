@@ -256,8 +256,7 @@ extern "C" __global__ void __launch_bounds__(MOEC_PACK_THREADS)
 
 /* Converts weights to bf16 once, for kernels that would otherwise convert them at each read.
  * Processes eight at a time; blocks of weights are multiples of 64 bytes. */
-extern "C" __global__ void moec_round(const float *__restrict__ weights, void *rounded,
-                                      long count) {
+extern "C" __global__ void moec_round(const float *weights, void *rounded, long count) {
     moec_begin();
     const float4 *fours = (const float4 *)weights;
     for (long i = moec_first(); i < count / 8; i += moec_step()) {

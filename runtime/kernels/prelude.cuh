@@ -35,7 +35,10 @@ typedef unsigned long uint64_t;
 
 /* Each kernel calls this before it accesses data of earlier kernels. From here on the next kernel
  * may start its blocks, and all earlier kernels have ended. No effect if launches do not
- * overlap. */
+ * overlap.
+ *
+ * No parameter is __restrict__: the compiler would read such an array by ld.global.nc, which may
+ * precede the wait and may return stale values from the cache. */
 MOEC_DEVICE void moec_begin() {
 #ifdef MOEC_SIM
     sim_begin();
