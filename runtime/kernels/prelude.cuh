@@ -114,7 +114,9 @@ MOEC_DEVICE float moec_exp2(float x) {
 }
 MOEC_DEVICE float moec_log(float x) { return logf(x); }
 MOEC_DEVICE float moec_pow(float a, float b) { return powf(a, b); }
-MOEC_DEVICE float moec_sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+/* The divisor is at least 1: the error is at most 2 ulp, and subnormal results become 0. An exact
+ * division would branch. */
+MOEC_DEVICE float moec_sigmoid(float x) { return __fdividef(1.0f, 1.0f + expf(-x)); }
 MOEC_DEVICE float moec_tanh(float x) { return tanhf(x); }
 MOEC_DEVICE float moec_atan(float x) { return atanf(x); }
 MOEC_DEVICE float moec_erf(float x) { return erff(x); }
@@ -265,7 +267,7 @@ MOEC_DEVICE float moec_load(MoecBf16 x) { return __uint_as_float((unsigned)x.bit
 MOEC_DEVICE void moec_store(float *to, float x) { *to = x; }
 MOEC_DEVICE void moec_store(MoecBf16 *to, float x) { to->bits = (uint16_t)moec_bf16_pair(x, 0.0f); }
 
-/* One store of 8 or 16 bytes at a multiple of their size. An assignment becomes a store of each word
+/* One store of 8 or 16 bytes at a multiple of their size. An assignment becomes one store per word
  * if the compiler cannot prove the alignment, for example after a remainder. */
 MOEC_DEVICE void moec_put(uint2 *to, unsigned a, unsigned b) {
 #ifdef MOEC_SIM
