@@ -22,9 +22,8 @@ enum { BATCH = 2, S = 32, V = 64, D = 32, BLOCK = 5, E = 8, BLOCK_2 = 4, H = 4, 
    query_rotary_cosine[s,e] = cos(query_rotary_angle_2[s,e])   -- std/rotary.moe:24
    query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle_2[s,e])   -- std/rotary.moe:25 */
 extern "C" __global__ void __launch_bounds__(1024)
-kernel_train_0_query_rotary_sine(const int32_t *__restrict__ tokens, const float *__restrict__ embedding,
-        float *__restrict__ x_2, float *__restrict__ query_rotary_cosine,
-        float *__restrict__ query_rotary_sine, float *__restrict__ balance)
+kernel_train_0_query_rotary_sine(const int32_t *tokens, const float *embedding, float *x_2,
+        float *query_rotary_cosine, float *query_rotary_sine, float *balance)
 {
     moec_begin();
     __shared__ __align__(16) double query_rotary_angle_table[8];
@@ -73,9 +72,9 @@ kernel_train_0_query_rotary_sine(const int32_t *__restrict__ tokens, const float
    attention_norm_y[b,s,d] = x_2[i,b,s,d] * attention_norm_root[b,s]   -- std/norms.moe:10
    attention_norm_y_2[b,s,d] = attention_norm_y[b,s,d] * block_attention_norm_weight[i,d]
           -- std/norms.moe:13 */
-extern "C" __global__ void kernel_train_1_attention_norm_y_2(long i, const float *__restrict__ x_2,
-        float *__restrict__ attention_norm_sum_of_squares,
-        const float *__restrict__ block_attention_norm_weight, float *__restrict__ attention_norm_y_2)
+extern "C" __global__ void kernel_train_1_attention_norm_y_2(long i, const float *x_2,
+        float *attention_norm_sum_of_squares, const float *block_attention_norm_weight,
+        float *attention_norm_y_2)
 {
     moec_begin();
     for (long iteration = moec_block(); iteration < 64; iteration += moec_blocks()) {
@@ -123,10 +122,9 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) dense_exact(Moec
    key_rotary_y[i,b,s,h,e] = attention_k[b,s,h,e] * query_rotary_cosine[s,e]
         + attention_k[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:31 */
 extern "C" __global__ void __launch_bounds__(1024)
-kernel_train_2_key_rotary_y(long i, const float *__restrict__ attention_q,
-        const float *__restrict__ attention_k, const float *__restrict__ query_rotary_cosine,
-        const float *__restrict__ query_rotary_sine, float *__restrict__ query_rotary_y,
-        float *__restrict__ key_rotary_y)
+kernel_train_2_key_rotary_y(long i, const float *attention_q, const float *attention_k,
+        const float *query_rotary_cosine, const float *query_rotary_sine, float *query_rotary_y,
+        float *key_rotary_y)
 {
     moec_begin();
     for (long part = 4 * moec_thread(); part < 2048; part += 4 * moec_threads()) {
@@ -179,9 +177,8 @@ extern "C" __global__ void __launch_bounds__(128, 1) attend_train_3(const float 
    ffn_norm_root[b,s] = rsqrt(ffn_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
    ffn_norm_y[b,s,d] = x_3[i,b,s,d] * ffn_norm_root[b,s]   -- std/norms.moe:10
    ffn_norm_y_2[b,s,d] = ffn_norm_y[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:13 */
-extern "C" __global__ void kernel_train_4_ffn_norm_y_2(long i, const float *__restrict__ x_3,
-        float *__restrict__ ffn_norm_sum_of_squares, const float *__restrict__ block_ffn_norm_weight,
-        float *__restrict__ ffn_norm_y_2)
+extern "C" __global__ void kernel_train_4_ffn_norm_y_2(long i, const float *x_3,
+        float *ffn_norm_sum_of_squares, const float *block_ffn_norm_weight, float *ffn_norm_y_2)
 {
     moec_begin();
     for (long iteration = moec_block(); iteration < 64; iteration += moec_blocks()) {
@@ -221,8 +218,8 @@ extern "C" __global__ void kernel_train_4_ffn_norm_y_2(long i, const float *__re
    ffn_value[i,b,s,n] = exp(ffn_logit[b,s,n] - stop_gradient(ffn_largest[b,s]))   -- std/moe.moe:69
    ffn_total[i,b,s] = sum[n] ffn_value[i,b,s,n]   -- std/moe.moe:69
    ffn_p[b,s,n] = ffn_value[i,b,s,n] / ffn_total[i,b,s]   -- std/moe.moe:69 */
-extern "C" __global__ void kernel_train_5_ffn_p(long i, const float *__restrict__ ffn_logit,
-        float *__restrict__ ffn_value, float *__restrict__ ffn_total, float *__restrict__ ffn_p)
+extern "C" __global__ void kernel_train_5_ffn_p(long i, const float *ffn_logit, float *ffn_value,
+        float *ffn_total, float *ffn_p)
 {
     moec_begin();
     moec_barrier();
@@ -257,7 +254,7 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) rows_by_weight_e
 /* ffn_total_2[n] = sum[b,s] chosen[i,b,s,n] / 2   -- std/moe.moe:93
    ffn_load[i,n] = ffn_total_2[n] * 0.015625   -- std/moe.moe:93 */
 extern "C" __global__ void __launch_bounds__(512)
-kernel_train_6_ffn_load(long i, const float *__restrict__ chosen, float *__restrict__ ffn_load)
+kernel_train_6_ffn_load(long i, const float *chosen, float *ffn_load)
 {
     moec_begin();
     for (long moec_from = 32 * moec_block(); moec_from < N; moec_from += 32 * moec_blocks()) {
@@ -279,9 +276,8 @@ kernel_train_6_ffn_load(long i, const float *__restrict__ chosen, float *__restr
    ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1)
           -- std/moe.moe:102
    ffn_y[b,s,d] = 0   -- std/moe.moe:109 */
-extern "C" __global__ void kernel_train_7_ffn_y(long i, const float *__restrict__ ffn_p,
-        const float *__restrict__ chosen, float *__restrict__ ffn_total_3, float *__restrict__ ffn_weight,
-        float *__restrict__ ffn_y)
+extern "C" __global__ void kernel_train_7_ffn_y(long i, const float *ffn_p, const float *chosen,
+        float *ffn_total_3, float *ffn_weight, float *ffn_y)
 {
     moec_begin();
     for (long iteration = moec_block(); iteration < 64; iteration += moec_blocks()) {
@@ -331,10 +327,9 @@ extern "C" __global__ void kernel_train_7_ffn_y(long i, const float *__restrict_
           -- std/moe.moe:109 */
 extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_8(MoecGroupedOnDevice grouped,
         const int32_t *group, const int32_t *a_gather, const float *a, const float *b, long i,
-        const float *__restrict__ ffn_weight, const float *__restrict__ expert_gate_product,
-        float *__restrict__ expert_up_product, float *__restrict__ expert_h_weighed,
-        const int32_t *__restrict__ chosen_batch, const int32_t *__restrict__ chosen_s,
-        const int32_t *__restrict__ chosen_n)
+        const float *ffn_weight, const float *expert_gate_product, float *expert_up_product,
+        float *expert_h_weighed, const int32_t *chosen_batch, const int32_t *chosen_s,
+        const int32_t *chosen_n)
 {
     moec_begin();
     moec_by_weight<MoecTileExact>(grouped, group, a_gather, a, b, [&](long row, long column, float sum) {
@@ -358,11 +353,9 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_8(
    x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:118
    balance[i + 1] = balance[i] + 0.04 * ffn_product_3   -- std/moe.moe:125 */
 extern "C" __global__ void __launch_bounds__(1024)
-kernel_train_9_balance(long i, float *__restrict__ x_2, const float *__restrict__ x_3,
-        const float *__restrict__ ffn_p, const float *__restrict__ ffn_load,
-        const float *__restrict__ expert_y, float *__restrict__ ffn_y,
-        float *__restrict__ ffn_max_expert_load, float *__restrict__ balance,
-        const int32_t *__restrict__ chosen_batch, const int32_t *__restrict__ chosen_s)
+kernel_train_9_balance(long i, float *x_2, const float *x_3, const float *ffn_p, const float *ffn_load,
+        const float *expert_y, float *ffn_y, float *ffn_max_expert_load, float *balance,
+        const int32_t *chosen_batch, const int32_t *chosen_s)
 {
     moec_begin();
     moec_barrier();
@@ -416,10 +409,8 @@ kernel_train_9_balance(long i, float *__restrict__ x_2, const float *__restrict_
    final_norm_root[b,s] = rsqrt(final_norm_sum_of_squares[b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
    final_norm_y[b,s,d] = x_2[4,b,s,d] * final_norm_root[b,s]   -- std/norms.moe:10
    final_norm_y_2[b,s,d] = final_norm_y[b,s,d] * final_norm_weight[d]   -- std/norms.moe:13 */
-extern "C" __global__ void kernel_train_10_final_norm_y_2(const float *__restrict__ x_2,
-        float *__restrict__ final_norm_sum_of_squares, float *__restrict__ final_norm_root,
-        float *__restrict__ final_norm_y, const float *__restrict__ final_norm_weight,
-        float *__restrict__ final_norm_y_2)
+extern "C" __global__ void kernel_train_10_final_norm_y_2(const float *x_2, float *final_norm_sum_of_squares,
+        float *final_norm_root, float *final_norm_y, const float *final_norm_weight, float *final_norm_y_2)
 {
     moec_begin();
     for (long iteration = moec_block(); iteration < 64; iteration += moec_blocks()) {
@@ -468,10 +459,9 @@ extern "C" __global__ void kernel_train_10_final_norm_y_2(const float *__restric
    d_total_3 = loss_scale * 0.015625   -- std/decoder.moe:132
    d_sum_of_powers[b,s] = d_total_3 * (1 / sum_of_powers[b,s])   -- std/decoder.moe:132 */
 extern "C" __global__ void __launch_bounds__(1024)
-kernel_train_11_d_sum_of_powers(const int32_t *__restrict__ targets, const float *__restrict__ balance,
-        const float *__restrict__ logits, float *__restrict__ largest, float *__restrict__ loss,
-        float *__restrict__ balance_2, float *__restrict__ total_2, const float *__restrict__ loss_scale,
-        float *__restrict__ d_total_3, float *__restrict__ d_sum_of_powers)
+kernel_train_11_d_sum_of_powers(const int32_t *targets, const float *balance, const float *logits,
+        float *largest, float *loss, float *balance_2, float *total_2, const float *loss_scale,
+        float *d_total_3, float *d_sum_of_powers)
 {
     moec_begin();
     __shared__ __align__(16) float sum_of_powers[64];
@@ -519,10 +509,8 @@ kernel_train_11_d_sum_of_powers(const int32_t *__restrict__ targets, const float
 
 /* d_logits[b,s,v] = d_sum_of_powers[b,s] * exp(logits[b,s,v] - stop_gradient(largest[b,s]))
         + where(v == targets[b,s], -d_total_3, 0)   -- std/decoder.moe:127 */
-extern "C" __global__ void kernel_train_12_d_logits(const int32_t *__restrict__ targets,
-        const float *__restrict__ logits, const float *__restrict__ largest,
-        const float *__restrict__ d_total_3, const float *__restrict__ d_sum_of_powers,
-        float *__restrict__ d_logits)
+extern "C" __global__ void kernel_train_12_d_logits(const int32_t *targets, const float *logits,
+        const float *largest, const float *d_total_3, const float *d_sum_of_powers, float *d_logits)
 {
     moec_begin();
     for (long iteration = 4 * moec_first(); iteration < 4096; iteration += 4 * moec_step()) {
@@ -554,12 +542,10 @@ extern "C" __global__ void kernel_train_12_d_logits(const int32_t *__restrict__ 
         + d_final_norm_sum_of_squares[b,s] * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:118
    d_balance_3[4] = loss_scale   -- std/moe.moe:125 */
 extern "C" __global__ void __launch_bounds__(1024)
-kernel_train_13_d_balance_3(const float *__restrict__ x_2,
-        const float *__restrict__ final_norm_sum_of_squares, const float *__restrict__ final_norm_root,
-        const float *__restrict__ final_norm_y, const float *__restrict__ final_norm_weight,
-        const float *__restrict__ loss_scale, float *__restrict__ d_balance_3,
-        const float *__restrict__ d_final_norm_y_2, float *__restrict__ d_final_norm_weight,
-        float *__restrict__ d_x_2)
+kernel_train_13_d_balance_3(const float *x_2, const float *final_norm_sum_of_squares,
+        const float *final_norm_root, const float *final_norm_y, const float *final_norm_weight,
+        const float *loss_scale, float *d_balance_3, const float *d_final_norm_y_2,
+        float *d_final_norm_weight, float *d_x_2)
 {
     moec_begin();
     const float loss_scale_at = loss_scale[0];
@@ -604,11 +590,9 @@ kernel_train_13_d_balance_3(const float *__restrict__ x_2,
    ffn_p_again[b,s,n] = ffn_value[i,b,s,n] / ffn_total[i,b,s]   -- std/moe.moe:69
    ffn_weight_again[b,s,n] = ffn_p_again[b,s,n] / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1)
           -- std/moe.moe:102 */
-extern "C" __global__ void kernel_train_14_ffn_weight_again(long i, const float *__restrict__ ffn_value,
-        const float *__restrict__ ffn_total, const float *__restrict__ ffn_load,
-        const float *__restrict__ ffn_total_3, const float *__restrict__ d_balance_3,
-        float *__restrict__ d_ffn_total_4, float *__restrict__ ffn_p_again,
-        float *__restrict__ ffn_weight_again)
+extern "C" __global__ void kernel_train_14_ffn_weight_again(long i, const float *ffn_value,
+        const float *ffn_total, const float *ffn_load, const float *ffn_total_3, const float *d_balance_3,
+        float *d_ffn_total_4, float *ffn_p_again, float *ffn_weight_again)
 {
     moec_begin();
     float d_ffn_product_3 = d_balance_3[(i + 1) & 1] * 0.04f;
@@ -660,12 +644,10 @@ extern "C" __global__ void kernel_train_14_ffn_weight_again(long i, const float 
         * (1 - sigmoid(expert_gate_product[i,r,f]))))   -- std/mlp.moe:57 */
 extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_15(MoecGroupedOnDevice grouped,
         const int32_t *group, const int32_t *a_gather, const float *a, const float *b, long i,
-        const float *__restrict__ expert_gate_product, const float *__restrict__ expert_up_product,
-        float *__restrict__ d_expert_h_weighed, float *__restrict__ d_expert_up_product,
-        float *__restrict__ d_expert_gate_product, const float *__restrict__ ffn_weight_again,
-        float *__restrict__ expert_h_again, float *__restrict__ expert_h_weighed_again,
-        const int32_t *__restrict__ chosen_batch_2, const int32_t *__restrict__ chosen_s_2,
-        const int32_t *__restrict__ chosen_n_2)
+        const float *expert_gate_product, const float *expert_up_product, float *d_expert_h_weighed,
+        float *d_expert_up_product, float *d_expert_gate_product, const float *ffn_weight_again,
+        float *expert_h_again, float *expert_h_weighed_again, const int32_t *chosen_batch_2,
+        const int32_t *chosen_s_2, const int32_t *chosen_n_2)
 {
     moec_begin();
     moec_by_weight<MoecTileExact>(grouped, group, a_gather, a, b, [&](long row, long column, float sum) {
@@ -696,8 +678,8 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) rows_by_rows_exa
 }
 
 /* d_ffn_weight[r] = sum[f] d_expert_h_weighed[r,f] * expert_h_again[r,f]   -- std/moe.moe:109 */
-extern "C" __global__ void kernel_train_16_d_ffn_weight(const float *__restrict__ d_expert_h_weighed,
-        float *__restrict__ d_ffn_weight, const float *__restrict__ expert_h_again)
+extern "C" __global__ void kernel_train_16_d_ffn_weight(const float *d_expert_h_weighed, float *d_ffn_weight,
+        const float *expert_h_again)
 {
     moec_begin();
     for (long iteration = moec_block(); iteration < CHOSEN_ROWS; iteration += moec_blocks()) {
@@ -722,10 +704,9 @@ extern "C" __global__ void kernel_train_16_d_ffn_weight(const float *__restrict_
    ffn_norm_root_again[b,s] = rsqrt(ffn_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
    ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:10
    ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:13 */
-extern "C" __global__ void kernel_train_17_ffn_norm_y_2_again(long i, const float *__restrict__ x_3,
-        const float *__restrict__ ffn_norm_sum_of_squares, const float *__restrict__ block_ffn_norm_weight,
-        float *__restrict__ d_ffn_norm_y_2, float *__restrict__ ffn_norm_root_again,
-        float *__restrict__ ffn_norm_y_again, float *__restrict__ ffn_norm_y_2_again)
+extern "C" __global__ void kernel_train_17_ffn_norm_y_2_again(long i, const float *x_3,
+        const float *ffn_norm_sum_of_squares, const float *block_ffn_norm_weight, float *d_ffn_norm_y_2,
+        float *ffn_norm_root_again, float *ffn_norm_y_again, float *ffn_norm_y_2_again)
 {
     moec_begin();
     for (long iteration = moec_block(); iteration < 64; iteration += moec_blocks()) {
@@ -762,9 +743,8 @@ extern "C" __global__ void kernel_train_17_ffn_norm_y_2_again(long i, const floa
 }
 
 /* d_ffn_norm_y_2[chosen_batch_2[r],chosen_s_2[r],d] += d_ffn_norm_y_2_rows[r,d]   -- std/mlp.moe:57 */
-extern "C" __global__ void kernel_train_18_d_ffn_norm_y_2(float *__restrict__ d_ffn_norm_y_2,
-        const float *__restrict__ d_ffn_norm_y_2_rows, const int32_t *__restrict__ chosen_start_2,
-        const int32_t *__restrict__ chosen_list_2)
+extern "C" __global__ void kernel_train_18_d_ffn_norm_y_2(float *d_ffn_norm_y_2,
+        const float *d_ffn_norm_y_2_rows, const int32_t *chosen_start_2, const int32_t *chosen_list_2)
 {
     moec_begin();
     moec_add_rows<4>(chosen_start_2, chosen_list_2, 64, 32, d_ffn_norm_y_2_rows, d_ffn_norm_y_2);
@@ -782,12 +762,10 @@ extern "C" __global__ void kernel_train_18_d_ffn_norm_y_2(float *__restrict__ d_
    d_ffn_total_5[b,s] = -(1 / ffn_total[i,b,s] * d_ffn_total_5_sum[b,s])   -- std/moe.moe:69
    d_ffn_value[b,s,n] = d_ffn_p[b,s,n] * (1 / ffn_total[i,b,s]) + d_ffn_total_5[b,s]   -- std/moe.moe:69
    d_ffn_logit[b,s,n] = d_ffn_value[b,s,n] * ffn_value[i,b,s,n]   -- std/moe.moe:67 */
-extern "C" __global__ void kernel_train_19_d_ffn_logit(long i, const float *__restrict__ ffn_value,
-        const float *__restrict__ ffn_total, const float *__restrict__ chosen,
-        const float *__restrict__ ffn_total_3, const float *__restrict__ d_ffn_total_4,
-        const float *__restrict__ d_ffn_weight, float *__restrict__ d_ffn_logit,
-        const float *__restrict__ ffn_p_again, const float *__restrict__ ffn_weight_again,
-        const int32_t *__restrict__ chosen_row_2)
+extern "C" __global__ void kernel_train_19_d_ffn_logit(long i, const float *ffn_value,
+        const float *ffn_total, const float *chosen, const float *ffn_total_3, const float *d_ffn_total_4,
+        const float *d_ffn_weight, float *d_ffn_logit, const float *ffn_p_again,
+        const float *ffn_weight_again, const int32_t *chosen_row_2)
 {
     moec_begin();
     for (long iteration = moec_block(); iteration < 64; iteration += moec_blocks()) {
@@ -857,8 +835,8 @@ extern "C" __global__ void kernel_train_19_d_ffn_logit(long i, const float *__re
 /* d_block_ffn_norm_weight[i,d] += sum[b,s] d_ffn_norm_y_2[b,s,d] * ffn_norm_y_again[b,s,d]
           -- std/norms.moe:13 */
 extern "C" __global__ void __launch_bounds__(512)
-kernel_train_20_d_block_ffn_norm_weight(long i, const float *__restrict__ d_ffn_norm_y_2,
-        float *__restrict__ d_block_ffn_norm_weight, const float *__restrict__ ffn_norm_y_again)
+kernel_train_20_d_block_ffn_norm_weight(long i, const float *d_ffn_norm_y_2, float *d_block_ffn_norm_weight,
+        const float *ffn_norm_y_again)
 {
     moec_begin();
     for (long moec_from = 32 * moec_block(); moec_from < D; moec_from += 32 * moec_blocks()) {
@@ -886,10 +864,9 @@ kernel_train_20_d_block_ffn_norm_weight(long i, const float *__restrict__ d_ffn_
           -- std/norms.moe:9
    d_x_3[b,s,d] = d_x_2[i + 1,b,s,d] + d_ffn_norm_y_3[b,s,d] * ffn_norm_root_again[b,s]
         + d_ffn_norm_sum_of_squares[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:113 */
-extern "C" __global__ void kernel_train_21_d_x_3(long i, const float *__restrict__ x_3,
-        const float *__restrict__ ffn_norm_sum_of_squares, const float *__restrict__ block_ffn_norm_weight,
-        const float *__restrict__ d_x_2, float *__restrict__ d_x_3, const float *__restrict__ d_ffn_norm_y_2,
-        const float *__restrict__ ffn_norm_root_again)
+extern "C" __global__ void kernel_train_21_d_x_3(long i, const float *x_3,
+        const float *ffn_norm_sum_of_squares, const float *block_ffn_norm_weight, const float *d_x_2,
+        float *d_x_3, const float *d_ffn_norm_y_2, const float *ffn_norm_root_again)
 {
     moec_begin();
     for (long iteration = moec_block(); iteration < 64; iteration += moec_blocks()) {
@@ -969,13 +946,11 @@ extern "C" __global__ void __launch_bounds__(128, 1) attend_grad_both_train_22(c
         + d_key_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:84
    d_attention_q[b,s,h,e] = d_query_rotary_y[b,s,h,e] * query_rotary_cosine[s,e]
         + d_query_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:82 */
-extern "C" __global__ void kernel_train_23_d_attention_q(long i, const float *__restrict__ x_2,
-        const float *__restrict__ attention_norm_sum_of_squares,
-        const float *__restrict__ block_attention_norm_weight, const float *__restrict__ query_rotary_cosine,
-        const float *__restrict__ query_rotary_sine, const float *__restrict__ d_query_rotary_y,
-        const float *__restrict__ d_key_rotary_y, float *__restrict__ d_attention_k,
-        float *__restrict__ d_attention_q, float *__restrict__ attention_norm_root_again,
-        float *__restrict__ attention_norm_y_again, float *__restrict__ attention_norm_y_2_again)
+extern "C" __global__ void kernel_train_23_d_attention_q(long i, const float *x_2,
+        const float *attention_norm_sum_of_squares, const float *block_attention_norm_weight,
+        const float *query_rotary_cosine, const float *query_rotary_sine, const float *d_query_rotary_y,
+        const float *d_key_rotary_y, float *d_attention_k, float *d_attention_q,
+        float *attention_norm_root_again, float *attention_norm_y_again, float *attention_norm_y_2_again)
 {
     moec_begin();
     for (long iteration = moec_block(); iteration < 64; iteration += moec_blocks()) {
@@ -1044,12 +1019,10 @@ extern "C" __global__ void kernel_train_23_d_attention_q(long i, const float *__
         + d_attention_norm_sum_of_squares[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:118
    d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:125 */
 extern "C" __global__ void __launch_bounds__(1024)
-kernel_train_24_d_balance_3(long i, const float *__restrict__ x_2,
-        const float *__restrict__ attention_norm_sum_of_squares,
-        const float *__restrict__ block_attention_norm_weight, float *__restrict__ d_balance_3,
-        float *__restrict__ d_x_2, const float *__restrict__ d_x_3,
-        const float *__restrict__ d_attention_norm_y_2, float *__restrict__ d_block_attention_norm_weight,
-        const float *__restrict__ attention_norm_root_again, const float *__restrict__ attention_norm_y_again)
+kernel_train_24_d_balance_3(long i, const float *x_2, const float *attention_norm_sum_of_squares,
+        const float *block_attention_norm_weight, float *d_balance_3, float *d_x_2, const float *d_x_3,
+        const float *d_attention_norm_y_2, float *d_block_attention_norm_weight,
+        const float *attention_norm_root_again, const float *attention_norm_y_again)
 {
     moec_begin();
     moec_barrier();
@@ -1093,8 +1066,7 @@ kernel_train_24_d_balance_3(long i, const float *__restrict__ x_2,
 
 /* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:79 */
 extern "C" __global__ void __launch_bounds__(1024)
-kernel_train_25_d_embedding(const int32_t *__restrict__ tokens, const float *__restrict__ d_x_2,
-        float *__restrict__ d_embedding)
+kernel_train_25_d_embedding(const int32_t *tokens, const float *d_x_2, float *d_embedding)
 {
     moec_begin();
     moec_barrier();
@@ -1133,8 +1105,8 @@ static __device__ const MoecShare update_shares[] = {
 };
 
 extern "C" __global__ void __launch_bounds__(256) update_step(
-        float *__restrict__ moec_weights, const float *__restrict__ moec_gradients, float *__restrict__ moec_state_0, float *__restrict__ moec_state_1,
-        const float *__restrict__ moec_numbers)
+        float *moec_weights, const float *moec_gradients, float *moec_state_0, float *moec_state_1,
+        const float *moec_numbers)
 {
     moec_begin();
     int moec_at = 0; /* last share that starts at or before this block */

@@ -2,7 +2,7 @@
  * launch them.
  *
  *     (* y[b,s,d] = x[b,s,d] * scale[d]      norm.moe:7 *)
- *     extern "C" __global__ void kernel_train_3(long i, const float *__restrict__ x, ...)
+ *     extern "C" __global__ void kernel_train_3(long i, const float *x, ...)
  *
  *     moec_launch(run, kernel_train_3, 512, 256, MOEC_ARGUMENTS(&i, &x, &y));
  */

@@ -11,10 +11,10 @@
 
 static const PrintStyle style = {
     .function = "extern \"C\" __global__ void",
-    .seed = "const uint64_t *__restrict__ moec_seed_at",
+    .seed = "const uint64_t *moec_seed_at",
     .seed_argument = "run->device_seed",
     .memory = "",
-    .alone = "__restrict__ ",
+    .alone = "",
     .address = "&",
     .begin = "    moec_begin();\n",
     .seed_begin = "    const uint64_t moec_seed = *moec_seed_at;\n",

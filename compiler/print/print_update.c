@@ -144,12 +144,11 @@ static void print_update_kernel(Text *text, const Module *module, const Update *
     print_shares(text, &update->shares);
     text_add(text,
              "extern \"C\" __global__ void __launch_bounds__(%d) update_step(\n"
-             "        float *__restrict__ moec_weights, const float *__restrict__ moec_gradients",
+             "        float *moec_weights, const float *moec_gradients",
              update->step->launch.threads);
-    for (int i = 0; i < update->states.count; i++)
-        text_add(text, ", float *__restrict__ moec_state_%d", i);
-    text_add(text, ",\n        const float *__restrict__ moec_numbers%s)\n{\n    moec_begin();\n",
-             module->rounded ? ", MoecBf16 *__restrict__ moec_rounded" : "");
+    for (int i = 0; i < update->states.count; i++) text_add(text, ", float *moec_state_%d", i);
+    text_add(text, ",\n        const float *moec_numbers%s)\n{\n    moec_begin();\n",
+             module->rounded ? ", MoecBf16 *moec_rounded" : "");
     print_span(text, update);
     print_arrays(text, update, "moec_rounded + moec_from");
     print_block(text, &update->step->form.block, 1);

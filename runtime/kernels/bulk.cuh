@@ -75,7 +75,10 @@ MOEC_DEVICE void moec_arrivals_arrive(uint64_t *arrivals) {
 #endif
 }
 
-#define MOEC_PATIENCE 10000000000ull /* timeout in ns: a later copy is lost */
+/* A copy is lost after this time in ns and this number of polls. While a debugger stops the kernel,
+ * time passes without polls. */
+#define MOEC_PATIENCE 10000000000ull
+#define MOEC_POLLS 1000
 
 /* Waits until the phase has ended: 0 for the first phase, the third, ..., else 1. Threads and
  * tensor cores may then read the copied data. Tensor cores need no fence, because copies use the
@@ -86,7 +89,7 @@ MOEC_DEVICE void moec_arrivals_wait(uint64_t *arrivals, unsigned phase) {
 #else
     const unsigned place = moec_arrivals_place(arrivals);
     unsigned long long now, began = 0;
-    for (unsigned ended = 0; !ended;) {
+    for (unsigned ended = 0, polls = 0; !ended; polls++) {
         asm volatile("{\n"
                      ".reg .pred p;\n"
                      "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
@@ -97,8 +100,8 @@ MOEC_DEVICE void moec_arrivals_wait(uint64_t *arrivals, unsigned phase) {
                      : "memory");
         if (ended) break;
         asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-        if (!began) began = now;
-        if (now - began > MOEC_PATIENCE) __trap();
+        if (!polls) began = now;
+        if (polls > MOEC_POLLS && now - began > MOEC_PATIENCE) __trap();
     }
 #endif
 }

@@ -66,9 +66,12 @@ extern "C" __global__ void moec_top_of_few(long outer, long size, long inner, lo
 MOEC_DEVICE long moec_entry(const MoecPackOnDevice &pack, long key, long other, long *coordinate) {
     long number = 0, stride = 1;
     for (int i = pack.rank - 1; i >= 0; i--) {
-        long *part = pack.key[i] ? &key : &other;
-        coordinate[i] = *part % pack.shape[i];
-        *part /= pack.shape[i];
+        const long whole = pack.key[i] ? key : other, rest = whole / pack.shape[i];
+        if (pack.key[i])
+            key = rest;
+        else
+            other = rest;
+        coordinate[i] = whole - rest * pack.shape[i];
         number += coordinate[i] * stride;
         stride *= pack.shape[i];
     }
@@ -256,8 +259,7 @@ extern "C" __global__ void __launch_bounds__(MOEC_PACK_THREADS)
 
 /* Converts weights to bf16 once, for kernels that would otherwise convert them at each read.
  * Processes eight at a time; blocks of weights are multiples of 64 bytes. */
-extern "C" __global__ void moec_round(const float *__restrict__ weights, void *rounded,
-                                      long count) {
+extern "C" __global__ void moec_round(const float *weights, void *rounded, long count) {
     moec_begin();
     const float4 *fours = (const float4 *)weights;
     for (long i = moec_first(); i < count / 8; i += moec_step()) {

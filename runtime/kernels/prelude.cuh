@@ -35,7 +35,10 @@ typedef unsigned long uint64_t;
 
 /* Each kernel calls this before it accesses data of earlier kernels. From here on the next kernel
  * may start its blocks, and all earlier kernels have ended. No effect if launches do not
- * overlap. */
+ * overlap.
+ *
+ * No parameter is __restrict__: the compiler would read such an array by ld.global.nc, which may
+ * precede the wait and may return stale values from the cache. */
 MOEC_DEVICE void moec_begin() {
 #ifdef MOEC_SIM
     sim_begin();
@@ -111,7 +114,9 @@ MOEC_DEVICE float moec_exp2(float x) {
 }
 MOEC_DEVICE float moec_log(float x) { return logf(x); }
 MOEC_DEVICE float moec_pow(float a, float b) { return powf(a, b); }
-MOEC_DEVICE float moec_sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+/* The divisor is at least 1: the error is at most 2 ulp, and subnormal results become 0. An exact
+ * division would branch. */
+MOEC_DEVICE float moec_sigmoid(float x) { return __fdividef(1.0f, 1.0f + expf(-x)); }
 MOEC_DEVICE float moec_tanh(float x) { return tanhf(x); }
 MOEC_DEVICE float moec_atan(float x) { return atanf(x); }
 MOEC_DEVICE float moec_erf(float x) { return erff(x); }
@@ -262,6 +267,43 @@ MOEC_DEVICE float moec_load(MoecBf16 x) { return __uint_as_float((unsigned)x.bit
 MOEC_DEVICE void moec_store(float *to, float x) { *to = x; }
 MOEC_DEVICE void moec_store(MoecBf16 *to, float x) { to->bits = (uint16_t)moec_bf16_pair(x, 0.0f); }
 
+/* One store of 8 or 16 bytes at a multiple of their size. An assignment becomes one store per word
+ * if the compiler cannot prove the alignment, for example after a remainder. */
+MOEC_DEVICE void moec_put(uint2 *to, unsigned a, unsigned b) {
+#ifdef MOEC_SIM
+    *to = make_uint2(a, b);
+#else
+    asm volatile("st.v2.u32 [%0], {%1, %2};" : : "l"(to), "r"(a), "r"(b) : "memory");
+#endif
+}
+MOEC_DEVICE void moec_put(uint4 *to, unsigned a, unsigned b, unsigned c, unsigned d) {
+#ifdef MOEC_SIM
+    *to = make_uint4(a, b, c, d);
+#else
+    asm volatile("st.v4.u32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "l"(to), "r"(a), "r"(b), "r"(c), "r"(d)
+                 : "memory");
+#endif
+}
+MOEC_DEVICE void moec_put(float2 *to, float a, float b) {
+#ifdef MOEC_SIM
+    *to = make_float2(a, b);
+#else
+    asm volatile("st.v2.f32 [%0], {%1, %2};" : : "l"(to), "f"(a), "f"(b) : "memory");
+#endif
+}
+MOEC_DEVICE void moec_put(float4 *to, float a, float b, float c, float d) {
+#ifdef MOEC_SIM
+    *to = make_float4(a, b, c, d);
+#else
+    asm volatile("st.v4.f32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "l"(to), "f"(a), "f"(b), "f"(c), "f"(d)
+                 : "memory");
+#endif
+}
+
 /* Neighbours in memory together; they begin at a multiple of their size, or of 16 bytes. */
 template <int COUNT> MOEC_DEVICE void moec_read(float (&lanes)[COUNT], const float *from) {
 #pragma unroll
@@ -273,14 +315,14 @@ template <int COUNT> MOEC_DEVICE void moec_read(float (&lanes)[COUNT], const flo
 template <int COUNT> MOEC_DEVICE void moec_write(float *to, const float (&lanes)[COUNT]) {
 #pragma unroll
     for (int i = 0; i < COUNT; i += 4)
-        *(float4 *)(to + i) = make_float4(lanes[i], lanes[i + 1], lanes[i + 2], lanes[i + 3]);
+        moec_put((float4 *)(to + i), lanes[i], lanes[i + 1], lanes[i + 2], lanes[i + 3]);
 }
 MOEC_DEVICE void moec_read(float (&lanes)[2], const float *from) {
     const float2 two = *(const float2 *)from;
     lanes[0] = two.x, lanes[1] = two.y;
 }
 MOEC_DEVICE void moec_write(float *to, const float (&lanes)[2]) {
-    *(float2 *)to = make_float2(lanes[0], lanes[1]);
+    moec_put((float2 *)to, lanes[0], lanes[1]);
 }
 MOEC_DEVICE void moec_read(float (&lanes)[2], const MoecBf16 *from) {
     const unsigned two = *(const unsigned *)from;
@@ -295,8 +337,7 @@ MOEC_DEVICE void moec_read(float (&lanes)[4], const MoecBf16 *from) {
     lanes[2] = __uint_as_float(four.y << 16), lanes[3] = __uint_as_float(four.y & 0xffff0000u);
 }
 MOEC_DEVICE void moec_write(MoecBf16 *to, const float (&lanes)[4]) {
-    *(uint2 *)to =
-        make_uint2(moec_bf16_pair(lanes[0], lanes[1]), moec_bf16_pair(lanes[2], lanes[3]));
+    moec_put((uint2 *)to, moec_bf16_pair(lanes[0], lanes[1]), moec_bf16_pair(lanes[2], lanes[3]));
 }
 MOEC_DEVICE void moec_read(float (&lanes)[8], const MoecBf16 *from) {
     const uint4 all = *(const uint4 *)from;
@@ -308,9 +349,8 @@ MOEC_DEVICE void moec_read(float (&lanes)[8], const MoecBf16 *from) {
     }
 }
 MOEC_DEVICE void moec_write(MoecBf16 *to, const float (&lanes)[8]) {
-    *(uint4 *)to =
-        make_uint4(moec_bf16_pair(lanes[0], lanes[1]), moec_bf16_pair(lanes[2], lanes[3]),
-                   moec_bf16_pair(lanes[4], lanes[5]), moec_bf16_pair(lanes[6], lanes[7]));
+    moec_put((uint4 *)to, moec_bf16_pair(lanes[0], lanes[1]), moec_bf16_pair(lanes[2], lanes[3]),
+             moec_bf16_pair(lanes[4], lanes[5]), moec_bf16_pair(lanes[6], lanes[7]));
 }
 
 /* The same where only the first `left` of them may be there; the others are 0 and not written. */

@@ -20,9 +20,6 @@
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __launch_bounds__(...)
 #define __grid_constant__
-#ifndef __restrict__
-#define __restrict__ __restrict
-#endif
 
 #define threadIdx (sim_place->thread)
 #define blockIdx (sim_place->block)
