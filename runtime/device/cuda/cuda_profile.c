@@ -30,8 +30,8 @@ void cuda_profile_free(CudaProfile *profile) {
 
 /* Seconds per launch over `launches` launches between two events; negative after an error with a
  * message. */
-static double time_kernel_once(const CudaProfile *profile, CudaWork work, void *data,
-                               int launches) {
+static double time_kernel_once(const CudaProfile *profile, const char *name, CudaWork work,
+                               void *data, int launches) {
     CudaDevice *device = profile->device;
     const CudaDriver *driver = &device->library->driver;
     float milliseconds = 0;
@@ -40,7 +40,10 @@ static double time_kernel_once(const CudaProfile *profile, CudaWork work, void *
     if (!error) error = driver->event_record(profile->last, device->stream);
     if (!error) error = driver->stream_wait(device->stream);
     if (!error) error = driver->event_time(&milliseconds, profile->first, profile->last);
-    return cuda_good(device, error, "time a kernel") ? 1e-3 * (double)milliseconds / launches : -1;
+    char *what = memory_format("time %s", name);
+    bool good = cuda_good(device, error, what);
+    free(what);
+    return good ? 1e-3 * (double)milliseconds / launches : -1;
 }
 
 int cuda_profile_work(CudaProfile *profile, const char *name, double flops, CudaWork work,
@@ -50,7 +53,7 @@ int cuda_profile_work(CudaProfile *profile, const char *name, double flops, Cuda
     double seconds[TRIES];
     int result = brief ? 0 : work(data);
     for (int i = 0; i < tries && !result; i++) {
-        seconds[i] = time_kernel_once(profile, work, data, launches);
+        seconds[i] = time_kernel_once(profile, name, work, data, launches);
         if (seconds[i] < 0) return 1;
     }
     if (result) return result;
