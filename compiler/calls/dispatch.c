@@ -328,9 +328,9 @@ static void lower_device_pack(EntryLowering *lowering, const Statement *statemen
         const char *kernel;
         Launch launch;
     } few[] = {{"moec_pack_of_few", one}},
-      many[] = {{"moec_pack_count", by_group},   {"moec_pack_begin", one},
-                {"moec_pack_fill", by_group},    {"moec_pack_count_others", by_other},
-                {"moec_pack_begin_others", one}, {"moec_pack_list", by_other}};
+      many[] = {{"moec_pack_count", by_group},          {"moec_pack_sum_in_place", one},
+                {"moec_pack_fill", by_group},           {"moec_pack_count_others", by_other},
+                {"moec_pack_sum_others_in_place", one}, {"moec_pack_list", by_other}};
     const bool is_few = sizes.others <= PACK_FEW;
     List *steps = lowering->steps, arguments = {0};
     add_param(arena, &arguments, (Param){.kind = PARAM_RECORD, .name = "pack"});

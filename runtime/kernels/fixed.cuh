@@ -136,13 +136,13 @@ MOEC_DEVICE void moec_running_sum(long count, int32_t *first) {
 }
 
 extern "C" __global__ void __launch_bounds__(MOEC_PACK_THREADS)
-    moec_pack_begin(MoecPackOnDevice pack) {
+    moec_pack_sum_in_place(MoecPackOnDevice pack) {
     moec_begin();
     moec_running_sum(pack.groups, pack.group);
 }
 
 extern "C" __global__ void __launch_bounds__(MOEC_PACK_THREADS)
-    moec_pack_begin_others(MoecPackOnDevice pack) {
+    moec_pack_sum_others_in_place(MoecPackOnDevice pack) {
     moec_begin();
     moec_running_sum(pack.others, pack.start);
 }
