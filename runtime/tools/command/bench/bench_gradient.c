@@ -22,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { INTERVALS = 9, QUORUM = 4 };
+enum { INTERVALS = 9, QUORUM = 4, LENGTHS = 3 };
 
 /* Blocks like that of the weights: as they were, as they were last, and the gradients, which every
  * further run adds to. */
@@ -102,25 +102,39 @@ static bool take_ratios(Call *call, int loss, const GradientBlocks *blocks, doub
     return true;
 }
 
-static bool judge(const Bench *bench, double ratios[INTERVALS]) {
+/* The slope of the loss relative to the prediction, and how far it may be from 1. */
+typedef struct Slope {
+    double value, tolerance;
+    bool coarse; /* choices change in most intervals */
+} Slope;
+
+static Slope slope_of(const Bench *bench, double ratios[INTERVALS]) {
     double tolerance = tolerance_of(bench), middle = middle_of_parabola(ratios);
-    double usual = median(ratios, INTERVALS), slope = bench->routed ? usual : middle;
-    char kind[96];
+    double usual = median(ratios, INTERVALS);
     int agree = 0;
     for (int i = 0; i < INTERVALS; i++) agree += fabs(ratios[i] - usual) <= tolerance;
     bool coarse = bench->routed && agree < QUORUM;
-    bench_tell(bench, "gradient_difference", fabs(slope - 1));
+    return (Slope){bench->routed ? usual : middle, coarse ? coarse_tolerance : tolerance, coarse};
+}
+
+static bool is_predicted(const Slope *slope) {
+    return fabs(slope->value - 1) <= slope->tolerance;
+}
+
+static bool judge(const Bench *bench, const Slope *slope) {
+    char kind[96];
     snprintf(kind, sizeof kind, "%sto %.0f %%",
-             coarse          ? "choices change too often to see more than gross errors: "
+             slope->coarse   ? "choices change too often to see more than gross errors: "
              : bench->routed ? "with choices unchanged, "
                              : "",
-             100 * (coarse ? coarse_tolerance : tolerance));
+             100 * slope->tolerance);
+    bench_tell(bench, "gradient_difference", fabs(slope->value - 1));
     bench_tell_text(bench, "gradient_check", kind);
-    return fabs(slope - 1) <= (coarse ? coarse_tolerance : tolerance) ||
+    return is_predicted(slope) ||
            error_message(
                "moec forward --device reference computes the expected tensors",
                "no speed is reported: the loss changes by %.4g of the prediction of its gradient",
-               slope);
+               slope->value);
 }
 
 static bool check(const Bench *bench, Call *call, int loss, const GradientBlocks *blocks) {
@@ -137,9 +151,14 @@ static bool check(const Bench *bench, Call *call, int loss, const GradientBlocks
     double slope = take_lengths(model->table, blocks), ratios[INTERVALS],
            interval = (bench->rounded ? change_rounded : change) *
                       (1 + fabs((double)call->outputs[loss][0])) / slope;
-    bool good = take_ratios(call, loss, blocks, interval, ratios);
+    Slope found = {0};
+    bool good = true;
+    for (int i = 0; i < LENGTHS && good && !is_predicted(&found); i++, interval /= 4) {
+        good = take_ratios(call, loss, blocks, interval, ratios);
+        found = slope_of(bench, ratios);
+    }
     memcpy(model->weights, blocks->kept, bytes);
-    return good && model_put_weights(model) && judge(bench, ratios);
+    return good && model_put_weights(model) && judge(bench, &found);
 }
 
 bool bench_gradient(const Bench *bench, Call *call, int loss) {
