@@ -31,7 +31,7 @@ must_fail() {
 
 # The checks that do not call `moec`, or call it only with a device or with headers.
 elsewhere=" api arrows calls cuda_abi json layout links maps prose questions opencl unique cuda_attention cuda_oracle cuda_random
-    random_forms "
+    random_forms sass "
 for check in tests/checks/*.sh; do
     name=$(basename "$check" .sh)
     case "$elsewhere" in *" $name "*) continue ;; esac

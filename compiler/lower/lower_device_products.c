@@ -362,12 +362,13 @@ static void put_table(EntryLowering *lowering, List *params, const char *name,
 }
 
 /* Sizes, rows and operands of a product; the groups once. */
-static void put_product(EntryLowering *lowering, const Contraction *contraction,
+static void put_product(EntryLowering *lowering, const ScheduleUnit *unit,
                         const char *const names[NAMES], bool groups, List *params) {
     Arena *arena = lowering->lower.arena;
+    const Contraction *contraction = unit->contraction;
     const bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
     add_param(arena, params,
-              (Param){.kind = PARAM_GROUPED, .name = names[GROUPED], .contraction = contraction});
+              (Param){.kind = PARAM_GROUPED, .name = names[GROUPED], .product = unit});
     if (groups) put_table(lowering, params, names[GROUP], contraction->relation->group);
     put_table(lowering, params, names[A_GATHER], contraction->gather);
     if (!weight) put_table(lowering, params, names[B_GATHER], contraction->gather_b);
@@ -441,10 +442,9 @@ void lower_device_grouped(EntryLowering *lowering, const ScheduleUnit *unit) {
     for (int i = 0; i < NAMES; i++)
         names[i] = epilogue ? bind_name(&lowering->lower, NULL, plain_names[i]) : plain_names[i];
     GroupedKernel grouped = {.unit = unit, .tile = &tile, .names = names};
-    put_product(lowering, contraction, names, true, &grouped.operands);
+    put_product(lowering, unit, names, true, &grouped.operands);
     if (unit->accumulated_product)
-        put_product(lowering, unit->accumulated_product->contraction, more_names, false,
-                    &grouped.operands);
+        put_product(lowering, unit->accumulated_product, more_names, false, &grouped.operands);
     const char *kernel =
         epilogue ? own_kernel(lowering, &grouped) : plain_kernel(lowering, &grouped);
     lowering->lower.binding_count = bindings;

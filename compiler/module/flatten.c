@@ -208,9 +208,9 @@ static void add_host_values(Flattening *flat, const List *values) {
 }
 
 /* In the order of MoecGroupedOnDevice. */
-static void add_flat_grouped_sizes(Flattening *flat, const Contraction *contraction) {
-    const Product *product = &contraction->product;
-    const bool by_weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
+static void add_flat_grouped_sizes(Flattening *flat, const ScheduleUnit *unit) {
+    const Product *product = &unit->contraction->product;
+    const bool by_weight = unit->contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
     const long sizes[] = {product->batch[0],
                           product->n,
                           product->k,
@@ -218,12 +218,13 @@ static void add_flat_grouped_sizes(Flattening *flat, const Contraction *contract
                           by_weight ? product->b_batch[0] : product->c_batch[0],
                           product->b_k,
                           product->b_n,
-                          product->c_m,
-                          product->accumulate};
+                          product->c_m};
     const int count = sizeof sizes / sizeof *sizes;
     add(flat, &flat->values,
-        &(MoecStepValue){MOEC_VALUE_RECORD, NULL, "MoecGroupedOnDevice", count, 0});
+        &(MoecStepValue){MOEC_VALUE_RECORD, NULL, "MoecGroupedOnDevice", count + 1, 0});
     for (int i = 0; i < count; i++) add_flat_value(flat, MOEC_VALUE_NUMBER, sizes[i]);
+    add_flat_value(flat, unit->overwrites_gradient ? MOEC_VALUE_ADDS : MOEC_VALUE_NUMBER,
+                   product->accumulate);
 }
 
 static void add_flat_argument(Flattening *flat, const Param *param) {
@@ -251,7 +252,7 @@ static void add_flat_argument(Flattening *flat, const Param *param) {
         add_flat_value(flat, MOEC_VALUE_NUMBER, param->number);
         break;
     case PARAM_GROUPED:
-        add_flat_grouped_sizes(flat, param->contraction);
+        add_flat_grouped_sizes(flat, param->product);
         break;
     case PARAM_RECORD: {
         const HostRecord *record = record_named(flat, param->name);

@@ -63,7 +63,7 @@ typedef struct Param {
     const Term *address;  /* of an operand; NULL: absent */
     size_t offset;        /* of scratch memory, in the arena */
     long number;
-    const Contraction *contraction;
+    const ScheduleUnit *product; /* over dispatched rows */
 } Param;
 
 /* The loops of a kernel, or of the store of a template. */

@@ -43,6 +43,8 @@ void print_block(Text *text, const FormBlock *block, int indent);
 
 /* ---- print_params.c ---- */
 
+/* Whether a product over dispatched rows adds to its result. */
+const char *adds_text(const ScheduleUnit *unit);
 /* The parameters of a kernel as text, and its arguments. */
 const char *params_text(Arena *arena, const PrintStyle *style, const List *params);
 const char *arguments_text(Arena *arena, const PrintStyle *style, const List *arguments);

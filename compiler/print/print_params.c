@@ -42,13 +42,18 @@ const char *params_text(Arena *arena, const PrintStyle *style, const List *param
     return params->count ? text.text : "";
 }
 
-static void add_grouped_sizes(Text *text, const Contraction *contraction) {
-    const Product *product = &contraction->product;
-    bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
-    text_add(text, "&(const MoecGroupedOnDevice){%ld, %ld, %ld, %ld, %ld, %ld, %ld, %ld, %d}",
+const char *adds_text(const ScheduleUnit *unit) {
+    if (unit->overwrites_gradient) return "!moec_first";
+    return unit->contraction->product.accumulate ? "1" : "0";
+}
+
+static void add_grouped_sizes(Text *text, const ScheduleUnit *unit) {
+    const Product *product = &unit->contraction->product;
+    bool weight = unit->contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
+    text_add(text, "&(const MoecGroupedOnDevice){%ld, %ld, %ld, %ld, %ld, %ld, %ld, %ld, %s}",
              product->batch[0], product->n, product->k, product->a_m,
              weight ? product->b_batch[0] : product->c_batch[0], product->b_k, product->b_n,
-             product->c_m, product->accumulate);
+             product->c_m, adds_text(unit));
 }
 
 static void add_argument_text(Text *text, const PrintStyle *style, const Param *param) {
@@ -71,7 +76,7 @@ static void add_argument_text(Text *text, const PrintStyle *style, const Param *
         text_add(text, "MOEC_NUMBER(%ld)", param->number);
         break;
     case PARAM_GROUPED:
-        add_grouped_sizes(text, param->contraction);
+        add_grouped_sizes(text, param->product);
         break;
     case PARAM_RECORD:
         text_add(text, "&%s", param->name);

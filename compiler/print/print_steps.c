@@ -99,9 +99,6 @@ static void print_grouped(Text *text, const HostStep *step, int indent) {
     const Contraction *contraction = step->grouped->contraction;
     const Product *product = &contraction->product;
     bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
-    const char *adds = step->grouped->overwrites_gradient ? "!moec_first"
-                       : product->accumulate              ? "1"
-                                                          : "0";
     print_line(text, indent, "moec_grouped_product(");
     print_format(
         text, indent + 2,
@@ -111,7 +108,7 @@ static void print_grouped(Text *text, const HostStep *step, int indent) {
     print_format(text, indent + 2,
                  "    .b_group = %ld, .b_k = %ld, .b_n = %ld, .c_row = %ld, .accumulate = %s%s},",
                  weight ? product->b_batch[0] : product->c_batch[0], product->b_k, product->b_n,
-                 product->c_m, adds, rounding_text(arena, product));
+                 product->c_m, adds_text(step->grouped), rounding_text(arena, product));
     print_format(
         text, indent + 2, "&(const MoecRows){.group = %s, .a_gather = %s, .b_gather = %s},",
         operand_text(arena, step, 0), operand_text(arena, step, 1), operand_text(arena, step, 2));

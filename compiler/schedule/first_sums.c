@@ -101,7 +101,7 @@ static void look_at(FirstSumSearch *search, ScheduleUnit *unit) {
 void first_sums(Schedule *schedule) {
     Program *program = schedule->program;
     const size_t tensors = (size_t)program->tensors.count + 1;
-    if (program->graph != GRAPH_TRAIN || program->target->launches) return;
+    if (program->graph != GRAPH_TRAIN) return;
     FirstSumSearch search = {.program = program, .def_use = def_use_new(program)};
     search.met = arena_alloc(program->arena, tensors * sizeof *search.met);
     look_at_all(&search, &schedule->units);

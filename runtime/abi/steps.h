@@ -77,7 +77,8 @@ typedef enum MoecStepValueKind {
     MOEC_VALUE_INDEX,    /* of an enclosing repeat; number: its depth */
     MOEC_VALUE_SEED,
     MOEC_VALUE_OPERAND, /* number: of the operand */
-    MOEC_VALUE_RECORD   /* the next values, number: how many of them */
+    MOEC_VALUE_RECORD,  /* the next values, number: how many of them */
+    MOEC_VALUE_ADDS     /* 0 in the first micro-batch, else 1 */
 } MoecStepValueKind;
 
 typedef struct MoecStepValue {

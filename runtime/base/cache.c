@@ -229,7 +229,7 @@ static void write_kept(const char *path, const void *bytes, size_t length, bool 
     char *made =
         memory_format("%.*s/make.XXXXXX", (int)(slash ? slash - path : 1), slash ? path : ".");
     int descriptor = mkostemp(made, O_CLOEXEC);
-    bool good = descriptor >= 0 && write_all(descriptor, bytes, length);
+    bool good = descriptor >= 0 && write_all(descriptor, bytes, length) && fsync(descriptor) == 0;
     int reason = errno;
     if (descriptor >= 0) good = close(descriptor) == 0 && good;
     if (good)

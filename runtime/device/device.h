@@ -111,6 +111,10 @@ typedef struct Engine {
     bool cached;        /* nothing was compiled */
     bool slow;          /* CPU only: the program uses bf16, which saves no time on this processor */
     char startup[256];  /* startup time by phase; empty if nothing is notable */
+    /* CUDA only: the variant that MOEC_VARIANT names, or NULL; numbers of kernels launched in it,
+     * and of kernels with variants that lack it */
+    const char *variant;
+    int variant_launched, variant_missing;
 } Engine;
 
 /* One optimizer step over whole blocks. All pointers except `parameters` are device pointers. */

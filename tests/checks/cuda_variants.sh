@@ -56,6 +56,25 @@ rm "$work"/cache/moec/*.variants
 grep -q 'kernel .* stopped the device' "$work/stopped.out" && grep -q 'MOEC_WGMMA=off' "$work/stopped.out" ||
     { cat "$work/stopped.out"; wrong "the message lacks the reason of the stop"; }
 
+# Such a kernel is not tried again: each further start stops at another kernel or trains.
+grep -c ' trying ' "$work"/cache/moec/*.variants >"$work/count" || wrong "the trial is not stored"
+[ "$(cat "$work/count")" = 1 ] || wrong "not exactly one trial is stored"
+starts=1
+until (train stopped$starts unchecked,hopper,stops) >/dev/null; do
+    starts=$((starts + 1))
+    [ "$(grep -c ' trying ' "$work"/cache/moec/*.variants)" = $starts ] || wrong "start $starts has tried no other kernel"
+    [ $starts -lt 20 ] || wrong "the device never trains"
+done
+grep -q 'only the first variant of kernel .* is used' "$work/stopped$starts.out" || wrong "an earlier stop is not reported"
+same first stopped$starts || wrong "a stopped variant was launched"
+
+# A kernel that never ends: the same, without a call that waits for it.
+rm "$work"/cache/moec/*.variants
+(train hung unchecked,hopper,hangs) >/dev/null && wrong "a device that hangs has trained"
+grep -q 'kernel .* does not end' "$work/hung.out" && ! grep -q 'sim: error' "$work/hung.out" ||
+    { cat "$work/hung.out"; wrong "a hanging kernel is not reported"; }
+grep -q ' trying ' "$work"/cache/moec/*.variants || wrong "the trial of a hanging kernel is not stored"
+
 rm -f "$work"/cache/moec/*.variants
 MOEC_WGMMA=off train off unchecked,hopper,wrong
 [ ! -e "$work"/cache/moec/*.variants ] || wrong "MOEC_WGMMA=off has tried them"
@@ -102,3 +121,14 @@ MOEC_VARIANT=wgmma train forced unchecked,hopper,wrong
 [ ! -e "$work"/cache/moec/*.variants ] || wrong "a selection was stored without a measurement"
 MOEC_VARIANT=fast train unknown unchecked,hopper
 grep -q 'MOEC_VARIANT=fast is not mma, wgmma or wide' "$work/unknown.out" || wrong "an unknown variant is not reported"
+
+# verify reports how many kernels ran in the requested variant, and fails if there are none.
+compare() {
+    MOEC_VARIANT=$1 MOEC_SIM=$2 moec verify models/tiny.moe:tiny_moe --device cuda -b 1 -c 20 --set dim=80 --set layers=1 --set ffn.experts=4 \
+        --set vocab_size=131 --set train.precision=bf16 --json
+}
+compare wgmma unchecked,hopper >"$work/wgmma.json" || { cat "$work/wgmma.json"; wrong "the variant wgmma disagrees"; }
+grep -q '"name": "wgmma"' "$work/wgmma.json" && grep -qE '"launched": [1-9]' "$work/wgmma.json" ||
+    { cat "$work/wgmma.json"; wrong "the launched variants are not reported"; }
+! compare wide unchecked >"$work/wide.json" || wrong "verify passes without the requested variant"
+grep -q '"launched": 0' "$work/wide.json" && grep -qE '"missing": [1-9]' "$work/wide.json" || { cat "$work/wide.json"; wrong "missing variants are not counted"; }

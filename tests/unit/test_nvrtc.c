@@ -4,6 +4,7 @@
  *     test_nvrtc          one of the published models, for sm_90a, which has every kernel form
  *     test_nvrtc all      all models below and every model of tests/small_models.sh; ten minutes of CPU time
  *     test_nvrtc WORD     the models whose FILE:MODEL contains the word
+ *     test_nvrtc images FOLDER    images for sm_90a of the models of tests/checks/sass.sh
  *     test_nvrtc start    time of a whole model from its text to images for sm_90a: compiled, and from the cache
  */
 #include "../../runtime/device/cuda/cuda.h"
@@ -100,6 +101,22 @@ static double seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+static const char *images; /* folder for the images; NULL: none */
+
+static void keep_image(CudaCompilation *program, const char *what) {
+    char path[LINE];
+    size_t bytes;
+    snprintf(path, sizeof path, "%s/%.*s.cubin", images, (int)strcspn(what, " "), what);
+    assert_int_equal(nvrtc.image_bytes(program, &bytes), 0);
+    char *image = calloc(1, bytes);
+    assert_int_equal(nvrtc.image(program, image), 0);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(image, 1, bytes, file), bytes);
+    assert_int_equal(fclose(file), 0);
+    free(image);
+}
+
 /* False if a kernel spills. */
 static bool compile(const char *text, const char *architecture, const char *what) {
     const char *names[HEADERS], *headers[HEADERS];
@@ -112,12 +129,13 @@ static bool compile(const char *text, const char *architecture, const char *what
         headers[count++] = file->text;
     }
     snprintf(option, sizeof option, "--gpu-architecture=%s", architecture);
-    const char *options[] = {option, "--std=c++17", "--ptxas-options=-v"};
+    const char *options[] = {option, "--std=c++17", "--extra-device-vectorization",
+                             "--ptxas-options=-v"};
     CudaCompilation *program;
     size_t bytes;
     double start = seconds();
     assert_int_equal(nvrtc.create(&program, text, "program.cu", count, headers, names), 0);
-    int result = nvrtc.compile(program, 3, options);
+    int result = nvrtc.compile(program, 4, options);
     double taken = seconds() - start;
     nvrtc.log_bytes(program, &bytes);
     char *log = calloc(1, bytes + 1);
@@ -130,6 +148,7 @@ static bool compile(const char *text, const char *architecture, const char *what
                what, architecture, figures.kernels, taken, figures.registers, figures.most,
                figures.shared, figures.spilling);
     fflush(stdout);
+    if (!result && images) keep_image(program, what);
     nvrtc.destroy(&program);
     free(log);
     return !result && figures.kernels > 0 && !figures.spilling;
@@ -163,6 +182,13 @@ static const char *const published[] = {
     "models/hybrid.moe:rwkv7_small train.scan_chunk_size=16 train.precision=bf16",
 };
 
+/* Every form of kernel: products and attention of warpgroups, rows, recurrences, routing. */
+static const char *const disassembled[] = {
+    "models/gpt2.moe:gpt2 train.precision=bf16",          "tests/gpu.moe:moe_layer",
+    "tests/gpu.moe:recurrences train.precision=bf16",     "models/gpt2.moe:wide",
+    "models/sigma.moe:standard_1b5 train.precision=bf16",
+};
+
 static Case *cases;
 static int case_count;
 static const char *wanted; /* substring of a line; NULL: all */
@@ -175,6 +201,11 @@ static void add_case(const char *line) {
 
 static void list_cases(bool all) {
     char line[LINE], more[2 * LINE];
+    if (images) {
+        for (size_t i = 0; i < sizeof disassembled / sizeof *disassembled; i++)
+            add_case(disassembled[i]);
+        return;
+    }
     for (size_t i = 0; i < sizeof published / sizeof *published; i++)
         if (all || published[i][0] == '+') add_case(published[i] + (published[i][0] == '+'));
     FILE *pipe = all ? popen("tests/small_models.sh | sed 's/--set//g'", "r") : NULL;
@@ -289,8 +320,8 @@ static void test_architectures(void **state) {
         skip();
     }
     cases = calloc(1, sizeof *cases);
-    cases[case_count++] = (Case){":kernels of every program",
-                                 strdup("#include \"fixed.cuh\"\n#include \"sums.cuh\"\n")};
+    cases[case_count++] =
+        (Case){":every_program", strdup("#include \"fixed.cuh\"\n#include \"sums.cuh\"\n")};
     list_cases(all);
     assert_true(case_count > 1);
     collect_texts();
@@ -411,7 +442,8 @@ static void measure_start(void **state) {
 
 int main(int count, char **arguments) {
     bool start_only = count > 1 && strcmp(arguments[1], "start") == 0;
-    all = count > 1;
+    images = count > 2 && strcmp(arguments[1], "images") == 0 ? arguments[2] : NULL;
+    all = count > 1 && !images;
     wanted = all && strcmp(arguments[1], "all") != 0 ? arguments[1] : NULL;
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_architectures)};
     const struct CMUnitTest start[] = {cmocka_unit_test(measure_start)};

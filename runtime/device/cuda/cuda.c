@@ -26,7 +26,7 @@ static void *cuda_allocate(Device *device, size_t bytes) {
 
 static void cuda_release(Device *device, void *block, size_t bytes) {
     (void)bytes;
-    if (block) device_of(device)->library->driver.release(cuda_pointer(block));
+    cuda_free(device_of(device), cuda_pointer(block));
 }
 
 static bool put_on_device(Device *device, void *to, const void *from, size_t bytes) {
@@ -54,8 +54,8 @@ static bool cuda_zero(Device *device, void *block, size_t bytes) {
 static void close_device(Device *device) {
     CudaDevice *cuda = device_of(device);
     const CudaDriver *driver = &cuda->library->driver;
-    if (cuda->stream) driver->stream_free(cuda->stream);
-    if (cuda->context) driver->context_release(cuda->number);
+    if (cuda->stream && !cuda->hung) driver->stream_free(cuda->stream);
+    if (cuda->context && !cuda->hung) driver->context_release(cuda->number);
     free(cuda);
 }
 

@@ -16,6 +16,7 @@ typedef struct CudaDevice {
     CudaContext *context;
     CudaStream *stream; /* the stream of all work of the process, in order */
     double seconds;     /* time to open the device, libraries included */
+    bool hung;          /* a kernel does not end; every call that waits for it would not return */
     bool failed; /* an error occurred: the device is unusable and later errors are not reported */
 } CudaDevice;
 
@@ -33,6 +34,9 @@ const char *cuda_error(const CudaDevice *device, int error);
 
 /* Must precede all other calls of a thread, since another thread may have opened the device. */
 void cuda_enter(const CudaDevice *device);
+
+/* Waits for the device and frees the block, unless it is 0. */
+void cuda_free(const CudaDevice *device, CudaPointer block);
 
 /* Converts a device pointer of the runtime to the type of the driver. */
 CudaPointer cuda_pointer(const void *there);

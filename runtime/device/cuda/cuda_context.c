@@ -30,6 +30,12 @@ void cuda_enter(const CudaDevice *device) {
     if (device->context) device->library->driver.context_set(device->context);
 }
 
+void cuda_free(const CudaDevice *device, CudaPointer block) {
+    if (!block || device->hung) return;
+    device->library->driver.stream_wait(device->stream);
+    device->library->driver.release(block);
+}
+
 /* ---- cuda_maps ---- */
 
 bool cuda_map(const CudaDriver *driver, const MoecMatrices *operand, CudaMap *map) {

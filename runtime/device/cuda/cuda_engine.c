@@ -49,6 +49,8 @@ typedef struct CudaEngine {
     CudaFunction *square_parts, *square_total;
     CudaProducts *products;
     CudaVariants *variants; /* autotuning of kernel variants, or NULL */
+    int forced;             /* variant: see cuda_forced_variant */
+    char *forced_uses;      /* by kernel number: see count_forced */
     bool graphs;            /* repeated calls are captured */
     bool capturing;
     bool overlaps;    /* kernels of a graph may overlap, see moec_begin */
@@ -144,6 +146,16 @@ static void host_launch(void *self, int kernel, unsigned grid_x, unsigned grid_y
     engine_launch(engine, &one);
 }
 
+/* Counts kernels with variants, not launches. */
+static void count_forced(CudaEngine *engine, int kernel, bool used) {
+    enum { UNSEEN, LACKING, USED };
+    char *use = &engine->forced_uses[kernel];
+    if (*use == USED || (*use == LACKING && !used)) return;
+    engine->base.variant_missing += !used ? 1 : *use == LACKING ? -1 : 0;
+    engine->base.variant_launched += used;
+    *use = used ? USED : LACKING;
+}
+
 static void host_launch_variant(void *self, int kernel, const MoecKernelVariant *variants,
                                 size_t size_bytes, const MoecWritten *written,
                                 const MoecMatrices *matrices, void **arguments) {
@@ -158,7 +170,11 @@ static void host_launch_variant(void *self, int kernel, const MoecKernelVariant 
                       arguments,
                       engine->capturing && engine->overlaps};
     if (is_idle(engine)) return;
-    if (engine->variants) cuda_variants_take(engine->variants, &variant, !engine->capturing, &one);
+    const int used = engine->variants
+                         ? cuda_variants_take(engine->variants, &variant, !engine->capturing, &one)
+                         : MOEC_VARIANT_FIRST;
+    if (is_idle(engine)) return;
+    if (engine->base.variant) count_forced(engine, kernel, used == engine->forced);
     engine_launch(engine, &one);
 }
 
@@ -366,7 +382,8 @@ static bool load_kernels(CudaEngine *engine, const MoecKernels *kernels, bool ke
     if (good)
         engine->variants = cuda_variants_new(
             &(const CudaProgram){engine->device, engine->base.table, engine->modules,
-                                 engine->module_count, engine->functions, kernels->text, keep});
+                                 engine->module_count, engine->functions, kernels->text, keep},
+            engine->forced);
     double loaded = seconds_now();
     engine->base.seconds = loaded - start;
     write_startup(engine, cuda_kernels(kernels, wanted), made - start, loaded - made);
@@ -387,6 +404,8 @@ Engine *cuda_engine_new(Device *device, const MoecTable *table, const MoecKernel
     engine->base.device = device;
     engine->base.table = table;
     cuda_enter(engine->device);
+    engine->forced = cuda_forced_variant(&engine->base.variant);
+    engine->forced_uses = memory_new((size_t)table->kernel_count + 1);
     engine->graphs = !cuda_off("MOEC_GRAPH");
     engine->overlaps = engine->graphs && engine->device->major >= 9 && !cuda_off("MOEC_OVERLAP");
     engine->products = cuda_products_new(engine->device, table, keep);
@@ -414,15 +433,18 @@ bool cuda_engine_time_kernels(Engine *base, KernelTimes *times) {
 
 void cuda_engine_free(Engine *base) {
     CudaEngine *engine = engine_of(base);
-    cuda_profile_free(engine->profile);
     const CudaDriver *driver = &engine->device->library->driver;
-    for (int i = 0; i < engine->capture_count; i++)
-        if (engine->captures[i].ready) driver->ready_free(engine->captures[i].ready);
-    cuda_products_free(engine->products);
+    if (!engine->device->hung) {
+        cuda_profile_free(engine->profile);
+        for (int i = 0; i < engine->capture_count; i++)
+            if (engine->captures[i].ready) driver->ready_free(engine->captures[i].ready);
+        cuda_products_free(engine->products);
+        for (int i = 0; i < engine->module_count; i++) driver->module_free(engine->modules[i]);
+    }
     cuda_variants_free(engine->variants);
-    for (int i = 0; i < engine->module_count; i++) driver->module_free(engine->modules[i]);
-    if (engine->scratch) driver->release(engine->scratch);
+    cuda_free(engine->device, engine->scratch);
     free(engine->functions);
+    free(engine->forced_uses);
     free(engine->spare);
     free(engine);
 }

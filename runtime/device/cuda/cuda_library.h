@@ -59,7 +59,8 @@ enum {
     CUDA_ATTRIBUTE_MINOR = 76,
     CUDA_FUNCTION_SHARED = 8,
     CUDA_CAPTURE_THREAD = 1,
-    CUDA_NOT_IN_CAPTURE = 900, /* error number */
+    CUDA_NOT_READY = 600, /* error numbers */
+    CUDA_NOT_IN_CAPTURE = 900,
     /* programmatic dependent launch: the kernel may start before its predecessor ends and waits
      * itself */
     CUDA_LAUNCH_OVERLAPS = 6,
@@ -113,6 +114,7 @@ enum {
     CALL(stream_new, "cuStreamCreate", (CudaStream * *stream, unsigned flags))                     \
     CALL(stream_free, "cuStreamDestroy_v2", (CudaStream * stream))                                 \
     CALL(stream_wait, "cuStreamSynchronize", (CudaStream * stream))                                \
+    CALL(stream_query, "cuStreamQuery", (CudaStream * stream))                                     \
     CALL(event_new, "cuEventCreate", (CudaEvent * *event, unsigned flags))                         \
     CALL(event_free, "cuEventDestroy_v2", (CudaEvent * event))                                     \
     CALL(event_record, "cuEventRecord", (CudaEvent * event, CudaStream * stream))                  \

@@ -183,8 +183,7 @@ static bool take_operands(BlasWork *work, const MoecTable *table) {
 static void give_operands(BlasWork *work) {
     CudaPointer *places[TRIED];
     tried_operands(work, places);
-    for (int j = 0; j < TRIED; j++)
-        if (*places[j]) work->device->library->driver.release(*places[j]);
+    for (int j = 0; j < TRIED; j++) cuda_free(work->device, *places[j]);
     work->operands = (BlasOperands){0};
 }
 
@@ -235,7 +234,7 @@ void cuda_products_free(CudaProducts *products) {
     if (!products) return;
     BlasWork *work = &products->work;
     for (int i = 0; i < products->count; i++) blas_entry_free(work->blas, &products->entries[i]);
-    if (work->workspace) work->device->library->driver.release(work->workspace);
+    cuda_free(work->device, work->workspace);
     if (work->preference) work->blas->preference_free(work->preference);
     if (work->handle) work->blas->destroy(work->handle);
     free(products);

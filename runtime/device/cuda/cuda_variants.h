@@ -31,8 +31,10 @@ typedef struct CudaLaunch {
 /* Launches a kernel; returns the error number of the driver. */
 int cuda_launch(const CudaDevice *device, const CudaLaunch *launch);
 
-/* NULL if no kernel has another variant on this device. */
-CudaVariants *cuda_variants_new(const CudaProgram *program);
+/* The variant that MOEC_VARIANT forces, and its name; negative and NULL if there is none. */
+int cuda_forced_variant(const char **name);
+/* NULL if no kernel has another variant on this device. forced: see cuda_forced_variant. */
+CudaVariants *cuda_variants_new(const CudaProgram *program, int forced);
 void cuda_variants_free(CudaVariants *variants);
 /* Description of a kernel with several variants: see MoecHost.launch_variant. */
 typedef struct CudaVariantLaunch {
@@ -43,11 +45,28 @@ typedef struct CudaVariantLaunch {
     const MoecMatrices *matrices;
 } CudaVariantLaunch;
 
-/* Replaces *launch, the first variant, by the fastest variant; valid until the next call. may_try:
- * measurements may run now, otherwise unknown kernels keep the first variant. */
-void cuda_variants_take(CudaVariants *variants, const CudaVariantLaunch *variant, bool may_try,
-                        CudaLaunch *launch);
+/* Replaces *launch, the first variant, by the fastest variant; valid until the next call. Returns
+ * the variant. may_try: measurements may run now, otherwise unknown kernels keep the first
+ * variant. */
+int cuda_variants_take(CudaVariants *variants, const CudaVariantLaunch *variant, bool may_try,
+                       CudaLaunch *launch);
 /* Permits the shared-memory size of the launch. */
 int cuda_launch_allow(const CudaDevice *device, const CudaLaunch *launch);
+
+/* ---- cuda_trial.c: comparison and timing of the variants of a kernel ---- */
+
+/* Instead of a variant: none is selected; a trial has begun and not ended. */
+enum { FIRST = MOEC_VARIANT_FIRST, VARIANTS = MOEC_VARIANT_COUNT, UNDECIDED = -1, TRYING = -2 };
+
+typedef struct CudaTrial CudaTrial;
+
+/* NULL without memory. compare: the kernel moec_apart. */
+CudaTrial *cuda_trial_new(CudaDevice *device, CudaFunction *compare);
+void cuda_trial_free(CudaTrial *trial);
+/* Runs all variants on the current memory of the written elements, which it restores. Returns the
+ * fastest variant whose results equal those of the first within rounding, or UNDECIDED. seconds:
+ * infinite if missing or refused. */
+int cuda_trial_run(CudaTrial *trial, const MoecWritten *written,
+                   const CudaLaunch launches[VARIANTS], double seconds[VARIANTS]);
 
 #endif

@@ -86,6 +86,7 @@ typedef struct Now {
     uint32_t fences;
     uint32_t fenced[SIM_THREADS];
     MemoryRange recent[2]; /* the memory blocks accessed last */
+    bool endless;          /* a kernel never ends: see MOEC_SIM=hangs */
 } Now;
 
 /* A page and five cache lines more than a power of two: the stack tops of the lanes of a warp then

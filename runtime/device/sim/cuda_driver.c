@@ -23,6 +23,7 @@ enum {
     NOT_FOUND = 500,
     LAUNCH_FAILED = 719,
     NOT_SUPPORTED = 801,
+    NOT_READY = 600,
     NOT_IN_CAPTURE = 900,
     CAPTURE_ENDED = 901
 };
@@ -515,7 +516,18 @@ Result cuStreamSynchronize(void *stream) {
     (void)stream;
     const Result error = stopped(true);
     if (error) return error;
+    if (sim_now.endless) {
+        fputs("sim: error: a call waits for a kernel that never ends\n", stderr);
+        abort();
+    }
     return broken ? LAUNCH_FAILED : GOOD;
+}
+
+Result cuStreamQuery(void *stream) {
+    (void)stream;
+    const Result error = stopped(true);
+    if (error) return error;
+    return broken ? LAUNCH_FAILED : sim_now.endless ? NOT_READY : GOOD;
 }
 
 /* ---- events: host clock, since work is synchronous ---- */

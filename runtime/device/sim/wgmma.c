@@ -164,7 +164,8 @@ static SimSums *accumulators_of(float *d, int count, const char *file, int line)
     return sums;
 }
 
-/* MOEC_SIM=wrong: a device with wrong products; stops: a device whose products fail. */
+/* MOEC_SIM=wrong: a device with wrong products; stops: a device whose products fail; hangs: they
+ * never end. */
 static float sign_of(void) {
     static float known;
     static bool stops;
@@ -172,6 +173,7 @@ static float sign_of(void) {
         const char *word = getenv("MOEC_SIM");
         known = word && strstr(word, "wrong") ? 1.01f : 1.0f;
         stops = word && strstr(word, "stops");
+        sim_now.endless = word && strstr(word, "hangs");
     }
     if (stops) block_fail();
     return known;

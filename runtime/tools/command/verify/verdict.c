@@ -220,7 +220,7 @@ static bool within(const Worst *worst) {
 bool verify_agrees(const Comparison *comparison) {
     bool good = comparison->worst[OUTPUTS].count > 0 && !*comparison->first.worst.name;
     for (int kind = 0; kind < KINDS; kind++) good = good && within(&comparison->worst[kind]);
-    return good;
+    return good && (!comparison->variant || comparison->variant_launched > 0);
 }
 
 static json_t *forms_of(const Comparison *comparison) {
@@ -273,6 +273,11 @@ static json_t *report_of(const Comparison *comparison) {
     if (comparison->bisect)
         json_object_set_new(report, "first_difference", bisect_json(comparison));
     if (comparison->forms) json_object_set_new(report, "forms", forms_of(comparison));
+    if (comparison->variant)
+        json_object_set_new(report, "variant",
+                            json_make("{s:s, s:i, s:i}", "name", comparison->variant, "launched",
+                                      comparison->variant_launched, "missing",
+                                      comparison->variant_missing));
     return report;
 }
 
@@ -337,6 +342,10 @@ static void print_verdict_text(const Comparison *comparison) {
     for (int kind = 0; kind < KINDS; kind++) print_undecided(comparison, (DeviationKind)kind);
     if (comparison->bisect) bisect_print(comparison);
     if (comparison->forms) print_forms(comparison);
+    if (comparison->variant)
+        printf("  variant %s: %d kernels launched, missing in %d%s\n", comparison->variant,
+               comparison->variant_launched, comparison->variant_missing,
+               comparison->variant_launched ? "" : " DISAGREES");
 }
 
 void verify_print(const Comparison *comparison, json_t *json) {

@@ -79,6 +79,12 @@ static bool note_forms(Comparison *comparison, const GraphShape *graphs, int cou
     return good;
 }
 
+static void add_variants(Comparison *comparison, const Engine *engine) {
+    comparison->variant = engine->variant;
+    comparison->variant_launched += engine->variant_launched;
+    comparison->variant_missing += engine->variant_missing;
+}
+
 /* Opens the model with these graphs, one of which trains or none, and compares them. */
 static bool compare_graphs(Comparison *comparison, const GraphShape *graphs, int count, long seed) {
     bool trains = graphs[0].graph == MOEC_TRAIN, forward = count > trains;
@@ -87,6 +93,7 @@ static bool compare_graphs(Comparison *comparison, const GraphShape *graphs, int
     bool good = comparison->model &&
                 (forward ? verify_forward(comparison, seed) : verify_set_weights(comparison));
     good = good && (!trains || verify_training(comparison));
+    if (comparison->model) add_variants(comparison, comparison->model->engine);
     model_close(comparison->model);
     comparison->model = NULL;
     return good;

@@ -71,6 +71,9 @@ typedef struct Comparison {
     const Call *call;
     double scale; /* least norm that an error is relative to */
     Worst worst[KINDS];
+    /* the variant that MOEC_VARIANT forces, or NULL; kernels launched in it, and without it */
+    const char *variant;
+    int variant_launched, variant_missing;
     bool bisect;
     FirstDifference first;
     Undecided *undecided;
