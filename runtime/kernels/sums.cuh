@@ -46,27 +46,40 @@ static __device__ float moec_number_at(const void *numbers, long long i, int rou
     return __uint_as_float((unsigned)((const unsigned short *)numbers)[i] << 16);
 }
 
-/* most[0] = the maximum of |one|, most[1] = the maximum of |one - other|; a NaN on only one side
- * counts as infinite. rounded: the operands are bf16. Starts with the present values of `most`.
- * Nonnegative floats compare like their bits as integers. */
-extern "C" __global__ void moec_apart(const void *one, const void *other, long long count,
-                                      int rounded, unsigned *most) {
-    float largest = 0, apart = 0;
+static __device__ double moec_largest_of_block(double value, double *warps /* shared, [32] */) {
+    for (int step = 16; step > 0; step /= 2)
+        value = fmax(value, __shfl_down_sync(0xffffffffu, value, step));
+    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = value;
+    __syncthreads();
+    for (unsigned i = 1; threadIdx.x == 0 && i < blockDim.x / 32; i++)
+        value = fmax(value, warps[i]);
+    return value;
+}
+
+/* parts[4 block ..]: of a part of the numbers the maxima of |one| and |one - other|, the sums of
+ * one^2 and (one - other)^2. A NaN on only one side is an infinite difference. rounded: the
+ * operands are bf16. */
+extern "C" __global__ void moec_compare(const void *one, const void *other, long long count,
+                                        int rounded, double *parts) {
+    __shared__ double warps[4][32];
+    double largest = 0, apart = 0, squares = 0, apart_squares = 0;
     for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < count;
          i += (long long)gridDim.x * blockDim.x) {
-        const float x = moec_number_at(one, i, rounded), y = moec_number_at(other, i, rounded);
-        if (x == y || (x != x && y != y)) {
-            largest = fmaxf(largest, x != x ? 0.0f : fabsf(x));
-            continue;
-        }
-        const float difference = fabsf(x - y);
-        largest = fmaxf(largest, fabsf(x));
-        apart = difference <= apart        ? apart
-                : difference == difference ? difference
-                                           : __uint_as_float(0x7f800000u);
+        const double x = moec_number_at(one, i, rounded), y = moec_number_at(other, i, rounded);
+        const bool equal = x == y || (x != x && y != y);
+        const double difference = equal ? 0 : x - y == x - y ? fabs(x - y) : INFINITY;
+        largest = fmax(largest, fabs(x)); /* which ignores NaN */
+        apart = fmax(apart, difference);
+        squares += x == x ? x * x : 0;
+        apart_squares += difference * difference;
     }
-    atomicMax(&most[0], __float_as_uint(largest));
-    atomicMax(&most[1], __float_as_uint(apart));
+    largest = moec_largest_of_block(largest, warps[0]);
+    apart = moec_largest_of_block(apart, warps[1]);
+    squares = moec_sum_block(squares, warps[2]);
+    apart_squares = moec_sum_block(apart_squares, warps[3]);
+    if (threadIdx.x > 0) return;
+    double *part = parts + 4 * blockIdx.x;
+    part[0] = largest, part[1] = apart, part[2] = squares, part[3] = apart_squares;
 }
 
 #endif

@@ -41,6 +41,14 @@ grep -q 'products by cuBLASLt, 0 timed' "$work/again.out" || { cat "$work/again.
 cmp "$work/exact/last.safetensors" "$work/again/last.safetensors" || wrong "two starts end with different weights"
 [ "$(cut -d' ' -f1 "$work/log" | sort -u)" = 1 ] || wrong "a slower algorithm was used"
 
+# By rule: the first algorithm, without a measurement or a stored selection.
+STAND_IN_LOG=$work/fixed.log
+export STAND_IN_LOG
+MOEC_CHOICE=first train fixed cuda "$work/cuda"
+unset STAND_IN_LOG
+grep -q 'products by cuBLASLt, 0 timed' "$work/fixed.out" || wrong "MOEC_CHOICE=first has timed a product"
+[ "$(cut -d' ' -f1 "$work/fixed.log" | sort -u)" = 0 ] || wrong "MOEC_CHOICE=first uses another algorithm than the first"
+
 # A damaged selection is measured again.
 for kept in "$work"/cache/moec/*.product; do echo >>"$kept"; done
 train repaired cuda "$work/cuda"

@@ -38,10 +38,12 @@ for kernel in product_train rows_by_weight rows_by_rows _across _twice; do
 done
 
 # Only the warpgroup variants, with every access checked.
+for variant in wgmma wide; do
+    MOEC_VARIANT=$variant train "second_$variant" hopper
+    same first "second_$variant" || wrong "the variant $variant trains differently"
+done
 sed -i 's/ mma \(.*\) inf$/ wgmma \1 inf/; s/ mma / wide /' "$work"/cache/moec/*.variants
 [ "$(verdicts)" = "wgmma wide " ] || wrong "tried are $(verdicts)"
-train second hopper
-same first second || wrong "the warpgroup variants train differently"
 train broken unchecked,hopper,wrong
 ! same first broken || wrong "the second variant was never launched"
 
@@ -51,7 +53,23 @@ same first faulty || wrong "a wrong variant was launched"
 ! grep -v ' inf inf$' "$work"/cache/moec/*.variants || wrong "a wrong variant agrees"
 grep -q 'differs from its other variant and is not used' "$work/faulty.out" || wrong "the wrong variant is not reported"
 
+# A small error everywhere, and results that differ between runs.
 rm "$work"/cache/moec/*.variants
+train near unchecked,hopper,near
+! grep '^product_train' "$work"/cache/moec/*.variants | grep -v ' inf inf$' || wrong "a slightly wrong variant agrees"
+rm "$work"/cache/moec/*.variants
+train racing unchecked,hopper,races
+grep -q 'kernel .* has other results in each run' "$work/racing.out" || { cat "$work/racing.out"; wrong "a race is not found"; }
+
+# Selection by rule: the warpgroup variants after the comparison, apart from the timed selections, the same bits in every cache.
+rm "$work"/cache/moec/*.variants
+MOEC_CHOICE=first train fixed unchecked,hopper
+[ "$(cut -d' ' -f3 "$work"/cache/moec/*.variants | sort -u)" = wgmma ] || wrong "the rule selects $(verdicts)"
+rm "$work"/cache/moec/*.variants
+MOEC_CHOICE=first train fixed_again unchecked,hopper
+cmp "$work/fixed/last.safetensors" "$work/fixed_again/last.safetensors" || wrong "two selections by rule have different bits"
+rm "$work"/cache/moec/*.variants
+
 (train stopped unchecked,hopper,stops) >/dev/null && wrong "a device that stops has trained"
 grep -q 'kernel .* stopped the device' "$work/stopped.out" && grep -q 'MOEC_WGMMA=off' "$work/stopped.out" ||
     { cat "$work/stopped.out"; wrong "the message lacks the reason of the stop"; }

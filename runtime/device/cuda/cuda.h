@@ -3,6 +3,7 @@
 #define CUDA_H
 
 #include "abi/abi.h"
+#include "base/hashing.h"
 #include "device/cuda/cuda_library.h"
 #include "device/device.h"
 #include "moec.h"
@@ -81,6 +82,9 @@ typedef struct CudaImage {
 
 /* False after a message. Several threads can call it concurrently. */
 bool cuda_compile(const CudaLibrary *library, const CudaText *text, CudaImage *image);
+
+/* Adds the NVRTC version and the library in MOEC_CUDA, which determine the code of a text. */
+void cuda_hash_library(XXH3_state_t *state, const CudaLibrary *library);
 
 /* cuda_maps: tensor maps, which describe operands for the asynchronous box copies of compute
  * capability 9.0. */

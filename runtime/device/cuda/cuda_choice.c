@@ -61,7 +61,7 @@ static char *describe_choice(const BlasWork *work, const MoecProduct *p, int ali
 
 /* Path of the cached choice, or NULL. */
 static char *choice_path(const BlasWork *work, const char *text) {
-    if (!work->keep) return NULL;
+    if (!work->keep || cuda_choices_are_fixed()) return NULL;
     XXH3_state_t *state = cache_begin();
     cache_add(state, text);
     return cache_path(state, ".product");

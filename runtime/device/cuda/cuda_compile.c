@@ -23,8 +23,7 @@ static int take_headers(const char **names, const char **texts) {
     return count;
 }
 
-/* Another NVRTC version or another library in MOEC_CUDA can produce different code. */
-static void hash_library(XXH3_state_t *state, const CudaLibrary *library) {
+void cuda_hash_library(XXH3_state_t *state, const CudaLibrary *library) {
     int version[2] = {0};
     library->compiler.version(&version[0], &version[1]);
     XXH3_128bits_update(state, version, sizeof version);
@@ -44,7 +43,7 @@ static char *object_path(const CudaLibrary *library, const CudaText *text) {
     cache_add_headers(state);
     const int architecture[] = {text->major, text->minor};
     XXH3_128bits_update(state, architecture, sizeof architecture);
-    hash_library(state, library);
+    cuda_hash_library(state, library);
     return cache_path(state, ".cubin");
 }
 

@@ -27,6 +27,11 @@ bool cuda_off(const char *variable) {
     return value && strcmp(value, "off") == 0;
 }
 
+bool cuda_choices_are_fixed(void) {
+    const char *value = getenv("MOEC_CHOICE");
+    return value && strcmp(value, "first") == 0;
+}
+
 static const char *place_named(void) {
     const char *place = getenv("MOEC_CUDA");
     return place ? place : "";

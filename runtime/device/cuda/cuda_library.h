@@ -219,5 +219,8 @@ const CudaLibrary *cuda_library(void);
 const CudaBlas *cuda_blas(void);
 /* True if this environment variable is "off". */
 bool cuda_off(const char *variable);
+/* True with MOEC_CHOICE=first: algorithms and variants are selected without measurements, the same
+ * in every run. */
+bool cuda_choices_are_fixed(void);
 
 #endif

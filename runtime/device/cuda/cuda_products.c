@@ -200,7 +200,7 @@ static int alignment_of(const MoecProduct *product, CudaPointer bits) {
 
 static void choose_all(CudaProducts *products, const MoecTable *table) {
     BlasWork *work = &products->work;
-    if (!take_operands(work, table)) give_operands(work);
+    if (cuda_choices_are_fixed() || !take_operands(work, table)) give_operands(work);
     for (int i = 0; i < products->count; i++) {
         const CudaPointer least =
             table->own_products ? (CudaPointer)table->own_products[i].alignment : 0;

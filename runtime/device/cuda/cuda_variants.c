@@ -70,12 +70,20 @@ int cuda_launch_allow(const CudaDevice *device, const CudaLaunch *launch) {
 
 /* ---- cached decisions ---- */
 
+/* Other kernels, another compiler, device or driver: other results and times. */
 static char *variant_path(const CudaProgram *program) {
     if (!program->keep) return NULL;
     XXH3_state_t *state = cache_begin();
     cache_add(state, program->text);
     cache_add(state, program->device->base.name);
     cache_add_headers(state);
+    cuda_hash_library(state, program->device->library);
+    int driver = 0;
+    program->device->library->driver.version(&driver);
+    char *rest =
+        memory_format("driver %d, %s", driver, cuda_choices_are_fixed() ? "fixed" : "timed");
+    cache_add(state, rest);
+    free(rest);
     return cache_path(state, ".variants");
 }
 
@@ -292,7 +300,7 @@ CudaVariants *cuda_variants_new(const CudaProgram *program, int forced) {
         memory_new(sizeof *variants->named * (size_t)(program->table->kernel_count + 1));
     variants->refused =
         memory_new(sizeof *variants->refused * (size_t)(program->table->kernel_count + 1));
-    CudaFunction *compare = find_variant(program, "moec_apart");
+    CudaFunction *compare = find_variant(program, "moec_compare");
     variants->maps = aligned_alloc(_Alignof(CudaMap), sizeof *variants->maps * MATRICES);
     if (count_variants(variants, program) && compare && variants->maps &&
         (variants->trial = cuda_trial_new(program->device, compare))) {

@@ -60,7 +60,7 @@ enum { FIRST = MOEC_VARIANT_FIRST, VARIANTS = MOEC_VARIANT_COUNT, UNDECIDED = -1
 
 typedef struct CudaTrial CudaTrial;
 
-/* NULL without memory. compare: the kernel moec_apart. */
+/* NULL without memory. compare: the kernel moec_compare. */
 CudaTrial *cuda_trial_new(CudaDevice *device, CudaFunction *compare);
 void cuda_trial_free(CudaTrial *trial);
 /* Runs all variants on the current memory of the written elements, which it restores. Returns the
