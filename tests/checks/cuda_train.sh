@@ -17,6 +17,10 @@ moec eval "$work" --device tpu --data README.md 2>/dev/null || code=$?
 
 export MOEC_CUDA="$simulator"
 
+# So does a GPU that is too old.
+! MOEC_SIM=old moec train models/tiny.moe:tiny_moe --device cuda --data README.md --out "$work/none" 2>"$work/message" || wrong "an old GPU trains"
+grep -q 'has compute capability 7.0; the kernels require 8.0 or newer' "$work/message" || { cat "$work/message"; wrong "the message does not name the capability"; }
+
 # train NAME DEVICE STEPS [OPTION...]
 train() {
     name=$1 device=$2 steps=$3

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+enum { MIN_MAJOR = 8 }; /* compute capability 8.0: products of bf16, asynchronous copies */
+
 static CudaDevice *device_of(Device *device) {
     CudaDevice *cuda = (CudaDevice *)(void *)device;
     cuda_enter(cuda);
@@ -79,6 +81,13 @@ static const DeviceKind kind = {
     .read_pass = cuda_read_pass,
 };
 
+static bool can_run_kernels(const CudaDevice *device) {
+    return device->major >= MIN_MAJOR ||
+           error_message("choose a newer GPU, or use device cpu",
+                         "%s has compute capability %d.%d; the kernels require %d.0 or newer",
+                         device->base.name, device->major, device->minor, MIN_MAJOR);
+}
+
 static bool begin_device(CudaDevice *device, int number) {
     const CudaDriver *driver = &device->library->driver;
     int count = 0;
@@ -101,6 +110,7 @@ static bool begin_device(CudaDevice *device, int number) {
            cuda_good(device,
                      driver->device_attribute(&device->minor, CUDA_ATTRIBUTE_MINOR, device->number),
                      "read the compute capability") &&
+           can_run_kernels(device) &&
            cuda_good(device, driver->context_retain(&device->context, device->number),
                      "retain the context") &&
            cuda_good(device, driver->context_set(device->context), "set the context") &&

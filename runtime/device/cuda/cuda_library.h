@@ -58,6 +58,7 @@ enum {
     CUDA_ATTRIBUTE_MAJOR = 75,
     CUDA_ATTRIBUTE_MINOR = 76,
     CUDA_FUNCTION_SHARED = 8,
+    CUDA_FUNCTION_SHARED_SHARE = 9, /* % of the memory that L1 and shared memory have in common */
     CUDA_CAPTURE_THREAD = 1,
     CUDA_NOT_READY = 600, /* error numbers */
     CUDA_NOT_IN_CAPTURE = 900,

@@ -64,8 +64,10 @@ int cuda_launch(const CudaDevice *device, const CudaLaunch *launch) {
 
 int cuda_launch_allow(const CudaDevice *device, const CudaLaunch *launch) {
     if (launch->shared <= PLAIN_SHARED) return 0;
-    return device->library->driver.function_set(launch->function, CUDA_FUNCTION_SHARED,
-                                                (int)launch->shared);
+    const CudaDriver *driver = &device->library->driver;
+    /* a preference: several blocks may fit then */
+    driver->function_set(launch->function, CUDA_FUNCTION_SHARED_SHARE, 100);
+    return driver->function_set(launch->function, CUDA_FUNCTION_SHARED, (int)launch->shared);
 }
 
 /* ---- cached decisions ---- */

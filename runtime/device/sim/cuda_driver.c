@@ -445,8 +445,8 @@ Result cuDeviceGetName(char *name, int length, int device) {
 Result cuDeviceGetAttribute(int *value, int attribute, int device) {
     (void)device;
     switch (attribute) {
-    case 75: /* major compute capability; MOEC_SIM=hopper has warpgroups */
-        *value = has_mode("hopper") ? 9 : 8;
+    case 75: /* major compute capability; MOEC_SIM=hopper has warpgroups, old has no bf16 */
+        *value = has_mode("hopper") ? 9 : has_mode("old") ? 7 : 8;
         break;
     case 76: /* minor compute capability */
         *value = 0;
