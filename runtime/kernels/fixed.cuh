@@ -24,11 +24,11 @@ extern "C" __global__ void moec_top(long outer, long size, long inner, long k, c
  * 32nd of them. */
 enum { MOEC_TOP_EACH = 8 };
 
-MOEC_DEVICE int moec_top_count(const uint32_t *order, uint32_t least) {
+MOEC_DEVICE int moec_top_count(const uint32_t *order, long size, uint32_t least) {
     int count = 0;
 #pragma unroll
     for (int j = 0; j < MOEC_TOP_EACH; j++)
-        count += __popc(__ballot_sync(0xffffffffu, order[j] >= least));
+        if (32 * j < size) count += __popc(__ballot_sync(0xffffffffu, order[j] >= least));
     return count;
 }
 
@@ -43,11 +43,13 @@ extern "C" __global__ void moec_top_of_few(long outer, long size, long inner, lo
 #pragma unroll
         for (int j = 0; j < MOEC_TOP_EACH; j++)
             order[j] = 32 * j + lane < size ? moec_order(p[first + (32 * j + lane) * inner]) : 0u;
-        /* The k-th largest value, bit by bit; missing elements have order 0 and are never
-         * counted. */
-        for (int bit = 31; bit >= 0; bit--)
-            if (moec_top_count(order, least | 1u << bit) >= k) least |= 1u << bit;
-        int equal = (int)k - (least == 0xffffffffu ? 0 : moec_top_count(order, least + 1));
+        /* The k-th largest value, bit by bit, until exactly k are not less; missing elements have
+         * order 0 and are never counted. */
+        for (int bit = 31, count = -1; bit >= 0 && count != k; bit--) {
+            count = moec_top_count(order, size, least | 1u << bit);
+            if (count >= k) least |= 1u << bit;
+        }
+        int equal = (int)k - (least == 0xffffffffu ? 0 : moec_top_count(order, size, least + 1));
 #pragma unroll
         for (int j = 0; j < MOEC_TOP_EACH; j++) {
             const bool there = 32 * j + lane < size, same = there && order[j] == least;
