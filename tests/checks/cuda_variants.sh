@@ -150,3 +150,11 @@ grep -q '"name": "wgmma"' "$work/wgmma.json" && grep -qE '"launched": [1-9]' "$w
     { cat "$work/wgmma.json"; wrong "the launched variants are not reported"; }
 ! compare wide unchecked >"$work/wide.json" || wrong "verify passes without the requested variant"
 grep -q '"launched": 0' "$work/wide.json" && grep -qE '"missing": [1-9]' "$work/wide.json" || { cat "$work/wide.json"; wrong "missing variants are not counted"; }
+
+# A first variant with more than 48 KB of shared memory is tried, too.
+rm -f "$work"/cache/moec/*.variants
+MOEC_SIM=unchecked,hopper moec verify models/gpt2.moe:gpt2 --device cuda -b 1 -c 200 --set layers=1 --set dim=64 --set vocab_size=100 \
+    --set attention.heads.q=1 --set attention.head_dim=64 --set ffn.hidden_dim=64 --set train.precision=bf16 >"$work/large" 2>&1 ||
+    { cat "$work/large"; wrong "a variant with much shared memory cannot be tried"; }
+grep -qE '^attend_rounded_train_[0-9]+ [0-9a-f]+ (mma|wgmma) [0-9.]+ [0-9.]+ inf' "$work"/cache/moec/*.variants ||
+    { cat "$work"/cache/moec/*.variants; wrong "attention was not tried"; }

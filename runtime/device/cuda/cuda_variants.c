@@ -241,6 +241,7 @@ int cuda_variants_take(CudaVariants *variants, const CudaVariantLaunch *variant,
                        CudaLaunch *launch) {
     CudaLaunch launches[VARIANTS] = {*launch};
     bool several = false;
+    if (cuda_launch_allow(variants->device, launch)) return FIRST; /* its launch reports it */
     for (int i = FIRST + 1; i < VARIANTS; i++) {
         launches[i] = variant_launch(variants, variant, i, launch);
         several |= launches[i].function != NULL;

@@ -39,10 +39,14 @@ typedef struct Image {
     unsigned char *start, *end, *statics, *statics_end;
 } Image;
 
+/* Without cuFuncSetAttribute. */
+enum { SHARED_BY_DEFAULT = 48 << 10 };
+
 struct Function {
     Image *image;
     const SimKernel *kernel;
     Function *next;
+    unsigned shared; /* most bytes of shared memory that a launch may request */
 };
 
 /* Kinds of work recorded during a stream capture. */
@@ -185,7 +189,7 @@ Result cuModuleGetFunction(Function **found, Image *image, const char *name) {
     const SimKernel *kernel = dlsym(image->handle, symbol);
     Function *function = kernel ? calloc(1, sizeof *function) : NULL;
     if (!function) return NOT_FOUND;
-    *function = (Function){image, kernel, image->functions};
+    *function = (Function){image, kernel, image->functions, SHARED_BY_DEFAULT};
     image->functions = function;
     *found = function;
     return GOOD;
@@ -247,11 +251,11 @@ static Result launch_or_record(const Function *function, SimIndex grid, SimIndex
     const Result error = stopped(false);
     if (error) return error;
     if (!threads || threads > SIM_THREADS || !grid.x || !grid.y || !grid.z || grid.y > 65535 ||
-        shared > SIM_SHARED) {
+        shared > function->shared) {
         fprintf(stderr,
                 "sim: error: kernel %s: launched with grid (%u, %u), %u threads, %u bytes of "
-                "shared memory\n",
-                function->kernel->name, grid.x, grid.y, threads, shared);
+                "shared memory; %u bytes are allowed\n",
+                function->kernel->name, grid.x, grid.y, threads, shared, function->shared);
         return INVALID_VALUE;
     }
     if (!captured) return launch_grid(function, grid, block, shared, overlaps, arguments);
@@ -558,8 +562,11 @@ Result cuEventElapsedTime(float *milliseconds, const struct timespec *first,
 }
 
 Result cuFuncSetAttribute(Function *function, int attribute, int value) {
-    (void)function, (void)attribute;
-    return value <= SIM_SHARED ? GOOD : INVALID_VALUE;
+    enum { SHARED = 8 };
+    if (attribute != SHARED) return GOOD;
+    if (value < 0 || value > SIM_SHARED) return INVALID_VALUE;
+    function->shared = (unsigned)value;
+    return GOOD;
 }
 
 Result cuFuncGetAttribute(int *value, int attribute, const Function *function) {
