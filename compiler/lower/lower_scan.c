@@ -9,15 +9,17 @@
 #include "lower/lower.h"
 
 /* Maximum number of column sums. More instances than ENOUGH_CELLS would separate elements that are
- * contiguous in the memory of a CPU. */
-enum { MAX_COLUMNS = 512, ENOUGH_CELLS = 8 };
+ * contiguous in the memory of a CPU, more than ENOUGH_BLOCKS on a GPU. */
+enum { MAX_COLUMNS = 512, ENOUGH_CELLS = 8, ENOUGH_BLOCKS = 64 };
 
 /* ---- instances ---- */
 
-/* The dimension of each tensor of a scan that runs over an instance, by tensor id; -1: unknown. */
+/* The dimension of each tensor of a scan that runs over an instance, by tensor id; -1: unknown. Its
+ * subscript is the loop over instances, or the sum of this loop and an offset. */
 typedef struct Class {
     const Statement *scan;
     int *dimension;
+    const Expr **offset; /* of each dimension, NULL: none */
     bool *written;
     bool good, changed;
 } Class;
@@ -26,21 +28,46 @@ static Statement *body_at(const Statement *scan, int at) {
     return scan->body.statements.items[at];
 }
 
-static int place_of(const Expr *access, const Index *index) {
-    int found = -1;
-    for (int i = 0; i < access->count; i++) {
-        if (!expr_uses_index(access->args[i], index)) continue;
-        if (found >= 0 || access->args[i]->kind != EXPR_INDEX) return -1;
-        found = i;
-    }
-    return found;
+/* The value does not change within the scan: it depends on surrounding repeats only. */
+static bool is_fixed(const Statement *scan, const Expr *expr) {
+    bool fixed = expr->kind == EXPR_INDEX ? expr->index->of_repeat && expr->index != scan->index
+                                          : expr->kind == EXPR_NUMBER || expr->kind == EXPR_APPLY;
+    for (int i = 0; i < expr->count && fixed; i++) fixed = is_fixed(scan, expr->args[i]);
+    return fixed;
 }
 
-static void set_dimension(Class *class, const Tensor *tensor, int dimension) {
-    int *known = &class->dimension[tensor->id];
-    if (dimension < 0 || (*known >= 0 && *known != dimension)) class->good = false;
-    if (*known < 0) class->changed = true;
-    *known = dimension;
+/* The loop of a subscript `index` or `offset + index`, or NULL. */
+static Index *loop_of(const Statement *scan, const Expr *sub, const Expr **offset) {
+    *offset = NULL;
+    if (sub->kind == EXPR_INDEX) return sub->index->of_repeat ? NULL : sub->index;
+    if (sub->kind != EXPR_APPLY || sub->op != OP_ADD) return NULL;
+    for (int i = 0; i < 2; i++) {
+        const Expr *index = sub->args[i];
+        if (index->kind != EXPR_INDEX || index->index->of_repeat ||
+            !is_fixed(scan, sub->args[1 - i]))
+            continue;
+        *offset = sub->args[1 - i];
+        return index->index;
+    }
+    return NULL;
+}
+
+/* Sets the dimension of a tensor to the one where `access` uses the index. */
+static void set_dimension(Class *class, const Expr *access, const Index *index) {
+    const int id = access->tensor->id;
+    int found = -1, *known = &class->dimension[id];
+    const Expr *offset = NULL;
+    for (int i = 0; i < access->count; i++) {
+        if (!expr_uses_index(access->args[i], index)) continue;
+        class->good &= found < 0 && loop_of(class->scan, access->args[i], &offset) == index;
+        found = i;
+    }
+    const Expr *before = class->offset[id];
+    bool same = offset && before ? expr_equal(offset, before) : offset == before;
+    if (found < 0 || (*known >= 0 && (*known != found || !same))) class->good = false;
+    class->changed |= *known < 0;
+    *known = found;
+    class->offset[id] = offset;
 }
 
 /* Checks that both have the same element of the instance, or that neither is known to. */
@@ -49,12 +76,14 @@ static void agree(Class *class, const Expr *target, const Expr *read) {
     if (read->kind != EXPR_READ || !class->written[read->tensor->id]) return;
     const Expr *sub = at >= 0 ? target->args[at] : there >= 0 ? read->args[there] : NULL;
     if (!sub) return;
-    if (sub->kind != EXPR_INDEX || sub->index->of_repeat) {
+    const Expr *offset;
+    const Index *index = loop_of(class->scan, sub, &offset);
+    if (index) {
+        set_dimension(class, target, index);
+        set_dimension(class, read, index);
+    } else {
         class->good = false;
-        return;
     }
-    set_dimension(class, target->tensor, place_of(target, sub->index));
-    set_dimension(class, read->tensor, place_of(read, sub->index));
 }
 
 static void agree_all(Class *class, const Expr *target, const Expr *expr) {
@@ -69,14 +98,17 @@ static bool find_class(Arena *arena, const Program *program, const Statement *sc
     size_t tensors = (size_t)program->tensors.count;
     *class = (Class){.scan = scan, .good = true, .changed = true};
     class->dimension = arena_alloc(arena, tensors * sizeof *class->dimension);
+    class->offset = arena_alloc(arena, tensors * sizeof *class->offset);
     class->written = arena_alloc(arena, tensors * sizeof *class->written);
     for (size_t i = 0; i < tensors; i++) class->dimension[i] = -1;
     for (int i = 0; i < body->count; i++)
         class->written[body_at(scan, i)->target->tensor->id] = true;
     const Expr *first = body_at(scan, 0)->target;
-    const Expr *sub = first->args[dimension];
-    if (sub->kind != EXPR_INDEX || sub->index->of_repeat) return false;
+    const Expr *offset;
+    const Index *loop = loop_of(scan, first->args[dimension], &offset);
+    if (!loop) return false;
     class->dimension[first->tensor->id] = dimension;
+    class->offset[first->tensor->id] = offset;
     while (class->good && class->changed) {
         class->changed = false;
         for (int i = 0; i < body->count && class->good; i++) {
@@ -85,11 +117,11 @@ static bool find_class(Arena *arena, const Program *program, const Statement *sc
             agree_all(class, statement->target, statement->value);
         }
     }
-    const Axis *axis = first->tensor->axes[dimension];
     for (int i = 0; i < body->count && class->good; i++) {
-        const Tensor *tensor = body_at(scan, i)->target->tensor;
-        int at = class->dimension[tensor->id];
-        class->good = at >= 0 && tensor->axes[at]->size == axis->size;
+        const Expr *target = body_at(scan, i)->target;
+        int at = class->dimension[target->tensor->id];
+        class->good =
+            at >= 0 && loop_of(scan, target->args[at], &offset)->axis->size == loop->axis->size;
     }
     return class->good;
 }
@@ -108,7 +140,9 @@ static void add_class(Arena *arena, ScanCells *cells, const Class *class) {
     Index **loops = arena_alloc(arena, (size_t)body->count * sizeof *loops);
     for (int i = 0; i < body->count; i++) {
         const Expr *target = body_at(class->scan, i)->target;
-        loops[i] = target->args[class->dimension[target->tensor->id]]->index;
+        const Expr *offset;
+        loops[i] =
+            loop_of(class->scan, target->args[class->dimension[target->tensor->id]], &offset);
     }
     cells->axes[cells->count] = loops[0]->axis;
     cells->loops[cells->count++] = loops;
@@ -138,7 +172,8 @@ ScanCells scan_cells(Arena *arena, const Program *program, const Statement *scan
     for (int i = 0; i < scan->body.statements.count; i++)
         cells.all &= body_at(scan, i)->loop_count == classes;
     cells.all &= device;
-    if (left && cells.all) add_class(arena, &cells, &inner);
+    if (left && (cells.all || (device && cells.size < ENOUGH_BLOCKS)))
+        add_class(arena, &cells, &inner);
     return cells;
 }
 
