@@ -59,10 +59,12 @@ static bool makes_all(const FirstSumSearch *search, const Contraction *product,
     return !search->met[target->tensor->id];
 }
 
-/* True unless a loop around it sums it. */
-static bool stores(const ScheduleUnit *unit) {
+/* True unless a loop around it sums it, or a kernel of its own on a GPU adds it. */
+static bool stores(const ScheduleUnit *unit, const Target *target) {
     const Contraction *product = unit->contraction;
-    if (product->kind == CONTRACTION_ROWS_BY_WEIGHT || unit->accumulated_product) return false;
+    const bool own = target->launches && (unit->row || unit->epilogue);
+    if (product->kind == CONTRACTION_ROWS_BY_WEIGHT || unit->accumulated_product || own)
+        return false;
     for (int i = 0; i < product->outer_count; i++)
         if (product->outer[i].summed) return false;
     return product->product.accumulate;
@@ -90,7 +92,7 @@ static void look_at(FirstSumSearch *search, ScheduleUnit *unit) {
     }
     if (unit->kind == UNIT_CONTRACTION) {
         unit->overwrites_gradient = unit->statement->target->tensor->role == ROLE_GRADIENT &&
-                                    !unit->once && stores(unit) &&
+                                    !unit->once && stores(unit, search->program->target) &&
                                     makes_all(search, unit->contraction, unit->statement->target);
     }
     for (int i = 0; kernel && i < kernel->members.count; i++)

@@ -103,25 +103,26 @@ static bool take_ratios(Call *call, int loss, const GradientBlocks *blocks, doub
 }
 
 /* The slope of the loss relative to the prediction, and how far it may be from 1. */
-typedef struct Slope {
+typedef struct LossSlope {
     double value, tolerance;
     bool coarse; /* choices change in most intervals */
-} Slope;
+} LossSlope;
 
-static Slope slope_of(const Bench *bench, double ratios[INTERVALS]) {
+static LossSlope loss_slope(const Bench *bench, double ratios[INTERVALS]) {
     double tolerance = tolerance_of(bench), middle = middle_of_parabola(ratios);
     double usual = median(ratios, INTERVALS);
     int agree = 0;
     for (int i = 0; i < INTERVALS; i++) agree += fabs(ratios[i] - usual) <= tolerance;
     bool coarse = bench->routed && agree < QUORUM;
-    return (Slope){bench->routed ? usual : middle, coarse ? coarse_tolerance : tolerance, coarse};
+    return (LossSlope){bench->routed ? usual : middle, coarse ? coarse_tolerance : tolerance,
+                       coarse};
 }
 
-static bool is_predicted(const Slope *slope) {
+static bool is_predicted(const LossSlope *slope) {
     return fabs(slope->value - 1) <= slope->tolerance;
 }
 
-static bool judge(const Bench *bench, const Slope *slope) {
+static bool judge(const Bench *bench, const LossSlope *slope) {
     char kind[96];
     snprintf(kind, sizeof kind, "%sto %.0f %%",
              slope->coarse   ? "choices change too often to see more than gross errors: "
@@ -151,11 +152,11 @@ static bool check(const Bench *bench, Call *call, int loss, const GradientBlocks
     double slope = take_lengths(model->table, blocks), ratios[INTERVALS],
            interval = (bench->rounded ? change_rounded : change) *
                       (1 + fabs((double)call->outputs[loss][0])) / slope;
-    Slope found = {0};
+    LossSlope found = {0};
     bool good = true;
     for (int i = 0; i < LENGTHS && good && !is_predicted(&found); i++, interval /= 4) {
         good = take_ratios(call, loss, blocks, interval, ratios);
-        found = slope_of(bench, ratios);
+        found = loss_slope(bench, ratios);
     }
     memcpy(model->weights, blocks->kept, bytes);
     return good && model_put_weights(model) && judge(bench, &found);
