@@ -284,9 +284,14 @@ $(BUILD)/kit-objects/%.o: %.c $(BUILD)/flags.list
 $(BUILD)/kit-objects/moec: $(KIT_OBJECTS) $(BUILD)/commit.o $(BUILD)/libmoec_compiler.a
 	$(CC) $(CFLAGS) $(if $(HAVE_OPENMP),-fopenmp) $(SANITIZE) $(LDFLAGS) -o $@ $^ $(KIT_LIBS)
 .PHONY: gpu-kit
-gpu-kit: $(BUILD)/kit-objects/moec
+KIT_UNITS := $(BUILD)/tests/unit/test_products $(BUILD)/tests/unit/test_emit_cuda
+gpu-kit: $(BUILD)/kit-objects/moec $(KIT_UNITS)
 	rm -rf $(KIT)
-	install -d $(KIT)/build $(KIT)/tests $(KIT)/models
+	install -d $(KIT)/build/tests/unit $(KIT)/build/lib $(KIT)/tests $(KIT)/models $(KIT)/runtime/kernels $(KIT)/runtime/abi
+	install -s $(KIT_UNITS) $(KIT)/build/tests/unit
+	ldd $(KIT_UNITS) | sed -n 's,.*=> \(/[^ ]*lib\(cmocka\|jansson\)[^ ]*\) .*,\1,p' | sort -u | xargs -I '{}' install -m 644 '{}' $(KIT)/build/lib
+	install -m 644 runtime/kernels/*.h runtime/kernels/*.cuh $(KIT)/runtime/kernels
+	install -m 644 runtime/abi/*.h $(KIT)/runtime/abi
 	install $(BUILD)/kit-objects/moec $(KIT)/build/moec
 	strip $(KIT)/build/moec
 	install tests/gpu.sh tests/small_models.sh $(KIT)/tests

@@ -1,14 +1,19 @@
 #!/bin/sh
 # tests/gpu.sh [-o FOLDER] [STAGE...]: all tests and measurements on a machine with a GPU. The stages, the most important first:
 #
-#   first    driver, graphs, two equal runs bit for bit; one model of each kind in f32 and bf16 with every kernel variant
-#            (mma, wgmma, wide); an emitted program through nvcc
+#   units    every tile of the products, attention and random programs against sums in double precision
+#   first    one model of each kind in f32 and bf16, and with every kernel variant (mma, wgmma, wide) at sizes that have it
+#   bits     training with and without overlapping launches, each with an empty cache: equal checkpoints; an emitted program
+#            through nvcc
+#   memory   the same comparisons under compute-sanitizer, if it is installed
 #   models   every small model against its definition, f32 and bf16
 #   kernels  the speed of every kernel of the models with performance targets, with a roofline
 #   steps    training steps and decoding compared with PyTorch
 #   heads    few key heads compared with many, at several prefix lengths
 #   large    models of 1.5 B parameters compared with PyTorch; with and without a gate
 #   start    time from a spec to the first step, cold and from the cache
+#
+# A program that fails is run again with more and more parts disabled, and the result names the first part that mends it.
 #
 # Without a STAGE: all of them in about twenty minutes. Each stage has a time limit; a stage that exceeds it is stopped and
 # reported. Results are appended to FOLDER/results.jsonl at once, one JSON object per line. Each stage rewrites FOLDER/report.md
@@ -46,13 +51,14 @@ case $folder in /*) ;; *) folder=$PWD/$folder ;; esac
 wheels=$("$PYTHON" -c 'import glob, sys
 print(":".join(f for p in sys.path if p for n in ("cu1?", "cuda_nvrtc", "cublas") for f in glob.glob(p + "/nvidia/" + n + "/lib")))' 2>/dev/null)
 [ -z "$wheels" ] || export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$wheels"
+[ ! -d "$BUILD/lib" ] || export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$BUILD/lib"
 command -v nvcc >/dev/null || PATH=$PATH:/usr/local/cuda/bin
 export PATH BUILD DEVICE QUICK
 
 # ---- results ----
 
-# text FILE: its content as a JSON string on one line.
-text() { printf '"%s"' "$(head -c 1500 "$1" | tr '\n' ' ' | tr -d '\000-\037' | sed 's/ *$//; s/\\/\\\\/g; s/"/\\"/g')"; }
+# text FILE: its beginning and its end as a JSON string on one line.
+text() { printf '"%s"' "$({ head -c 700 "$1" && tail -c +701 "$1" | tail -c 1300; } | tr '\n' ' ' | tr -d '\000-\037' | sed 's/ *$//; s/\\/\\\\/g; s/"/\\"/g')"; }
 # record KIND FIELDS: appends a line of results. One write per line: parallel processes do not mix their lines.
 record() { printf '{"kind": "%s", "stage": "%s", %s}\n' "$1" "$inside" "$2" >>"$folder/results.jsonl"; }
 # result FILE LOG CODE: the JSON output of a command, or the reason that it is missing.
@@ -80,15 +86,28 @@ within() {
     timeout -k 5 $seconds "$@"
 }
 
-# compare_one PRECISION VARIANT MODEL [OPTION...]: compares one program with its definition.
+# verify_with SETTING VARIANT MODEL [OPTION...]: compares one program with its definition; SETTING is NAME=VALUE.
+verify_with() {
+    setting=$1 variant=$2
+    shift 2
+    within 60 env "$setting" MOEC_VARIANT="$(echo "$variant" | sed 's/^chosen$//')" moec verify "$@" --device "$DEVICE" --json
+}
+
+# compare_one PRECISION VARIANT MODEL [OPTION...]: the same, as a result. After a failure, the first part that mends it when it is
+# disabled, from the newest to the oldest.
 compare_one() {
     precision=$1 variant=$2
     shift 2
+    set -- "$@" --set train.precision="$precision"
     to=$work/$(echo "$1.$precision.$variant" | tr '/:' '__')
-    code=0
-    within 60 env MOEC_VARIANT="$(echo "$variant" | sed 's/^chosen$//')" \
-        moec verify "$@" --device "$DEVICE" --set train.precision="$precision" --json >"$to.json" 2>"$to.log" || code=$?
-    record compare "\"model\": \"${1##*/}\", \"precision\": \"$precision\", \"variant\": \"$variant\", $(result "$to.json" "$to.log" $code)"
+    code=0 mended=null
+    verify_with MOEC_NONE= "$variant" "$@" >"$to.json" 2>"$to.log" || code=$?
+    if [ $code != 0 ] && [ "$variant" = chosen ]; then
+        for part in MOEC_WGMMA MOEC_OVERLAP MOEC_GRAPH MOEC_BLAS; do
+            verify_with $part=off chosen "$@" >/dev/null 2>&1 && mended="\"$part=off\"" && break
+        done
+    fi
+    record compare "\"model\": \"${1##*/}\", \"precision\": \"$precision\", \"variant\": \"$variant\", \"mended_by\": $mended, $(result "$to.json" "$to.log" $code)"
 }
 
 # bench PRECISION NAME SECONDS SPEC [OPTION...]
@@ -103,18 +122,31 @@ bench() {
     record speed "\"name\": \"$name\", \"precision\": \"$precision\", $(result "$to.json" "$to.log" $code)"
 }
 
-check_determinism() {
+# unit NAME PROGRAM [ARGUMENT...]: a test program on the real driver.
+unit() {
+    name=$1
+    shift
+    code=0
+    within 60 "$@" >"$work/unit.$name" 2>&1 || code=$?
+    why=null
+    [ $code = 0 ] || why=$(grep -v '^\[\|^ *$' "$work/unit.$name" >"$work/unit.$name.why"; text "$work/unit.$name.why")
+    record unit "\"name\": \"$name\", \"code\": $code, \"why\": $why"
+}
+
+# Checkpoints of a short training, with and without overlapping launches, each with its own empty cache.
+check_bits() {
     head -c 3000 README.md >"$work/read"
-    steps=${QUICK:+4}
-    for run in one two; do
-        within 60 moec train models/tiny.moe:tiny_moe --device "$DEVICE" --data "$work/read" --out "$work/$run" \
+    steps=${QUICK:+4} same=true why="${steps:-20} steps, overlap on and off, two empty caches each: equal checkpoints"
+    for run in on.1 on.2 off.1 off.2; do
+        [ -z "$QUICK" ] || [ "${run#*.}" = 1 ] || continue
+        within 60 env MOEC_OVERLAP="${run%.*}" XDG_CACHE_HOME="$work/bits.$run" \
+            moec train models/tiny.moe:tiny_moe --device "$DEVICE" --data "$work/read" --out "$work/$run" \
             --steps "${steps:-20}" --set train.context_length=16 --set train.precision=bf16 \
             ${QUICK:+--set dim=16 --set layers=1 --set train.batch_size=1} >"$work/$run.log" 2>&1 ||
             { record determinism "\"same\": false, \"why\": $(tail -n 1 "$work/$run.log" >"$work/why" && text "$work/why")"; return; }
+        cmp -s "$work/on.1/last.safetensors" "$work/$run/last.safetensors" || { same=false why="run $run differs from run on.1"; }
     done
-    same=false
-    cmp -s "$work/one/last.safetensors" "$work/two/last.safetensors" && same=true
-    record determinism "\"same\": $same, \"why\": \"${steps:-20} steps, checkpoints byte for byte\""
+    record determinism "\"same\": $same, \"why\": \"$why\""
 }
 
 # An emitted folder through nvcc, and its text compared with that of moec generate.
@@ -122,9 +154,9 @@ emitted() {
     [ -z "$QUICK" ] || { record emitted '"same": null, "why": "a trial without a GPU"'; return; }
     command -v nvcc >/dev/null || { record emitted '"same": null, "why": "no nvcc"'; return; }
     {
-        moec emit --force "$work/one" --target cuda --mode decode --out "$work/emitted" &&
+        moec emit --force "$work/on.1" --target cuda --mode decode --out "$work/emitted" &&
             make -j4 -C "$work/emitted" && "$work/emitted/generate" --prompt "In the" --tokens 24 --temperature 0 >"$work/theirs" &&
-            moec generate "$work/one" --device "$DEVICE" --prompt "In the" -n 24 --temperature 0 >"$work/ours"
+            moec generate "$work/on.1" --device "$DEVICE" --prompt "In the" -n 24 --temperature 0 >"$work/ours"
     } >"$work/emit.log" 2>&1 || { record emitted "\"same\": false, \"why\": $(tail -n 1 "$work/emit.log" >"$work/why" && text "$work/why")"; return; }
     same=false
     cmp -s "$work/theirs" "$work/ours" && same=true
@@ -135,24 +167,67 @@ if [ -n "$QUICK" ]; then
     tiny="--set dim=32 --set vocab_size=64 --set train.context_length=16 --set train.batch_size=1"
     small="$tiny --set layers=1 --set attention.head_dim=8 --set ffn.hidden_dim=32"
     mix="$tiny --set ffn.experts=4 --set ffn.top_k=2 --set ffn.expert.hidden_dim=16"
-    prefixes="16" variants="chosen wgmma"
+    prefixes="16"
+    dense="$small --set attention.heads.q=1" routed="$mix --set dim=80 -c 16 -b 1"
 else
     tiny="" small="" mix=""
-    prefixes="2048 4096 16384 32768 65536 131072" variants="chosen mma wgmma wide"
+    prefixes="2048 4096 16384 32768 65536 131072"
+    # Sizes that have every variant, partial tiles, and more stages than a ring has places.
+    dense="--set layers=1 --set dim=128 --set vocab_size=300 --set attention.heads.q=2 --set attention.head_dim=64 --set ffn.hidden_dim=512 -c 200 -b 1"
+    routed="--set dim=192 --set ffn.experts=2 --set ffn.top_k=1 --set ffn.expert.hidden_dim=328 -c 300 -b 1"
 fi
 
-stage_first() {
-    small="--set dim=64 --set layers=1 ${QUICK:+--set vocab_size=64 --set train.batch_size=1 --set train.context_length=16}"
-    for model in models/tiny.moe:tiny models/tiny.moe:tiny_moe; do
-        for precision in f32 bf16; do
-            # shellcheck disable=SC2086 # several words
-            for variant in $variants; do
-                [ $precision.$variant = f32.wgmma ] || [ $precision.$variant = f32.wide ] || compare_one $precision $variant $model $small
-            done
+# each STAGE WORDS...: in parallel, one line of standard input per process of this script.
+each() {
+    # shellcheck disable=SC2016 # for the shell inside
+    xargs -P "${JOBS:-$(nproc)}" -I '{}' "$self" -o "$folder" -i "$1" "$2" '{}'
+}
+
+# The unit tests need the folder tests/unit of a build or of the kit.
+stage_units() {
+    units=$BUILD/tests/unit
+    [ -x "$units/test_products" ] || { record unit '"name": "all", "code": 1, "why": "no unit tests in the build folder"'; return; }
+    most=999
+    [ -z "$QUICK" ] || most=2
+    {
+        for kernel in $("$units/test_products" --list | head -n $most); do echo "products.$kernel $units/test_products $kernel"; done
+        [ -n "$QUICK" ] || for model in "masks train train.precision=bf16" "masks train train.precision=f32" "groups train train.precision=bf16" \
+            "widths train train.precision=bf16 train.context_length=33" "steps decode train.precision=bf16"; do
+            echo "attention.$(echo "$model" | tr ' =' '__') $units/test_emit_cuda tests/attention.moe $model"
+            case $model in *bf16) echo "wgmma.$(echo "$model" | tr ' =' '__') env VARIANT=_wgmma $units/test_emit_cuda tests/attention.moe $model" ;; esac
         done
-    done
-    check_determinism
+        [ -n "$QUICK" ] || echo "random env MOEC_PROGRAMS=16 $units/test_emit_cuda"
+    } | grep -v 'wgmma.steps' | each units unit
+}
+
+stage_first() {
+    for variant in chosen mma wgmma wide; do
+        echo "bf16 $variant tests/gpu.moe:moe_layer $routed"
+        [ $variant = wide ] || echo "bf16 $variant models/gpt2.moe:gpt2 $dense"
+    done >"$work/all"
+    for model in models/tiny.moe:tiny models/tiny.moe:tiny_moe; do
+        echo "f32 chosen $model --set dim=64 --set layers=1 ${QUICK:+--set vocab_size=64 --set train.batch_size=1 -c 16}"
+    done >>"$work/all"
+    [ -n "$QUICK" ] || printf 'f32 chosen %s\n' "models/gpt2.moe:gpt2 $dense" "tests/gpu.moe:moe_layer $routed" >>"$work/all"
+    [ -z "$QUICK" ] || sed -i '/ wide /d; / mma /d; / wgmma .*gpt2/d' "$work/all"
+    each first one <"$work/all"
+}
+
+stage_bits() {
+    check_bits
     emitted
+}
+
+# One comparison per tool; a note if the tool is missing.
+# shellcheck disable=SC2086 # several words
+stage_memory() {
+    command -v compute-sanitizer >/dev/null || { record memory '"tool": "none", "code": 0, "why": "compute-sanitizer is not installed"'; return; }
+    for tool in memcheck synccheck racecheck; do
+        code=0
+        within 90 compute-sanitizer --tool $tool --error-exitcode 9 --print-limit 5 moec verify models/gpt2.moe:gpt2 $dense -c 100 \
+            --device "$DEVICE" --set train.precision=bf16 >"$work/memory" 2>&1 || code=$?
+        record memory "\"tool\": \"$tool\", \"code\": $code, \"why\": $(tail -n 3 "$work/memory" >"$work/why" && text "$work/why")"
+    done
 }
 
 stage_models() {
@@ -165,8 +240,7 @@ stage_models() {
         done
     done <"$work/models" >"$work/all"
     record wanted "\"count\": $(wc -l <"$work/all")"
-    # shellcheck disable=SC2016 # for the shell inside
-    xargs -P "${JOBS:-$(nproc)}" -I '{}' "$self" -o "$folder" -i models one '{}' <"$work/all"
+    each models one <"$work/all"
 }
 
 # The models with performance targets, each with all its kernels.
@@ -255,29 +329,31 @@ stage_start() {
 # ---- one stage, in a separate process ----
 
 if [ -n "$inside" ]; then
-    if [ "${1:-}" = one ]; then
-        # shellcheck disable=SC2086 # a model and its options
-        set -- $2
-        compare_one "$@"
-    else
-        "stage_$inside"
-    fi
+    # shellcheck disable=SC2086 # several words
+    case ${1:-} in
+    one) compare_one $2 ;;
+    unit) unit $2 ;;
+    *) "stage_$inside" ;;
+    esac
     exit
 fi
 
 # ---- all stages ----
 
-[ $# -gt 0 ] || set -- first models kernels steps start heads large
+[ $# -gt 0 ] || set -- units first bits memory models kernels steps start heads large
 clock_of() {
     case $1 in
-    first) clock=90 ;;
+    units) clock=90 ;;
+    first) clock=60 ;;
+    bits) clock=90 ;;
+    memory) clock=180 ;;
     models) clock=180 ;;
     kernels) clock=150 ;;
     steps) clock=200 ;;
     start) clock=60 ;;
     heads) clock=240 ;;
     large) clock=580 ;;
-    *) echo "tests/gpu.sh: unknown stage '$1'; the stages are first, models, kernels, steps, start, heads, large" >&2 && exit 2 ;;
+    *) echo "tests/gpu.sh: unknown stage '$1'; the stages are units, first, bits, memory, models, kernels, steps, start, heads, large" >&2 && exit 2 ;;
     esac
     eval "clock=\${CLOCK_$1:-$((clock * patience))}"
 }
@@ -306,8 +382,11 @@ for stage; do
     [ "$(date +%s)" -lt $deadline ] || code=124
     inside=$stage
     # The selected variant and the time of each: see runtime/device/cuda/cuda_variants.h.
-    [ "$stage" = first ] || [ "$stage" = models ] || [ "$stage" = start ] ||
+    case $stage in
+    kernels | steps | heads | large)
         cat "$XDG_CACHE_HOME"/moec/*.variants 2>/dev/null | while read -r line; do record variants "\"line\": \"$line\""; done
+        ;;
+    esac
     end=ended
     [ $code != 124 ] && [ $code != 137 ] || end="stopped at its time limit"
     record stage "\"end\": \"$end\", \"code\": $code, \"seconds\": $(($(date +%s) - began))"
@@ -316,7 +395,7 @@ for stage; do
         tail -n 3 "$work/verdict" >&2
     else
         bad=$(grep '"kind": "compare"' "$folder/results.jsonl" | grep -vc '"agrees": true')
-        [ "$bad" = 0 ] && ! grep -q '"same": false' "$folder/results.jsonl" || status=1
+        [ "$bad" = 0 ] && ! grep -E '"kind": "(unit|memory)"' "$folder/results.jsonl" | grep -qv '"code": 0' && ! grep -q '"same": false' "$folder/results.jsonl" || status=1
         echo "no Python for the report; $bad programs do not agree or did not run, see $folder/results.jsonl" >&2
     fi
 done

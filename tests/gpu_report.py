@@ -17,7 +17,7 @@ def read_results():
                 row = json.loads(line)
             except ValueError:
                 continue
-            key = tuple(row.get(name) for name in ("stage", "model", "precision", "variant", "name", "line"))
+            key = tuple(row.get(name) for name in ("stage", "model", "precision", "variant", "name", "tool", "line"))
             if row["kind"] == "torch":
                 key = row["result"].get("name")
             found.setdefault(row["kind"], {})[key] = row
@@ -70,6 +70,7 @@ class Report:
         self.torch = [row["result"] for row in found.get("torch", [])]
         self.torch_log = (found.get("torch_log") or [{"why": "Not run."}])[-1]["why"]
         self.determinism, self.emitted = ((found.get(kind) or [None])[-1] for kind in ("determinism", "emitted"))
+        self.units, self.memory = found.get("unit", []), found.get("memory", [])
         self.variants = [row["line"].split() for row in found.get("variants", [])]
         self.bad = {p: [row for row in self.comparisons if row["precision"] == p and row["agrees"] is False] for p in ("f32", "bf16")}
 
@@ -105,7 +106,14 @@ class Report:
                 cells.append(f"{one['error']:.1e} of {one['limit']:.1e}" if one else "")
             verdict = {True: "", False: "DISAGREES ", None: "not run: "}[row["agrees"]] + row.get("why", "")
             self.say(f"| {row['model']} | {row['precision']} | {row['variant']} | {' | '.join(cells)} | {verdict} |")
+            if row.get("mended_by"):
+                self.lines[-1] += f" agrees with {row['mended_by']} |"
         self.say("")
+        bad_units = [row for row in self.units if row["code"]]
+        if self.units:
+            self.say(f"{len(self.units) - len(bad_units)} of {len(self.units)} unit tests passed on the driver.", "")
+        self.say(*(f"- FAILED: {row['name']}: {row['why']}" for row in bad_units))
+        self.say(*(f"- {row['tool']}: {'no finding' if row['code'] == 0 else 'exit code %d' % row['code']} ({row['why']})" for row in self.memory))
         for what, row in (("Two runs", self.determinism), ("The emitted program and moec generate", self.emitted)):
             same = {True: "the same", False: "NOT THE SAME", None: "not run"}[row["same"] if row else None]
             self.say(f"{what}: {same} ({row['why'] if row else 'its stage was not run'}).", "")
@@ -282,6 +290,7 @@ class Report:
                        "emitted": self.emitted, "targets": rows, "speeds": reported, "starts": self.starts, "torch": self.torch},
                       file, indent=1)
         print("\n".join(self.lines))
+        bad = bad or any(row["code"] for row in self.units + self.memory)
         return bad or any(row and row["same"] is False for row in (self.determinism, self.emitted))
 
 

@@ -6,8 +6,8 @@
 #   tests/gpu_script.sh        without `steps` and `large`, which differ from `kernels` only in their sizes
 #   tests/gpu_script.sh all
 . "$(dirname "$0")/begin.sh"
-stages="first models kernels start heads" speeds=6 kernels=6 measured=5
-[ "${1:-}" != all ] || stages="first models kernels steps start heads large" speeds=13 kernels=7 measured=7
+stages="units first bits memory models kernels start heads" speeds=6 kernels=6 measured=5
+[ "${1:-}" != all ] || stages="units first bits memory models kernels steps start heads large" speeds=13 kernels=7 measured=7
 export stages speeds kernels measured
 command -v python3 >/dev/null || { echo "no Python for the report" && exit 0; }
 make -s KIT="$work/kit" gpu-kit >"$work/make" 2>&1 || { cat "$work/make"; exit 1; }
@@ -25,8 +25,9 @@ wrong() {
     echo "$*"
     exit 1
 }
-grep -q '^8 of 8 programs were compared .* 0 disagree' "$report" || wrong "not every program was compared"
+grep -q '^7 of 7 programs were compared .* 0 disagree' "$report" || wrong "not every program was compared"
 grep -q '^## 32/4/16 and 32/16/16 heads' "$report" || wrong "the heads are not compared"
+grep -q '^2 of 2 unit tests passed' "$report" || wrong "the unit tests did not run"
 grep -q 'Two runs: the same ' "$report" || wrong "two runs were not compared"
 ! grep -q 'not reported' "$report" || wrong "a measurement is missing"
 ! grep -q 'stopped at its time limit' "$report" || wrong "a stage did not finish"

@@ -1,5 +1,5 @@
-/* The driver and NVRTC for tests: the simulated device with separate memory, or, if DEVICE is set, the real device. BUILD is the
- * folder of libmoec_sim.so. */
+/* The driver and NVRTC for tests: the simulated device with separate memory, of the folder BUILD; with MOEC_CUDA, that library;
+ * otherwise, if DEVICE is set, the real device. */
 #ifndef CUDA_OPENED_H
 #define CUDA_OPENED_H
 
@@ -19,12 +19,15 @@ static void *cuda_open_first(const char *const *names) {
 /* Sets `*function`, a pointer to a function. */
 static void cuda_find(const char *name, void *function) {
     static void *driver, *compiler;
-    const char *build = getenv("BUILD");
+    const char *build = getenv("BUILD"), *given = getenv("MOEC_CUDA");
     char path[1024];
-    snprintf(path, sizeof path, "%s/libmoec_sim.so", build ? build : "build");
+    if (given && *given)
+        snprintf(path, sizeof path, "%s", given);
+    else
+        snprintf(path, sizeof path, "%s/libmoec_sim.so", build ? build : "build");
     const char *const simulated[] = {path, NULL}, *const drivers[] = {"libcuda.so.1", NULL},
                       *const compilers[] = {"libnvrtc.so.13", "libnvrtc.so.12", "/usr/local/cuda/lib64/libnvrtc.so", NULL};
-    bool real = getenv("DEVICE") != NULL;
+    bool real = getenv("DEVICE") && !(given && *given);
     if (!driver) driver = cuda_open_first(real ? drivers : simulated);
     if (!compiler) compiler = cuda_open_first(real ? compilers : simulated);
     void *symbol = dlsym(strncmp(name, "nvrtc", 5) ? driver : compiler, name);

@@ -3,7 +3,8 @@
  * multiples of the tiles. Runs in the root of the project.
  *
  *   test_products           all kernels
- *   test_products KERNEL    only this one */
+ *   test_products KERNEL    only this one
+ *   test_products --list    the names of the kernels */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -509,7 +510,14 @@ static bool is_known(const char *name) {
     return known;
 }
 
+static int list_kernels(void) {
+    for (int i = 0; i < KERNELS; i++) puts(kernels[i].name);
+    for (int i = 0; i < DENSE; i++) puts(dense[i].name);
+    return 0;
+}
+
 int main(int count, char **arguments) {
+    if (count > 1 && strcmp(arguments[1], "--list") == 0) return list_kernels();
     if (count > 1 && !is_known(only = arguments[1])) return fprintf(stderr, "no kernel '%s'\n", only), 2;
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_tiles), cmocka_unit_test(test_dense)};
     return cmocka_run_group_tests(tests, load, NULL);
