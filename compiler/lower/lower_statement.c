@@ -66,16 +66,20 @@ static bool *known_local(Lowering *lower, const Local *local) {
     return NULL;
 }
 
-/* True if other statements of the kernel access the memory of a tensor as well. */
+/* True if other statements of the kernel access the memory of a tensor as well, or if its own reads
+ * the old value. After the statement that a variable is for, the variable is read. */
 static bool is_touched_again(const Lowering *lower, const Tensor *tensor) {
     const Local *local = local_in(lower->kernel, tensor);
     const Allocation *place = &lower->schedule->allocations[tensor->id];
     int touches = place->over || place->taken ? 2 : 0;
+    bool held = false;
     for (int i = 0; i < lower->kernel->members.count; i++) {
-        const Statement *statement = ((Member *)lower->kernel->members.items[i])->statement;
+        const Member *member = lower->kernel->members.items[i];
+        const Statement *statement = member->statement;
         List list = {0};
         writes_of(lower->arena, statement, &list);
-        if (!local || local->kind != LOCAL_SCALAR) reads_of(lower->arena, statement, &list);
+        if (!held) reads_of(lower->arena, statement, &list);
+        held |= local && local->kind == LOCAL_SCALAR && member == local->first;
         for (int j = 0; j < list.count; j++) touches += ((Expr *)list.items[j])->tensor == tensor;
         touches += statement->accumulate && statement->target->tensor == tensor;
     }
