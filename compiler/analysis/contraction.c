@@ -352,7 +352,8 @@ bool lies_in_vectors(const Expr *read) {
            !last->index->of_repeat;
 }
 
-bool lines_begin_in_vectors(const Expr *read, long across) {
+/* For the own type of the tensor; `across`: the stride between separate rows. */
+static bool lines_begin_in_vectors(const Expr *read, long across) {
     MUST(read->kind == EXPR_READ);
     const Tensor *tensor = read->tensor;
     const long vector = 16 / type_bytes(tensor->type);
@@ -360,6 +361,15 @@ bool lines_begin_in_vectors(const Expr *read, long across) {
     const Expr *last = read->args[tensor->rank - 1];
     return tensor->axes[tensor->rank - 1]->size % vector == 0 && across % vector == 0 &&
            last->kind == EXPR_INDEX && !last->index->of_repeat;
+}
+
+bool fits_row_kernel(const Contraction *contraction, long across) {
+    const Product *product = &contraction->product;
+    const bool along = product->b_k == 1;
+    const long vector = 16 / type_bytes(contraction->b->tensor->type);
+    return lines_begin_in_vectors(contraction->a, across) &&
+           lines_begin_in_vectors(contraction->b, along ? product->b_n : product->b_k) &&
+           (!along || product->k % vector == 0);
 }
 
 /* The host cannot read the memory of a GPU. */

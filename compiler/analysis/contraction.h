@@ -62,8 +62,9 @@ typedef struct Contraction {
 
 /* True if every row of an operand is stored as bf16 and aligned to 16 bytes. */
 bool lies_in_vectors(const Expr *read);
-/* The same for its own type, where `across` is the stride between separate rows. */
-bool lines_begin_in_vectors(const Expr *read, long across);
+/* True if a row kernel can read both operands by 16 bytes; `across`: the stride between rows of
+ * `a`. Where neighbors differ in k, vectors must not reach beyond the last term: see pad.c. */
+bool fits_row_kernel(const Contraction *contraction, long across);
 
 /* The structure of the statement. False if it is no product. */
 bool product_form(const Program *program, const Statement *statement, ProductForm *form);

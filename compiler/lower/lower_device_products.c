@@ -69,8 +69,7 @@ static bool has_few_rows(const ScheduleUnit *unit) {
     return contraction->kind == CONTRACTION_ROWS_BY_WEIGHT && !unit->accumulated_product &&
            rows <= FEW_ROWS && rows <= product->batch[0] && product->a_type == product->b_type &&
            product->rounded == (product->a_type == TYPE_BF16) &&
-           lines_begin_in_vectors(contraction->a, product->a_m) &&
-           lines_begin_in_vectors(contraction->b, product->b_k == 1 ? product->b_n : product->b_k);
+           fits_row_kernel(contraction, product->a_m);
 }
 
 static Tile tile_of(EntryLowering *lowering, const ScheduleUnit *unit) {

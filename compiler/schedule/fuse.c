@@ -151,9 +151,7 @@ static bool is_row_kernel(const Program *program, const Contraction *contraction
            product->m == 1 && product->a_k == 1 && (along || product->b_n == 1) &&
            !contraction->outer_count && product->batch[0] * product->batch[1] == 1 &&
            product->a_type == product->b_type &&
-           product->rounded == (product->a_type == TYPE_BF16) &&
-           lines_begin_in_vectors(contraction->a, 0) &&
-           lines_begin_in_vectors(contraction->b, along ? product->b_n : product->b_k);
+           product->rounded == (product->a_type == TYPE_BF16) && fits_row_kernel(contraction, 0);
 }
 
 /* The unit of a product, call or repeat; NULL for other loops. */

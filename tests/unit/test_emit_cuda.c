@@ -355,6 +355,8 @@ static const Case cases[] = {
     {"tests/rows.moe", "rows", MOEC_FORWARD, {"gap=1300"}},
     {"tests/rows.moe", "rows", MOEC_FORWARD, {"gap=0"}},
     {"tests/rows.moe", "columns", MOEC_FORWARD, {NULL}},
+    {"tests/rows.moe", "uneven", MOEC_DECODE, {NULL}},
+    {"tests/rows.moe", "uneven", MOEC_DECODE, {"train.precision=bf16"}},
     /* Large enough for kernels of several blocks. */
     {"models/tiny.moe",
      "tiny_sdpa_gate",
