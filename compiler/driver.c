@@ -89,7 +89,7 @@ static void pass_products(Work *work) {
 }
 
 static void pass_views(Work *work) {
-    if (!work->program->target->launches) views(work->program);
+    views(work->program);
 }
 
 static void pass_strip_mine(Work *work) {

@@ -43,8 +43,7 @@ bool accesses_have(const List *accesses, const Tensor *tensor) {
     return false;
 }
 
-/* Two subscripts that each run with a loop start at the same index. */
-static bool same_start(const Expr *a, const Expr *b) {
+bool same_start(const Expr *a, const Expr *b) {
     return a->kind == b->kind && (a->kind == EXPR_INDEX || expr_equal(a->args[0], b->args[0]));
 }
 

@@ -20,6 +20,8 @@ bool statements_meet(Arena *arena, const Statement *one, const Statement *other)
 
 /* By tensor->id: the number of statements that access it. */
 int *touches_of(Program *program);
+/* True if two subscripts that each run with a loop start at the same index: see sub_loop. */
+bool same_start(const Expr *a, const Expr *b);
 /* True if two accesses of one tensor differ in different iterations of a loop: both subscript the
  * same dimension with its index. */
 bool same_iteration(const Expr *one, const Index *first, const Expr *other, const Index *second);

@@ -10,6 +10,7 @@
  * cannot be batched become loops around the product.
  */
 #include "analysis/contraction.h"
+#include "analysis/range.h"
 #include "base/must.h"
 
 #include <string.h>
@@ -70,6 +71,31 @@ bool strides_of(const Expr *read, Index *const *loops, int count, long *strides)
         stride *= read->tensor->axes[dimension]->size;
     }
     return true;
+}
+
+/* True if the value of the subscript determines the iteration of each loop that it uses, as digits
+ * do: n * size + i. */
+static bool has_digits(const Statement *statement, const Expr *sub) {
+    for (int i = 0; i < statement->loop_count; i++) {
+        const long step = coefficient(sub, statement->loops[i]);
+        long below = 0;
+        if (step < 0) return false;
+        for (int j = 0; j < statement->loop_count; j++) {
+            const long other = coefficient(sub, statement->loops[j]);
+            if (j != i && other <= step) below += other * (loop_size(statement->loops[j]) - 1);
+        }
+        if (step > 0 && below >= step) return false;
+    }
+    return true;
+}
+
+bool is_digit(const Statement *statement, const Index *loop) {
+    MUST(statement->kind == STATEMENT_LOOP);
+    const Expr *target = statement->target;
+    for (int i = 0; i < target->count; i++)
+        if (expr_uses_index(target->args[i], loop) && has_digits(statement, target->args[i]))
+            return true;
+    return false;
 }
 
 /* True for types that products read and write. */

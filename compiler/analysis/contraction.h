@@ -78,6 +78,8 @@ Contraction *unit_product(Program *program, const Statement *statement);
 /* Strides of a read: the address moves by strides[i] when loops[i] increases by one. False if a
  * subscript is neither a plain loop index nor independent of the loops. */
 bool strides_of(const Expr *read, Index *const *loops, int count, long *strides);
+/* True if a subscript of the target determines the iteration of the loop: n * size + i. */
+bool is_digit(const Statement *statement, const Index *loop);
 
 /* The two factors of a loop statement whose value is a product of two real reads. */
 bool product_of_reads(const Statement *statement, Expr **a, Expr **b);

@@ -13,6 +13,8 @@ typedef struct Target {
     bool launches;
     /* Kernels with fewer operations stay in one thread or one block. */
     double small_work;
+    /* Threads that keep all of the machine at work; 0: the schedule does not count threads. */
+    double threads;
     /* Size of a temporary in bytes above which larger chunks are not faster. */
     long part_bytes;
     /* Elements of local rows that a kernel may keep on the stack or in the memory of a block. */

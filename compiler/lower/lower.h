@@ -163,11 +163,8 @@ const Term *scalar_of(const Lowering *lower, const Member *member, Local **local
 /* ---- lower_loops.c ---- */
 
 void lower_nests(Lowering *lower, Nest *root);
-/* Loops of a nest: members inside, a loop that is opened, a loop with its body, nodes before and
- * after it. level: its index among the loops of its members. */
-bool is_inside(const Member *member, const Nest *nest);
-bool reduces_at(const Member *member, const Nest *nest);
-bool is_innermost(const Nest *nest);
+/* Loops of a nest: a loop that is opened, a loop with its body, nodes before and after it. level:
+ * its index among the loops of its members. */
 /* `size` iterations of it, by the constant of its axis if that is equal. */
 const Term *nest_size(Lowering *lower, const Nest *nest, long size);
 /* `iterations` of a chain of loops that starts with it, as far as they are run. */
@@ -190,16 +187,18 @@ void lower_loop(Lowering *lower, Nest *nest, int level);
  * independent instances of the scan. */
 typedef struct ScanCells {
     int count;
-    const Axis *axes[MAX_RANK];
+    long sizes[MAX_RANK];    /* iterations of each, or groups of them */
     Index **loops[MAX_RANK]; /* of each, by statement */
     bool all;                /* no statement has other loops */
     long size;               /* number of instances */
+    long group;              /* adjacent iterations of the last loop in one instance, or 0 */
+    const Term *group_from;  /* the first of them */
 } ScanCells;
 ScanCells scan_cells(Arena *arena, const Program *program, const Statement *scan, bool device);
 /* The scan as one kernel, for functions that need one. */
 Kernel *scan_kernel(Lowering *lower, const Statement *scan);
 /* Binds the loops of the instances, in every statement, to the number of the instance. */
-void bind_cells(Lowering *lower, const Statement *scan, const ScanCells *cells, const Term *cell);
+void bind_cells(Lowering *lower, const Statement *scan, ScanCells *cells, const Term *cell);
 /* Opens the loop over positions; its index is not a parameter of the kernel. */
 void open_places(Lowering *lower, const Statement *scan);
 void close_places(Lowering *lower, const Statement *scan);
@@ -216,20 +215,6 @@ static inline long ceil_div(long count, long size) {
     return (count + size - 1) / size;
 }
 Launch lower_device_nest(Lowering *lower, Nest *nest);
-/* Distribution of the iterations of a shared loop. */
-typedef enum Sharing {
-    THREADS_ALONE,
-    COLUMNS_OF_THREADS,
-    COLUMNS_IN_SLICES, /* see lower_columns.c */
-    SHARED_IN_BLOCK,
-    SHARED_BY_ALL
-} Sharing;
-/* chain_of: the number of loops from `nest` inwards in which each member has its own element per
- * iteration. sharing_of: the threads that share the iterations inside the last. */
-int chain_of(const Lowering *lower, const Nest *nest);
-Sharing sharing_of(const Lowering *lower, const Nest *nest, const Nest *last, int length);
-/* True for several iterations of the outer loops of a nest, each long enough for many threads. */
-bool shares_iterations(const Lowering *lower, const Nest *nest);
 void lower_shared_loop(Lowering *lower, Nest *nest, int level, Sharing sharing);
 /* The loop variables of a chain from the number of the iteration. */
 void lower_places(Lowering *lower, Nest *const *loops, int length, const Term *iteration);

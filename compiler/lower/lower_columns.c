@@ -41,14 +41,14 @@ static long terms_of(const Lowering *lower, const Nest *sum) {
 }
 
 static bool find_columns(const Lowering *lower, Nest *nest, Columns *columns) {
-    *columns = (Columns){.length = chain_of(lower, nest), .iterations = 1};
+    *columns = (Columns){.length = chain_of(lower->kernel, nest), .iterations = 1};
     if (columns->length == 0) return false;
     for (int i = 0; i < columns->length; i++) {
         Nest *loop = i ? columns->loops[i - 1]->children.items[0] : nest;
         columns->iterations *= loop->size;
         columns->loops[i] = columns->last = loop;
     }
-    if (sharing_of(lower, nest, columns->last, columns->length) != COLUMNS_OF_THREADS ||
+    if (sharing_of(lower->kernel, nest, columns->last, columns->length) != COLUMNS_OF_THREADS ||
         columns->last->children.count != 1 || is_innermost(columns->last))
         return false;
     columns->sum = columns->last->children.items[0];

@@ -13,116 +13,10 @@
  * kernel runs in one block.
  */
 #include "lower/lower.h"
+#include "base/must.h"
 
-/* Columns per block; iterations inside a thread below which sharing is not worthwhile. */
-enum { COLUMNS = 32, FEW_ITERATIONS = 16 };
-
-/* ---- loops that may be shared ---- */
-
-static bool sums_at(const Lowering *lower, const Nest *nest, int level) {
-    const Member *member;
-    for (int i = 0; (member = member_at(lower, i)) != NULL; i++)
-        if (is_inside(member, nest) && level >= member->kept) return true;
-    return false;
-}
-
-static const Nest *only_child(const Nest *nest) {
-    const Nest *child = nest->children.count == 1 ? nest->children.items[0] : NULL;
-    return child && !child->member ? child : NULL;
-}
-
-int chain_of(const Lowering *lower, const Nest *nest) {
-    int length = 0;
-    for (; nest && !sums_at(lower, nest, length); length++) nest = only_child(nest);
-    return length;
-}
-
-/* True if threads may share an inner loop: each owns its elements or its partial sum. */
-static bool may_share(const Lowering *lower, const Nest *nest, int level) {
-    const Member *member;
-    for (int i = 0; (member = member_at(lower, i)) != NULL; i++)
-        if (is_inside(member, nest) && level >= member->kept &&
-            (member->statement->reduction == REDUCE_NONE || level != member->kept))
-            return false;
-    return true;
-}
-
-/* The number of loops from `nest` inwards that can be shared as one. */
-static int shared_chain(const Lowering *lower, const Nest *nest, int level) {
-    int length = 1;
-    for (const Nest *next = only_child(nest); next; next = only_child(next), length++) {
-        const Member *member;
-        for (int i = 0; (member = member_at(lower, i)) != NULL; i++)
-            if (is_inside(member, next) && member->kept != level && member->kept <= level + length)
-                return length;
-    }
-    return length;
-}
-
-static bool scatters(const Member *member) {
-    return member->statement->reduction == REDUCE_NONE && member->kept < member->depth;
-}
-
-static bool has_rows(const Lowering *lower, const Nest *nest) {
-    for (int i = 0; i < lower->kernel->locals.count; i++) {
-        const Local *local = lower->kernel->locals.items[i];
-        if (local->kind == LOCAL_ROW && is_inside(local->first, nest)) return true;
-    }
-    return false;
-}
-
-/* Iterations of the longest inner loops. */
-static long iterations_inside(const Nest *nest) {
-    long most = 1;
-    for (int i = 0; i < nest->children.count; i++) {
-        const Nest *child = nest->children.items[i];
-        long iterations = child->member ? 1 : child->size * iterations_inside(child);
-        if (iterations > most) most = iterations;
-    }
-    return most;
-}
-
-static bool is_register(const Lowering *lower, const Member *member) {
-    const Local *local = local_in(lower->kernel, member->statement->target->tensor);
-    return local && local->kind == LOCAL_SCALAR && !local->stored;
-}
-
-/* True if the loop stores a value that other threads may read. */
-static bool stores_inside(const Lowering *lower, const Nest *nest) {
-    const Member *member;
-    for (int i = 0; (member = member_at(lower, i)) != NULL; i++)
-        if (is_inside(member, nest) && !reduces_at(member, nest) && !is_register(lower, member))
-            return true;
-    return false;
-}
-
-Sharing sharing_of(const Lowering *lower, const Nest *nest, const Nest *last, int length) {
-    const Member *member;
-    bool across = false, scatter = false, stores = false;
-    if (is_innermost(last)) return THREADS_ALONE;
-    for (int i = 0; i < last->children.count; i++)
-        stores |= stores_inside(lower, last->children.items[i]);
-    for (int i = 0; (member = member_at(lower, i)) != NULL; i++) {
-        if (!is_inside(member, nest)) continue;
-        scatter |= scatters(member);
-        across |= member->across && member->kept == length;
-    }
-    if (scatter) return THREADS_ALONE;
-    if (has_rows(lower, nest)) return SHARED_IN_BLOCK;
-    if (iterations_inside(last) <= FEW_ITERATIONS) return THREADS_ALONE;
-    return across && !stores ? COLUMNS_OF_THREADS : SHARED_IN_BLOCK;
-}
-
-bool shares_iterations(const Lowering *lower, const Nest *nest) {
-    const Nest *last = nest;
-    int length = chain_of(lower, nest);
-    long iterations = 1;
-    for (int i = 0; i < length; i++) {
-        last = i ? last->children.items[0] : nest;
-        iterations *= last->size;
-    }
-    return iterations > 1 && sharing_of(lower, nest, last, length) != THREADS_ALONE;
-}
+/* Columns per block. */
+enum { COLUMNS = 32 };
 
 /* ---- loops inside a block ---- */
 
@@ -207,7 +101,8 @@ static void lower_places_of(Lowering *lower, Nest *const *loops, int length, con
 void lower_shared_loop(Lowering *lower, Nest *nest, int level, Sharing sharing) {
     Nest *loops[MAX_LOOPS + 1];
     long iterations;
-    int length = shared_chain(lower, nest, level);
+    const int length = shared_chain(lower->kernel, nest, level);
+    MUST(length > 0);
     begin_sums(lower, nest);
     lower_scope(lower, FORM_GROUP);
     int bindings = bind_chain(lower, nest, length, loops, &iterations);
@@ -240,7 +135,7 @@ static void lower_shared_body(Lowering *lower, Nest *nest, int level, Sharing sh
         Nest *child = nest->children.items[i];
         if (child->member)
             lower_member(lower, child->member);
-        else if (may_share(lower, child, level + 1))
+        else if (threads_may_share(lower->kernel, child, level + 1))
             lower_shared_loop(lower, child, level + 1, sharing);
         else
             lower_loop(lower, child, level + 1);
@@ -284,7 +179,7 @@ static Launch lower_chain(Lowering *lower, Nest *nest, int length) {
     long iterations;
     int bindings = bind_chain(lower, nest, length, loops, &iterations);
     Nest *last = loops[length - 1];
-    Sharing sharing = sharing_of(lower, nest, last, length);
+    Sharing sharing = sharing_of(lower->kernel, nest, last, length);
     bool elements = nest->index->axis->kind == AXIS_ELEMENTS;
     Lanes *lanes =
         sharing == THREADS_ALONE && is_innermost(last) ? lanes_of(lower, last, length == 1) : NULL;
@@ -307,7 +202,7 @@ static Launch lower_chain(Lowering *lower, Nest *nest, int length) {
 }
 
 Launch lower_device_nest(Lowering *lower, Nest *nest) {
-    int length = chain_of(lower, nest);
+    int length = chain_of(lower->kernel, nest);
     if (scatters_rows(lower, nest)) return lower_scatter(lower, nest);
     if (length > 0) return lower_chain(lower, nest, length);
     Nest root = {.step = 1};

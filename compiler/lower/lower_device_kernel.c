@@ -96,18 +96,15 @@ static bool are_apart(const Kernel *kernel) {
 }
 
 /* True if one block would run long iterations of a nest with one thread each. */
-static bool wants_blocks(EntryLowering *lowering, Kernel *kernel) {
-    bool wants = false;
-    lowering->lower.kernel = kernel;
+static bool wants_blocks(const Kernel *kernel) {
     for (int i = 0; i < kernel->root->children.count; i++)
-        wants |= shares_iterations(&lowering->lower, kernel->root->children.items[i]);
-    lowering->lower.kernel = NULL;
-    return wants;
+        if (shares_iterations(kernel, kernel->root->children.items[i])) return true;
+    return false;
 }
 
 void lower_device_kernel(EntryLowering *lowering, Kernel *kernel) {
     bool small = kernel->work < small_work(lowering->lower.program);
-    if (!are_apart(kernel) || (small && !wants_blocks(lowering, kernel))) {
+    if (!are_apart(kernel) || (small && !wants_blocks(kernel))) {
         lower_kernel_part(lowering, kernel, WHOLE_KERNEL, kernel->root);
         return;
     }

@@ -1,8 +1,8 @@
 /* lower_device_scan: a recurrence as one launch, independent of the number of positions.
  *
  * A block runs an instance: its threads share the elements of each statement, with a barrier before
- * the next statement. If every loop belongs to the instances, a thread runs an instance without
- * barriers.
+ * the next statement. While there are few instances, blocks divide adjacent elements. If every loop
+ * belongs to the instances, a thread runs an instance without barriers.
  *
  *     for cell in block() .. 32, step blocks()
  *         for s in 0 .. 1024
@@ -18,9 +18,15 @@ static const Statement *body_at(const Statement *scan, int at) {
     return scan->body.statements.items[at];
 }
 
-static long elements_of(Index *const *loops, int count) {
+/* The iterations of a loop in an instance. */
+static long size_in(const ScanCells *cells, int statement, const Index *loop) {
+    const bool groups = cells->group && cells->loops[cells->count - 1][statement] == loop;
+    return groups ? cells->group : loop->axis->size;
+}
+
+static long elements_of(const ScanCells *cells, int statement, Index *const *loops, int count) {
     long elements = 1;
-    for (int i = 0; i < count; i++) elements *= loops[i]->axis->size;
+    for (int i = 0; i < count; i++) elements *= size_in(cells, statement, loops[i]);
     return elements;
 }
 
@@ -30,21 +36,24 @@ static bool goes_alone(const Statement *statement) {
 }
 
 /* The loops of the target as one, shared by the threads. */
-static void lower_elements(Lowering *lower, const Statement *statement) {
+static void lower_elements(Lowering *lower, const Statement *scan, const ScanCells *cells,
+                           int number) {
+    const Statement *statement = body_at(scan, number);
     Arena *arena = lower->arena;
     Index *loops[MAX_LOOPS];
     int kept, bindings = lower->binding_count;
     int count = free_loops(lower, statement, loops, &kept);
     bool alone = goes_alone(statement);
-    long elements = elements_of(loops, kept), inner = elements;
+    long elements = elements_of(cells, number, loops, kept), inner = elements;
     const Term *part = bind_variable(lower, NULL, "part");
     lower_shared(lower, part, whole(lower, elements), alone ? BY_THE_FIRST : BY_THREADS);
     for (int i = 0; i < kept; i++) {
-        const long size = loops[i]->axis->size;
+        const long size = size_in(cells, number, loops[i]);
         const Term *place = part, *name = bind_variable(lower, loops[i], loops[i]->name);
         inner /= size;
         if (inner > 1) place = term(arena, TERM_DIV, place, whole(lower, inner));
         if (i > 0) place = term(arena, TERM_MOD, place, whole(lower, size));
+        if (size < loops[i]->axis->size) place = term(arena, TERM_ADD, cells->group_from, place);
         lower_place(lower, name, place);
     }
     lower_reduction(lower, statement, loops + kept, count - kept);
@@ -52,26 +61,26 @@ static void lower_elements(Lowering *lower, const Statement *statement) {
     lower->binding_count = bindings;
 }
 
-static long most_elements(const Lowering *lower, const Statement *scan) {
+static long most_elements(const Lowering *lower, const Statement *scan, const ScanCells *cells) {
     long most = 1;
     for (int i = 0; i < scan->body.statements.count; i++) {
         Index *loops[MAX_LOOPS];
         int kept;
         free_loops(lower, body_at(scan, i), loops, &kept);
-        long elements = elements_of(loops, kept);
+        long elements = elements_of(cells, i, loops, kept);
         if (elements > most) most = elements;
     }
     return most;
 }
 
-static void lower_place_of(Lowering *lower, const Statement *scan, bool all) {
+static void lower_place_of(Lowering *lower, const Statement *scan, const ScanCells *cells) {
     for (int i = 0; i < scan->body.statements.count; i++) {
-        if (all) {
+        if (cells->all) {
             lower_scope(lower, FORM_SCOPE);
             lower_reduction(lower, body_at(scan, i), NULL, 0);
             lower_end(lower);
         } else {
-            lower_elements(lower, body_at(scan, i));
+            lower_elements(lower, scan, cells, i);
             lower_barrier(lower);
         }
     }
@@ -88,9 +97,9 @@ Launch lower_device_scan(Lowering *lower, const Statement *scan) {
     const Term *cell = bind_variable(lower, NULL, "cell");
     lower_shared(lower, cell, whole(lower, cells.size), cells.all ? BY_ALL : BY_BLOCKS);
     bind_cells(lower, scan, &cells, cell);
-    Launch launch = launch_of_scan(&cells, most_elements(lower, scan));
+    Launch launch = launch_of_scan(&cells, most_elements(lower, scan, &cells));
     open_places(lower, scan);
-    lower_place_of(lower, scan, cells.all);
+    lower_place_of(lower, scan, &cells);
     close_places(lower, scan);
     lower_end(lower);
     return launch;

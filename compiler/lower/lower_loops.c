@@ -5,23 +5,6 @@
 
 /* ---- members of a nest ---- */
 
-bool is_inside(const Member *member, const Nest *nest) {
-    for (int i = 0; i < member->depth; i++)
-        if (member->path[i] == nest) return true;
-    return false;
-}
-
-bool reduces_at(const Member *member, const Nest *nest) {
-    return member->statement->reduction != REDUCE_NONE && member->kept < member->depth &&
-           member->path[member->kept] == nest;
-}
-
-bool is_innermost(const Nest *nest) {
-    for (int i = 0; i < nest->children.count; i++)
-        if (!((Nest *)nest->children.items[i])->member) return false;
-    return true;
-}
-
 /* Member number `at` of the current kernel, NULL after the last. */
 Member *member_at(const Lowering *lower, int at) {
     const List *members = &lower->kernel->members;

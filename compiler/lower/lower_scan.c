@@ -9,17 +9,17 @@
 #include "lower/lower.h"
 
 /* Maximum number of column sums. More instances than ENOUGH_CELLS would separate elements that are
- * contiguous in the memory of a CPU, more than ENOUGH_BLOCKS on a GPU. */
-enum { MAX_COLUMNS = 512, ENOUGH_CELLS = 8, ENOUGH_BLOCKS = 64 };
+ * contiguous in the memory of a CPU. Blocks that keep a GPU at work; adjacent elements of each. */
+enum { MAX_COLUMNS = 512, ENOUGH_CELLS = 8, ENOUGH_BLOCKS = 128, LEAST_GROUP = 4 };
 
 /* ---- instances ---- */
 
 /* The dimension of each tensor of a scan that runs over an instance, by tensor id; -1: unknown. Its
- * subscript is the loop over instances, or the sum of this loop and an offset. */
+ * subscript in the first access. */
 typedef struct Class {
     const Statement *scan;
     int *dimension;
-    const Expr **offset; /* of each dimension, NULL: none */
+    const Expr **first;
     bool *written;
     bool good, changed;
 } Class;
@@ -28,62 +28,46 @@ static Statement *body_at(const Statement *scan, int at) {
     return scan->body.statements.items[at];
 }
 
-/* The value does not change within the scan: it depends on surrounding repeats only. */
-static bool is_fixed(const Statement *scan, const Expr *expr) {
-    bool fixed = expr->kind == EXPR_INDEX ? expr->index->of_repeat && expr->index != scan->index
-                                          : expr->kind == EXPR_NUMBER || expr->kind == EXPR_APPLY;
-    for (int i = 0; i < expr->count && fixed; i++) fixed = is_fixed(scan, expr->args[i]);
-    return fixed;
+static Index *loop_at(const Expr *access, int dimension) {
+    return sub_loop(access->args[dimension], access->tensor->axes[dimension]);
 }
 
-/* The loop of a subscript `index` or `offset + index`, or NULL. */
-static Index *loop_of(const Statement *scan, const Expr *sub, const Expr **offset) {
-    *offset = NULL;
-    if (sub->kind == EXPR_INDEX) return sub->index->of_repeat ? NULL : sub->index;
-    if (sub->kind != EXPR_APPLY || sub->op != OP_ADD) return NULL;
-    for (int i = 0; i < 2; i++) {
-        const Expr *index = sub->args[i];
-        if (index->kind != EXPR_INDEX || index->index->of_repeat ||
-            !is_fixed(scan, sub->args[1 - i]))
-            continue;
-        *offset = sub->args[1 - i];
-        return index->index;
-    }
-    return NULL;
-}
-
-/* Sets the dimension of a tensor to the one where `access` uses the index. */
-static void set_dimension(Class *class, const Expr *access, const Index *index) {
-    const int id = access->tensor->id;
-    int found = -1, *known = &class->dimension[id];
-    const Expr *offset = NULL;
+/* The only dimension that the index subscripts, as a loop over it; -1: none. */
+static int place_of(const Expr *access, const Index *index) {
+    int found = -1;
     for (int i = 0; i < access->count; i++) {
         if (!expr_uses_index(access->args[i], index)) continue;
-        class->good &= found < 0 && loop_of(class->scan, access->args[i], &offset) == index;
+        if (found >= 0 || loop_at(access, i) != index) return -1;
         found = i;
     }
-    const Expr *before = class->offset[id];
-    bool same = offset && before ? expr_equal(offset, before) : offset == before;
-    if (found < 0 || (*known >= 0 && (*known != found || !same))) class->good = false;
-    class->changed |= *known < 0;
-    *known = found;
-    class->offset[id] = offset;
+    return found;
+}
+
+static void set_dimension(Class *class, const Expr *access, int dimension) {
+    int *known = &class->dimension[access->tensor->id];
+    const Expr **first = &class->first[access->tensor->id];
+    if (dimension < 0 || (*known >= 0 && *known != dimension) ||
+        (*first && !same_start(*first, access->args[dimension]))) {
+        class->good = false;
+        return;
+    }
+    if (*known < 0) class->changed = true;
+    *known = dimension;
+    *first = access->args[dimension];
 }
 
 /* Checks that both have the same element of the instance, or that neither is known to. */
 static void agree(Class *class, const Expr *target, const Expr *read) {
     int at = class->dimension[target->tensor->id], there = class->dimension[read->tensor->id];
     if (read->kind != EXPR_READ || !class->written[read->tensor->id]) return;
-    const Expr *sub = at >= 0 ? target->args[at] : there >= 0 ? read->args[there] : NULL;
-    if (!sub) return;
-    const Expr *offset;
-    const Index *index = loop_of(class->scan, sub, &offset);
-    if (index) {
-        set_dimension(class, target, index);
-        set_dimension(class, read, index);
-    } else {
+    if (at < 0 && there < 0) return;
+    const Index *loop = at >= 0 ? loop_at(target, at) : loop_at(read, there);
+    if (!loop) {
         class->good = false;
+        return;
     }
+    set_dimension(class, target, place_of(target, loop));
+    if (class->good) set_dimension(class, read, place_of(read, loop));
 }
 
 static void agree_all(Class *class, const Expr *target, const Expr *expr) {
@@ -98,17 +82,15 @@ static bool find_class(Arena *arena, const Program *program, const Statement *sc
     size_t tensors = (size_t)program->tensors.count;
     *class = (Class){.scan = scan, .good = true, .changed = true};
     class->dimension = arena_alloc(arena, tensors * sizeof *class->dimension);
-    class->offset = arena_alloc(arena, tensors * sizeof *class->offset);
+    class->first = arena_alloc(arena, tensors * sizeof *class->first);
     class->written = arena_alloc(arena, tensors * sizeof *class->written);
     for (size_t i = 0; i < tensors; i++) class->dimension[i] = -1;
     for (int i = 0; i < body->count; i++)
         class->written[body_at(scan, i)->target->tensor->id] = true;
     const Expr *first = body_at(scan, 0)->target;
-    const Expr *offset;
-    const Index *loop = loop_of(scan, first->args[dimension], &offset);
+    const Index *loop = loop_at(first, dimension);
     if (!loop) return false;
     class->dimension[first->tensor->id] = dimension;
-    class->offset[first->tensor->id] = offset;
     while (class->good && class->changed) {
         class->changed = false;
         for (int i = 0; i < body->count && class->good; i++) {
@@ -119,9 +101,9 @@ static bool find_class(Arena *arena, const Program *program, const Statement *sc
     }
     for (int i = 0; i < body->count && class->good; i++) {
         const Expr *target = body_at(scan, i)->target;
-        int at = class->dimension[target->tensor->id];
-        class->good =
-            at >= 0 && loop_of(scan, target->args[at], &offset)->axis->size == loop->axis->size;
+        const int at = class->dimension[target->tensor->id];
+        const Index *own = at >= 0 ? loop_at(target, at) : NULL;
+        class->good = own && own->axis->size == loop->axis->size;
     }
     return class->good;
 }
@@ -140,13 +122,26 @@ static void add_class(Arena *arena, ScanCells *cells, const Class *class) {
     Index **loops = arena_alloc(arena, (size_t)body->count * sizeof *loops);
     for (int i = 0; i < body->count; i++) {
         const Expr *target = body_at(class->scan, i)->target;
-        const Expr *offset;
-        loops[i] =
-            loop_of(class->scan, target->args[class->dimension[target->tensor->id]], &offset);
+        loops[i] = loop_at(target, class->dimension[target->tensor->id]);
     }
-    cells->axes[cells->count] = loops[0]->axis;
+    cells->sizes[cells->count] = loops[0]->axis->size;
     cells->loops[cells->count++] = loops;
     cells->size *= loops[0]->axis->size;
+}
+
+/* On a GPU, adjacent elements are divided among blocks while there are few instances. */
+static void add_groups(Arena *arena, ScanCells *cells, const Class *class) {
+    const Expr *first = body_at(class->scan, 0)->target;
+    const long size = loop_at(first, class->dimension[first->tensor->id])->axis->size;
+    long group = size;
+    while (cells->size * (size / group) < ENOUGH_BLOCKS && group % 2 == 0 && group > LEAST_GROUP)
+        group /= 2;
+    if (group == size) return;
+    const long outer = cells->size;
+    add_class(arena, cells, class);
+    cells->group = group;
+    cells->sizes[cells->count - 1] = size / group;
+    cells->size = outer * (size / group);
 }
 
 ScanCells scan_cells(Arena *arena, const Program *program, const Statement *scan, bool device) {
@@ -172,8 +167,10 @@ ScanCells scan_cells(Arena *arena, const Program *program, const Statement *scan
     for (int i = 0; i < scan->body.statements.count; i++)
         cells.all &= body_at(scan, i)->loop_count == classes;
     cells.all &= device;
-    if (left && (cells.all || (device && cells.size < ENOUGH_BLOCKS)))
+    if (left && cells.all)
         add_class(arena, &cells, &inner);
+    else if (left && device)
+        add_groups(arena, &cells, &inner);
     return cells;
 }
 
@@ -189,18 +186,29 @@ Kernel *scan_kernel(Lowering *lower, const Statement *scan) {
     return kernel;
 }
 
-void bind_cells(Lowering *lower, const Statement *scan, const ScanCells *cells, const Term *cell) {
+void bind_cells(Lowering *lower, const Statement *scan, ScanCells *cells, const Term *cell) {
+    Arena *arena = lower->arena;
     long inner = cells->size;
     for (int i = 0; i < cells->count; i++) {
-        const Axis *axis = cells->axes[i];
-        const Term *place = cell,
-                   *name = bind_variable(lower, cells->loops[i][0], cells->loops[i][0]->name);
-        inner /= axis->size;
-        if (inner > 1) place = term(lower->arena, TERM_DIV, place, whole(lower, inner));
-        if (i > 0) place = term(lower->arena, TERM_MOD, place, size_term(lower, axis));
+        Index **loops = cells->loops[i];
+        const bool groups = cells->group && i == cells->count - 1;
+        const long size = cells->sizes[i];
+        const Term *place = cell;
+        inner /= size;
+        if (inner > 1) place = term(arena, TERM_DIV, place, whole(lower, inner));
+        if (i > 0)
+            place = term(arena, TERM_MOD, place,
+                         groups ? whole(lower, size) : size_term(lower, loops[0]->axis));
+        if (groups) {
+            cells->group_from =
+                bind_variable(lower, NULL, arena_format(arena, "%s_from", loops[0]->name));
+            lower_place(lower, cells->group_from,
+                        term(arena, TERM_MUL, place, whole(lower, cells->group)));
+            return;
+        }
+        const Term *name = bind_variable(lower, loops[0], loops[0]->name);
         lower_place(lower, name, place);
-        for (int j = 1; j < scan->body.statements.count; j++)
-            bind_index(lower, cells->loops[i][j], name);
+        for (int j = 1; j < scan->body.statements.count; j++) bind_index(lower, loops[j], name);
     }
 }
 

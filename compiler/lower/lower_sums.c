@@ -126,7 +126,9 @@ bool scatters_rows(const Lowering *lower, const Nest *nest) {
         member->statement->reduction != REDUCE_NONE ||
         member->statement->target->tensor->type != TYPE_REAL)
         return false;
+    const double columns = (double)iterations_of(member, 0, member->kept);
     return rows_of(member) > 1 && row_is_outside_columns(member) &&
+           columns < lower->program->target->threads &&
            iterations_of(member, member->kept, member->depth) < 1L << 31;
 }
 

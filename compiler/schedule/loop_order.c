@@ -7,6 +7,7 @@
  *     y[at[r],d] += x[r,d]            r d       unless lists order the rows r by target: a thread
  *                                               processes all rows of a target
  *     p[at[r],n[r]] += x[r]           r         or no two rows have the same target
+ *     g[n * 8 + r,d] += x[d,n,r]      n r d     on a GPU, where the loops are digits of a subscript
  */
 #include "schedule/nest.h"
 #include "base/must.h"
@@ -33,6 +34,11 @@ double statement_work(const Statement *statement) {
     for (int i = 0; i < statement->loop_count; i++)
         work.operations *= (double)loop_size(statement->loops[i]);
     return work.operations;
+}
+
+double small_work(const Program *program) {
+    const Target *target = program->graph == GRAPH_UPDATE ? &target_processor : program->target;
+    return target->small_work;
 }
 
 typedef struct Contiguous {
@@ -69,11 +75,28 @@ static bool is_plain_target(const Statement *statement, const Index *index) {
     return false;
 }
 
+static int target_dimension(const Statement *statement, const Index *index) {
+    int dimension = 0;
+    while (dimension < statement->target->count &&
+           !expr_uses_index(statement->target->args[dimension], index))
+        dimension++;
+    return dimension;
+}
+
 /* Loops of the target and loops of sums; loops of one iteration are left out. */
 typedef struct LoopSplit {
     Index *kept[MAX_LOOPS], *summed[MAX_LOOPS];
     int kept_count, summed_count;
 } LoopSplit;
+
+/* Adds a loop that is a digit of a subscript of the target, in the order of its dimensions. */
+static void keep_digit(const Statement *statement, LoopSplit *split, Index *index) {
+    const int dimension = target_dimension(statement, index);
+    int at = split->kept_count++;
+    for (; at && target_dimension(statement, split->kept[at - 1]) > dimension; at--)
+        split->kept[at] = split->kept[at - 1];
+    split->kept[at] = index;
+}
 
 static LoopSplit split_loops(const Program *program, const Statement *statement) {
     MUST(statement->kind == STATEMENT_LOOP);
@@ -83,6 +106,8 @@ static LoopSplit split_loops(const Program *program, const Statement *statement)
         if (loop_size(index) == 1) continue;
         if (is_plain_target(statement, index) || lands_alone(program, statement, index))
             split.kept[split.kept_count++] = index;
+        else if (program->target->launches && is_digit(statement, index))
+            keep_digit(statement, &split, index);
         else
             split.summed[split.summed_count++] = index;
     }

@@ -12,8 +12,11 @@
 #include "schedule/nest.h"
 #include "base/must.h"
 
-/* A larger kernel compiles slowly and is hard to read; minimum iterations of parallel loops. */
-enum { MAX_MEMBERS = 32, MIN_PARALLEL = 64 };
+#include <math.h>
+
+/* A larger kernel compiles slowly and is hard to read; minimum iterations of parallel loops;
+ * operations of a GPU thread that are faster than a launch. */
+enum { MAX_MEMBERS = 32, MIN_PARALLEL = 64, FEW_OPERATIONS = 64 };
 
 typedef struct Accesses {
     List reads, writes;
@@ -130,9 +133,61 @@ static bool hands_over_numbers(const Program *program, const Kernel *kernel) {
     return false;
 }
 
-double small_work(const Program *program) {
-    const Target *target = program->graph == GRAPH_UPDATE ? &target_processor : program->target;
-    return target->small_work;
+/* The loops of a member from `level` on, and the member in the innermost. */
+static void insert_member(Program *program, Kernel *kernel, Member *member, int level) {
+    MUST(level <= member->depth);
+    Nest *at = level ? member->path[level - 1] : kernel->root;
+    for (; level < member->depth; level++)
+        at = member->path[level] = new_loop(program, at, member, level);
+    Nest *leaf = arena_alloc(program->arena, sizeof *leaf);
+    leaf->member = member;
+    list_push(program->arena, &at->children, leaf);
+    list_push(program->arena, &kernel->members, member);
+}
+
+/* Removes the last member, whose loops from `level` on are its own. */
+static void withdraw_member(Kernel *kernel, const Member *member, int level) {
+    Nest *at = level ? member->path[level - 1] : kernel->root;
+    at->children.count--;
+    kernel->members.count--;
+}
+
+/* The threads of a statement in a kernel of its own. */
+static double threads_alone(Program *program, Member member) {
+    Kernel kernel = {.root = arena_alloc(program->arena, sizeof *kernel.root)};
+    insert_member(program, &kernel, &member, 0);
+    return statement_threads(&kernel, &member);
+}
+
+/* True if no statement has fewer threads because the last one shares its loops, as far as the
+ * machine needs them for its work. */
+static bool keeps_threads(const Program *program, const Kernel *kernel, const double *before) {
+    for (int i = 0; i < kernel->members.count; i++) {
+        const Member *member = kernel->members.items[i];
+        const double threads = statement_threads(kernel, member);
+        if (threads < fmin(before[i], program->target->threads) &&
+            statement_work(member->statement) > FEW_OPERATIONS * threads)
+            return false;
+    }
+    return true;
+}
+
+/* Adds the member to the shared loops. False, and the kernel is as before, if they leave too few
+ * threads. */
+static bool try_member(Program *program, Kernel *kernel, Member *member, int shared, bool small) {
+    const int count = kernel->members.count;
+    const bool counts = shared && !small && program->target->threads > 0;
+    double *before = NULL;
+    if (counts) {
+        before = arena_alloc(program->arena, (size_t)(count + 1) * sizeof *before);
+        for (int i = 0; i < count; i++)
+            before[i] = statement_threads(kernel, kernel->members.items[i]);
+        before[count] = threads_alone(program, *member);
+    }
+    insert_member(program, kernel, member, shared);
+    if (!counts || keeps_threads(program, kernel, before)) return true;
+    withdraw_member(kernel, member, shared);
+    return false;
 }
 
 bool nest_add(Program *program, Kernel *kernel, Statement *statement, bool fresh) {
@@ -144,15 +199,7 @@ bool nest_add(Program *program, Kernel *kernel, Statement *statement, bool fresh
     bool full = kernel->members.count >= MAX_MEMBERS && program->graph != GRAPH_UPDATE;
     if (!fresh && (full || (shared == 0 && !small))) return false;
     if (!fresh && !small && hands_over_numbers(program, kernel)) return false;
-
-    MUST(shared <= member->depth);
-    Nest *at = shared ? member->path[shared - 1] : kernel->root;
-    for (int level = shared; level < member->depth; level++)
-        at = member->path[level] = new_loop(program, at, member, level);
-    Nest *leaf = arena_alloc(program->arena, sizeof *leaf);
-    leaf->member = member;
-    list_push(program->arena, &at->children, leaf);
-    list_push(program->arena, &kernel->members, member);
+    if (!try_member(program, kernel, member, shared, small)) return false;
     kernel->work += work;
     return true;
 }

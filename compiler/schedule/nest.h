@@ -12,14 +12,43 @@
 Member *order_loops(Program *program, Statement *statement);
 /* The number of operations of a statement. */
 double statement_work(const Statement *statement);
+/* Kernels with fewer operations are small: see Target. */
+double small_work(const Program *program);
 
 /* ---- nest.c ---- */
 
 /* nest_add: adds a statement to the kernel if that is allowed and useful; `fresh`: always, in its
  * own nest. */
-/* Kernels with fewer operations are small: see Target. */
-double small_work(const Program *program);
 bool nest_add(Program *program, Kernel *kernel, Statement *statement, bool fresh);
+
+/* ---- sharing.c ---- */
+
+/* Loops of a nest: members inside; level: its index among the loops of its members. */
+bool is_inside(const Member *member, const Nest *nest);
+bool reduces_at(const Member *member, const Nest *nest);
+bool is_innermost(const Nest *nest);
+/* Iterations of the longest inner loops. */
+long iterations_inside(const Nest *nest);
+/* Distribution of the iterations of a shared loop. */
+typedef enum Sharing {
+    THREADS_ALONE,
+    COLUMNS_OF_THREADS,
+    COLUMNS_IN_SLICES, /* see lower_columns.c */
+    SHARED_IN_BLOCK,
+    SHARED_BY_ALL
+} Sharing;
+/* chain_of: the number of loops from `nest` inwards in which each member has its own element per
+ * iteration. sharing_of: the threads that share the iterations inside the last. */
+int chain_of(const Kernel *kernel, const Nest *nest);
+Sharing sharing_of(const Kernel *kernel, const Nest *nest, const Nest *last, int length);
+/* True for several iterations of the outer loops of a nest, each long enough for many threads. */
+bool shares_iterations(const Kernel *kernel, const Nest *nest);
+/* True if threads may share an inner loop: each owns its elements or its partial sum. */
+bool threads_may_share(const Kernel *kernel, const Nest *nest, int level);
+/* The number of loops from `nest` inwards that can be shared as one. */
+int shared_chain(const Kernel *kernel, const Nest *nest, int level);
+/* The number of GPU threads among which the iterations of a statement are distributed. */
+double statement_threads(const Kernel *kernel, const Member *member);
 
 /* ---- epilogue.c ---- */
 

@@ -79,3 +79,40 @@ cmp "$work/alone/last.safetensors" "$work/disabled/last.safetensors" || wrong "M
 train own cuda "$simulator" --set train.precision=bf16
 train rounded cuda "$work/cuda" --set train.precision=bf16
 same own rounded 1e-3
+
+# Two batch dimensions that no single stride covers: one call per element of the shorter one; the own kernel if there are many.
+# The forward pass and a step compute three such products, and add up one product per element of `outer`.
+cat >"$work/batches.moe" <<'END'
+use train
+
+layer batches {
+  option outer: int in 1.. = 3  "size of the batch dimension without the first operand"
+  option inner: int in 1.. = 6  "size of the other batch dimension"
+  option train: layer = train { batch_size = 1, context_length = 8 }  "training settings"
+  axis o = outer
+  axis n = inner
+  axis i = 16
+  axis j = 16
+  axis k = 16
+  sequence s = train.context_length
+  input tokens[s]: token
+  param a[n,i,k] ~ normal(1)
+  param b[o,n,k,j] ~ normal(1)
+  y[o,n,i,j] = sum[k] a[n,i,k] * b[o,n,k,j]
+  loss = mean[o,n,i,j] y[o,n,i,j] * y[o,n,i,j]
+}
+
+model m = batches
+END
+# calls OUTER INNER COUNT
+calls() {
+    rm -f "$work/log"
+    MOEC_CUDA=$work/cuda MOEC_CHOICE=first STAND_IN_LOG=$work/log moec verify "$work/batches.moe:m" --device cuda \
+        --set outer="$1" --set inner="$2" >"$work/out" 2>&1 || { cat "$work/out"; wrong "batches $1 x $2 differ"; }
+    found=$(wc -l <"$work/log")
+    [ "$found" = "$3" ] || wrong "batches $1 x $2: $found calls of the library instead of $3"
+}
+calls 1 6 4
+calls 3 6 12
+calls 6 3 15
+calls 8 8 8

@@ -1,12 +1,18 @@
-/* views: products read slices of an axis without a copy.
+/* views: products and, on a GPU, recurrences read their operands without a copy.
  *
  * Needs:   gradient, simplify.
- * Leaves:  no copies that split an axis of a tensor and that only products and loops read.
+ * Leaves:  no copies that split an axis of a tensor and that only products and loops read. On a
+ *          GPU, no copies in a scan that only its body reads.
  *
  *     key[h,n,j,e] = k[64*n+j,h,e]
  *     p[h,n,i,j] = sum[e] q[h,n,i,e] * key[h,n,j,e]    -->    ... q[h,n,i,e] * k[64*n+j,h,e]
  *
- * A library accepts any stride between the rows and between the matrices of an operand.
+ * A library accepts any stride between the rows and between the matrices of an operand. All columns
+ * of a state would need a copy in a scan. Without it, blocks of a GPU divide the columns:
+ *
+ *     scan s downwards:
+ *         part[e,f] = t[s-1,f,e]
+ *         d[s-1,e,c] += sum[f] d[s,f,c] * part[e,f]   -->    ... d[s,f,c] * t[s-1,f,e]
  */
 #include "analysis/contraction.h"
 #include "base/must.h"
@@ -94,11 +100,73 @@ static void drop(Block *block, const Statement *statement) {
     block->statements.count = kept;
 }
 
+/* ---- scans ---- */
+
+/* True if the statement of the body copies a tensor that the body does not write. */
+static bool is_copy_in(const Statement *scan, const Statement *maker) {
+    if (maker->reduction != REDUCE_NONE || maker->accumulate || maker->value->kind != EXPR_READ ||
+        maker->target->tensor->role != ROLE_TEMP ||
+        maker->value->tensor->type != maker->target->tensor->type)
+        return false;
+    for (int i = 0; i < maker->target->count; i++) {
+        const Expr *sub = maker->target->args[i];
+        if (sub->kind != EXPR_INDEX || sub->index->of_repeat) return false;
+        for (int j = 0; j < i; j++)
+            if (expr_equal(sub, maker->target->args[j])) return false;
+    }
+    for (int i = 0; i < scan->body.statements.count; i++) {
+        const Tensor *written = ((Statement *)scan->body.statements.items[i])->target->tensor;
+        if (written == maker->value->tensor) return false;
+        if (written == maker->target->tensor && scan->body.statements.items[i] != maker)
+            return false;
+    }
+    return true;
+}
+
+static bool only_at(const DefUse *def_use, const Tensor *tensor, int position) {
+    const List *accesses = &def_use->accesses[tensor->id];
+    for (int i = 0; i < accesses->count; i++)
+        if (((TensorAccess *)accesses->items[i])->position != position) return false;
+    return true;
+}
+
+/* Replaces the reads of the copy in the body. Returns false without a change if one is outside. */
+static bool read_original(Program *program, Statement *scan, int number) {
+    AxisView view = {scan->body.statements.items[number], false};
+    const List *body = &scan->body.statements;
+    for (int write = 0; write < 2; write++)
+        for (int i = number + 1; i < body->count && !view.refused; i++) {
+            Statement *reader = body->items[i];
+            if (!write) reader = statement_copy(program, reader, NULL, NULL, 0);
+            rewrite_statement(program, reader, false, look_through, &view);
+        }
+    return !view.refused;
+}
+
+static void view_in_scan(const DefUse *def_use, int position) {
+    Statement *scan = def_use->points[position].statement;
+    bool changed = false;
+    for (int i = 0; i + 1 < scan->body.statements.count; i++) {
+        const Statement *maker = scan->body.statements.items[i];
+        if (!is_copy_in(scan, maker) || !only_at(def_use, maker->target->tensor, position) ||
+            !read_original(def_use->program, scan, i))
+            continue;
+        drop(&scan->body, maker);
+        changed = true;
+        i--;
+    }
+    if (changed) scan_operands(def_use->program, scan);
+}
+
 void views(Program *program) {
     const DefUse *def_use = def_use_new(program);
-    for (int i = 0; i < def_use->count; i++)
-        if (is_view(def_use, i) && look_for_slices(def_use, i)) {
+    for (int i = 0; i < def_use->count; i++) {
+        const ProgramPoint *point = &def_use->points[i];
+        if (program->target->launches) {
+            if (statement_is_scan(point->statement)) view_in_scan(def_use, i);
+        } else if (is_view(def_use, i) && look_for_slices(def_use, i)) {
             program->has[HAS_VIEW] = true;
-            drop(def_use->points[i].block, def_use->points[i].statement);
+            drop(point->block, point->statement);
         }
+    }
 }

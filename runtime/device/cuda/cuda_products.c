@@ -9,6 +9,9 @@
 
 /* cuBLASLt is column-major: it computes c' = b' a', which has the memory layout of c = a b. */
 
+/* More calls are slower than the own kernel: one launch for both batch dimensions. */
+enum { MAX_CALLS = 4 };
+
 typedef enum BlasState { ENTRY_NEW, ENTRY_READY, ENTRY_DECLINED } BlasState;
 
 typedef struct CublasProduct {
@@ -94,8 +97,9 @@ static bool prefer(const BlasWork *work, int alignment) {
 static bool make_entry(BlasWork *work, CublasProduct *entry, const MoecProduct *product) {
     const CudaBlas *blas = work->blas;
     BlasTask *task = &entry->task;
-    int inner = product->batch[1] > 1; /* the batch dimension that cuBLASLt handles */
-    int batch = (int)product->batch[inner];
+    /* cuBLASLt handles the longer batch dimension */
+    const int inner = product->batch[1] > product->batch[0], outer = !inner;
+    const int batch = (int)product->batch[inner];
     Side left = side_of(product->b_type, product->k, product->n, product->b_k, product->b_n);
     Side right = side_of(product->a_type, product->m, product->k, product->a_m, product->a_k);
     Side result = side_of(product->c_type, product->m, product->n, product->c_m, 1), added = result;
@@ -104,11 +108,12 @@ static bool make_entry(BlasWork *work, CublasProduct *entry, const MoecProduct *
     CudaPointer some = work->operands.add ? work->operands.add : 1024;
     some += (CudaPointer)(entry->alignment & 15);
     const BlasOperands places = {.bias = some, .kept = some};
-    task->calls = inner ? product->batch[0] : 1;
-    task->a_step = operand_bytes(product->a_type, product->a_batch[0]);
-    task->b_step = operand_bytes(product->b_type, product->b_batch[0]);
-    task->c_step = operand_bytes(product->c_type, product->c_batch[0]);
-    return product->a_type == product->b_type && prefer(work, entry->alignment) &&
+    task->calls = product->batch[outer];
+    task->a_step = operand_bytes(product->a_type, product->a_batch[outer]);
+    task->b_step = operand_bytes(product->b_type, product->b_batch[outer]);
+    task->c_step = operand_bytes(product->c_type, product->c_batch[outer]);
+    return task->calls <= MAX_CALLS && product->a_type == product->b_type &&
+           prefer(work, entry->alignment) &&
            make_product(blas, task, &left, &right, product->rounded) &&
            make_epilogue(blas, task, product) && cuda_epilogue(work, task, product, &places) &&
            make_layout(blas, &task->added, &added, batch, product->c_batch[inner]) &&

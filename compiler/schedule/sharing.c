@@ -1,0 +1,176 @@
+/* sharing: which threads of a GPU run the loops of a nest.
+ *
+ * The outer loops that no statement sums over become one, the chain. The threads of a block may
+ * share the loops inside an iteration of the chain; all other loops run inside one thread.
+ *
+ *     for b, s:                       chain: b, s
+ *         for d: m += x[b,s,d]        shared by the threads of a block
+ *         for d: y = x * m            shared by the threads of a block
+ */
+#include "schedule/nest.h"
+
+#include <math.h>
+
+/* Threads of a block and of a column in it; iterations inside a thread below which sharing is not
+ * worthwhile. */
+enum { BLOCK_THREADS = 512, THREADS_PER_COLUMN = 32, FEW_ITERATIONS = 16 };
+
+static Member *member_of(const Kernel *kernel, int at) {
+    return at < kernel->members.count ? kernel->members.items[at] : NULL;
+}
+
+bool is_inside(const Member *member, const Nest *nest) {
+    for (int i = 0; i < member->depth; i++)
+        if (member->path[i] == nest) return true;
+    return false;
+}
+
+bool reduces_at(const Member *member, const Nest *nest) {
+    return member->statement->reduction != REDUCE_NONE && member->kept < member->depth &&
+           member->path[member->kept] == nest;
+}
+
+bool is_innermost(const Nest *nest) {
+    for (int i = 0; i < nest->children.count; i++)
+        if (!((Nest *)nest->children.items[i])->member) return false;
+    return true;
+}
+
+static bool sums_at(const Kernel *kernel, const Nest *nest, int level) {
+    const Member *member;
+    for (int i = 0; (member = member_of(kernel, i)) != NULL; i++)
+        if (is_inside(member, nest) && level >= member->kept) return true;
+    return false;
+}
+
+static const Nest *only_child(const Nest *nest) {
+    const Nest *child = nest->children.count == 1 ? nest->children.items[0] : NULL;
+    return child && !child->member ? child : NULL;
+}
+
+int chain_of(const Kernel *kernel, const Nest *nest) {
+    int length = 0;
+    for (; nest && !sums_at(kernel, nest, length); length++) nest = only_child(nest);
+    return length;
+}
+
+bool threads_may_share(const Kernel *kernel, const Nest *nest, int level) {
+    const Member *member;
+    for (int i = 0; (member = member_of(kernel, i)) != NULL; i++)
+        if (is_inside(member, nest) && level >= member->kept &&
+            (member->statement->reduction == REDUCE_NONE || level != member->kept))
+            return false;
+    return true;
+}
+
+int shared_chain(const Kernel *kernel, const Nest *nest, int level) {
+    int length = 1;
+    for (const Nest *next = only_child(nest); next; next = only_child(next), length++) {
+        const Member *member;
+        for (int i = 0; (member = member_of(kernel, i)) != NULL; i++)
+            if (is_inside(member, next) && member->kept != level && member->kept <= level + length)
+                return length;
+    }
+    return length;
+}
+
+static bool scatters(const Member *member) {
+    return member->statement->reduction == REDUCE_NONE && member->kept < member->depth;
+}
+
+static bool has_rows(const Kernel *kernel, const Nest *nest) {
+    for (int i = 0; i < kernel->locals.count; i++) {
+        const Local *local = kernel->locals.items[i];
+        if (local->kind == LOCAL_ROW && is_inside(local->first, nest)) return true;
+    }
+    return false;
+}
+
+long iterations_inside(const Nest *nest) {
+    long most = 1;
+    for (int i = 0; i < nest->children.count; i++) {
+        const Nest *child = nest->children.items[i];
+        long iterations = child->member ? 1 : child->size * iterations_inside(child);
+        if (iterations > most) most = iterations;
+    }
+    return most;
+}
+
+static bool is_register(const Kernel *kernel, const Member *member) {
+    const Local *local = local_in(kernel, member->statement->target->tensor);
+    return local && local->kind == LOCAL_SCALAR && !local->stored;
+}
+
+/* True if the loop stores a value that other threads may read. */
+static bool stores_inside(const Kernel *kernel, const Nest *nest) {
+    const Member *member;
+    for (int i = 0; (member = member_of(kernel, i)) != NULL; i++)
+        if (is_inside(member, nest) && !reduces_at(member, nest) && !is_register(kernel, member))
+            return true;
+    return false;
+}
+
+Sharing sharing_of(const Kernel *kernel, const Nest *nest, const Nest *last, int length) {
+    const Member *member;
+    bool across = false, scatter = false, stores = false;
+    if (is_innermost(last)) return THREADS_ALONE;
+    for (int i = 0; i < last->children.count; i++)
+        stores |= stores_inside(kernel, last->children.items[i]);
+    for (int i = 0; (member = member_of(kernel, i)) != NULL; i++) {
+        if (!is_inside(member, nest)) continue;
+        scatter |= scatters(member);
+        across |= member->across && member->kept == length;
+    }
+    if (scatter) return THREADS_ALONE;
+    if (has_rows(kernel, nest)) return SHARED_IN_BLOCK;
+    if (iterations_inside(last) <= FEW_ITERATIONS) return THREADS_ALONE;
+    return across && !stores ? COLUMNS_OF_THREADS : SHARED_IN_BLOCK;
+}
+
+/* The chain of a nest. */
+typedef struct Chain {
+    int length;
+    long iterations;
+    Sharing sharing; /* of the loops inside; an empty chain is a single block */
+} Chain;
+
+static Chain chain_from(const Kernel *kernel, const Nest *nest) {
+    Chain chain = {chain_of(kernel, nest), 1, SHARED_IN_BLOCK};
+    const Nest *last = nest;
+    for (int i = 0; i < chain.length; i++) {
+        last = i ? last->children.items[0] : nest;
+        chain.iterations *= last->size;
+    }
+    if (chain.length) chain.sharing = sharing_of(kernel, nest, last, chain.length);
+    return chain;
+}
+
+bool shares_iterations(const Kernel *kernel, const Nest *nest) {
+    const Chain chain = chain_from(kernel, nest);
+    return chain.iterations > 1 && chain.sharing != THREADS_ALONE;
+}
+
+/* True if the loop contains only sums over it; several blocks can then share each sum. */
+static bool holds_only_sums(const Kernel *kernel, const Nest *nest) {
+    const Member *member;
+    for (int i = 0; (member = member_of(kernel, i)) != NULL; i++)
+        if (is_inside(member, nest) && !reduces_at(member, nest)) return false;
+    return true;
+}
+
+double statement_threads(const Kernel *kernel, const Member *member) {
+    if (!member->depth) return 1;
+    const Chain chain = chain_from(kernel, member->path[0]);
+    const int length = chain.length;
+    if (chain.sharing == THREADS_ALONE || member->depth == length) return (double)chain.iterations;
+    const Nest *inner = member->path[length];
+    if (!threads_may_share(kernel, inner, length)) return (double)chain.iterations;
+    const bool parts = chain.sharing == COLUMNS_OF_THREADS || !length;
+    const double most = parts && holds_only_sums(kernel, inner) ? INFINITY
+                        : chain.sharing == COLUMNS_OF_THREADS   ? THREADS_PER_COLUMN
+                                                                : BLOCK_THREADS;
+    double inside = 1;
+    for (int i = shared_chain(kernel, inner, length); i > 0; i--)
+        inside *= (double)member->path[length + i - 1]->size;
+    return (double)chain.iterations * fmin(inside, most);
+}
