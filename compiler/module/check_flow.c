@@ -142,6 +142,7 @@ static void trace_clear(StepFlow *flow, const HostStep *step) {
         trace_access(flow, step->clear.buffer, ACCESS_WRITE);
         return;
     }
+    if (step->clear.scratch) return;
     for (int i = 0; i < flow->entry->program->tensors.count; i++) {
         const Buffer *buffer = &flow->entry->buffers[i];
         if (buffer->block == MOEC_GRADIENTS && buffer->offset >= step->clear.offset &&

@@ -258,8 +258,9 @@ typedef struct HostStep {
         } call;
         const HostRecord *record;
         struct {
-            const Buffer *buffer; /* NULL: the gradients, */
-            size_t offset, bytes; /* from `offset` on */
+            const Buffer *buffer; /* NULL: the gradients, or the arena, from `offset` on */
+            bool scratch;         /* the arena */
+            size_t offset, bytes;
         } clear;
         RepeatStep repeat;
         Condition when;
