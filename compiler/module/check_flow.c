@@ -273,7 +273,7 @@ void check_entry(ModuleCheck *check, const Entry *entry) {
     check->entry = entry;
     for (int i = 0; i < check->module->kernels.count; i++) {
         LoopKernel *kernel = check->module->kernels.items[i];
-        if (kernel->entry == entry && !kernel->form.is_store)
+        if (kernel->entry == entry && !kernel->form.is_store && !kernel->inside)
             table_add(check->arena, &flow.kernels, hash_text(HASH_START, kernel->form.name),
                       kernel);
     }
