@@ -561,9 +561,8 @@ MOEC_DEVICE void moec_attend_join(const MoecParts<Store> &in, int parts, int row
 template <class A, class K, class V, class Store>
 MOEC_DEVICE void moec_attend_step(const float *q, const K *k, const V *v, const float *sink,
                                   const float *documents, const float *k_scale,
-                                  const float *v_scale, const int32_t *position,
-                                  const Store &store, float *lse, float *scratch,
-                                  unsigned *arrived) {
+                                  const float *v_scale, const int32_t *position, const Store &store,
+                                  float *lse, float *scratch, unsigned *arrived) {
     constexpr int E = A::width, C = A::value_width, O = (C + 31) / 32;
     __shared__ float outs[MOEC_ATTEND_WARPS][C], mosts[MOEC_ATTEND_WARPS], sums[MOEC_ATTEND_WARPS];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;

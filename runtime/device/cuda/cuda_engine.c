@@ -61,7 +61,7 @@ typedef struct CudaEngine {
     CudaProfile *profile; /* not NULL: kernels are timed */
     Capture captures[CAPTURE_LIMIT];
     int capture_count;
-    bool noted; /* a call that cannot be captured was reported */
+    bool noted;    /* a call that cannot be captured was reported */
     uint64_t seed; /* on the device, if `seeded` */
     bool seeded;
 } CudaEngine;
