@@ -1,5 +1,6 @@
 /* lower_device_rows: products of single rows and matrices as one launch of the template in
- * runtime/kernels/product_row.cuh. A block selects its product by its number.
+ * runtime/kernels/product_row.cuh. A block selects its product by its number. With a prologue, the
+ * row `a` is a function, which computes it in shared memory.
  *
  *     if (blockIdx.x < 16)
  *         moec_row_by_matrix<...>(blockIdx.x, ..., a, b, [&](...) { q[column] = sum; });
@@ -31,15 +32,15 @@ Tile row_tile(EntryLowering *lowering, const ScheduleUnit *unit, long columns) {
 /* Rows that share a launch. */
 typedef struct Rows {
     TemplateVariant *variant; /* the parameters of its operands come first */
-    Kernel *stores;           /* all of them, for lookups */
+    Kernel *all;              /* their prologue and stores, for lookups */
     long columns, blocks;     /* blocks so far */
 } Rows;
 
-static void add_row_kernel(Arena *arena, Rows *rows, const ScheduleUnit *unit) {
-    const Kernel *store = unit->epilogue;
-    list_append(arena, &rows->stores->members, &store->members);
-    list_append(arena, &rows->stores->locals, &store->locals);
-    rows->columns += unit->contraction->product.n;
+static void add_row_kernel(Arena *arena, Rows *rows, const Kernel *kernel) {
+    list_append(arena, &rows->all->members, &kernel->members);
+    for (int i = 0; i < kernel->locals.count; i++)
+        if (list_find(&rows->all->locals, kernel->locals.items[i]) < 0)
+            list_push(arena, &rows->all->locals, kernel->locals.items[i]);
 }
 
 /* An operand, which becomes a parameter at its first use. */
@@ -88,29 +89,58 @@ static void put_row(EntryLowering *lowering, const ScheduleUnit *unit, Rows *row
     add_template_call(arena, rows->variant, call);
 }
 
+/* The row in shared memory, which the prologue returns; or NULL. */
+static const Term *shared_row(const EntryLowering *lowering) {
+    const List *locals = &lowering->lower.kernel->locals;
+    for (int i = 0; i < locals->count; i++)
+        if (((const Local *)locals->items[i])->operand) return lowering->lower.locals[i];
+    return NULL;
+}
+
+/* Every block computes the row. Returns the name of the function. */
+static const Term *put_prologue(EntryLowering *lowering, const Kernel *kernel, Rows *rows) {
+    Lowering *lower = &lowering->lower;
+    LoopKernel *loops = arena_alloc(lower->arena, sizeof *loops);
+    lower->block = &loops->form.block;
+    lower_device_block(lower, kernel->root);
+    loops->launch = (Launch){1, MOEC_ROW_THREADS};
+    loops->inside = true;
+    add_loops(lowering, loops, "row");
+    rows->variant->prologue = loops;
+    rows->variant->row = shared_row(lowering);
+    return rows->variant->make_row =
+               term_name(lower->arena, rows->variant->row->type, bind_name(lower, NULL, "a"));
+}
+
 /* One kernel for the sizes of the rows: a block selects its row by its number. */
 void lower_device_rows(EntryLowering *lowering, const List *units, int first, int count) {
     Arena *arena = lowering->lower.arena;
     int bindings = lowering->lower.binding_count;
+    const Kernel *prologue = ((const ScheduleUnit *)units->items[first])->prologue;
     TemplateVariant variant = {.ending = "", .bounds = "MOEC_ROW_BOUNDS"};
-    Rows rows = {.variant = &variant, .stores = arena_alloc(arena, sizeof *rows.stores)};
+    Rows rows = {.variant = &variant, .all = arena_alloc(arena, sizeof *rows.all)};
     const Term *(*operands)[3] = arena_alloc(arena, (size_t)count * sizeof *operands);
+    if (prologue) add_row_kernel(arena, &rows, prologue);
     for (int i = 0; i < count; i++) {
         const ScheduleUnit *unit = units->items[first + i];
-        add_row_kernel(arena, &rows, unit);
-        operands[i][0] = row_operand(lowering, unit->contraction->a, "a", &rows);
+        add_row_kernel(arena, &rows, unit->epilogue);
+        rows.columns += unit->contraction->product.n;
+        if (!prologue) operands[i][0] = row_operand(lowering, unit->contraction->a, "a", &rows);
         operands[i][1] = row_operand(lowering, unit->contraction->b, "b", &rows);
         if (unit->paired_row)
             operands[i][2] = row_operand(lowering, unit->paired_row->contraction->b, "b", &rows);
     }
-    begin_kernel(&lowering->lower, rows.stores);
-    for (int i = 0; i < count; i++)
+    begin_kernel(&lowering->lower, rows.all);
+    const Term *row = prologue ? put_prologue(lowering, prologue, &rows) : NULL;
+    for (int i = 0; i < count; i++) {
+        if (prologue) operands[i][0] = row;
         put_row(lowering, units->items[first + i], &rows, i == count - 1, operands[i]);
+    }
     end_stores(lowering, &variant.params, bindings);
     TemplateKernel kernel = {
         .name = device_kernel(lowering, arena_format(arena, "row_%s_%d", lowering->entry->name,
                                                      lowering->entry->kernels++))};
-    add_statements(arena, rows.stores, NULL, &kernel.statements);
+    add_statements(arena, rows.all, NULL, &kernel.statements);
     add_variant(arena, &kernel, variant);
     add_template_kernel(lowering, kernel);
     add_launch(lowering, kernel.name, (Launch){rows.blocks, MOEC_ROW_THREADS}, &variant.params);

@@ -35,6 +35,27 @@ static void lower_entry_parts(EntryLowering *lowering) {
     }
 }
 
+void add_counters(EntryLowering *lowering, Param *param, long count) {
+    const size_t bytes = (size_t)count * sizeof(unsigned);
+    list_push(lowering->lower.arena, &lowering->counters, param);
+    if (bytes > lowering->counter_bytes) lowering->counter_bytes = bytes;
+}
+
+/* All launches share the counters. */
+static void place_counters(EntryLowering *lowering) {
+    Arena *arena = lowering->lower.arena;
+    Entry *entry = lowering->entry;
+    for (int i = 0; i < lowering->counters.count; i++)
+        ((Param *)lowering->counters.items[i])->offset = entry->arena_bytes;
+    if (!lowering->counters.count) return;
+    HostStep *step =
+        step_new(arena, steps_in_part(arena, entry, &entry->clears, FORWARD_PART), STEP_CLEAR);
+    step->clear.scratch = true;
+    step->clear.offset = entry->arena_bytes;
+    step->clear.bytes = lowering->counter_bytes;
+    entry->arena_bytes += lowering->counter_bytes;
+}
+
 void lower_program(Module *module, const LowerTarget *target, Schedule *schedule,
                    const char *prefix) {
     EntryLowering *lowering = lowering_new(module, target, schedule, prefix);
@@ -45,6 +66,7 @@ void lower_program(Module *module, const LowerTarget *target, Schedule *schedule
     for (int i = 0; i < entry->program->tensors.count; i++)
         entry->buffers[i].used = lowering->declared[i];
     entry->arena_bytes += lowering->lower.scratch_bytes;
+    place_counters(lowering);
     entry->product_count = module->products.count - entry->first_product;
     add_section(module->arena, &module->functions, (Section){.entry = entry});
     list_push(module->arena, &module->entries, entry);

@@ -37,6 +37,8 @@ struct EntryLowering {
     int bindings;              /* before the current kernel */
     List *steps;               /* receives steps */
     List equations;            /* const Statement *: of the next step */
+    List counters;             /* Param *: pointers to counters, after the scratch memory */
+    size_t counter_bytes;
 };
 
 /* ---- lower_kernel.c ---- */
@@ -98,6 +100,9 @@ void lower_units(EntryLowering *lowering, const List *units);
 void lower_program(Module *module, const LowerTarget *target, Schedule *schedule,
                    const char *prefix);
 void lower_update(Module *module, const LowerTarget *target, Program *program);
+/* A parameter points to this many counters of a GPU: zero at the start of a run, and after each
+ * launch. */
+void add_counters(EntryLowering *lowering, Param *param, long count);
 /* ---- lower_device_*.c ---- */
 
 void lower_device_kernel(EntryLowering *lowering, Kernel *kernel);

@@ -142,6 +142,7 @@ static void trace_clear(StepFlow *flow, const HostStep *step) {
         trace_access(flow, step->clear.buffer, ACCESS_WRITE);
         return;
     }
+    if (step->clear.scratch) return;
     for (int i = 0; i < flow->entry->program->tensors.count; i++) {
         const Buffer *buffer = &flow->entry->buffers[i];
         if (buffer->block == MOEC_GRADIENTS && buffer->offset >= step->clear.offset &&
@@ -272,7 +273,7 @@ void check_entry(ModuleCheck *check, const Entry *entry) {
     check->entry = entry;
     for (int i = 0; i < check->module->kernels.count; i++) {
         LoopKernel *kernel = check->module->kernels.items[i];
-        if (kernel->entry == entry && !kernel->form.is_store)
+        if (kernel->entry == entry && !kernel->form.is_store && !kernel->inside)
             table_add(check->arena, &flow.kernels, hash_text(HASH_START, kernel->form.name),
                       kernel);
     }

@@ -326,9 +326,15 @@ static void set_grouped(Flattening *flat, MoecStep *made, const ScheduleUnit *un
 
 static void set_clear(Flattening *flat, MoecStep *made, const HostStep *step) {
     const Buffer *buffer = step->clear.buffer;
+    const int scratch = scratch_operand(flat);
     made->bytes = step->clear.bytes;
-    add_memory(flat, buffer ? buffer->tensor->id : scratch_operand(flat) + 1,
-               buffer ? 0 : step->clear.offset, MOEC_STEP_WRITES);
+    if (buffer)
+        add_memory(flat, buffer->tensor->id, 0, MOEC_STEP_WRITES);
+    else if (step->clear.scratch)
+        add_memory(flat, scratch, step->clear.offset - flat->entry->schedule->arena_bytes,
+                   MOEC_STEP_WRITES);
+    else
+        add_memory(flat, scratch + 1, step->clear.offset, MOEC_STEP_WRITES);
 }
 
 static void add_step_operands(Flattening *flat, const List *operands) {

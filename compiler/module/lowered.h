@@ -75,6 +75,7 @@ typedef struct LoopKernel {
     List statements;           /* const Statement *: the equations that it computes */
     Launch launch;
     bool bounded; /* its text has the bounds of its launch */
+    bool inside;  /* part of a kernel that calls templates */
 
     /* of the last check: see module_changed */
     uint64_t state;
@@ -128,7 +129,10 @@ typedef struct TemplateVariant {
     const char *bounds; /* of its launch, a constant; NULL: */
     int threads;        /* of its single block per multiprocessor */
     List params;        /* Param * */
-    List calls;         /* TemplateCall *: each block executes one */
+    /* A function that computes a row in shared memory, before the calls; its name, the row. */
+    const LoopKernel *prologue; /* or NULL */
+    const Term *make_row, *row;
+    List calls; /* TemplateCall *: each block executes one */
 } TemplateVariant;
 
 typedef struct TemplateKernel {
@@ -258,8 +262,9 @@ typedef struct HostStep {
         } call;
         const HostRecord *record;
         struct {
-            const Buffer *buffer; /* NULL: the gradients, */
-            size_t offset, bytes; /* from `offset` on */
+            const Buffer *buffer; /* NULL: the gradients, or the arena, from `offset` on */
+            bool scratch;         /* the arena */
+            size_t offset, bytes;
         } clear;
         RepeatStep repeat;
         Condition when;

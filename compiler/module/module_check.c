@@ -33,7 +33,8 @@ static void add_repeats(ModuleCheck *check, const List *steps) {
 static void check_unlaunched(ModuleCheck *check) {
     for (int i = 0; i < check->module->kernels.count; i++) {
         const LoopKernel *kernel = check->module->kernels.items[i];
-        if ((kernel->entry && !kernel->form.is_store) || !kernel->changed) continue;
+        const bool launched = kernel->entry && !kernel->form.is_store && !kernel->inside;
+        if (launched || !kernel->changed) continue;
         check->entry = kernel->entry;
         check->repeat_count = 0;
         if (kernel->entry) add_repeats(check, &kernel->entry->steps);

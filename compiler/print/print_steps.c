@@ -117,9 +117,12 @@ static void print_grouped(Text *text, const HostStep *step, int indent) {
 }
 
 static void print_clear(Text *text, const PrintContext *context, const HostStep *step, int indent) {
-    const char *memory = step->clear.buffer ? step->clear.buffer->name
-                                            : arena_format(text->arena, "run->gradients + %zu",
-                                                           step->clear.offset / sizeof(float));
+    const size_t offset = step->clear.offset;
+    const char *memory =
+        step->clear.buffer ? step->clear.buffer->name
+        : step->clear.scratch
+            ? arena_format(text->arena, "run->arena + %zu", offset)
+            : arena_format(text->arena, "run->gradients + %zu", offset / sizeof(float));
     print_format(text, indent, "%s%s, %zu);", context->style->clear, memory, step->clear.bytes);
 }
 

@@ -60,6 +60,14 @@ static void print_template_call(Text *text, const TemplateCall *call, int indent
     text_add(text, ");\n");
 }
 
+static void print_prologue(Text *text, const TemplateVariant *variant) {
+    if (!variant->prologue) return;
+    print_format(text, 1, "const auto %s = [&] {", term_text(text->arena, variant->make_row));
+    print_block(text, &variant->prologue->form.block, 2);
+    print_format(text, 2, "return %s;", term_text(text->arena, variant->row));
+    print_line(text, 1, "};");
+}
+
 /* Each block executes the first call whose condition is true. */
 static void print_calls(Text *text, const List *calls) {
     for (int i = 0; i < calls->count; i++) {
@@ -97,6 +105,7 @@ void print_template_variant(Text *text, const TemplateKernel *kernel, int number
     if (number) text_add(text, "#ifdef MOEC_WGMMA\n");
     print_template_head(text, kernel, variant, style);
     text_add(text, "{\n%s", kernel->signals ? style->begin : "");
+    print_prologue(text, variant);
     print_calls(text, &variant->calls);
     text_add(text, "}\n%s%s", number ? "#endif\n" : "", kernel->joined ? "" : "\n");
 }

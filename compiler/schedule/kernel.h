@@ -55,6 +55,7 @@ typedef struct Local {
     Tensor *tensor;
     LocalKind kind;
     bool stored;   /* scalars: the tensor is in memory as well, for other readers */
+    bool operand;  /* rows: of a row product, with the elements of the tensor */
     Nest *scope;   /* the loop whose body declares it */
     int covered;   /* number of loops of the target that are fixed there */
     long size;     /* rows: elements */
@@ -87,6 +88,7 @@ typedef struct ScheduleUnit {
     struct ScheduleUnit
         *paired_row;          /* another product of the same row and sizes; the store computes
                                         with both results of a column; or NULL */
+    Kernel *prologue;         /* computes the row in every block of the launch; or NULL */
     bool overwrites_gradient; /* in the first micro-batch of a step: see first_sums.c */
     List body;                /* ScheduleUnit * */
     bool once;

@@ -80,6 +80,11 @@ int find_pair(Program *program, const List *statements, ScheduleUnit *const *uni
 /* Sets overwrites_gradient of the units. */
 void first_sums(Schedule *schedule);
 
+/* ---- row_prologue.c ---- */
+
+/* Moves small kernels into the launches of the rows that they make. */
+void row_prologue(Schedule *schedule);
+
 /* ---- locals.c ---- */
 
 /* Selects tensors of a kernel that live in variables. users[tensor->id] is the only kernel that

@@ -108,6 +108,8 @@ static void touch_units(Planning *planning, List *units, const RepeatChain *arou
         } else {
             touch_statement(planning, unit->statement, NULL, base);
         }
+        for (int j = 0; unit->prologue && j < unit->prologue->members.count; j++)
+            touch_member(planning, unit->prologue, unit->prologue->members.items[j], base);
         if (unit->accumulated_product) {
             const Contraction *second = unit->accumulated_product->contraction;
             touch_allocation(planning, second->a, NULL, base);
@@ -361,6 +363,9 @@ static void add_units(Text *text, const List *units, int depth) {
         const Kernel *kernel = unit->kernel ? unit->kernel : unit->epilogue;
         text_add(text, "%*s%s%s%s\n", 2 * depth, "", names[unit->kind],
                  unit->beside ? ", shares a launch" : "", unit->once ? ", once" : "");
+        for (int j = 0; unit->prologue && j < unit->prologue->members.count; j++)
+            add_line(text, depth + 1,
+                     ((const Member *)unit->prologue->members.items[j])->statement);
         for (int j = 0; kernel && j < kernel->members.count; j++)
             add_line(text, depth + 1, ((const Member *)kernel->members.items[j])->statement);
         if (!kernel && unit->kind != UNIT_REPEAT) add_line(text, depth + 1, unit->statement);

@@ -136,6 +136,10 @@ typedef struct DeviceKind {
     bool (*get)(Device *device, void *to, const void *from,
                 size_t bytes); /* device to host, after all earlier work */
     bool (*zero)(Device *device, void *block, size_t bytes);
+    /* Host memory that receives copies from the device: pinned memory receives them without an
+     * intermediate copy. pin returns false if the memory stays as it is. Devices apart only. */
+    bool (*pin)(Device *device, void *block, size_t bytes);
+    void (*unpin)(Device *device, void *block);
     void (*close)(Device *device);
 
     /* kernels: used by devices whose programs have separate kernels. keep: use the cache. NULL

@@ -494,12 +494,75 @@ MOEC_DEVICE void moec_attend_best(const float *q, const K *k, const V *v, const 
     }
 }
 
-/* Processes one part of the keys of one query and head: writes maximum, sum and output to
- * scratch[row, part, value_width + 2]. Each warp processes every fourth key. */
-template <class A, class K, class V>
-MOEC_DEVICE void moec_attend_step(const float *q, const K *k, const V *v, const float *,
+/* The states of the parts of each row: scratch[row, part, value_width + 2] has maximum, sum and
+ * output. */
+template <class Store> struct MoecParts {
+    const float *sink;
+    const Store &store;
+    float *lse, *scratch;
+};
+
+/* Combines the parts of the rows row_at(0) .. row_at(rows - 1), of at most ROWS, and the sink, in
+ * the order of the parts. The warps of a block share the rows, or the parts of fewer rows. */
+template <class A, int ROWS, class RowAt, class Store>
+MOEC_DEVICE void moec_attend_join(const MoecParts<Store> &in, int parts, int rows, RowAt row_at) {
+    constexpr int C = A::value_width, OWN = (C + 31) / 32;
+    enum { TEAMS = ROWS < MOEC_ATTEND_WARPS ? ROWS : MOEC_ATTEND_WARPS };
+    enum { TEAM = MOEC_ATTEND_WARPS / TEAMS }; /* warps of a row */
+    __shared__ float outs[TEAM > 1 ? MOEC_ATTEND_WARPS : 1][C];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    for (int first = 0; first < rows; first += TEAMS) {
+        const int number = first + warp / TEAM;
+        const bool there = warp / TEAM < TEAMS && number < rows;
+        const long row = row_at(there ? number : first);
+        const float *states = in.scratch + row * A::parts * (C + 2);
+        const float sunk = in.sink != NULL ? in.sink[row % A::heads] : -INFINITY;
+        float most = sunk, sum = 0.0f, out[OWN] = {};
+        for (int i = lane; i < parts; i += 32) most = fmaxf(most, __ldcg(states + i * (C + 2)));
+        most = moec_warp_max(most);
+        for (int from = 0; from < parts; from += 32) {
+            const float *own = states + moec_least(from + lane, parts - 1) * (C + 2);
+            const float score = from + lane < parts ? __ldcg(own) : -INFINITY;
+            const float factor = score == -INFINITY ? 0.0f : expf(score - most);
+            sum += factor != 0.0f ? factor * __ldcg(own + 1) : 0.0f;
+#pragma unroll 4
+            for (int i = warp % TEAM; i < (int)moec_least(parts - from, 32); i += TEAM) {
+                const float one = __shfl_sync(0xffffffffu, factor, i);
+#pragma unroll
+                for (int j = 0; j < OWN; j++) {
+                    const int c = lane + 32 * j;
+                    const float x = c < C ? __ldcg(states + (from + i) * (C + 2) + 2 + c) : 0.0f;
+                    out[j] += one != 0.0f ? one * x : 0.0f;
+                }
+            }
+        }
+        sum = moec_warp_sum(sum) + (in.sink != NULL ? expf(sunk - most) : 0.0f);
+        if constexpr (TEAM > 1) {
+#pragma unroll
+            for (int j = 0; j < OWN; j++)
+                if (lane + 32 * j < C) outs[warp][lane + 32 * j] = out[j];
+            moec_barrier();
+        }
+        if (there && warp % TEAM == 0)
+#pragma unroll
+            for (int j = 0; j < OWN; j++) {
+                const int c = lane + 32 * j;
+                if (c >= C) break;
+                if constexpr (TEAM > 1)
+                    for (int i = 1; i < TEAM; i++) out[j] += outs[warp + i][c];
+                in.store(row / A::heads, row % A::heads * C + c, out[j] / sum);
+            }
+        if (there && warp % TEAM == 0 && lane == 0) in.lse[row] = most + logf(sum);
+    }
+}
+
+/* Processes one part of the keys of one query and head. Each warp processes every fourth key. The
+ * last of the blocks that have a part of a row combines them. */
+template <class A, class K, class V, class Store>
+MOEC_DEVICE void moec_attend_step(const float *q, const K *k, const V *v, const float *sink,
                                   const float *documents, const float *k_scale,
-                                  const float *v_scale, const int32_t *position, float *scratch) {
+                                  const float *v_scale, const int32_t *position, const Store &store,
+                                  float *lse, float *scratch, unsigned *arrived) {
     constexpr int E = A::width, C = A::value_width, O = (C + 31) / 32;
     __shared__ float outs[MOEC_ATTEND_WARPS][C], mosts[MOEC_ATTEND_WARPS], sums[MOEC_ATTEND_WARPS];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -513,6 +576,7 @@ MOEC_DEVICE void moec_attend_step(const float *q, const K *k, const V *v, const 
         const MoecRange range = moec_seen<A>(place);
         const long each = moec_most(32, moec_ceil_div(range.end - range.first, A::parts));
         const long first = range.first + part * each, end = moec_least(first + each, range.end);
+        if (first >= end) continue;
         float most = -INFINITY, sum = 0.0f, out[O] = {};
         for (long j = first + warp; j < end; j += MOEC_ATTEND_WARPS) {
             if (!moec_together<A>(documents + b * A::places, place, j)) continue;
@@ -556,51 +620,10 @@ MOEC_DEVICE void moec_attend_step(const float *q, const K *k, const V *v, const 
             state[0] = most;
             state[1] = sum;
         }
-    }
-}
-
-/* The parts of each query and head together, and the sink. A warp has every fourth part: there are
- * many, and each has to come from far. */
-template <class A, class Store>
-MOEC_DEVICE void moec_attend_join(const float *sink, const Store &store, float *lse,
-                                  const float *scratch) {
-    constexpr int C = A::value_width, OWN = (C + 31) / 32;
-    __shared__ float factors[A::parts], outs[MOEC_ATTEND_WARPS][C];
-    const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
-    for (long row = moec_block(); row < A::batch * A::queries * A::heads; row += moec_blocks()) {
-        const float *states = scratch + row * A::parts * (C + 2);
-        const float sunk = sink != NULL ? sink[row % A::heads] : -INFINITY;
-        float most = sunk, sum = 0.0f, out[OWN] = {};
-        for (int i = thread; i < A::parts; i += MOEC_ATTEND_THREADS)
-            most = fmaxf(most, states[i * (C + 2)]);
-        most = moec_block_max(most);
-        for (int i = thread; i < A::parts; i += MOEC_ATTEND_THREADS) {
-            const float *state = states + i * (C + 2);
-            factors[i] = state[0] == -INFINITY ? 0.0f : expf(state[0] - most);
-            sum += factors[i] != 0.0f ? factors[i] * state[1] : 0.0f;
-        }
-        sum = moec_block_sum(sum); /* from here on all see the factors */
-        if (sink != NULL) sum += expf(sunk - most);
-#pragma unroll 4
-        for (int i = warp; i < A::parts; i += MOEC_ATTEND_WARPS) {
-            const float factor = factors[i];
-#pragma unroll
-            for (int j = 0; j < OWN; j++) {
-                const float x = lane + 32 * j < C ? states[i * (C + 2) + 2 + lane + 32 * j] : 0.0f;
-                out[j] += factor != 0.0f ? factor * x : 0.0f;
-            }
-        }
-#pragma unroll
-        for (int j = 0; j < OWN; j++)
-            if (lane + 32 * j < C) outs[warp][lane + 32 * j] = out[j];
-        moec_barrier();
-        for (int c = thread; c < C; c += MOEC_ATTEND_THREADS) {
-            float x = 0.0f;
-#pragma unroll
-            for (int i = 0; i < MOEC_ATTEND_WARPS; i++) x += outs[i][c];
-            store(row / A::heads, row % A::heads * C + c, x / sum);
-        }
-        if (thread == 0) lse[row] = most + logf(sum);
+        const int parts = (int)moec_ceil_div(range.end - range.first, each);
+        if (!moec_arrives_last(arrived + row, parts)) continue;
+        moec_attend_join<A, 1>(MoecParts<Store>{sink, store, lse, scratch}, parts, 1,
+                               [&](int) { return row; });
     }
 }
 

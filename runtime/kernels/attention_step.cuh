@@ -3,8 +3,8 @@
  * The rows of a tile are the query heads that share a key head or a value head, times the few new
  * positions. Each element of the cache is therefore read once for all of them. Where a row reads
  * another head than the current one, its operand is 0. Each warp processes every fourth 16 keys of
- * a part; the heads of those keys pass through a ring in shared memory. moec_attend_join combines
- * the parts. */
+ * a part; the heads of those keys pass through a ring in shared memory. The last of the blocks that
+ * have a part combines all parts. */
 #ifndef MOEC_ATTENTION_STEP_CUH
 #define MOEC_ATTENTION_STEP_CUH
 
@@ -31,6 +31,7 @@ template <class A, class Shape> struct MoecStep : MoecSoftened<A::value_width, S
     };
     enum { KEYS = A::key_heads / GROUPS, VALUES = A::value_heads / GROUPS, UNITS = KEYS + VALUES };
     enum { COUNT = HEADS * A::queries, TILES = (COUNT + ROWS - 1) / ROWS };
+    enum { LIVE = TILES > 1 ? (int)ROWS : (int)COUNT };
     enum {
         SLOT = MOEC_STEP_KEYS * (moec_stride(E) > moec_stride(C) ? moec_stride(E) : moec_stride(C))
     };
@@ -39,6 +40,11 @@ template <class A, class Shape> struct MoecStep : MoecSoftened<A::value_width, S
     static_assert(4 * MOEC_ATTEND_WARPS * ROWS * (C + 2) <= Shape::bytes, "shared memory");
     using Softened = MoecSoftened<A::value_width, Shape::tiles>;
     using Softened::out, Softened::most, Softened::sum;
+
+    /* Row of the result for an index among the positions and heads of the group. */
+    static __device__ __forceinline__ long row_at(int b, int group, int at) {
+        return ((long)b * A::queries + at / HEADS) * A::heads + group * HEADS + at % HEADS;
+    }
 
     /* Index of a row among the positions and heads of the group: position = index / HEADS. */
     static __device__ __forceinline__ int number(int tile, int m, int r) {
@@ -51,10 +57,7 @@ template <class A, class Shape> struct MoecStep : MoecSoftened<A::value_width, S
         constexpr int P = moec_padded(E), S = moec_stride(E);
         for (int i = threadIdx.x; i < ROWS * (P / 2); i += MOEC_ATTEND_THREADS) {
             const int row = i / (P / 2), column = i % (P / 2) * 2, at = tile * ROWS + row;
-            const Q *from =
-                q +
-                (((long)b * A::queries + at / HEADS) * A::heads + group * HEADS + at % HEADS) * E +
-                column;
+            const Q *from = q + row_at(b, group, at) * E + column;
             moec_round_pair(shared + row * S + column, from, at < COUNT && column < E,
                             at < COUNT && column + 1 < E);
         }
@@ -195,10 +198,8 @@ template <class A, class Shape> struct MoecStep : MoecSoftened<A::value_width, S
             }
         moec_barrier();
         for (int row = warp; row < ROWS && tile * ROWS + row < COUNT; row += MOEC_ATTEND_WARPS) {
-            const int at = tile * ROWS + row;
-            const long place =
-                ((long)b * A::queries + at / HEADS) * A::heads + group * HEADS + at % HEADS;
-            float *to = scratch + (place * A::parts + part) * (C + 2), largest = -INFINITY,
+            const long at = row_at(b, group, tile * ROWS + row);
+            float *to = scratch + (at * A::parts + part) * (C + 2), largest = -INFINITY,
                   total = 0.0f;
             float factor[MOEC_ATTEND_WARPS];
 #pragma unroll
@@ -225,10 +226,11 @@ template <class A, class Shape> struct MoecStep : MoecSoftened<A::value_width, S
     }
 };
 
-template <class A, class Shape, class Q, class K, class V>
-MOEC_DEVICE void moec_attend_step_rounded(const Q *q, const K *k, const V *v, const float *,
+template <class A, class Shape, class Q, class K, class V, class Store>
+MOEC_DEVICE void moec_attend_step_rounded(const Q *q, const K *k, const V *v, const float *sink,
                                           const float *documents, const int32_t *position,
-                                          float *scratch) {
+                                          const Store &store, float *lse, float *scratch,
+                                          unsigned *arrived) {
     MOEC_SHARED(uint16_t, shared);
     typedef MoecStep<A, Shape> Step;
     const MoecAttended<Q, K, V> in = {q, k, v, NULL, documents};
@@ -238,12 +240,14 @@ MOEC_DEVICE void moec_attend_step_rounded(const Q *q, const K *k, const V *v, co
                last = moec_seen<A>(*position + A::queries - 1).end;
     const int each =
         MOEC_STEP_KEYS * moec_most(4, moec_ceil_div(last - from, (long)A::parts * MOEC_STEP_KEYS));
+    const int parts = (int)moec_ceil_div(last - from, (long)each);
     for (int task = blockIdx.x; task < A::batch * Step::GROUPS * Step::TILES * A::parts;
          task += gridDim.x) {
         const int part = task % A::parts, tile = task / A::parts % Step::TILES;
         const int group = task / A::parts / Step::TILES % Step::GROUPS,
                   b = task / A::parts / Step::TILES / Step::GROUPS;
         const int first = from + part * each, end = moec_least(first + (long)each, last);
+        if (part >= parts) continue;
         Step step;
         moec_barrier(); /* all are done with the task before */
         Step::load(shared, q, b, group, tile);
@@ -251,6 +255,11 @@ MOEC_DEVICE void moec_attend_step_rounded(const Q *q, const K *k, const V *v, co
         step.begin(NULL);
         step.run(shared, in, b, group, tile, *position, first, end);
         step.finish((float *)shared, scratch, b, group, tile, part);
+        if (!moec_arrives_last(arrived + task / A::parts, parts)) continue;
+        moec_attend_join<A, Step::LIVE>(
+            MoecParts<Store>{sink, store, lse, scratch}, parts,
+            (int)moec_least(Step::ROWS, Step::COUNT - tile * Step::ROWS),
+            [&](int row) { return Step::row_at(b, group, tile * Step::ROWS + row); });
     }
 }
 

@@ -242,6 +242,23 @@ MOEC_DEVICE int moec_block_before(int count, int *total) {
     return before + sum - count;
 }
 
+/* ---- blocks that share a result ---- */
+
+/* True in the last of `count` blocks that call this with the same counter, which is 0 before and
+ * afterwards. The last block reads what the others wrote through the L2 cache: __ldcg. */
+MOEC_DEVICE bool moec_arrives_last(unsigned *arrived, int count) {
+    __shared__ bool last;
+    __threadfence();
+    moec_barrier();
+    if (threadIdx.x == 0) {
+        last = count == 1 || atomicAdd(arrived, 1u) == (unsigned)count - 1u;
+        if (last && count > 1) *arrived = 0u;
+        __threadfence();
+    }
+    moec_barrier();
+    return last;
+}
+
 /* ---- tensor cores: products of bf16, sums in f32 ---- */
 
 /* Two numbers rounded to bf16, the first in the low half. */

@@ -3,8 +3,9 @@
  *
  * Every thread therefore starts loads of several 16-byte vectors of the matrix before it uses the
  * first. A thread block requests its first vectors before it waits for the kernel that computes the
- * row. A line of the matrix is a column if it runs ALONG the sum, else the elements of one term for
- * all columns. Lines begin at multiples of 16 bytes; a row has a multiple of their elements.
+ * row, or before it computes the row itself. A line of the matrix is a column if it runs ALONG the
+ * sum, else the elements of one term for all columns. Lines begin at multiples of 16 bytes; a row
+ * has a multiple of their elements.
  *
  * A thread adds its terms, then the sums of the threads are combined in a fixed order. */
 #ifndef MOEC_PRODUCT_ROW_CUH
@@ -77,9 +78,13 @@ template <class Element> MOEC_DEVICE void moec_hold_pointer(const Element *&at) 
 #endif
 }
 
-/* COLUMNS results of a row. `run` hands result i < n to store(i, sum) and calls ready() before it
- * touches the row. Of several MATRICES, lines across the sum, threads side by side have one each:
- * store(i, sum, ...) gets a result of each. */
+/* A row is a pointer, or a function that computes it and returns one. */
+template <class Element> MOEC_DEVICE const Element *moec_row(const Element *row) { return row; }
+template <class Row> MOEC_DEVICE auto moec_row(const Row &row) { return row(); }
+
+/* COLUMNS results of a row. `run` hands result i < n to store(i, sum); it gets the row from ready()
+ * after it has requested elements of the matrix. Of several MATRICES, lines across the sum, threads
+ * side by side have one each: store(i, sum, ...) gets a result of each. */
 template <class Element, int COLUMNS, bool ALONG, int MATRICES = 1> struct MoecTileRow {
     enum {
         HEIGHT = 1,
@@ -91,12 +96,11 @@ template <class Element, int COLUMNS, bool ALONG, int MATRICES = 1> struct MoecT
     enum { TEAM = MOEC_ROW_THREADS / MATRICES }; /* threads that have the same matrix */
 
     template <class Ready, class Store>
-    MOEC_DEVICE void run(int n, int depth, const Element *row, MoecEvenLines<Element> line,
-                         Ready ready, Store store) {
+    MOEC_DEVICE void run(int n, int depth, MoecEvenLines<Element> line, Ready ready, Store store) {
         if constexpr (ALONG)
-            run_along(n, depth, row, line, ready, store);
+            run_along(n, depth, line, ready, store);
         else
-            run_across(n, depth, row, line, ready,
+            run_across(n, depth, line, ready,
                        [&](int column, const float *sums) { store(column, sums[0]); });
     }
 
@@ -106,8 +110,8 @@ template <class Element, int COLUMNS, bool ALONG, int MATRICES = 1> struct MoecT
     /* A line for each term: LANES threads side by side have its columns, the others other terms.
      * store(i, sums) gets as many as there are matrices. */
     template <class Ready, class Store>
-    MOEC_DEVICE void run_across(int n, int depth, const Element *row, MoecEvenLines<Element> line,
-                                Ready ready, Store store) {
+    MOEC_DEVICE void run_across(int n, int depth, MoecEvenLines<Element> line, Ready ready,
+                                Store store) {
         enum {
             LANES = BREADTH / VECTOR,
             STEP = TEAM / LANES,
@@ -132,6 +136,7 @@ template <class Element, int COLUMNS, bool ALONG, int MATRICES = 1> struct MoecT
                                         k < depth && k + term < depth && column < n);
             }
         };
+        const Element *row = NULL;
         const auto ask_row = [&](int half, int from) {
 #pragma unroll
             for (int i = 0; i < AHEAD; i++) {
@@ -141,7 +146,7 @@ template <class Element, int COLUMNS, bool ALONG, int MATRICES = 1> struct MoecT
         };
         ask(0, 0);
         ask(1, AHEAD * STEP);
-        ready();
+        row = ready();
         ask_row(0, 0);
         ask_row(1, AHEAD * STEP);
 #pragma unroll 1
@@ -172,8 +177,8 @@ template <class Element, int COLUMNS, bool ALONG, int MATRICES = 1> struct MoecT
 
     /* A line for each column: a warp has a few of those. */
     template <class Ready, class Store>
-    MOEC_DEVICE void run_along(int n, int depth, const Element *row, MoecEvenLines<Element> line,
-                               Ready ready, Store store) {
+    MOEC_DEVICE void run_along(int n, int depth, MoecEvenLines<Element> line, Ready ready,
+                               Store store) {
         enum { OWN = BREADTH / WARPS, STEP = 32 * VECTOR };
         static_assert(OWN == 4, "columns of a warp");
         const int first = (int)threadIdx.x / 32 * OWN, term = (int)threadIdx.x % 32 * VECTOR;
@@ -188,7 +193,7 @@ template <class Element, int COLUMNS, bool ALONG, int MATRICES = 1> struct MoecT
         };
         ask(0, 0);
         ask(1, STEP);
-        ready();
+        const Element *const row = ready();
         x[0].read(row + term, term < depth);
         x[1].read(row + STEP + term, STEP + term < depth);
 #pragma unroll 1
@@ -214,7 +219,7 @@ template <class Element, int COLUMNS, bool ALONG, int MATRICES = 1> struct MoecT
     template <class Left, class Right, class Store>
     MOEC_DEVICE void multiply(long, long n, long depth, bool, bool, Left left, Right right,
                               Store store) {
-        run((int)moec_least(n, BREADTH), (int)depth, left(0), right, [] {},
+        run((int)moec_least(n, BREADTH), (int)depth, right, [&] { return left(0); },
             [&](int column, float sum) { store(0, column, sum); });
         moec_barrier(); /* all threads are done with shared memory */
     }
@@ -222,32 +227,34 @@ template <class Element, int COLUMNS, bool ALONG, int MATRICES = 1> struct MoecT
 
 /* sum[k] row[k] * matrix[k,n], passed to store(0, n, sum); `step` is the stride between lines.
  * FIXED: no kernel that may still run writes the matrix. A thread block has one tile. */
-template <class Tile, bool ALONG, bool FIXED, class Element, class Store>
-MOEC_DEVICE void moec_row_by_matrix(int tile, int n, int depth, int step, const Element *row,
+template <class Tile, bool ALONG, bool FIXED, class Row, class Element, class Store>
+MOEC_DEVICE void moec_row_by_matrix(int tile, int n, int depth, int step, const Row &row,
                                     const Element *matrix, Store store) {
     const int first = tile * Tile::BREADTH;
     const MoecEvenLines<Element> lines = {matrix + (ALONG ? (long)first * step : first), step};
     if (!FIXED) moec_begin();
     Tile::run(
-        n - first, depth, row, lines,
-        [] {
+        n - first, depth, lines,
+        [&] {
             if (FIXED) moec_begin();
+            return moec_row(row);
         },
         [&](int column, float sum) { store(0, first + column, sum); });
 }
 
 /* The same with two matrices alike, whose results go to store(0, n, sum, other). */
-template <class Tile, bool ALONG, bool FIXED, class Element, class Store>
-MOEC_DEVICE void moec_row_by_matrices(int tile, int n, int depth, int step, const Element *row,
+template <class Tile, bool ALONG, bool FIXED, class Row, class Element, class Store>
+MOEC_DEVICE void moec_row_by_matrices(int tile, int n, int depth, int step, const Row &row,
                                       const Element *matrix, const Element *other, Store store) {
     static_assert(!ALONG, "lines across the sum");
     const int first = tile * Tile::BREADTH;
     const MoecEvenLines<Element> lines = {(Tile::matrix() ? other : matrix) + first, step};
     if (!FIXED) moec_begin();
     Tile::run_across(
-        n - first, depth, row, lines,
-        [] {
+        n - first, depth, lines,
+        [&] {
             if (FIXED) moec_begin();
+            return moec_row(row);
         },
         [&](int column, const float *sums) { store(0, first + column, sums[0], sums[1]); });
 }

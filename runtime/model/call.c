@@ -49,6 +49,9 @@ static bool take_blocks(Call *call) {
         device->apart ? device->kind->allocate(device, call->input_bytes) : call->input_block;
     call->output_block_there =
         device->apart ? device->kind->allocate(device, call->output_bytes) : call->output_block;
+    /* Inputs are not pinned: the caller may change them before they are copied. */
+    call->pinned = device->apart && call->output_block &&
+                   device->kind->pin(device, call->output_block, call->output_bytes);
     return call->input_block && call->output_block && call->input_block_there &&
            call->output_block_there;
 }
@@ -86,6 +89,7 @@ void call_close(Call *call) {
     if (device->apart) {
         device->kind->release(device, call->input_block_there, call->input_bytes);
         device->kind->release(device, call->output_block_there, call->output_bytes);
+        if (call->pinned) device->kind->unpin(device, call->output_block);
     }
     memory_unmap(call->input_block, call->input_bytes);
     memory_unmap(call->output_block, call->output_bytes);

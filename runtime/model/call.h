@@ -23,6 +23,7 @@ typedef struct Call {
     size_t number_bytes; /* size of the outputs with one value, at the beginning of the block */
     float *cache;        /* in device memory */
     bool owns_cache;
+    bool pinned; /* the output block on the host, see DeviceKind.pin */
     /* For a training graph in two phases: the phase that call_run executes. `arena` stores the
      * intermediate tensors between the phases, on the CPU only; NULL = arena of all graphs. */
     MoecPart part;

@@ -188,6 +188,13 @@ static void give_scratch(const Attend *attend, Call *call, size_t floats, bool w
                              .offset = lowering->lower.schedule->arena_bytes});
 }
 
+/* One counter per task of a part, which is 0 between launches. */
+static void give_counters(const Attend *attend, Call *call, long count) {
+    give_param(call,
+               (Param){.kind = PARAM_SCRATCH, .type = T_U32, .written = true, .name = "arrived"});
+    add_counters(attend->lowering, call->params.items[call->params.count - 1], count);
+}
+
 static void add_shape_variant(const Attend *attend, const Call *call, TemplateKernel *kernel,
                               const char *ending, const char *name, const TemplateInstance *shape,
                               int threads) {
@@ -359,27 +366,21 @@ static void lower_attend_best(const Attend *attend, long rows) {
     launch(attend, &call, no_shape, rows);
 }
 
-/* The scratch memory has the partial sums of parts of the keys. */
+/* The scratch memory has the states of parts of the keys. */
 static void lower_attend_parts(const Attend *attend, long rows) {
     const Statement *statement = attend->statement;
-    bool tiles = steps_in_tiles(attend), sink = statement->attention.sink;
-    long parts = parts_of(attend), floats = rows * parts * (size_at(&attend->v, 1) + 2);
+    const bool tiles = steps_in_tiles(attend);
+    const long parts = parts_of(attend), tasks = tiles ? step_tasks(attend) : rows;
     Call step = call_of(attend, tiles ? "attend_step_rounded" : "attend_step");
     give_attended(attend, &step);
     if (!tiles) give_scales(attend, &step);
     give_position(attend, &step);
-    give_scratch(attend, &step, (size_t)floats, true, "scratch");
-    if (tiles)
-        launch(attend, &step, attend_step(statement), step_tasks(attend) * parts);
-    else
-        launch(attend, &step, no_shape, rows * parts);
-
-    Call join = call_of(attend, "attend_join");
-    give_input(&join, sink ? statement->inputs.items[3] : NULL, "sink");
-    give_store(attend, &join);
-    give_output(&join, statement->outputs.items[1], "lse");
-    give_scratch(attend, &join, (size_t)floats, false, "scratch");
-    launch(attend, &join, no_shape, rows);
+    give_store(attend, &step);
+    give_output(&step, statement->outputs.items[1], "lse");
+    give_scratch(attend, &step, (size_t)(rows * parts * (size_at(&attend->v, 1) + 2)), true,
+                 "scratch");
+    give_counters(attend, &step, tasks);
+    launch(attend, &step, tiles ? attend_step(statement) : no_shape, tasks * parts);
 }
 
 /* New tokens against a cache. */

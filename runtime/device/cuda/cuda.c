@@ -8,7 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MIN_MAJOR = 8 }; /* compute capability 8.0: products of bf16, asynchronous copies */
+enum {
+    MIN_MAJOR = 8, /* compute capability 8.0: products of bf16, asynchronous copies */
+    MAX_PINNED = 16 << 20
+};
 
 static CudaDevice *device_of(Device *device) {
     CudaDevice *cuda = (CudaDevice *)(void *)device;
@@ -53,6 +56,20 @@ static bool cuda_zero(Device *device, void *block, size_t bytes) {
                      "clear memory");
 }
 
+/* Larger blocks are copied rarely, and pinning takes longer than a copy. */
+static bool cuda_pin(Device *device, void *block, size_t bytes) {
+    CudaDevice *cuda = device_of(device);
+    return bytes && bytes <= MAX_PINNED && !cuda->failed &&
+           cuda->library->driver.pin(block, bytes, 0) == 0;
+}
+
+static void cuda_unpin(Device *device, void *block) {
+    CudaDevice *cuda = device_of(device);
+    if (cuda->hung) return;
+    cuda->library->driver.stream_wait(cuda->stream);
+    cuda->library->driver.unpin(block);
+}
+
 static void close_device(Device *device) {
     CudaDevice *cuda = device_of(device);
     const CudaDriver *driver = &cuda->library->driver;
@@ -67,6 +84,8 @@ static const DeviceKind kind = {
     .put = put_on_device,
     .get = get,
     .zero = cuda_zero,
+    .pin = cuda_pin,
+    .unpin = cuda_unpin,
     .close = close_device,
     .engine_new = cuda_engine_new,
     .engine_free = cuda_engine_free,

@@ -61,7 +61,9 @@ typedef struct CudaEngine {
     CudaProfile *profile; /* not NULL: kernels are timed */
     Capture captures[CAPTURE_LIMIT];
     int capture_count;
-    bool noted; /* a call that cannot be captured was reported */
+    bool noted;    /* a call that cannot be captured was reported */
+    uint64_t seed; /* on the device, if `seeded` */
+    bool seeded;
 } CudaEngine;
 
 static CudaEngine *engine_of(Engine *engine) {
@@ -543,16 +545,20 @@ static void work_graph(CudaEngine *engine, const void *data) {
     work->graph->run(work->run);
 }
 
+/* Copies the seed of a run, unless the device has it. */
+static bool put_seed(CudaEngine *engine, uint64_t seed) {
+    if (engine->seeded && engine->seed == seed) return true;
+    engine->seed = seed;
+    engine->seeded = engine->base.device->kind->put(
+        engine->base.device, (void *)(uintptr_t)seed_place(engine), &engine->seed, sizeof seed);
+    return engine->seeded;
+}
+
 bool cuda_engine_run(Engine *base, const MoecGraphEntry *graph, MoecRun *run) {
     CudaEngine *engine = engine_of(base);
-    CudaDevice *device = engine->device;
     run->host = &base->host;
     run->device_seed = (const uint64_t *)(uintptr_t)seed_place(engine);
-    if (!cuda_good(device,
-                   device->library->driver.put(seed_place(engine), &run->seed, sizeof run->seed,
-                                               device->stream),
-                   "copy to the device"))
-        return false;
+    if (!put_seed(engine, run->seed)) return false;
     const CaptureKey key = {graph,
                             graph->input_count ? run->inputs[0] : NULL,
                             graph->output_count ? run->outputs[0] : NULL,

@@ -104,6 +104,8 @@ enum {
     CALL(context_set, "cuCtxSetCurrent", (CudaContext * context))                                  \
     CALL(allocate, "cuMemAlloc_v2", (CudaPointer * block, size_t bytes))                           \
     CALL(release, "cuMemFree_v2", (CudaPointer block))                                             \
+    CALL(pin, "cuMemHostRegister_v2", (void *block, size_t bytes, unsigned flags))                 \
+    CALL(unpin, "cuMemHostUnregister", (void *block))                                              \
     CALL(put, "cuMemcpyHtoDAsync_v2",                                                              \
          (CudaPointer to, const void *from, size_t bytes, CudaStream *stream))                     \
     CALL(get, "cuMemcpyDtoHAsync_v2",                                                              \

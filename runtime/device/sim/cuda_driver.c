@@ -498,6 +498,15 @@ Result cuMemFree_v2(void *block) {
     return memory_give(block) ? GOOD : INVALID_VALUE;
 }
 
+Result cuMemHostRegister_v2(void *block, size_t bytes, unsigned flags) {
+    (void)flags;
+    return block && bytes ? GOOD : INVALID_VALUE;
+}
+
+Result cuMemHostUnregister(void *block) {
+    return block ? GOOD : INVALID_VALUE;
+}
+
 Result cuMemGetInfo_v2(size_t *left, size_t *whole) {
     *whole = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
     *left = *whole / 2;
