@@ -150,8 +150,8 @@ static bool check(const Bench *bench, Call *call, int loss, const GradientBlocks
     memcpy(blocks->before, model->weights, bytes);
     memcpy(blocks->gradients, model->gradients, bytes);
     double slope = take_lengths(model->table, blocks), ratios[INTERVALS],
-           interval = (bench->rounded ? change_rounded : change) *
-                      (1 + fabs((double)call->outputs[loss][0])) / slope;
+           size = fabs((double)call->outputs[loss][0]),
+           interval = (bench->rounded ? change_rounded : change) * (size > 0 ? size : 1) / slope;
     LossSlope found = {0};
     bool good = true;
     for (int i = 0; i < LENGTHS && good && !is_predicted(&found); i++, interval /= 4) {
