@@ -23,6 +23,7 @@
 #   DEVICE=cuda:1        another device
 #   MODELS="WORDS"       only those small models, see tests/small_models.sh
 #   CLOCK_models=600     another time limit for a stage, in seconds
+#   PREFIXES="2048"      other prefix lengths of the stage heads
 #   PYTHON=...           another Python, for example one with PyTorch
 #   QUICK=1              tiny sizes, to test this script: MOEC_CUDA=build/libmoec_sim.so QUICK=1 MODELS=even tests/gpu.sh -o
 # /tmp/x
@@ -171,7 +172,7 @@ if [ -n "$QUICK" ]; then
     dense="$small --set attention.heads.q=1" routed="$mix --set dim=80 -c 16 -b 1"
 else
     tiny="" small="" mix=""
-    prefixes="2048 4096 16384 32768 65536 131072"
+    prefixes="${PREFIXES:-2048 4096 16384 32768 65536 131072}"
     # Sizes that have every variant, partial tiles, and more stages than a ring has places.
     dense="--set layers=1 --set dim=128 --set vocab_size=300 --set attention.heads.q=2 --set attention.head_dim=64 --set ffn.hidden_dim=512 -c 200 -b 1"
     routed="--set dim=192 --set ffn.experts=2 --set ffn.top_k=1 --set ffn.expert.hidden_dim=328 -c 300 -b 1"
