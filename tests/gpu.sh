@@ -370,7 +370,7 @@ inside=device
 {
     nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null || echo "no GPU found"
 } >"$work/device"
-commit=$(git rev-parse --short HEAD 2>/dev/null || cat commit 2>/dev/null || echo "unknown")
+commit=$(cat commit 2>/dev/null || git rev-parse --short HEAD 2>/dev/null || echo "unknown")
 record device "\"when\": \"$(date -u '+%Y-%m-%d %H:%M')\", \"device\": $(text "$work/device"), \"commit\": \"$commit\", \"quick\": $([ -n "$QUICK" ] && echo true || echo false)"
 status=0
 for stage; do
