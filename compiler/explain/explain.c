@@ -3,9 +3,13 @@
 
 #include "analysis/access.h"
 #include "ir/call.h"
+#include "lower/lower.h"
 
 #include <math.h>
 #include <string.h>
+
+/* Operations of one thread that are slow, compared with a launch. */
+enum { MANY_OPERATIONS = 2048 };
 
 /* True for the number of a layer in a path: "{i}", "3". */
 static bool is_number_segment(const char *part, size_t length) {
@@ -80,6 +84,37 @@ static void add_unit_statement(const Explanation *explanation, ExplainedUnit *un
     list_push(explanation->arena, &unit->statements, (void *)statement);
 }
 
+static void count_threads(ExplainedUnit *unit, double threads, double work) {
+    if (work / threads <= unit->serial) return;
+    unit->threads = threads;
+    unit->serial = work / threads;
+}
+
+static void collect_threads(const Explanation *explanation, const ScheduleUnit *from,
+                            ExplainedUnit *unit) {
+    const Program *program = explanation->schedule->program;
+    const Statement *scan = from->kind == UNIT_CALL ? from->statement : NULL;
+    if (!program->target->launches) return;
+    if (scan && statement_is_scan(scan)) {
+        const double threads = scan_threads(explanation->arena, program, scan);
+        double work = 0;
+        for (int i = 0; i < scan->body.statements.count; i++)
+            work += statement_work(scan->body.statements.items[i]);
+        count_threads(unit, threads, work * (double)scan->index->axis->size);
+    }
+    if (from->kind != UNIT_KERNEL || from->kernel->work < small_work(program)) return;
+    for (int i = 0; i < from->kernel->members.count; i++) {
+        const Member *member = from->kernel->members.items[i];
+        count_threads(unit, statement_threads(from->kernel, member),
+                      statement_work(member->statement));
+    }
+}
+
+bool explain_few_threads(const Explanation *explanation, const ExplainedUnit *unit) {
+    return unit->threads < explanation->schedule->program->target->threads &&
+           unit->serial > MANY_OPERATIONS;
+}
+
 static void collect_unit(Explanation *explanation, const ScheduleUnit *from, double runs) {
     ExplainedUnit *unit = arena_alloc(explanation->arena, sizeof *unit);
     const Kernel *kernel = from->kernel ? from->kernel : from->epilogue;
@@ -99,6 +134,7 @@ static void collect_unit(Explanation *explanation, const ScheduleUnit *from, dou
         unit->flops +=
             runs * statement_flops(explanation->schedule->program, unit->statements.items[i]);
     unit->bytes = runs * touched(explanation, unit, kernel);
+    collect_threads(explanation, from, unit);
     double compute = unit->flops / explanation->ceilings.products,
            memory = unit->bytes / explanation->ceilings.memory;
     unit->by_memory = memory > compute;

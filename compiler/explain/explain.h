@@ -18,6 +18,8 @@ typedef struct ExplainedUnit {
     double seconds;        /* lower bound of all runs */
     bool by_memory;        /* memory is the bottleneck */
     int at;                /* position in the linear order */
+    double threads;        /* of a GPU, for the statement with the most work per thread, or 0 */
+    double serial;         /* operations of each of its threads in a run */
 } ExplainedUnit;
 
 /* Layers whose paths differ only in numbers: "block.attention" of "block.0.attention" ... */
@@ -45,6 +47,8 @@ typedef struct Explanation {
     double flops, bytes, seconds; /* of all units */
 } Explanation;
 
+/* True if the kernel has fewer threads than keep a GPU at work, and much work for each. */
+bool explain_few_threads(const Explanation *explanation, const ExplainedUnit *unit);
 /* Tensor *: temporaries that are live at the peak, the largest first. */
 List explain_peak(const Explanation *explanation);
 

@@ -153,6 +153,23 @@ static void print_unit_table(const Explanation *explanation, Text *text) {
              quantity_in(explanation->seconds, times).text);
 }
 
+/* Loop nests and scans that leave most of a GPU idle. */
+static void add_few_threads(const Explanation *explanation, Text *text) {
+    Arena *arena = explanation->arena;
+    const List rows = fold_units(explanation);
+    bool any = false;
+    for (int i = 0; i < rows.count; i++) {
+        const ExplainedUnit *unit = ((const FoldedUnit *)rows.items[i])->first;
+        if (!explain_few_threads(explanation, unit)) continue;
+        if (!any)
+            text_add(text, "\n%-32s %9s  %21s  %s\n", "few threads for a GPU", "threads",
+                     "operations per thread", "source");
+        any = true;
+        text_add(text, "  %-30s %9.0f  %21.0f  %s\n", unit->name, unit->threads, unit->serial,
+                 source_of(arena, unit_span(unit)));
+    }
+}
+
 static void add_scans(const Explanation *explanation, Text *text) {
     const List *scans = &explanation->schedule->program->scans;
     if (scans->count) text_add(text, "\nrecurrences\n");
@@ -211,6 +228,7 @@ const char *explain_text(const Explanation *explanation) {
              quantity(explanation->ceilings.memory, "B/s").text);
     print_layer_table(explanation, &text);
     print_unit_table(explanation, &text);
+    add_few_threads(explanation, &text);
     add_scans(explanation, &text);
     print_memory_chart(explanation, &text);
     return text.text;
@@ -227,12 +245,13 @@ static json_t *units_json(const Explanation *explanation) {
             json_array_append_new(fused, json_text(short_result_name(unit->statements.items[k])));
         json_array_append_new(
             list,
-            json_make("{s:i, s:s, s:s, s:f, s:f, s:f, s:f, s:s, s:s, s:s, s:s, s:o}", "at",
-                      unit->at, "name", unit->name, "kind", unit->kind, "runs", unit->runs, "flops",
-                      unit->flops, "bytes", unit->bytes, "seconds", unit->seconds, "bound",
+            json_make("{s:i, s:s, s:s, s:f, s:f, s:f, s:f, s:s, s:s, s:s, s:s, s:f, s:f, s:o}",
+                      "at", unit->at, "name", unit->name, "kind", unit->kind, "runs", unit->runs,
+                      "flops", unit->flops, "bytes", unit->bytes, "seconds", unit->seconds, "bound",
                       unit->by_memory ? "memory" : "products", "bottleneck",
                       unit->by_memory ? "memory" : "compute", "operation", unit->operation, "from",
-                      source_of(explanation->arena, unit_span(unit)), "statements", fused));
+                      source_of(explanation->arena, unit_span(unit)), "threads", unit->threads,
+                      "operations_per_thread", unit->serial, "statements", fused));
     }
     return list;
 }

@@ -215,6 +215,8 @@ static inline long ceil_div(long count, long size) {
     return (count + size - 1) / size;
 }
 Launch lower_device_nest(Lowering *lower, Nest *nest);
+/* The number of GPU threads that compute a position of a scan. */
+double scan_threads(Arena *arena, const Program *program, const Statement *scan);
 void lower_shared_loop(Lowering *lower, Nest *nest, int level, Sharing sharing);
 /* The loop variables of a chain from the number of the iteration. */
 void lower_places(Lowering *lower, Nest *const *loops, int length, const Term *iteration);

@@ -61,16 +61,18 @@ static void lower_elements(Lowering *lower, const Statement *scan, const ScanCel
     lower->binding_count = bindings;
 }
 
-static long most_elements(const Lowering *lower, const Statement *scan, const ScanCells *cells) {
-    long most = 1;
+/* The largest number of elements that a statement computes in an instance at one position. */
+static long most_elements(const Statement *scan, const ScanCells *cells) {
+    long most = cells->size;
     for (int i = 0; i < scan->body.statements.count; i++) {
-        Index *loops[MAX_LOOPS];
-        int kept;
-        free_loops(lower, body_at(scan, i), loops, &kept);
-        long elements = elements_of(cells, i, loops, kept);
+        const Statement *statement = body_at(scan, i);
+        long elements = 1;
+        for (int j = 0; j < statement->loop_count; j++)
+            if (expr_uses_index(statement->target, statement->loops[j]))
+                elements *= statement->loops[j]->axis->size;
         if (elements > most) most = elements;
     }
-    return most;
+    return most / cells->size;
 }
 
 static void lower_place_of(Lowering *lower, const Statement *scan, const ScanCells *cells) {
@@ -86,10 +88,17 @@ static void lower_place_of(Lowering *lower, const Statement *scan, const ScanCel
     }
 }
 
-static Launch launch_of_scan(const ScanCells *cells, long most) {
+static Launch launch_of_scan(const Statement *scan, const ScanCells *cells) {
+    const long most = most_elements(scan, cells);
     long threads = cells->all ? WARP * 4 : WARP;
     while (!cells->all && threads < most && threads < MAX_THREADS) threads *= 2;
     return launch_of(cells->all ? ceil_div(cells->size, threads) : cells->size, (int)threads);
+}
+
+double scan_threads(Arena *arena, const Program *program, const Statement *scan) {
+    const ScanCells cells = scan_cells(arena, program, scan, true);
+    const long most = most_elements(scan, &cells);
+    return (double)cells.size * (double)(most < MAX_THREADS ? most : MAX_THREADS);
 }
 
 Launch lower_device_scan(Lowering *lower, const Statement *scan) {
@@ -97,7 +106,7 @@ Launch lower_device_scan(Lowering *lower, const Statement *scan) {
     const Term *cell = bind_variable(lower, NULL, "cell");
     lower_shared(lower, cell, whole(lower, cells.size), cells.all ? BY_ALL : BY_BLOCKS);
     bind_cells(lower, scan, &cells, cell);
-    Launch launch = launch_of_scan(&cells, most_elements(lower, scan, &cells));
+    Launch launch = launch_of_scan(scan, &cells);
     open_places(lower, scan);
     lower_place_of(lower, scan, &cells);
     close_places(lower, scan);

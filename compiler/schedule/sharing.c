@@ -158,8 +158,18 @@ static bool holds_only_sums(const Kernel *kernel, const Nest *nest) {
     return true;
 }
 
+/* True if the member is alone in its nest and adds to computed elements: a block for each. */
+static bool scatters_alone(const Kernel *kernel, const Member *member) {
+    const Member *other;
+    for (int i = 0; (other = member_of(kernel, i)) != NULL; i++)
+        if (other != member && is_inside(other, member->path[0])) return false;
+    return scatters(member);
+}
+
 double statement_threads(const Kernel *kernel, const Member *member) {
-    if (!member->depth) return 1;
+    double all = 1;
+    for (int i = 0; i < member->depth; i++) all *= (double)member->path[i]->size;
+    if (!member->depth || scatters_alone(kernel, member)) return all;
     const Chain chain = chain_from(kernel, member->path[0]);
     const int length = chain.length;
     if (chain.sharing == THREADS_ALONE || member->depth == length) return (double)chain.iterations;
