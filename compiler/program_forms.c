@@ -91,6 +91,15 @@ static void note_kernel(const Kernel *kernel, bool *has) {
         has[HAS_LOCAL_ROW] |= ((const Local *)kernel->locals.items[i])->kind == LOCAL_ROW;
 }
 
+static void note_prologue(const Kernel *kernel, bool *has) {
+    has[HAS_ROW_PROLOGUE] = true;
+    note_kernel(kernel, has);
+    for (int i = 0; i < kernel->locals.count; i++) {
+        const Local *local = kernel->locals.items[i];
+        has[HAS_STORED_ROW] |= local->operand && local->stored;
+    }
+}
+
 static void note_units(const List *units, bool *has) {
     for (int i = 0; i < units->count; i++) {
         const ScheduleUnit *unit = units->items[i];
@@ -98,6 +107,7 @@ static void note_units(const List *units, bool *has) {
         if (unit->kind == UNIT_CONTRACTION) note_product(unit, has);
         if (unit->kind == UNIT_CALL) note_call(unit, has);
         if (unit->kind == UNIT_KERNEL) note_kernel(unit->kernel, has);
+        if (unit->prologue) note_prologue(unit->prologue, has);
         if (unit->statement) note_statement(unit->statement, has);
     }
 }

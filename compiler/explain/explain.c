@@ -124,6 +124,9 @@ static void collect_unit(Explanation *explanation, const ScheduleUnit *from, dou
     if (from->accumulated_product)
         add_unit_statement(explanation, unit, from->accumulated_product->statement);
     if (from->paired_row) add_unit_statement(explanation, unit, from->paired_row->statement);
+    for (int i = 0; from->prologue && i < from->prologue->members.count; i++)
+        add_unit_statement(explanation, unit,
+                           ((const Member *)from->prologue->members.items[i])->statement);
     for (int i = 0; kernel && i < kernel->members.count; i++)
         add_unit_statement(explanation, unit,
                            ((const Member *)kernel->members.items[i])->statement);

@@ -89,27 +89,47 @@ static void put_row(EntryLowering *lowering, const ScheduleUnit *unit, Rows *row
     add_template_call(arena, rows->variant, call);
 }
 
-/* The row in shared memory, which the prologue returns; or NULL. */
-static const Term *shared_row(const EntryLowering *lowering) {
-    const List *locals = &lowering->lower.kernel->locals;
-    for (int i = 0; i < locals->count; i++)
-        if (((const Local *)locals->items[i])->operand) return lowering->lower.locals[i];
-    return NULL;
+/* The index of the row in shared memory among the locals. */
+static int shared_row(const Kernel *kernel) {
+    int at = 0;
+    while (!((const Local *)kernel->locals.items[at])->operand) at++;
+    return at;
+}
+
+/* The first block stores the row for later launches. */
+static void store_row(Lowering *lower, const Tensor *tensor, const Term *row, long size) {
+    Arena *arena = lower->arena;
+    const bool rounds = tensor->type == TYPE_BF16;
+    const Term *part = bind_variable(lower, NULL, "part"), *value = term_element(arena, row, part);
+    lower->used[tensor->id] = lower->written[tensor->id] = true;
+    lower_if(lower, term(arena, TERM_EQ, term(arena, TERM_BLOCK_NUMBER), whole(lower, 0)),
+             ON_NEXT_LINE);
+    lower_shared(lower, part, whole(lower, size), BY_THREADS);
+    FormNode *store = lower_join(lower, term_element(arena, array_term(lower, tensor), part),
+                                 REDUCE_NONE, rounds ? term(arena, TERM_LOAD, value) : value);
+    store->stores = true;
+    store->rounds = rounds;
+    lower_end(lower);
+    lower_end(lower);
 }
 
 /* Every block computes the row. Returns the name of the function. */
 static const Term *put_prologue(EntryLowering *lowering, const Kernel *kernel, Rows *rows) {
     Lowering *lower = &lowering->lower;
     LoopKernel *loops = arena_alloc(lower->arena, sizeof *loops);
+    const int at = shared_row(rows->all);
+    const Local *local = rows->all->locals.items[at];
+    const Term *row = lower->locals[at];
     lower->block = &loops->form.block;
     lower_device_block(lower, kernel->root);
+    if (local->stored) store_row(lower, local->tensor, row, local->size);
     loops->launch = (Launch){1, MOEC_ROW_THREADS};
     loops->inside = true;
     add_loops(lowering, loops, "row");
     rows->variant->prologue = loops;
-    rows->variant->row = shared_row(lowering);
+    rows->variant->row = row;
     return rows->variant->make_row =
-               term_name(lower->arena, rows->variant->row->type, bind_name(lower, NULL, "a"));
+               term_name(lower->arena, row->type, bind_name(lower, NULL, "a"));
 }
 
 /* One kernel for the sizes of the rows: a block selects its row by its number. */

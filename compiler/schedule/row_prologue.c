@@ -8,7 +8,8 @@
  *     k[e] = sum[d] n[d] * wk[d,e]                            q = n wq,  k = n wk
  *
  * Needs:   locals.
- * Leaves:  a prologue in the first unit of the launch; the row has no memory. */
+ * Leaves:  a prologue in the first unit of the launch. The row has memory only if other units read
+ *          it: one block then stores it. */
 #include "schedule/nest.h"
 
 /* Distance between the kernel and the launch in units; bytes of the shared rows of a block. */
@@ -79,8 +80,9 @@ static bool makes_row(const RowLaunch *launch, const Kernel *kernel) {
     return writers == 1 && bytes <= MAX_ROW_BYTES && kernel->work < small_work(launch->program);
 }
 
-/* True if only the kernel and the products of the launch access the row. */
-static bool is_read_once(const RowLaunch *launch, const Kernel *kernel) {
+/* The number of statements of the kernel and of the launch that access the row; -1 if one of them
+ * is in the store of a product. */
+static int own_accesses(const RowLaunch *launch, const Kernel *kernel) {
     int count = 0;
     for (int i = 0; i < kernel->members.count; i++)
         count += is_accessed_by(launch, member_statement(kernel, i), launch->row);
@@ -90,16 +92,18 @@ static bool is_read_once(const RowLaunch *launch, const Kernel *kernel) {
         for (int j = 0; j < unit->epilogue->members.count; j++) {
             const Statement *statement = member_statement(unit->epilogue, j);
             if (!is_accessed_by(launch, statement, launch->row)) continue;
-            if (j && statement != pair) return false;
+            if (j && statement != pair) return -1;
             count++;
         }
     }
-    return launch->row->role == ROLE_TEMP && count == launch->touched[launch->row->id];
+    return count;
 }
 
-static bool writes_operand(const RowLaunch *launch, const Statement *statement,
-                           const Kernel *kernel) {
+/* True if a statement writes a tensor that the kernel accesses, or accesses the row. */
+static bool meets_kernel(const RowLaunch *launch, const Statement *statement, const Kernel *kernel,
+                         bool in_launch) {
     List writes = {0};
+    if (!in_launch && is_accessed_by(launch, statement, launch->row)) return true;
     writes_of(launch->program->arena, statement, &writes);
     for (int i = 0; i < writes.count; i++)
         for (int j = 0; j < kernel->members.count; j++)
@@ -109,36 +113,38 @@ static bool writes_operand(const RowLaunch *launch, const Statement *statement,
     return false;
 }
 
-/* True if a unit changes a tensor that the kernel accesses. */
-static bool changes_operand(const RowLaunch *launch, const ScheduleUnit *unit,
-                            const Kernel *kernel) {
+static bool unit_meets_kernel(const RowLaunch *launch, int at, const Kernel *kernel) {
+    const ScheduleUnit *unit = launch_unit(launch, at), *second = unit->accumulated_product;
     const Kernel *own = unit->kernel ? unit->kernel : unit->epilogue;
-    const ScheduleUnit *second = unit->accumulated_product;
+    const bool in_launch = at >= launch->first;
     if (unit->kind == UNIT_REPEAT) return true;
-    if (second && writes_operand(launch, second->statement, kernel)) return true;
-    if (!own) return writes_operand(launch, unit->statement, kernel);
+    if (second && meets_kernel(launch, second->statement, kernel, in_launch)) return true;
+    if (!own) return meets_kernel(launch, unit->statement, kernel, in_launch);
     for (int i = 0; i < own->members.count; i++)
-        if (writes_operand(launch, member_statement(own, i), kernel)) return true;
+        if (meets_kernel(launch, member_statement(own, i), kernel, in_launch)) return true;
     return false;
 }
 
-/* True if each block of the launch can execute the kernel `at` the index in the list. */
+/* True if each block of the launch can execute the kernel at this index in the list. */
 static bool fits_launch(const RowLaunch *launch, int at) {
     const ScheduleUnit *unit = launch_unit(launch, at);
-    if (unit->kind != UNIT_KERNEL || unit->once != launch_unit(launch, launch->first)->once ||
-        !makes_row(launch, unit->kernel) || !is_read_once(launch, unit->kernel))
+    if (unit->kind != UNIT_KERNEL || launch->row->role != ROLE_TEMP ||
+        unit->once != launch_unit(launch, launch->first)->once ||
+        !makes_row(launch, unit->kernel) || own_accesses(launch, unit->kernel) < 0)
         return false;
     for (int i = at + 1; i < launch->end; i++)
-        if (changes_operand(launch, launch_unit(launch, i), unit->kernel)) return false;
+        if (unit_meets_kernel(launch, i, unit->kernel)) return false;
     return true;
 }
 
+/* Other readers get the row in memory. */
 static void keep_row(const RowLaunch *launch, Kernel *kernel) {
     Arena *arena = launch->program->arena;
     Local *local = arena_alloc(arena, sizeof *local);
     *local = (Local){.tensor = launch->row,
                      .kind = LOCAL_ROW,
                      .operand = true,
+                     .stored = own_accesses(launch, kernel) < launch->touched[launch->row->id],
                      .scope = kernel->root,
                      .size = tensor_elements(launch->row)};
     for (int i = 0; i < kernel->members.count; i++)
