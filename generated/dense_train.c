@@ -367,13 +367,13 @@ static void kernel_train_11_d_logits(const int32_t *restrict targets, const floa
     for (long chunk = 0; chunk < 2; chunk++) {
         float total_sum = 0.0f;
         const long b_to = (chunk + 1) * 1 < BATCH ? (chunk + 1) * 1 : BATCH;
-        for (long b_2 = chunk * 1; b_2 < b_to; b_2++) {
+        for (long b = chunk * 1; b < b_to; b++) {
             float total_part = 0.0f;
             MOEC_OMP(simd reduction(+:total_part))
             for (long s = 0; s < S; s++) {
-                const long targets_at = (long)targets[b_2 * S + s];
-                total_part += largest[b_2 * S + s] + moec_log(sum_of_powers[b_2 * S + s])
-                        - logits[(b_2 * S + s) * V + targets_at];
+                const long targets_at = (long)targets[b * S + s];
+                total_part += largest[b * S + s] + moec_log(sum_of_powers[b * S + s])
+                        - logits[(b * S + s) * V + targets_at];
             }
             total_sum += total_part;
         }

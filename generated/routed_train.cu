@@ -55,10 +55,10 @@ kernel_train_0_query_rotary_sine(const int32_t *tokens, const float *embedding, 
         float query_rotary_sine_lanes[4];
 #pragma unroll
         for (int lane = 0; lane < 4; lane++) {
-            const long e_2 = e_from + lane;
-            double query_rotary_angle_2 = (double)s * query_rotary_angle_table[e_2];
+            const long e = e_from + lane;
+            double query_rotary_angle_2 = (double)s * query_rotary_angle_table[e];
             query_rotary_cosine_lanes[lane] = (float)moec_math(cos)(query_rotary_angle_2);
-            query_rotary_sine_lanes[lane] = (float)((e_2 < 4 ? -1.0 : 1.0)
+            query_rotary_sine_lanes[lane] = (float)((e < 4 ? -1.0 : 1.0)
                     * moec_math(sin)(query_rotary_angle_2));
         }
         moec_write(&query_rotary_cosine[s * E + e_from], query_rotary_cosine_lanes);
@@ -523,10 +523,10 @@ extern "C" __global__ void kernel_train_12_d_logits(const int32_t *targets, cons
         float d_logits_lanes[4];
 #pragma unroll
         for (int lane = 0; lane < 4; lane++) {
-            const long v_2 = v_from + lane;
+            const long v = v_from + lane;
             d_logits_lanes[lane] = d_sum_of_powers[b * S + s]
                     * moec_exp(logits_lanes[lane] - largest[b * S + s])
-                    + moec_where(v_2 == (long)targets[b * S + s] ? 1.0f : 0.0f, -d_total_3_at, 0.0f);
+                    + moec_where(v == (long)targets[b * S + s] ? 1.0f : 0.0f, -d_total_3_at, 0.0f);
         }
         moec_write(&d_logits[(b * S + s) * V + v_from], d_logits_lanes);
     }
@@ -778,8 +778,8 @@ extern "C" __global__ void kernel_train_19_d_ffn_logit(long i, const float *ffn_
             moec_read(ffn_weight_again_lanes, &ffn_weight_again[(b * S + s) * N + n_from]);
 #pragma unroll
             for (int lane = 0; lane < 4; lane++) {
-                const long n_2 = n_from + lane;
-                const long chosen_row_2_at = (long)chosen_row_2[(b * S + s) * N + n_2];
+                const long n = n_from + lane;
+                const long chosen_row_2_at = (long)chosen_row_2[(b * S + s) * N + n];
                 d_ffn_total_3_sum += (chosen_row_2_at >= 0 ? d_ffn_weight[chosen_row_2_at] : 0.0f)
                         * ffn_weight_again_lanes[lane];
             }
@@ -801,8 +801,8 @@ extern "C" __global__ void kernel_train_19_d_ffn_logit(long i, const float *ffn_
             moec_read(ffn_p_again_lanes, &ffn_p_again[(b * S + s) * N + n_from]);
 #pragma unroll
             for (int lane = 0; lane < 4; lane++) {
-                const long n_3 = n_from + lane;
-                const long chosen_row_2_at = (long)chosen_row_2[(b * S + s) * N + n_3];
+                const long n = n_from + lane;
+                const long chosen_row_2_at = (long)chosen_row_2[(b * S + s) * N + n];
                 const float ffn_total_3_at_2 = ffn_total_3[(i * BATCH + b) * S + s];
                 d_ffn_p_lanes[lane] = d_ffn_total_4_lanes[lane]
                         + (chosen_row_2_at >= 0 ? d_ffn_weight[chosen_row_2_at] : 0.0f)

@@ -13,7 +13,7 @@
 #   large    models of 1.5 B parameters compared with PyTorch; with and without a gate
 #   start    time from a spec to the first step, cold and from the cache
 #
-# A program that fails is run again with more and more parts disabled, and the result names the first part that mends it.
+# A program that fails is run again with more and more parts disabled, and the result names the first part without which it agrees.
 #
 # Without a STAGE: all of them in about twenty minutes. Each stage has a time limit; a stage that exceeds it is stopped and
 # reported. Results are appended to FOLDER/results.jsonl at once, one JSON object per line. Each stage rewrites FOLDER/report.md
@@ -173,7 +173,7 @@ if [ -n "$QUICK" ]; then
 else
     tiny="" small="" mix=""
     prefixes="${PREFIXES:-2048 4096 16384 32768 65536 131072}"
-    # Sizes that have every variant, partial tiles, and more stages than a ring has places.
+    # Sizes that have every variant, partial tiles, and more stages than a ring has slots.
     dense="--set layers=1 --set dim=128 --set vocab_size=300 --set attention.heads.q=2 --set attention.head_dim=64 --set ffn.hidden_dim=512 -c 200 -b 1"
     routed="--set dim=192 --set ffn.experts=2 --set ffn.top_k=1 --set ffn.expert.hidden_dim=328 -c 300 -b 1"
 fi

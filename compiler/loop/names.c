@@ -183,11 +183,20 @@ typedef struct Naming {
     Around given;    /* the same, and the names of all variables so far */
 } Naming;
 
+/* True if another variable in scope has the name. */
+static bool is_hidden(const Naming *naming, const Variable *variable) {
+    const List *names = &naming->in_scope.others;
+    for (int i = 0; i < names->count; i++)
+        if (names->items[i] != variable->name && strcmp(names->items[i], variable->name) == 0)
+            return true;
+    return false;
+}
+
 /* A variable that is declared in several blocks needs a name that is free in all of them. */
 static void name_one(Naming *naming, Variable *variable) {
     const char *wanted = variable->wanted;
     bool again = variable->name != NULL;
-    if (!again || (wanted && is_listed(&naming->in_scope.others, variable->name))) {
+    if (!again || (wanted && is_hidden(naming, variable))) {
         if (variable->base) {
             if (!variable->base->name) name_one(naming, variable->base);
             wanted = arena_format(naming->arena, "%s%s", variable->base->name, wanted);

@@ -245,7 +245,7 @@ MOEC_DEVICE int moec_block_before(int count, int *total) {
 /* ---- blocks that share a result ---- */
 
 /* True in the last of `count` blocks that call this with the same counter, which is 0 before and
- * afterwards. The last block reads what the others wrote through the L2 cache: __ldcg. */
+ * afterwards. The last block reads the values of the others through the L2 cache: __ldcg. */
 MOEC_DEVICE bool moec_arrives_last(unsigned *arrived, int count) {
     __shared__ bool last;
     __threadfence();

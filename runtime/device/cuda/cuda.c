@@ -56,7 +56,7 @@ static bool cuda_zero(Device *device, void *block, size_t bytes) {
                      "clear memory");
 }
 
-/* Larger blocks are copied rarely, and pinning takes longer than a copy. */
+/* Larger blocks are copied rarely, and pinning is slower than a copy. */
 static bool cuda_pin(Device *device, void *block, size_t bytes) {
     CudaDevice *cuda = device_of(device);
     return bytes && bytes <= MAX_PINNED && !cuda->failed &&
