@@ -94,8 +94,8 @@ verify_with() {
     within 60 env "$setting" MOEC_VARIANT="$(echo "$variant" | sed 's/^chosen$//')" moec verify "$@" --device "$DEVICE" --json
 }
 
-# compare_one PRECISION VARIANT MODEL [OPTION...]: the same, as a result. After a failure, the first part that mends it when it is
-# disabled, from the newest to the oldest.
+# compare_one PRECISION VARIANT MODEL [OPTION...]: the same, as a result. After a failure, it names the first part without
+# which the program agrees, from the newest to the oldest.
 compare_one() {
     precision=$1 variant=$2
     shift 2
