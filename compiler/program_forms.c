@@ -76,6 +76,8 @@ static void note_product(const ScheduleUnit *unit, bool *has) {
 static void note_call(const ScheduleUnit *unit, bool *has) {
     const ProgramForm form = unit->statement->row->form;
     if (form < PROGRAM_FORMS) has[form] = true;
+    has[HAS_STEP_QUERIES] |= unit->elements[0] != NULL;
+    has[HAS_STEP_CACHES] |= unit->elements[1] || unit->elements[2];
     has[HAS_ATTENTION_EPILOGUE] |= unit->epilogue && unit->epilogue->members.count > 1;
 }
 

@@ -343,9 +343,9 @@ static void lower_device_pack(EntryLowering *lowering, const Statement *statemen
     lowering->steps = steps;
 }
 
-static void lower_pack(EntryLowering *lowering, const Statement *statement, Kernel *store) {
+static void lower_pack(EntryLowering *lowering, const ScheduleUnit *unit) {
+    const Statement *statement = unit->statement;
     const CallShape mask = call_shape(call_input(statement, 0));
-    (void)store;
     add_equation(lowering, statement);
     (lowering->target->apart ? lower_device_pack : lower_host_pack)(lowering, statement, &mask);
 }

@@ -23,9 +23,9 @@ static double scan_flops(const Program *program, const Statement *scan) {
     return each * (double)scan->index->axis->size;
 }
 
-static void lower_scan_call(EntryLowering *lowering, const Statement *scan, Kernel *store) {
+static void lower_scan_call(EntryLowering *lowering, const ScheduleUnit *unit) {
+    const Statement *scan = unit->statement;
     LoopKernel *loops = open_kernel(lowering, scan_kernel(&lowering->lower, scan));
-    (void)store;
     if (lowering->target->apart)
         loops->launch = lower_device_scan(&lowering->lower, scan);
     else

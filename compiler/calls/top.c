@@ -159,9 +159,9 @@ static void launch_top(EntryLowering *lowering, const Statement *statement, cons
                launch_of(blocks, MOEC_CHOICE_THREADS), &arguments);
 }
 
-static void lower_top(EntryLowering *lowering, const Statement *statement, Kernel *store) {
+static void lower_top(EntryLowering *lowering, const ScheduleUnit *unit) {
+    const Statement *statement = unit->statement;
     long sizes[4];
-    (void)store;
     top_sizes(statement, sizes);
     add_equation(lowering, statement);
     if (lowering->target->apart) {

@@ -115,6 +115,13 @@ bool explain_few_threads(const Explanation *explanation, const ExplainedUnit *un
            unit->serial > MANY_OPERATIONS;
 }
 
+static void add_kernel_statements(const Explanation *explanation, ExplainedUnit *unit,
+                                  const Kernel *kernel) {
+    for (int i = 0; kernel && i < kernel->members.count; i++)
+        add_unit_statement(explanation, unit,
+                           ((const Member *)kernel->members.items[i])->statement);
+}
+
 static void collect_unit(Explanation *explanation, const ScheduleUnit *from, double runs) {
     ExplainedUnit *unit = arena_alloc(explanation->arena, sizeof *unit);
     const Kernel *kernel = from->kernel ? from->kernel : from->epilogue;
@@ -124,12 +131,10 @@ static void collect_unit(Explanation *explanation, const ScheduleUnit *from, dou
     if (from->accumulated_product)
         add_unit_statement(explanation, unit, from->accumulated_product->statement);
     if (from->paired_row) add_unit_statement(explanation, unit, from->paired_row->statement);
-    for (int i = 0; from->prologue && i < from->prologue->members.count; i++)
-        add_unit_statement(explanation, unit,
-                           ((const Member *)from->prologue->members.items[i])->statement);
-    for (int i = 0; kernel && i < kernel->members.count; i++)
-        add_unit_statement(explanation, unit,
-                           ((const Member *)kernel->members.items[i])->statement);
+    add_kernel_statements(explanation, unit, from->prologue);
+    for (int i = 0; i < STEP_OPERANDS; i++)
+        add_kernel_statements(explanation, unit, from->elements[i]);
+    add_kernel_statements(explanation, unit, kernel);
     if (!unit->statements.count) return;
     const Statement *last = unit->statements.items[unit->statements.count - 1];
     unit->name = result_name(from->kind == UNIT_KERNEL ? last : unit->statements.items[0]);

@@ -14,7 +14,7 @@ typedef struct Interpreter Interpreter;
 typedef struct Region Region;
 typedef struct Verify Verify;
 
-struct Kernel;
+struct ScheduleUnit;
 
 struct CallRow {
     const char *name;  /* in a printed program */
@@ -60,7 +60,7 @@ struct CallRow {
 
     /* Adds its kernels and host steps for the target of the module. store: the store of its first
      * result with other statements, or NULL. Never NULL. */
-    void (*lower)(EntryLowering *lowering, const Statement *statement, struct Kernel *store);
+    void (*lower)(EntryLowering *lowering, const struct ScheduleUnit *unit);
 };
 
 /* The dimensions of an operand that iterate, without those fixed by repeat indices and numbers. */

@@ -207,7 +207,7 @@ typedef struct GroupedKernel {
     const char *const *names; /* NAMES */
     List operands;            /* Param *: of its products */
     List params;              /* Param *: of its store */
-    const TemplateStore *store;
+    TemplateStore *store;
 } GroupedKernel;
 
 /* A variant with this tile. boxed: its operands arrive in boxes. */
@@ -215,8 +215,9 @@ static void add_tile(Arena *arena, TemplateKernel *kernel, const GroupedKernel *
                      const TemplateInstance *tile, TemplateVariant variant, bool boxed) {
     const ScheduleUnit *unit = grouped->unit;
     const bool second = unit->accumulated_product != NULL;
-    TemplateCall call = {.store = grouped->store};
+    TemplateCall call = {0};
     List maps = {0};
+    list_push(arena, &call.stores, grouped->store);
     if (boxed) put_maps(arena, grouped->names, &maps);
     if (boxed && second) put_maps(arena, more_names, &maps);
     call.function = template_of(

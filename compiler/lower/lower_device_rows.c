@@ -78,8 +78,9 @@ static void put_row(EntryLowering *lowering, const ScheduleUnit *unit, Rows *row
     TemplateCall call = {
         .blocks = last ? NULL : term(arena, TERM_LT, block, term_whole(arena, rows->blocks)),
         .function = template_of(arena, dual ? "moec_row_by_matrices" : "moec_row_by_matrix", "cbb",
-                                tile.template, along, fixed),
-        .store = add_store(lowering, unit->epilogue, 0, 1, dual ? dual->statement : NULL)};
+                                tile.template, along, fixed)};
+    list_push(arena, &call.stores,
+              add_store(lowering, unit->epilogue, 0, 1, dual ? dual->statement : NULL));
     add_template_argument(arena, &call.arguments, own);
     for (int i = 0; i < 3; i++)
         add_template_argument(arena, &call.arguments, term_whole(arena, sizes[i]));

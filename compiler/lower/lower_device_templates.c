@@ -58,7 +58,7 @@ void add_params_as_arguments(Arena *arena, const List *params, List *arguments) 
 
 /* ---- stores ---- */
 
-static void lower_members(EntryLowering *lowering, Kernel *epilogue) {
+static void lower_members(EntryLowering *lowering, const Kernel *epilogue) {
     for (int i = 0; i < epilogue->members.count; i++)
         lower_member(&lowering->lower, epilogue->members.items[i]);
 }
@@ -71,16 +71,22 @@ static void give_dual(EntryLowering *lowering, Kernel *epilogue, const Statement
     }
 }
 
-static void lower_store_lines(EntryLowering *lowering, Kernel *epilogue, int rows,
-                              const TemplateStore *store) {
-    Nest *loops[MAX_LOOPS];
+/* The loops of the kernel, all of which are bound; returns their number. */
+static int bind_loops(EntryLowering *lowering, const Kernel *kernel, Nest **loops) {
     int count = 0;
-    Member *first = epilogue->members.items[0];
-    member_terms(&lowering->lower, first)->given = store->sum;
-    for (Nest *nest = epilogue->root; !((Nest *)nest->children.items[0])->member; count++) {
+    for (Nest *nest = kernel->root; !((Nest *)nest->children.items[0])->member; count++) {
         nest = loops[count] = nest->children.items[0];
         bind_loop(&lowering->lower, nest);
     }
+    return count;
+}
+
+static void lower_store_lines(EntryLowering *lowering, Kernel *epilogue, int rows,
+                              const TemplateStore *store) {
+    Nest *loops[MAX_LOOPS];
+    Member *first = epilogue->members.items[0];
+    member_terms(&lowering->lower, first)->given = store->sum;
+    const int count = bind_loops(lowering, epilogue, loops);
     Nest *last = count ? loops[count - 1] : NULL;
     Lanes *lanes = store->width > 1 ? lanes_of_width(&lowering->lower, last, store->width) : NULL;
     const Term *variable = last ? nest_terms(&lowering->lower, last)->variable : NULL;
@@ -102,25 +108,53 @@ static const Term *given(EntryLowering *lowering, TermType type, const char *wan
     return named(&lowering->lower, type, bind_name(&lowering->lower, NULL, wanted));
 }
 
+/* A function of a row and a column, which receives nodes. */
+static TemplateStore *begin_function(EntryLowering *lowering) {
+    TemplateStore *store = arena_alloc(lowering->lower.arena, sizeof *store);
+    store->loops = arena_alloc(lowering->lower.arena, sizeof *store->loops);
+    store->width = 1;
+    store->row = given(lowering, T_I64, "row");
+    store->column = given(lowering, T_I64, "column");
+    lowering->lower.block = &store->loops->form.block;
+    return store;
+}
+
+static void end_function(EntryLowering *lowering, const TemplateStore *store, int bindings) {
+    lowering->lower.in_template = true;
+    add_loops(lowering, store->loops, "store");
+    lowering->lower.in_template = false;
+    lowering->lower.binding_count = bindings;
+}
+
 TemplateStore *add_store(EntryLowering *lowering, Kernel *epilogue, int rows, int width,
                          const Statement *dual) {
     int bindings = lowering->lower.binding_count;
-    TemplateStore *store = arena_alloc(lowering->lower.arena, sizeof *store);
-    store->loops = arena_alloc(lowering->lower.arena, sizeof *store->loops);
+    TemplateStore *store = begin_function(lowering);
     store->width = width;
-    store->row = given(lowering, T_I64, "row");
-    store->column = given(lowering, T_I64, "column");
     store->sum = given(lowering, T_F32, width > 1 ? "sums" : "sum");
     if (dual) {
         store->other = given(lowering, T_F32, "other");
         give_dual(lowering, epilogue, dual, store->other);
     }
-    lowering->lower.block = &store->loops->form.block;
     lower_store_lines(lowering, epilogue, rows, store);
-    lowering->lower.in_template = true;
-    add_loops(lowering, store->loops, "store");
-    lowering->lower.in_template = false;
-    lowering->lower.binding_count = bindings;
+    end_function(lowering, store, bindings);
+    return store;
+}
+
+TemplateStore *add_element(EntryLowering *lowering, const Kernel *kernel, int rows, bool returns) {
+    Lowering *lower = &lowering->lower;
+    int bindings = lower->binding_count;
+    Nest *loops[MAX_LOOPS];
+    Member *last = kernel->members.items[kernel->members.count - 1];
+    Local *local;
+    TemplateStore *store = begin_function(lowering);
+    const int count = bind_loops(lowering, kernel, loops);
+    for (int i = 0; i < lower->kernel->locals.count; i++) lower->known[i] = false;
+    lower_places(lower, loops, rows, store->row);
+    lower_places(lower, loops + rows, count - rows, store->column);
+    lower_members(lowering, kernel);
+    if (returns) store->result = scalar_of(lower, last, &local);
+    end_function(lowering, store, bindings);
     return store;
 }
 
@@ -147,5 +181,11 @@ TemplateStore *plain_store(EntryLowering *lowering, const char *object, const Ex
     store->object = template_of(arena, object, "t", target->tensor);
     add_template_argument(arena, &store->fields, first);
     add_template_argument(arena, &store->fields, second);
+    return store;
+}
+
+TemplateStore *no_store(Arena *arena, const char *object) {
+    TemplateStore *store = arena_alloc(arena, sizeof *store);
+    store->object = template_of(arena, object, "");
     return store;
 }

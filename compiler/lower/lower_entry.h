@@ -141,10 +141,15 @@ TemplateStore *store_of(EntryLowering *lowering, Kernel *epilogue, int rows, int
                         List *params);
 TemplateStore *add_store(EntryLowering *lowering, Kernel *epilogue, int rows, int width,
                          const Statement *dual);
+/* A function of a row and a column that computes the elements of a kernel there, without a sum;
+ * returns: the result is the value of the last member. */
+TemplateStore *add_element(EntryLowering *lowering, const Kernel *kernel, int rows, bool returns);
 void end_stores(EntryLowering *lowering, List *params, int bindings);
 /* An object of a class of the type of the target. */
 TemplateStore *plain_store(EntryLowering *lowering, const char *object, const Expr *target,
                            const Term *first, const Term *second);
+/* An object of a class without fields. */
+TemplateStore *no_store(Arena *arena, const char *object);
 Launch lower_device_update_nests(EntryLowering *lowering, const Kernel *kernel);
 void lower_shares(Module *module, Update *update);
 /* Assigns a number to a kernel; the number has the same name. */

@@ -18,10 +18,8 @@ void begin_kernel(Lowering *lower, Kernel *kernel) {
         const char *wanted = local->stored ? arena_format(lower->arena, "%s_now", name) : name;
         /* The variable gets the name of a tensor without memory. */
         if (!local->stored) lower->names[local->tensor->id] = NULL;
-        bool rounds = element_type(local->tensor) == T_BF16; /* a row on the stack does not */
-        TermType type = rounds && local->kind == LOCAL_ROW && !local->operand
-                            ? T_F32
-                            : element_type(local->tensor);
+        bool rounds = element_type(local->tensor) == T_BF16; /* others do not */
+        TermType type = rounds && !local->operand ? T_F32 : element_type(local->tensor);
         lower->locals[i] = term_name(lower->arena, type, bind_name(lower, NULL, wanted));
         lower->locals[i]->variable->tensor = local->tensor;
         lower->names[local->tensor->id] = name;

@@ -201,7 +201,7 @@ static int lower_unit(EntryLowering *lowering, const List *units, int at) {
         lower_contraction(lowering, unit);
         break;
     case UNIT_CALL:
-        unit->statement->row->lower(lowering, unit->statement, unit->epilogue);
+        unit->statement->row->lower(lowering, unit);
         break;
     case UNIT_REPEAT:
         lower_repeat(lowering, unit);

@@ -108,10 +108,11 @@ typedef struct TemplateOptions {
 /* The use of an element of a template's result: an object of a class with these fields, or a
  * function of the row, the column and the sum; of `width` adjacent sums; of a further sum. */
 typedef struct TemplateStore {
-    const TemplateInstance *object; /* or a function around that function; or NULL */
-    List fields;                    /* const Term * */
-    LoopKernel *loops;              /* of the function, or NULL */
-    const Term *row, *column, *sum, *other;
+    const TemplateInstance *object;         /* or a function around that function; or NULL */
+    List fields;                            /* const Term * */
+    LoopKernel *loops;                      /* of the function, or NULL */
+    const Term *row, *column, *sum, *other; /* sum: NULL: a function of the row and the column */
+    const Term *result;                     /* which returns this, or NULL */
     int width;
 } TemplateStore;
 
@@ -119,8 +120,8 @@ typedef struct TemplateStore {
 typedef struct TemplateCall {
     const Term *blocks; /* their condition; NULL: all others */
     const TemplateInstance *function;
-    List arguments; /* const Term *; NULL: the store */
-    const TemplateStore *store;
+    List arguments; /* const Term *; NULL: the next store */
+    List stores;    /* TemplateStore * */
 } TemplateCall;
 
 /* One of the variants of a kernel. */

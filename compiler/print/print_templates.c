@@ -27,35 +27,43 @@ static void add_template_text(Text *text, const TemplateInstance *template) {
 
 static void add_store_object(Text *text, const TemplateStore *store) {
     add_template_text(text, store->object);
+    text_add(text, "{");
     for (int i = 0; i < store->fields.count; i++)
-        text_add(text, "%s%s", i ? ", " : "{", term_text(text->arena, store->fields.items[i]));
+        text_add(text, "%s%s", i ? ", " : "", term_text(text->arena, store->fields.items[i]));
     text_add(text, "}");
 }
 
 static void add_lambda(Text *text, const TemplateStore *store, int indent) {
     Arena *arena = text->arena;
-    const char *sum = term_text(arena, store->sum);
     if (store->object) add_template_text(text, store->object);
-    text_add(text, "%s[&](long %s, long %s, ", store->object ? "(" : "",
-             term_text(arena, store->row), term_text(arena, store->column));
-    text_add(text, store->width > 1 ? "const float (&%s)[%d]" : "float %s", sum, store->width);
+    text_add(text, "%s[&](long %s, long %s", store->object ? "(" : "", term_text(arena, store->row),
+             term_text(arena, store->column));
+    if (store->sum)
+        text_add(text, store->width > 1 ? ", const float (&%s)[%d]" : ", float %s",
+                 term_text(arena, store->sum), store->width);
     if (store->other) text_add(text, ", float %s", term_text(arena, store->other));
     text_add(text, ") {\n");
     print_block(text, &store->loops->form.block, indent + 1);
+    if (store->result)
+        print_format(text, indent + 1, "return %s;", term_text(arena, store->result));
     text_add(text, "%*s}%s", 4 * indent, "", store->object ? ")" : "");
 }
 
 static void print_template_call(Text *text, const TemplateCall *call, int indent) {
     text_add(text, "%*s", 4 * indent, "");
+    int stores = 0;
     add_template_text(text, call->function);
     for (int i = 0; i < call->arguments.count; i++) {
         text_add(text, "%s", i ? ", " : "(");
-        if (call->arguments.items[i])
+        if (call->arguments.items[i]) {
             text_add(text, "%s", term_text(text->arena, call->arguments.items[i]));
-        else if (call->store->loops)
-            add_lambda(text, call->store, indent);
+            continue;
+        }
+        const TemplateStore *store = call->stores.items[stores++];
+        if (store->loops)
+            add_lambda(text, store, indent);
         else
-            add_store_object(text, call->store);
+            add_store_object(text, store);
     }
     text_add(text, ");\n");
 }

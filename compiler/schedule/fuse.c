@@ -396,6 +396,7 @@ Schedule *fuse(Program *program) {
     for (int i = 0; i < program->tensors.count; i++)
         if (fusion.shared[i]) fusion.users[i] = NULL;
     choose_in(&fusion, &fusion.schedule->units);
+    step_operands(fusion.schedule);
     row_prologue(fusion.schedule);
     first_sums(fusion.schedule);
     return fusion.schedule;

@@ -73,6 +73,8 @@ typedef struct Kernel {
 
 typedef enum UnitKind { UNIT_KERNEL, UNIT_CONTRACTION, UNIT_CALL, UNIT_REPEAT } UnitKind;
 
+enum { STEP_OPERANDS = 3 };
+
 typedef struct ScheduleUnit {
     UnitKind kind;
     int first, last;      /* indices in execution order; a repeat covers its body */
@@ -86,9 +88,12 @@ typedef struct ScheduleUnit {
                                                  the same result in the same tiles, or NULL */
     bool row; /* a dense product on a GPU, with a single row: our own kernel, with an epilogue */
     struct ScheduleUnit
-        *paired_row;          /* another product of the same row and sizes; the store computes
+        *paired_row;  /* another product of the same row and sizes; the store computes
                                         with both results of a column; or NULL */
-    Kernel *prologue;         /* computes the row in every block of the launch; or NULL */
+    Kernel *prologue; /* computes the row in every block of the launch; or NULL */
+    /* Of an attention of one new token, or NULL: kernels of a single element. The first one computes
+     * queries, the others store keys and values in caches. */
+    Kernel *elements[STEP_OPERANDS];
     bool overwrites_gradient; /* in the first micro-batch of a step: see first_sums.c */
     List body;                /* ScheduleUnit * */
     bool once;

@@ -80,10 +80,20 @@ int find_pair(Program *program, const List *statements, ScheduleUnit *const *uni
 /* Sets overwrites_gradient of the units. */
 void first_sums(Schedule *schedule);
 
-/* ---- row_prologue.c ---- */
+/* ---- moves.c ---- */
+
+/* True if a kernel cannot move past a unit: one of them writes a tensor that the other accesses,
+ * and that is none of `except`. */
+bool kernel_meets_unit(Arena *arena, const Kernel *kernel, const ScheduleUnit *unit,
+                       const Tensor *const *except, int count);
+void remove_unit(List *units, int at);
+
+/* ---- row_prologue.c, step_operands.c ---- */
 
 /* Moves small kernels into the launches of the rows that they make. */
 void row_prologue(Schedule *schedule);
+/* Moves kernels into the attention that reads their results. */
+void step_operands(Schedule *schedule);
 
 /* ---- locals.c ---- */
 

@@ -90,6 +90,11 @@ static void touch_member(Planning *planning, const Kernel *kernel, const Member 
     touch_table(planning, relation->list, base);
 }
 
+static void touch_kernel(Planning *planning, const Kernel *kernel, Touch base) {
+    for (int i = 0; kernel && i < kernel->members.count; i++)
+        touch_member(planning, kernel, kernel->members.items[i], base);
+}
+
 static void touch_units(Planning *planning, List *units, const RepeatChain *around) {
     for (int i = 0; i < units->count; i++) {
         ScheduleUnit *unit = units->items[i];
@@ -97,19 +102,18 @@ static void touch_units(Planning *planning, List *units, const RepeatChain *arou
         Touch base = {
             .at = unit->first, .repeat = around ? around->repeat : NULL, .around = around};
         const Kernel *kernel = unit->kernel ? unit->kernel : unit->epilogue;
+        touch_kernel(planning, unit->prologue, base);
+        for (int j = 0; j < STEP_OPERANDS; j++) touch_kernel(planning, unit->elements[j], base);
         if (unit->kind == UNIT_REPEAT) {
             RepeatChain *inside = arena_alloc(planning->arena, sizeof *inside);
             *inside = (RepeatChain){unit, around};
             touch_units(planning, &unit->body, inside);
             unit->last = planning->clock++;
         } else if (kernel) {
-            for (int j = 0; j < kernel->members.count; j++)
-                touch_member(planning, kernel, kernel->members.items[j], base);
+            touch_kernel(planning, kernel, base);
         } else {
-            touch_statement(planning, unit->statement, NULL, base);
+            touch_statement(planning, unit->statement, unit->elements[0], base);
         }
-        for (int j = 0; unit->prologue && j < unit->prologue->members.count; j++)
-            touch_member(planning, unit->prologue, unit->prologue->members.items[j], base);
         if (unit->accumulated_product) {
             const Contraction *second = unit->accumulated_product->contraction;
             touch_allocation(planning, second->a, NULL, base);
@@ -353,6 +357,11 @@ static void add_line(Text *text, int depth, const Statement *statement) {
     text_add(text, "%*s%.*s\n", 2 * depth, "", (int)length, line);
 }
 
+static void add_kernel(Text *text, const Kernel *kernel, int depth) {
+    for (int i = 0; kernel && i < kernel->members.count; i++)
+        add_line(text, depth, ((const Member *)kernel->members.items[i])->statement);
+}
+
 static void add_units(Text *text, const List *units, int depth) {
     static const char *const names[] = {[UNIT_KERNEL] = "kernel",
                                         [UNIT_CONTRACTION] = "product",
@@ -363,11 +372,9 @@ static void add_units(Text *text, const List *units, int depth) {
         const Kernel *kernel = unit->kernel ? unit->kernel : unit->epilogue;
         text_add(text, "%*s%s%s%s\n", 2 * depth, "", names[unit->kind],
                  unit->beside ? ", shares a launch" : "", unit->once ? ", once" : "");
-        for (int j = 0; unit->prologue && j < unit->prologue->members.count; j++)
-            add_line(text, depth + 1,
-                     ((const Member *)unit->prologue->members.items[j])->statement);
-        for (int j = 0; kernel && j < kernel->members.count; j++)
-            add_line(text, depth + 1, ((const Member *)kernel->members.items[j])->statement);
+        add_kernel(text, unit->prologue, depth + 1);
+        for (int j = 0; j < STEP_OPERANDS; j++) add_kernel(text, unit->elements[j], depth + 1);
+        add_kernel(text, kernel, depth + 1);
         if (!kernel && unit->kind != UNIT_REPEAT) add_line(text, depth + 1, unit->statement);
         add_units(text, &unit->body, depth + 1);
     }

@@ -99,32 +99,6 @@ static int own_accesses(const RowLaunch *launch, const Kernel *kernel) {
     return count;
 }
 
-/* True if a statement writes a tensor that the kernel accesses, or accesses the row. */
-static bool meets_kernel(const RowLaunch *launch, const Statement *statement, const Kernel *kernel,
-                         bool in_launch) {
-    List writes = {0};
-    if (!in_launch && is_accessed_by(launch, statement, launch->row)) return true;
-    writes_of(launch->program->arena, statement, &writes);
-    for (int i = 0; i < writes.count; i++)
-        for (int j = 0; j < kernel->members.count; j++)
-            if (is_accessed_by(launch, member_statement(kernel, j),
-                               ((const Expr *)writes.items[i])->tensor))
-                return true;
-    return false;
-}
-
-static bool unit_meets_kernel(const RowLaunch *launch, int at, const Kernel *kernel) {
-    const ScheduleUnit *unit = launch_unit(launch, at), *second = unit->accumulated_product;
-    const Kernel *own = unit->kernel ? unit->kernel : unit->epilogue;
-    const bool in_launch = at >= launch->first;
-    if (unit->kind == UNIT_REPEAT) return true;
-    if (second && meets_kernel(launch, second->statement, kernel, in_launch)) return true;
-    if (!own) return meets_kernel(launch, unit->statement, kernel, in_launch);
-    for (int i = 0; i < own->members.count; i++)
-        if (meets_kernel(launch, member_statement(own, i), kernel, in_launch)) return true;
-    return false;
-}
-
 /* True if each block of the launch can execute the kernel at this index in the list. */
 static bool fits_launch(const RowLaunch *launch, int at) {
     const ScheduleUnit *unit = launch_unit(launch, at);
@@ -132,8 +106,11 @@ static bool fits_launch(const RowLaunch *launch, int at) {
         unit->once != launch_unit(launch, launch->first)->once ||
         !makes_row(launch, unit->kernel) || own_accesses(launch, unit->kernel) < 0)
         return false;
+    const Tensor *row = launch->row;
     for (int i = at + 1; i < launch->end; i++)
-        if (unit_meets_kernel(launch, i, unit->kernel)) return false;
+        if (kernel_meets_unit(launch->program->arena, unit->kernel, launch_unit(launch, i), &row,
+                              i >= launch->first))
+            return false;
     return true;
 }
 
@@ -163,8 +140,7 @@ static bool take_maker(RowLaunch *launch) {
         Kernel *kernel = launch_unit(launch, i)->kernel;
         launch_unit(launch, launch->first)->prologue = kernel;
         keep_row(launch, kernel);
-        units->count--;
-        for (int j = i; j < units->count; j++) units->items[j] = units->items[j + 1];
+        remove_unit(units, i);
         return true;
     }
     return false;

@@ -16,6 +16,24 @@ static __host__ __device__ constexpr int moec_common(int a, int b) {
     return b == 0 ? a : moec_common(b, a % b);
 }
 
+/* Nothing to store. */
+struct MoecNoElements {
+    __device__ __forceinline__ void operator()(long, long) const {}
+};
+
+/* Two adjacent queries: elements of a matrix of WIDTH columns, or values of a function. */
+template <int WIDTH, class Q>
+MOEC_DEVICE void moec_query_pair(uint16_t *to, const Q *q, long row, long column, bool first,
+                                 bool second) {
+    moec_round_pair(to, q + row * WIDTH + column, first, second);
+}
+template <int WIDTH, class Q>
+MOEC_DEVICE void moec_query_pair(uint16_t *to, const Q &q, long row, long column, bool first,
+                                 bool second) {
+    const float one = first ? q(row, column) : 0.0f, other = second ? q(row, column + 1) : 0.0f;
+    *(unsigned *)to = moec_bf16_pair(one, other);
+}
+
 template <class A, class Shape> struct MoecStep : MoecSoftened<A::value_width, Shape::tiles> {
     enum {
         M = Shape::tiles,
@@ -52,15 +70,26 @@ template <class A, class Shape> struct MoecStep : MoecSoftened<A::value_width, S
     }
 
     template <class Q>
-    static __device__ __forceinline__ void load(uint16_t *shared, const Q *q, int b, int group,
+    static __device__ __forceinline__ void load(uint16_t *shared, const Q &q, int b, int group,
                                                 int tile) {
         constexpr int P = moec_padded(E), S = moec_stride(E);
         for (int i = threadIdx.x; i < ROWS * (P / 2); i += MOEC_ATTEND_THREADS) {
             const int row = i / (P / 2), column = i % (P / 2) * 2, at = tile * ROWS + row;
-            const Q *from = q + row_at(b, group, at) * E + column;
-            moec_round_pair(shared + row * S + column, from, at < COUNT && column < E,
-                            at < COUNT && column + 1 < E);
+            moec_query_pair<A::heads * E>(shared + row * S + column, q,
+                                          (long)b * A::queries + at / HEADS,
+                                          (group * HEADS + at % HEADS) * E + column,
+                                          at < COUNT && column < E, at < COUNT && column + 1 < E);
         }
+    }
+
+    /* Stores the keys and values of the new position for the heads of the group. */
+    template <class Key, class Value>
+    static __device__ __forceinline__ void put(const Key &key, const Value &value, int b,
+                                               int group) {
+        for (int i = threadIdx.x; i < KEYS * E; i += MOEC_ATTEND_THREADS)
+            key(b, group * KEYS * E + i);
+        for (int i = threadIdx.x; i < VALUES * C; i += MOEC_ATTEND_THREADS)
+            value(b, group * VALUES * C + i);
     }
 
     /* s += rows that read key head `head` of the group times 16 of its keys. */
@@ -226,14 +255,16 @@ template <class A, class Shape> struct MoecStep : MoecSoftened<A::value_width, S
     }
 };
 
-template <class A, class Shape, class Q, class K, class V, class Store>
-MOEC_DEVICE void moec_attend_step_rounded(const Q *q, const K *k, const V *v, const float *sink,
+/* q: a pointer or a function of the row and the column. key, value: functions that store the new
+ * keys and values, for a single query, or MoecNoElements. */
+template <class A, class Shape, class Q, class K, class V, class Key, class Value, class Store>
+MOEC_DEVICE void moec_attend_step_rounded(const Q &q, const K *k, const V *v, const float *sink,
                                           const float *documents, const int32_t *position,
-                                          const Store &store, float *lse, float *scratch,
-                                          unsigned *arrived) {
+                                          const Key &key, const Value &value, const Store &store,
+                                          float *lse, float *scratch, unsigned *arrived) {
     MOEC_SHARED(uint16_t, shared);
     typedef MoecStep<A, Shape> Step;
-    const MoecAttended<Q, K, V> in = {q, k, v, NULL, documents};
+    const MoecAttended<float, K, V> in = {NULL, k, v, NULL, documents};
     /* 16 keys read together never reach over the end of a ring */
     static_assert(A::keys == A::places || A::keys % MOEC_STEP_KEYS == 0, "a ring of 16 keys");
     const long from = moec_seen<A>(*position).first / MOEC_STEP_KEYS * MOEC_STEP_KEYS,
@@ -251,6 +282,7 @@ MOEC_DEVICE void moec_attend_step_rounded(const Q *q, const K *k, const V *v, co
         Step step;
         moec_barrier(); /* all are done with the task before */
         Step::load(shared, q, b, group, tile);
+        if (part == parts - 1) Step::put(key, value, b, group);
         moec_barrier();
         step.begin(NULL);
         step.run(shared, in, b, group, tile, *position, first, end);

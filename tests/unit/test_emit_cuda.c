@@ -178,7 +178,6 @@ static void evaluate(Evals *evals, int last, const char *what) {
     }
 }
 
-
 static void find_attention(Statement *statement, void *data) {
     bool attends = statement->kind == STATEMENT_CALL &&
                    (statement->call == CALL_ATTEND || statement->call == CALL_ATTEND_GRAD);
@@ -203,10 +202,10 @@ static double limit_of(const Program *program, const Evals *evals, const Tensor 
     if (program->target->launches) return tensor->role == ROLE_GRADIENT ? 1e-3 : 1e-4;
     double reference = 0;
     for (int way = 1; way <= evals->ways; way++)
-        reference = fmax(reference, distance(interpreter_real(evals->of[way], tensor),
-                                             interpreter_real(evals->of[0], tensor),
-                                             tensor_elements(tensor)) /
-                                        scale);
+        reference = fmax(reference,
+                         distance(interpreter_real(evals->of[way], tensor),
+                                  interpreter_real(evals->of[0], tensor), tensor_elements(tensor)) /
+                             scale);
     return fmax(0x1p-9, 2 * reference);
 }
 
@@ -247,8 +246,8 @@ static void compare(Program *program, Evals *evals, const Loaded *loaded, const 
         }
         free(values);
         free(given);
-        if (!(off <= limit) && !noise_explains(program, exact, tensor, SEED,
-                                               (off - limit) * scale, scale, &verdicts))
+        if (!(off <= limit) &&
+            !noise_explains(program, exact, tensor, SEED, (off - limit) * scale, scale, &verdicts))
             fail_msg("%s: %s is off by %g of itself, more than %g", what, tensor->name, off, limit);
     }
 }
@@ -313,7 +312,10 @@ static const Case cases[] = {
     {"models/tiny.moe", "tiny_sigmoid_moe", MOEC_TRAIN, {SMALL}},
     {"models/tiny.moe", "tiny_expert_choice", MOEC_TRAIN, {SMALL}},
     {"models/tiny.moe", "tiny_two_gates", MOEC_TRAIN, {SMALL}},
-    {"models/tiny.moe", "tiny_moe", MOEC_DECODE, {SMALL, "ffn.top_k=1"}}, /* a single dispatched row */
+    {"models/tiny.moe",
+     "tiny_moe",
+     MOEC_DECODE,
+     {SMALL, "ffn.top_k=1"}}, /* a single dispatched row */
     {"models/tiny.moe", "tiny_lore", MOEC_TRAIN, {SMALL}},
     {"models/tiny.moe", "tiny_lore", MOEC_TRAIN, {SMALL, "train.activation_checkpointing=layer"}},
     {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL, "train.precision=bf16"}},
@@ -325,9 +327,18 @@ static const Case cases[] = {
      "tiny_uneven",
      MOEC_DECODE,
      {SMALL, "train.precision=bf16", "attention.head_dim=10", "attention.value_dim=20"}},
-    {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL, "train.logits_chunk_size=10", "tie_embeddings=true"}},
-    {"models/tiny.moe", "tiny_moe", MOEC_TRAIN, {SMALL, "vocab_size=64", "train.logits_chunk_size=5"}},
-    {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL, "layers=1", "vocab_size=5003", "train.logits_chunk_size=10"}},
+    {"models/tiny.moe",
+     "tiny",
+     MOEC_TRAIN,
+     {SMALL, "train.logits_chunk_size=10", "tie_embeddings=true"}},
+    {"models/tiny.moe",
+     "tiny_moe",
+     MOEC_TRAIN,
+     {SMALL, "vocab_size=64", "train.logits_chunk_size=5"}},
+    {"models/tiny.moe",
+     "tiny",
+     MOEC_TRAIN,
+     {SMALL, "layers=1", "vocab_size=5003", "train.logits_chunk_size=10"}},
     {"models/tiny.moe", "tiny_moe", MOEC_FORWARD, {SMALL, "train.precision=bf16"}},
     /* Several blocks of queries and keys, a window, a sink, a cap. */
     {"models/tiny.moe",
@@ -338,18 +349,19 @@ static const Case cases[] = {
     {"models/tiny.moe",
      "tiny_uneven",
      MOEC_TRAIN,
-     {"dim=24", "layers=1", "vocab_size=19", "train.batch_size=1", "train.context_length=80", "attention.sink=true",
-      "attention.softcap=5"}},
+     {"dim=24", "layers=1", "vocab_size=19", "train.batch_size=1", "train.context_length=80",
+      "attention.sink=true", "attention.softcap=5"}},
     /* Several documents. */
     {"models/tiny.moe",
      "tiny_uneven",
      MOEC_TRAIN,
-     {"dim=24", "layers=1", "vocab_size=19", "train.batch_size=2", "train.context_length=80", "document_start_token=4"}},
+     {"dim=24", "layers=1", "vocab_size=19", "train.batch_size=2", "train.context_length=80",
+      "document_start_token=4"}},
     {"models/tiny.moe",
      "tiny_uneven",
      MOEC_TRAIN,
-     {"dim=24", "layers=1", "vocab_size=19", "train.batch_size=2", "train.context_length=80", "document_start_token=4",
-      "train.precision=bf16"}},
+     {"dim=24", "layers=1", "vocab_size=19", "train.batch_size=2", "train.context_length=80",
+      "document_start_token=4", "train.precision=bf16"}},
     {"models/tiny.moe", "tiny_uneven", MOEC_DECODE, {SMALL, "document_start_token=4"}},
     /* Rows with an online maximum; most threads read masked entries. */
     {"tests/rows.moe", "rows", MOEC_FORWARD, {"gap=1300"}},
@@ -407,13 +419,13 @@ static const Case rings[] = {
     {"models/tiny.moe",
      "tiny_uneven",
      MOEC_DECODE,
-     {"dim=24", "layers=1", "vocab_size=19", "train.batch_size=2", "train.context_length=160", "document_start_token=4",
-      "attention.window=9"}},
+     {"dim=24", "layers=1", "vocab_size=19", "train.batch_size=2", "train.context_length=160",
+      "document_start_token=4", "attention.window=9"}},
     {"models/tiny.moe",
      "tiny_uneven",
      MOEC_DECODE,
-     {"dim=24", "layers=1", "vocab_size=19", "train.batch_size=2", "train.context_length=160", "attention.window=20",
-      "train.precision=bf16"}},
+     {"dim=24", "layers=1", "vocab_size=19", "train.batch_size=2", "train.context_length=160",
+      "attention.window=20", "train.precision=bf16"}},
 };
 
 static void run_case(const Case *one) {

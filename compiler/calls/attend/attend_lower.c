@@ -145,14 +145,15 @@ static void call_gradient(Arena *arena, HostStep *step, const Statement *stateme
 }
 
 /* Epilogues are for GPUs only. */
-void lower_attend(EntryLowering *lowering, const Statement *statement, Kernel *store) {
+void lower_attend(EntryLowering *lowering, const ScheduleUnit *unit) {
+    const Statement *statement = unit->statement;
     Arena *arena = lowering->lower.arena;
     const bool gradient = statement->call == CALL_ATTEND_GRAD,
                position = !gradient && statement->attention.position;
     add_equation(lowering, statement);
     count_attend(lowering, statement);
     if (lowering->target->apart) {
-        lower_device_attend(lowering, statement, store);
+        lower_device_attend(lowering, unit);
         return;
     }
     HostStep *step = add_call(lowering, statement, STEP_CALL, gradient || position);

@@ -32,7 +32,8 @@ enum {
 typedef struct Attend {
     EntryLowering *lowering;
     const Statement *statement;
-    Kernel *epilogue;    /* see ScheduleUnit */
+    Kernel *epilogue; /* see ScheduleUnit */
+    Kernel *const *elements;
     const char *options; /* name of the struct */
     CallShape q, k, v;
     long batch;
@@ -106,6 +107,9 @@ static const TemplateOptions *options_of(const Attend *attend, const char *name)
                      strcmp(constants[i].name, "mask")
                          ? term_number(arena, constants[i].type, constants[i].value)
                          : term_constant(arena, options->mask, mask_name(options)));
+    for (int i = 0; i < STEP_OPERANDS; i++)
+        if (attend->elements[i])
+            add_statements(arena, attend->elements[i], NULL, &made->statements);
     if (attend->epilogue) add_statements(arena, attend->epilogue, NULL, &made->statements);
     return made;
 }
@@ -119,7 +123,7 @@ typedef struct Call {
     List params;      /* Param * */
     List arguments;   /* const Term *, of the template */
     int bindings;
-    const TemplateStore *store;
+    List stores; /* TemplateStore *, of the arguments NULL */
 } Call;
 
 static Call call_of(const Attend *attend, const char *name) {
@@ -158,11 +162,17 @@ static void give_output(Call *call, const Expr *operand, const char *name) {
     give_param(call, operand_param(call, operand, true, name));
 }
 
+/* Queries that are computed where they are read are a function: see give_stores. */
 static void give_attended(const Attend *attend, Call *call) {
     static const char *const names[] = {"q", "k", "v"};
     const AttendOptions *options = &attend->statement->attention;
     const List *in = &attend->statement->inputs;
-    for (int i = 0; i < 3; i++) give_input(call, in->items[i], names[i]);
+    for (int i = 0; i < 3; i++) {
+        if (!i && attend->elements[0])
+            add_template_argument(call->lowering->lower.arena, &call->arguments, NULL);
+        else
+            give_input(call, in->items[i], names[i]);
+    }
     give_input(call, options->sink ? in->items[3] : NULL, "sink");
     give_input(call, options->documents ? in->items[attend_document(options)] : NULL, "documents");
 }
@@ -206,7 +216,7 @@ static void add_shape_variant(const Attend *attend, const Call *call, TemplateKe
         (TemplateCall){.function = template_of(arena, arena_format(arena, "moec_%s", name),
                                                shape ? "cc" : "c", options, shape),
                        .arguments = call->arguments,
-                       .store = call->store});
+                       .stores = call->stores});
     add_variant(arena, kernel, variant);
 }
 
@@ -306,21 +316,66 @@ static bool takes_pairs(const Attend *attend) {
            size_at(&attend->v, 1) % 2 == 0;
 }
 
-/* The store of o by the template, with its epilogue. */
-static void give_store(const Attend *attend, Call *call) {
-    EntryLowering *lowering = attend->lowering;
-    const Expr *o = attend->statement->outputs.items[0];
-    const CallShape shape = call_shape(o);
-    add_template_argument(lowering->lower.arena, &call->arguments, NULL);
-    if (attend->epilogue) {
-        call->store = store_of(lowering, attend->epilogue, loops_of_positions(&shape),
-                               takes_pairs(attend) ? 2 : 1, &call->params);
-        return;
+/* The number of loops of a kernel of one element that are no head and no width. */
+static int loops_of_rows(const Kernel *kernel) {
+    const Member *last = kernel->members.items[kernel->members.count - 1];
+    const Expr *target = last->statement->target;
+    int count = last->depth;
+    for (int i = 0; i < last->depth; i++)
+        for (int j = target->count - 2; j < target->count; j++)
+            count -= expr_uses_index(target->args[j], last->order[i]);
+    return count;
+}
+
+static void merge_kernel(Arena *arena, Kernel *all, const Kernel *kernel) {
+    for (int i = 0; i < kernel->members.count; i++)
+        list_push(arena, &all->members, kernel->members.items[i]);
+    for (int i = 0; i < kernel->locals.count; i++) {
+        Local *local = kernel->locals.items[i];
+        if (!local_in(all, local->tensor)) list_push(arena, &all->locals, local);
     }
-    const Term *name = add_given(call, operand_param(call, o, true, "o"));
-    call->store =
-        plain_store(lowering, "MoecPlainRows", o, name,
-                    term_whole(lowering->lower.arena, size_at(&shape, 2) * size_at(&shape, 1)));
+}
+
+/* The store of o by the template. */
+static TemplateStore *own_store(const Attend *attend, const Term *o) {
+    const Expr *target = attend->statement->outputs.items[0];
+    const CallShape shape = call_shape(target);
+    if (attend->epilogue)
+        return add_store(attend->lowering, attend->epilogue, loops_of_positions(&shape),
+                         takes_pairs(attend) ? 2 : 1, NULL);
+    return plain_store(
+        attend->lowering, "MoecPlainRows", target, o,
+        term_whole(attend->lowering->lower.arena, size_at(&shape, 2) * size_at(&shape, 1)));
+}
+
+static void give_function(Call *call, TemplateStore *store) {
+    list_push(call->lowering->lower.arena, &call->stores, store);
+}
+
+/* The functions among the arguments: queries (their argument comes first), new keys and new values
+ * of a step in tiles, the store of o with its epilogue. */
+static void give_stores(const Attend *attend, Call *call, bool in_tiles) {
+    EntryLowering *lowering = attend->lowering;
+    Arena *arena = lowering->lower.arena;
+    const Expr *target = attend->statement->outputs.items[0];
+    const Term *o = NULL;
+    Kernel *all = arena_alloc(arena, sizeof *all);
+    if (!attend->epilogue) o = add_given(call, operand_param(call, target, true, "o"));
+    for (int i = 0; i < STEP_OPERANDS; i++)
+        if (attend->elements[i]) merge_kernel(arena, all, attend->elements[i]);
+    if (attend->epilogue) merge_kernel(arena, all, attend->epilogue);
+    const int bindings = lowering->lower.binding_count;
+    begin_kernel(&lowering->lower, all);
+    for (int i = 0; in_tiles && i < STEP_OPERANDS; i++) {
+        const Kernel *kernel = attend->elements[i];
+        if (kernel)
+            give_function(call, add_element(lowering, kernel, loops_of_rows(kernel), i == 0));
+        else if (i)
+            give_function(call, no_store(arena, "MoecNoElements"));
+    }
+    give_function(call, own_store(attend, o));
+    end_stores(lowering, &call->params, bindings);
+    for (int i = in_tiles ? 0 : 2; i < 3; i++) add_template_argument(arena, &call->arguments, NULL);
 }
 
 /* Adds written elements as entries of MoecWritten; false if they are unknown. */
@@ -340,7 +395,7 @@ static void lower_attend_whole(const Attend *attend) {
     long heads = attend->batch * size_at(&attend->q, 2), queries = size_at(&attend->q, 3);
     List written = {0};
     give_attended(attend, &call);
-    give_store(attend, &call);
+    give_stores(attend, &call, false);
     give_output(&call, statement->outputs.items[1], "lse");
     const Variants variants = {attend_forward(statement), attend_forward_groups(statement),
                                "attend_groups", queries, heads};
@@ -359,7 +414,7 @@ static void lower_attend_best(const Attend *attend, long rows) {
     Call call = call_of(attend, "attend_best");
     give_attended(attend, &call);
     give_scales(attend, &call);
-    give_store(attend, &call);
+    give_stores(attend, &call, false);
     give_output(&call, attend->statement->outputs.items[1], "lse");
     give_position(attend, &call);
     give_scratch(attend, &call, (size_t)(rows * size_at(&attend->k, 3)), true, "scratch");
@@ -375,7 +430,7 @@ static void lower_attend_parts(const Attend *attend, long rows) {
     give_attended(attend, &step);
     if (!tiles) give_scales(attend, &step);
     give_position(attend, &step);
-    give_store(attend, &step);
+    give_stores(attend, &step, tiles);
     give_output(&step, statement->outputs.items[1], "lse");
     give_scratch(attend, &step, (size_t)(rows * parts * (size_at(&attend->v, 1) + 2)), true,
                  "scratch");
@@ -475,11 +530,13 @@ static void lower_attend_grad(const Attend *attend) {
     }
 }
 
-void lower_device_attend(EntryLowering *lowering, const Statement *statement, Kernel *epilogue) {
+void lower_device_attend(EntryLowering *lowering, const ScheduleUnit *unit) {
+    const Statement *statement = unit->statement;
     const List *in = &statement->inputs;
     Attend attend = {.lowering = lowering,
                      .statement = statement,
-                     .epilogue = epilogue,
+                     .epilogue = unit->epilogue,
+                     .elements = unit->elements,
                      .q = call_shape(in->items[0]),
                      .k = call_shape(in->items[1]),
                      .v = call_shape(in->items[2]),

@@ -20,8 +20,8 @@ void attend_decode(Decode *decode, Statement *attend, const Region *region);
 void attend_store_caches(Decode *decode, Statement *attend);
 
 /* attend_lower.c, attend_lower_device.c */
-void lower_attend(EntryLowering *lowering, const Statement *statement, struct Kernel *store);
-void lower_device_attend(EntryLowering *lowering, const Statement *statement, struct Kernel *store);
+void lower_attend(EntryLowering *lowering, const struct ScheduleUnit *unit);
+void lower_device_attend(EntryLowering *lowering, const struct ScheduleUnit *unit);
 /* The number of positions to attend to; the cache of a window has fewer keys. */
 long attend_positions(const Program *program, const Statement *statement);
 /* The value of its mask in the kernels. */
