@@ -375,5 +375,6 @@ const CallRow call_pack = {
     .decode = NULL,
     .store_caches = NULL,
     .rounds = NULL,
+    .fuses_operands = NULL,
     .lower = lower_pack,
 };

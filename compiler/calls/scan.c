@@ -57,5 +57,6 @@ const CallRow call_scan = {
     .decode = NULL, /* see decode.c for scans */
     .store_caches = NULL,
     .rounds = NULL,
+    .fuses_operands = NULL,
     .lower = lower_scan_call,
 };

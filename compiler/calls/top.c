@@ -200,5 +200,6 @@ const CallRow call_top = {
     .decode = NULL,
     .store_caches = NULL,
     .rounds = NULL,
+    .fuses_operands = NULL,
     .lower = lower_top,
 };

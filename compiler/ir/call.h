@@ -58,8 +58,11 @@ struct CallRow {
      * each output; NULL: none. */
     unsigned (*rounds)(const Program *program, const Statement *statement);
 
-    /* Adds its kernels and host steps for the target of the module. store: the store of its first
-     * result with other statements, or NULL. Never NULL. */
+    /* True if a GPU kernel of the call can compute an element of its first input where it reads it,
+     * and store new rows of the two inputs after it, which are caches; NULL: none can. */
+    bool (*fuses_operands)(const Program *program, const Statement *statement);
+
+    /* Adds its kernels and host steps for the target of the module. Never NULL. */
     void (*lower)(EntryLowering *lowering, const struct ScheduleUnit *unit);
 };
 

@@ -91,7 +91,7 @@ typedef struct ScheduleUnit {
         *paired_row;  /* another product of the same row and sizes; the store computes
                                         with both results of a column; or NULL */
     Kernel *prologue; /* computes the row in every block of the launch; or NULL */
-    /* Of an attention of one new token, or NULL: kernels of a single element. The first one computes
+    /* Of an attention of one new token, or NULL: kernels of a single element. The first computes
      * queries, the others store keys and values in caches. */
     Kernel *elements[STEP_OPERANDS];
     bool overwrites_gradient; /* in the first micro-batch of a step: see first_sums.c */

@@ -357,7 +357,7 @@ static void add_line(Text *text, int depth, const Statement *statement) {
     text_add(text, "%*s%.*s\n", 2 * depth, "", (int)length, line);
 }
 
-static void add_kernel(Text *text, const Kernel *kernel, int depth) {
+static void add_kernel_lines(Text *text, const Kernel *kernel, int depth) {
     for (int i = 0; kernel && i < kernel->members.count; i++)
         add_line(text, depth, ((const Member *)kernel->members.items[i])->statement);
 }
@@ -372,9 +372,10 @@ static void add_units(Text *text, const List *units, int depth) {
         const Kernel *kernel = unit->kernel ? unit->kernel : unit->epilogue;
         text_add(text, "%*s%s%s%s\n", 2 * depth, "", names[unit->kind],
                  unit->beside ? ", shares a launch" : "", unit->once ? ", once" : "");
-        add_kernel(text, unit->prologue, depth + 1);
-        for (int j = 0; j < STEP_OPERANDS; j++) add_kernel(text, unit->elements[j], depth + 1);
-        add_kernel(text, kernel, depth + 1);
+        add_kernel_lines(text, unit->prologue, depth + 1);
+        for (int j = 0; j < STEP_OPERANDS; j++)
+            add_kernel_lines(text, unit->elements[j], depth + 1);
+        add_kernel_lines(text, kernel, depth + 1);
         if (!kernel && unit->kind != UNIT_REPEAT) add_line(text, depth + 1, unit->statement);
         add_units(text, &unit->body, depth + 1);
     }

@@ -9,12 +9,12 @@
  * Leaves:  in the unit of the call a kernel of one element per operand; the queries have no
  *          memory. */
 #include "schedule/nest.h"
-#include "analysis/attend.h"
+#include "ir/call.h"
 
 #include <string.h>
 
-/* Distance between the kernel and the call in units; rows of a tile of the kernel of the call. */
-enum { MAX_UNITS_BETWEEN = 8, TILE_ROWS = 16 };
+/* Distance between the kernel and the call in units. */
+enum { MAX_UNITS_BETWEEN = 8 };
 
 typedef struct StepCall {
     Program *program;
@@ -27,20 +27,6 @@ typedef struct StepCall {
 
 static const Expr *input_of(const StepCall *call, int operand) {
     return call->statement->inputs.items[operand];
-}
-
-/* True if a block of the kernel has all heads that share keys or values, and the new position is in
- * the last part of the keys only. */
-static bool takes_elements(const StepCall *call) {
-    const Statement *statement = call->statement;
-    if (statement->call != CALL_ATTEND || !statement->attention.position ||
-        statement->attention.best || !call->program->target->row_products ||
-        !attend_rounds(call->program, statement))
-        return false;
-    const Expr *q = input_of(call, 0);
-    const long queries = q->tensor->axes[q->count - 3]->size,
-               heads = q->tensor->axes[q->count - 2]->size / attend_groups(statement);
-    return queries == 1 && heads <= TILE_ROWS * (long)attend_step(statement).tiles;
 }
 
 /* True if the statement sets one element per iteration, in the order of the axes of its target; the
@@ -199,7 +185,9 @@ static void elements_in(StepCall *call, List *units) {
         if (unit->kind != UNIT_CALL) continue;
         call->unit = unit;
         call->statement = unit->statement;
-        if (!takes_elements(call)) continue;
+        if (!unit->statement->row->fuses_operands ||
+            !unit->statement->row->fuses_operands(call->program, unit->statement))
+            continue;
         for (int j = i - 1; j >= 0 && j >= i - MAX_UNITS_BETWEEN; j--) {
             if (!take_kernel(call, units, j, i)) continue;
             remove_unit(units, j);
@@ -212,6 +200,7 @@ static void elements_in(StepCall *call, List *units) {
 void step_operands(Schedule *schedule) {
     Program *program = schedule->program;
     StepCall call = {.program = program, .touched = touches_of(program)};
+    if (!program->target->row_products) return;
     call.users =
         arena_alloc(program->arena, ((size_t)program->tensors.count + 1) * sizeof(Kernel *));
     elements_in(&call, &schedule->units);

@@ -52,6 +52,18 @@ static long step_tasks(const Attend *attend) {
     return attend->batch * groups * ceil_div(heads * size_at(&attend->q, 3), rows);
 }
 
+/* One block then has all heads that share keys or values, and the new position is in the last part
+ * only. */
+bool attend_fuses_operands(const Program *program, const Statement *statement) {
+    const Expr *q = statement->inputs.items[0];
+    const CallShape shape = call_shape(q);
+    if (!statement->attention.position || statement->attention.best ||
+        !attend_rounds(program, statement))
+        return false;
+    return size_at(&shape, 3) == 1 &&
+           size_at(&shape, 2) / attend_groups(statement) <= 16L * attend_step(statement).tiles;
+}
+
 /* The number of parts of the keys of a step: enough to fill the GPU. */
 static long parts_of(const Attend *attend) {
     if (steps_in_tiles(attend)) {

@@ -99,6 +99,7 @@ const CallRow call_attend = {
     .decode = attend_decode,
     .store_caches = attend_store_caches,
     .rounds = attend_rounded,
+    .fuses_operands = attend_fuses_operands,
     .lower = lower_attend,
 };
 
@@ -130,5 +131,6 @@ const CallRow call_attend_grad = {
     .decode = NULL,
     .store_caches = NULL,
     .rounds = attend_grad_rounded,
+    .fuses_operands = NULL,
     .lower = lower_attend,
 };

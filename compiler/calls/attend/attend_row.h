@@ -22,6 +22,7 @@ void attend_store_caches(Decode *decode, Statement *attend);
 /* attend_lower.c, attend_lower_device.c */
 void lower_attend(EntryLowering *lowering, const struct ScheduleUnit *unit);
 void lower_device_attend(EntryLowering *lowering, const struct ScheduleUnit *unit);
+bool attend_fuses_operands(const Program *program, const Statement *statement);
 /* The number of positions to attend to; the cache of a window has fewer keys. */
 long attend_positions(const Program *program, const Statement *statement);
 /* The value of its mask in the kernels. */
