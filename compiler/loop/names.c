@@ -184,7 +184,7 @@ typedef struct Naming {
 } Naming;
 
 /* True if another variable in scope has the name. */
-static bool is_hidden(const Naming *naming, const Variable *variable) {
+static bool has_rival(const Naming *naming, const Variable *variable) {
     const List *names = &naming->in_scope.others;
     for (int i = 0; i < names->count; i++)
         if (names->items[i] != variable->name && strcmp(names->items[i], variable->name) == 0)
@@ -196,7 +196,7 @@ static bool is_hidden(const Naming *naming, const Variable *variable) {
 static void name_one(Naming *naming, Variable *variable) {
     const char *wanted = variable->wanted;
     bool again = variable->name != NULL;
-    if (!again || (wanted && is_hidden(naming, variable))) {
+    if (!again || (wanted && has_rival(naming, variable))) {
         if (variable->base) {
             if (!variable->base->name) name_one(naming, variable->base);
             wanted = arena_format(naming->arena, "%s%s", variable->base->name, wanted);

@@ -67,7 +67,7 @@ static bool in_one_loop(const Member *one, const Member *other) {
 }
 
 /* Marks the members that a result needs: wanted[i]. False if one of them runs in other loops. */
-static bool find_needed(const StepCall *call, int result, bool *wanted) {
+static bool find_wanted(const StepCall *call, int result, bool *wanted) {
     const List *members = &call->from->members;
     wanted[result] = true;
     for (int i = result; i >= 0; i--) {
@@ -101,7 +101,7 @@ static Kernel *element_kernel(const StepCall *call, int result) {
     const List *members = &call->from->members;
     const Member *member = members->items[result];
     bool *wanted = arena_alloc(arena, (size_t)members->count * sizeof *wanted);
-    if (!is_elementwise(member) || !find_needed(call, result, wanted)) return NULL;
+    if (!is_elementwise(member) || !find_wanted(call, result, wanted)) return NULL;
     Kernel *kernel = arena_alloc(arena, sizeof *kernel);
     Nest *path[MAX_LOOPS + 1], *last = kernel->root = arena_alloc(arena, sizeof *last);
     for (int i = 0; i < member->depth; i++) {
