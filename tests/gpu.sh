@@ -87,11 +87,11 @@ within() {
     timeout -k 5 $seconds "$@"
 }
 
-# verify_with SETTING VARIANT MODEL [OPTION...]: compares one program with its definition; SETTING is NAME=VALUE.
+# verify_with SETTING MODEL [OPTION...]: compares one program with its definition; SETTING is NAME=VALUE.
 verify_with() {
-    setting=$1 variant=$2
-    shift 2
-    within 60 env "$setting" MOEC_VARIANT="$(echo "$variant" | sed 's/^chosen$//')" moec verify "$@" --device "$DEVICE" --json
+    setting=$1
+    shift
+    within 60 env "$setting" moec verify "$@" --device "$DEVICE" --json
 }
 
 # compare_one PRECISION VARIANT MODEL [OPTION...]: the same, as a result. After a failure, it names the first part without
@@ -101,14 +101,14 @@ compare_one() {
     shift 2
     set -- "$@" --set train.precision="$precision"
     to=$work/$(echo "$1.$precision.$variant" | tr '/:' '__')
-    code=0 mended=null
-    verify_with MOEC_NONE= "$variant" "$@" >"$to.json" 2>"$to.log" || code=$?
+    code=0 agrees_with=null
+    verify_with MOEC_VARIANT="$(echo "$variant" | sed 's/^chosen$//')" "$@" >"$to.json" 2>"$to.log" || code=$?
     if [ $code != 0 ] && [ "$variant" = chosen ]; then
         for part in MOEC_WGMMA MOEC_OVERLAP MOEC_GRAPH MOEC_BLAS; do
-            verify_with $part=off chosen "$@" >/dev/null 2>&1 && mended="\"$part=off\"" && break
+            verify_with $part=off "$@" >/dev/null 2>&1 && agrees_with="\"$part=off\"" && break
         done
     fi
-    record compare "\"model\": \"${1##*/}\", \"precision\": \"$precision\", \"variant\": \"$variant\", \"mended_by\": $mended, $(result "$to.json" "$to.log" $code)"
+    record compare "\"model\": \"${1##*/}\", \"precision\": \"$precision\", \"variant\": \"$variant\", \"agrees_with\": $agrees_with, $(result "$to.json" "$to.log" $code)"
 }
 
 # bench PRECISION NAME SECONDS SPEC [OPTION...]

@@ -105,9 +105,9 @@ class Report:
                 one = result.get(kind)
                 cells.append(f"{one['error']:.1e} of {one['limit']:.1e}" if one else "")
             verdict = {True: "", False: "DISAGREES ", None: "not run: "}[row["agrees"]] + row.get("why", "")
+            if row.get("agrees_with"):
+                verdict += f" agrees with {row['agrees_with']}"
             self.say(f"| {row['model']} | {row['precision']} | {row['variant']} | {' | '.join(cells)} | {verdict} |")
-            if row.get("mended_by"):
-                self.lines[-1] += f" agrees with {row['mended_by']} |"
         self.say("")
         bad_units = [row for row in self.units if row["code"]]
         if self.units:

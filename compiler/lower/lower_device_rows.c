@@ -36,13 +36,6 @@ typedef struct Rows {
     long columns, blocks;     /* blocks so far */
 } Rows;
 
-static void add_row_kernel(Arena *arena, Rows *rows, const Kernel *kernel) {
-    list_append(arena, &rows->all->members, &kernel->members);
-    for (int i = 0; i < kernel->locals.count; i++)
-        if (list_find(&rows->all->locals, kernel->locals.items[i]) < 0)
-            list_push(arena, &rows->all->locals, kernel->locals.items[i]);
-}
-
 /* An operand, which becomes a parameter at its first use. */
 static const Term *row_operand(EntryLowering *lowering, const Expr *read, const char *wanted,
                                Rows *rows) {
@@ -141,10 +134,10 @@ void lower_device_rows(EntryLowering *lowering, const List *units, int first, in
     TemplateVariant variant = {.ending = "", .bounds = "MOEC_ROW_BOUNDS"};
     Rows rows = {.variant = &variant, .all = arena_alloc(arena, sizeof *rows.all)};
     const Term *(*operands)[3] = arena_alloc(arena, (size_t)count * sizeof *operands);
-    if (prologue) add_row_kernel(arena, &rows, prologue);
+    if (prologue) merge_kernel(arena, rows.all, prologue);
     for (int i = 0; i < count; i++) {
         const ScheduleUnit *unit = units->items[first + i];
-        add_row_kernel(arena, &rows, unit->epilogue);
+        merge_kernel(arena, rows.all, unit->epilogue);
         rows.columns += unit->contraction->product.n;
         if (!prologue) operands[i][0] = row_operand(lowering, unit->contraction->a, "a", &rows);
         operands[i][1] = row_operand(lowering, unit->contraction->b, "b", &rows);

@@ -53,6 +53,8 @@ void add_operand_param(EntryLowering *lowering, List *params, const Expr *access
 void add_params(EntryLowering *lowering, List *params);
 /* Adds the statements of a kernel: those in a nest, or all (NULL). */
 void add_statements(Arena *arena, const Kernel *kernel, const Nest *nest, List *statements);
+/* Adds the members and locals of a kernel to those of kernels that share a launch. */
+void merge_kernel(Arena *arena, Kernel *all, const Kernel *kernel);
 /* Adds loops to the module, completely lowered. */
 void add_loops(EntryLowering *lowering, LoopKernel *loops, const char *name);
 /* Between these two calls a separate kernel is lowered. nest: the part of the schedule's kernel in

@@ -17,6 +17,14 @@ void add_statements(Arena *arena, const Kernel *kernel, const Nest *nest, List *
     }
 }
 
+void merge_kernel(Arena *arena, Kernel *all, const Kernel *kernel) {
+    list_append(arena, &all->members, &kernel->members);
+    for (int i = 0; i < kernel->locals.count; i++) {
+        Local *local = kernel->locals.items[i];
+        if (!local_in(all, local->tensor)) list_push(arena, &all->locals, local);
+    }
+}
+
 /* A name with a unique number, after the last tensor that the kernel computes. */
 static const char *kernel_name(EntryLowering *lowering, const Kernel *kernel, const Nest *nest) {
     List statements = {0};

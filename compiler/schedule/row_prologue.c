@@ -38,13 +38,15 @@ static bool is_accessed_by(const RowLaunch *launch, const Statement *statement,
     return accesses_have(&accesses, tensor);
 }
 
-/* The end of a launch; its row, or NULL if the products multiply different tensors. */
+/* The end of a launch; its row, or NULL if the products multiply different tensors, or if lines of
+ * a matrix run along the sum: these products leave no registers for a prologue. */
 static void find_launch(RowLaunch *launch) {
     launch->row = launch_unit(launch, launch->first)->contraction->a->tensor;
     launch->end = launch->first;
     do {
         const ScheduleUnit *unit = launch_unit(launch, launch->end++);
-        if (unit->contraction->a->tensor != launch->row) launch->row = NULL;
+        if (unit->contraction->a->tensor != launch->row || unit->contraction->product.b_k == 1)
+            launch->row = NULL;
     } while (launch->end < launch->units->count && launch_unit(launch, launch->end)->beside);
 }
 
@@ -62,7 +64,8 @@ static bool stores_row(const Statement *statement) {
     return elements == tensor_elements(target->tensor);
 }
 
-/* True if the row is the only result of the kernel, and the kernel is small. */
+/* True if the row is the only result of the kernel, and the kernel is small. The threads of a block
+ * share its loops; a row inside a loop would be an array of one thread. */
 static bool makes_row(const RowLaunch *launch, const Kernel *kernel) {
     long bytes = tensor_elements(launch->row) * type_bytes(launch->row->type);
     int writers = 0;
@@ -75,7 +78,9 @@ static bool makes_row(const RowLaunch *launch, const Kernel *kernel) {
     }
     for (int i = 0; i < kernel->locals.count; i++) {
         const Local *local = kernel->locals.items[i];
-        if (local->kind == LOCAL_ROW) bytes += local->size * type_bytes(local->tensor->type);
+        if (local->kind != LOCAL_ROW) continue;
+        if (local->scope != kernel->root) return false;
+        bytes += local->size * type_bytes(local->tensor->type);
     }
     return writers == 1 && bytes <= MAX_ROW_BYTES && kernel->work < small_work(launch->program);
 }

@@ -304,21 +304,11 @@ MOEC_DEVICE void moec_put(uint4 *to, unsigned a, unsigned b, unsigned c, unsigne
 #endif
 }
 MOEC_DEVICE void moec_put(float2 *to, float a, float b) {
-#ifdef MOEC_SIM
-    *to = make_float2(a, b);
-#else
-    asm volatile("st.v2.f32 [%0], {%1, %2};" : : "l"(to), "f"(a), "f"(b) : "memory");
-#endif
+    moec_put((uint2 *)to, __float_as_uint(a), __float_as_uint(b));
 }
 MOEC_DEVICE void moec_put(float4 *to, float a, float b, float c, float d) {
-#ifdef MOEC_SIM
-    *to = make_float4(a, b, c, d);
-#else
-    asm volatile("st.v4.f32 [%0], {%1, %2, %3, %4};"
-                 :
-                 : "l"(to), "f"(a), "f"(b), "f"(c), "f"(d)
-                 : "memory");
-#endif
+    moec_put((uint4 *)to, __float_as_uint(a), __float_as_uint(b), __float_as_uint(c),
+             __float_as_uint(d));
 }
 
 /* Neighbours in memory together; they begin at a multiple of their size, or of 16 bytes. */

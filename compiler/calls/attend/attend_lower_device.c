@@ -339,15 +339,6 @@ static int loops_of_rows(const Kernel *kernel) {
     return count;
 }
 
-static void merge_kernel(Arena *arena, Kernel *all, const Kernel *kernel) {
-    for (int i = 0; i < kernel->members.count; i++)
-        list_push(arena, &all->members, kernel->members.items[i]);
-    for (int i = 0; i < kernel->locals.count; i++) {
-        Local *local = kernel->locals.items[i];
-        if (!local_in(all, local->tensor)) list_push(arena, &all->locals, local);
-    }
-}
-
 /* The store of o by the template. */
 static TemplateStore *own_store(const Attend *attend, const Term *o) {
     const Expr *target = attend->statement->outputs.items[0];
