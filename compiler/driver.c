@@ -425,9 +425,7 @@ double moec_cache_traffic(MoecProgram *step, long positions) {
     return sequences * (grown + (double)constant_bytes(step));
 }
 
-/* Adds the program for whole-matrix updates, if any, to the elementwise one. */
-static MoecProgram *const *with_step(MoecCompiler *compiler, MoecProgram *const *programs,
-                                     int *count) {
+MoecProgram *const *with_step(MoecCompiler *compiler, MoecProgram *const *programs, int *count) {
     MoecProgram **all = arena_alloc(compiler->arena, ((size_t)*count + 1) * sizeof(MoecProgram *));
     bool updates = false;
     for (int i = 0; i < *count; i++) {
@@ -472,10 +470,9 @@ const char *moec_emit_c(MoecCompiler *compiler, MoecProgram *const *programs, in
 }
 
 const char *moec_emit_cuda(MoecCompiler *compiler, MoecProgram *const *programs, int count,
-                           bool standalone, MoecKernels *kernels) {
+                           MoecKernels *kernels) {
     programs = with_step(compiler, programs, &count);
     for (int i = 0; i < count; i++) moec_lower(compiler, programs[i], true);
-    if (moec_failed(compiler)) return NULL;
-    return emitted(compiler, programs, count, standalone ? TARGET_STANDALONE : TARGET_HOSTED,
-                   kernels);
+    return moec_failed(compiler) ? NULL
+                                 : emitted(compiler, programs, count, TARGET_STANDALONE, kernels);
 }

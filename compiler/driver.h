@@ -31,6 +31,8 @@ bool bounded(MoecCompiler *compiler, void (*run)(void *data), void *data);
 Program *elaborated(MoecCompiler *compiler, Graph graph, long batch, long context);
 /* Warns about predictions that depend on the tokens that they predict. `forward`: the model. */
 void warn_of_leaks(MoecCompiler *compiler, const Program *forward);
+/* Adds the program for whole-matrix updates, if any, to the elementwise one. */
+MoecProgram *const *with_step(MoecCompiler *compiler, MoecProgram *const *programs, int *count);
 /* The module of these programs after that pass; NULL after an error. */
 struct Module *lowered_module(MoecCompiler *compiler, MoecProgram *const *programs, int count,
                               bool device, const char *pass);

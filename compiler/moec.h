@@ -178,9 +178,26 @@ typedef struct MoecKernels {
     int count;
 } MoecKernels;
 
-/* The same for a GPU: C text that launches kernels, and the text of those kernels. */
+/* Programs for a GPU as data, for an engine that executes step lists (runtime/abi/steps.h). It
+ * outlives the compiler, except for the text of the kernels. */
+typedef struct MoecSteps MoecSteps;
+typedef struct MoecDeviceProgram {
+    struct MoecTable *table; /* without functions */
+    /* the host programs: by graph of the table; of the optimizer's launch and of the conversion of
+       weights, or NULL: see compiler/module/lowered.h */
+    const MoecSteps *const *graphs, *update, *round;
+    MoecKernels kernels;
+} MoecDeviceProgram;
+
+/* NULL after an error. */
+MoecDeviceProgram *moec_device_program(MoecCompiler *compiler, MoecProgram *const *programs,
+                                       int count);
+void moec_device_program_free(MoecDeviceProgram *program);
+/* The factor of the learning rate at zero-based `step` of `steps`: MoecUpdate.rate. */
+double moec_rate(const MoecDeviceProgram *program, double step, double steps);
+/* Standalone programs for a GPU: C text that launches kernels, and the text of those kernels. */
 const char *moec_emit_cuda(MoecCompiler *compiler, MoecProgram *const *programs, int count,
-                           bool standalone, MoecKernels *kernels);
+                           MoecKernels *kernels);
 /* A model as the text of a PyTorch model for the transformers library. NULL after an error: the
  * model has equations that cannot be written. */
 typedef struct MoecTorch {
@@ -193,29 +210,11 @@ typedef struct MoecTorch {
 const MoecTorch *moec_emit_torch(MoecCompiler *compiler);
 /* Follows the label of a layer in PyTorch if it is also the name of a weight: "query_layer". */
 const char *moec_torch_suffix(void);
-/* The tensors of a program, for callers that run it without its text (moec_interpreter). Lists have
- * the order of its table, numbers are those of MoecTensor in runtime/abi/abi.h. Weights and states
- * have the offsets of this program emitted alone. */
-typedef enum MoecTensorList {
-    MOEC_PARAMETERS,
-    MOEC_LAYER_STATES,
-    MOEC_INPUT_SLOTS,
-    MOEC_OUTPUT_SLOTS
-} MoecTensorList;
-typedef struct MoecTensorInfo {
-    const char *name, *axes; /* axes: "block,dim,hidden" */
-    size_t offset;           /* weights and states; else the slot */
-    int rank;
-    const long *shape;
-    bool is_int, matrix, frozen;
-    int init; /* parameters and states */
-    double a, b;
-    int input, scalar; /* inputs */
-    long vocabulary;
-    int probe; /* outputs */
-} MoecTensorInfo;
-const MoecTensorInfo *moec_tensors(MoecCompiler *compiler, const MoecProgram *program,
-                                   MoecTensorList list, int *count);
+/* The tensors of a program as in the table that it exports (runtime/abi/abi.h), for callers that
+ * run it without its text (moec_interpreter) or not at all. Weights and states have the offsets of
+ * this program alone; there are no functions, products and caches. */
+typedef struct MoecTable MoecTable;
+const MoecTable *moec_table(MoecCompiler *compiler, const MoecProgram *program);
 /* The cost of the model as a JSON object: see README, moec check --json. */
 const char *moec_cost_json(MoecCompiler *compiler);
 const char *moec_cost_text(MoecCompiler *compiler);

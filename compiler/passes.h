@@ -277,8 +277,10 @@ struct Module *lower_module(Arena *arena, struct Schedule *const *schedules, int
 /* Its loops as printed by `moec dump`. */
 const char *dump_module(const struct Module *module);
 char *print_c(Arena *arena, const struct Module *module);
-/* The same for programs of a GPU, and the text of their kernels. */
+/* The same for programs of a GPU, and the text of their kernels, in pieces that can be compiled
+ * separately; these kernels alone. */
 char *print_cuda(Arena *arena, const struct Module *module, struct MoecKernels *device);
+struct MoecKernels print_kernels(Arena *arena, const struct Module *module);
 
 /* The arena of a compiler of moec.h. */
 struct MoecCompiler;

@@ -149,19 +149,10 @@ MoecThresholds moec_thresholds(void) {
 
 /* ---- tensors ---- */
 
-const MoecTensorInfo *moec_tensors(MoecCompiler *compiler, const MoecProgram *program,
-                                   MoecTensorList list, int *count) {
-    static const Role roles[] = {ROLE_PARAMETER, ROLE_STATE, ROLE_INPUT, ROLE_OUTPUT};
+const MoecTable *moec_table(MoecCompiler *compiler, const MoecProgram *program) {
     Arena *arena = moec_arena(compiler);
     Program *only = (Program *)(uintptr_t)program;
-    bool slots = list == MOEC_INPUT_SLOTS || list == MOEC_OUTPUT_SLOTS;
-    BlockLayout layout = slots ? (BlockLayout){0} : layout_of(arena, &only, 1, roles[list]);
-    List tensors = !slots                      ? layout.tensors
-                   : list == MOEC_OUTPUT_SLOTS ? program->outputs
-                                               : tensors_with(arena, program, ROLE_INPUT);
-    MoecTensorInfo *infos = arena_alloc(arena, ((size_t)tensors.count + 1) * sizeof *infos);
-    for (int i = 0; i < tensors.count; i++)
-        infos[i] = tensor_info(arena, tensors.items[i], slots ? (size_t)i : layout.offsets[i]);
-    *count = tensors.count;
-    return infos;
+    const BlockLayout weights = layout_of(arena, &only, 1, ROLE_PARAMETER),
+                      states = layout_of(arena, &only, 1, ROLE_STATE);
+    return tensors_table(arena, &only, 1, &weights, &states);
 }

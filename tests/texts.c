@@ -66,12 +66,17 @@ static void emit(const Spec *spec, const char *line, const Wanted *want, const c
         snprintf(name, sizeof name, "%s%s.c", want->name, alone ? "_alone" : "");
         put(folder, line, name, moec_emit_c(compiler, programs, want->count, alone));
     }
-    for (int alone = 0; alone < 2 && compile(compiler, want, programs); alone++) {
+    if (compile(compiler, want, programs)) {
+        MoecDeviceProgram *device = moec_device_program(compiler, programs, want->count);
+        snprintf(name, sizeof name, "%s.cu", want->name);
+        put(folder, line, name, device->kernels.text);
+        moec_device_program_free(device);
+    }
+    if (compile(compiler, want, programs)) {
         MoecKernels kernels;
-        snprintf(name, sizeof name, "%s%s.host.c", want->name, alone ? "_alone" : "");
-        put(folder, line, name,
-            moec_emit_cuda(compiler, programs, want->count, alone, &kernels));
-        snprintf(name, sizeof name, "%s%s.cu", want->name, alone ? "_alone" : "");
+        snprintf(name, sizeof name, "%s_alone.host.c", want->name);
+        put(folder, line, name, moec_emit_cuda(compiler, programs, want->count, &kernels));
+        snprintf(name, sizeof name, "%s_alone.cu", want->name);
         put(folder, line, name, kernels.text);
     }
     moec_close(compiler);

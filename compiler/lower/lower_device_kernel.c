@@ -12,18 +12,9 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The number of a kernel; the count of kernels if it has none yet. */
-static int number_of(const Module *module, const char *kernel) {
-    int number = 0;
-    while (number < module->device_kernels.count &&
-           strcmp(module->device_kernels.items[number], kernel) != 0)
-        number++;
-    return number;
-}
-
 const char *device_kernel(EntryLowering *lowering, const char *name) {
     Module *module = lowering->module;
-    if (number_of(module, name) == module->device_kernels.count)
+    if (device_kernel_number(module, name) == module->device_kernels.count)
         list_push(module->arena, &module->device_kernels, (void *)(uintptr_t)name);
     return name;
 }
@@ -31,7 +22,7 @@ const char *device_kernel(EntryLowering *lowering, const char *name) {
 void end_piece(Module *module, const char *kernel) {
     Section *last = module->device.items[module->device.count - 1];
     last->ends = true;
-    last->number = kernel ? number_of(module, kernel) : MOEC_EVERY_KERNEL;
+    last->number = kernel ? device_kernel_number(module, kernel) : MOEC_EVERY_KERNEL;
 }
 
 typedef enum Part {

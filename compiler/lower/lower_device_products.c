@@ -420,15 +420,10 @@ static long grid_of(const Contraction *contraction, long height, long breadth) {
                : groups * ceil_div(product->k, height) * columns;
 }
 
-void add_launch_variant(EntryLowering *lowering, LaunchStep *step, Launch launch,
-                        const Term *shared) {
-    const LaunchVariant variant = {launch, shared};
+void add_launch_variant(EntryLowering *lowering, LaunchStep *step, Launch launch, long shared) {
+    const MoecKernelVariant variant = {(unsigned)launch.blocks, (unsigned)launch.threads,
+                                       (unsigned)shared};
     list_copy(lowering->lower.arena, &step->variants, &variant, sizeof variant);
-}
-
-/* A constant of the kernels: bytes of shared memory of a variant. */
-static const Term *shared_bytes(EntryLowering *lowering, const char *name) {
-    return term_constant(lowering->lower.arena, 0, name);
 }
 
 void lower_device_grouped(EntryLowering *lowering, const ScheduleUnit *unit) {
@@ -458,9 +453,9 @@ void lower_device_grouped(EntryLowering *lowering, const ScheduleUnit *unit) {
     if (!known) return;
     step->written = written;
     put_matrices(lowering, unit, &step->matrices);
-    add_launch_variant(lowering, step, launch, term_whole(arena, 0));
-    add_launch_variant(lowering, step, launch, shared_bytes(lowering, "MOEC_WGMMA_SHARED"));
+    add_launch_variant(lowering, step, launch, 0);
+    add_launch_variant(lowering, step, launch, MOEC_WGMMA_SHARED);
     add_launch_variant(lowering, step,
                        launch_of(grid_of(contraction, tile.height, WIDE), tile.threads),
-                       shared_bytes(lowering, "MOEC_WIDE_SHARED"));
+                       MOEC_WIDE_SHARED);
 }

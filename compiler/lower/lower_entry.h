@@ -160,8 +160,7 @@ const char *device_kernel(EntryLowering *lowering, const char *name);
  * several kernels. */
 void end_piece(Module *module, const char *kernel);
 /* Adds a variant to a launch. */
-void add_launch_variant(EntryLowering *lowering, LaunchStep *step, Launch launch,
-                        const Term *shared);
+void add_launch_variant(EntryLowering *lowering, LaunchStep *step, Launch launch, long shared);
 /* Adds Written * for the launch of a kernel with several variants: `count` elements
  * from the target on; after the kernel of an epilogue, all elements that it stores, or returns
  * false. */

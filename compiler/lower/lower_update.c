@@ -91,8 +91,8 @@ static void lower_rate(Module *module, Program *program, Update *update) {
     const Target *target = program->target;
     program->target = &target_processor; /* the host calls it */
     EntryLowering *lowering = part_of(module, program, &lower_host, update->rate);
-    List statements = statements_of(program, true);
-    const Kernel *kernel = kernel_of(lowering, &statements);
+    update->rate_statements = statements_of(program, true);
+    const Kernel *kernel = kernel_of(lowering, &update->rate_statements);
     if (kernel->root) lower_nests(&lowering->lower, kernel->root);
     add_loops(lowering, update->rate, "update_rate");
     program->target = target;
@@ -119,14 +119,13 @@ static void declare_arrays(EntryLowering *lowering, Update *update) {
 
 /* ---- settings of single parameters ---- */
 
-static double own_number(const Module *module, const Tensor *parameter, const Tensor *scalar) {
+static double own_number(const Tensor *parameter, const Tensor *scalar) {
     if (scalar->scalar == MOEC_SCALAR_RATE && !is_trained(parameter)) return 0;
     for (int i = 0; i < parameter->own.count; i++) {
         const OwnNumber *own = parameter->own.items[i];
         if (!strcmp(own->name, scalar->name)) return own->value;
     }
-    return scalar->scalar == MOEC_SCALAR_MATRIX ? tensor_info(module->arena, parameter, 0).matrix
-                                                : scalar->init.a;
+    return scalar->scalar == MOEC_SCALAR_MATRIX ? is_matrix(parameter) : scalar->init.a;
 }
 
 /* Groups parameters with equal settings. */
@@ -140,7 +139,7 @@ static void group_parameters(Module *module, Update *update) {
         float *row = update->settings + (size_t)(groups * width);
         int group = 0;
         for (int j = 0; j < width; j++)
-            row[j] = (float)own_number(module, all->items[i], scalars->items[j]);
+            row[j] = (float)own_number(all->items[i], scalars->items[j]);
         while (group < groups && memcmp(update->settings + (size_t)(group * width), row,
                                         (size_t)width * sizeof *row) != 0)
             group++;

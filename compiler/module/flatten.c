@@ -1,4 +1,5 @@
-/* flatten: the host program of an entry as arrays: see runtime/abi/steps.h.
+/* flatten: the host program of an entry as arrays: see runtime/abi/steps.h. Names are copies, the
+ * arrays need no module.
  *
  *     repeat i = 0 .. 2                      0 repeat 2, last 1
  *         launch kernel_train_0(i, x)   -->  1 launch kernel_train_0, values 0 .. 1
@@ -6,6 +7,7 @@
 #include "module/lowered.h"
 #include "base/must.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* An array under construction. */
@@ -47,14 +49,20 @@ static int scratch_operand(const Flattening *flat) {
     return flat->entry->program->tensors.count;
 }
 
-static MoecStepBuffer step_buffer(const Buffer *buffer) {
+/* A name that lives as long as the arrays. */
+static const char *kept_name(const Flattening *flat, const char *name) {
+    return name ? arena_format(flat->arena, "%s", name) : NULL;
+}
+
+static MoecStepBuffer step_buffer(const Flattening *flat, const Buffer *buffer) {
     const Tensor *tensor = buffer->tensor;
     const size_t element = element_bytes(tensor);
     size_t elements = (size_t)tensor_elements(tensor), offset = buffer->offset;
     if (tensor->type == TYPE_INT8) elements /= INT8_GROUP;
     if (buffer->slots > 1) elements = elements / (size_t)tensor->axes[0]->size * 2;
     if (buffer->block == MOEC_COMPUTE_WEIGHTS) offset *= element;
-    return (MoecStepBuffer){buffer->name, buffer->block, offset, elements * element, element};
+    return (MoecStepBuffer){kept_name(flat, buffer->name), buffer->block, offset,
+                            elements * element, element};
 }
 
 static const MoecStepBuffer *step_buffers(const Flattening *flat) {
@@ -62,7 +70,7 @@ static const MoecStepBuffer *step_buffers(const Flattening *flat) {
     const size_t first = flat->entry->schedule->arena_bytes;
     const BlockLayout *weights = &flat->module->weights;
     MoecStepBuffer *buffers = arena_alloc(flat->arena, ((size_t)count + 2) * sizeof *buffers);
-    for (int i = 0; i < count; i++) buffers[i] = step_buffer(&flat->entry->buffers[i]);
+    for (int i = 0; i < count; i++) buffers[i] = step_buffer(flat, &flat->entry->buffers[i]);
     buffers[count] =
         (MoecStepBuffer){"scratch", MOEC_ARENA, first, flat->entry->arena_bytes - first, 1};
     buffers[count + 1] =
@@ -141,11 +149,13 @@ static int add_memory(Flattening *flat, int buffer, size_t offset, int access) {
     return flat->operands.count - 1;
 }
 
-/* ---- values ---- */
-
-static void add_flat_value(Flattening *flat, MoecStepValueKind kind, long number) {
-    add(flat, &flat->values, &(MoecStepValue){.kind = kind, .number = number});
+/* Scratch memory at an offset in the arena. */
+static int add_scratch(Flattening *flat, size_t offset, int access) {
+    return add_memory(flat, scratch_operand(flat), offset - flat->entry->schedule->arena_bytes,
+                      access);
 }
+
+/* ---- values ---- */
 
 /* A record by its name: of an enclosing scope, or a constant of the text. NULL: there is none. */
 static const HostRecord *record_named(const Flattening *flat, const char *name) {
@@ -164,7 +174,11 @@ static void add_host_values(Flattening *flat, const List *values);
 
 static void add_flat_record(Flattening *flat, const char *field, const char *type,
                             const List *values) {
-    add(flat, &flat->values, &(MoecStepValue){MOEC_VALUE_RECORD, field, type, values->count, 0});
+    add(flat, &flat->values,
+        &(MoecStepValue){.kind = MOEC_VALUE_RECORD,
+                         .field = kept_name(flat, field),
+                         .text = kept_name(flat, type),
+                         .number = values->count});
     add_host_values(flat, values);
 }
 
@@ -175,7 +189,7 @@ static bool is_flat_address(const Term *term) {
 
 static void add_term_value(Flattening *flat, const HostValue *value) {
     const Term *term = value->term;
-    MoecStepValue made = {.field = value->field};
+    MoecStepValue made = {.field = kept_name(flat, value->field)};
     const char *name = term->op == TERM_NUMBER ? term->constant : NULL;
     const HostRecord *record = name && value->address ? record_named(flat, name) : NULL;
     if (record) {
@@ -187,7 +201,7 @@ static void add_term_value(Flattening *flat, const HostValue *value) {
         made.number = add_address(flat, name ? NULL : term, 0);
     } else if (name) {
         made.kind = MOEC_VALUE_CONSTANT;
-        made.text = name;
+        made.text = kept_name(flat, name);
     } else if (term_is_integer(term)) {
         made.number = term->whole;
     } else {
@@ -207,24 +221,116 @@ static void add_host_values(Flattening *flat, const List *values) {
     }
 }
 
-/* In the order of MoecGroupedOnDevice. */
-static void add_flat_grouped_sizes(Flattening *flat, const ScheduleUnit *unit) {
+/* ---- records of a device ---- */
+
+/* Bytes of a number or address of a field, and of the items of an array of arrays. */
+typedef struct PackField {
+    const char *name;
+    size_t offset, bytes, row;
+} PackField;
+
+#define FIELD(type, name, scalar, row)                                                             \
+    { #name, offsetof(type, name), sizeof(scalar), row }
+static const PackField pack_fields[] = {
+    FIELD(MoecPackOnDevice, rank, int, 0),
+    FIELD(MoecPackOnDevice, shape, long, 0),
+    FIELD(MoecPackOnDevice, key, int, 0),
+    FIELD(MoecPackOnDevice, rows, long, 0),
+    FIELD(MoecPackOnDevice, keys, long, 0),
+    FIELD(MoecPackOnDevice, groups, long, 0),
+    FIELD(MoecPackOnDevice, others, long, 0),
+    FIELD(MoecPackOnDevice, in_order, int, 0),
+    FIELD(MoecPackOnDevice, mask, void *, 0),
+    FIELD(MoecPackOnDevice, through_count, int, 0),
+    FIELD(MoecPackOnDevice, through, void *, sizeof(void *)),
+    FIELD(MoecPackOnDevice, through_size, long, sizeof(long)),
+    FIELD(MoecPackOnDevice, through_stride, long, sizeof(long[MOEC_MAX_RANK])),
+    FIELD(MoecPackOnDevice, coordinate, void *, sizeof(void *)),
+    FIELD(MoecPackOnDevice, group, void *, 0),
+    FIELD(MoecPackOnDevice, row_of, void *, 0),
+    FIELD(MoecPackOnDevice, other, void *, 0),
+    FIELD(MoecPackOnDevice, start, void *, 0),
+    FIELD(MoecPackOnDevice, list, void *, 0),
+};
+#undef FIELD
+
+/* Begins a record; the caller adds its fields and sets their number. */
+static int begin_device_record(Flattening *flat, size_t bytes) {
+    add(flat, &flat->values, &(MoecStepValue){.kind = MOEC_VALUE_RECORD, .bytes = bytes});
+    return flat->values.count - 1;
+}
+
+static MoecStepValue *flat_value(const Flattening *flat, int number) {
+    return &((MoecStepValue *)(void *)flat->values.items)[number];
+}
+
+static void end_device_record(const Flattening *flat, int number) {
+    flat_value(flat, number)->number = flat->values.count - 1 - number;
+}
+
+/* A number or an address, or an array of them. */
+static void add_device_field(Flattening *flat, const HostValue *value, size_t offset,
+                             size_t bytes) {
+    for (int i = 0; i < value->values.count; i++)
+        add_device_field(flat, value->values.items[i], offset + (size_t)i * bytes, bytes);
+    if (!value->term) return;
+    add_term_value(flat, value);
+    MoecStepValue *added = flat_value(flat, flat->values.count - 1);
+    added->offset = offset;
+    added->bytes = bytes;
+}
+
+/* The fields are "rows", or "through[1]". */
+static void add_pack_record(Flattening *flat, const HostRecord *record) {
+    const int number = begin_device_record(flat, sizeof(MoecPackOnDevice));
+    for (int i = 0; i < record->values.count; i++) {
+        const HostValue *value = record->values.items[i];
+        const size_t length = strcspn(value->field, "["),
+                     count = sizeof pack_fields / sizeof *pack_fields;
+        const char *index = value->field[length] ? value->field + length + 1 : "0";
+        size_t j = 0;
+        while (j < count && (strncmp(pack_fields[j].name, value->field, length) != 0 ||
+                             pack_fields[j].name[length]))
+            j++;
+        MUST(j < count);
+        add_device_field(flat, value,
+                         pack_fields[j].offset + (size_t)atol(index) * pack_fields[j].row,
+                         pack_fields[j].bytes);
+    }
+    end_device_record(flat, number);
+}
+
+static void add_grouped_record(Flattening *flat, const ScheduleUnit *unit) {
     const Product *product = &unit->contraction->product;
     const bool by_weight = unit->contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
-    const long sizes[] = {product->batch[0],
-                          product->n,
-                          product->k,
-                          product->a_m,
-                          by_weight ? product->b_batch[0] : product->c_batch[0],
-                          product->b_k,
-                          product->b_n,
-                          product->c_m};
-    const int count = sizeof sizes / sizeof *sizes;
+    const MoecGroupedOnDevice sizes = {.groups = product->batch[0],
+                                       .n = product->n,
+                                       .k = product->k,
+                                       .a_row = product->a_m,
+                                       .b_group =
+                                           by_weight ? product->b_batch[0] : product->c_batch[0],
+                                       .b_k = product->b_k,
+                                       .b_n = product->b_n,
+                                       .c_row = product->c_m};
+    const size_t adds = offsetof(MoecGroupedOnDevice, accumulate);
+    const int number = begin_device_record(flat, sizeof sizes);
+    for (size_t offset = 0; offset < adds; offset += sizeof(long))
+        add(flat, &flat->values,
+            &(MoecStepValue){.number = *(const long *)(const void *)((const char *)&sizes + offset),
+                             .offset = offset,
+                             .bytes = sizeof(long)});
     add(flat, &flat->values,
-        &(MoecStepValue){MOEC_VALUE_RECORD, NULL, "MoecGroupedOnDevice", count + 1, 0});
-    for (int i = 0; i < count; i++) add_flat_value(flat, MOEC_VALUE_NUMBER, sizes[i]);
-    add_flat_value(flat, unit->overwrites_gradient ? MOEC_VALUE_ADDS : MOEC_VALUE_NUMBER,
-                   product->accumulate);
+        &(MoecStepValue){.kind = unit->overwrites_gradient ? MOEC_VALUE_ADDS : MOEC_VALUE_NUMBER,
+                         .number = product->accumulate,
+                         .offset = adds,
+                         .bytes = sizeof sizes.accumulate});
+    end_device_record(flat, number);
+}
+
+/* ---- launches ---- */
+
+static void add_flat_value(Flattening *flat, MoecStepValueKind kind, long number) {
+    add(flat, &flat->values, &(MoecStepValue){.kind = kind, .number = number});
 }
 
 static void add_flat_argument(Flattening *flat, const Param *param) {
@@ -244,20 +350,18 @@ static void add_flat_argument(Flattening *flat, const Param *param) {
         add_flat_value(flat, MOEC_VALUE_OPERAND, add_address(flat, param->address, access));
         break;
     case PARAM_SCRATCH:
-        add_flat_value(flat, MOEC_VALUE_OPERAND,
-                       add_memory(flat, scratch_operand(flat),
-                                  param->offset - flat->entry->schedule->arena_bytes, access));
+        add_flat_value(flat, MOEC_VALUE_OPERAND, add_scratch(flat, param->offset, access));
         break;
     case PARAM_NUMBER:
         add_flat_value(flat, MOEC_VALUE_NUMBER, param->number);
         break;
     case PARAM_GROUPED:
-        add_flat_grouped_sizes(flat, param->product);
+        add_grouped_record(flat, param->product);
         break;
     case PARAM_RECORD: {
         const HostRecord *record = record_named(flat, param->name);
         MUST(record);
-        add_flat_record(flat, NULL, record->type, &record->values);
+        add_pack_record(flat, record);
         break;
     }
     case PARAM_MAP:
@@ -268,51 +372,66 @@ static void add_flat_argument(Flattening *flat, const Param *param) {
 
 /* ---- steps ---- */
 
-static MoecType step_type(Type type) {
-    return type == TYPE_BF16 ? MOEC_BF16 : type == TYPE_INT8 ? MOEC_INT8 : MOEC_F32;
-}
-
 /* Returns its row. */
-static int add_flat_product(Flattening *flat, const Product *p) {
-    MoecProduct made = {.m = p->m,
-                        .n = p->n,
-                        .k = p->k,
-                        .a_m = p->a_m,
-                        .a_k = p->a_k,
-                        .b_k = p->b_k,
-                        .b_n = p->b_n,
-                        .c_m = p->c_m,
-                        .accumulate = p->accumulate,
-                        .rounded = p->rounded,
-                        .a_type = step_type(p->a_type),
-                        .b_type = step_type(p->b_type),
-                        .c_type = step_type(p->c_type),
-                        .epilogue_ops = p->epilogue_ops,
-                        .add_m = p->add_m,
-                        .kept_m = p->kept_m,
-                        .scale = (float)p->scale};
-    memcpy(made.batch, p->batch, sizeof made.batch);
-    memcpy(made.a_batch, p->a_batch, sizeof made.a_batch);
-    memcpy(made.b_batch, p->b_batch, sizeof made.b_batch);
-    memcpy(made.c_batch, p->c_batch, sizeof made.c_batch);
+static int add_flat_product(Flattening *flat, const Product *product) {
+    const MoecProduct made = table_product(product);
     add(flat, &flat->products, &made);
     return flat->products.count - 1;
 }
 
+static int flat_kernel(const Flattening *flat, const char *name) {
+    const int number = name ? device_kernel_number(flat->module, name) : -1;
+    return number < flat->module->device_kernels.count ? number : -1;
+}
+
+/* Too many written elements: the first variant alone. */
+static const MoecStepVariants *add_step_variants(Flattening *flat, const LaunchStep *launch) {
+    if (!launch->variants.count || launch->written.count > MOEC_STEP_WRITTEN) return NULL;
+    MoecStepVariants *made = arena_alloc(flat->arena, sizeof *made);
+    MUST(launch->variants.count <= MOEC_VARIANT_COUNT &&
+         launch->matrices.count <= MOEC_STEP_MATRICES);
+    for (int i = 0; i < launch->variants.count; i++)
+        made->variants[i] = *(const MoecKernelVariant *)launch->variants.items[i];
+    for (int i = 0; i < launch->written.count; i++) {
+        const Written *one = launch->written.items[i];
+        made->written[made->written_count++] = (MoecStepWritten){
+            one->address ? add_address(flat, one->address, MOEC_STEP_WRITES)
+                         : add_scratch(flat, one->offset, MOEC_STEP_WRITES),
+            one->count, one->type == TYPE_BF16 ? MOEC_BF16 : MOEC_F32, one->rounded};
+    }
+    for (int i = 0; i < launch->matrices.count; i++) {
+        const Matrix *one = launch->matrices.items[i];
+        made->matrices[made->matrix_count++] =
+            (MoecStepMatrix){add_address(flat, one->address, MOEC_STEP_READS),
+                             one->shape[0],
+                             one->shape[1],
+                             one->shape[2],
+                             one->shape[3],
+                             one->shape[4]};
+    }
+    if (made->matrix_count)
+        made->size_bytes = offsetof(MoecGroupedOnDevice, accumulate) + sizeof(int);
+    return made;
+}
+
 static void set_launch(Flattening *flat, MoecStep *made, const LaunchStep *launch) {
-    made->launch.kernel = launch->kernel;
+    MUST(launch->arguments.count <= MOEC_STEP_ARGUMENTS);
+    made->launch.kernel = kept_name(flat, launch->kernel);
+    made->launch.number = flat_kernel(flat, launch->kernel);
     made->launch.blocks = launch->launch.blocks;
     made->launch.threads = launch->launch.threads;
     made->launch.shared_bytes = launch->shared;
     for (int i = 0; i < launch->arguments.count; i++)
         add_flat_argument(flat, launch->arguments.items[i]);
+    made->launch.variants = add_step_variants(flat, launch);
 }
 
 static void set_flat_product(const Flattening *flat, MoecStep *made, const ProductStep *product) {
     made->product.row = product->row;
     made->product.begins = product->begins;
     made->product.more = product->more;
-    made->product.own = product->own;
+    made->product.own = kept_name(flat, product->own);
+    made->product.number = flat_kernel(flat, product->own);
     made->product.blocks = product->blocks;
     for (int i = 0; i < product->first.count; i++)
         made->product.first |= 1U << depth_of(flat, product->first.items[i]);
@@ -326,15 +445,13 @@ static void set_grouped(Flattening *flat, MoecStep *made, const ScheduleUnit *un
 
 static void set_clear(Flattening *flat, MoecStep *made, const HostStep *step) {
     const Buffer *buffer = step->clear.buffer;
-    const int scratch = scratch_operand(flat);
     made->bytes = step->clear.bytes;
     if (buffer)
         add_memory(flat, buffer->tensor->id, 0, MOEC_STEP_WRITES);
     else if (step->clear.scratch)
-        add_memory(flat, scratch, step->clear.offset - flat->entry->schedule->arena_bytes,
-                   MOEC_STEP_WRITES);
+        add_scratch(flat, step->clear.offset, MOEC_STEP_WRITES);
     else
-        add_memory(flat, scratch + 1, step->clear.offset, MOEC_STEP_WRITES);
+        add_memory(flat, scratch_operand(flat) + 1, step->clear.offset, MOEC_STEP_WRITES);
 }
 
 static void add_step_operands(Flattening *flat, const List *operands) {
@@ -368,7 +485,7 @@ static void set_flat_step(Flattening *flat, MoecStep *made, const HostStep *step
     if (step->kind == STEP_CLEAR) set_clear(flat, made, step);
     if (step->kind == STEP_WHEN) made->when = (MoecStepCondition)step->when;
     if (step->kind == STEP_CALL) {
-        made->function = step->call.function;
+        made->function = kept_name(flat, step->call.function);
         add_host_values(flat, &step->call.values);
     }
     if (step->kind == STEP_REPEAT) {
@@ -405,30 +522,83 @@ static void add_steps(Flattening *flat, const List *steps) {
     }
 }
 
+static Flattening begin_flat(Arena *arena, const Module *module, const Entry *entry) {
+    return (Flattening){.arena = arena,
+                        .module = module,
+                        .entry = entry,
+                        .steps.size = sizeof(MoecStep),
+                        .operands.size = sizeof(MoecStepOperand),
+                        .terms.size = sizeof(MoecStepTerm),
+                        .values.size = sizeof(MoecStepValue),
+                        .products.size = sizeof(MoecProduct)};
+}
+
+static const MoecSteps *end_flat(const Flattening *flat, const MoecStepBuffer *buffers, int count) {
+    MoecSteps *made = arena_alloc(flat->arena, sizeof *made);
+    *made = (MoecSteps){.steps = (void *)flat->steps.items,
+                        .buffers = buffers,
+                        .operands = (void *)flat->operands.items,
+                        .terms = (void *)flat->terms.items,
+                        .values = (void *)flat->values.items,
+                        .products = (void *)flat->products.items,
+                        .step_count = flat->steps.count,
+                        .buffer_count = count,
+                        .operand_count = flat->operands.count,
+                        .term_count = flat->terms.count,
+                        .value_count = flat->values.count,
+                        .product_count = flat->products.count};
+    return made;
+}
+
 const MoecSteps *entry_steps(Arena *arena, const Module *module, const Entry *entry) {
-    Flattening flat = {.arena = arena, .module = module, .entry = entry};
-    MoecSteps *made = arena_alloc(arena, sizeof *made);
-    flat.steps.size = sizeof(MoecStep);
-    flat.operands.size = sizeof(MoecStepOperand);
-    flat.terms.size = sizeof(MoecStepTerm);
-    flat.values.size = sizeof(MoecStepValue);
-    flat.products.size = sizeof(MoecProduct);
+    Flattening flat = begin_flat(arena, module, entry);
     for (int i = 0; i < module->products.count; i++)
         add_flat_product(&flat, module->products.items[i]);
     add_steps(&flat, &entry->clears);
     add_steps(&flat, &entry->gradients);
     add_steps(&flat, &entry->steps);
-    *made = (MoecSteps){.steps = (void *)flat.steps.items,
-                        .buffers = step_buffers(&flat),
-                        .operands = (void *)flat.operands.items,
-                        .terms = (void *)flat.terms.items,
-                        .values = (void *)flat.values.items,
-                        .products = (void *)flat.products.items,
-                        .step_count = flat.steps.count,
-                        .buffer_count = scratch_operand(&flat) + 2,
-                        .operand_count = flat.operands.count,
-                        .term_count = flat.terms.count,
-                        .value_count = flat.values.count,
-                        .product_count = flat.products.count};
-    return made;
+    return end_flat(&flat, step_buffers(&flat), scratch_operand(&flat) + 2);
+}
+
+/* A launch with the addresses of blocks, then `number` unless it is 0. */
+static const MoecSteps *single_launch(Arena *arena, const Module *module, const char *kernel,
+                                      Launch launch, const MoecStepBuffer *buffers, int count,
+                                      long number) {
+    Flattening flat = begin_flat(arena, module, NULL);
+    MoecStep step = {.kind = MOEC_STEP_LAUNCH, .operand_count = count};
+    step.launch.kernel = kept_name(&flat, kernel);
+    step.launch.number = flat_kernel(&flat, kernel);
+    step.launch.blocks = launch.blocks;
+    step.launch.threads = launch.threads;
+    for (int i = 0; i < count; i++)
+        add_flat_value(&flat, MOEC_VALUE_OPERAND,
+                       add_memory(&flat, i, 0, MOEC_STEP_READS | MOEC_STEP_WRITES));
+    if (number) add_flat_value(&flat, MOEC_VALUE_NUMBER, number);
+    step.value_count = flat.values.count;
+    add(&flat, &flat.steps, &step);
+    return end_flat(&flat, buffers, count);
+}
+
+const MoecSteps *update_steps(Arena *arena, const Module *module) {
+    const Update *update = module->update;
+    const int inputs = update->states.count + 1;
+    MoecStepBuffer *buffers = arena_alloc(arena, ((size_t)inputs + 3) * sizeof *buffers);
+    int count = 0;
+    buffers[count++] = (MoecStepBuffer){.name = "weights", .block = MOEC_WEIGHTS};
+    buffers[count++] = (MoecStepBuffer){.name = "gradients", .block = MOEC_GRADIENTS};
+    for (int i = 0; i < inputs; i++)
+        buffers[count++] =
+            (MoecStepBuffer){.name = "state", .block = MOEC_INPUTS, .offset = (size_t)i};
+    if (module->rounded)
+        buffers[count++] = (MoecStepBuffer){.name = "rounded", .block = MOEC_COMPUTE_WEIGHTS};
+    return single_launch(arena, module, "update_step",
+                         (Launch){update->blocks, update->step->launch.threads}, buffers, count, 0);
+}
+
+const MoecSteps *rounding_steps(Arena *arena, const Module *module) {
+    MoecStepBuffer *buffers = arena_alloc(arena, 2 * sizeof *buffers);
+    buffers[0] = (MoecStepBuffer){.name = "weights", .block = MOEC_WEIGHTS};
+    buffers[1] = (MoecStepBuffer){.name = "rounded", .block = MOEC_COMPUTE_WEIGHTS};
+    return single_launch(arena, module, "moec_round", module->rounding, buffers, 2,
+                         (long)(module->weights.bytes / 4));
 }

@@ -167,12 +167,6 @@ typedef enum Condition {
     BACKWARD_PART = MOEC_WHEN_BACKWARD_PART
 } Condition;
 
-/* One of several variants of a kernel: the host selects the fastest one. */
-typedef struct LaunchVariant {
-    Launch launch;
-    const Term *shared; /* bytes of shared memory */
-} LaunchVariant;
-
 /* Elements that a launch writes: see MoecWritten. */
 typedef struct Written {
     const Term *address; /* NULL: scratch memory at an offset in the arena */
@@ -194,7 +188,7 @@ typedef struct LaunchStep {
     Launch launch;
     long shared;    /* additional bytes of shared memory of a GPU */
     List arguments; /* Param * */
-    List variants;  /* LaunchVariant *; empty: there is one only */
+    List variants;  /* MoecKernelVariant *; the host selects the fastest one; empty: there is one */
     List written;   /* Written *, with variants */
     List matrices;  /* Matrix *, the same */
 } LaunchStep;
@@ -313,7 +307,7 @@ typedef struct UpdateShare {
 
 /* The optimizer: the step of one parameter; the learning-rate factor, a function of the host. */
 typedef struct Update {
-    List statements; /* const Statement *: equations of the step */
+    List statements, rate_statements; /* const Statement *: equations of both */
     LoopKernel *step, *rate;
     List arrays, rate_arrays; /* UpdateArray *: in use */
     List scalars, states;     /* Tensor *: the inputs of the step */
@@ -385,15 +379,32 @@ Entry *entry_new(Arena *arena, const Schedule *schedule, const BlockLayout *weig
 
 /* ---- flatten.c ---- */
 
-/* The host program of an entry as arrays in `arena`. The module stays the same. */
+/* The host program of an entry as arrays in `arena`; one launch, that of the optimizer or of the
+ * conversion of weights. Its operands are the weights, the gradients, the converted weights and, as
+ * inputs, the states of the optimizer and then its scalars. The module stays the same. */
 const MoecSteps *entry_steps(Arena *arena, const Module *module, const Entry *entry);
+const MoecSteps *update_steps(Arena *arena, const Module *module);
+const MoecSteps *rounding_steps(Arena *arena, const Module *module);
 
-/* ---- tensor_info.c ---- */
+/* ---- export_table.c: the constants that a text exports, without functions ---- */
 
 /* The tensors of that role, in order. */
 List tensors_with(Arena *arena, const Program *program, Role role);
-/* The table entry of a tensor. */
-MoecTensorInfo tensor_info(Arena *arena, const Tensor *tensor, size_t offset);
+MoecProduct table_product(const Product *product);
+/* The number of a GPU kernel; the number of kernels if the module does not have it. */
+int device_kernel_number(const Module *module, const char *kernel);
+/* A table in `arena` for programs alone; for a module. */
+MoecTable *tensors_table(Arena *arena, Program *const *programs, int count,
+                         const BlockLayout *weights, const BlockLayout *states);
+MoecTable *module_table(Arena *arena, const Module *module);
+
+/* ---- rate.c ---- */
+
+/* The learning-rate factor of an optimizer, in `arena`. */
+typedef struct RateProgram RateProgram;
+const RateProgram *rate_program(Arena *arena, const Update *update);
+/* At zero-based `step` of `steps`: every operation rounds to f32. */
+double rate_value(const RateProgram *rate, double step, double steps);
 
 /* ---- equation_text.c ---- */
 

@@ -61,8 +61,7 @@ static void add_rounding(Text *text, const Module *module) {
              module->rounding.blocks, module->rounding.threads, module->weights.bytes / 4);
 }
 
-/* The text of the kernels, in pieces that can be compiled separately. */
-static MoecKernels print_kernels(Arena *arena, const Module *module) {
+MoecKernels print_kernels(Arena *arena, const Module *module) {
     const bool standalone = module->hosting == TARGET_STANDALONE;
     Text text = {.arena = arena};
     List pieces = {0};

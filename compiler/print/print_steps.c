@@ -11,44 +11,11 @@ static void print_steps(Text *text, const PrintContext *context, const List *ste
 
 /* ---- single steps ---- */
 
-/* The launch of a kernel with several variants. */
-static void print_variants(Text *text, const LaunchStep *launch, const char *arguments,
-                           int indent) {
-    Arena *arena = text->arena;
-    Text variants = {.arena = arena}, written = {.arena = arena}, matrices = {.arena = arena};
-    for (int i = 0; i < launch->variants.count; i++) {
-        const LaunchVariant *variant = launch->variants.items[i];
-        text_add(&variants, "%s{%ld, %d, %s}", i ? ", " : "", variant->launch.blocks,
-                 variant->launch.threads, term_text(arena, variant->shared));
-    }
-    for (int i = 0; i < launch->written.count; i++) {
-        const Written *one = launch->written.items[i];
-        text_add(&written, "%s{%s, %ld, %s, %d}", i ? ", " : "",
-                 one->address ? term_text(arena, one->address)
-                              : arena_format(arena, "run->arena + %zu", one->offset),
-                 one->count, one->type == TYPE_BF16 ? "MOEC_BF16" : "MOEC_F32", one->rounded);
-    }
-    text_add(&matrices, "%s", launch->matrices.count ? "MOEC_MATRICES(" : "NULL");
-    for (int i = 0; i < launch->matrices.count; i++) {
-        const Matrix *one = launch->matrices.items[i];
-        text_add(&matrices, "%s{%s, %ld, %ld, %ld, %ld, %ld}%s", i ? ", " : "",
-                 term_text(arena, one->address), one->shape[0], one->shape[1], one->shape[2],
-                 one->shape[3], one->shape[4], i == launch->matrices.count - 1 ? ")" : "");
-    }
-    print_format(text, indent,
-                 "moec_launch_variant(run, %s, MOEC_VARIANTS(%s), %s, MOEC_WRITTEN(%s), %s, "
-                 "MOEC_ARGUMENTS(%s));",
-                 launch->kernel, variants.text, launch->matrices.count ? "MOEC_GROUPED_BYTES" : "0",
-                 written.text, matrices.text, arguments);
-}
-
 static void print_launch(Text *text, const PrintContext *context, const LaunchStep *launch,
                          int indent) {
     const char *arguments = arguments_text(text->arena, context->style, &launch->arguments);
     if (!context->module->apart)
         print_format(text, indent, "%s(%s);", launch->kernel, arguments);
-    else if (launch->variants.count)
-        print_variants(text, launch, arguments, indent);
     else if (launch->shared)
         print_format(text, indent, "moec_launch_with(run, %s, %ld, %d, %ld, MOEC_ARGUMENTS(%s));",
                      launch->kernel, launch->launch.blocks, launch->launch.threads, launch->shared,

@@ -4,7 +4,9 @@
 #include <string.h>
 #include <strings.h>
 
-/* In the order of MoecInput, MoecInit and MoecProbe. */
+/* In the order of MoecBlock, MoecInput, MoecInit and MoecProbe. */
+static const char *const blocks[] = {"WEIGHTS", "GRADIENTS", "STATES", "INPUTS",
+                                     "OUTPUTS", "CACHE",     "ARENA"};
 static const char *const input_kinds[] = {"TOKEN", "NEXT", "REAL", "CLASS", "SCALAR"};
 static const char *const init_kinds[] = {"CONSTANT", "NORMAL", "UNIFORM"};
 static const char *const probes[] = {"NONE", "MEAN", "LARGEST"};
@@ -25,60 +27,37 @@ const char *scalar_text(MoecScalar kind) {
     return kinds[kind];
 }
 
-static const char *block_of(const Tensor *tensor) {
-    switch (tensor->role) {
-    case ROLE_PARAMETER:
-        return "MOEC_WEIGHTS";
-    case ROLE_STATE:
-        return "MOEC_STATES";
-    case ROLE_INPUT:
-        return "MOEC_INPUTS";
-    case ROLE_OUTPUT:
-        return "MOEC_OUTPUTS";
-    case ROLE_CACHE:
-        return "MOEC_CACHE";
-    case ROLE_GRADIENT:
-    case ROLE_ROUNDED:
-    case ROLE_TEMP:
-        break;
-    }
-    return "MOEC_ARENA";
-}
-
-static void add_tensor(Arena *arena, Text *text, const Tensor *tensor, size_t offset, int group) {
-    MoecTensorInfo info = tensor_info(arena, tensor, offset);
-    Text shape = {.arena = arena};
-    for (int i = 0; i < info.rank; i++) text_add(&shape, "%s%ld", i ? ", " : "", info.shape[i]);
-    text_add(
-        text,
-        "    {.name = %s, .axes = %s, .block = %s, .offset = %zu,\n     .rank = %d, .shape = {%s}",
-        quoted(arena, info.name), quoted(arena, info.axes), block_of(tensor), info.offset,
-        info.rank, info.rank ? shape.text : "0");
-    if (info.is_int) text_add(text, ", .is_int = 1");
-    if (tensor->type == TYPE_BF16) text_add(text, ", .type = MOEC_BF16");
-    if (tensor->type == TYPE_BYTE) text_add(text, ", .type = MOEC_BYTE");
-    if (tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE)
+static void add_tensor(Text *text, const MoecTensor *tensor) {
+    Text shape = {.arena = text->arena};
+    for (int i = 0; i < tensor->rank; i++)
+        text_add(&shape, "%s%ld", i ? ", " : "", tensor->shape[i]);
+    text_add(text,
+             "    {.name = %s, .axes = %s, .block = MOEC_%s, .offset = %zu,\n     .rank = %d, "
+             ".shape = {%s}",
+             quoted(text->arena, tensor->name), quoted(text->arena, tensor->axes),
+             blocks[tensor->block], tensor->offset, tensor->rank, tensor->rank ? shape.text : "0");
+    if (tensor->is_int) text_add(text, ", .is_int = 1");
+    if (tensor->type == MOEC_BF16) text_add(text, ", .type = MOEC_BF16");
+    if (tensor->type == MOEC_BYTE) text_add(text, ", .type = MOEC_BYTE");
+    if (tensor->block == MOEC_WEIGHTS || tensor->block == MOEC_STATES)
         text_add(text, ", .init = MOEC_INIT_%s, .a = %.17g, .b = %.17g, .matrix = %d",
-                 init_kinds[info.init], info.a, info.b, info.matrix);
-    if (info.frozen) text_add(text, ", .frozen = 1");
+                 init_kinds[tensor->init], tensor->a, tensor->b, tensor->matrix);
+    if (tensor->frozen) text_add(text, ", .frozen = 1");
     if (tensor->whole) text_add(text, ", .whole = 1");
-    if (group) text_add(text, ", .group = %d", group);
-    if (tensor->role == ROLE_INPUT)
-        text_add(text, ", .input = MOEC_INPUT_%s, .vocabulary = %ld", input_kinds[info.input],
-                 info.vocabulary);
-    if (tensor->role == ROLE_INPUT && info.input == MOEC_INPUT_SCALAR)
+    if (tensor->group) text_add(text, ", .group = %d", tensor->group);
+    if (tensor->block == MOEC_INPUTS)
+        text_add(text, ", .input = MOEC_INPUT_%s, .vocabulary = %ld", input_kinds[tensor->input],
+                 tensor->vocabulary);
+    if (tensor->block == MOEC_INPUTS && tensor->input == MOEC_INPUT_SCALAR)
         text_add(text, ", .scalar = %s", scalar_text(tensor->scalar));
-    if (info.probe) text_add(text, ", .probe = MOEC_PROBE_%s", probes[info.probe]);
+    if (tensor->probe) text_add(text, ", .probe = MOEC_PROBE_%s", probes[tensor->probe]);
     text_add(text, "},\n");
 }
 
-static void add_tensors(Arena *arena, Text *text, const char *name, const List *tensors,
-                        const size_t *offsets, const int *groups) {
-    if (!tensors->count) return;
+static void add_tensors(Text *text, const char *name, const MoecTensor *tensors, int count) {
+    if (!count) return;
     text_add(text, "static const MoecTensor %s[] = {\n", name);
-    for (int i = 0; i < tensors->count; i++)
-        add_tensor(arena, text, tensors->items[i], offsets ? offsets[i] : (size_t)i,
-                   groups ? groups[i] : 0);
+    for (int i = 0; i < count; i++) add_tensor(text, &tensors[i]);
     text_add(text, "};\n\n");
 }
 
@@ -140,41 +119,33 @@ void print_sizes(Text *text, const List *sizes, bool only_kernels) {
 /* ---- graphs ---- */
 
 /* Adds inputs, outputs and caches of one graph; returns its entry in the graph table. */
-static const char *add_graph(Arena *arena, Text *text, const Entry *entry) {
-    static const char *const kinds[] = {
-        [GRAPH_FORWARD] = "FORWARD", [GRAPH_TRAIN] = "TRAIN", [GRAPH_DECODE] = "DECODE",
-        [GRAPH_MEASURE] = "MEASURE", [GRAPH_STEP] = "STEP",   [GRAPH_GATHER] = "GATHER"};
-    const Program *program = entry->program;
-    const List inputs = tensors_with(arena, program, ROLE_INPUT);
-    const BlockLayout *caches = &entry->caches;
-    const char *prefix = entry->name;
-    add_tensors(arena, text, arena_format(arena, "%s_inputs", prefix), &inputs, NULL, NULL);
-    add_tensors(arena, text, arena_format(arena, "%s_outputs", prefix), &program->outputs, NULL,
-                NULL);
-    add_tensors(arena, text, arena_format(arena, "%s_caches", prefix), &caches->tensors,
-                caches->offsets, NULL);
-
-    bool decodes = program->graph == GRAPH_DECODE;
-    long sequence = program->sequence ? program->sequence->size : 1;
-    Text row = {.arena = arena};
-    text_add(
-        &row,
-        "    {.kind = MOEC_GRAPH_%s, .run = run_%s, .batch = %ld, .context = %ld, .tokens = %ld,\n",
-        kinds[program->graph], prefix, program->batch ? program->batch->size : 1,
-        decodes ? program->context : sequence, sequence);
-    text_add(&row, "     .arena_bytes = %zu, .cache_bytes = %zu,\n", entry->arena_bytes,
-             caches->bytes);
-    const char *const lists[] = {"inputs", "outputs", "caches"}, *const counts[] = {
-                                                                     "input", "output", "cache"};
-    const int sizes[] = {inputs.count, program->outputs.count, caches->tensors.count};
+static const char *add_graph(Text *text, const char *name, const MoecGraphEntry *graph) {
+    static const char *const kinds[] = {"FORWARD", "TRAIN", "DECODE", "MEASURE", "STEP", "GATHER"};
+    Arena *arena = text->arena;
+    const struct {
+        const char *one, *all;
+        const MoecTensor *tensors;
+        int count;
+    } lists[] = {{"input", "inputs", graph->inputs, graph->input_count},
+                 {"output", "outputs", graph->outputs, graph->output_count},
+                 {"cache", "caches", graph->caches, graph->cache_count}};
     for (int i = 0; i < 3; i++)
-        if (sizes[i])
-            text_add(&row, "     .%s = %s_%s, .%s_count = %d,\n", lists[i], prefix, lists[i],
-                     counts[i], sizes[i]);
+        add_tensors(text, arena_format(arena, "%s_%s", name, lists[i].all), lists[i].tensors,
+                    lists[i].count);
+    Text row = {.arena = arena};
+    text_add(&row,
+             "    {.kind = MOEC_GRAPH_%s, .run = run_%s, .batch = %ld, .context = %ld, .tokens = "
+             "%ld,\n     .arena_bytes = %zu, .cache_bytes = %zu,\n",
+             kinds[graph->kind], name, graph->batch, graph->context, graph->tokens,
+             graph->arena_bytes, graph->cache_bytes);
+    for (int i = 0; i < 3; i++)
+        if (lists[i].count)
+            text_add(&row, "     .%s = %s_%s, .%s_count = %d,\n", lists[i].all, name, lists[i].all,
+                     lists[i].one, lists[i].count);
     text_add(
         &row,
         "     .first_product = %d, .product_count = %d, .flops = %.17g, .product_flops = %.17g},\n",
-        entry->first_product, entry->product_count, entry->flops, entry->product_flops);
+        graph->first_product, graph->product_count, graph->flops, graph->product_flops);
     return row.text;
 }
 
@@ -234,37 +205,38 @@ void print_overview(Text *text, const Module *module) {
 }
 
 void print_table(Text *text, const Module *module) {
-    Arena *arena = text->arena;
-    const List *entries = &module->entries;
-    const BlockLayout *weights = &module->weights, *states = &module->states;
-    Text graphs = {.arena = arena};
-    add_tensors(arena, text, "parameters", &weights->tensors, weights->offsets, module->groups);
-    add_tensors(arena, text, "states", &states->tensors, states->offsets, NULL);
-    for (int i = 0; i < entries->count; i++)
-        text_add(&graphs, "%s", add_graph(arena, text, entries->items[i]));
-    if (entries->count)
+    const MoecTable *table = module_table(text->arena, module);
+    Text graphs = {.arena = text->arena};
+    add_tensors(text, "parameters", table->parameters, table->parameter_count);
+    add_tensors(text, "states", table->states, table->state_count);
+    for (int i = 0; i < table->graph_count; i++)
+        text_add(
+            &graphs, "%s",
+            add_graph(text, ((const Entry *)module->entries.items[i])->name, &table->graphs[i]));
+    if (table->graph_count)
         text_add(text, "static const MoecGraphEntry graphs[] = {\n%s};\n\n", graphs.text);
 
     text_add(text, "const MoecTable moec_table = {\n    .abi = MOEC_ABI,\n    .model = %s,\n",
-             quoted(arena, module->program_count ? module->programs[0]->name : ""));
-    if (weights->tensors.count)
+             quoted(text->arena, table->model));
+    if (table->parameter_count)
         text_add(text, "    .parameters = parameters, .parameter_count = %d,\n",
-                 weights->tensors.count);
-    if (states->tensors.count)
-        text_add(text, "    .states = states, .state_count = %d,\n", states->tensors.count);
-    text_add(text, "    .weight_bytes = %zu, .state_bytes = %zu,\n", weights->bytes, states->bytes);
-    if (weights->frozen_bytes) text_add(text, "    .frozen_bytes = %zu,\n", weights->frozen_bytes);
-    if (weights->whole_bytes) text_add(text, "    .whole_bytes = %zu,\n", weights->whole_bytes);
-    if (entries->count)
-        text_add(text, "    .graphs = graphs, .graph_count = %d,\n", entries->count);
-    if (module->update) text_add(text, "    .update = &update,\n");
+                 table->parameter_count);
+    if (table->state_count)
+        text_add(text, "    .states = states, .state_count = %d,\n", table->state_count);
+    text_add(text, "    .weight_bytes = %zu, .state_bytes = %zu,\n", table->weight_bytes,
+             table->state_bytes);
+    if (table->frozen_bytes) text_add(text, "    .frozen_bytes = %zu,\n", table->frozen_bytes);
+    if (table->whole_bytes) text_add(text, "    .whole_bytes = %zu,\n", table->whole_bytes);
+    if (table->graph_count)
+        text_add(text, "    .graphs = graphs, .graph_count = %d,\n", table->graph_count);
+    if (table->update) text_add(text, "    .update = &update,\n");
     if (module->rounded) text_add(text, "    .round = round_weights,\n");
-    if (module->products.count)
+    if (table->product_count)
         text_add(text, "    .products = moec_products, .product_count = %d,\n",
-                 module->products.count);
-    if (module->device_kernels.count)
+                 table->product_count);
+    if (table->kernel_count)
         text_add(text, "    .kernels = moec_kernel_names, .kernel_count = %d,\n",
-                 module->device_kernels.count);
-    if (module->own_products.count) text_add(text, "    .own_products = moec_own_products,\n");
+                 table->kernel_count);
+    if (table->own_products) text_add(text, "    .own_products = moec_own_products,\n");
     text_add(text, "};\n");
 }

@@ -69,6 +69,15 @@ typedef struct MoecStepOperand {
     int value;                  /* nonzero: the integer there, instead of its address */
 } MoecStepOperand;
 
+/* Limits of a kernel of a device: its arguments and their bytes; elements that it writes; operands
+ * in boxes. */
+enum {
+    MOEC_STEP_ARGUMENTS = 512,
+    MOEC_STEP_ARGUMENT_BYTES = 8192,
+    MOEC_STEP_WRITTEN = 64,
+    MOEC_STEP_MATRICES = 4
+};
+
 /* An argument of a kernel or of a call, or a field of a record. */
 typedef enum MoecStepValueKind {
     MOEC_VALUE_NUMBER,
@@ -87,7 +96,30 @@ typedef struct MoecStepValue {
     const char *text;  /* the constant; the type of a record, or NULL */
     long number;
     double real;
+    size_t offset, bytes; /* of a field in the record of a device; of such a record: its size */
 } MoecStepValue;
+
+/* As MoecWritten and MoecMatrices, with the number of an operand as address. */
+typedef struct MoecStepWritten {
+    int operand;
+    long count;
+    MoecType type;
+    int rounded;
+} MoecStepWritten;
+
+typedef struct MoecStepMatrix {
+    int operand;
+    long length, lines, matrices, line, matrix;
+} MoecStepMatrix;
+
+/* The launch of a kernel with several variants: see MoecHost.launch_variant. */
+typedef struct MoecStepVariants {
+    MoecKernelVariant variants[MOEC_VARIANT_COUNT];
+    size_t size_bytes;
+    int written_count, matrix_count;
+    MoecStepWritten written[MOEC_STEP_WRITTEN];
+    MoecStepMatrix matrices[MOEC_STEP_MATRICES];
+} MoecStepVariants;
 
 typedef enum MoecStepCondition {
     MOEC_WHEN_FIRST_MICRO_BATCH,
@@ -114,8 +146,10 @@ typedef struct MoecStep {
     union {
         struct {
             const char *kernel; /* of several variants the first one */
+            int number;         /* in MoecTable.kernels; of a host: -1 */
             long blocks, shared_bytes;
             int threads;
+            const MoecStepVariants *variants; /* or NULL */
         } launch;
         struct {
             int row;        /* in `products` */
@@ -124,6 +158,7 @@ typedef struct MoecStep {
                                indices are 0, the row `more` */
             int more;
             const char *own; /* kernel for hosts without a library, or NULL */
+            int number;      /* of this kernel; or -1 */
             long blocks;
         } product;
         struct {

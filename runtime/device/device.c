@@ -57,9 +57,9 @@ static void note_slow_bf16(Device *device) {
                  "AVX-512 BF16, are faster");
 }
 
-static Engine *engine_new(Device *device, const MoecTable *table, const MoecKernels *kernels,
+static Engine *engine_new(Device *device, const MoecTable *table, MoecDeviceProgram *program,
                           bool keep) {
-    (void)kernels, (void)keep;
+    (void)program, (void)keep;
     Engine *engine = memory_new(sizeof *engine);
     engine->device = device;
     engine->table = table;
@@ -142,6 +142,10 @@ static bool round_weights(Engine *engine, const float *weights, void *rounded) {
     return true;
 }
 
+static double rate_of(const Engine *engine, double step, double steps) {
+    return engine->table->update->rate(step, steps);
+}
+
 static void *products_open(Device *device, bool rounded) {
     return products_trial_new(rounded, device->brief);
 }
@@ -180,6 +184,7 @@ static const DeviceKind kind = {
     .square_sum = square_sum,
     .update = update_parameters,
     .round = round_weights,
+    .rate = rate_of,
     .time_kernels = time_kernels,
     .products_open = products_open,
     .products_pass = products_pass,

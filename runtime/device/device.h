@@ -90,6 +90,10 @@ double ceiling_products_quick(bool rounded);
 /* GB/s of one pass of reads over a zeroed block, all threads. */
 double ceiling_read_pass(const void *block, size_t bytes);
 
+/* step_list: executes a step list; every pointer of the run is one of the device. */
+
+void steps_run(const MoecSteps *steps, const MoecRun *run);
+
 /* device: memory and execution of programs, on the CPU or on a CUDA device. The table of functions
  * below contains all differences between devices; the rest of the runtime uses only this table.
  *
@@ -142,15 +146,16 @@ typedef struct DeviceKind {
     void (*unpin)(Device *device, void *block);
     void (*close)(Device *device);
 
-    /* kernels: used by devices whose programs have separate kernels. keep: use the cache. NULL
-     * after a message. */
-    Engine *(*engine_new)(Device *device, const MoecTable *table, const MoecKernels *kernels,
+    /* program: for devices whose programs have separate kernels; must outlive the engine, which
+     * sets the functions of its table. keep: use the cache. NULL after a message. */
+    Engine *(*engine_new)(Device *device, const MoecTable *table, MoecDeviceProgram *program,
                           bool keep);
     void (*engine_free)(Engine *engine);
     bool (*run)(Engine *engine, const MoecGraphEntry *graph, MoecRun *run); /* fills in run->host */
     bool (*square_sum)(Engine *engine, const float *block, size_t count, double *sum);
     bool (*update)(Engine *engine, const BlockUpdate *update);
     bool (*round)(Engine *engine, const float *weights, void *rounded); /* see MoecTable.round */
+    double (*rate)(const Engine *engine, double step, double steps);    /* see MoecUpdate.rate */
 
     /* Adds the time of each kernel to a row of `times` from now on; NULL ends it. A CUDA device
      * repeats each kernel, so the results are invalid. On the CPU the rows are units of work of

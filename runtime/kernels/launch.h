@@ -31,26 +31,6 @@ MOEC_FUNCTION void moec_launch_with(const MoecRun *run, int kernel, unsigned gri
                       (void **)(uintptr_t)arguments);
 }
 
-/* Size of the fields of MoecGroupedOnDevice, without padding at the end. */
-enum { MOEC_GROUPED_BYTES = offsetof(MoecGroupedOnDevice, accumulate) + sizeof(int) };
-
-/* One of the variants of a kernel. */
-#define MOEC_VARIANTS(...) ((const MoecKernelVariant[MOEC_VARIANT_COUNT]){__VA_ARGS__})
-#define MOEC_WRITTEN(...) ((const MoecWritten[]){__VA_ARGS__, {NULL, 0, MOEC_F32, 0}})
-#define MOEC_MATRICES(...) ((const MoecMatrices[]){__VA_ARGS__, {NULL, 0, 0, 0, 0, 0}})
-MOEC_FUNCTION void moec_launch_variant(const MoecRun *run, int kernel,
-                                       const MoecKernelVariant *variants, size_t size_bytes,
-                                       const MoecWritten *written, const MoecMatrices *matrices,
-                                       const void *const *arguments) {
-    const MoecHost *host = run->host;
-    if (host->launch_variant != NULL)
-        host->launch_variant(host->self, kernel, variants, size_bytes, written, matrices,
-                             (void **)(uintptr_t)arguments);
-    else
-        host->launch(host->self, kernel, variants->grid, 1, variants->block, variants->shared_bytes,
-                     (void **)(uintptr_t)arguments);
-}
-
 /* One dense product: the host's, or else our own kernel with a block for each of its tiles. */
 MOEC_FUNCTION void moec_product(const MoecRun *run, int index, const MoecProduct *product,
                                 const void *a, const void *b, void *c, const MoecEpilogue *epilogue,

@@ -7,11 +7,6 @@
 
 #include <stdbool.h>
 
-/* described: cleanup for module_describe. */
-
-/* Frees the tables of a module from module_describe. */
-void module_forget(Module *module);
-
 /* toolchain: the system's C compiler (environment variable MOEC_CC, default cc). */
 
 /* One object file: `output` is compiled from `source` with the macro `define`. */

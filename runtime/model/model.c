@@ -14,38 +14,29 @@ enum { GRAPH_LIMIT = 8 };
 
 /* The shapes to compile. If a state is a mean over a step, the gather graph of the trained shape is
  * added. */
-static int shapes_of(const MoecCompiler *compiler, const GraphShape *shapes, int count,
-                     GraphShape *all) {
+static int shapes_of(MoecCompiler *compiler, const GraphShape *shapes, int count, GraphShape *all) {
+    int total = count;
     memcpy(all, shapes, sizeof *all * (size_t)count);
     for (int i = 0; i < count; i++) {
-        if (shapes[i].graph != MOEC_TRAIN || !moec_gathers(compiler)) continue;
-        all[count] = shapes[i];
-        all[count].graph = MOEC_GATHER;
-        return count + 1;
+        if (shapes[i].graph != MOEC_TRAIN) continue;
+        moec_trains(compiler);
+        if (total > count || !moec_gathers(compiler)) continue;
+        all[total] = shapes[i];
+        all[total++].graph = MOEC_GATHER;
     }
-    return count;
+    return total;
 }
 
-/* The C source of the graphs, and separate kernels if the device requires them. NULL after the
- * diagnostics were printed. */
-static const char *text_of(const Device *device, MoecCompiler *compiler, const GraphShape *shapes,
-                           int count, MoecKernels *kernels) {
-    MoecProgram *programs[GRAPH_LIMIT];
-    for (int i = 0; i < count; i++)
-        if (shapes[i].graph == MOEC_TRAIN) moec_trains(compiler);
+/* False after the diagnostics were printed. */
+static bool compile_graphs(MoecCompiler *compiler, const GraphShape *shapes, int count,
+                           MoecProgram **programs) {
     for (int i = 0; i < count; i++) {
         const GraphShape *shape = &shapes[i];
         programs[i] =
             moec_compile(compiler, shape->graph, shape->batch, shape->context, shape->tokens);
-        if (!programs[i]) {
-            reports_good(compiler);
-            return NULL;
-        }
+        if (!programs[i]) return reports_good(compiler);
     }
-    const char *text = device->apart ? moec_emit_cuda(compiler, programs, count, false, kernels)
-                                     : moec_emit_c(compiler, programs, count, false);
-    if (!text) reports_good(compiler);
-    return text;
+    return true;
 }
 
 static int moment_count(const Model *model) {
@@ -126,35 +117,56 @@ static bool take_memory(Model *model) {
                          quantity((double)model_bytes(model), "B").text, model->device->name);
 }
 
-static Model *model_of(Device *device, Module *module, const MoecKernels *kernels, bool keep) {
-    if (!module) return NULL;
-    Model *model = memory_new(sizeof *model);
-    model->device = device;
-    model->module = module;
-    model->table = module->table;
-    model->parameters = public_tensors(model->table->parameters, model->table->parameter_count,
-                                       &model->parameter_count);
-    model->states =
-        public_tensors(model->table->states, model->table->state_count, &model->state_count);
-    model->engine = device->kind->engine_new(device, model->table, kernels, keep);
-    if (model->engine && take_memory(model)) return model;
+/* Completes a model with a table; NULL after a message. */
+static Model *complete_model(Model *model, bool keep) {
+    const MoecTable *table = model->table;
+    model->parameters =
+        public_tensors(table->parameters, table->parameter_count, &model->parameter_count);
+    model->states = public_tensors(table->states, table->state_count, &model->state_count);
+    model->engine = model->device->kind->engine_new(model->device, table, model->program, keep);
+    if (model->engine) {
+        model->cached = model->module ? model->module->cached : model->engine->cached;
+        model->compile_seconds =
+            model->module ? model->module->compile_seconds : model->engine->seconds;
+        if (take_memory(model)) return model;
+    }
     model_close(model);
     return NULL;
 }
 
+/* The table of compiled C, or of a step list; NULL after a message. */
+static const MoecTable *compile_table(Model *model, MoecCompiler *compiler,
+                                      MoecProgram *const *programs, int count, bool keep) {
+    if (model->device->apart) {
+        model->program = moec_device_program(compiler, programs, count);
+        return model->program ? model->program->table : (reports_good(compiler), NULL);
+    }
+    const char *text = moec_emit_c(compiler, programs, count, false);
+    if (text) model->module = module_load(text, keep);
+    return model->module ? model->module->table : (reports_good(compiler), NULL);
+}
+
 Model *model_open(Device *device, MoecCompiler *compiler, const GraphShape *shapes, int count,
                   bool keep) {
-    MoecKernels kernels = {0};
     GraphShape all[GRAPH_LIMIT];
+    MoecProgram *programs[GRAPH_LIMIT];
     count = shapes_of(compiler, shapes, count, all);
-    const char *text = text_of(device, compiler, all, count, &kernels);
-    return model_of(device, text ? module_load(text, !device->apart, keep) : NULL, &kernels, keep);
+    if (!compile_graphs(compiler, all, count, programs)) return NULL;
+    Model *model = memory_new(sizeof *model);
+    model->device = device;
+    model->table = compile_table(model, compiler, programs, count, keep);
+    if (model->table) return complete_model(model, keep);
+    free(model);
+    return NULL;
 }
 
 Model *model_describe(MoecCompiler *compiler, const GraphShape *shape) {
-    Module *module = module_describe(compiler, shape->graph, shape->batch, shape->context);
-    if (!module) reports_good(compiler);
-    return model_of(device_cpu(), module, NULL, false);
+    MoecProgram *program;
+    if (!compile_graphs(compiler, shape, 1, &program)) return NULL;
+    Model *model = memory_new(sizeof *model);
+    model->device = device_cpu();
+    model->table = moec_table(compiler, program);
+    return complete_model(model, false);
 }
 
 void model_close(Model *model) {
@@ -178,6 +190,7 @@ void model_close(Model *model) {
     public_free(model->states, model->state_count);
     if (model->engine) model->device->kind->engine_free(model->engine);
     module_free(model->module);
+    moec_device_program_free(model->program);
     free(model);
 }
 

@@ -18,17 +18,11 @@ typedef struct Module {
     const MoecTable *table;
     bool cached; /* from the cache */
     double compile_seconds;
-    size_t text_bytes;
-    MoecTable described; /* target of `table` if there is no handle */
 } Module;
 
-/* Compiles and loads a program. parts: the source has two parts that can be compiled in parallel
- * (see kernels.h); keep: use the cache. NULL after a message. */
-Module *module_load(const char *text, bool parts, bool keep);
-/* The tables of a program without its functions, which need no C compiler: weights can be read, but
- * not run. Names belong to the compiler, which must outlive the module. NULL after an error (see
- * moec_reports). */
-Module *module_describe(MoecCompiler *compiler, MoecGraph graph, long batch, long context);
+/* Compiles and loads a program; its source has two parts that can be compiled in parallel (see
+ * kernels.h). keep: use the cache. NULL after a message. */
+Module *module_load(const char *text, bool keep);
 /* Compiles the kernels that all programs share into a folder, unless it already contains them.
  * Before kernels are compiled, the folders `kernels` next to the binary and ../lib/moec are
  * searched. */
@@ -82,9 +76,12 @@ typedef struct ModelMemory {
 
 typedef struct Model {
     Device *device;
-    Module *module;
+    Module *module;             /* of the CPU */
+    MoecDeviceProgram *program; /* of a GPU; both NULL: the model cannot run */
     const MoecTable *table;
     Engine *engine;
+    bool cached;            /* nothing was compiled */
+    double compile_seconds; /* to compile the program or to find it in the cache */
     PublicTensor *parameters, *states;
     int parameter_count, state_count;
     float *weights, *layer_states, *gradients;

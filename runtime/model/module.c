@@ -220,9 +220,8 @@ static bool load_cached(Module *module, const char *kept) {
     return cached;
 }
 
-Module *module_load(const char *text, bool parts, bool keep) {
+Module *module_load(const char *text, bool keep) {
     Module *module = memory_new(sizeof *module);
-    module->text_bytes = strlen(text);
     double start = seconds_now();
     char *folder = keep ? cache_folder() : NULL, *kept = NULL, *kernels = NULL;
     int lock = -1;
@@ -242,7 +241,7 @@ Module *module_load(const char *text, bool parts, bool keep) {
                      : kernels && cache_sound(kernels, true) ? kernels
                                                              : NULL,
             .fresh = kernels,
-            .parts = parts && module->text_bytes >= PART_BYTES,
+            .parts = strlen(text) >= PART_BYTES,
         };
         make_anywhere(module, text, &making);
         free(beside);
@@ -261,7 +260,6 @@ Module *module_load(const char *text, bool parts, bool keep) {
 void module_free(Module *module) {
     if (!module) return;
     if (module->handle) dlclose(module->handle);
-    module_forget(module);
     free(module);
 }
 

@@ -273,8 +273,8 @@ static bool end_step(Stepper *stepper, long step, StepResult *result) {
     double squares; /* padding between tensors stays zero, so the whole block is summed */
     if (!gradient_sum_squares(&stepper->gradient_sum, model, &squares)) return false;
     result->norm = mean * sqrt(squares);
-    result->rate =
-        settings->rate * model->table->update->rate((double)step, (double)settings->steps);
+    result->rate = settings->rate *
+                   model->device->kind->rate(model->engine, (double)step, (double)settings->steps);
     const bool exceeded =
         stepper->limits &&
         mesh_largest(stepper->gradient_sum.mesh, "watched tensors", stepper->limits->exceeded);

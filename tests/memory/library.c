@@ -23,7 +23,9 @@ static int use(MoecCompiler *compiler) {
     MoecInterpreter *eval = again ? moec_interpreter_new(compiler, again) : NULL;
     ok = ok && eval;
     moec_interpreter_free(eval);
-    return ok && again && moec_emit_cuda(compiler, &again, 1, false, &device) && device.text;
+    MoecDeviceProgram *lists = again ? moec_device_program(compiler, &again, 1) : NULL;
+    moec_device_program_free(lists);
+    return ok && lists && moec_emit_cuda(compiler, &again, 1, &device) && device.text;
 }
 
 static int use_bundle(MoecCompiler *compiler) {

@@ -4,10 +4,9 @@
 #define LOADED_CUDA_H
 
 #include "../../runtime/base/files.h"
-#include "abi/abi.h"
+#include "device/device.h"
 
 #include "cuda_opened.h"
-#include "loaded_text.h"
 
 /* VARIANT in the environment, a suffix: kernels with this variant and without tensor maps are launched in it. */
 static const char *wanted_variant;
@@ -56,7 +55,8 @@ static int open_driver(void **state) {
 /* ---- a compiled program and its memory ---- */
 
 typedef struct Loaded {
-    void *library, *module;
+    void *module;
+    MoecDeviceProgram *program;
     const MoecTable *table;
     const MoecGraphEntry *graph;
     void *functions[512];
@@ -64,15 +64,13 @@ typedef struct Loaded {
     void *inputs[MOST], *outputs[MOST];
 } Loaded;
 
-static void load_host(const char *text, Loaded *loaded) {
-    loaded->library = load_text(text, "-O1", 0);
-    loaded->table = dlsym(loaded->library, "moec_table");
-    assert_non_null(loaded->table);
-    assert_int_equal(loaded->table->abi, MOEC_ABI);
-}
-
-static void load_device(const char *text, Loaded *loaded) {
+/* Frees the program with `loaded`. */
+static void load_program(MoecDeviceProgram *made, Loaded *loaded) {
     enum { HEADERS = 64 };
+    assert_non_null(made);
+    loaded->program = made;
+    loaded->table = made->table;
+    const char *text = made->kernels.text;
     static const char fixed[] = "#include \"fixed.cuh\"\n";
     const char *names[HEADERS], *headers[HEADERS];
     int count = 0;
@@ -108,6 +106,11 @@ static void load_device(const char *text, Loaded *loaded) {
         if (cuda.cuModuleGetFunction(&loaded->functions[i], loaded->module,
                                      loaded->table->kernels[i]))
             fail_msg("no kernel %s", loaded->table->kernels[i]);
+}
+
+static void unload_program(Loaded *loaded) {
+    cuda.cuModuleUnload(loaded->module);
+    moec_device_program_free(loaded->program);
 }
 
 static void launch(void *self, int kernel, unsigned grid_x, unsigned grid_y, unsigned block,

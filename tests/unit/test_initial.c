@@ -167,7 +167,7 @@ static bool fits(const Start *start, const char *model, const char *path) {
     return whole || (strchr(start->path, '.') && path[length - end - 1] == '_');
 }
 
-static void check_start(const char *model, const MoecTensorInfo *tensor, bool *used) {
+static void check_start(const char *model, const MoecTensor *tensor, bool *used) {
     int i = 0;
     while (i < STARTS && !fits(&starts[i], model, tensor->name)) i++;
     if (i == STARTS) fail_msg("%s: no row for '%s'", model, tensor->name);
@@ -176,10 +176,10 @@ static void check_start(const char *model, const MoecTensorInfo *tensor, bool *u
         start->b < 0 && start->kind == MOEC_INIT_NORMAL ? 1 / sqrt(-start->b) : start->b;
     const double off = start->kind == MOEC_INIT_UNIFORM ? 0.01 : 1e-9;
     used[i] = true;
-    if (tensor->init != (int)start->kind || fabs(tensor->a - start->a) > off ||
+    if (tensor->init != start->kind || fabs(tensor->a - start->a) > off ||
         (start->kind != MOEC_INIT_CONSTANT && fabs(tensor->b - b) > off))
         fail_msg("%s: '%s' starts as kind %d (%.9g, %.9g), not %d (%.9g, %.9g)", model,
-                 tensor->name, tensor->init, tensor->a, tensor->b, (int)start->kind, start->a, b);
+                 tensor->name, (int)tensor->init, tensor->a, tensor->b, (int)start->kind, start->a, b);
 }
 
 static void test_starts(void **state) {
@@ -187,16 +187,14 @@ static void test_starts(void **state) {
     static const char *const models[] = {"start_plain",     "start_gates",   "start_more",
                                          "start_tied",      "start_mixture", "start_latent",
                                          "start_recurrent", "start_images"};
-    static const MoecTensorList lists[] = {MOEC_PARAMETERS, MOEC_LAYER_STATES};
     bool used[STARTS] = {false};
     for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
         Rules rules = rules_open(models[m], MOEC_TRAIN);
-        for (int list = 0; list < 2; list++) {
-            int count = 0;
-            const MoecTensorInfo *all =
-                moec_tensors(rules.compiler, rules.program, lists[list], &count);
-            for (int i = 0; i < count; i++) check_start(models[m], &all[i], used);
-        }
+        const MoecTable *table = moec_table(rules.compiler, rules.program);
+        for (int i = 0; i < table->parameter_count; i++)
+            check_start(models[m], &table->parameters[i], used);
+        for (int i = 0; i < table->state_count; i++)
+            check_start(models[m], &table->states[i], used);
         rules_close(&rules);
     }
     for (int i = 0; i < STARTS; i++)

@@ -2,15 +2,16 @@
  * compared with the published formulas, computed here. Runs in the root of the project. */
 #include "rules.h"
 
+#include "abi/abi.h"
+
 /* ---- losses ---- */
 
 enum { BATCH = 2, CONTEXT = 8, WORDS = 16, ROWS = BATCH * CONTEXT };
 
 static void set_random(const Rules *rules, uint64_t seed) {
-    int count = 0;
-    const MoecTensorInfo *all =
-        moec_tensors(rules->compiler, rules->program, MOEC_PARAMETERS, &count);
-    for (int i = 0; i < count; i++) {
+    const MoecTable *table = moec_table(rules->compiler, rules->program);
+    const MoecTensor *all = table->parameters;
+    for (int i = 0; i < table->parameter_count; i++) {
         size_t size = 1;
         for (int j = 0; j < all[i].rank; j++) size *= (size_t)all[i].shape[j];
         double *values = calloc(size + 1, sizeof *values);

@@ -241,12 +241,13 @@ static MoecKernels kernels_of(MoecCompiler *compiler) {
     int count = 3;
     if (moec_failed(compiler)) fail_msg("%s", moec_reports(compiler));
     const char *cost = moec_cost_json(compiler);
-    MoecKernels kernels;
     /* One sequence, as in the commands. */
     if (cost_of(cost, "\"cache_bytes_per_token\":") + cost_of(cost, "\"constant_bytes\":") > 0)
         programs[count++] = moec_compile(compiler, MOEC_DECODE, 1, 0, 1);
     if (moec_failed(compiler)) fail_msg("%s", moec_reports(compiler));
-    moec_emit_cuda(compiler, programs, count, false, &kernels);
+    MoecDeviceProgram *program = moec_device_program(compiler, programs, count);
+    const MoecKernels kernels = program->kernels;
+    moec_device_program_free(program);
     return kernels;
 }
 

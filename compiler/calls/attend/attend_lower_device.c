@@ -285,7 +285,6 @@ static bool has_groups(const Attend *attend, const Variants *variants) {
 static void launch_variant(const Attend *attend, const Call *call, const Variants *variants,
                            const List *written) {
     EntryLowering *lowering = attend->lowering;
-    Arena *arena = lowering->lower.arena;
     const AttendShape one = variants->warps, other = variants->groups;
     const Launch first = launch_of(variants->others * ceil_div(variants->rows, 64L * one.tiles),
                                    MOEC_ATTEND_THREADS);
@@ -296,8 +295,8 @@ static void launch_variant(const Attend *attend, const Call *call, const Variant
                       shape_template(attend, "MoecGroupShape", other), second.threads);
     LaunchStep *step = add_launch(lowering, kernel->name, first, &call->params);
     step->written = *written;
-    add_launch_variant(lowering, step, first, term_whole(arena, one.bytes));
-    add_launch_variant(lowering, step, second, term_whole(arena, other.bytes));
+    add_launch_variant(lowering, step, first, one.bytes);
+    add_launch_variant(lowering, step, second, other.bytes);
 }
 
 /* In several variants if the elements that it writes are known. */

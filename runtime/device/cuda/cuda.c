@@ -93,6 +93,7 @@ static const DeviceKind kind = {
     .square_sum = cuda_engine_square_sum,
     .update = cuda_engine_update,
     .round = cuda_engine_round,
+    .rate = cuda_engine_rate,
     .time_kernels = cuda_engine_time_kernels,
     .products_open = cuda_products_open,
     .products_pass = cuda_products_pass,

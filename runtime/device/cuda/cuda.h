@@ -53,14 +53,14 @@ double cuda_read_pass(Device *device, void *block, size_t bytes);
 
 /* ---- cuda_engine.c ---- */
 
-/* Compiles the kernels of a table for the device; keep: use the cache. NULL after a message; the
- * caller frees it. The other functions: see Engine. */
-Engine *cuda_engine_new(Device *device, const MoecTable *table, const MoecKernels *kernels,
+/* Compiles the kernels of a program for the device: see DeviceKind; the caller frees it. */
+Engine *cuda_engine_new(Device *device, const MoecTable *table, MoecDeviceProgram *program,
                         bool keep);
 void cuda_engine_free(Engine *engine);
 bool cuda_engine_run(Engine *engine, const MoecGraphEntry *graph, MoecRun *run);
 bool cuda_engine_square_sum(Engine *engine, const float *block, size_t count, double *sum);
 bool cuda_engine_round(Engine *engine, const float *weights, void *rounded);
+double cuda_engine_rate(const Engine *engine, double step, double steps);
 bool cuda_engine_time_kernels(Engine *engine, KernelTimes *times);
 bool cuda_engine_update(Engine *engine, const BlockUpdate *update);
 

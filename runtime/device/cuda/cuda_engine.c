@@ -41,6 +41,7 @@ typedef struct Capture {
 typedef struct CudaEngine {
     Engine base;
     CudaDevice *device;
+    const MoecDeviceProgram *program;
     /* parts of the program, fixed kernels, spare kernels loaded later */
     CudaModule *modules[PART_LIMIT + 2];
     int module_count;
@@ -399,12 +400,22 @@ static bool load_kernels(CudaEngine *engine, const MoecKernels *kernels, bool ke
     return good;
 }
 
-Engine *cuda_engine_new(Device *device, const MoecTable *table, const MoecKernels *kernels,
+/* MoecTable.round */
+static void run_rounding(const MoecHost *host, const float *weights, void *rounded) {
+    const CudaEngine *engine = host->self;
+    steps_run(
+        engine->program->round,
+        &(const MoecRun){.weights = (float *)(uintptr_t)weights, .rounded = rounded, .host = host});
+}
+
+Engine *cuda_engine_new(Device *device, const MoecTable *table, MoecDeviceProgram *program,
                         bool keep) {
     CudaEngine *engine = memory_new(sizeof *engine);
     engine->device = (CudaDevice *)(void *)device;
     engine->base.device = device;
     engine->base.table = table;
+    engine->program = program;
+    if (program->round) program->table->round = run_rounding;
     cuda_enter(engine->device);
     engine->forced = cuda_forced_variant(&engine->base.variant);
     engine->forced_uses = memory_new((size_t)table->kernel_count + 1);
@@ -420,7 +431,7 @@ Engine *cuda_engine_new(Device *device, const MoecTable *table, const MoecKernel
     size_t bytes = sizeof(double) * SUM_BLOCKS + 128 + numbers;
     if (cuda_good(engine->device, engine->device->library->driver.allocate(&engine->scratch, bytes),
                   "allocate memory") &&
-        load_kernels(engine, kernels, keep))
+        load_kernels(engine, &program->kernels, keep))
         return &engine->base;
     cuda_engine_free(&engine->base);
     return NULL;
@@ -535,14 +546,14 @@ static bool repeat(CudaEngine *engine, const CaptureKey *key, const RepeatedCall
 }
 
 typedef struct GraphWork {
-    const MoecGraphEntry *graph;
+    const MoecSteps *steps;
     const MoecRun *run;
 } GraphWork;
 
 static void work_graph(CudaEngine *engine, const void *data) {
     const GraphWork *work = data;
     (void)engine;
-    work->graph->run(work->run);
+    steps_run(work->steps, work->run);
 }
 
 /* Copies the seed of a run, unless the device has it. */
@@ -565,7 +576,7 @@ bool cuda_engine_run(Engine *base, const MoecGraphEntry *graph, MoecRun *run) {
                             run->cache,
                             run->first_micro_batch,
                             run->last_micro_batch};
-    const GraphWork work = {graph, run};
+    const GraphWork work = {engine->program->graphs[graph - base->table->graphs], run};
     return repeat(engine, &key, &(const RepeatedCall){work_graph, &work});
 }
 
@@ -590,9 +601,21 @@ bool cuda_engine_square_sum(Engine *base, const float *block, size_t count, doub
 
 static void work_update(CudaEngine *engine, const void *data) {
     const BlockUpdate *given = data;
-    engine->base.table->update->launch(
-        &engine->base.host, given->weights, given->gradients, given->moments,
-        (const float *)(uintptr_t)scalars_place(engine), given->rounded);
+    const int states = engine->base.table->update->state_count;
+    const void **inputs = memory_new(sizeof *inputs * (size_t)(states + 1));
+    for (int i = 0; i < states; i++) inputs[i] = given->moments[i];
+    inputs[states] = (const void *)(uintptr_t)scalars_place(engine);
+    steps_run(engine->program->update,
+              &(const MoecRun){.weights = given->weights,
+                               .gradients = (float *)(uintptr_t)given->gradients,
+                               .rounded = given->rounded,
+                               .inputs = inputs,
+                               .host = &engine->base.host});
+    free(inputs);
+}
+
+double cuda_engine_rate(const Engine *base, double step, double steps) {
+    return moec_rate(((const CudaEngine *)(const void *)base)->program, step, steps);
 }
 
 bool cuda_engine_round(Engine *base, const float *weights, void *rounded) {

@@ -193,7 +193,7 @@ static bool write_program(const EmitOptions *options, MoecCompiler *compiler,
         if (!programs[i]) return reports_good(compiler);
     }
     MoecKernels kernels = {0};
-    const char *text = is_cuda(options) ? moec_emit_cuda(compiler, programs, count, true, &kernels)
+    const char *text = is_cuda(options) ? moec_emit_cuda(compiler, programs, count, &kernels)
                                         : moec_emit_c(compiler, programs, count, true);
     if (!text) return reports_good(compiler);
     return write_template(options->out, "program.c", text) &&

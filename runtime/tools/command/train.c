@@ -39,8 +39,8 @@ static void print_run_plan(const TrainRun *run, size_t program) {
             " validation sequences; program %s in %s\n",
             model->table->model, quantity_count((double)model_elements(model)).text,
             quantity_count((double)run->train_tokens).text, run->held_windows,
-            model->module->cached ? "loaded from the cache" : "compiled",
-            quantity_seconds(model->module->compile_seconds).text);
+            model->cached ? "loaded from the cache" : "compiled",
+            quantity_seconds(model->compile_seconds).text);
     fprintf(stderr,
             "memory %s: weights and gradients %s, optimizer %s, activations %s, inputs and outputs "
             "%s, program %s\n",

@@ -46,7 +46,7 @@ static bool start_model(const Bench *bench, bool keep, Start *start) {
     Model *model = compiler ? model_open(device, compiler, shapes, 2, keep) : NULL;
     moec_close(compiler);
     if (model) {
-        start->compile = model->module->compile_seconds;
+        start->compile = model->compile_seconds;
         startup_part(&start->startup, "compiler", start->compile);
         startup_mark(&start->startup, "passes and memory");
         model_initialise(model, 1);
