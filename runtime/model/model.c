@@ -31,9 +31,8 @@ static int shapes_of(MoecCompiler *compiler, const GraphShape *shapes, int count
 static bool compile_graphs(MoecCompiler *compiler, const GraphShape *shapes, int count,
                            MoecProgram **programs) {
     for (int i = 0; i < count; i++) {
-        const GraphShape *shape = &shapes[i];
-        programs[i] =
-            moec_compile(compiler, shape->graph, shape->batch, shape->context, shape->tokens);
+        const GraphShape one = shapes[i];
+        programs[i] = moec_compile(compiler, one.graph, one.batch, one.context, one.tokens);
         if (!programs[i]) return reports_good(compiler);
     }
     return true;
@@ -64,7 +63,6 @@ static bool take_here(Model *model) {
 }
 
 enum { APART = 256 }; /* alignment of blocks in bytes */
-
 static size_t rounded(size_t bytes) {
     return (bytes + APART - 1) / APART * APART;
 }
@@ -124,10 +122,10 @@ static Model *complete_model(Model *model, bool keep) {
         public_tensors(table->parameters, table->parameter_count, &model->parameter_count);
     model->states = public_tensors(table->states, table->state_count, &model->state_count);
     model->engine = model->device->kind->engine_new(model->device, table, model->program, keep);
+    const Module *module = model->module;
     if (model->engine) {
-        model->cached = model->module ? model->module->cached : model->engine->cached;
-        model->compile_seconds =
-            model->module ? model->module->compile_seconds : model->engine->seconds;
+        model->cached = module ? module->cached : model->engine->cached;
+        model->compile_seconds = module ? module->compile_seconds : model->engine->seconds;
         if (take_memory(model)) return model;
     }
     model_close(model);
@@ -142,7 +140,7 @@ static const MoecTable *compile_table(Model *model, MoecCompiler *compiler,
         return model->program ? model->program->table : (reports_good(compiler), NULL);
     }
     const char *text = moec_emit_c(compiler, programs, count, false);
-    if (text) model->module = module_load(text, keep);
+    model->module = text ? module_load(text, keep) : NULL;
     return model->module ? model->module->table : (reports_good(compiler), NULL);
 }
 
