@@ -161,58 +161,54 @@ enum {
     MEASURE = 1 << GRAPH_MEASURE,
     STEP = 1 << GRAPH_STEP,
     GATHER = 1 << GRAPH_GATHER,
-    MODELS = FORWARD | TRAIN | DECODE | MEASURE | STEP | GATHER
+    MODELS = FORWARD | TRAIN | DECODE | MEASURE | STEP | GATHER,
+    ALL = MODELS | UPDATE
 };
-
-typedef enum Machine { ANY, DEVICE } Machine;
 
 /* The pipeline, from the tree of a file to the program text. Before it, resolve reads the file and
  * the files that it uses. Up to `plan` each program is processed alone. `loops` makes one module of
  * programs that run together; the passes after it process each of its kernels. The optimizer's
- * program is the same on all machines and consists of one kernel. */
-static const struct Pass {
-    const char *name;
-    int graphs; /* graphs that the pass applies to */
-    Machine machine;
-    void (*run)(Work *work);
-    void (*loops)(Arena *arena, KernelForm *form, const Target *target); /* or of each kernel */
-    unsigned sets;                                                       /* ModuleProperty */
-} passes[] = {
-    {"elaborate", MODELS | UPDATE, ANY, .run = pass_elaborate},
-    {"chunk_scan", FORWARD | TRAIN | MEASURE, ANY, .run = pass_chunk_scan},
-    {"reassociate", TRAIN, ANY, .run = pass_reassociate},
-    {"gradient", TRAIN, ANY, .run = pass_gradient},
-    {"decode", DECODE, ANY, .run = pass_decode},
-    {"measure", MEASURE, ANY, .run = pass_measure},
-    {"tables", MODELS, ANY, .run = pass_tables},
-    {"simplify", MODELS | UPDATE, ANY, .run = pass_simplify},
-    {"route", MODELS, ANY, .run = pass_route},
-    {"gather_fusion", MODELS, ANY, .run = pass_gather_fusion},
-    {"products", MODELS, ANY, .run = pass_products},
-    {"smaller_weights", FORWARD | DECODE | MEASURE, ANY, .run = pass_smaller_weights},
-    {"views", FORWARD | TRAIN | MEASURE, ANY, .run = pass_views},
-    {"strip_mine", FORWARD | TRAIN | MEASURE | GATHER, ANY, .run = pass_strip_mine},
-    {"scatter_to_select", MODELS, ANY, .run = pass_scatter_to_select},
-    {"precision", MODELS, ANY, .run = pass_precision},
-    {"storage", MODELS, ANY, .run = pass_storage},
-    {"pad", MODELS, DEVICE, .run = pass_pad},
-    {"fuse", MODELS, ANY, .run = pass_fuse},
-    {"plan", MODELS, ANY, .run = pass_plan},
-    {"loops", MODELS | UPDATE, ANY, .run = pass_loops},
-    {"parallel", MODELS | UPDATE, ANY, .loops = parallel},
-    {"owners", MODELS | UPDATE, ANY, .loops = owners, MODULE_HAS_OWNERS},
-    {"shared", MODELS | UPDATE, ANY, .loops = shared_rows},
-    {"licm", MODELS | UPDATE, ANY, .loops = hoist},
-    {"cse", MODELS | UPDATE, ANY, .loops = name_common},
-    {"vectors", MODELS | UPDATE, ANY, .loops = vectors},
-    {"unroll", MODELS | UPDATE, ANY, .loops = unroll},
-    {"guards", MODELS | UPDATE, ANY, .loops = guards},
-    {"rolled", MODELS | UPDATE, ANY, .loops = rolled},
-    {"barriers", MODELS | UPDATE, ANY, .loops = barriers, MODULE_HAS_BARRIERS},
-    {"unused", MODELS | UPDATE, ANY, .loops = unused},
-    {"names", MODELS | UPDATE, ANY, .loops = name_variables},
-    {"check", MODELS | UPDATE, ANY, .run = pass_check},
-    {"emit", MODELS | UPDATE, ANY, .run = pass_emit},
+ * program is the same on all machines and consists of one kernel. The columns state the properties
+ * that a pass needs, leaves and breaks; needs apply if another pass of the same graph and machine
+ * leaves them. */
+static const PassRow passes[] = {
+    {"elaborate", ALL, ANY, .run = pass_elaborate, .leaves = IS_FORWARD},
+    {"chunk_scan", FORWARD | TRAIN | MEASURE, ANY, .run = pass_chunk_scan, .needs = IS_FORWARD},
+    {"reassociate", TRAIN, ANY, .run = pass_reassociate, .needs = IS_FORWARD},
+    {"gradient", TRAIN, ANY, .run = pass_gradient, NULL, IS_FORWARD, IS_COMPLETE, IS_FORWARD},
+    {"decode", DECODE, ANY, .run = pass_decode, NULL, IS_FORWARD, IS_COMPLETE, IS_FORWARD},
+    {"measure", MEASURE, ANY, .run = pass_measure, NULL, IS_FORWARD, IS_COMPLETE, IS_FORWARD},
+    {"tables", MODELS, ANY, .run = pass_tables, .needs = IS_COMPLETE, .leaves = HAS_TABLES},
+    {"simplify", ALL, ANY, .run = pass_simplify, NULL, IS_COMPLETE | HAS_TABLES, HAS_NO_DEAD_CODE},
+    {"route", MODELS, ANY, .run = pass_route, .needs = HAS_NO_DEAD_CODE, .leaves = IS_ROUTED},
+    {"gather_fusion", MODELS, ANY, .run = pass_gather_fusion, NULL, IS_ROUTED, IS_GATHERED},
+    {"products", MODELS, ANY, .run = pass_products, NULL, IS_GATHERED, HAS_PRODUCTS},
+    {"smaller_weights", FORWARD | DECODE | MEASURE, ANY, .run = pass_smaller_weights,
+     .needs = HAS_PRODUCTS},
+    {"views", FORWARD | TRAIN | MEASURE, ANY, .run = pass_views, .needs = HAS_PRODUCTS},
+    {"strip_mine", FORWARD | TRAIN | MEASURE | GATHER, ANY, .run = pass_strip_mine,
+     .needs = HAS_PRODUCTS},
+    {"scatter_to_select", MODELS, ANY, .run = pass_scatter_to_select, .needs = HAS_PRODUCTS},
+    {"precision", MODELS, ANY, .run = pass_precision, .needs = HAS_PRODUCTS, .leaves = IS_EXACT},
+    {"storage", MODELS, ANY, .run = pass_storage, .needs = IS_EXACT, .leaves = HAS_STORAGE},
+    {"pad", MODELS, DEVICE, .run = pass_pad, .needs = HAS_STORAGE},
+    {"fuse", MODELS, ANY, .run = pass_fuse, .needs = HAS_STORAGE, .leaves = IS_SCHEDULED},
+    {"plan", MODELS, ANY, .run = pass_plan, .needs = IS_SCHEDULED, .leaves = IS_PLANNED},
+    {"loops", ALL, ANY, .run = pass_loops, NULL, IS_PLANNED | HAS_NO_DEAD_CODE, IS_LOWERED},
+    {"parallel", ALL, ANY, .loops = parallel, IS_LOWERED, IS_PARALLEL},
+    {"owners", ALL, ANY, .loops = owners, IS_LOWERED, HAS_OWNERS},
+    {"shared", ALL, ANY, .loops = shared_rows, IS_LOWERED, HAS_ROWS},
+    {"licm", ALL, ANY, .loops = hoist, IS_PARALLEL | HAS_OWNERS},
+    {"cse", ALL, ANY, .loops = name_common, IS_PARALLEL},
+    {"vectors", ALL, ANY, .loops = vectors, IS_PARALLEL, HAS_VECTORS},
+    {"unroll", ALL, ANY, .loops = unroll, HAS_VECTORS},
+    {"guards", ALL, ANY, .loops = guards, HAS_VECTORS},
+    {"rolled", ALL, ANY, .loops = rolled, IS_LOWERED},
+    {"barriers", ALL, ANY, .loops = barriers, HAS_OWNERS | HAS_ROWS, HAS_BARRIERS},
+    {"unused", ALL, ANY, .loops = unused, IS_LOWERED},
+    {"names", ALL, ANY, .loops = name_variables, HAS_BARRIERS, HAS_NAMES},
+    {"check", ALL, ANY, .run = pass_check, .needs = HAS_NAMES},
+    {"emit", ALL, ANY, .run = pass_emit, .needs = HAS_NAMES},
 };
 
 enum { PASS_COUNT = sizeof passes / sizeof *passes };
@@ -220,6 +216,23 @@ enum { PASS_COUNT = sizeof passes / sizeof *passes };
 /* moec_compile runs the passes up to the selection of a machine. */
 static const char *const last_of_all = "smaller_weights", *const last_of_machine = "pad",
                          *const last_of_schedule = "plan", *const last_of_text = "emit";
+
+const PassRow *pass_rows(int *count) {
+    *count = PASS_COUNT;
+    return passes;
+}
+
+static bool applies(const PassRow *pass, Graph graph, Machine machine) {
+    return pass->graphs & 1 << graph && (!pass->machine || pass->machine == machine);
+}
+
+unsigned pass_missing(const PassRow *rows, int count, const PassRow *pass, Graph graph,
+                      Machine machine, unsigned properties) {
+    unsigned left = 0;
+    for (int i = 0; i < count; i++)
+        if (applies(&rows[i], graph, machine)) left |= rows[i].leaves;
+    return pass->needs & left & ~properties;
+}
 
 static int pass_index(const char *pass) {
     int index = 0;
@@ -272,18 +285,36 @@ static double now(void) {
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-static void run_pass(Work *work, const struct Pass *pass) {
+/* Programs become one module in the pass loops, which therefore begins with all of them. */
+static void check_needs(const Work *work, const PassRow *pass, Machine machine) {
+    for (int i = 0; i < (work->schedules ? work->schedule_count : 1) && !work->module; i++) {
+        const Program *program = work->schedules ? work->schedules[i]->program : work->program;
+        if (program)
+            MUST(!pass_missing(passes, PASS_COUNT, pass, program->graph, machine,
+                               program->properties));
+    }
+    if (work->module)
+        MUST(!pass_missing(passes, PASS_COUNT, pass, work->graph, machine,
+                           work->module->properties));
+}
+
+static void set_properties(const Work *work, const PassRow *pass) {
+    unsigned *properties = work->module    ? &work->module->properties
+                           : work->program ? &work->program->properties
+                                           : NULL;
+    if (properties) *properties = (*properties & ~pass->breaks) | pass->leaves;
+}
+
+static void run_pass(Work *work, const PassRow *pass) {
     MoecCompiler *compiler = work->compiler;
     int count;
     moec_pass_times(compiler, &count);
     const double start = now();
-    must_pass = pass->name;
     if (pass->run) pass->run(work);
     for (int i = 0; pass->loops && i < work->module->kernels.count; i++) {
         LoopKernel *kernel = work->module->kernels.items[i];
         pass->loops(compiler->arena, &kernel->form, kernel->target);
     }
-    if (work->module) work->module->properties |= pass->sets;
     MoecPassTime *time = &compiler->times[pass - passes];
     time->runs++;
     time->seconds += now() - start;
@@ -294,10 +325,12 @@ static void run_way(void *data) {
     Work *work = way->work;
     MoecCompiler *compiler = work->compiler;
     for (int i = way->after ? pass_index(way->after) + 1 : 0; i <= pass_index(way->last); i++) {
-        const struct Pass *pass = &passes[i];
-        if (!(pass->graphs & 1 << work->graph) || (pass->machine && way->machine != pass->machine))
-            continue;
+        const PassRow *pass = &passes[i];
+        if (!applies(pass, work->graph, way->machine)) continue;
+        must_pass = pass->name;
+        check_needs(work, pass, way->machine);
         run_pass(work, pass);
+        set_properties(work, pass);
         if (!work->program || compiler->reports.errors) return;
         if (work->module)
             check_module(compiler, pass->name, work->module);
@@ -308,9 +341,12 @@ static void run_way(void *data) {
 }
 
 /* Runs the passes after `after` (NULL: from the first) up to `last`. Returns false after an
- * error. */
+ * error. A program that elaborate did not make has all properties. */
 static bool run_passes(Work *work, const char *after, const char *last, Machine machine) {
     PassRange way = {work, after, last, machine, false};
+    Program *program = work->program;
+    if (program && !(program->properties & (IS_FORWARD | IS_COMPLETE)))
+        program->properties = IS_LOWERED - 1;
     const bool ended = bounded(work->compiler, run_way, &way);
     must_pass = NULL;
     return ended && way.good;

@@ -25,6 +25,25 @@ struct MoecCompiler {
     MoecPassTime *times;          /* of the passes so far, by row of their table; or NULL */
 };
 
+typedef enum Machine { ANY, DEVICE } Machine;
+struct Work;
+struct KernelForm;
+
+/* A row of the table of passes. Exactly one of run and loops is set. */
+typedef struct PassRow {
+    const char *name;
+    int graphs; /* graphs that the pass applies to */
+    Machine machine;
+    void (*run)(struct Work *work);
+    void (*loops)(Arena *arena, struct KernelForm *form, const Target *target); /* for each kernel */
+    unsigned needs, leaves, breaks; /* PassProperty: before the pass, after it, no longer after it */
+} PassRow;
+
+const PassRow *pass_rows(int *count);
+/* The properties that a pass of a table needs and that are not among `properties`; of those that no
+ * pass of this graph and machine leaves, none. */
+unsigned pass_missing(const PassRow *rows, int count, const PassRow *pass, Graph graph,
+                      Machine machine, unsigned properties);
 /* Runs a step that may exceed the memory limit; returns false after reporting that it did. */
 bool bounded(MoecCompiler *compiler, void (*run)(void *data), void *data);
 /* A program of the model with the settings that apply to all graphs; NULL after an error. */

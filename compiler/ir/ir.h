@@ -324,6 +324,28 @@ typedef enum Graph {
                       micro-batches before their gradients; outputs have the names of the states */
 } Graph;
 
+/* Properties of a program that a pass leaves and later passes need: see the table in driver.c. */
+typedef enum PassProperty {
+    IS_FORWARD = 1 << 0,       /* no gradients, caches or other additions to the equations */
+    IS_COMPLETE = 1 << 1,      /* with the gradients, caches and measurements of its graph */
+    HAS_TABLES = 1 << 2,       /* statements in double precision are marked */
+    HAS_NO_DEAD_CODE = 1 << 3, /* after the additions */
+    IS_ROUTED = 1 << 4,        /* masks are dispatched where possible */
+    IS_GATHERED = 1 << 5,      /* products read the sources of their rows */
+    HAS_PRODUCTS = 1 << 6,     /* Statement.product is set */
+    IS_EXACT = 1 << 7,         /* statements that selections depend on are marked */
+    HAS_STORAGE = 1 << 8,      /* tensors have their storage types */
+    IS_SCHEDULED = 1 << 9,
+    IS_PLANNED = 1 << 10, /* with the memory of its temporaries */
+    IS_LOWERED = 1 << 11, /* from here on: of a module */
+    IS_PARALLEL = 1 << 12,
+    HAS_OWNERS = 1 << 13,   /* one thread stores each element */
+    HAS_ROWS = 1 << 14,     /* rows that several threads read are shared */
+    HAS_VECTORS = 1 << 15,  /* loops of vector lanes are marked */
+    HAS_BARRIERS = 1 << 16, /* and no groups */
+    HAS_NAMES = 1 << 17
+} PassProperty;
+
 /* A row-index table that replaces several subscripts: table[r] is the row-major number of of[0][r],
  * of[1][r], ... With of = {b, s}, x[b[r],s[r],d] is row table[r] of x as a matrix. */
 typedef struct Flat {
@@ -402,7 +424,7 @@ typedef struct Program {
     Type weights; /* type of parameters in products: see smaller_weights.c */
     Type caches;  /* type of the attention caches: see store_caches.c */
     const Target *target;    /* the machine: the CPU until a pass selects another */
-    bool products;           /* the pass products has run */
+    unsigned properties;     /* PassProperty: of the passes so far */
     bool lowered;            /* the passes of its machine have run */
     bool has[PROGRAM_FORMS]; /* forms made by the passes so far */
 } Program;

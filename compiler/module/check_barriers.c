@@ -281,7 +281,7 @@ void check_barriers(ModuleCheck *check) {
     const Barriers barriers = {.check = check};
     const int stored = number_accesses(check);
     if (stored && !on_device(check)) check_level(check, THREADS_OF_CPU, stored);
-    if (!on_device(check) || !(check->module->properties & MODULE_HAS_BARRIERS)) return;
+    if (!on_device(check) || !(check->module->properties & HAS_BARRIERS)) return;
     if (stored) check_level(check, THREADS_OF_BLOCK, stored);
     if (stored && check->launch.blocks > 1) check_level(check, BLOCKS_OF_GRID, stored);
     for (int i = 0; i < check->event_count; i++)

@@ -135,7 +135,7 @@ static void check_store(ModuleCheck *check, const Event *store) {
 }
 
 void check_writers(ModuleCheck *check) {
-    if (on_device(check) && !(check->module->properties & MODULE_HAS_OWNERS)) return;
+    if (on_device(check) && !(check->module->properties & HAS_OWNERS)) return;
     for (int i = 0; i < check->event_count; i++) {
         const Event *event = &check->events[i];
         if (event->kind == EVENT_WRITE || event->kind == EVENT_ADD) check_store(check, event);

@@ -368,10 +368,8 @@ typedef struct Module {
     Type rounded; /* type of the compute weights of a program; TYPE_REAL: none */
     Launch rounding; /* on a GPU: of the kernel that sets them */
 
-    unsigned properties; /* ModuleProperty: set by the passes so far */
+    unsigned properties; /* PassProperty: of the passes so far */
 } Module;
-
-typedef enum ModuleProperty { MODULE_HAS_OWNERS = 1, MODULE_HAS_BARRIERS = 2 } ModuleProperty;
 
 /* The memory of all tensors of a program, and the steps that clear it; names: by tensor->id. */
 Entry *entry_new(Arena *arena, const Schedule *schedule, const BlockLayout *weights,

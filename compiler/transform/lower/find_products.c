@@ -21,7 +21,7 @@ static void find_product_of(Statement *statement, void *data) {
 }
 
 void find_products(Program *program) {
-    program->products = true;
+    program->properties |= HAS_PRODUCTS;
     block_walk(&program->body, find_product_of, program);
 }
 
@@ -50,6 +50,6 @@ static void verify_product(Statement *statement, void *data) {
 
 const Statement *changed_product(Program *program) {
     Verification verification = {.program = program};
-    if (program->products) block_walk(&program->body, verify_product, &verification);
+    if (program->properties & HAS_PRODUCTS) block_walk(&program->body, verify_product, &verification);
     return verification.wrong;
 }

@@ -483,5 +483,5 @@ void strip_mine(Program *program, long rows) {
             mine_block(program, &statement->body, tensors, count, rows);
     }
     mine_block(program, &program->body, tensors, count, rows);
-    if (program->products) find_products(program); /* over the loops of a chunk */
+    if (program->properties & HAS_PRODUCTS) find_products(program); /* over the loops of a chunk */
 }
