@@ -35,8 +35,10 @@ typedef struct PassRow {
     int graphs; /* graphs that the pass applies to */
     Machine machine;
     void (*run)(struct Work *work);
-    void (*loops)(Arena *arena, struct KernelForm *form, const Target *target); /* for each kernel */
-    unsigned needs, leaves, breaks; /* PassProperty: before the pass, after it, no longer after it */
+    void (*loops)(Arena *arena, struct KernelForm *form,
+                  const Target *target); /* for each kernel */
+    unsigned needs, leaves,
+        breaks; /* PassProperty: before the pass, after it, no longer after it */
 } PassRow;
 
 const PassRow *pass_rows(int *count);

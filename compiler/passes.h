@@ -172,8 +172,9 @@ void decode(Program *program, long tokens);
 void measure(Program *program);
 /* Computes values that depend on positions and constants only once, in double precision. */
 void tables(Program *program);
-/* Removes statements that no tensor among the roots (by id) depends on. Returns, by id, the roots
- * and the tensors that the remaining statements access; the caller may change the array. */
+/* By id, the tensors among the roots (by id) and those that the statements access on which the roots
+ * depend; the caller may change the array. dead_code removes the other statements. */
+bool *live_tensors(Program *program, const bool *roots);
 bool *dead_code(Program *program, const bool *roots);
 /* Dead statements, constant folding, common expressions, copies. */
 void simplify(Program *program);

@@ -7,6 +7,8 @@
 
 typedef struct Target {
     const char *name;
+    /* Reserved words in addition to those of C and C++, then NULL; or NULL. */
+    const char *const *keywords;
 
     /* The host launches kernels and cannot read their memory. Each launch has a cost: work moves
      * between kernels to save launches, and the nests of a large kernel are launched separately. */

@@ -104,7 +104,8 @@ struct FormNode {
 typedef struct Around {
     const char *const *tensors; /* some are NULL */
     int tensor_count;
-    List others; /* const char * */
+    List others;                 /* const char * */
+    const char *const *keywords; /* of the target: see target.h */
 } Around;
 
 /* The number of blocks and threads of a kernel launch. */

@@ -153,6 +153,8 @@ static bool is_listed(const List *list, const char *name) {
 static bool is_taken(const Around *around, const char *name) {
     for (int i = 0; i < around->tensor_count; i++)
         if (around->tensors[i] && strcmp(around->tensors[i], name) == 0) return true;
+    for (const char *const *word = around->keywords; word && *word; word++)
+        if (strcmp(*word, name) == 0) return true;
     return is_listed(&around->others, name);
 }
 

@@ -423,6 +423,7 @@ static long grid_of(const Contraction *contraction, long height, long breadth) {
 void add_launch_variant(EntryLowering *lowering, LaunchStep *step, Launch launch, long shared) {
     const MoecKernelVariant variant = {(unsigned)launch.blocks, (unsigned)launch.threads,
                                        (unsigned)shared};
+    if (!step->variants.count) step->shared = shared; /* that of the first one */
     list_copy(lowering->lower.arena, &step->variants, &variant, sizeof variant);
 }
 

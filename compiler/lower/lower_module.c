@@ -64,10 +64,29 @@ Module *lower_module(Arena *arena, Schedule *const *schedules, int count, bool d
     return module_for(arena, schedules, count, device ? &lower_gpu : &lower_host, hosting, plain);
 }
 
+/* Its variants, with the templates that they call: their stores are among the loops. */
+static void dump_template(Text *text, const TemplateKernel *kernel) {
+    for (int i = 0; i < kernel->variants.count; i++) {
+        const TemplateVariant *variant = kernel->variants.items[i];
+        text_add(text, "template %s%s:\n", kernel->name, variant->ending);
+        for (int j = 0; j < variant->calls.count; j++) {
+            const TemplateCall *call = variant->calls.items[j];
+            text_add(text, "    ");
+            if (call->blocks) text_add(text, "if %s: ", term_text(text->arena, call->blocks));
+            add_template_text(text, call->function);
+            text_add(text, "\n");
+        }
+    }
+}
+
 const char *dump_module(const Module *module) {
     Text text = {.arena = module->arena};
     text_add(&text, "%s", "");
     for (int i = 0; i < module->kernels.count; i++)
         dump_form(&text, &((LoopKernel *)module->kernels.items[i])->form);
+    for (int i = 0; i < module->device.count; i++) {
+        const Section *section = module->device.items[i];
+        if (section->template) dump_template(&text, section->template);
+    }
     return text.text;
 }

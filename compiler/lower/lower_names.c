@@ -9,7 +9,9 @@ static const char *const reserved_in_updates[] = {"elements", "scalars", "weight
                                                   "state",    "step",    "steps"};
 
 Around names_around(const Lowering *lower) {
-    Around around = {.tensors = lower->names, .tensor_count = lower->program->tensors.count};
+    Around around = {.tensors = lower->names,
+                     .tensor_count = lower->program->tensors.count,
+                     .keywords = lower->program->target->keywords};
     for (size_t i = 0; i < sizeof reserved_in_updates / sizeof *reserved_in_updates; i++)
         if (lower->program->graph == GRAPH_UPDATE)
             list_push(lower->arena, &around.others, (void *)(uintptr_t)reserved_in_updates[i]);

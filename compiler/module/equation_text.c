@@ -22,3 +22,18 @@ const char *equation_text(Arena *arena, const Statement *statement) {
     return arena_format(arena, "%.*s%s%s", (int)strcspn(equation, "\n"), equation,
                         *place ? "   -- " : "", place);
 }
+
+void add_template_text(Text *text, const TemplateInstance *template) {
+    text_add(text, "%s", template->name);
+    for (int i = 0; i < template->arguments.count; i++) {
+        const TemplateArgument *argument = template->arguments.items[i];
+        text_add(text, "%s", i ? ", " : "<");
+        if (argument->template)
+            add_template_text(text, argument->template);
+        else
+            text_add(text, "%s",
+                     argument->value ? term_text(text->arena, argument->value)
+                                     : term_type_name(argument->type));
+    }
+    if (template->arguments.count) text_add(text, ">");
+}

@@ -408,6 +408,8 @@ double rate_value(const RateProgram *rate, double step, double steps);
 
 /* The first line of a statement, with its line in the source: "y[s] = 2 * x[s] -- file.moe:12". */
 const char *equation_text(Arena *arena, const Statement *statement);
+/* Adds an instance of a template: "MoecTileStored<128, 64, true>". */
+void add_template_text(Text *text, const TemplateInstance *template);
 
 /* ---- module_check.c ---- */
 

@@ -14,6 +14,9 @@ typedef struct PrintStyle {
     const char *address;              /* before an argument */
     const char *begin, *seed_begin;   /* first lines of a kernel; further ones of one with a seed */
     const char *clear; /* a call that sets memory of a run to 0, before its address */
+    /* or NULL: before and after the type of a number; around the number of a parameter, after it;
+       further parameters */
+    const char *number, *number_end, *binding, *binding_end, *further;
 } PrintStyle;
 
 typedef struct PrintContext {

@@ -7,7 +7,8 @@ static void add_param_text(Text *text, const PrintStyle *style, const Param *par
         text_add(text, "%s", style->seed);
         break;
     case PARAM_INDEX:
-        text_add(text, "long %s", param->name);
+        text_add(text, "%slong %s%s", style->number ? style->number : "",
+                 style->number_end ? style->number_end : "", param->name);
         break;
     case PARAM_POINTER:
         text_add(text, "%s%s%s *%s%s", style->memory, param->written ? "" : "const ",
@@ -38,8 +39,10 @@ const char *params_text(Arena *arena, const PrintStyle *style, const List *param
     for (int i = 0; i < params->count; i++) {
         text_add(&text, "%s", i ? ", " : "");
         add_param_text(&text, style, params->items[i]);
+        if (style->binding) text_add(&text, "%s%d%s", style->binding, i, style->binding_end);
     }
-    return params->count ? text.text : "";
+    if (style->further) text_add(&text, "%s%s", params->count ? ", " : "", style->further);
+    return text.text ? text.text : "";
 }
 
 const char *adds_text(const ScheduleUnit *unit) {

@@ -10,21 +10,6 @@
  */
 #include "print/print.h"
 
-static void add_template_text(Text *text, const TemplateInstance *template) {
-    text_add(text, "%s", template->name);
-    for (int i = 0; i < template->arguments.count; i++) {
-        const TemplateArgument *argument = template->arguments.items[i];
-        text_add(text, "%s", i ? ", " : "<");
-        if (argument->template)
-            add_template_text(text, argument->template);
-        else
-            text_add(text, "%s",
-                     argument->value ? term_text(text->arena, argument->value)
-                                     : term_type_name(argument->type));
-    }
-    if (template->arguments.count) text_add(text, ">");
-}
-
 static void add_store_object(Text *text, const TemplateStore *store) {
     add_template_text(text, store->object);
     text_add(text, "{");

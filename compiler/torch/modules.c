@@ -4,6 +4,7 @@
  *     repeat i < 4 { norm: y = ... }  --> block.{i}: inputs x (version 0), outputs x (version 1)
  *     final_norm: y = ...                 block.{i}.norm: inputs x, outputs y
  */
+#include "passes.h"
 #include "torch/torch.h"
 
 #include "analysis/access.h"
@@ -21,36 +22,6 @@ int version_of(const Expr *read) {
 
 /* ---- equations with an effect ---- */
 
-static void mark_reads(Torch *torch, Statement *statement, bool *marks, bool *changed) {
-    List writes = {0}, reads = {0};
-    if (statement->once) return;
-    writes_of(torch->arena, statement, &writes);
-    bool any = false;
-    for (int i = 0; i < writes.count; i++) any |= marks[((Expr *)writes.items[i])->tensor->id];
-    if (!any) return;
-    reads_of(torch->arena, statement, &reads);
-    for (int i = 0; i < reads.count; i++) {
-        bool *mark = &marks[((Expr *)reads.items[i])->tensor->id];
-        *changed |= !*mark;
-        *mark = true;
-    }
-}
-
-static void mark_block(Torch *torch, const Block *block, bool *marks, bool *changed) {
-    for (int i = block->statements.count - 1; i >= 0; i--) {
-        Statement *statement = block->statements.items[i];
-        if (statement->body.statements.count) mark_block(torch, &statement->body, marks, changed);
-        if (statement->kind != STATEMENT_REPEAT) mark_reads(torch, statement, marks, changed);
-    }
-}
-
-static void mark_all(Torch *torch, bool *marks) {
-    for (bool changed = true; changed;) {
-        changed = false;
-        mark_block(torch, &torch->program->body, marks, &changed);
-    }
-}
-
 static bool has_effect(const Torch *torch, const Statement *statement) {
     if (statement->once) return false;
     if (statement->kind == STATEMENT_LOOP) return torch->live[statement->target->tensor->id];
@@ -60,18 +31,18 @@ static bool has_effect(const Torch *torch, const Statement *statement) {
     return false;
 }
 
+/* The outputs without probes; the first output alone. */
 static void mark_live(Torch *torch) {
-    const Program *program = torch->program;
-    size_t count = (size_t)program->tensors.count;
-    torch->live = arena_alloc(torch->arena, count);
-    torch->needed = arena_alloc(torch->arena, count);
+    Program *program = torch->program;
+    const size_t count = (size_t)program->tensors.count;
+    bool *outputs = arena_alloc(torch->arena, count), *first = arena_alloc(torch->arena, count);
     for (int i = 0; i < program->outputs.count; i++) {
         const Tensor *output = program->outputs.items[i];
-        if (!output->probe) torch->live[output->id] = true;
-        if (i == 0) torch->needed[output->id] = true;
+        if (!output->probe) outputs[output->id] = true;
+        if (i == 0) first[output->id] = true;
     }
-    mark_all(torch, torch->live);
-    mark_all(torch, torch->needed);
+    torch->live = live_tensors(program, outputs);
+    torch->needed = live_tensors(program, first);
 }
 
 /* Tensors computed from positions, integers and numbers alone keep double precision. */

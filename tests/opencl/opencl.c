@@ -16,8 +16,10 @@
 
 enum { GROUP = 64, GROUPS = 16 };
 
+static const char *const keywords[] = {"half", "kernel", "global", "local", "constant", "uint", "image", "pipe", NULL};
+
 /* Products and attention are loops; even small kernels are parallel. */
-const Target target_opencl = {.name = "opencl", .small_work = 1000, .part_bytes = 1 << 20, .row_room = 4096};
+const Target target_opencl = {.name = "opencl", .keywords = keywords, .small_work = 1000, .part_bytes = 1 << 20, .row_room = 4096};
 
 /* ---- loops ---- */
 
@@ -130,12 +132,17 @@ static const PrintStyle style = {.function = "__kernel void",
                                  .begin = "",
                                  .seed_begin = ""};
 
-bool emit_opencl(Arena *arena, Schedule *schedule, OpenclProgram *made) {
-    if (!has_only_loops(&schedule->units)) return false;
+Module *shared_module(Arena *arena, Schedule *schedule) {
     Module *module = module_for(arena, &schedule, 1, &lower_opencl, TARGET_HOSTED, false);
     for (int i = 0; i < module->kernels.count; i++) share(arena, module->kernels.items[i]);
+    set_launches(module, &((const Entry *)module->entries.items[0])->steps);
+    return module;
+}
+
+bool emit_opencl(Arena *arena, Schedule *schedule, OpenclProgram *made) {
+    if (!has_only_loops(&schedule->units)) return false;
+    Module *module = shared_module(arena, schedule);
     made->entry = module->entries.items[0];
-    set_launches(module, &made->entry->steps);
     made->steps = entry_steps(arena, module, made->entry);
     Text text = {.arena = arena};
     print_sizes(&text, &module->sizes, true);

@@ -13,6 +13,8 @@ typedef struct OpenclProgram {
     const Entry *entry;
 } OpenclProgram;
 
+/* The module of such a program with the launches of its kernels; kernels of calls are launched and not in it. */
+Module *shared_module(Arena *arena, Schedule *schedule);
 /* A program that was compiled for target_opencl. False if it has kernels that the target lacks. */
 bool emit_opencl(Arena *arena, Schedule *schedule, OpenclProgram *made);
 

@@ -50,6 +50,7 @@ static void verify_product(Statement *statement, void *data) {
 
 const Statement *changed_product(Program *program) {
     Verification verification = {.program = program};
-    if (program->properties & HAS_PRODUCTS) block_walk(&program->body, verify_product, &verification);
+    if (program->properties & HAS_PRODUCTS)
+        block_walk(&program->body, verify_product, &verification);
     return verification.wrong;
 }

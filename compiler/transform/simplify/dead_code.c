@@ -39,8 +39,10 @@ static void use_operands(Statement *statement, void *data) {
     }
     for (int i = 0; i < statement->inputs.count; i++)
         expr_walk(statement->inputs.items[i], use_read, live);
-    for (int i = 0; i < statement->outputs.count; i++)
-        expr_walk(statement->outputs.items[i], use_read, live);
+    for (int i = 0; i < statement->outputs.count; i++) {
+        const Expr *output = statement->outputs.items[i];
+        for (int j = 0; j < output->count; j++) expr_walk(output->args[j], use_read, live);
+    }
 }
 
 static void remove_unused(Block *block, const Liveness *live) {
@@ -51,13 +53,15 @@ static void remove_unused(Block *block, const Liveness *live) {
         if (statement->kind == STATEMENT_REPEAT) remove_unused(&statement->body, live);
         bool keep = statement->kind == STATEMENT_REPEAT ? statement->body.statements.count > 0
                                                         : is_live(live, statement);
+        for (int j = 0; keep && j < statement->outputs.count; j++)
+            live->used[((Expr *)statement->outputs.items[j])->tensor->id] = true;
         if (keep) statements->items[count++] = statement;
     }
     statements->count = count;
 }
 
 /* Readers follow writers: from last to first, only a repeat requires a second round. */
-bool *dead_code(Program *program, const bool *roots) {
+bool *live_tensors(Program *program, const bool *roots) {
     const size_t tensors = (size_t)program->tensors.count + 1;
     Liveness live = {.roots = roots};
     live.used = arena_alloc(program->arena, tensors * sizeof *live.used);
@@ -66,6 +70,11 @@ bool *dead_code(Program *program, const bool *roots) {
         live.changed = false;
         block_walk_back(&program->body, use_operands, &live);
     } while (live.changed);
-    remove_unused(&program->body, &live);
     return live.used;
+}
+
+bool *dead_code(Program *program, const bool *roots) {
+    bool *used = live_tensors(program, roots);
+    remove_unused(&program->body, &(const Liveness){.roots = roots, .used = used});
+    return used;
 }
