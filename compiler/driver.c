@@ -285,11 +285,12 @@ static double now(void) {
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-/* Programs become one module in the pass loops, which therefore begins with all of them. */
+/* Programs become one module in the pass loops, which therefore begins with all of them. A program
+ * that elaborate did not make has no known properties. */
 static void check_needs(const Work *work, const PassRow *pass, Machine machine) {
     for (int i = 0; i < (work->schedules ? work->schedule_count : 1) && !work->module; i++) {
         const Program *program = work->schedules ? work->schedules[i]->program : work->program;
-        if (program)
+        if (program && program->properties & (IS_FORWARD | IS_COMPLETE))
             MUST(!pass_missing(passes, PASS_COUNT, pass, program->graph, machine,
                                program->properties));
     }
@@ -341,12 +342,9 @@ static void run_way(void *data) {
 }
 
 /* Runs the passes after `after` (NULL: from the first) up to `last`. Returns false after an
- * error. A program that elaborate did not make has all properties. */
+ * error. */
 static bool run_passes(Work *work, const char *after, const char *last, Machine machine) {
     PassRange way = {work, after, last, machine, false};
-    Program *program = work->program;
-    if (program && !(program->properties & (IS_FORWARD | IS_COMPLETE)))
-        program->properties = IS_LOWERED - 1;
     const bool ended = bounded(work->compiler, run_way, &way);
     must_pass = NULL;
     return ended && way.good;

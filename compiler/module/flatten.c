@@ -24,7 +24,7 @@ typedef struct Flattening {
     Array steps, operands, terms, values, products;
     const char *indices[MOEC_STEP_DEPTH]; /* of the enclosing repeats */
     int depth;
-    List records; /* const HostRecord *: of the enclosing scopes */
+    const HostRecord *record; /* of the enclosing scope */
 } Flattening;
 
 static void *add(Flattening *flat, Array *array, const void *item) {
@@ -125,15 +125,14 @@ static void add_flat_terms(Flattening *flat, const Term *term) {
     add(flat, &flat->terms, &made);
 }
 
-/* x, x + offset, or the integer x[offset]. NULL: absent. Returns its number. */
+/* x or x + offset. NULL: absent. Returns its number. */
 static int add_address(Flattening *flat, const Term *address, int access) {
     MoecStepOperand made = {.buffer = -1, .first_term = flat->terms.count, .access = access};
     while (address && address->op == TERM_CAST) address = address->args[0];
     if (address) {
         const bool is_array = address->op == TERM_NAME;
         made.buffer = (is_array ? address : address->args[0])->variable->tensor->id;
-        made.value = address->op == TERM_ELEMENT;
-        MUST(is_array || made.value || address->op == TERM_ADDRESS);
+        MUST(is_array || address->op == TERM_ADDRESS);
         if (!is_array) add_flat_terms(flat, address->args[1]);
     }
     made.term_count = flat->terms.count - made.first_term;
@@ -143,7 +142,7 @@ static int add_address(Flattening *flat, const Term *address, int access) {
 
 static int add_memory(Flattening *flat, int buffer, size_t offset, int access) {
     const MoecStepTerm term = {MOEC_STEP_NUMBER, (long)offset};
-    const MoecStepOperand made = {buffer, flat->terms.count, 1, access, 0};
+    const MoecStepOperand made = {buffer, flat->terms.count, 1, access};
     add(flat, &flat->terms, &term);
     add(flat, &flat->operands, &made);
     return flat->operands.count - 1;
@@ -155,73 +154,7 @@ static int add_scratch(Flattening *flat, size_t offset, int access) {
                       access);
 }
 
-/* ---- values ---- */
-
-/* A record by its name: of an enclosing scope, or a constant of the text. NULL: there is none. */
-static const HostRecord *record_named(const Flattening *flat, const char *name) {
-    for (int i = flat->records.count - 1; i >= 0; i--) {
-        const HostRecord *record = flat->records.items[i];
-        if (!strcmp(record->name, name)) return record;
-    }
-    for (int i = 0; i < flat->module->functions.count; i++) {
-        const HostRecord *record = ((Section *)flat->module->functions.items[i])->record;
-        if (record && !strcmp(record->name, name)) return record;
-    }
-    return NULL;
-}
-
-static void add_host_values(Flattening *flat, const List *values);
-
-static void add_flat_record(Flattening *flat, const char *field, const char *type,
-                            const List *values) {
-    add(flat, &flat->values,
-        &(MoecStepValue){.kind = MOEC_VALUE_RECORD,
-                         .field = kept_name(flat, field),
-                         .text = kept_name(flat, type),
-                         .number = values->count});
-    add_host_values(flat, values);
-}
-
-static bool is_flat_address(const Term *term) {
-    return term->op == TERM_ADDRESS || term->op == TERM_CAST || term->op == TERM_ELEMENT ||
-           (term->op == TERM_NAME && term->variable->tensor);
-}
-
-static void add_term_value(Flattening *flat, const HostValue *value) {
-    const Term *term = value->term;
-    MoecStepValue made = {.field = kept_name(flat, value->field)};
-    const char *name = term->op == TERM_NUMBER ? term->constant : NULL;
-    const HostRecord *record = name && value->address ? record_named(flat, name) : NULL;
-    if (record) {
-        add_flat_record(flat, value->field, record->type, &record->values);
-        return;
-    }
-    if (is_flat_address(term) || (name && !strcmp(name, "NULL"))) {
-        made.kind = MOEC_VALUE_OPERAND;
-        made.number = add_address(flat, name ? NULL : term, 0);
-    } else if (name) {
-        made.kind = MOEC_VALUE_CONSTANT;
-        made.text = kept_name(flat, name);
-    } else if (term_is_integer(term)) {
-        made.number = term->whole;
-    } else {
-        made.kind = MOEC_VALUE_REAL;
-        made.real = term->real;
-    }
-    add(flat, &flat->values, &made);
-}
-
-static void add_host_values(Flattening *flat, const List *values) {
-    for (int i = 0; i < values->count; i++) {
-        const HostValue *value = values->items[i];
-        if (value->term)
-            add_term_value(flat, value);
-        else
-            add_flat_record(flat, value->field, value->type, &value->values);
-    }
-}
-
-/* ---- records of a device ---- */
+/* ---- records ---- */
 
 /* Bytes of a number or address of a field, and of the items of an array of arrays. */
 typedef struct PackField {
@@ -260,24 +193,26 @@ static int begin_device_record(Flattening *flat, size_t bytes) {
     return flat->values.count - 1;
 }
 
-static MoecStepValue *flat_value(const Flattening *flat, int number) {
-    return &((MoecStepValue *)(void *)flat->values.items)[number];
-}
-
 static void end_device_record(const Flattening *flat, int number) {
-    flat_value(flat, number)->number = flat->values.count - 1 - number;
+    ((MoecStepValue *)(void *)flat->values.items)[number].number = flat->values.count - 1 - number;
 }
 
 /* A number or an address, or an array of them. */
 static void add_device_field(Flattening *flat, const HostValue *value, size_t offset,
                              size_t bytes) {
+    const Term *term = value->term;
+    MoecStepValue made = {.offset = offset, .bytes = bytes};
     for (int i = 0; i < value->values.count; i++)
         add_device_field(flat, value->values.items[i], offset + (size_t)i * bytes, bytes);
-    if (!value->term) return;
-    add_term_value(flat, value);
-    MoecStepValue *added = flat_value(flat, flat->values.count - 1);
-    added->offset = offset;
-    added->bytes = bytes;
+    if (!term) return;
+    if (term->op == TERM_NUMBER && !term->constant) {
+        made.number = term->whole;
+    } else {
+        MUST(term->op != TERM_NUMBER || !strcmp(term->constant, "NULL"));
+        made.kind = MOEC_VALUE_OPERAND;
+        made.number = add_address(flat, term->op == TERM_NUMBER ? NULL : term, 0);
+    }
+    add(flat, &flat->values, &made);
 }
 
 /* The fields are "rows", or "through[1]". */
@@ -358,12 +293,10 @@ static void add_flat_argument(Flattening *flat, const Param *param) {
     case PARAM_GROUPED:
         add_grouped_record(flat, param->product);
         break;
-    case PARAM_RECORD: {
-        const HostRecord *record = record_named(flat, param->name);
-        MUST(record);
-        add_pack_record(flat, record);
+    case PARAM_RECORD:
+        MUST(flat->record && !strcmp(flat->record->name, param->name));
+        add_pack_record(flat, flat->record);
         break;
-    }
     case PARAM_MAP:
     case PARAM_MAPS: /* of further variants */
         break;
@@ -437,12 +370,6 @@ static void set_flat_product(const Flattening *flat, MoecStep *made, const Produ
         made->product.first |= 1U << depth_of(flat, product->first.items[i]);
 }
 
-static void set_grouped(Flattening *flat, MoecStep *made, const ScheduleUnit *unit) {
-    made->grouped.row = add_flat_product(flat, &unit->contraction->product);
-    made->grouped.by_weight = unit->contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
-    made->grouped.begins = unit->overwrites_gradient;
-}
-
 static void set_clear(Flattening *flat, MoecStep *made, const HostStep *step) {
     const Buffer *buffer = step->clear.buffer;
     made->bytes = step->clear.bytes;
@@ -473,21 +400,17 @@ static void add_flat_body(Flattening *flat, const HostStep *step) {
 }
 
 static void set_flat_step(Flattening *flat, MoecStep *made, const HostStep *step) {
-    static const MoecStepKind kinds[] = {
-        [STEP_LAUNCH] = MOEC_STEP_LAUNCH,   [STEP_PRODUCT] = MOEC_STEP_PRODUCT,
-        [STEP_GROUPED] = MOEC_STEP_GROUPED, [STEP_CALL] = MOEC_STEP_CALL,
-        [STEP_CLEAR] = MOEC_STEP_CLEAR,     [STEP_REPEAT] = MOEC_STEP_REPEAT,
-        [STEP_WHEN] = MOEC_STEP_WHEN};
+    static const MoecStepKind kinds[] = {[STEP_LAUNCH] = MOEC_STEP_LAUNCH,
+                                         [STEP_PRODUCT] = MOEC_STEP_PRODUCT,
+                                         [STEP_CLEAR] = MOEC_STEP_CLEAR,
+                                         [STEP_REPEAT] = MOEC_STEP_REPEAT,
+                                         [STEP_WHEN] = MOEC_STEP_WHEN};
+    MUST(step->kind != STEP_GROUPED && step->kind != STEP_CALL); /* kernels of the CPU */
     made->kind = kinds[step->kind];
     if (step->kind == STEP_LAUNCH) set_launch(flat, made, &step->launch);
     if (step->kind == STEP_PRODUCT) set_flat_product(flat, made, &step->product);
-    if (step->kind == STEP_GROUPED) set_grouped(flat, made, step->grouped);
     if (step->kind == STEP_CLEAR) set_clear(flat, made, step);
     if (step->kind == STEP_WHEN) made->when = (MoecStepCondition)step->when;
-    if (step->kind == STEP_CALL) {
-        made->function = kept_name(flat, step->call.function);
-        add_host_values(flat, &step->call.values);
-    }
     if (step->kind == STEP_REPEAT) {
         made->repeat.count = step->repeat.count;
         made->repeat.reverse = step->repeat.reverse;
@@ -510,9 +433,9 @@ static void add_flat_step(Flattening *flat, const HostStep *step) {
 
 /* A scope is a name for its record. */
 static void add_scope(Flattening *flat, const HostStep *step) {
-    list_push(flat->arena, &flat->records, (void *)(uintptr_t)step->record);
+    flat->record = step->record;
     add_steps(flat, &step->body);
-    flat->records.count--;
+    flat->record = NULL;
 }
 
 static void add_steps(Flattening *flat, const List *steps) {

@@ -1,5 +1,5 @@
-/* steps: the host program of a graph as data, in execution order. An engine that executes the
- * steps needs no compiled host program.
+/* steps: the host program of a graph of a device as data, in execution order. An engine that
+ * executes the steps needs no compiled host program.
  *
  * A step with a body (repeat, condition) covers the steps after it up to `last`. Their indices are
  * numbered from the outermost repeat on. References to other arrays are indices in MoecSteps. */
@@ -66,7 +66,6 @@ typedef struct MoecStepOperand {
     int buffer;                 /* -1: absent, NULL */
     int first_term, term_count; /* elements from the start of the buffer; no terms: 0 */
     int access;                 /* a sum of MOEC_STEP_READS and so on; 0: unknown */
-    int value;                  /* nonzero: the integer there, instead of its address */
 } MoecStepOperand;
 
 /* Limits of a kernel of a device: its arguments and their bytes; elements that it writes; operands
@@ -78,12 +77,10 @@ enum {
     MOEC_STEP_MATRICES = 4
 };
 
-/* An argument of a kernel or of a call, or a field of a record. */
+/* An argument of a kernel, or a field of a record. */
 typedef enum MoecStepValueKind {
     MOEC_VALUE_NUMBER,
-    MOEC_VALUE_REAL,
-    MOEC_VALUE_CONSTANT, /* of abi.h, by name */
-    MOEC_VALUE_INDEX,    /* of an enclosing repeat; number: its depth */
+    MOEC_VALUE_INDEX, /* of an enclosing repeat; number: its depth */
     MOEC_VALUE_SEED,
     MOEC_VALUE_OPERAND, /* number: of the operand */
     MOEC_VALUE_RECORD,  /* the next values, number: how many of them */
@@ -92,11 +89,8 @@ typedef enum MoecStepValueKind {
 
 typedef struct MoecStepValue {
     MoecStepValueKind kind;
-    const char *field; /* of a record; or NULL */
-    const char *text;  /* the constant; the type of a record, or NULL */
     long number;
-    double real;
-    size_t offset, bytes; /* of a field in the record of a device; of such a record: its size */
+    size_t offset, bytes; /* of a field in its record; of a record: its size */
 } MoecStepValue;
 
 /* As MoecWritten and MoecMatrices, with the number of an operand as address. */
@@ -131,8 +125,6 @@ typedef enum MoecStepCondition {
 typedef enum MoecStepKind {
     MOEC_STEP_LAUNCH,  /* a kernel; values: its arguments */
     MOEC_STEP_PRODUCT, /* operands: a, b, c, add, bias, kept */
-    MOEC_STEP_GROUPED, /* operands: first row of each group, rows of a, rows of b, a, b, c */
-    MOEC_STEP_CALL,    /* a function of runtime/kernels; values: its arguments */
     MOEC_STEP_CLEAR,   /* zero bytes of its operand */
     MOEC_STEP_REPEAT,
     MOEC_STEP_WHEN
@@ -146,7 +138,7 @@ typedef struct MoecStep {
     union {
         struct {
             const char *kernel; /* of several variants the first one */
-            int number;         /* in MoecTable.kernels; of a host: -1 */
+            int number;         /* in MoecTable.kernels; -1 if it has none */
             long blocks, shared_bytes;
             int threads;
             const MoecStepVariants *variants; /* or NULL */
@@ -161,13 +153,6 @@ typedef struct MoecStep {
             int number;      /* of this kernel; or -1 */
             long blocks;
         } product;
-        struct {
-            int row;
-            int by_weight; /* nonzero: a row of a with the matrix of its group; otherwise a matrix
-                              per group of rows of a and b */
-            int begins;    /* nothing accumulates in the first micro-batch */
-        } grouped;
-        const char *function;
         size_t bytes;
         struct {
             long count;

@@ -193,9 +193,6 @@ static void run_range(StepRun *run, int first, int last) {
         case MOEC_STEP_WHEN:
             count = condition_holds(run->run, step->when);
             break;
-        case MOEC_STEP_GROUPED:
-        case MOEC_STEP_CALL: /* kernels of the CPU */
-            assert(false);
         }
         for (long i = 0; i < count; i++) {
             if (step->kind == MOEC_STEP_REPEAT)

@@ -73,10 +73,6 @@ static void check_step(Walk *walk, const MoecStep *step) {
         check_product(walk, step, step->product.row + step->product.begins);
         if (step->product.first) check_product(walk, step, step->product.more);
         break;
-    case MOEC_STEP_GROUPED:
-        assert_int_equal(step->operand_count, 6);
-        assert_true(step->grouped.row < walk->steps->product_count);
-        break;
     case MOEC_STEP_CLEAR:
         check_operand(walk, operand_of(walk, step, 0),
                       (long)(step->bytes / walk->steps->buffers[operand_of(walk, step, 0)->buffer].element) - 1);
@@ -106,7 +102,7 @@ static void walk_steps(Walk *walk, int first, int last, int depth) {
 /* ---- the printed program ---- */
 
 static const char *name_of(const MoecStep *step) {
-    return step->kind == MOEC_STEP_LAUNCH ? step->launch.kernel : step->kind == MOEC_STEP_CALL ? step->function : NULL;
+    return step->kind == MOEC_STEP_LAUNCH ? step->launch.kernel : NULL;
 }
 
 /* In the function of an entry every launch and call follows the one before. */
@@ -139,19 +135,19 @@ static void check_blocks(const Module *module, const Entry *entry, const MoecSte
 }
 
 /* kinds: those of which the steps have some. */
-static void check(const char *file, const char *model, MoecGraph graph, bool device, const char *precision, unsigned kinds) {
+static void check(const char *file, const char *model, MoecGraph graph, const char *precision, unsigned kinds) {
     char set[64];
     snprintf(set, sizeof set, "train.precision=%s", precision);
     MoecCompiler *compiler = moec_open(file, model, (const char *const[]){set}, 1, NULL);
     MoecProgram *program = moec_compile(compiler, graph, 0, 0, graph == MOEC_DECODE);
     if (!program) fail_msg("%s", moec_reports(compiler));
-    const Module *module = lowered_module(compiler, &program, 1, device, "names");
+    const Module *module = lowered_module(compiler, &program, 1, true, "names");
     const unsigned long long before = arena_hash(compiler->arena);
     Arena *arena = arena_new();
     const Entry *entry = module->entries.items[0];
     Walk walk = {.steps = entry_steps(arena, module, entry)};
     MoecKernels kernels;
-    const char *text = device ? print_cuda(arena, module, &kernels) : print_c(arena, module);
+    const char *text = print_cuda(arena, module, &kernels);
     assert_true(arena_hash(compiler->arena) == before);
     walk_steps(&walk, 0, walk.steps->step_count - 1, 0);
     for (int kind = 0; kind <= MOEC_STEP_WHEN; kind++)
@@ -168,37 +164,24 @@ static const char tiny[] = "models/tiny.moe", hybrid[] = "models/hybrid.moe";
 enum {
     LAUNCH = 1 << MOEC_STEP_LAUNCH,
     PRODUCT = 1 << MOEC_STEP_PRODUCT,
-    GROUPED = 1 << MOEC_STEP_GROUPED,
-    CALL = 1 << MOEC_STEP_CALL,
     CLEAR = 1 << MOEC_STEP_CLEAR,
     REPEAT = 1 << MOEC_STEP_REPEAT,
     WHEN = 1 << MOEC_STEP_WHEN,
     DENSE = LAUNCH | PRODUCT | REPEAT
 };
 
-static void test_host(void **state) {
-    (void)state;
-    check(tiny, "tiny", MOEC_TRAIN, false, "f32", DENSE | CALL | CLEAR | WHEN);
-    check(tiny, "tiny", MOEC_DECODE, false, "f32", DENSE | CALL);
-    check(tiny, "tiny_moe", MOEC_TRAIN, false, "f32", DENSE | GROUPED | CALL | CLEAR | WHEN);
-    check(tiny, "tiny_moe", MOEC_DECODE, false, "f32", DENSE | CALL);
-    check(hybrid, "gated_delta_small", MOEC_TRAIN, false, "f32", DENSE | CLEAR | WHEN);
-    check(hybrid, "gated_delta_small", MOEC_DECODE, false, "f32", DENSE);
-}
-
 static void test_device(void **state) {
     (void)state;
-    check(tiny, "tiny", MOEC_TRAIN, true, "bf16", DENSE | WHEN);
-    check(tiny, "tiny", MOEC_DECODE, true, "bf16", LAUNCH | REPEAT);
-    check(tiny, "tiny_moe", MOEC_TRAIN, true, "bf16", DENSE | WHEN);
-    check(tiny, "tiny_moe", MOEC_DECODE, true, "bf16", LAUNCH | REPEAT);
-    check(hybrid, "gated_delta_small", MOEC_TRAIN, true, "f32", DENSE | CLEAR | WHEN);
-    check(hybrid, "gated_delta_small", MOEC_DECODE, true, "f32", LAUNCH | REPEAT);
+    check(tiny, "tiny", MOEC_TRAIN, "bf16", DENSE | WHEN);
+    check(tiny, "tiny", MOEC_DECODE, "bf16", LAUNCH | REPEAT);
+    check(tiny, "tiny_moe", MOEC_TRAIN, "bf16", DENSE | WHEN);
+    check(tiny, "tiny_moe", MOEC_DECODE, "bf16", LAUNCH | REPEAT);
+    check(hybrid, "gated_delta_small", MOEC_TRAIN, "f32", DENSE | CLEAR | WHEN);
+    check(hybrid, "gated_delta_small", MOEC_DECODE, "f32", LAUNCH | REPEAT);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_host),
         cmocka_unit_test(test_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
