@@ -143,7 +143,7 @@ static Py as_int(Printer *printer, Py value) {
 
 /* ---- operations ---- */
 
-/* How an operation is written. Infix ones have a level; $0 $1 are operands of a function. */
+/* How an operation is written, unless it is the function of torch with its name. */
 static const struct Spelling {
     const char *text;
     PyLevel level;
@@ -161,19 +161,6 @@ static const struct Spelling {
     [OP_LE] = {"<=", PY_COMPARISON, true},
     [OP_GT] = {">", PY_COMPARISON, true},
     [OP_GE] = {">=", PY_COMPARISON, true},
-    [OP_FLOOR] = {"torch.floor(%s)", PY_ATOM, false},
-    [OP_ABS] = {"torch.abs(%s)", PY_ATOM, false},
-    [OP_SIGN] = {"torch.sign(%s)", PY_ATOM, false},
-    [OP_EXP] = {"torch.exp(%s)", PY_ATOM, false},
-    [OP_LOG] = {"torch.log(%s)", PY_ATOM, false},
-    [OP_SQRT] = {"torch.sqrt(%s)", PY_ATOM, false},
-    [OP_RSQRT] = {"torch.rsqrt(%s)", PY_ATOM, false},
-    [OP_SIN] = {"torch.sin(%s)", PY_ATOM, false},
-    [OP_COS] = {"torch.cos(%s)", PY_ATOM, false},
-    [OP_ATAN] = {"torch.atan(%s)", PY_ATOM, false},
-    [OP_TANH] = {"torch.tanh(%s)", PY_ATOM, false},
-    [OP_SIGMOID] = {"torch.sigmoid(%s)", PY_ATOM, false},
-    [OP_ERF] = {"torch.erf(%s)", PY_ATOM, false},
     [OP_SOFTPLUS] = {"F.softplus(%s)", PY_ATOM, false},
 };
 
@@ -321,7 +308,9 @@ static Py function(Printer *printer, OpCode op, Py a) {
         printer->uses_cache = true;
     }
     if (!keeps) a = as_double(printer, a);
-    return called(printer, a, spellings[op].text, a.kind);
+    const char *text = spellings[op].text;
+    if (!text) text = arena_format(printer->torch->arena, "torch.%s(%%s)", op_table[op].text);
+    return called(printer, a, text, a.kind);
 }
 
 Py apply_python(Printer *printer, OpCode op, const Py *args, int count) {
