@@ -117,6 +117,15 @@ static void print_notes(char cell[CELL], const json_t *row) {
                      (int)field_number(row, "unfinished"));
 }
 
+static void print_chance(char cell[CELL], double p) {
+    fixed(cell, p < 0.0005 ? "<0.001" : "%.3f", p);
+}
+
+static bool is_corrected(const json_t *comparison) {
+    return field_number(comparison, "comparisons") > 1 &&
+           strcmp(field_text(comparison, "correction"), correction_name(CORRECTION_NONE)) != 0;
+}
+
 static Cells losses(const json_t *comparison) {
     const json_t *rows = json_object_get(comparison, "variants");
     const char *head[] = {"variant",
@@ -127,9 +136,12 @@ static Cells losses(const json_t *comparison) {
                           "train loss",
                           "difference (95 % CI)",
                           "p",
+                          "adjusted p",
+                          "seeds needed",
                           "verdict",
                           "notes"};
-    Cells cells = cells_new((int)json_array_size(rows), 10, 8, head);
+    enum { NOTES = 11 };
+    Cells cells = cells_new((int)json_array_size(rows), NOTES + 1, NOTES - 1, head);
     bool noted = false;
     for (int i = 1; i < cells.rows; i++) {
         const json_t *row = json_array_get(rows, (size_t)i - 1),
@@ -143,13 +155,17 @@ static Cells losses(const json_t *comparison) {
         fixed(cell[4], "%.4f", field_number(row, "nats"));
         fixed(cell[5], "%.4f", field_number(row, "train_loss"));
         print_difference(cell[6], difference);
-        double p = field_number(difference, "chance");
-        fixed(cell[7], p < 0.0005 ? "<0.001" : "%.3f", p);
-        snprintf(cell[8], CELL, "%s", base ? "baseline" : field_text(difference, "verdict"));
-        print_notes(cell[9], row);
-        noted |= *cell[9] != '\0';
+        print_chance(cell[7], field_number(difference, "chance"));
+        print_chance(cell[8], field_number(difference, "adjusted"));
+        fixed(cell[9], "%.0f", field_number(difference, "seeds_needed"));
+        snprintf(cell[NOTES - 1], CELL, "%s",
+                 base ? "baseline" : field_text(difference, "verdict"));
+        print_notes(cell[NOTES], row);
+        noted |= *cell[NOTES] != '\0';
     }
     if (!noted) cells.columns--;
+    if (!json_object_get(comparison, "detect")) drop_column(&cells, 9);
+    if (!is_corrected(comparison)) drop_column(&cells, 8);
     for (int k = 5; k >= 4; k--)
         if (!strcmp(head[k], head[2]) || is_empty_column(&cells, k)) drop_column(&cells, k);
     return cells;
@@ -285,6 +301,25 @@ static void write_table(FILE *file, Write *write, Cells cells) {
     free(cells.text);
 }
 
+static void print_test_rules(FILE *file, const json_t *comparison) {
+    if (is_corrected(comparison))
+        fprintf(file, "adjusted p: for %.0f comparisons, by %s. Verdicts use it at 0.05.\n",
+                field_number(comparison, "comparisons"),
+                !strcmp(field_text(comparison, "correction"), correction_name(CORRECTION_HOLM))
+                    ? "Holm's method"
+                    : "the method of Benjamini and Hochberg");
+    if (json_object_get(comparison, "equivalence"))
+        fprintf(file,
+                "equivalent: the difference is within +-%g, by two one-sided tests at 0.05; not "
+                "worse: by less than that.\n",
+                field_number(comparison, "equivalence"));
+    if (json_object_get(comparison, "detect"))
+        fprintf(file,
+                "seeds needed: runs per variant that find a difference of %g with a probability of "
+                "%.0f %%, if the\nstandard deviation is the measured one.\n",
+                field_number(comparison, "detect"), 100 * field_number(comparison, "power"));
+}
+
 static char *print(const json_t *comparison, Write *write) {
     char *text = NULL;
     size_t length;
@@ -299,6 +334,7 @@ static char *print(const json_t *comparison, Write *write) {
             "p-value. Losses in nats. Probes and train loss:\nmeans over the last tenth of the "
             "steps.\n",
             metric_words(field_text(comparison, "metric")), field_text(comparison, "base"));
+    print_test_rules(file, comparison);
     fclose(file);
     return text;
 }
@@ -325,8 +361,8 @@ static void write_field(FILE *file, const json_t *value) {
 }
 
 /* Columns of a difference: "difference_mean". */
-static const char *const parts[] = {"mean",   "margin_95", "low",   "high",
-                                    "chance", "verdict",   "paired"};
+static const char *const parts[] = {"mean",   "margin_95", "low",     "high",
+                                    "chance", "adjusted",  "verdict", "paired"};
 enum { PARTS = sizeof parts / sizeof *parts, MAX_NAMES = 64 };
 
 /* Columns: single values of a row, parts of its difference, probes. */

@@ -195,12 +195,25 @@ static char *field_copy(const json_t *object, const char *name) {
     return text ? memory_format("%s", text) : NULL;
 }
 
+static TestRules read_test_rules(const json_t *rules) {
+    static const double power = 0.8;
+    const char *correction = json_string_value(json_object_get(rules, "correction"));
+    const json_t *own = json_object_get(rules, "power");
+    TestRules read = {.equivalence = json_number_value(json_object_get(rules, "equivalence")),
+                      .detect = json_number_value(json_object_get(rules, "detect")),
+                      .power = own ? json_number_value(own) : power};
+    for (int i = 0; correction && i <= CORRECTION_NONE; i++)
+        if (!strcmp(correction, correction_name((Correction)i))) read.correction = (Correction)i;
+    return read;
+}
+
 /* The rules of the first sweep apply to all folders. */
 static void take_rules(Gathering *gathering, const json_t *sweep) {
     if (gathering->experiment) return;
     gathering->experiment = field_copy(sweep, "experiment");
     gathering->metric = field_copy(sweep, "metric");
     gathering->higher = json_object_get(sweep, "better") != NULL;
+    gathering->rules = read_test_rules(json_object_get(sweep, "statistics"));
 }
 
 static bool gather_variant(Gathering *gathering, const char *folder, const char *name,
