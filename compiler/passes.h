@@ -3,6 +3,7 @@
 #ifndef PASSES_H
 #define PASSES_H
 
+#include "moec.h"
 #include "ir/ir.h"
 #include "syntax/tree.h"
 
@@ -135,6 +136,8 @@ typedef struct Experiment {
     double gflops, gbytes; /* peak of the machine for `match time`: products, memory */
     List halvings;         /* double *: fractions of a run after which only the better half
                               continues */
+    const char *hypothesis; /* a text, or NULL */
+    MoecStatistics statistics;
     List overrides;        /* Node * NODE_ENTRY, for every variant */
     List paths;            /* Node *: every option that the experiment sets */
 } Experiment;
