@@ -1,4 +1,4 @@
-#include "tools/experiment/experiment.h"
+#include "tools/experiment/internal.h"
 
 #include "abi/json_make.h"
 #include "base/memory.h"
@@ -328,5 +328,9 @@ json_t *comparison_json(const Gathering *gathering, int chosen, bool lasting) {
                                    "metric", metric, "higher", gathering->higher, "seeds", seeds,
                                    "variants", rows);
     add_test_rules(comparison, &gathering->rules, comparisons);
+    json_t *effects = effects_json(gathering, comparison);
+    if (effects) json_object_set_new(comparison, "effects", effects);
+    json_t *plan = gathering->folder ? registry_json(gathering->folder, lasting) : NULL;
+    if (plan) json_object_set_new(comparison, "plan", plan);
     return comparison;
 }

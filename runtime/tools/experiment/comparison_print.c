@@ -254,6 +254,38 @@ static Cells probes(const json_t *comparison) {
     return cells;
 }
 
+/* ---- effects of a grid ---- */
+
+static Cells variances(const json_t *effects) {
+    const json_t *rows = json_object_get(effects, "variance");
+    static const char *const head[] = {"effect", "df", "F", "p", "adjusted p"};
+    if (!rows) return (Cells){0};
+    Cells cells = cells_new((int)json_array_size(rows), 5, 5, head);
+    for (int i = 1; i < cells.rows; i++) {
+        const json_t *row = json_array_get(rows, (size_t)i - 1);
+        snprintf(cells.text[i][0], CELL, "%s", field_text(row, "effect"));
+        fixed(cells.text[i][1], "%.0f", field_number(row, "freedom"));
+        fixed(cells.text[i][2], "%.2f", field_number(row, "f"));
+        print_chance(cells.text[i][3], field_number(row, "chance"));
+        print_chance(cells.text[i][4], field_number(row, "adjusted"));
+    }
+    return cells;
+}
+
+static Cells level_effects(const json_t *effects) {
+    const json_t *rows = json_object_get(effects, "levels");
+    static const char *const head[] = {"factor", "effect (95 % CI)", "value"};
+    if (!rows) return (Cells){0};
+    Cells cells = cells_new((int)json_array_size(rows), 3, 2, head);
+    for (int i = 1; i < cells.rows; i++) {
+        const json_t *row = json_array_get(rows, (size_t)i - 1);
+        snprintf(cells.text[i][0], CELL, "%s", field_text(row, "factor"));
+        print_difference(cells.text[i][1], row);
+        snprintf(cells.text[i][2], CELL, "%s", field_text(row, "value"));
+    }
+    return cells;
+}
+
 /* ---- text and Markdown ---- */
 
 static int column_width(const Cells *cells, int column) {
@@ -313,6 +345,9 @@ static void print_test_rules(FILE *file, const json_t *comparison) {
                 "equivalent: the difference is within +-%g, by two one-sided tests at 0.05; not "
                 "worse: by less than that.\n",
                 field_number(comparison, "equivalence"));
+    if (json_object_get(comparison, "effects"))
+        fprintf(file, "F: analysis of variance of the grid with seeds as blocks. effect: mean of "
+                      "the variants with the value\nless the mean of all.\n");
     if (json_object_get(comparison, "detect"))
         fprintf(file,
                 "seeds needed: runs per variant that find a difference of %g with a probability of "
@@ -320,12 +355,42 @@ static void print_test_rules(FILE *file, const json_t *comparison) {
                 field_number(comparison, "detect"), 100 * field_number(comparison, "power"));
 }
 
+static void print_plan(FILE *file, const json_t *plan) {
+    const json_t *plans = json_object_get(plan, "plans"),
+                 *aside = json_object_get(plan, "set_aside");
+    if (!plan) return;
+    if (*field_text(plan, "hypothesis"))
+        fprintf(file, "hypothesis: %s\n", field_text(plan, "hypothesis"));
+    for (size_t i = 0; i < json_array_size(plans); i++) {
+        const json_t *own = json_array_get(plans, i);
+        double runs = field_number(own, "finished_runs");
+        fprintf(file, "plan %.12s, %s %s ", field_text(own, "hash"),
+                i ? "changed" : "registered", field_text(own, "time"));
+        if (runs > 0)
+            fprintf(file, "after %.0f finished run%s", runs, runs == 1 ? "" : "s");
+        else
+            fprintf(file, "before the first run");
+        fprintf(file, i ? ": %s\n" : "\n", field_text(own, "reason"));
+    }
+    if (!json_is_true(json_object_get(plan, "registered")))
+        fprintf(file, "plan %.12s in sweep.json is not registered: the file was changed\n",
+                field_text(plan, "hash"));
+    for (size_t i = 0; i < json_array_size(aside); i++)
+        fprintf(file, "%s%s (%.0f runs)%s", i ? ", " : "no longer in the plan: ",
+                field_text(json_array_get(aside, i), "variant"),
+                field_number(json_array_get(aside, i), "finished_runs"),
+                i + 1 == json_array_size(aside) ? "\n" : "");
+}
+
 static char *print(const json_t *comparison, Write *write) {
     char *text = NULL;
     size_t length;
     FILE *file = open_memstream(&text, &length);
     if (!file) return memory_format("%s", "");
+    const json_t *effects = json_object_get(comparison, "effects");
     write_table(file, write, losses(comparison));
+    write_table(file, write, variances(effects));
+    write_table(file, write, level_effects(effects));
     write_table(file, write, costs(comparison));
     write_table(file, write, probes(comparison));
     fprintf(file,
@@ -335,6 +400,7 @@ static char *print(const json_t *comparison, Write *write) {
             "steps.\n",
             metric_words(field_text(comparison, "metric")), field_text(comparison, "base"));
     print_test_rules(file, comparison);
+    print_plan(file, json_object_get(comparison, "plan"));
     fclose(file);
     return text;
 }

@@ -154,10 +154,12 @@ typedef struct Group {
 } Group;
 
 typedef struct Gathering {
+    char *folder;     /* of the first sweep, or NULL */
     char *experiment; /* NULL: runs that were started one by one */
     char *metric;     /* a number of the log that the experiment asks for, or NULL */
     bool higher;      /* of it is better */
     TestRules rules;
+    json_t *design;   /* factors and levels of a grid, as in sweep.json; or NULL */
     Group *groups;
     int count;
 } Gathering;
@@ -173,7 +175,8 @@ int gathering_find(const Gathering *gathering, const char *name);
 
 /* Returns the comparison as JSON; missing numbers are null:
  *
- *     { "experiment", "base", "metric", "higher", "seeds",
+ *     { "experiment", "base", "metric", "higher", "seeds", "comparisons", "correction",
+ *       "equivalence", "detect", "power", "effects", "plan",
  *       "variants": [ { "variant", "sets", "parameters", "active", "flops", "cache", "steps",
  *                       "tokens", "flops_total", "finished", "diverged", "unfinished", "loss",
  *                       "spread", "nats", "train_loss", "speed", "seconds", "probes",
@@ -225,6 +228,7 @@ typedef struct Plan {
     const char
         *slurm;     /* options of sbatch: the runs are jobs of a scheduler; NULL: of this machine */
     json_t *result; /* of --json; NULL: the plan and the table are printed as text */
+    const char *amend;  /* reason of a change of the plan in the folder, or NULL */
     bool tensorboard;   /* of every run, as moec train has it */
     bool plain_program; /* the job script calls `moec` from PATH */
 } Plan;
@@ -236,8 +240,9 @@ void plan_show(const Plan *plan);
 /* Prints a lower bound of the duration or adds it to the result: the FLOPs of the runs at the
  * measured peak of the devices. False after a message if a device does not exist. */
 bool plan_show_time(const Plan *plan);
-/* Creates the folder and writes the plan to DIR/sweep.json. An existing file must have the same
- * content: false after a message that names the difference. */
+/* Creates the folder, registers the plan and writes it to DIR/sweep.json. An existing file must
+ * have the same content unless the change is given a reason: false after a message that names the
+ * difference. */
 bool plan_keep(const Plan *plan);
 /* A new string: DIR/VARIANT/seed_N. */
 char *plan_folder(const Plan *plan, const MoecVariant *variant, long seed);

@@ -1,4 +1,4 @@
-#include "tools/experiment/experiment.h"
+#include "tools/experiment/internal.h"
 
 #include "abi/json_make.h"
 #include "base/files.h"
@@ -152,11 +152,7 @@ static int is_visible(const struct dirent *entry) {
     return entry->d_name[0] != '.';
 }
 
-typedef bool Visit(void *data, const char *folder);
-
-/* Every folder below, in the order of their names with numbers as numbers. False: a visit failed.
- */
-static bool each_folder(const char *folder, Visit *visit, void *data) {
+bool each_folder(const char *folder, Visit *visit, void *data) {
     struct dirent **entries;
     int count = scandir(folder, &entries, is_visible, versionsort);
     bool good = true;
@@ -214,6 +210,7 @@ static void take_rules(Gathering *gathering, const json_t *sweep) {
     gathering->metric = field_copy(sweep, "metric");
     gathering->higher = json_object_get(sweep, "better") != NULL;
     gathering->rules = read_test_rules(json_object_get(sweep, "statistics"));
+    gathering->design = json_incref(json_object_get(sweep, "design"));
 }
 
 static bool gather_variant(Gathering *gathering, const char *folder, const char *name,
@@ -239,6 +236,7 @@ static bool gather_sweep(Gathering *gathering, const char *folder, json_t *sweep
     const char *name;
     json_t *variant;
     bool good = true;
+    if (!gathering->experiment) gathering->folder = memory_format("%s", folder);
     take_rules(gathering, sweep);
     json_object_foreach(json_object_get(sweep, "variants"), name, variant) {
         good = good && gather_variant(gathering, folder, name, variant);
@@ -328,6 +326,8 @@ void gathering_free(Gathering *gathering) {
     free(gathering->groups);
     free(gathering->experiment);
     free(gathering->metric);
+    free(gathering->folder);
+    json_decref(gathering->design);
     *gathering = (Gathering){0};
 }
 

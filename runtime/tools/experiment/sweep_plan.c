@@ -300,12 +300,14 @@ static json_t *plan_json(const Plan *plan) {
     return root;
 }
 
-/* A key of one that the other has otherwise, or has not; NULL when there is none. */
+/* A key of one that the other has otherwise, or has not; NULL when there is none. "design" follows
+ * from the variants; plans of earlier versions lack it. */
 static const char *other_key(json_t *one, json_t *other) {
     void *at = json_object_iter(one);
     for (; at; at = json_object_iter_next(one, at)) {
         const char *key = json_object_iter_key(at);
-        if (!json_equal(json_object_iter_value(at), json_object_get(other, key))) return key;
+        if (strcmp(key, "design") != 0 && !json_equal(json_object_iter_value(at), json_object_get(other, key)))
+            return key;
     }
     return NULL;
 }
@@ -328,28 +330,41 @@ static bool write_plan(const char *path, const json_t *plan) {
     return good;
 }
 
-static bool is_same_plan(const Plan *plan, const char *path, json_t *now) {
-    json_t *before = file_json(path);
-    if (!before) return error_message("choose another --out", "%s does not describe a sweep", path);
+/* Records the change with its reason. */
+static bool amend_plan(const Plan *plan, const char *path, const json_t *before, json_t *now) {
+    return registry_add(plan->out, now, before, plan->amend) &&
+           registry_set_aside(plan->out, before, now) && write_plan(path, now);
+}
+
+static bool continue_plan(const Plan *plan, const char *path, json_t *before, json_t *now) {
     char *what = plan_difference(before, now);
-    bool adopted = what && plan_adopt(plan, before, now);
-    json_decref(before);
-    if (adopted) {
-        free(what);
-        return write_plan(path, now);
-    }
-    if (what)
-        error_message("choose another --out, or restore the original spec and options",
-                      "%s contains a different sweep: %s is not the same", plan->out, what);
-    bool same = !what;
+    bool good = true;
+    if (what && plan_adopt(plan, before, now))
+        good = registry_add(plan->out, now, before, "new names of options") &&
+               write_plan(path, now);
+    else if (what && plan->amend)
+        good = amend_plan(plan, path, before, now);
+    else if (what)
+        good = error_message("choose another --out, restore the original spec and options, or "
+                             "record the change with --amend 'REASON'",
+                             "%s contains a different sweep: %s is not the same", plan->out, what);
+    else
+        good = registry_add(plan->out, before, NULL, NULL);
     free(what);
-    return same;
+    return good;
 }
 
 bool plan_keep(const Plan *plan) {
     char *path = path_join(plan->out, "sweep.json");
-    json_t *now = plan_json(plan);
-    bool good = file_exists(path) ? is_same_plan(plan, path, now) : write_plan(path, now);
+    json_t *now = plan_json(plan), *before = file_exists(path) ? file_json(path) : NULL;
+    bool good;
+    if (before)
+        good = continue_plan(plan, path, before, now);
+    else if (file_exists(path))
+        good = error_message("choose another --out", "%s does not describe a sweep", path);
+    else
+        good = registry_add(plan->out, now, NULL, NULL) && write_plan(path, now);
+    json_decref(before);
     json_decref(now);
     free(path);
     return good;
