@@ -330,9 +330,10 @@ typedef struct MoecFactor {
 } MoecFactor;
 /* How the differences of an experiment are tested. 0 or NULL: the default. */
 typedef struct MoecStatistics {
-    const char *correction; /* of p-values for several comparisons: holm, benjamini_hochberg, none */
-    double equivalence;     /* differences below it do not matter; in units of the metric */
-    double detect, power;   /* a difference to find, and the probability of finding it */
+    const char
+        *correction;      /* of p-values for several comparisons: holm, benjamini_hochberg, none */
+    double equivalence;   /* differences below it do not matter; in units of the metric */
+    double detect, power; /* a difference to find, and the probability of finding it */
 } MoecStatistics;
 typedef struct MoecExperiment {
     const char *name, *base;

@@ -8,10 +8,9 @@
 
 enum { MAX_SEEDS = 1000 };
 
-static const char *const entries[] = {"baseline", "vary",           "variants", "tune",
-                                      "match",    "seeds",          "budget",   "train",
-                                      "metric",   "early_stopping", "transfer", "machine",
-                                      "hypothesis", "statistics"};
+static const char *const entries[] = {
+    "baseline", "vary",   "variants",       "tune",     "match",   "seeds",      "budget",
+    "train",    "metric", "early_stopping", "transfer", "machine", "hypothesis", "statistics"};
 
 static void help_with_names(Reports *reports, const List *nodes, const char *name,
                             const char *kind) {
@@ -236,7 +235,7 @@ static bool read_hypothesis(Asking *asking, const Node *value) {
         return true;
     }
     report_error(asking->e->reports, value->span, "'hypothesis' expects a text");
-    report_help(asking->e->reports, "write hypothesis = \"a gate lowers the loss\"");
+    report_help(asking->e->reports, "write hypothesis = \"wider layers lower the loss\"");
     return false;
 }
 

@@ -267,18 +267,17 @@ static const char *choice_text(Arena *arena, const Alternative *choice) {
     return text.text;
 }
 
-/* "attention.gate"; of paired options "dim, layers"; "variants". */
+/* "train.lr"; of paired options "dim, layers"; "variants". */
 static const char *dimension_text(Arena *arena, const Dimension *dimension) {
     const Alternative *choice = dimension->choices.items[0];
     Text text = {.arena = arena};
     if (choice->label) return "variants";
     for (int i = 0; i < choice->overrides.count; i++)
-        text_add(&text, "%s%s", i ? ", " : "",
-                 ((const Node *)choice->overrides.items[i])->name);
+        text_add(&text, "%s%s", i ? ", " : "", ((const Node *)choice->overrides.items[i])->name);
     return text.text;
 }
 
-static const MoecFactor *factors_of(const Expansion *expansion) {
+static const MoecFactor *experiment_factors(const Expansion *expansion) {
     Arena *arena = expansion->arena;
     const List *dimensions = &expansion->asked->vary;
     MoecFactor *factors = arena_alloc(arena, ((size_t)dimensions->count + 1) * sizeof *factors);
@@ -323,7 +322,7 @@ static const MoecExperiment *expansion_result(const Expansion *expansion) {
         .higher = asked->higher,
         .hypothesis = asked->hypothesis,
         .statistics = asked->statistics,
-        .factors = factors_of(expansion),
+        .factors = experiment_factors(expansion),
         .factor_count = factor_count(asked),
         .limit = asked->limit,
         .seconds = asked->budget == BUDGET_SECONDS ? asked->amount : 0,
@@ -415,7 +414,8 @@ const MoecExperiment *moec_expand(MoecCompiler *compiler) {
     if (!add_structure(&expansion, "base", &nothing, NULL)) return NULL;
     for (int i = 0; i < structures; i++) {
         Combination made = combination_at(&expansion, &asked->vary, i);
-        if (!add_structure(&expansion, made.name, &made.overrides, levels_at(&expansion, i))) return NULL;
+        if (!add_structure(&expansion, made.name, &made.overrides, levels_at(&expansion, i)))
+            return NULL;
     }
     return expansion_result(&expansion);
 }

@@ -284,21 +284,21 @@ static int add_differences(json_t *rows, const Gathering *gathering, const int *
     Judgement *judgements = memory_new((size_t)(count + 1) * sizeof *judgements);
     for (int i = 0; i < count; i++) {
         int number = order[i + 1];
-        judgements[i] = (Judgement){
-            .difference = group_difference(&gathering->groups[number],
-                                           &gathering->groups[order[0]], metric),
-            .counts = is_compared(gathering, number, metric)};
+        judgements[i] =
+            (Judgement){.difference = group_difference(&gathering->groups[number],
+                                                       &gathering->groups[order[0]], metric),
+                        .counts = is_compared(gathering, number, metric)};
     }
-    int comparisons = judge(&gathering->rules, gathering->higher, judgements, count);
+    int comparisons = judge_differences(&gathering->rules, gathering->higher, judgements, count);
     for (int i = 0; i < count; i++)
-        json_object_set_new(json_array_get(rows, (size_t)i + 1), "difference",
-                            difference_json(&gathering->rules, &judgements[i], gathering->higher,
-                                            comparisons));
+        json_object_set_new(
+            json_array_get(rows, (size_t)i + 1), "difference",
+            difference_json(&gathering->rules, &judgements[i], gathering->higher, comparisons));
     free(judgements);
     return comparisons;
 }
 
-/* What the verdicts depend on beside the runs. */
+/* Rules that determine the verdicts. */
 static void add_test_rules(json_t *comparison, const TestRules *rules, int comparisons) {
     json_object_set_new(comparison, "comparisons", json_integer(comparisons));
     json_object_set_new(comparison, "correction", json_text(correction_name(rules->correction)));
@@ -323,10 +323,10 @@ json_t *comparison_json(const Gathering *gathering, int chosen, bool lasting) {
         json_array_append_new(rows, compared_variant_json(gathering, order[i], metric, lasting));
     int comparisons = add_differences(rows, gathering, order, metric);
     free(order);
-    json_t *comparison = json_make("{s:s?, s:s, s:s, s:b, s:i, s:o}", "experiment",
-                                   gathering->experiment, "base", gathering->groups[base].name,
-                                   "metric", metric, "higher", gathering->higher, "seeds", seeds,
-                                   "variants", rows);
+    json_t *comparison =
+        json_make("{s:s?, s:s, s:s, s:b, s:i, s:o}", "experiment", gathering->experiment, "base",
+                  gathering->groups[base].name, "metric", metric, "higher", gathering->higher,
+                  "seeds", seeds, "variants", rows);
     add_test_rules(comparison, &gathering->rules, comparisons);
     json_t *effects = effects_json(gathering, comparison);
     if (effects) json_object_set_new(comparison, "effects", effects);

@@ -2,6 +2,7 @@
 #include "tools/experiment/experiment.h"
 
 #include "abi/quantity.h"
+#include "abi/utf8_cut.h"
 #include "base/memory.h"
 
 #include <math.h>
@@ -355,17 +356,25 @@ static void print_test_rules(FILE *file, const json_t *comparison) {
                 field_number(comparison, "detect"), 100 * field_number(comparison, "power"));
 }
 
-static void print_plan(FILE *file, const json_t *plan) {
+/* The first digits of a hash. */
+static const char *short_hash(char text[16], const json_t *object) {
+    const char *hash = field_text(object, "hash");
+    snprintf(text, 16, "%.*s", utf8_cut(hash, 12), hash);
+    return text;
+}
+
+static void print_registry(FILE *file, const json_t *plan) {
     const json_t *plans = json_object_get(plan, "plans"),
                  *aside = json_object_get(plan, "set_aside");
+    char hash[16];
     if (!plan) return;
     if (*field_text(plan, "hypothesis"))
         fprintf(file, "hypothesis: %s\n", field_text(plan, "hypothesis"));
     for (size_t i = 0; i < json_array_size(plans); i++) {
         const json_t *own = json_array_get(plans, i);
         double runs = field_number(own, "finished_runs");
-        fprintf(file, "plan %.12s, %s %s ", field_text(own, "hash"),
-                i ? "changed" : "registered", field_text(own, "time"));
+        fprintf(file, "plan %s, %s %s ", short_hash(hash, own), i ? "changed" : "registered",
+                field_text(own, "time"));
         if (runs > 0)
             fprintf(file, "after %.0f finished run%s", runs, runs == 1 ? "" : "s");
         else
@@ -373,8 +382,8 @@ static void print_plan(FILE *file, const json_t *plan) {
         fprintf(file, i ? ": %s\n" : "\n", field_text(own, "reason"));
     }
     if (!json_is_true(json_object_get(plan, "registered")))
-        fprintf(file, "plan %.12s in sweep.json is not registered: the file was changed\n",
-                field_text(plan, "hash"));
+        fprintf(file, "plan %s in sweep.json is not registered: the file was changed\n",
+                short_hash(hash, plan));
     for (size_t i = 0; i < json_array_size(aside); i++)
         fprintf(file, "%s%s (%.0f runs)%s", i ? ", " : "no longer in the plan: ",
                 field_text(json_array_get(aside, i), "variant"),
@@ -400,7 +409,7 @@ static char *print(const json_t *comparison, Write *write) {
             "steps.\n",
             metric_words(field_text(comparison, "metric")), field_text(comparison, "base"));
     print_test_rules(file, comparison);
-    print_plan(file, json_object_get(comparison, "plan"));
+    print_registry(file, json_object_get(comparison, "plan"));
     fclose(file);
     return text;
 }

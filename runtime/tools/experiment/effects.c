@@ -15,23 +15,23 @@
 enum { MAX_FACTORS = 8 };
 
 /* Losses of a grid: the last factor changes fastest. */
-typedef struct Grid {
+typedef struct LossGrid {
     int factors, sizes[MAX_FACTORS], cells, seeds;
     double *losses;     /* [cell][seed] */
     double *means;      /* [cell], over the seeds */
     double *seed_means; /* [seed], over the cells */
     double mean;
-} Grid;
+} LossGrid;
 
-static int level_of(const Grid *grid, int cell, int factor) {
+static int cell_level(const LossGrid *grid, int cell, int factor) {
     for (int i = grid->factors - 1; i > factor; i--) cell /= grid->sizes[i];
     return cell % grid->sizes[factor];
 }
 
 /* Whether two cells have the same levels of the factors in the set. */
-static bool is_alike(const Grid *grid, int cell, int other, unsigned set) {
+static bool is_alike(const LossGrid *grid, int cell, int other, unsigned set) {
     for (int i = 0; i < grid->factors; i++)
-        if (set >> i & 1 && level_of(grid, cell, i) != level_of(grid, other, i)) return false;
+        if (set >> i & 1 && cell_level(grid, cell, i) != cell_level(grid, other, i)) return false;
     return true;
 }
 
@@ -66,7 +66,7 @@ static double loss_of_seed(const Group *group, long seed, const char *metric) {
     return NAN;
 }
 
-static int cell_of(const Grid *grid, const json_t *levels) {
+static int cell_of(const LossGrid *grid, const json_t *levels) {
     int cell = 0;
     for (int i = 0; i < grid->factors; i++)
         cell = cell * grid->sizes[i] + (int)json_integer_value(json_array_get(levels, (size_t)i));
@@ -74,7 +74,7 @@ static int cell_of(const Grid *grid, const json_t *levels) {
 }
 
 /* Reads the sizes; false if there is no grid. */
-static bool grid_sizes(Grid *grid, const json_t *design) {
+static bool grid_sizes(LossGrid *grid, const json_t *design) {
     const json_t *factors = json_object_get(design, "factors"), *factor;
     size_t at;
     grid->factors = (int)json_array_size(factors);
@@ -89,7 +89,7 @@ static bool grid_sizes(Grid *grid, const json_t *design) {
 }
 
 /* False unless every cell has a loss of every seed of the first one. */
-static bool grid_read(Grid *grid, const Gathering *gathering, const json_t *comparison) {
+static bool grid_read(LossGrid *grid, const Gathering *gathering, const json_t *comparison) {
     const char *structure, *metric = json_string_value(json_object_get(comparison, "metric"));
     const Group *seeds = &gathering->groups[0];
     json_t *levels;
@@ -109,7 +109,7 @@ static bool grid_read(Grid *grid, const Gathering *gathering, const json_t *comp
     return numbers > 0;
 }
 
-static void grid_means(Grid *grid) {
+static void grid_means(LossGrid *grid) {
     grid->means = memory_new((size_t)grid->cells * sizeof *grid->means);
     grid->seed_means = memory_new((size_t)grid->seeds * sizeof *grid->seed_means);
     grid->mean = 0;
@@ -126,7 +126,7 @@ static void grid_means(Grid *grid) {
 /* ---- effects ---- */
 
 /* Mean of the cells that have these levels. */
-static double level_mean(const Grid *grid, const double *cells, int cell, unsigned set) {
+static double level_mean(const LossGrid *grid, const double *cells, int cell, unsigned set) {
     double sum = 0;
     int count = 0;
     for (int i = 0; i < grid->cells; i++) {
@@ -137,8 +137,8 @@ static double level_mean(const Grid *grid, const double *cells, int cell, unsign
     return sum / count;
 }
 
-/* The effect of a set of factors at a cell: what its subsets do not explain. */
-static double interaction_at(const Grid *grid, int cell, unsigned set) {
+/* The effect of a set of factors at a cell, less those of its subsets. */
+static double interaction_at(const LossGrid *grid, int cell, unsigned set) {
     double effect = 0;
     for (unsigned part = set;; part = (part - 1) & set) {
         int apart = __builtin_popcount(set ^ part);
@@ -152,7 +152,7 @@ typedef struct VarianceRow {
     double squares, freedom, ratio, chance;
 } VarianceRow;
 
-static VarianceRow variance_of(const Grid *grid, unsigned set) {
+static VarianceRow variance_of(const LossGrid *grid, unsigned set) {
     VarianceRow row = {.set = set, .freedom = 1};
     for (int i = 0; i < grid->factors; i++)
         if (set >> i & 1) row.freedom *= grid->sizes[i] - 1;
@@ -163,20 +163,20 @@ static VarianceRow variance_of(const Grid *grid, unsigned set) {
     return row;
 }
 
-/* What cells and seeds do not explain. */
-static VarianceRow residual_of(const Grid *grid) {
+/* Errors: losses less the means of their cells and seeds. */
+static VarianceRow residual_of(const LossGrid *grid) {
     VarianceRow row = {.freedom = (grid->cells - 1.0) * (grid->seeds - 1.0)};
     for (int i = 0; i < grid->cells; i++)
         for (int k = 0; k < grid->seeds; k++) {
-            double rest = grid->losses[i * grid->seeds + k] - grid->means[i] -
-                          grid->seed_means[k] + grid->mean;
+            double rest = grid->losses[i * grid->seeds + k] - grid->means[i] - grid->seed_means[k] +
+                          grid->mean;
             row.squares += rest * rest;
         }
     return row;
 }
 
 /* All effects, those of fewer factors first. Returns their number. */
-static int variance_rows(const Grid *grid, VarianceRow *rows, Correction correction,
+static int variance_rows(const LossGrid *grid, VarianceRow *rows, PValueCorrection correction,
                          double *adjusted) {
     const VarianceRow residual = residual_of(grid);
     int count = 0;
@@ -184,8 +184,7 @@ static int variance_rows(const Grid *grid, VarianceRow *rows, Correction correct
         for (unsigned set = 1; set < 1U << grid->factors; set++)
             if (__builtin_popcount(set) == size) rows[count++] = variance_of(grid, set);
     for (int i = 0; i < count; i++) {
-        rows[i].ratio =
-            rows[i].squares / rows[i].freedom / (residual.squares / residual.freedom);
+        rows[i].ratio = rows[i].squares / rows[i].freedom / (residual.squares / residual.freedom);
         rows[i].chance = isfinite(rows[i].ratio)
                              ? fisher_tail(rows[i].ratio, rows[i].freedom, residual.freedom)
                              : 0;
@@ -215,7 +214,7 @@ static char *effect_name(const json_t *design, unsigned set, int factors) {
     return name;
 }
 
-static json_t *variances_json(const Grid *grid, const Gathering *gathering) {
+static json_t *variances_json(const LossGrid *grid, const Gathering *gathering) {
     int most = 1 << grid->factors;
     VarianceRow *rows = memory_new((size_t)most * sizeof *rows);
     double *adjusted = memory_new((size_t)most * sizeof *adjusted);
@@ -223,11 +222,10 @@ static json_t *variances_json(const Grid *grid, const Gathering *gathering) {
     int count = variance_rows(grid, rows, gathering->rules.correction, adjusted);
     for (int i = 0; i < count; i++) {
         char *name = effect_name(gathering->design, rows[i].set, grid->factors);
-        json_array_append_new(list, json_make("{s:s, s:o, s:o, s:o, s:o}", "effect", name,
-                                              "freedom", json_number(rows[i].freedom), "f",
-                                              json_number(rows[i].ratio), "chance",
-                                              json_number(rows[i].chance), "adjusted",
-                                              json_number(adjusted[i])));
+        json_array_append_new(
+            list, json_make("{s:s, s:o, s:o, s:o, s:o}", "effect", name, "freedom",
+                            json_number(rows[i].freedom), "f", json_number(rows[i].ratio), "chance",
+                            json_number(rows[i].chance), "adjusted", json_number(adjusted[i])));
         free(name);
     }
     free(rows);
@@ -236,13 +234,13 @@ static json_t *variances_json(const Grid *grid, const Gathering *gathering) {
 }
 
 /* Mean of a level over all cells that have it, less the mean of all cells, for each seed. */
-static SampleMoments level_effect(const Grid *grid, int factor, int level) {
+static SampleMoments level_effect(const LossGrid *grid, int factor, int level) {
     double *effects = memory_new((size_t)grid->seeds * sizeof *effects);
     for (int k = 0; k < grid->seeds; k++) {
         double sum = 0;
         int count = 0;
         for (int i = 0; i < grid->cells; i++) {
-            if (level_of(grid, i, factor) != level) continue;
+            if (cell_level(grid, i, factor) != level) continue;
             sum += grid->losses[i * grid->seeds + k];
             count++;
         }
@@ -253,7 +251,7 @@ static SampleMoments level_effect(const Grid *grid, int factor, int level) {
     return sample;
 }
 
-static json_t *levels_json(const Grid *grid, const json_t *design) {
+static json_t *levels_json(const LossGrid *grid, const json_t *design) {
     json_t *list = json_array();
     for (int i = 0; i < grid->factors; i++) {
         const json_t *factor = factor_at(design, i);
@@ -261,19 +259,19 @@ static json_t *levels_json(const Grid *grid, const json_t *design) {
             SampleMoments sample = level_effect(grid, i, k);
             double margin = sample_margin(&sample);
             json_array_append_new(
-                list, json_make("{s:O, s:O, s:o, s:o, s:o}", "factor",
-                                json_object_get(factor, "name"), "value",
-                                json_array_get(json_object_get(factor, "values"), (size_t)k),
-                                "mean", json_number(sample.mean), "low",
-                                json_number(sample.mean - margin), "high",
-                                json_number(sample.mean + margin)));
+                list,
+                json_make("{s:O, s:O, s:o, s:o, s:o}", "factor", json_object_get(factor, "name"),
+                          "value", json_array_get(json_object_get(factor, "values"), (size_t)k),
+                          "mean", json_number(sample.mean), "low",
+                          json_number(sample.mean - margin), "high",
+                          json_number(sample.mean + margin)));
         }
     }
     return list;
 }
 
 json_t *effects_json(const Gathering *gathering, const json_t *comparison) {
-    Grid grid = {0};
+    LossGrid grid = {0};
     json_t *effects = NULL;
     if (!gathering->design || !gathering->count) return NULL;
     if (grid_read(&grid, gathering, comparison) && grid.seeds > 1) {

@@ -103,33 +103,38 @@ int seeds_needed(const Difference *pilot, double size, double alpha, double powe
 /* Corrections of p-values for several comparisons. Holm bounds the probability of any false
  * finding (Scand. J. Statist. 6, 65-70, 1979), Benjamini-Hochberg the expected share of false ones
  * (J. R. Stat. Soc. B 57, 289-300, 1995). */
-typedef enum Correction { CORRECTION_HOLM, CORRECTION_BENJAMINI_HOCHBERG, CORRECTION_NONE } Correction;
+typedef enum PValueCorrection {
+    CORRECTION_HOLM,
+    CORRECTION_BENJAMINI_HOCHBERG,
+    CORRECTION_NONE
+} PValueCorrection;
 /* Replaces the p-values by the corrected ones, at most 1. */
-void correct_chances(Correction correction, double *chances, int count);
+void correct_chances(PValueCorrection correction, double *chances, int count);
 /* "holm", "benjamini_hochberg", "none". */
-const char *correction_name(Correction correction);
+const char *correction_name(PValueCorrection correction);
 
 /* judge: verdicts of the differences from one baseline. */
 
 /* How an experiment judges its differences. Bounds are in units of the metric; 0: not asked for. */
 typedef struct TestRules {
-    Correction correction;
+    PValueCorrection correction;
     double equivalence;   /* smaller differences do not matter */
     double detect, power; /* a difference that the runs should find, and how probably */
 } TestRules;
 
-/* A difference and what is concluded from it. NaN where it has too few runs or is not asked for. */
+/* A difference and its verdict. p-values are NaN where it has too few runs or is not asked for. */
 typedef struct Judgement {
     Difference difference;
-    bool counts; /* one of the comparisons that the corrections count */
+    bool counts;                            /* one of the comparisons that the corrections count */
     double adjusted, equivalent, not_worse; /* corrected p-values */
 } Judgement;
 
 /* Sets the corrected p-values. Returns the number of comparisons. */
-int judge(const TestRules *rules, bool higher, Judgement *judgements, int count);
+int judge_differences(const TestRules *rules, bool higher, Judgement *judgements, int count);
 /* "better" (less than the base, or more if higher is better), "worse", "not significant" (corrected
  * p-value of at least 0.05), "one seed", "not selected" (does not count); "" without values. With a
- * bound of equivalence also "better, equivalent", "worse, equivalent", "equivalent", "not worse". */
+ * bound of equivalence also "better, equivalent", "worse, equivalent", "equivalent", "not worse".
+ */
 const char *judgement_verdict(const Judgement *judgement, bool higher);
 
 /* gather: the runs that folders hold, those of one model together. */
@@ -159,7 +164,7 @@ typedef struct Gathering {
     char *metric;     /* a number of the log that the experiment asks for, or NULL */
     bool higher;      /* of it is better */
     TestRules rules;
-    json_t *design;   /* factors and levels of a grid, as in sweep.json; or NULL */
+    json_t *design; /* factors and levels of a grid, as in sweep.json; or NULL */
     Group *groups;
     int count;
 } Gathering;

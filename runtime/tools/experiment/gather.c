@@ -1,4 +1,4 @@
-#include "tools/experiment/internal.h"
+#include "tools/experiment/experiment.h"
 
 #include "abi/json_make.h"
 #include "base/files.h"
@@ -6,7 +6,6 @@
 #include "base/message.h"
 #include "moec.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,24 +147,6 @@ static bool gather_run(Gathering *gathering, const char *folder) {
 
 /* ---- folders ---- */
 
-static int is_visible(const struct dirent *entry) {
-    return entry->d_name[0] != '.';
-}
-
-bool each_folder(const char *folder, Visit *visit, void *data) {
-    struct dirent **entries;
-    int count = scandir(folder, &entries, is_visible, versionsort);
-    bool good = true;
-    for (int i = 0; i < count; i++) {
-        char *path = path_join(folder, entries[i]->d_name);
-        if (good && file_is_folder(path)) good = visit(data, path);
-        free(path);
-        free(entries[i]);
-    }
-    if (count >= 0) free(entries);
-    return good;
-}
-
 typedef struct Seeds {
     Gathering *gathering;
     Group *group;
@@ -199,7 +180,8 @@ static TestRules read_test_rules(const json_t *rules) {
                       .detect = json_number_value(json_object_get(rules, "detect")),
                       .power = own ? json_number_value(own) : power};
     for (int i = 0; correction && i <= CORRECTION_NONE; i++)
-        if (!strcmp(correction, correction_name((Correction)i))) read.correction = (Correction)i;
+        if (!strcmp(correction, correction_name((PValueCorrection)i)))
+            read.correction = (PValueCorrection)i;
     return read;
 }
 
@@ -218,7 +200,7 @@ static bool gather_variant(Gathering *gathering, const char *folder, const char 
     char *path = path_join(folder, name);
     Group *group = append_group(gathering, find_group(gathering, name) ? path : name);
     Seeds seeds = {gathering, group};
-    bool good = each_folder(path, visit_seed, &seeds);
+    bool good = folder_each(path, visit_seed, &seeds);
     free(path);
     if (!group->count) {
         free(group->name);
@@ -259,7 +241,7 @@ static bool visit_any(void *data, const char *folder) {
         good = gather_run(search->gathering, folder);
     } else if (search->depth < DEPTH) {
         search->depth++;
-        good = each_folder(folder, visit_any, search);
+        good = folder_each(folder, visit_any, search);
         search->depth--;
     }
     json_decref(sweep);

@@ -6,19 +6,13 @@
 
 #include <sys/types.h>
 
-/* gather: the runs in folders. */
-
-typedef bool Visit(void *data, const char *folder);
-/* Every folder below, in the order of their names with numbers as numbers. False: a visit failed.
- */
-bool each_folder(const char *folder, Visit *visit, void *data);
-
 /* registry: the plans of a sweep in the order in which they were made, DIR/plans.json. */
 
 /* Adds a plan unless it is the last one. before: the plan that it changes, and why; NULL: the first
  * plan. False after a message. */
 bool registry_add(const char *out, json_t *plan, const json_t *before, const char *reason);
-/* Moves the runs that are not part of the new plan to DIR/earlier_plans/HASH; false after a message. */
+/* Moves the runs that are not part of the new plan to DIR/earlier_plans/HASH; false after a
+ * message. */
 bool registry_set_aside(const char *out, const json_t *before, const json_t *now);
 /* { "hash", "registered", "hypothesis", "plans": [ { "time", "hash", "reason", "finished_runs" } ],
  * "set_aside": [ { "variant", "finished_runs" } ] }; NULL if no plan is registered. "registered" is

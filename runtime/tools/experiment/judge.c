@@ -9,7 +9,8 @@
 
 /* Corrects one p-value of every judgement that counts; the others become NaN. Returns their number.
  */
-static int correct_field(Correction correction, Judgement *judgements, int count, size_t field) {
+static int correct_field(PValueCorrection correction, Judgement *judgements, int count,
+                         size_t field) {
     double *chances = memory_new((size_t)(count + 1) * sizeof *chances);
     int family = 0;
     for (int pass = 0; pass < 2; pass++) {
@@ -27,7 +28,7 @@ static int correct_field(Correction correction, Judgement *judgements, int count
     return family;
 }
 
-int judge(const TestRules *rules, bool higher, Judgement *judgements, int count) {
+int judge_differences(const TestRules *rules, bool higher, Judgement *judgements, int count) {
     double bound = rules->equivalence;
     for (int i = 0; i < count; i++) {
         Judgement *own = &judgements[i];
@@ -50,7 +51,7 @@ const char *judgement_verdict(const Judgement *judgement, bool higher) {
     if (judgement->adjusted < level && (difference->mean < 0) != higher)
         return equivalent ? "better, equivalent" : "better";
     if (judgement->adjusted < level) return equivalent ? "worse, equivalent" : "worse";
-    return equivalent                    ? "equivalent"
+    return equivalent                     ? "equivalent"
            : judgement->not_worse < level ? "not worse"
                                           : "not significant";
 }

@@ -39,7 +39,7 @@ static bool count_finished(void *data, const char *folder) {
 static int finished_in(const char *out, const char *variant) {
     char *folder = path_join(out, variant);
     int count = 0;
-    if (file_is_folder(folder)) each_folder(folder, count_finished, &count);
+    if (file_is_folder(folder)) folder_each(folder, count_finished, &count);
     free(folder);
     return count;
 }
@@ -83,10 +83,10 @@ bool registry_add(const char *out, json_t *plan, const json_t *before, const cha
     bool good = true;
     if (!count || strcmp(hash_of(json_array_get(plans, count - 1)), hash) != 0) {
         time_text(when);
-        json_array_append_new(plans, json_make("{s:s, s:s, s:s?, s:i, s:O}", "time", when, "hash",
-                                               hash, "reason", reason, "finished_runs",
-                                               finished_runs(out, before ? before : plan), "plan",
-                                               plan));
+        json_array_append_new(plans,
+                              json_make("{s:s, s:s, s:s?, s:i, s:O}", "time", when, "hash", hash,
+                                        "reason", reason, "finished_runs",
+                                        finished_runs(out, before ? before : plan), "plan", plan));
         good = plans_write(out, plans);
     }
     free(hash);
@@ -102,7 +102,7 @@ static bool same_field(const json_t *one, const json_t *other, const char *name)
 }
 
 /* Whether the runs of a variant are those of the new plan as well. */
-static bool stays(const json_t *before, const json_t *now, const char *name) {
+static bool is_reused(const json_t *before, const json_t *now, const char *name) {
     const json_t *old = json_object_get(json_object_get(before, "variants"), name),
                  *own = json_object_get(json_object_get(now, "variants"), name);
     return own && same_field(old, own, "model") && same_field(before, now, "data") &&
@@ -125,7 +125,7 @@ bool registry_set_aside(const char *out, const json_t *before, const json_t *now
     json_t *variant;
     bool good = true;
     json_object_foreach(json_object_get(before, "variants"), name, variant) {
-        if (good && !stays(before, now, name)) good = move_folder(out, name, aside);
+        if (good && !is_reused(before, now, name)) good = move_folder(out, name, aside);
     }
     free(aside);
     free(hash);
@@ -143,8 +143,8 @@ static void add_set_aside(json_t *list, const char *out, const json_t *entry) {
                         variant) {
         int runs = finished_in(aside, name);
         if (runs)
-            json_array_append_new(list, json_make("{s:s, s:i}", "variant", name, "finished_runs",
-                                                  runs));
+            json_array_append_new(list,
+                                  json_make("{s:s, s:i}", "variant", name, "finished_runs", runs));
     }
     free(aside);
 }
@@ -165,10 +165,10 @@ json_t *registry_json(const char *out, bool lasting) {
     }
     hash = plan_hash(plan);
     if (plan && count)
-        registry = json_make("{s:s, s:b, s:O?, s:O, s:O}", "hash", hash, "registered",
-                             !strcmp(hash, hash_of(json_array_get(plans, count - 1))),
-                             "hypothesis", json_object_get(plan, "hypothesis"), "plans", changes,
-                             "set_aside", aside);
+        registry =
+            json_make("{s:s, s:b, s:O?, s:O, s:O}", "hash", hash, "registered",
+                      !strcmp(hash, hash_of(json_array_get(plans, count - 1))), "hypothesis",
+                      json_object_get(plan, "hypothesis"), "plans", changes, "set_aside", aside);
     free(hash);
     json_decref(plan);
     json_decref(plans);

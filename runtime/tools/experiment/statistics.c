@@ -153,7 +153,7 @@ double difference_not_worse(const Difference *difference, double bound, bool hig
 
 /* Probability that a two-sided test with `count` runs per variant finds a difference of this size,
  * in units of its standard deviation. */
-static double power_of(double size, int count, double alpha, bool paired) {
+static double test_power(double size, int count, double alpha, bool paired) {
     double freedom = paired ? count - 1 : 2.0 * (count - 1),
            shift = size * sqrt(paired ? count : count / 2.0),
            limit = student_quantile(1 - alpha / 2, freedom);
@@ -165,11 +165,11 @@ int seeds_needed(const Difference *pilot, double size, double alpha, double powe
     if (!isfinite(pilot->spread)) return 0;
     double relative = size / fmax(pilot->spread, DBL_MIN);
     int low = 2, high = 2;
-    while (power_of(relative, high, alpha, pilot->paired) < power)
+    while (test_power(relative, high, alpha, pilot->paired) < power)
         if ((high *= 2) > MOST_SEEDS) return 0;
     while (low < high) {
         int middle = (low + high) / 2;
-        if (power_of(relative, middle, alpha, pilot->paired) < power)
+        if (test_power(relative, middle, alpha, pilot->paired) < power)
             low = middle + 1;
         else
             high = middle;
@@ -177,7 +177,7 @@ int seeds_needed(const Difference *pilot, double size, double alpha, double powe
     return high;
 }
 
-const char *correction_name(Correction correction) {
+const char *correction_name(PValueCorrection correction) {
     static const char *const names[] = {"holm", "benjamini_hochberg", "none"};
     return names[correction];
 }
@@ -187,7 +187,7 @@ static int ascending(const void *one, const void *other) {
     return (a > b) - (a < b);
 }
 
-void correct_chances(Correction correction, double *chances, int count) {
+void correct_chances(PValueCorrection correction, double *chances, int count) {
     if (correction == CORRECTION_NONE || count < 2) return;
     bool holm = correction == CORRECTION_HOLM;
     double **sorted = memory_new((size_t)count * sizeof *sorted), limit = holm ? 0 : 1;

@@ -295,8 +295,7 @@ static json_t *plan_json(const Plan *plan) {
                   json_escaped(plan->data), "val", json_escaped(plan->validation), "tokenizer",
                   json_escaped(plan->tokenizer), "variants", variants);
     add_rules(experiment, root);
-    if (experiment->factor_count)
-        json_object_set_new(root, "design", factors_json(experiment));
+    if (experiment->factor_count) json_object_set_new(root, "design", factors_json(experiment));
     return root;
 }
 
@@ -306,7 +305,8 @@ static const char *other_key(json_t *one, json_t *other) {
     void *at = json_object_iter(one);
     for (; at; at = json_object_iter_next(one, at)) {
         const char *key = json_object_iter_key(at);
-        if (strcmp(key, "design") != 0 && !json_equal(json_object_iter_value(at), json_object_get(other, key)))
+        if (strcmp(key, "design") != 0 &&
+            !json_equal(json_object_iter_value(at), json_object_get(other, key)))
             return key;
     }
     return NULL;
@@ -340,8 +340,8 @@ static bool continue_plan(const Plan *plan, const char *path, json_t *before, js
     char *what = plan_difference(before, now);
     bool good = true;
     if (what && plan_adopt(plan, before, now))
-        good = registry_add(plan->out, now, before, "new names of options") &&
-               write_plan(path, now);
+        good =
+            registry_add(plan->out, now, before, "new names of options") && write_plan(path, now);
     else if (what && plan->amend)
         good = amend_plan(plan, path, before, now);
     else if (what)
