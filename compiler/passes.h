@@ -175,8 +175,9 @@ void decode(Program *program, long tokens);
 void measure(Program *program);
 /* Computes values that depend on positions and constants only once, in double precision. */
 void tables(Program *program);
-/* By id, the tensors among the roots (by id) and those that the statements access on which the roots
- * depend; the caller may change the array. dead_code removes the other statements. */
+/* By id, the roots (by id) and the tensors that they depend on; the caller may change the array.
+ * dead_code removes the statements that write none of these, and also returns the other results of
+ * the remaining ones. */
 bool *live_tensors(Program *program, const bool *roots);
 bool *dead_code(Program *program, const bool *roots);
 /* Dead statements, constant folding, common expressions, copies. */

@@ -281,6 +281,29 @@ static void lower_host_pack(EntryLowering *lowering, const Statement *statement,
         add_operand(arena, &packed->values, lists[i], step, in + mask->rank + i)->line = i == 2;
 }
 
+static const DeviceField pack_fields[] = {
+    DEVICE_FIELD(MoecPackOnDevice, rank, int, 0),
+    DEVICE_FIELD(MoecPackOnDevice, shape, long, 0),
+    DEVICE_FIELD(MoecPackOnDevice, key, int, 0),
+    DEVICE_FIELD(MoecPackOnDevice, rows, long, 0),
+    DEVICE_FIELD(MoecPackOnDevice, keys, long, 0),
+    DEVICE_FIELD(MoecPackOnDevice, groups, long, 0),
+    DEVICE_FIELD(MoecPackOnDevice, others, long, 0),
+    DEVICE_FIELD(MoecPackOnDevice, in_order, int, 0),
+    DEVICE_FIELD(MoecPackOnDevice, mask, void *, 0),
+    DEVICE_FIELD(MoecPackOnDevice, through_count, int, 0),
+    DEVICE_FIELD(MoecPackOnDevice, through, void *, sizeof(void *)),
+    DEVICE_FIELD(MoecPackOnDevice, through_size, long, sizeof(long)),
+    DEVICE_FIELD(MoecPackOnDevice, through_stride, long, sizeof(long[MOEC_MAX_RANK])),
+    DEVICE_FIELD(MoecPackOnDevice, coordinate, void *, sizeof(void *)),
+    DEVICE_FIELD(MoecPackOnDevice, group, void *, 0),
+    DEVICE_FIELD(MoecPackOnDevice, row_of, void *, 0),
+    DEVICE_FIELD(MoecPackOnDevice, other, void *, 0),
+    DEVICE_FIELD(MoecPackOnDevice, start, void *, 0),
+    DEVICE_FIELD(MoecPackOnDevice, list, void *, 0),
+    {0},
+};
+
 /* The sizes and all tensors as one parameter of the kernels. */
 static HostRecord *pack_record(Arena *arena, const HostStep *step, const Statement *statement,
                                const CallShape *mask) {
@@ -293,6 +316,8 @@ static HostRecord *pack_record(Arena *arena, const HostStep *step, const Stateme
         in_order &= statement->pack.key[i] >= statement->pack.key[i - 1];
     record->type = "const MoecPackOnDevice";
     record->name = "pack";
+    record->fields = pack_fields;
+    record->bytes = sizeof(MoecPackOnDevice);
     add_mask(arena, values, statement, mask);
     add_number(arena, values, "rows", sizes.rows)->line = true;
     add_number(arena, values, "keys", sizes.keys);

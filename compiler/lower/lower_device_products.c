@@ -162,12 +162,12 @@ static void add_own(EntryLowering *lowering, const ScheduleUnit *unit, const cha
     const Contraction *contraction = unit->contraction;
     const Expr *operands[] = {contraction->a, contraction->b, contraction->c,
                               unit->add,      unit->bias,     unit->kept};
-    OwnProduct *own = arena_alloc(lowering->lower.arena, sizeof *own);
-    *own = (OwnProduct){kernel, 16};
+    MoecOwnProduct *own = arena_alloc(lowering->lower.arena, sizeof *own);
+    *own = (MoecOwnProduct){device_kernel_number(lowering->module, kernel), 16};
     for (size_t i = 0; i < sizeof operands / sizeof *operands; i++) {
-        long alignment =
+        const long alignment =
             operands[i] ? place_alignment(&lowering->lower, operands[i]) : own->alignment;
-        if (alignment < own->alignment) own->alignment = alignment;
+        if (alignment < own->alignment) own->alignment = (int)alignment;
     }
     while (lowering->module->own_products.count < lowering->module->products.count)
         list_push(lowering->lower.arena, &lowering->module->own_products, own);

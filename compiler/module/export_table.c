@@ -129,11 +129,8 @@ static void set_products(Arena *arena, const Module *module, MoecTable *table) {
     MoecProduct *products = arena_alloc(arena, ((size_t)count + 1) * sizeof *products);
     MoecOwnProduct *own = arena_alloc(arena, ((size_t)count + 1) * sizeof *own);
     for (int i = 0; i < count; i++) products[i] = table_product(module->products.items[i]);
-    for (int i = 0; i < module->own_products.count; i++) {
-        const OwnProduct *product = module->own_products.items[i];
-        own[i] = (MoecOwnProduct){device_kernel_number(module, product->kernel),
-                                  (int)product->alignment};
-    }
+    for (int i = 0; i < module->own_products.count; i++)
+        own[i] = *(const MoecOwnProduct *)module->own_products.items[i];
     table->products = products;
     table->product_count = count;
     table->own_products = module->own_products.count ? own : NULL;

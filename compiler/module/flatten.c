@@ -156,37 +156,6 @@ static int add_scratch(Flattening *flat, size_t offset, int access) {
 
 /* ---- records ---- */
 
-/* Bytes of a number or address of a field, and of the items of an array of arrays. */
-typedef struct PackField {
-    const char *name;
-    size_t offset, bytes, row;
-} PackField;
-
-#define FIELD(type, name, scalar, row)                                                             \
-    { #name, offsetof(type, name), sizeof(scalar), row }
-static const PackField pack_fields[] = {
-    FIELD(MoecPackOnDevice, rank, int, 0),
-    FIELD(MoecPackOnDevice, shape, long, 0),
-    FIELD(MoecPackOnDevice, key, int, 0),
-    FIELD(MoecPackOnDevice, rows, long, 0),
-    FIELD(MoecPackOnDevice, keys, long, 0),
-    FIELD(MoecPackOnDevice, groups, long, 0),
-    FIELD(MoecPackOnDevice, others, long, 0),
-    FIELD(MoecPackOnDevice, in_order, int, 0),
-    FIELD(MoecPackOnDevice, mask, void *, 0),
-    FIELD(MoecPackOnDevice, through_count, int, 0),
-    FIELD(MoecPackOnDevice, through, void *, sizeof(void *)),
-    FIELD(MoecPackOnDevice, through_size, long, sizeof(long)),
-    FIELD(MoecPackOnDevice, through_stride, long, sizeof(long[MOEC_MAX_RANK])),
-    FIELD(MoecPackOnDevice, coordinate, void *, sizeof(void *)),
-    FIELD(MoecPackOnDevice, group, void *, 0),
-    FIELD(MoecPackOnDevice, row_of, void *, 0),
-    FIELD(MoecPackOnDevice, other, void *, 0),
-    FIELD(MoecPackOnDevice, start, void *, 0),
-    FIELD(MoecPackOnDevice, list, void *, 0),
-};
-#undef FIELD
-
 /* Begins a record; the caller adds its fields and sets their number. */
 static int begin_device_record(Flattening *flat, size_t bytes) {
     add(flat, &flat->values, &(MoecStepValue){.kind = MOEC_VALUE_RECORD, .bytes = bytes});
@@ -216,21 +185,18 @@ static void add_device_field(Flattening *flat, const HostValue *value, size_t of
 }
 
 /* The fields are "rows", or "through[1]". */
-static void add_pack_record(Flattening *flat, const HostRecord *record) {
-    const int number = begin_device_record(flat, sizeof(MoecPackOnDevice));
+static void add_device_record(Flattening *flat, const HostRecord *record) {
+    const int number = begin_device_record(flat, record->bytes);
     for (int i = 0; i < record->values.count; i++) {
         const HostValue *value = record->values.items[i];
-        const size_t length = strcspn(value->field, "["),
-                     count = sizeof pack_fields / sizeof *pack_fields;
+        const size_t length = strcspn(value->field, "[");
         const char *index = value->field[length] ? value->field + length + 1 : "0";
-        size_t j = 0;
-        while (j < count && (strncmp(pack_fields[j].name, value->field, length) != 0 ||
-                             pack_fields[j].name[length]))
-            j++;
-        MUST(j < count);
-        add_device_field(flat, value,
-                         pack_fields[j].offset + (size_t)atol(index) * pack_fields[j].row,
-                         pack_fields[j].bytes);
+        const DeviceField *field = record->fields;
+        while (field->name && (strncmp(field->name, value->field, length) || field->name[length]))
+            field++;
+        MUST(field->name);
+        add_device_field(flat, value, field->offset + (size_t)atol(index) * field->row,
+                         field->bytes);
     }
     end_device_record(flat, number);
 }
@@ -295,7 +261,7 @@ static void add_flat_argument(Flattening *flat, const Param *param) {
         break;
     case PARAM_RECORD:
         MUST(flat->record && !strcmp(flat->record->name, param->name));
-        add_pack_record(flat, flat->record);
+        add_device_record(flat, flat->record);
         break;
     case PARAM_MAP:
     case PARAM_MAPS: /* of further variants */

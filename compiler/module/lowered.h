@@ -215,10 +215,21 @@ typedef struct HostValue {
     bool line;         /* begins a line of the text */
 } HostValue;
 
+/* A field of a record of a device: bytes of a number or address in it, and of an item of an array
+ * whose items are set one by one. */
+typedef struct DeviceField {
+    const char *name;
+    size_t offset, bytes, row;
+} DeviceField;
+#define DEVICE_FIELD(type, name, scalar, row)                                                      \
+    { #name, offsetof(type, name), sizeof(scalar), row }
+
 /* A variable of the host program, or a constant. */
 typedef struct HostRecord {
     const char *type, *name;
-    List values; /* HostValue * */
+    List values;               /* HostValue * */
+    const DeviceField *fields; /* of a record of a device; ends with a NULL name */
+    size_t bytes;              /* of such a record */
 } HostRecord;
 
 /* Executes its body for index = 0 .. count - 1. */
@@ -341,12 +352,6 @@ typedef struct SizeConstant {
 /* The constant of an axis, or NULL. */
 SizeConstant *size_constant(const List *sizes, const Axis *axis);
 
-/* As MoecOwnProduct of runtime/abi/abi.h. */
-typedef struct OwnProduct {
-    const char *kernel;
-    long alignment;
-} OwnProduct;
-
 /* All programs of one text, and their common parts. */
 typedef struct Module {
     Arena *arena;
@@ -359,7 +364,7 @@ typedef struct Module {
     List functions, device; /* Section *: of the text with the table, of the kernels of a GPU */
     List device_kernels;    /* char *: the names of the kernels of a GPU, by number */
     List products;          /* Product * */
-    List own_products;      /* OwnProduct *: by number of the product */
+    List own_products;      /* MoecOwnProduct *: by number of the product */
     List sizes;             /* SizeConstant * */
     bool plain;             /* sizes are numbers */
     BlockLayout weights, states;

@@ -32,13 +32,15 @@ static void add_kernels(Text *text, const List *kernels) {
     text_add(text, "};\n\n");
 }
 
-static void add_own_products(Text *text, const List *products) {
+static void add_own_products(Text *text, const Module *module) {
+    const List *products = &module->own_products;
     if (!products->count) return;
     text_add(text, "/* Kernel of each product, used if the host has no library: see abi.h. */\n");
     text_add(text, "static const MoecOwnProduct moec_own_products[] = {\n");
     for (int i = 0; i < products->count; i++) {
-        const OwnProduct *own = products->items[i];
-        text_add(text, "    {%s, %ld},\n", own->kernel, own->alignment);
+        const MoecOwnProduct *own = products->items[i];
+        text_add(text, "    {%s, %d},\n", (const char *)module->device_kernels.items[own->kernel],
+                 own->alignment);
     }
     text_add(text, "};\n\n");
 }
@@ -91,7 +93,7 @@ char *print_cuda(Arena *arena, const Module *module, MoecKernels *device) {
     print_sizes(&text, &module->sizes, false);
     add_kernels(&text, &module->device_kernels);
     print_products(&text, &module->products);
-    add_own_products(&text, &module->own_products);
+    add_own_products(&text, module);
     print_functions(&text, &(const PrintContext){module, &style}, &module->functions, NULL, NULL);
     if (module->rounded) add_rounding(&text, module);
     print_table(&text, module);
