@@ -346,9 +346,10 @@ typedef struct MoecExperiment {
     bool higher;            /* is better */
     const char *hypothesis; /* or NULL */
     MoecStatistics statistics;
-    /* Options that the variants combine in all ways; fewer than two: none. */
+    /* Options that the variants combine in all ways: at least two, or a ladder; else none. */
     const MoecFactor *factors;
     int factor_count;
+    int ladder;             /* the factor that changes the size, or -1 */
     double limit;           /* of the loss: above it a run has diverged; 0: none */
     double seconds;         /* training time of each run, instead of a number of steps; 0: the steps
                            apply */

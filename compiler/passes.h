@@ -116,6 +116,7 @@ typedef struct Dimension {
 typedef enum Budget {
     BUDGET_NONE,
     BUDGET_TOKENS,
+    BUDGET_TOKENS_PER_PARAMETER, /* activated parameters */
     BUDGET_STEPS,
     BUDGET_FLOPS,
     BUDGET_SECONDS
@@ -136,6 +137,7 @@ typedef struct Experiment {
     double gflops, gbytes;  /* peak of the machine for `match time`: products, memory */
     List halvings;          /* double *: fractions of a run after which only the better half
                               continues */
+    const Node *ladder;     /* names the option of `vary` that changes the size; or NULL */
     const char *hypothesis; /* a text, or NULL */
     MoecStatistics statistics;
     List overrides; /* Node * NODE_ENTRY, for every variant */

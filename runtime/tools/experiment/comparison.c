@@ -330,6 +330,8 @@ json_t *comparison_json(const Gathering *gathering, int chosen, bool lasting) {
     add_test_rules(comparison, &gathering->rules, comparisons);
     json_t *effects = effects_json(gathering, comparison);
     if (effects) json_object_set_new(comparison, "effects", effects);
+    json_t *scaling = scaling_json(gathering, comparison);
+    if (scaling) json_object_set_new(comparison, "scaling", scaling);
     json_t *plan = gathering->folder ? registry_json(gathering->folder, lasting) : NULL;
     if (plan) json_object_set_new(comparison, "plan", plan);
     return comparison;
