@@ -402,7 +402,8 @@ static bool check_ladder(Unit *unit, const Experiment *experiment) {
     if (at < 0) {
         report_error(unit->reports, ladder->kids[0]->span,
                      "'ladder' expects an option that a 'vary' of the experiment changes");
-        report_help(unit->reports, "write ladder = dim together with vary dim = [64, 96, 128, 192]");
+        report_help(unit->reports,
+                    "write ladder = dim together with vary dim = [64, 96, 128, 192]");
         return false;
     }
     if (!experiment->halvings.count) return true;

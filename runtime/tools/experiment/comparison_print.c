@@ -114,7 +114,8 @@ static void print_notes(char cell[CELL], const json_t *row) {
     if (json_is_true(json_object_get(row, "at_edge")))
         add_text(cell, "%sat the edge of the tested values", note_gap(cell));
     if (isfinite(field_number(row, "stopped")))
-        add_text(cell, "%sstopped at step %.0f by halving", note_gap(cell), field_number(row, "stopped"));
+        add_text(cell, "%sstopped at step %.0f by halving", note_gap(cell),
+                 field_number(row, "stopped"));
     if (diverged)
         add_text(cell, "%s%d of %d diverged", note_gap(cell), diverged,
                  diverged + (int)field_number(row, "finished") +
@@ -151,7 +152,6 @@ static Cells losses(const json_t *comparison) {
         const json_t *row = json_array_get(rows, (size_t)i - 1),
                      *difference = json_object_get(row, "difference");
         char(*cell)[CELL] = cells.text[i];
-        bool base = !strcmp(field_text(row, "variant"), field_text(comparison, "base"));
         snprintf(cell[0], CELL, "%s", field_text(row, "variant"));
         print_seeds(cell[1], row);
         fixed(cell[2], "%.4f", field_number(row, "loss"));
@@ -163,7 +163,7 @@ static Cells losses(const json_t *comparison) {
         print_chance(cell[8], field_number(difference, "adjusted"));
         fixed(cell[9], "%.0f", field_number(difference, "seeds_needed"));
         snprintf(cell[NOTES - 1], CELL, "%s",
-                 base ? "baseline" : field_text(difference, "verdict"));
+                 difference ? field_text(difference, "verdict") : "baseline");
         print_notes(cell[NOTES], row);
         noted |= *cell[NOTES] != '\0';
     }
@@ -293,15 +293,14 @@ static Cells level_effects(const json_t *effects) {
 /* ---- curves of a ladder ---- */
 
 /* "0.342 [0.310, 0.371]" */
-static void print_interval(char cell[CELL], const char *format, double value, const json_t *list) {
-    double low = json_is_number(json_array_get(list, 0)) ? json_number_value(json_array_get(list, 0)) : NAN,
-           high = json_is_number(json_array_get(list, 1)) ? json_number_value(json_array_get(list, 1)) : NAN;
-    char bounds[2][CELL];
-    fixed(cell, format, value);
-    if (!isfinite(value) || !isfinite(low) || !isfinite(high)) return;
-    fixed(bounds[0], format, low);
-    fixed(bounds[1], format, high);
-    add_text(cell, " [%.24s, %.24s]", bounds[0], bounds[1]);
+static void print_interval(char cell[CELL], int digits, double value, const json_t *interval) {
+    double low = json_number_value(json_array_get(interval, 0)),
+           high = json_number_value(json_array_get(interval, 1));
+    fixed(cell, "%.4f", value);
+    if (!isfinite(value)) return;
+    snprintf(cell, CELL, "%.*f", digits, value);
+    if (json_is_number(json_array_get(interval, 0)))
+        add_text(cell, " [%.*f, %.*f]", digits, low, digits, high);
 }
 
 static void print_crossing(char cell[CELL], const json_t *crossing) {
@@ -318,9 +317,15 @@ static void print_crossing(char cell[CELL], const json_t *crossing) {
 }
 
 static Cells scaling_curves(const json_t *rows) {
-    static const char *const head[] = {"curve",   "sizes",    "limit E (95 % CI)",
-                                       "alpha (95 % CI)", "beta (95 % CI)", "error",
-                                       "forecast (95 % CI)", "measured", "crosses at (95 % CI)"};
+    static const char *const head[] = {"curve",
+                                       "sizes",
+                                       "limit E (95 % CI)",
+                                       "alpha (95 % CI)",
+                                       "beta (95 % CI)",
+                                       "error",
+                                       "forecast (95 % CI)",
+                                       "measured",
+                                       "crosses at (95 % CI)"};
     if (!rows) return (Cells){0};
     Cells cells = cells_new((int)json_array_size(rows), 9, 9, head);
     for (int i = 1; i < cells.rows; i++) {
@@ -329,12 +334,9 @@ static Cells scaling_curves(const json_t *rows) {
         char(*cell)[CELL] = cells.text[i];
         snprintf(cell[0], CELL, "%s", field_text(row, "curve"));
         snprintf(cell[1], CELL, "%zu", json_array_size(json_object_get(row, "points")));
-        print_interval(cell[2], "%.4f", field_number(fit, "limit"),
-                       json_object_get(fit, "limit_95"));
-        print_interval(cell[3], "%.3f", field_number(fit, "alpha"),
-                       json_object_get(fit, "alpha_95"));
-        print_interval(cell[4], "%.3f", field_number(fit, "beta"),
-                       json_object_get(fit, "beta_95"));
+        print_interval(cell[2], 4, field_number(fit, "limit"), json_object_get(fit, "limit_95"));
+        print_interval(cell[3], 3, field_number(fit, "alpha"), json_object_get(fit, "alpha_95"));
+        print_interval(cell[4], 3, field_number(fit, "beta"), json_object_get(fit, "beta_95"));
         fixed(cell[5], "%.2g %%", 100 * field_number(fit, "error"));
         fixed(cell[6], "%.4f", field_number(forecast, "loss"));
         if (isfinite(field_number(forecast, "low")))
@@ -342,8 +344,8 @@ static Cells scaling_curves(const json_t *rows) {
                      field_number(forecast, "high"));
         fixed(cell[7], "%.4f", field_number(forecast, "measured"));
         if (json_is_boolean(json_object_get(forecast, "within")))
-            add_text(cell[7], json_is_true(json_object_get(forecast, "within")) ? ", within"
-                                                                               : ", outside");
+            add_text(cell[7],
+                     json_is_true(json_object_get(forecast, "within")) ? ", within" : ", outside");
         snprintf(cell[8], CELL, "-");
         print_crossing(cell[8], json_object_get(row, "crossing"));
     }
@@ -480,6 +482,8 @@ static char *print(const json_t *comparison, Write *write) {
             "p-value. Losses in nats. Probes and train loss:\nmeans over the last tenth of the "
             "steps.\n",
             metric_words(field_text(comparison, "metric")), field_text(comparison, "base"));
+    if (json_object_get(comparison, "scaling"))
+        fprintf(file, "Each size of the ladder is compared with the first curve at that size.\n");
     print_test_rules(file, comparison);
     print_registry(file, json_object_get(comparison, "plan"));
     fclose(file);

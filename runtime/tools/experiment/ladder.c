@@ -48,6 +48,22 @@ static char *curve_name(const json_t *design, const json_t *levels) {
     return memory_format("%s", "all");
 }
 
+char *ladder_base(const json_t *design, const Group *group) {
+    json_t *all = json_object_get(design, "levels"), *levels;
+    const json_t *own = json_object_get(all, group->structure ? group->structure : group->name);
+    const char *structure;
+    int ladder = ladder_of(design);
+    if (!own || ladder < 0) return NULL;
+    json_object_foreach(all, structure, levels) {
+        bool base = true;
+        for (size_t i = 0; i < json_array_size(levels); i++)
+            base = base && json_integer_value(json_array_get(levels, i)) ==
+                               ((int)i == ladder ? json_integer_value(json_array_get(own, i)) : 0);
+        if (base) return memory_format("%s", structure);
+    }
+    return NULL;
+}
+
 static double row_number(const json_t *row, const char *name) {
     const json_t *value = json_object_get(row, name);
     return json_is_number(value) ? json_number_value(value) : NAN;
@@ -76,8 +92,8 @@ static ScalingCurve *curve_named(ScalingCurve *curves, int *count, const json_t 
         return &curves[i];
     }
     size_t sizes = json_array_size(factor_values(design, ladder_of(design)));
-    curves[*count] = (ScalingCurve){.name = name,
-                                    .points = memory_new(sizes * sizeof(ScalingPoint))};
+    curves[*count] =
+        (ScalingCurve){.name = name, .points = memory_new(sizes * sizeof(ScalingPoint))};
     return &curves[(*count)++];
 }
 
@@ -120,8 +136,7 @@ typedef struct CurveFit {
 static CurveFit fit_curve(const ScalingCurve *curve) {
     CurveFit own = {.samples = memory_new(SCALING_SAMPLES * sizeof(ScalingFit))};
     own.fit = scaling_fit(curve->points, curve->count);
-    own.count =
-        scaling_resample(curve->points, curve->count, &own.fit, own.samples, &own.noise);
+    own.count = scaling_resample(curve->points, curve->count, &own.fit, own.samples, &own.noise);
     return own;
 }
 
@@ -134,18 +149,18 @@ static json_t *field_interval(const CurveFit *fit, size_t field) {
     double *values = memory_new(SCALING_SAMPLES * sizeof *values);
     for (int i = 0; i < fit->count; i++)
         values[i] = *(const double *)(const void *)((const char *)&fit->samples[i] + field);
-    Interval interval = scaling_interval(values, fit->count);
+    LossInterval interval = scaling_interval(values, fit->count);
     free(values);
     return json_make("[o, o]", json_number(interval.low), json_number(interval.high));
 }
 
 static json_t *fit_json(const CurveFit *fit) {
     const ScalingFit *own = &fit->fit;
-    json_t *object = json_make(
-        "{s:o, s:o, s:o, s:o, s:o, s:o}", "limit", json_number(own->limit), "limit_95",
-        field_interval(fit, offsetof(ScalingFit, limit)), "size", json_number(own->size), "alpha",
-        json_number(own->alpha), "alpha_95", field_interval(fit, offsetof(ScalingFit, alpha)),
-        "error", json_number(own->error));
+    json_t *object = json_make("{s:o, s:o, s:o, s:o, s:o, s:o}", "limit", json_number(own->limit),
+                               "limit_95", field_interval(fit, offsetof(ScalingFit, limit)), "size",
+                               json_number(own->size), "alpha", json_number(own->alpha), "alpha_95",
+                               field_interval(fit, offsetof(ScalingFit, alpha)), "error",
+                               json_number(own->error));
     if (isnan(own->beta)) return object;
     json_object_set_new(object, "tokens", json_number(own->tokens));
     json_object_set_new(object, "beta", json_number(own->beta));
@@ -166,7 +181,7 @@ static json_t *crossing_json(const ScalingCurve *base, const CurveFit *base_fit,
                                      first->parameters, most);
         found += !isnan(values[i]);
     }
-    Interval interval = scaling_interval(values, count);
+    LossInterval interval = scaling_interval(values, count);
     free(values);
     return json_make("{s:o, s:o, s:o, s:o}", "parameters", json_number(at), "low",
                      json_number(interval.low), "high", json_number(interval.high), "share",
@@ -177,11 +192,11 @@ static json_t *points_json(const ScalingCurve *curve) {
     json_t *list = json_array();
     for (int i = 0; i < curve->count; i++) {
         const ScalingPoint *point = &curve->points[i];
-        json_array_append_new(
-            list, json_make("{s:o, s:o, s:o, s:o, s:i}", "parameters",
-                            json_number(point->parameters), "tokens", json_number(point->tokens),
-                            "loss", json_number(point->loss), "spread", json_number(point->spread),
-                            "seeds", point->seeds));
+        json_array_append_new(list, json_make("{s:o, s:o, s:o, s:o, s:i}", "parameters",
+                                              json_number(point->parameters), "tokens",
+                                              json_number(point->tokens), "loss",
+                                              json_number(point->loss), "spread",
+                                              json_number(point->spread), "seeds", point->seeds));
     }
     return list;
 }
@@ -253,12 +268,11 @@ bool ladder_is_last(const MoecExperiment *experiment, const MoecVariant *variant
 }
 
 static json_t *target_forecast(const CurveFit *fit, const MoecVariant *variant, long seeds) {
-    const ScalingPoint target = {.parameters = variant->active, .tokens = variant->tokens,
-                                 .seeds = (int)seeds};
-    Interval interval = scaling_forecast(fit->samples, fit->count, fit->noise, &target);
-    return json_make("{s:o, s:o, s:i, s:o, s:o, s:o}", "parameters",
-                     json_number(target.parameters), "tokens", json_number(target.tokens), "seeds",
-                     target.seeds, "loss",
+    const ScalingPoint target = {
+        .parameters = variant->active, .tokens = variant->tokens, .seeds = (int)seeds};
+    LossInterval interval = scaling_forecast(fit->samples, fit->count, fit->noise, &target);
+    return json_make("{s:o, s:o, s:i, s:o, s:o, s:o}", "parameters", json_number(target.parameters),
+                     "tokens", json_number(target.tokens), "seeds", target.seeds, "loss",
                      json_number(scaling_loss(&fit->fit, target.parameters, target.tokens)), "low",
                      json_number(interval.low), "high", json_number(interval.high));
 }
@@ -286,8 +300,7 @@ static json_t *forecasts_json(const Plan *plan, const Gathering *gathering) {
     int count;
     ScalingCurve *curves = curves_of(gathering, comparison, &count);
     for (int i = 0; i < count; i++) {
-        const MoecVariant *target =
-            target_of(plan->experiment, gathering->design, curves[i].name);
+        const MoecVariant *target = target_of(plan->experiment, gathering->design, curves[i].name);
         if (!target || !can_fit(&curves[i])) continue;
         CurveFit fit = fit_curve(&curves[i]);
         json_object_set_new(forecasts, curves[i].name,

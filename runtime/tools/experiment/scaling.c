@@ -3,8 +3,8 @@
  *     L(N, D) = E + A / N^alpha + B / D^beta         Hoffmann et al. 2022, arXiv 2203.15556
  *
  * Relative errors are squared. For given exponents the other numbers are a linear problem with
- * coefficients of at least 0 (variable projection, Golub and Pereyra 1973). If D is a multiple of N,
- * the two terms are one. */
+ * coefficients of at least 0 (variable projection, Golub and Pereyra 1973). If D is a multiple of
+ * N, the two terms are one. */
 #include "tools/experiment/internal.h"
 
 #include "base/memory.h"
@@ -100,52 +100,81 @@ static double error_at(const ScalingPoints *all, const double *logs) {
     return fit_terms(all, exponents, values) + outside;
 }
 
-/* Nelder and Mead 1965, in the logarithms of the exponents. */
-static void refine(const ScalingPoints *all, double *best) {
-    enum { CORNERS = 3, ROUNDS = 300 };
-    double corners[CORNERS][2], errors[CORNERS];
-    for (int i = 0; i < CORNERS; i++) {
-        corners[i][0] = best[0] + (i == 1 ? 0.3 : 0);
-        corners[i][1] = best[1] + (i == 2 ? 0.3 : 0);
-        errors[i] = error_at(all, corners[i]);
+enum { MAX_CORNERS = 3 };
+
+/* A triangle of exponents, or a line if there is only one. */
+typedef struct Simplex {
+    int dimensions, low, high; /* low, high: corners with the smallest and the largest error */
+    double corners[MAX_CORNERS][2], errors[MAX_CORNERS];
+} Simplex;
+
+static void rank_corners(Simplex *simplex) {
+    simplex->low = simplex->high = 0;
+    for (int i = 1; i <= simplex->dimensions; i++) {
+        if (simplex->errors[i] < simplex->errors[simplex->low]) simplex->low = i;
+        if (simplex->errors[i] >= simplex->errors[simplex->high]) simplex->high = i;
     }
-    for (int round = 0; round < ROUNDS; round++) {
-        int low = 0, high = 0;
-        for (int i = 1; i < CORNERS; i++) {
-            if (errors[i] < errors[low]) low = i;
-            if (errors[i] >= errors[high]) high = i;
-        }
-        static const double steps[] = {-1, -2, 0.5};
-        double tried[3][2], found[3], middle[2] = {0};
-        for (int k = 0; k < 2; k++)
-            for (int i = 0; i < CORNERS; i++)
-                if (i != high) middle[k] += corners[i][k] / (CORNERS - 1);
-        int chosen = -1;
-        for (int i = 0; i < 3; i++) {
-            for (int k = 0; k < 2; k++)
-                tried[i][k] = middle[k] + steps[i] * (corners[high][k] - middle[k]);
-            found[i] = error_at(all, tried[i]);
-            if (found[i] < errors[high] && (chosen < 0 || found[i] < found[chosen])) chosen = i;
-        }
-        for (int i = 0; chosen < 0 && i < CORNERS; i++) {
-            if (i == low) continue;
-            for (int k = 0; k < 2; k++) corners[i][k] = (corners[i][k] + corners[low][k]) / 2;
-            errors[i] = error_at(all, corners[i]);
-        }
-        if (chosen >= 0) {
-            memcpy(corners[high], tried[chosen], sizeof corners[high]);
-            errors[high] = found[chosen];
-        }
-    }
-    for (int i = 0; i < CORNERS; i++)
-        if (errors[i] <= error_at(all, best)) memcpy(best, corners[i], sizeof corners[i]);
 }
 
-static bool is_tied(const ScalingPoint *points, int count) {
-    double ratio = points[0].tokens / points[0].parameters;
-    for (int i = 1; i < count; i++)
-        if (fabs(points[i].tokens / points[i].parameters / ratio - 1) > 0.02) return false;
+/* Mirrors the worst corner, further out or less far; false if none of these is better. */
+static bool move_corner(const ScalingPoints *all, Simplex *simplex) {
+    static const double steps[] = {-1, -2, 0.5};
+    double middle[2] = {0}, *worst = simplex->corners[simplex->high], least[2] = {0};
+    double error = simplex->errors[simplex->high];
+    bool found = false;
+    for (int i = 0; i <= simplex->dimensions; i++)
+        for (int k = 0; k < 2 && i != simplex->high; k++)
+            middle[k] += simplex->corners[i][k] / simplex->dimensions;
+    for (int i = 0; i < 3; i++) {
+        double tried[2];
+        for (int k = 0; k < 2; k++) tried[k] = middle[k] + steps[i] * (worst[k] - middle[k]);
+        double own = error_at(all, tried);
+        if (own >= error) continue;
+        error = own;
+        memcpy(least, tried, sizeof least);
+        found = true;
+    }
+    if (!found) return false;
+    memcpy(worst, least, sizeof least);
+    simplex->errors[simplex->high] = error;
     return true;
+}
+
+/* Nelder and Mead 1965, in the logarithms of the exponents. */
+static void refine(const ScalingPoints *all, double *best) {
+    enum { ROUNDS = 400 };
+    Simplex simplex = {.dimensions = all->tied ? 1 : 2};
+    for (int i = 0; i <= simplex.dimensions; i++) {
+        for (int k = 0; k < 2; k++) simplex.corners[i][k] = best[k] + (i == k + 1 ? 0.3 : 0);
+        simplex.errors[i] = error_at(all, simplex.corners[i]);
+    }
+    for (int round = 0; round < ROUNDS; round++) {
+        double extent = 0;
+        rank_corners(&simplex);
+        const double *low = simplex.corners[simplex.low];
+        for (int i = 0; i <= simplex.dimensions; i++)
+            for (int k = 0; k < 2; k++) extent = fmax(extent, fabs(simplex.corners[i][k] - low[k]));
+        if (extent < 1e-7) break;
+        if (move_corner(all, &simplex)) continue;
+        for (int i = 0; i <= simplex.dimensions; i++) {
+            if (i == simplex.low) continue;
+            for (int k = 0; k < 2; k++)
+                simplex.corners[i][k] = (simplex.corners[i][k] + low[k]) / 2;
+            simplex.errors[i] = error_at(all, simplex.corners[i]);
+        }
+    }
+    rank_corners(&simplex);
+    memcpy(best, simplex.corners[simplex.low], 2 * sizeof *best);
+}
+
+/* The ratio of tokens and parameters varies because the number of steps is a whole number. */
+static bool is_tied(const ScalingPoint *points, int count) {
+    double least = INFINITY, most = 0;
+    for (int i = 0; i < count; i++) {
+        least = fmin(least, points[i].tokens / points[i].parameters);
+        most = fmax(most, points[i].tokens / points[i].parameters);
+    }
+    return most < 1.25 * least;
 }
 
 int scaling_least_points(const ScalingPoint *points, int count) {
@@ -217,8 +246,8 @@ static double pooled_spread(const ScalingPoint *points, int count, double *freed
     return sqrt(squares / *freedom);
 }
 
-int scaling_resample(const ScalingPoint *points, int count, const ScalingFit *fit,
-                     ScalingFit *fits, double *noise) {
+int scaling_resample(const ScalingPoint *points, int count, const ScalingFit *fit, ScalingFit *fits,
+                     double *noise) {
     double freedom, spread = pooled_spread(points, count, &freedom);
     ScalingPoint *own = memory_new((size_t)count * sizeof *own);
     uint64_t seed = 1;
@@ -239,23 +268,23 @@ int scaling_resample(const ScalingPoint *points, int count, const ScalingFit *fi
     return SCALING_SAMPLES;
 }
 
-Interval scaling_interval(double *values, int count) {
+LossInterval scaling_interval(double *values, int count) {
     int kept = 0;
     for (int i = 0; i < count; i++)
         if (!isnan(values[i])) values[kept++] = values[i];
-    if (kept < 2) return (Interval){NAN, NAN};
+    if (kept < 2) return (LossInterval){NAN, NAN};
     qsort(values, (size_t)kept, sizeof *values, compare_numbers);
-    return (Interval){values[(int)(0.025 * kept)], values[(int)(0.975 * kept)]};
+    return (LossInterval){values[(int)(0.025 * kept)], values[(int)(0.975 * kept)]};
 }
 
-Interval scaling_forecast(const ScalingFit *fits, int count, double noise,
-                          const ScalingPoint *target) {
+LossInterval scaling_forecast(const ScalingFit *fits, int count, double noise,
+                              const ScalingPoint *target) {
     double *values = memory_new((size_t)(count + 1) * sizeof *values);
     uint64_t seed = 2;
     for (int i = 0; i < count; i++)
         values[i] = scaling_loss(&fits[i], target->parameters, target->tokens) *
                     (1 + noise / sqrt(fmax(1, target->seeds)) * random_gauss(&seed));
-    Interval interval = scaling_interval(values, count);
+    LossInterval interval = scaling_interval(values, count);
     free(values);
     return interval;
 }
@@ -266,7 +295,8 @@ double scaling_crossing(const ScalingFit *one, const ScalingFit *other, double r
     double before = NAN, at = NAN;
     for (int i = 0; i <= STEPS; i++) {
         double size = least * pow(most / least, (double)i / STEPS),
-               gap = scaling_loss(one, size, ratio * size) - scaling_loss(other, size, ratio * size);
+               gap =
+                   scaling_loss(one, size, ratio * size) - scaling_loss(other, size, ratio * size);
         if (i && gap * before < 0) return sqrt(at * size);
         before = gap;
         at = size;
