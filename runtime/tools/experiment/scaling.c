@@ -141,7 +141,7 @@ static bool move_corner(const ScalingPoints *all, Simplex *simplex) {
 }
 
 /* Nelder and Mead 1965, in the logarithms of the exponents. */
-static void refine(const ScalingPoints *all, double *best) {
+static void refine_exponents(const ScalingPoints *all, double *best) {
     enum { ROUNDS = 400 };
     Simplex simplex = {.dimensions = all->tied ? 1 : 2};
     for (int i = 0; i <= simplex.dimensions; i++) {
@@ -197,7 +197,7 @@ static ScalingFit fit_from(const ScalingPoint *points, int count, const ScalingF
         double own[2] = {-3 + 0.17 * (i % 24), all.tied ? best[1] : -3 + 0.17 * (int)(i / 24)};
         if (error_at(&all, own) < error_at(&all, best)) memcpy(best, own, sizeof best);
     }
-    refine(&all, best);
+    refine_exponents(&all, best);
     double exponents[2] = {exp(best[0]), exp(best[1])};
     ScalingFit fit = {.alpha = exponents[0], .beta = all.tied ? NAN : exponents[1]};
     fit.error = sqrt(fit_terms(&all, exponents, values) / count);
@@ -218,17 +218,17 @@ double scaling_loss(const ScalingFit *fit, double parameters, double tokens) {
 
 /* ---- uncertainty ---- */
 
-static double random_uniform(uint64_t *seed) {
+static double next_uniform(uint64_t *seed) {
     *seed = *seed * 6364136223846793005U + 1442695040888963407U;
     return ((double)(*seed >> 11) + 0.5) * 0x1p-53;
 }
 
 static double random_gauss(uint64_t *seed) {
-    double radius = sqrt(-2 * log(random_uniform(seed)));
-    return radius * cos(2 * acos(-1) * random_uniform(seed));
+    double radius = sqrt(-2 * log(next_uniform(seed)));
+    return radius * cos(2 * acos(-1) * next_uniform(seed));
 }
 
-static int compare_numbers(const void *one, const void *other) {
+static int ascending_numbers(const void *one, const void *other) {
     double a = *(const double *)one, b = *(const double *)other;
     return (a > b) - (a < b);
 }
@@ -273,7 +273,7 @@ LossInterval scaling_interval(double *values, int count) {
     for (int i = 0; i < count; i++)
         if (!isnan(values[i])) values[kept++] = values[i];
     if (kept < 2) return (LossInterval){NAN, NAN};
-    qsort(values, (size_t)kept, sizeof *values, compare_numbers);
+    qsort(values, (size_t)kept, sizeof *values, ascending_numbers);
     return (LossInterval){values[(int)(0.025 * kept)], values[(int)(0.975 * kept)]};
 }
 
