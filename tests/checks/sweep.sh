@@ -154,5 +154,5 @@ sed -n 's/^\(dim_[0-9]*\)-.* seed .*runs)$/\1/p' ladder.log > order
 [ "$(grep -c '"parameters"' ladder/forecast.json)" = 2 ] || wrong "not one forecast per curve: $(cat ladder/forecast.json)"
 grep -qE '^  attention.gate = \{ at = v \} +4 .*(within|outside)' ladder.log || wrong "the forecast is not checked: $(cat ladder.log)"
 [ "$(grep -cE '^  dim_[0-9]*-gate_at_v .*[-+][0-9.]+ \[' ladder.log)" = 4 ] || wrong "not compared per size: $(cat ladder.log)"
-[ "$(grep -cE '^  dim_[0-9]*-gate_none .* baseline' ladder.log)" = 4 ] || wrong "no baseline per size: $(cat ladder.log)"
+[ "$(grep -cE '^  (base|dim_[0-9]*-gate_none) .* baseline' ladder.log)" = 4 ] || wrong "no baseline per size: $(cat ladder.log)"
 [ ladder/forecast.json -ot ladder/dim_32-gate_none/seed_1/run.json ] || wrong "the forecast is later than the largest size"
