@@ -151,7 +151,7 @@ bool plan_read(AgainstPlan *plan, const AgainstOptions *options);
 bool plan_make(AgainstPlan *plan, const AgainstSubject *subject, const AgainstOptions *options);
 void plan_free(AgainstPlan *plan);
 const AgainstDomain *plan_domain(const AgainstPlan *plan, const char *name);
-/* The value of a given tensor or cotangent; noise: relative perturbation of each element. */
+/* Sets the given tensors and the cotangents of a case. */
 void case_fill(const AgainstPlan *plan, AgainstCase *one);
 
 /* ---- client.c: the process that runs the code ---- */

@@ -188,14 +188,18 @@ static double integer_of_kind(const AgainstDomain *domain, const AgainstTensor *
     return (double)(random_bits(seed, j) % (uint64_t)limit);
 }
 
+/* Elements of one position; of a tensor without positions, all. */
+static size_t tensor_row(const AgainstShape *shape, const AgainstTensor *tensor) {
+    const bool has_rows =
+        tensor->rank > 1 && tensor->shape[0] == shape->batch && tensor->shape[1] == shape->context;
+    return has_rows ? tensor->count / (size_t)(tensor->shape[0] * tensor->shape[1]) : tensor->count;
+}
+
 static void fill_argument(const AgainstPlan *plan, const AgainstCase *one,
                           const AgainstTensor *tensor, double *values) {
     const AgainstDomain *domain = plan_domain(plan, tensor->name);
     const uint64_t seed = random_seed_for(one->seed, tensor->name);
-    const bool has_rows = tensor->rank > 1 && tensor->shape[0] == one->shape->batch &&
-                          tensor->shape[1] == one->shape->context;
-    const size_t row =
-        has_rows ? tensor->count / (size_t)(tensor->shape[0] * tensor->shape[1]) : tensor->count;
+    const size_t row = tensor_row(one->shape, tensor);
     for (size_t j = 0; j < tensor->count; j++) {
         const size_t at = one->kind == KIND_ROWS ? j % row : j;
         values[j] = tensor->integer ? integer_of_kind(domain, tensor, one->kind, seed, j)

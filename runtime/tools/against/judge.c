@@ -28,8 +28,10 @@ static const double factor = 2, least = 0x1p-100;
 /* Roundings by which a value moves. f32 and f64: those of the sums inside an operation, too, which
  * have no other; bf16: sums are in f32. */
 static const double spreads[AGAINST_TYPES] = {32, 4, 32};
-/* A bound beyond this share of the root mean square of its tensor decides nothing. */
-static const double undecided_share = 0.25;
+/* An element with a bound beyond this share of the root mean square of its tensor is undecided. Its
+ * bound is larger, because the code may make a selection that no run made. If many elements of a
+ * tensor are undecided, a selection moves all of them. */
+static const double undecided_share = 0.25, undecided_factor = 8, many_share = 0.1;
 
 /* Values by tensor: of results, or gradients of given tensors; NULL: none. */
 typedef struct Values {
@@ -154,27 +156,51 @@ static void note_difference(AgainstVerdict *verdict, AgainstDifference differenc
     verdict->differences[count - 1] = difference;
 }
 
+/* The elements that rounding decides, and the least bound of all others. */
+typedef struct Undecided {
+    double from; /* bound */
+    size_t count;
+    double floor;
+} Undecided;
+
+static Undecided undecided_of(const AgainstTensor *tensor, const double *exact,
+                              const double *bound) {
+    Undecided undecided = {.from = undecided_share * rms(exact, tensor->count) + 2 * least};
+    double sum = 0;
+    size_t finite = 0;
+    for (size_t j = 0; j < tensor->count; j++) {
+        if (!(bound[j] > undecided.from)) continue;
+        undecided.count++;
+        if (isfinite(bound[j])) sum += bound[j] * bound[j], finite++;
+    }
+    if ((double)undecided.count > many_share * (double)tensor->count && finite)
+        undecided.floor = undecided_factor * sqrt(sum / (double)finite);
+    return undecided;
+}
+
 /* again: values of the second call, which count once. */
 static void judge_tensor(const AgainstCase *one, int which, const double *given, bool missing,
                          Values exact, Values bounds, bool again, AgainstVerdict *verdict) {
     const AgainstTensor *tensor = &one->shape->tensors[which];
     const double *right = exact.of[which], *bound = bounds.of[which];
-    const double decides = undecided_share * rms(right, tensor->count);
     const bool gradient = tensor_is_given(tensor);
+    const Undecided undecided = undecided_of(tensor, right, bound);
     AgainstDifference difference = {
         .tensor = tensor, .gradient = gradient, .missing = missing, .again = again};
     for (size_t j = 0; j < tensor->count; j++) {
-        const double ratio = ratio_of(one->type, given[j], right[j], bound[j]);
+        const double wide = bound[j] > undecided.from ? undecided_factor : 1,
+                     limit = fmax(wide * bound[j], undecided.floor),
+                     ratio = ratio_of(one->type, given[j], right[j], limit);
         if (ratio <= 1 && ratio > verdict->worst)
             verdict->worst = ratio, verdict->worst_tensor = tensor,
             verdict->worst_gradient = gradient;
-        if (!again) verdict->elements++, verdict->undecided += bound[j] > decides + 2 * least;
         if (ratio <= 1) continue;
         if (!difference.count++)
             difference.first = j, difference.given = given[j], difference.exact = right[j],
-            difference.bound = bound[j];
+            difference.bound = limit;
         if (ratio > difference.ratio) difference.worst = j, difference.ratio = ratio;
     }
+    if (!again) verdict->elements += tensor->count, verdict->undecided += undecided.count;
     if (difference.count) note_difference(verdict, difference);
 }
 
