@@ -91,7 +91,7 @@ class Code:
         self.code = getattr(module, name, None)
         if self.code is None or not callable(self.code):
             found = [one for one, value in vars(module).items() if callable(value) and getattr(value, "__module__", "") == spec.name]
-            raise Refused(f"{file} has no function or module {name}", f"it defines {', '.join(found) or 'none'}")
+            raise Refused(f"{file} has no function or module of that name", f"it defines {', '.join(found) or 'none'}")
 
     def describe(self, options):
         self.options = {}

@@ -73,7 +73,7 @@ static void set_values(MoecInterpreter *interpreter, const AgainstCase *one, dou
         const uint64_t own = random_seed_for(seed, path);
         for (size_t j = 0; j < tensor->count; j++)
             values[j] = share == 0 || tensor->integer ? one->values[i][j]
-                                                      : moved(one->values[i][j], share, own, j);
+                                                      : moved(one->values[i][j], share / 4, own, j);
         moec_interpreter_set(interpreter, path, values, tensor->count);
         free(values);
         free(path);
@@ -204,11 +204,14 @@ static void judge_tensor(const AgainstCase *one, int which, const double *given,
     if (difference.count) note_difference(verdict, difference);
 }
 
+/* Results before gradients. */
 static void judge_answer(const AgainstCase *one, const AgainstAnswer *answer, Values exact,
                          Values bounds, bool again, AgainstVerdict *verdict) {
-    for (int i = 0; i < one->shape->count; i++) {
+    const int count = one->shape->count;
+    for (int i = 0; i < count; i++)
         if (answer->results[i])
             judge_tensor(one, i, answer->results[i], false, exact, bounds, again, verdict);
+    for (int i = 0; i < count; i++) {
         if (!answer->gradients[i]) continue;
         verdict->gradients = true;
         judge_tensor(one, i, answer->gradients[i], answer->missing[i], exact, bounds, again,

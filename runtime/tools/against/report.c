@@ -75,8 +75,11 @@ static void print_difference(const AgainstReport *report, const AgainstCase *one
     char *element = element_text(&located, difference->first);
     printf("    %s%s", difference->gradient ? "gradient of " : "", located.name);
     if (*element) printf("[%s]", element);
-    printf(" is %.9g instead of %.9g: off by %.1e, bound %.1e", difference->given,
-           difference->exact, fabs(difference->given - difference->exact), difference->bound);
+    if (isnan(difference->given))
+        printf(" is not a number instead of %.9g", difference->exact);
+    else
+        printf(" is %.9g instead of %.9g: off by %.1e, bound %.1e", difference->given,
+               difference->exact, fabs(difference->given - difference->exact), difference->bound);
     if (located.count > 1) printf("; %zu of %zu elements differ", difference->count, located.count);
     puts(difference->again ? " (in a second call)" : "");
     if (difference->missing) puts("      the code returns no gradient for it");

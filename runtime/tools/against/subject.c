@@ -41,8 +41,8 @@ typedef struct Formal {
 typedef struct Signature {
     Formal arguments[16], results[16];
     int argument_count, result_count;
-    char axes[AXIS_LIMIT][64];
-    int axis_count;
+    char axes[AXIS_LIMIT][64]; /* those of the arguments first */
+    int axis_count, argument_axis_count;
 } Signature;
 
 static const char *skip_blanks(const char *at) {
@@ -98,9 +98,14 @@ static bool read_signature(Signature *signature, const char *text) {
     const char *open = strchr(text, '('), *arrow = strstr(text, "->");
     if (!open || !arrow) return false;
     read_formals(signature, open + 1, signature->arguments, &signature->argument_count);
+    signature->argument_axis_count = signature->axis_count;
     read_formals(signature, arrow + 2, signature->results, &signature->result_count);
     if (!signature->argument_count || !signature->result_count) return false;
-    if (!signature->axis_count) note_axis(signature, "s"), note_axis(signature, "d");
+    if (!signature->axis_count) {
+        note_axis(signature, "s");
+        note_axis(signature, "d");
+        signature->argument_axis_count = 2;
+    }
     Formal *first = &signature->arguments[0];
     if (!*first->axes) snprintf(first->axes, sizeof first->axes, "s,d");
     for (int i = 0; i < signature->argument_count; i++)
@@ -109,6 +114,24 @@ static bool read_signature(Signature *signature, const char *text) {
     for (int i = 0; i < signature->result_count; i++)
         if (!*signature->results[i].axes)
             memcpy(signature->results[i].axes, first->axes, sizeof first->axes);
+    return true;
+}
+
+/* False after a message for a result with an axis that no argument has: its size is unknown. */
+static bool check_results(const Signature *signature, const char *layer) {
+    for (int i = 0; i < signature->result_count; i++)
+        for (const char *at = signature->results[i].axes; *at; at += *at == ',') {
+            const size_t length = strcspn(at, ",");
+            bool known = false;
+            for (int j = 0; j < signature->argument_axis_count; j++)
+                known |= strlen(signature->axes[j]) == length &&
+                         !strncmp(signature->axes[j], at, length);
+            if (!known)
+                return error_message("compare a model that applies the layer, with a loss",
+                                     "no argument of %s has the axis '%.*s' of its result", layer,
+                                     (int)length, at);
+            at += length;
+        }
     return true;
 }
 
@@ -250,7 +273,7 @@ static bool use_layer(AgainstSubject *subject, const AgainstOptions *options, co
         return error_message("choose a layer with an argument and a result, or a model",
                              "'%s' cannot be compared: %s", name ? name : "?",
                              signature_text ? signature_text : "it has no signature");
-    if (!check_sizes(options, &signature, name)) return false;
+    if (!check_results(&signature, name) || !check_sizes(options, &signature, name)) return false;
     Mapping mapping = {0};
     if (file && !file_map(file, "check the path", &mapping)) return false;
     const char *slash = home ? strrchr(home, '/') : NULL;
@@ -296,7 +319,8 @@ bool subject_open(AgainstSubject *subject, const AgainstOptions *options) {
         const char *name = standard ? operand : colon + 1;
         json_t *layer =
             standard || !is_model(declarations, name) ? layer_described(declarations, name) : NULL;
-        if (layer) good = use_layer(subject, options, layer, standard ? NULL : file);
+        good = standard || reports_good(declarations);
+        if (good && layer) good = use_layer(subject, options, layer, standard ? NULL : file);
         json_decref(layer);
         moec_close(declarations);
     }
