@@ -37,7 +37,7 @@ agrees() {
     echo "agrees: $code"
 }
 
-# differs FAULT PATTERN FUNCTION ARGUMENTS...: the report says so, and names what PATTERN matches.
+# differs FAULT PATTERN FUNCTION ARGUMENTS...: the report has a line that PATTERN matches.
 differs() {
     wanted "$*" || return 0
     name=$1 pattern=$2 code=$3

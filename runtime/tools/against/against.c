@@ -26,12 +26,10 @@ static bool same_answers(const AgainstShape *shape, const AgainstAnswer *one,
 
 static bool run_cases(AgainstPlan *plan, AgainstClient *client) {
     for (int i = 0; i < plan->case_count; i++) {
-        progress_show(false, "case %d of %d", i + 1, 2 * plan->case_count);
         if (!client_run(client, &plan->cases[i], &plan->cases[i].first)) return false;
     }
     for (int i = plan->case_count - 1; i >= 0; i--) {
         AgainstCase *one = &plan->cases[i];
-        progress_show(false, "case %d of %d", 2 * plan->case_count - i, 2 * plan->case_count);
         if (!client_run(client, one, &one->second)) return false;
         one->repeats = same_answers(one->shape, &one->first, &one->second);
         if (one->repeats) answer_free(&one->second, one->shape->count);
@@ -44,10 +42,8 @@ static bool judge_cases(const AgainstOptions *options, const AgainstSubject *sub
     AgainstVerdict *verdicts = memory_new(sizeof *verdicts * (size_t)(plan->case_count + 1));
     bool good = true;
     for (int i = 0; i < plan->case_count && good; i++) {
-        progress_show(false, "definition of case %d of %d", i + 1, plan->case_count);
         good = judge_case(&plan->cases[i], &verdicts[i]);
     }
-    progress_clear();
     const AgainstReport report = {options, subject, plan, verdicts};
     good = good && report_print(&report, json);
     for (int i = 0; i < plan->case_count; i++) free(verdicts[i].differences);
@@ -55,8 +51,8 @@ static bool judge_cases(const AgainstOptions *options, const AgainstSubject *sub
     return good;
 }
 
-/* The options of the spec; those of the layer without the name that its model gives it. */
-static json_t *options_of(const AgainstSubject *subject, const AgainstShape *shape) {
+/* The options of the spec; those of a layer without the prefix of its model. */
+static json_t *subject_options(const AgainstSubject *subject, const AgainstShape *shape) {
     json_t *all = json_loads(moec_options_json(shape->compiler), 0, NULL), *own = json_object(),
            *value;
     const char *path;
@@ -69,20 +65,22 @@ static json_t *options_of(const AgainstSubject *subject, const AgainstShape *sha
 }
 
 bool against_compare(const AgainstOptions *options, json_t *json) {
-    AgainstSubject subject = {0};
     AgainstPlan plan = {0};
+    AgainstSubject subject = {.options = options, .plan = &plan};
     AgainstClient client = {.to = -1, .from = -1};
-    bool good = subject_open(&subject, options) && plan_make(&plan, &subject, options) &&
+    bool good = plan_read(&plan, options) && subject_open(&subject) && plan_make(&plan, &subject) &&
                 client_open(&client, options);
+    progress_phase("the code");
     if (good) {
-        json_t *own = options_of(&subject, &plan.shapes[0]);
+        json_t *own = subject_options(&subject, &plan.shapes[0]);
         good = client_describe(&client, own) && against_match(&client, &subject, &plan.shapes[0]) &&
                run_cases(&plan, &client);
         json_decref(own);
     }
     client_close(&client);
-    progress_clear();
+    progress_phase("the definition");
     good = good && judge_cases(options, &subject, &plan, json);
+    progress_phase(NULL);
     plan_free(&plan);
     subject_free(&subject);
     return good;

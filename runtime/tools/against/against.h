@@ -30,6 +30,8 @@ bool against_compare(const AgainstOptions *options, json_t *json);
 
 /* ---- subject.c: the definition ---- */
 
+typedef struct AgainstPlan AgainstPlan;
+
 typedef enum AgainstRole {
     AGAINST_ARGUMENT,
     AGAINST_PARAMETER,
@@ -60,12 +62,12 @@ typedef struct AgainstTensor {
 
 /* A layer in a model that is made for it, or a model. */
 typedef struct AgainstSubject {
-    char *title; /* "attention" */
-    char *text;  /* the spec with the model around a layer; NULL: a model */
+    const AgainstOptions *options;
+    const AgainstPlan *plan; /* its domains are read */
+    char *title;             /* "attention" */
+    char *text;              /* the spec with the model around a layer; NULL: a model */
     char *path, *model;
     int line; /* of the layer, or 0 */
-    char *results, *operand;
-    const TextList *sets;
 } AgainstSubject;
 
 /* The definition at one shape. */
@@ -78,7 +80,7 @@ typedef struct AgainstShape {
 } AgainstShape;
 
 /* False after a message. */
-bool subject_open(AgainstSubject *subject, const AgainstOptions *options);
+bool subject_open(AgainstSubject *subject);
 void subject_free(AgainstSubject *subject);
 bool subject_shape(const AgainstSubject *subject, long batch, long context, AgainstShape *shape);
 void subject_shape_free(AgainstShape *shape);
@@ -87,9 +89,9 @@ void subject_locate(const AgainstSubject *subject, const AgainstShape *shape,
                     AgainstTensor *tensor);
 bool tensor_is_given(const AgainstTensor *tensor);
 /* "router [16,8]": a new string. */
-char *tensor_text(const char *name, int rank, const long *shape);
+char *against_tensor_text(const char *name, int rank, const long *shape);
 
-/* ---- cases.c: shapes, values ---- */
+/* ---- domains.c, cases.c: precisions, shapes, values ---- */
 
 typedef enum AgainstType { AGAINST_F32, AGAINST_BF16, AGAINST_F64, AGAINST_TYPES } AgainstType;
 extern const char *const against_type_names[AGAINST_TYPES];
@@ -119,7 +121,7 @@ typedef struct AgainstCase {
     AgainstKind kind;
     uint64_t seed;
     double **values; /* by tensor: given values, and cotangents of the results of a layer */
-    AgainstAnswer first, second; /* of two calls; second: only what differs */
+    AgainstAnswer first, second; /* of two calls; second: NULL if it is equal */
     bool repeats;                /* both calls returned the same bits */
 } AgainstCase;
 
@@ -132,7 +134,7 @@ typedef struct AgainstDomain {
 } AgainstDomain;
 enum { DOMAIN_LIMIT = 32 };
 
-typedef struct AgainstPlan {
+struct AgainstPlan {
     AgainstShape *shapes;
     int shape_count;
     AgainstCase *cases;
@@ -141,14 +143,14 @@ typedef struct AgainstPlan {
     int domain_count;
     bool types[AGAINST_TYPES];
     int skipped; /* shapes that cost too much in the interpreter */
-} AgainstPlan;
+};
 
 /* Unit roundoff: half the distance from 1 to the next number. */
 double against_roundoff(AgainstType type);
 double against_round(AgainstType type, double value);
 /* Domains and types of the command line; false after a message. */
 bool plan_read(AgainstPlan *plan, const AgainstOptions *options);
-bool plan_make(AgainstPlan *plan, const AgainstSubject *subject, const AgainstOptions *options);
+bool plan_make(AgainstPlan *plan, const AgainstSubject *subject);
 void plan_free(AgainstPlan *plan);
 const AgainstDomain *plan_domain(const AgainstPlan *plan, const char *name);
 /* Sets the given tensors and the cotangents of a case. */
@@ -172,18 +174,20 @@ bool client_describe(AgainstClient *client, json_t *options);
 bool client_run(AgainstClient *client, const AgainstCase *one, AgainstAnswer *answer);
 void answer_free(AgainstAnswer *answer, int count);
 
+/* ---- messages.c ---- */
+
 /* Messages between the processes; NULL or false when the other one has ended. */
 bool against_send(int to, const json_t *message);
 json_t *against_receive(int from);
 bool against_send_values(int to, const double *values, size_t count);
 bool against_receive_values(int from, double *values, size_t count);
 
-/* ---- library.c: a shared library in the child process ---- */
+/* ---- shared_object.c: a shared library in the child process ---- */
 
 /* Serves the messages until their end. Returns the exit code. */
 int library_serve(const char *path, const char *name, int from, int to);
 
-/* ---- match.c ---- */
+/* ---- sides.c ---- */
 
 /* Whether each tensor of the spec has its argument or parameter; false after a message with both
  * sides. */

@@ -21,7 +21,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const against_type_names[AGAINST_TYPES] = {"f32", "bf16", "f64"};
 const char *const against_kind_names[AGAINST_KINDS] = {"random", "positive", "large", "tiny",
                                                        "ties",   "rows",     "zeros"};
 
@@ -61,64 +60,6 @@ double against_round(AgainstType type, double value) {
     float rounded;
     memcpy(&rounded, &bits, sizeof rounded);
     return (double)rounded;
-}
-
-/* ---- the command line ---- */
-
-static bool read_types(AgainstPlan *plan, const char *text) {
-    for (const char *at = text; at && *at;) {
-        const size_t length = strcspn(at, ",");
-        int type = 0;
-        while (type < AGAINST_TYPES && (strlen(against_type_names[type]) != length ||
-                                        strncmp(at, against_type_names[type], length) != 0))
-            type++;
-        if (type == AGAINST_TYPES)
-            return error_message("example: --dtypes f32,bf16",
-                                 "--dtypes expects f32, bf16 or f64, got '%.*s'", (int)length, at);
-        plan->types[type] = true;
-        at += length + (at[length] == ',');
-    }
-    return true;
-}
-
-/* Reads "NAME=N", "NAME=documents" or "NAME=LOW..HIGH". */
-static bool read_domain(AgainstDomain *domain, const char *text, size_t length) {
-    *domain = (AgainstDomain){0};
-    char *copy = memory_format("%.*s", (int)length, text), *equals = strchr(copy, '='), *end = NULL;
-    bool good = equals && equals != copy && (size_t)(equals - copy) < sizeof domain->name;
-    if (good) {
-        snprintf(domain->name, sizeof domain->name, "%.*s", (int)(equals - copy), copy);
-        const char *value = equals + 1, *dots = strstr(value, "..");
-        domain->documents = !strcmp(value, "documents");
-        if (dots) {
-            domain->low = strtod(value, NULL);
-            domain->high = strtod(dots + 2, &end);
-            good = !*end && domain->low < domain->high;
-        } else if (!domain->documents) {
-            domain->integers = strtol(value, &end, 10);
-            good = !*end && domain->integers > 0;
-        }
-    }
-    free(copy);
-    return good;
-}
-
-bool plan_read(AgainstPlan *plan, const AgainstOptions *options) {
-    for (const char *at = options->inputs; at && *at;) {
-        const size_t length = strcspn(at, ",");
-        if (plan->domain_count == DOMAIN_LIMIT ||
-            !read_domain(&plan->domains[plan->domain_count++], at, length))
-            return error_message("examples: ids=4 (integers below 4), ids=documents, beta=0..1",
-                                 "--inputs expects NAME=DOMAIN, got '%.*s'", (int)length, at);
-        at += length + (at[length] == ',');
-    }
-    return read_types(plan, options->dtypes);
-}
-
-const AgainstDomain *plan_domain(const AgainstPlan *plan, const char *name) {
-    for (int i = 0; i < plan->domain_count; i++)
-        if (!strcmp(plan->domains[i].name, name)) return &plan->domains[i];
-    return NULL;
 }
 
 /* False after a message for a domain of an unknown input. */
@@ -282,8 +223,8 @@ static int kinds_counted(int kinds, int seeds) {
     return count;
 }
 
-static bool plan_shapes(AgainstPlan *plan, const AgainstSubject *subject,
-                        const AgainstOptions *options) {
+static bool plan_shapes(AgainstPlan *plan, const AgainstSubject *subject) {
+    const AgainstOptions *options = subject->options;
     const bool asked = options->batch > 0 || options->context > 0;
     for (int i = 0; i < (asked ? 1 : TABLE); i++) {
         AgainstShape *shape = &plan->shapes[plan->shape_count];
@@ -308,11 +249,9 @@ static bool plan_shapes(AgainstPlan *plan, const AgainstSubject *subject,
                          subject->title);
 }
 
-bool plan_make(AgainstPlan *plan, const AgainstSubject *subject, const AgainstOptions *options) {
-    if (!plan_read(plan, options)) return false;
+bool plan_make(AgainstPlan *plan, const AgainstSubject *subject) {
     plan->shapes = memory_new(sizeof *plan->shapes * TABLE);
-    if (!plan_shapes(plan, subject, options) || !check_domains(plan, &plan->shapes[0]))
-        return false;
+    if (!plan_shapes(plan, subject) || !check_domains(plan, &plan->shapes[0])) return false;
     for (int i = 0; i < plan->case_count; i++) case_fill(plan, &plan->cases[i]);
     return true;
 }

@@ -1,13 +1,5 @@
-/* client: the process that runs foreign code: Python with client.py, or this program as a child with
- * a shared library (library.c). A crash ends the child, not the comparison.
- *
- * Messages in both directions are one line of JSON and, after it, the doubles that it announces.
- *
- *     {"options": {...}}                          -> {"kind": ..., "arguments": ..., "tensors": ...}
- *     {"type", "tensors", "results"} + values     -> {"results", "gradients"} + values
- *
- * An answer {"error": TEXT, "where": "FILE:LINE"} reports an error of the code.
- */
+/* client: the process that runs foreign code: Python with client.py, or a child of this program
+ * with a shared library. A crash ends the child, not the comparison. */
 #include "tools/against/against.h"
 
 #include "abi/embedded_file.h"
@@ -27,57 +19,6 @@
 
 extern const EmbeddedFile against_files[];
 
-/* ---- bytes ---- */
-
-static bool write_all(int to, const void *bytes, size_t length) {
-    for (size_t done = 0; done < length;) {
-        const ssize_t wrote = write(to, (const char *)bytes + done, length - done);
-        if (wrote < 0 && errno == EINTR) continue;
-        if (wrote <= 0) return false;
-        done += (size_t)wrote;
-    }
-    return true;
-}
-
-static bool read_all(int from, void *bytes, size_t length) {
-    for (size_t done = 0; done < length;) {
-        const ssize_t got = read(from, (char *)bytes + done, length - done);
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return false;
-        done += (size_t)got;
-    }
-    return true;
-}
-
-bool against_send(int to, const json_t *message) {
-    char *text = json_write(message, JSON_COMPACT);
-    const bool good = write_all(to, text, strlen(text)) && write_all(to, "\n", 1);
-    free(text);
-    return good;
-}
-
-/* Byte by byte: the line is short, and what follows it is read as doubles. */
-json_t *against_receive(int from) {
-    char *text = NULL, byte = 0;
-    size_t length = 0, room = 0;
-    while (read_all(from, &byte, 1) && byte != '\n') {
-        if (length + 1 >= room) text = memory_grow(text, room = 2 * room + 256);
-        text[length++] = byte;
-    }
-    if (text) text[length] = 0;
-    json_t *message = text && byte == '\n' ? json_loads(text, 0, NULL) : NULL;
-    free(text);
-    return message;
-}
-
-bool against_send_values(int to, const double *values, size_t count) {
-    return write_all(to, values, count * sizeof *values);
-}
-
-bool against_receive_values(int from, double *values, size_t count) {
-    return read_all(from, values, count * sizeof *values);
-}
-
 /* ---- the process ---- */
 
 /* "FILE" and "NAME" of FILE:NAME; false after a message. */
@@ -90,7 +31,7 @@ static bool split_code(const char *code, char **file, char **name) {
                          "--against expects FILE.py:NAME or LIBRARY.so:NAME, got '%s'", code);
 }
 
-static bool ends_with(const char *text, const char *end) {
+static bool has_ending(const char *text, const char *end) {
     const size_t length = strlen(text), own = strlen(end);
     return length > own && !strcmp(text + length - own, end);
 }
@@ -167,7 +108,7 @@ bool client_open(AgainstClient *client, const AgainstOptions *options) {
     *client = (AgainstClient){.to = -1, .from = -1};
     client->name = memory_format("%s", options->code);
     bool good = split_code(options->code, &file, &name);
-    const bool python = ends_with(file, ".py"), library = ends_with(file, ".so");
+    const bool python = has_ending(file, ".py"), library = has_ending(file, ".so");
     if (good && !python && !library)
         good = error_message("examples: attention.py:attention, ./lib.so:attention",
                              "--against expects a file .py or .so, got '%s'", file);
@@ -281,15 +222,15 @@ void answer_free(AgainstAnswer *answer, int count) {
 }
 
 /* A shape of an answer as a tensor text: "y [2,17,16]". */
-static char *shape_text(const char *name, const json_t *shape) {
+static char *answer_shape_text(const char *name, const json_t *shape) {
     long sizes[64];
     int rank = 0;
     for (size_t i = 0; i < json_array_size(shape) && i < 64; i++)
         sizes[rank++] = (long)json_integer_value(json_array_get(shape, i));
-    return tensor_text(name, rank, sizes);
+    return against_tensor_text(name, rank, sizes);
 }
 
-static char *joined(char *text, char *more) {
+static char *joined_list(char *text, char *more) {
     char *longer = text ? memory_format("%s, %s", text, more) : memory_format("%s", more);
     free(text);
     free(more);
@@ -302,12 +243,14 @@ static bool results_message(const AgainstClient *client, const AgainstShape *sha
     char *wanted = NULL, *got = NULL;
     for (int i = 0; i < shape->count; i++)
         if (!tensor_is_given(&shape->tensors[i]))
-            wanted = joined(wanted, tensor_text(shape->tensors[i].name, shape->tensors[i].rank,
-                                                shape->tensors[i].shape));
+            wanted = joined_list(wanted,
+                                 against_tensor_text(shape->tensors[i].name, shape->tensors[i].rank,
+                                                     shape->tensors[i].shape));
     for (size_t i = 0; i < json_array_size(results); i++) {
         const json_t *entry = json_array_get(results, i);
         const char *name = json_string_value(json_object_get(entry, "name"));
-        got = joined(got, shape_text(name ? name : "?", json_object_get(entry, "shape")));
+        got =
+            joined_list(got, answer_shape_text(name ? name : "?", json_object_get(entry, "shape")));
     }
     line_message("  the spec has     %s", wanted ? wanted : "no results");
     line_message("  the code returns %s", got ? got : "nothing");

@@ -1,15 +1,15 @@
-/* judge: the results of foreign code beside those of the definition in double precision.
+/* judge: compares results of foreign code with those of the definition in double precision.
  *
  * Both sides read the same values, which are numbers of the precision. The code rounds every
- * operation; how far that moves an element of a result is a property of the definition and the data.
- * It is measured: the definition runs again, several times, with each input and each computed value
- * moved by up to SPREAD roundings at random (Monte Carlo arithmetic, Parker 1997). The bound of an
- * element is FACTOR times the largest deviation of these runs. Partial results of sums have the
- * rounding of f32 at least, because code in bf16 is expected to add in f32.
+ * operation. How far that moves an element of a result is a property of the definition and the
+ * data. It is measured: the definition runs RUNS times more, and each computed value moves by up to
+ * `spreads` roundings at random, each given value by a quarter (Monte Carlo arithmetic, Parker
+ * 1997). The bound of an element is `factor` times the largest deviation of these runs. In bf16
+ * partial results of sums have the rounding of f32, because the code is expected to add in f32.
  *
- * A selection or a kink that such a rounding decides moves its elements far. They have a large bound
- * and count as undecided. A value that is not a number is a difference wherever the definition is
- * finite and in the range of the precision.
+ * A selection or a kink that rounding decides moves its elements far: they are undecided and have a
+ * larger bound. A value that is not finite is a difference wherever the definition is finite and
+ * within the range of the precision.
  */
 #include "tools/against/against.h"
 
@@ -33,13 +33,13 @@ static const double spreads[AGAINST_TYPES] = {32, 4, 32};
  * tensor are undecided, a selection moves all of them. */
 static const double undecided_share = 0.25, undecided_factor = 8, many_share = 0.1;
 
-/* Values by tensor: of results, or gradients of given tensors; NULL: none. */
-typedef struct Values {
+/* TensorValues by tensor: of results, or gradients of given tensors; NULL: none. */
+typedef struct TensorValues {
     double **of;
-} Values;
+} TensorValues;
 
-static Values values_new(const AgainstShape *shape) {
-    Values values = {memory_new(sizeof(double *) * (size_t)(shape->count + 1))};
+static TensorValues values_new(const AgainstShape *shape) {
+    TensorValues values = {memory_new(sizeof(double *) * (size_t)(shape->count + 1))};
     for (int i = 0; i < shape->count; i++) {
         const AgainstTensor *tensor = &shape->tensors[i];
         if (!tensor_is_given(tensor) || tensor->gradient)
@@ -48,7 +48,7 @@ static Values values_new(const AgainstShape *shape) {
     return values;
 }
 
-static void values_free(const AgainstShape *shape, Values values) {
+static void values_free(const AgainstShape *shape, TensorValues values) {
     for (int i = 0; i < shape->count; i++) free(values.of[i]);
     free(values.of);
 }
@@ -56,7 +56,7 @@ static void values_free(const AgainstShape *shape, Values values) {
 /* ---- the definition ---- */
 
 /* A given value, moved by up to `share` of itself; a zero by almost nothing, for kinks at zero. */
-static double moved(double value, double share, uint64_t seed, size_t j) {
+static double moved_value(double value, double share, uint64_t seed, size_t j) {
     const double noise = 2 * random_uniform(seed, j) - 1;
     return value == 0 ? least * noise : value * (1 + share * noise);
 }
@@ -72,8 +72,9 @@ static void set_values(MoecInterpreter *interpreter, const AgainstCase *one, dou
         double *values = memory_new(sizeof *values * (tensor->count + 1));
         const uint64_t own = random_seed_for(seed, path);
         for (size_t j = 0; j < tensor->count; j++)
-            values[j] = share == 0 || tensor->integer ? one->values[i][j]
-                                                      : moved(one->values[i][j], share / 4, own, j);
+            values[j] = share == 0 || tensor->integer
+                            ? one->values[i][j]
+                            : moved_value(one->values[i][j], share / 4, own, j);
         moec_interpreter_set(interpreter, path, values, tensor->count);
         free(values);
         free(path);
@@ -82,7 +83,7 @@ static void set_values(MoecInterpreter *interpreter, const AgainstCase *one, dou
 }
 
 static bool run_program(MoecCompiler *compiler, MoecProgram *program, const AgainstCase *one,
-                        uint64_t noise, Values values) {
+                        uint64_t noise, TensorValues values) {
     const AgainstShape *shape = one->shape;
     const double unit = against_roundoff(one->type), share = noise ? spreads[one->type] * unit : 0;
     MoecInterpreter *interpreter = moec_interpreter_new(compiler, program);
@@ -102,7 +103,7 @@ static bool run_program(MoecCompiler *compiler, MoecProgram *program, const Agai
 }
 
 /* The forward program of a model after its training program: both have its loss. */
-static bool run_definition(const AgainstCase *one, uint64_t noise, Values values) {
+static bool run_definition(const AgainstCase *one, uint64_t noise, TensorValues values) {
     const AgainstShape *shape = one->shape;
     return run_program(shape->compiler, shape->train, one, noise, values) &&
            (!shape->forward || run_program(shape->compiler, shape->forward, one, noise, values));
@@ -110,7 +111,8 @@ static bool run_definition(const AgainstCase *one, uint64_t noise, Values values
 
 /* ---- bounds ---- */
 
-static void note_deviations(const AgainstShape *shape, Values exact, Values noisy, Values bounds) {
+static void note_deviations(const AgainstShape *shape, TensorValues exact, TensorValues noisy,
+                            TensorValues bounds) {
     for (int i = 0; i < shape->count; i++)
         for (size_t j = 0; bounds.of[i] && j < shape->tensors[i].count; j++) {
             const double deviation = factor * fabs(noisy.of[i][j] - exact.of[i][j]);
@@ -118,7 +120,7 @@ static void note_deviations(const AgainstShape *shape, Values exact, Values nois
         }
 }
 
-static bool make_bounds(const AgainstCase *one, Values exact, Values bounds) {
+static bool make_bounds(const AgainstCase *one, TensorValues exact, TensorValues bounds) {
     const AgainstShape *shape = one->shape;
     const double unit = against_roundoff(one->type);
     bool good = true;
@@ -126,7 +128,7 @@ static bool make_bounds(const AgainstCase *one, Values exact, Values bounds) {
         for (size_t j = 0; bounds.of[i] && j < shape->tensors[i].count; j++)
             bounds.of[i][j] = 2 * unit * fabs(exact.of[i][j]) + least;
     for (uint64_t run = 1; run <= RUNS && good; run++) {
-        Values noisy = values_new(shape);
+        TensorValues noisy = values_new(shape);
         good = run_definition(one, run, noisy);
         if (good) note_deviations(shape, exact, noisy, bounds);
         values_free(shape, noisy);
@@ -143,7 +145,7 @@ static double rms(const double *values, size_t count) {
 }
 
 /* Error by bound of one element; 0 where the definition is out of the range of the precision. */
-static double ratio_of(AgainstType type, double given, double exact, double bound) {
+static double bound_ratio(AgainstType type, double given, double exact, double bound) {
     const double most = type == AGAINST_F64 ? DBL_MAX : (double)FLT_MAX;
     if (!(fabs(exact) <= most)) return 0;
     if (!isfinite(given)) return INFINITY;
@@ -157,15 +159,15 @@ static void note_difference(AgainstVerdict *verdict, AgainstDifference differenc
 }
 
 /* The elements that rounding decides, and the least bound of all others. */
-typedef struct Undecided {
+typedef struct UndecidedElements {
     double from; /* bound */
     size_t count;
     double floor;
-} Undecided;
+} UndecidedElements;
 
-static Undecided undecided_of(const AgainstTensor *tensor, const double *exact,
-                              const double *bound) {
-    Undecided undecided = {.from = undecided_share * rms(exact, tensor->count) + 2 * least};
+static UndecidedElements undecided_elements(const AgainstTensor *tensor, const double *exact,
+                                            const double *bound) {
+    UndecidedElements undecided = {.from = undecided_share * rms(exact, tensor->count) + 0x1p-60};
     double sum = 0;
     size_t finite = 0;
     for (size_t j = 0; j < tensor->count; j++) {
@@ -180,17 +182,18 @@ static Undecided undecided_of(const AgainstTensor *tensor, const double *exact,
 
 /* again: values of the second call, which count once. */
 static void judge_tensor(const AgainstCase *one, int which, const double *given, bool missing,
-                         Values exact, Values bounds, bool again, AgainstVerdict *verdict) {
+                         TensorValues exact, TensorValues bounds, bool again,
+                         AgainstVerdict *verdict) {
     const AgainstTensor *tensor = &one->shape->tensors[which];
     const double *right = exact.of[which], *bound = bounds.of[which];
     const bool gradient = tensor_is_given(tensor);
-    const Undecided undecided = undecided_of(tensor, right, bound);
+    const UndecidedElements undecided = undecided_elements(tensor, right, bound);
     AgainstDifference difference = {
         .tensor = tensor, .gradient = gradient, .missing = missing, .again = again};
     for (size_t j = 0; j < tensor->count; j++) {
         const double wide = bound[j] > undecided.from ? undecided_factor : 1,
                      limit = fmax(wide * bound[j], undecided.floor),
-                     ratio = ratio_of(one->type, given[j], right[j], limit);
+                     ratio = bound_ratio(one->type, given[j], right[j], limit);
         if (ratio <= 1 && ratio > verdict->worst)
             verdict->worst = ratio, verdict->worst_tensor = tensor,
             verdict->worst_gradient = gradient;
@@ -205,8 +208,8 @@ static void judge_tensor(const AgainstCase *one, int which, const double *given,
 }
 
 /* Results before gradients. */
-static void judge_answer(const AgainstCase *one, const AgainstAnswer *answer, Values exact,
-                         Values bounds, bool again, AgainstVerdict *verdict) {
+static void judge_answer(const AgainstCase *one, const AgainstAnswer *answer, TensorValues exact,
+                         TensorValues bounds, bool again, AgainstVerdict *verdict) {
     const int count = one->shape->count;
     for (int i = 0; i < count; i++)
         if (answer->results[i])
@@ -221,7 +224,7 @@ static void judge_answer(const AgainstCase *one, const AgainstAnswer *answer, Va
 
 bool judge_case(const AgainstCase *one, AgainstVerdict *verdict) {
     const AgainstShape *shape = one->shape;
-    Values exact = values_new(shape), bounds = values_new(shape);
+    TensorValues exact = values_new(shape), bounds = values_new(shape);
     *verdict = (AgainstVerdict){0};
     const bool good = run_definition(one, 0, exact) && make_bounds(one, exact, bounds);
     if (good) {

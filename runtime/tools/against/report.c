@@ -1,5 +1,5 @@
-/* report: what `moec verify --against` prints: one line per precision; where the code differs, the
- * first such case with the first index of each tensor, both values and the equation. */
+/* report: the report of `moec verify --against`: one line per precision and, of the first case that
+ * differs, the first index of each tensor with both values and the equation. */
 #include "tools/against/against.h"
 
 #include "abi/json_make.h"
@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What all cases of one precision have in common. */
-typedef struct Summary {
+/* All cases of one precision. */
+typedef struct PrecisionSummary {
     int cases, differ, repeat_differs;
     const AgainstCase *first; /* that differs */
     const AgainstVerdict *first_verdict;
@@ -22,10 +22,10 @@ typedef struct Summary {
     size_t elements, undecided;
     bool gradients;
     const char *note;
-} Summary;
+} PrecisionSummary;
 
-static Summary summarize(const AgainstReport *report, int type) {
-    Summary sum = {0};
+static PrecisionSummary summarize(const AgainstReport *report, int type) {
+    PrecisionSummary sum = {0};
     for (int i = 0; i < report->plan->case_count; i++) {
         const AgainstCase *one = &report->plan->cases[i];
         const AgainstVerdict *verdict = &report->verdicts[i];
@@ -44,11 +44,11 @@ static Summary summarize(const AgainstReport *report, int type) {
     return sum;
 }
 
-static bool agrees(const Summary *sum) {
+static bool agrees(const PrecisionSummary *sum) {
     return !sum->differ && sum->undecided < sum->elements;
 }
 
-static char *element_text(const AgainstTensor *tensor, size_t element) {
+static char *element_index_text(const AgainstTensor *tensor, size_t element) {
     char *text = memory_format("%s", "");
     size_t stride = tensor->count;
     for (int i = 0; i < tensor->rank; i++) {
@@ -68,11 +68,11 @@ static void print_case(const AgainstCase *one) {
            against_kind_names[one->kind], (unsigned long long)one->seed);
 }
 
-static void print_difference(const AgainstReport *report, const AgainstCase *one,
-                             const AgainstDifference *difference) {
+static void print_foreign_difference(const AgainstReport *report, const AgainstCase *one,
+                                     const AgainstDifference *difference) {
     AgainstTensor located = *difference->tensor;
     subject_locate(report->subject, one->shape, &located);
-    char *element = element_text(&located, difference->first);
+    char *element = element_index_text(&located, difference->first);
     printf("    %s%s", difference->gradient ? "gradient of " : "", located.name);
     if (*element) printf("[%s]", element);
     if (isnan(difference->given))
@@ -105,7 +105,7 @@ static void print_kinds(const AgainstReport *report, int type) {
     }
 }
 
-static void print_summary(const AgainstReport *report, int type, const Summary *sum) {
+static void print_summary(const AgainstReport *report, int type, const PrecisionSummary *sum) {
     printf("  %-5s %d cases: ", against_type_names[type], sum->cases);
     if (sum->differ) {
         printf("DISAGREES in %d, with values:", sum->differ);
@@ -114,7 +114,7 @@ static void print_summary(const AgainstReport *report, int type, const Summary *
         print_case(sum->first);
         puts("");
         for (int i = 0; i < sum->first_verdict->difference_count; i++)
-            print_difference(report, sum->first, &sum->first_verdict->differences[i]);
+            print_foreign_difference(report, sum->first, &sum->first_verdict->differences[i]);
     } else {
         printf("results%s agree", sum->gradients ? " and gradients" : "");
         if (sum->worst_case) {
@@ -139,11 +139,11 @@ static void print_summary(const AgainstReport *report, int type, const Summary *
 
 /* ---- JSON ---- */
 
-static json_t *difference_json(const AgainstReport *report, const AgainstCase *one,
-                               const AgainstDifference *difference) {
+static json_t *difference_described(const AgainstReport *report, const AgainstCase *one,
+                                    const AgainstDifference *difference) {
     AgainstTensor located = *difference->tensor;
     subject_locate(report->subject, one->shape, &located);
-    char *element = element_text(&located, difference->first);
+    char *element = element_index_text(&located, difference->first);
     json_t *json = json_make(
         "{s:s, s:b, s:b, s:b, s:s, s:o, s:o, s:o, s:I, s:I, s:s, s:i}", "name", located.name,
         "gradient", difference->gradient, "missing", difference->missing, "second_call",
@@ -164,7 +164,7 @@ static json_t *cases_json(const AgainstReport *report, int type) {
         json_t *differences = json_array();
         for (int j = 0; j < verdict->difference_count; j++)
             json_array_append_new(differences,
-                                  difference_json(report, one, &verdict->differences[j]));
+                                  difference_described(report, one, &verdict->differences[j]));
         json_array_append_new(
             cases,
             json_make("{s:I, s:I, s:s, s:I, s:o, s:I, s:I, s:b, s:o}", "batch",
@@ -185,7 +185,7 @@ bool report_print(const AgainstReport *report, json_t *json) {
                report->options->device, report->plan->shape_count);
     for (int type = 0; type < AGAINST_TYPES; type++) {
         if (!report->plan->types[type]) continue;
-        const Summary sum = summarize(report, type);
+        const PrecisionSummary sum = summarize(report, type);
         good = good && agrees(&sum);
         if (json)
             json_object_set_new(

@@ -34,12 +34,12 @@ enum { AXIS_LIMIT = 32, DEFAULT_SIZE = 16 };
 
 /* ---- the signature of a layer ---- */
 
-typedef struct Formal {
+typedef struct LayerFormal {
     char name[64], axes[256]; /* "s,d"; "": as those of the first argument */
-} Formal;
+} LayerFormal;
 
 typedef struct Signature {
-    Formal arguments[16], results[16];
+    LayerFormal arguments[16], results[16];
     int argument_count, result_count;
     char axes[AXIS_LIMIT][64]; /* those of the arguments first */
     int axis_count, argument_axis_count;
@@ -65,7 +65,7 @@ static void note_axis(Signature *signature, const char *name) {
 }
 
 /* The subscripts of a formal up to `]`; `...` becomes the sequence `s`. */
-static const char *read_axes(Signature *signature, Formal *formal, const char *at) {
+static const char *read_axes(Signature *signature, LayerFormal *formal, const char *at) {
     size_t used = 0;
     for (at = skip_blanks(at); *at && *at != ']'; at = skip_blanks(at)) {
         char name[64] = "s";
@@ -82,9 +82,9 @@ static const char *read_axes(Signature *signature, Formal *formal, const char *a
     return *at ? at + 1 : at;
 }
 
-static const char *read_formals(Signature *signature, const char *at, Formal *to, int *count) {
+static const char *read_formals(Signature *signature, const char *at, LayerFormal *to, int *count) {
     for (at = skip_blanks(at); isalpha((unsigned char)*at) || *at == '_'; at = skip_blanks(at)) {
-        Formal formal = {0};
+        LayerFormal formal = {0};
         at += copy_word(formal.name, sizeof formal.name, at);
         if (*at == '[') at = read_axes(signature, &formal, at + 1);
         if (*count < 16) to[(*count)++] = formal;
@@ -106,7 +106,7 @@ static bool read_signature(Signature *signature, const char *text) {
         note_axis(signature, "d");
         signature->argument_axis_count = 2;
     }
-    Formal *first = &signature->arguments[0];
+    LayerFormal *first = &signature->arguments[0];
     if (!*first->axes) snprintf(first->axes, sizeof first->axes, "s,d");
     for (int i = 0; i < signature->argument_count; i++)
         if (!*signature->arguments[i].axes)
@@ -147,8 +147,8 @@ static long size_of_axis(const char *sizes, const char *name) {
 }
 
 /* False after a message if an entry of --sizes is not AXIS=N with an axis of the layer. */
-static bool check_sizes(const AgainstOptions *options, const Signature *signature,
-                        const char *layer) {
+static bool check_axis_sizes(const AgainstOptions *options, const Signature *signature,
+                             const char *layer) {
     for (const char *at = options->sizes; at && *at;) {
         char name[64];
         const size_t length = copy_word(name, sizeof name, at);
@@ -180,23 +180,21 @@ static bool check_sizes(const AgainstOptions *options, const Signature *signatur
     return true;
 }
 
-static bool is_integer_input(const AgainstOptions *options, const char *name) {
-    AgainstPlan plan = {0};
-    if (!plan_read(&plan, options)) return false;
-    const AgainstDomain *domain = plan_domain(&plan, name);
+static bool is_integer_input(const AgainstPlan *plan, const char *name) {
+    const AgainstDomain *domain = plan_domain(plan, name);
     return domain && (domain->integers || domain->documents);
 }
 
-static void write_declarations(FILE *file, const Signature *signature,
-                               const AgainstOptions *options) {
+static void write_declarations(FILE *file, const AgainstSubject *subject,
+                               const Signature *signature) {
     fprintf(file, "  sequence %s = train.context_length\n", signature->axes[0]);
     for (int i = 1; i < signature->axis_count; i++)
         fprintf(file, "  axis %s = %ld\n", signature->axes[i],
-                size_of_axis(options->sizes, signature->axes[i]));
+                size_of_axis(subject->options->sizes, signature->axes[i]));
     for (int i = 0; i < signature->argument_count; i++) {
-        const Formal *formal = &signature->arguments[i];
+        const LayerFormal *formal = &signature->arguments[i];
         fprintf(file, "  input %s[%s]: %s\n", formal->name, formal->axes,
-                is_integer_input(options, formal->name) ? "token" : "float");
+                is_integer_input(subject->plan, formal->name) ? "token" : "float");
     }
     for (int i = 0; i < signature->result_count; i++)
         fprintf(file, "  input " COTANGENT "%s[%s]: float\n", signature->results[i].name,
@@ -209,7 +207,7 @@ static void write_equations(FILE *file, const Signature *signature) {
         fprintf(file, "%s%s", i ? ", " : "", signature->arguments[i].name);
     fprintf(file, ")\n  loss = ");
     for (int i = 0; i < signature->result_count; i++) {
-        const Formal *formal = &signature->results[i];
+        const LayerFormal *formal = &signature->results[i];
         fprintf(file, "%s(sum[batch,%s] against_out%s%s[%s] * " COTANGENT "%s[%s])", i ? " + " : "",
                 formal->axes, i ? "." : "", i ? formal->name : "", formal->axes, formal->name,
                 formal->axes);
@@ -218,7 +216,7 @@ static void write_equations(FILE *file, const Signature *signature) {
 }
 
 /* --set of the layer, and those that begin with "train." */
-static void write_settings(FILE *file, const TextList *sets, bool train) {
+static void write_layer_sets(FILE *file, const TextList *sets, bool train) {
     for (int i = 0; i < sets->count; i++) {
         const char *equals = strchr(sets->items[i], '=');
         const bool of_train = !strncmp(sets->items[i], "train.", 6);
@@ -228,7 +226,7 @@ static void write_settings(FILE *file, const TextList *sets, bool train) {
 }
 
 /* The model in one line of text without the file, or after it. */
-static char *wrapped(const Signature *signature, const AgainstOptions *options, const char *layer,
+static char *wrapped(const AgainstSubject *subject, const Signature *signature, const char *layer,
                      const char *before, const char *text, size_t length) {
     char *out = NULL;
     size_t size = 0;
@@ -239,12 +237,12 @@ static char *wrapped(const Signature *signature, const AgainstOptions *options, 
             "\nlayer against_%s {\n  option inner: layer = %s\n"
             "  option train: layer = train { batch_size = 2, context_length = 16 }\n",
             layer, layer);
-    write_declarations(file, signature, options);
+    write_declarations(file, subject, signature);
     write_equations(file, signature);
     fprintf(file, "model against_model = against_%s { inner = {", layer);
-    write_settings(file, options->sets, false);
+    write_layer_sets(file, subject->options->sets, false);
     fprintf(file, " }");
-    write_settings(file, options->sets, true);
+    write_layer_sets(file, subject->options->sets, true);
     fprintf(file, " }\n");
     fclose(file);
     return out;
@@ -263,8 +261,7 @@ static json_t *layer_described(MoecCompiler *declarations, const char *name) {
     return found;
 }
 
-static bool use_layer(AgainstSubject *subject, const AgainstOptions *options, const json_t *layer,
-                      const char *file) {
+static bool use_layer(AgainstSubject *subject, const json_t *layer, const char *file) {
     const char *name = json_string_value(json_object_get(layer, "name")),
                *signature_text = json_string_value(json_object_get(layer, "signature")),
                *home = json_string_value(json_object_get(layer, "file"));
@@ -273,7 +270,8 @@ static bool use_layer(AgainstSubject *subject, const AgainstOptions *options, co
         return error_message("choose a layer with an argument and a result, or a model",
                              "'%s' cannot be compared: %s", name ? name : "?",
                              signature_text ? signature_text : "it has no signature");
-    if (!check_results(&signature, name) || !check_sizes(options, &signature, name)) return false;
+    if (!check_results(&signature, name) || !check_axis_sizes(subject->options, &signature, name))
+        return false;
     Mapping mapping = {0};
     if (file && !file_map(file, "check the path", &mapping)) return false;
     const char *slash = home ? strrchr(home, '/') : NULL;
@@ -282,16 +280,10 @@ static bool use_layer(AgainstSubject *subject, const AgainstOptions *options, co
                                      slash ? slash + 1 : "");
     subject->title = memory_format("%s", name);
     subject->text =
-        wrapped(&signature, options, name, use, (const char *)mapping.bytes, mapping.length);
+        wrapped(subject, &signature, name, use, (const char *)mapping.bytes, mapping.length);
     subject->path = memory_format("%s", file ? file : "against.moe");
     subject->model = memory_format("against_model");
     subject->line = (int)json_integer_value(json_object_get(layer, "line"));
-    subject->results = memory_format("%s", "");
-    for (int i = 0; i < signature.result_count; i++) {
-        char *longer = memory_format("%s%s ", subject->results, signature.results[i].name);
-        free(subject->results);
-        subject->results = longer;
-    }
     free(use);
     if (file) file_unmap(&mapping);
     return true;
@@ -305,11 +297,10 @@ static bool is_model(MoecCompiler *declarations, const char *name) {
     return false;
 }
 
-bool subject_open(AgainstSubject *subject, const AgainstOptions *options) {
+bool subject_open(AgainstSubject *subject) {
+    const AgainstOptions *options = subject->options;
     const char *operand = options->operand, *search = getenv("MOEC_PATH");
     const char *colon = file_exists(operand) ? NULL : strrchr(operand, ':');
-    subject->operand = memory_format("%s", operand);
-    subject->sets = options->sets;
     char *file =
         memory_format("%.*s", colon ? (int)(colon - operand) : (int)strlen(operand), operand);
     const bool standard = !colon && !file_exists(file) && !strpbrk(file, "./");
@@ -320,7 +311,7 @@ bool subject_open(AgainstSubject *subject, const AgainstOptions *options) {
         json_t *layer =
             standard || !is_model(declarations, name) ? layer_described(declarations, name) : NULL;
         good = standard || reports_good(declarations);
-        if (good && layer) good = use_layer(subject, options, layer, standard ? NULL : file);
+        if (good && layer) good = use_layer(subject, layer, standard ? NULL : file);
         json_decref(layer);
         moec_close(declarations);
     }
@@ -337,8 +328,6 @@ void subject_free(AgainstSubject *subject) {
     free(subject->text);
     free(subject->path);
     free(subject->model);
-    free(subject->results);
-    free(subject->operand);
 }
 
 /* ---- its tensors ---- */
@@ -347,7 +336,7 @@ bool tensor_is_given(const AgainstTensor *tensor) {
     return tensor->role < AGAINST_RESULT;
 }
 
-char *tensor_text(const char *name, int rank, const long *shape) {
+char *against_tensor_text(const char *name, int rank, const long *shape) {
     char *text = memory_format("%s [", name);
     for (int i = 0; i < rank; i++) {
         char *longer = memory_format("%s%s%ld", text, i ? "," : "", shape[i]);
@@ -359,8 +348,8 @@ char *tensor_text(const char *name, int rank, const long *shape) {
     return whole;
 }
 
-static AgainstTensor *add_tensor(AgainstShape *shape, AgainstRole role, const MoecTensorInfo *info,
-                                 int skip) {
+static AgainstTensor *add_subject_tensor(AgainstShape *shape, AgainstRole role,
+                                         const MoecTensorInfo *info, int skip) {
     shape->tensors =
         memory_grow(shape->tensors, sizeof *shape->tensors * (size_t)(shape->count + 1));
     AgainstTensor *tensor = &shape->tensors[shape->count++];
@@ -390,7 +379,7 @@ static void add_stored(AgainstShape *shape, AgainstRole role, MoecTensorList lis
         StepPath parts;
         const bool stacked = step_path_read(infos[i].name, &parts);
         for (long step = 0; step < (stacked ? infos[i].shape[0] : 1); step++) {
-            AgainstTensor *tensor = add_tensor(shape, role, &infos[i], stacked);
+            AgainstTensor *tensor = add_subject_tensor(shape, role, &infos[i], stacked);
             tensor->path = stacked ? memory_format("%.*s%ld%s", parts.before, infos[i].name,
                                                    step_path_number(&parts, step), parts.after)
                                    : memory_format("%s", infos[i].name);
@@ -411,7 +400,7 @@ static void add_arguments(AgainstShape *shape) {
         if (infos[i].input == MOEC_INPUT_SCALAR ||
             !strncmp(infos[i].name, COTANGENT, strlen(COTANGENT)))
             continue;
-        AgainstTensor *tensor = add_tensor(shape, AGAINST_ARGUMENT, &infos[i], 0);
+        AgainstTensor *tensor = add_subject_tensor(shape, AGAINST_ARGUMENT, &infos[i], 0);
         tensor->name = memory_format("%s", infos[i].name);
         tensor->path = memory_format("input:%s", infos[i].name);
         tensor->spec = infos[i].name;
@@ -429,7 +418,7 @@ static void add_results(AgainstShape *shape, const AgainstSubject *subject) {
     for (int i = 0; i < count; i++) {
         const char *name = infos[i].name;
         if (layer ? strncmp(name, COTANGENT, strlen(COTANGENT)) != 0 : infos[i].rank == 0) continue;
-        AgainstTensor *tensor = add_tensor(shape, AGAINST_RESULT, &infos[i], 0);
+        AgainstTensor *tensor = add_subject_tensor(shape, AGAINST_RESULT, &infos[i], 0);
         tensor->name = memory_format("%s", name + (layer ? strlen(COTANGENT) : 0));
         tensor->path = memory_format(layer ? "output:gradient:%s" : "output:%s", name);
     }
@@ -439,7 +428,7 @@ static void add_results(AgainstShape *shape, const AgainstSubject *subject) {
         if (infos[i].rank || infos[i].probe || !strcmp(name, "total") ||
             (layer && !strcmp(name, "loss")))
             continue;
-        AgainstTensor *tensor = add_tensor(shape, AGAINST_TERM, &infos[i], 0);
+        AgainstTensor *tensor = add_subject_tensor(shape, AGAINST_TERM, &infos[i], 0);
         tensor->name = memory_format("%s", name);
         tensor->path = memory_format("output:%s", name);
     }
@@ -492,7 +481,7 @@ bool subject_shape(const AgainstSubject *subject, long batch, long context, Agai
         const MoecDocument document = {subject->path, subject->text, strlen(subject->text)};
         shape->compiler = moec_open_document(&document, 1, subject->model, getenv("MOEC_PATH"));
     } else
-        shape->compiler = spec_open_quietly(subject->operand, subject->sets);
+        shape->compiler = spec_open_quietly(subject->options->operand, subject->options->sets);
     if (!shape->compiler || !reports_good(shape->compiler)) return false;
     moec_trains(shape->compiler);
     moec_differentiate_inputs(shape->compiler);

@@ -1,5 +1,5 @@
-/* library: runs a function of a shared library in the child process of client.c; the interface is
- * library/moec_against.h. Each tensor has a zone of known bytes before and after it. */
+/* shared_object: runs a function of a shared library in the child process of client.c. The
+ * interface is library/moec_against.h. A zone of known bytes precedes and follows each tensor. */
 #include "tools/against/against.h"
 
 #include "abi/json_make.h"
@@ -13,24 +13,24 @@
 
 enum { ZONE = 256, ZONE_BYTE = 0xA5 };
 
-typedef struct Buffer {
+typedef struct GuardedBuffer {
     unsigned char *block; /* zone, values, zone */
     size_t bytes;
-} Buffer;
+} GuardedBuffer;
 
 /* One message: the tensors of the call in order. */
 typedef struct LibraryCall {
     MoecAgainstCall call;
     MoecAgainstTensor *tensors; /* given, then results */
-    Buffer *values, *gradients;
+    GuardedBuffer *values, *gradients;
     int count;
 } LibraryCall;
 
-static size_t bytes_of(MoecAgainstType type) {
+static size_t element_bytes_of(MoecAgainstType type) {
     return type == MOEC_AGAINST_BF16 ? 2 : type == MOEC_AGAINST_F32 ? 4 : 8;
 }
 
-static void *buffer_new(Buffer *buffer, size_t bytes) {
+static void *guarded_new(GuardedBuffer *buffer, size_t bytes) {
     const size_t whole = (2 * ZONE + bytes + 63) / 64 * 64;
     buffer->block = aligned_alloc(64, whole);
     buffer->bytes = bytes;
@@ -40,14 +40,14 @@ static void *buffer_new(Buffer *buffer, size_t bytes) {
     return buffer->block + ZONE;
 }
 
-static bool zones_good(const Buffer *buffer) {
+static bool zones_good(const GuardedBuffer *buffer) {
     for (size_t i = 0; buffer->block && i < ZONE; i++)
         if (buffer->block[i] != ZONE_BYTE || buffer->block[ZONE + buffer->bytes + i] != ZONE_BYTE)
             return false;
     return true;
 }
 
-static void store(MoecAgainstType type, void *to, size_t i, double value) {
+static void element_store(MoecAgainstType type, void *to, size_t i, double value) {
     if (type == MOEC_AGAINST_F64) ((double *)to)[i] = value;
     if (type == MOEC_AGAINST_I64) ((int64_t *)to)[i] = (int64_t)value;
     const float single = (float)value;
@@ -57,7 +57,7 @@ static void store(MoecAgainstType type, void *to, size_t i, double value) {
     if (type == MOEC_AGAINST_BF16) ((uint16_t *)to)[i] = (uint16_t)(bits >> 16);
 }
 
-static double load(MoecAgainstType type, const void *from, size_t i) {
+static double element_load(MoecAgainstType type, const void *from, size_t i) {
     if (type == MOEC_AGAINST_F64) return ((const double *)from)[i];
     if (type == MOEC_AGAINST_I64) return (double)((const int64_t *)from)[i];
     if (type == MOEC_AGAINST_F32) return (double)((const float *)from)[i];
@@ -72,14 +72,16 @@ static double load(MoecAgainstType type, const void *from, size_t i) {
 static bool receive_into(int from, const MoecAgainstTensor *tensor, void *to) {
     double *values = memory_new(sizeof *values * ((size_t)tensor->count + 1));
     const bool good = against_receive_values(from, values, (size_t)tensor->count);
-    for (size_t i = 0; i < (size_t)tensor->count; i++) store(tensor->type, to, i, values[i]);
+    for (size_t i = 0; i < (size_t)tensor->count; i++)
+        element_store(tensor->type, to, i, values[i]);
     free(values);
     return good;
 }
 
 static bool send_from(int to, const MoecAgainstTensor *tensor, const void *from) {
     double *values = memory_new(sizeof *values * ((size_t)tensor->count + 1));
-    for (size_t i = 0; i < (size_t)tensor->count; i++) values[i] = load(tensor->type, from, i);
+    for (size_t i = 0; i < (size_t)tensor->count; i++)
+        values[i] = element_load(tensor->type, from, i);
     const bool good = against_send_values(to, values, (size_t)tensor->count);
     free(values);
     return good;
@@ -126,12 +128,12 @@ static bool library_receive(LibraryCall *call, const json_t *message, int from) 
             is_given ? json_array_get(given, i) : json_array_get(results, i - first);
         MoecAgainstTensor *tensor = &call->tensors[i];
         describe_tensor(tensor, entry, (MoecAgainstType)type);
-        const size_t bytes = (size_t)tensor->count * bytes_of(tensor->type);
-        tensor->values = buffer_new(&call->values[i], bytes);
+        const size_t bytes = (size_t)tensor->count * element_bytes_of(tensor->type);
+        tensor->values = guarded_new(&call->values[i], bytes);
         for (size_t j = 0; !is_given && j < (size_t)tensor->count; j++)
-            store(tensor->type, tensor->values, j, (double)NAN);
+            element_store(tensor->type, tensor->values, j, (double)NAN);
         if (json_is_true(json_object_get(entry, is_given ? "gradient" : "cotangent")))
-            tensor->gradient = buffer_new(&call->gradients[i], bytes);
+            tensor->gradient = guarded_new(&call->gradients[i], bytes);
         if (is_given) good = good && receive_into(from, tensor, tensor->values);
     }
     for (size_t i = first; i < count; i++)

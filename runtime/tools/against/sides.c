@@ -1,7 +1,7 @@
-/* match: whether the tensors of a spec and the names of the code agree. Arguments of the layer, or
- * inputs of the model, are parameters of the function with the same name. Parameters of the spec are
- * further parameters of the function, `expert_up` or `expert.up` for `expert.up`, or the parameters
- * of a module. Options of the spec are passed where the function has a parameter of that name. */
+/* sides: whether the tensors of a spec and the names of the code agree. Arguments of the layer, or
+ * inputs of the model, are arguments of the function with the same name. Parameters of the spec are
+ * further arguments of the function, `expert_up` for `expert.up`, or the parameters of a module.
+ * Options of the spec are passed where the function has an argument of that name. */
 #include "tools/against/against.h"
 
 #include "base/memory.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whether the name of a tensor is that of a parameter of a function: `expert_up` for `expert.up`. */
+/* Whether an argument of a function has the name of a tensor: `expert_up` for `expert.up`. */
 static bool same_name(const char *tensor, const char *parameter) {
     for (; *tensor && *parameter; tensor++, parameter++)
         if (*tensor != *parameter && (*tensor != '.' || *parameter != '_')) return false;
@@ -48,19 +48,19 @@ static bool is_passed(const AgainstShape *shape, const char *parameter, bool mod
 
 /* ---- both sides as text ---- */
 
-static void print_spec(const AgainstShape *shape) {
+static void print_spec_side(const AgainstShape *shape) {
     static const char *const roles[] = {"argument ", "parameter", "state    "};
     for (int i = 0; i < shape->count; i++) {
         const AgainstTensor *tensor = &shape->tensors[i];
         if (!tensor_is_given(tensor)) continue;
-        char *text = tensor_text(tensor->name, tensor->rank, tensor->shape);
+        char *text = against_tensor_text(tensor->name, tensor->rank, tensor->shape);
         line_message("  spec: %s %s%s", roles[tensor->role], text,
                      tensor->integer ? ", integers" : "");
         free(text);
     }
 }
 
-static void print_code(const json_t *described) {
+static void print_code_side(const json_t *described) {
     const json_t *arguments = json_object_get(described, "arguments"),
                  *tensors = json_object_get(described, "tensors");
     for (size_t i = 0; i < json_array_size(arguments); i++) {
@@ -74,7 +74,8 @@ static void print_code(const json_t *described) {
         int rank = 0;
         for (size_t j = 0; j < json_array_size(sizes) && j < 64; j++)
             shape[rank++] = (long)json_integer_value(json_array_get(sizes, j));
-        char *text = tensor_text(json_string_value(json_object_get(entry, "name")), rank, shape);
+        char *text =
+            against_tensor_text(json_string_value(json_object_get(entry, "name")), rank, shape);
         line_message("  code: parameter %s", text);
         free(text);
     }
@@ -97,7 +98,7 @@ static char *parameter_problem(const AgainstTensor *tensor, const json_t *descri
     return same ? NULL : memory_format("the parameter '%s' has another shape", tensor->name);
 }
 
-/* The first tensor of the spec that the code does not take, as text; NULL: it takes all. */
+/* The first tensor of the spec without an argument of the code, as text; NULL: none. */
 static char *untaken(const AgainstShape *shape, const json_t *described, bool module) {
     const json_t *arguments = json_object_get(described, "arguments");
     const bool any = json_is_true(json_object_get(described, "any"));
@@ -113,7 +114,7 @@ static char *untaken(const AgainstShape *shape, const json_t *described, bool mo
     return NULL;
 }
 
-/* The first name of the code that the spec does not have, as text; NULL: it has all. */
+/* The first name of the code without a tensor of the spec, as text; NULL: none. */
 static char *ungiven(const AgainstShape *shape, const json_t *described, bool module) {
     const json_t *arguments = json_object_get(described, "arguments"),
                  *options = json_object_get(described, "options"),
@@ -144,8 +145,8 @@ bool against_match(const AgainstClient *client, const AgainstSubject *subject,
     char *problem = untaken(shape, client->described, module);
     if (!problem) problem = ungiven(shape, client->described, module);
     if (!problem) return true;
-    print_spec(shape);
-    print_code(client->described);
+    print_spec_side(shape);
+    print_code_side(client->described);
     error_message("names match by spelling, '_' for '.'; write a function with these arguments "
                   "that calls the code",
                   "%s does not match %s: %s", client->name, subject->title, problem);
