@@ -27,7 +27,7 @@ enum { RUNS = 8 };
 static const double factor = 2, least = 0x1p-100;
 /* Roundings by which a value moves. f32 and f64: those of the sums inside an operation, too, which
  * have no other; bf16: sums are in f32. */
-static const double spreads[AGAINST_TYPES] = {32, 4, 32};
+static const double spreads[AGAINST_TYPES] = {32, 8, 32};
 /* An element with a bound beyond this share of the root mean square of its tensor is undecided. Its
  * bound is larger, because the code may make a selection that no run made. If many elements of a
  * tensor are undecided, a selection moves all of them. */
