@@ -190,7 +190,7 @@ static void run_loop(Interpreter *interpreter, PreparedStatement *step) {
     }
     do {
         double result = run_inner(interpreter, step);
-        if (interpreter->sum_noise < interpreter->noise)
+        if (step->statement->reduction == REDUCE_SUM && interpreter->sum_noise < interpreter->noise)
             interpreter_disturb(interpreter, &result, 1);
         store_values(interpreter, step, &result, 1);
     } while (advance_loops(interpreter, step, 0, step->outer_count));

@@ -199,10 +199,8 @@ bool against_match(const AgainstClient *client, const AgainstSubject *subject,
 typedef struct AgainstDifference {
     const AgainstTensor *tensor;
     bool gradient, missing, again; /* again: in the second call only */
-    size_t first, worst;           /* elements */
-    size_t count;                  /* elements beyond their bound */
+    size_t first, count;           /* elements beyond their bound */
     double given, exact, bound;    /* of the first one */
-    double ratio;                  /* of the worst one */
 } AgainstDifference;
 
 typedef struct AgainstVerdict {

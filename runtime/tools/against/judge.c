@@ -29,8 +29,8 @@ static const double factor = 2, least = 0x1p-100;
  * have no other; bf16: sums are in f32. */
 static const double spreads[AGAINST_TYPES] = {32, 8, 32};
 /* An element with a bound beyond this share of the root mean square of its tensor is undecided. Its
- * bound is larger, because the code may make a selection that no run made. If many elements of a
- * tensor are undecided, a selection moves all of them. */
+ * bound and that of its row are larger, because the code may make a selection that no run made. If
+ * many elements of a tensor are undecided, a selection moves all of them. */
 static const double undecided_share = 0.25, undecided_factor = 8, many_share = 0.1;
 
 /* TensorValues by tensor: of results, or gradients of given tensors; NULL: none. */
@@ -158,11 +158,11 @@ static void note_difference(AgainstVerdict *verdict, AgainstDifference differenc
     verdict->differences[count - 1] = difference;
 }
 
-/* The elements that rounding decides, and the least bound of all others. */
+/* The elements that rounding decides. */
 typedef struct UndecidedElements {
     double from; /* bound */
     size_t count;
-    double floor;
+    double least; /* bound of all elements, if many are undecided */
 } UndecidedElements;
 
 static UndecidedElements undecided_elements(const AgainstTensor *tensor, const double *exact,
@@ -176,32 +176,51 @@ static UndecidedElements undecided_elements(const AgainstTensor *tensor, const d
         if (isfinite(bound[j])) sum += bound[j] * bound[j], finite++;
     }
     if ((double)undecided.count > many_share * (double)tensor->count && finite)
-        undecided.floor = undecided_factor * sqrt(sum / (double)finite);
+        undecided.least = undecided_factor * sqrt(sum / (double)finite);
     return undecided;
 }
 
-/* again: values of the second call, which count once. */
-static void judge_tensor(const AgainstCase *one, int which, const double *given, bool missing,
-                         TensorValues exact, TensorValues bounds, bool again,
-                         AgainstVerdict *verdict) {
+/* The least bound of a row of elements: of a tie, some run may not have selected each of them. */
+static double row_bound(const UndecidedElements *undecided, const double *bound, size_t count) {
+    double most = 0;
+    for (size_t j = 0; j < count; j++)
+        if (bound[j] > undecided->from && isfinite(bound[j])) most = fmax(most, bound[j]);
+    return fmax(undecided_factor * most, undecided->least);
+}
+
+static void judge_element(AgainstVerdict *verdict, AgainstDifference *difference, size_t j,
+                          double ratio) {
+    if (ratio <= 1) {
+        if (ratio <= verdict->worst) return;
+        verdict->worst = ratio;
+        verdict->worst_tensor = difference->tensor;
+        verdict->worst_gradient = difference->gradient;
+        return;
+    }
+    if (!difference->count++) difference->first = j;
+}
+
+/* The elements of the second answer do not count again. */
+static void judge_tensor(const AgainstCase *one, int which, const AgainstAnswer *answer,
+                         TensorValues exact, TensorValues bounds, AgainstVerdict *verdict) {
     const AgainstTensor *tensor = &one->shape->tensors[which];
-    const double *right = exact.of[which], *bound = bounds.of[which];
-    const bool gradient = tensor_is_given(tensor);
+    const bool gradient = tensor_is_given(tensor), again = answer == &one->second;
+    const double *given = gradient ? answer->gradients[which] : answer->results[which],
+                 *right = exact.of[which], *bound = bounds.of[which];
     const UndecidedElements undecided = undecided_elements(tensor, right, bound);
-    AgainstDifference difference = {
-        .tensor = tensor, .gradient = gradient, .missing = missing, .again = again};
+    const size_t row = tensor->rank ? (size_t)tensor->shape[tensor->rank - 1] : 1;
+    AgainstDifference difference = {.tensor = tensor,
+                                    .gradient = gradient,
+                                    .missing = gradient && answer->missing[which],
+                                    .again = again};
+    double floor = 0;
     for (size_t j = 0; j < tensor->count; j++) {
-        const double wide = bound[j] > undecided.from ? undecided_factor : 1,
-                     limit = fmax(wide * bound[j], undecided.floor),
-                     ratio = bound_ratio(one->type, given[j], right[j], limit);
-        if (ratio <= 1 && ratio > verdict->worst)
-            verdict->worst = ratio, verdict->worst_tensor = tensor,
-            verdict->worst_gradient = gradient;
-        if (ratio <= 1) continue;
-        if (!difference.count++)
-            difference.first = j, difference.given = given[j], difference.exact = right[j],
-            difference.bound = limit;
-        if (ratio > difference.ratio) difference.worst = j, difference.ratio = ratio;
+        if (j % row == 0) floor = row_bound(&undecided, bound + j, row);
+        const double limit = fmax(bound[j], floor);
+        const size_t before = difference.count;
+        judge_element(verdict, &difference, j, bound_ratio(one->type, given[j], right[j], limit));
+        if (!before && difference.count)
+            difference.given = given[j], difference.exact = right[j], difference.bound = limit;
     }
     if (!again) verdict->elements += tensor->count, verdict->undecided += undecided.count;
     if (difference.count) note_difference(verdict, difference);
@@ -209,16 +228,14 @@ static void judge_tensor(const AgainstCase *one, int which, const double *given,
 
 /* Results before gradients. */
 static void judge_answer(const AgainstCase *one, const AgainstAnswer *answer, TensorValues exact,
-                         TensorValues bounds, bool again, AgainstVerdict *verdict) {
+                         TensorValues bounds, AgainstVerdict *verdict) {
     const int count = one->shape->count;
     for (int i = 0; i < count; i++)
-        if (answer->results[i])
-            judge_tensor(one, i, answer->results[i], false, exact, bounds, again, verdict);
+        if (answer->results[i]) judge_tensor(one, i, answer, exact, bounds, verdict);
     for (int i = 0; i < count; i++) {
         if (!answer->gradients[i]) continue;
         verdict->gradients = true;
-        judge_tensor(one, i, answer->gradients[i], answer->missing[i], exact, bounds, again,
-                     verdict);
+        judge_tensor(one, i, answer, exact, bounds, verdict);
     }
 }
 
@@ -228,8 +245,8 @@ bool judge_case(const AgainstCase *one, AgainstVerdict *verdict) {
     *verdict = (AgainstVerdict){0};
     const bool good = run_definition(one, 0, exact) && make_bounds(one, exact, bounds);
     if (good) {
-        judge_answer(one, &one->first, exact, bounds, false, verdict);
-        if (one->second.results) judge_answer(one, &one->second, exact, bounds, true, verdict);
+        judge_answer(one, &one->first, exact, bounds, verdict);
+        if (one->second.results) judge_answer(one, &one->second, exact, bounds, verdict);
     }
     values_free(shape, exact);
     values_free(shape, bounds);
