@@ -232,7 +232,7 @@ static char *wrapped(const AgainstSubject *subject, const Signature *signature, 
     size_t size = 0;
     FILE *file = open_memstream(&out, &size);
     fprintf(file, "use train %s", before);
-    fwrite(text, 1, length, file);
+    if (length) fwrite(text, 1, length, file);
     fprintf(file,
             "\nlayer against_%s {\n  option inner: layer = %s\n"
             "  option train: layer = train { batch_size = 2, context_length = 16 }\n",
