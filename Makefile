@@ -81,7 +81,7 @@ UNIT := $(sort $(wildcard tests/unit/test_*.c))
 MUTATORS := $(sort $(wildcard tests/fuzz/mutate_*.c))
 
 COMPILER_OBJECTS := $(COMPILER:%.c=$(BUILD)/%.o) $(BUILD)/parser.o $(BUILD)/lexer.o $(BUILD)/stdlib_text.o $(BUILD)/errors_text.o $(BUILD)/torch_text.o
-RUNTIME_OBJECTS := $(RUNTIME:%.c=$(BUILD)/%.o) $(LEVELS:%=$(BUILD)/runtime/device/own_product_%.o) $(BUILD)/runtime_text.o $(BUILD)/report_text.o $(BUILD)/mpi_text.o
+RUNTIME_OBJECTS := $(RUNTIME:%.c=$(BUILD)/%.o) $(LEVELS:%=$(BUILD)/runtime/device/own_product_%.o) $(BUILD)/runtime_text.o $(BUILD)/report_text.o $(BUILD)/against_text.o $(BUILD)/mpi_text.o
 VERSION := $(shell sed -n 's/^.define MOEC_VERSION "\(.*\)"/\1/p' runtime/base/build.h)
 # Before version 1.0, each minor release can change the binary interface of the library.
 SONAME := libmoec.so.$(basename $(VERSION))
@@ -187,6 +187,9 @@ $(BUILD)/runtime_text.c: $(BUILD)/embed $(CARRIED) $(BUILD)/carried.list
 
 $(BUILD)/report_text.c: $(BUILD)/embed $(PAGE)
 	$(BUILD)/embed report_file runtime/tools/report/page $(notdir $(PAGE)) > $@
+
+$(BUILD)/against_text.c: $(BUILD)/embed runtime/tools/against/client.py
+	$(BUILD)/embed against_file runtime/tools/against client.py > $@
 
 # Compiled by the mpicc of the cluster at the first use.
 MPI := runtime/mesh/mpi_shim.c runtime/mesh/mpi_shim.h
@@ -325,6 +328,7 @@ install: all
 	install -d $(DESTDIR)$(PREFIX)/include/moec
 	install -m 644 runtime/library/moec.h $(DESTDIR)$(PREFIX)/include/moec.h
 	install -m 644 compiler/moec.h $(DESTDIR)$(PREFIX)/include/moec/compiler.h
+	install -m 644 runtime/library/moec_against.h $(DESTDIR)$(PREFIX)/include/moec/against.h
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	install -d $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 	install -m 644 runtime/tools/command/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1

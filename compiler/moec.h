@@ -81,6 +81,8 @@ typedef struct MoecSpecTensor {
 } MoecSpecTensor;
 const MoecSpecTensor *moec_spec_tensors(MoecCompiler *compiler, long batch, long context,
                                         int *count);
+/* The first equation that reads an input or a parameter with that name; false: none does. */
+bool moec_first_reader(MoecCompiler *compiler, const char *name, const char **file, int *line);
 /* Enables expensive probes (condition "probing") in later MOEC_MEASURE programs. */
 void moec_probe(MoecCompiler *compiler);
 /* Adds the gradients of real inputs, "gradient:NAME", to the outputs of later MOEC_TRAIN programs,
@@ -470,6 +472,10 @@ const char *moec_interpreter_run(MoecInterpreter *interpreter, uint64_t seed,
 /* Perturbs every value of later runs by up to `share` of itself, with numbers that depend on the
  * seed: the effect of rounding errors of that size. 0: exact again. */
 void moec_interpreter_noise(MoecInterpreter *interpreter, double share, uint64_t seed);
+/* The same for other code, which may compute a value in another way: every value has its own
+ * perturbation. sums: the share of partial results of sums; code in bf16 adds in f32. */
+void moec_interpreter_rounding(MoecInterpreter *interpreter, double share, double sums,
+                               uint64_t seed);
 /* Rounds every value of later runs to f32, as compiled programs do, and traces values that are not
  * finite. A run ends at a loss that is not finite. */
 void moec_interpreter_trace(MoecInterpreter *interpreter);

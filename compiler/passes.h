@@ -257,6 +257,7 @@ void interpreter_free(Interpreter *interpreter);
 /* Perturbs every value of later runs by up to `share` of itself, with numbers that depend on the
  * seed: the effect of rounding errors of that size. 0: exact again. */
 void interpreter_noise(Interpreter *interpreter, double share, uint64_t seed);
+void interpreter_rounding(Interpreter *interpreter, double share, double sums, uint64_t seed);
 /* Rounds every value of later runs to f32, as compiled programs do. */
 void interpreter_single(Interpreter *interpreter);
 /* Rounds the operands of later products to bf16: 1 as a GPU does if the program asks for it; 2 and

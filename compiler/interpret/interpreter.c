@@ -140,7 +140,7 @@ static double reduce_values(Interpreter *interpreter, Reduction reduction, doubl
     for (int j = 0; j < count; j++) {
         if (reduction == REDUCE_SUM) {
             result += values[j];
-            if (interpreter->noise != 0) interpreter_disturb(interpreter, &result, 1);
+            if (interpreter->noise != 0) interpreter_disturb_sum(interpreter, &result);
         }
         if (reduction == REDUCE_MAX && !(values[j] <= result)) result = values[j];
         if (reduction == REDUCE_MIN && !(values[j] >= result)) result = values[j];
@@ -190,6 +190,8 @@ static void run_loop(Interpreter *interpreter, PreparedStatement *step) {
     }
     do {
         double result = run_inner(interpreter, step);
+        if (step->statement->reduction == REDUCE_SUM && interpreter->sum_noise < interpreter->noise)
+            interpreter_disturb(interpreter, &result, 1);
         store_values(interpreter, step, &result, 1);
     } while (advance_loops(interpreter, step, 0, step->outer_count));
 }

@@ -36,7 +36,9 @@ struct Interpreter {
     int running;         /* the slot of the loop of a strip, or -1 */
     const char *message; /* the reason why the run stopped */
     double noise;        /* values are perturbed by up to this share of themselves */
-    uint64_t noise_seed;
+    double sum_noise;    /* the same for the partial results of a sum */
+    uint64_t noise_seed, noise_count;
+    bool fresh;       /* the noise of a value does not depend on the value */
     bool single;      /* values are rounded to f32 instead */
     FaultLog *faults; /* of values that are not finite, or NULL */
     int way;          /* variant of bf16 rounding of product operands, from 1; 0: none */
@@ -115,6 +117,7 @@ View interpreter_view(Interpreter *interpreter, const Expr *operand);
 
 /* Adds noise to values, or to the results of a call. */
 void interpreter_disturb(Interpreter *interpreter, double *values, int count);
+void interpreter_disturb_sum(Interpreter *interpreter, double *sum);
 void interpreter_disturb_results(Interpreter *interpreter, const Statement *call);
 /* Before a value that is not finite is stored: notes its fault. The slots have the values of its
  * element, none of them runs. `computed`: the value, before it is added to the element or rounded

@@ -14,7 +14,7 @@ _moec_tables() {
     inspect) flags='--show --prompt -p --data -d --values --out -o --svg --device --seed -s --json --set --batch-size -b --context-length -c --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     doc) flags='--json --markdown --quiet -q --verbose -v --color --help -h ' ;;
     tensors) flags='--json --quiet -q --verbose -v --color --help -h ' ;;
-    verify) flags='--device --batch-size -b --context-length -c --shapes --bisect --forms --seed -s --json --set --lr --steps --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
+    verify) flags='--device --batch-size -b --context-length -c --shapes --bisect --forms --seed -s --against --dtypes --sizes --inputs --json --set --lr --steps --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     bench) flags='--mode --device --json --kernels --prefix-length --batch-size -b --quick --set --context-length -c --lr --steps --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     compare) flags='--baseline --markdown --csv --json --svg --quiet -q --verbose -v --color --help -h ' ;;
     report) flags='--out -o --force --baseline --open --json --quiet -q --verbose -v --color --help -h ' ;;
@@ -146,6 +146,10 @@ _moec_tables() {
     'verify --batch-size'|'verify -b') kind=list values='' ;;
     'verify --context-length'|'verify -c') kind=list values='' ;;
     'verify --seed'|'verify -s') kind=list values='' ;;
+    'verify --against') kind=list values='' ;;
+    'verify --dtypes') kind=list values='' ;;
+    'verify --sizes') kind=list values='' ;;
+    'verify --inputs') kind=list values='' ;;
     'verify --lr') kind=list values='' ;;
     'verify --steps') kind=list values='' ;;
     'verify --precision') kind=list values='f32 bf16' ;;
