@@ -76,6 +76,14 @@ static void pass_simplify(Work *work) {
     simplify(work->program);
 }
 
+static void pass_mesh(Work *work) {
+    mesh(work->program, work->compiler->divides);
+}
+
+static void pass_mesh_rows(Work *work) {
+    mesh_rows(work->program);
+}
+
 static void pass_route(Work *work) {
     route(work->program);
 }
@@ -186,8 +194,10 @@ static const struct Pass {
     {"measure", MEASURE, ANY, .run = pass_measure},
     {"tables", MODELS, ANY, .run = pass_tables},
     {"simplify", MODELS | UPDATE, ANY, .run = pass_simplify},
+    {"mesh", FORWARD | TRAIN | MEASURE | GATHER, ANY, .run = pass_mesh},
     {"route", MODELS, ANY, .run = pass_route},
     {"gather_fusion", MODELS, ANY, .run = pass_gather_fusion},
+    {"mesh_rows", FORWARD | TRAIN | MEASURE | GATHER, ANY, .run = pass_mesh_rows},
     {"products", MODELS, ANY, .run = pass_products},
     {"smaller_weights", FORWARD | DECODE | MEASURE, ANY, .run = pass_smaller_weights},
     {"views", FORWARD | TRAIN | MEASURE, ANY, .run = pass_views},

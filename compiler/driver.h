@@ -22,6 +22,9 @@ struct MoecCompiler {
     bool marks;                   /* the emitted C marks the end of each unit of work */
     List layouts;                 /* Layout * */
     const Experiment *experiment; /* the experiment that it was opened for, or NULL */
+    long mesh[MESH_AXES];         /* sizes, see moec_set_mesh; 0: none */
+    Span mesh_spans[MESH_AXES];   /* of the text that sets them */
+    long divides[MESH_AXES];      /* the mesh whose local programs are compiled; 0: none */
     MoecPassTime *times;          /* of the passes so far, by row of their table; or NULL */
 };
 

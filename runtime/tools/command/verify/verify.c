@@ -36,7 +36,7 @@ enum { OWN_SECONDS = 120, EACH_SECONDS = 30 };
 enum { DEFAULT_BATCH = 2, DEFAULT_CONTEXT = 12 };
 
 typedef struct VerifyOptions {
-    const char *operand, *device;
+    const char *operand, *device, *mesh;
     long batch, context, seed;
     bool json, shapes, forms, bisect;
     TextList sets;
@@ -168,6 +168,12 @@ static bool compare(const VerifyOptions *options, Device *device, json_t *json) 
         moec_close(compiler);
         return false;
     }
+    if (options->mesh) {
+        const bool agrees = verify_mesh(compiler, options->mesh, own_shape(options, compiler),
+                                        options->seed, json);
+        moec_close(compiler);
+        return agrees;
+    }
     int count = options->shapes ? verify_shapes(compiler, shapes) : 1, forms;
     if (!options->shapes) shapes[0] = own_shape(options, compiler);
     moec_form_names(&forms);
@@ -208,6 +214,8 @@ int command_verify(const Command *command, int argc, char **argv) {
          "comparison of every tensor that the spec names; the first equation that differs"},
         {OPTION_FLAG, "--forms", NULL, &options.forms,
          "list of the forms of the compiled programs"},
+        {OPTION_TEXT, "--mesh", "AXES", &options.mesh,
+         "comparison of the programs of a mesh of processes, data=2,expert=2, with the global one"},
         {OPTION_COUNT, "--seed", "N", &options.seed, "seed of weights and inputs (default 1)"},
         {OPTION_FLAG, "--json", NULL, &options.json, "report as JSON"},
         SET_OPTION(&options.sets),

@@ -1,0 +1,356 @@
+/* mesh: the public interface of meshes: the sizes, and the comparison of the local programs of all
+ * processes with the global program in the interpreter. */
+#include "driver.h"
+
+#include "base/must.h"
+#include "ir/call.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Results agree if they differ by this share of their norm, or by twice as much as rounding errors
+ * of this size in every value move them. Gradients much smaller than the largest are compared with
+ * a share of it. */
+static const double mesh_limit = 1e-12, mesh_noise = 8 * 0x1p-53, noise_factor = 2,
+                    least_gradient = 1e-3;
+enum { MESH_NOISES = 4, MESH_MOST = 1024 };
+
+/* ---- sizes ---- */
+
+static Span part_of(const Source *source, const char *start, size_t length) {
+    const int first = (int)(start - source->text);
+    return (Span){source, first, first + (int)length};
+}
+
+static void unknown_axis(MoecCompiler *compiler, Span span, const char *name) {
+    static const char *const axes[] = {"data", "expert"};
+    if (!strcmp(name, "tensor") || !strcmp(name, "context")) {
+        report_error(&compiler->reports, span, "the mesh axis '%s' is not supported yet", name);
+        report_help(&compiler->reports, "use data and expert: --mesh data=2,expert=2");
+        return;
+    }
+    report_error(&compiler->reports, span, "a mesh has no axis '%s'", name);
+    report_choices(&compiler->reports, name, axes, 2, "axes");
+}
+
+/* One "data=2"; false after an error. */
+static bool read_size(MoecCompiler *compiler, const Source *source, const char *item,
+                      size_t length) {
+    const char *equals = memchr(item, '=', length);
+    const size_t name_length = equals ? (size_t)(equals - item) : length;
+    const char *name = arena_copy(compiler->arena, item, name_length);
+    const Span span = part_of(source, item, name_length ? name_length : 1);
+    int axis = 0;
+    while (axis < MESH_AXES && strcmp(name, mesh_axis_name((MeshAxis)axis)) != 0) axis++;
+    if (axis == MESH_AXES) {
+        unknown_axis(compiler, span, name);
+        return false;
+    }
+    char *end = NULL;
+    const long size = equals ? strtol(equals + 1, &end, 10) : 0;
+    if (equals && end == item + length && size >= 1 && size <= MESH_MOST) {
+        compiler->mesh[axis] = size;
+        compiler->mesh_spans[axis] = part_of(source, item, length);
+        return true;
+    }
+    report_error(&compiler->reports, span, "the size of mesh axis '%s' is a number from 1 to %d",
+                 name, (int)MESH_MOST);
+    report_help(&compiler->reports, "for example --mesh %s=2", name);
+    return false;
+}
+
+bool moec_set_mesh(MoecCompiler *compiler, const char *text) {
+    Source *source = arena_alloc(compiler->arena, sizeof *source);
+    *source = (Source){"--mesh", arena_format(compiler->arena, "%s", text), strlen(text)};
+    for (int i = 0; i < MESH_AXES; i++) compiler->mesh[i] = 1;
+    for (const char *item = source->text;; item++) {
+        const size_t length = strcspn(item, ",");
+        if (!read_size(compiler, source, item, length)) return false;
+        item += length;
+        if (!*item) break;
+    }
+    const long data = compiler->mesh[MESH_DATA], expert = compiler->mesh[MESH_EXPERT];
+    if (data % expert == 0) return true;
+    report_error(&compiler->reports, compiler->mesh_spans[MESH_EXPERT],
+                 "groups of expert = %ld processes cannot be made of data = %ld", expert, data);
+    report_help(&compiler->reports, "use --mesh data=%ld,expert=%ld",
+                (data / expert + 1) * expert, expert);
+    return false;
+}
+
+long divisor_near(long number, long wanted, int direction) {
+    long divisor = wanted;
+    while (divisor > 0 && divisor <= number && number % divisor) divisor += direction;
+    return divisor >= 1 && divisor <= number ? divisor : 0;
+}
+
+/* The sequences of a micro-batch are divided evenly; false after an error. */
+static bool mesh_fits(MoecCompiler *compiler, const Program *whole) {
+    const long size = compiler->mesh[MESH_DATA];
+    const long batch = whole->batch ? whole->batch->size : 1;
+    if (batch % size == 0) return true;
+    const long below = divisor_near(batch, size < batch ? size : batch, -1),
+               above = divisor_near(batch, size, 1);
+    report_error(&compiler->reports, compiler->mesh_spans[MESH_DATA],
+                 "%ld sequences (the batch size) cannot be divided over data = %ld", batch, size);
+    if (above)
+        report_help(&compiler->reports, "use data = %ld or %ld, or a batch size of %ld", below,
+                    above, (batch / size + 1) * size);
+    else
+        report_help(&compiler->reports, "use data = %ld, or a batch size of %ld", below,
+                    (batch / size + 1) * size);
+    return false;
+}
+
+static Program *compile_local(MoecCompiler *compiler, MoecGraph graph, long batch, long context) {
+    memcpy(compiler->divides, compiler->mesh, sizeof compiler->divides);
+    Program *local = moec_compile(compiler, graph, batch, context, 0);
+    memset(compiler->divides, 0, sizeof compiler->divides);
+    return local;
+}
+
+/* ---- values ---- */
+
+static uint64_t mixed(uint64_t z) {
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+/* In 0 .. 1, by tensor name and element. */
+static double value_draw(uint64_t seed, const char *name, long element) {
+    for (; *name; name++) seed = (seed ^ (unsigned char)*name) * 0x100000001B3u;
+    return (double)(mixed(mixed(seed + 0x9E3779B97F4A7C15u * ((uint64_t)element + 1))) >> 11) *
+           0x1p-53;
+}
+
+/* Constants are spread, so that factors of 0 or 1 hide nothing. */
+static double value_of(const Tensor *tensor, uint64_t seed, long element, long vocabulary) {
+    const double draw = value_draw(seed, tensor->name, element);
+    const Init *init = &tensor->init;
+    if (tensor->role == ROLE_INPUT) {
+        if (tensor->input == MOEC_INPUT_SCALAR) return 1;
+        const long most = tensor->vocabulary ? tensor->vocabulary : vocabulary ? vocabulary : 8;
+        return tensor->type == TYPE_INT ? floor(draw * (double)most) : 2 * draw - 1;
+    }
+    if (init->kind == MOEC_INIT_UNIFORM) return init->a + (init->b - init->a) * draw;
+    if (init->kind == MOEC_INIT_CONSTANT) return init->a + 0.2 * draw - 0.1;
+    return init->a + init->b * sqrt(12.0) * (draw - 0.5);
+}
+
+static bool is_given(const Tensor *tensor) {
+    return tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE ||
+           tensor->role == ROLE_INPUT;
+}
+
+static void set_value(Interpreter *interpreter, const Tensor *tensor, long element, double value) {
+    if (tensor->type == TYPE_INT)
+        interpreter_int(interpreter, tensor)[element] = (long)value;
+    else
+        interpreter_real(interpreter, tensor)[element] = value;
+}
+
+static double get_value(Interpreter *interpreter, const Tensor *tensor, long element) {
+    return tensor->type == TYPE_INT ? (double)interpreter_int(interpreter, tensor)[element]
+                                    : interpreter_real(interpreter, tensor)[element];
+}
+
+/* ---- comparison ---- */
+
+typedef struct MeshTest {
+    Program *whole, *local;
+    Interpreter *global, *noisy[MESH_NOISES];
+    MeshInterpreter *mesh;
+    uint64_t seed;
+    double largest; /* norm of a gradient */
+    MoecMeshReport *report;
+} MeshTest;
+
+static Tensor *tensor_named(const Program *program, const char *name) {
+    for (int i = 0; i < program->tensors.count; i++) {
+        Tensor *tensor = program->tensors.items[i];
+        if (!strcmp(tensor->name, name)) return tensor;
+    }
+    return NULL;
+}
+
+/* The number in the global tensor of an element of a process. */
+static long global_element(const MeshTest *test, const Tensor *local, int rank, long element) {
+    long global = 0, stride = 1;
+    for (int i = local->rank - 1; i >= 0; i--) {
+        const long size = local->axes[i]->size;
+        long at = element % size, parts = 1;
+        element /= size;
+        for (int axis = 0; axis < MESH_AXES; axis++) {
+            const Placement *placed = &local->placed[axis];
+            if (placed->kind != PLACED_DIVIDED || placed->dimension != i) continue;
+            parts = test->local->mesh[axis];
+            at += rank % parts * size;
+        }
+        global += stride * at;
+        stride *= size * parts;
+    }
+    return global;
+}
+
+static void give_values(MeshTest *test) {
+    const Program *whole = test->whole;
+    long vocabulary = 0;
+    for (int i = 0; i < whole->tensors.count; i++) {
+        const Tensor *tensor = whole->tensors.items[i];
+        if (tensor->role == ROLE_INPUT && tensor->vocabulary > vocabulary)
+            vocabulary = tensor->vocabulary;
+    }
+    for (int i = 0; i < whole->tensors.count; i++) {
+        const Tensor *tensor = whole->tensors.items[i];
+        const Tensor *local = is_given(tensor) ? tensor_named(test->local, tensor->name) : NULL;
+        if (!is_given(tensor)) continue;
+        for (long j = 0; j < tensor_elements(tensor); j++) {
+            const double value = value_of(tensor, test->seed, j, vocabulary);
+            set_value(test->global, tensor, j, value);
+            for (int noise = 0; noise < MESH_NOISES; noise++)
+                set_value(test->noisy[noise], tensor, j, value);
+        }
+        for (int rank = 0; local && rank < (int)test->local->mesh[MESH_DATA]; rank++)
+            for (long j = 0; j < tensor_elements(local); j++)
+                set_value(mesh_interpreter_rank(test->mesh, rank), local, j,
+                          get_value(test->global, tensor, global_element(test, local, rank, j)));
+    }
+}
+
+static double norm_of(const double *values, long count) {
+    double squares = 0;
+    for (long i = 0; i < count; i++) squares += values[i] * values[i];
+    return sqrt(squares);
+}
+
+/* The largest distance of the processes from the global values: of the sum of their terms, or of
+ * each of their copies. */
+static double mesh_distance(const MeshTest *test, const Tensor *local, const double *expected,
+                            long count) {
+    const bool terms = local->placed[MESH_DATA].kind == PLACED_TERMS;
+    const int ranks = (int)test->local->mesh[MESH_DATA];
+    double *sum = calloc((size_t)count + 1, sizeof *sum), most = 0;
+    if (!sum) abort();
+    for (int rank = 0; rank < ranks; rank++) {
+        double squares = 0;
+        for (long j = 0; j < tensor_elements(local); j++) {
+            const long at = global_element(test, local, rank, j);
+            const double value = get_value(mesh_interpreter_rank(test->mesh, rank), local, j);
+            MUST(at < count);
+            sum[at] += value;
+            squares += (value - expected[at]) * (value - expected[at]);
+        }
+        if (!terms && !(sqrt(squares) <= most)) most = sqrt(squares);
+    }
+    for (long j = 0; j < count; j++) sum[j] -= expected[j];
+    if (terms) most = norm_of(sum, count);
+    free(sum);
+    return most;
+}
+
+/* How far rounding errors move the tensor. */
+static double noise_distance(MeshTest *test, const Tensor *tensor, const double *expected,
+                             long count) {
+    double most = 0;
+    for (int i = 0; i < MESH_NOISES; i++) {
+        if (!test->report->noise_runs) {
+            interpreter_noise(test->noisy[i], mesh_noise, (uint64_t)i + 1);
+            interpreter_follow(test->noisy[i], test->global);
+            interpreter_run(test->noisy[i], test->seed, true);
+        }
+        double squares = 0;
+        for (long j = 0; j < count; j++) {
+            const double moved = get_value(test->noisy[i], tensor, j) - expected[j];
+            squares += moved * moved;
+        }
+        if (sqrt(squares) > most) most = sqrt(squares);
+    }
+    test->report->noise_runs++;
+    return most;
+}
+
+static bool is_result(const Tensor *tensor) {
+    return tensor->role == ROLE_OUTPUT || tensor->role == ROLE_GRADIENT ||
+           tensor->role == ROLE_STATE;
+}
+
+static void compare_tensor(MeshTest *test, const Tensor *tensor) {
+    MoecMeshReport *report = test->report;
+    const Tensor *local = tensor_named(test->local, tensor->name);
+    const long count = tensor_elements(tensor);
+    double *expected = malloc(((size_t)count + 1) * sizeof *expected);
+    if (!expected) abort();
+    MUST(local);
+    for (long j = 0; j < count; j++) expected[j] = get_value(test->global, tensor, j);
+    double norm = norm_of(expected, count);
+    if (tensor->role == ROLE_GRADIENT)
+        norm = fmax(norm, least_gradient * test->largest);
+    if (norm == 0) norm = 1;
+    const double distance = mesh_distance(test, local, expected, count);
+    double error = distance / norm;
+    bool good = error <= mesh_limit;
+    if (!good && distance <= noise_factor * noise_distance(test, tensor, expected, count)) {
+        report->amplified++;
+        good = true;
+    } else if (!(error <= report->error)) {
+        report->error = error;
+        report->worst = arena_format(test->whole->arena, "%s%s",
+                                     tensor->role == ROLE_GRADIENT ? "gradient of " : "",
+                                     tensor->role == ROLE_GRADIENT ? tensor->of->path : tensor->name);
+    }
+    report->agrees &= good;
+    report->compared++;
+    free(expected);
+}
+
+static void compare_results(MeshTest *test) {
+    const Program *whole = test->whole;
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < whole->tensors.count; i++) {
+            const Tensor *tensor = whole->tensors.items[i];
+            if (!is_result(tensor)) continue;
+            if (pass) {
+                compare_tensor(test, tensor);
+            } else if (tensor->role == ROLE_GRADIENT) {
+                test->largest = fmax(test->largest, norm_of(interpreter_real(test->global, tensor),
+                                                            tensor_elements(tensor)));
+            }
+        }
+}
+
+static bool is_exchange(const Statement *statement) {
+    return statement->row && statement->row->exchanges;
+}
+
+static void count_exchange(Statement *statement, void *data) {
+    *(int *)data += is_exchange(statement);
+}
+
+const MoecMeshReport *moec_mesh_verify(MoecCompiler *compiler, MoecGraph graph, long batch,
+                                       long context, uint64_t seed) {
+    MeshTest test = {.seed = seed};
+    test.whole = moec_compile(compiler, graph, batch, context, 0);
+    if (!test.whole || !mesh_fits(compiler, test.whole)) return NULL;
+    test.local = compile_local(compiler, graph, batch, context);
+    if (!test.local) return NULL;
+    MoecMeshReport *report = arena_alloc(compiler->arena, sizeof *report);
+    *report = (MoecMeshReport){.agrees = true, .processes = (int)compiler->mesh[MESH_DATA]};
+    block_walk(&test.local->body, count_exchange, &report->collectives);
+    test.report = report;
+    test.global = interpreter_new(test.whole);
+    for (int i = 0; i < MESH_NOISES; i++) test.noisy[i] = interpreter_new(test.whole);
+    test.mesh = mesh_interpreter_new(test.local);
+    give_values(&test);
+    report->message = interpreter_run(test.global, seed, true);
+    if (!report->message)
+        report->message = mesh_interpreter_run(test.mesh, seed, true, test.global);
+    if (!report->message) compare_results(&test);
+    if (report->message)
+        report->message = arena_format(compiler->arena, "%s", report->message), report->agrees = false;
+    mesh_interpreter_free(test.mesh);
+    for (int i = 0; i < MESH_NOISES; i++) interpreter_free(test.noisy[i]);
+    interpreter_free(test.global);
+    return report;
+}
