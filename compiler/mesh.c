@@ -103,11 +103,39 @@ static bool mesh_fits(MoecCompiler *compiler, const Program *whole) {
     return false;
 }
 
+/* Some parameters are divided over `expert`; false after an error. */
+static bool experts_fit(MoecCompiler *compiler, const Program *local) {
+    Reports *reports = &compiler->reports;
+    if (compiler->mesh[MESH_EXPERT] <= 1) return true;
+    for (int i = 0; i < local->tensors.count; i++)
+        if (((const Tensor *)local->tensors.items[i])->placed[MESH_EXPERT].kind == PLACED_DIVIDED)
+            return true;
+    report_error(reports, compiler->mesh_spans[MESH_EXPERT],
+                 "no parameters can be divided over expert = %ld", compiler->mesh[MESH_EXPERT]);
+    for (int i = 0; i < local->relations.count; i++) {
+        const Tensor *mask = ((const Relation *)local->relations.items[i])->mask;
+        bool known = false;
+        for (int j = 0; j < i; j++)
+            known |= ((const Relation *)local->relations.items[j])->mask == mask;
+        if (!known)
+            report_note(reports, mask->span,
+                        "the rows of '%s' have several keys, or their keys are not those of "
+                        "parameters alone",
+                        mask->stem);
+    }
+    report_help(reports, local->relations.count
+                             ? "use --mesh data=%ld: experts are divided along one axis"
+                             : "use --mesh data=%ld: no token selects experts in this model",
+                compiler->mesh[MESH_DATA]);
+    return false;
+}
+
+/* The program of one process; NULL after an error. */
 static Program *compile_local(MoecCompiler *compiler, MoecGraph graph, long batch, long context) {
     memcpy(compiler->divides, compiler->mesh, sizeof compiler->divides);
     Program *local = moec_compile(compiler, graph, batch, context, 0);
     memset(compiler->divides, 0, sizeof compiler->divides);
-    return local;
+    return local && experts_fit(compiler, local) ? local : NULL;
 }
 
 /* ---- values ---- */
