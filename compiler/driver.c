@@ -77,11 +77,11 @@ static void pass_simplify(Work *work) {
 }
 
 static void pass_mesh(Work *work) {
-    mesh(work->program, work->compiler->divides);
+    if (work->compiler->divides) mesh(work->program, work->compiler->divides);
 }
 
 static void pass_mesh_rows(Work *work) {
-    mesh_rows(work->program);
+    if (work->compiler->divides) mesh_rows(work->program, work->compiler->divides);
 }
 
 static void pass_route(Work *work) {

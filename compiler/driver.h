@@ -22,9 +22,8 @@ struct MoecCompiler {
     bool marks;                   /* the emitted C marks the end of each unit of work */
     List layouts;                 /* Layout * */
     const Experiment *experiment; /* the experiment that it was opened for, or NULL */
-    long mesh[MESH_AXES];         /* sizes, see moec_set_mesh; 0: none */
-    Span mesh_spans[MESH_AXES];   /* of the text that sets them */
-    long divides[MESH_AXES];      /* the mesh whose local programs are compiled; 0: none */
+    MeshSizes mesh;               /* see moec_set_mesh */
+    const MeshSizes *divides;     /* the mesh whose local programs are compiled; NULL: none */
     MoecPassTime *times;          /* of the passes so far, by row of their table; or NULL */
 };
 
@@ -34,6 +33,8 @@ bool bounded(MoecCompiler *compiler, void (*run)(void *data), void *data);
 Program *elaborated(MoecCompiler *compiler, Graph graph, long batch, long context);
 /* Warns about predictions that depend on the tokens that they predict. `forward`: the model. */
 void warn_of_leaks(MoecCompiler *compiler, const Program *forward);
+/* The program of one process of the mesh; NULL after an error. */
+Program *mesh_local(MoecCompiler *compiler, MoecGraph graph, long batch, long context);
 /* The module of these programs after that pass; NULL after an error. */
 struct Module *lowered_module(MoecCompiler *compiler, MoecProgram *const *programs, int count,
                               bool device, const char *pass);

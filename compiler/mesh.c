@@ -50,8 +50,8 @@ static bool read_size(MoecCompiler *compiler, const Source *source, const char *
     char *end = NULL;
     const long size = equals ? strtol(equals + 1, &end, 10) : 0;
     if (equals && end == item + length && size >= 1 && size <= MESH_MOST) {
-        compiler->mesh[axis] = size;
-        compiler->mesh_spans[axis] = part_of(source, item, length);
+        compiler->mesh.size[axis] = size;
+        compiler->mesh.span[axis] = part_of(source, item, length);
         return true;
     }
     report_error(&compiler->reports, span, "the size of mesh axis '%s' is a number from 1 to %d",
@@ -63,79 +63,28 @@ static bool read_size(MoecCompiler *compiler, const Source *source, const char *
 bool moec_set_mesh(MoecCompiler *compiler, const char *text) {
     Source *source = arena_alloc(compiler->arena, sizeof *source);
     *source = (Source){"--mesh", arena_format(compiler->arena, "%s", text), strlen(text)};
-    for (int i = 0; i < MESH_AXES; i++) compiler->mesh[i] = 1;
+    for (int i = 0; i < MESH_AXES; i++) compiler->mesh.size[i] = 1;
     for (const char *item = source->text;; item++) {
         const size_t length = strcspn(item, ",");
         if (!read_size(compiler, source, item, length)) return false;
         item += length;
         if (!*item) break;
     }
-    const long data = compiler->mesh[MESH_DATA], expert = compiler->mesh[MESH_EXPERT];
+    const long data = compiler->mesh.size[MESH_DATA],
+               expert = compiler->mesh.size[MESH_EXPERT];
     if (data % expert == 0) return true;
-    report_error(&compiler->reports, compiler->mesh_spans[MESH_EXPERT],
+    report_error(&compiler->reports, compiler->mesh.span[MESH_EXPERT],
                  "groups of expert = %ld processes cannot be made of data = %ld", expert, data);
     report_help(&compiler->reports, "use --mesh data=%ld,expert=%ld",
                 (data / expert + 1) * expert, expert);
     return false;
 }
 
-long divisor_near(long number, long wanted, int direction) {
-    long divisor = wanted;
-    while (divisor > 0 && divisor <= number && number % divisor) divisor += direction;
-    return divisor >= 1 && divisor <= number ? divisor : 0;
-}
-
-/* The sequences of a micro-batch are divided evenly; false after an error. */
-static bool mesh_fits(MoecCompiler *compiler, const Program *whole) {
-    const long size = compiler->mesh[MESH_DATA];
-    const long batch = whole->batch ? whole->batch->size : 1;
-    if (batch % size == 0) return true;
-    const long below = divisor_near(batch, size < batch ? size : batch, -1),
-               above = divisor_near(batch, size, 1);
-    report_error(&compiler->reports, compiler->mesh_spans[MESH_DATA],
-                 "%ld sequences (the batch size) cannot be divided over data = %ld", batch, size);
-    if (above)
-        report_help(&compiler->reports, "use data = %ld or %ld, or a batch size of %ld", below,
-                    above, (batch / size + 1) * size);
-    else
-        report_help(&compiler->reports, "use data = %ld, or a batch size of %ld", below,
-                    (batch / size + 1) * size);
-    return false;
-}
-
-/* Some parameters are divided over `expert`; false after an error. */
-static bool experts_fit(MoecCompiler *compiler, const Program *local) {
-    Reports *reports = &compiler->reports;
-    if (compiler->mesh[MESH_EXPERT] <= 1) return true;
-    for (int i = 0; i < local->tensors.count; i++)
-        if (((const Tensor *)local->tensors.items[i])->placed[MESH_EXPERT].kind == PLACED_DIVIDED)
-            return true;
-    report_error(reports, compiler->mesh_spans[MESH_EXPERT],
-                 "no parameters can be divided over expert = %ld", compiler->mesh[MESH_EXPERT]);
-    for (int i = 0; i < local->relations.count; i++) {
-        const Tensor *mask = ((const Relation *)local->relations.items[i])->mask;
-        bool known = false;
-        for (int j = 0; j < i; j++)
-            known |= ((const Relation *)local->relations.items[j])->mask == mask;
-        if (!known)
-            report_note(reports, mask->span,
-                        "the rows of '%s' have several keys, or their keys are not those of "
-                        "parameters alone",
-                        mask->stem);
-    }
-    report_help(reports, local->relations.count
-                             ? "use --mesh data=%ld: experts are divided along one axis"
-                             : "use --mesh data=%ld: no token selects experts in this model",
-                compiler->mesh[MESH_DATA]);
-    return false;
-}
-
-/* The program of one process; NULL after an error. */
-static Program *compile_local(MoecCompiler *compiler, MoecGraph graph, long batch, long context) {
-    memcpy(compiler->divides, compiler->mesh, sizeof compiler->divides);
+Program *mesh_local(MoecCompiler *compiler, MoecGraph graph, long batch, long context) {
+    compiler->divides = &compiler->mesh;
     Program *local = moec_compile(compiler, graph, batch, context, 0);
-    memset(compiler->divides, 0, sizeof compiler->divides);
-    return local && experts_fit(compiler, local) ? local : NULL;
+    compiler->divides = NULL;
+    return local;
 }
 
 /* ---- values ---- */
@@ -360,11 +309,10 @@ const MoecMeshReport *moec_mesh_verify(MoecCompiler *compiler, MoecGraph graph, 
                                        long context, uint64_t seed) {
     MeshTest test = {.seed = seed};
     test.whole = moec_compile(compiler, graph, batch, context, 0);
-    if (!test.whole || !mesh_fits(compiler, test.whole)) return NULL;
-    test.local = compile_local(compiler, graph, batch, context);
+    test.local = test.whole ? mesh_local(compiler, graph, batch, context) : NULL;
     if (!test.local) return NULL;
     MoecMeshReport *report = arena_alloc(compiler->arena, sizeof *report);
-    *report = (MoecMeshReport){.agrees = true, .processes = (int)compiler->mesh[MESH_DATA]};
+    *report = (MoecMeshReport){.agrees = true, .processes = (int)compiler->mesh.size[MESH_DATA]};
     block_walk(&test.local->body, count_exchange, &report->collectives);
     test.report = report;
     test.global = interpreter_new(test.whole);

@@ -199,9 +199,9 @@ void storage(Program *program);
 /* Aligns rows of product operands to 16 bytes. */
 void pad(Program *program);
 /* The local program of a process of a mesh with these sizes; reports what cannot be divided. */
-void mesh(Program *program, const long sizes[MESH_AXES]);
+void mesh(Program *program, const MeshSizes *sizes);
 /* The same for the experts, after route. */
-void mesh_rows(Program *program);
+void mesh_rows(Program *program, const MeshSizes *sizes);
 /* Moves masked statements to dispatched rows. */
 void route(Program *program);
 /* Products over dispatched rows gather their operands themselves. */

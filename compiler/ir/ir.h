@@ -101,6 +101,11 @@ typedef struct OwnNumber {
  * index r % E. */
 typedef enum MeshAxis { MESH_DATA, MESH_EXPERT, MESH_AXES } MeshAxis;
 
+typedef struct MeshSizes {
+    long size[MESH_AXES];
+    Span span[MESH_AXES]; /* of the text that sets them */
+} MeshSizes;
+
 /* WHOLE: every process has the whole tensor. DIVIDED: each has an equal part of a dimension. TERMS:
  * each has a term of the full shape, the tensor is their sum. */
 typedef enum PlacementKind { PLACED_WHOLE, PLACED_DIVIDED, PLACED_TERMS } PlacementKind;

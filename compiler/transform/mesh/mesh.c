@@ -468,6 +468,27 @@ static void divide_block(Division *division, Block *block, Statement *scan, List
 
 /* ---- the pass ---- */
 
+void help_with_size(Reports *reports, MeshAxis axis, long number, long size, const char *other) {
+    long below = size < number ? size : number, above = size;
+    while (number % below) below--;
+    while (above <= number && number % above) above++;
+    const char *also = above <= number ? arena_format(reports->arena, " or %ld", above) : "";
+    report_help(reports, "use %s = %ld%s, or %s", mesh_axis_name(axis), below, also, other);
+}
+
+/* The sequences of a micro-batch are divided evenly; false after an error. */
+static bool batch_fits(const Program *program, const MeshSizes *sizes) {
+    const long size = sizes->size[MESH_DATA], batch = program->batch ? program->batch->size : 1;
+    Reports *reports = program->reports;
+    if (batch % size == 0) return true;
+    report_error(reports, sizes->span[MESH_DATA],
+                 "%ld sequence%s (the batch size) cannot be divided over data = %ld", batch,
+                 batch == 1 ? "" : "s", size);
+    help_with_size(reports, MESH_DATA, batch, size,
+                   arena_format(reports->arena, "a batch size of %ld", (batch / size + 1) * size));
+    return false;
+}
+
 /* Gives tensors the part of the batch axis that a process has. */
 static void divide_axes(Division *division) {
     Program *program = division->program;
@@ -490,10 +511,10 @@ static void divide_axes(Division *division) {
     }
 }
 
-void mesh(Program *program, const long sizes[MESH_AXES]) {
-    Division division = {.program = program, .size = sizes[MESH_DATA]};
-    if (!sizes[MESH_DATA]) return;
-    for (int i = 0; i < MESH_AXES; i++) program->mesh[i] = sizes[i];
+void mesh(Program *program, const MeshSizes *sizes) {
+    Division division = {.program = program, .size = sizes->size[MESH_DATA]};
+    if (!batch_fits(program, sizes)) return;
+    for (int i = 0; i < MESH_AXES; i++) program->mesh[i] = sizes->size[i];
     division.fact_count = program->tensors.count;
     division.facts =
         arena_alloc(program->arena, ((size_t)division.fact_count + 1) * sizeof *division.facts);

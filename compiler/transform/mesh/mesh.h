@@ -52,6 +52,10 @@ void place_tensors(Division *division);
 
 /* ---- mesh.c, for mesh_rows.c ---- */
 
+/* The help line where `number` things cannot be divided over an axis of that size: the nearest
+ * sizes that divide it. other: another remedy. */
+void help_with_size(Reports *reports, MeshAxis axis, long number, long size, const char *other);
+
 /* The input with the index of the process along that axis of the mesh. */
 Expr *mesh_position(Program *program, MeshAxis axis);
 Statement *collective_new(Program *program, List *made, CollectiveKind kind, MeshAxis over,

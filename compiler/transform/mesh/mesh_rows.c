@@ -132,18 +132,11 @@ static Axis *part_axis(Experts *experts, Axis *axis) {
 static bool divisible(Experts *experts, const Axis *axis) {
     const long size = experts->size;
     if (axis->size % size == 0) return true;
-    long below = size < axis->size ? size : axis->size, above = size;
-    while (axis->size % below) below--;
-    while (above < axis->size && axis->size % above) above++;
     Reports *reports = experts->program->reports;
     report_error(reports, axis->span, "%ld experts (axis %s) cannot be divided over expert = %ld",
                  axis->size, axis->name, size);
-    if (above <= axis->size && axis->size % above == 0)
-        report_help(reports, "use expert = %ld or %ld, or %ld experts", below, above,
-                    (axis->size / size + 1) * size);
-    else
-        report_help(reports, "use expert = %ld, or %ld experts", below,
-                    (axis->size / size + 1) * size);
+    help_with_size(reports, MESH_EXPERT, axis->size, size,
+                   arena_format(reports->arena, "%ld experts", (axis->size / size + 1) * size));
     experts->failed = true;
     return false;
 }
@@ -268,13 +261,39 @@ static void drop_unused(Experts *experts) {
     experts->sides.count = kept;
 }
 
-void mesh_rows(Program *program) {
+/* Nothing is divided. */
+static void report_no_experts(const Program *program, const MeshSizes *sizes) {
+    Reports *reports = program->reports;
+    const List *relations = &program->relations;
+    report_error(reports, sizes->span[MESH_EXPERT],
+                 "no parameters can be divided over expert = %ld", sizes->size[MESH_EXPERT]);
+    for (int i = 0; i < relations->count; i++) {
+        const Tensor *mask = ((const Relation *)relations->items[i])->mask;
+        bool known = false;
+        for (int j = 0; j < i; j++) known |= ((const Relation *)relations->items[j])->mask == mask;
+        if (!known)
+            report_note(reports, mask->span,
+                        "the rows of '%s' have no key, several keys, or keys that do not select "
+                        "parameters alone",
+                        mask->stem);
+    }
+    report_help(reports,
+                relations->count ? "use --mesh data=%ld: experts are divided along one axis"
+                                 : "use --mesh data=%ld: no token selects experts in this model",
+                sizes->size[MESH_DATA]);
+}
+
+void mesh_rows(Program *program, const MeshSizes *sizes) {
     Experts experts = {.program = program, .size = program->mesh[MESH_EXPERT]};
     if (experts.size <= 1) return;
     add_rows(&experts);
     divide_parameters(&experts);
     drop_unused(&experts);
-    if (experts.failed || !experts.sides.count) return;
+    if (experts.failed) return;
+    if (!experts.sides.count) {
+        report_no_experts(program, sizes);
+        return;
+    }
     find_sides(&experts);
     move_rows(&experts, &program->body);
 }
