@@ -338,10 +338,11 @@ static int check_on_mesh(Trial *trial, long data, long expert, long batch, Tally
 
 /* Up to 16 processes with one or two sequences each. A model whose experts cannot be divided is compared without `expert`. */
 static int check_mesh(Trial *trial, const char *path, Random *random, Tally *tally) {
-    static const long sizes[] = {2, 2, 3, 4, 4, 8, 16};
-    const long data = sizes[between(random, 0, 6)], batch = data * between(random, 1, 2);
-    long expert = chance(random, 30) ? 1 : between(random, 2, data);
-    while (data % expert) expert--;
+    static const long experts[] = {1, 2, 2, 2, 3, 4, 8}, groups[] = {1, 1, 2, 3, 5, 8, 16};
+    const long expert = experts[between(random, 0, 6)];
+    long data = expert * groups[between(random, 0, 6)];
+    while (data > 16) data -= expert;
+    const long batch = data * between(random, 1, 2);
     int ok = check_on_mesh(trial, data, expert, batch, tally);
     if (ok >= 0) {
         tally->divided += ok && expert > 1;

@@ -159,8 +159,9 @@ static Expr *localize_read(Rewriting *rewriting, const Expr *read) {
         subs[i] = own ? expr_index(program, rewriting->to) : localize(rewriting, sub);
         if (i == dimension && !own) tensor = add_gathered(rewriting, read);
     }
-    if (is_in_terms(tensor) && !rewriting->form.linear) {
-        tensor = mesh_facts(rewriting->division, tensor)->sum;
+    if (is_in_terms(tensor)) {
+        const TensorFacts *facts = mesh_facts(rewriting->division, tensor);
+        if (facts->summed || !rewriting->form.linear) tensor = facts->sum;
         MUST(tensor);
     }
     Expr *result = expr_read(program, tensor, subs);
@@ -453,7 +454,7 @@ static void divide_statement(Division *division, Statement *statement, Statement
     } else if (statement->kind == STATEMENT_CALL) {
         divide_call(&rewriting, made);
     } else {
-        rewriting.form = loop_form(statement);
+        rewriting.form = loop_form(division, statement);
         divide_loop(&rewriting, made);
     }
     if (!scan) add_sums(division, statement, made);

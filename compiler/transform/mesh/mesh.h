@@ -44,7 +44,7 @@ bool is_in_terms(const Tensor *tensor);
 /* The subscript of the divided dimension of an access. */
 Expr *divided_sub(const Expr *access);
 TensorFacts *mesh_facts(const Division *division, const Tensor *tensor);
-LoopForm loop_form(const Statement *statement);
+LoopForm loop_form(const Division *division, const Statement *statement);
 /* The index of the divided dimension of the operands of a call, or NULL. */
 Index *call_local(const Statement *call);
 /* Sets the placement of every tensor, and TensorFacts. */

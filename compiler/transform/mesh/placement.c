@@ -1,10 +1,10 @@
 /* placement: where the tensors of a program are in a mesh. The sequences of a micro-batch are
  * divided over `data`. A sum over them has a term in each process. Statements that are linear in
- * such a tensor keep terms; others read the sum.
+ * such a tensor keep terms, unless some statement is not: then all of them read the sum.
  *
- *     total = sum[b,s] nats[b,s]           terms: each process adds its own sequences
- *     loss = total * 0.03125               terms, as it is linear
- *     share[n] = load[n] * p[n]            the sum of load: a product of two tensors in terms
+ *     total[n] = sum[b,s] chosen[b,s,n]    terms: each process adds its own sequences
+ *     load[n] = total[n] * 0.03125         terms, as it is linear
+ *     share = sum[n] load[n] * p[n]        the sum of load: p is another tensor in terms
  */
 #include "base/must.h"
 #include "ir/call.h"
@@ -73,10 +73,13 @@ static Index *local_loop(const Statement *statement) {
  * NEITHER: it needs the sums. A zero is both of the first two. */
 typedef enum Linearity { CONSTANT, LINEAR, NEITHER } Linearity;
 
-static bool reads_terms(const Expr *expr) {
-    if (expr->kind == EXPR_READ && is_in_terms(expr->tensor)) return true;
+/* A tensor that other statements need the sum of counts as equal in all processes. */
+static bool reads_terms(const Division *division, const Expr *expr) {
+    if (expr->kind == EXPR_READ && is_in_terms(expr->tensor) &&
+        !mesh_facts(division, expr->tensor)->summed)
+        return true;
     for (int i = 0; i < expr->count; i++)
-        if (reads_terms(expr->args[i])) return true;
+        if (reads_terms(division, expr->args[i])) return true;
     return false;
 }
 
@@ -86,15 +89,15 @@ static Linearity both(const Expr *a, Linearity of_a, const Expr *b, Linearity of
     return expr_is_number(a, 0) ? of_b : NEITHER;
 }
 
-static Linearity linearity(const Expr *expr) {
-    if (!reads_terms(expr)) return CONSTANT;
+static Linearity linearity(const Division *division, const Expr *expr) {
+    if (!reads_terms(division, expr)) return CONSTANT;
     if (expr->kind == EXPR_READ) {
         for (int i = 0; i < expr->count; i++)
-            if (reads_terms(expr->args[i])) return NEITHER;
+            if (reads_terms(division, expr->args[i])) return NEITHER;
         return LINEAR;
     }
-    const Linearity a = linearity(expr->args[0]),
-                    b = expr->count > 1 ? linearity(expr->args[1]) : CONSTANT;
+    const Linearity a = linearity(division, expr->args[0]),
+                    b = expr->count > 1 ? linearity(division, expr->args[1]) : CONSTANT;
     switch (expr->op) {
     case OP_NEG:
     case OP_STOP:
@@ -108,21 +111,22 @@ static Linearity linearity(const Expr *expr) {
     case OP_DIV:
         return b == CONSTANT ? a : NEITHER;
     case OP_WHERE:
-        return a == CONSTANT ? both(expr->args[1], b, expr->args[2], linearity(expr->args[2]))
+        return a == CONSTANT ? both(expr->args[1], b, expr->args[2],
+                                    linearity(division, expr->args[2]))
                              : NEITHER;
     default:
         return NEITHER;
     }
 }
 
-LoopForm loop_form(const Statement *statement) {
+LoopForm loop_form(const Division *division, const Statement *statement) {
     LoopForm form = {.local = local_loop(statement)};
     const bool adds = statement->reduction == REDUCE_NONE || statement->reduction == REDUCE_SUM;
     bool targets = false;
     for (int i = 0; i < statement->target->count; i++)
-        targets |= reads_terms(statement->target->args[i]);
+        targets |= reads_terms(division, statement->target->args[i]);
     form.linear = !form.local && !is_divided(statement->target->tensor) && adds && !targets &&
-                  linearity(statement->value) == LINEAR;
+                  linearity(division, statement->value) == LINEAR;
     form.terms = form.linear || (form.local && !is_divided(statement->target->tensor));
     return form;
 }
@@ -169,18 +173,20 @@ static void note_definition(PlaceWalk *walk, Statement *statement, Expr *access)
 }
 
 /* A tensor in terms whose sum a statement reads: its definitions must be before this statement. */
-static void need_sum(PlaceWalk *walk, Tensor *tensor) {
+static void need_sum(PlaceWalk *walk, const Tensor *tensor) {
     TensorFacts *facts = mesh_facts(walk->division, tensor);
     if (!is_in_terms(tensor)) return;
+    walk->changed |= !facts->summed;
     facts->summed = true;
     if (!facts->scattered && facts->last < walk->number) return;
     facts->refused = walk->changed = true;
-    tensor->placed[MESH_DATA] = (Placement){PLACED_WHOLE, 0};
 }
 
-static void need_sums(PlaceWalk *walk, const Expr *expr) {
-    if (expr->kind == EXPR_READ) need_sum(walk, expr->tensor);
-    for (int i = 0; i < expr->count; i++) need_sums(walk, expr->args[i]);
+/* linear: a statement that keeps terms reads only the sums that others need. */
+static void need_sums(PlaceWalk *walk, const Expr *expr, bool linear) {
+    if (expr->kind == EXPR_READ && (!linear || mesh_facts(walk->division, expr->tensor)->summed))
+        need_sum(walk, expr->tensor);
+    for (int i = 0; i < expr->count; i++) need_sums(walk, expr->args[i], linear);
 }
 
 typedef void Visit(PlaceWalk *walk, Statement *statement);
@@ -213,12 +219,13 @@ static void visit_definitions(PlaceWalk *walk, Statement *statement) {
 
 static void visit_sums(PlaceWalk *walk, Statement *statement) {
     if (statement->kind == STATEMENT_LOOP) {
-        if (loop_form(statement).linear) return;
+        const bool linear = loop_form(walk->division, statement).linear;
         for (int i = 0; i < statement->target->count; i++)
-            need_sums(walk, statement->target->args[i]);
-        need_sums(walk, statement->value);
+            need_sums(walk, statement->target->args[i], linear);
+        need_sums(walk, statement->value, linear);
     }
-    for (int i = 0; i < statement->inputs.count; i++) need_sums(walk, call_input(statement, i));
+    for (int i = 0; i < statement->inputs.count; i++)
+        need_sums(walk, call_input(statement, i), false);
 }
 
 /* Counts the definitions of each tensor that are in terms, or zero. */
@@ -227,7 +234,7 @@ static void visit_terms(PlaceWalk *walk, Statement *statement) {
         TensorFacts *facts = mesh_facts(walk->division, statement->target->tensor);
         const bool largest =
             statement->reduction == REDUCE_MAX || statement->reduction == REDUCE_MIN;
-        if (loop_form(statement).terms && !largest)
+        if (loop_form(walk->division, statement).terms && !largest)
             facts->in_terms++;
         else if (expr_is_number(statement->value, 0))
             facts->definitions--;
@@ -251,13 +258,15 @@ static void run_walk(Division *division, PlaceWalk *walk, Visit *visit) {
     walk_block(walk, &division->program->body, visit);
 }
 
-void place_tensors(Division *division) {
+/* Grows the set of tensors in terms until nothing changes, from the definitions of each. */
+static void spread_terms(Division *division) {
     const List *tensors = &division->program->tensors;
     PlaceWalk walk = {.changed = true};
     while (walk.changed) {
         walk.changed = false;
         for (int i = 0; i < tensors->count; i++)
-            division->facts[i] = (TensorFacts){.refused = division->facts[i].refused};
+            division->facts[i] = (TensorFacts){.refused = division->facts[i].refused,
+                                               .summed = division->facts[i].summed};
         run_walk(division, &walk, visit_definitions);
         run_walk(division, &walk, visit_terms);
         for (int i = 0; i < tensors->count; i++) {
@@ -266,6 +275,20 @@ void place_tensors(Division *division) {
             tensor->placed[MESH_DATA] = (Placement){PLACED_TERMS, 0};
             walk.changed = true;
         }
+    }
+}
+
+/* Starts again whenever a statement needs another sum: its result is then no term. */
+void place_tensors(Division *division) {
+    const List *tensors = &division->program->tensors;
+    PlaceWalk walk = {.changed = true};
+    while (walk.changed) {
+        walk.changed = false;
+        for (int i = 0; i < tensors->count; i++) {
+            Tensor *tensor = tensors->items[i];
+            if (is_in_terms(tensor)) tensor->placed[MESH_DATA] = (Placement){PLACED_WHOLE, 0};
+        }
+        spread_terms(division);
         run_walk(division, &walk, visit_sums);
     }
 }
