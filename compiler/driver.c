@@ -77,11 +77,11 @@ static void pass_simplify(Work *work) {
 }
 
 static void pass_mesh(Work *work) {
-    if (work->compiler->divides) mesh(work->program, work->compiler->divides);
+    if (work->compiler->divides) mesh(work->program, &work->compiler->mesh);
 }
 
 static void pass_mesh_rows(Work *work) {
-    if (work->compiler->divides) mesh_rows(work->program, work->compiler->divides);
+    if (work->compiler->divides) mesh_rows(work->program, &work->compiler->mesh);
 }
 
 static void pass_route(Work *work) {
@@ -381,6 +381,30 @@ MoecProgram *moec_define(MoecCompiler *compiler, MoecGraph graph, long batch, lo
                                     .context = context,
                                     .tokens = tokens,
                                     .defined = true});
+}
+
+bool moec_set_mesh(MoecCompiler *compiler, const char *text) {
+    return mesh_sizes_read(&compiler->reports, &compiler->mesh, text);
+}
+
+/* The program of one process of the mesh; NULL after an error. */
+static Program *compile_local(MoecCompiler *compiler, MoecGraph graph, long batch, long context) {
+    compiler->divides = true;
+    Program *local = moec_compile(compiler, graph, batch, context, 0);
+    compiler->divides = false;
+    return local;
+}
+
+const MoecMeshReport *moec_mesh_verify(MoecCompiler *compiler, MoecGraph graph, long batch,
+                                       long context, uint64_t seed) {
+    Program *whole = moec_compile(compiler, graph, batch, context, 0),
+            *local = whole ? compile_local(compiler, graph, batch, context) : NULL;
+    return local ? mesh_compare(whole, local, seed) : NULL;
+}
+
+const char *moec_mesh_explain(MoecCompiler *compiler, MoecGraph graph) {
+    const Program *local = compile_local(compiler, graph, 0, 0);
+    return local ? mesh_text(local) : NULL;
 }
 
 /* A feature that only training supports prevents decoding; it is not an error here. */

@@ -23,7 +23,7 @@ struct MoecCompiler {
     List layouts;                 /* Layout * */
     const Experiment *experiment; /* the experiment that it was opened for, or NULL */
     MeshSizes mesh;               /* see moec_set_mesh */
-    const MeshSizes *divides;     /* the mesh whose local programs are compiled; NULL: none */
+    bool divides;                 /* programs of one process of it are compiled */
     MoecPassTime *times;          /* of the passes so far, by row of their table; or NULL */
 };
 
@@ -33,8 +33,6 @@ bool bounded(MoecCompiler *compiler, void (*run)(void *data), void *data);
 Program *elaborated(MoecCompiler *compiler, Graph graph, long batch, long context);
 /* Warns about predictions that depend on the tokens that they predict. `forward`: the model. */
 void warn_of_leaks(MoecCompiler *compiler, const Program *forward);
-/* The program of one process of the mesh; NULL after an error. */
-Program *mesh_local(MoecCompiler *compiler, MoecGraph graph, long batch, long context);
 /* The module of these programs after that pass; NULL after an error. */
 struct Module *lowered_module(MoecCompiler *compiler, MoecProgram *const *programs, int count,
                               bool device, const char *pass);

@@ -198,9 +198,9 @@ bool weights_fit(const Program *program, Reports *reports);
 void storage(Program *program);
 /* Aligns rows of product operands to 16 bytes. */
 void pad(Program *program);
-/* The local program of a process of a mesh with these sizes; reports what cannot be divided. */
+/* The local program of a process of a mesh with these sizes; reports indivisible statements. */
 void mesh(Program *program, const MeshSizes *sizes);
-/* The same for the experts, after route. */
+/* The same for parameters that rows select, after route. */
 void mesh_rows(Program *program, const MeshSizes *sizes);
 /* Moves masked statements to dispatched rows. */
 void route(Program *program);
@@ -275,6 +275,15 @@ Interpreter *mesh_interpreter_rank(const MeshInterpreter *mesh, int rank);
 const char *mesh_interpreter_run(MeshInterpreter *mesh, uint64_t seed, bool last_micro_batch,
                                  const Interpreter *whole);
 void mesh_interpreter_free(MeshInterpreter *mesh);
+
+/* ---- meshes ---- */
+
+/* The sizes of a mesh from text, "data=4"; false after an error. */
+bool mesh_sizes_read(Reports *reports, MeshSizes *sizes, const char *text);
+/* The results of the local program in all processes, compared with those of the global program. */
+const struct MoecMeshReport *mesh_compare(Program *whole, Program *local, uint64_t seed);
+/* The collectives of a local program as a table. */
+const char *mesh_text(const Program *local);
 
 /* ---- program to text ---- */
 

@@ -12,20 +12,23 @@ static bool moves_rows(const Statement *statement) {
 
 /* Reductions keep the shape, all-gathers multiply one dimension, rows have another count. */
 static void check_collective(Verify *verify, const Statement *statement) {
-    const bool counts = statement->collective.kind == COLLECTIVE_COUNTS, rows = moves_rows(statement);
+    const bool counts = statement->collective.kind == COLLECTIVE_COUNTS,
+               rows = moves_rows(statement);
     if (!verify_counts(verify, statement->inputs.count == 1 + rows &&
                                    statement->outputs.count == 1 + counts))
         return;
     CallShape from = verify_operand(verify, call_input(statement, 0));
     CallShape to = verify_operand(verify, call_output(statement, 0));
-    for (int i = 1; i < statement->inputs.count; i++) verify_operand(verify, call_input(statement, i));
+    for (int i = 1; i < statement->inputs.count; i++)
+        verify_operand(verify, call_input(statement, i));
     for (int i = 1; i < statement->outputs.count; i++)
         verify_operand(verify, call_output(statement, i));
     if (verify->message || counts) return;
     if (call_input(statement, 0)->tensor->type != call_output(statement, 0)->tensor->type)
         verify_error(verify, "a collective changes the type");
     if (rows && from.rank == to.rank && from.rank) from.size[0] = to.size[0];
-    if (statement->collective.kind == COLLECTIVE_GATHER && statement->collective.dimension < from.rank)
+    if (statement->collective.kind == COLLECTIVE_GATHER &&
+        statement->collective.dimension < from.rank)
         from.size[statement->collective.dimension] *=
             verify->program->mesh[statement->collective.over];
     verify_like(verify, "the result of a collective", &from, &to);
@@ -66,13 +69,13 @@ static void set_view_value(const View *view, long offset, double value) {
 }
 
 /* One exchange: the processes of a group, each with its operands. */
-typedef struct Exchange {
+typedef struct GroupExchange {
     const Statement *statement;
     Interpreter *const *ranks;
     int count; /* of the group */
-} Exchange;
+} GroupExchange;
 
-static View operand_of(const Exchange *exchange, int rank, bool output, int number) {
+static View exchanged(const GroupExchange *exchange, int rank, bool output, int number) {
     const Statement *statement = exchange->statement;
     return interpreter_view(exchange->ranks[rank], output ? call_output(statement, number)
                                                           : call_input(statement, number));
@@ -83,29 +86,29 @@ static double reduce_two(CollectiveKind kind, double a, double b) {
     return kind == COLLECTIVE_MAX ? (a >= b ? a : b) : (a <= b ? a : b);
 }
 
-static void reduce_all(const Exchange *exchange) {
-    const View first = operand_of(exchange, 0, false, 0);
+static void reduce_all(const GroupExchange *exchange) {
+    const View first = exchanged(exchange, 0, false, 0);
     const long elements = view_elements(&first);
     for (long i = 0; i < elements; i++) {
         double value = 0;
         for (int rank = 0; rank < exchange->count; rank++) {
-            const View from = operand_of(exchange, rank, false, 0);
+            const View from = exchanged(exchange, rank, false, 0);
             const double own = view_value(&from, element_offset(&from, from.size, i));
             value = rank ? reduce_two(exchange->statement->collective.kind, value, own) : own;
         }
         for (int rank = 0; rank < exchange->count; rank++) {
-            const View to = operand_of(exchange, rank, true, 0);
+            const View to = exchanged(exchange, rank, true, 0);
             set_view_value(&to, element_offset(&to, to.size, i), value);
         }
     }
 }
 
-static void gather_all(const Exchange *exchange) {
+static void gather_all(const GroupExchange *exchange) {
     const int dimension = exchange->statement->collective.dimension;
     for (int rank = 0; rank < exchange->count; rank++) {
-        const View to = operand_of(exchange, rank, true, 0);
+        const View to = exchanged(exchange, rank, true, 0);
         for (int source = 0; source < exchange->count; source++) {
-            const View from = operand_of(exchange, source, false, 0);
+            const View from = exchanged(exchange, source, false, 0);
             const long elements = view_elements(&from),
                        start = source * from.size[dimension] * to.stride[dimension];
             for (long i = 0; i < elements; i++)
@@ -122,29 +125,29 @@ static void copy_row(const View *to, long to_row, const View *from, long from_ro
     row.size[0] = 1;
     const long elements = view_elements(&row);
     for (long i = 0; i < elements; i++)
-        set_view_value(to, to_row * to->stride[0] + element_offset(to, row.size, i),
-                       view_value(from, from_row * from->stride[0] +
-                                            element_offset(from, row.size, i)));
+        set_view_value(
+            to, to_row * to->stride[0] + element_offset(to, row.size, i),
+            view_value(from, from_row * from->stride[0] + element_offset(from, row.size, i)));
 }
 
 /* The boundaries of the groups of a process: the last operand of an exchange of rows. */
-static View groups_of(const Exchange *exchange, int rank) {
-    return operand_of(exchange, rank, false, exchange->statement->inputs.count - 1);
+static View groups_of(const GroupExchange *exchange, int rank) {
+    return exchanged(exchange, rank, false, exchange->statement->inputs.count - 1);
 }
 
 /* Visits the rows that a process receives, in order. */
-static void receive_rows(const Exchange *exchange, int receiver) {
+static void receive_rows(const GroupExchange *exchange, int receiver) {
     const CollectiveKind kind = exchange->statement->collective.kind;
     const View bounds = groups_of(exchange, receiver);
     const long groups = (bounds.size[0] - 1) / exchange->count, first = groups * receiver;
-    const View to = operand_of(exchange, receiver, kind != COLLECTIVE_COMBINE, 0);
-    const View number = kind == COLLECTIVE_COUNTS ? operand_of(exchange, receiver, true, 1) : to;
+    const View to = exchanged(exchange, receiver, kind != COLLECTIVE_COMBINE, 0);
+    const View number = kind == COLLECTIVE_COUNTS ? exchanged(exchange, receiver, true, 1) : to;
     long row = 0;
     for (long group = first; group < first + groups; group++) {
         if (kind == COLLECTIVE_COUNTS) to.ints[(group - first) * to.stride[0]] = row;
         for (int sender = 0; sender < exchange->count; sender++) {
             const View sent = groups_of(exchange, sender);
-            const View from = operand_of(exchange, sender, kind == COLLECTIVE_COMBINE, 0);
+            const View from = exchanged(exchange, sender, kind == COLLECTIVE_COMBINE, 0);
             for (long r = sent.ints[group * sent.stride[0]];
                  r < sent.ints[(group + 1) * sent.stride[0]]; r++, row++) {
                 if (kind == COLLECTIVE_COUNTS) number.ints[row * number.stride[0]] = group - first;
@@ -156,7 +159,7 @@ static void receive_rows(const Exchange *exchange, int receiver) {
     if (kind == COLLECTIVE_COUNTS) to.ints[groups * to.stride[0]] = row;
 }
 
-static void exchange_in_group(const Exchange *exchange) {
+static void exchange_in_group(const GroupExchange *exchange) {
     const CollectiveKind kind = exchange->statement->collective.kind;
     if (kind == COLLECTIVE_SUM || kind == COLLECTIVE_MAX || kind == COLLECTIVE_MIN)
         reduce_all(exchange);
@@ -174,7 +177,7 @@ static void interpret_collective(Interpreter *interpreter, const Statement *stat
     const int size =
         interpreter->ranks ? (int)interpreter->program->mesh[statement->collective.over] : 1;
     for (int first = 0; first < all; first += size)
-        exchange_in_group(&(Exchange){statement, ranks + first, size});
+        exchange_in_group(&(GroupExchange){statement, ranks + first, size});
 }
 
 /* ---- lowering ---- */

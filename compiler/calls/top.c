@@ -119,8 +119,8 @@ static void interpret_top(Interpreter *interpreter, const Statement *statement) 
     Choice choice = {p.size[along], statement->top.k, p.stride[along], mask.stride[along]};
     Choices *own = &interpreter->choices;
     long others = 1;
-    own->starts = grow_ranks(own->starts, own->start_count + 1, &own->start_capacity,
-                             sizeof *own->starts);
+    own->starts =
+        grow_ranks(own->starts, own->start_count + 1, &own->start_capacity, sizeof *own->starts);
     own->starts[own->start_count++] = own->chosen_count;
     for (int i = 0; i < p.rank; i++)
         if (i != along) others *= p.size[i];

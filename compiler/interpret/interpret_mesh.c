@@ -76,8 +76,8 @@ static size_t whole_row(const MeshInterpreter *mesh, int rank, const Statement *
     return whole;
 }
 
-/* Makes each process repeat its part of the selection. Rows of experts have another order in every
- * process and select themselves. */
+/* Makes each process repeat its part of the selection. Dispatched rows have another order in
+ * every process and select themselves. */
 static void follow_selection(MeshInterpreter *mesh, const Statement *top) {
     const Expr *operand = call_input(top, 0);
     const size_t number = mesh->selections++;

@@ -43,7 +43,7 @@ struct Interpreter {
     FaultLog *faults; /* of values that are not finite, or NULL */
     int way;          /* variant of bf16 rounding of product operands, from 1; 0: none */
     Choices choices;
-    const Choices *followed; /* the selections of another evaluation to repeat; NULL: its own */
+    const Choices *followed;   /* the selections of another evaluation to repeat; NULL: its own */
     Interpreter *const *ranks; /* the processes of a mesh, this one included; NULL: it is alone */
     int rank_count;
 };

@@ -55,8 +55,8 @@ struct CallRow {
     /* Sets the types of the caches that it reads and adds their scales as operands; NULL: none. */
     void (*store_caches)(Decode *decode, Statement *statement);
 
-    /* True if an output is a sum over the leading dimensions of the inputs that it lacks; NULL: none
-     * is. */
+    /* True if an output is a sum over the leading dimensions of the inputs that it lacks; NULL:
+     * none is. */
     bool (*adds_up)(const Statement *statement, int output);
 
     /* The operands that it rounds to bf16 and that may be stored so: a bit for each input, then for

@@ -5,9 +5,9 @@
  *          processes where a statement needs another placement. All processes run the same program;
  *          an input is the index of the process.
  *
- *     load[n] = sum[b,s] chosen[b,s,n]            load_part[n] = sum[b,s] chosen[b,s,n]
- *     share[n] = load[n] * p[n]           -->     load[n] = collective(load_part[n]; data: all-reduce)
- *                                                 share[n] = load[n] * p[n]
+ *     load[n] = sum[b,s] chosen[b,s,n]         load[n] = sum[b,s] chosen[b,s,n]
+ *     share[n] = load[n] * p[n]           -->  load_sum[n] = collective(load[n]; all-reduce)
+ *                                              share[n] = load_sum[n] * p[n]
  *
  * placement.c decides the placements. Gradients stay in terms: the sum over the processes is that
  * of the step. */
@@ -18,7 +18,7 @@
 #include "passes.h"
 
 /* A statement while it is rewritten. */
-typedef struct Rewriting {
+typedef struct LocalRewriting {
     Division *division;
     Statement *statement; /* before */
     LoopForm form;
@@ -26,7 +26,7 @@ typedef struct Rewriting {
     Expr *number;     /* the value of the index in the global program */
     List *before;     /* receives the collectives that it needs */
     const Statement *scan;
-} Rewriting;
+} LocalRewriting;
 
 static const LocalAxis *local_axis(const Division *division, const Axis *axis) {
     for (int i = 0; i < division->axes.count; i++) {
@@ -39,8 +39,7 @@ static const LocalAxis *local_axis(const Division *division, const Axis *axis) {
 Expr *mesh_position(Program *program, MeshAxis axis) {
     Tensor **index = &program->mesh_index[axis];
     if (!*index) {
-        const char *name =
-            arena_format(program->arena, "%s_process", mesh_axis_name(axis));
+        const char *name = arena_format(program->arena, "%s_process", mesh_axis_name(axis));
         *index = tensor_new(program, name, ROLE_INPUT, TYPE_INT, 0, NULL, (Span){0});
         (*index)->input = (*index)->declared = MOEC_INPUT_SCALAR;
         (*index)->vocabulary = program->mesh[axis];
@@ -48,11 +47,11 @@ Expr *mesh_position(Program *program, MeshAxis axis) {
     return expr_read(program, *index, NULL);
 }
 
-static void refuse(Division *division, const Statement *statement, const char *what) {
+static void refuse_division(Division *division, const Statement *statement, const char *what) {
     Reports *reports = division->program->reports;
     if (!division->failed) {
-        report_error(reports, statement->span, "the sequences of a micro-batch cannot be divided: %s",
-                     what);
+        report_error(reports, statement->span,
+                     "the sequences of a micro-batch cannot be divided: %s", what);
         report_help(reports, "use --mesh data=1, or an equation that treats each sequence alone");
     }
     division->failed = true;
@@ -80,7 +79,8 @@ static void slice_subs(Program *program, const Expr *access, Expr **subs) {
                           !(sub->kind == EXPR_INDEX && !sub->index->of_repeat) &&
                           sub->kind != EXPR_READ;
         Axis *axis = access->tensor->axes[i];
-        subs[i] = step ? access->args[i] : expr_index(program, index_new(program, axis->name, axis));
+        subs[i] =
+            step ? access->args[i] : expr_index(program, index_new(program, axis->name, axis));
     }
 }
 
@@ -89,7 +89,7 @@ static Tensor *whole_copy(const Division *division, const Tensor *tensor, const 
     Program *program = division->program;
     Axis *axes[MAX_RANK];
     for (int i = 0; i < tensor->rank; i++) axes[i] = tensor->axes[i];
-    if (is_divided(tensor)) {
+    if (over_processes(tensor)) {
         const int dimension = tensor->placed[MESH_DATA].dimension;
         axes[dimension] = local_axis(division, axes[dimension])->whole;
     }
@@ -107,28 +107,27 @@ static void add_sum(Division *division, List *made, const Statement *statement, 
     TensorFacts *facts = mesh_facts(division, access->tensor);
     Expr *subs[MAX_RANK];
     facts->sum = whole_copy(division, access->tensor, "sum");
-    Statement *collective = collective_new(program, made, COLLECTIVE_SUM, MESH_DATA,
-                                           statement->span, statement->asked);
+    Statement *collective =
+        collective_new(program, made, COLLECTIVE_SUM, MESH_DATA, statement->span, statement->asked);
     slice_subs(program, access, subs);
     list_push(program->arena, &collective->inputs, expr_read(program, access->tensor, subs));
     list_push(program->arena, &collective->outputs, expr_read(program, facts->sum, subs));
 }
 
-static Tensor *add_gathered(Rewriting *rewriting, const Expr *read) {
+static Tensor *add_gathered(LocalRewriting *rewriting, const Expr *read) {
     Division *division = rewriting->division;
     Program *program = division->program;
     Tensor *tensor = read->tensor;
     Expr *from[MAX_RANK], *to[MAX_RANK];
     if (rewriting->scan && tensor->id < division->fact_count &&
         mesh_facts(division, tensor)->end == rewriting->scan) {
-        refuse(division, rewriting->statement,
-               "a recurrence combines sequences at each of its positions");
+        refuse_division(division, rewriting->statement,
+                        "a recurrence combines sequences at each of its positions");
         return tensor;
     }
     Tensor *whole = whole_copy(division, tensor, "gathered");
-    Statement *collective =
-        collective_new(program, rewriting->before, COLLECTIVE_GATHER, MESH_DATA,
-                       rewriting->statement->span, rewriting->statement->asked);
+    Statement *collective = collective_new(program, rewriting->before, COLLECTIVE_GATHER, MESH_DATA,
+                                           rewriting->statement->span, rewriting->statement->asked);
     slice_subs(program, read, from);
     const int dimension = tensor->placed[MESH_DATA].dimension;
     for (int i = 0; i < tensor->rank; i++) {
@@ -136,8 +135,8 @@ static Tensor *add_gathered(Rewriting *rewriting, const Expr *read) {
         if (i < dimension && from[i]->kind == EXPR_INDEX && !from[i]->index->of_repeat)
             collective->collective.dimension++;
     }
-    to[dimension] = expr_index(program, index_new(program, whole->axes[dimension]->name,
-                                                  whole->axes[dimension]));
+    to[dimension] = expr_index(
+        program, index_new(program, whole->axes[dimension]->name, whole->axes[dimension]));
     list_push(program->arena, &collective->inputs, expr_read(program, tensor, from));
     list_push(program->arena, &collective->outputs, expr_read(program, whole, to));
     return whole;
@@ -145,13 +144,13 @@ static Tensor *add_gathered(Rewriting *rewriting, const Expr *read) {
 
 /* ---- expressions ---- */
 
-static Expr *localize(Rewriting *rewriting, Expr *expr);
+static Expr *localize(LocalRewriting *rewriting, Expr *expr);
 
-static Expr *localize_read(Rewriting *rewriting, const Expr *read) {
+static Expr *localize_read(LocalRewriting *rewriting, const Expr *read) {
     Program *program = rewriting->division->program;
     Tensor *tensor = read->tensor;
     Expr *subs[MAX_RANK] = {NULL};
-    const int dimension = is_divided(tensor) ? tensor->placed[MESH_DATA].dimension : -1;
+    const int dimension = over_processes(tensor) ? tensor->placed[MESH_DATA].dimension : -1;
     for (int i = 0; i < read->count; i++) {
         Expr *sub = read->args[i];
         const bool own = i == dimension && sub->kind == EXPR_INDEX && rewriting->from &&
@@ -169,7 +168,7 @@ static Expr *localize_read(Rewriting *rewriting, const Expr *read) {
     return result;
 }
 
-static Expr *localize(Rewriting *rewriting, Expr *expr) {
+static Expr *localize(LocalRewriting *rewriting, Expr *expr) {
     Program *program = rewriting->division->program;
     if (expr->kind == EXPR_INDEX)
         return rewriting->from && expr->index == rewriting->from ? rewriting->number : expr;
@@ -183,18 +182,18 @@ static Expr *localize(Rewriting *rewriting, Expr *expr) {
 }
 
 /* The first element of a process along an axis. */
-static Expr *first_of(const Division *division, const LocalAxis *axis) {
+static Expr *first_in_process(const Division *division, const LocalAxis *axis) {
     Program *program = division->program;
     return expr_apply(program, OP_MUL, mesh_position(program, MESH_DATA),
                       expr_number(program, (double)axis->part->size), NULL);
 }
 
-static Expr *localize_target(Rewriting *rewriting, const Expr *target) {
+static Expr *localize_target(LocalRewriting *rewriting, const Expr *target) {
     Division *division = rewriting->division;
     Program *program = division->program;
     Expr *subs[MAX_RANK] = {NULL};
     const int dimension =
-        is_divided(target->tensor) ? target->tensor->placed[MESH_DATA].dimension : -1;
+        over_processes(target->tensor) ? target->tensor->placed[MESH_DATA].dimension : -1;
     for (int i = 0; i < target->count; i++) {
         Expr *sub = target->args[i];
         if (i != dimension)
@@ -202,23 +201,23 @@ static Expr *localize_target(Rewriting *rewriting, const Expr *target) {
         else if (sub->kind == EXPR_INDEX && sub->index == rewriting->from)
             subs[i] = expr_index(program, rewriting->to);
         else
-            subs[i] = expr_apply(program, OP_SUB, localize(rewriting, sub),
-                                 first_of(division, local_axis(division, target->tensor->axes[i])),
-                                 NULL);
+            subs[i] = expr_apply(
+                program, OP_SUB, localize(rewriting, sub),
+                first_in_process(division, local_axis(division, target->tensor->axes[i])), NULL);
     }
     Expr *result = expr_read(program, target->tensor, subs);
     result->span = target->span;
     return result;
 }
 
-static void begin_local(Rewriting *rewriting, Index *index) {
+static void begin_local(LocalRewriting *rewriting, Index *index) {
     const Division *division = rewriting->division;
     rewriting->from = index;
     if (!index) return;
     const LocalAxis *axis = local_axis(division, index->axis);
     MUST(axis);
     rewriting->to = index_new(division->program, index->name, axis->part);
-    rewriting->number = expr_apply(division->program, OP_ADD, first_of(division, axis),
+    rewriting->number = expr_apply(division->program, OP_ADD, first_in_process(division, axis),
                                    expr_index(division->program, rewriting->to), NULL);
 }
 
@@ -233,7 +232,7 @@ static Expr *in_first(Program *program, Expr *value) {
                       value, zero);
 }
 
-static CollectiveKind kind_of(Reduction reduction) {
+static CollectiveKind reducing_kind(Reduction reduction) {
     return reduction == REDUCE_MAX   ? COLLECTIVE_MAX
            : reduction == REDUCE_MIN ? COLLECTIVE_MIN
                                      : COLLECTIVE_SUM;
@@ -281,7 +280,7 @@ static Expr *part_of_target(Program *program, const Expr *target, bool *scatters
 }
 
 /* The whole part, or all these elements of the target. */
-static Expr *all_of(Program *program, Tensor *tensor, Index *const *indices) {
+static Expr *whole_access(Program *program, Tensor *tensor, Index *const *indices) {
     return expr_read_indices(program, tensor, indices);
 }
 
@@ -304,30 +303,29 @@ static void store_sum(const Division *division, Statement *copy, List *made) {
     for (int i = 0; i < part->count; i++)
         indices[i] = index_new(program, part->tensor->axes[i]->name, part->tensor->axes[i]);
     if (scatters)
-        push_statement(program, made, all_of(program, part->tensor, indices), false,
+        push_statement(program, made, whole_access(program, part->tensor, indices), false,
                        expr_number(program, 0), copy, false);
     copy->target = part;
     copy->accumulate = scatters;
     copy->once = false;
     list_push(program->arena, made, copy);
-    Statement *collective = collective_new(program, made, kind_of(copy->reduction), MESH_DATA,
+    Statement *collective = collective_new(program, made, reducing_kind(copy->reduction), MESH_DATA,
                                            copy->span, copy->asked);
-    list_push(program->arena, &collective->inputs, all_of(program, part->tensor, indices));
+    list_push(program->arena, &collective->inputs, whole_access(program, part->tensor, indices));
     if (!accumulates && !scatters && !once) {
         list_push(program->arena, &collective->outputs, target_of_part(program, target, indices));
         return;
     }
     Tensor *sum = whole_copy(division, part->tensor, "sum");
-    list_push(program->arena, &collective->outputs, all_of(program, sum, indices));
+    list_push(program->arena, &collective->outputs, whole_access(program, sum, indices));
     push_statement(program, made, target_of_part(program, target, indices), accumulates,
-                   all_of(program, sum, indices), copy, once);
+                   whole_access(program, sum, indices), copy, once);
 }
 
-static void divide_loop(Rewriting *rewriting, List *made) {
+static void divide_loop(LocalRewriting *rewriting, List *made) {
     Division *division = rewriting->division;
     Program *program = division->program;
-    Statement *statement = rewriting->statement,
-              *copy = arena_alloc(program->arena, sizeof *copy);
+    Statement *statement = rewriting->statement, *copy = arena_alloc(program->arena, sizeof *copy);
     *copy = *statement;
     begin_local(rewriting, rewriting->form.local);
     copy->value = localize(rewriting, statement->value);
@@ -339,19 +337,20 @@ static void divide_loop(Rewriting *rewriting, List *made) {
     if (!terms || wanted)
         list_push(program->arena, made, copy);
     else if (rewriting->scan)
-        refuse(division, statement, "a recurrence needs a sum over them at each of its positions");
+        refuse_division(division, statement,
+                        "a recurrence needs a sum over them at each of its positions");
     else
         store_sum(division, copy, made);
 }
 
 /* ---- calls ---- */
 
-static Expr *localize_operand(Rewriting *rewriting, const Expr *operand) {
+static Expr *localize_operand(LocalRewriting *rewriting, const Expr *operand) {
     Program *program = rewriting->division->program;
     Expr *subs[MAX_RANK] = {NULL};
     for (int i = 0; i < operand->count; i++) {
-        const bool own = is_divided(operand->tensor) &&
-                         i == operand->tensor->placed[MESH_DATA].dimension;
+        const bool own =
+            over_processes(operand->tensor) && i == operand->tensor->placed[MESH_DATA].dimension;
         subs[i] = own ? expr_index(program, rewriting->to) : operand->args[i];
     }
     Tensor *tensor = operand->tensor;
@@ -360,7 +359,7 @@ static Expr *localize_operand(Rewriting *rewriting, const Expr *operand) {
     return expr_read(program, tensor, subs);
 }
 
-static bool call_divides(Rewriting *rewriting, const Index *local) {
+static bool call_divides(LocalRewriting *rewriting, const Index *local) {
     const Statement *call = rewriting->statement;
     const Index *here = NULL, *there = NULL;
     if (call->row->along) call->row->along(call, &here, &there);
@@ -369,15 +368,15 @@ static bool call_divides(Rewriting *rewriting, const Index *local) {
     for (int list = 0; list < 2; list++)
         for (int i = 0; i < lists[list]->count; i++) {
             const Expr *operand = lists[list]->items[i];
-            if (is_divided(operand->tensor) && (divided_sub(operand)->kind != EXPR_INDEX ||
-                                                divided_sub(operand)->index != local))
+            if (over_processes(operand->tensor) &&
+                (divided_sub(operand)->kind != EXPR_INDEX || divided_sub(operand)->index != local))
                 return false;
         }
     return true;
 }
 
 /* An output that is the sum over the sequences: a term in each process. */
-static Expr *store_terms(Rewriting *rewriting, Expr *output, List *after) {
+static Expr *store_terms(LocalRewriting *rewriting, Expr *output, List *after) {
     Division *division = rewriting->division;
     Program *program = division->program;
     if (is_in_terms(output->tensor)) return output;
@@ -389,10 +388,10 @@ static Expr *store_terms(Rewriting *rewriting, Expr *output, List *after) {
                                            rewriting->statement->span, rewriting->statement->asked);
     list_push(program->arena, &collective->inputs, part);
     list_push(program->arena, &collective->outputs, target_of_part(program, output, indices));
-    return all_of(program, part->tensor, indices);
+    return whole_access(program, part->tensor, indices);
 }
 
-static void divide_call(Rewriting *rewriting, List *made) {
+static void divide_call(LocalRewriting *rewriting, List *made) {
     Division *division = rewriting->division;
     Program *program = division->program;
     Statement *call = rewriting->statement, *copy = arena_alloc(program->arena, sizeof *copy);
@@ -401,22 +400,22 @@ static void divide_call(Rewriting *rewriting, List *made) {
     *copy = *call;
     copy->inputs = copy->outputs = (List){0};
     if (!call_divides(rewriting, local)) {
-        refuse(division, call, "an operation combines them");
+        refuse_division(division, call, "an operation combines them");
         return;
     }
     begin_local(rewriting, local);
     for (int i = 0; i < call->inputs.count; i++)
-        list_push(program->arena, &copy->inputs,
-                  localize_operand(rewriting, call_input(call, i)));
+        list_push(program->arena, &copy->inputs, localize_operand(rewriting, call_input(call, i)));
     for (int i = 0; i < call->outputs.count; i++) {
         Expr *output = call->outputs.items[i];
-        const bool sum = local && !is_divided(output->tensor);
+        const bool sum = local && !over_processes(output->tensor);
         if (sum && !(call->row->adds_up && call->row->adds_up(call, i))) {
-            refuse(division, call, "an operation combines them");
+            refuse_division(division, call, "an operation combines them");
             return;
         }
         list_push(program->arena, &copy->outputs,
-                  sum ? store_terms(rewriting, output, &after) : localize_operand(rewriting, output));
+                  sum ? store_terms(rewriting, output, &after)
+                      : localize_operand(rewriting, output));
     }
     list_push(program->arena, made, copy);
     list_append(program->arena, made, &after);
@@ -438,10 +437,10 @@ static void add_sums(Division *division, const Statement *statement, List *made)
 
 static void divide_statement(Division *division, Statement *statement, Statement *scan,
                              List *outside, List *made) {
-    Rewriting rewriting = {.division = division,
-                           .statement = statement,
-                           .before = scan ? outside : made,
-                           .scan = scan};
+    LocalRewriting rewriting = {.division = division,
+                                .statement = statement,
+                                .before = scan ? outside : made,
+                                .scan = scan};
     if (statement->kind == STATEMENT_REPEAT) {
         divide_block(division, &statement->body, NULL, NULL);
         list_push(division->program->arena, made, statement);
@@ -490,12 +489,12 @@ static bool batch_fits(const Program *program, const MeshSizes *sizes) {
     return false;
 }
 
-/* Gives tensors the part of the batch axis that a process has. */
+/* Tensors have the part of the batch axis that belongs to a process. */
 static void divide_axes(Division *division) {
     Program *program = division->program;
     for (int i = 0; i < program->tensors.count; i++) {
         Tensor *tensor = program->tensors.items[i];
-        for (int j = 0; j < tensor->rank && !is_divided(tensor); j++) {
+        for (int j = 0; j < tensor->rank && !over_processes(tensor); j++) {
             Axis *axis = tensor->axes[j];
             if (axis->kind != AXIS_BATCH) continue;
             const LocalAxis *known = local_axis(division, axis);

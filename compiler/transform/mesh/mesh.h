@@ -1,5 +1,5 @@
 /* mesh: declarations shared by the files of the pass. placement.c decides, mesh.c rewrites,
- * mesh_rows.c divides the experts. */
+ * mesh_rows.c divides parameters that rows select. */
 #ifndef TRANSFORM_MESH_H
 #define TRANSFORM_MESH_H
 
@@ -12,21 +12,21 @@ typedef struct LocalAxis {
 
 /* Facts about a tensor while the program is divided. */
 typedef struct TensorFacts {
-    bool refused;        /* never in terms: its sum is stored */
-    bool summed;         /* some statement needs the sum of its terms */
-    Block *block;        /* of its definitions */
-    Expr *access;        /* its last definition */
-    bool scattered;      /* the definitions are in several blocks or at several steps */
-    int last;            /* number of its last definition */
-    Statement *end;      /* this definition, or the scan around it */
+    bool refused;   /* never in terms: its sum is stored */
+    bool summed;    /* some statement needs the sum of its terms */
+    Block *block;   /* of its definitions */
+    Expr *access;   /* its last definition */
+    bool scattered; /* the definitions are in several blocks or at several steps */
+    int last;       /* number of its last definition */
+    Statement *end; /* this definition, or the scan around it */
     int definitions, in_terms;
     Tensor *sum, *gathered; /* copies in every process, once they are made */
 } TensorFacts;
 
 typedef struct Division {
     Program *program;
-    long size; /* processes along `data` */
-    List axes; /* LocalAxis * */
+    long size;          /* processes along `data` */
+    List axes;          /* LocalAxis * */
     TensorFacts *facts; /* by id of the tensors before the pass */
     int fact_count;
     bool failed; /* an error was reported */
@@ -39,7 +39,7 @@ typedef struct LoopForm {
     bool linear;  /* it keeps operands in terms as they are, without a sum */
 } LoopForm;
 
-bool is_divided(const Tensor *tensor);
+bool over_processes(const Tensor *tensor);
 bool is_in_terms(const Tensor *tensor);
 /* The subscript of the divided dimension of an access. */
 Expr *divided_sub(const Expr *access);
@@ -53,7 +53,7 @@ void place_tensors(Division *division);
 /* ---- mesh.c, for mesh_rows.c ---- */
 
 /* The help line where `number` things cannot be divided over an axis of that size: the nearest
- * sizes that divide it. other: another remedy. */
+ * sizes that divide it. other: the second proposal. */
 void help_with_size(Reports *reports, MeshAxis axis, long number, long size, const char *other);
 
 /* The input with the index of the process along that axis of the mesh. */

@@ -1,8 +1,8 @@
-/* mesh_rows: divides experts over the processes of a group.
+/* mesh_rows: divides parameters that are selected by the key of a row.
  *
  * Needs:   mesh, route, gather_fusion.
  * Leaves:  parameters that are read only by the key of dispatched rows, up[n[r],d,f], have the
- *          experts of the process. Statements that read them run on the rows that the process
+ *          keys of the process. Statements that read them run on the rows that the process
  *          receives; statements that read or add to tokens, on its own rows. Collectives copy rows
  *          between the two.
  *
@@ -13,13 +13,14 @@
  *                              |
  *                              v
  *
- *     group_here[g], n_here[q] = collective(group[g]; expert: counts)
+ *     group_here[g], n_here[q] = collective(group[g]; counts)
  *     x_rows[r,d] = x[s[r],d]
- *     x_here[q,d] = collective(x_rows[r,d], group[g]; expert: dispatch)
- *     h[q,f] = sum[d] x_here[q,d] * up[n_here[q],d,f]     q: rows of the experts of this process
- *     h_back[r,f] = collective(h[q,f], group[g]; expert: combine)
- *     y[s[r],f] += h_back[r,f] */
-#include "transform/mesh/rows.h"
+ *     x_here[q,d] = collective(x_rows[r,d], group[g]; dispatch)
+ *     h[q,f] = sum[d] x_here[q,d] * up[n_here[q],d,f]     q: rows with the keys of this process
+ *     h_back[r,f] = collective(h[q,f], group[g]; combine)
+ *     y[s[r],f] += h_back[r,f]
+ */
+#include "transform/mesh/keyed_rows.h"
 
 #include "base/must.h"
 #include "ir/call.h"
@@ -40,14 +41,13 @@ int key_dimension(const Relation *relation) {
 static Axis *key_axis(const Relation *relation) {
     int dimension = 0;
     for (int i = 0; i < relation->mask->rank; i++)
-        if (relation->mask->axes[i]->kind != AXIS_REPEAT &&
-            dimension++ == key_dimension(relation))
+        if (relation->mask->axes[i]->kind != AXIS_REPEAT && dimension++ == key_dimension(relation))
             return relation->mask->axes[i];
     return NULL;
 }
 
-/* Rows of tokens whose only key is an axis of experts. */
-static bool is_simple(const Program *program, const Relation *relation) {
+/* Rows of tokens with one key. */
+static bool has_one_key(const Program *program, const Relation *relation) {
     if (key_dimension(relation) < 0 || relation->outer || relation->group_of_count != 1)
         return false;
     for (int i = 0; i < program->relations.count; i++)
@@ -55,55 +55,55 @@ static bool is_simple(const Program *program, const Relation *relation) {
     return true;
 }
 
-RowSides *sides_of(const Experts *experts, const Axis *rows) {
-    for (int i = 0; i < experts->sides.count; i++) {
-        RowSides *sides = experts->sides.items[i];
+RowSides *sides_of(const Keyed *keyed, const Axis *rows) {
+    for (int i = 0; i < keyed->sides.count; i++) {
+        RowSides *sides = keyed->sides.items[i];
         if (sides->rows == rows || sides->received == rows) return sides;
     }
     return NULL;
 }
 
-int rows_dimension_of(const Experts *experts, const Tensor *tensor, RowSides **sides) {
+int rows_dimension_of(const Keyed *keyed, const Tensor *tensor, RowSides **sides) {
     for (int i = 0; i < tensor->rank; i++)
-        if ((*sides = sides_of(experts, tensor->axes[i]))) return i;
+        if ((*sides = sides_of(keyed, tensor->axes[i]))) return i;
     return -1;
 }
 
-bool is_of_experts(const Tensor *tensor) {
+bool is_keyed(const Tensor *tensor) {
     return tensor->placed[MESH_EXPERT].kind == PLACED_DIVIDED;
 }
 
-/* The number of an expert: the key of the rows of a statement. */
-static bool is_key(const Experts *experts, const Expr *sub) {
+/* The key of the rows of a statement. */
+static bool is_key(const Keyed *keyed, const Expr *sub) {
     if (sub->kind != EXPR_READ || sub->count != 1 || sub->args[0]->kind != EXPR_INDEX) return false;
-    for (int i = 0; i < experts->program->relations.count; i++) {
-        const Relation *relation = experts->program->relations.items[i];
-        if (is_simple(experts->program, relation) &&
+    for (int i = 0; i < keyed->program->relations.count; i++) {
+        const Relation *relation = keyed->program->relations.items[i];
+        if (has_one_key(keyed->program, relation) &&
             sub->tensor == relation->coordinate[key_dimension(relation)])
-            return sides_of(experts, relation->rows) != NULL;
+            return sides_of(keyed, relation->rows) != NULL;
     }
     return false;
 }
 
-bool reads_key(const Experts *experts, const Expr *sub) {
-    return is_key(experts, sub);
+bool reads_key(const Keyed *keyed, const Expr *sub) {
+    return is_key(keyed, sub);
 }
 
 /* ---- divided parameters ---- */
 
 /* By tensor id: the dimension along which every access has the key of its rows; -1: none. */
-typedef struct KeySearch {
-    const Experts *experts;
+typedef struct KeyedSearch {
+    const Keyed *keyed;
     int *dimension; /* UNSEEN, or as above */
-} KeySearch;
+} KeyedSearch;
 enum { UNSEEN = -2 };
 
 static void visit_access(Expr *expr, void *data) {
-    const KeySearch *search = data;
+    const KeyedSearch *search = data;
     if (expr->kind != EXPR_READ) return;
     int *known = &search->dimension[expr->tensor->id], found = -1;
     for (int i = 0; i < expr->count; i++)
-        if (is_key(search->experts, expr->args[i])) found = i;
+        if (is_key(search->keyed, expr->args[i])) found = i;
     *known = *known == UNSEEN || *known == found ? found : -1;
 }
 
@@ -118,34 +118,35 @@ static void visit_accesses(Statement *statement, void *data) {
         expr_walk(statement->outputs.items[i], visit_access, data);
 }
 
-static Axis *part_axis(Experts *experts, Axis *axis) {
-    for (int i = 0; i < experts->axes.count; i++) {
-        const LocalAxis *local = experts->axes.items[i];
+static Axis *part_axis(Keyed *keyed, Axis *axis) {
+    for (int i = 0; i < keyed->axes.count; i++) {
+        const LocalAxis *local = keyed->axes.items[i];
         if (local->whole == axis) return local->part;
     }
-    LocalAxis local = {axis, axis_new(experts->program, axis->name, axis->size / experts->size,
+    LocalAxis local = {axis, axis_new(keyed->program, axis->name, axis->size / keyed->size,
                                       axis->kind, axis->span)};
-    list_copy(experts->program->arena, &experts->axes, &local, sizeof local);
+    list_copy(keyed->program->arena, &keyed->axes, &local, sizeof local);
     return local.part;
 }
 
-static bool divisible(Experts *experts, const Axis *axis) {
-    const long size = experts->size;
+static bool divisible(Keyed *keyed, const Axis *axis) {
+    const long size = keyed->size;
     if (axis->size % size == 0) return true;
-    Reports *reports = experts->program->reports;
-    report_error(reports, axis->span, "%ld experts (axis %s) cannot be divided over expert = %ld",
-                 axis->size, axis->name, size);
-    help_with_size(reports, MESH_EXPERT, axis->size, size,
-                   arena_format(reports->arena, "%ld experts", (axis->size / size + 1) * size));
-    experts->failed = true;
+    Reports *reports = keyed->program->reports;
+    report_error(reports, axis->span, "axis %s of size %ld cannot be divided over %s = %ld",
+                 axis->name, axis->size, mesh_axis_name(MESH_EXPERT), size);
+    help_with_size(
+        reports, MESH_EXPERT, axis->size, size,
+        arena_format(reports->arena, "%s of size %ld", axis->name, (axis->size / size + 1) * size));
+    keyed->failed = true;
     return false;
 }
 
 /* A parameter and its gradient are divided together. */
-static void divide_parameters(Experts *experts) {
-    Program *program = experts->program;
+static void divide_parameters(Keyed *keyed) {
+    Program *program = keyed->program;
     const int count = program->tensors.count;
-    KeySearch search = {experts, arena_alloc(program->arena, ((size_t)count + 1) * sizeof(int))};
+    KeyedSearch search = {keyed, arena_alloc(program->arena, ((size_t)count + 1) * sizeof(int))};
     for (int i = 0; i < count; i++) search.dimension[i] = UNSEEN;
     block_walk(&program->body, visit_accesses, &search);
     for (int i = 0; i < count; i++) {
@@ -155,118 +156,117 @@ static void divide_parameters(Experts *experts) {
         if (*own == UNSEEN) *own = *of;
         if (*own != *of) *own = *of = -1;
     }
-    for (int i = 0; i < count && !experts->failed; i++) {
+    for (int i = 0; i < count && !keyed->failed; i++) {
         Tensor *tensor = program->tensors.items[i];
         const int dimension = search.dimension[i];
         if (dimension < 0 || (tensor->role != ROLE_PARAMETER && tensor->role != ROLE_GRADIENT))
             continue;
-        if (!divisible(experts, tensor->axes[dimension])) return;
+        if (!divisible(keyed, tensor->axes[dimension])) return;
         tensor->placed[MESH_EXPERT] = (Placement){PLACED_DIVIDED, dimension};
-        tensor->axes[dimension] = part_axis(experts, tensor->axes[dimension]);
+        tensor->axes[dimension] = part_axis(keyed, tensor->axes[dimension]);
     }
 }
 
 /* ---- the sides of row tensors ---- */
 
-bool reads_experts(const Experts *experts, const Expr *expr) {
+bool reads_keyed(const Keyed *keyed, const Expr *expr) {
     RowSides *sides;
     if (expr->kind == EXPR_READ &&
-        (is_of_experts(expr->tensor) ||
-         (rows_dimension_of(experts, expr->tensor, &sides) >= 0 && on_expert_side(experts, expr->tensor))))
+        (is_keyed(expr->tensor) ||
+         (rows_dimension_of(keyed, expr->tensor, &sides) >= 0 && on_key_side(keyed, expr->tensor))))
         return true;
     for (int i = 0; i < expr->count; i++)
-        if (reads_experts(experts, expr->args[i])) return true;
+        if (reads_keyed(keyed, expr->args[i])) return true;
     return false;
 }
 
-bool on_expert_side(const Experts *experts, const Tensor *tensor) {
-    return tensor->id < experts->count && experts->expert_side[tensor->id];
+bool on_key_side(const Keyed *keyed, const Tensor *tensor) {
+    return tensor->id < keyed->count && keyed->key_side[tensor->id];
 }
 
-bool runs_on_expert_side(const Experts *experts, const Statement *statement) {
+bool runs_on_key_side(const Keyed *keyed, const Statement *statement) {
     const Tensor *target = statement->target->tensor;
     RowSides *sides;
-    if (is_of_experts(target)) return true;
-    if (rows_dimension_of(experts, target, &sides) >= 0) return on_expert_side(experts, target);
-    return !is_divided(target) && reads_experts(experts, statement->value);
+    if (is_keyed(target)) return true;
+    if (rows_dimension_of(keyed, target, &sides) >= 0) return on_key_side(keyed, target);
+    return !over_processes(target) && reads_keyed(keyed, statement->value);
 }
 
-static void put_on_expert_side(Experts *experts, const Tensor *tensor) {
+static void put_on_key_side(Keyed *keyed, const Tensor *tensor) {
     RowSides *sides;
-    if (rows_dimension_of(experts, tensor, &sides) < 0 || experts->expert_side[tensor->id]) return;
-    experts->expert_side[tensor->id] = experts->changed = true;
+    if (rows_dimension_of(keyed, tensor, &sides) < 0 || keyed->key_side[tensor->id]) return;
+    keyed->key_side[tensor->id] = keyed->changed = true;
 }
 
 static void visit_sides(Statement *statement, void *data) {
-    Experts *experts = data;
-    bool expert = false;
-    if (statement->kind == STATEMENT_LOOP && (reads_experts(experts, statement->value) ||
-                                              runs_on_expert_side(experts, statement)))
-        put_on_expert_side(experts, statement->target->tensor);
+    Keyed *keyed = data;
+    bool keys = false;
+    if (statement->kind == STATEMENT_LOOP &&
+        (reads_keyed(keyed, statement->value) || runs_on_key_side(keyed, statement)))
+        put_on_key_side(keyed, statement->target->tensor);
     for (int i = 0; i < statement->inputs.count; i++)
-        expert |= reads_experts(experts, statement->inputs.items[i]);
+        keys |= reads_keyed(keyed, statement->inputs.items[i]);
     for (int i = 0; i < statement->outputs.count; i++)
-        expert |= reads_experts(experts, statement->outputs.items[i]);
-    for (int i = 0; i < statement->outputs.count && expert; i++)
-        put_on_expert_side(experts, call_output(statement, i)->tensor);
+        keys |= reads_keyed(keyed, statement->outputs.items[i]);
+    for (int i = 0; i < statement->outputs.count && keys; i++)
+        put_on_key_side(keyed, call_output(statement, i)->tensor);
 }
 
-static void find_sides(Experts *experts) {
-    Program *program = experts->program;
-    experts->count = program->tensors.count;
-    experts->expert_side =
-        arena_alloc(program->arena, ((size_t)experts->count + 1) * sizeof(bool));
+static void find_sides(Keyed *keyed) {
+    Program *program = keyed->program;
+    keyed->count = program->tensors.count;
+    keyed->key_side = arena_alloc(program->arena, ((size_t)keyed->count + 1) * sizeof(bool));
     do {
-        experts->changed = false;
-        block_walk(&program->body, visit_sides, experts);
-    } while (experts->changed);
-    for (int i = 0; i < experts->count; i++) {
+        keyed->changed = false;
+        block_walk(&program->body, visit_sides, keyed);
+    } while (keyed->changed);
+    for (int i = 0; i < keyed->count; i++) {
         Tensor *tensor = program->tensors.items[i];
         RowSides *sides;
-        const int dimension = rows_dimension_of(experts, tensor, &sides);
-        if (dimension >= 0 && experts->expert_side[i]) tensor->axes[dimension] = sides->received;
+        const int dimension = rows_dimension_of(keyed, tensor, &sides);
+        if (dimension >= 0 && keyed->key_side[i]) tensor->axes[dimension] = sides->received;
     }
 }
 
 /* ---- the pass ---- */
 
-static void add_rows(Experts *experts) {
-    Program *program = experts->program;
+static void find_row_sides(Keyed *keyed) {
+    Program *program = keyed->program;
     for (int i = 0; i < program->relations.count; i++) {
         Relation *relation = program->relations.items[i];
-        if (!is_simple(program, relation) || sides_of(experts, relation->rows)) continue;
+        if (!has_one_key(program, relation) || sides_of(keyed, relation->rows)) continue;
         const Axis *rows = relation->rows;
         RowSides sides = {.rows = relation->rows};
-        sides.received = axis_new(program, rows->name, rows->size * experts->size, AXIS_ROWS,
-                                  rows->span);
+        sides.received =
+            axis_new(program, rows->name, rows->size * keyed->size, AXIS_ROWS, rows->span);
         sides.received->expected = rows->expected > 0 ? rows->expected : (double)rows->size;
-        list_copy(program->arena, &experts->sides, &sides, sizeof sides);
+        list_copy(program->arena, &keyed->sides, &sides, sizeof sides);
     }
 }
 
 /* Rows whose key divides no parameter stay with their tokens. */
-static void drop_unused(Experts *experts) {
-    const Program *program = experts->program;
+static void drop_unused_rows(Keyed *keyed) {
+    const Program *program = keyed->program;
     int kept = 0;
-    for (int i = 0; i < experts->sides.count; i++) {
-        const RowSides *sides = experts->sides.items[i];
+    for (int i = 0; i < keyed->sides.count; i++) {
+        const RowSides *sides = keyed->sides.items[i];
         bool used = false;
         for (int j = 0; j < program->relations.count; j++) {
             const Relation *relation = program->relations.items[j];
-            for (int k = 0; k < experts->axes.count && relation->rows == sides->rows; k++)
-                used |= ((const LocalAxis *)experts->axes.items[k])->whole == key_axis(relation);
+            for (int k = 0; k < keyed->axes.count && relation->rows == sides->rows; k++)
+                used |= ((const LocalAxis *)keyed->axes.items[k])->whole == key_axis(relation);
         }
-        if (used) experts->sides.items[kept++] = experts->sides.items[i];
+        if (used) keyed->sides.items[kept++] = keyed->sides.items[i];
     }
-    experts->sides.count = kept;
+    keyed->sides.count = kept;
 }
 
 /* Nothing is divided. */
-static void report_no_experts(const Program *program, const MeshSizes *sizes) {
+static void report_no_keys(const Program *program, const MeshSizes *sizes) {
     Reports *reports = program->reports;
     const List *relations = &program->relations;
-    report_error(reports, sizes->span[MESH_EXPERT],
-                 "no parameters can be divided over expert = %ld", sizes->size[MESH_EXPERT]);
+    report_error(reports, sizes->span[MESH_EXPERT], "no parameters can be divided over %s = %ld",
+                 mesh_axis_name(MESH_EXPERT), sizes->size[MESH_EXPERT]);
     for (int i = 0; i < relations->count; i++) {
         const Tensor *mask = ((const Relation *)relations->items[i])->mask;
         bool known = false;
@@ -278,22 +278,23 @@ static void report_no_experts(const Program *program, const MeshSizes *sizes) {
                         mask->stem);
     }
     report_help(reports,
-                relations->count ? "use --mesh data=%ld: experts are divided along one axis"
-                                 : "use --mesh data=%ld: no token selects experts in this model",
+                relations->count
+                    ? "use --mesh data=%ld: rows need one key, which selects parameters"
+                    : "use --mesh data=%ld: no token selects parameters in this model",
                 sizes->size[MESH_DATA]);
 }
 
 void mesh_rows(Program *program, const MeshSizes *sizes) {
-    Experts experts = {.program = program, .size = program->mesh[MESH_EXPERT]};
-    if (experts.size <= 1) return;
-    add_rows(&experts);
-    divide_parameters(&experts);
-    drop_unused(&experts);
-    if (experts.failed) return;
-    if (!experts.sides.count) {
-        report_no_experts(program, sizes);
+    Keyed keyed = {.program = program, .size = program->mesh[MESH_EXPERT]};
+    if (keyed.size <= 1) return;
+    find_row_sides(&keyed);
+    divide_parameters(&keyed);
+    drop_unused_rows(&keyed);
+    if (keyed.failed) return;
+    if (!keyed.sides.count) {
+        report_no_keys(program, sizes);
         return;
     }
-    find_sides(&experts);
-    move_rows(&experts, &program->body);
+    find_sides(&keyed);
+    move_rows(&keyed, &program->body);
 }

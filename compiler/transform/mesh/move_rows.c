@@ -1,7 +1,7 @@
-/* move_rows: rewrites the statements over dispatched rows for divided experts, see mesh_rows.c. */
+/* move_rows: rewrites the statements over rows for divided parameters, see mesh_rows.c. */
 #include "base/must.h"
 #include "ir/call.h"
-#include "transform/mesh/rows.h"
+#include "transform/mesh/keyed_rows.h"
 
 /* Rows that were copied to the other side: the value of `source` for each row. */
 typedef struct MovedRows {
@@ -12,51 +12,50 @@ typedef struct MovedRows {
 } MovedRows;
 
 typedef struct RowMove {
-    Experts *experts;
+    Keyed *keyed;
     Program *program;
     List moved; /* MovedRows *, in this block */
     List *made;
     /* the current statement */
     Statement *statement;
-    RowSides *sides;  /* of its loop over rows, or NULL */
+    RowSides *sides; /* of its loop over rows, or NULL */
     Index *row, *received;
 } RowMove;
 
 static void refuse_rows(RowMove *move, const char *what) {
     Reports *reports = move->program->reports;
-    if (move->experts->failed) return;
-    report_error(reports, move->statement->span, "experts cannot be divided: %s", what);
-    report_help(reports, "use --mesh without expert");
-    move->experts->failed = true;
+    if (move->keyed->failed) return;
+    report_error(reports, move->statement->span, "parameters cannot be divided over %s: %s",
+                 mesh_axis_name(MESH_EXPERT), what);
+    report_help(reports, "use --mesh data=%ld", move->program->mesh[MESH_DATA]);
+    move->keyed->failed = true;
 }
 
 /* ---- kinds of expressions ---- */
 
 static bool has_own_rows(const RowMove *move, const Tensor *tensor) {
     RowSides *sides;
-    return rows_dimension_of(move->experts, tensor, &sides) >= 0 &&
-           !on_expert_side(move->experts, tensor);
+    return rows_dimension_of(move->keyed, tensor, &sides) >= 0 && !on_key_side(move->keyed, tensor);
 }
 
 /* True if its value belongs to the process of the token. */
-static bool reads_tokens(const RowMove *move, const Expr *expr) {
+static bool needs_sender(const RowMove *move, const Expr *expr) {
     if (expr->kind == EXPR_INDEX) return expr->index == move->row;
     if (expr->kind == EXPR_READ) {
-        if (reads_key(move->experts, expr)) return false;
-        if (is_divided(expr->tensor) || has_own_rows(move, expr->tensor)) return true;
+        if (reads_key(move->keyed, expr)) return false;
+        if (over_processes(expr->tensor) || has_own_rows(move, expr->tensor)) return true;
         if (expr->tensor == move->program->mesh_index[MESH_DATA]) return true;
     }
     RowSides *sides;
-    const int rows = expr->kind == EXPR_READ
-                         ? rows_dimension_of(move->experts, expr->tensor, &sides)
-                         : -1;
+    const int rows =
+        expr->kind == EXPR_READ ? rows_dimension_of(move->keyed, expr->tensor, &sides) : -1;
     for (int i = 0; i < expr->count; i++)
-        if (i != rows && reads_tokens(move, expr->args[i])) return true;
+        if (i != rows && needs_sender(move, expr->args[i])) return true;
     return false;
 }
 
 /* The loops of an expression other than the rows, in the order of the statement. */
-static int free_loops(const RowMove *move, const Expr *expr, Index **loops) {
+static int loops_of_row(const RowMove *move, const Expr *expr, Index **loops) {
     int count = 0;
     for (int i = 0; i < move->statement->loop_count; i++) {
         Index *index = move->statement->loops[i];
@@ -68,7 +67,8 @@ static int free_loops(const RowMove *move, const Expr *expr, Index **loops) {
 /* The most dimensions of a read of tokens in it. */
 static int widest_read(const RowMove *move, const Expr *expr) {
     Index *loops[MAX_LOOPS];
-    if (expr->kind == EXPR_READ) return reads_tokens(move, expr) ? free_loops(move, expr, loops) : 0;
+    if (expr->kind == EXPR_READ)
+        return needs_sender(move, expr) ? loops_of_row(move, expr, loops) : 0;
     int most = 0;
     for (int i = 0; i < expr->count; i++) {
         const int own = widest_read(move, expr->args[i]);
@@ -141,14 +141,13 @@ static void note_moved(RowMove *move, Expr *source, Index *const *loops, int cou
 static Tensor *collect_rows_of(RowMove *move, Expr *expr, Index *const *loops, int count) {
     Program *program = move->program;
     const bool read = expr->kind == EXPR_READ;
-    const Type type = read                  ? expr->tensor->type
-                      : expr_is_whole(expr) ? TYPE_INT
-                                            : TYPE_REAL;
-    Tensor *rows = rows_tensor(move, read ? expr->tensor->name : move->statement->target->tensor->name,
-                               "rows", type, loops, count, move->sides->rows);
+    const Type type = read ? expr->tensor->type : expr_is_whole(expr) ? TYPE_INT : TYPE_REAL;
+    Tensor *rows =
+        rows_tensor(move, read ? expr->tensor->name : move->statement->target->tensor->name, "rows",
+                    type, loops, count, move->sides->rows);
     Block block = {{NULL, 0, 0}};
-    Statement *copy = statement_loop(program, &block, expr_read_indices(program, rows, loops), false,
-                                     REDUCE_NONE, NULL, 0, expr, move->statement->span);
+    Statement *copy = statement_loop(program, &block, expr_read_indices(program, rows, loops),
+                                     false, REDUCE_NONE, NULL, 0, expr, move->statement->span);
     copy->asked = move->statement->asked;
     copy->application = move->statement->application;
     copy->bound = move->statement->bound;
@@ -160,13 +159,13 @@ static Tensor *collect_rows_of(RowMove *move, Expr *expr, Index *const *loops, i
 static Expr *send(RowMove *move, Expr *expr) {
     Program *program = move->program;
     Index *loops[MAX_LOOPS] = {move->row};
-    const int count = 1 + free_loops(move, expr, loops + 1);
+    const int count = 1 + loops_of_row(move, expr, loops + 1);
     const MovedRows *known = find_moved(move, expr, loops, count);
     Tensor *result = known ? known->result : NULL;
     if (!known) {
         Tensor *rows = collect_rows_of(move, expr, loops, count);
-        result = rows_tensor(move, rows->name, "here", rows->type, loops, count,
-                             move->sides->received);
+        result =
+            rows_tensor(move, rows->name, "here", rows->type, loops, count, move->sides->received);
         add_exchange(move, COLLECTIVE_DISPATCH, whole_read(program, rows),
                      whole_read(program, result));
         note_moved(move, expr, loops, count, result);
@@ -179,7 +178,7 @@ static Expr *send(RowMove *move, Expr *expr) {
 static Expr *bring_back(RowMove *move, Expr *read) {
     Program *program = move->program;
     RowSides *sides;
-    const int rows = rows_dimension_of(move->experts, read->tensor, &sides);
+    const int rows = rows_dimension_of(move->keyed, read->tensor, &sides);
     Expr *from[MAX_RANK], *subs[MAX_RANK], *slice[MAX_RANK];
     Index *loops[MAX_LOOPS];
     int count = 0;
@@ -191,7 +190,8 @@ static Expr *bring_back(RowMove *move, Expr *read) {
         if (step) continue;
         if ((i == rows) != (count == 0)) refuse_rows(move, "the rows are not the first dimension");
         loops[count] = index_new(program, axis->name, i == rows ? sides->rows : axis);
-        from[i] = expr_index(program, i == rows ? index_new(program, axis->name, axis) : loops[count]);
+        from[i] =
+            expr_index(program, i == rows ? index_new(program, axis->name, axis) : loops[count]);
         slice[i] = expr_index(program, loops[count]);
         subs[count++] = read->args[i];
     }
@@ -207,7 +207,8 @@ static Expr *bring_back(RowMove *move, Expr *read) {
         result = rows_tensor(move, read->tensor->name, "back", read->tensor->type, loops, count,
                              sides->rows);
         result->vocabulary = read->tensor->vocabulary;
-        if (!sides->relation) refuse_rows(move, "a result is read before its rows are known");
+        if (!sides->relation)
+            refuse_rows(move, "a result is read before its rows are known");
         else
             add_exchange(move, COLLECTIVE_COMBINE, expr_read(program, read->tensor, from),
                          whole_read(program, result));
@@ -217,25 +218,25 @@ static Expr *bring_back(RowMove *move, Expr *read) {
     return expr_read(program, result, subs);
 }
 
-/* ---- statements of the experts ---- */
+/* ---- statements at the keys ---- */
 
-static Expr *at_experts(RowMove *move, Expr *expr);
+static Expr *at_keys(RowMove *move, Expr *expr);
 
-/* The number of an expert in the global program. */
+/* The key in the global program. */
 static Expr *global_key(RowMove *move) {
     Program *program = move->program;
-    const long experts = move->sides->number->vocabulary;
+    const long keys = move->sides->number->vocabulary;
     Expr *first = expr_apply(program, OP_MUL, mesh_position(program, MESH_EXPERT),
-                             expr_number(program, (double)experts), NULL);
+                             expr_number(program, (double)keys), NULL);
     return expr_apply(program, OP_ADD, first,
                       expr_read_indices(program, move->sides->number, &move->received), NULL);
 }
 
-static Expr *access_at_experts(RowMove *move, Expr *access) {
+static Expr *access_at_keys(RowMove *move, Expr *access) {
     Program *program = move->program;
     const Tensor *tensor = access->tensor;
     RowSides *sides;
-    const int rows = rows_dimension_of(move->experts, tensor, &sides);
+    const int rows = rows_dimension_of(move->keyed, tensor, &sides);
     Expr *subs[MAX_RANK] = {NULL};
     for (int i = 0; i < access->count; i++) {
         Expr *sub = access->args[i];
@@ -243,31 +244,31 @@ static Expr *access_at_experts(RowMove *move, Expr *access) {
             if (sub->kind != EXPR_INDEX || sub->index != move->row)
                 refuse_rows(move, "a row reads other rows");
             subs[i] = expr_index(program, move->received);
-        } else if (is_of_experts(tensor) && i == tensor->placed[MESH_EXPERT].dimension)
+        } else if (is_keyed(tensor) && i == tensor->placed[MESH_EXPERT].dimension)
             subs[i] = expr_read_indices(program, move->sides->number, &move->received);
         else
-            subs[i] = at_experts(move, sub);
+            subs[i] = at_keys(move, sub);
     }
     Expr *result = expr_read(program, access->tensor, subs);
     result->span = access->span;
     return result;
 }
 
-static Expr *at_experts(RowMove *move, Expr *expr) {
-    if (expr->kind == EXPR_READ && reads_key(move->experts, expr)) return global_key(move);
-    if (reads_tokens(move, expr) && !reads_experts(move->experts, expr)) {
+static Expr *at_keys(RowMove *move, Expr *expr) {
+    if (expr->kind == EXPR_READ && reads_key(move->keyed, expr)) return global_key(move);
+    if (needs_sender(move, expr) && !reads_keyed(move->keyed, expr)) {
         Index *loops[MAX_LOOPS];
-        const bool tokens = expr->kind != EXPR_READ || is_divided(expr->tensor) ||
+        const bool tokens = expr->kind != EXPR_READ || over_processes(expr->tensor) ||
                             has_own_rows(move, expr->tensor) ||
                             expr->tensor == move->program->mesh_index[MESH_DATA];
-        if (tokens && free_loops(move, expr, loops) <= widest_read(move, expr))
+        if (tokens && loops_of_row(move, expr, loops) <= widest_read(move, expr))
             return send(move, expr);
         if (expr->kind == EXPR_INDEX) return send(move, expr);
     }
-    if (expr->kind == EXPR_READ) return access_at_experts(move, expr);
+    if (expr->kind == EXPR_READ) return access_at_keys(move, expr);
     if (!expr->count) return expr;
     Expr *args[3] = {NULL, NULL, NULL};
-    for (int i = 0; i < expr->count; i++) args[i] = at_experts(move, expr->args[i]);
+    for (int i = 0; i < expr->count; i++) args[i] = at_keys(move, expr->args[i]);
     Expr *result = expr_apply(move->program, expr->op, args[0], args[1], args[2]);
     if (!result->span.source) result->span = expr->span;
     return result;
@@ -278,10 +279,10 @@ static Expr *received_bound(const RowMove *move) {
     return expr_read(move->program, move->sides->group, &last);
 }
 
-static void run_at_experts(RowMove *move) {
+static void run_at_keys(RowMove *move) {
     Statement *statement = move->statement;
-    Expr *value = at_experts(move, statement->value);
-    statement->target = access_at_experts(move, statement->target);
+    Expr *value = at_keys(move, statement->value);
+    statement->target = access_at_keys(move, statement->target);
     statement->value = value;
     statement->bound = received_bound(move);
     for (int i = 0; i < statement->loop_count; i++)
@@ -299,32 +300,32 @@ static Expr *at_tokens(RowMove *move, Expr *expr) {
         *read = *expr;
         read->args = arena_alloc(move->program->arena, sizeof args);
         for (int i = 0; i < expr->count; i++) read->args[i] = args[i];
-        return on_expert_side(move->experts, expr->tensor) ? bring_back(move, read) : read;
+        return on_key_side(move->keyed, expr->tensor) ? bring_back(move, read) : read;
     }
     Expr *result = expr_apply(move->program, expr->op, args[0], args[1], args[2]);
     if (!result->span.source) result->span = expr->span;
     return result;
 }
 
-static bool reads_parameters_of_experts(const Expr *expr) {
-    if (expr->kind == EXPR_READ && is_of_experts(expr->tensor)) return true;
+static bool reads_keyed_parameters(const Expr *expr) {
+    if (expr->kind == EXPR_READ && is_keyed(expr->tensor)) return true;
     for (int i = 0; i < expr->count; i++)
-        if (reads_parameters_of_experts(expr->args[i])) return true;
+        if (reads_keyed_parameters(expr->args[i])) return true;
     return false;
 }
 
-/* A statement that adds to tokens and reads parameters of experts: its value is computed at the
- * experts first. */
+/* A statement that adds to tokens and reads divided parameters: its value is computed at the keys
+ * first. */
 static void split_value(RowMove *move) {
     Program *program = move->program;
     Statement *statement = move->statement;
     Index *loops[MAX_LOOPS] = {move->received};
-    const int count = 1 + free_loops(move, statement->value, loops + 1);
+    const int count = 1 + loops_of_row(move, statement->value, loops + 1);
     if (statement->reduction != REDUCE_NONE) {
-        refuse_rows(move, "a sum over experts is not over rows");
+        refuse_rows(move, "a sum over keys is not over rows");
         return;
     }
-    Expr *value = at_experts(move, statement->value);
+    Expr *value = at_keys(move, statement->value);
     Tensor *here = rows_tensor(move, statement->target->tensor->name, "here", TYPE_REAL, loops,
                                count, move->sides->received);
     Block block = {{NULL, 0, 0}};
@@ -335,7 +336,8 @@ static void split_value(RowMove *move) {
     first->bound = received_bound(move);
     list_push(program->arena, move->made, first);
     loops[0] = move->row;
-    Tensor *back = rows_tensor(move, here->name, "back", TYPE_REAL, loops, count, move->sides->rows);
+    Tensor *back =
+        rows_tensor(move, here->name, "back", TYPE_REAL, loops, count, move->sides->rows);
     add_exchange(move, COLLECTIVE_COMBINE, whole_read(program, here), whole_read(program, back));
     statement->value = expr_read_indices(program, back, loops);
 }
@@ -345,19 +347,18 @@ static void move_loop(RowMove *move) {
     move->sides = NULL;
     move->row = NULL;
     for (int i = 0; i < statement->loop_count; i++) {
-        RowSides *sides = sides_of(move->experts, statement->loops[i]->axis);
+        RowSides *sides = sides_of(move->keyed, statement->loops[i]->axis);
         if (sides) move->sides = sides, move->row = statement->loops[i];
     }
     if (move->sides && !move->sides->relation) {
         refuse_rows(move, "a statement over rows is before its selection");
         return;
     }
-    if (move->sides)
-        move->received = index_new(move->program, "q", move->sides->received);
-    if (move->sides && runs_on_expert_side(move->experts, statement)) {
-        run_at_experts(move);
+    if (move->sides) move->received = index_new(move->program, "q", move->sides->received);
+    if (move->sides && runs_on_key_side(move->keyed, statement)) {
+        run_at_keys(move);
     } else {
-        if (move->sides && reads_parameters_of_experts(statement->value)) split_value(move);
+        if (move->sides && reads_keyed_parameters(statement->value)) split_value(move);
         statement->value = at_tokens(move, statement->value);
         for (int i = 0; i < statement->target->count; i++)
             statement->target->args[i] = at_tokens(move, statement->target->args[i]);
@@ -372,12 +373,12 @@ static void move_loop(RowMove *move) {
 static void add_counts(RowMove *move, RowSides *sides, const Relation *relation) {
     Program *program = move->program;
     const char *name = relation->mask->name;
-    const long groups = (relation->group->axes[0]->size - 1) / move->experts->size;
+    const long groups = (relation->group->axes[0]->size - 1) / move->keyed->size;
     Axis *bounds = axis_new(program, arena_format(program->arena, "%s_experts", name), groups + 1,
                             AXIS_PLAIN, move->statement->span);
     sides->relation = relation;
-    sides->group = tensor_new(program, arena_format(program->arena, "%s_group_here", name), ROLE_TEMP,
-                              TYPE_INT, 1, &bounds, move->statement->span);
+    sides->group = tensor_new(program, arena_format(program->arena, "%s_group_here", name),
+                              ROLE_TEMP, TYPE_INT, 1, &bounds, move->statement->span);
     sides->number = tensor_new(program, arena_format(program->arena, "%s_expert_here", name),
                                ROLE_TEMP, TYPE_INT, 1, &sides->received, move->statement->span);
     sides->number->vocabulary = groups;
@@ -392,7 +393,7 @@ static void add_counts(RowMove *move, RowSides *sides, const Relation *relation)
 static void begin_packs(RowMove *move, const Statement *call) {
     for (int i = 0; i < move->program->relations.count; i++) {
         const Relation *relation = move->program->relations.items[i];
-        RowSides *sides = sides_of(move->experts, relation->rows);
+        RowSides *sides = sides_of(move->keyed, relation->rows);
         for (int j = 0; j < call->outputs.count && sides; j++)
             if (call_output(call, j)->tensor == relation->group) add_counts(move, sides, relation);
     }
@@ -401,44 +402,43 @@ static void begin_packs(RowMove *move, const Statement *call) {
 /* Calls over rows run where their operands are; all of them have to be on one side. */
 static void move_call(RowMove *move) {
     Statement *call = move->statement;
-    bool experts = false, tokens = false;
+    bool keys = false, tokens = false;
     const List *lists[] = {&call->inputs, &call->outputs};
     for (int list = 0; list < 2; list++)
         for (int i = 0; i < lists[list]->count; i++) {
             const Expr *operand = lists[list]->items[i];
-            experts |= on_expert_side(move->experts, operand->tensor) || is_of_experts(operand->tensor);
-            tokens |= is_divided(operand->tensor) || has_own_rows(move, operand->tensor);
+            keys |= on_key_side(move->keyed, operand->tensor) || is_keyed(operand->tensor);
+            tokens |= over_processes(operand->tensor) || has_own_rows(move, operand->tensor);
         }
-    if (experts && (tokens || statement_is_scan(call)))
-        refuse_rows(move, "an operation reads rows of experts and of tokens");
+    if (keys && (tokens || statement_is_scan(call)))
+        refuse_rows(move, "an operation reads rows of linearity_of_both sides");
     list_push(move->program->arena, move->made, call);
-    for (int i = 0; i < call->outputs.count; i++)
-        forget_moved(move, call_output(call, i)->tensor);
+    for (int i = 0; i < call->outputs.count; i++) forget_moved(move, call_output(call, i)->tensor);
     if (!call->body.statements.count) begin_packs(move, call);
 }
 
 /* ---- blocks ---- */
 
 /* The body of a repeat: its packs end with it. */
-static void move_body(Experts *experts, Block *body) {
+static void move_body(Keyed *keyed, Block *body) {
     RowSides *before =
-        arena_alloc(experts->program->arena, (size_t)experts->sides.count * sizeof *before);
-    for (int i = 0; i < experts->sides.count; i++)
-        before[i] = *(const RowSides *)experts->sides.items[i];
-    move_rows(experts, body);
-    for (int i = 0; i < experts->sides.count; i++) *(RowSides *)experts->sides.items[i] = before[i];
+        arena_alloc(keyed->program->arena, (size_t)keyed->sides.count * sizeof *before);
+    for (int i = 0; i < keyed->sides.count; i++)
+        before[i] = *(const RowSides *)keyed->sides.items[i];
+    move_rows(keyed, body);
+    for (int i = 0; i < keyed->sides.count; i++) *(RowSides *)keyed->sides.items[i] = before[i];
 }
 
-void move_rows(Experts *experts, Block *block) {
+void move_rows(Keyed *keyed, Block *block) {
     const List statements = block->statements;
-    RowMove move = {.experts = experts, .program = experts->program};
+    RowMove move = {.keyed = keyed, .program = keyed->program};
     block->statements = (List){0};
     move.made = &block->statements;
-    for (int i = 0; i < statements.count && !experts->failed; i++) {
+    for (int i = 0; i < statements.count && !keyed->failed; i++) {
         move.statement = statements.items[i];
         if (move.statement->kind == STATEMENT_REPEAT) {
-            move_body(experts, &move.statement->body);
-            list_push(experts->program->arena, move.made, move.statement);
+            move_body(keyed, &move.statement->body);
+            list_push(keyed->program->arena, move.made, move.statement);
             move.moved.count = 0;
         } else if (move.statement->kind == STATEMENT_CALL) {
             move_call(&move);

@@ -10,7 +10,7 @@
 #include "ir/call.h"
 #include "transform/mesh/mesh.h"
 
-bool is_divided(const Tensor *tensor) {
+bool over_processes(const Tensor *tensor) {
     return tensor->placed[MESH_DATA].kind == PLACED_DIVIDED;
 }
 
@@ -19,7 +19,7 @@ bool is_in_terms(const Tensor *tensor) {
 }
 
 Expr *divided_sub(const Expr *access) {
-    MUST(is_divided(access->tensor));
+    MUST(over_processes(access->tensor));
     return access->args[access->tensor->placed[MESH_DATA].dimension];
 }
 
@@ -36,7 +36,7 @@ static bool is_loop_index(const Expr *sub) {
 
 /* The first loop index that runs over the divided dimension of a tensor that is read. */
 static Index *read_local(const Statement *statement, const Expr *expr) {
-    if (expr->kind == EXPR_READ && is_divided(expr->tensor)) {
+    if (expr->kind == EXPR_READ && over_processes(expr->tensor)) {
         const Expr *sub = divided_sub(expr);
         if (is_loop_index(sub) && statement_loops_over(statement, sub->index)) return sub->index;
     }
@@ -48,7 +48,7 @@ static Index *read_local(const Statement *statement, const Expr *expr) {
 }
 
 /* True if the parts of the loop can be added, or their largest values compared. */
-static bool is_reduced(const Statement *statement, const Index *index) {
+static bool adds_over(const Statement *statement, const Index *index) {
     const bool used = expr_uses_index(statement->target, index);
     for (int i = 0; i < statement->target->count; i++)
         if (is_loop_index(statement->target->args[i]) && statement->target->args[i]->index == index)
@@ -59,18 +59,18 @@ static bool is_reduced(const Statement *statement, const Index *index) {
 
 static Index *local_loop(const Statement *statement) {
     const Expr *target = statement->target;
-    if (is_divided(target->tensor)) {
+    if (over_processes(target->tensor)) {
         const Expr *sub = divided_sub(target);
         return is_loop_index(sub) ? sub->index : NULL;
     }
     Index *index = read_local(statement, statement->value);
     for (int i = 0; i < target->count && !index; i++)
         index = read_local(statement, target->args[i]);
-    return index && is_reduced(statement, index) ? index : NULL;
+    return index && adds_over(statement, index) ? index : NULL;
 }
 
 /* CONSTANT: equal in all processes. LINEAR: a sum over the processes if it is computed from terms.
- * NEITHER: it needs the sums. A zero is both of the first two. */
+ * NEITHER: it needs the sums. A zero is linearity_of_both of the first two. */
 typedef enum Linearity { CONSTANT, LINEAR, NEITHER } Linearity;
 
 /* A tensor that other statements need the sum of counts as equal in all processes. */
@@ -83,7 +83,7 @@ static bool reads_terms(const Division *division, const Expr *expr) {
     return false;
 }
 
-static Linearity both(const Expr *a, Linearity of_a, const Expr *b, Linearity of_b) {
+static Linearity linearity_of_both(const Expr *a, Linearity of_a, const Expr *b, Linearity of_b) {
     if (of_a == NEITHER || of_b == NEITHER) return NEITHER;
     if (of_a == of_b || expr_is_number(b, 0)) return of_a;
     return expr_is_number(a, 0) ? of_b : NEITHER;
@@ -104,15 +104,15 @@ static Linearity linearity(const Division *division, const Expr *expr) {
         return a;
     case OP_ADD:
     case OP_SUB:
-        return both(expr->args[0], a, expr->args[1], b);
+        return linearity_of_both(expr->args[0], a, expr->args[1], b);
     case OP_MUL:
         if (a == CONSTANT) return b;
         return b == CONSTANT ? a : NEITHER;
     case OP_DIV:
         return b == CONSTANT ? a : NEITHER;
     case OP_WHERE:
-        return a == CONSTANT ? both(expr->args[1], b, expr->args[2],
-                                    linearity(division, expr->args[2]))
+        return a == CONSTANT ? linearity_of_both(expr->args[1], b, expr->args[2],
+                                                 linearity(division, expr->args[2]))
                              : NEITHER;
     default:
         return NEITHER;
@@ -125,9 +125,9 @@ LoopForm loop_form(const Division *division, const Statement *statement) {
     bool targets = false;
     for (int i = 0; i < statement->target->count; i++)
         targets |= reads_terms(division, statement->target->args[i]);
-    form.linear = !form.local && !is_divided(statement->target->tensor) && adds && !targets &&
+    form.linear = !form.local && !over_processes(statement->target->tensor) && adds && !targets &&
                   linearity(division, statement->value) == LINEAR;
-    form.terms = form.linear || (form.local && !is_divided(statement->target->tensor));
+    form.terms = form.linear || (form.local && !over_processes(statement->target->tensor));
     return form;
 }
 
@@ -136,7 +136,7 @@ Index *call_local(const Statement *call) {
     for (int list = 0; list < 2; list++)
         for (int i = 0; i < lists[list]->count; i++) {
             const Expr *operand = lists[list]->items[i];
-            if (is_divided(operand->tensor) && is_loop_index(divided_sub(operand)))
+            if (over_processes(operand->tensor) && is_loop_index(divided_sub(operand)))
                 return divided_sub(operand)->index;
         }
     return NULL;
@@ -147,13 +147,13 @@ Index *call_local(const Statement *call) {
 /* The position of a walk through the program. */
 typedef struct PlaceWalk {
     Division *division;
-    int number;       /* of the statement; all of a scan have that of the scan */
-    Statement *scan;  /* around the statement, or NULL */
+    int number;      /* of the statement; all of a scan have that of the scan */
+    Statement *scan; /* around the statement, or NULL */
     Block *block;
     bool changed;
 } PlaceWalk;
 
-/* True if both have the same subscripts of repeats. */
+/* True if linearity_of_both have the same subscripts of repeats. */
 static bool same_steps(const Expr *a, const Expr *b) {
     for (int i = 0; i < a->count; i++)
         if (a->tensor->axes[i]->kind == AXIS_REPEAT && !expr_equal(a->args[i], b->args[i]))
@@ -191,7 +191,7 @@ static void need_sums(PlaceWalk *walk, const Expr *expr, bool linear) {
 
 typedef void Visit(PlaceWalk *walk, Statement *statement);
 
-static void walk_block(PlaceWalk *walk, Block *block, Visit *visit) {
+static void place_block(PlaceWalk *walk, Block *block, Visit *visit) {
     Block *const outer = walk->block;
     if (!walk->scan) walk->block = block;
     for (int i = 0; i < block->statements.count; i++) {
@@ -199,10 +199,10 @@ static void walk_block(PlaceWalk *walk, Block *block, Visit *visit) {
         walk->number += !walk->scan;
         if (statement_is_scan(statement)) {
             walk->scan = statement;
-            walk_block(walk, &statement->body, visit);
+            place_block(walk, &statement->body, visit);
             walk->scan = NULL;
         } else if (statement->kind == STATEMENT_REPEAT) {
-            walk_block(walk, &statement->body, visit);
+            place_block(walk, &statement->body, visit);
         } else {
             visit(walk, statement);
         }
@@ -211,8 +211,7 @@ static void walk_block(PlaceWalk *walk, Block *block, Visit *visit) {
 }
 
 static void visit_definitions(PlaceWalk *walk, Statement *statement) {
-    if (statement->kind == STATEMENT_LOOP)
-        note_definition(walk, statement, statement->target);
+    if (statement->kind == STATEMENT_LOOP) note_definition(walk, statement, statement->target);
     for (int i = 0; i < statement->outputs.count; i++)
         note_definition(walk, statement, statement->outputs.items[i]);
 }
@@ -241,7 +240,7 @@ static void visit_terms(PlaceWalk *walk, Statement *statement) {
         return;
     }
     for (int i = 0; i < statement->outputs.count && call_local(statement); i++)
-        if (!is_divided(call_output(statement, i)->tensor))
+        if (!over_processes(call_output(statement, i)->tensor))
             mesh_facts(walk->division, call_output(statement, i)->tensor)->in_terms++;
 }
 
@@ -255,7 +254,7 @@ static bool takes_terms(const Tensor *tensor, const TensorFacts *facts) {
 static void run_walk(Division *division, PlaceWalk *walk, Visit *visit) {
     walk->number = 0;
     walk->division = division;
-    walk_block(walk, &division->program->body, visit);
+    place_block(walk, &division->program->body, visit);
 }
 
 /* Grows the set of tensors in terms until nothing changes, from the definitions of each. */

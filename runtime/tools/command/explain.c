@@ -38,8 +38,7 @@ static bool write_pictures(MoecCompiler *compiler, MoecGraph graph, bool device,
 
 /* The collectives of a mesh, instead of the units of work. */
 static bool write_mesh(MoecCompiler *compiler, MoecGraph graph, const char *mesh) {
-    const char *text =
-        moec_set_mesh(compiler, mesh) ? moec_mesh_explain(compiler, graph) : NULL;
+    const char *text = moec_set_mesh(compiler, mesh) ? moec_mesh_explain(compiler, graph) : NULL;
     return text ? fputs(text, stdout) >= 0 : reports_good(compiler);
 }
 
@@ -74,8 +73,9 @@ int command_explain(const Command *command, int argc, char **argv) {
         return arguments_wrong(command, "omit them: the peaks of this machine are measured",
                                "--peak-gflops and --peak-gbytes must be above 0");
     if (mesh && (outputs.svg || outputs.dot || outputs.json || graph == MOEC_DECODE || device))
-        return arguments_wrong(command, "omit them, or --mesh",
-                               "--mesh has no --svg, --dot, --json, --target cuda or --mode decode");
+        return arguments_wrong(
+            command, "omit them, or --mesh",
+            "--mesh has no --svg, --dot, --json, --target cuda or --mode decode");
     MoecCompiler *compiler = spec_open(operand, &sets);
     if (!compiler) return EXIT_INPUT;
     if (mesh) {

@@ -169,8 +169,8 @@ static bool compare(const VerifyOptions *options, Device *device, json_t *json) 
         return false;
     }
     if (options->mesh) {
-        const bool agrees = verify_mesh(compiler, options->mesh, own_shape(options, compiler),
-                                        options->seed, json);
+        const bool agrees =
+            verify_mesh(compiler, options->mesh, own_shape(options, compiler), options->seed, json);
         moec_close(compiler);
         return agrees;
     }

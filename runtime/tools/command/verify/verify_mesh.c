@@ -10,12 +10,12 @@
 static bool print_graph(const char *name, const MoecMeshReport *report, json_t *json) {
     if (report->message) return error_message(NULL, "%s: %s", name, report->message);
     if (json) {
-        json_object_set_new(
-            json, name,
-            json_pack("{s:b, s:f, s:s, s:i, s:i, s:i}", "agrees", report->agrees, "error",
-                      report->error, "worst", report->worst ? report->worst : "", "tensors",
-                      report->compared, "amplified", report->amplified, "collectives",
-                      report->collectives));
+        json_object_set_new(json, name,
+                            json_pack("{s:b, s:f, s:s, s:i, s:i, s:i}", "agrees", report->agrees,
+                                      "error", report->error, "worst",
+                                      report->worst ? report->worst : "", "tensors",
+                                      report->compared, "amplified", report->amplified,
+                                      "collectives", report->collectives));
         return report->agrees;
     }
     printf("  %-8s %d tensors, %d collectives, largest error %.1e", name, report->compared,
@@ -36,8 +36,8 @@ bool verify_mesh(MoecCompiler *compiler, const char *mesh, VerifyShape shape, lo
     json_t *results = json ? json_object() : NULL;
     bool good = true;
     for (int i = 0; i < 2; i++) {
-        const MoecMeshReport *report = moec_mesh_verify(compiler, graphs[i].graph, shape.batch,
-                                                        shape.context, (uint64_t)seed);
+        const MoecMeshReport *report =
+            moec_mesh_verify(compiler, graphs[i].graph, shape.batch, shape.context, (uint64_t)seed);
         if (!report) {
             json_decref(results);
             return reports_good(compiler);

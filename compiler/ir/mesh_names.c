@@ -1,4 +1,4 @@
-/* mesh: names of mesh axes and of collectives. */
+/* mesh_names: names of mesh axes and of collectives. */
 #include "base/must.h"
 #include "ir/ir.h"
 

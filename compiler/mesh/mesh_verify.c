@@ -1,6 +1,8 @@
-/* mesh: the public interface of meshes: the sizes, and the comparison of the local programs of all
- * processes with the global program in the interpreter. */
-#include "driver.h"
+/* mesh_verify: compares the local programs of all processes of a mesh with the global program, both
+ * in the interpreter. */
+#include "moec.h"
+
+#include "passes.h"
 
 #include "base/must.h"
 #include "ir/call.h"
@@ -14,82 +16,11 @@
  * a share of it. */
 static const double mesh_limit = 1e-12, mesh_noise = 8 * 0x1p-53, noise_factor = 2,
                     least_gradient = 1e-3;
-enum { MESH_NOISES = 4, MESH_MOST = 1024 };
-
-/* ---- sizes ---- */
-
-static Span part_of(const Source *source, const char *start, size_t length) {
-    const int first = (int)(start - source->text);
-    return (Span){source, first, first + (int)length};
-}
-
-static void unknown_axis(MoecCompiler *compiler, Span span, const char *name) {
-    static const char *const axes[] = {"data", "expert"};
-    if (!strcmp(name, "tensor") || !strcmp(name, "context")) {
-        report_error(&compiler->reports, span, "the mesh axis '%s' is not supported yet", name);
-        report_help(&compiler->reports, "use data and expert: --mesh data=2,expert=2");
-        return;
-    }
-    report_error(&compiler->reports, span, "a mesh has no axis '%s'", name);
-    report_choices(&compiler->reports, name, axes, 2, "axes");
-}
-
-/* One "data=2"; false after an error. */
-static bool read_size(MoecCompiler *compiler, const Source *source, const char *item,
-                      size_t length) {
-    const char *equals = memchr(item, '=', length);
-    const size_t name_length = equals ? (size_t)(equals - item) : length;
-    const char *name = arena_copy(compiler->arena, item, name_length);
-    const Span span = part_of(source, item, name_length ? name_length : 1);
-    int axis = 0;
-    while (axis < MESH_AXES && strcmp(name, mesh_axis_name((MeshAxis)axis)) != 0) axis++;
-    if (axis == MESH_AXES) {
-        unknown_axis(compiler, span, name);
-        return false;
-    }
-    char *end = NULL;
-    const long size = equals ? strtol(equals + 1, &end, 10) : 0;
-    if (equals && end == item + length && size >= 1 && size <= MESH_MOST) {
-        compiler->mesh.size[axis] = size;
-        compiler->mesh.span[axis] = part_of(source, item, length);
-        return true;
-    }
-    report_error(&compiler->reports, span, "the size of mesh axis '%s' is a number from 1 to %d",
-                 name, (int)MESH_MOST);
-    report_help(&compiler->reports, "for example --mesh %s=2", name);
-    return false;
-}
-
-bool moec_set_mesh(MoecCompiler *compiler, const char *text) {
-    Source *source = arena_alloc(compiler->arena, sizeof *source);
-    *source = (Source){"--mesh", arena_format(compiler->arena, "%s", text), strlen(text)};
-    for (int i = 0; i < MESH_AXES; i++) compiler->mesh.size[i] = 1;
-    for (const char *item = source->text;; item++) {
-        const size_t length = strcspn(item, ",");
-        if (!read_size(compiler, source, item, length)) return false;
-        item += length;
-        if (!*item) break;
-    }
-    const long data = compiler->mesh.size[MESH_DATA],
-               expert = compiler->mesh.size[MESH_EXPERT];
-    if (data % expert == 0) return true;
-    report_error(&compiler->reports, compiler->mesh.span[MESH_EXPERT],
-                 "groups of expert = %ld processes cannot be made of data = %ld", expert, data);
-    report_help(&compiler->reports, "use --mesh data=%ld,expert=%ld",
-                (data / expert + 1) * expert, expert);
-    return false;
-}
-
-Program *mesh_local(MoecCompiler *compiler, MoecGraph graph, long batch, long context) {
-    compiler->divides = &compiler->mesh;
-    Program *local = moec_compile(compiler, graph, batch, context, 0);
-    compiler->divides = NULL;
-    return local;
-}
+enum { MESH_NOISES = 4 };
 
 /* ---- values ---- */
 
-static uint64_t mixed(uint64_t z) {
+static uint64_t mix_seed(uint64_t z) {
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
     return z ^ (z >> 31);
@@ -98,12 +29,13 @@ static uint64_t mixed(uint64_t z) {
 /* In 0 .. 1, by tensor name and element. */
 static double value_draw(uint64_t seed, const char *name, long element) {
     for (; *name; name++) seed = (seed ^ (unsigned char)*name) * 0x100000001B3u;
-    return (double)(mixed(mixed(seed + 0x9E3779B97F4A7C15u * ((uint64_t)element + 1))) >> 11) *
+    return (double)(mix_seed(mix_seed(seed + 0x9E3779B97F4A7C15u * ((uint64_t)element + 1))) >>
+                    11) *
            0x1p-53;
 }
 
 /* Constants are spread, so that factors of 0 or 1 hide nothing. */
-static double value_of(const Tensor *tensor, uint64_t seed, long element, long vocabulary) {
+static double drawn_element(const Tensor *tensor, uint64_t seed, long element, long vocabulary) {
     const double draw = value_draw(seed, tensor->name, element);
     const Init *init = &tensor->init;
     if (tensor->role == ROLE_INPUT) {
@@ -116,19 +48,20 @@ static double value_of(const Tensor *tensor, uint64_t seed, long element, long v
     return init->a + init->b * sqrt(12.0) * (draw - 0.5);
 }
 
-static bool is_given(const Tensor *tensor) {
+static bool mesh_gives(const Tensor *tensor) {
     return tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE ||
            tensor->role == ROLE_INPUT;
 }
 
-static void set_value(Interpreter *interpreter, const Tensor *tensor, long element, double value) {
+static void put_element(Interpreter *interpreter, const Tensor *tensor, long element,
+                        double value) {
     if (tensor->type == TYPE_INT)
         interpreter_int(interpreter, tensor)[element] = (long)value;
     else
         interpreter_real(interpreter, tensor)[element] = value;
 }
 
-static double get_value(Interpreter *interpreter, const Tensor *tensor, long element) {
+static double read_element(Interpreter *interpreter, const Tensor *tensor, long element) {
     return tensor->type == TYPE_INT ? (double)interpreter_int(interpreter, tensor)[element]
                                     : interpreter_real(interpreter, tensor)[element];
 }
@@ -181,18 +114,19 @@ static void give_values(MeshTest *test) {
     }
     for (int i = 0; i < whole->tensors.count; i++) {
         const Tensor *tensor = whole->tensors.items[i];
-        const Tensor *local = is_given(tensor) ? tensor_named(test->local, tensor->name) : NULL;
-        if (!is_given(tensor)) continue;
+        const Tensor *local = mesh_gives(tensor) ? tensor_named(test->local, tensor->name) : NULL;
+        if (!mesh_gives(tensor)) continue;
         for (long j = 0; j < tensor_elements(tensor); j++) {
-            const double value = value_of(tensor, test->seed, j, vocabulary);
-            set_value(test->global, tensor, j, value);
+            const double value = drawn_element(tensor, test->seed, j, vocabulary);
+            put_element(test->global, tensor, j, value);
             for (int noise = 0; noise < MESH_NOISES; noise++)
-                set_value(test->noisy[noise], tensor, j, value);
+                put_element(test->noisy[noise], tensor, j, value);
         }
         for (int rank = 0; local && rank < (int)test->local->mesh[MESH_DATA]; rank++)
             for (long j = 0; j < tensor_elements(local); j++)
-                set_value(mesh_interpreter_rank(test->mesh, rank), local, j,
-                          get_value(test->global, tensor, global_element(test, local, rank, j)));
+                put_element(
+                    mesh_interpreter_rank(test->mesh, rank), local, j,
+                    read_element(test->global, tensor, global_element(test, local, rank, j)));
     }
 }
 
@@ -214,7 +148,7 @@ static double mesh_distance(const MeshTest *test, const Tensor *local, const dou
         double squares = 0;
         for (long j = 0; j < tensor_elements(local); j++) {
             const long at = global_element(test, local, rank, j);
-            const double value = get_value(mesh_interpreter_rank(test->mesh, rank), local, j);
+            const double value = read_element(mesh_interpreter_rank(test->mesh, rank), local, j);
             MUST(at < count);
             sum[at] += value;
             squares += (value - expected[at]) * (value - expected[at]);
@@ -239,7 +173,7 @@ static double noise_distance(MeshTest *test, const Tensor *tensor, const double 
         }
         double squares = 0;
         for (long j = 0; j < count; j++) {
-            const double moved = get_value(test->noisy[i], tensor, j) - expected[j];
+            const double moved = read_element(test->noisy[i], tensor, j) - expected[j];
             squares += moved * moved;
         }
         if (sqrt(squares) > most) most = sqrt(squares);
@@ -248,7 +182,7 @@ static double noise_distance(MeshTest *test, const Tensor *tensor, const double 
     return most;
 }
 
-static bool is_result(const Tensor *tensor) {
+static bool mesh_compares(const Tensor *tensor) {
     return tensor->role == ROLE_OUTPUT || tensor->role == ROLE_GRADIENT ||
            tensor->role == ROLE_STATE;
 }
@@ -260,10 +194,9 @@ static void compare_tensor(MeshTest *test, const Tensor *tensor) {
     double *expected = malloc(((size_t)count + 1) * sizeof *expected);
     if (!expected) abort();
     MUST(local);
-    for (long j = 0; j < count; j++) expected[j] = get_value(test->global, tensor, j);
+    for (long j = 0; j < count; j++) expected[j] = read_element(test->global, tensor, j);
     double norm = norm_of(expected, count);
-    if (tensor->role == ROLE_GRADIENT)
-        norm = fmax(norm, least_gradient * test->largest);
+    if (tensor->role == ROLE_GRADIENT) norm = fmax(norm, least_gradient * test->largest);
     if (norm == 0) norm = 1;
     const double distance = mesh_distance(test, local, expected, count);
     double error = distance / norm;
@@ -273,9 +206,9 @@ static void compare_tensor(MeshTest *test, const Tensor *tensor) {
         good = true;
     } else if (!(error <= report->error)) {
         report->error = error;
-        report->worst = arena_format(test->whole->arena, "%s%s",
-                                     tensor->role == ROLE_GRADIENT ? "gradient of " : "",
-                                     tensor->role == ROLE_GRADIENT ? tensor->of->path : tensor->name);
+        report->worst = arena_format(
+            test->whole->arena, "%s%s", tensor->role == ROLE_GRADIENT ? "gradient of " : "",
+            tensor->role == ROLE_GRADIENT ? tensor->of->path : tensor->name);
     }
     report->agrees &= good;
     report->compared++;
@@ -287,7 +220,7 @@ static void compare_results(MeshTest *test) {
     for (int pass = 0; pass < 2; pass++)
         for (int i = 0; i < whole->tensors.count; i++) {
             const Tensor *tensor = whole->tensors.items[i];
-            if (!is_result(tensor)) continue;
+            if (!mesh_compares(tensor)) continue;
             if (pass) {
                 compare_tensor(test, tensor);
             } else if (tensor->role == ROLE_GRADIENT) {
@@ -305,14 +238,11 @@ static void count_exchange(Statement *statement, void *data) {
     *(int *)data += is_exchange(statement);
 }
 
-const MoecMeshReport *moec_mesh_verify(MoecCompiler *compiler, MoecGraph graph, long batch,
-                                       long context, uint64_t seed) {
-    MeshTest test = {.seed = seed};
-    test.whole = moec_compile(compiler, graph, batch, context, 0);
-    test.local = test.whole ? mesh_local(compiler, graph, batch, context) : NULL;
-    if (!test.local) return NULL;
-    MoecMeshReport *report = arena_alloc(compiler->arena, sizeof *report);
-    *report = (MoecMeshReport){.agrees = true, .processes = (int)compiler->mesh.size[MESH_DATA]};
+const MoecMeshReport *mesh_compare(Program *whole, Program *local, uint64_t seed) {
+    MeshTest test = {.whole = whole, .local = local, .seed = seed};
+    Arena *arena = whole->arena;
+    MoecMeshReport *report = arena_alloc(arena, sizeof *report);
+    *report = (MoecMeshReport){.agrees = true, .processes = (int)local->mesh[MESH_DATA]};
     block_walk(&test.local->body, count_exchange, &report->collectives);
     test.report = report;
     test.global = interpreter_new(test.whole);
@@ -324,7 +254,7 @@ const MoecMeshReport *moec_mesh_verify(MoecCompiler *compiler, MoecGraph graph, 
         report->message = mesh_interpreter_run(test.mesh, seed, true, test.global);
     if (!report->message) compare_results(&test);
     if (report->message)
-        report->message = arena_format(compiler->arena, "%s", report->message), report->agrees = false;
+        report->message = arena_format(arena, "%s", report->message), report->agrees = false;
     mesh_interpreter_free(test.mesh);
     for (int i = 0; i < MESH_NOISES; i++) interpreter_free(test.noisy[i]);
     interpreter_free(test.global);

@@ -1,7 +1,6 @@
 /* mesh_explain: the collectives of the local program of a mesh, for display. */
-#include "driver.h"
-
 #include "ir/call.h"
+#include "passes.h"
 
 #include <string.h>
 
@@ -14,7 +13,7 @@ typedef struct ExplainedCollective {
 typedef struct CollectiveList {
     Arena *arena;
     const Program *program;
-    List rows; /* ExplainedCollective * */
+    List rows;    /* ExplainedCollective * */
     double steps; /* iterations of the enclosing repeats */
     double sent;  /* by all runs */
 } CollectiveList;
@@ -33,24 +32,23 @@ static const char *line_text(Arena *arena, Span span) {
 }
 
 /* Rows count as many as are expected. */
-static double operand_bytes(const Expr *operand) {
+static double exchanged_bytes(const Expr *operand) {
     double elements = 1;
     for (int i = 0; i < operand->count; i++) {
         const Expr *sub = operand->args[i];
         const Axis *axis = operand->tensor->axes[i];
         if (sub->kind != EXPR_INDEX || sub->index->of_repeat) continue;
-        elements *= axis->kind == AXIS_ROWS && axis->expected > 0 ? axis->expected
-                                                                 : (double)axis->size;
+        elements *=
+            axis->kind == AXIS_ROWS && axis->expected > 0 ? axis->expected : (double)axis->size;
     }
     return elements * (double)type_bytes(operand->tensor->type);
 }
 
 /* The bytes that a process has to send: twice its share of a reduction, its part of a gather to all
- * others, the rows of experts in other processes if all experts have equally many. */
+ * others, the rows with keys of other processes if all keys have equally many. */
 static double sent_bytes(const Program *program, const Statement *statement) {
     const double size = (double)program->mesh[statement->collective.over],
-                 share = (size - 1) / size,
-                 from = operand_bytes(statement->inputs.items[0]);
+                 share = (size - 1) / size, from = exchanged_bytes(statement->inputs.items[0]);
     switch (statement->collective.kind) {
     case COLLECTIVE_GATHER:
         return from * (size - 1);
@@ -79,7 +77,7 @@ static void add_collectives(CollectiveList *list, const Block *block) {
             .kind = collective_name(statement->collective.kind),
             .over = mesh_axis_name(statement->collective.over),
             .from = line_text(list->arena, statement->span),
-            .bytes = operand_bytes(statement->inputs.items[0]),
+            .bytes = exchanged_bytes(statement->inputs.items[0]),
             .sends = sent_bytes(list->program, statement),
         };
         list->sent += list->steps * row.sends;
@@ -87,27 +85,27 @@ static void add_collectives(CollectiveList *list, const Block *block) {
     }
 }
 
-/* The gradients that the processes add at the end of a step: those of experts, and the others. */
-static void add_gradients(CollectiveList *list, bool experts) {
+/* The gradients that the processes add at the end of a step: divided ones, and the others. */
+static void add_gradients(CollectiveList *list, bool divided) {
     const Program *program = list->program;
     int count = 0;
     double bytes = 0;
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
         if (tensor->role != ROLE_GRADIENT || tensor->placed[MESH_DATA].kind != PLACED_TERMS ||
-            (tensor->placed[MESH_EXPERT].kind == PLACED_DIVIDED) != experts)
+            (tensor->placed[MESH_EXPERT].kind == PLACED_DIVIDED) != divided)
             continue;
         count++;
         bytes += (double)tensor_elements(tensor) * (double)type_bytes(tensor->type);
     }
-    const double size = (double)program->mesh[MESH_DATA] /
-                        (experts ? (double)program->mesh[MESH_EXPERT] : 1);
+    const double size =
+        (double)program->mesh[MESH_DATA] / (divided ? (double)program->mesh[MESH_EXPERT] : 1);
     if (!count || size <= 1) return;
     ExplainedCollective row = {
-        .name = arena_format(list->arena, "%d gradients%s", count, experts ? " of experts" : ""),
+        .name = arena_format(list->arena, "%d %sgradients", count, divided ? "divided " : ""),
         .runs = "step",
         .kind = collective_name(COLLECTIVE_SUM),
-        .over = experts ? "replicas" : mesh_axis_name(MESH_DATA),
+        .over = divided ? "replicas" : mesh_axis_name(MESH_DATA),
         .from = "-",
         .bytes = bytes,
         .sends = 2 * bytes * (size - 1) / size,
@@ -115,7 +113,7 @@ static void add_gradients(CollectiveList *list, bool experts) {
     list_copy(list->arena, &list->rows, &row, sizeof row);
 }
 
-static void print_rows(Text *text, const CollectiveList *list) {
+static void print_collectives(Text *text, const CollectiveList *list) {
     static const char *const heads[] = {"tensor", "runs", "kind", "over"};
     int widths[4];
     for (int column = 0; column < 4; column++) {
@@ -138,21 +136,20 @@ static void print_rows(Text *text, const CollectiveList *list) {
     }
 }
 
-const char *moec_mesh_explain(MoecCompiler *compiler, MoecGraph graph) {
-    Program *program = mesh_local(compiler, graph, 0, 0);
-    if (!program) return NULL;
-    CollectiveList list = {.arena = compiler->arena, .program = program, .steps = 1};
-    Text text = {.arena = compiler->arena};
+const char *mesh_text(const Program *program) {
+    CollectiveList list = {.arena = program->arena, .program = program, .steps = 1};
+    Text text = {.arena = program->arena};
     add_collectives(&list, &program->body);
     add_gradients(&list, false);
     add_gradients(&list, true);
-    text_add(&text, "%s: collectives of %s on a mesh of data = %ld, expert = %ld\n", compiler->model,
-             graph_name((Graph)graph), program->mesh[MESH_DATA], program->mesh[MESH_EXPERT]);
+    text_add(&text, "%s: collectives of %s on a mesh of data = %ld, %s = %ld\n", program->name,
+             graph_name(program->graph), program->mesh[MESH_DATA], mesh_axis_name(MESH_EXPERT),
+             program->mesh[MESH_EXPERT]);
     if (list.rows.count)
-        print_rows(&text, &list);
+        print_collectives(&text, &list);
     else
         text_add(&text, "  none\n");
     text_add(&text, "each process sends at least %s per micro-batch\n",
-             bytes_text(compiler->arena, list.sent));
+             bytes_text(program->arena, list.sent));
     return text.text;
 }
