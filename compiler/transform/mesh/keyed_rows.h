@@ -10,7 +10,7 @@
 typedef struct RowSides {
     Axis *rows, *received;
     const Relation *relation; /* of the last pack, or NULL */
-    Tensor *group, *number;   /* of the received rows under this pack: first rows, local key */
+    Tensor *group, *number;   /* of the received rows under this pack: first rows, local group */
 } RowSides;
 
 typedef struct Keyed {
@@ -23,15 +23,15 @@ typedef struct Keyed {
     bool changed, failed;
 } Keyed;
 
-/* The dimension of the mask that is the only key; -1: there are none or several. */
-int key_dimension(const Relation *relation);
+/* The axis of a key, from 0; NULL: the rows have fewer keys. */
+const Axis *key_axis(const Relation *relation, int number);
 RowSides *sides_of(const Keyed *keyed, const Axis *rows);
 /* The dimension of a tensor that has rows, or -1. */
 int rows_dimension_of(const Keyed *keyed, const Tensor *tensor, RowSides **sides);
 /* True for divided parameters and their gradients. */
 bool is_keyed(const Tensor *tensor);
-/* True for the key of rows. */
-bool reads_key(const Keyed *keyed, const Expr *sub);
+/* The number of a key that an expression reads: n[r]; -1: another expression. */
+int key_number(const Keyed *keyed, const Expr *sub);
 bool on_key_side(const Keyed *keyed, const Tensor *tensor);
 /* True if it reads divided parameters, or received rows. */
 bool reads_keyed(const Keyed *keyed, const Expr *expr);

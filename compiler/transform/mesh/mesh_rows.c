@@ -28,28 +28,31 @@
 
 /* ---- facts ---- */
 
-int key_dimension(const Relation *relation) {
-    int key = -1, dimension = 0;
+/* The dimension of the mask, without that of a repeat, which is key number `number`; -1: none. */
+static int key_dimension(const Relation *relation, int number) {
+    int dimension = 0;
     for (int i = 0; i < relation->mask->rank; i++) {
         if (relation->mask->axes[i]->kind == AXIS_REPEAT) continue;
-        if (relation->key[dimension]) key = key < 0 ? dimension : MAX_RANK;
+        if (relation->key[dimension] && number-- == 0) return dimension;
         dimension++;
     }
-    return key < MAX_RANK ? key : -1;
+    return -1;
 }
 
-static Axis *key_axis(const Relation *relation) {
+const Axis *key_axis(const Relation *relation, int number) {
+    const int wanted = key_dimension(relation, number);
     int dimension = 0;
-    for (int i = 0; i < relation->mask->rank; i++)
-        if (relation->mask->axes[i]->kind != AXIS_REPEAT && dimension++ == key_dimension(relation))
+    for (int i = 0; i < relation->mask->rank && wanted >= 0; i++)
+        if (relation->mask->axes[i]->kind != AXIS_REPEAT && dimension++ == wanted)
             return relation->mask->axes[i];
     return NULL;
 }
 
-/* Rows of tokens with one key. */
-static bool has_one_key(const Program *program, const Relation *relation) {
-    if (key_dimension(relation) < 0 || relation->outer || relation->group_of_count != 1)
-        return false;
+/* Rows of tokens, all of whose keys are coordinates of their own. */
+static bool has_own_keys(const Program *program, const Relation *relation) {
+    int keys = 0;
+    while (key_dimension(relation, keys) >= 0) keys++;
+    if (!keys || relation->outer || relation->group_of_count != keys) return false;
     for (int i = 0; i < program->relations.count; i++)
         if (((const Relation *)program->relations.items[i])->outer == relation) return false;
     return true;
@@ -73,25 +76,20 @@ bool is_keyed(const Tensor *tensor) {
     return tensor->placed[MESH_EXPERT].kind == PLACED_DIVIDED;
 }
 
-/* The key of the rows of a statement. */
-static bool is_key(const Keyed *keyed, const Expr *sub) {
-    if (sub->kind != EXPR_READ || sub->count != 1 || sub->args[0]->kind != EXPR_INDEX) return false;
+int key_number(const Keyed *keyed, const Expr *sub) {
+    if (sub->kind != EXPR_READ || sub->count != 1 || sub->args[0]->kind != EXPR_INDEX) return -1;
     for (int i = 0; i < keyed->program->relations.count; i++) {
         const Relation *relation = keyed->program->relations.items[i];
-        if (has_one_key(keyed->program, relation) &&
-            sub->tensor == relation->coordinate[key_dimension(relation)])
-            return sides_of(keyed, relation->rows) != NULL;
+        if (!has_own_keys(keyed->program, relation) || !sides_of(keyed, relation->rows)) continue;
+        for (int key = 0; key_dimension(relation, key) >= 0; key++)
+            if (sub->tensor == relation->coordinate[key_dimension(relation, key)]) return key;
     }
-    return false;
-}
-
-bool reads_key(const Keyed *keyed, const Expr *sub) {
-    return is_key(keyed, sub);
+    return -1;
 }
 
 /* ---- divided parameters ---- */
 
-/* By tensor id: the dimension along which every access has the key of its rows; -1: none. */
+/* By tensor id: the dimension along which every access has the first key of its rows; -1: none. */
 typedef struct KeyedSearch {
     const Keyed *keyed;
     int *dimension; /* UNSEEN, or as above */
@@ -103,7 +101,7 @@ static void visit_access(Expr *expr, void *data) {
     if (expr->kind != EXPR_READ) return;
     int *known = &search->dimension[expr->tensor->id], found = -1;
     for (int i = 0; i < expr->count; i++)
-        if (is_key(search->keyed, expr->args[i])) found = i;
+        if (key_number(search->keyed, expr->args[i]) == 0) found = i;
     *known = *known == UNSEEN || *known == found ? found : -1;
 }
 
@@ -234,7 +232,7 @@ static void find_row_sides(Keyed *keyed) {
     Program *program = keyed->program;
     for (int i = 0; i < program->relations.count; i++) {
         Relation *relation = program->relations.items[i];
-        if (!has_one_key(program, relation) || sides_of(keyed, relation->rows)) continue;
+        if (!has_own_keys(program, relation) || sides_of(keyed, relation->rows)) continue;
         const Axis *rows = relation->rows;
         RowSides sides = {.rows = relation->rows};
         sides.received =
@@ -254,7 +252,7 @@ static void drop_unused_rows(Keyed *keyed) {
         for (int j = 0; j < program->relations.count; j++) {
             const Relation *relation = program->relations.items[j];
             for (int k = 0; k < keyed->axes.count && relation->rows == sides->rows; k++)
-                used |= ((const LocalAxis *)keyed->axes.items[k])->whole == key_axis(relation);
+                used |= ((const LocalAxis *)keyed->axes.items[k])->whole == key_axis(relation, 0);
         }
         if (used) keyed->sides.items[kept++] = keyed->sides.items[i];
     }
@@ -273,13 +271,12 @@ static void report_no_keys(const Program *program, const MeshSizes *sizes) {
         for (int j = 0; j < i; j++) known |= ((const Relation *)relations->items[j])->mask == mask;
         if (!known)
             report_note(reports, mask->span,
-                        "the rows of '%s' have no key, several keys, or keys that do not select "
-                        "parameters alone",
+                        "the rows of '%s' have no key, or keys that do not select parameters alone",
                         mask->stem);
     }
     report_help(reports,
                 relations->count
-                    ? "use --mesh data=%ld: rows need one key, which selects parameters"
+                    ? "use --mesh data=%ld: the first key of rows has to select parameters"
                     : "use --mesh data=%ld: no token selects parameters in this model",
                 sizes->size[MESH_DATA]);
 }

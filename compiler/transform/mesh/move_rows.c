@@ -42,7 +42,7 @@ static bool has_own_rows(const RowMove *move, const Tensor *tensor) {
 static bool needs_sender(const RowMove *move, const Expr *expr) {
     if (expr->kind == EXPR_INDEX) return expr->index == move->row;
     if (expr->kind == EXPR_READ) {
-        if (reads_key(move->keyed, expr)) return false;
+        if (key_number(move->keyed, expr) >= 0) return false;
         if (over_processes(expr->tensor) || has_own_rows(move, expr->tensor)) return true;
         if (expr->tensor == move->program->mesh_index[MESH_DATA]) return true;
     }
@@ -222,14 +222,31 @@ static Expr *bring_back(RowMove *move, Expr *read) {
 
 static Expr *at_keys(RowMove *move, Expr *expr);
 
-/* The key in the global program. */
-static Expr *global_key(RowMove *move) {
+/* A key of a received row: part of its local group. */
+static Expr *local_key(RowMove *move, int number) {
     Program *program = move->program;
-    const long keys = move->sides->number->vocabulary;
+    const Relation *relation = move->sides->relation;
+    Expr *key = expr_read_indices(program, move->sides->number, &move->received);
+    long stride = 1;
+    for (int i = number + 1; key_axis(relation, i); i++) stride *= key_axis(relation, i)->size;
+    if (stride > 1) {
+        key = expr_apply(program, OP_DIV, key, expr_number(program, (double)stride), NULL);
+        key = expr_apply(program, OP_FLOOR, key, NULL, NULL);
+    }
+    if (!number) return key;
+    return expr_apply(program, OP_MOD, key,
+                      expr_number(program, (double)key_axis(relation, number)->size), NULL);
+}
+
+/* The same in the global program: the processes of a group divide the first key. */
+static Expr *global_key(RowMove *move, int number) {
+    Program *program = move->program;
+    Expr *key = local_key(move, number);
+    if (number) return key;
+    const long size = key_axis(move->sides->relation, 0)->size / move->keyed->size;
     Expr *first = expr_apply(program, OP_MUL, mesh_position(program, MESH_EXPERT),
-                             expr_number(program, (double)keys), NULL);
-    return expr_apply(program, OP_ADD, first,
-                      expr_read_indices(program, move->sides->number, &move->received), NULL);
+                             expr_number(program, (double)size), NULL);
+    return expr_apply(program, OP_ADD, first, key, NULL);
 }
 
 static Expr *access_at_keys(RowMove *move, Expr *access) {
@@ -245,7 +262,7 @@ static Expr *access_at_keys(RowMove *move, Expr *access) {
                 refuse_rows(move, "a row reads other rows");
             subs[i] = expr_index(program, move->received);
         } else if (is_keyed(tensor) && i == tensor->placed[MESH_EXPERT].dimension)
-            subs[i] = expr_read_indices(program, move->sides->number, &move->received);
+            subs[i] = local_key(move, 0);
         else
             subs[i] = at_keys(move, sub);
     }
@@ -255,7 +272,8 @@ static Expr *access_at_keys(RowMove *move, Expr *access) {
 }
 
 static Expr *at_keys(RowMove *move, Expr *expr) {
-    if (expr->kind == EXPR_READ && reads_key(move->keyed, expr)) return global_key(move);
+    const int key = key_number(move->keyed, expr);
+    if (key >= 0) return global_key(move, key);
     if (needs_sender(move, expr) && !reads_keyed(move->keyed, expr)) {
         Index *loops[MAX_LOOPS];
         const bool tokens = expr->kind != EXPR_READ || over_processes(expr->tensor) ||
