@@ -104,24 +104,33 @@ static long global_element(const MeshTest *test, const Tensor *local, int rank, 
     return global;
 }
 
-static void give_values(MeshTest *test) {
-    const Program *whole = test->whole;
-    long vocabulary = 0;
+/* The number of tokens: inputs without one draw from as many values. */
+static long vocabulary_of(const Program *whole) {
+    long most = 0;
     for (int i = 0; i < whole->tensors.count; i++) {
         const Tensor *tensor = whole->tensors.items[i];
-        if (tensor->role == ROLE_INPUT && tensor->vocabulary > vocabulary)
-            vocabulary = tensor->vocabulary;
+        if (tensor->role == ROLE_INPUT && tensor->vocabulary > most) most = tensor->vocabulary;
     }
-    for (int i = 0; i < whole->tensors.count; i++) {
-        const Tensor *tensor = whole->tensors.items[i];
+    return most;
+}
+
+/* An interpreter of the global program with the values of the seed. */
+static Interpreter *open_whole(const MeshTest *test) {
+    Interpreter *interpreter = interpreter_new(test->whole);
+    const long vocabulary = vocabulary_of(test->whole);
+    for (int i = 0; i < test->whole->tensors.count; i++) {
+        const Tensor *tensor = test->whole->tensors.items[i];
+        for (long j = 0; mesh_gives(tensor) && j < tensor_elements(tensor); j++)
+            put_element(interpreter, tensor, j, drawn_element(tensor, test->seed, j, vocabulary));
+    }
+    return interpreter;
+}
+
+/* The values of the global program, or the part of each process. */
+static void divide_values(const MeshTest *test) {
+    for (int i = 0; i < test->whole->tensors.count; i++) {
+        const Tensor *tensor = test->whole->tensors.items[i];
         const Tensor *local = mesh_gives(tensor) ? tensor_named(test->local, tensor->name) : NULL;
-        if (!mesh_gives(tensor)) continue;
-        for (long j = 0; j < tensor_elements(tensor); j++) {
-            const double value = drawn_element(tensor, test->seed, j, vocabulary);
-            put_element(test->global, tensor, j, value);
-            for (int noise = 0; noise < MESH_NOISES; noise++)
-                put_element(test->noisy[noise], tensor, j, value);
-        }
         for (int rank = 0; local && rank < (int)test->local->mesh[MESH_DATA]; rank++)
             for (long j = 0; j < tensor_elements(local); j++)
                 put_element(
@@ -166,10 +175,12 @@ static double noise_distance(MeshTest *test, const Tensor *tensor, const double 
                              long count) {
     double most = 0;
     for (int i = 0; i < MESH_NOISES; i++) {
-        if (!test->report->noise_runs) {
+        if (!test->noisy[i]) {
+            test->noisy[i] = open_whole(test);
             interpreter_noise(test->noisy[i], mesh_noise, (uint64_t)i + 1);
             interpreter_follow(test->noisy[i], test->global);
             interpreter_run(test->noisy[i], test->seed, true);
+            test->report->noise_runs++;
         }
         double squares = 0;
         for (long j = 0; j < count; j++) {
@@ -178,7 +189,6 @@ static double noise_distance(MeshTest *test, const Tensor *tensor, const double 
         }
         if (sqrt(squares) > most) most = sqrt(squares);
     }
-    test->report->noise_runs++;
     return most;
 }
 
@@ -245,10 +255,9 @@ const MoecMeshReport *mesh_compare(Program *whole, Program *local, uint64_t seed
     *report = (MoecMeshReport){.agrees = true, .processes = (int)local->mesh[MESH_DATA]};
     block_walk(&test.local->body, count_exchange, &report->collectives);
     test.report = report;
-    test.global = interpreter_new(test.whole);
-    for (int i = 0; i < MESH_NOISES; i++) test.noisy[i] = interpreter_new(test.whole);
+    test.global = open_whole(&test);
     test.mesh = mesh_interpreter_new(test.local);
-    give_values(&test);
+    divide_values(&test);
     report->message = interpreter_run(test.global, seed, true);
     if (!report->message)
         report->message = mesh_interpreter_run(test.mesh, seed, true, test.global);

@@ -169,8 +169,13 @@ static bool compare(const VerifyOptions *options, Device *device, json_t *json) 
         return false;
     }
     if (options->mesh) {
-        const bool agrees =
-            verify_mesh(compiler, options->mesh, own_shape(options, compiler), options->seed, json);
+        const Comparison comparison = {.operand = options->operand,
+                                       .sets = &options->sets,
+                                       .shape = own_shape(options, compiler),
+                                       .compiler = compiler,
+                                       .seconds = OWN_SECONDS,
+                                       .rounded = true};
+        const bool agrees = verify_mesh(&comparison, options->mesh, options->seed, json);
         moec_close(compiler);
         return agrees;
     }

@@ -139,9 +139,9 @@ bool verify_fits(const Comparison *comparison, char **problem, char **help);
 
 /* ---- verify_mesh.c ---- */
 
-/* Compares the local programs of a mesh, "data=2", with the global program. */
-bool verify_mesh(MoecCompiler *compiler, const char *mesh, VerifyShape shape, long seed,
-                 json_t *json);
+/* Compares the local programs of a mesh, "data=2", with the global program. comparison: the model,
+ * its shape and its limit of time. */
+bool verify_mesh(const Comparison *comparison, const char *mesh, long seed, json_t *json);
 
 /* ---- bisect.c ---- */
 

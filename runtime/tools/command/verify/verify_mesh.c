@@ -6,6 +6,7 @@
 #include "tools/command/line/commands.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 static bool print_graph(const char *name, const MoecMeshReport *report, json_t *json) {
     if (report->message) return error_message(NULL, "%s: %s", name, report->message);
@@ -26,13 +27,29 @@ static bool print_graph(const char *name, const MoecMeshReport *report, json_t *
     return report->agrees;
 }
 
-bool verify_mesh(MoecCompiler *compiler, const char *mesh, VerifyShape shape, long seed,
-                 json_t *json) {
+/* Whether the interpreter can run the global program and those of the processes; else an error. */
+static bool mesh_has_room(const Comparison *comparison) {
+    char *problem = NULL, *help = NULL;
+    const bool fits = verify_fits(comparison, &problem, &help);
+    if (!fits)
+        error_message(
+            "use a shorter context, -c N, or a smaller model, --set layers=2 --set dim=64",
+            "the mesh with batch %ld, context %ld %s", comparison->shape.batch,
+            comparison->shape.context, problem);
+    free(problem);
+    free(help);
+    return fits;
+}
+
+bool verify_mesh(const Comparison *comparison, const char *mesh, long seed, json_t *json) {
     static const struct {
         MoecGraph graph;
         const char *name;
     } graphs[] = {{MOEC_FORWARD, "forward"}, {MOEC_TRAIN, "train"}};
+    MoecCompiler *compiler = comparison->compiler;
+    const VerifyShape shape = comparison->shape;
     if (!moec_set_mesh(compiler, mesh)) return reports_good(compiler);
+    if (!mesh_has_room(comparison)) return false;
     json_t *results = json ? json_object() : NULL;
     bool good = true;
     for (int i = 0; i < 2; i++) {
