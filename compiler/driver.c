@@ -76,6 +76,14 @@ static void pass_simplify(Work *work) {
     simplify(work->program);
 }
 
+static void pass_mesh(Work *work) {
+    if (work->compiler->divides) mesh(work->program, &work->compiler->mesh);
+}
+
+static void pass_mesh_rows(Work *work) {
+    if (work->compiler->divides) mesh_rows(work->program, &work->compiler->mesh);
+}
+
 static void pass_route(Work *work) {
     route(work->program);
 }
@@ -186,8 +194,10 @@ static const struct Pass {
     {"measure", MEASURE, ANY, .run = pass_measure},
     {"tables", MODELS, ANY, .run = pass_tables},
     {"simplify", MODELS | UPDATE, ANY, .run = pass_simplify},
+    {"mesh", FORWARD | TRAIN | MEASURE | GATHER, ANY, .run = pass_mesh},
     {"route", MODELS, ANY, .run = pass_route},
     {"gather_fusion", MODELS, ANY, .run = pass_gather_fusion},
+    {"mesh_rows", FORWARD | TRAIN | MEASURE | GATHER, ANY, .run = pass_mesh_rows},
     {"products", MODELS, ANY, .run = pass_products},
     {"smaller_weights", FORWARD | DECODE | MEASURE, ANY, .run = pass_smaller_weights},
     {"views", FORWARD | TRAIN | MEASURE, ANY, .run = pass_views},
@@ -371,6 +381,30 @@ MoecProgram *moec_define(MoecCompiler *compiler, MoecGraph graph, long batch, lo
                                     .context = context,
                                     .tokens = tokens,
                                     .defined = true});
+}
+
+bool moec_set_mesh(MoecCompiler *compiler, const char *text) {
+    return mesh_sizes_read(&compiler->reports, &compiler->mesh, text);
+}
+
+/* The program of one process of the mesh; NULL after an error. */
+static Program *compile_local(MoecCompiler *compiler, MoecGraph graph, long batch, long context) {
+    compiler->divides = true;
+    Program *local = moec_compile(compiler, graph, batch, context, 0);
+    compiler->divides = false;
+    return local;
+}
+
+const MoecMeshReport *moec_mesh_verify(MoecCompiler *compiler, MoecGraph graph, long batch,
+                                       long context, uint64_t seed) {
+    Program *whole = moec_compile(compiler, graph, batch, context, 0),
+            *local = whole ? compile_local(compiler, graph, batch, context) : NULL;
+    return local ? mesh_compare(whole, local, seed) : NULL;
+}
+
+const char *moec_mesh_explain(MoecCompiler *compiler, MoecGraph graph) {
+    const Program *local = compile_local(compiler, graph, 0, 0);
+    return local ? mesh_text(local) : NULL;
 }
 
 /* A feature that only training supports prevents decoding; it is not an error here. */

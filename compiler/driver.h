@@ -22,6 +22,8 @@ struct MoecCompiler {
     bool marks;                   /* the emitted C marks the end of each unit of work */
     List layouts;                 /* Layout * */
     const Experiment *experiment; /* the experiment that it was opened for, or NULL */
+    MeshSizes mesh;               /* see moec_set_mesh */
+    bool divides;                 /* programs of one process of it are compiled */
     MoecPassTime *times;          /* of the passes so far, by row of their table; or NULL */
 };
 

@@ -235,6 +235,27 @@ typedef enum MoecExplainForm {
  * bound of the time per unit of work, memory over the step. NULL after an error. */
 const char *moec_explain(MoecCompiler *compiler, MoecGraph graph, bool device,
                          MoecCeilings ceilings, MoecExplainForm form);
+/* The mesh of later calls of moec_mesh_verify and moec_mesh_explain, "data=4". False after
+ * an error. */
+bool moec_set_mesh(MoecCompiler *compiler, const char *text);
+/* Results of the local programs of all processes of the mesh, compared with those of the global
+ * program, both in the interpreter: outputs, gradients, states. */
+typedef struct MoecMeshReport {
+    bool agrees;
+    int processes, collectives; /* collectives: in the local program */
+    int compared;               /* tensors */
+    int amplified; /* those beyond the limit, but not beyond the effect of rounding errors */
+    int noise_runs;
+    double error;        /* the largest of the others, relative to the norm of the tensor */
+    const char *worst;   /* this tensor */
+    const char *message; /* why the programs did not run, or NULL */
+} MoecMeshReport;
+/* NULL after an error: the model cannot be divided. */
+const MoecMeshReport *moec_mesh_verify(MoecCompiler *compiler, MoecGraph graph, long batch,
+                                       long context, uint64_t seed);
+/* The collectives of a process of the mesh: kind, runs per micro-batch, bytes, equation; the sums
+ * of gradients at the end of a step. NULL after an error. */
+const char *moec_mesh_explain(MoecCompiler *compiler, MoecGraph graph);
 /* The candidate most similar to a name that is not among them, or NULL if none is similar. */
 const char *moec_nearest(const char *name, const char *const *candidates, int count);
 /* Whether notes about deprecated names are printed on stderr; the initial state. */

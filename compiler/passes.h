@@ -203,6 +203,10 @@ bool weights_fit(const Program *program, Reports *reports);
 void storage(Program *program);
 /* Aligns rows of product operands to 16 bytes. */
 void pad(Program *program);
+/* The local program of a process of a mesh with these sizes; reports indivisible statements. */
+void mesh(Program *program, const MeshSizes *sizes);
+/* The same for parameters that rows select, after route. */
+void mesh_rows(Program *program, const MeshSizes *sizes);
 /* Moves masked statements to dispatched rows. */
 void route(Program *program);
 /* Products over dispatched rows gather their operands themselves. */
@@ -268,6 +272,24 @@ void interpreter_follow(Interpreter *interpreter, const Interpreter *other);
 /* Margins of the selections of the last run, for each row: the smallest selected value minus the
  * largest other value. */
 const double *interpreter_margins(const Interpreter *interpreter, size_t *count);
+
+/* mesh_interpreter: the local program of a mesh for all its processes. */
+typedef struct MeshInterpreter MeshInterpreter;
+MeshInterpreter *mesh_interpreter_new(Program *program);
+Interpreter *mesh_interpreter_rank(const MeshInterpreter *mesh, int rank);
+/* whole: the last run of the global program, whose selections are repeated; NULL: none. */
+const char *mesh_interpreter_run(MeshInterpreter *mesh, uint64_t seed, bool last_micro_batch,
+                                 const Interpreter *whole);
+void mesh_interpreter_free(MeshInterpreter *mesh);
+
+/* ---- meshes ---- */
+
+/* The sizes of a mesh from text, "data=4"; false after an error. */
+bool mesh_sizes_read(Reports *reports, MeshSizes *sizes, const char *text);
+/* The results of the local program in all processes, compared with those of the global program. */
+const struct MoecMeshReport *mesh_compare(Program *whole, Program *local, uint64_t seed);
+/* The collectives of a local program as a table. */
+const char *mesh_text(const Program *local);
 
 /* ---- program to text ---- */
 

@@ -19,6 +19,8 @@ typedef struct Choices {
     bool *chosen;
     double *margins;
     size_t chosen_count, margin_count, chosen_capacity, margin_capacity;
+    size_t *starts; /* of each call: the number of marks before it */
+    size_t start_count, start_capacity;
 } Choices;
 
 struct Interpreter {
@@ -43,7 +45,9 @@ struct Interpreter {
     FaultLog *faults; /* of values that are not finite, or NULL */
     int way;          /* variant of bf16 rounding of product operands, from 1; 0: none */
     Choices choices;
-    const Choices *followed; /* the selections of another evaluation to repeat; NULL: its own */
+    const Choices *followed;   /* the selections of another evaluation to repeat; NULL: its own */
+    Interpreter *const *ranks; /* the processes of a mesh, this one included; NULL: it is alone */
+    int rank_count;
 };
 
 /* A subscript that is neither a plain index nor a number. */
@@ -91,6 +95,11 @@ struct PreparedStatement {
     ElementAddress target;
     EvalNode *value;
 };
+
+/* Checks the inputs and clears temporaries: the beginning of a run; false after a message. */
+bool interpreter_begin(Interpreter *interpreter, uint64_t seed, bool last_micro_batch);
+/* Runs a statement; the body of a repeat or scan for all its iterations. */
+void interpreter_step(Interpreter *interpreter, PreparedStatement *step);
 
 EvalNode *interpreter_prepare(Interpreter *interpreter, const Expr *expr);
 /* Prepares an integer expression for interpreter_whole_strip. */

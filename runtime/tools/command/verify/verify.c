@@ -37,7 +37,7 @@ enum { OWN_SECONDS = 120, EACH_SECONDS = 30 };
 enum { DEFAULT_BATCH = 2, DEFAULT_CONTEXT = 12 };
 
 typedef struct VerifyOptions {
-    const char *operand, *device;
+    const char *operand, *device, *mesh;
     long batch, context, seed;
     bool json, shapes, forms, bisect;
     const char *against, *dtypes, *sizes, *inputs;
@@ -170,6 +170,17 @@ static bool compare(const VerifyOptions *options, Device *device, json_t *json) 
         moec_close(compiler);
         return false;
     }
+    if (options->mesh) {
+        const Comparison comparison = {.operand = options->operand,
+                                       .sets = &options->sets,
+                                       .shape = own_shape(options, compiler),
+                                       .compiler = compiler,
+                                       .seconds = OWN_SECONDS,
+                                       .rounded = true};
+        const bool agrees = verify_mesh(&comparison, options->mesh, options->seed, json);
+        moec_close(compiler);
+        return agrees;
+    }
     int count = options->shapes ? verify_shapes(compiler, shapes) : 1, forms;
     if (!options->shapes) shapes[0] = own_shape(options, compiler);
     moec_form_names(&forms);
@@ -244,6 +255,8 @@ int command_verify(const Command *command, int argc, char **argv) {
          "comparison of every tensor that the spec names; the first equation that differs"},
         {OPTION_FLAG, "--forms", NULL, &options.forms,
          "list of the forms of the compiled programs"},
+        {OPTION_TEXT, "--mesh", "AXES", &options.mesh,
+         "comparison of the programs of a mesh of processes, data=2,expert=2, with the global one"},
         {OPTION_COUNT, "--seed", "N", &options.seed, "seed of weights and inputs (default 1)"},
         {OPTION_TEXT, "--against", "FILE:NAME", &options.against,
          "comparison of other code with a layer or model: FILE.py:NAME, FILE.so:NAME"},
