@@ -7,6 +7,7 @@
 #include "base/files.h"
 #include "base/message.h"
 #include "tools/command/exchange/torch_folder.h"
+#include "tools/command/freestanding/freestanding.h"
 #include "base/memory.h"
 #include "base/build.h"
 #include "training/spec.h"
@@ -19,7 +20,7 @@
 #include <string.h>
 
 typedef struct EmitOptions {
-    const char *operand, *target, *graph, *out;
+    const char *operand, *target, *graph, *profile, *weights, *out;
     long context; /* positions of the KV caches; 0: train.context_length */
     bool json, times;
     TextList sets;
@@ -69,11 +70,18 @@ static const struct {
     {"routing.h", ALL, "c"},
     {"blocks.c", ALL, "c"},
     {"Makefile", ALL, "c"},
+    {"packing.h", ALL, "c"},
     {"blocks_cuda.cu", ALL, "cuda"},
     {"products_cuda.cu", ALL, "cuda"},
     {"cuda.mk", ALL, "cuda"},
     {"cuda.md", ALL, "cuda"},
     {"shapes.h", ALL, "cuda"},
+    {"plain.h", 0, NULL}, /* of the profile freestanding */
+    {"plain_math.h", 0, NULL},
+    {"plain_model.c", 0, NULL},
+    {"plain_model.h", 0, NULL},
+    {"plain_example.c", 0, NULL},
+    {"plain.md", 0, NULL},
 };
 
 /* DECODE, TRAIN or DRAW; 0 for another name. */
@@ -184,6 +192,29 @@ static bool write_emitted_weights(const EmitOptions *options, Model *model, cons
     return good;
 }
 
+static bool is_freestanding(const EmitOptions *options) {
+    return strcmp(options->profile, "freestanding") == 0;
+}
+
+/* The folder of the profile freestanding, instead of that of a hosted program. */
+static bool write_freestanding(const EmitOptions *options, MoecCompiler *compiler,
+                               const GraphShape *shape, Model *model, const Safetensors *file,
+                               uint64_t seed) {
+    MoecProgram *decoding = moec_compile(compiler, shape->graph, shape->batch, shape->context,
+                                         shape->tokens);
+    const MoecFreestanding *program = decoding ? moec_emit_freestanding(compiler, decoding) : NULL;
+    if (!program) return reports_good(compiler);
+    model_initialise(model, seed);
+    if (file && !model_read(model, file, false)) return false;
+    char *origin = origin_of(options, file);
+    const bool apart = options->weights ? strcmp(options->weights, "incbin") == 0
+                                        : freestanding_weight_bytes(program) > FREESTANDING_ARRAY_BYTES;
+    const FreestandingFolder folder = {options->out, origin, compiler, model, program, apart};
+    const bool good = freestanding_write(&folder);
+    free(origin);
+    return good;
+}
+
 static bool write_program(const EmitOptions *options, MoecCompiler *compiler,
                           const GraphShape *shapes, int count) {
     MoecProgram *programs[2];
@@ -246,13 +277,21 @@ static bool write_folder(const EmitOptions *options, MoecCompiler *compiler,
     GraphShape shapes[2];
     int count = emitted_shapes(options, &settings, shapes);
     Model *model = model_open(device_cpu(), compiler, shapes, count, true);
-    bool good = model && folder_make(options->out) &&
-                write_program(options, compiler, shapes, count) && write_common(options, file) &&
-                (!trains || write_settings(options->out, &settings)) &&
-                write_emitted_weights(options, model, file, (uint64_t)settings.seed) &&
-                write_tokenizer(options, file);
+    const uint64_t seed = (uint64_t)settings.seed;
+    const bool plain = is_freestanding(options);
+    bool good = model && folder_make(options->out);
+    if (good && plain)
+        good = write_freestanding(options, compiler, shapes, model, file, seed);
+    else
+        good = good && write_program(options, compiler, shapes, count) &&
+               write_common(options, file) &&
+               (!trains || write_settings(options->out, &settings)) &&
+               write_emitted_weights(options, model, file, seed) && write_tokenizer(options, file);
     model_close(model);
-    if (good) written_message(options->out, "make -C %s", options->out);
+    if (good && plain)
+        written_message(options->out, "cc -std=c99 -O2 -c %s/model.c", options->out);
+    else if (good)
+        written_message(options->out, "make -C %s", options->out);
     if (good && !trains && is_untrained(file))
         note_message("%s is not a trained run: the weights in %s are random", options->operand,
                      options->out);
@@ -341,7 +380,7 @@ static void keep_context(EmitOptions *options) {
 }
 
 int command_emit(const Command *command, int argc, char **argv) {
-    EmitOptions options = {.target = "c", .graph = "decode"};
+    EmitOptions options = {.target = "c", .graph = "decode", .profile = "hosted"};
     bool force = false;
     const Option table[] = {
         {OPTION_TEXT, "--target", "c|cuda|torch", &options.target,
@@ -349,6 +388,12 @@ int command_emit(const Command *command, int argc, char **argv) {
          "library (default c)"},
         {OPTION_TEXT, "--mode", "decode|train|sample", &options.graph,
          "program: decode generates text, train trains, sample draws samples (default decode)"},
+        {OPTION_TEXT, "--profile", "hosted|freestanding", &options.profile,
+         "environment of a C program: hosted has files, memory and threads; freestanding has none: "
+         "one C99 file for decoding (default hosted)"},
+        {OPTION_TEXT, "--weights", "array|incbin", &options.weights,
+         "weights of a freestanding program: array in C, or incbin of the assembler (default array "
+         "up to 16 MB)"},
         {OPTION_TEXT, "--out", "DIR", &options.out, "directory to write"},
         {OPTION_FLAG, "--force", NULL, &force, "replacement of existing files"},
         {OPTION_FLAG, "--json", NULL, &options.json, "result as JSON"},
@@ -363,6 +408,13 @@ int command_emit(const Command *command, int argc, char **argv) {
     if (!options.out) return arguments_wrong(command, NULL, "moec emit requires --out");
     if (is_torch(&options) && graph_of(options.graph) != DECODE)
         return arguments_wrong(command, NULL, "--mode is an option of the targets c and cuda");
+    if (is_freestanding(&options) &&
+        (strcmp(options.target, "c") != 0 || graph_of(options.graph) != DECODE))
+        return arguments_wrong(command, NULL,
+                               "--profile freestanding requires --target c and --mode decode");
+    if (options.weights && !is_freestanding(&options))
+        return arguments_wrong(command, NULL,
+                               "--weights is an option of --profile freestanding");
     if (!force && !is_empty(options.out)) return EXIT_INPUT;
     keep_context(&options);
     return emit(&options) ? 0 : EXIT_INPUT;

@@ -1,0 +1,51 @@
+/* freestanding: folders of moec emit --profile freestanding: a model as one translation unit of C99
+ * with its header, for machines without an operating system.
+ *
+ *     model.h, model.c          the interface; the program
+ *     weights.inc, rounded.inc  the weights as initializers of arrays, or
+ *     weights.bin, weights.S    the same as bytes, for the assembler
+ *     example.c, README.md
+ */
+#ifndef FREESTANDING_H
+#define FREESTANDING_H
+
+#include "moec.h"
+#include "model/model.h"
+#include "tokenizer/text/text.h"
+
+#include <stdbool.h>
+
+typedef struct FreestandingFolder {
+    const char *out;
+    const char *origin;  /* a sentence about the weights */
+    MoecCompiler *compiler;
+    const Model *model;  /* with the weights */
+    const MoecFreestanding *program;
+    bool apart; /* weights as bytes */
+} FreestandingFolder;
+
+/* Weights of more bytes are written as bytes unless --weights says otherwise: compilers need about
+ * 50 times the memory of an array. */
+enum { FREESTANDING_ARRAY_BYTES = 16 << 20 };
+
+/* Bytes of the constant weights; of the state; of the stack, at most. */
+size_t freestanding_weight_bytes(const MoecFreestanding *program);
+size_t freestanding_state_bytes(const MoecFreestanding *program);
+size_t freestanding_stack_bytes(const MoecFreestanding *program);
+
+/* Writes the folder. False after a message. */
+bool freestanding_write(const FreestandingFolder *folder);
+
+/* ---- amalgamate.c ---- */
+
+/* The declarations of the headers, in their order, that the program needs: a new string. */
+char *amalgamate(const char *const *headers, const char *program);
+/* The first function "moec_..." that the program calls and the text does not define; NULL: none. */
+const char *amalgamate_missing(const char *text, const char *program, size_t *length);
+
+/* ---- stored.c ---- */
+
+/* Writes the weights as the folder says. False after a message. */
+bool stored_write(const FreestandingFolder *folder);
+
+#endif
