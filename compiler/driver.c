@@ -479,6 +479,8 @@ const MoecFreestanding *moec_emit_freestanding(MoecCompiler *compiler, MoecProgr
     Work work = work_of(compiler, program);
     work.hosting = TARGET_FREESTANDING;
     if (!lower_together(&work, &program, 1, last_of_text)) return NULL;
+    refuse_freestanding(work.module, &compiler->reports);
+    if (moec_failed(compiler)) return NULL;
     MoecFreestanding *result = arena_alloc(compiler->arena, sizeof *result);
     *result = work.freestanding;
     result->text = work.text;

@@ -103,11 +103,26 @@ static bool is_word(const char *text, const char *at, const char *word) {
            (!at[strlen(word)] || !strchr(letters, at[strlen(word)]));
 }
 
+/* Words of other programs that C99 has in headers of the C library, and int32_t under the name that
+ * it has on hosts. */
+typedef struct Word {
+    const char *hosted, *plain;
+} Word;
+
+static const Word *plain_word(const char *text, const char *at) {
+    static const Word words[] = {
+        {"INFINITY", "MOEC_INFINITE"}, {"NAN", "MOEC_NOT_A_NUMBER"}, {"int", "int32_t"}};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (is_word(text, at, words[i].hosted)) return &words[i];
+    return NULL;
+}
+
 /* Without hints for OpenMP. Functions of the C library are replaced by those of plain_math.h:
  * moec_math(cos)(x) is moec_double_cos(x). Where integers need 64 bits, they have them on every
  * machine. */
 static void add_plain(Text *text, const char *from) {
     const bool wide = strstr(from, "moec_whole") != NULL;
+    const Word *word;
     for (const char *at = from; *at;) {
         const char *line = at + strspn(at, " ");
         if ((at == from || at[-1] == '\n') && begins(line, "MOEC_OMP(")) {
@@ -116,6 +131,9 @@ static void add_plain(Text *text, const char *from) {
             const char *name = at + strlen("moec_math("), *end = strchr(name, ')');
             text_add(text, "moec_double_%.*s", (int)(end - name), name);
             at = end + 1;
+        } else if ((word = plain_word(from, at))) {
+            text_add(text, "%s", word->plain);
+            at += strlen(word->hosted);
         } else if (wide && is_word(from, at, "long")) {
             text_add(text, "int64_t");
             at += strlen("long");

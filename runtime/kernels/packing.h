@@ -19,7 +19,7 @@ MOEC_FUNCTION void moec_row_begin(const MoecPack *pack, long row, MoecEntry *ent
 }
 
 /* Group and rest of the entry with those coordinates. */
-MOEC_FUNCTION void moec_entry_parts(const MoecPack *pack, const int *const *through,
+MOEC_FUNCTION void moec_entry_parts(const MoecPack *pack, const int32_t *const *through,
                                     MoecEntry *entry) {
     entry->group = entry->other = 0;
     for (int j = 0; j < pack->through_count; j++) {
@@ -35,19 +35,19 @@ MOEC_FUNCTION void moec_entry_parts(const MoecPack *pack, const int *const *thro
 }
 
 /* first[i+1] holds the size of part i; afterwards first[i] is where part i begins. */
-MOEC_FUNCTION void moec_running_sum(long count, int *first) {
+MOEC_FUNCTION void moec_running_sum(long count, int32_t *first) {
     for (long i = 0; i < count; i++) first[i + 1] += first[i];
 }
 
 /* Undoes that each first[i] was moved to the end of its part while the part was filled. */
-MOEC_FUNCTION void moec_step_back(long count, int *first) {
+MOEC_FUNCTION void moec_step_back(long count, int32_t *first) {
     for (long i = count; i > 0; i--) first[i] = first[i - 1];
     first[0] = 0;
 }
 
 /* Counts the true entries by group and by rest; returns how many there are, at most pack->rows. */
 MOEC_FUNCTION long moec_pack_count(const MoecPack *pack, const float *mask,
-                                   const int *const *through, const MoecPacked *packed,
+                                   const int32_t *const *through, const MoecPacked *packed,
                                    long entries) {
     const long last = pack->shape[pack->rank - 1];
     MoecEntry entry;
@@ -76,7 +76,7 @@ MOEC_INLINE void moec_pack_entry(const MoecPack *pack, const MoecEntry *entry,
 }
 
 MOEC_FUNCTION void moec_pack_fill(const MoecPack *pack, const float *mask,
-                                  const int *const *through, const MoecPacked *packed, long count) {
+                                  const int32_t *const *through, const MoecPacked *packed, long count) {
     const long last = pack->shape[pack->rank - 1];
     MoecEntry entry;
     for (long i = 0, done = 0; done < count; i += last) {
@@ -97,7 +97,7 @@ MOEC_FUNCTION void moec_pack_fill(const MoecPack *pack, const float *mask,
         packed->list[packed->start[packed->other[row]]++] = (int)row;
 }
 
-MOEC_ENTRY void moec_pack(const MoecPack *pack, const float *mask, const int *const *through,
+MOEC_ENTRY void moec_pack(const MoecPack *pack, const float *mask, const int32_t *const *through,
                           const MoecPacked *packed) {
     long groups = 1, others = 1;
     for (int j = 0; j < pack->through_count; j++) groups *= pack->through_size[j];

@@ -207,6 +207,7 @@ static void moec_step_values(const MoecHeadStep *head, long first, long end, lon
     float sum = work->sink != NULL ? 1.0f : 0.0f;
     for (long i = 0; i < count; i++) output[i] = 0.0f;
     for (long key = first; key < end; key++) {
+        if (work->documents != NULL && work->documents[key] != work->documents[end - 1]) continue;
         const long row = attend->mask == MOEC_MASK_WINDOW ? key % attend->keys : key;
         const float score = moec_step_score(head, row);
         if (score > largest) {
@@ -241,7 +242,7 @@ static void moec_step_head(const MoecHeadStep *head, long first, long end) {
     }
 }
 
-/* One sequence, one query, without documents: see calls.h. */
+/* One sequence, one query: see calls.h. */
 static void moec_attend_step(const MoecAttend *options, long position, const MoecAttendWork *work) {
     const long seen = options->mask == MOEC_MASK_WINDOW ? position - options->window + 1 : 0;
     const long end = position + 1 < options->places ? position + 1 : options->places;

@@ -2,8 +2,9 @@
  *
 @MEMORY@
  *
- * Needed of the environment: a compiler with <stddef.h>, <stdint.h> and IEEE 754 floats; memset and
- * memcpy if the compiler calls them. No C library, no libm, no threads, no recursion. */
+ * Needed of the environment: a compiler with <stddef.h>, <stdint.h> and IEEE 754 floats; memset,
+ * memcpy and memmove, which compilers call for loops. No C library, no libm, no threads, no
+ * recursion. */
 #include "model.h"
 
 #include <stddef.h>
