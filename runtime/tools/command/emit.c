@@ -279,11 +279,11 @@ static bool write_folder(const EmitOptions *options, MoecCompiler *compiler,
     Model *model = model_open(device_cpu(), compiler, shapes, count, true);
     const uint64_t seed = (uint64_t)settings.seed;
     const bool plain = is_freestanding(options);
-    bool good = model && folder_make(options->out);
+    bool good = model;
     if (good && plain)
         good = write_freestanding(options, compiler, shapes, model, file, seed);
     else
-        good = good && write_program(options, compiler, shapes, count) &&
+        good = good && folder_make(options->out) && write_program(options, compiler, shapes, count) &&
                write_common(options, file) &&
                (!trains || write_settings(options->out, &settings)) &&
                write_emitted_weights(options, model, file, seed) && write_tokenizer(options, file);

@@ -143,7 +143,8 @@ bool freestanding_write(const FreestandingFolder *folder) {
                           {"@ARENA@", numbers[3]},
                           {"@RAM@", numbers[4]},
                           {NULL, NULL}};
-    const bool good = is_supported(support, program->text) && stored_write(folder) &&
+    const bool good = is_supported(support, program->text) && stored_check(folder) &&
+                      folder_make(folder->out) && stored_write(folder) &&
                       write_filled(folder, "model.h", "plain_model.h", marks) &&
                       write_filled(folder, "model.c", "plain_model.c", marks) &&
                       write_filled(folder, "example.c", "plain_example.c", marks) &&

@@ -45,6 +45,8 @@ const char *amalgamate_missing(const char *text, const char *program, size_t *le
 
 /* ---- stored.c ---- */
 
+/* Whether all weights are finite. False after a message. */
+bool stored_check(const FreestandingFolder *folder);
 /* Writes the weights as the folder says. False after a message. */
 bool stored_write(const FreestandingFolder *folder);
 

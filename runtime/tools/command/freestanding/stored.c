@@ -136,25 +136,38 @@ static void put_all(Output *output, const FreestandingFolder *folder, const void
     }
 }
 
-/* The assembler's file: both arrays, parts of weights.bin. */
+/* An array in a part of weights.bin. */
+static void add_array(Text *text, const char *name, size_t from, size_t bytes) {
+    char *lines = memory_format("    .balign 16\n    .global %s\n%s:\n    .incbin \"weights.bin\", %zu, %zu\n",
+                                name, name, from, bytes);
+    text_append(text, lines, strlen(lines));
+    free(lines);
+}
+
+/* The assembler's file: both arrays. */
 static bool write_assembly(const FreestandingFolder *folder, size_t floats, size_t all) {
-    char *text = memory_format(
-        "/* The weights in read-only memory, for gcc and clang. MODEL_WEIGHTS_SECTION places them "
-        "elsewhere. */\n"
+    static const char head[] =
+        "/* The weights in read-only memory, for gcc and clang: MODEL_WEIGHTS_SECTION places them elsewhere. */\n"
         "#ifndef MODEL_WEIGHTS_SECTION\n#define MODEL_WEIGHTS_SECTION .rodata\n#endif\n"
-        "    .section MODEL_WEIGHTS_SECTION, \"a\"\n"
-        "    .balign 16\n    .global moec_floats\nmoec_floats:\n"
-        "    .incbin \"weights.bin\", 0, %zu\n"
-        "    .balign 16\n    .global moec_rounded\nmoec_rounded:\n"
-        "    .incbin \"weights.bin\", %zu, %zu\n"
-        "#if defined(__linux__) && defined(__ELF__)\n"
-        "    .section .note.GNU-stack, \"\", %%progbits\n#endif\n",
-        floats, floats, all - floats);
+        "    .section MODEL_WEIGHTS_SECTION, \"a\"\n";
+    static const char tail[] = "#if defined(__linux__) && defined(__ELF__)\n"
+                               "    .section .note.GNU-stack, \"\", %progbits\n#endif\n";
+    Text text = {0};
+    text_append(&text, head, strlen(head));
+    add_array(&text, "moec_floats", 0, floats);
+    if (all > floats) add_array(&text, "moec_rounded", floats, all - floats);
+    text_append(&text, tail, strlen(tail));
     char *path = path_join(folder->out, "weights.S");
-    const bool good = file_write(path, text, strlen(text));
+    const bool good = file_write(path, text.bytes, text.length);
     free(path);
-    free(text);
+    text_free(&text);
     return good;
+}
+
+bool stored_check(const FreestandingFolder *folder) {
+    for (int i = 0; i < folder->program->stored_count; i++)
+        if (!is_finite(folder, &folder->program->stored[i])) return false;
+    return true;
 }
 
 static bool write_stored(const FreestandingFolder *folder, const void *rounded) {
@@ -178,8 +191,6 @@ static bool write_stored(const FreestandingFolder *folder, const void *rounded) 
 bool stored_write(const FreestandingFolder *folder) {
     const MoecTable *table = folder->model->table;
     void *rounded = NULL;
-    for (int i = 0; i < folder->program->stored_count; i++)
-        if (!is_finite(folder, &folder->program->stored[i])) return false;
     if (folder->program->rounded) {
         rounded = memory_new(table->weight_bytes);
         table->round(NULL, folder->model->weights, rounded);
