@@ -174,7 +174,7 @@ typedef struct MoecStored {
 
 /* A decoding program in C99 that needs no library and no memory but its state. */
 typedef struct MoecFreestanding {
-    const char *text; /* functions, from the sizes to run_decode; see standalone/plain_model.c */
+    const char *text; /* functions, from the sizes to run_decode; see freestanding/plain_model.c */
     const MoecStored *stored;
     int stored_count;
     size_t floats, rounded; /* elements of all f32, and of all others, whose type is rounded_type */

@@ -7,7 +7,7 @@
  *     const float *const embedding = moec_floats.values + 0;
  *     float *const x = (float *)(void *)(run->arena + 256);
  *
- * runtime/standalone/plain_model.c has the rest of the text, plain.h the functions that it calls.
+ * runtime/freestanding/plain_model.c has the rest of the text, plain.h the functions that it calls.
  */
 #include "print/print.h"
 #include "passes.h"

@@ -16,7 +16,7 @@
 #pragma GCC diagnostic ignored "-Wunknown-pragmas"
 #endif
 
-#ifdef MOEC_PLAIN /* C99 without a library: see standalone/plain_model.c */
+#ifdef MOEC_PLAIN /* C99 without a library: see freestanding/plain_model.c */
 #include "plain_math.h"
 #define MOEC_FUNCTION static
 #define MOEC_INLINE static inline

@@ -1,6 +1,6 @@
-/* The functions of standalone/plain_math.h against the C library in extended precision, and whole
+/* The functions of freestanding/plain_math.h against the C library in extended precision, and whole
  * numbers against its float functions. Prints the largest errors. */
-#include "../../runtime/standalone/plain_math.h"
+#include "../../runtime/freestanding/plain_math.h"
 
 #include <math.h>
 #include <setjmp.h>

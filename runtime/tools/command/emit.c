@@ -76,12 +76,6 @@ static const struct {
     {"cuda.mk", ALL, "cuda"},
     {"cuda.md", ALL, "cuda"},
     {"shapes.h", ALL, "cuda"},
-    {"plain.h", 0, NULL}, /* of the profile freestanding */
-    {"plain_math.h", 0, NULL},
-    {"plain_model.c", 0, NULL},
-    {"plain_model.h", 0, NULL},
-    {"plain_example.c", 0, NULL},
-    {"plain.md", 0, NULL},
 };
 
 /* DECODE, TRAIN or DRAW; 0 for another name. */
@@ -108,6 +102,7 @@ static bool write_template(const char *folder, const char *name, const char *tex
 
 static bool belongs(const EmbeddedFile *file, const EmitOptions *options) {
     const char *name = embedded_base(file);
+    if (strncmp(file->name, "freestanding/", strlen("freestanding/")) == 0) return false;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         if (strcmp(parts[i].name, name) == 0)
             return (parts[i].graphs & graph_of(options->graph)) &&
@@ -192,8 +187,47 @@ static bool write_emitted_weights(const EmitOptions *options, Model *model, cons
     return good;
 }
 
+/* The tokenizer of the checkpoint, as a stand-alone program reads it. */
+static bool write_tokenizer(const EmitOptions *options, const Safetensors *file,
+                            const char *folder) {
+    Tokenizer *tokenizer = NULL;
+    if (!file || graph_of(options->graph) != DECODE) return true;
+    if (!checkpoint_tokenizer(file, &tokenizer)) return false;
+    if (!tokenizer) return true;
+    Text text = {0};
+    const char *why;
+    if (!portable_write(tokenizer, &text, &why))
+        note_message(
+            "the program cannot tokenize text, because %s; run ./generate with token ids and "
+            "--token-ids",
+            why);
+    char *path = path_join(folder, "tokenizer.bin");
+    bool good = file_write(path, text.bytes, text.length);
+    free(path);
+    text_free(&text);
+    tokenizer_close(tokenizer);
+    return good;
+}
+
+static bool is_web(const EmitOptions *options) {
+    return strcmp(options->target, "web") == 0;
+}
+
 static bool is_freestanding(const EmitOptions *options) {
-    return strcmp(options->profile, "freestanding") == 0;
+    return is_web(options) || strcmp(options->profile, "freestanding") == 0;
+}
+
+/* Of a page, the folder of its parts. */
+static char *freestanding_folder(const EmitOptions *options) {
+    return is_web(options) ? path_join(options->out, "source") : memory_format("%s", options->out);
+}
+
+static bool write_web(const FreestandingFolder *folder, const EmitOptions *options,
+                      const Safetensors *file) {
+    char *page = path_join(options->out, "index.html");
+    const bool good = write_tokenizer(options, file, folder->out) && page_write(folder, page);
+    free(page);
+    return good;
 }
 
 /* The folder of the profile freestanding, instead of that of a hosted program. */
@@ -207,10 +241,18 @@ static bool write_freestanding(const EmitOptions *options, MoecCompiler *compile
     model_initialise(model, seed);
     if (file && !model_read(model, file, false)) return false;
     char *origin = origin_of(options, file);
-    const bool apart = options->weights ? strcmp(options->weights, "incbin") == 0
-                                        : freestanding_weight_bytes(program) > FREESTANDING_ARRAY_BYTES;
-    const FreestandingFolder folder = {options->out, origin, compiler, model, program, apart};
-    const bool good = freestanding_write(&folder);
+    const size_t bytes = freestanding_weight_bytes(program);
+    const bool apart = is_web(options) || (options->weights ? strcmp(options->weights, "incbin") == 0
+                                                            : bytes > FREESTANDING_ARRAY_BYTES);
+    char *path = freestanding_folder(options);
+    const FreestandingFolder folder = {path, origin, compiler, model, program, apart};
+    bool good = !is_web(options) || bytes <= PAGE_WEIGHT_BYTES ||
+                error_message("add --set inference.weight_dtype=int8, or emit a smaller model",
+                              "the weights have %zu MB; a page holds at most %d MB", bytes / 1000000,
+                              PAGE_WEIGHT_BYTES / 1000000);
+    good = good && freestanding_write(&folder) &&
+           (!is_web(options) || write_web(&folder, options, file));
+    free(path);
     free(origin);
     return good;
 }
@@ -249,27 +291,6 @@ static int emitted_shapes(const EmitOptions *options, const Settings *settings,
     }
 }
 
-/* The tokenizer of the checkpoint, as a stand-alone program reads it. */
-static bool write_tokenizer(const EmitOptions *options, const Safetensors *file) {
-    Tokenizer *tokenizer = NULL;
-    if (!file || graph_of(options->graph) != DECODE) return true;
-    if (!checkpoint_tokenizer(file, &tokenizer)) return false;
-    if (!tokenizer) return true;
-    Text text = {0};
-    const char *why;
-    if (!portable_write(tokenizer, &text, &why))
-        note_message(
-            "the program cannot tokenize text, because %s; run ./generate with token ids and "
-            "--token-ids",
-            why);
-    char *path = path_join(options->out, "tokenizer.bin");
-    bool good = file_write(path, text.bytes, text.length);
-    free(path);
-    text_free(&text);
-    tokenizer_close(tokenizer);
-    return good;
-}
-
 static bool write_folder(const EmitOptions *options, MoecCompiler *compiler,
                          const Safetensors *file) {
     bool trains = graph_of(options->graph) == TRAIN;
@@ -286,9 +307,11 @@ static bool write_folder(const EmitOptions *options, MoecCompiler *compiler,
         good = good && folder_make(options->out) && write_program(options, compiler, shapes, count) &&
                write_common(options, file) &&
                (!trains || write_settings(options->out, &settings)) &&
-               write_emitted_weights(options, model, file, seed) && write_tokenizer(options, file);
+               write_emitted_weights(options, model, file, seed) && write_tokenizer(options, file, options->out);
     model_close(model);
-    if (good && plain)
+    if (good && is_web(options))
+        written_message(options->out, "open %s/index.html in a browser", options->out);
+    else if (good && plain)
         written_message(options->out, "cc -std=c99 -O2 -c %s/model.c", options->out);
     else if (good)
         written_message(options->out, "make -C %s", options->out);
@@ -383,9 +406,9 @@ int command_emit(const Command *command, int argc, char **argv) {
     EmitOptions options = {.target = "c", .graph = "decode", .profile = "hosted"};
     bool force = false;
     const Option table[] = {
-        {OPTION_TEXT, "--target", "c|cuda|torch", &options.target,
+        {OPTION_TEXT, "--target", "c|cuda|torch|web", &options.target,
          "language: c needs a C compiler, cuda needs nvcc; torch: a model for the transformers "
-         "library (default c)"},
+         "library; web: a page that runs the model in a browser, needs clang (default c)"},
         {OPTION_TEXT, "--mode", "decode|train|sample", &options.graph,
          "program: decode generates text, train trains, sample draws samples (default decode)"},
         {OPTION_TEXT, "--profile", "hosted|freestanding", &options.profile,
@@ -408,11 +431,13 @@ int command_emit(const Command *command, int argc, char **argv) {
     if (!options.out) return arguments_wrong(command, NULL, "moec emit requires --out");
     if (is_torch(&options) && graph_of(options.graph) != DECODE)
         return arguments_wrong(command, NULL, "--mode is an option of the targets c and cuda");
-    if (is_freestanding(&options) &&
+    if (is_web(&options) && graph_of(options.graph) != DECODE)
+        return arguments_wrong(command, NULL, "--target web requires --mode decode");
+    if (is_freestanding(&options) && !is_web(&options) &&
         (strcmp(options.target, "c") != 0 || graph_of(options.graph) != DECODE))
         return arguments_wrong(command, NULL,
                                "--profile freestanding requires --target c and --mode decode");
-    if (options.weights && !is_freestanding(&options))
+    if (options.weights && (is_web(&options) || !is_freestanding(&options)))
         return arguments_wrong(command, NULL,
                                "--weights is an option of --profile freestanding");
     if (!force && !is_empty(options.out)) return EXIT_INPUT;

@@ -12,7 +12,7 @@ static const char *const headers[] = {"abi.h", "plain_math.h", "prelude.h", "cal
                                       "plain.h"};
 enum { HEADERS = sizeof headers / sizeof headers[0] };
 
-static const char *text_of(const char *name) {
+const char *freestanding_template(const char *name) {
     for (const EmbeddedFile *file = embedded_files; file->name; file++)
         if (strcmp(embedded_base(file), name) == 0) return file->text;
     return "";
@@ -85,7 +85,7 @@ static char *filled(const char *template, const Mark *marks) {
 
 static bool write_filled(const FreestandingFolder *folder, const char *name, const char *template,
                          const Mark *marks) {
-    char *text = filled(text_of(template), marks), *path = path_join(folder->out, name);
+    char *text = filled(freestanding_template(template), marks), *path = path_join(folder->out, name);
     const bool good = file_write(path, text, strlen(text));
     free(text);
     free(path);
@@ -121,9 +121,9 @@ static bool is_supported(const char *support, const char *program) {
 bool freestanding_write(const FreestandingFolder *folder) {
     const MoecFreestanding *program = folder->program;
     const char *texts[HEADERS + 1] = {NULL};
-    for (int i = 0; i < HEADERS; i++) texts[i] = text_of(headers[i]);
+    for (int i = 0; i < HEADERS; i++) texts[i] = freestanding_template(headers[i]);
     char *weights = weights_text(folder), *own = memory_format("%s%s%s", weights, program->text,
-                                                               text_of("plain_model.c"));
+                                                               freestanding_template("plain_model.c"));
     char *support = amalgamate(texts, own), *memory = memory_text(program, " *     ");
     char *numbers[5] = {memory_format("%ld", program->vocabulary),
                         memory_format("%ld", program->context),

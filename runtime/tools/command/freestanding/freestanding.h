@@ -36,6 +36,17 @@ size_t freestanding_stack_bytes(const MoecFreestanding *program);
 /* Writes the folder. False after a message. */
 bool freestanding_write(const FreestandingFolder *folder);
 
+/* ---- page.c ---- */
+
+/* Weights of more bytes do not fit into a page: browsers limit the length of a text. */
+enum { PAGE_WEIGHT_BYTES = 256 << 20 };
+
+/* A file of this folder's templates. */
+const char *freestanding_template(const char *name);
+/* Compiles a folder of freestanding_write with weights as bytes, and tokenizer.bin if there is one,
+ * and writes the page. False after a message. */
+bool page_write(const FreestandingFolder *folder, const char *page);
+
 /* ---- amalgamate.c ---- */
 
 /* The declarations of the headers, in their order, that the program needs: a new string. */
