@@ -71,8 +71,9 @@ typedef struct MoecRowProduct {
     int accumulate;
 } MoecRowProduct;
 
-/* Columns from `first` on, b by rows of k: four rows of floats at a time. */
-static void moec_sum_rows(const MoecRowProduct *p, long first, long count, float *sum) {
+/* Columns from `first` on, b by rows of k: four rows of floats at a time. Of other types at most
+ * MOEC_PART columns. */
+static void moec_sum_rows(const MoecRowProduct *p, long first, long count, float *restrict sum) {
     float room[MOEC_PART];
     long k = 0;
     for (; p->b_type == MOEC_F32 && k + 4 <= p->k; k += 4) {
@@ -112,6 +113,12 @@ static void moec_sum_columns(const MoecRowProduct *p, long first, long count, fl
 
 static void moec_row_multiply(const MoecRowProduct *p) {
     float sum[MOEC_PART];
+    if (p->b_n == 1 && p->b_type == MOEC_F32 && p->c_type == MOEC_F32) { /* whole rows */
+        float *c = (float *)p->c + p->c_at;
+        for (long i = 0; i < p->n && !p->accumulate; i++) c[i] = 0.0f;
+        moec_sum_rows(p, 0, p->n, c);
+        return;
+    }
     for (long n = 0; n < p->n; n += MOEC_PART) {
         const long count = moec_part(p->n, n);
         for (long i = 0; i < count; i++)

@@ -24,13 +24,8 @@ with sync_playwright() as play:
     page.click("#start")
     page.wait_for_selector("#start:enabled", timeout=120000)
     status = page.inner_text("#status")
-    print(page.evaluate("document.getElementById('text').textContent"))
+    sys.stdout.write(page.evaluate("document.getElementById('text').textContent"))
     print(status, file=sys.stderr)
-    # A long text stops when asked to.
-    page.fill("#count", "100000")
-    page.click("#start")
-    page.click("#stop")
-    page.wait_for_selector("#start:enabled", timeout=60000)
     browser.close()
 others = [one for one in requests if one != address and not one.startswith("blob:")]
 assert not others, others

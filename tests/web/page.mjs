@@ -26,4 +26,4 @@ for (let run = 0; run < 2; run++) {
   const result = await done;
   if (run) console.error(`${result.given} ${result.tokens} ${(result.tokens / result.seconds).toFixed(1)}`);
 }
-process.stdout.write(`${prompt}${text}\n`);
+process.stdout.write(`${prompt}${text}`);
