@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* The location that the user can change: of a layer of the standard library where it was chosen. */
-static Span span_of(const Statement *statement) {
+static Span refused_span(const Statement *statement) {
     return span_line(statement->asked) ? statement->asked : statement->span;
 }
 
@@ -16,11 +16,11 @@ static void refuse_call(Reports *reports, const HostStep *step) {
     if (!statement || statement->call != CALL_ATTEND) return;
     const AttendOptions *attention = &statement->attention;
     if (!attention->position) {
-        report_error(reports, span_of(statement),
+        report_error(reports, refused_span(statement),
                      "the profile freestanding has no attention without a KV cache");
         report_help(reports, "leave out --profile");
     } else if (attention->best) {
-        report_error(reports, span_of(statement),
+        report_error(reports, refused_span(statement),
                      "the profile freestanding does not support attention.best");
         report_help(reports, "add --set attention.best=0, or leave out --profile");
     }
@@ -43,9 +43,10 @@ void refuse_freestanding(const Module *module, Reports *reports) {
             tensor->type == TYPE_BF16 || tensor->type == TYPE_INT8 || tensor->type == TYPE_BYTE ||
             tensor->type == TYPE_DOUBLE)
             continue;
-        report_error(reports, (Span){0}, "the profile freestanding does not support the type of '%s'",
-                     tensor->name);
-        report_help(reports, "add --set inference.weight_dtype=int8 --set inference.kv_cache_dtype=int8");
+        report_error(reports, (Span){0},
+                     "the profile freestanding does not support the type of '%s'", tensor->name);
+        report_help(reports,
+                    "add --set inference.weight_dtype=int8 --set inference.kv_cache_dtype=int8");
         return;
     }
 }

@@ -174,14 +174,14 @@ typedef struct MoecStored {
 
 /* A decoding program in C99 that needs no library and no memory but its state. */
 typedef struct MoecFreestanding {
-    const char *text; /* functions, from the sizes to run_decode; see freestanding/plain_model.c */
+    const char *text; /* functions, from the sizes to run_decode; see plain_model.c */
     const MoecStored *stored;
     int stored_count;
     size_t floats, rounded; /* elements of all f32, and of all others, whose type is rounded_type */
     int rounded_type;
     long vocabulary, context;
     size_t cache_bytes, arena_bytes; /* of the state */
-    size_t local_bytes; /* of the arrays of a kernel: the largest sum of one kernel */
+    size_t local_bytes;              /* of the arrays of a kernel: the largest sum of one kernel */
     int products, kernels;
 } MoecFreestanding;
 

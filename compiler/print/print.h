@@ -20,7 +20,8 @@ typedef struct PrintStyle {
 typedef struct PrintContext {
     const Module *module;
     const PrintStyle *style;
-    const size_t *stored; /* of a freestanding program: index of the first element of each weight and
+    const size_t
+        *stored; /* of a freestanding program: index of the first element of each weight and
                              state, by tensor->id; else NULL */
 } PrintContext;
 
@@ -70,8 +71,6 @@ void print_constants(Text *text, const TemplateOptions *options);
 
 /* ---- print_steps.c, print_values.c, print_update.c ---- */
 
-/* Whether an output is the one that a freestanding program returns. */
-bool is_logits(const Tensor *tensor);
 /* The function that runs a program. */
 void print_entry(Text *text, const PrintContext *context, const Entry *entry);
 void print_call(Text *text, const HostStep *step, int indent);

@@ -80,7 +80,8 @@ static void print_product(Text *text, const PrintContext *context, const HostSte
                          operand_text(arena, step, 4), operand_text(arena, step, 5));
     if (product->own)
         own = arena_format(arena, ", %s, %s, %ld", epilogue, product->own, product->blocks);
-    const char *call = context->stored ? "moec_multiply(" : arena_format(arena, "moec_product(run, %s, ", row);
+    const char *call =
+        context->stored ? "moec_multiply(" : arena_format(arena, "moec_product(run, %s, ", row);
     print_format(text, indent, "%s&moec_products[%s], %s, %s, %s%s);", call, row,
                  operand_text(arena, step, 0), operand_text(arena, step, 1),
                  operand_text(arena, step, 2), own);
@@ -251,13 +252,14 @@ static void declare_buffers(Text *text, const PrintContext *context, const Entry
     for (int i = 0; i < entry->program->tensors.count; i++) {
         const Buffer *buffer = &entry->buffers[i];
         if (buffer->used || buffer->cleared)
-            print_format(text, 1, "%s%s *const %s = %s; /* %s%s */",
-                         buffer->constant || (context->stored && buffer->block == MOEC_STATES) ? "const " : "",
-                         type_name(buffer->tensor), buffer->name,
-                         context->stored ? plain_memory_of(text->arena, context, buffer)
-                                         : memory_of(text->arena, buffer),
-                         axes_of(text->arena, buffer->tensor),
-                         buffer->slots > 1 ? ", two slots" : "");
+            print_format(
+                text, 1, "%s%s *const %s = %s; /* %s%s */",
+                buffer->constant || (context->stored && buffer->block == MOEC_STATES) ? "const "
+                                                                                      : "",
+                type_name(buffer->tensor), buffer->name,
+                context->stored ? plain_memory_of(text->arena, context, buffer)
+                                : memory_of(text->arena, buffer),
+                axes_of(text->arena, buffer->tensor), buffer->slots > 1 ? ", two slots" : "");
     }
 }
 

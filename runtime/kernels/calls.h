@@ -102,7 +102,7 @@ typedef struct MoecPacked {
     int32_t *const *coordinate; /* [rank] of [rows] */
     int32_t *group;             /* [groups+1], first row of each group */
     int32_t *row_of;            /* [shape], -1 where the mask is 0; may be NULL */
-    int32_t *other;        /* [rows], the combination of the dimensions that are not keys, row-major */
+    int32_t *other; /* [rows], the combination of the dimensions that are not keys, row-major */
     int32_t *start, *list; /* [others+1], [rows]: the rows of each such combination, ascending */
 } MoecPacked;
 

@@ -76,7 +76,8 @@ MOEC_INLINE void moec_pack_entry(const MoecPack *pack, const MoecEntry *entry,
 }
 
 MOEC_FUNCTION void moec_pack_fill(const MoecPack *pack, const float *mask,
-                                  const int32_t *const *through, const MoecPacked *packed, long count) {
+                                  const int32_t *const *through, const MoecPacked *packed,
+                                  long count) {
     const long last = pack->shape[pack->rank - 1];
     MoecEntry entry;
     for (long i = 0, done = 0; done < count; i += last) {

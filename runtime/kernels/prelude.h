@@ -16,8 +16,7 @@
 #pragma GCC diagnostic ignored "-Wunknown-pragmas"
 #endif
 
-#ifdef MOEC_PLAIN /* C99 without a library: see freestanding/plain_model.c */
-#include "plain_math.h"
+#ifdef MOEC_PLAIN /* C99 without a library, after standalone/freestanding/plain_math.h */
 #define MOEC_FUNCTION static
 #define MOEC_INLINE static inline
 #else
@@ -148,10 +147,18 @@ MOEC_INLINE float moec_mod(float a, float b) { return a - b * moec_floor(a / b);
 
 /* ---- whole numbers of 64 bits: see compiler/whole.c ---- */
 
-MOEC_INLINE int64_t moec_whole(float x) { return x >= -0x1p63f && x < 0x1p63f ? (int64_t)x : INT64_MIN; }
-MOEC_INLINE int64_t moec_whole_sum(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
-MOEC_INLINE int64_t moec_whole_difference(int64_t a, int64_t b) { return (int64_t)((uint64_t)a - (uint64_t)b); }
-MOEC_INLINE int64_t moec_whole_product(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
+MOEC_INLINE int64_t moec_whole(float x) {
+    return x >= -0x1p63f && x < 0x1p63f ? (int64_t)x : INT64_MIN;
+}
+MOEC_INLINE int64_t moec_whole_sum(int64_t a, int64_t b) {
+    return (int64_t)((uint64_t)a + (uint64_t)b);
+}
+MOEC_INLINE int64_t moec_whole_difference(int64_t a, int64_t b) {
+    return (int64_t)((uint64_t)a - (uint64_t)b);
+}
+MOEC_INLINE int64_t moec_whole_product(int64_t a, int64_t b) {
+    return (int64_t)((uint64_t)a * (uint64_t)b);
+}
 MOEC_INLINE int64_t moec_whole_size(int64_t a) { return a < 0 ? moec_whole_difference(0, a) : a; }
 MOEC_INLINE int64_t moec_whole_quotient(int64_t a, int64_t b) {
     if (b == 0 || (b == -1 && a == INT64_MIN)) return INT64_MIN;

@@ -6,8 +6,8 @@
 
 #include <stddef.h>
 
-extern unsigned char stack_begin[], stack_end[], data_from[], data_begin[], data_end[],
-    bss_begin[], bss_end[];
+extern unsigned char stack_begin[], stack_end[], data_from[], data_begin[], data_end[], bss_begin[],
+    bss_end[];
 
 enum { SYS_WRITE0 = 0x04, SYS_EXIT = 0x18, STOPPED_BY_APPLICATION = 0x20026, PAINT = 0xA5 };
 
@@ -58,21 +58,28 @@ static void generate(void) {
     const long given = sizeof prompt / sizeof prompt[0];
     model_reset(&model);
     for (long i = 0; i < given + COUNT - 1; i++) {
-        const int32_t token = i < given ? prompt[i] : model_pick(logits, TEMPERATURE, model_random(SEED, (uint64_t)(i - given)));
+        const int32_t token =
+            i < given ? prompt[i]
+                      : model_pick(logits, TEMPERATURE, model_random(SEED, (uint64_t)(i - given)));
         if (i >= given) put_number((uint32_t)token, 10, " ");
         if (model_step(&model, token, &logits)) call_host(SYS_WRITE0, "error\n");
         for (long j = 0; j < MODEL_VOCABULARY; j++) {
-            const union { float value; uint32_t bits; } both = {logits[j]};
+            const union {
+                float value;
+                uint32_t bits;
+            } both = {logits[j]};
             checksum = (checksum ^ both.bits) * 16777619u;
         }
     }
-    put_number((uint32_t)model_pick(logits, TEMPERATURE, model_random(SEED, COUNT - 1)), 10, "\nchecksum ");
+    put_number((uint32_t)model_pick(logits, TEMPERATURE, model_random(SEED, COUNT - 1)), 10,
+               "\nchecksum ");
     put_number(checksum, 16, "\n");
 }
 
 /* Before any function that may save registers of the floating-point unit: enables it. */
 __attribute__((naked, noreturn)) void start(void) {
-    __asm__("ldr r0, =0xE000ED88\n ldr r1, [r0]\n orr r1, r1, #0xF00000\n str r1, [r0]\n dsb\n isb\n b begin");
+    __asm__("ldr r0, =0xE000ED88\n ldr r1, [r0]\n orr r1, r1, #0xF00000\n str r1, [r0]\n dsb\n "
+            "isb\n b begin");
 }
 
 __attribute__((noreturn, used)) void begin(void) {
@@ -86,7 +93,9 @@ __attribute__((noreturn, used)) void begin(void) {
     call_host(SYS_WRITE0, "stack ");
     put_number((uint32_t)(here - used), 10, "\n");
     call_host(SYS_EXIT, (void *)STOPPED_BY_APPLICATION);
-    for (;;) {}
+    for (;;) {
+    }
 }
 
-__attribute__((section(".vectors"), used)) static const void *const vectors[] = {stack_end, (const void *)start};
+__attribute__((section(".vectors"), used)) static const void *const vectors[] = {
+    stack_end, (const void *)start};

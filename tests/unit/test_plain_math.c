@@ -1,6 +1,6 @@
-/* The functions of freestanding/plain_math.h against the C library in extended precision, and whole
+/* The functions of standalone/freestanding/plain_math.h against the C library in extended precision, and whole
  * numbers against its float functions. Prints the largest errors. */
-#include "../../runtime/freestanding/plain_math.h"
+#include "../../runtime/standalone/freestanding/plain_math.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -65,7 +65,8 @@ static void powers_are_exact(void **state) {
         largest = error > largest ? error : largest;
     }
     print_message("pow: %.2g relative\n", largest);
-    assert_true(fabs(moec_double_pow(-2, 3) + 8) < 1e-14 && fabs(moec_double_pow(-2, 2) - 4) < 1e-14);
+    assert_true(fabs(moec_double_pow(-2, 3) + 8) < 1e-14 &&
+                fabs(moec_double_pow(-2, 2) - 4) < 1e-14);
     assert_true(isnan(moec_double_pow(-2, 0.5)) && moec_double_pow(0, 2) == 0);
     assert_true(moec_double_pow(0, -1) == INFINITY && moec_double_pow(0, 0) == 1);
 }

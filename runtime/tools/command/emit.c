@@ -7,7 +7,7 @@
 #include "base/files.h"
 #include "base/message.h"
 #include "tools/command/exchange/torch_folder.h"
-#include "tools/command/freestanding/freestanding.h"
+#include "tools/command/freestanding/plain_folder.h"
 #include "base/memory.h"
 #include "base/build.h"
 #include "training/spec.h"
@@ -93,6 +93,14 @@ static bool is_torch(const EmitOptions *options) {
     return strcmp(options->target, "torch") == 0;
 }
 
+static bool is_web(const EmitOptions *options) {
+    return strcmp(options->target, "web") == 0;
+}
+
+static bool is_freestanding(const EmitOptions *options) {
+    return is_web(options) || strcmp(options->profile, "freestanding") == 0;
+}
+
 static bool write_template(const char *folder, const char *name, const char *text) {
     char *path = path_join(folder, name);
     bool good = file_write(path, text, strlen(text));
@@ -102,7 +110,8 @@ static bool write_template(const char *folder, const char *name, const char *tex
 
 static bool belongs(const EmbeddedFile *file, const EmitOptions *options) {
     const char *name = embedded_base(file);
-    if (strncmp(file->name, "freestanding/", strlen("freestanding/")) == 0) return false;
+    if (strncmp(file->name, "standalone/freestanding/", strlen("standalone/freestanding/")) == 0)
+        return false;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         if (strcmp(parts[i].name, name) == 0)
             return (parts[i].graphs & graph_of(options->graph)) &&
@@ -119,6 +128,11 @@ static bool is_untrained(const Safetensors *file) {
 static char *origin_of(const EmitOptions *options, const Safetensors *file) {
     bool trains = graph_of(options->graph) == TRAIN;
     long step = file ? checkpoint_step(file) : 0;
+    if (is_freestanding(options) && step > 0)
+        return memory_format("It has the weights of training step %ld.", step);
+    if (is_freestanding(options))
+        return memory_format(is_untrained(file) ? "Its weights are random: it is not trained."
+                                                : "It has the weights of a checkpoint.");
     if (step > 0)
         return memory_format("`weights.bin` holds the weights of training step %ld.", step);
     if (!is_untrained(file))
@@ -209,14 +223,6 @@ static bool write_tokenizer(const EmitOptions *options, const Safetensors *file,
     return good;
 }
 
-static bool is_web(const EmitOptions *options) {
-    return strcmp(options->target, "web") == 0;
-}
-
-static bool is_freestanding(const EmitOptions *options) {
-    return is_web(options) || strcmp(options->profile, "freestanding") == 0;
-}
-
 /* Of a page, the folder of its parts. */
 static char *freestanding_folder(const EmitOptions *options) {
     return is_web(options) ? path_join(options->out, "source") : memory_format("%s", options->out);
@@ -234,22 +240,23 @@ static bool write_web(const FreestandingFolder *folder, const EmitOptions *optio
 static bool write_freestanding(const EmitOptions *options, MoecCompiler *compiler,
                                const GraphShape *shape, Model *model, const Safetensors *file,
                                uint64_t seed) {
-    MoecProgram *decoding = moec_compile(compiler, shape->graph, shape->batch, shape->context,
-                                         shape->tokens);
+    MoecProgram *decoding =
+        moec_compile(compiler, shape->graph, shape->batch, shape->context, shape->tokens);
     const MoecFreestanding *program = decoding ? moec_emit_freestanding(compiler, decoding) : NULL;
     if (!program) return reports_good(compiler);
     model_initialise(model, seed);
     if (file && !model_read(model, file, false)) return false;
     char *origin = origin_of(options, file);
     const size_t bytes = freestanding_weight_bytes(program);
-    const bool apart = is_web(options) || (options->weights ? strcmp(options->weights, "incbin") == 0
-                                                            : bytes > FREESTANDING_ARRAY_BYTES);
+    const bool apart =
+        is_web(options) || (options->weights ? strcmp(options->weights, "incbin") == 0
+                                             : bytes > FREESTANDING_ARRAY_BYTES);
     char *path = freestanding_folder(options);
     const FreestandingFolder folder = {path, origin, compiler, model, program, apart};
     bool good = !is_web(options) || bytes <= PAGE_WEIGHT_BYTES ||
                 error_message("add --set inference.weight_dtype=int8, or emit a smaller model",
-                              "the weights have %zu MB; a page holds at most %d MB", bytes / 1000000,
-                              PAGE_WEIGHT_BYTES / 1000000);
+                              "the weights have %zu MB; a page holds at most %d MB",
+                              bytes / 1000000, PAGE_WEIGHT_BYTES / 1000000);
     good = good && freestanding_write(&folder) &&
            (!is_web(options) || write_web(&folder, options, file));
     free(path);
@@ -304,10 +311,11 @@ static bool write_folder(const EmitOptions *options, MoecCompiler *compiler,
     if (good && plain)
         good = write_freestanding(options, compiler, shapes, model, file, seed);
     else
-        good = good && folder_make(options->out) && write_program(options, compiler, shapes, count) &&
-               write_common(options, file) &&
+        good = good && folder_make(options->out) &&
+               write_program(options, compiler, shapes, count) && write_common(options, file) &&
                (!trains || write_settings(options->out, &settings)) &&
-               write_emitted_weights(options, model, file, seed) && write_tokenizer(options, file, options->out);
+               write_emitted_weights(options, model, file, seed) &&
+               write_tokenizer(options, file, options->out);
     model_close(model);
     if (good && is_web(options))
         written_message(options->out, "open %s/index.html in a browser", options->out);
@@ -438,8 +446,7 @@ int command_emit(const Command *command, int argc, char **argv) {
         return arguments_wrong(command, NULL,
                                "--profile freestanding requires --target c and --mode decode");
     if (options.weights && (is_web(&options) || !is_freestanding(&options)))
-        return arguments_wrong(command, NULL,
-                               "--weights is an option of --profile freestanding");
+        return arguments_wrong(command, NULL, "--weights is an option of --profile freestanding");
     if (!force && !is_empty(options.out)) return EXIT_INPUT;
     keep_context(&options);
     return emit(&options) ? 0 : EXIT_INPUT;

@@ -5,7 +5,7 @@
  *     #else                        -->
  *     ...                                (the program calls moec_min and not moec_max)
  */
-#include "tools/command/freestanding/freestanding.h"
+#include "tools/command/freestanding/plain_folder.h"
 #include "base/memory.h"
 
 #include <stdlib.h>
@@ -15,9 +15,9 @@
 
 /* Macros whose value is known: all of these but the first are undefined, and those of include
  * guards. */
-static const char *const known[] = {"MOEC_PLAIN",           "_OPENMP",          "__CUDACC_RTC__",
-                                    "MOEC_KERNELS_HERE",    "MOEC_KERNELS_APART", "__x86_64__",
-                                    "MOEC_FAST_PAIRS",      NULL};
+static const char *const known[] = {
+    "MOEC_PLAIN",         "_OPENMP",    "__CUDACC_RTC__",  "MOEC_KERNELS_HERE",
+    "MOEC_KERNELS_APART", "__x86_64__", "MOEC_FAST_PAIRS", NULL};
 
 enum { UNKNOWN = -1, DEEPEST = 16 };
 
@@ -25,7 +25,7 @@ static size_t word_length(const char *at) {
     return strspn(at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789");
 }
 
-static bool is_digit(char c) {
+static bool is_decimal(char c) {
     return c >= '0' && c <= '9';
 }
 
@@ -73,7 +73,7 @@ static bool is_active(const Resolution *resolution) {
 }
 
 /* The value of the condition of a directive. */
-static int condition_value(const char *directive, const char *end) {
+static int directive_value(const char *directive, const char *end) {
     const size_t length = word_length(directive);
     const char *rest = directive + length + strspn(directive + length, " ");
     if (strncmp(directive, "else", 4) == 0) return 1;
@@ -90,7 +90,7 @@ static bool resolve_directive(Resolution *resolution, const char *directive, con
     if (strncmp(directive, "include", 7) == 0) return false;
     const bool opens = strncmp(directive, "if", 2) == 0;
     if (opens) {
-        const int value = condition_value(directive, end);
+        const int value = directive_value(directive, end);
         const bool before = is_active(resolution);
         resolution->branches[resolution->depth++] =
             (Branch){value != UNKNOWN, value != 0, value == 1};
@@ -99,7 +99,7 @@ static bool resolve_directive(Resolution *resolution, const char *directive, con
     Branch *branch = resolution->depth ? &resolution->branches[resolution->depth - 1] : NULL;
     if (branch && (strncmp(directive, "elif", 4) == 0 || strncmp(directive, "else", 4) == 0)) {
         if (!branch->known) return is_active(resolution);
-        branch->active = !branch->taken && condition_value(directive, end) != 0;
+        branch->active = !branch->taken && directive_value(directive, end) != 0;
         branch->taken |= branch->active;
         return false;
     }
@@ -117,8 +117,8 @@ static void add_resolved(Text *text, const char *header) {
     for (const char *line = header; *line;) {
         const char *end = strchr(line, '\n');
         end = end ? end + 1 : line + strlen(line);
-        const bool stays = *line == '#' ? resolve_directive(&resolution, line + 1, end)
-                                        : is_active(&resolution);
+        const bool stays =
+            *line == '#' ? resolve_directive(&resolution, line + 1, end) : is_active(&resolution);
         if (stays) text_append(text, line, (size_t)(end - line));
         line = end;
     }
@@ -126,16 +126,16 @@ static void add_resolved(Text *text, const char *header) {
 
 /* ---- declarations ---- */
 
-typedef struct Piece {
+typedef struct HeaderPart {
     const char *from, *end; /* with the comment before it */
     const char *code;       /* after that comment */
     bool used;
-} Piece;
+} HeaderPart;
 
-typedef struct Pieces {
-    Piece *items;
+typedef struct HeaderParts {
+    HeaderPart *items;
     int count, room;
-} Pieces;
+} HeaderParts;
 
 static const char *after_comment(const char *at) {
     const char *end = strstr(at, "*/");
@@ -177,7 +177,7 @@ static const char *after_declaration(const char *at) {
     return at;
 }
 
-static void add_piece(Pieces *pieces, Piece piece) {
+static void add_header_part(HeaderParts *pieces, HeaderPart piece) {
     if (pieces->count == pieces->room) {
         pieces->room = pieces->room ? 2 * pieces->room : 256;
         pieces->items = memory_grow(pieces->items, (size_t)pieces->room * sizeof *pieces->items);
@@ -186,8 +186,8 @@ static void add_piece(Pieces *pieces, Piece piece) {
 }
 
 /* A comment belongs to the declaration in the next line; others are left out. */
-static Pieces split(const char *text) {
-    Pieces pieces = {0};
+static HeaderParts header_parts(const char *text) {
+    HeaderParts pieces = {0};
     const char *comment = NULL;
     for (const char *at = text; *at;) {
         if (*at == '\n') {
@@ -202,7 +202,7 @@ static Pieces split(const char *text) {
             const char *end = *at == '#' ? after_directive(at) : after_declaration(at);
             while (*end == ' ' || strncmp(end, "/*", 2) == 0)
                 end = *end == ' ' ? end + 1 : after_comment(end);
-            add_piece(&pieces, (Piece){comment ? comment : at, end, at, false});
+            add_header_part(&pieces, (HeaderPart){comment ? comment : at, end, at, false});
             comment = NULL;
             at = end;
         }
@@ -220,17 +220,17 @@ static const char *next_word(const char **at, const char *end, size_t *length) {
         }
         *length = word_length(word);
         *at = word + (*length ? *length : 1);
-        if (*length && !is_digit(*word)) return word;
+        if (*length && !is_decimal(*word)) return word;
     }
     return NULL;
 }
 
-/* Whether a piece declares this word: the name of a macro, a function, a type or a constant of an
+/* Whether a piece part_declares this word: the name of a macro, a function, a type or a constant of an
  * enumeration. */
-static bool declares(const Piece *piece, const char *name, size_t length) {
+static bool part_declares(const HeaderPart *piece, const char *name, size_t length) {
     size_t word_size;
-    const bool enumeration = strncmp(piece->code, "enum", 4) == 0 ||
-                             strncmp(piece->code, "typedef enum", 12) == 0;
+    const bool enumeration =
+        strncmp(piece->code, "enum", 4) == 0 || strncmp(piece->code, "typedef enum", 12) == 0;
     const bool directive = *piece->code == '#';
     const char *at = piece->code, *word;
     const char *before = "", *type_end = piece->end;
@@ -247,8 +247,8 @@ static bool declares(const Piece *piece, const char *name, size_t length) {
             if (!directive && !enumeration && *next == '(') return true;
         }
         /* the words after the first bracket of a function are no declarations */
-        if (!directive && strncmp(piece->code, "typedef", 7) != 0 && !enumeration &&
-            *next == '(' && strncmp(word, "__attribute__", 13) != 0)
+        if (!directive && strncmp(piece->code, "typedef", 7) != 0 && !enumeration && *next == '(' &&
+            strncmp(word, "__attribute__", 13) != 0)
             return same;
         before = word;
         before_size = word_size;
@@ -256,18 +256,18 @@ static bool declares(const Piece *piece, const char *name, size_t length) {
     return false;
 }
 
-static bool use_word(Pieces *pieces, const char *name, size_t length) {
+static bool use_word(HeaderParts *pieces, const char *name, size_t length) {
     bool found = false;
     for (int i = 0; i < pieces->count; i++) {
-        Piece *piece = &pieces->items[i];
-        if (piece->used || !declares(piece, name, length)) continue;
+        HeaderPart *piece = &pieces->items[i];
+        if (piece->used || !part_declares(piece, name, length)) continue;
         piece->used = found = true;
     }
     return found;
 }
 
 /* Marks the declarations of all words of a text; whether there were new ones. */
-static bool use_words(Pieces *pieces, const char *from, const char *end) {
+static bool use_words(HeaderParts *pieces, const char *from, const char *end) {
     bool found = false;
     size_t length;
     for (const char *at = from, *word; (word = next_word(&at, end, &length));)
@@ -281,7 +281,7 @@ char *amalgamate(const char *const *headers, const char *program) {
     Text resolved = {0}, result = {0};
     for (int i = 0; headers[i]; i++) add_resolved(&resolved, headers[i]);
     text_append(&resolved, "", 1);
-    Pieces pieces = split(resolved.bytes);
+    HeaderParts pieces = header_parts(resolved.bytes);
     bool found = use_words(&pieces, program, program + strlen(program));
     while (found) {
         found = false;
@@ -290,7 +290,7 @@ char *amalgamate(const char *const *headers, const char *program) {
                 found |= use_words(&pieces, pieces.items[i].code, pieces.items[i].end);
     }
     for (int i = 0; i < pieces.count; i++) {
-        const Piece *piece = &pieces.items[i];
+        const HeaderPart *piece = &pieces.items[i];
         if (!piece->used) continue;
         const bool line = *piece->code == '#';
         text_append(&result, piece->from, (size_t)(piece->end - piece->from) - line);
@@ -305,13 +305,13 @@ char *amalgamate(const char *const *headers, const char *program) {
 const char *amalgamate_missing(const char *text, const char *program, size_t *length) {
     Text resolved = {0};
     text_append(&resolved, text, strlen(text) + 1);
-    Pieces pieces = split(resolved.bytes);
+    HeaderParts pieces = header_parts(resolved.bytes);
     const char *missing = NULL, *word, *end = program + strlen(program);
     for (const char *at = program; !missing && (word = next_word(&at, end, length));) {
         if (strncmp(word, "moec_", 5) != 0 || *at != '(') continue;
         bool found = false;
         for (int i = 0; i < pieces.count && !found; i++)
-            found = declares(&pieces.items[i], word, *length);
+            found = part_declares(&pieces.items[i], word, *length);
         if (!found) missing = word;
     }
     free(pieces.items);

@@ -1,6 +1,6 @@
 /* stored: the weights and layer states of a freestanding program, in the order of its memory, as
  * initializers or as bytes. */
-#include "tools/command/freestanding/freestanding.h"
+#include "tools/command/freestanding/plain_folder.h"
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
@@ -25,17 +25,17 @@ static bool open_output(Output *output, const char *folder, const char *name, bo
     return good;
 }
 
-static void put_text(Output *output, const char *text) {
+static void output_text(Output *output, const char *text) {
     aside_write(&output->aside, text, strlen(text));
 }
 
 /* A value of an initializer, 8 in a line. */
-static void put_value(Output *output, const char *value) {
-    put_text(output, value);
-    put_text(output, ++output->in_line % 8 ? " " : "\n");
+static void output_value(Output *output, const char *value) {
+    output_text(output, value);
+    output_text(output, ++output->in_line % 8 ? " " : "\n");
 }
 
-static void put_bytes(Output *output, const void *bytes, size_t count) {
+static void output_bytes(Output *output, const void *bytes, size_t count) {
     aside_write(&output->aside, bytes, count);
     output->bytes += count;
 }
@@ -46,74 +46,74 @@ static void begin(Output *output, const MoecStored *stored) {
     snprintf(text, sizeof text, "%s/* %s [%s] */\n", output->in_line % 8 ? "\n" : "", stored->name,
              stored->axes);
     output->in_line = 0;
-    put_text(output, text);
+    output_text(output, text);
 }
 
 /* ---- elements ---- */
 
-static void put_float(Output *output, float value) {
+static void output_float(Output *output, float value) {
     uint32_t bits;
     char text[32];
     memcpy(&bits, &value, sizeof bits);
     if (!output->text) {
-        put_bytes(output, &bits, sizeof bits);
+        output_bytes(output, &bits, sizeof bits);
         return;
     }
     snprintf(text, sizeof text, "0x%08xu,", bits);
-    put_value(output, text);
+    output_value(output, text);
 }
 
-static void put_half(Output *output, uint16_t bits) {
+static void output_half(Output *output, uint16_t bits) {
     char text[32];
     if (!output->text) {
-        put_bytes(output, &bits, sizeof bits);
+        output_bytes(output, &bits, sizeof bits);
         return;
     }
     snprintf(text, sizeof text, "{0x%04xu},", bits);
-    put_value(output, text);
+    output_value(output, text);
 }
 
-static void put_group(Output *output, const MoecGroup *group) {
+static void output_group(Output *output, const MoecGroup *group) {
     char text[32];
     if (!output->text) {
-        put_bytes(output, group, sizeof *group);
+        output_bytes(output, group, sizeof *group);
         return;
     }
     snprintf(text, sizeof text, "{%.9gf, {", (double)group->scale);
     if (!strpbrk(text, ".e")) snprintf(text, sizeof text, "{%.1ff, {", (double)group->scale);
-    put_text(output, text);
+    output_text(output, text);
     for (int i = 0; i < MOEC_GROUP; i++) {
         snprintf(text, sizeof text, "%s%d", i ? "," : "", group->steps[i]);
-        put_text(output, text);
+        output_text(output, text);
     }
-    put_text(output, "}},\n");
+    output_text(output, "}},\n");
 }
 
 /* ---- tensors ---- */
 
 static void put_floats(Output *output, const float *from, const MoecStored *stored) {
-    for (size_t i = 0; i < stored->numbers; i++) put_float(output, from[i]);
-    for (size_t i = stored->numbers; i % 16; i++) put_float(output, 0);
+    for (size_t i = 0; i < stored->numbers; i++) output_float(output, from[i]);
+    for (size_t i = stored->numbers; i % 16; i++) output_float(output, 0);
 }
 
 /* Elements of the rounded weights. */
 static void put_rounded(Output *output, const void *weights, const MoecStored *stored) {
     if (stored->type == MOEC_INT8) {
         const MoecGroup *groups = (const MoecGroup *)weights + stored->from / MOEC_GROUP;
-        for (size_t i = 0; i < stored->numbers; i += MOEC_GROUP) put_group(output, groups++);
+        for (size_t i = 0; i < stored->numbers; i += MOEC_GROUP) output_group(output, groups++);
         return;
     }
     const uint16_t *halves = (const uint16_t *)weights + stored->from;
-    for (size_t i = 0; i < stored->numbers; i++) put_half(output, halves[i]);
-    for (size_t i = stored->numbers; i % 16; i++) put_half(output, 0);
+    for (size_t i = 0; i < stored->numbers; i++) output_half(output, halves[i]);
+    for (size_t i = stored->numbers; i % 16; i++) output_half(output, 0);
 }
 
-static const float *numbers_of(const Model *model, const MoecStored *stored) {
+static const float *stored_numbers(const Model *model, const MoecStored *stored) {
     return (stored->is_state ? model->layer_states : model->weights) + stored->from;
 }
 
-static bool is_finite(const FreestandingFolder *folder, const MoecStored *stored) {
-    const float *from = numbers_of(folder->model, stored);
+static bool is_finite_tensor(const FreestandingFolder *folder, const MoecStored *stored) {
+    const float *from = stored_numbers(folder->model, stored);
     for (size_t i = 0; i < stored->numbers; i++)
         if (!isfinite(from[i]))
             return error_message("train again from an earlier checkpoint",
@@ -132,14 +132,15 @@ static void put_all(Output *output, const FreestandingFolder *folder, const void
         if (rounded)
             put_rounded(output, rounded, stored);
         else
-            put_floats(output, numbers_of(folder->model, stored), stored);
+            put_floats(output, stored_numbers(folder->model, stored), stored);
     }
 }
 
 /* An array in a part of weights.bin. */
-static void add_array(Text *text, const char *name, size_t from, size_t bytes) {
-    char *lines = memory_format("    .balign 16\n    .global %s\n%s:\n    .incbin \"weights.bin\", %zu, %zu\n",
-                                name, name, from, bytes);
+static void add_included_array(Text *text, const char *name, size_t from, size_t bytes) {
+    char *lines = memory_format(
+        "    .balign 16\n    .global %s\n%s:\n    .incbin \"weights.bin\", %zu, %zu\n", name, name,
+        from, bytes);
     text_append(text, lines, strlen(lines));
     free(lines);
 }
@@ -147,15 +148,17 @@ static void add_array(Text *text, const char *name, size_t from, size_t bytes) {
 /* The assembler's file: both arrays. */
 static bool write_assembly(const FreestandingFolder *folder, size_t floats, size_t all) {
     static const char head[] =
-        "/* The weights in read-only memory, for gcc and clang: MODEL_WEIGHTS_SECTION places them elsewhere. */\n"
+        "/* The weights in read-only memory, for gcc and clang: MODEL_WEIGHTS_SECTION names "
+        "another "
+        "section. */\n"
         "#ifndef MODEL_WEIGHTS_SECTION\n#define MODEL_WEIGHTS_SECTION .rodata\n#endif\n"
         "    .section MODEL_WEIGHTS_SECTION, \"a\"\n";
     static const char tail[] = "#if defined(__linux__) && defined(__ELF__)\n"
                                "    .section .note.GNU-stack, \"\", %progbits\n#endif\n";
     Text text = {0};
     text_append(&text, head, strlen(head));
-    add_array(&text, "moec_floats", 0, floats);
-    if (all > floats) add_array(&text, "moec_rounded", floats, all - floats);
+    add_included_array(&text, "moec_floats", 0, floats);
+    if (all > floats) add_included_array(&text, "moec_rounded", floats, all - floats);
     text_append(&text, tail, strlen(tail));
     char *path = path_join(folder->out, "weights.S");
     const bool good = file_write(path, text.bytes, text.length);
@@ -166,7 +169,7 @@ static bool write_assembly(const FreestandingFolder *folder, size_t floats, size
 
 bool stored_check(const FreestandingFolder *folder) {
     for (int i = 0; i < folder->program->stored_count; i++)
-        if (!is_finite(folder, &folder->program->stored[i])) return false;
+        if (!is_finite_tensor(folder, &folder->program->stored[i])) return false;
     return true;
 }
 

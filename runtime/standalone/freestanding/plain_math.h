@@ -1,7 +1,9 @@
-/* plain_math: the functions of double precision that position tables need, and rounding, without a
- * C library: for prelude.h in freestanding programs (MOEC_PLAIN). tests/unit/test_plain_math.c
- * measures the errors: at most 1 ulp for square roots, 2 ulp for exp and log, 3 ulp for tanh, sin and
- * cos (arguments up to 1e6), 1e-14 relative for powers between 1e-12 and 1e12. */
+/* plain_math: rounding and the functions of double precision that position tables need, without a C
+ * library. Freestanding programs include it before prelude.h.
+ *
+ * tests/unit/test_plain_math.c measures the errors. They are at most 1 ulp for square roots, 2 ulp
+ * for exp and log, 3 ulp for tanh, sin and cos (arguments up to 1e6), and 1e-14 relative for powers
+ * between 1e-12 and 1e12. */
 #ifndef MOEC_PLAIN_MATH_H
 #define MOEC_PLAIN_MATH_H
 
@@ -22,7 +24,9 @@ static inline float moec_plain_floor(float x) {
     return whole > x ? whole - 1.0f : whole;
 }
 
-static inline double moec_double_fabs(double x) { return x < 0.0 ? -x : x; }
+static inline double moec_double_fabs(double x) {
+    return x < 0.0 ? -x : x;
+}
 
 static inline double moec_double_floor(double x) {
     if (!(x > -4503599627370496.0 && x < 4503599627370496.0)) return x;
@@ -115,7 +119,8 @@ static inline double moec_double_pow(double a, double b) {
  * exact (Cody and Waite 1980). */
 static inline double moec_double_sine(double x, uint64_t quarters) {
     const double n = moec_double_nearest(x * 0.63661977236758134);
-    const double r = ((x - n * 1.5707963267341256) - n * 6.0771005063039659e-11) - n * 2.0222662487959506e-21, s = r * r;
+    const double nearly = (x - n * 1.5707963267341256) - n * 6.0771005063039659e-11;
+    const double r = nearly - n * 2.0222662487959506e-21, s = r * r;
     const uint64_t quarter = (uint64_t)(int64_t)n + quarters;
     double sine = -1.0 / 1307674368000.0;
     sine = sine * s + 1.0 / 6227020800.0;
@@ -137,8 +142,12 @@ static inline double moec_double_sine(double x, uint64_t quarters) {
     return (quarter & 2u) != 0 ? -value : value;
 }
 
-static inline double moec_double_sin(double x) { return moec_double_sine(x, 0); }
-static inline double moec_double_cos(double x) { return moec_double_sine(x, 1); }
+static inline double moec_double_sin(double x) {
+    return moec_double_sine(x, 0);
+}
+static inline double moec_double_cos(double x) {
+    return moec_double_sine(x, 1);
+}
 
 static inline double moec_double_tanh(double x) {
     const double size = moec_double_fabs(x);

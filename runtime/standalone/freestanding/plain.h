@@ -16,8 +16,8 @@ static inline long moec_part(long size, long from) {
     return size - from < MOEC_PART ? size - from : MOEC_PART;
 }
 
-/* `count` adjacent numbers from element `at` on, at most MOEC_PART. Others than floats are converted
- * to `room`. */
+/* `count` adjacent numbers from element `at` on, at most MOEC_PART. All but floats are converted to
+ * `room`. */
 static const float *moec_numbers(const void *data, long at, long count, MoecType type,
                                  float *room) {
     if (type == MOEC_F32) return (const float *)data + at;
@@ -133,10 +133,18 @@ static void moec_row_multiply(const MoecRowProduct *p) {
 
 /* A dense product, see MoecProduct. */
 static void moec_multiply(const MoecProduct *product, const void *a, const void *b, void *c) {
-    MoecRowProduct row = {.a = a, .b = b, .c = c, .a_k = product->a_k, .b_k = product->b_k,
-                          .b_n = product->b_n, .n = product->n, .k = product->k,
-                          .a_type = product->a_type, .b_type = product->b_type,
-                          .c_type = product->c_type, .accumulate = product->accumulate};
+    MoecRowProduct row = {.a = a,
+                          .b = b,
+                          .c = c,
+                          .a_k = product->a_k,
+                          .b_k = product->b_k,
+                          .b_n = product->b_n,
+                          .n = product->n,
+                          .k = product->k,
+                          .a_type = product->a_type,
+                          .b_type = product->b_type,
+                          .c_type = product->c_type,
+                          .accumulate = product->accumulate};
     for (long i = 0; i < product->batch[0]; i++) {
         for (long j = 0; j < product->batch[1]; j++) {
             row.b_at = i * product->b_batch[0] + j * product->b_batch[1];
@@ -152,10 +160,18 @@ static void moec_multiply(const MoecProduct *product, const void *a, const void 
 /* Rows of each group times the weight of the group. Programs that decode have no other kind. */
 static void moec_grouped_product(const MoecGrouped *grouped, const MoecRows *rows, const void *a,
                                  const void *b, void *c) {
-    MoecRowProduct row = {.a = a, .b = b, .c = c, .a_k = 1, .b_k = grouped->b_k,
-                          .b_n = grouped->b_n, .n = grouped->n, .k = grouped->k,
-                          .a_type = grouped->a_type, .b_type = grouped->b_type,
-                          .c_type = grouped->c_type, .accumulate = grouped->accumulate};
+    MoecRowProduct row = {.a = a,
+                          .b = b,
+                          .c = c,
+                          .a_k = 1,
+                          .b_k = grouped->b_k,
+                          .b_n = grouped->b_n,
+                          .n = grouped->n,
+                          .k = grouped->k,
+                          .a_type = grouped->a_type,
+                          .b_type = grouped->b_type,
+                          .c_type = grouped->c_type,
+                          .accumulate = grouped->accumulate};
     for (long g = 0; g < grouped->groups; g++) {
         row.b_at = g * grouped->b_group;
         for (long r = rows->group[g]; r < rows->group[g + 1]; r++) {

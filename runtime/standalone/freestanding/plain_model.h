@@ -43,8 +43,8 @@ typedef struct Model {
 void model_reset(Model *model);
 /* Reads one token. *logits: MODEL_VOCABULARY numbers, which hold until the next call. */
 int model_step(Model *model, int32_t token, const float **logits);
-/* The most likely token if temperature <= 0. Else one with its probability at that temperature, by a
- * number 0 <= u < 1. */
+/* The most likely token if temperature <= 0. Else one with its probability at that temperature, by
+ * a number 0 <= u < 1. */
 int32_t model_pick(const float *logits, float temperature, double u);
 /* Number `index` of the sequence of a seed, 0 <= u < 1: those of moec generate --seed. */
 double model_random(uint64_t seed, uint64_t index);

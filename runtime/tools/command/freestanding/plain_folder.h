@@ -1,4 +1,4 @@
-/* freestanding: folders of moec emit --profile freestanding: a model as one translation unit of C99
+/* plain_folder: folders of moec emit --profile freestanding: a model as one translation unit of C99
  * with its header, for machines without an operating system.
  *
  *     model.h, model.c          the interface; the program
@@ -6,8 +6,8 @@
  *     weights.bin, weights.S    the same as bytes, for the assembler
  *     example.c, README.md
  */
-#ifndef FREESTANDING_H
-#define FREESTANDING_H
+#ifndef PLAIN_FOLDER_H
+#define PLAIN_FOLDER_H
 
 #include "moec.h"
 #include "model/model.h"
@@ -17,15 +17,14 @@
 
 typedef struct FreestandingFolder {
     const char *out;
-    const char *origin;  /* a sentence about the weights */
+    const char *origin; /* a sentence about the weights */
     MoecCompiler *compiler;
-    const Model *model;  /* with the weights */
+    const Model *model; /* with the weights */
     const MoecFreestanding *program;
     bool apart; /* weights as bytes */
 } FreestandingFolder;
 
-/* Weights of more bytes are written as bytes unless --weights says otherwise: compilers need about
- * 50 times the memory of an array. */
+/* The largest array of weights without --weights=array: a compiler needs many times its size. */
 enum { FREESTANDING_ARRAY_BYTES = 16 << 20 };
 
 /* Bytes of the constant weights; of the state; of the stack, at most. */
@@ -36,7 +35,7 @@ size_t freestanding_stack_bytes(const MoecFreestanding *program);
 /* Writes the folder. False after a message. */
 bool freestanding_write(const FreestandingFolder *folder);
 
-/* ---- page.c ---- */
+/* ---- web_page.c ---- */
 
 /* Weights of more bytes do not fit into a page: browsers limit the length of a text. */
 enum { PAGE_WEIGHT_BYTES = 256 << 20 };
@@ -58,7 +57,7 @@ const char *amalgamate_missing(const char *text, const char *program, size_t *le
 
 /* Whether all weights are finite. False after a message. */
 bool stored_check(const FreestandingFolder *folder);
-/* Writes the weights as the folder says. False after a message. */
+/* Writes the weights in the form of the folder. False after a message. */
 bool stored_write(const FreestandingFolder *folder);
 
 #endif

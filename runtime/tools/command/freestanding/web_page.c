@@ -1,6 +1,6 @@
-/* page: a freestanding program as one HTML file: compiled to WebAssembly, with weights and tokenizer
+/* web_page: a freestanding program as one HTML file: compiled to WebAssembly, with weights and tokenizer
  * in base64. */
-#include "tools/command/freestanding/freestanding.h"
+#include "tools/command/freestanding/plain_folder.h"
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
@@ -23,18 +23,29 @@ static bool compiler_failed(const char *log, const char *why) {
 }
 
 /* Compiles the files of the folder to model.wasm. */
-static bool compile(const FreestandingFolder *folder, size_t rounded_bytes) {
+static bool compile_page(const FreestandingFolder *folder, size_t rounded_bytes) {
     const size_t floats = folder->program->floats * sizeof(float);
     const char *const names[] = {"web.c", "model.c", "lexicon.c", "model.wasm", "build.log"};
     char *paths[5];
     for (int i = 0; i < 5; i++) paths[i] = path_join(folder->out, names[i]);
     char *first = memory_format("-DMODEL_FLOAT_BYTES=%zu", floats);
     char *second = memory_format("-DMODEL_ROUNDED_BYTES=%zu", rounded_bytes);
-    const char *words[] = {"clang",      "--target=wasm32-wasi", "-mexec-model=reactor",
-                           "-std=gnu11", "-O3",                  "-msimd128",
-                           first,        second,                 "-DLEXICON_OF_MEMORY",
-                           "-Wl,--strip-all", "-o",         paths[3],               paths[0],
-                           paths[1],     paths[2],               NULL};
+    const char *words[] = {"clang",
+                           "--target=wasm32-wasi",
+                           "-mexec-model=reactor",
+                           "-std=gnu11",
+                           "-O3",
+                           "-msimd128",
+                           first,
+                           second,
+                           "-DLEXICON_OF_MEMORY",
+                           "-Wl,--strip-all",
+                           "-o",
+                           paths[3],
+                           paths[0],
+                           paths[1],
+                           paths[2],
+                           NULL};
     const pid_t child = compiler_start((char **)(uintptr_t)words, paths[4]);
     const char *why = child < 0 ? strerror(errno) : compiler_wait(child) ? "clang failed" : NULL;
     const bool good = !why || compiler_failed(paths[4], why);
@@ -82,7 +93,8 @@ static bool write_part(Aside *aside, const char *folder, const char *name, size_
     return good;
 }
 
-/* The mark at the beginning of a text, or NULL; what it stands for is written. */
+/* Writes the part that a mark at the beginning of a text names; returns the end of the mark, or NULL
+ * if there is none. */
 static const char *write_mark(Aside *aside, const FreestandingFolder *folder, const char *at,
                               bool *good) {
     const size_t floats = folder->program->floats * sizeof(float);
@@ -107,7 +119,7 @@ static const char *write_mark(Aside *aside, const FreestandingFolder *folder, co
     return NULL;
 }
 
-static bool write_page(const FreestandingFolder *folder, const char *path) {
+static bool write_web_page(const FreestandingFolder *folder, const char *path) {
     Aside aside;
     bool good = true;
     if (!aside_open(&aside, path, false)) return false;
@@ -135,6 +147,6 @@ static bool write_sources(const char *folder) {
 bool page_write(const FreestandingFolder *folder, const char *page) {
     const size_t floats = folder->program->floats * sizeof(float);
     return write_sources(folder->out) &&
-           compile(folder, freestanding_weight_bytes(folder->program) - floats) &&
-           write_page(folder, page);
+           compile_page(folder, freestanding_weight_bytes(folder->program) - floats) &&
+           write_web_page(folder, page);
 }

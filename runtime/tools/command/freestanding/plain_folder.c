@@ -1,4 +1,4 @@
-#include "tools/command/freestanding/freestanding.h"
+#include "tools/command/freestanding/plain_folder.h"
 #include "base/build.h"
 #include "base/files.h"
 #include "base/memory.h"
@@ -8,8 +8,8 @@
 #include <string.h>
 
 /* The headers of which model.c contains parts, in their order. */
-static const char *const headers[] = {"abi.h", "plain_math.h", "prelude.h", "calls.h", "packing.h",
-                                      "plain.h"};
+static const char *const headers[] = {"abi.h",   "plain_math.h", "prelude.h",
+                                      "calls.h", "packing.h",    "plain.h"};
 enum { HEADERS = sizeof headers / sizeof headers[0] };
 
 const char *freestanding_template(const char *name) {
@@ -65,15 +65,15 @@ static char *memory_text(const MoecFreestanding *program, const char *prefix) {
 /* ---- templates ---- */
 
 /* A mark of a template and its text. */
-typedef struct Mark {
+typedef struct TemplateMark {
     const char *name, *text;
-} Mark;
+} TemplateMark;
 
 /* A new string: the template with texts instead of marks, "@NAME@". */
-static char *filled(const char *template, const Mark *marks) {
+static char *template_filled(const char *template, const TemplateMark *marks) {
     Text result = {0};
     for (const char *at = template; *at;) {
-        const Mark *mark = marks;
+        const TemplateMark *mark = marks;
         while (mark->name && strncmp(at, mark->name, strlen(mark->name)) != 0) mark++;
         const char *text = mark->name ? mark->text : at;
         text_append(&result, text, mark->name ? strlen(text) : 1);
@@ -84,8 +84,9 @@ static char *filled(const char *template, const Mark *marks) {
 }
 
 static bool write_filled(const FreestandingFolder *folder, const char *name, const char *template,
-                         const Mark *marks) {
-    char *text = filled(freestanding_template(template), marks), *path = path_join(folder->out, name);
+                         const TemplateMark *marks) {
+    char *text = template_filled(freestanding_template(template), marks),
+         *path = path_join(folder->out, name);
     const bool good = file_write(path, text, strlen(text));
     free(text);
     free(path);
@@ -99,9 +100,10 @@ static char *weights_text(const FreestandingFolder *folder) {
     const char *floats = folder->apart ? ";" : " = {{\n#include \"weights.inc\"\n}};";
     const char *rest = folder->apart ? ";" : " = {{\n#include \"rounded.inc\"\n}};";
     const char *type = program->rounded_type == MOEC_INT8 ? "MoecGroup" : "MoecBf16";
-    char *first = memory_format("%s const union {\n    uint32_t bits[%zu];\n    float values[%zu];\n"
-                                "} moec_floats MODEL_WEIGHTS%s\n",
-                                scope, program->floats, program->floats, floats);
+    char *first =
+        memory_format("%s const union {\n    uint32_t bits[%zu];\n    float values[%zu];\n"
+                      "} moec_floats MODEL_WEIGHTS%s\n",
+                      scope, program->floats, program->floats, floats);
     if (!program->rounded) return first;
     char *both = memory_format("%s%s const struct {\n    %s values[%zu];\n} moec_rounded "
                                "MODEL_WEIGHTS%s\n",
@@ -113,36 +115,37 @@ static char *weights_text(const FreestandingFolder *folder) {
 static bool is_supported(const char *support, const char *program) {
     size_t length;
     const char *name = amalgamate_missing(support, program, &length);
-    return !name || error_message("leave out --profile, or change the layer that calls it",
-                                  "the profile freestanding has no function %.*s", (int)length,
-                                  name);
+    return !name ||
+           error_message("leave out --profile, or change the layer that calls it",
+                         "the profile freestanding has no function %.*s", (int)length, name);
 }
 
 bool freestanding_write(const FreestandingFolder *folder) {
     const MoecFreestanding *program = folder->program;
     const char *texts[HEADERS + 1] = {NULL};
     for (int i = 0; i < HEADERS; i++) texts[i] = freestanding_template(headers[i]);
-    char *weights = weights_text(folder), *own = memory_format("%s%s%s", weights, program->text,
-                                                               freestanding_template("plain_model.c"));
+    char *weights = weights_text(folder),
+         *own = memory_format("%s%s%s", weights, program->text,
+                              freestanding_template("plain_model.c"));
     char *support = amalgamate(texts, own), *memory = memory_text(program, " *     ");
     char *numbers[5] = {memory_format("%ld", program->vocabulary),
                         memory_format("%ld", program->context),
                         memory_format("%zu", at_least_one(program->cache_bytes)),
                         memory_format("%zu", at_least_one(program->arena_bytes)),
                         memory_format("%zu", freestanding_state_bytes(program))};
-    const Mark marks[] = {{"@MODEL@", moec_model(folder->compiler)},
-                          {"@VERSION@", MOEC_VERSION},
-                          {"@ORIGIN@", folder->origin},
-                          {"@MEMORY@", memory},
-                          {"@SUPPORT@", support},
-                          {"@WEIGHTS@", weights},
-                          {"@PROGRAM@", program->text},
-                          {"@VOCABULARY@", numbers[0]},
-                          {"@CONTEXT@", numbers[1]},
-                          {"@CACHE@", numbers[2]},
-                          {"@ARENA@", numbers[3]},
-                          {"@RAM@", numbers[4]},
-                          {NULL, NULL}};
+    const TemplateMark marks[] = {{"@MODEL@", moec_model(folder->compiler)},
+                                  {"@VERSION@", MOEC_VERSION},
+                                  {"@ORIGIN@", folder->origin},
+                                  {"@MEMORY@", memory},
+                                  {"@SUPPORT@", support},
+                                  {"@WEIGHTS@", weights},
+                                  {"@PROGRAM@", program->text},
+                                  {"@VOCABULARY@", numbers[0]},
+                                  {"@CONTEXT@", numbers[1]},
+                                  {"@CACHE@", numbers[2]},
+                                  {"@ARENA@", numbers[3]},
+                                  {"@RAM@", numbers[4]},
+                                  {NULL, NULL}};
     const bool good = is_supported(support, program->text) && stored_check(folder) &&
                       folder_make(folder->out) && stored_write(folder) &&
                       write_filled(folder, "model.h", "plain_model.h", marks) &&

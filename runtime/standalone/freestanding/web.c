@@ -45,7 +45,8 @@ EXPORTED(web_start) long web_start(char *text) {
     if (lexicon) count = lexicon_encode(lexicon, text, &tokens);
     if (count < 0) return NO_ROOM;
     for (long i = 0; lexicon && i < count && !error; i++) error = read_token(tokens[i]);
-    for (; !lexicon && text[count] && !error; count++) error = read_token((unsigned char)text[count]);
+    for (; !lexicon && text[count] && !error; count++)
+        error = read_token((unsigned char)text[count]);
     free(tokens);
     free(text);
     return error ? error : count;
