@@ -13,6 +13,7 @@ experiment named { baseline = small, vary layers = [2], train = { steps = 20 }, 
 experiment missing { baseline = small, train = { steps = 4 }, metric = accuracy }
 experiment timed { baseline = small, budget = { seconds = 0.05 } }
 experiment pair { baseline = small, seeds = 3, train = { steps = 2, eval_interval = 0, save_interval = 0 } }
+experiment sizes { baseline = small, vary dim = [8, 16, 24, 32], ladder = dim, vary attention.gate = [none, { at = v }], budget = { tokens_per_parameter = 0.1 }, train = { eval_interval = 0, save_interval = 0 }, seeds = 2 }
 experiment diverging { baseline = small, vary train.lr = [1e30], seeds = 2, train = { steps = 20, grad_clip = 0 } }
 SPEC
 cd "$work"
@@ -125,3 +126,33 @@ MOEC_CUDA=$simulator MOEC_SIM="pair unchecked" MOEC_CFLAGS=-O0 sweep pair shared
 for number in 0 1; do
     grep -q "\"cuda:$number\"" shared/*/seed_*/run.json || wrong "no run on cuda:$number"
 done
+
+# A changed plan requires a reason. Runs that the new plan has, too, stay; others are set aside. A plan that was changed by hand is
+# reported.
+sweep pair amended > pair.log 2>&1 || wrong "the sweep of a pair failed: $(cat pair.log)"
+grep -q 'registered .* before the first run' pair.log || wrong "the plan is not registered: $(cat pair.log)"
+first=$(cat amended/base/seed_1/output.txt)
+sed -i 's/seeds = 3, train = { steps = 2,/seeds = 4, train = { steps = 2,/' small.moe
+sweep pair amended > refused.log 2>&1 && wrong "a changed plan needs no reason"
+grep -q -- "--amend 'REASON'" refused.log || wrong "the reason is not asked for: $(cat refused.log)"
+sweep pair amended --amend 'wide interval' > more.log 2>&1 || wrong "no fourth seed: $(cat more.log)"
+grep -q 'changed .* after 3 finished runs: wide interval' more.log || wrong "the change is not reported: $(cat more.log)"
+[ "$first" = "$(cat amended/base/seed_1/output.txt)" ] && [ -e amended/base/seed_4/result.json ] || wrong "not only a fourth seed"
+sed -i 's/seeds = 4, train = { steps = 2,/seeds = 4, train = { steps = 3,/' small.moe
+sweep pair amended --amend 'longer' > longer.log 2>&1 || wrong "no longer runs: $(cat longer.log)"
+grep -q 'no longer in the plan: base (4 runs)' longer.log || wrong "the earlier runs are not reported: $(cat longer.log)"
+grep -q '"step": 2' amended/earlier_plans/*/base/seed_4/result.json || wrong "the earlier runs are lost"
+grep -q '"step": 3' amended/base/seed_4/result.json || wrong "the runs are not those of the new plan"
+sed -i 's/"seeds": 4/"seeds": 3/' amended/sweep.json
+moec compare amended > edited.log || wrong "no comparison"
+grep -q 'is not registered: the file was changed' edited.log || wrong "an edited plan is not reported: $(cat edited.log)"
+
+# A ladder: the largest size is trained last and forecast before; each size is compared with the first curve.
+sweep sizes ladder > ladder.log 2>&1 || wrong "the ladder failed: $(cat ladder.log)"
+sed -n 's/^\(dim_[0-9]*\)-.* seed .*runs)$/\1/p' ladder.log > order
+[ "$(tail -4 order | sort -u)" = dim_32 ] && [ "$(grep -c dim_32 order)" = 4 ] || wrong "the largest size is not last: $(cat order)"
+[ "$(grep -c '"parameters"' ladder/forecast.json)" = 2 ] || wrong "not one forecast per curve: $(cat ladder/forecast.json)"
+grep -qE '^  attention.gate = \{ at = v \} +4 .*(within|outside)' ladder.log || wrong "the forecast is not checked: $(cat ladder.log)"
+[ "$(grep -cE '^  dim_[0-9]*-gate_at_v .*[-+][0-9.]+ \[' ladder.log)" = 4 ] || wrong "not compared per size: $(cat ladder.log)"
+[ "$(grep -cE '^  dim_[0-9]*-gate_none .* baseline' ladder.log)" = 4 ] || wrong "no baseline per size: $(cat ladder.log)"
+[ ladder/forecast.json -ot ladder/dim_32-gate_none/seed_1/run.json ] || wrong "the forecast is later than the largest size"
