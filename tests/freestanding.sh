@@ -2,8 +2,8 @@
 # tests/freestanding.sh [WORD...]: models as freestanding C on machines that QEMU emulates: Linux on ARM64 and RISC-V, a Cortex-M3 and
 # a Cortex-M4 without an operating system, WebAssembly. Each writes the tokens of `moec generate`, sampled, and on all machines every
 # logit has the same bits. The largest depth of the stack on a Cortex-M is at most the printed one, and sizeof(Model) is the printed
-# one. With WORDs, only machines whose name contains one. As root, missing packages are installed; otherwise the script says what it
-# leaves out.
+# one. With WORDs, only machines whose name contains one. As root, missing packages are installed; otherwise the script prints the names of
+# machines that it leaves out.
 . "$(dirname "$0")/begin.sh"
 root=$PWD
 strict="-std=c99 -Wall -Wextra -Wpedantic -Werror"

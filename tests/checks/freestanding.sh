@@ -49,3 +49,12 @@ printf 'use decoder\nmodel small = decoder {\n  dim = 16, layers = 1\n  attentio
 cd "$work"
 fails "best.moe:4:" moec emit best.moe --profile freestanding --out nowhere
 fails "add --set attention.best=0" moec emit best.moe --profile freestanding --out nowhere
+
+# Wrong usage ends with 2.
+for flags in "--mode train --profile freestanding" "--target cuda --profile freestanding" "--weights incbin" "--target web --mode train" "--profile other"; do
+    code=0
+    # shellcheck disable=SC2086 # several words
+    moec emit best.moe $flags --out nowhere >out 2>&1 || code=$?
+    [ $code = 2 ] || wrong "exit code $code instead of 2: $flags: $(cat out)"
+    [ ! -e nowhere ] || wrong "output was written: $flags"
+done

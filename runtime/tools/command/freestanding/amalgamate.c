@@ -225,7 +225,7 @@ static const char *next_word(const char **at, const char *end, size_t *length) {
     return NULL;
 }
 
-/* Whether a piece part_declares this word: the name of a macro, a function, a type or a constant of an
+/* Whether a part declares this word: the name of a macro, a function, a type or a constant of an
  * enumeration. */
 static bool part_declares(const HeaderPart *piece, const char *name, size_t length) {
     size_t word_size;

@@ -1,5 +1,5 @@
-/* web_page: a freestanding program as one HTML file: compiled to WebAssembly, with weights and tokenizer
- * in base64. */
+/* web_page: a freestanding program as one HTML file: compiled to WebAssembly, with weights and
+ * tokenizer in base64. */
 #include "tools/command/freestanding/plain_folder.h"
 #include "base/files.h"
 #include "base/memory.h"
@@ -93,7 +93,7 @@ static bool write_part(Aside *aside, const char *folder, const char *name, size_
     return good;
 }
 
-/* Writes the part that a mark at the beginning of a text names; returns the end of the mark, or NULL
+/* Writes the part that a mark at the beginning of a text names. Returns the end of the mark; NULL
  * if there is none. */
 static const char *write_mark(Aside *aside, const FreestandingFolder *folder, const char *at,
                               bool *good) {
