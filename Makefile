@@ -19,6 +19,7 @@
 ## SAN=1             address and undefined-behavior sanitizers, in build/san
 ## WERROR=1          warnings are errors (not with SAN=1, where gcc has false warnings)
 ## CC=clang          another compiler (with a separate BUILD folder)
+## BUILD_CC=cc       compiler of programs that run during the build, if CC compiles for another machine
 
 , := ,
 SAN ?=
@@ -26,6 +27,7 @@ WERROR ?=
 BUILD ?= $(if $(SAN),build/san,build)
 PREFIX ?= /usr/local
 CC ?= cc
+BUILD_CC ?= $(CC)
 ifeq ($(origin CC),default)
 CC := cc
 endif
@@ -73,7 +75,7 @@ STDLIB := $(sort $(wildcard stdlib/*.moe stdlib/layouts/*.moe))
 # Files inside the binary: those of a standalone folder, some of which the runtime uses as well.
 CARRIED := runtime/abi/abi.h runtime/abi/count.h runtime/abi/shapes.h \
            $(addprefix runtime/,$(foreach name,data/order data/random model/pick model/streams model/weights,$(name).c $(name).h)) \
-           $(sort $(wildcard runtime/kernels/*.h runtime/kernels/*.cuh) $(filter-out %/README.md,$(wildcard runtime/standalone/*)))
+           $(sort $(wildcard runtime/kernels/*.h runtime/kernels/*.cuh) $(filter-out %/README.md,$(wildcard runtime/standalone/*.* runtime/standalone/Makefile runtime/standalone/freestanding/*)))
 TORCH := $(sort $(wildcard compiler/torch/text/*.py))
 PAGE := $(patsubst %,runtime/tools/report/page/%,page.html page.css page.js layers.js chart.min.js)
 SIMULATED := $(sort $(wildcard runtime/device/sim/*.c))
@@ -153,7 +155,7 @@ $(BUILD)/lexer.c: compiler/syntax/lexer.l $(BUILD)/parser.h
 
 $(BUILD)/embed: compiler/base/embed.c
 	@mkdir -p $(BUILD)
-	$(CC) -std=c11 -D_GNU_SOURCE $(WARNINGS) -O1 -o $@ $<
+	$(BUILD_CC) -std=c11 -D_GNU_SOURCE $(WARNINGS) -O1 -o $@ $<
 
 # The standard library and the headers of generated programs are inside the binary. A file that was moved here may be older than
 # the last build, and a removed file has no date: the lists of names are dependencies, too.

@@ -28,6 +28,7 @@ typedef struct Work {
     uint64_t state;   /* of the module when it was checked */
     const char *text; /* after emit; after check: of a dump */
     MoecKernels kernels;
+    MoecFreestanding freestanding;
 
     Graph graph;
     long batch, context, tokens;
@@ -157,8 +158,11 @@ static void pass_check(Work *work) {
 
 static void pass_emit(Work *work) {
     Arena *arena = work->compiler->arena;
-    work->text = work->module->apart ? print_cuda(arena, work->module, &work->kernels)
-                                     : print_c(arena, work->module);
+    if (work->hosting == TARGET_FREESTANDING)
+        work->text = print_freestanding(arena, work->module, &work->freestanding);
+    else
+        work->text = work->module->apart ? print_cuda(arena, work->module, &work->kernels)
+                                         : print_c(arena, work->module);
 }
 
 enum {
@@ -503,6 +507,18 @@ const char *moec_emit_c(MoecCompiler *compiler, MoecProgram *const *programs, in
     programs = with_step(compiler, programs, &count);
     const Hosting hosted = compiler->marks ? TARGET_MARKED : TARGET_HOSTED;
     return emitted(compiler, programs, count, standalone ? TARGET_STANDALONE : hosted, NULL);
+}
+
+const MoecFreestanding *moec_emit_freestanding(MoecCompiler *compiler, MoecProgram *program) {
+    Work work = work_of(compiler, program);
+    work.hosting = TARGET_FREESTANDING;
+    if (!lower_together(&work, &program, 1, last_of_text)) return NULL;
+    refuse_freestanding(work.module, &compiler->reports);
+    if (moec_failed(compiler)) return NULL;
+    MoecFreestanding *result = arena_alloc(compiler->arena, sizeof *result);
+    *result = work.freestanding;
+    result->text = work.text;
+    return result;
 }
 
 const char *moec_emit_cuda(MoecCompiler *compiler, MoecProgram *const *programs, int count,

@@ -33,6 +33,8 @@ bool bounded(MoecCompiler *compiler, void (*run)(void *data), void *data);
 Program *elaborated(MoecCompiler *compiler, Graph graph, long batch, long context);
 /* Warns about predictions that depend on the tokens that they predict. `forward`: the model. */
 void warn_of_leaks(MoecCompiler *compiler, const Program *forward);
+/* Reports the first part of a module that freestanding C does not support. */
+void refuse_freestanding(const struct Module *module, Reports *reports);
 /* The module of these programs after that pass; NULL after an error. */
 struct Module *lowered_module(MoecCompiler *compiler, MoecProgram *const *programs, int count,
                               bool device, const char *pass);

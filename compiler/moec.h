@@ -164,6 +164,32 @@ double moec_cache_traffic(MoecProgram *step, long position);
 /* C text that exports `const MoecTable moec_table` (runtime/abi/abi.h) with these graphs. */
 const char *moec_emit_c(MoecCompiler *compiler, MoecProgram *const *programs, int count,
                         bool standalone);
+/* A parameter or layer state that a freestanding program reads, in the order of its memory. */
+typedef struct MoecStored {
+    const char *name, *axes;
+    bool is_state;  /* of a layer */
+    int type;       /* of MoecType: MOEC_F32, MOEC_BF16 or MOEC_INT8 */
+    size_t from;    /* index of its first number in the weights, or in the states */
+    size_t at;      /* index of its first element: of all f32, or of all others */
+    size_t numbers; /* an element of MOEC_INT8 is a group */
+} MoecStored;
+
+/* A decoding program in C99 that needs no library and no memory but its state. */
+typedef struct MoecFreestanding {
+    const char *text; /* functions, from the sizes to run_decode; see plain_model.c */
+    const MoecStored *stored;
+    int stored_count;
+    size_t floats, rounded; /* elements of all f32, and of all others, whose type is rounded_type */
+    int rounded_type;
+    long vocabulary, context;
+    size_t cache_bytes, arena_bytes; /* of the state */
+    size_t local_bytes;              /* of the arrays of a kernel: the largest sum of one kernel */
+    int products, kernels;
+} MoecFreestanding;
+
+/* The decoding program of one sequence and one token; NULL after an error. */
+const MoecFreestanding *moec_emit_freestanding(MoecCompiler *compiler, MoecProgram *program);
+
 /* A piece of a kernel text: from the end of the previous piece, or the beginning, to its own end.
  * Each variant of a kernel is one piece. */
 enum { MOEC_EVERY_KERNEL = -1 };

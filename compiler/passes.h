@@ -298,13 +298,22 @@ const char *mesh_text(const Program *local);
 struct Schedule;
 struct Module;
 struct MoecKernels;
-typedef enum Hosting { TARGET_HOSTED, TARGET_MARKED, TARGET_STANDALONE } Hosting;
+typedef enum Hosting {
+    TARGET_HOSTED,
+    TARGET_MARKED,
+    TARGET_STANDALONE,
+    TARGET_FREESTANDING /* one decoding program in C99, without a table: print_freestanding.c */
+} Hosting;
 /* plain: sizes are numbers instead of constants. */
 struct Module *lower_module(Arena *arena, struct Schedule *const *schedules, int count, bool device,
                             Hosting hosting, bool plain);
 /* Its loops as printed by `moec dump`. */
 const char *dump_module(const struct Module *module);
 char *print_c(Arena *arena, const struct Module *module);
+/* The same as freestanding C, with the memory that it needs. */
+struct MoecFreestanding;
+char *print_freestanding(Arena *arena, const struct Module *module,
+                         struct MoecFreestanding *program);
 /* The same for programs of a GPU, and the text of their kernels. */
 char *print_cuda(Arena *arena, const struct Module *module, struct MoecKernels *device);
 

@@ -26,6 +26,8 @@ random_programs_device MOEC_SEED=1 MOEC_PROGRAMS=300 $unit/test_emit_cuda
 random_forms MOEC_SEED=10001 MOEC_MODELS=2000 $unit/test_models forms
 random_forms_device MOEC_CUDA=$BUILD/libmoec_sim.so MOEC_DEVICE=cuda MOEC_SEED=5000 MOEC_MODELS=300 $unit/test_models forms
 random_emitted tests/random_emitted.sh 60
+freestanding tests/freestanding.sh
+web tests/web.sh
 recurrences tests/checks/recurrences.sh all
 bf16 tests/checks/bf16.sh all
 products tests/checks/products.sh all

@@ -386,9 +386,11 @@ complete -c moec -n '__fish_seen_subcommand_from export' -l verbose -s v -d 'com
 complete -c moec -n '__fish_seen_subcommand_from export' -l color -xa 'auto always never' -d 'color of messages (default auto: on a terminal without NO_COLOR)'
 complete -c moec -n '__fish_seen_subcommand_from export' -l help -s h -d 'this text'
 
-complete -c moec -f -n __fish_use_subcommand -a emit -d 'Write a standalone C or CUDA program with the weights.'
-complete -c moec -n '__fish_seen_subcommand_from emit' -l target -xa 'c cuda torch' -d 'language: c needs a C compiler, cuda needs nvcc; torch: a model for the transformers library (default c)'
+complete -c moec -f -n __fish_use_subcommand -a emit -d 'Write a standalone program with the weights, or a web page.'
+complete -c moec -n '__fish_seen_subcommand_from emit' -l target -xa 'c cuda torch web' -d 'language: c needs a C compiler, cuda needs nvcc; torch: a model for the transformers library; web: a page that runs the model in a browser, needs clang (default c)'
 complete -c moec -n '__fish_seen_subcommand_from emit' -l mode -xa 'decode train sample' -d 'program: decode generates text, train trains, sample draws samples (default decode)'
+complete -c moec -n '__fish_seen_subcommand_from emit' -l profile -xa 'hosted freestanding' -d 'environment of a C program: hosted has files, memory and threads; freestanding has none: one C99 file for decoding (default hosted)'
+complete -c moec -n '__fish_seen_subcommand_from emit' -l weights -xa 'array incbin' -d 'weights of a freestanding program: array in C, or incbin of the assembler (default array up to 16 MB)'
 complete -c moec -n '__fish_seen_subcommand_from emit' -l out -s o -rF -d 'directory to write'
 complete -c moec -n '__fish_seen_subcommand_from emit' -l force -d 'replacement of existing files'
 complete -c moec -n '__fish_seen_subcommand_from emit' -l json -d 'result as JSON'
