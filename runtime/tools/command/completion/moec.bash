@@ -10,11 +10,11 @@ _moec_tables() {
     serve) flags='--host --port --alias --tokenizer --chat-template --context-length -c --parallel --cache-memory --max-queue --max-connections --max-body-size --timeout --client-timeout --device --set --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     sample) flags='--out -o --count --steps --seed -s --json --device --set --precision --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     check) flags='--set --json --batch-size -b --context-length -c --lr --steps --precision --weight-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
-    explain) flags='--mode --target --svg --dot --json --peak-gflops --peak-gbytes --set --batch-size -b --context-length -c --precision --weight-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
+    explain) flags='--mode --target --svg --dot --json --peak-gflops --peak-gbytes --mesh --set --batch-size -b --context-length -c --precision --weight-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
     inspect) flags='--show --prompt -p --data -d --values --out -o --svg --device --seed -s --json --set --batch-size -b --context-length -c --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     doc) flags='--json --markdown --quiet -q --verbose -v --color --help -h ' ;;
     tensors) flags='--json --quiet -q --verbose -v --color --help -h ' ;;
-    verify) flags='--device --batch-size -b --context-length -c --shapes --bisect --forms --seed -s --against --dtypes --sizes --inputs --json --set --lr --steps --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
+    verify) flags='--device --batch-size -b --context-length -c --shapes --bisect --forms --mesh --seed -s --against --dtypes --sizes --inputs --json --set --lr --steps --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     bench) flags='--mode --device --json --kernels --prefix-length --batch-size -b --quick --set --context-length -c --lr --steps --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     compare) flags='--baseline --markdown --csv --json --svg --quiet -q --verbose -v --color --help -h ' ;;
     report) flags='--out -o --force --baseline --open --json --quiet -q --verbose -v --color --help -h ' ;;
@@ -123,6 +123,7 @@ _moec_tables() {
     'explain --target') kind=list values='c cuda' ;;
     'explain --peak-gflops') kind=list values='' ;;
     'explain --peak-gbytes') kind=list values='' ;;
+    'explain --mesh') kind=list values='' ;;
     'explain --batch-size'|'explain -b') kind=list values='' ;;
     'explain --context-length'|'explain -c') kind=list values='' ;;
     'explain --precision') kind=list values='f32 bf16' ;;
@@ -145,6 +146,7 @@ _moec_tables() {
     'verify --device') kind=list values='' ;;
     'verify --batch-size'|'verify -b') kind=list values='' ;;
     'verify --context-length'|'verify -c') kind=list values='' ;;
+    'verify --mesh') kind=list values='' ;;
     'verify --seed'|'verify -s') kind=list values='' ;;
     'verify --against') kind=list values='' ;;
     'verify --dtypes') kind=list values='' ;;
