@@ -1,6 +1,6 @@
 /* against: moec verify --against: foreign code compared with the definition of a layer or a model.
  * The code runs in a process of its own (client.c), the definition in the reference interpreter
- * (judge.c). Every case runs twice, the second time in reverse order: code that keeps something
+ * (bounds.c). Every case runs twice, the second time in reverse order: code that keeps something
  * from an earlier call, or reads memory that it did not set, returns other values then.
  */
 #include "tools/against/against.h"

@@ -194,7 +194,7 @@ int library_serve(const char *path, const char *name, int from, int to);
 bool against_match(const AgainstClient *client, const AgainstSubject *subject,
                    const AgainstShape *shape);
 
-/* ---- judge.c ---- */
+/* ---- bounds.c ---- */
 
 typedef struct AgainstDifference {
     const AgainstTensor *tensor;

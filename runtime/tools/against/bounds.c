@@ -1,4 +1,4 @@
-/* judge: compares results of foreign code with those of the definition in double precision.
+/* bounds: compares results of foreign code with those of the definition in double precision.
  *
  * Both sides read the same values, which are numbers of the precision. The code rounds every
  * operation. How far that moves an element of a result is a property of the definition and the
