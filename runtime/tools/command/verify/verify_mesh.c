@@ -2,6 +2,7 @@
  * program, both in the reference interpreter. */
 #include "verify.h"
 
+#include "abi/json_make.h"
 #include "base/message.h"
 #include "tools/command/line/commands.h"
 
@@ -12,7 +13,7 @@ static bool print_graph(const char *name, const MoecMeshReport *report, json_t *
     if (report->message) return error_message(NULL, "%s: %s", name, report->message);
     if (json) {
         json_object_set_new(json, name,
-                            json_pack("{s:b, s:f, s:s, s:i, s:i, s:i}", "agrees", report->agrees,
+                            json_make("{s:b, s:f, s:s, s:i, s:i, s:i}", "agrees", report->agrees,
                                       "error", report->error, "worst",
                                       report->worst ? report->worst : "", "tensors",
                                       report->compared, "amplified", report->amplified,
