@@ -61,6 +61,12 @@ static void visit_traffic(Statement *statement, void *data) {
     }
 }
 
+/* Bytes of a weight with its share of a scale. */
+static double weight_bytes(Type type) {
+    if (type == TYPE_INT4) return 0.5 + 2 / (double)INT4_GROUP;
+    return type_bytes(type) + (type == TYPE_INT8 ? sizeof(float) / (double)INT8_GROUP : 0);
+}
+
 double traffic(Program *program) {
     Traffic traffic = {.program = program};
     double bytes = 0;
@@ -70,9 +76,7 @@ double traffic(Program *program) {
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
         if (tensor->role == ROLE_PARAMETER || tensor->role == ROLE_ROUNDED)
-            bytes += (type_bytes(tensor->type) +
-                      (tensor->type == TYPE_INT8 ? sizeof(float) / (double)INT8_GROUP : 0)) *
-                     traffic.read[i];
+            bytes += weight_bytes(tensor->type) * traffic.read[i];
     }
     return bytes;
 }

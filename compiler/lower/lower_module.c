@@ -45,6 +45,8 @@ Module *module_for(Arena *arena, Schedule *const *schedules, int count, const Lo
     module->weights = layout_of(arena, programs, count, ROLE_PARAMETER);
     module->states = layout_of(arena, programs, count, ROLE_STATE);
     module->rounded = type_of_rounded(programs, count);
+    if (module->rounded == TYPE_INT4)
+        module->packed = layout_of(arena, programs, count, ROLE_ROUNDED);
     for (int i = 0; i < count; i++) {
         if (programs[i]->graph == GRAPH_UPDATE)
             lower_update(module, target, programs[i]);

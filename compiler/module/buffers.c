@@ -15,7 +15,7 @@ static int place_of(const BlockLayout *layout, const char *path) {
     return -1;
 }
 
-static size_t layout_offset(const BlockLayout *layout, const Tensor *tensor) {
+size_t layout_offset(const BlockLayout *layout, const Tensor *tensor) {
     int place = place_of(layout, tensor->path);
     return place < 0 ? 0 : layout->offsets[place];
 }
@@ -28,9 +28,17 @@ static void add_tensor(Arena *arena, BlockLayout *layout, Tensor *tensor) {
     list_push(arena, &layout->tensors, tensor);
 }
 
+size_t packed_bytes(const Tensor *tensor) {
+    const Matrices *m = tensor->matrices;
+    const long panels = m->batch * ((m->n + INT4_PANEL - 1) / INT4_PANEL);
+    return (size_t)(panels * (m->k / INT4_GROUP)) * sizeof(MoecInt4);
+}
+
 static size_t bytes_in(const BlockLayout *layout, int place) {
     const Tensor *tensor = layout->tensors.items[place];
-    const size_t bytes = (size_t)(tensor_elements(tensor) * type_bytes(tensor->type));
+    const size_t bytes = tensor->type == TYPE_INT4
+                             ? packed_bytes(tensor)
+                             : (size_t)(tensor_elements(tensor) * type_bytes(tensor->type));
     return (bytes + layout->unit - 1) / layout->unit * layout->unit;
 }
 
@@ -100,8 +108,9 @@ static size_t slot_of(const Program *program, const Tensor *tensor) {
 }
 
 /* Sets the block and the offset of a tensor. */
-static void put_in_block(const Entry *entry, Buffer *buffer, const BlockLayout *weights,
-                         const BlockLayout *states) {
+static void put_in_block(const Module *module, const Entry *entry, Buffer *buffer) {
+    const BlockLayout *weights = &module->weights, *states = &module->states,
+                      *packed = &module->packed;
     static const int blocks[] = {
         [ROLE_PARAMETER] = MOEC_WEIGHTS, [ROLE_GRADIENT] = MOEC_GRADIENTS,
         [ROLE_STATE] = MOEC_STATES,      [ROLE_INPUT] = MOEC_INPUTS,
@@ -127,6 +136,10 @@ static void put_in_block(const Entry *entry, Buffer *buffer, const BlockLayout *
         buffer->offset = layout_offset(&entry->caches, tensor);
         break;
     case ROLE_ROUNDED:
+        if (tensor->type == TYPE_INT4) {
+            buffer->offset = layout_offset(packed, tensor) / sizeof(MoecInt4);
+            break;
+        }
         buffer->offset = layout_offset(weights, tensor->of) / sizeof(float) /
                          (tensor->type == TYPE_INT8 ? INT8_GROUP : 1);
         break;
@@ -181,8 +194,8 @@ static void clear_tensors(Arena *arena, Entry *entry) {
     }
 }
 
-Entry *entry_new(Arena *arena, const Schedule *schedule, const BlockLayout *weights,
-                 const BlockLayout *states, const char *const *names) {
+Entry *entry_new(const Module *module, const Schedule *schedule, const char *const *names) {
+    Arena *arena = module->arena;
     Program *program = schedule->program;
     Entry *entry = arena_alloc(arena, sizeof *entry);
     entry->program = program;
@@ -202,10 +215,10 @@ Entry *entry_new(Arena *arena, const Schedule *schedule, const BlockLayout *weig
                      .constant = (tensor->role == ROLE_PARAMETER && program->graph != GRAPH_STEP) ||
                                  tensor->role == ROLE_INPUT || tensor->role == ROLE_ROUNDED,
                      .cleared = place->cleared};
-        put_in_block(entry, buffer, weights, states);
+        put_in_block(module, entry, buffer);
     }
     clear_tensors(arena, entry);
-    clear_gradients(arena, entry, weights);
+    clear_gradients(arena, entry, &module->weights);
     return entry;
 }
 

@@ -240,6 +240,72 @@ MOEC_LARGE void moec_few_by_columns(const MoecBlockProduct *block) {
     for (long j = step * MOEC_STREAMS; j < block->n; j++) moec_few_columns(block, j, 0, 1);
 }
 
+/* ---- b in panels ---- */
+
+enum { MOEC_PANELS = 4, MOEC_PANEL_VECTORS = MOEC_PANEL / MOEC_LANES };
+
+/* c[i,j] (+)= a[i] . b[j]: `rows` rows from i on, columns of the panel at j and of others `step`
+ * columns apart. The sums of an element have the same order for all numbers of rows. */
+MOEC_INLINE void moec_few_panels(const MoecBlockProduct *block, long i, long j, long step,
+                                 const long rows, const long panels) {
+    MoecVector sum[MOEC_PANELS][4][MOEC_PANEL_VECTORS] = {0};
+    const float *a[4];
+    for (long r = 0; r < rows; r++) a[r] = moec_element(&block->a, i + r, 0);
+    const MoecInt4 *from[MOEC_PANELS];
+    for (long q = 0; q < panels; q++)
+        from[q] = moec_at(block->b.data, (j + q * step) * block->b.lane, MOEC_INT4);
+    for (long p = 0; p < block->k; p += MOEC_PANEL_DEPTH) {
+#pragma GCC unroll 4
+        for (long q = 0; q < panels; q++) {
+            MoecVector part[4][MOEC_PANEL_VECTORS] = {0};
+            for (long at = 0; at < (long)sizeof(MoecInt4); at += 64)
+                moec_ask_ahead((const char *)from[q] + at);
+#pragma GCC unroll 32
+            for (int d = 0; d < MOEC_PANEL_DEPTH; d++)
+#pragma GCC unroll 4
+                for (long v = 0; v < MOEC_PANEL_VECTORS; v++) {
+                    const MoecVector b =
+                        moec_load_int4(from[q]->steps[d / 8] + v * MOEC_LANES, d % 8);
+#pragma GCC unroll 4
+                    for (long r = 0; r < rows; r++) part[r][v] += a[r][p + d] * b;
+                }
+#pragma GCC unroll 4
+            for (long v = 0; v < MOEC_PANEL_VECTORS; v++) {
+                const MoecVector scale = moec_load_scales(from[q]->scale + v * MOEC_LANES);
+#pragma GCC unroll 4
+                for (long r = 0; r < rows; r++) sum[q][r][v] += scale * part[r][v];
+            }
+            from[q]++;
+        }
+    }
+    for (long q = 0; q < panels; q++)
+        for (long r = 0; r < rows; r++) {
+            const long column = j + q * step, width = moec_least(block->n - column, MOEC_PANEL);
+            float *to = (float *)block->c + (i + r) * block->c_m + column, made[MOEC_PANEL];
+            for (long v = 0; v < MOEC_PANEL_VECTORS; v++)
+                moec_store_vector(made + v * MOEC_LANES, sum[q][r][v]);
+            for (long x = 0; x < width; x++) to[x] = made[x] + (block->accumulate ? to[x] : 0.0f);
+        }
+}
+
+MOEC_INLINE void moec_few_panel_rows(const MoecBlockProduct *block, long j, long step,
+                                     const long panels) {
+    long i = 0;
+    for (; panels == 1 && i + 4 <= block->m; i += 4) moec_few_panels(block, i, j, step, 4, panels);
+    for (; panels == 1 && i + 2 <= block->m; i += 2) moec_few_panels(block, i, j, step, 2, panels);
+    for (; i < block->m; i++) moec_few_panels(block, i, j, step, 1, panels);
+}
+
+/* A single row reads several panels side by side, several rows one. */
+MOEC_LARGE void moec_few_int4(const MoecBlockProduct *block) {
+    const long all = moec_ceil_div(block->n, MOEC_PANEL),
+               step = block->m == 1 ? all / MOEC_PANELS : 0;
+    for (long q = 0; q < step; q++)
+        moec_few_panel_rows(block, q * MOEC_PANEL, step * MOEC_PANEL, MOEC_PANELS);
+    for (long q = step * MOEC_PANELS; q < all; q++)
+        moec_few_panel_rows(block, q * MOEC_PANEL, 0, 1);
+}
+
 /* Computes the product if it has few rows and the memory layout of b permits reading without
  * packing; returns whether it did. The order of the sums differs from that of tiles, so the choice
  * depends on the whole product: a short block at its end must not depend on the number of
@@ -248,6 +314,11 @@ MOEC_FUNCTION int moec_block_few_rows(const MoecBlockProduct *block) {
     const MoecOperand *a = &block->a, *b = &block->b;
     const long rows = block->whole_rows > 0 ? block->whole_rows : block->m;
     if (rows > MOEC_FEW_DOTS || b->lanes != NULL) return 0;
+    if (moec_is_panels(b->type)) {
+        if (!moec_is_f32(a->type) || a->depth != 1 || a->depths != NULL) return 0;
+        moec_few_int4(block);
+        return 1;
+    }
     if (b->lane == 1 && rows <= MOEC_FEW_ROWS)
         moec_few_by_rows(block);
     else if (b->lane != 1 && a->depth == 1 && b->depth == 1 && a->depths == NULL &&

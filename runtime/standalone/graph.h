@@ -70,7 +70,7 @@ static inline const MoecGraphEntry *graph_entry(MoecGraphKind kind) {
 static inline int graph_open(Graph *graph, const MoecGraphEntry *entry, size_t arena_bytes) {
     graph->entry = entry;
     graph->weights = block_new(moec_table.weight_bytes);
-    graph->rounded = block_new(moec_table.round ? moec_table.weight_bytes / 2 : 0);
+    graph->rounded = block_new(rounded_bytes(&moec_table));
     graph->states = block_new(moec_table.state_bytes);
     graph->arena = block_new(arena_bytes);
     graph->inputs = slots_new(entry->inputs, entry->input_count);
