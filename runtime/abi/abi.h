@@ -74,8 +74,8 @@ typedef struct MoecGroup {
 
 /* MOEC_INT4: a matrix [n][k] in panels of MOEC_PANEL columns, the last one filled up with zeros. A
  * panel is k / MOEC_PANEL_DEPTH of these, one after the other. Bits 4 i .. 4 i + 3 of
- * steps[w][j] are element 8 w + i of column j, an integer in -8 .. 7; its value is scale[j], a
- * binary16 number, times the integer. */
+ * steps[w][j] are element 8 w + i of column j, an integer in 0 .. 15; its value is scale[j], a
+ * binary16 number, times (the integer - 8). */
 enum { MOEC_PANEL = 16, MOEC_PANEL_DEPTH = 32 };
 typedef struct MoecInt4 {
     uint16_t scale[MOEC_PANEL];

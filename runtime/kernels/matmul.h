@@ -144,7 +144,7 @@ MOEC_LARGE void moec_block_floats(const MoecBlockProduct *block) {
             memset((float *)block->c + i * block->c_m, 0, (size_t)block->n * sizeof(float));
         return;
     }
-    if (moec_block_few_rows(block)) return;
+    if (moec_block_few_rows(block, moec_scratch.a, sizeof moec_scratch.a)) return;
     const MoecForm form = moec_form(block->rounded && !moec_is_quantized(block->b.type));
     const int in_place = moec_block_in_place(block, form);
     const long most = form == MOEC_FLOATS ? MOEC_BLOCK_K : 2 * MOEC_BLOCK_K,
@@ -356,7 +356,7 @@ MOEC_FUNCTION uint16_t moec_int4_group(const float *x, uint32_t words[MOEC_PANEL
     for (int i = 0; i < MOEC_PANEL_DEPTH; i++) {
         int step = finite ? moec_int4_step(x[i], inverse) : scale != 0.0f;
         step = step > 7 ? 7 : step;
-        words[i / 8] = (i % 8 ? words[i / 8] : 0) | ((uint32_t)step & 15u) << i % 8 * 4;
+        words[i / 8] = (i % 8 ? words[i / 8] : 0) | (uint32_t)(step + 8) << i % 8 * 4;
     }
     return moec_half(scale);
 }

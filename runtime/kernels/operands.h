@@ -152,6 +152,14 @@ MOEC_INLINE MoecVector moec_load_steps(const signed char *x) {
     const Words steps =
         (Words)__builtin_ia32_pmovsxbd512_mask(*(const Bytes *)x, (Words){0}, 0xffff);
     return __builtin_convertvector(steps, MoecVector);
+#elif defined(__AVX2__) && !defined(__clang__)
+    typedef char Bytes __attribute__((vector_size(16)));
+    typedef long long Pair __attribute__((vector_size(16)));
+    typedef int32_t Words __attribute__((vector_size(32)));
+    long long eight;
+    memcpy(&eight, x, sizeof eight);
+    const Words steps = (Words)__builtin_ia32_pmovsxbd256((Bytes)(Pair){eight, 0});
+    return __builtin_convertvector(steps, MoecVector);
 #else
     typedef signed char Bytes __attribute__((vector_size(MOEC_LANES), aligned(1), may_alias));
     return __builtin_convertvector(*(const Bytes *)x, MoecVector);
@@ -169,11 +177,11 @@ MOEC_INLINE MoecVector moec_load_wide(const void *x, MoecType type) {
 MOEC_INLINE MoecVector moec_load_int4(const uint32_t *words, const int i) {
 #if defined(__AVX512F__) && !defined(__clang__)
     typedef int32_t Places __attribute__((vector_size(64)));
-    const MoecVector steps = {0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1};
+    const MoecVector steps = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
     return __builtin_shuffle(steps, (Places)(*(const MoecWords *)words >> 4 * i));
 #else
     typedef int32_t Signed __attribute__((vector_size(MOEC_LANES * 4)));
-    const Signed steps = (Signed)(*(const MoecWords *)words << (28 - 4 * i)) >> 28;
+    const Signed steps = (Signed)((*(const MoecWords *)words ^ 0x88888888u) << (28 - 4 * i)) >> 28;
     return __builtin_convertvector(steps, MoecVector);
 #endif
 }
