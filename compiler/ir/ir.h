@@ -142,6 +142,7 @@ typedef struct Tensor {
     MoecProbe probe; /* outputs */
     bool cached;     /* named by `cache t`: decode stores it and recomputes everything derived from
                         it */
+    bool of_cached;  /* parameters: multiplied by a cached tensor (smaller_weights.c) */
     bool kept;       /* computed outside of repeats and read by the backward pass */
     bool carried;    /* by a repeat: element i + 1 of the first axis is of iteration i, element 0 is
                         the value before it */

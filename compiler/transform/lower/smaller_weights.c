@@ -18,8 +18,9 @@
  *
  *     y[b,h,e] = sum[d] x[b,d] * query[d,h,e]     y[b,h,e] = sum[d] x[b,d] * query_rounded[h,e,d]
  *
- * Parameters stay f32 as with int8, if a sum has a rest beyond whole groups, and if several
- * matrices begin within a panel of INT4_PANEL columns.
+ * Parameters stay f32 as with int8, if a sum has a rest beyond whole groups, if several matrices
+ * begin within a panel of INT4_PANEL columns, and if they multiply a cached tensor: absorb.c sums
+ * over their columns instead.
  */
 #include "transform/lower/smaller_weights.h"
 #include "base/must.h"
@@ -167,7 +168,9 @@ static void read_packed(Program *program, Statement *statement, const Contractio
     Expr *const former = statement->value;
     const int operand = former->args[1] == read;
     Matrices *matrices = matrices_of(program, found, statement);
-    if (!matrices || found->product.n != matrices->n || found->product.k != matrices->k) return;
+    if (!matrices || read->tensor->of_cached || found->product.n != matrices->n ||
+        found->product.k != matrices->k)
+        return;
     Tensor *copy = packed_parameter(program, read->tensor, matrices);
     if (!copy) return;
     Expr *subs[MAX_RANK];
@@ -218,11 +221,20 @@ void smaller_weights(Program *program) {
     shrink_block(program, &program->body);
 }
 
+static void mark_of_cached(Statement *statement, void *data) {
+    Expr *a, *b;
+    (void)data;
+    if (statement->kind != STATEMENT_LOOP || !product_of_reads(statement, &a, &b)) return;
+    a->tensor->of_cached |= b->tensor->cached;
+    b->tensor->of_cached |= a->tensor->cached;
+}
+
 void choose_weights(Program *program, const char *weights) {
     if (!weights || program->graph == GRAPH_TRAIN || program->graph == GRAPH_UPDATE) return;
     if (!strcmp(weights, "int8") || !strcmp(weights, "int4")) {
         program->weights = !strcmp(weights, "int8") ? TYPE_INT8 : TYPE_INT4;
         program->rounded = false;
+        if (program->weights == TYPE_INT4) block_walk(&program->body, mark_of_cached, NULL);
     } else if (!strcmp(weights, "bf16") && !program->rounded) {
         program->weights = TYPE_BF16;
     }
