@@ -244,11 +244,10 @@ MOEC_LARGE void moec_few_by_columns(const MoecBlockProduct *block) {
 
 enum { MOEC_PANELS = 4, MOEC_PANEL_VECTORS = MOEC_PANEL / MOEC_LANES, MOEC_DIGITS = 3 };
 
-/* MOEC_PANEL_DEPTH terms of a row of a as integers below 2^22 times `scale`, a power of two. Their
- * distance to the floats is at most 2^-22 of the largest term, as if sums of that many terms were
- * rounded once. An integer has three digits of 8 bits with a sign, the lowest first; digits[d][w]
- * contains those of the terms 8 w + 0, 2, 4, 6, then of 8 w + 1, 3, 5, 7: the order of integers
- * in MoecInt4. */
+/* MOEC_PANEL_DEPTH terms of a row of a as integers of at most 2^22 times `scale`, a power of two:
+ * within 2^-22 of the largest term. An integer has three digits of 8 bits with a sign, the lowest
+ * first; digits[d][w] contains those of the terms 8 w + 0, 2, 4, 6, then of 8 w + 1, 3, 5, 7: the
+ * order of the integers in MoecInt4. */
 typedef struct MoecDigits {
     signed char digits[MOEC_DIGITS][MOEC_PANEL_DEPTH / 8][2][4];
     int32_t eight; /* 8 times the sum of the integers */
