@@ -108,6 +108,7 @@ typedef struct Matrices {
     int order[MAX_RANK]; /* by axis: the axis of the parameter */
     long batch, n, k;
     long batch_stride, n_stride, k_stride; /* in the parameter */
+    bool alone;                            /* no program reads the parameter in f32 */
 } Matrices;
 
 typedef struct Tensor {

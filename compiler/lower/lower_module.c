@@ -1,7 +1,10 @@
 /* lower_module: programs with their schedules as a module. Its loops are as the schedules have
  * them; passes over them follow. */
 #include "lower/lower_entry.h"
+#include "analysis/access.h"
 #include "passes.h"
+
+#include <string.h>
 
 /* "train", or "decode_2" if there are two of a kind. */
 static const char *prefix_of(Arena *arena, Program *const *programs, int place) {
@@ -19,6 +22,24 @@ static Type type_of_rounded(Program *const *programs, int count) {
             if (tensor->role == ROLE_ROUNDED) return tensor->type;
         }
     return TYPE_REAL;
+}
+
+/* Marks the int4 parameters that no program reads in f32. */
+static void mark_alone(Module *module) {
+    for (int i = 0; i < module->packed.tensors.count; i++)
+        ((Tensor *)module->packed.tensors.items[i])->matrices->alone = true;
+    for (int i = 0; i < module->program_count; i++) {
+        Program *program = module->programs[i];
+        const int *touches = touches_of(program);
+        for (int j = 0; j < program->tensors.count; j++) {
+            const Tensor *tensor = program->tensors.items[j];
+            for (int k = 0; k < module->packed.tensors.count && touches[j]; k++) {
+                const Tensor *packed = module->packed.tensors.items[k];
+                packed->matrices->alone &=
+                    tensor->role != ROLE_PARAMETER || strcmp(tensor->path, packed->path) != 0;
+            }
+        }
+    }
 }
 
 const LowerTarget lower_host = {
@@ -45,8 +66,10 @@ Module *module_for(Arena *arena, Schedule *const *schedules, int count, const Lo
     module->weights = layout_of(arena, programs, count, ROLE_PARAMETER);
     module->states = layout_of(arena, programs, count, ROLE_STATE);
     module->rounded = type_of_rounded(programs, count);
-    if (module->rounded == TYPE_INT4)
+    if (module->rounded == TYPE_INT4) {
         module->packed = layout_of(arena, programs, count, ROLE_ROUNDED);
+        mark_alone(module);
+    }
     for (int i = 0; i < count; i++) {
         if (programs[i]->graph == GRAPH_UPDATE)
             lower_update(module, target, programs[i]);

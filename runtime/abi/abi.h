@@ -88,6 +88,7 @@ typedef struct MoecInt4Weights {
     size_t weights, packed;
     long batch, n, k;
     long batch_stride, n_stride, k_stride;
+    int alone; /* no program reads the f32 weights */
 } MoecInt4Weights;
 
 /* Reduction of a probe output over several calls: mean or maximum. */

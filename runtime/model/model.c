@@ -189,6 +189,15 @@ bool model_round(const Model *model) {
            model->device->kind->round(model->engine, there->weights, there->rounded);
 }
 
+void model_release_weights(const Model *model) {
+    for (int i = 0; i < model->table->packed_count; i++) {
+        const MoecInt4Weights *one = &model->table->packed[i];
+        if (one->alone)
+            memory_release((char *)model->weights + one->weights,
+                           (size_t)(one->batch * one->n * one->k) * sizeof(float));
+    }
+}
+
 bool model_put_weights(const Model *model) {
     return model->device->kind->put(model->device, model->there.weights, model->weights,
                                     model->table->weight_bytes) &&

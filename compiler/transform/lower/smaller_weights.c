@@ -240,13 +240,15 @@ void choose_weights(Program *program, const char *weights) {
     }
 }
 
+const char *weight_type_name(Type type) {
+    return type == TYPE_INT4 ? "int4" : type == TYPE_INT8 ? "int8" : "bf16";
+}
+
 bool weights_fit(const Program *program, Reports *reports) {
     if (program->weights == TYPE_REAL) return true;
     if (reports->errors) return false;
     report_error(reports, (Span){0}, "inference.weight_dtype = %s is available on CPUs only",
-                 program->weights == TYPE_INT8   ? "int8"
-                 : program->weights == TYPE_INT4 ? "int4"
-                                                 : "bf16");
+                 weight_type_name(program->weights));
     report_help(reports, "on a GPU train.precision = bf16 halves the bytes of the weights");
     return false;
 }
