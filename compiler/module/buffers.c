@@ -55,7 +55,7 @@ static size_t place(BlockLayout *layout, bool frozen, bool whole) {
 }
 
 BlockLayout layout_of(Arena *arena, Program *const *programs, int count, Role role) {
-    BlockLayout layout = {.unit = 64};
+    BlockLayout layout = {.unit = role == ROLE_ROUNDED ? 2 * sizeof(MoecInt4) : 64};
     for (int i = 0; i < count; i++) {
         if (programs[i]->graph == GRAPH_UPDATE) continue;
         if (role == ROLE_PARAMETER && programs[i]->weights == TYPE_INT8)

@@ -18,6 +18,8 @@ model dense = decoder {
 
 model tied = dense { tie_embeddings = true }
 
+model odd = dense { vocab_size = 271, dim = 96, layers = 1 }
+
 model routed = dense { ffn = moe { experts = 6, top_k = 2, expert = swiglu { hidden_dim = 128 } } }
 EOF
 hold() { # MODEL WEIGHTS
@@ -29,7 +31,7 @@ hold dense int8
 hold tied int8
 hold routed int8
 hold routed bf16
-for model in dense tied routed; do hold $model int4; done
+for model in dense tied odd routed; do hold $model int4; done
 if [ "$(uname -m)" = x86_64 ]; then
     for flags in -mno-avx512f -mno-avx; do
         MOEC_CFLAGS="-O1 $flags" hold tied int8

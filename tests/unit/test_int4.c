@@ -1,6 +1,7 @@
 /* Weights in 4 bits: rounding against its definition, and products against sums in double precision. The kernels are those of this
  * CPU, as programs have them. */
 #include "kernels.h"
+#include "data/shards.h"
 
 #include <math.h>
 #include <omp.h>
@@ -103,6 +104,26 @@ static void weights_become_multiples(void **state) {
         for (int i = 0; i < MOEC_PANEL_DEPTH; i++) again[i] = (float)values[i];
         rounded(again, MOEC_PANEL_DEPTH, twice);
         for (int i = 0; i < MOEC_PANEL_DEPTH; i++) assert_true(twice[i] == values[i]);
+    }
+}
+
+/* The weights of a file in Q4_0 keep their values and become the same blocks again. */
+static void blocks_of_q4_0(void **state) {
+    (void)state;
+    const BlockType *type = block_type_named("q4_0");
+    assert_non_null(type);
+    for (int run = 0; run < 5000; run++) {
+        float weights[MOEC_PANEL_DEPTH];
+        double values[MOEC_PANEL_DEPTH];
+        unsigned char block[18], again[18];
+        for (int i = 0; i < MOEC_PANEL_DEPTH; i++)
+            weights[i] = run % 50 ? (float)(uniform() * pow(10, run % 9 - 6)) : 0;
+        blocks_quantize(type, weights, MOEC_PANEL_DEPTH, block);
+        for (int i = 0; i < MOEC_PANEL_DEPTH; i++) weights[i] = block_value(type, block, (size_t)i);
+        rounded(weights, MOEC_PANEL_DEPTH, values);
+        for (int i = 0; i < MOEC_PANEL_DEPTH; i++) assert_true(values[i] == (double)weights[i]);
+        blocks_quantize(type, weights, MOEC_PANEL_DEPTH, again);
+        assert_memory_equal(block, again, sizeof block);
     }
 }
 
@@ -295,9 +316,13 @@ static void dispatched_rows(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(halves),          cmocka_unit_test(weights_become_multiples),
-        cmocka_unit_test(strange_weights), cmocka_unit_test(products_of_all_shapes),
-        cmocka_unit_test(strange_rows),    cmocka_unit_test(dispatched_rows),
+        cmocka_unit_test(halves),
+        cmocka_unit_test(weights_become_multiples),
+        cmocka_unit_test(blocks_of_q4_0),
+        cmocka_unit_test(strange_weights),
+        cmocka_unit_test(products_of_all_shapes),
+        cmocka_unit_test(strange_rows),
+        cmocka_unit_test(dispatched_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
