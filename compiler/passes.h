@@ -184,7 +184,7 @@ void scatter_to_select(Program *program);
 void precision(Program *program);
 /* The same, independent of the precision of the program. */
 void mark_exact(Program *program);
-/* Products read parameters from bf16 or int8 copies, as program->weights specifies. */
+/* Products read parameters from bf16, int8 or int4 copies, as program->weights specifies. */
 void smaller_weights(Program *program);
 /* Sets the type of the weights for inference (inference.weight_dtype; NULL: not set). int8 applies
  * to weights only; nothing else is rounded then. */

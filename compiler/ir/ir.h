@@ -108,7 +108,6 @@ typedef struct Matrices {
     int order[MAX_RANK]; /* by axis: the axis of the parameter */
     long batch, n, k;
     long batch_stride, n_stride, k_stride; /* in the parameter */
-    bool alone;                            /* no program reads the parameter in f32 */
 } Matrices;
 
 typedef struct Tensor {
@@ -143,6 +142,7 @@ typedef struct Tensor {
     MoecProbe probe; /* outputs */
     bool cached;     /* named by `cache t`: decode stores it and recomputes everything derived from
                         it */
+    bool int4_alone; /* parameters: no program reads them in f32, but one as int4 */
     bool of_cached;  /* parameters: multiplied by a cached tensor (smaller_weights.c) */
     bool kept;       /* computed outside of repeats and read by the backward pass */
     bool carried;    /* by a repeat: element i + 1 of the first axis is of iteration i, element 0 is

@@ -24,22 +24,27 @@ static Type type_of_rounded(Program *const *programs, int count) {
     return TYPE_REAL;
 }
 
-/* Marks the int4 parameters that no program reads in f32. */
-static void mark_alone(Module *module) {
-    for (int i = 0; i < module->packed.tensors.count; i++)
-        ((Tensor *)module->packed.tensors.items[i])->matrices->alone = true;
-    for (int i = 0; i < module->program_count; i++) {
-        Program *program = module->programs[i];
-        const int *touches = touches_of(program);
-        for (int j = 0; j < program->tensors.count; j++) {
-            const Tensor *tensor = program->tensors.items[j];
-            for (int k = 0; k < module->packed.tensors.count && touches[j]; k++) {
-                const Tensor *packed = module->packed.tensors.items[k];
-                packed->matrices->alone &=
-                    tensor->role != ROLE_PARAMETER || strcmp(tensor->path, packed->path) != 0;
-            }
+/* True if a program reads the parameter with this path, or its copy. */
+static bool is_read(Program *const *programs, int count, const char *path, Role role) {
+    bool read = false;
+    for (int i = 0; i < count; i++) {
+        const int *touches = touches_of(programs[i]);
+        for (int j = 0; j < programs[i]->tensors.count && !read; j++) {
+            const Tensor *tensor = programs[i]->tensors.items[j];
+            read = touches[j] && tensor->role == role && strcmp(tensor->path, path) == 0;
         }
     }
+    return read;
+}
+
+static void mark_alone(Program *const *programs, int count) {
+    for (int i = 0; i < count; i++)
+        for (int j = 0; j < programs[i]->tensors.count; j++) {
+            Tensor *tensor = programs[i]->tensors.items[j];
+            if (tensor->role == ROLE_PARAMETER)
+                tensor->int4_alone = is_read(programs, count, tensor->path, ROLE_ROUNDED) &&
+                                     !is_read(programs, count, tensor->path, ROLE_PARAMETER);
+        }
 }
 
 const LowerTarget lower_host = {
@@ -63,13 +68,12 @@ Module *module_for(Arena *arena, Schedule *const *schedules, int count, const Lo
     module->plain = plain;
     module->programs = programs;
     module->program_count = count;
+    module->rounded = type_of_rounded(programs, count);
+    if (module->rounded == TYPE_INT4) mark_alone(programs, count);
     module->weights = layout_of(arena, programs, count, ROLE_PARAMETER);
     module->states = layout_of(arena, programs, count, ROLE_STATE);
-    module->rounded = type_of_rounded(programs, count);
-    if (module->rounded == TYPE_INT4) {
+    if (module->rounded == TYPE_INT4)
         module->packed = layout_of(arena, programs, count, ROLE_ROUNDED);
-        mark_alone(module);
-    }
     for (int i = 0; i < count; i++) {
         if (programs[i]->graph == GRAPH_UPDATE)
             lower_update(module, target, programs[i]);

@@ -42,12 +42,14 @@ static size_t bytes_in(const BlockLayout *layout, int place) {
     return (bytes + layout->unit - 1) / layout->unit * layout->unit;
 }
 
-/* Sets the offsets of the tensors with these values of frozen and whole. Returns their bytes. */
-static size_t place(BlockLayout *layout, bool frozen, bool whole) {
+/* Sets the offsets of the tensors with these values of frozen and whole, or of those that are read
+ * as int4 only. Returns their bytes. */
+static size_t place(BlockLayout *layout, bool frozen, bool whole, bool alone) {
     const size_t before = layout->bytes;
     for (int i = 0; i < layout->tensors.count; i++) {
         const Tensor *tensor = layout->tensors.items[i];
-        if (tensor->frozen != frozen || (!frozen && tensor->whole != whole)) continue;
+        if (tensor->int4_alone != alone) continue;
+        if (!alone && (tensor->frozen != frozen || (!frozen && tensor->whole != whole))) continue;
         layout->offsets[i] = layout->bytes;
         layout->bytes += bytes_in(layout, i);
     }
@@ -67,9 +69,10 @@ BlockLayout layout_of(Arena *arena, Program *const *programs, int count, Role ro
     }
     layout.offsets =
         arena_alloc(arena, (size_t)(layout.tensors.count + 1) * sizeof *layout.offsets);
-    place(&layout, false, false);
-    layout.whole_bytes = place(&layout, false, true);
-    layout.frozen_bytes = place(&layout, true, false);
+    place(&layout, false, false, false);
+    layout.whole_bytes = place(&layout, false, true, false);
+    layout.frozen_bytes = place(&layout, true, false, false);
+    layout.alone_bytes = place(&layout, false, false, true);
     return layout;
 }
 

@@ -17,8 +17,9 @@ typedef struct BlockLayout {
     List tensors;    /* Tensor * */
     size_t *offsets; /* by index in tensors; bytes */
     size_t bytes, frozen_bytes, whole_bytes;
-    size_t unit;  /* alignment of the offsets */
-    Table places; /* int *: indices in tensors, by path */
+    size_t alone_bytes; /* of the last ones, which are read as int4 only */
+    size_t unit;        /* alignment of the offsets */
+    Table places;       /* int *: indices in tensors, by path */
 } BlockLayout;
 
 BlockLayout layout_of(Arena *arena, Program *const *programs, int count, Role role);

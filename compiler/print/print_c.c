@@ -25,9 +25,9 @@ static void add_packing(Text *text, const Module *module) {
     for (int i = 0; i < packed->tensors.count; i++) {
         const Tensor *tensor = packed->tensors.items[i];
         const Matrices *m = tensor->matrices;
-        text_add(text, "    {%zu, %zu, %ld, %ld, %ld, %ld, %ld, %ld, %d}, /* %s */\n",
+        text_add(text, "    {%zu, %zu, %ld, %ld, %ld, %ld, %ld, %ld}, /* %s */\n",
                  layout_offset(&module->weights, tensor->of), packed->offsets[i], m->batch, m->n,
-                 m->k, m->batch_stride, m->n_stride, m->k_stride, m->alone, tensor->path);
+                 m->k, m->batch_stride, m->n_stride, m->k_stride, tensor->path);
     }
     text_add(text, "};\n\n"
                    "static void round_weights(const MoecHost *host, const float *weights, void "

@@ -261,8 +261,10 @@ void print_table(Text *text, const Module *module) {
     if (module->update) text_add(text, "    .update = &update,\n");
     if (module->rounded) text_add(text, "    .round = round_weights,\n");
     if (module->packed.tensors.count)
-        text_add(text, "    .packed = packed_weights, .packed_count = %d, .packed_bytes = %zu,\n",
-                 module->packed.tensors.count, module->packed.bytes);
+        text_add(text,
+                 "    .packed = packed_weights, .packed_count = %d, .packed_bytes = %zu, "
+                 ".alone_bytes = %zu,\n",
+                 module->packed.tensors.count, module->packed.bytes, weights->alone_bytes);
     if (module->products.count)
         text_add(text, "    .products = moec_products, .product_count = %d,\n",
                  module->products.count);

@@ -88,7 +88,6 @@ typedef struct MoecInt4Weights {
     size_t weights, packed;
     long batch, n, k;
     long batch_stride, n_stride, k_stride;
-    int alone; /* no program reads the f32 weights */
 } MoecInt4Weights;
 
 /* Reduction of a probe output over several calls: mean or maximum. */
@@ -321,6 +320,7 @@ typedef struct MoecTable {
     const MoecInt4Weights *packed; /* int4: the parts of `rounded` */
     int packed_count;
     size_t packed_bytes;
+    size_t alone_bytes;         /* size of the last weights, which programs read as int4 only */
     const char *const *kernels; /* programs for a device: the names of their kernels by number */
     int kernel_count;
     const MoecOwnProduct *own_products; /* the same: by number of the product */

@@ -190,12 +190,9 @@ bool model_round(const Model *model) {
 }
 
 void model_release_weights(const Model *model) {
-    for (int i = 0; i < model->table->packed_count; i++) {
-        const MoecInt4Weights *one = &model->table->packed[i];
-        if (one->alone)
-            memory_release((char *)model->weights + one->weights,
-                           (size_t)(one->batch * one->n * one->k) * sizeof(float));
-    }
+    const MoecTable *table = model->table;
+    memory_release((char *)model->weights + table->weight_bytes - table->alone_bytes,
+                   table->alone_bytes);
 }
 
 bool model_put_weights(const Model *model) {

@@ -44,25 +44,8 @@ double block_squares(const float *block, size_t count) {
     return total;
 }
 
-/* Pages that are aligned to huge ones. */
-static void block_release(void *part, size_t bytes) {
-#ifdef __linux__
-    size_t before = (HUGE_PAGE - (uintptr_t)part % HUGE_PAGE) % HUGE_PAGE;
-    if (bytes >= before + HUGE_PAGE)
-        madvise((char *)part + before, (bytes - before) / HUGE_PAGE * HUGE_PAGE, MADV_DONTNEED);
-#else
-    (void)part, (void)bytes;
-#endif
-}
-
-void weights_round(const MoecTable *table, float *weights, void *rounded) {
+void weights_round(const MoecTable *table, const float *weights, void *rounded) {
     if (table->round) table->round(NULL, weights, rounded);
-    for (int i = 0; i < table->packed_count; i++) {
-        const MoecInt4Weights *one = &table->packed[i];
-        if (one->alone)
-            block_release((char *)weights + one->weights,
-                          (size_t)(one->batch * one->n * one->k) * sizeof(float));
-    }
 }
 
 void graph_run(const MoecGraphEntry *graph, MoecRun *run) {

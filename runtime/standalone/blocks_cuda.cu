@@ -134,7 +134,7 @@ extern "C" void graph_run(const MoecGraphEntry *graph, MoecRun *run) {
     check(cudaDeviceSynchronize(), "the device failed");
 }
 
-extern "C" void weights_round(const MoecTable *table, float *weights, void *rounded) {
+extern "C" void weights_round(const MoecTable *table, const float *weights, void *rounded) {
     if (table->round) table->round(&host, weights, rounded);
 }
 
