@@ -88,8 +88,8 @@ static bool are_multiples(const float *values, float scale) {
 }
 
 /* A group becomes multiples -8 .. 7 of a binary16 number d. The value of largest magnitude, the
- * first of several, is -8 d before d is rounded. If all values are exact with another multiple, d is
- * that of the first such: 7, -7, 6, -6 .. -1. Ties round up. Computed as floats to match the
+ * first of several, is -8 d before d is rounded. If all values are exact with another multiple, d
+ * is that of the first such: 7, -7, 6, -6 .. -1. Ties round up. Computed as floats to match the
  * runtime. */
 static void round_group(float *values) {
     float most = 0;
@@ -112,7 +112,7 @@ static void round_group(float *values) {
 }
 
 /* The parameter's element of element `at`. */
-static long element_of(const Tensor *tensor, long at) {
+static long parameter_element(const Tensor *tensor, long at) {
     long subscript[MAX_RANK], element = 0;
     for (int i = tensor->rank - 1; i >= 0; i--) {
         subscript[tensor->matrices->order[i]] = at % tensor->axes[i]->size;
@@ -127,7 +127,8 @@ void interpreter_round_matrices(double *to, const double *from, const Tensor *te
     const long count = tensor_elements(tensor);
     for (long at = 0; at < count; at += INT4_GROUP) {
         float values[INT4_GROUP];
-        for (int i = 0; i < INT4_GROUP; i++) values[i] = (float)from[element_of(tensor, at + i)];
+        for (int i = 0; i < INT4_GROUP; i++)
+            values[i] = (float)from[parameter_element(tensor, at + i)];
         round_group(values);
         for (int i = 0; i < INT4_GROUP; i++) to[at + i] = (double)values[i];
     }

@@ -246,8 +246,8 @@ enum { MOEC_PANELS = 4, MOEC_PANEL_VECTORS = MOEC_PANEL / MOEC_LANES, MOEC_DIGIT
 
 /* MOEC_PANEL_DEPTH terms of a row of a as integers of at most 2^22 times `scale`, a power of two:
  * within 2^-22 of the largest term. An integer has three digits of 8 bits with a sign, the lowest
- * first; digits[d][w] contains those of the terms 8 w + 0, 2, 4, 6, then of 8 w + 1, 3, 5, 7: the
- * order of the integers in MoecInt4. */
+ * first. digits[d][w] has those of the terms 8 w + 0, 2, 4, 6, then of 8 w + 1, 3, 5, 7. This is
+ * the order of the integers in MoecInt4. */
 typedef struct MoecDigits {
     signed char digits[MOEC_DIGITS][MOEC_PANEL_DEPTH / 8][2][4];
     int32_t eight; /* 8 times the sum of the integers */
@@ -383,9 +383,9 @@ typedef MoecDigits MoecTerms;
 typedef float MoecTerms;
 #endif
 
-/* c[i,j] (+)= a[i] . b[j]: `rows` rows from i on, columns of the panel at j and of others `step`
- * columns apart. The sums of an element have the same order for all numbers of rows. a: the terms
- * of each row. */
+/* c[i,j] (+)= a[i] . b[j]: `rows` rows from i on, columns of `panels` panels that begin `step`
+ * columns apart, the first at j. The sums of an element have the same order for all numbers of
+ * rows. a: the terms of each row. */
 MOEC_INLINE void moec_few_panels(const MoecBlockProduct *block, const MoecTerms *const *a, long i,
                                  long j, long step, const long rows, const long panels) {
     MoecVector sum[MOEC_PANELS][4][MOEC_PANEL_VECTORS] = {0};

@@ -326,9 +326,9 @@ MOEC_INLINE int moec_int4_step(float x, float inverse) {
     return (int)((double)x * (double)inverse + 8.5) - 8;
 }
 
-/* The scale of a group, before it is rounded to a half, so that each weight is close to a multiple
- * -8 .. 7: the weight of largest magnitude is -8 times the scale; if another multiple makes all
- * weights exact, as in a file of such weights, it is that multiple. */
+/* The scale of a group, before it is rounded to a half. The weight of largest magnitude is -8 times
+ * the scale. If another multiple makes all weights exact, as in a file of such weights, it is that
+ * multiple. */
 MOEC_FUNCTION float moec_int4_scale(const float *x) {
     static const float steps[] = {-8, 7, -7, 6, -6, 5, -5, 4, -4, 3, -3, 2, -2, 1, -1};
     float most = 0.0f;

@@ -1,9 +1,9 @@
 /* operands: the operands of products, and their packing.
  *
  * Operands are f32, bf16 or, in products without rounding, int8. b may also be in groups (see
- * MoecGroup) or in panels (MoecInt4), without index tables. A panel contains an operand as 32-bit words in the order in
- * which a tile reads them. A word is usually one float. It is a pair of neighbors along k as bf16,
- * with the first in the lower half, if the product rounds its operands and the processor multiplies
+ * MoecGroup) or in panels (MoecInt4), without index tables. A panel for a tile contains an operand
+ * as 32-bit words in the order in which the tile reads them. A word is usually one float. It is a
+ * pair of neighbors along k as bf16, with the first in the lower half, if the product rounds its operands and the processor multiplies
  * pairs of bf16 (MOEC_HAS_PAIRS) faster than floats. The order of the words is the same, so one
  * tile handles both. AMX requires lanes of a as rows of words, and depths that are multiples of 16
  * words, with zeros as padding.
@@ -260,8 +260,8 @@ MOEC_INLINE const char *moec_lane_at(const MoecOperand *x, const int *table, lon
 enum { MOEC_ASK_BYTES = 512 << 10 }; /* more would evict the operands of the current product */
 
 /* Prefetches part `part` of `count` of an operand of a later product into the nearest cache. Skips
- * quantized ones, which are multiplied by few rows, and rows from an index table, which other threads have
- * read. */
+ * quantized ones, which are multiplied by few rows, and rows from an index table, which other
+ * threads have read. */
 MOEC_INLINE void moec_ask_part(const MoecOperand *x, long lanes, long depth, long part,
                                long count) {
     const int by_lane = x->depth == 1,

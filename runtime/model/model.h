@@ -109,7 +109,7 @@ bool model_put(const Model *model);
 bool model_put_weights(const Model *model); /* weights only, and their bf16 copies */
 /* Updates the bf16 copies of the weights, if any, after the device has changed the weights. */
 bool model_round(const Model *model);
-/* Gives back the memory of int4 weights that are not read in f32. model_put is then impossible. */
+/* Releases the memory of int4 weights that are not read in f32. model_put is then impossible. */
 void model_release_weights(const Model *model);
 bool model_get(const Model *model, bool optimizer);
 /* Weight averages (EMA, optimizer state `average`): model_take_averages swaps them into the weights

@@ -5,7 +5,7 @@
  *     8 bytes   size of the weights          little-endian, like everything here
  *     8 bytes   size of the states block
  *     8 bytes   FNV-1a hash of the blocks, eight bytes at a time
- *     the weights block, int4 weights (MoecInt4), then the states block: float32 but for the second */
+ *     the weights block, int4 weights (MoecInt4), the states block; the others are float32 */
 #ifndef WEIGHTS_H
 #define WEIGHTS_H
 

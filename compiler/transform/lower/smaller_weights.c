@@ -107,8 +107,8 @@ static Sort sort_of_axis(const Contraction *found, const Statement *statement, i
 }
 
 /* Joins the axes of a sort, which are contiguous in the parameter. */
-static bool join_axes(const Tensor *parameter, const Sort *sorts, Sort sort, long *size,
-                      long *stride) {
+static bool join_parameter_axes(const Tensor *parameter, const Sort *sorts, Sort sort, long *size,
+                                long *stride) {
     long step = 1;
     *size = 1, *stride = 1;
     for (int i = parameter->rank - 1; i >= 0; i--) {
@@ -135,9 +135,9 @@ static Matrices *matrices_of(Program *program, const Contraction *found,
         for (int i = 0; i < parameter->rank; i++)
             if (sorts[i] == sort) made->order[count++] = i;
     const bool joined =
-        join_axes(parameter, sorts, SORT_BATCH, &made->batch, &made->batch_stride) &&
-        join_axes(parameter, sorts, SORT_COLUMN, &made->n, &made->n_stride) &&
-        join_axes(parameter, sorts, SORT_SUM, &made->k, &made->k_stride);
+        join_parameter_axes(parameter, sorts, SORT_BATCH, &made->batch, &made->batch_stride) &&
+        join_parameter_axes(parameter, sorts, SORT_COLUMN, &made->n, &made->n_stride) &&
+        join_parameter_axes(parameter, sorts, SORT_SUM, &made->k, &made->k_stride);
     return joined && made->k % INT4_GROUP == 0 && (made->batch == 1 || made->n % INT4_PANEL == 0)
                ? made
                : NULL;
