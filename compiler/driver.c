@@ -431,6 +431,7 @@ Decoding moec_decoding(MoecCompiler *compiler) {
     moec_lower(compiler, step, false);
     decoding.bytes_per_token = cache_bytes_per_token(step);
     decoding.constant_bytes = constant_bytes(step);
+    decoding.weights = weight_memory(step);
     return decoding;
 }
 

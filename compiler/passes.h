@@ -189,11 +189,12 @@ void scatter_to_select(Program *program);
 void precision(Program *program);
 /* The same, independent of the precision of the program. */
 void mark_exact(Program *program);
-/* Products read parameters from bf16 or int8 copies, as program->weights specifies. */
+/* Products read parameters from bf16, int8 or int4 copies, as program->weights specifies. */
 void smaller_weights(Program *program);
 /* Sets the type of the weights for inference (inference.weight_dtype; NULL: not set). int8 applies
  * to weights only; nothing else is rounded then. */
 void choose_weights(Program *program, const char *weights);
+const char *weight_type_name(Type type);
 /* Sets the type of the caches (inference.kv_cache_dtype; NULL: not set). With bf16 products the
  * operands of attention are bf16 anyway. */
 void choose_caches(Program *program, const char *type);
@@ -241,6 +242,13 @@ double statement_flops(const Program *program, const Statement *statement);
 long cache_bytes_per_token(const Program *step);
 /* Bytes of windows and scan states of one sequence, independent of its length. */
 long constant_bytes(const Program *step);
+/* Memory of the weights of a program for inference. */
+typedef struct WeightMemory {
+    Type type;            /* of the smaller copies; TYPE_REAL: there are none */
+    double smaller, full; /* bytes of the copies, and of the parameters in f32 */
+    List wide;            /* const Tensor *: matrices that are read in f32 */
+} WeightMemory;
+WeightMemory weight_memory(Program *program);
 /* Bytes of weights that a run of the program reads. */
 double traffic(Program *program);
 /* The number of elements that a read accesses while its loops run once; in all steps, or in one. */
@@ -336,10 +344,11 @@ bool same_value(Unit *unit, const Setting *one, const Setting *other);
 struct MoecCompiler *moec_vary(struct MoecCompiler *compiler, const List *overrides, bool tell);
 /* Memory and computation of decoding one sequence, or the reason why it is impossible. */
 typedef struct Decoding {
-    long bytes_per_token;  /* of caches */
-    long constant_bytes;   /* independent of the length of the sequence */
-    double flops;          /* per token, averaged over `positions` */
-    long positions;        /* the longest sequence */
+    long bytes_per_token; /* of caches */
+    long constant_bytes;  /* independent of the length of the sequence */
+    double flops;         /* per token, averaged over `positions` */
+    long positions;       /* the longest sequence */
+    WeightMemory weights;
     const char *hindrance; /* the equation that prevents decoding, with its location; NULL: decoding
                               is possible */
     const char *equation;  /* the source line of the equation, or NULL */

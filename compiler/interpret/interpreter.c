@@ -273,9 +273,13 @@ static void round_parameters(Interpreter *interpreter) {
     for (int i = 0; i < tensors->count; i++) {
         const Tensor *tensor = tensors->items[i];
         if (tensor->role != ROLE_ROUNDED) continue;
-        (tensor->type == TYPE_INT8 ? interpreter_round_groups : interpreter_round_all)(
-            interpreter->real[i], interpreter->real[tensor->of->id],
-            (size_t)tensor_elements(tensor));
+        if (tensor->type == TYPE_INT4)
+            interpreter_round_matrices(interpreter->real[i], interpreter->real[tensor->of->id],
+                                       tensor);
+        else
+            (tensor->type == TYPE_INT8 ? interpreter_round_groups : interpreter_round_all)(
+                interpreter->real[i], interpreter->real[tensor->of->id],
+                (size_t)tensor_elements(tensor));
     }
 }
 

@@ -67,8 +67,8 @@ typedef enum Role {
                       Statements only add to it */
     ROLE_CACHE,    /* kept between decode steps */
     ROLE_OUTPUT,   /* returned to the caller: logits, loss, aux and probe values */
-    ROLE_ROUNDED,  /* a parameter as TYPE_BF16 or TYPE_INT8; `of` is the parameter. Recomputed after
-                     each change of the weights */
+    ROLE_ROUNDED,  /* a parameter as TYPE_BF16, TYPE_INT8 or TYPE_INT4; `of` is the parameter.
+                      Recomputed after each change of the weights */
     ROLE_TEMP
 } Role;
 
@@ -76,10 +76,19 @@ typedef enum Role {
  * when it is stored (programs for a GPU, see precision.c); the interpreter rounds as well. INT8:
  * one of 255 multiples of a scale that INT8_GROUP adjacent elements share (smaller_weights.c).
  * DOUBLE: a real that is double in C, too (tables.c). BYTE: a real in -127 .. 127
- * (store_caches.c). */
-typedef enum Type { TYPE_REAL, TYPE_INT, TYPE_BF16, TYPE_INT8, TYPE_DOUBLE, TYPE_BYTE } Type;
-enum { INT8_GROUP = 64 };
-/* Bytes of one element; for TYPE_INT8 of one group without its scale. */
+ * (store_caches.c). INT4: one of 16 multiples of a scale that INT4_GROUP adjacent elements share,
+ * in matrices with the summed dimension last (smaller_weights.c). */
+typedef enum Type {
+    TYPE_REAL,
+    TYPE_INT,
+    TYPE_BF16,
+    TYPE_INT8,
+    TYPE_DOUBLE,
+    TYPE_BYTE,
+    TYPE_INT4
+} Type;
+enum { INT8_GROUP = 64, INT4_GROUP = 32, INT4_PANEL = 16 };
+/* Bytes of one element; for TYPE_INT8 of one group without its scale. Not of TYPE_INT4. */
 long type_bytes(Type type);
 
 /* constant: a.  normal: mean a, standard deviation b.  uniform: from a to b. */
@@ -124,6 +133,13 @@ typedef enum CollectiveKind {
     COLLECTIVE_COMBINE   /* and back */
 } CollectiveKind;
 
+/* A parameter as matrices [batch][n][k]: its axes in another order. */
+typedef struct Matrices {
+    int order[MAX_RANK]; /* by axis: the axis of the parameter */
+    long batch, n, k;
+    long batch_stride, n_stride, k_stride; /* in the parameter */
+} Matrices;
+
 typedef struct Tensor {
     int id;                /* index in program->tensors */
     const char *name;      /* unique in the program, an identifier: the name in generated code */
@@ -137,12 +153,13 @@ typedef struct Tensor {
     Type type;
     int rank;
     Axis *axes[MAX_RANK];
-    Init init;           /* parameters and states */
-    MoecInput input;     /* inputs */
-    MoecInput declared;  /* inputs: the kind in the spec; `input` of examples is MOEC_INPUT_CLASS */
-    MoecScalar scalar;   /* inputs that are scalars */
-    long vocabulary;     /* integers: values are 0 .. vocabulary-1; 0: unknown */
-    struct Tensor *of;   /* gradients: the parameter; adjoints of temporaries: the tensor */
+    Init init;          /* parameters and states */
+    MoecInput input;    /* inputs */
+    MoecInput declared; /* inputs: the kind in the spec; `input` of examples is MOEC_INPUT_CLASS */
+    MoecScalar scalar;  /* inputs that are scalars */
+    long vocabulary;    /* integers: values are 0 .. vocabulary-1; 0: unknown */
+    struct Tensor *of;  /* gradients: the parameter; adjoints of temporaries: the tensor */
+    struct Matrices *matrices; /* TYPE_INT4; else NULL */
     double active;       /* parameters: fraction that one token uses, 1 for all (filled by cost) */
     int fan_in, fan_out; /* parameters */
     int lead; /* parameters and states: number of axes before those of the declaration: the repeat
@@ -155,6 +172,8 @@ typedef struct Tensor {
     MoecProbe probe; /* outputs */
     bool cached;     /* named by `cache t`: decode stores it and recomputes everything derived from
                         it */
+    bool int4_alone; /* parameters: no program reads them in f32, but one as int4 */
+    bool of_cached;  /* parameters: multiplied by a cached tensor (smaller_weights.c) */
     bool kept;       /* computed outside of repeats and read by the backward pass */
     bool carried;    /* by a repeat: element i + 1 of the first axis is of iteration i, element 0 is
                         the value before it */

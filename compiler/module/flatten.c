@@ -38,8 +38,9 @@ static void *add(Flattening *flat, Array *array, const void *item) {
 
 /* ---- buffers ---- */
 
-/* Bytes of an element; of int8, a group. */
+/* Bytes of an element; of int8, a group; of int4, a part of a panel. */
 static size_t element_bytes(const Tensor *tensor) {
+    if (tensor->type == TYPE_INT4) return sizeof(MoecInt4);
     return tensor->type == TYPE_INT8 ? sizeof(MoecGroup) : (size_t)type_bytes(tensor->type);
 }
 
@@ -52,6 +53,7 @@ static MoecStepBuffer step_buffer(const Buffer *buffer) {
     const size_t element = element_bytes(tensor);
     size_t elements = (size_t)tensor_elements(tensor), offset = buffer->offset;
     if (tensor->type == TYPE_INT8) elements /= INT8_GROUP;
+    if (tensor->type == TYPE_INT4) elements = packed_bytes(tensor) / element;
     if (buffer->slots > 1) elements = elements / (size_t)tensor->axes[0]->size * 2;
     if (buffer->block == MOEC_COMPUTE_WEIGHTS) offset *= element;
     return (MoecStepBuffer){buffer->name, buffer->block, offset, elements * element, element};
@@ -269,7 +271,10 @@ static void add_flat_argument(Flattening *flat, const Param *param) {
 /* ---- steps ---- */
 
 static MoecType step_type(Type type) {
-    return type == TYPE_BF16 ? MOEC_BF16 : type == TYPE_INT8 ? MOEC_INT8 : MOEC_F32;
+    return type == TYPE_BF16   ? MOEC_BF16
+           : type == TYPE_INT8 ? MOEC_INT8
+           : type == TYPE_INT4 ? MOEC_INT4
+                               : MOEC_F32;
 }
 
 /* Returns its row. */

@@ -17,11 +17,15 @@ typedef struct BlockLayout {
     List tensors;    /* Tensor * */
     size_t *offsets; /* by index in tensors; bytes */
     size_t bytes, frozen_bytes, whole_bytes;
-    size_t unit;  /* alignment of the offsets */
-    Table places; /* int *: indices in tensors, by path */
+    size_t alone_bytes; /* of the last ones, which are read as int4 only */
+    size_t unit;        /* alignment of the offsets */
+    Table places;       /* int *: indices in tensors, by path */
 } BlockLayout;
 
 BlockLayout layout_of(Arena *arena, Program *const *programs, int count, Role role);
+size_t layout_offset(const BlockLayout *layout, const Tensor *tensor);
+/* Bytes of a tensor of TYPE_INT4. */
+size_t packed_bytes(const Tensor *tensor);
 
 /* The memory of a tensor. */
 typedef struct Buffer {
@@ -369,6 +373,7 @@ typedef struct Module {
     List sizes;             /* SizeConstant * */
     bool plain;             /* sizes are numbers */
     BlockLayout weights, states;
+    BlockLayout packed;   /* int4: the compute weights */
     const Update *update; /* or NULL */
     int *groups;  /* of parameters, by index in weights: see MoecUpdate.own; NULL without update */
     Type rounded; /* type of the compute weights of a program; TYPE_REAL: none */
@@ -380,8 +385,7 @@ typedef struct Module {
 typedef enum ModuleProperty { MODULE_HAS_OWNERS = 1, MODULE_HAS_BARRIERS = 2 } ModuleProperty;
 
 /* The memory of all tensors of a program, and the steps that clear it; names: by tensor->id. */
-Entry *entry_new(Arena *arena, const Schedule *schedule, const BlockLayout *weights,
-                 const BlockLayout *states, const char *const *names);
+Entry *entry_new(const Module *module, const Schedule *schedule, const char *const *names);
 
 /* ---- flatten.c ---- */
 

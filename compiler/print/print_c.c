@@ -18,8 +18,28 @@ static void add_rounding(Text *text, Type type, size_t weight_bytes) {
              type == TYPE_INT8 ? "moec_round_groups" : "moec_round", weight_bytes / 4);
 }
 
+/* The same as int4, a parameter at a time. */
+static void add_packing(Text *text, const Module *module) {
+    const BlockLayout *packed = &module->packed;
+    text_add(text, "static const MoecInt4Weights packed_weights[] = {\n");
+    for (int i = 0; i < packed->tensors.count; i++) {
+        const Tensor *tensor = packed->tensors.items[i];
+        const Matrices *m = tensor->matrices;
+        text_add(text, "    {%zu, %zu, %ld, %ld, %ld, %ld, %ld, %ld}, /* %s */\n",
+                 layout_offset(&module->weights, tensor->of), packed->offsets[i], m->batch, m->n,
+                 m->k, m->batch_stride, m->n_stride, m->k_stride, tensor->path);
+    }
+    text_add(text, "};\n\n"
+                   "static void round_weights(const MoecHost *host, const float *weights, void "
+                   "*rounded)\n{\n    (void)host;\n");
+    text_add(text,
+             "    for (int i = 0; i < %d; i++) moec_round_int4(&packed_weights[i], weights, "
+             "rounded);\n}\n\n",
+             packed->tensors.count);
+}
+
 void print_absent(Text *text, const Module *module) {
-    bool rounds = false, bf16 = false, int8 = false, bytes = false;
+    bool rounds = false, bf16 = false, int8 = false, int4 = false, bytes = false;
     for (int i = 0; i < module->program_count; i++) {
         const Program *program = module->programs[i];
         rounds |= program->rounded;
@@ -27,6 +47,7 @@ void print_absent(Text *text, const Module *module) {
             const Tensor *tensor = program->tensors.items[j];
             bf16 |= tensor->type == TYPE_BF16;
             int8 |= tensor->type == TYPE_INT8;
+            int4 |= tensor->type == TYPE_INT4;
             bytes |= tensor->type == TYPE_BYTE;
         }
     }
@@ -35,6 +56,7 @@ void print_absent(Text *text, const Module *module) {
     if (!rounds) text_add(text, "#define MOEC_ROUNDED_PRODUCTS 0\n");
     if (!bf16) text_add(text, "#define MOEC_BF16_OPERANDS 0\n");
     if (!int8) text_add(text, "#define MOEC_INT8_OPERANDS 0\n");
+    if (int4) text_add(text, "#define MOEC_INT4_OPERANDS 1\n");
     if (!bytes) text_add(text, "#define MOEC_BYTE_OPERANDS 0\n");
 }
 
@@ -114,7 +136,10 @@ char *print_c(Arena *arena, const Module *module) {
         text_add_bytes(&text, functions.text, functions.length);
     else
         add_parts(&text, &functions, &kernels);
-    if (module->rounded) add_rounding(&text, module->rounded, module->weights.bytes);
+    if (module->rounded == TYPE_INT4)
+        add_packing(&text, module);
+    else if (module->rounded)
+        add_rounding(&text, module->rounded, module->weights.bytes);
     print_table(&text, module);
     if (!standalone) text_add(&text, "#endif\n");
     return text.text;

@@ -69,6 +69,24 @@ MOEC_INLINE double moec_from_bits_double(uint64_t bits) {
     return both.value;
 }
 
+/* ---- binary16, "half" ---- */
+
+/* The nearest, of two the even one; infinite beyond 65504. */
+MOEC_INLINE uint16_t moec_half(float x) {
+    const uint32_t bits = moec_bits(x), sign = bits >> 16 & 0x8000u, size = bits & 0x7FFFFFFFu;
+    if (size > 0x7F800000u) return (uint16_t)(sign | 0x7E00u);
+    if (size >= 0x477FF000u) return (uint16_t)(sign | 0x7C00u);
+    if (size < 0x38800000u) /* subnormal: the sum has the digits of the result */
+        return (uint16_t)(sign | (moec_bits(moec_from_bits(size) + 0.5f) - 0x3F000000u));
+    return (uint16_t)(sign | ((size - 0x38000000u + 0xFFFu + (size >> 13 & 1u)) >> 13));
+}
+
+MOEC_INLINE float moec_from_half(uint16_t half) {
+    const uint32_t size = half & 0x7FFFu, sign = (uint32_t)(half & 0x8000u) << 16,
+                   finite = moec_bits(moec_from_bits(size << 13) * 0x1p112f);
+    return moec_from_bits(sign | finite | (size >= 0x7C00u ? 0x7F800000u : 0u));
+}
+
 /* ---- bf16: the upper half of a float ---- */
 
 typedef struct MoecBf16 {

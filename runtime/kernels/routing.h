@@ -108,12 +108,8 @@ MOEC_FUNCTION MoecBlockProduct moec_rows_task(const MoecGrouped *grouped, const 
                j = moec_cut(grouped->n, unit, cuts->columns, column),
                p = moec_cut(grouped->k, MOEC_STREAMS, cuts->depths, depth), row = group[g] + i;
     const MoecOperand left = {a, grouped->a_row, 1, rows->a_gather, NULL, grouped->a_type};
-    const MoecOperand right = {moec_at(b, g * grouped->b_group, grouped->b_type),
-                               grouped->b_n,
-                               grouped->b_k,
-                               NULL,
-                               NULL,
-                               grouped->b_type};
+    const MoecOperand right = moec_right(moec_at(b, g * grouped->b_group, grouped->b_type),
+                                         grouped->b_n, grouped->b_k, grouped->b_type);
     MoecBlockProduct product = {moec_cut(count, cuts->height, blocks, block + 1) - i,
                                 moec_cut(grouped->n, unit, cuts->columns, column + 1) - j,
                                 moec_cut(grouped->k, MOEC_STREAMS, cuts->depths, depth + 1) - p,
@@ -136,7 +132,7 @@ MOEC_FUNCTION MoecBlockProduct moec_rows_task(const MoecGrouped *grouped, const 
 /* Rows of each group times the weight of the group. */
 MOEC_FUNCTION void moec_rows_by_weight(const MoecGrouped *grouped, const MoecRows *rows,
                                        const void *a, const void *b, void *c) {
-    const MoecForm form = moec_form(grouped->rounded && !moec_is_groups(grouped->b_type));
+    const MoecForm form = moec_form(grouped->rounded && !moec_is_quantized(grouped->b_type));
     const long all = rows->group[grouped->groups], n = grouped->n;
     MoecRowCuts cuts = {.most = moec_task_rows(all, moec_block_height(form)),
                         .height = moec_tile_height(form),

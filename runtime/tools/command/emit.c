@@ -194,8 +194,8 @@ static bool write_emitted_weights(const EmitOptions *options, Model *model, cons
     if (file && !model_read(model, file, false)) return false;
     char *path = path_join(options->out, "weights.bin");
     bool good = file_replaceable(path) &&
-                (weights_write(path, model->table, NULL, model->weights, model->layer_states) ==
-                     WEIGHTS_FINE ||
+                (weights_write(path, model->table, NULL, model->weights, model->there.rounded,
+                               model->layer_states) == WEIGHTS_FINE ||
                  error_message("is there space left on the disk?", "cannot write %s", path));
     free(path);
     return good;

@@ -65,7 +65,7 @@ _moec_tables() {
     'eval --batch-size'|'eval -b') kind=list values='' ;;
     'eval --context-length'|'eval -c') kind=list values='' ;;
     'eval --precision') kind=list values='f32 bf16' ;;
-    'eval --weight-dtype') kind=list values='f32 bf16 int8' ;;
+    'eval --weight-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'eval --kv-cache-dtype') kind=list values='f32 bf16 int8' ;;
     'eval --threads'|'eval -t') kind=list values='' ;;
     'eval --color') kind=list values='auto always never' ;;
@@ -83,7 +83,7 @@ _moec_tables() {
     'generate --batch-size'|'generate -b') kind=list values='' ;;
     'generate --context-length'|'generate -c') kind=list values='' ;;
     'generate --precision') kind=list values='f32 bf16' ;;
-    'generate --weight-dtype') kind=list values='f32 bf16 int8' ;;
+    'generate --weight-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'generate --kv-cache-dtype') kind=list values='f32 bf16 int8' ;;
     'generate --threads'|'generate -t') kind=list values='' ;;
     'generate --color') kind=list values='auto always never' ;;
@@ -100,7 +100,7 @@ _moec_tables() {
     'serve --client-timeout') kind=list values='' ;;
     'serve --device') kind=list values='' ;;
     'serve --precision') kind=list values='f32 bf16' ;;
-    'serve --weight-dtype') kind=list values='f32 bf16 int8' ;;
+    'serve --weight-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'serve --kv-cache-dtype') kind=list values='f32 bf16 int8' ;;
     'serve --threads'|'serve -t') kind=list values='' ;;
     'serve --color') kind=list values='auto always never' ;;
@@ -116,7 +116,7 @@ _moec_tables() {
     'check --lr') kind=list values='' ;;
     'check --steps') kind=list values='' ;;
     'check --precision') kind=list values='f32 bf16' ;;
-    'check --weight-dtype') kind=list values='f32 bf16 int8' ;;
+    'check --weight-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'check --kv-cache-dtype') kind=list values='f32 bf16 int8' ;;
     'check --color') kind=list values='auto always never' ;;
     'explain --mode') kind=list values='forward train decode eval' ;;
@@ -127,7 +127,7 @@ _moec_tables() {
     'explain --batch-size'|'explain -b') kind=list values='' ;;
     'explain --context-length'|'explain -c') kind=list values='' ;;
     'explain --precision') kind=list values='f32 bf16' ;;
-    'explain --weight-dtype') kind=list values='f32 bf16 int8' ;;
+    'explain --weight-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'explain --kv-cache-dtype') kind=list values='f32 bf16 int8' ;;
     'explain --color') kind=list values='auto always never' ;;
     'inspect --show') kind=list values='' ;;
@@ -137,7 +137,7 @@ _moec_tables() {
     'inspect --batch-size'|'inspect -b') kind=list values='' ;;
     'inspect --context-length'|'inspect -c') kind=list values='' ;;
     'inspect --precision') kind=list values='f32 bf16' ;;
-    'inspect --weight-dtype') kind=list values='f32 bf16 int8' ;;
+    'inspect --weight-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'inspect --kv-cache-dtype') kind=list values='f32 bf16 int8' ;;
     'inspect --threads'|'inspect -t') kind=list values='' ;;
     'inspect --color') kind=list values='auto always never' ;;
@@ -155,7 +155,7 @@ _moec_tables() {
     'verify --lr') kind=list values='' ;;
     'verify --steps') kind=list values='' ;;
     'verify --precision') kind=list values='f32 bf16' ;;
-    'verify --weight-dtype') kind=list values='f32 bf16 int8' ;;
+    'verify --weight-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'verify --kv-cache-dtype') kind=list values='f32 bf16 int8' ;;
     'verify --threads'|'verify -t') kind=list values='' ;;
     'verify --color') kind=list values='auto always never' ;;
@@ -167,7 +167,7 @@ _moec_tables() {
     'bench --lr') kind=list values='' ;;
     'bench --steps') kind=list values='' ;;
     'bench --precision') kind=list values='f32 bf16' ;;
-    'bench --weight-dtype') kind=list values='f32 bf16 int8' ;;
+    'bench --weight-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'bench --kv-cache-dtype') kind=list values='f32 bf16 int8' ;;
     'bench --threads'|'bench -t') kind=list values='' ;;
     'bench --color') kind=list values='auto always never' ;;
@@ -217,7 +217,7 @@ _moec_tables() {
     'emit --lr') kind=list values='' ;;
     'emit --steps') kind=list values='' ;;
     'emit --precision') kind=list values='f32 bf16' ;;
-    'emit --weight-dtype') kind=list values='f32 bf16 int8' ;;
+    'emit --weight-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'emit --kv-cache-dtype') kind=list values='f32 bf16 int8' ;;
     'emit --color') kind=list values='auto always never' ;;
     'tokenize --json-field') kind=list values='' ;;
@@ -243,7 +243,7 @@ _moec_tables() {
     'forward --context-length'|'forward -c') kind=list values='' ;;
     'forward --seed'|'forward -s') kind=list values='' ;;
     'forward --precision') kind=list values='f32 bf16' ;;
-    'forward --weight-dtype') kind=list values='f32 bf16 int8' ;;
+    'forward --weight-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'forward --kv-cache-dtype') kind=list values='f32 bf16 int8' ;;
     'forward --threads'|'forward -t') kind=list values='' ;;
     'forward --color') kind=list values='auto always never' ;;
@@ -257,7 +257,7 @@ _moec_tables() {
     'dump --lr') kind=list values='' ;;
     'dump --steps') kind=list values='' ;;
     'dump --precision') kind=list values='f32 bf16' ;;
-    'dump --weight-dtype') kind=list values='f32 bf16 int8' ;;
+    'dump --weight-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'dump --kv-cache-dtype') kind=list values='f32 bf16 int8' ;;
     'dump --color') kind=list values='auto always never' ;;
     'completion --color') kind=list values='auto always never' ;;
