@@ -105,7 +105,7 @@ static long global_element(const MeshTest *test, const Tensor *local, int rank, 
 }
 
 /* The number of tokens: inputs without one draw from as many values. */
-static long vocabulary_of(const Program *whole) {
+static long most_tokens(const Program *whole) {
     long most = 0;
     for (int i = 0; i < whole->tensors.count; i++) {
         const Tensor *tensor = whole->tensors.items[i];
@@ -117,7 +117,7 @@ static long vocabulary_of(const Program *whole) {
 /* An interpreter of the global program with the values of the seed. */
 static Interpreter *open_whole(const MeshTest *test) {
     Interpreter *interpreter = interpreter_new(test->whole);
-    const long vocabulary = vocabulary_of(test->whole);
+    const long vocabulary = most_tokens(test->whole);
     for (int i = 0; i < test->whole->tensors.count; i++) {
         const Tensor *tensor = test->whole->tensors.items[i];
         for (long j = 0; mesh_gives(tensor) && j < tensor_elements(tensor); j++)
