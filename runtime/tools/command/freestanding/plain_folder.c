@@ -150,7 +150,7 @@ bool freestanding_write(const FreestandingFolder *folder) {
                       folder_make(folder->out) && stored_write(folder) &&
                       write_filled(folder, "model.h", "plain_model.h", marks) &&
                       write_filled(folder, "model.c", "plain_model.c", marks) &&
-                      write_filled(folder, "example.c", "plain_example.c", marks) &&
+                      write_filled(folder, "example.c", "example.c", marks) &&
                       write_filled(folder, "README.md", "plain.md", marks);
     char *printed = memory_text(program, "  ");
     if (good) line_message("%s", printed);
