@@ -112,6 +112,7 @@ PlainMemory plain_memory(Arena *arena, const Module *module, MoecFreestanding *r
     PlainMemory memory = {store_constants(arena, entry, result), false};
     measure_state(module, entry, memory.first, result);
     for (int i = 0; i < module->kernels.count; i++)
-        memory.wide |= needs_wide_block(&((const LoopKernel *)module->kernels.items[i])->form.block);
+        memory.wide |=
+            needs_wide_block(&((const LoopKernel *)module->kernels.items[i])->form.block);
     return memory;
 }
