@@ -13,13 +13,7 @@ static Span refused_span(const Statement *statement) {
 
 static void refuse_call(Reports *reports, const HostStep *step) {
     const Statement *statement = step->statements.count ? step->statements.items[0] : NULL;
-    if (!statement || statement->call != CALL_ATTEND) return;
-    const AttendOptions *attention = &statement->attention;
-    if (!attention->position) {
-        report_error(reports, refused_span(statement),
-                     "the profile freestanding has no attention without a KV cache");
-        report_help(reports, "leave out --profile");
-    } else if (attention->best) {
+    if (statement && statement->attention.best) {
         report_error(reports, refused_span(statement),
                      "the profile freestanding does not support attention.best");
         report_help(reports, "add --set attention.best=0, or leave out --profile");

@@ -90,19 +90,19 @@ static void measure_state(const Module *module, const Entry *entry, size_t *firs
 /* ---- integers ---- */
 
 /* Whether a value needs integers of 64 bits. */
-static bool is_wide(const Term *term) {
+static bool needs_wide(const Term *term) {
     if (!term) return false;
     if (term->op >= TERM_WHOLE && term->op <= TERM_WHOLE_REMAINDER) return true;
     bool wide = false;
-    for (int i = 0; i < term->count; i++) wide |= is_wide(term->args[i]);
+    for (int i = 0; i < term->count; i++) wide |= needs_wide(term->args[i]);
     return wide;
 }
 
-static bool is_wide_block(const FormBlock *block) {
+static bool needs_wide_block(const FormBlock *block) {
     bool wide = false;
     for (const FormNode *node = block->first; node; node = node->next) {
-        for (int i = 0; i < NODE_VALUES; i++) wide |= is_wide(node->values[i]);
-        wide |= is_wide_block(&node->body);
+        for (int i = 0; i < NODE_VALUES; i++) wide |= needs_wide(node->values[i]);
+        wide |= needs_wide_block(&node->body);
     }
     return wide;
 }
@@ -112,6 +112,7 @@ PlainMemory plain_memory(Arena *arena, const Module *module, MoecFreestanding *r
     PlainMemory memory = {store_constants(arena, entry, result), false};
     measure_state(module, entry, memory.first, result);
     for (int i = 0; i < module->kernels.count; i++)
-        memory.wide |= is_wide_block(&((const LoopKernel *)module->kernels.items[i])->form.block);
+        memory.wide |=
+            needs_wide_block(&((const LoopKernel *)module->kernels.items[i])->form.block);
     return memory;
 }

@@ -61,9 +61,7 @@ static void add_plain(Text *text, const char *from, bool wide) {
             at = after_brackets(line);
             at += *at == '\n';
         } else if (begins_with(at, "/*")) {
-            const char *end = strstr(at, "*/") + strlen("*/");
-            text_add_bytes(text, at, (size_t)(end - at));
-            at = end;
+            while (!begins_with(at, "*/")) text_add_bytes(text, at++, 1);
         } else if (begins_with(at, "moec_math(")) {
             const char *name = at + strlen("moec_math("), *end = strchr(name, ')');
             text_add(text, "moec_double_%.*s", (int)(end - name), name);

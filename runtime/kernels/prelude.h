@@ -50,22 +50,34 @@ MOEC_INLINE int moec_thread(void) {
 /* ---- bits ---- */
 
 MOEC_INLINE uint32_t moec_bits(float x) {
-    const union { float value; uint32_t bits; } both = {x};
+    const union {
+        float value;
+        uint32_t bits;
+    } both = {x};
     return both.bits;
 }
 
 MOEC_INLINE float moec_from_bits(uint32_t bits) {
-    const union { uint32_t bits; float value; } both = {bits};
+    const union {
+        uint32_t bits;
+        float value;
+    } both = {bits};
     return both.value;
 }
 
 MOEC_INLINE uint64_t moec_bits_double(double x) {
-    const union { double value; uint64_t bits; } both = {x};
+    const union {
+        double value;
+        uint64_t bits;
+    } both = {x};
     return both.bits;
 }
 
 MOEC_INLINE double moec_from_bits_double(uint64_t bits) {
-    const union { uint64_t bits; double value; } both = {bits};
+    const union {
+        uint64_t bits;
+        double value;
+    } both = {bits};
     return both.value;
 }
 

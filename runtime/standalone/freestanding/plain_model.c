@@ -15,7 +15,7 @@
 
 /* ---- functions that the program calls ---- */
 
-@SUPPORT@
+/* @SUPPORT@ */
 /* ---- weights ---- */
 
 /* Placement of the weights, for example __attribute__((section(".weights"))). */
@@ -23,10 +23,10 @@
 #define MODEL_WEIGHTS
 #endif
 
-@WEIGHTS@
+/* @WEIGHTS@ */
 /* ---- the program: comments show the equations and their source lines ---- */
 
-@PROGRAM@
+/* @PROGRAM@ */
 /* ---- the interface ---- */
 
 void model_reset(Model *model) {

@@ -19,8 +19,8 @@ extern "C" {
 #endif
 
 enum {
-    MODEL_VOCABULARY = @VOCABULARY@,
-    MODEL_CONTEXT = @CONTEXT@ /* tokens that fit between two resets */
+    MODEL_VOCABULARY = MARK_VOCABULARY,
+    MODEL_CONTEXT = MARK_CONTEXT /* tokens that fit between two resets */
 };
 
 /* Results of model_step. */
@@ -33,8 +33,8 @@ enum {
 
 /* The state of a text. Its members belong to the functions. */
 typedef struct Model {
-    unsigned char cache[@CACHE@] __attribute__((aligned(16)));
-    unsigned char arena[@ARENA@] __attribute__((aligned(16)));
+    unsigned char cache[MARK_CACHE] __attribute__((aligned(16)));
+    unsigned char arena[MARK_ARENA] __attribute__((aligned(16)));
     float logits[MODEL_VOCABULARY];
     int32_t token, position; /* position: how many tokens were read */
 } Model;

@@ -137,20 +137,20 @@ bool freestanding_write(const FreestandingFolder *folder) {
                                   {"@VERSION@", MOEC_VERSION},
                                   {"@ORIGIN@", folder->origin},
                                   {"@MEMORY@", memory},
-                                  {"@SUPPORT@", support},
-                                  {"@WEIGHTS@", weights},
-                                  {"@PROGRAM@", program->text},
-                                  {"@VOCABULARY@", numbers[0]},
-                                  {"@CONTEXT@", numbers[1]},
-                                  {"@CACHE@", numbers[2]},
-                                  {"@ARENA@", numbers[3]},
+                                  {"/* @SUPPORT@ */", support},
+                                  {"/* @WEIGHTS@ */", weights},
+                                  {"/* @PROGRAM@ */", program->text},
+                                  {"MARK_VOCABULARY", numbers[0]},
+                                  {"MARK_CONTEXT", numbers[1]},
+                                  {"MARK_CACHE", numbers[2]},
+                                  {"MARK_ARENA", numbers[3]},
                                   {"@RAM@", numbers[4]},
                                   {NULL, NULL}};
     const bool good = is_supported(support, program->text) && stored_check(folder) &&
                       folder_make(folder->out) && stored_write(folder) &&
                       write_filled(folder, "model.h", "plain_model.h", marks) &&
                       write_filled(folder, "model.c", "plain_model.c", marks) &&
-                      write_filled(folder, "example.c", "plain_example.c", marks) &&
+                      write_filled(folder, "example.c", "example.c", marks) &&
                       write_filled(folder, "README.md", "plain.md", marks);
     char *printed = memory_text(program, "  ");
     if (good) line_message("%s", printed);
