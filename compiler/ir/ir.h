@@ -228,6 +228,8 @@ typedef struct AttendOptions {
     double cap;     /* scores become cap*tanh(score/cap); 0: none */
     bool sink;      /* a learned logit per head is added to the softmax denominator */
     bool documents; /* in addition to the mask: only keys of the query's own document */
+    bool chosen;    /* in addition to the mask: only where the operand `chosen` is not 0 */
+    long block[3];  /* chosen: the queries, heads and keys per element of that operand */
     bool scaled[2]; /* keys, values: TYPE_BYTE with a scale per row */
     bool position;
     long best; /* decoding reads only the `best` values with the largest weights, without
@@ -500,7 +502,8 @@ int top_dimension(const Statement *top, const Expr *operand);
 int attend_operands(const AttendOptions *options);
 /* The index of the document ids among the inputs of an attention that has them. */
 int attend_document(const AttendOptions *options);
-/* The same for the scales of keys (0) or values (1). */
+/* The same for the chosen pairs; for the scales of keys (0) or values (1). */
+int attend_chosen(const AttendOptions *options);
 int attend_scale(const AttendOptions *options, int which);
 
 /* ---- scan.c ---- */

@@ -5,7 +5,7 @@
 #ifndef MOEC_ATTENTION_STEP_H
 #define MOEC_ATTENTION_STEP_H
 
-#include "attention.h"
+#include "attention_chosen.h"
 
 /* ---- a few queries against a few keys: rows of scores ---- */
 
@@ -174,8 +174,10 @@ MOEC_FUNCTION void moec_step_keys(const MoecStep *step, long part, long b, long 
         scratch->largest[i] = output.rows[i * output.step - 2];
         scratch->sum[i] = output.rows[i * output.step - 1];
     }
-    const MoecBlockPair pair = {0, attend->queries, keys.first, keys.end - keys.first,
-                                step->position};
+    const MoecBlockPair pair = {.queries = attend->queries,
+                                .key = keys.first,
+                                .keys = keys.end - keys.first,
+                                .offset = step->position};
     moec_step_fetch(attend, &head, keys);
     moec_attend_pair(attend, &head, &pair, output);
     for (long i = 0; i < attend->queries; i++) {
@@ -305,7 +307,8 @@ MOEC_FUNCTION void moec_step_best(const MoecStep *step, long b, long h, long que
     best->count = 0;
     for (long key = range.first, keys; key < range.end; key += keys) {
         keys = moec_keys_behind(attend, key, range.end, MOEC_ATTEND_KEYS);
-        const MoecBlockPair pair = {query, 1, key, keys, step->position};
+        const MoecBlockPair pair = {
+            .query = query, .queries = 1, .key = key, .keys = keys, .offset = step->position};
         const MoecRange all = {0, pair.keys};
         moec_scores(attend, &head, &pair, score);
         moec_hide(&head, &pair, 0, score, -__builtin_inff());
