@@ -60,17 +60,6 @@ static bool find_document_ids(Elaborator *e, Attending *attending, const Expr *e
 
 /* ---- other conditions ---- */
 
-static bool is_quotient_of(const Expr *expr, const Index *index, long *divisor) {
-    if (expr->kind != EXPR_APPLY || expr->op != OP_FLOOR) return false;
-    const Expr *ratio = expr->args[0];
-    if (ratio->kind != EXPR_APPLY || ratio->op != OP_DIV || ratio->args[0]->kind != EXPR_INDEX ||
-        ratio->args[0]->index != index || ratio->args[1]->kind != EXPR_NUMBER)
-        return false;
-    const double number = ratio->args[1]->number;
-    *divisor = number >= 1 && number <= MAX_SIZE && number == floor(number) ? (long)number : 0;
-    return *divisor > 0;
-}
-
 static long common_divisor(long a, long b) {
     while (b) {
         const long rest = a % b;
@@ -83,7 +72,7 @@ static long common_divisor(long a, long b) {
 /* The value depends on floor(index / n) only: the largest n; 0: it does not depend on the index. */
 static long block_of(const Expr *expr, const Index *index) {
     long block = 0;
-    if (is_quotient_of(expr, index, &block)) return block;
+    if (expr_is_block(expr, index, &block)) return block;
     if (expr->kind == EXPR_INDEX) return expr->index == index;
     for (int i = 0; i < expr->count; i++)
         block = common_divisor(block, block_of(expr->args[i], index));
@@ -93,7 +82,7 @@ static long block_of(const Expr *expr, const Index *index) {
 /* The value at block `to` of `block` values of the index. */
 static Expr *at_block(Program *program, Expr *expr, const Index *index, long block, Expr *to) {
     long divisor;
-    if (is_quotient_of(expr, index, &divisor)) {
+    if (expr_is_block(expr, index, &divisor)) {
         if (divisor == block) return to;
         Expr *ratio = expr_number(program, (double)(divisor / block));
         return expr_apply(program, OP_FLOOR, expr_apply(program, OP_DIV, to, ratio, NULL), NULL,
@@ -126,7 +115,7 @@ static bool excludes_later(Elaborator *e, const Attending *attending, Expr *cond
     const size_t tensors = (size_t)e->program->tensors.count;
     Past past = {.program = e->program};
     past.ahead = arena_alloc(e->arena, (tensors + 1) * sizeof *past.ahead);
-    past.from_score = arena_alloc(e->arena, tensors + 1);
+    past.from_score = arena_alloc(e->arena, (tensors + 1) * sizeof *past.from_score);
     for (size_t i = 0; i < tensors; i++) past.ahead[i] = NAN;
     return expr_is_number(
         value_ahead(&past, condition, attending->key, attending->query->dims[0]), 0);

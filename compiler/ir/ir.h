@@ -460,6 +460,8 @@ bool expr_names_whole(const Expr *expr);
 bool expr_is_exact(const Expr *expr);
 /* True for floor(a / b) of integers. */
 bool expr_is_quotient(const Expr *expr);
+/* True for floor(index / size) with an integer of at least 1. */
+bool expr_is_block(const Expr *expr, const Index *index, long *size);
 /* A real without a fraction as an integer. */
 int64_t whole_of(double number);
 /* The value that defines an operation on integers; the quotient is floor(a / b). */

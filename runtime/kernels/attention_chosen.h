@@ -34,7 +34,6 @@ typedef struct MoecSpan {
     const MoecHead *head;
     MoecHeadGrad *grad; /* NULL: forward */
     const float *chosen;
-    long step; /* between blocks of queries */
     long first, count, offset;
 } MoecSpan;
 
@@ -54,14 +53,14 @@ MOEC_INLINE long moec_chosen_step(const MoecAttend *attend) {
 /* One bit for each element of the blocks first .. end-1, at most 32, of each query. */
 MOEC_FUNCTION void moec_span_bits(const MoecSpan *span, long first, long end) {
     uint32_t *bits = moec_chosen_scratch.chosen;
-    const long side = span->attend->chosen_block[0];
+    const long side = span->attend->chosen_block[0], step = moec_chosen_step(span->attend);
     for (long i = 0; i < span->count; i++) {
         const long query = span->first + i;
         if (i > 0 && query % side != 0) {
             bits[i] = bits[i - 1];
             continue;
         }
-        const float *row = span->chosen + query / side * span->step;
+        const float *row = span->chosen + query / side * step;
         uint32_t all = 0;
         for (long t = first; t < end; t++) all |= (uint32_t)(row[t] != 0.0f) << (t - first);
         bits[i] = all;
@@ -86,15 +85,21 @@ MOEC_FUNCTION long moec_span_list(const MoecSpan *span, uint32_t wanted, long ke
     return count;
 }
 
-/* Which cells of a pair are chosen. */
-MOEC_FUNCTION void moec_span_seen(const MoecSpan *span, const MoecBlockPair *pair) {
+/* Finds the cells of a pair that are chosen; returns their number. */
+MOEC_FUNCTION long moec_pair_seen(const MoecAttend *attend, const float *chosen,
+                                  const MoecBlockPair *pair) {
     MoecSeen *seen = &moec_chosen_scratch.seen;
-    const long *block = span->attend->chosen_block;
+    const long *block = attend->chosen_block, step = moec_chosen_step(attend);
+    long count = 0;
     for (long i = 0; i < pair->queries; i++) {
-        const float *row = span->chosen + pair->list[i] / block[0] * span->step;
-        for (long j = 0; j < pair->keys; j++)
+        const long query = pair->list != NULL ? pair->list[i] : pair->query + i;
+        const float *row = chosen + query / block[0] * step;
+        for (long j = 0; j < pair->keys; j++) {
             seen->cell[j][i] = row[(pair->key + j) / block[2]] != 0.0f;
+            count += seen->cell[j][i];
+        }
     }
+    return count;
 }
 
 /* ---- forward ---- */
@@ -194,7 +199,7 @@ MOEC_FUNCTION void moec_span_keys(const MoecSpan *span, long queries, long first
                                         several ? &moec_chosen_scratch.seen : NULL};
             scratch->query.data = scratch->grad.data = NULL; /* other queries */
             scratch->query_rows.data = scratch->grad_rows.data = NULL;
-            if (several) moec_span_seen(span, &pair);
+            if (several) (void)moec_pair_seen(span->attend, span->chosen, &pair);
             if (span->grad != NULL)
                 moec_chosen_grad_pair(span, &pair);
             else
@@ -277,7 +282,6 @@ MOEC_FUNCTION void moec_attend_spans(const MoecAttend *attend, const MoecAttendW
                                &head,
                                NULL,
                                moec_chosen_at(attend, work->chosen, b, h),
-                               moec_chosen_step(attend),
                                first,
                                moec_least(attend->queries - first, MOEC_CHOSEN_SPAN),
                                offset};
@@ -315,7 +319,6 @@ MOEC_FUNCTION void moec_chosen_grad_heads(const MoecAttend *attend, const MoecAt
                                    &head,
                                    &grad,
                                    moec_chosen_at(attend, saved->chosen, b, h),
-                                   moec_chosen_step(attend),
                                    query,
                                    moec_least(attend->queries - query, MOEC_CHOSEN_SPAN),
                                    0};

@@ -5,7 +5,10 @@
 void attend_decode(Decode *decode, Statement *attend, const Region *region) {
     Program *program = decode->program;
     const Expr *query = attend->inputs.items[0];
-    if (query->tensor->axes[query->count - 3] != decode->step) return;
+    const Expr *key = attend->inputs.items[1];
+    if (query->tensor->axes[query->count - 3] != decode->step ||
+        key->tensor->axes[key->count - 3] != decode->step)
+        return;
     absorb(decode, attend, region);
     Axis *rows = window_rows(decode, attend, region);
     int document = attend->attention.documents ? attend_document(&attend->attention) : 0;

@@ -47,13 +47,13 @@ static double attend_flops(const Program *program, const Statement *statement) {
     return each * keys * queries;
 }
 
+/* Keys with another axis have no order. */
 static void attend_along(const Statement *statement, const Index **here, const Index **there) {
     const Expr *query = call_input(statement, 0), *key = call_input(statement, 1);
     const Expr *from = query->args[query->count - 3], *to = key->args[key->count - 3];
+    if (query->tensor->axes[query->count - 3] != key->tensor->axes[key->count - 3]) return;
     if (from->kind == EXPR_INDEX) *here = from->index;
-    if (from->kind != EXPR_INDEX || to->kind != EXPR_INDEX || from->index->axis == to->index->axis) {
-        if (to->kind == EXPR_INDEX) *there = to->index;
-    }
+    if (to->kind == EXPR_INDEX) *there = to->index;
 }
 
 static bool attend_sees(const Statement *statement, long here, long there) {
