@@ -230,6 +230,7 @@ typedef struct AttendOptions {
     bool documents; /* in addition to the mask: only keys of the query's own document */
     bool chosen;    /* in addition to the mask: only where the operand `chosen` is not 0 */
     long block[3];  /* chosen: the queries, heads and keys per element of that operand */
+    double share;   /* chosen: of its elements that are expected not to be 0; 0: not known yet */
     bool scaled[2]; /* keys, values: TYPE_BYTE with a scale per row */
     bool position;
     long best; /* decoding reads only the `best` values with the largest weights, without

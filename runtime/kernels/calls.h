@@ -45,9 +45,6 @@ typedef struct MoecAttend {
     int chosen_all;       /* `chosen` is the same for all of the batch */
 } MoecAttend;
 
-/* lse of a query that attends to no key; its output is 0. */
-#define MOEC_NO_KEY (-8e37f)
-
 /* Writes o and lse. sink: NULL when there is none. queries == keys unless the mask is
  * MOEC_MASK_NONE. */
 MOEC_ENTRY void moec_attend(const MoecAttend *attend, const void *q, const void *k, const void *v,

@@ -10,10 +10,10 @@ long attend_positions(const Program *program, const Statement *statement) {
 
 /* The number of query-key pairs. */
 static double pairs_seen(const AttendOptions *options, double queries, double positions) {
-    if (options->mask == MASK_NONE) return queries * positions;
+    const double most = queries * attended_keys(options, positions);
+    if (options->mask == MASK_NONE) return most;
     double full = options->position ? queries * positions / 2 : queries * (queries + 1) / 2;
-    double window = queries * (double)options->window;
-    return options->mask == MASK_WINDOW && window < full ? window : full;
+    return most < full ? most : full;
 }
 
 static void count_attend(EntryLowering *lowering, const Statement *statement) {

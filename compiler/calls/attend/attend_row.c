@@ -23,12 +23,17 @@ static void print_attend(Text *text, const Statement *statement) {
     if (attention->best) text_add(text, ", best = %ld", attention->best);
 }
 
+double attended_keys(const AttendOptions *options, double places) {
+    const double chosen = options->chosen && options->share > 0 ? options->share * places : places;
+    return options->mask == MASK_WINDOW && (double)options->window < chosen
+               ? (double)options->window
+               : chosen;
+}
+
 /* The average number of keys of a position over the sequence. */
 static double average_keys(const AttendOptions *options, double places) {
-    if (options->mask == MASK_NONE) return places;
-    double window = options->mask == MASK_WINDOW && (double)options->window < places
-                        ? (double)options->window
-                        : places;
+    const double window = attended_keys(options, places);
+    if (options->mask == MASK_NONE) return window;
     return (window * (window + 1) / 2 + (places - window) * window) / places;
 }
 
