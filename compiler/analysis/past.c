@@ -66,8 +66,15 @@ static void ask_read(Expr *expr, void *data) {
 /* The position of an equation, from its target or from an operand with several positions. */
 static void tell_statement(Statement *statement, void *data) {
     PastSearch *search = data;
-    if (statement->kind != STATEMENT_LOOP) return;
     search->position = NULL;
+    if (statement_selects(statement)) {
+        Expr *from = statement->inputs.items[0], *to = statement->outputs.items[0];
+        ask_read(from, search);
+        ask_read(to, search);
+        tell_read(from, search);
+        tell_read(to, search);
+    }
+    if (statement->kind != STATEMENT_LOOP) return;
     if (search->past->dimension[statement->target->tensor->id] >= 0)
         search->position = current_position(search->past, statement);
     else

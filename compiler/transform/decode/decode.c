@@ -154,6 +154,8 @@ static void keep_summary(Decode *decode, Statement *sum, const Region *region) {
     Expr *value = expr_apply(
         program, OP_ADD, expr_apply(program, OP_WHERE, later, kept, expr_number(program, 0)),
         expr_read(program, more, target->args), NULL);
+    for (int i = 0; i < tensor->rank; i++)
+        tensor->axes[i]->of_blocks |= is_past_axis(&decode->all, tensor->axes[i]);
     statement_loop(program, &made, expr_read(program, tensor, target->args), false, REDUCE_NONE,
                    NULL, 0, value, sum->span);
     statement_loop(program, &made, kept, false, REDUCE_NONE, NULL, 0,
@@ -194,10 +196,10 @@ static void decode_block(Decode *decode, Region region, Visit *visit) {
     }
 }
 
-/* A cache that grows has an entry per token; the size of a state is independent of their number. */
+/* A cache that grows has an entry per token, or per block of tokens; the size of a state is independent of their number. */
 static bool grows(const Tensor *cache) {
     for (int i = 0; i < cache->rank; i++)
-        if (cache->axes[i]->kind == AXIS_SEQUENCE) return true;
+        if (cache->axes[i]->kind == AXIS_SEQUENCE || cache->axes[i]->of_blocks) return true;
     return false;
 }
 
