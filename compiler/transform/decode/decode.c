@@ -110,7 +110,7 @@ static Expr *step_expr(Decode *decode, Expr *expr, const Region *region) {
 static bool is_new_tensor(const Decode *decode, const Statement *statement) {
     MUST(statement->kind == STATEMENT_LOOP);
     const Tensor *target = statement->target->tensor;
-    return target->role == ROLE_CACHE ||
+    return target->role == ROLE_CACHE || list_find(&decode->spread, target) >= 0 ||
            (dimension_of(target, decode->past) >= 0 && dimension_of(target, decode->step) < 0);
 }
 

@@ -32,6 +32,7 @@ typedef struct Decode {
     List joins;   /* Join *: see absorb.c */
     List states;  /* Kept *: states of scans after the last position */
     List scales;  /* Kept *: scales of the rows of int8 caches */
+    List spread;  /* Tensor *: rows of blocks of queries, see attend_decode.c */
     Back *back;   /* by tensor id: see ring_cache.c */
     int count;    /* number of these tensors */
 } Decode;
