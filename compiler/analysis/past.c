@@ -388,8 +388,7 @@ static void trace_other(Tracing *tracing, const Statement *statement, Index *oth
 static bool is_block(const Expr *expr, const Index *position, const Index *block, long *size) {
     for (int i = 0; i < 2 && expr->op == OP_EQ; i++) {
         const Expr *own = expr->args[i], *floor = expr->args[1 - i];
-        if (own->kind == EXPR_INDEX && own->index == block &&
-            expr_is_block(floor, position, size))
+        if (own->kind == EXPR_INDEX && own->index == block && expr_is_block(floor, position, size))
             return true;
     }
     return false;

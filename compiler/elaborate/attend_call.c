@@ -338,14 +338,13 @@ static Value *attend_statement(Elaborator *e, Attending *at) {
     const Index *position = v[same_sequence_axis(e, at) ? 0 : 1]->dims[0];
     Index *key_position = index_new(e->program, position->name, position->axis);
     bool shared = v[4] && !leading_indices(e, v + 4, 1, none);
-    Expr *inputs[6] = {attend_operand(e, v[0], leading, count, NULL, "query"),
-                       attend_operand(e, v[1], leading, count, key_position, "key"),
-                       attend_operand(e, v[2], leading, count, key_position, "value"),
-                       sink ? materialise(e, "sink", at->sink)->expr : NULL,
-                       v[3] ? attend_operand(e, v[3], leading, count, key_position, "document")
-                            : NULL,
-                       v[4] ? attend_operand(e, v[4], leading, shared ? 0 : count, NULL, "chosen")
-                            : NULL};
+    Expr *inputs[6] = {
+        attend_operand(e, v[0], leading, count, NULL, "query"),
+        attend_operand(e, v[1], leading, count, key_position, "key"),
+        attend_operand(e, v[2], leading, count, key_position, "value"),
+        sink ? materialise(e, "sink", at->sink)->expr : NULL,
+        v[3] ? attend_operand(e, v[3], leading, count, key_position, "document") : NULL,
+        v[4] ? attend_operand(e, v[4], leading, shared ? 0 : count, NULL, "chosen") : NULL};
     Index *out[MAX_RANK];
     Axis *axes[MAX_RANK];
     int rank = 0;

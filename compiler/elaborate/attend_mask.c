@@ -104,9 +104,9 @@ static Expr *by_block(Elaborator *e, Expr *condition, Index **index, long *block
     if (*block == 0 || *block > axis->size) *block = axis->size;
     const char *name = arena_format(e->arena, "%s_block", axis->name);
     const Index *old = *index;
-    *index = index_new(e->program, name,
-                       axis_new(e->program, name, (axis->size + *block - 1) / *block, AXIS_PLAIN,
-                                axis->span));
+    *index = index_new(
+        e->program, name,
+        axis_new(e->program, name, (axis->size + *block - 1) / *block, AXIS_PLAIN, axis->span));
     return at_block(e->program, condition, old, *block, expr_index(e->program, *index));
 }
 
@@ -117,8 +117,8 @@ static bool excludes_later(Elaborator *e, const Attending *attending, Expr *cond
     past.ahead = arena_alloc(e->arena, (tensors + 1) * sizeof *past.ahead);
     past.from_score = arena_alloc(e->arena, (tensors + 1) * sizeof *past.from_score);
     for (size_t i = 0; i < tensors; i++) past.ahead[i] = NAN;
-    return expr_is_number(
-        value_ahead(&past, condition, attending->key, attending->query->dims[0]), 0);
+    return expr_is_number(value_ahead(&past, condition, attending->key, attending->query->dims[0]),
+                          0);
 }
 
 /* The condition as an operand of the call. */

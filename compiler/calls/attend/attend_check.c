@@ -39,8 +39,8 @@ static void check_chosen(Verify *verify, const Statement *statement, const CallS
     const Expr *chosen = call_input(statement, attend_chosen(options));
     CallShape found = verify_operand(verify, chosen), wanted = shapes[0];
     const int lead = wanted.rank - 3;
-    wanted.size[wanted.rank - 1] = options->position ? verify->program->context
-                                                     : shapes[1].size[lead];
+    wanted.size[wanted.rank - 1] =
+        options->position ? verify->program->context : shapes[1].size[lead];
     for (int i = 0; i < 3; i++) {
         if (options->block[i] < 1) verify_error(verify, "blocks of %ld", options->block[i]);
         if (verify->message) return;

@@ -26,14 +26,13 @@ static void spread_chosen(Decode *decode, Statement *attend, const Region *regio
     }
     Expr *size = expr_number(program, (double)options->block[0]),
          *at = absolute_position(decode, expr_index(program, query));
-    subs[rows] = expr_apply(program, OP_FLOOR, expr_apply(program, OP_DIV, at, size, NULL), NULL,
-                            NULL);
+    subs[rows] =
+        expr_apply(program, OP_FLOOR, expr_apply(program, OP_DIV, at, size, NULL), NULL, NULL);
     Tensor *now = tensor_new(program, arena_format(program->arena, "%s_now", chosen->tensor->name),
                              ROLE_TEMP, TYPE_REAL, rank, axes, attend->span);
     Expr *target = expr_read_indices(program, now, loops);
-    Statement *spread =
-        statement_loop(program, &made, target, false, REDUCE_NONE, NULL, 0,
-                       expr_read(program, chosen->tensor, subs), attend->span);
+    Statement *spread = statement_loop(program, &made, target, false, REDUCE_NONE, NULL, 0,
+                                       expr_read(program, chosen->tensor, subs), attend->span);
     list_push(program->arena, &decode->spread, now);
     insert(decode, region->block, list_find(&region->block->statements, attend), spread);
     *operand = target;

@@ -154,9 +154,9 @@ static bool sees_key(const Attention *attention, long s, long h, long t) {
     const AttendOperand *chosen = &attention->chosen;
     const long *block = attention->options->block;
     if (!same_document(attention, s, t)) return false;
-    return !chosen->part || chosen->part[s / block[0] * chosen->position +
-                                         h / block[1] * chosen->head +
-                                         t / block[2] * chosen->width] != 0;
+    return !chosen->part ||
+           chosen->part[s / block[0] * chosen->position + h / block[1] * chosen->head +
+                        t / block[2] * chosen->width] != 0;
 }
 
 /* Pairs that are chosen for all leading elements stay. */
@@ -278,8 +278,8 @@ void interpret_attend(Interpreter *interpreter, const Statement *statement) {
         attention.position =
             *input_view(interpreter, statement, attend_operands(&statement->attention)).ints;
     for (long part = 0; part < attention.leads && !interpreter->message; part++) {
-        AttendOperand *operands[] = {&attention.q, &attention.k,   &attention.v,
-                                     &attention.o, &attention.lse, &attention.document,
+        AttendOperand *operands[] = {&attention.q,     &attention.k,   &attention.v,
+                                     &attention.o,     &attention.lse, &attention.document,
                                      &attention.chosen};
         for (int i = 0; i < 7; i++) move_to_lead(&attention, operands[i], part);
         for (long s = 0; s < attention.queries; s++)
@@ -356,10 +356,10 @@ void interpret_attend_grad(Interpreter *interpreter, const Statement *statement)
     Attention attention = attention_of(interpreter, statement);
     int lead = attention.q.view.rank - 3, sink = statement->attention.sink;
     int own = attend_operands(&statement->attention);
-    AttendOperand *operands[] = {
-        &attention.o,  &attention.lse, &attention.adjoint, &attention.dq, &attention.dk,
-        &attention.dv, &attention.q,   &attention.k,       &attention.v,  &attention.document,
-        &attention.chosen};
+    AttendOperand *operands[] = {&attention.o,        &attention.lse,   &attention.adjoint,
+                                 &attention.dq,       &attention.dk,    &attention.dv,
+                                 &attention.q,        &attention.k,     &attention.v,
+                                 &attention.document, &attention.chosen};
     for (int i = 0; i < 2; i++)
         *operands[i] = operand_of(input_view(interpreter, statement, own + i), lead);
     attention.adjoint = operand_of(factor_view(interpreter, statement, own + 2, &attention), lead);

@@ -149,8 +149,7 @@ static void call_gradient(Arena *arena, HostStep *step, const Statement *stateme
     saved->address = saved->line = true;
     for (int i = 0; i < 8; i++)
         add_operand(arena, &saved->values, fields[i].field, step, fields[i].operand)->line = i == 6;
-    if (options->chosen)
-        add_operand(arena, &saved->values, "chosen", step, chosen_of(options));
+    if (options->chosen) add_operand(arena, &saved->values, "chosen", step, chosen_of(options));
     for (int i = 0; i < 4; i++)
         add_operand(arena, values, NULL, step, i < 3 || options->sink ? outputs + i : -1)->line =
             i == 0;

@@ -151,9 +151,9 @@ static void keep_summary(Decode *decode, Statement *sum, const Region *region) {
     Expr *kept = state_at(decode, state, target, region->repeat);
     Expr *later = expr_apply(program, OP_GT, expr_read(program, decode->position, NULL),
                              expr_number(program, 0), NULL);
-    Expr *value = expr_apply(
-        program, OP_ADD, expr_apply(program, OP_WHERE, later, kept, expr_number(program, 0)),
-        expr_read(program, more, target->args), NULL);
+    Expr *value = expr_apply(program, OP_ADD,
+                             expr_apply(program, OP_WHERE, later, kept, expr_number(program, 0)),
+                             expr_read(program, more, target->args), NULL);
     for (int i = 0; i < tensor->rank; i++)
         tensor->axes[i]->of_blocks |= is_past_axis(&decode->all, tensor->axes[i]);
     statement_loop(program, &made, expr_read(program, tensor, target->args), false, REDUCE_NONE,
@@ -175,8 +175,8 @@ static void visit_loop(Decode *decode, Statement *statement, const Region *regio
     }
     if (statement->kind != STATEMENT_LOOP || is_new_tensor(decode, statement)) return;
     const int id = statement->target->tensor->id;
-    const bool sums = id < decode->all.count && decode->all.summary[id] &&
-                      runs_over(statement, decode->step);
+    const bool sums =
+        id < decode->all.count && decode->all.summary[id] && runs_over(statement, decode->step);
     if (!sums) leave_out_ahead(decode, statement);
     statement->value = step_expr(decode, statement->value, region);
     if (sums) keep_summary(decode, statement, region);

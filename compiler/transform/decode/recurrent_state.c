@@ -22,8 +22,7 @@ bool is_scanned(const Statement *scan, const Tensor *tensor) {
 
 /* The subscripts of the cache are those of the tensor without the position, with the index of the
  * repeat that encloses the scan. */
-Expr *state_at(const Decode *decode, Tensor *cache, const Expr *read,
-                      const Statement *repeat) {
+Expr *state_at(const Decode *decode, Tensor *cache, const Expr *read, const Statement *repeat) {
     Expr *subs[MAX_RANK];
     int rank = 0, position = dimension_of(read->tensor, decode->step);
     if (cache->rank > read->tensor->rank - (position >= 0))
