@@ -319,7 +319,22 @@ typedef struct MoecVariant {
     double steps, tokens; /* of one run */
     double disk;          /* bytes of the checkpoints of one run */
     uint64_t fingerprint; /* hash of the definition of the variant */
+    const int *levels;    /* number of its value of each factor; NULL: none */
 } MoecVariant;
+/* An option that the variants of an experiment combine with others, or several that change
+ * together. */
+typedef struct MoecFactor {
+    const char *name;
+    const char *const *values;
+    int count;
+} MoecFactor;
+/* How the differences of an experiment are tested. 0 or NULL: the default. */
+typedef struct MoecStatistics {
+    const char
+        *correction;      /* of p-values for several comparisons: holm, benjamini_hochberg, none */
+    double equivalence;   /* differences below it do not matter; in units of the metric */
+    double detect, power; /* a difference to find, and the probability of finding it */
+} MoecStatistics;
 typedef struct MoecExperiment {
     const char *name, *base;
     const char *model; /* the model whose options the variants set: the baseline, or derived from
@@ -329,6 +344,11 @@ typedef struct MoecExperiment {
     int count;
     const char *metric;     /* metric of the log; NULL: the loss */
     bool higher;            /* is better */
+    const char *hypothesis; /* or NULL */
+    MoecStatistics statistics;
+    /* Options that the variants combine in all ways; fewer than two: none. */
+    const MoecFactor *factors;
+    int factor_count;
     double limit;           /* of the loss: above it a run has diverged; 0: none */
     double seconds;         /* training time of each run, instead of a number of steps; 0: the steps
                            apply */

@@ -3,6 +3,7 @@
 #ifndef PASSES_H
 #define PASSES_H
 
+#include "moec.h"
 #include "ir/ir.h"
 #include "syntax/tree.h"
 
@@ -128,15 +129,17 @@ typedef struct Experiment {
     long seeds;
     Budget budget;
     double amount;
-    const char *metric;    /* NULL: the validation loss, or the loss of the last tenth of the
+    const char *metric;     /* NULL: the validation loss, or the loss of the last tenth of the
                               steps */
-    bool higher;           /* is better */
-    double limit;          /* a run with a higher loss has diverged; 0: none */
-    double gflops, gbytes; /* peak of the machine for `match time`: products, memory */
-    List halvings;         /* double *: fractions of a run after which only the better half
+    bool higher;            /* is better */
+    double limit;           /* a run with a higher loss has diverged; 0: none */
+    double gflops, gbytes;  /* peak of the machine for `match time`: products, memory */
+    List halvings;          /* double *: fractions of a run after which only the better half
                               continues */
-    List overrides;        /* Node * NODE_ENTRY, for every variant */
-    List paths;            /* Node *: every option that the experiment sets */
+    const char *hypothesis; /* a text, or NULL */
+    MoecStatistics statistics;
+    List overrides; /* Node * NODE_ENTRY, for every variant */
+    List paths;     /* Node *: every option that the experiment sets */
 } Experiment;
 
 /* experiment: NULL after an error. find: without a name, the last one that the file declares. */

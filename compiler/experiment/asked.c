@@ -8,9 +8,9 @@
 
 enum { MAX_SEEDS = 1000 };
 
-static const char *const entries[] = {"baseline", "vary",           "variants", "tune",
-                                      "match",    "seeds",          "budget",   "train",
-                                      "metric",   "early_stopping", "transfer", "machine"};
+static const char *const entries[] = {
+    "baseline", "vary",   "variants",       "tune",     "match",   "seeds",      "budget",
+    "train",    "metric", "early_stopping", "transfer", "machine", "hypothesis", "statistics"};
 
 static void help_with_names(Reports *reports, const List *nodes, const char *name,
                             const char *kind) {
@@ -229,6 +229,63 @@ static bool read_machine(Asking *asking, const Node *value) {
     return true;
 }
 
+static bool read_hypothesis(Asking *asking, const Node *value) {
+    if (value->kind == NODE_STRING && *value->name) {
+        asking->experiment->hypothesis = value->name;
+        return true;
+    }
+    report_error(asking->e->reports, value->span, "'hypothesis' expects a text");
+    report_help(asking->e->reports, "write hypothesis = \"wider layers lower the loss\"");
+    return false;
+}
+
+static bool read_correction(Asking *asking, const Node *value) {
+    static const char *const known[] = {"holm", "benjamini_hochberg", "none"};
+    for (int i = 0; value->kind == NODE_NAME && i < 3; i++) {
+        if (strcmp(value->name, known[i])) continue;
+        asking->experiment->statistics.correction = known[i];
+        return true;
+    }
+    report_error(asking->e->reports, value->span, "'correction' expects the name of a method");
+    report_choices(asking->e->reports, value->kind == NODE_NAME ? value->name : "", known, 3,
+                   "methods");
+    return false;
+}
+
+static bool read_statistics(Asking *asking, const Node *value) {
+    static const char *const names[] = {"equivalence", "detect", "power", "correction"};
+    MoecStatistics *statistics = &asking->experiment->statistics;
+    double numbers[4] = {0};
+    if (value->kind != NODE_RECORD || !value->count) {
+        report_error(asking->e->reports, value->span, "'statistics' expects a record");
+        report_help(asking->e->reports, "write statistics = { correction = holm, equivalence = "
+                                        "0.01, detect = 0.01, power = 0.8 }");
+        return false;
+    }
+    for (int i = 0; i < value->count; i++) {
+        const Node *entry = value->kids[i];
+        bool method = !strcmp(entry->name, names[3]);
+        if (method ? !read_correction(asking, entry->kids[0])
+                   : !read_named_numbers(asking, entry, names, 4, numbers))
+            return false;
+    }
+    if (numbers[2] >= 1) {
+        report_error(asking->e->reports, value->span, "'power' expects a number below 1, got %g",
+                     numbers[2]);
+        report_help(asking->e->reports, "write power = 0.8 for a probability of 80 %%");
+        return false;
+    }
+    if (numbers[2] > 0 && numbers[1] == 0) {
+        report_error(asking->e->reports, value->span, "'power' has no effect without 'detect'");
+        report_help(asking->e->reports, "add detect = 0.01, the difference to find");
+        return false;
+    }
+    statistics->equivalence = numbers[0];
+    statistics->detect = numbers[1];
+    statistics->power = numbers[2];
+    return true;
+}
+
 static bool read_transfer(Asking *asking, const Node *value) {
     Experiment *experiment = asking->experiment;
     if (value->kind == NODE_NAME || value->kind == NODE_MADE) {
@@ -254,6 +311,8 @@ static bool read_scalar_entry(Asking *asking, const Node *entry) {
     if (!strcmp(entry->name, "early_stopping")) return read_keep(asking, value);
     if (!strcmp(entry->name, "machine")) return read_machine(asking, value);
     if (!strcmp(entry->name, "transfer")) return read_transfer(asking, value);
+    if (!strcmp(entry->name, "hypothesis")) return read_hypothesis(asking, value);
+    if (!strcmp(entry->name, "statistics")) return read_statistics(asking, value);
     int count = sizeof entries / sizeof *entries;
     const char *near = did_you_mean(entry->name, entries, count);
     report_error(unit->reports, entry->name_span, "unknown entry '%s' in an experiment",
@@ -263,7 +322,8 @@ static bool read_scalar_entry(Asking *asking, const Node *entry) {
     else
         report_help(unit->reports,
                     "use baseline, vary PATH = [...], variants, tune PATH = [...], match params by "
-                    "PATH, seeds, budget, train, metric, early_stopping, machine or transfer");
+                    "PATH, seeds, budget, train, metric, early_stopping, machine, transfer, "
+                    "hypothesis or statistics");
     return false;
 }
 

@@ -223,11 +223,12 @@ static const char *tuned_text(Arena *arena, const List *overrides) {
 }
 
 /* Adds one structure, solved for the size of the base, with each combination of tuned options. */
-static bool add_structure(Expansion *expansion, const char *name, const List *own) {
+static bool add_structure(Expansion *expansion, const char *name, const List *own,
+                          const int *levels) {
     const Experiment *asked = expansion->asked;
     Arena *arena = expansion->arena;
     List overrides = {0};
-    MoecVariant structure = {.name = name, .structure = name};
+    MoecVariant structure = {.name = name, .structure = name, .levels = levels};
     const List common = sets_after(expansion);
     append_list(arena, &overrides, &common);
     append_list(arena, &overrides, own);
@@ -248,6 +249,61 @@ static bool add_structure(Expansion *expansion, const char *name, const List *ow
     return true;
 }
 
+/* ---- factors ---- */
+
+/* Two or more crossed dimensions are factors. */
+static int factor_count(const Experiment *asked) {
+    return asked->vary.count > 1 ? asked->vary.count : 0;
+}
+
+/* "none", "{ at = sdpa }"; of paired options "64, 2"; else the name of the choice. */
+static const char *choice_text(Arena *arena, const Alternative *choice) {
+    Text text = {.arena = arena};
+    if (choice->label) return choice->label;
+    for (int i = 0; i < choice->overrides.count; i++) {
+        const Node *entry = choice->overrides.items[i];
+        text_add(&text, "%s%s", i ? ", " : "", value_on_line(arena, entry->kids[0]));
+    }
+    return text.text;
+}
+
+/* "train.lr"; of paired options "dim, layers"; "variants". */
+static const char *dimension_text(Arena *arena, const Dimension *dimension) {
+    const Alternative *choice = dimension->choices.items[0];
+    Text text = {.arena = arena};
+    if (choice->label) return "variants";
+    for (int i = 0; i < choice->overrides.count; i++)
+        text_add(&text, "%s%s", i ? ", " : "", ((const Node *)choice->overrides.items[i])->name);
+    return text.text;
+}
+
+static const MoecFactor *experiment_factors(const Expansion *expansion) {
+    Arena *arena = expansion->arena;
+    const List *dimensions = &expansion->asked->vary;
+    MoecFactor *factors = arena_alloc(arena, ((size_t)dimensions->count + 1) * sizeof *factors);
+    for (int i = 0; i < dimensions->count; i++) {
+        const Dimension *dimension = dimensions->items[i];
+        int count = dimension->choices.count;
+        const char **values = arena_alloc(arena, (size_t)count * sizeof *values);
+        for (int k = 0; k < count; k++) values[k] = choice_text(arena, dimension->choices.items[k]);
+        factors[i] = (MoecFactor){dimension_text(arena, dimension), values, count};
+    }
+    return factors;
+}
+
+/* The choices of combination `at`; NULL without factors. */
+static const int *levels_at(const Expansion *expansion, int at) {
+    const List *dimensions = &expansion->asked->vary;
+    if (!factor_count(expansion->asked)) return NULL;
+    int *levels = arena_alloc(expansion->arena, (size_t)dimensions->count * sizeof *levels);
+    for (int i = dimensions->count - 1; i >= 0; i--) {
+        int count = ((const Dimension *)dimensions->items[i])->choices.count;
+        levels[i] = at % count;
+        at /= count;
+    }
+    return levels;
+}
+
 static const MoecExperiment *expansion_result(const Expansion *expansion) {
     const Experiment *asked = expansion->asked;
     MoecExperiment *experiment = arena_alloc(expansion->arena, sizeof *experiment);
@@ -264,6 +320,10 @@ static const MoecExperiment *expansion_result(const Expansion *expansion) {
         .count = expansion->count,
         .metric = asked->metric,
         .higher = asked->higher,
+        .hypothesis = asked->hypothesis,
+        .statistics = asked->statistics,
+        .factors = experiment_factors(expansion),
+        .factor_count = factor_count(asked),
         .limit = asked->limit,
         .seconds = asked->budget == BUDGET_SECONDS ? asked->amount : 0,
         .halvings = shares,
@@ -351,10 +411,11 @@ const MoecExperiment *moec_expand(MoecCompiler *compiler) {
     size_t count = ((size_t)structures + 1) * (size_t)combinations(&asked->tune);
     expansion.variants = arena_alloc(unit->arena, count * sizeof(MoecVariant));
     static const List nothing = {0};
-    if (!add_structure(&expansion, "base", &nothing)) return NULL;
+    if (!add_structure(&expansion, "base", &nothing, NULL)) return NULL;
     for (int i = 0; i < structures; i++) {
         Combination made = combination_at(&expansion, &asked->vary, i);
-        if (!add_structure(&expansion, made.name, &made.overrides)) return NULL;
+        if (!add_structure(&expansion, made.name, &made.overrides, levels_at(&expansion, i)))
+            return NULL;
     }
     return expansion_result(&expansion);
 }

@@ -24,6 +24,12 @@ static int by_size(const void *a, const void *b) {
     return (one > other) - (one < other);
 }
 
+void time_text(char text[TIME_TEXT]) {
+    time_t now = time(NULL);
+    struct tm parts;
+    strftime(text, TIME_TEXT, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &parts));
+}
+
 double median(double *numbers, size_t count) {
     qsort(numbers, count, sizeof *numbers, by_size);
     return numbers[count / 2];

@@ -9,6 +9,10 @@ double seconds_now(void);
 /* Processor time of the current thread in seconds. */
 double seconds_of_thread(void);
 
+/* The current time in UTC: "2026-11-26T14:10:00Z". */
+enum { TIME_TEXT = 40 };
+void time_text(char text[TIME_TEXT]);
+
 /* Sorts the numbers and returns the median; the upper one if count is even. Requires count > 0. */
 double median(double *numbers, size_t count);
 

@@ -167,6 +167,24 @@ bool folder_make(const char *path) {
                          strerror(errno));
 }
 
+static int is_visible(const struct dirent *entry) {
+    return entry->d_name[0] != '.';
+}
+
+bool folder_each(const char *folder, FolderVisit *visit, void *data) {
+    struct dirent **entries;
+    int count = scandir(folder, &entries, is_visible, versionsort);
+    bool good = true;
+    for (int i = 0; i < count; i++) {
+        char *path = path_join(folder, entries[i]->d_name);
+        if (good && file_is_folder(path)) good = visit(data, path);
+        free(path);
+        free(entries[i]);
+    }
+    if (count >= 0) free(entries);
+    return good;
+}
+
 char *path_join(const char *folder, const char *name) {
     size_t length = strlen(folder);
     return memory_format(length && folder[length - 1] == '/' ? "%s%s" : "%s/%s", folder, name);

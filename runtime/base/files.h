@@ -50,6 +50,10 @@ uint64_t file_bytes(const char *path);
 bool folder_make(const char *path);
 /* The same without a message; errno has the reason. */
 bool folder_make_quietly(const char *path);
+typedef bool FolderVisit(void *data, const char *folder);
+/* Visits the folders in a folder in the order of their names, with numbers as numbers, and leaves
+ * out those that begin with a dot. False: a visit failed. */
+bool folder_each(const char *folder, FolderVisit *visit, void *data);
 /* A new string: folder/name. */
 char *path_join(const char *folder, const char *name);
 

@@ -2,13 +2,13 @@
 
 #include "abi/json_make.h"
 #include "base/build.h"
+#include "base/clock.h"
 #include "base/files.h"
 #include "base/memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 /* "AMD EPYC 9654 96-Core Processor" */
@@ -29,10 +29,8 @@ static json_t *start_json(const Account *account) {
     json_t *command = json_array();
     for (int i = 0; account->command && account->command[i]; i++)
         json_array_append_new(command, json_escaped(account->command[i]));
-    char when[40], *processor = processor_name();
-    time_t now = time(NULL);
-    struct tm parts;
-    strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &parts));
+    char when[TIME_TEXT], *processor = processor_name();
+    time_text(when);
     json_t *start = json_make("{s:o, s:I, s:s, s:o, s:o, s:I, s:s, s:s}", "command", command,
                               "step", (json_int_t)account->step, "when", when, "device",
                               json_escaped(account->device), "processor", json_escaped(processor),

@@ -125,3 +125,23 @@ MOEC_CUDA=$simulator MOEC_SIM="pair unchecked" MOEC_CFLAGS=-O0 sweep pair shared
 for number in 0 1; do
     grep -q "\"cuda:$number\"" shared/*/seed_*/run.json || wrong "no run on cuda:$number"
 done
+
+# A changed plan requires a reason. Runs that the new plan has, too, stay; others are set aside. A plan that was changed by hand is
+# reported.
+sweep pair amended > pair.log 2>&1 || wrong "the sweep of a pair failed: $(cat pair.log)"
+grep -q 'registered .* before the first run' pair.log || wrong "the plan is not registered: $(cat pair.log)"
+first=$(cat amended/base/seed_1/output.txt)
+sed -i 's/seeds = 3, train = { steps = 2,/seeds = 4, train = { steps = 2,/' small.moe
+sweep pair amended > refused.log 2>&1 && wrong "a changed plan needs no reason"
+grep -q -- "--amend 'REASON'" refused.log || wrong "the reason is not asked for: $(cat refused.log)"
+sweep pair amended --amend 'wide interval' > more.log 2>&1 || wrong "no fourth seed: $(cat more.log)"
+grep -q 'changed .* after 3 finished runs: wide interval' more.log || wrong "the change is not reported: $(cat more.log)"
+[ "$first" = "$(cat amended/base/seed_1/output.txt)" ] && [ -e amended/base/seed_4/result.json ] || wrong "not only a fourth seed"
+sed -i 's/seeds = 4, train = { steps = 2,/seeds = 4, train = { steps = 3,/' small.moe
+sweep pair amended --amend 'longer' > longer.log 2>&1 || wrong "no longer runs: $(cat longer.log)"
+grep -q 'no longer in the plan: base (4 runs)' longer.log || wrong "the earlier runs are not reported: $(cat longer.log)"
+grep -q '"step": 2' amended/earlier_plans/*/base/seed_4/result.json || wrong "the earlier runs are lost"
+grep -q '"step": 3' amended/base/seed_4/result.json || wrong "the runs are not those of the new plan"
+sed -i 's/"seeds": 4/"seeds": 3/' amended/sweep.json
+moec compare amended > edited.log || wrong "no comparison"
+grep -q 'is not registered: the file was changed' edited.log || wrong "an edited plan is not reported: $(cat edited.log)"

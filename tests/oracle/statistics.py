@@ -5,8 +5,13 @@ compares with the results of moec.
     tests/oracle/statistics.sh --write    writes the numbers
 
 A line: kind, number of values, the values, number of baseline values, those, then mean, half of the 95 % interval, p-value.
-A line `student`: degrees of freedom, t, probability of a value of at most t.
+A line `student`: degrees of freedom, t, probability of a value of at most t. A line `noncentral`: the same with the noncentrality
+before the probability. A line `fisher`: ratio, two degrees of freedom, probability of at least the ratio. A line `equivalence`: as
+`paired` or `apart`, with the bound, then the p-values of equivalence and of not being worse. A line `power`: paired or not, standard
+deviation, difference, level, power, seeds. A line `holm` or `benjamini_hochberg`: number of p-values, the values, the corrected ones.
+A line `grid`: see grid_lines.
 """
+import itertools
 import math
 import os
 import random
@@ -14,6 +19,11 @@ import sys
 
 import numpy
 from scipy import stats
+import pandas
+from statsmodels.formula.api import ols
+from statsmodels.stats import power, weightstats
+from statsmodels.stats.anova import anova_lm
+from statsmodels.stats.multitest import multipletests
 
 PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "expected", "statistics.txt")
 
@@ -38,6 +48,7 @@ def made_up():
 
 
 def numbers(values):
+    values = list(values)
     return f"{len(values)} " + " ".join(repr(float(value)) for value in values)
 
 
@@ -60,12 +71,73 @@ def lines():
             yield f"student {freedom!r} {t!r} {stats.t.cdf(t, freedom)!r}"
 
 
+def more_lines():
+    for freedom in (1, 2, 3.7, 10, 99.5):
+        for t in (-4.2, -1, 0, 0.5, 2, 12.7):
+            for shift in (-2, 0.3, 4):
+                yield f"noncentral {freedom!r} {t!r} {shift!r} {stats.nct.cdf(t, freedom, shift)!r}"
+    for ratio in (1e-3, 0.5, 1, 3.3, 40):
+        for above, below in ((1, 2), (3, 4), (2, 30), (7, 11)):
+            yield f"fisher {ratio!r} {above} {below} {stats.f.sf(ratio, above, below)!r}"
+    for base, values in [*REAL, *made_up()]:
+        for bound in (0.01, 0.3):
+            pair = weightstats.DescrStatsW(numpy.array(values) - numpy.array(base))
+            worse = stats.ttest_1samp(numpy.array(values) - numpy.array(base), bound, alternative="less")
+            yield f"equivalence paired {numbers(values)} {numbers(base)} {bound!r} {pair.ttost_mean(-bound, bound)[0]!r} {worse.pvalue!r}"
+            apart = weightstats.ttost_ind(numpy.array(values), numpy.array(base), -bound, bound, usevar="unequal")
+            yield f"equivalence apart {numbers(values)} {numbers(base)} {bound!r} {apart[0]!r} {apart[2][1]!r}"
+    for spread in (0.01, 0.2):
+        for size in (0.01, 0.05, 0.3):
+            for level, wanted in ((0.05, 0.8), (0.05 / 6, 0.9)):
+                pairs = first_count(power.TTestPower(), size / spread, level, wanted, 1)
+                apart = first_count(power.TTestIndPower(), size / spread, level, wanted, 0)
+                yield f"power 1 {spread!r} {size!r} {level!r} {wanted!r} {pairs}"
+                yield f"power 0 {spread!r} {size!r} {level!r} {wanted!r} {apart}"
+    source = random.Random(11)
+    for count in (1, 2, 5, 20, 64):
+        chances = [source.random() ** 4 for _ in range(count)]
+        chances[-1] = chances[0]
+        for name, method in (("holm", "holm"), ("benjamini_hochberg", "fdr_bh")):
+            yield f"{name} {numbers(chances)} {numbers(multipletests(chances, method=method)[1])}"
+
+
+def grid_lines():
+    """Number of factors, their sizes, number of seeds, number of losses and the losses; the last factor changes fastest, each cell
+    has one loss per seed. Then F and p-value of each effect: main effects first, then pairs, then all three."""
+    source = random.Random(13)
+    for sizes, seeds in (((2, 2), 2), ((2, 3), 3), ((3, 2, 2), 4), ((2, 4), 5)):
+        shifts = [source.gauss(0, 0.05) for _ in range(seeds)]
+        cells = list(itertools.product(*(range(size) for size in sizes)))
+        rows = [
+            {
+                **{f"f{i}": level for i, level in enumerate(cell)},
+                "seed": seed,
+                "y": 3 + 0.1 * cell[0] - 0.03 * cell[1] * cell[0] + shifts[seed] + source.gauss(0, 0.04),
+            }
+            for cell in cells
+            for seed in range(seeds)
+        ]
+        names = [f"C(f{i})" for i in range(len(sizes))]
+        table = anova_lm(ols("y ~ C(seed) + " + " * ".join(names), pandas.DataFrame(rows)).fit())
+        effects = [":".join(part) for size in range(1, len(names) + 1) for part in itertools.combinations(names, size)]
+        found = " ".join(f"{float(table['F'][name])!r} {float(table['PR(>F)'][name])!r}" for name in effects)
+        yield f"grid {len(sizes)} {' '.join(map(str, sizes))} {seeds} {numbers(row['y'] for row in rows)} {found}"
+
+
+def first_count(test, size, level, wanted, paired):
+    """The smallest number of runs with the wanted power, by trying all of them."""
+    for count in range(2, 100000):
+        found = test.power(size, count, level) if paired else test.power(size, count, level, ratio=1)
+        if found >= wanted:
+            return count
+
+
 def plain(line):
     return line.replace("np.float64(", "").replace(")", "")
 
 
 def main():
-    found = [plain(line) for line in lines()]
+    found = [plain(line) for line in [*lines(), *more_lines(), *grid_lines()]]
     if "--write" in sys.argv:
         with open(PATH, "w") as file:
             file.write("\n".join(found) + "\n")

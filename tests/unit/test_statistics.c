@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "tools/experiment/experiment.h"
+#include "tools/experiment/internal.h"
 
 static void quantiles(void **state) {
     (void)state;
@@ -65,6 +65,118 @@ static void close_to(double found, double expected, double limit, double scale) 
         fail_msg("%.17g, SciPy says %.17g", found, expected);
 }
 
+static double number(FILE *file) {
+    double value = NAN;
+    assert_int_equal(fscanf(file, "%lf", &value), 1);
+    return value;
+}
+
+static void equivalence_line(FILE *file) {
+    double values[MOST], base[MOST];
+    char kind[32];
+    assert_int_equal(fscanf(file, "%31s", kind), 1);
+    int count = read_numbers(file, values), other = read_numbers(file, base);
+    double bound = number(file);
+    SampleMoments sample = sample_of(values, count), of_base = sample_of(base, other);
+    Difference difference = !strcmp(kind, "paired") ? difference_paired(values, base, count)
+                                                    : difference_apart(&sample, &of_base);
+    close_to(difference_equivalence(&difference, bound), number(file), 1e-6, 1e4);
+    close_to(difference_not_worse(&difference, bound, false), number(file), 1e-6, 1e4);
+    Difference mirrored = difference;
+    mirrored.mean = -difference.mean;
+    close_to(difference_not_worse(&mirrored, bound, true),
+             difference_not_worse(&difference, bound, false), 0, 1);
+}
+
+static void correction_line(FILE *file, PValueCorrection correction) {
+    double values[MOST], expected[MOST];
+    int count = read_numbers(file, values);
+    assert_int_equal(read_numbers(file, expected), count);
+    correct_chances(correction, values, count);
+    for (int i = 0; i < count; i++) close_to(values[i], expected[i], 1e-13, 1);
+}
+
+enum { MOST_CELLS = 32, MOST_SEEDS = 8 };
+
+/* A sweep of a grid, as it is read from its folder: one group per cell. */
+static json_t *grid_effects(int factors, const int *sizes, int cells, int seeds,
+                            const double *losses) {
+    static Run runs[MOST_CELLS][MOST_SEEDS];
+    static char names[MOST_CELLS][16];
+    Group groups[MOST_CELLS] = {0};
+    json_t *design = json_pack("{s:[], s:{}}", "factors", "levels");
+    for (int i = 0; i < factors; i++) {
+        json_t *values = json_array();
+        for (int k = 0; k < sizes[i]; k++) json_array_append_new(values, json_string("v"));
+        json_array_append_new(json_object_get(design, "factors"),
+                              json_pack("{s:s, s:o}", "name", "f", "values", values));
+    }
+    for (int i = 0; i < cells; i++) {
+        json_t *levels = json_array();
+        for (int k = factors - 1, rest = i; k >= 0; rest /= sizes[k], k--)
+            json_array_insert_new(levels, 0, json_integer(rest % sizes[k]));
+        snprintf(names[i], sizeof names[i], "cell_%d", i);
+        json_object_set_new(json_object_get(design, "levels"), names[i], levels);
+        groups[i] = (Group){.name = names[i], .runs = runs[i], .count = seeds};
+        for (int k = 0; k < seeds; k++)
+            runs[i][k] = (Run){.seed = k, .ended = true,
+                               .result = {.loss = losses[i * seeds + k], .metric = "loss"}};
+    }
+    const Gathering gathering = {.groups = groups, .count = cells, .design = design};
+    json_t *comparison = json_pack("{s:s}", "metric", "loss"),
+           *effects = effects_json(&gathering, comparison);
+    json_decref(comparison);
+    json_decref(design);
+    return effects;
+}
+
+static void grid_line(FILE *file) {
+    int factors = (int)number(file), sizes[8], cells = 1;
+    double losses[MOST], lost[MOST];
+    for (int i = 0; i < factors; i++) cells *= sizes[i] = (int)number(file);
+    int seeds = (int)number(file), count = read_numbers(file, losses);
+    assert_int_equal(count, cells * seeds);
+    json_t *effects = grid_effects(factors, sizes, cells, seeds, losses), *row;
+    size_t at;
+    json_array_foreach(json_object_get(effects, "variance"), at, row) {
+        close_to(json_number_value(json_object_get(row, "f")), number(file), 1e-8, 1e4);
+        close_to(json_number_value(json_object_get(row, "chance")), number(file), 1e-8, 1e4);
+    }
+    assert_int_equal(at, (1 << factors) - 1);
+    json_decref(effects);
+    memcpy(lost, losses, sizeof lost);
+    lost[count - 1] = NAN; /* a run that diverged */
+    assert_null(grid_effects(factors, sizes, cells, seeds, lost));
+}
+
+/* The lines of several comparisons, power and equivalence; false for another line. */
+static bool more_lines(FILE *file, const char *kind) {
+    for (int i = 0; i < CORRECTION_NONE; i++)
+        if (!strcmp(kind, correction_name((PValueCorrection)i))) {
+            correction_line(file, (PValueCorrection)i);
+            return true;
+        }
+    if (!strcmp(kind, "equivalence")) {
+        equivalence_line(file);
+    } else if (!strcmp(kind, "noncentral")) {
+        double freedom = number(file), t = number(file), shift = number(file);
+        close_to(noncentral_chance(t, freedom, shift), number(file), 1e-8, 1e4);
+    } else if (!strcmp(kind, "fisher")) {
+        double ratio = number(file), above = number(file), below = number(file);
+        close_to(fisher_tail(ratio, above, below), number(file), 1e-9, 0);
+    } else if (!strcmp(kind, "power")) {
+        Difference pilot = {.paired = number(file) == 1};
+        pilot.spread = number(file);
+        double size = number(file), level = number(file), power = number(file);
+        assert_int_equal(seeds_needed(&pilot, size, level, power), (int)number(file));
+    } else if (!strcmp(kind, "grid")) {
+        grid_line(file);
+    } else {
+        return false;
+    }
+    return true;
+}
+
 static void one_line(FILE *file, const char *kind) {
     double values[MOST], base[MOST], mean, margin, last, freedom, t;
     if (!strcmp(kind, "student")) {
@@ -72,6 +184,7 @@ static void one_line(FILE *file, const char *kind) {
         close_to(student_chance(t, freedom), last, 1e-8, 0);
         return;
     }
+    if (more_lines(file, kind)) return;
     int count = read_numbers(file, values), other = read_numbers(file, base);
     assert_int_equal(fscanf(file, "%lf %lf %lf", &mean, &margin, &last), 3);
     SampleMoments sample = sample_of(values, count), of_base = sample_of(base, other);
@@ -93,15 +206,22 @@ static void one_line(FILE *file, const char *kind) {
 static void scipy(void **state) {
     (void)state;
     FILE *file = fopen("tests/oracle/expected/statistics.txt", "r");
-    char kind[16];
+    char kind[32];
     int count = 0;
     assert_non_null(file);
-    for (; fscanf(file, "%15s", kind) == 1; count++) one_line(file, kind);
+    for (; fscanf(file, "%31s", kind) == 1; count++) one_line(file, kind);
     fclose(file);
     assert_true(count > 300);
 }
 
 /* Results that few numbers do not determine, and their texts. */
+static const char *verdict(Difference difference, bool higher, double bound) {
+    Judgement judgement = {.difference = difference, .counts = true};
+    const TestRules rules = {.equivalence = bound};
+    judge_differences(&rules, higher, &judgement, 1);
+    return judgement_verdict(&judgement, higher);
+}
+
 static void verdicts(void **state) {
     (void)state;
     static const double base[] = {2, 3, 4}, near[] = {2.1, 2.8, 4.1}, less[] = {1, 2.01, 3};
@@ -110,20 +230,94 @@ static void verdicts(void **state) {
                worse = difference_paired(base, less, 3), same = difference_paired(base, base, 3);
     SampleMoments three = sample_of(base, 3), single = sample_of(less, 1);
     Difference apart = difference_apart(&single, &three);
-    assert_string_equal(difference_verdict(&none, false), "");
-    assert_string_equal(difference_verdict(&one, false), "one seed");
-    assert_string_equal(difference_verdict(&apart, false), "one seed");
-    assert_string_equal(difference_verdict(&noise, false), "not significant");
-    assert_string_equal(difference_verdict(&better, false), "better");
-    assert_string_equal(difference_verdict(&worse, false), "worse");
-    assert_string_equal(difference_verdict(&same, false), "not significant");
-    assert_string_equal(difference_verdict(&better, true), "worse");
+    assert_string_equal(verdict(none, false, 0), "");
+    assert_string_equal(verdict(one, false, 0), "one seed");
+    assert_string_equal(verdict(apart, false, 0), "one seed");
+    assert_string_equal(verdict(noise, false, 0), "not significant");
+    assert_string_equal(verdict(better, false, 0), "better");
+    assert_string_equal(verdict(worse, false, 0), "worse");
+    assert_string_equal(verdict(same, false, 0), "not significant");
+    assert_string_equal(verdict(better, true, 0), "worse");
+    assert_string_equal(verdict(noise, false, 1), "equivalent");
+    assert_string_equal(verdict(noise, false, 0.001), "not significant");
+    assert_string_equal(verdict(better, false, 2), "better, equivalent");
+    assert_string_equal(verdict(worse, false, 2), "worse, equivalent");
     assert_true(same.chance == 1 && same.margin == 0 && isnan(one.margin) && one.mean > 0);
+    assert_int_equal(seeds_needed(&one, 0.1, 0.05, 0.8), 0);
+}
+
+/* Below the bound on one side only. */
+static void not_worse(void **state) {
+    (void)state;
+    static const double base[] = {2, 3, 4, 5}, less[] = {1.2, 3.1, 2.5, 5.2};
+    Difference difference = difference_paired(less, base, 4);
+    assert_string_equal(verdict(difference, false, 0.7), "not worse");
+    assert_string_equal(verdict(difference, true, 0.7), "not significant");
+}
+
+/* ---- artificial experiments ---- */
+
+static double random_normal(uint64_t *seed) {
+    double sum = -6;
+    for (int i = 0; i < 12; i++) {
+        *seed = *seed * 6364136223846793005U + 1442695040888963407U;
+        sum += (double)(*seed >> 11) * 0x1p-53;
+    }
+    return sum;
+}
+
+/* Losses of a baseline and of variants with equal seeds: a part of each loss is that of its seed.
+ * Returns how many variants are named better or worse. */
+static int artificial(uint64_t *seed, PValueCorrection correction, int variants, double shift,
+                      int *covered) {
+    enum { SEEDS = 5 };
+    double base[SEEDS], values[SEEDS], common[SEEDS];
+    Judgement judgements[32] = {0};
+    const TestRules rules = {.correction = correction};
+    int named = 0;
+    for (int k = 0; k < SEEDS; k++) {
+        common[k] = 3 + 0.05 * random_normal(seed);
+        base[k] = common[k] + 0.02 * random_normal(seed);
+    }
+    for (int i = 0; i < variants; i++) {
+        for (int k = 0; k < SEEDS; k++)
+            values[k] = common[k] + shift + 0.02 * random_normal(seed);
+        judgements[i].difference = difference_paired(values, base, SEEDS);
+        judgements[i].counts = true;
+        *covered += fabs(judgements[i].difference.mean - shift) < judgements[i].difference.margin;
+    }
+    judge_differences(&rules, false, judgements, variants);
+    for (int i = 0; i < variants; i++) {
+        const char *text = judgement_verdict(&judgements[i], false);
+        named += !strcmp(text, "better") || !strcmp(text, "worse");
+    }
+    return named;
+}
+
+/* Intervals of a difference contain it in 95 % of experiments; with 20 variants that all equal the
+ * baseline, at most 5 % of experiments name one of them, without a correction many more. */
+static void false_findings(void **state) {
+    (void)state;
+    enum { EXPERIMENTS = 4000 };
+    uint64_t seed = 5;
+    int covered = 0, ignored = 0, named[3] = {0}, found = 0;
+    for (int i = 0; i < EXPERIMENTS; i++) {
+        found += artificial(&seed, CORRECTION_NONE, 1, 0.05, &covered);
+        for (int k = 0; k < 3; k++)
+            named[k] += artificial(&seed, (PValueCorrection)k, 20, 0, &ignored) > 0;
+    }
+    assert_true(covered > 0.93 * EXPERIMENTS && covered < 0.97 * EXPERIMENTS);
+    assert_true(named[CORRECTION_HOLM] <= 0.05 * EXPERIMENTS);
+    assert_true(named[CORRECTION_BENJAMINI_HOCHBERG] <= 0.05 * EXPERIMENTS);
+    assert_true(named[CORRECTION_NONE] > 0.3 * EXPERIMENTS);
+    /* power of a paired t-test: 5 pairs, a difference of 0.05, standard deviation 0.02 * sqrt(2) */
+    assert_true(found > 0.8 * EXPERIMENTS && found < 0.9 * EXPERIMENTS);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(quantiles), cmocka_unit_test(chances),
-                                       cmocka_unit_test(samples), cmocka_unit_test(scipy),
-                                       cmocka_unit_test(verdicts)};
+                                       cmocka_unit_test(samples),   cmocka_unit_test(scipy),
+                                       cmocka_unit_test(verdicts),  cmocka_unit_test(not_worse),
+                                       cmocka_unit_test(false_findings)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

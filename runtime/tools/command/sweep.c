@@ -91,6 +91,10 @@ static const char **devices_of(const char *text, int *count) {
 static int check_options(const Command *command, Plan *plan, bool dry_run) {
     if (!dry_run && (!plan->data || !plan->out))
         return arguments_wrong(command, NULL, "moec sweep requires --data and --out, or --dry-run");
+    if (plan->amend && (dry_run || !*plan->amend))
+        return arguments_wrong(command, "for example --amend 'two more seeds: wide interval'",
+                               dry_run ? "--amend has no effect with --dry-run"
+                                       : "--amend expects a reason, got an empty text");
     if (plan->jobs == 0)
         return arguments_wrong(command, "omit --jobs: one run per device",
                                "--jobs expects an integer from 1, got 0");
@@ -126,6 +130,8 @@ int command_sweep(const Command *command, int argc, char **argv) {
          "submission as a Slurm job array with these options of sbatch, or none"},
         {OPTION_FLAG, "--resume", NULL, &resume,
          "continuation of the sweep in --out (the default)"},
+        {OPTION_TEXT, "--amend", "REASON", &plan.amend,
+         "change of the plan in --out, recorded with its reason in plans.json"},
         {OPTION_FLAG, "--json", NULL, &json, "plan and comparison as JSON"},
         {OPTION_FLAG, "--tensorboard", NULL, &plan.tensorboard,
          "logs for TensorBoard in the directory of each run"},

@@ -1,4 +1,4 @@
-#include "tools/experiment/experiment.h"
+#include "tools/experiment/internal.h"
 
 #include "abi/json_make.h"
 #include "base/memory.h"
@@ -70,13 +70,27 @@ static Difference group_difference(const Group *group, const Group *base, const 
     return difference;
 }
 
-static json_t *difference_json(const Difference *difference, bool higher) {
-    return json_make(
-        "{s:b, s:i, s:o, s:o, s:o, s:o, s:o, s:s}", "paired", difference->paired, "pairs",
+static json_t *difference_json(const TestRules *rules, const Judgement *judgement, bool higher,
+                               int comparisons) {
+    const Difference *difference = &judgement->difference;
+    json_t *object = json_make(
+        "{s:b, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "paired", difference->paired, "pairs",
         difference->count, "mean", json_number(difference->mean), "margin_95",
         json_number(difference->margin), "low", json_number(difference->mean - difference->margin),
         "high", json_number(difference->mean + difference->margin), "chance",
-        json_number(difference->chance), "verdict", difference_verdict(difference, higher));
+        json_number(difference->chance), "adjusted", json_number(judgement->adjusted), "verdict",
+        judgement_verdict(judgement, higher));
+    if (rules->equivalence > 0) {
+        json_object_set_new(object, "equivalence", json_number(judgement->equivalent));
+        json_object_set_new(object, "not_worse", json_number(judgement->not_worse));
+    }
+    if (rules->detect > 0) {
+        bool several = rules->correction != CORRECTION_NONE && comparisons > 1;
+        int seeds = seeds_needed(difference, rules->detect, 0.05 / (several ? comparisons : 1),
+                                 rules->power);
+        json_object_set_new(object, "seeds_needed", seeds ? json_integer(seeds) : json_null());
+    }
+    return object;
 }
 
 /* ---- the best tuned value ---- */
@@ -236,8 +250,8 @@ static void add_runs(json_t *row, const Group *group, const char *metric, bool l
     json_object_set_new(row, "runs", runs);
 }
 
-static json_t *compared_variant_json(const Gathering *gathering, int number, int base,
-                                     const char *metric, bool lasting) {
+static json_t *compared_variant_json(const Gathering *gathering, int number, const char *metric,
+                                     bool lasting) {
     const Group *group = &gathering->groups[number];
     SampleMoments loss = losses_of(group, metric);
     json_t *row = json_make("{s:s, s:O?}", "variant", group->name, "sets", group->sets);
@@ -255,25 +269,68 @@ static json_t *compared_variant_json(const Gathering *gathering, int number, int
                             json_number(measure_mean(group, history_sum, "seconds")));
     }
     json_object_set_new(row, "probes", mean_probes_json(group));
-    if (number == base) return row;
-    Difference difference = group_difference(group, &gathering->groups[base], metric);
-    json_object_set_new(row, "difference", difference_json(&difference, gathering->higher));
     return row;
 }
 
-json_t *comparison_json(const Gathering *gathering, int chosen, bool lasting) {
-    int base = chosen < 0 ? base_of(gathering) : chosen;
-    const char *metric = metric_of(gathering, base);
-    json_t *variants = json_array();
-    int seeds = 0;
-    json_array_append_new(variants, compared_variant_json(gathering, base, base, metric, lasting));
-    for (int i = 0; i < gathering->count; i++) {
-        if (gathering->groups[i].count > seeds) seeds = gathering->groups[i].count;
-        if (i != base)
-            json_array_append_new(variants,
-                                  compared_variant_json(gathering, i, base, metric, lasting));
+/* Of tuned models only the best of each structure is compared. */
+static bool is_compared(const Gathering *gathering, int number, const char *metric) {
+    return !gathering->groups[number].tuned || choice_of(gathering, number, metric).best;
+}
+
+/* Adds the differences from the first row, which is the base. `order`: the group of each row. */
+static int add_differences(json_t *rows, const Gathering *gathering, const int *order,
+                           const char *metric) {
+    int count = gathering->count - 1;
+    Judgement *judgements = memory_new((size_t)(count + 1) * sizeof *judgements);
+    for (int i = 0; i < count; i++) {
+        int number = order[i + 1];
+        judgements[i] =
+            (Judgement){.difference = group_difference(&gathering->groups[number],
+                                                       &gathering->groups[order[0]], metric),
+                        .counts = is_compared(gathering, number, metric)};
     }
-    return json_make("{s:s?, s:s, s:s, s:b, s:i, s:o}", "experiment", gathering->experiment, "base",
-                     gathering->groups[base].name, "metric", metric, "higher", gathering->higher,
-                     "seeds", seeds, "variants", variants);
+    int comparisons = judge_differences(&gathering->rules, gathering->higher, judgements, count);
+    for (int i = 0; i < count; i++)
+        json_object_set_new(
+            json_array_get(rows, (size_t)i + 1), "difference",
+            difference_json(&gathering->rules, &judgements[i], gathering->higher, comparisons));
+    free(judgements);
+    return comparisons;
+}
+
+/* Rules that determine the verdicts. */
+static void add_test_rules(json_t *comparison, const TestRules *rules, int comparisons) {
+    json_object_set_new(comparison, "comparisons", json_integer(comparisons));
+    json_object_set_new(comparison, "correction", json_text(correction_name(rules->correction)));
+    if (rules->equivalence > 0)
+        json_object_set_new(comparison, "equivalence", json_number(rules->equivalence));
+    if (rules->detect > 0) {
+        json_object_set_new(comparison, "detect", json_number(rules->detect));
+        json_object_set_new(comparison, "power", json_number(rules->power));
+    }
+}
+
+json_t *comparison_json(const Gathering *gathering, int chosen, bool lasting) {
+    int base = chosen < 0 ? base_of(gathering) : chosen, seeds = 0;
+    const char *metric = metric_of(gathering, base);
+    int *order = memory_new((size_t)(gathering->count + 1) * sizeof *order);
+    json_t *rows = json_array();
+    for (int i = 0, at = 1; i < gathering->count; i++) {
+        order[i == base ? 0 : at++] = i;
+        if (gathering->groups[i].count > seeds) seeds = gathering->groups[i].count;
+    }
+    for (int i = 0; i < gathering->count; i++)
+        json_array_append_new(rows, compared_variant_json(gathering, order[i], metric, lasting));
+    int comparisons = add_differences(rows, gathering, order, metric);
+    free(order);
+    json_t *comparison =
+        json_make("{s:s?, s:s, s:s, s:b, s:i, s:o}", "experiment", gathering->experiment, "base",
+                  gathering->groups[base].name, "metric", metric, "higher", gathering->higher,
+                  "seeds", seeds, "variants", rows);
+    add_test_rules(comparison, &gathering->rules, comparisons);
+    json_t *effects = effects_json(gathering, comparison);
+    if (effects) json_object_set_new(comparison, "effects", effects);
+    json_t *plan = gathering->folder ? registry_json(gathering->folder, lasting) : NULL;
+    if (plan) json_object_set_new(comparison, "plan", plan);
+    return comparison;
 }

@@ -2,6 +2,7 @@
 #include "tools/experiment/experiment.h"
 
 #include "abi/quantity.h"
+#include "abi/utf8_cut.h"
 #include "base/memory.h"
 
 #include <math.h>
@@ -117,6 +118,15 @@ static void print_notes(char cell[CELL], const json_t *row) {
                      (int)field_number(row, "unfinished"));
 }
 
+static void print_chance(char cell[CELL], double p) {
+    fixed(cell, p < 0.0005 ? "<0.001" : "%.3f", p);
+}
+
+static bool is_corrected(const json_t *comparison) {
+    return field_number(comparison, "comparisons") > 1 &&
+           strcmp(field_text(comparison, "correction"), correction_name(CORRECTION_NONE)) != 0;
+}
+
 static Cells losses(const json_t *comparison) {
     const json_t *rows = json_object_get(comparison, "variants");
     const char *head[] = {"variant",
@@ -127,9 +137,12 @@ static Cells losses(const json_t *comparison) {
                           "train loss",
                           "difference (95 % CI)",
                           "p",
+                          "adjusted p",
+                          "seeds needed",
                           "verdict",
                           "notes"};
-    Cells cells = cells_new((int)json_array_size(rows), 10, 8, head);
+    enum { NOTES = 11 };
+    Cells cells = cells_new((int)json_array_size(rows), NOTES + 1, NOTES - 1, head);
     bool noted = false;
     for (int i = 1; i < cells.rows; i++) {
         const json_t *row = json_array_get(rows, (size_t)i - 1),
@@ -143,13 +156,17 @@ static Cells losses(const json_t *comparison) {
         fixed(cell[4], "%.4f", field_number(row, "nats"));
         fixed(cell[5], "%.4f", field_number(row, "train_loss"));
         print_difference(cell[6], difference);
-        double p = field_number(difference, "chance");
-        fixed(cell[7], p < 0.0005 ? "<0.001" : "%.3f", p);
-        snprintf(cell[8], CELL, "%s", base ? "baseline" : field_text(difference, "verdict"));
-        print_notes(cell[9], row);
-        noted |= *cell[9] != '\0';
+        print_chance(cell[7], field_number(difference, "chance"));
+        print_chance(cell[8], field_number(difference, "adjusted"));
+        fixed(cell[9], "%.0f", field_number(difference, "seeds_needed"));
+        snprintf(cell[NOTES - 1], CELL, "%s",
+                 base ? "baseline" : field_text(difference, "verdict"));
+        print_notes(cell[NOTES], row);
+        noted |= *cell[NOTES] != '\0';
     }
     if (!noted) cells.columns--;
+    if (!json_object_get(comparison, "detect")) drop_column(&cells, 9);
+    if (!is_corrected(comparison)) drop_column(&cells, 8);
     for (int k = 5; k >= 4; k--)
         if (!strcmp(head[k], head[2]) || is_empty_column(&cells, k)) drop_column(&cells, k);
     return cells;
@@ -238,6 +255,38 @@ static Cells probes(const json_t *comparison) {
     return cells;
 }
 
+/* ---- effects of a grid ---- */
+
+static Cells variances(const json_t *effects) {
+    const json_t *rows = json_object_get(effects, "variance");
+    static const char *const head[] = {"effect", "df", "F", "p", "adjusted p"};
+    if (!rows) return (Cells){0};
+    Cells cells = cells_new((int)json_array_size(rows), 5, 5, head);
+    for (int i = 1; i < cells.rows; i++) {
+        const json_t *row = json_array_get(rows, (size_t)i - 1);
+        snprintf(cells.text[i][0], CELL, "%s", field_text(row, "effect"));
+        fixed(cells.text[i][1], "%.0f", field_number(row, "freedom"));
+        fixed(cells.text[i][2], "%.2f", field_number(row, "f"));
+        print_chance(cells.text[i][3], field_number(row, "chance"));
+        print_chance(cells.text[i][4], field_number(row, "adjusted"));
+    }
+    return cells;
+}
+
+static Cells level_effects(const json_t *effects) {
+    const json_t *rows = json_object_get(effects, "levels");
+    static const char *const head[] = {"factor", "effect (95 % CI)", "value"};
+    if (!rows) return (Cells){0};
+    Cells cells = cells_new((int)json_array_size(rows), 3, 2, head);
+    for (int i = 1; i < cells.rows; i++) {
+        const json_t *row = json_array_get(rows, (size_t)i - 1);
+        snprintf(cells.text[i][0], CELL, "%s", field_text(row, "factor"));
+        print_difference(cells.text[i][1], row);
+        snprintf(cells.text[i][2], CELL, "%s", field_text(row, "value"));
+    }
+    return cells;
+}
+
 /* ---- text and Markdown ---- */
 
 static int column_width(const Cells *cells, int column) {
@@ -285,12 +334,72 @@ static void write_table(FILE *file, Write *write, Cells cells) {
     free(cells.text);
 }
 
+static void print_test_rules(FILE *file, const json_t *comparison) {
+    if (is_corrected(comparison))
+        fprintf(file, "adjusted p: for %.0f comparisons, by %s. Verdicts use it at 0.05.\n",
+                field_number(comparison, "comparisons"),
+                !strcmp(field_text(comparison, "correction"), correction_name(CORRECTION_HOLM))
+                    ? "Holm's method"
+                    : "the method of Benjamini and Hochberg");
+    if (json_object_get(comparison, "equivalence"))
+        fprintf(file,
+                "equivalent: the difference is within +-%g, by two one-sided tests at 0.05; not "
+                "worse: by less than that.\n",
+                field_number(comparison, "equivalence"));
+    if (json_object_get(comparison, "effects"))
+        fprintf(file, "F: analysis of variance of the grid with seeds as blocks. effect: mean of "
+                      "the variants with the value\nless the mean of all.\n");
+    if (json_object_get(comparison, "detect"))
+        fprintf(file,
+                "seeds needed: runs per variant that find a difference of %g with a probability of "
+                "%.0f %%, if the\nstandard deviation is the measured one.\n",
+                field_number(comparison, "detect"), 100 * field_number(comparison, "power"));
+}
+
+/* The first digits of a hash. */
+static const char *short_hash(char text[16], const json_t *object) {
+    const char *hash = field_text(object, "hash");
+    snprintf(text, 16, "%.*s", utf8_cut(hash, 12), hash);
+    return text;
+}
+
+static void print_registry(FILE *file, const json_t *plan) {
+    const json_t *plans = json_object_get(plan, "plans"),
+                 *aside = json_object_get(plan, "set_aside");
+    char hash[16];
+    if (!plan) return;
+    if (*field_text(plan, "hypothesis"))
+        fprintf(file, "hypothesis: %s\n", field_text(plan, "hypothesis"));
+    for (size_t i = 0; i < json_array_size(plans); i++) {
+        const json_t *own = json_array_get(plans, i);
+        double runs = field_number(own, "finished_runs");
+        fprintf(file, "plan %s, %s %s ", short_hash(hash, own), i ? "changed" : "registered",
+                field_text(own, "time"));
+        if (runs > 0)
+            fprintf(file, "after %.0f finished run%s", runs, runs == 1 ? "" : "s");
+        else
+            fprintf(file, "before the first run");
+        fprintf(file, i ? ": %s\n" : "\n", field_text(own, "reason"));
+    }
+    if (!json_is_true(json_object_get(plan, "registered")))
+        fprintf(file, "plan %s in sweep.json is not registered: the file was changed\n",
+                short_hash(hash, plan));
+    for (size_t i = 0; i < json_array_size(aside); i++)
+        fprintf(file, "%s%s (%.0f runs)%s", i ? ", " : "no longer in the plan: ",
+                field_text(json_array_get(aside, i), "variant"),
+                field_number(json_array_get(aside, i), "finished_runs"),
+                i + 1 == json_array_size(aside) ? "\n" : "");
+}
+
 static char *print(const json_t *comparison, Write *write) {
     char *text = NULL;
     size_t length;
     FILE *file = open_memstream(&text, &length);
     if (!file) return memory_format("%s", "");
+    const json_t *effects = json_object_get(comparison, "effects");
     write_table(file, write, losses(comparison));
+    write_table(file, write, variances(effects));
+    write_table(file, write, level_effects(effects));
     write_table(file, write, costs(comparison));
     write_table(file, write, probes(comparison));
     fprintf(file,
@@ -299,6 +408,8 @@ static char *print(const json_t *comparison, Write *write) {
             "p-value. Losses in nats. Probes and train loss:\nmeans over the last tenth of the "
             "steps.\n",
             metric_words(field_text(comparison, "metric")), field_text(comparison, "base"));
+    print_test_rules(file, comparison);
+    print_registry(file, json_object_get(comparison, "plan"));
     fclose(file);
     return text;
 }
@@ -325,8 +436,8 @@ static void write_field(FILE *file, const json_t *value) {
 }
 
 /* Columns of a difference: "difference_mean". */
-static const char *const parts[] = {"mean",   "margin_95", "low",   "high",
-                                    "chance", "verdict",   "paired"};
+static const char *const parts[] = {"mean",   "margin_95", "low",     "high",
+                                    "chance", "adjusted",  "verdict", "paired"};
 enum { PARTS = sizeof parts / sizeof *parts, MAX_NAMES = 64 };
 
 /* Columns: single values of a row, parts of its difference, probes. */

@@ -57,6 +57,86 @@ typedef struct RunResult {
  * of the last tenth of the steps. */
 RunResult result_of(const History *history, const char *metric);
 
+/* statistics: mean, standard deviation, t-tests, equivalence tests, power, corrections for several
+ * comparisons. */
+
+/* Mean and standard deviation (of a sample, with count - 1; NaN for one number). */
+typedef struct SampleMoments {
+    int count;
+    double mean, spread;
+} SampleMoments;
+
+/* Of `count` numbers, at least one. */
+SampleMoments sample_of(const double *values, int count);
+/* Student's t: the probability of at most `t`, and the t of this probability. */
+double student_chance(double t, double freedom);
+double student_quantile(double chance, double freedom);
+/* The noncentral t distribution: the probability of at most `t`. `shift` is the noncentrality. */
+double noncentral_chance(double t, double freedom, double shift);
+/* The F distribution: the probability of at least `ratio`. */
+double fisher_tail(double ratio, double above, double below);
+/* Half width of the 95 % confidence interval of the mean; NaN for fewer than two numbers. */
+double sample_margin(const SampleMoments *sample);
+
+/* A difference of means, its standard error with the degrees of freedom, the half width of its 95 %
+ * confidence interval, and the two-sided p-value. NaN if there are too few numbers. */
+typedef struct Difference {
+    bool paired;
+    int count;     /* of pairs; else of the smaller sample */
+    double spread; /* of the paired differences, else pooled over both samples */
+    double mean, error, freedom, margin, chance;
+} Difference;
+
+/* Student's paired t-test, for pairs with the same seed and order of data. */
+Difference difference_paired(const double *values, const double *base, int count);
+/* Welch's t-test, for samples with different standard deviations. */
+Difference difference_apart(const SampleMoments *sample, const SampleMoments *base);
+/* p-value of two one-sided tests (TOST): small if the difference is within +-bound.
+ * Schuirmann 1987, J. Pharmacokinet. Biopharm. 15, 657-680. */
+double difference_equivalence(const Difference *difference, double bound);
+/* p-value of the one-sided test that the mean is not worse than the base by `bound` or more. */
+double difference_not_worse(const Difference *difference, double bound, bool higher);
+/* Runs per variant with which a t-test at level `alpha` finds a difference of this size with
+ * probability `power`, if the spread is that of `pilot`; 0: more than 100000, or not known. */
+int seeds_needed(const Difference *pilot, double size, double alpha, double power);
+
+/* Corrections of p-values for several comparisons. Holm bounds the probability of any false
+ * finding (Scand. J. Statist. 6, 65-70, 1979), Benjamini-Hochberg the expected share of false ones
+ * (J. R. Stat. Soc. B 57, 289-300, 1995). */
+typedef enum PValueCorrection {
+    CORRECTION_HOLM,
+    CORRECTION_BENJAMINI_HOCHBERG,
+    CORRECTION_NONE
+} PValueCorrection;
+/* Replaces the p-values by the corrected ones, at most 1. */
+void correct_chances(PValueCorrection correction, double *chances, int count);
+/* "holm", "benjamini_hochberg", "none". */
+const char *correction_name(PValueCorrection correction);
+
+/* judge: verdicts of the differences from one baseline. */
+
+/* How an experiment judges its differences. Bounds are in units of the metric; 0: not asked for. */
+typedef struct TestRules {
+    PValueCorrection correction;
+    double equivalence;   /* smaller differences do not matter */
+    double detect, power; /* a difference that the runs should find, and how probably */
+} TestRules;
+
+/* A difference and its verdict. p-values are NaN where it has too few runs or is not asked for. */
+typedef struct Judgement {
+    Difference difference;
+    bool counts;                            /* one of the comparisons that the corrections count */
+    double adjusted, equivalent, not_worse; /* corrected p-values */
+} Judgement;
+
+/* Sets the corrected p-values. Returns the number of comparisons. */
+int judge_differences(const TestRules *rules, bool higher, Judgement *judgements, int count);
+/* "better" (less than the base, or more if higher is better), "worse", "not significant" (corrected
+ * p-value of at least 0.05), "one seed", "not selected" (does not count); "" without values. With a
+ * bound of equivalence also "better, equivalent", "worse, equivalent", "equivalent", "not worse".
+ */
+const char *judgement_verdict(const Judgement *judgement, bool higher);
+
 /* gather: the runs that folders hold, those of one model together. */
 
 typedef struct Run {
@@ -79,9 +159,12 @@ typedef struct Group {
 } Group;
 
 typedef struct Gathering {
+    char *folder;     /* of the first sweep, or NULL */
     char *experiment; /* NULL: runs that were started one by one */
     char *metric;     /* a number of the log that the experiment asks for, or NULL */
     bool higher;      /* of it is better */
+    TestRules rules;
+    json_t *design; /* factors and levels of a grid, as in sweep.json; or NULL */
     Group *groups;
     int count;
 } Gathering;
@@ -97,12 +180,14 @@ int gathering_find(const Gathering *gathering, const char *name);
 
 /* Returns the comparison as JSON; missing numbers are null:
  *
- *     { "experiment", "base", "metric", "higher", "seeds",
+ *     { "experiment", "base", "metric", "higher", "seeds", "comparisons", "correction",
+ *       "equivalence", "detect", "power", "effects", "plan",
  *       "variants": [ { "variant", "sets", "parameters", "active", "flops", "cache", "steps",
  *                       "tokens", "flops_total", "finished", "diverged", "unfinished", "loss",
  *                       "spread", "nats", "train_loss", "speed", "seconds", "probes",
  *                       "difference": { "paired", "pairs", "mean", "margin_95", "low", "high",
- *                                       "chance", "verdict" },
+ *                                       "chance", "adjusted", "equivalence", "not_worse",
+ *                                       "seeds_needed", "verdict" },
  *                       "runs": [ { "seed", "folder", "step", "loss", "diverged", ... } ] } ] }
  *
  * flops: training FLOPs per token; speed: tokens/s. loss and spread are mean and standard deviation
@@ -120,38 +205,6 @@ char *comparison_text(const json_t *comparison);
 char *comparison_markdown(const json_t *comparison);
 char *comparison_csv(const json_t *comparison);
 char *comparison_svg(const json_t *comparison);
-
-/* statistics: mean, standard deviation, t-tests. */
-
-/* Mean and standard deviation (of a sample, with count - 1; NaN for one number). */
-typedef struct SampleMoments {
-    int count;
-    double mean, spread;
-} SampleMoments;
-
-/* Of `count` numbers, at least one. */
-SampleMoments sample_of(const double *values, int count);
-/* Student's t: the probability of at most `t`, and the t of this probability. */
-double student_chance(double t, double freedom);
-double student_quantile(double chance, double freedom);
-/* Half width of the 95 % confidence interval of the mean; NaN for fewer than two numbers. */
-double sample_margin(const SampleMoments *sample);
-
-/* A difference of means, the half width of its 95 % confidence interval, and the two-sided p-value.
- * NaN if there are too few numbers. */
-typedef struct Difference {
-    bool paired;
-    int count; /* of pairs; else of the smaller sample */
-    double mean, margin, chance;
-} Difference;
-
-/* Student's paired t-test, for pairs with the same seed and order of data. */
-Difference difference_paired(const double *values, const double *base, int count);
-/* Welch's t-test, for samples with different standard deviations. */
-Difference difference_apart(const SampleMoments *sample, const SampleMoments *base);
-/* "better" (less than the base, or more if higher is better), "worse", "not significant" (the 95 %
- * interval contains 0), "one seed"; "" without values. */
-const char *difference_verdict(const Difference *difference, bool higher);
 
 /* csv: fields of comma-separated values (RFC 4180). */
 
@@ -180,6 +233,7 @@ typedef struct Plan {
     const char
         *slurm;     /* options of sbatch: the runs are jobs of a scheduler; NULL: of this machine */
     json_t *result; /* of --json; NULL: the plan and the table are printed as text */
+    const char *amend;  /* reason of a change of the plan in the folder, or NULL */
     bool tensorboard;   /* of every run, as moec train has it */
     bool plain_program; /* the job script calls `moec` from PATH */
 } Plan;
@@ -191,8 +245,9 @@ void plan_show(const Plan *plan);
 /* Prints a lower bound of the duration or adds it to the result: the FLOPs of the runs at the
  * measured peak of the devices. False after a message if a device does not exist. */
 bool plan_show_time(const Plan *plan);
-/* Creates the folder and writes the plan to DIR/sweep.json. An existing file must have the same
- * content: false after a message that names the difference. */
+/* Creates the folder, registers the plan and writes it to DIR/sweep.json. An existing file must
+ * have the same content unless the change is given a reason: false after a message that names the
+ * difference. */
 bool plan_keep(const Plan *plan);
 /* A new string: DIR/VARIANT/seed_N. */
 char *plan_folder(const Plan *plan, const MoecVariant *variant, long seed);

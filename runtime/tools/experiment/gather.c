@@ -6,7 +6,6 @@
 #include "base/message.h"
 #include "moec.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,28 +147,6 @@ static bool gather_run(Gathering *gathering, const char *folder) {
 
 /* ---- folders ---- */
 
-static int is_visible(const struct dirent *entry) {
-    return entry->d_name[0] != '.';
-}
-
-typedef bool Visit(void *data, const char *folder);
-
-/* Every folder below, in the order of their names with numbers as numbers. False: a visit failed.
- */
-static bool each_folder(const char *folder, Visit *visit, void *data) {
-    struct dirent **entries;
-    int count = scandir(folder, &entries, is_visible, versionsort);
-    bool good = true;
-    for (int i = 0; i < count; i++) {
-        char *path = path_join(folder, entries[i]->d_name);
-        if (good && file_is_folder(path)) good = visit(data, path);
-        free(path);
-        free(entries[i]);
-    }
-    if (count >= 0) free(entries);
-    return good;
-}
-
 typedef struct Seeds {
     Gathering *gathering;
     Group *group;
@@ -195,12 +172,27 @@ static char *field_copy(const json_t *object, const char *name) {
     return text ? memory_format("%s", text) : NULL;
 }
 
+static TestRules read_test_rules(const json_t *rules) {
+    static const double power = 0.8;
+    const char *correction = json_string_value(json_object_get(rules, "correction"));
+    const json_t *own = json_object_get(rules, "power");
+    TestRules read = {.equivalence = json_number_value(json_object_get(rules, "equivalence")),
+                      .detect = json_number_value(json_object_get(rules, "detect")),
+                      .power = own ? json_number_value(own) : power};
+    for (int i = 0; correction && i <= CORRECTION_NONE; i++)
+        if (!strcmp(correction, correction_name((PValueCorrection)i)))
+            read.correction = (PValueCorrection)i;
+    return read;
+}
+
 /* The rules of the first sweep apply to all folders. */
 static void take_rules(Gathering *gathering, const json_t *sweep) {
     if (gathering->experiment) return;
     gathering->experiment = field_copy(sweep, "experiment");
     gathering->metric = field_copy(sweep, "metric");
     gathering->higher = json_object_get(sweep, "better") != NULL;
+    gathering->rules = read_test_rules(json_object_get(sweep, "statistics"));
+    gathering->design = json_incref(json_object_get(sweep, "design"));
 }
 
 static bool gather_variant(Gathering *gathering, const char *folder, const char *name,
@@ -208,7 +200,7 @@ static bool gather_variant(Gathering *gathering, const char *folder, const char 
     char *path = path_join(folder, name);
     Group *group = append_group(gathering, find_group(gathering, name) ? path : name);
     Seeds seeds = {gathering, group};
-    bool good = each_folder(path, visit_seed, &seeds);
+    bool good = folder_each(path, visit_seed, &seeds);
     free(path);
     if (!group->count) {
         free(group->name);
@@ -226,6 +218,7 @@ static bool gather_sweep(Gathering *gathering, const char *folder, json_t *sweep
     const char *name;
     json_t *variant;
     bool good = true;
+    if (!gathering->experiment) gathering->folder = memory_format("%s", folder);
     take_rules(gathering, sweep);
     json_object_foreach(json_object_get(sweep, "variants"), name, variant) {
         good = good && gather_variant(gathering, folder, name, variant);
@@ -248,7 +241,7 @@ static bool visit_any(void *data, const char *folder) {
         good = gather_run(search->gathering, folder);
     } else if (search->depth < DEPTH) {
         search->depth++;
-        good = each_folder(folder, visit_any, search);
+        good = folder_each(folder, visit_any, search);
         search->depth--;
     }
     json_decref(sweep);
@@ -315,6 +308,8 @@ void gathering_free(Gathering *gathering) {
     free(gathering->groups);
     free(gathering->experiment);
     free(gathering->metric);
+    free(gathering->folder);
+    json_decref(gathering->design);
     *gathering = (Gathering){0};
 }
 

@@ -6,6 +6,19 @@
 
 #include <sys/types.h>
 
+/* registry: the plans of a sweep in the order in which they were made, DIR/plans.json. */
+
+/* Adds a plan unless it is the last one. before: the plan that it changes, and why; NULL: the first
+ * plan. False after a message. */
+bool registry_add(const char *out, json_t *plan, const json_t *before, const char *reason);
+/* Moves the runs that are not part of the new plan to DIR/earlier_plans/HASH; false after a
+ * message. */
+bool registry_set_aside(const char *out, const json_t *before, const json_t *now);
+/* { "hash", "registered", "hypothesis", "plans": [ { "time", "hash", "reason", "finished_runs" } ],
+ * "set_aside": [ { "variant", "finished_runs" } ] }; NULL if no plan is registered. "registered" is
+ * false if sweep.json is not the last registered plan. lasting: without times. */
+json_t *registry_json(const char *out, bool lasting);
+
 /* halving: at given fractions of a run, the better half of the variants continues. */
 
 /* The step at which a run of `steps` steps pauses. */
@@ -59,6 +72,13 @@ pid_t process_begin(const Plan *plan, const RunOrder *order);
  * of variants and metric, and each run in the folder trains the same model as its variant. Then the
  * folders of the variants get the current names. */
 bool plan_adopt(const Plan *plan, json_t *before, json_t *now);
+
+/* effects: analysis of variance of experiments that combine several options in all ways. */
+
+/* { "variance": [ { "effect", "freedom", "f", "chance", "adjusted" } ], "levels": [ { "factor",
+ * "value", "mean", "low", "high" } ] }; NULL if the experiment has no grid, a run of it is missing,
+ * or there is only one seed. "mean": of a level less that of all cells, with its 95 % interval. */
+json_t *effects_json(const Gathering *gathering, const json_t *comparison);
 
 /* slurm: the runs of a sweep as the job array of a scheduler. */
 

@@ -211,6 +211,49 @@ char *plan_folder(const Plan *plan, const MoecVariant *variant, long seed) {
     return memory_format("%s/%s/seed_%ld", plan->out, variant->name, seed);
 }
 
+static void add_statistics(const MoecStatistics *statistics, json_t *root) {
+    json_t *rules = json_object();
+    if (statistics->correction)
+        json_object_set_new(rules, "correction", json_text(statistics->correction));
+    if (statistics->equivalence > 0)
+        json_object_set_new(rules, "equivalence", json_real(statistics->equivalence));
+    if (statistics->detect > 0) json_object_set_new(rules, "detect", json_real(statistics->detect));
+    if (statistics->power > 0) json_object_set_new(rules, "power", json_real(statistics->power));
+    if (json_object_size(rules)) json_object_set(root, "statistics", rules);
+    json_decref(rules);
+}
+
+/* The variant that has the runs of this one. */
+static const MoecVariant *variant_with_runs(const MoecExperiment *experiment,
+                                            const MoecVariant *variant) {
+    for (int i = 0; variant->same && i < experiment->count; i++)
+        if (!strcmp(experiment->variants[i].name, variant->same)) return &experiment->variants[i];
+    return variant;
+}
+
+/* The factors and their values, and the numbers of the values of each structure. */
+static json_t *factors_json(const MoecExperiment *experiment) {
+    json_t *factors = json_array(), *levels = json_object();
+    for (int i = 0; i < experiment->factor_count; i++) {
+        const MoecFactor *factor = &experiment->factors[i];
+        json_t *values = json_array();
+        for (int k = 0; k < factor->count; k++)
+            json_array_append_new(values, json_text(factor->values[k]));
+        json_array_append_new(factors,
+                              json_make("{s:s, s:o}", "name", factor->name, "values", values));
+    }
+    for (int i = 0; i < experiment->count; i++) {
+        const MoecVariant *variant = &experiment->variants[i],
+                          *owner = variant_with_runs(experiment, variant);
+        if (!variant->levels) continue;
+        json_t *own = json_array();
+        for (int k = 0; k < experiment->factor_count; k++)
+            json_array_append_new(own, json_integer(variant->levels[k]));
+        json_object_set_new(levels, owner->structure, own);
+    }
+    return json_make("{s:o, s:o}", "factors", factors, "levels", levels);
+}
+
 /* Optional settings of an experiment are stored only if they are set. */
 static void add_rules(const MoecExperiment *experiment, json_t *root) {
     json_t *shares = json_array();
@@ -223,6 +266,9 @@ static void add_rules(const MoecExperiment *experiment, json_t *root) {
         json_object_set_new(root, "seconds", json_real(experiment->seconds));
     if (experiment->limit > 0)
         json_object_set_new(root, "diverged_above", json_real(experiment->limit));
+    if (experiment->hypothesis)
+        json_object_set_new(root, "hypothesis", json_text(experiment->hypothesis));
+    add_statistics(&experiment->statistics, root);
     json_decref(shares);
 }
 
@@ -249,15 +295,19 @@ static json_t *plan_json(const Plan *plan) {
                   json_escaped(plan->data), "val", json_escaped(plan->validation), "tokenizer",
                   json_escaped(plan->tokenizer), "variants", variants);
     add_rules(experiment, root);
+    if (experiment->factor_count) json_object_set_new(root, "design", factors_json(experiment));
     return root;
 }
 
-/* A key of one that the other has otherwise, or has not; NULL when there is none. */
+/* A key of one that the other has otherwise, or has not; NULL when there is none. "design" follows
+ * from the variants; plans of earlier versions lack it. */
 static const char *other_key(json_t *one, json_t *other) {
     void *at = json_object_iter(one);
     for (; at; at = json_object_iter_next(one, at)) {
         const char *key = json_object_iter_key(at);
-        if (!json_equal(json_object_iter_value(at), json_object_get(other, key))) return key;
+        if (strcmp(key, "design") != 0 &&
+            !json_equal(json_object_iter_value(at), json_object_get(other, key)))
+            return key;
     }
     return NULL;
 }
@@ -280,28 +330,41 @@ static bool write_plan(const char *path, const json_t *plan) {
     return good;
 }
 
-static bool is_same_plan(const Plan *plan, const char *path, json_t *now) {
-    json_t *before = file_json(path);
-    if (!before) return error_message("choose another --out", "%s does not describe a sweep", path);
+/* Records the change with its reason. */
+static bool amend_plan(const Plan *plan, const char *path, const json_t *before, json_t *now) {
+    return registry_add(plan->out, now, before, plan->amend) &&
+           registry_set_aside(plan->out, before, now) && write_plan(path, now);
+}
+
+static bool continue_plan(const Plan *plan, const char *path, json_t *before, json_t *now) {
     char *what = plan_difference(before, now);
-    bool adopted = what && plan_adopt(plan, before, now);
-    json_decref(before);
-    if (adopted) {
-        free(what);
-        return write_plan(path, now);
-    }
-    if (what)
-        error_message("choose another --out, or restore the original spec and options",
-                      "%s contains a different sweep: %s is not the same", plan->out, what);
-    bool same = !what;
+    bool good = true;
+    if (what && plan_adopt(plan, before, now))
+        good =
+            registry_add(plan->out, now, before, "new names of options") && write_plan(path, now);
+    else if (what && plan->amend)
+        good = amend_plan(plan, path, before, now);
+    else if (what)
+        good = error_message("choose another --out, restore the original spec and options, or "
+                             "record the change with --amend 'REASON'",
+                             "%s contains a different sweep: %s is not the same", plan->out, what);
+    else
+        good = registry_add(plan->out, before, NULL, NULL);
     free(what);
-    return same;
+    return good;
 }
 
 bool plan_keep(const Plan *plan) {
     char *path = path_join(plan->out, "sweep.json");
-    json_t *now = plan_json(plan);
-    bool good = file_exists(path) ? is_same_plan(plan, path, now) : write_plan(path, now);
+    json_t *now = plan_json(plan), *before = file_exists(path) ? file_json(path) : NULL;
+    bool good;
+    if (before)
+        good = continue_plan(plan, path, before, now);
+    else if (file_exists(path))
+        good = error_message("choose another --out", "%s does not describe a sweep", path);
+    else
+        good = registry_add(plan->out, now, NULL, NULL) && write_plan(path, now);
+    json_decref(before);
     json_decref(now);
     free(path);
     return good;

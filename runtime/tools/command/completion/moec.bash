@@ -4,7 +4,7 @@ _moec_tables() {
     flags= values= kind=file spec=
     case $command in
     train) flags='--data -d --val-data --tokenizer --out -o --tensorboard --mesh --steps --seed -s --resume --stop-after --diverged-above --watch --init-from --init-missing --device --json --no-cache --time-passes --set --batch-size -b --context-length -c --lr --precision --threads -t --quiet -q --verbose -v --color --help -h ' ;;
-    sweep) flags='--data -d --val-data --tokenizer --out -o --jobs --dry-run --device --slurm --resume --json --tensorboard --set --batch-size -b --context-length -c --lr --steps --precision --threads -t --quiet -q --verbose -v --color --help -h ' ;;
+    sweep) flags='--data -d --val-data --tokenizer --out -o --jobs --dry-run --device --slurm --resume --amend --json --tensorboard --set --batch-size -b --context-length -c --lr --steps --precision --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     eval) flags='--data -d --multiple-choice --probes --incremental --json --device --set --batch-size -b --context-length -c --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     generate) flags='--prompt -p --prompts --chat --tokenizer --token-ids --json --perf --max-tokens -n --stop --ignore-eos --temperature --top-k --top-p --min-p --repeat-penalty --num-samples --seed -s --device --set --batch-size -b --context-length -c --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     serve) flags='--host --port --alias --tokenizer --chat-template --context-length -c --parallel --cache-memory --max-queue --max-connections --max-body-size --timeout --client-timeout --device --set --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
@@ -53,6 +53,7 @@ _moec_tables() {
     'sweep --jobs') kind=list values='' ;;
     'sweep --device') kind=list values='' ;;
     'sweep --slurm') kind=list values='' ;;
+    'sweep --amend') kind=list values='' ;;
     'sweep --batch-size'|'sweep -b') kind=list values='' ;;
     'sweep --context-length'|'sweep -c') kind=list values='' ;;
     'sweep --lr') kind=list values='' ;;

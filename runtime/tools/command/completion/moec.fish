@@ -58,6 +58,7 @@ complete -c moec -n '__fish_seen_subcommand_from sweep' -l dry-run -d 'plan only
 complete -c moec -n '__fish_seen_subcommand_from sweep' -l device -x -d 'cpu (default), cuda, cuda:N, or a list that shares the runs: cuda:0,cuda:1'
 complete -c moec -n '__fish_seen_subcommand_from sweep' -l slurm -x -d 'submission as a Slurm job array with these options of sbatch, or none'
 complete -c moec -n '__fish_seen_subcommand_from sweep' -l resume -d 'continuation of the sweep in --out (the default)'
+complete -c moec -n '__fish_seen_subcommand_from sweep' -l amend -x -d 'change of the plan in --out, recorded with its reason in plans.json'
 complete -c moec -n '__fish_seen_subcommand_from sweep' -l json -d 'plan and comparison as JSON'
 complete -c moec -n '__fish_seen_subcommand_from sweep' -l tensorboard -d 'logs for TensorBoard in the directory of each run'
 complete -c moec -n '__fish_seen_subcommand_from sweep' -l set -xa '(__moec_options)' -d 'model option; repeatable'

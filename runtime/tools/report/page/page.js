@@ -146,7 +146,7 @@ function verdictNode(row) {
   const difference = row.difference;
   const parts = [];
   if (difference && difference.verdict)
-    parts.push(make('span', { class: difference.verdict }, difference.verdict));
+    parts.push(make('span', { class: difference.verdict.split(',')[0] }, difference.verdict));
   if (row.best) parts.push(`${parts.length ? ', ' : ''}best of ${row.choices}${row.at_edge ? ', at the edge of the tested values' : ''}`);
   if (row.stopped) parts.push(`stopped at step ${row.stopped}`);
   if (row.diverged) parts.push(`${parts.length ? ', ' : ''}${row.diverged} diverged`);
@@ -172,6 +172,10 @@ function drawComparison() {
     { head: 'std', value: (row) => fixed(row.spread) },
     { head: 'difference (95 % CI)', value: (row) => differenceText(row.difference) },
     { head: 'p', value: (row) => fixed(row.difference && row.difference.chance, 3) },
+    { head: 'adjusted p', value: (row) => fixed(row.difference && row.difference.adjusted, 3) },
+    ...(comparison.detect
+      ? [{ head: 'seeds needed', value: (row) => fixed(row.difference && row.difference.seeds_needed, 0) }]
+      : []),
     { head: 'verdict', words: true, value: verdictNode },
     { head: 'parameters', value: (row) => scaled(row.parameters) },
     { head: 'activated', value: (row) => scaled(row.active) },
@@ -184,8 +188,11 @@ function drawComparison() {
   ], comparison.variants, 'comparison of models'));
   section.append(make('p', { class: 'note' },
     `${metric}: mean and standard deviation of the last evaluation over seeds. Difference: from ${comparison.base}, ` +
-    'by a paired t-test over equal seeds, else by Welch’s t-test. p: two-sided p-value. A difference is not ' +
-    'significant if its 95 % confidence interval contains 0.'));
+    'by a paired t-test over equal seeds, else by Welch’s t-test. p: two-sided p-value. Adjusted p: for ' +
+    `${comparison.comparisons} comparisons (correction: ${comparison.correction.replace('_', '-')}); a difference is not ` +
+    `significant if it is at least 0.05.${testRules()}`));
+  drawEffects(section);
+  drawPlan(section);
   const rows = comparison.variants.filter((row) => row.difference && isNumber(row.difference.mean));
   if (rows.length) {
     const height = `${Math.max(8, 3 + 1.6 * rows.length)}rem`;
@@ -194,6 +201,50 @@ function drawComparison() {
     addChart(box, `difference from ${comparison.base} in ${metric}`, () => differenceChart(rows),
       { wide: true, height });
   }
+}
+
+function testRules() {
+  let text = '';
+  if (comparison.equivalence)
+    text += ` Equivalent: within ±${comparison.equivalence}, by two one-sided tests; not worse: by less than that.`;
+  if (comparison.detect)
+    text += ` Seeds needed: runs per variant that find a difference of ${comparison.detect} with a probability of ` +
+      `${Math.round(100 * comparison.power)} %, if the standard deviation is the measured one.`;
+  return text;
+}
+
+function drawEffects(section) {
+  const effects = comparison.effects;
+  if (!effects) return;
+  section.append(table([
+    { head: 'effect', value: (row) => row.effect },
+    { head: 'df', value: (row) => fixed(row.freedom, 0) },
+    { head: 'F', value: (row) => fixed(row.f, 2) },
+    { head: 'p', value: (row) => fixed(row.chance, 3) },
+    { head: 'adjusted p', value: (row) => fixed(row.adjusted, 3) },
+  ], effects.variance, 'analysis of variance'));
+  section.append(table([
+    { head: 'factor', value: (row) => row.factor },
+    { head: 'value', words: true, value: (row) => row.value },
+    { head: 'effect (95 % CI)', value: differenceText },
+  ], effects.levels, 'effects of the values'));
+  section.append(make('p', { class: 'note' }, 'F: analysis of variance of the grid with seeds as blocks. Effect: mean of ' +
+    'the variants with the value less the mean of all.'));
+}
+
+function drawPlan(section) {
+  const plan = comparison.plan;
+  if (!plan) return;
+  const lines = plan.hypothesis ? [`Hypothesis: ${plan.hypothesis}`] : [];
+  plan.plans.forEach((own, i) => {
+    const runs = own.finished_runs;
+    const when = runs ? `after ${runs} finished run${runs === 1 ? '' : 's'}` : 'before the first run';
+    lines.push(`Plan ${own.hash.slice(0, 12)}, ${i ? 'changed' : 'registered'} ${own.time} ${when}${i ? `: ${own.reason}` : ''}`);
+  });
+  if (!plan.registered) lines.push(`Plan ${plan.hash.slice(0, 12)} in sweep.json is not registered: the file was changed.`);
+  if (plan.set_aside.length)
+    lines.push(`No longer in the plan: ${plan.set_aside.map((own) => `${own.variant} (${own.finished_runs} runs)`).join(', ')}`);
+  section.append(...lines.map((line) => make('p', { class: 'note' }, line)));
 }
 
 function differenceChart(rows) {
