@@ -385,7 +385,8 @@ static void trace_other(Tracing *tracing, const Statement *statement, Index *oth
 /* ---- blocks of positions ---- */
 
 /* floor(t / size) == b */
-static bool is_block(const Expr *expr, const Index *position, const Index *block, long *size) {
+static bool is_position_block(const Expr *expr, const Index *position, const Index *block,
+                              long *size) {
     for (int i = 0; i < 2 && expr->op == OP_EQ; i++) {
         const Expr *own = expr->args[i], *floor = expr->args[1 - i];
         if (own->kind == EXPR_INDEX && own->index == block && expr_is_block(floor, position, size))
@@ -409,7 +410,7 @@ static bool is_in_block(const Expr *value, const Index *position, const Index *b
     case OP_NEG:
         return is_in_block(value->args[0], position, block, size);
     default:
-        return is_block(value, position, block, size);
+        return is_position_block(value, position, block, size);
     }
 }
 
@@ -446,7 +447,7 @@ bool makes_summary(const Past *past, const Statement *statement) {
 }
 
 /* An axis that two statements divide differently has no blocks. */
-static void find_blocks(Statement *statement, void *data) {
+static void find_past_blocks(Statement *statement, void *data) {
     const Tracing *tracing = data;
     Past *past = tracing->past;
     PastBlocks found = summed_blocks(past, statement);
@@ -522,7 +523,7 @@ Past past_of(Program *program) {
     find_dimensions(program, &past);
     Tracing tracing = {.past = &past, .writers = arena_alloc(arena, count * sizeof(int))};
     block_walk(&program->body, count_writer, &tracing);
-    block_walk(&program->body, find_blocks, &tracing);
+    block_walk(&program->body, find_past_blocks, &tracing);
     do {
         tracing.changed = false;
         block_walk(&program->body, trace_summary, &tracing);

@@ -70,12 +70,12 @@ static long common_divisor(long a, long b) {
 }
 
 /* The value depends on floor(index / n) only: the largest n; 0: it does not depend on the index. */
-static long block_of(const Expr *expr, const Index *index) {
+static long common_block(const Expr *expr, const Index *index) {
     long block = 0;
     if (expr_is_block(expr, index, &block)) return block;
     if (expr->kind == EXPR_INDEX) return expr->index == index;
     for (int i = 0; i < expr->count; i++)
-        block = common_divisor(block, block_of(expr->args[i], index));
+        block = common_divisor(block, common_block(expr->args[i], index));
     return block;
 }
 
@@ -99,7 +99,7 @@ static Expr *at_block(Program *program, Expr *expr, const Index *index, long blo
 /* Replaces an index of a condition by the index of its blocks, if they have several values. */
 static Expr *by_block(Elaborator *e, Expr *condition, Index **index, long *block) {
     const Axis *axis = (*index)->axis;
-    *block = block_of(condition, *index);
+    *block = common_block(condition, *index);
     if (*block == 1) return condition;
     if (*block == 0 || *block > axis->size) *block = axis->size;
     const char *name = arena_format(e->arena, "%s_block", axis->name);

@@ -148,7 +148,7 @@ static void keep_summary(Decode *decode, Statement *sum, const Region *region) {
     Tensor *tensor = target->tensor, *state = state_cache(decode, tensor, region->repeat);
     Tensor *more = tensor_new(program, arena_format(program->arena, "%s_more", tensor->name),
                               ROLE_TEMP, TYPE_REAL, tensor->rank, tensor->axes, tensor->span);
-    Expr *kept = state_at(decode, state, target, region->repeat);
+    Expr *kept = state_element(decode, state, target, region->repeat);
     Expr *later = expr_apply(program, OP_GT, expr_read(program, decode->position, NULL),
                              expr_number(program, 0), NULL);
     Expr *value = expr_apply(program, OP_ADD,

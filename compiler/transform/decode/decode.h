@@ -97,7 +97,7 @@ void store_caches(Decode *decode);
 /* recurrent_state.c */
 /* A cache of the last value of a tensor, without its position; the element for a read of it. */
 Tensor *state_cache(Decode *decode, Tensor *tensor, const Statement *repeat);
-Expr *state_at(const Decode *decode, Tensor *cache, const Expr *read, const Statement *repeat);
+Expr *state_element(const Decode *decode, Tensor *cache, const Expr *read, const Statement *repeat);
 /* A read of a value that an earlier position of a scan defined. */
 Expr *state_read(Decode *decode, Expr *read, const Region *region);
 /* True if the scan defines the tensor. */
