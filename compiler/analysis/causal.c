@@ -142,6 +142,13 @@ static void causal_loop(Check *check) {
     expr_walk(check->statement->value, causal_read, check);
 }
 
+/* True if a call does not read the elements of an operand for later positions. */
+static bool is_masked(const Statement *call, int operand) {
+    const AttendOptions *options = &call->attention;
+    return options->chosen && options->mask != MASK_NONE && options->block[2] == 1 &&
+           operand == attend_chosen(options);
+}
+
 /* A call processes one position at a time. It reads p[s,t] or p[s,b] only if that does not depend
  * on later positions. */
 static void check_operands(Check *check, const List *operands) {
@@ -153,7 +160,8 @@ static void check_operands(Check *check, const List *operands) {
         for (int j = 0; j < operand->count; j++)
             dimensions += operand->tensor->axes[j] == check->program->sequence;
         const bool several = dimensions > 1 && operand->tensor->role != ROLE_PARAMETER;
-        if (past->open[id] || (several && check->statement->row->has_body))
+        if ((past->open[id] && !is_masked(check->statement, i)) ||
+            (several && check->statement->row->has_body))
             causal_error(check, "relates positions of the sequence to each other");
         if (past->summary[id])
             causal_error(check, "reads blocks of positions that are not complete");
