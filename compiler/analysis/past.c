@@ -143,7 +143,7 @@ static bool add_terms(Distance *distance, const Expr *expr, double times) {
            add_terms(distance, expr->args[1], expr->op == OP_ADD ? times : -times);
 }
 
-/* The same for the last position of a block in the place of `other`. */
+/* The same with the last position of a block instead of `other`. */
 static bool last_distance(const Expr *comparison, const Index *other, long block,
                           const Index *position, double *times, double *rest) {
     Distance distance = {.other = other, .position = position};
@@ -480,7 +480,7 @@ static void find_summary(Expr *expr, void *data) {
             reads->plain &= plain_index(expr, i) && on_left(reads->statement, plain_index(expr, i));
 }
 
-/* m[b,d] = sum[t] (floor(t / 4) == b) * x[t,d], and what is computed from it block by block. */
+/* m[b,d] = sum[t] (floor(t / 4) == b) * x[t,d], and tensors computed from it block by block. */
 static void trace_summary(Statement *statement, void *data) {
     Tracing *tracing = data;
     Past *past = tracing->past;

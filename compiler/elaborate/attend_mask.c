@@ -1,9 +1,9 @@
 /* attend_mask: the mask of an attention as options and operands of the call.
  *
- *     mask = t <= s and s - t < 512                         a sliding window
- *     mask = t <= s and number[s] == number[t]              document ids
- *     mask = t <= s and chosen[s,h,floor(t / 64)] > 0       an operand with one element per 64 keys:
- *                                                           few[s,h,b] = chosen[s,h,b] > 0
+ *     mask = t <= s and s - t < 512                       a sliding window
+ *     mask = t <= s and number[s] == number[t]            document ids
+ *     mask = t <= s and chosen[s,h,floor(t / 64)] > 0     an operand, one element per 64 keys:
+ *                                                         few[s,h,b] = chosen[s,h,b] > 0
  *
  * Every other condition becomes the last kind. An element of the operand is for as many queries,
  * heads and keys as the condition allows: those with the same quotient.

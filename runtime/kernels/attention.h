@@ -238,11 +238,10 @@ MOEC_INLINE void moec_keep_nothing(MoecAttendScratch *scratch) {
 /* The options that all products of a pair of blocks share. */
 MOEC_INLINE MoecPanelProduct moec_pair_product(const MoecAttend *attend, const MoecBlockPair *pair,
                                                MoecTriangle triangle) {
-    return (MoecPanelProduct){.form = moec_form(attend->rounded),
-                              .triangle = attend->mask == MOEC_MASK_NONE || pair->list != NULL
-                                              ? MOEC_ALL
-                                              : triangle,
-                              .diagonal = pair->key - pair->offset - pair->query};
+    return (MoecPanelProduct){
+        .form = moec_form(attend->rounded),
+        .triangle = attend->mask == MOEC_MASK_NONE || pair->list != NULL ? MOEC_ALL : triangle,
+        .diagonal = pair->key - pair->offset - pair->query};
 }
 
 MOEC_FUNCTION const float *moec_kept(MoecKept *kept, const MoecOperand *x, long lanes, long depth,
@@ -367,9 +366,9 @@ MOEC_LARGE void moec_hide_queries(const MoecHead *head, const MoecBlockPair *pai
  * range that products read: of a list of queries, all. */
 MOEC_INLINE void moec_row_finish(float *row, MoecRange range, const MoecBlockPair *pair,
                                  MoecType type) {
-    const long count = pair->queries,
-               reach = pair->list != NULL ? range.first
-                                          : moec_least(range.first, MOEC_ATTEND_REACH);
+    const long count = pair->queries, reach = pair->list != NULL
+                                                  ? range.first
+                                                  : moec_least(range.first, MOEC_ATTEND_REACH);
     for (long i = range.first - reach; i < range.first; i++) row[i] = 0.0f;
     if (range.end < count) memset(row + range.end, 0, (size_t)(count - range.end) * sizeof *row);
     if (moec_is_bf16(type)) moec_round_row(row, range.first - reach, count);
@@ -465,7 +464,7 @@ MOEC_LARGE void moec_pair_weights(const MoecAttend *attend, const MoecHead *head
     }
 }
 
-/* After scores: by how much each query's sums so far are to be multiplied, and what to subtract. */
+/* After scores: the factor of the sums so far of each query; the number to subtract from scores. */
 MOEC_INLINE void moec_pair_fade(const float *before, long queries) {
     MoecAttendScratch *scratch = &moec_attend_scratch;
 #pragma omp simd

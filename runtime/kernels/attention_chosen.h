@@ -3,7 +3,7 @@
  * chosen[batch or 1, query blocks, head blocks, key blocks] has one element for so many queries,
  * heads and keys. A query attends to the keys of the elements that are not 0, in addition to the
  * mask. The queries that attend to any of a few keys are listed and multiplied together, however
- * far apart they are: the cost is that of the chosen pairs if an element has MOEC_CHOSEN_KEYS keys
+ * far apart they are. The cost is that of the chosen pairs if an element has MOEC_CHOSEN_KEYS keys
  * or more. The running softmax of all queries of a span is in memory. Results do not depend on the
  * number of threads.
  */
@@ -39,8 +39,7 @@ typedef struct MoecSpan {
 
 MOEC_INLINE const float *moec_chosen_at(const MoecAttend *attend, const float *chosen, long b,
                                         long h) {
-    const long *block = attend->chosen_block,
-               heads = moec_ceil_div(attend->heads, block[1]),
+    const long *block = attend->chosen_block, heads = moec_ceil_div(attend->heads, block[1]),
                keys = moec_ceil_div(attend->places, block[2]),
                queries = moec_ceil_div(attend->queries, block[0]);
     return chosen + ((attend->chosen_all ? 0 : b) * queries * heads + h / block[1]) * keys;
@@ -149,8 +148,7 @@ MOEC_FUNCTION void moec_chosen_grad_pair(const MoecSpan *span, const MoecBlockPa
     const MoecChosenScratch *state = &moec_chosen_scratch;
     const MoecType grad_type = attend->grad_type;
     const MoecSoon soon = {NULL, NULL, NULL};
-    const MoecOperand output =
-                          moec_query_rows(pair, grad->output_grad, head->o_step, grad_type),
+    const MoecOperand output = moec_query_rows(pair, grad->output_grad, head->o_step, grad_type),
                       value = moec_rows_of(head->v, pair->key, head->v_step, attend->v_type),
                       q = moec_query_columns(pair, head->q, head->q_step, attend->q_type),
                       k = moec_columns_of(head->k, pair->key, head->k_step, attend->k_type),
@@ -194,8 +192,12 @@ MOEC_FUNCTION void moec_span_keys(const MoecSpan *span, long queries, long first
         keys = moec_keys_behind(span->attend, key, end, most);
         for (long i = 0, count; i < queries; i += count) {
             count = moec_least(queries - i, MOEC_ATTEND_QUERIES);
-            const MoecBlockPair pair = {0,    count,        key,
-                                        keys, span->offset, moec_chosen_scratch.list + i,
+            const MoecBlockPair pair = {0,
+                                        count,
+                                        key,
+                                        keys,
+                                        span->offset,
+                                        moec_chosen_scratch.list + i,
                                         several ? &moec_chosen_scratch.seen : NULL};
             scratch->query.data = scratch->grad.data = NULL; /* other queries */
             scratch->query_rows.data = scratch->grad_rows.data = NULL;
@@ -213,9 +215,8 @@ MOEC_FUNCTION void moec_span_all_keys(const MoecSpan *span) {
     const MoecAttend *attend = span->attend;
     const MoecRange range = moec_block_range(attend, span->offset + span->first, span->count);
     const long side = attend->chosen_block[2],
-               tile = side < MOEC_CHOSEN_KEYS
-                          ? moec_least(MOEC_CHOSEN_TILE / side, 32)
-                          : 1, /* elements */
+               tile = side < MOEC_CHOSEN_KEYS ? moec_least(MOEC_CHOSEN_TILE / side, 32)
+                                              : 1, /* elements */
         elements = moec_ceil_div(range.end, side);
     long from = 0, bits = 0; /* the elements whose bits are known: from .. bits-1 */
     moec_keep_nothing(&moec_attend_scratch);
@@ -226,8 +227,8 @@ MOEC_FUNCTION void moec_span_all_keys(const MoecSpan *span) {
             bits = moec_least(elements, t + 32 / tile * tile);
             moec_span_bits(span, from, bits);
         }
-        const uint32_t wanted =
-            (end - t < 32 ? ((uint32_t)1 << (end - t)) - 1 : ~(uint32_t)0) << (t - from);
+        const uint32_t wanted = (end - t < 32 ? ((uint32_t)1 << (end - t)) - 1 : ~(uint32_t)0)
+                                << (t - from);
         const long key = t * side > range.first ? t * side : range.first,
                    last = moec_least(end * side, range.end),
                    queries = moec_span_list(span, wanted, key, last);
@@ -278,12 +279,9 @@ MOEC_FUNCTION void moec_attend_spans(const MoecAttend *attend, const MoecAttendW
         const long h = task / spans % heads, b = task / spans / heads,
                    first = (spans - 1 - task % spans) * MOEC_CHOSEN_SPAN;
         const MoecHead head = moec_head(attend, work, b, h);
-        const MoecSpan span = {attend,
-                               &head,
-                               NULL,
-                               moec_chosen_at(attend, work->chosen, b, h),
-                               first,
-                               moec_least(attend->queries - first, MOEC_CHOSEN_SPAN),
+        const MoecSpan span = {attend, &head,
+                               NULL,   moec_chosen_at(attend, work->chosen, b, h),
+                               first,  moec_least(attend->queries - first, MOEC_CHOSEN_SPAN),
                                offset};
         moec_chosen_span(&span, work->sink != NULL ? work->sink + h : NULL);
     }
@@ -315,12 +313,9 @@ MOEC_FUNCTION void moec_chosen_grad_heads(const MoecAttend *attend, const MoecAt
         grad.dk.rows = all->dk.rows + moec_at_key(attend, b, h);
         grad.dv.rows = all->dv.rows + moec_at_value(attend, b, h);
         for (long query = 0; query < attend->queries; query += MOEC_CHOSEN_SPAN) {
-            const MoecSpan span = {attend,
-                                   &head,
-                                   &grad,
-                                   moec_chosen_at(attend, saved->chosen, b, h),
-                                   query,
-                                   moec_least(attend->queries - query, MOEC_CHOSEN_SPAN),
+            const MoecSpan span = {attend, &head,
+                                   &grad,  moec_chosen_at(attend, saved->chosen, b, h),
+                                   query,  moec_least(attend->queries - query, MOEC_CHOSEN_SPAN),
                                    0};
             moec_chosen_grad_span(&span);
         }

@@ -83,8 +83,7 @@ MOEC_FUNCTION void moec_attend_grad_pair(const MoecAttend *attend, const MoecHea
     MoecAttendScratch *scratch = &moec_attend_scratch;
     if (moec_apart(head, pair)) return;
     const MoecType grad_type = attend->grad_type;
-    const MoecOperand output =
-                          moec_query_rows(pair, grad->output_grad, head->o_step, grad_type),
+    const MoecOperand output = moec_query_rows(pair, grad->output_grad, head->o_step, grad_type),
                       value = moec_rows_of(head->v, pair->key, head->v_step, attend->v_type),
                       q = moec_query_columns(pair, head->q, head->q_step, attend->q_type),
                       k = moec_columns_of(head->k, pair->key, head->k_step, attend->k_type),

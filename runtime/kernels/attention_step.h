@@ -218,8 +218,9 @@ MOEC_FUNCTION void moec_step_join(const MoecStep *step, long b, long h, long que
     const float *sink = step->work->sink != NULL ? step->work->sink + h : NULL;
     const MoecHead head = moec_head(attend, step->work, b, h);
     float *o = moec_step_state(step, 0, b, h, query) + 2; /* the first part becomes the whole */
-    float largest = sink != NULL ? *sink : step->work->chosen != NULL ? MOEC_NO_KEY
-                                                                       : -__builtin_inff(),
+    float largest = sink != NULL                 ? *sink
+                    : step->work->chosen != NULL ? MOEC_NO_KEY
+                                                 : -__builtin_inff(),
           sum = 0.0f;
     for (long part = 0; part < step->parts; part++)
         largest = moec_max(largest, moec_step_state(step, part, b, h, query)[0]);

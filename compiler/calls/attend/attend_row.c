@@ -78,8 +78,8 @@ static unsigned attend_rounded(const Program *program, const Statement *statemen
     return attend_rounds(program, statement) ? 7 | output : 0;
 }
 
-/* Also the output of the forward pass, if it may be rounded, and its gradient. A sum in f32 reads both as well, for which
- * the saved bf16 values are accurate enough. */
+/* Also the output of the forward pass, if it may be rounded, and its gradient. A sum in f32 reads
+ * both as well, for which the saved bf16 values are accurate enough. */
 static unsigned attend_grad_rounded(const Program *program, const Statement *statement) {
     const int own = attend_operands(&statement->attention);
     const unsigned gradients = program->target->rounded_gradients ? 7 : 0;

@@ -196,7 +196,8 @@ static void decode_block(Decode *decode, Region region, Visit *visit) {
     }
 }
 
-/* A cache that grows has an entry per token, or per block of tokens; the size of a state is independent of their number. */
+/* A cache that grows has an entry per token, or per block of tokens; the size of a state is
+ * independent of their number. */
 static bool grows(const Tensor *cache) {
     for (int i = 0; i < cache->rank; i++)
         if (cache->axes[i]->kind == AXIS_SEQUENCE || cache->axes[i]->of_blocks) return true;
