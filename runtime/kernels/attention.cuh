@@ -429,10 +429,9 @@ MOEC_DEVICE void moec_attend_grad_both(const float *q, const float *k, const flo
 }
 
 template <class A, class Pairs = MoecAll>
-MOEC_DEVICE void moec_attend_grad_key(const float *q, const float *k, const float *v,
-                                      const float *, const float *documents, const float *o,
-                                      const float *lse, const float *output_grad, float *dk,
-                                      Pairs chosen = Pairs()) {
+MOEC_DEVICE void moec_attend_grad_key(const float *q, const float *k, const float *v, const float *,
+                                      const float *documents, const float *o, const float *lse,
+                                      const float *output_grad, float *dk, Pairs chosen = Pairs()) {
     moec_attend_grad_keys<A, true, false>(q, k, v, documents, o, lse, output_grad, dk, NULL,
                                           chosen);
 }
