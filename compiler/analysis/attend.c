@@ -203,6 +203,13 @@ static bool fits_device(const Statement *statement) {
            attend_grad_keys(statement, false, true).tiles && attend_step(statement).tiles;
 }
 
+double attended_keys(const AttendOptions *options, double places) {
+    const double chosen = options->chosen && options->share > 0 ? options->share * places : places;
+    return options->mask == MASK_WINDOW && (double)options->window < chosen
+               ? (double)options->window
+               : chosen;
+}
+
 /* The best values are selected by exact scores. A GPU has exact templates for chosen pairs. */
 bool attend_rounds(const Program *program, const Statement *statement) {
     MUST(statement->kind == STATEMENT_CALL);

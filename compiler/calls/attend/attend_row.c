@@ -23,13 +23,6 @@ static void print_attend(Text *text, const Statement *statement) {
     if (attention->best) text_add(text, ", best = %ld", attention->best);
 }
 
-double attended_keys(const AttendOptions *options, double places) {
-    const double chosen = options->chosen && options->share > 0 ? options->share * places : places;
-    return options->mask == MASK_WINDOW && (double)options->window < chosen
-               ? (double)options->window
-               : chosen;
-}
-
 /* The average number of keys of a position over the sequence. */
 static double average_keys(const AttendOptions *options, double places) {
     const double window = attended_keys(options, places);
@@ -56,8 +49,8 @@ static double attend_flops(const Program *program, const Statement *statement) {
 static void attend_along(const Statement *statement, const Index **here, const Index **there) {
     const Expr *query = call_input(statement, 0), *key = call_input(statement, 1);
     const Expr *from = query->args[query->count - 3], *to = key->args[key->count - 3];
-    if (query->tensor->axes[query->count - 3] != key->tensor->axes[key->count - 3]) return;
-    if (from->kind == EXPR_INDEX) *here = from->index;
+    const bool ordered = query->tensor->axes[query->count - 3] == key->tensor->axes[key->count - 3];
+    if (from->kind == EXPR_INDEX && ordered) *here = from->index;
     if (to->kind == EXPR_INDEX) *there = to->index;
 }
 

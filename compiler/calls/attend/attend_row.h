@@ -25,8 +25,6 @@ void lower_device_attend(EntryLowering *lowering, const struct ScheduleUnit *uni
 bool attend_fuses_operands(const Program *program, const Statement *statement);
 /* The number of positions to attend to; the cache of a window has fewer keys. */
 long attend_positions(const Program *program, const Statement *statement);
-/* The largest number of keys of a query that the mask allows, and of chosen pairs as expected. */
-double attended_keys(const AttendOptions *options, double places);
 /* The value of its mask in the kernels. */
 const char *mask_name(const AttendOptions *options);
 
