@@ -95,6 +95,36 @@ typedef struct OwnNumber {
     double value;
 } OwnNumber;
 
+/* ---- meshes: see transform/mesh ----
+ *
+ * The processes of a mesh run the same local program. Process r is at index r of MESH_DATA. Each E
+ * consecutive processes are a group of MESH_EXPERT: it has all parameters that rows select once,
+ * and r is at index r % E. */
+typedef enum MeshAxis { MESH_DATA, MESH_EXPERT, MESH_AXES } MeshAxis;
+
+typedef struct MeshSizes {
+    long size[MESH_AXES];
+    Span span[MESH_AXES]; /* of the text that sets them */
+} MeshSizes;
+
+/* WHOLE: every process has the whole tensor. DIVIDED: each has an equal part of a dimension. TERMS:
+ * each has a term of the full shape, the tensor is their sum. */
+typedef enum PlacementKind { PLACED_WHOLE, PLACED_DIVIDED, PLACED_TERMS } PlacementKind;
+typedef struct Placement {
+    PlacementKind kind;
+    int dimension; /* DIVIDED */
+} Placement;
+
+typedef enum CollectiveKind {
+    COLLECTIVE_SUM, /* all-reduce */
+    COLLECTIVE_MAX, /* the same, largest or smallest value */
+    COLLECTIVE_MIN,
+    COLLECTIVE_GATHER,   /* all-gather: parts of a dimension */
+    COLLECTIVE_COUNTS,   /* of the rows that each process receives */
+    COLLECTIVE_DISPATCH, /* all-to-all of rows to the processes with their keys */
+    COLLECTIVE_COMBINE   /* and back */
+} CollectiveKind;
+
 typedef struct Tensor {
     int id;                /* index in program->tensors */
     const char *name;      /* unique in the program, an identifier: the name in generated code */
@@ -133,8 +163,9 @@ typedef struct Tensor {
     bool integer;    /* temporaries: the equation has integer values (see integers.c) */
     bool selects;    /* the mask of a reduction over selected entries */
     double share;    /* masks: the stated share of entries that are not zero; 0: none */
-    const char *dense; /* masks: why all entries are computed, or NULL (set by route) */
-    Span span;         /* where it is defined */
+    const char *dense;           /* masks: why all entries are computed, or NULL (set by route) */
+    Span span;                   /* where it is defined */
+    Placement placed[MESH_AXES]; /* in the local program of a mesh */
 } Tensor;
 
 /* ---- expressions ---- */
@@ -303,6 +334,11 @@ struct Statement {
         bool key[MAX_RANK];
         bool bounded; /* the number of rows depends on the data */
     } pack;
+    struct {
+        CollectiveKind kind;
+        MeshAxis over;
+        int dimension; /* GATHER: of the result */
+    } collective;
 
     /* STATEMENT_REPEAT, scan: for index = 0 .. axis->size-1, or downwards when reverse */
     Index *index;
@@ -402,6 +438,8 @@ typedef struct Program {
     bool input_gradients; /* training also returns the gradients of real inputs as outputs */
     Tensor *cotangent;    /* training: an input that the second phase waits for, or NULL: see
                              moec_split_training */
+    long mesh[MESH_AXES]; /* local programs: sizes of the mesh; 0: not local */
+    Tensor *mesh_index[MESH_AXES]; /* an int input: the index of the process; NULL: not needed */
     bool rounded; /* operands of products are rounded to bf16, unless a statement is exact */
     Type weights; /* type of parameters in products: see smaller_weights.c */
     Type caches;  /* type of the attention caches: see store_caches.c */
@@ -509,6 +547,11 @@ int attend_document(const AttendOptions *options);
 /* The same for the chosen pairs; for the scales of keys (0) or values (1). */
 int attend_chosen(const AttendOptions *options);
 int attend_scale(const AttendOptions *options, int which);
+
+/* ---- mesh_names.c ---- */
+
+const char *mesh_axis_name(MeshAxis axis);        /* "data" */
+const char *collective_name(CollectiveKind kind); /* "all-reduce" */
 
 /* ---- scan.c ---- */
 

@@ -395,6 +395,21 @@ List tensors_with(Arena *arena, const Program *program, Role role);
 /* The table entry of a tensor. */
 MoecTensorInfo tensor_info(Arena *arena, const Tensor *tensor, size_t offset);
 
+/* ---- plain_memory.c ---- */
+
+/* Of a freestanding program. */
+typedef struct PlainMemory {
+    size_t
+        *first; /* by tensor->id: index of the first element of a constant; byte in the temporaries
+                      of an output that is_logits does not name */
+    bool wide;  /* its integers need 64 bits on every machine */
+} PlainMemory;
+
+/* Whether an output is the one that such a program returns. */
+bool is_logits(const Tensor *tensor);
+/* Sets everything but the text. */
+PlainMemory plain_memory(Arena *arena, const Module *module, MoecFreestanding *result);
+
 /* ---- equation_text.c ---- */
 
 /* The first line of a statement, with its line in the source: "y[s] = 2 * x[s] -- file.moe:12". */

@@ -109,16 +109,16 @@ typedef struct MoecPack {
 } MoecPack;
 
 typedef struct MoecPacked {
-    int *const *coordinate; /* [rank] of [rows] */
-    int *group;             /* [groups+1], first row of each group */
-    int *row_of;            /* [shape], -1 where the mask is 0; may be NULL */
-    int *other;        /* [rows], the combination of the dimensions that are not keys, row-major */
-    int *start, *list; /* [others+1], [rows]: the rows of each such combination, ascending */
+    int32_t *const *coordinate; /* [rank] of [rows] */
+    int32_t *group;             /* [groups+1], first row of each group */
+    int32_t *row_of;            /* [shape], -1 where the mask is 0; may be NULL */
+    int32_t *other; /* [rows], the combination of the dimensions that are not keys, row-major */
+    int32_t *start, *list; /* [others+1], [rows]: the rows of each such combination, ascending */
 } MoecPacked;
 
 /* A counting sort of the true entries by group, stable in their row-major order. through:
  * pack->through_count tensors. */
-MOEC_ENTRY void moec_pack(const MoecPack *pack, const float *mask, const int *const *through,
+MOEC_ENTRY void moec_pack(const MoecPack *pack, const float *mask, const int32_t *const *through,
                           const MoecPacked *packed);
 
 /* Memory to zeros, by several threads where it is much. */
@@ -150,8 +150,8 @@ typedef struct MoecGrouped {
 } MoecGrouped;
 
 typedef struct MoecRows {
-    const int *group; /* [groups+1] */
-    const int *a_gather, *b_gather;
+    const int32_t *group; /* [groups+1] */
+    const int32_t *a_gather, *b_gather;
 } MoecRows;
 
 MOEC_ENTRY void moec_grouped_product(const MoecGrouped *grouped, const MoecRows *rows,

@@ -11,8 +11,9 @@
  *                  extensions of gcc and clang
  *     attention.h, attention_grad.h, attention_chosen.h, attention_step.h
  *                  attend forward, backward, to chosen pairs and for one step
- *     routing.h    top-k selection, dispatch, grouped products over packed rows; for groups with
- *                  few rows, only the used elements are read
+ *     routing.h    top-k selection, grouped products over packed rows; for groups with few rows,
+ *                  only the used elements are read
+ *     packing.h    dispatch
  */
 #ifndef MOEC_KERNELS_H
 #define MOEC_KERNELS_H

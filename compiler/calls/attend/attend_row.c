@@ -90,6 +90,7 @@ const CallRow call_attend = {
     .selects = false,
     .fuses_store = true,
     .recomputed = true,
+    .exchanges = false,
     .form = HAS_ATTENTION,
     .backward = 2.5, /* two products of the forward pass again, and four more */
     .check = check_attend,
@@ -104,10 +105,16 @@ const CallRow call_attend = {
     .gradient = attend_gradient,
     .decode = attend_decode,
     .store_caches = attend_store_caches,
+    .adds_up = NULL,
     .rounds = attend_rounded,
     .fuses_operands = attend_fuses_operands,
     .lower = lower_attend,
 };
+
+/* The gradient of the sink. */
+static bool attend_adds_up(const Statement *statement, int output) {
+    return statement->attention.sink && output == 3;
+}
 
 static double attend_grad_flops(const Program *program, const Statement *statement) {
     return call_attend.backward * attend_flops(program, statement);
@@ -122,6 +129,7 @@ const CallRow call_attend_grad = {
     .selects = false,
     .fuses_store = false,
     .recomputed = true,
+    .exchanges = false,
     .form = HAS_ATTENTION_GRADIENT,
     .backward = 0,
     .check = check_attend_grad,
@@ -136,6 +144,7 @@ const CallRow call_attend_grad = {
     .gradient = NULL,
     .decode = NULL,
     .store_caches = NULL,
+    .adds_up = attend_adds_up,
     .rounds = attend_grad_rounded,
     .fuses_operands = NULL,
     .lower = lower_attend,

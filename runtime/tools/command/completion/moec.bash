@@ -14,7 +14,7 @@ _moec_tables() {
     inspect) flags='--show --prompt -p --data -d --values --out -o --svg --device --seed -s --json --set --batch-size -b --context-length -c --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     doc) flags='--json --markdown --quiet -q --verbose -v --color --help -h ' ;;
     tensors) flags='--json --quiet -q --verbose -v --color --help -h ' ;;
-    verify) flags='--device --batch-size -b --context-length -c --shapes --bisect --forms --seed -s --json --set --lr --steps --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
+    verify) flags='--device --batch-size -b --context-length -c --shapes --bisect --forms --seed -s --against --dtypes --sizes --inputs --json --set --lr --steps --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     bench) flags='--mode --device --json --kernels --prefix-length --batch-size -b --quick --set --context-length -c --lr --steps --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     compare) flags='--baseline --markdown --csv --json --svg --quiet -q --verbose -v --color --help -h ' ;;
     report) flags='--out -o --force --baseline --open --json --quiet -q --verbose -v --color --help -h ' ;;
@@ -24,7 +24,7 @@ _moec_tables() {
     coordcheck) flags='--vary --steps --max-ratio --seed -s --num-seeds --svg --set --json --batch-size -b --context-length -c --lr --precision --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     import) flags='--out -o --layout --name --no-tokenizer --json --set --batch-size -b --context-length -c --lr --steps --precision --quiet -q --verbose -v --color --help -h ' ;;
     export) flags='--format --out -o --layout --type --no-tokenizer --json --quiet -q --verbose -v --color --help -h ' ;;
-    emit) flags='--target --mode --out -o --force --json --context-length -c --time-passes --set --lr --steps --precision --weight-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
+    emit) flags='--target --mode --profile --weights --out -o --force --json --context-length -c --time-passes --set --lr --steps --precision --weight-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
     tokenize) flags='--tokenizer --out -o --force --json --lines --json-field --no-special-tokens --append-token --token-bits --resume --threads -t --chunk-size --quiet -q --verbose -v --color --help -h ' ;;
     tokenizer) flags='--vocab-size --out -o --special-token --pattern --min-frequency --json --quiet -q --verbose -v --color --help -h ' ;;
     init) flags='--seed -s --out -o --force --json --set --batch-size -b --context-length -c --lr --steps --precision --quiet -q --verbose -v --color --help -h ' ;;
@@ -146,6 +146,10 @@ _moec_tables() {
     'verify --batch-size'|'verify -b') kind=list values='' ;;
     'verify --context-length'|'verify -c') kind=list values='' ;;
     'verify --seed'|'verify -s') kind=list values='' ;;
+    'verify --against') kind=list values='' ;;
+    'verify --dtypes') kind=list values='' ;;
+    'verify --sizes') kind=list values='' ;;
+    'verify --inputs') kind=list values='' ;;
     'verify --lr') kind=list values='' ;;
     'verify --steps') kind=list values='' ;;
     'verify --precision') kind=list values='f32 bf16' ;;
@@ -203,8 +207,10 @@ _moec_tables() {
     'export --format') kind=list values='' ;;
     'export --type') kind=list values='' ;;
     'export --color') kind=list values='auto always never' ;;
-    'emit --target') kind=list values='c cuda torch' ;;
+    'emit --target') kind=list values='c cuda torch web' ;;
     'emit --mode') kind=list values='decode train sample' ;;
+    'emit --profile') kind=list values='hosted freestanding' ;;
+    'emit --weights') kind=list values='array incbin' ;;
     'emit --context-length'|'emit -c') kind=list values='' ;;
     'emit --lr') kind=list values='' ;;
     'emit --steps') kind=list values='' ;;
