@@ -82,6 +82,10 @@ static const char *keep_in_arena(Arena *arena, char *text) {
     return kept;
 }
 
+static void note_selection(Statement *statement, void *data) {
+    *(bool *)data |= statement_selects(statement);
+}
+
 const char *moec_cost_json(MoecCompiler *compiler) {
     Summary summary = {0};
     if (moec_failed(compiler) || !describe(compiler, &summary)) return NULL;
@@ -101,6 +105,9 @@ const char *moec_cost_json(MoecCompiler *compiler) {
     json_object_set_new(bytes, "optimizer", json_integer((json_int_t)summary.optimizer));
     json_object_set_new(bytes, "compute_weights",
                         json_integer((json_int_t)summary.compute_weights));
+    bool selects = false;
+    block_walk(&summary.forward->body, note_selection, &selects);
+    if (selects) json_object_set_new(root, "selects", json_true());
     json_t *warnings = json_loads(moec_warnings_json(compiler), 0, NULL);
     if (json_array_size(warnings)) json_object_set(root, "warnings", warnings);
     json_decref(warnings);

@@ -47,6 +47,7 @@ typedef struct Axis {
     long size;
     AxisKind kind;
     Span span;
+    bool of_blocks;  /* of positions: its size grows with the context (set by decode) */
     bool padded;     /* loops over a dimension of a tensor stop before its end (see pad.c) */
     double expected; /* rows whose number depends on the data: the expected number; 0: all */
 } Axis;
@@ -278,6 +279,9 @@ typedef struct AttendOptions {
     double cap;     /* scores become cap*tanh(score/cap); 0: none */
     bool sink;      /* a learned logit per head is added to the softmax denominator */
     bool documents; /* in addition to the mask: only keys of the query's own document */
+    bool chosen;    /* in addition to the mask: only where the operand `chosen` is not 0 */
+    long block[3];  /* chosen: the queries, heads and keys per element of that operand */
+    double share;   /* chosen: of its elements that are expected not to be 0; 0: not known yet */
     bool scaled[2]; /* keys, values: TYPE_BYTE with a scale per row */
     bool position;
     long best; /* decoding reads only the `best` values with the largest weights, without
@@ -515,6 +519,8 @@ bool expr_names_whole(const Expr *expr);
 bool expr_is_exact(const Expr *expr);
 /* True for floor(a / b) of integers. */
 bool expr_is_quotient(const Expr *expr);
+/* True for floor(index / size) with an integer of at least 1. */
+bool expr_is_block(const Expr *expr, const Index *index, long *size);
 /* A real without a fraction as an integer. */
 int64_t whole_of(double number);
 /* The value that defines an operation on integers; the quotient is floor(a / b). */
@@ -557,7 +563,8 @@ int top_dimension(const Statement *top, const Expr *operand);
 int attend_operands(const AttendOptions *options);
 /* The index of the document ids among the inputs of an attention that has them. */
 int attend_document(const AttendOptions *options);
-/* The same for the scales of keys (0) or values (1). */
+/* The same for the chosen pairs; for the scales of keys (0) or values (1). */
+int attend_chosen(const AttendOptions *options);
 int attend_scale(const AttendOptions *options, int which);
 
 /* ---- mesh_names.c ---- */

@@ -163,6 +163,8 @@ typedef struct MoecOwnProduct {
 
 /* Masks of attention. */
 enum { MOEC_MASK_CAUSAL, MOEC_MASK_NONE, MOEC_MASK_WINDOW };
+/* The log-sum-exp of a query that attends to no chosen key; its output is 0. */
+#define MOEC_NO_KEY (-8e37f)
 
 typedef struct MoecRun MoecRun;
 

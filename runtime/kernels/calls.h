@@ -29,7 +29,7 @@ MOEC_ENTRY void moec_round_groups(const float *weights, MoecGroup *rounded, size
 /* Quantizes a parameter to int4: see MoecInt4Weights. */
 MOEC_ENTRY void moec_round_int4(const MoecInt4Weights *one, const float *weights, void *rounded);
 
-/* ---- attention: attention.h, attention_grad.h, attention_step.h ---- */
+/* ---- attention: attention.h, attention_grad.h, attention_chosen.h, attention_step.h ---- */
 
 typedef struct MoecAttend {
     long batch;                 /* all leading dimensions in one */
@@ -44,6 +44,8 @@ typedef struct MoecAttend {
                   renormalised; 0: all */
     int rounded;
     MoecType q_type, k_type, v_type, o_type, grad_type;
+    long chosen_block[3]; /* queries, heads and keys per element of `chosen` */
+    int chosen_all;       /* `chosen` is the same for all of the batch */
 } MoecAttend;
 
 /* Writes o and lse. sink: NULL when there is none. queries == keys unless the mask is
@@ -57,6 +59,7 @@ typedef struct MoecAttendSaved {
     const void *o;
     const float *lse;
     const void *output_grad; /* has the shape of o; sink and documents may be NULL */
+    const float *chosen;     /* only of moec_attend_chosen_grad */
 } MoecAttendSaved;
 
 /* Overwrites dq, dk, dv and, with a sink, dsink[heads] (else dsink is NULL). Heads that add to the
@@ -65,13 +68,20 @@ MOEC_ENTRY void moec_attend_grad(const MoecAttend *attend, const MoecAttendSaved
                                  float *dk, float *dv, float *dsink);
 
 /* k_scale[batch, keys, key_heads] and v_scale[batch, keys, value_heads] are the scales of int8 k
- * and v. The scales, sink and documents may be NULL. */
+ * and v. The scales, sink, documents and, in a step, chosen may be NULL. */
 typedef struct MoecAttendWork {
     const void *q, *k, *v;
     const float *sink, *documents, *k_scale, *v_scale;
     void *o;
     float *lse;
+    const float *chosen;
 } MoecAttendWork;
+
+/* The same only for the pairs in work->chosen, see attention_chosen.h; o and its gradient are f32
+ * or as stored, o is f32. */
+MOEC_ENTRY void moec_attend_chosen(const MoecAttend *attend, const MoecAttendWork *work);
+MOEC_ENTRY void moec_attend_chosen_grad(const MoecAttend *attend, const MoecAttendSaved *saved,
+                                        float *dq, float *dk, float *dv, float *dsink);
 
 /* Attention of new tokens over a cache: query s has position position+s and attends to keys 0 ..
  * position+s, or with a sliding window to the last `window` of them. No other mask is possible.

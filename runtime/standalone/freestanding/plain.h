@@ -219,6 +219,14 @@ static void moec_step_add(const MoecHeadStep *head, long row, long first, long c
     }
 }
 
+/* True if head h attends to the key of this position; one sequence and query, see
+ * attention_chosen.h. */
+static int moec_step_sees(const MoecAttend *attend, const MoecAttendWork *work, long h, long key) {
+    if (work->chosen == NULL) return 1;
+    const long *block = attend->chosen_block, keys = (attend->places + block[2] - 1) / block[2];
+    return work->chosen[h / block[1] * keys + key / block[2]] != 0.0f;
+}
+
 /* Values of the output from `value` on: sums over the keys `first` to `end` with a running
  * maximum. */
 static void moec_step_values(const MoecHeadStep *head, long first, long end, long value, long count,
@@ -231,6 +239,7 @@ static void moec_step_values(const MoecHeadStep *head, long first, long end, lon
     for (long i = 0; i < count; i++) output[i] = 0.0f;
     for (long key = first; key < end; key++) {
         if (work->documents != NULL && work->documents[key] != work->documents[end - 1]) continue;
+        if (!moec_step_sees(attend, work, h, key)) continue;
         const long row = attend->mask == MOEC_MASK_WINDOW ? key % attend->keys : key;
         const float score = moec_step_score(head, row);
         if (score > largest) {
@@ -245,8 +254,8 @@ static void moec_step_values(const MoecHeadStep *head, long first, long end, lon
             weight *= work->v_scale[row * attend->value_heads + head->value_head];
         moec_step_add(head, row, value, count, weight, output);
     }
-    for (long i = 0; i < count; i++) output[i] = output[i] / sum;
-    work->lse[h] = largest + moec_log(sum);
+    for (long i = 0; i < count && sum > 0.0f; i++) output[i] = output[i] / sum;
+    work->lse[h] = sum > 0.0f ? largest + moec_log(sum) : MOEC_NO_KEY;
 }
 
 /* An output that is not of floats is computed in parts. */

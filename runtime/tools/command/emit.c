@@ -66,6 +66,7 @@ static const struct {
     {"operands.h", ALL, "c"},
     {"attention.h", ALL, "c"},
     {"attention_grad.h", ALL, "c"},
+    {"attention_chosen.h", ALL, "c"},
     {"attention_step.h", ALL, "c"},
     {"routing.h", ALL, "c"},
     {"blocks.c", ALL, "c"},
