@@ -19,6 +19,7 @@
 ## SAN=1             address and undefined-behavior sanitizers, in build/san
 ## WERROR=1          warnings are errors (not with SAN=1, where gcc has false warnings)
 ## CC=clang          another compiler (with a separate BUILD folder)
+## BUILD_CC=cc       compiler of programs that run during the build, if CC compiles for another machine
 
 , := ,
 SAN ?=
@@ -26,6 +27,7 @@ WERROR ?=
 BUILD ?= $(if $(SAN),build/san,build)
 PREFIX ?= /usr/local
 CC ?= cc
+BUILD_CC ?= $(CC)
 ifeq ($(origin CC),default)
 CC := cc
 endif
@@ -73,7 +75,7 @@ STDLIB := $(sort $(wildcard stdlib/*.moe stdlib/layouts/*.moe))
 # Files inside the binary: those of a standalone folder, some of which the runtime uses as well.
 CARRIED := runtime/abi/abi.h runtime/abi/count.h runtime/abi/shapes.h \
            $(addprefix runtime/,$(foreach name,data/order data/random model/pick model/streams model/weights,$(name).c $(name).h)) \
-           $(sort $(wildcard runtime/kernels/*.h runtime/kernels/*.cuh) $(filter-out %/README.md,$(wildcard runtime/standalone/*)))
+           $(sort $(wildcard runtime/kernels/*.h runtime/kernels/*.cuh) $(filter-out %/README.md,$(wildcard runtime/standalone/*.* runtime/standalone/Makefile runtime/standalone/freestanding/*)))
 TORCH := $(sort $(wildcard compiler/torch/text/*.py))
 PAGE := $(patsubst %,runtime/tools/report/page/%,page.html page.css page.js layers.js chart.min.js)
 SIMULATED := $(sort $(wildcard runtime/device/sim/*.c))
@@ -81,7 +83,7 @@ UNIT := $(sort $(wildcard tests/unit/test_*.c))
 MUTATORS := $(sort $(wildcard tests/fuzz/mutate_*.c))
 
 COMPILER_OBJECTS := $(COMPILER:%.c=$(BUILD)/%.o) $(BUILD)/parser.o $(BUILD)/lexer.o $(BUILD)/stdlib_text.o $(BUILD)/errors_text.o $(BUILD)/torch_text.o
-RUNTIME_OBJECTS := $(RUNTIME:%.c=$(BUILD)/%.o) $(LEVELS:%=$(BUILD)/runtime/device/own_product_%.o) $(BUILD)/runtime_text.o $(BUILD)/report_text.o $(BUILD)/mpi_text.o
+RUNTIME_OBJECTS := $(RUNTIME:%.c=$(BUILD)/%.o) $(LEVELS:%=$(BUILD)/runtime/device/own_product_%.o) $(BUILD)/runtime_text.o $(BUILD)/report_text.o $(BUILD)/against_text.o $(BUILD)/mpi_text.o
 VERSION := $(shell sed -n 's/^.define MOEC_VERSION "\(.*\)"/\1/p' runtime/base/build.h)
 # Before version 1.0, each minor release can change the binary interface of the library.
 SONAME := libmoec.so.$(basename $(VERSION))
@@ -153,7 +155,7 @@ $(BUILD)/lexer.c: compiler/syntax/lexer.l $(BUILD)/parser.h
 
 $(BUILD)/embed: compiler/base/embed.c
 	@mkdir -p $(BUILD)
-	$(CC) -std=c11 -D_GNU_SOURCE $(WARNINGS) -O1 -o $@ $<
+	$(BUILD_CC) -std=c11 -D_GNU_SOURCE $(WARNINGS) -O1 -o $@ $<
 
 # The standard library and the headers of generated programs are inside the binary. A file that was moved here may be older than
 # the last build, and a removed file has no date: the lists of names are dependencies, too.
@@ -188,6 +190,9 @@ $(BUILD)/runtime_text.c: $(BUILD)/embed $(CARRIED) $(BUILD)/carried.list
 $(BUILD)/report_text.c: $(BUILD)/embed $(PAGE)
 	$(BUILD)/embed report_file runtime/tools/report/page $(notdir $(PAGE)) > $@
 
+$(BUILD)/against_text.c: $(BUILD)/embed runtime/tools/against/client.py
+	$(BUILD)/embed against_file runtime/tools/against client.py > $@
+
 # Compiled by the mpicc of the cluster at the first use.
 MPI := runtime/mesh/mpi_shim.c runtime/mesh/mpi_shim.h
 $(BUILD)/mpi_text.c: $(BUILD)/embed $(MPI)
@@ -204,6 +209,7 @@ $(BUILD)/tests/%: tests/%.c $(BUILD)/libruntime.a $(BUILD)/libmoec_compiler.a
 
 # With the bf16 instructions of this CPU, at any speed.
 $(BUILD)/tests/unit/test_rounded $(BUILD)/tests/unit/test_panels: CFLAGS += -march=native -DMOEC_FAST_PAIRS=1
+$(BUILD)/tests/unit/test_int4: CFLAGS += -march=native
 
 .PHONY: help
 help:
@@ -325,6 +331,7 @@ install: all
 	install -d $(DESTDIR)$(PREFIX)/include/moec
 	install -m 644 runtime/library/moec.h $(DESTDIR)$(PREFIX)/include/moec.h
 	install -m 644 compiler/moec.h $(DESTDIR)$(PREFIX)/include/moec/compiler.h
+	install -m 644 runtime/library/moec_against.h $(DESTDIR)$(PREFIX)/include/moec/against.h
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	install -d $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 	install -m 644 runtime/tools/command/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1

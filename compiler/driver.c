@@ -28,6 +28,7 @@ typedef struct Work {
     uint64_t state;   /* of the module when it was checked */
     const char *text; /* after emit; after check: of a dump */
     MoecKernels kernels;
+    MoecFreestanding freestanding;
 
     Graph graph;
     long batch, context, tokens;
@@ -74,6 +75,14 @@ static void pass_tables(Work *work) {
 
 static void pass_simplify(Work *work) {
     simplify(work->program);
+}
+
+static void pass_mesh(Work *work) {
+    if (work->compiler->divides) mesh(work->program, &work->compiler->mesh);
+}
+
+static void pass_mesh_rows(Work *work) {
+    if (work->compiler->divides) mesh_rows(work->program, &work->compiler->mesh);
 }
 
 static void pass_route(Work *work) {
@@ -149,8 +158,11 @@ static void pass_check(Work *work) {
 
 static void pass_emit(Work *work) {
     Arena *arena = work->compiler->arena;
-    work->text = work->module->apart ? print_cuda(arena, work->module, &work->kernels)
-                                     : print_c(arena, work->module);
+    if (work->hosting == TARGET_FREESTANDING)
+        work->text = print_freestanding(arena, work->module, &work->freestanding);
+    else
+        work->text = work->module->apart ? print_cuda(arena, work->module, &work->kernels)
+                                         : print_c(arena, work->module);
 }
 
 enum {
@@ -180,8 +192,11 @@ static const PassRow passes[] = {
     {"measure", MEASURE, ANY, .run = pass_measure, NULL, IS_FORWARD, IS_COMPLETE, IS_FORWARD},
     {"tables", MODELS, ANY, .run = pass_tables, .needs = IS_COMPLETE, .leaves = HAS_TABLES},
     {"simplify", ALL, ANY, .run = pass_simplify, NULL, IS_COMPLETE | HAS_TABLES, HAS_NO_DEAD_CODE},
+    {"mesh", FORWARD | TRAIN | MEASURE | GATHER, ANY, .run = pass_mesh, .needs = HAS_NO_DEAD_CODE},
     {"route", MODELS, ANY, .run = pass_route, .needs = HAS_NO_DEAD_CODE, .leaves = IS_ROUTED},
     {"gather_fusion", MODELS, ANY, .run = pass_gather_fusion, NULL, IS_ROUTED, IS_GATHERED},
+    {"mesh_rows", FORWARD | TRAIN | MEASURE | GATHER, ANY, .run = pass_mesh_rows,
+     .needs = IS_GATHERED},
     {"products", MODELS, ANY, .run = pass_products, NULL, IS_GATHERED, HAS_PRODUCTS},
     {"smaller_weights", FORWARD | DECODE | MEASURE, ANY, .run = pass_smaller_weights,
      .needs = HAS_PRODUCTS},
@@ -407,6 +422,30 @@ MoecProgram *moec_define(MoecCompiler *compiler, MoecGraph graph, long batch, lo
                                     .defined = true});
 }
 
+bool moec_set_mesh(MoecCompiler *compiler, const char *text) {
+    return mesh_sizes_read(&compiler->reports, &compiler->mesh, text);
+}
+
+/* The program of one process of the mesh; NULL after an error. */
+static Program *compile_local(MoecCompiler *compiler, MoecGraph graph, long batch, long context) {
+    compiler->divides = true;
+    Program *local = moec_compile(compiler, graph, batch, context, 0);
+    compiler->divides = false;
+    return local;
+}
+
+const MoecMeshReport *moec_mesh_verify(MoecCompiler *compiler, MoecGraph graph, long batch,
+                                       long context, uint64_t seed) {
+    Program *whole = moec_compile(compiler, graph, batch, context, 0),
+            *local = whole ? compile_local(compiler, graph, batch, context) : NULL;
+    return local ? mesh_compare(whole, local, seed) : NULL;
+}
+
+const char *moec_mesh_explain(MoecCompiler *compiler, MoecGraph graph) {
+    const Program *local = compile_local(compiler, graph, 0, 0);
+    return local ? mesh_text(local) : NULL;
+}
+
 /* A feature that only training supports prevents decoding; it is not an error here. */
 Decoding moec_decoding(MoecCompiler *compiler) {
     Reports *reports = &compiler->reports;
@@ -427,6 +466,7 @@ Decoding moec_decoding(MoecCompiler *compiler) {
     moec_lower(compiler, step, false);
     decoding.bytes_per_token = cache_bytes_per_token(step);
     decoding.constant_bytes = constant_bytes(step);
+    decoding.weights = weight_memory(step);
     return decoding;
 }
 
@@ -501,6 +541,18 @@ const char *moec_emit_c(MoecCompiler *compiler, MoecProgram *const *programs, in
     programs = with_step(compiler, programs, &count);
     const Hosting hosted = compiler->marks ? TARGET_MARKED : TARGET_HOSTED;
     return emitted(compiler, programs, count, standalone ? TARGET_STANDALONE : hosted, NULL);
+}
+
+const MoecFreestanding *moec_emit_freestanding(MoecCompiler *compiler, MoecProgram *program) {
+    Work work = work_of(compiler, program);
+    work.hosting = TARGET_FREESTANDING;
+    if (!lower_together(&work, &program, 1, last_of_text)) return NULL;
+    refuse_freestanding(work.module, &compiler->reports);
+    if (moec_failed(compiler)) return NULL;
+    MoecFreestanding *result = arena_alloc(compiler->arena, sizeof *result);
+    *result = work.freestanding;
+    result->text = work.text;
+    return result;
 }
 
 const char *moec_emit_cuda(MoecCompiler *compiler, MoecProgram *const *programs, int count,

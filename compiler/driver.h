@@ -22,6 +22,8 @@ struct MoecCompiler {
     bool marks;                   /* the emitted C marks the end of each unit of work */
     List layouts;                 /* Layout * */
     const Experiment *experiment; /* the experiment that it was opened for, or NULL */
+    MeshSizes mesh;               /* see moec_set_mesh */
+    bool divides;                 /* programs of one process of it are compiled */
     MoecPassTime *times;          /* of the passes so far, by row of their table; or NULL */
 };
 
@@ -54,6 +56,8 @@ Program *elaborated(MoecCompiler *compiler, Graph graph, long batch, long contex
 void warn_of_leaks(MoecCompiler *compiler, const Program *forward);
 /* Adds the program for whole-matrix updates, if any, to the elementwise one. */
 MoecProgram *const *with_step(MoecCompiler *compiler, MoecProgram *const *programs, int *count);
+/* Reports the first part of a module that freestanding C does not support. */
+void refuse_freestanding(const struct Module *module, Reports *reports);
 /* The module of these programs after that pass; NULL after an error. */
 struct Module *lowered_module(MoecCompiler *compiler, MoecProgram *const *programs, int count,
                               bool device, const char *pass);

@@ -165,6 +165,11 @@ void moec_interpreter_noise(MoecInterpreter *interpreter, double share, uint64_t
     interpreter_noise(interpreter->interpreter, share, seed);
 }
 
+void moec_interpreter_rounding(MoecInterpreter *interpreter, double share, double sums,
+                               uint64_t seed) {
+    interpreter_rounding(interpreter->interpreter, share, sums, seed);
+}
+
 void moec_interpreter_trace(MoecInterpreter *interpreter) {
     interpreter_single(interpreter->interpreter);
     interpreter_trace(interpreter->interpreter);

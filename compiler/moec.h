@@ -81,6 +81,8 @@ typedef struct MoecSpecTensor {
 } MoecSpecTensor;
 const MoecSpecTensor *moec_spec_tensors(MoecCompiler *compiler, long batch, long context,
                                         int *count);
+/* The first equation that reads an input or a parameter with that name; false: none does. */
+bool moec_first_reader(MoecCompiler *compiler, const char *name, const char **file, int *line);
 /* Enables expensive probes (condition "probing") in later MOEC_MEASURE programs. */
 void moec_probe(MoecCompiler *compiler);
 /* Adds the gradients of real inputs, "gradient:NAME", to the outputs of later MOEC_TRAIN programs,
@@ -162,6 +164,32 @@ double moec_cache_traffic(MoecProgram *step, long position);
 /* C text that exports `const MoecTable moec_table` (runtime/abi/abi.h) with these graphs. */
 const char *moec_emit_c(MoecCompiler *compiler, MoecProgram *const *programs, int count,
                         bool standalone);
+/* A parameter or layer state that a freestanding program reads, in the order of its memory. */
+typedef struct MoecStored {
+    const char *name, *axes;
+    bool is_state;  /* of a layer */
+    int type;       /* of MoecType: MOEC_F32, MOEC_BF16 or MOEC_INT8 */
+    size_t from;    /* index of its first number in the weights, or in the states */
+    size_t at;      /* index of its first element: of all f32, or of all others */
+    size_t numbers; /* an element of MOEC_INT8 is a group */
+} MoecStored;
+
+/* A decoding program in C99 that needs no library and no memory but its state. */
+typedef struct MoecFreestanding {
+    const char *text; /* functions, from the sizes to run_decode; see plain_model.c */
+    const MoecStored *stored;
+    int stored_count;
+    size_t floats, rounded; /* elements of all f32, and of all others, whose type is rounded_type */
+    int rounded_type;
+    long vocabulary, context;
+    size_t cache_bytes, arena_bytes; /* of the state */
+    size_t local_bytes;              /* of the arrays of a kernel: the largest sum of one kernel */
+    int products, kernels;
+} MoecFreestanding;
+
+/* The decoding program of one sequence and one token; NULL after an error. */
+const MoecFreestanding *moec_emit_freestanding(MoecCompiler *compiler, MoecProgram *program);
+
 /* A piece of a kernel text: from the end of the previous piece, or the beginning, to its own end.
  * Each variant of a kernel is one piece. */
 enum { MOEC_EVERY_KERNEL = -1 };
@@ -232,6 +260,27 @@ typedef enum MoecExplainForm {
  * bound of the time per unit of work, memory over the step. NULL after an error. */
 const char *moec_explain(MoecCompiler *compiler, MoecGraph graph, bool device,
                          MoecCeilings ceilings, MoecExplainForm form);
+/* The mesh of later calls of moec_mesh_verify and moec_mesh_explain, "data=4". False after
+ * an error. */
+bool moec_set_mesh(MoecCompiler *compiler, const char *text);
+/* Results of the local programs of all processes of the mesh, compared with those of the global
+ * program, both in the interpreter: outputs, gradients, states. */
+typedef struct MoecMeshReport {
+    bool agrees;
+    int processes, collectives; /* collectives: in the local program */
+    int compared;               /* tensors */
+    int amplified; /* those beyond the limit, but not beyond the effect of rounding errors */
+    int noise_runs;
+    double error;        /* the largest of the others, relative to the norm of the tensor */
+    const char *worst;   /* this tensor */
+    const char *message; /* why the programs did not run, or NULL */
+} MoecMeshReport;
+/* NULL after an error: the model cannot be divided. */
+const MoecMeshReport *moec_mesh_verify(MoecCompiler *compiler, MoecGraph graph, long batch,
+                                       long context, uint64_t seed);
+/* The collectives of a process of the mesh: kind, runs per micro-batch, bytes, equation; the sums
+ * of gradients at the end of a step. NULL after an error. */
+const char *moec_mesh_explain(MoecCompiler *compiler, MoecGraph graph);
 /* The candidate most similar to a name that is not among them, or NULL if none is similar. */
 const char *moec_nearest(const char *name, const char *const *candidates, int count);
 /* Whether notes about deprecated names are printed on stderr; the initial state. */
@@ -345,9 +394,10 @@ typedef struct MoecExperiment {
     bool higher;            /* is better */
     const char *hypothesis; /* or NULL */
     MoecStatistics statistics;
-    /* Options that the variants combine in all ways; fewer than two: none. */
+    /* Options that the variants combine in all ways: at least two, or a ladder; else none. */
     const MoecFactor *factors;
     int factor_count;
+    int ladder;             /* the factor that changes the size, or -1 */
     double limit;           /* of the loss: above it a run has diverged; 0: none */
     double seconds;         /* training time of each run, instead of a number of steps; 0: the steps
                            apply */
@@ -468,6 +518,10 @@ const char *moec_interpreter_run(MoecInterpreter *interpreter, uint64_t seed,
 /* Perturbs every value of later runs by up to `share` of itself, with numbers that depend on the
  * seed: the effect of rounding errors of that size. 0: exact again. */
 void moec_interpreter_noise(MoecInterpreter *interpreter, double share, uint64_t seed);
+/* The same for other code, which may compute a value in another way: every value has its own
+ * perturbation. sums: the share of partial results of sums; code in bf16 adds in f32. */
+void moec_interpreter_rounding(MoecInterpreter *interpreter, double share, double sums,
+                               uint64_t seed);
 /* Rounds every value of later runs to f32, as compiled programs do, and traces values that are not
  * finite. A run ends at a loss that is not finite. */
 void moec_interpreter_trace(MoecInterpreter *interpreter);

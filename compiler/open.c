@@ -373,6 +373,37 @@ const MoecSpecTensor *moec_spec_tensors(MoecCompiler *compiler, long batch, long
     return list;
 }
 
+/* Search for the first statement that reads a tensor. */
+typedef struct ReaderSearch {
+    const Tensor *tensor;
+    const Statement *found;
+} ReaderSearch;
+
+static void look_for_reader(Statement *statement, void *data) {
+    ReaderSearch *search = data;
+    bool reads = statement->value && expr_reads(statement->value, search->tensor);
+    for (int i = 0; i < statement->inputs.count; i++)
+        reads |= expr_reads(statement->inputs.items[i], search->tensor);
+    if (reads && !search->found && statement->span.source) search->found = statement;
+}
+
+bool moec_first_reader(MoecCompiler *compiler, const char *name, const char **file, int *line) {
+    Program *program = elaborated(compiler, GRAPH_TRAIN, 0, 0);
+    for (int i = 0; program && i < program->tensors.count; i++) {
+        const Tensor *tensor = program->tensors.items[i];
+        if ((tensor->role != ROLE_PARAMETER && tensor->role != ROLE_INPUT) || !tensor->path ||
+            strcmp(tensor->path, name) != 0)
+            continue;
+        ReaderSearch search = {.tensor = tensor};
+        block_walk(&program->body, look_for_reader, &search);
+        if (!search.found) return false;
+        *file = search.found->span.source->path;
+        *line = span_line(search.found->span);
+        return true;
+    }
+    return false;
+}
+
 void moec_probe(MoecCompiler *compiler) {
     if (compiler->unit) compiler->unit->probing = true;
 }

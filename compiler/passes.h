@@ -116,6 +116,7 @@ typedef struct Dimension {
 typedef enum Budget {
     BUDGET_NONE,
     BUDGET_TOKENS,
+    BUDGET_TOKENS_PER_PARAMETER, /* activated parameters */
     BUDGET_STEPS,
     BUDGET_FLOPS,
     BUDGET_SECONDS
@@ -136,6 +137,7 @@ typedef struct Experiment {
     double gflops, gbytes;  /* peak of the machine for `match time`: products, memory */
     List halvings;          /* double *: fractions of a run after which only the better half
                               continues */
+    const Node *ladder;     /* names the option of `vary` that changes the size; or NULL */
     const char *hypothesis; /* a text, or NULL */
     MoecStatistics statistics;
     List overrides; /* Node * NODE_ENTRY, for every variant */
@@ -189,11 +191,12 @@ void scatter_to_select(Program *program);
 void precision(Program *program);
 /* The same, independent of the precision of the program. */
 void mark_exact(Program *program);
-/* Products read parameters from bf16 or int8 copies, as program->weights specifies. */
+/* Products read parameters from bf16, int8 or int4 copies, as program->weights specifies. */
 void smaller_weights(Program *program);
 /* Sets the type of the weights for inference (inference.weight_dtype; NULL: not set). int8 applies
  * to weights only; nothing else is rounded then. */
 void choose_weights(Program *program, const char *weights);
+const char *weight_type_name(Type type);
 /* Sets the type of the caches (inference.kv_cache_dtype; NULL: not set). With bf16 products the
  * operands of attention are bf16 anyway. */
 void choose_caches(Program *program, const char *type);
@@ -203,6 +206,10 @@ bool weights_fit(const Program *program, Reports *reports);
 void storage(Program *program);
 /* Aligns rows of product operands to 16 bytes. */
 void pad(Program *program);
+/* The local program of a process of a mesh with these sizes; reports indivisible statements. */
+void mesh(Program *program, const MeshSizes *sizes);
+/* The same for parameters that rows select, after route. */
+void mesh_rows(Program *program, const MeshSizes *sizes);
 /* Moves masked statements to dispatched rows. */
 void route(Program *program);
 /* Products over dispatched rows gather their operands themselves. */
@@ -237,6 +244,13 @@ double statement_flops(const Program *program, const Statement *statement);
 long cache_bytes_per_token(const Program *step);
 /* Bytes of windows and scan states of one sequence, independent of its length. */
 long constant_bytes(const Program *step);
+/* Memory of the weights of a program for inference. */
+typedef struct WeightMemory {
+    Type type;            /* of the smaller copies; TYPE_REAL: there are none */
+    double smaller, full; /* bytes of the copies, and of the parameters in f32 */
+    List wide;            /* const Tensor *: matrices that are read in f32 */
+} WeightMemory;
+WeightMemory weight_memory(Program *program);
 /* Bytes of weights that a run of the program reads. */
 double traffic(Program *program);
 /* The number of elements that a read accesses while its loops run once; in all steps, or in one. */
@@ -257,6 +271,7 @@ void interpreter_free(Interpreter *interpreter);
 /* Perturbs every value of later runs by up to `share` of itself, with numbers that depend on the
  * seed: the effect of rounding errors of that size. 0: exact again. */
 void interpreter_noise(Interpreter *interpreter, double share, uint64_t seed);
+void interpreter_rounding(Interpreter *interpreter, double share, double sums, uint64_t seed);
 /* Rounds every value of later runs to f32, as compiled programs do. */
 void interpreter_single(Interpreter *interpreter);
 /* Rounds the operands of later products to bf16: 1 as a GPU does if the program asks for it; 2 and
@@ -268,6 +283,24 @@ void interpreter_follow(Interpreter *interpreter, const Interpreter *other);
  * largest other value. */
 const double *interpreter_margins(const Interpreter *interpreter, size_t *count);
 
+/* mesh_interpreter: the local program of a mesh for all its processes. */
+typedef struct MeshInterpreter MeshInterpreter;
+MeshInterpreter *mesh_interpreter_new(Program *program);
+Interpreter *mesh_interpreter_rank(const MeshInterpreter *mesh, int rank);
+/* whole: the last run of the global program, whose selections are repeated; NULL: none. */
+const char *mesh_interpreter_run(MeshInterpreter *mesh, uint64_t seed, bool last_micro_batch,
+                                 const Interpreter *whole);
+void mesh_interpreter_free(MeshInterpreter *mesh);
+
+/* ---- meshes ---- */
+
+/* The sizes of a mesh from text, "data=4"; false after an error. */
+bool mesh_sizes_read(Reports *reports, MeshSizes *sizes, const char *text);
+/* The results of the local program in all processes, compared with those of the global program. */
+const struct MoecMeshReport *mesh_compare(Program *whole, Program *local, uint64_t seed);
+/* The collectives of a local program as a table. */
+const char *mesh_text(const Program *local);
+
 /* ---- program to text ---- */
 
 /* fuse and plan: see kernel.h. Programs with their schedules become one module, and this one C text
@@ -275,13 +308,22 @@ const double *interpreter_margins(const Interpreter *interpreter, size_t *count)
 struct Schedule;
 struct Module;
 struct MoecKernels;
-typedef enum Hosting { TARGET_HOSTED, TARGET_MARKED, TARGET_STANDALONE } Hosting;
+typedef enum Hosting {
+    TARGET_HOSTED,
+    TARGET_MARKED,
+    TARGET_STANDALONE,
+    TARGET_FREESTANDING /* one decoding program in C99, without a table: print_freestanding.c */
+} Hosting;
 /* plain: sizes are numbers instead of constants. */
 struct Module *lower_module(Arena *arena, struct Schedule *const *schedules, int count, bool device,
                             Hosting hosting, bool plain);
 /* Its loops as printed by `moec dump`. */
 const char *dump_module(const struct Module *module);
 char *print_c(Arena *arena, const struct Module *module);
+/* The same as freestanding C, with the memory that it needs. */
+struct MoecFreestanding;
+char *print_freestanding(Arena *arena, const struct Module *module,
+                         struct MoecFreestanding *program);
 /* The same for programs of a GPU, and the text of their kernels, in pieces that can be compiled
  * separately; these kernels alone. */
 char *print_cuda(Arena *arena, const struct Module *module, struct MoecKernels *device);
@@ -306,10 +348,11 @@ bool same_value(Unit *unit, const Setting *one, const Setting *other);
 struct MoecCompiler *moec_vary(struct MoecCompiler *compiler, const List *overrides, bool tell);
 /* Memory and computation of decoding one sequence, or the reason why it is impossible. */
 typedef struct Decoding {
-    long bytes_per_token;  /* of caches */
-    long constant_bytes;   /* independent of the length of the sequence */
-    double flops;          /* per token, averaged over `positions` */
-    long positions;        /* the longest sequence */
+    long bytes_per_token; /* of caches */
+    long constant_bytes;  /* independent of the length of the sequence */
+    double flops;         /* per token, averaged over `positions` */
+    long positions;       /* the longest sequence */
+    WeightMemory weights;
     const char *hindrance; /* the equation that prevents decoding, with its location; NULL: decoding
                               is possible */
     const char *equation;  /* the source line of the equation, or NULL */

@@ -7,8 +7,8 @@
 #     include PATH LINE NAME                an include
 #     define PATH SYMBOL, use PATH SYMBOL   of an object; PATH as that of its source, with .o
 BEGIN {
-    place("compiler", "base syntax layout ir analysis elaborate editor interpret transform schedule loop module print lower torch calls explain describe experiment .")
-    place("runtime", "abi kernels base data tokenizer device model mesh training library tools/exchange tools/experiment tools/report tools/lsp tools/server tools/command")
+    place("compiler", "base syntax layout ir analysis elaborate editor interpret transform schedule loop module print lower torch calls explain describe mesh experiment .")
+    place("runtime", "abi kernels base data tokenizer device model mesh training library tools/exchange tools/experiment tools/report tools/lsp tools/server tools/against tools/command")
     # They need nothing but abi/: what is compiled elsewhere, and a library of its own.
     split("runtime/kernels runtime/device/sim runtime/standalone", names, " ")
     for (i in names) closed[names[i]] = 1
@@ -16,6 +16,7 @@ BEGIN {
     generated["parser.o"] = generated["lexer.o"] = generated["stdlib_text.o"] = "compiler/syntax"
     generated["runtime_text.o"] = generated["commit.o"] = "runtime/base"
     generated["report_text.o"] = "runtime/tools/report"
+    generated["against_text.o"] = "runtime/tools/against"
     generated["mpi_text.o"] = "runtime/mesh"
 }
 

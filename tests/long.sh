@@ -15,11 +15,19 @@ more_programs MOEC_SEED=12 MOEC_PROGRAMS=12 $unit/test_emit
 compare_models tests/compare_models.sh
 random_models MOEC_SEED=7000 MOEC_MODELS=2000 $unit/test_models
 random_recurrences MOEC_MODELS=500 $unit/test_models recurrences
+random_meshes MOEC_MODELS=2000 $unit/test_models mesh
+random_mesh_forms MOEC_MODELS=1000 $unit/test_models mesh forms
+random_mesh_recurrences MOEC_MODELS=200 $unit/test_models mesh recurrences
+mesh_models tests/mesh_models.sh data=2
+mesh_models_two tests/mesh_models.sh data=4,expert=2
+mesh_models_four tests/mesh_models.sh data=4,expert=4
 random_programs MOEC_SEED=1 MOEC_PROGRAMS=2000 $unit/test_emit
 random_programs_device MOEC_SEED=1 MOEC_PROGRAMS=300 $unit/test_emit_cuda
 random_forms MOEC_SEED=10001 MOEC_MODELS=2000 $unit/test_models forms
 random_forms_device MOEC_CUDA=$BUILD/libmoec_sim.so MOEC_DEVICE=cuda MOEC_SEED=5000 MOEC_MODELS=300 $unit/test_models forms
 random_emitted tests/random_emitted.sh 60
+freestanding tests/freestanding.sh
+web tests/web.sh
 recurrences tests/checks/recurrences.sh all
 bf16 tests/checks/bf16.sh all
 products tests/checks/products.sh all

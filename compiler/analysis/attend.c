@@ -203,13 +203,21 @@ static bool fits_device(const Statement *statement) {
            attend_grad_keys(statement, false, true).tiles && attend_step(statement).tiles;
 }
 
-/* The best values are selected by exact scores. */
+double attended_keys(const AttendOptions *options, double places) {
+    const double chosen = options->chosen && options->share > 0 ? options->share * places : places;
+    return options->mask == MASK_WINDOW && (double)options->window < chosen
+               ? (double)options->window
+               : chosen;
+}
+
+/* The best values are selected by exact scores. A GPU has exact templates for chosen pairs. */
 bool attend_rounds(const Program *program, const Statement *statement) {
     MUST(statement->kind == STATEMENT_CALL);
     const AttendOptions *options = &statement->attention;
     if (!program->rounded || (options->position && options->best)) return false;
     if (options->scaled[0] || options->scaled[1]) return false; /* bytes times f32 */
     long widest = program->target->rounded_heads;
+    if (options->chosen && !widest) return false;
     return widest ? size_from_end(statement, 0, 1) <= widest &&
                         size_from_end(statement, 2, 1) <= widest
                   : fits_device(statement);

@@ -25,6 +25,8 @@ AttendShape attend_step(const Statement *statement);
 /* The number of sets of query heads that share no key head and no value head. */
 long attend_groups(const Statement *statement);
 
+/* The largest number of keys of a query that the mask allows, and of chosen pairs as expected. */
+double attended_keys(const AttendOptions *options, double places);
 /* True if an attention rounds its operands to bf16 (on a GPU for tensor cores). Queries, keys,
  * values, the gradient of the output and the results may then be stored as bf16. */
 bool attend_rounds(const Program *program, const Statement *statement);

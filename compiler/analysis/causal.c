@@ -107,8 +107,9 @@ static void check_others(Check *check) {
     const Statement *statement = check->statement;
     for (int i = 0; i < statement->loop_count; i++) {
         const Index *other = statement->loops[i];
-        if (other->axis != check->program->sequence || other == check->position) continue;
+        if (!is_past_axis(check->past, other->axis) || other == check->position) continue;
         if (on_left(statement, other)) {
+            if (other->axis != check->program->sequence) continue;
             if (!check->position || check->position->of_repeat)
                 causal_error(check, "relates positions of the sequence to each other");
             continue;
@@ -121,22 +122,59 @@ static void check_others(Check *check) {
     }
 }
 
+/* Summaries of blocks are read at a position, which must not depend on later blocks, or block by
+ * block. */
+static void check_summary(Expr *expr, void *data) {
+    Check *check = data;
+    if (expr->kind != EXPR_READ || !check->past->summary[expr->tensor->id]) return;
+    bool good = check->position || check->past->summary[check->statement->target->tensor->id];
+    for (int i = 0; i < expr->count; i++)
+        if (is_past_axis(check->past, expr->tensor->axes[i]) && expr->args[i]->kind != EXPR_INDEX)
+            good = false;
+    if (!good) causal_error(check, "reads blocks of positions that are not complete");
+}
+
 static void causal_loop(Check *check) {
+    if (makes_summary(check->past, check->statement)) return;
     check->position = current_position(check->past, check->statement);
     check_others(check);
+    expr_walk(check->statement->value, check_summary, check);
     expr_walk(check->statement->value, causal_read, check);
 }
 
-/* A call processes one position at a time. */
+/* True if a call does not read the elements of an operand for later positions. */
+static bool is_masked(const Statement *call, int operand) {
+    const AttendOptions *options = &call->attention;
+    return options->chosen && options->mask != MASK_NONE && options->block[2] == 1 &&
+           operand == attend_chosen(options);
+}
+
+/* A call processes one position at a time. It reads p[s,t] or p[s,b] only if that does not depend
+ * on later positions. */
 static void check_operands(Check *check, const List *operands) {
+    const Past *past = check->past;
     for (int i = 0; i < operands->count; i++) {
         const Expr *operand = operands->items[i];
+        const int id = operand->tensor->id;
         int dimensions = 0;
         for (int j = 0; j < operand->count; j++)
             dimensions += operand->tensor->axes[j] == check->program->sequence;
-        if (dimensions > 1 && operand->tensor->role != ROLE_PARAMETER)
+        const bool several = dimensions > 1 && operand->tensor->role != ROLE_PARAMETER;
+        if ((past->open[id] && !is_masked(check->statement, i)) ||
+            (several && check->statement->row->has_body))
             causal_error(check, "relates positions of the sequence to each other");
+        if (past->summary[id])
+            causal_error(check, "reads blocks of positions that are not complete");
     }
+}
+
+/* The result of a selection has its position in the same dimension. */
+static bool is_along_position(const Check *check) {
+    const Statement *call = check->statement;
+    const Expr *from = call->inputs.items[0], *to = call->outputs.items[0];
+    const int dimension = check->past->dimension[from->tensor->id];
+    return dimension < 0 || (check->past->dimension[to->tensor->id] == dimension &&
+                             top_dimension(call, from) != dimension);
 }
 
 static void causal_call(Check *check) {
@@ -149,6 +187,7 @@ static void causal_call(Check *check) {
     const Index *here = NULL, *there = NULL;
     call->row->along(call, &here, &there);
     bool over = here ? here->axis == sequence : there && there->axis == sequence;
+    if (call->row->selects && is_along_position(check)) return;
     if (over && (!call->row->sees || call->row->sees(call, 0, 1)))
         causal_error(check, arena_format(check->program->arena, call->row->ahead, "the sequence"));
 }

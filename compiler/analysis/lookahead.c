@@ -301,14 +301,38 @@ static const Index *sole_index(const Expr *access, int dimension) {
     return sub->kind == EXPR_INDEX ? sub->index : NULL;
 }
 
-/* All operands of a call, at the assigned positions. */
+static int chosen_operand(const Statement *call) {
+    return call->attention.chosen ? attend_chosen(&call->attention) : -1;
+}
+
+/* All operands of a call, at the assigned positions, except the chosen pairs. */
 static Cell operands_value(Lookahead *look, const Statement *call) {
     Cell all = unknown_from(-1);
     for (int i = 0; i < call->inputs.count; i++) {
+        if (i == chosen_operand(call)) continue;
         Cell one = look_value(look, call_input(call, i));
         if (one.made) all.latest = later(all.latest, one.latest);
     }
     return all;
+}
+
+/* Whether a key is chosen for the assigned query; 1 without chosen pairs. */
+static Cell chosen_value(Lookahead *look, const Statement *call, const Index *key) {
+    if (chosen_operand(call) < 0) return exactly(1);
+    const Expr *query = call_input(call, 0), *chosen = call_input(call, chosen_operand(call));
+    const long *block = call->attention.block;
+    const Index *rows[3] = {sole_index(query, query->count - 3),
+                            sole_index(query, query->count - 2), key};
+    const int before = look->assigned;
+    for (int i = 0; i < 3; i++) {
+        const Index *own = sole_index(chosen, chosen->count - 3 + i);
+        const long at =
+            rows[i] && look_matters(look, rows[i]->axis) ? origin_value(look, rows[i]) : -1;
+        if (own && own != rows[i] && at >= 0) look_assign(look, own, at / block[i]);
+    }
+    const Cell value = look_value(look, chosen);
+    look->assigned = before;
+    return value;
 }
 
 static Cell called_expr(Lookahead *look, const Statement *call) {
@@ -320,7 +344,11 @@ static Cell called_expr(Lookahead *look, const Statement *call) {
     for (long i = 0; i < there->axis->size; i++) {
         if (at >= 0 && call->row->sees && !call->row->sees(call, at, i)) continue;
         look_assign(look, there, i);
-        value = join_origins(value, operands_value(look, call));
+        const Cell chosen = chosen_value(look, call, there);
+        if (!chosen.known || chosen.value != 0) {
+            value = join_origins(value, operands_value(look, call));
+            if (chosen.made) value.latest = later(value.latest, chosen.latest);
+        }
         look->assigned--;
     }
     return value;

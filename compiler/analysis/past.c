@@ -66,8 +66,15 @@ static void ask_read(Expr *expr, void *data) {
 /* The position of an equation, from its target or from an operand with several positions. */
 static void tell_statement(Statement *statement, void *data) {
     PastSearch *search = data;
-    if (statement->kind != STATEMENT_LOOP) return;
     search->position = NULL;
+    if (statement_selects(statement)) {
+        Expr *from = statement->inputs.items[0], *to = statement->outputs.items[0];
+        ask_read(from, search);
+        ask_read(to, search);
+        tell_read(from, search);
+        tell_read(to, search);
+    }
+    if (statement->kind != STATEMENT_LOOP) return;
     if (search->past->dimension[statement->target->tensor->id] >= 0)
         search->position = current_position(search->past, statement);
     else
@@ -128,32 +135,56 @@ static bool add_terms(Distance *distance, const Expr *expr, double times) {
     }
     if (expr->kind != EXPR_APPLY) return false;
     if (expr->op == OP_NEG) return add_terms(distance, expr->args[0], -times);
+    for (int i = 0; i < 2 && expr->op == OP_MUL; i++)
+        if (expr->args[i]->kind == EXPR_NUMBER)
+            return add_terms(distance, expr->args[1 - i], times * expr->args[i]->number);
     if (expr->op != OP_ADD && expr->op != OP_SUB) return false;
     return add_terms(distance, expr->args[0], times) &&
            add_terms(distance, expr->args[1], expr->op == OP_ADD ? times : -times);
 }
 
-bool position_distance(const Expr *comparison, const Index *other, const Index *position,
-                       double *times, double *rest) {
+/* The same with the last position of a block instead of `other`. */
+static bool last_distance(const Expr *comparison, const Index *other, long block,
+                          const Index *position, double *times, double *rest) {
     Distance distance = {.other = other, .position = position};
     if (!add_terms(&distance, comparison->args[0], 1) ||
         !add_terms(&distance, comparison->args[1], -1))
         return false;
-    *times = distance.times_other;
-    *rest = distance.rest;
-    return *times != 0 && distance.times_position == -*times;
+    *times = -distance.times_position;
+    *rest = distance.rest - *times * (double)(block - 1);
+    return *times != 0 && distance.times_other == *times * (double)block;
+}
+
+bool position_distance(const Expr *comparison, const Index *other, const Index *position,
+                       double *times, double *rest) {
+    return last_distance(comparison, other, 1, position, times, rest);
+}
+
+/* The positions per index of an axis; 0: it has none. */
+static long block_of_axis(const Past *past, const Axis *axis) {
+    if (axis == past->sequence) return 1;
+    for (int i = 0; i < past->blocks.count; i++) {
+        const PastBlocks *blocks = past->blocks.items[i];
+        if (blocks->axis == axis) return blocks->size;
+    }
+    return 0;
+}
+
+bool is_past_axis(const Past *past, const Axis *axis) {
+    return block_of_axis(past, axis) > 0;
 }
 
 typedef enum PositionSide { AHEAD, BEHIND } PositionSide;
 
 /* The minimum and maximum of left side - right side. */
-static bool find_bounds(const Expr *expr, const Index *other, const Index *position,
-                        PositionSide where, double *least, double *most) {
+static bool find_bounds(const Past *past, const Expr *expr, const Index *other,
+                        const Index *position, PositionSide where, double *least, double *most) {
     static const struct {
         double least, most;
     } distances[] = {[AHEAD] = {1, INFINITY}, [BEHIND] = {-INFINITY, 0}};
     double times, rest, near = distances[where].least, far = distances[where].most;
-    if (!position_distance(expr, other, position, &times, &rest)) return false;
+    const long block = block_of_axis(past, other->axis);
+    if (!last_distance(expr, other, block ? block : 1, position, &times, &rest)) return false;
     *least = times * (times > 0 ? near : far) + rest;
     *most = times * (times > 0 ? far : near) + rest;
     return true;
@@ -164,10 +195,11 @@ static bool is_comparison(OpCode op) {
 }
 
 /* Result of a comparison of the two positions, 1 or 0, or -1 if it is not constant. */
-static int truth(const Expr *expr, const Index *other, const Index *position, PositionSide where) {
+static int truth(const Past *past, const Expr *expr, const Index *other, const Index *position,
+                 PositionSide where) {
     MUST(expr->kind == EXPR_APPLY);
     double least, most;
-    if (!is_comparison(expr->op) || !find_bounds(expr, other, position, where, &least, &most))
+    if (!is_comparison(expr->op) || !find_bounds(past, expr, other, position, where, &least, &most))
         return -1;
     bool apart = least > 0 || most < 0;
     switch (expr->op) {
@@ -221,7 +253,7 @@ static Expr *value_where(const Past *past, Expr *value, const Index *other, cons
     if (value->kind == EXPR_READ && where == AHEAD && is_known_score(past, value, other, position))
         return expr_number(past->program, past->ahead[value->tensor->id]);
     if (value->kind != EXPR_APPLY) return value;
-    int known = truth(value, other, position, where);
+    int known = truth(past, value, other, position, where);
     if (known >= 0) return expr_number(past->program, known);
     Expr *args[3] = {NULL};
     for (int i = 0; i < value->count; i++)
@@ -260,8 +292,8 @@ bool past_reads(const Past *past, const Expr *value, const Index *other) {
     if (value->kind != EXPR_READ || !is_activation(value->tensor)) return false;
     const Tensor *tensor = value->tensor;
     for (int i = 0; i < value->count; i++) {
-        bool here = i == past->dimension[tensor->id];
-        if (!here && (tensor->axes[i] != past->sequence || !past->open[tensor->id])) continue;
+        bool here = i == past->dimension[tensor->id] || past->summary[tensor->id];
+        if (!here && (!is_past_axis(past, tensor->axes[i]) || !past->open[tensor->id])) continue;
         if (mentions(value->args[i], other)) return true;
     }
     return false;
@@ -321,6 +353,12 @@ static bool counts_itself(const Past *past, Expr *value, Index *other, Index *po
                   settle(past, expr_substitute(past->program, value, &other, &here, 1), position));
 }
 
+static int past_dimensions(const Past *past, const Tensor *tensor) {
+    int count = 0;
+    for (int i = 0; i < tensor->rank; i++) count += is_past_axis(past, tensor->axes[i]);
+    return count;
+}
+
 /* p[s,t], or the maximum or the sum over t. */
 static void trace_other(Tracing *tracing, const Statement *statement, Index *other,
                         Index *position) {
@@ -330,11 +368,12 @@ static void trace_other(Tracing *tracing, const Statement *statement, Index *oth
     bool plain = !statement->accumulate && tracing->writers[id] == 1;
     const Expr *ahead = value_ahead(past, statement->value, other, position);
     bool known = plain && ahead->kind == EXPR_NUMBER;
-    bool scored = known && counts_itself(past, statement->value, other, position);
+    bool scored = known && other->axis == past->sequence &&
+                  counts_itself(past, statement->value, other, position);
     if (!reduced && past_reads(past, ahead, other)) set_flag(tracing, &past->open[id]);
     if (reduced && scored && statement->reduction == REDUCE_MAX && ahead->number <= LEFT_OUT)
         set_flag(tracing, &past->from_score[id]);
-    bool alone = sequence_dimensions(statement->target->tensor, past->sequence) == 2;
+    bool alone = past_dimensions(past, statement->target->tensor) == 2;
     bool stays =
         statement->reduction == REDUCE_NONE ||
         (statement->reduction == REDUCE_SUM && ahead->kind == EXPR_NUMBER && ahead->number == 0);
@@ -343,13 +382,127 @@ static void trace_other(Tracing *tracing, const Statement *statement, Index *oth
     if (scored && statement->reduction == REDUCE_NONE) set_flag(tracing, &past->scored[id]);
 }
 
+/* ---- blocks of positions ---- */
+
+/* floor(t / size) == b */
+static bool is_position_block(const Expr *expr, const Index *position, const Index *block,
+                              long *size) {
+    for (int i = 0; i < 2 && expr->op == OP_EQ; i++) {
+        const Expr *own = expr->args[i], *floor = expr->args[1 - i];
+        if (own->kind == EXPR_INDEX && own->index == block && expr_is_block(floor, position, size))
+            return true;
+    }
+    return false;
+}
+
+/* True if the value is 0 except where floor(t / size) == b. */
+static bool is_in_block(const Expr *value, const Index *position, const Index *block, long *size) {
+    if (value->kind != EXPR_APPLY) return false;
+    switch (value->op) {
+    case OP_MUL:
+    case OP_AND:
+        return is_in_block(value->args[0], position, block, size) ||
+               is_in_block(value->args[1], position, block, size);
+    case OP_WHERE:
+        return expr_is_number(value->args[2], 0) &&
+               is_in_block(value->args[0], position, block, size);
+    case OP_DIV:
+    case OP_NEG:
+        return is_in_block(value->args[0], position, block, size);
+    default:
+        return is_position_block(value, position, block, size);
+    }
+}
+
+/* The only position that a sum without a current position adds up; or NULL. */
+static const Index *summed_position(const Past *past, const Statement *statement) {
+    const Index *found = NULL;
+    if (statement->kind != STATEMENT_LOOP || statement->reduction != REDUCE_SUM ||
+        statement->accumulate || statement_is_scatter(statement))
+        return NULL;
+    for (int i = 0; i < statement->loop_count; i++) {
+        if (statement->loops[i]->axis != past->sequence) continue;
+        if (found || on_left(statement, statement->loops[i])) return NULL;
+        found = statement->loops[i];
+    }
+    return found;
+}
+
+/* The blocks of which a statement adds up the positions; NULL axis: it does not. */
+static PastBlocks summed_blocks(const Past *past, const Statement *statement) {
+    const Index *position = summed_position(past, statement);
+    long size;
+    for (int i = 0; position && i < statement->loop_count; i++) {
+        const Index *block = statement->loops[i];
+        if (on_left(statement, block) && is_in_block(statement->value, position, block, &size))
+            return (PastBlocks){block->axis, size};
+    }
+    return (PastBlocks){NULL, 0};
+}
+
+bool makes_summary(const Past *past, const Statement *statement) {
+    const PastBlocks blocks = summed_blocks(past, statement);
+    return blocks.axis && block_of_axis(past, blocks.axis) == blocks.size &&
+           past->summary[statement->target->tensor->id];
+}
+
+/* An axis that two statements divide differently has no blocks. */
+static void find_past_blocks(Statement *statement, void *data) {
+    const Tracing *tracing = data;
+    Past *past = tracing->past;
+    PastBlocks found = summed_blocks(past, statement);
+    if (!found.axis || found.axis == past->sequence) return;
+    const long known = block_of_axis(past, found.axis);
+    if (known && known != found.size)
+        for (int i = 0; i < past->blocks.count; i++) {
+            PastBlocks *blocks = past->blocks.items[i];
+            if (blocks->axis == found.axis) blocks->size = -1;
+        }
+    if (known) return;
+    PastBlocks *blocks = arena_alloc(past->program->arena, sizeof *blocks);
+    *blocks = found;
+    list_push(past->program->arena, &past->blocks, blocks);
+}
+
+typedef struct SummaryReads {
+    const Past *past;
+    const Statement *statement;
+    bool any, plain;
+} SummaryReads;
+
+/* A summary is read at the block of the target. */
+static void find_summary(Expr *expr, void *data) {
+    SummaryReads *reads = data;
+    if (expr->kind != EXPR_READ || !reads->past->summary[expr->tensor->id]) return;
+    reads->any = true;
+    for (int i = 0; i < expr->count; i++)
+        if (is_past_axis(reads->past, expr->tensor->axes[i]))
+            reads->plain &= plain_index(expr, i) && on_left(reads->statement, plain_index(expr, i));
+}
+
+/* m[b,d] = sum[t] (floor(t / 4) == b) * x[t,d], and tensors computed from it block by block. */
+static void trace_summary(Statement *statement, void *data) {
+    Tracing *tracing = data;
+    Past *past = tracing->past;
+    if (statement->kind != STATEMENT_LOOP) return;
+    const int id = statement->target->tensor->id;
+    if (past->summary[id] || tracing->writers[id] != 1 || past->dimension[id] >= 0) return;
+    const PastBlocks blocks = summed_blocks(past, statement);
+    SummaryReads reads = {past, statement, false, true};
+    expr_walk(statement->value, find_summary, &reads);
+    const bool sums = blocks.axis && block_of_axis(past, blocks.axis) > 0 && !reads.any,
+               follows = !blocks.axis && reads.any && reads.plain && !statement->accumulate &&
+                         !runs_over(statement, past->sequence);
+    if (sums || follows) set_flag(tracing, &past->summary[id]);
+}
+
 static void trace_statement(Statement *statement, void *data) {
     Tracing *tracing = data;
     if (statement->kind != STATEMENT_LOOP) return;
     Index *position = current_position(tracing->past, statement);
     for (int i = 0; position && i < statement->loop_count; i++) {
         Index *other = statement->loops[i];
-        if (other->axis == tracing->past->sequence && other != position)
+        if (is_past_axis(tracing->past, other->axis) && other != position)
             trace_other(tracing, statement, other, position);
     }
 }
@@ -358,16 +511,23 @@ Past past_of(Program *program) {
     Arena *arena = program->arena;
     size_t count = (size_t)program->tensors.count;
     Past past = {.program = program,
+                 .count = program->tensors.count,
                  .sequence = program->sequence,
                  .dimension = arena_alloc(arena, count * sizeof(int)),
                  .open = arena_alloc(arena, count * sizeof(bool)),
                  .ahead = arena_alloc(arena, count * sizeof(double)),
                  .scored = arena_alloc(arena, count * sizeof(bool)),
-                 .from_score = arena_alloc(arena, count * sizeof(bool))};
+                 .from_score = arena_alloc(arena, count * sizeof(bool)),
+                 .summary = arena_alloc(arena, count * sizeof(bool))};
     for (size_t i = 0; i < count; i++) past.ahead[i] = NAN;
     find_dimensions(program, &past);
     Tracing tracing = {.past = &past, .writers = arena_alloc(arena, count * sizeof(int))};
     block_walk(&program->body, count_writer, &tracing);
+    block_walk(&program->body, find_past_blocks, &tracing);
+    do {
+        tracing.changed = false;
+        block_walk(&program->body, trace_summary, &tracing);
+    } while (tracing.changed);
     do { /* the body of a repeat may use values that it defines later */
         tracing.changed = false;
         block_walk(&program->body, trace_statement, &tracing);

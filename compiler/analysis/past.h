@@ -4,6 +4,11 @@
  *     m[s,t] = where(t <= s, p[s,t], -1e30)    a number for t after s: -1e30
  *     w[s,t] = exp(m[s,t] - (max[t] m[s,t]))   and 0: the maximum is at an earlier position
  *     y[s,d] = sum[t] w[s,t] * v[t,d]          v of a later position adds nothing
+ *
+ * A block of positions is later than s if its last position is:
+ *
+ *     m[b,d] = sum[t] (floor(t / 4) == b) * x[t,d]         a summary of positions up to 4 * b + 3
+ *     p[s,b] = where((b + 1) * 4 <= s + 1, p[s,b], -1e30)  a number for a later block: -1e30
  */
 #ifndef PAST_H
 #define PAST_H
@@ -23,14 +28,27 @@ typedef struct Past {
                          constant; else NAN */
     bool *scored;     /* by tensor: the same, and greater than LEFT_OUT for the position itself */
     bool *from_score; /* by tensor: the maximum of such values, LEFT_OUT for later positions */
+    List blocks;      /* PastBlocks *: axes over blocks of positions */
+    bool *summary;    /* by tensor: an element for each of them, of the positions in it */
+    int count;        /* number of tensors */
 } Past;
+
+/* An axis of which each index is for `size` positions, from index * size on. */
+typedef struct PastBlocks {
+    const Axis *axis;
+    long size;
+} PastBlocks;
 
 Past past_of(Program *program);
 /* The index of a statement that runs over the current position, or NULL. */
 Index *current_position(const Past *past, const Statement *statement);
 /* True if the index subscripts the target. */
 bool on_left(const Statement *statement, const Index *index);
-/* True if the value depends on `other`, a later position. */
+/* True if the axis runs over positions, or over blocks of them. */
+bool is_past_axis(const Past *past, const Axis *axis);
+/* True if the statement adds up the positions of each block: sum[t] (floor(t / 4) == b) * x[t]. */
+bool makes_summary(const Past *past, const Statement *statement);
+/* True if the value depends on `other`, a later position or block. */
 bool past_reads(const Past *past, const Expr *value, const Index *other);
 /* True if left side - right side of a comparison is `times * (other - position) + rest`. */
 bool position_distance(const Expr *comparison, const Index *other, const Index *position,

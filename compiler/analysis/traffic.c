@@ -61,6 +61,35 @@ static void visit_traffic(Statement *statement, void *data) {
     }
 }
 
+/* Bytes of a weight with its share of a scale. */
+static double weight_bytes(Type type) {
+    if (type == TYPE_INT4) return 0.5 + 2 / (double)INT4_GROUP;
+    return type_bytes(type) + (type == TYPE_INT8 ? sizeof(float) / (double)INT8_GROUP : 0);
+}
+
+/* Of an int4 parameter, the f32 weights are released after they are rounded, unless they are
+ * read. */
+WeightMemory weight_memory(Program *program) {
+    WeightMemory memory = {.type = program->weights};
+    const int *touches = touches_of(program);
+    bool *packed =
+        arena_alloc(program->arena, ((size_t)program->tensors.count + 1) * sizeof *packed);
+    for (int i = 0; i < program->tensors.count; i++) {
+        const Tensor *tensor = program->tensors.items[i];
+        if (tensor->role != ROLE_ROUNDED || !touches[i]) continue;
+        memory.smaller += weight_bytes(tensor->type) * (double)tensor_elements(tensor);
+        packed[tensor->of->id] = tensor->type == TYPE_INT4;
+    }
+    for (int i = 0; i < program->tensors.count; i++) {
+        Tensor *tensor = program->tensors.items[i];
+        if (tensor->role != ROLE_PARAMETER || (packed[i] && !touches[i])) continue;
+        memory.full += weight_bytes(TYPE_REAL) * (double)tensor_elements(tensor);
+        if (touches[i] && tensor->rank - tensor->lead > 1)
+            list_push(program->arena, &memory.wide, tensor);
+    }
+    return memory;
+}
+
 double traffic(Program *program) {
     Traffic traffic = {.program = program};
     double bytes = 0;
@@ -70,9 +99,7 @@ double traffic(Program *program) {
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
         if (tensor->role == ROLE_PARAMETER || tensor->role == ROLE_ROUNDED)
-            bytes += (type_bytes(tensor->type) +
-                      (tensor->type == TYPE_INT8 ? sizeof(float) / (double)INT8_GROUP : 0)) *
-                     traffic.read[i];
+            bytes += weight_bytes(tensor->type) * traffic.read[i];
     }
     return bytes;
 }

@@ -117,7 +117,11 @@ static void interpret_top(Interpreter *interpreter, const Statement *statement) 
          mask = interpreter_view(interpreter, statement->outputs.items[0]);
     int along = statement->top.dimension;
     Choice choice = {p.size[along], statement->top.k, p.stride[along], mask.stride[along]};
+    Choices *own = &interpreter->choices;
     long others = 1;
+    own->starts =
+        grow_ranks(own->starts, own->start_count + 1, &own->start_capacity, sizeof *own->starts);
+    own->starts[own->start_count++] = own->chosen_count;
     for (int i = 0; i < p.rank; i++)
         if (i != along) others *= p.size[i];
     for (long other = 0; other < others && !interpreter->message; other++) {
@@ -185,6 +189,7 @@ const CallRow call_top = {
     .selects = true,
     .fuses_store = false,
     .recomputed = false, /* rounding could change the selection */
+    .exchanges = false,
     .form = HAS_TOP,
     .backward = 0,
     .check = check_top,
@@ -199,6 +204,7 @@ const CallRow call_top = {
     .gradient = NULL,
     .decode = NULL,
     .store_caches = NULL,
+    .adds_up = NULL,
     .rounds = NULL,
     .fuses_operands = NULL,
     .lower = lower_top,

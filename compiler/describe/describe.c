@@ -69,16 +69,21 @@ static json_t *layer_costs_json(const Cost *cost) {
 static json_t *decoding_json(const Decoding *decoding) {
     if (decoding->hindrance)
         return json_make("{s:b, s:s}", "derived", 0, "hindrance", decoding->hindrance);
-    return json_make("{s:b, s:I, s:I, s:f, s:I}", "derived", 1, "bytes_per_token",
+    return json_make("{s:b, s:I, s:I, s:f, s:I, s:I}", "derived", 1, "bytes_per_token",
                      (json_int_t)decoding->bytes_per_token, "constant_bytes",
                      (json_int_t)decoding->constant_bytes, "flops_per_token", decoding->flops,
-                     "context_length", (json_int_t)decoding->positions);
+                     "context_length", (json_int_t)decoding->positions, "weight_bytes",
+                     (json_int_t)(decoding->weights.smaller + decoding->weights.full));
 }
 
 static const char *keep_in_arena(Arena *arena, char *text) {
     const char *kept = arena_copy(arena, text, strlen(text));
     free(text);
     return kept;
+}
+
+static void note_selection(Statement *statement, void *data) {
+    *(bool *)data |= statement_selects(statement);
 }
 
 const char *moec_cost_json(MoecCompiler *compiler) {
@@ -100,6 +105,9 @@ const char *moec_cost_json(MoecCompiler *compiler) {
     json_object_set_new(bytes, "optimizer", json_integer((json_int_t)summary.optimizer));
     json_object_set_new(bytes, "compute_weights",
                         json_integer((json_int_t)summary.compute_weights));
+    bool selects = false;
+    block_walk(&summary.forward->body, note_selection, &selects);
+    if (selects) json_object_set_new(root, "selects", json_true());
     json_t *warnings = json_loads(moec_warnings_json(compiler), 0, NULL);
     if (json_array_size(warnings)) json_object_set(root, "warnings", warnings);
     json_decref(warnings);

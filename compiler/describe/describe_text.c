@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_NUMBERS = 12, MIN_WIDTH = 27, MAX_MODELS = 20 };
+enum { MAX_NUMBERS = 12, MIN_WIDTH = 27, MAX_MODELS = 20, MAX_WIDE = 6 };
 
 /* ---- folding ---- */
 
@@ -157,6 +157,20 @@ static void add_decoding(Text *text, const Decoding *decoding) {
                  quantity(fixed, "B").text);
 }
 
+/* Of smaller weights: the bytes of both types, and the matrices that stay f32. */
+static void add_weights(Text *text, const Decoding *decoding) {
+    const WeightMemory *weights = &decoding->weights;
+    if (decoding->hindrance || weights->type == TYPE_REAL) return;
+    text_add(text, "  decoding weights %s: %s",
+             quantity(weights->smaller + weights->full, "B").text, weight_type_name(weights->type));
+    text_add(text, " %s, f32 ", quantity(weights->smaller, "B").text);
+    text_add(text, "%s", quantity(weights->full, "B").text);
+    for (int i = 0; i < weights->wide.count && i <= MAX_WIDE; i++)
+        text_add(text, "%s%s", i ? ", " : " with ",
+                 i < MAX_WIDE ? ((const Tensor *)weights->wide.items[i])->path : "...");
+    text_add(text, "\n");
+}
+
 static bool same_location(Span a, Span b) {
     return a.source == b.source && a.start == b.start;
 }
@@ -272,6 +286,7 @@ const char *moec_cost_text(MoecCompiler *compiler) {
     add_parameter_counts(&text, summary.cost);
     add_computation(&text, &summary);
     add_decoding(&text, &summary.decoding);
+    add_weights(&text, &summary.decoding);
     add_scores(&text, &summary.forward->scores);
     add_masked(&text, summary.forward);
     add_memory_parts(&text, &summary);

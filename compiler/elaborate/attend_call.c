@@ -321,7 +321,7 @@ static int leading_indices(Elaborator *e, Value **values, int value_count, Index
     for (int a = 0; a < e->frame->ambient_count; a++) {
         bool used = false;
         for (int i = 0; i < value_count; i++)
-            if (expr_uses_index(values[i]->expr, e->frame->ambient[a])) used = true;
+            if (values[i] && expr_uses_index(values[i]->expr, e->frame->ambient[a])) used = true;
         if (used) leading[count++] = e->frame->ambient[a];
     }
     return count;
@@ -330,18 +330,21 @@ static int leading_indices(Elaborator *e, Value **values, int value_count, Index
 /* Attention as a call. Its kernels never store all scores. */
 static Value *attend_statement(Elaborator *e, Attending *at) {
     Span span = at->node->span;
-    Value *v[4] = {at->query, at->keys, at->values, at->documents};
+    Value *v[5] = {at->query, at->keys, at->values, at->documents, at->chosen};
     bool sink = is_shared_sink(e, at->sink);
-    Index *leading[MAX_RANK];
-    int count = leading_indices(e, v, at->documents ? 4 : 3, leading);
+    Index *leading[MAX_RANK], *none[MAX_RANK];
+    int count = leading_indices(e, v, 5, leading);
     if (!fits_rank(e, "attend", count + 3, span)) return value_error(e, span);
-    Index *key_position = index_new(e->program, v[0]->dims[0]->name, v[0]->dims[0]->axis);
-    Expr *inputs[5] = {attend_operand(e, v[0], leading, count, NULL, "query"),
-                       attend_operand(e, v[1], leading, count, key_position, "key"),
-                       attend_operand(e, v[2], leading, count, key_position, "value"),
-                       sink ? materialise(e, "sink", at->sink)->expr : NULL,
-                       v[3] ? attend_operand(e, v[3], leading, count, key_position, "document")
-                            : NULL};
+    const Index *position = v[same_sequence_axis(e, at) ? 0 : 1]->dims[0];
+    Index *key_position = index_new(e->program, position->name, position->axis);
+    bool shared = v[4] && !leading_indices(e, v + 4, 1, none);
+    Expr *inputs[6] = {
+        attend_operand(e, v[0], leading, count, NULL, "query"),
+        attend_operand(e, v[1], leading, count, key_position, "key"),
+        attend_operand(e, v[2], leading, count, key_position, "value"),
+        sink ? materialise(e, "sink", at->sink)->expr : NULL,
+        v[3] ? attend_operand(e, v[3], leading, count, key_position, "document") : NULL,
+        v[4] ? attend_operand(e, v[4], leading, shared ? 0 : count, NULL, "chosen") : NULL};
     Index *out[MAX_RANK];
     Axis *axes[MAX_RANK];
     int rank = 0;
@@ -356,7 +359,7 @@ static Value *attend_statement(Elaborator *e, Attending *at) {
     name_in_spec(e, o, o->stem);
     name_in_spec(e, lse, lse->stem);
     Statement *statement = statement_call(e->program, e->block, CALL_ATTEND, span);
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 6; i++)
         if (inputs[i]) list_push(e->arena, &statement->inputs, inputs[i]);
     Expr *read = expr_read_indices(e->program, o, out),
          *normaliser = expr_read_indices(e->program, lse, out);
@@ -422,9 +425,9 @@ static Value *attend_as_read(Elaborator *e, Attending *at) {
     at->values = values[2];
     if (!bind_key_axis(e, at) || !attend_options(e, at) || !check_attend_options(e, at))
         return value_error(e, at->node->span);
-    bool known = e->program->target->attention && same_sequence_axis(e, at) && !at->bias &&
-                 (!at->mask || mask_is_known(e, at));
-    if (!known && at->options.best) {
+    bool known = e->program->target->attention && !at->bias;
+    if (known && at->mask) take_mask_terms(e, at);
+    if ((!known || at->chosen || !same_sequence_axis(e, at)) && at->options.best) {
         report_error(
             e->reports, at->node->span,
             "'top_values' requires keys with the positions of the queries, no bias, and a mask of "

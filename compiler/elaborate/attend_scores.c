@@ -1,5 +1,4 @@
-/* attend_scores: attention as equations, for masks, biases, sinks and keys that the call does not
- * support; recognizes the masks that it supports.
+/* attend_scores: attention as equations, for biases and sinks that the call does not support.
  *
  *     o[s,h,c] = attend[t](q, k, v; mask = seen[s,t], bias = b[s,t,h], sink = z[s,h])
  *
@@ -13,80 +12,8 @@
  */
 #include "elaborate/elaborate.h"
 
-#include "analysis/past.h"
-#include "base/must.h"
-
-#include <string.h>
-
 /* The score of a masked key, below LEFT_OUT: a quarter of the largest float. */
 #define FAR_AWAY (-8e37)
-
-/* ---- known masks ---- */
-
-/* t <= s or s - t < window, in any equivalent form. */
-static bool take_distance(Attending *attending, const Expr *expr) {
-    MUST(expr->kind == EXPR_APPLY);
-    double sign = expr->op == OP_LE || expr->op == OP_LT   ? 1
-                  : expr->op == OP_GE || expr->op == OP_GT ? -1
-                                                           : 0;
-    double times, rest;
-    if (sign == 0 ||
-        !position_distance(expr, attending->key, attending->query->dims[0], &times, &rest))
-        return false;
-    /* times * (t - s) + rest <= 0, of integers */
-    times *= sign;
-    rest = rest * sign + (expr->op == OP_LT || expr->op == OP_GT);
-    AttendOptions *options = &attending->options;
-    if (times == 1 && rest == 0) {
-        if (options->mask == MASK_NONE) options->mask = MASK_CAUSAL;
-        return true;
-    }
-    long window = (long)(1 - rest);
-    if (times != -1 || window < 1) return false;
-    if (!options->window || window < options->window) options->window = window;
-    return true;
-}
-
-/* number[s] == number[t] */
-static bool find_document_ids(Elaborator *e, Attending *attending, const Expr *expr) {
-    MUST(expr->kind == EXPR_APPLY);
-    Index *query_position = attending->query->dims[0];
-    Expr *other = expr_index(e->program, attending->key);
-    for (int i = 0; i < 2 && expr->op == OP_EQ && !attending->documents; i++) {
-        Expr *own = expr->args[i];
-        bool alone = own->kind == EXPR_READ && expr_uses_index(own, query_position) &&
-                     !expr_uses_index(own, attending->query->dims[1]) &&
-                     !expr_uses_index(own, attending->key);
-        if (!alone || !expr_equal(expr_substitute(e->program, own, &query_position, &other, 1),
-                                  expr->args[1 - i]))
-            continue;
-        attending->documents = value_tensor(e, own, &query_position, 1, attending->mask->span);
-    }
-    return attending->documents != NULL;
-}
-
-static bool take_condition(Elaborator *e, Attending *attending, const Expr *expr) {
-    if (expr_is_number(expr, 1)) return true;
-    if (expr->kind != EXPR_APPLY) return false;
-    if (expr->op == OP_AND || expr->op == OP_MUL)
-        return take_condition(e, attending, expr->args[0]) &&
-               take_condition(e, attending, expr->args[1]);
-    return take_distance(attending, expr) || find_document_ids(e, attending, expr);
-}
-
-bool mask_is_known(Elaborator *e, Attending *attending) {
-    Attending known = *attending;
-    known.options.mask = MASK_NONE;
-    known.options.window = 0;
-    if (!take_condition(e, &known, attending->mask->expr)) return false;
-    if (known.options.window && known.options.mask == MASK_NONE) return false;
-    if (known.options.window) known.options.mask = MASK_WINDOW;
-    *attending = known;
-    attending->mask = NULL;
-    return true;
-}
-
-/* ---- by equations ---- */
 
 static Value *op(Elaborator *e, OpCode code, Value *a, Value *b) {
     return apply_op(e, code, a, b, NULL, a->span);

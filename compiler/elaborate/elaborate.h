@@ -193,6 +193,7 @@ typedef struct Attending {
     Value *bias;      /* the same, added to the scores */
     Value *sink;      /* over query position and query head */
     Value *documents; /* over query position */
+    Value *chosen;    /* over blocks of query positions, query heads and key positions */
 } Attending;
 
 enum { MAX_APPLICATIONS = 64, MAX_EXPANSION = 4096, MAX_STEPS = 400000, MAX_TENSORS = 10000 };
@@ -453,10 +454,9 @@ void add_term(Elaborator *e, const char *name, Expr *value, Span span);
 /* Keeps named integers exact that subscripts, remainders and comparisons read. */
 void keep_integers(Program *program);
 
-/* ---- attend_call.c, attend_scores.c ---- */
-/* Converts a mask of the terms t <= s, s - t < window and number[s] == number[t] to options of the
- * call. False: the mask has other terms. */
-bool mask_is_known(Elaborator *e, Attending *attending);
+/* ---- attend_mask.c, attend_scores.c ---- */
+/* Converts the mask to options and operands of the call. */
+void take_mask_terms(Elaborator *e, Attending *attending);
 /* The result of the attention as equations. */
 Value *attend_scores(Elaborator *e, Attending *attending);
 

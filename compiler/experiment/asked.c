@@ -118,18 +118,21 @@ static bool read_named_numbers(Asking *asking, const Node *entry, const char *co
 }
 
 static bool read_budget(Asking *asking, const Node *entry) {
-    static const char *const names[] = {"tokens", "steps", "flops", "seconds"};
+    static const char *const names[] = {"tokens", "tokens_per_parameter", "steps", "flops",
+                                        "seconds"};
+    enum { NAMES = sizeof names / sizeof *names };
     const Node *value = entry->kids[0];
     Experiment *experiment = asking->experiment;
     if (value->kind != NODE_RECORD || value->count != 1) {
         report_error(asking->e->reports, value->span, "'budget' expects a record with one entry");
         report_help(asking->e->reports,
-                    "write budget = { tokens = 4e6 }, or use steps, flops or seconds");
+                    "write budget = { tokens = 4e6 }, or use tokens_per_parameter, steps, flops or "
+                    "seconds");
         return false;
     }
-    double numbers[4] = {0};
-    if (!read_named_numbers(asking, value->kids[0], names, 4, numbers)) return false;
-    for (int i = 0; i < 4; i++) {
+    double numbers[NAMES] = {0};
+    if (!read_named_numbers(asking, value->kids[0], names, NAMES, numbers)) return false;
+    for (int i = 0; i < NAMES; i++) {
         if (numbers[i] == 0) continue;
         experiment->budget = (Budget)(i + 1);
         experiment->amount = numbers[i];
@@ -313,6 +316,7 @@ static bool read_scalar_entry(Asking *asking, const Node *entry) {
     if (!strcmp(entry->name, "transfer")) return read_transfer(asking, value);
     if (!strcmp(entry->name, "hypothesis")) return read_hypothesis(asking, value);
     if (!strcmp(entry->name, "statistics")) return read_statistics(asking, value);
+    if (!strcmp(entry->name, "ladder")) return (asking->experiment->ladder = entry) != NULL;
     int count = sizeof entries / sizeof *entries;
     const char *near = did_you_mean(entry->name, entries, count);
     report_error(unit->reports, entry->name_span, "unknown entry '%s' in an experiment",
@@ -323,7 +327,7 @@ static bool read_scalar_entry(Asking *asking, const Node *entry) {
         report_help(unit->reports,
                     "use baseline, vary PATH = [...], variants, tune PATH = [...], match params by "
                     "PATH, seeds, budget, train, metric, early_stopping, machine, transfer, "
-                    "hypothesis or statistics");
+                    "hypothesis, statistics or ladder");
     return false;
 }
 
@@ -390,6 +394,25 @@ static void add_model(Unit *unit, Experiment *experiment) {
     experiment->model = node->name;
 }
 
+/* The ladder names an option with sizes of its own, in increasing order. */
+static bool check_ladder(Unit *unit, const Experiment *experiment) {
+    const Node *ladder = experiment->ladder;
+    int at = ladder ? experiment_ladder(unit->arena, experiment) : -1;
+    if (!ladder) return true;
+    if (at < 0) {
+        report_error(unit->reports, ladder->kids[0]->span,
+                     "'ladder' expects an option that a 'vary' of the experiment changes");
+        report_help(unit->reports,
+                    "write ladder = dim together with vary dim = [64, 96, 128, 192]");
+        return false;
+    }
+    if (!experiment->halvings.count) return true;
+    report_error(unit->reports, ladder->name_span,
+                 "'ladder' and 'halve_at' exclude each other: halving would stop sizes");
+    report_help(unit->reports, "remove one of them");
+    return false;
+}
+
 const Experiment *experiment_read(Unit *unit, const Node *node) {
     Experiment *experiment = arena_alloc(unit->arena, sizeof *experiment);
     *experiment = (Experiment){.node = node, .seeds = 1, .gflops = 400, .gbytes = 40};
@@ -415,6 +438,7 @@ const Experiment *experiment_read(Unit *unit, const Node *node) {
         report_help(unit->reports, "add base = MODEL");
         good = false;
     }
+    good = good && check_ladder(unit, experiment);
     experiment->paths = asking.paths;
     if (good) add_model(unit, experiment);
     return good ? experiment : NULL;

@@ -144,6 +144,8 @@ static double step_budget_of(const Experiment *asked, const MoecVariant *variant
     switch (asked->budget) {
     case BUDGET_TOKENS:
         return asked->amount / tokens;
+    case BUDGET_TOKENS_PER_PARAMETER:
+        return asked->amount * variant->active / tokens;
     case BUDGET_STEPS:
         return asked->amount;
     case BUDGET_FLOPS:
@@ -251,9 +253,20 @@ static bool add_structure(Expansion *expansion, const char *name, const List *ow
 
 /* ---- factors ---- */
 
-/* Two or more crossed dimensions are factors. */
+/* Two or more crossed dimensions are factors, and a ladder alone. */
 static int factor_count(const Experiment *asked) {
-    return asked->vary.count > 1 ? asked->vary.count : 0;
+    return asked->vary.count > 1 || asked->ladder ? asked->vary.count : 0;
+}
+
+int experiment_ladder(Arena *arena, const Experiment *experiment) {
+    const char *path = value_on_line(arena, experiment->ladder->kids[0]);
+    for (int i = 0; i < experiment->vary.count; i++) {
+        const Dimension *dimension = experiment->vary.items[i];
+        const Alternative *choice = dimension->choices.items[0];
+        for (int k = 0; k < choice->overrides.count; k++)
+            if (!strcmp(((const Node *)choice->overrides.items[k])->name, path)) return i;
+    }
+    return -1;
 }
 
 /* "none", "{ at = sdpa }"; of paired options "64, 2"; else the name of the choice. */
@@ -324,6 +337,7 @@ static const MoecExperiment *expansion_result(const Expansion *expansion) {
         .statistics = asked->statistics,
         .factors = experiment_factors(expansion),
         .factor_count = factor_count(asked),
+        .ladder = asked->ladder ? experiment_ladder(expansion->arena, asked) : -1,
         .limit = asked->limit,
         .seconds = asked->budget == BUDGET_SECONDS ? asked->amount : 0,
         .halvings = shares,

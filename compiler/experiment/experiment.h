@@ -34,6 +34,9 @@ bool sets_allowed(const Expansion *expansion);
  * options: the command line wins. Node * NODE_ENTRY. */
 List sets_after(const Expansion *expansion);
 
+/* Number of the dimension of `vary` that the ladder names; -1: none. */
+int experiment_ladder(Arena *arena, const Experiment *experiment);
+
 /* asked: state of reading an experiment from its tree. */
 
 /* An experiment while it is read. */

@@ -13,10 +13,12 @@
 #include <string.h>
 
 /* A number in -1 .. 1, the same for the same value, like rounding: equal values that a program
- * computes several times have the same error. */
-static double noise_of(const Interpreter *interpreter, double value) {
+ * computes several times have the same error. Fresh noise is that of other code, which may compute
+ * them in different ways. */
+static double noise_of(Interpreter *interpreter, double value) {
     uint64_t z;
     memcpy(&z, &value, sizeof z);
+    if (interpreter->fresh) z = ++interpreter->noise_count;
     z = (z ^ interpreter->noise_seed) * 0x9E3779B97F4A7C15u;
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
@@ -39,6 +41,14 @@ void interpreter_disturb(Interpreter *interpreter, double *values, int count) {
     }
 }
 
+/* A partial result of a sum. */
+void interpreter_disturb_sum(Interpreter *interpreter, double *sum) {
+    const double noise = interpreter->noise;
+    interpreter->noise = interpreter->sum_noise;
+    interpreter_disturb(interpreter, sum, 1);
+    interpreter->noise = noise;
+}
+
 static void disturb_view(Interpreter *interpreter, const View *view, int dimension, double *part) {
     if (dimension == view->rank) {
         interpreter_disturb(interpreter, part, 1);
@@ -58,13 +68,21 @@ void interpreter_disturb_results(Interpreter *interpreter, const Statement *call
 /* interpreter_noise: perturbs later values by up to `share` of themselves, with numbers that depend
  * on the seed; 0: exact again. */
 void interpreter_noise(Interpreter *interpreter, double share, uint64_t seed) {
-    interpreter->noise = share;
-    interpreter->single = false;
+    interpreter->noise = interpreter->sum_noise = share;
+    interpreter->single = interpreter->fresh = false;
     interpreter->noise_seed = seed * 0x2545F4914F6CDD1Du;
+}
+
+/* interpreter_rounding: fresh noise, with another share for partial results of sums. */
+void interpreter_rounding(Interpreter *interpreter, double share, double sums, uint64_t seed) {
+    interpreter_noise(interpreter, share, seed);
+    interpreter->sum_noise = sums;
+    interpreter->fresh = true;
+    interpreter->noise_count = 0;
 }
 
 /* interpreter_single: rounds later values to f32, a perturbation by up to 2^-24 of each. */
 void interpreter_single(Interpreter *interpreter) {
-    interpreter->noise = 0x1p-24;
+    interpreter->noise = interpreter->sum_noise = 0x1p-24;
     interpreter->single = true;
 }

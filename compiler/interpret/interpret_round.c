@@ -69,6 +69,71 @@ void interpreter_round_groups(double *to, const double *from, size_t count) {
     }
 }
 
+/* The nearest binary16 number, of two the even one. */
+static float nearest_half(float value) {
+    int exponent;
+    frexp((double)value, &exponent);
+    const double unit = ldexp(1, (exponent < -13 ? -13 : exponent) - 11),
+                 nearest = nearbyint((double)value / unit) * unit;
+    return fabs(nearest) > 65504 ? copysignf(INFINITY, value) : (float)nearest;
+}
+
+/* True if all are multiples -8 .. 7 of the scale. */
+static bool are_multiples(const float *values, float scale) {
+    for (int i = 0; i < INT4_GROUP; i++) {
+        const double step = nearbyint((double)values[i] / (double)scale);
+        if (step < -8 || step > 7 || step * (double)scale != (double)values[i]) return false;
+    }
+    return true;
+}
+
+/* A group becomes multiples -8 .. 7 of a binary16 number d. The value of largest magnitude, the
+ * first of several, is -8 d before d is rounded. If all values are exact with another multiple, d
+ * is that of the first such: 7, -7, 6, -6 .. -1. Ties round up. Computed as floats to match the
+ * runtime. */
+static void round_group(float *values) {
+    float most = 0;
+    for (int i = 0; i < INT4_GROUP; i++)
+        if (fabsf(values[i]) > fabsf(most)) most = values[i];
+    float scale = most / -8.0f;
+    for (int size = 8; size > 0; size--)
+        for (int sign = -1; sign <= 1; sign += 2) {
+            const float other = most / (float)(size == 8 ? -8 : -sign * size);
+            if (nearest_half(other) != other || !are_multiples(values, other)) continue;
+            scale = other;
+            size = sign = 1;
+        }
+    const float inverse = 1.0f / scale, stored = nearest_half(scale);
+    for (int i = 0; i < INT4_GROUP; i++) {
+        const double exact = (double)values[i] * (double)inverse;
+        const int step = most != 0 && isfinite(inverse) ? (int)(exact + 8.5) - 8 : 0;
+        values[i] = stored * (float)(step > 7 ? 7 : step);
+    }
+}
+
+/* The parameter's element of element `at`. */
+static long parameter_element(const Tensor *tensor, long at) {
+    long subscript[MAX_RANK], element = 0;
+    for (int i = tensor->rank - 1; i >= 0; i--) {
+        subscript[tensor->matrices->order[i]] = at % tensor->axes[i]->size;
+        at /= tensor->axes[i]->size;
+    }
+    for (int i = 0; i < tensor->rank; i++)
+        element = element * tensor->of->axes[i]->size + subscript[i];
+    return element;
+}
+
+void interpreter_round_matrices(double *to, const double *from, const Tensor *tensor) {
+    const long count = tensor_elements(tensor);
+    for (long at = 0; at < count; at += INT4_GROUP) {
+        float values[INT4_GROUP];
+        for (int i = 0; i < INT4_GROUP; i++)
+            values[i] = (float)from[parameter_element(tensor, at + i)];
+        round_group(values);
+        for (int i = 0; i < INT4_GROUP; i++) to[at + i] = (double)values[i];
+    }
+}
+
 /* The scale of one operand; the first way is that of a GPU. */
 double interpreter_round_scale(const Interpreter *interpreter, int index) {
     uint32_t bits = (uint32_t)(interpreter->way * 7919 + index) * 2654435761u;

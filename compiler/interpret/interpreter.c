@@ -140,7 +140,7 @@ static double reduce_values(Interpreter *interpreter, Reduction reduction, doubl
     for (int j = 0; j < count; j++) {
         if (reduction == REDUCE_SUM) {
             result += values[j];
-            if (interpreter->noise != 0) interpreter_disturb(interpreter, &result, 1);
+            if (interpreter->noise != 0) interpreter_disturb_sum(interpreter, &result);
         }
         if (reduction == REDUCE_MAX && !(values[j] <= result)) result = values[j];
         if (reduction == REDUCE_MIN && !(values[j] >= result)) result = values[j];
@@ -190,6 +190,8 @@ static void run_loop(Interpreter *interpreter, PreparedStatement *step) {
     }
     do {
         double result = run_inner(interpreter, step);
+        if (step->statement->reduction == REDUCE_SUM && interpreter->sum_noise < interpreter->noise)
+            interpreter_disturb(interpreter, &result, 1);
         store_values(interpreter, step, &result, 1);
     } while (advance_loops(interpreter, step, 0, step->outer_count));
 }
@@ -222,15 +224,19 @@ static void interpret_call(Interpreter *interpreter, const Statement *statement)
     if (interpreter->faults) interpreter_note_call(interpreter, statement);
 }
 
+void interpreter_step(Interpreter *interpreter, PreparedStatement *step) {
+    if (step->statement->once && !interpreter->last_micro_batch) return;
+    if (step->statement->kind == STATEMENT_LOOP) run_loop(interpreter, step);
+    if (step->body)
+        run_repeat(interpreter, step);
+    else if (step->statement->kind == STATEMENT_CALL)
+        interpret_call(interpreter, step->statement);
+}
+
 static void run_steps(Interpreter *interpreter, PreparedStatement *step) {
     for (; step && !interpreter->message; step = step->next) {
         if (interpreter->faults && interpreter_fault_known(interpreter)) return;
-        if (step->statement->once && !interpreter->last_micro_batch) continue;
-        if (step->statement->kind == STATEMENT_LOOP) run_loop(interpreter, step);
-        if (step->body)
-            run_repeat(interpreter, step);
-        else if (step->statement->kind == STATEMENT_CALL)
-            interpret_call(interpreter, step->statement);
+        interpreter_step(interpreter, step);
     }
 }
 
@@ -267,9 +273,13 @@ static void round_parameters(Interpreter *interpreter) {
     for (int i = 0; i < tensors->count; i++) {
         const Tensor *tensor = tensors->items[i];
         if (tensor->role != ROLE_ROUNDED) continue;
-        (tensor->type == TYPE_INT8 ? interpreter_round_groups : interpreter_round_all)(
-            interpreter->real[i], interpreter->real[tensor->of->id],
-            (size_t)tensor_elements(tensor));
+        if (tensor->type == TYPE_INT4)
+            interpreter_round_matrices(interpreter->real[i], interpreter->real[tensor->of->id],
+                                       tensor);
+        else
+            (tensor->type == TYPE_INT8 ? interpreter_round_groups : interpreter_round_all)(
+                interpreter->real[i], interpreter->real[tensor->of->id],
+                (size_t)tensor_elements(tensor));
     }
 }
 
@@ -317,21 +327,28 @@ long *interpreter_int(Interpreter *interpreter, const Tensor *tensor) {
     return interpreter->ints[tensor->id];
 }
 
-const char *interpreter_run(Interpreter *interpreter, uint64_t seed, bool last_micro_batch) {
+bool interpreter_begin(Interpreter *interpreter, uint64_t seed, bool last_micro_batch) {
+    Choices *choices = &interpreter->choices;
     interpreter->seed = seed;
     interpreter->last_micro_batch = last_micro_batch;
     interpreter->message = NULL;
     check_given_inputs(interpreter);
-    if (interpreter->message) return interpreter->message;
+    if (interpreter->message) return false;
     clear_temporaries(interpreter);
     round_parameters(interpreter);
-    interpreter->choices.chosen_count = interpreter->choices.margin_count = 0;
-    run_steps(interpreter, interpreter->steps);
+    choices->chosen_count = choices->margin_count = choices->start_count = 0;
+    return true;
+}
+
+const char *interpreter_run(Interpreter *interpreter, uint64_t seed, bool last_micro_batch) {
+    if (interpreter_begin(interpreter, seed, last_micro_batch))
+        run_steps(interpreter, interpreter->steps);
     return interpreter->message;
 }
 
 void interpreter_free(Interpreter *interpreter) {
     if (!interpreter) return;
+    free(interpreter->choices.starts);
     free(interpreter->choices.chosen);
     free(interpreter->choices.margins);
     arena_free(interpreter->arena);

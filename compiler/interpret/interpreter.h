@@ -19,6 +19,8 @@ typedef struct Choices {
     bool *chosen;
     double *margins;
     size_t chosen_count, margin_count, chosen_capacity, margin_capacity;
+    size_t *starts; /* of each call: the number of marks before it */
+    size_t start_count, start_capacity;
 } Choices;
 
 struct Interpreter {
@@ -36,12 +38,16 @@ struct Interpreter {
     int running;         /* the slot of the loop of a strip, or -1 */
     const char *message; /* the reason why the run stopped */
     double noise;        /* values are perturbed by up to this share of themselves */
-    uint64_t noise_seed;
+    double sum_noise;    /* the same for the partial results of a sum */
+    uint64_t noise_seed, noise_count;
+    bool fresh;       /* the noise of a value does not depend on the value */
     bool single;      /* values are rounded to f32 instead */
     FaultLog *faults; /* of values that are not finite, or NULL */
     int way;          /* variant of bf16 rounding of product operands, from 1; 0: none */
     Choices choices;
-    const Choices *followed; /* the selections of another evaluation to repeat; NULL: its own */
+    const Choices *followed;   /* the selections of another evaluation to repeat; NULL: its own */
+    Interpreter *const *ranks; /* the processes of a mesh, this one included; NULL: it is alone */
+    int rank_count;
 };
 
 /* A subscript that is neither a plain index nor a number. */
@@ -90,6 +96,11 @@ struct PreparedStatement {
     EvalNode *value;
 };
 
+/* Checks the inputs and clears temporaries: the beginning of a run; false after a message. */
+bool interpreter_begin(Interpreter *interpreter, uint64_t seed, bool last_micro_batch);
+/* Runs a statement; the body of a repeat or scan for all its iterations. */
+void interpreter_step(Interpreter *interpreter, PreparedStatement *step);
+
 EvalNode *interpreter_prepare(Interpreter *interpreter, const Expr *expr);
 /* Prepares an integer expression for interpreter_whole_strip. */
 EvalNode *interpreter_prepare_whole(Interpreter *interpreter, const Expr *expr);
@@ -115,6 +126,7 @@ View interpreter_view(Interpreter *interpreter, const Expr *operand);
 
 /* Adds noise to values, or to the results of a call. */
 void interpreter_disturb(Interpreter *interpreter, double *values, int count);
+void interpreter_disturb_sum(Interpreter *interpreter, double *sum);
 void interpreter_disturb_results(Interpreter *interpreter, const Statement *call);
 /* Before a value that is not finite is stored: notes its fault. The slots have the values of its
  * element, none of them runs. `computed`: the value, before it is added to the element or rounded
@@ -131,6 +143,8 @@ bool interpreter_fault_known(const Interpreter *interpreter);
 /* Rounds to bf16: 8 bits of mantissa, to nearest, ties to even. */
 double interpreter_round(double value);
 void interpreter_round_all(double *to, const double *from, size_t count);
+/* Rounds a parameter to TYPE_INT4, in the order of `tensor`. */
+void interpreter_round_matrices(double *to, const double *from, const Tensor *tensor);
 /* Rounds to TYPE_INT8. */
 void interpreter_round_groups(double *to, const double *from, size_t count);
 /* The same at a scale: see interpret_round.c. */

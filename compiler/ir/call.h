@@ -24,6 +24,7 @@ struct CallRow {
     bool selects;      /* marks the largest values, as statement->top specifies */
     bool fuses_store;  /* the store of its first result can compute other statements */
     bool recomputed;   /* the backward pass may compute its results again instead of saving them */
+    bool exchanges;    /* runs once for all processes of a mesh: see interpret_mesh.c */
     ProgramForm form;  /* noted for a schedule with this call; PROGRAM_FORMS: none */
     double backward;   /* floating-point operations of its gradient per operation of its own */
 
@@ -53,6 +54,10 @@ struct CallRow {
     void (*decode)(Decode *decode, Statement *statement, const Region *region);
     /* Sets the types of the caches that it reads and adds their scales as operands; NULL: none. */
     void (*store_caches)(Decode *decode, Statement *statement);
+
+    /* True if an output is a sum over the leading dimensions of the inputs that it lacks; NULL:
+     * none is. */
+    bool (*adds_up)(const Statement *statement, int output);
 
     /* The operands that it rounds to bf16 and that may be stored so: a bit for each input, then for
      * each output; NULL: none. */

@@ -550,8 +550,12 @@ int attend_document(const AttendOptions *options) {
     return options->sink ? 4 : 3;
 }
 
+int attend_chosen(const AttendOptions *options) {
+    return attend_document(options) + options->documents;
+}
+
 int attend_scale(const AttendOptions *options, int which) {
-    return attend_document(options) + options->documents + (which && options->scaled[0]);
+    return attend_chosen(options) + options->chosen + (which && options->scaled[0]);
 }
 
 int attend_operands(const AttendOptions *options) {

@@ -47,6 +47,7 @@ typedef struct Axis {
     long size;
     AxisKind kind;
     Span span;
+    bool of_blocks;  /* of positions: its size grows with the context (set by decode) */
     bool padded;     /* loops over a dimension of a tensor stop before its end (see pad.c) */
     double expected; /* rows whose number depends on the data: the expected number; 0: all */
 } Axis;
@@ -67,8 +68,8 @@ typedef enum Role {
                       Statements only add to it */
     ROLE_CACHE,    /* kept between decode steps */
     ROLE_OUTPUT,   /* returned to the caller: logits, loss, aux and probe values */
-    ROLE_ROUNDED,  /* a parameter as TYPE_BF16 or TYPE_INT8; `of` is the parameter. Recomputed after
-                     each change of the weights */
+    ROLE_ROUNDED,  /* a parameter as TYPE_BF16, TYPE_INT8 or TYPE_INT4; `of` is the parameter.
+                      Recomputed after each change of the weights */
     ROLE_TEMP
 } Role;
 
@@ -76,10 +77,19 @@ typedef enum Role {
  * when it is stored (programs for a GPU, see precision.c); the interpreter rounds as well. INT8:
  * one of 255 multiples of a scale that INT8_GROUP adjacent elements share (smaller_weights.c).
  * DOUBLE: a real that is double in C, too (tables.c). BYTE: a real in -127 .. 127
- * (store_caches.c). */
-typedef enum Type { TYPE_REAL, TYPE_INT, TYPE_BF16, TYPE_INT8, TYPE_DOUBLE, TYPE_BYTE } Type;
-enum { INT8_GROUP = 64 };
-/* Bytes of one element; for TYPE_INT8 of one group without its scale. */
+ * (store_caches.c). INT4: one of 16 multiples of a scale that INT4_GROUP adjacent elements share,
+ * in matrices with the summed dimension last (smaller_weights.c). */
+typedef enum Type {
+    TYPE_REAL,
+    TYPE_INT,
+    TYPE_BF16,
+    TYPE_INT8,
+    TYPE_DOUBLE,
+    TYPE_BYTE,
+    TYPE_INT4
+} Type;
+enum { INT8_GROUP = 64, INT4_GROUP = 32, INT4_PANEL = 16 };
+/* Bytes of one element; for TYPE_INT8 of one group without its scale. Not of TYPE_INT4. */
 long type_bytes(Type type);
 
 /* constant: a.  normal: mean a, standard deviation b.  uniform: from a to b. */
@@ -94,6 +104,43 @@ typedef struct OwnNumber {
     double value;
 } OwnNumber;
 
+/* ---- meshes: see transform/mesh ----
+ *
+ * The processes of a mesh run the same local program. Process r is at index r of MESH_DATA. Each E
+ * consecutive processes are a group of MESH_EXPERT: it has all parameters that rows select once,
+ * and r is at index r % E. */
+typedef enum MeshAxis { MESH_DATA, MESH_EXPERT, MESH_AXES } MeshAxis;
+
+typedef struct MeshSizes {
+    long size[MESH_AXES];
+    Span span[MESH_AXES]; /* of the text that sets them */
+} MeshSizes;
+
+/* WHOLE: every process has the whole tensor. DIVIDED: each has an equal part of a dimension. TERMS:
+ * each has a term of the full shape, the tensor is their sum. */
+typedef enum PlacementKind { PLACED_WHOLE, PLACED_DIVIDED, PLACED_TERMS } PlacementKind;
+typedef struct Placement {
+    PlacementKind kind;
+    int dimension; /* DIVIDED */
+} Placement;
+
+typedef enum CollectiveKind {
+    COLLECTIVE_SUM, /* all-reduce */
+    COLLECTIVE_MAX, /* the same, largest or smallest value */
+    COLLECTIVE_MIN,
+    COLLECTIVE_GATHER,   /* all-gather: parts of a dimension */
+    COLLECTIVE_COUNTS,   /* of the rows that each process receives */
+    COLLECTIVE_DISPATCH, /* all-to-all of rows to the processes with their keys */
+    COLLECTIVE_COMBINE   /* and back */
+} CollectiveKind;
+
+/* A parameter as matrices [batch][n][k]: its axes in another order. */
+typedef struct Matrices {
+    int order[MAX_RANK]; /* by axis: the axis of the parameter */
+    long batch, n, k;
+    long batch_stride, n_stride, k_stride; /* in the parameter */
+} Matrices;
+
 typedef struct Tensor {
     int id;                /* index in program->tensors */
     const char *name;      /* unique in the program, an identifier: the name in generated code */
@@ -107,12 +154,13 @@ typedef struct Tensor {
     Type type;
     int rank;
     Axis *axes[MAX_RANK];
-    Init init;           /* parameters and states */
-    MoecInput input;     /* inputs */
-    MoecInput declared;  /* inputs: the kind in the spec; `input` of examples is MOEC_INPUT_CLASS */
-    MoecScalar scalar;   /* inputs that are scalars */
-    long vocabulary;     /* integers: values are 0 .. vocabulary-1; 0: unknown */
-    struct Tensor *of;   /* gradients: the parameter; adjoints of temporaries: the tensor */
+    Init init;          /* parameters and states */
+    MoecInput input;    /* inputs */
+    MoecInput declared; /* inputs: the kind in the spec; `input` of examples is MOEC_INPUT_CLASS */
+    MoecScalar scalar;  /* inputs that are scalars */
+    long vocabulary;    /* integers: values are 0 .. vocabulary-1; 0: unknown */
+    struct Tensor *of;  /* gradients: the parameter; adjoints of temporaries: the tensor */
+    struct Matrices *matrices; /* TYPE_INT4; else NULL */
     double active;       /* parameters: fraction that one token uses, 1 for all (filled by cost) */
     int fan_in, fan_out; /* parameters */
     int lead; /* parameters and states: number of axes before those of the declaration: the repeat
@@ -125,6 +173,8 @@ typedef struct Tensor {
     MoecProbe probe; /* outputs */
     bool cached;     /* named by `cache t`: decode stores it and recomputes everything derived from
                         it */
+    bool int4_alone; /* parameters: no program reads them in f32, but one as int4 */
+    bool of_cached;  /* parameters: multiplied by a cached tensor (smaller_weights.c) */
     bool kept;       /* computed outside of repeats and read by the backward pass */
     bool carried;    /* by a repeat: element i + 1 of the first axis is of iteration i, element 0 is
                         the value before it */
@@ -132,8 +182,9 @@ typedef struct Tensor {
     bool integer;    /* temporaries: the equation has integer values (see integers.c) */
     bool selects;    /* the mask of a reduction over selected entries */
     double share;    /* masks: the stated share of entries that are not zero; 0: none */
-    const char *dense; /* masks: why all entries are computed, or NULL (set by route) */
-    Span span;         /* where it is defined */
+    const char *dense;           /* masks: why all entries are computed, or NULL (set by route) */
+    Span span;                   /* where it is defined */
+    Placement placed[MESH_AXES]; /* in the local program of a mesh */
 } Tensor;
 
 /* ---- expressions ---- */
@@ -228,6 +279,9 @@ typedef struct AttendOptions {
     double cap;     /* scores become cap*tanh(score/cap); 0: none */
     bool sink;      /* a learned logit per head is added to the softmax denominator */
     bool documents; /* in addition to the mask: only keys of the query's own document */
+    bool chosen;    /* in addition to the mask: only where the operand `chosen` is not 0 */
+    long block[3];  /* chosen: the queries, heads and keys per element of that operand */
+    double share;   /* chosen: of its elements that are expected not to be 0; 0: not known yet */
     bool scaled[2]; /* keys, values: TYPE_BYTE with a scale per row */
     bool position;
     long best; /* decoding reads only the `best` values with the largest weights, without
@@ -299,6 +353,11 @@ struct Statement {
         bool key[MAX_RANK];
         bool bounded; /* the number of rows depends on the data */
     } pack;
+    struct {
+        CollectiveKind kind;
+        MeshAxis over;
+        int dimension; /* GATHER: of the result */
+    } collective;
 
     /* STATEMENT_REPEAT, scan: for index = 0 .. axis->size-1, or downwards when reverse */
     Index *index;
@@ -420,6 +479,8 @@ typedef struct Program {
     bool input_gradients; /* training also returns the gradients of real inputs as outputs */
     Tensor *cotangent;    /* training: an input that the second phase waits for, or NULL: see
                              moec_split_training */
+    long mesh[MESH_AXES]; /* local programs: sizes of the mesh; 0: not local */
+    Tensor *mesh_index[MESH_AXES]; /* an int input: the index of the process; NULL: not needed */
     bool rounded; /* operands of products are rounded to bf16, unless a statement is exact */
     Type weights; /* type of parameters in products: see smaller_weights.c */
     Type caches;  /* type of the attention caches: see store_caches.c */
@@ -480,6 +541,8 @@ bool expr_names_whole(const Expr *expr);
 bool expr_is_exact(const Expr *expr);
 /* True for floor(a / b) of integers. */
 bool expr_is_quotient(const Expr *expr);
+/* True for floor(index / size) with an integer of at least 1. */
+bool expr_is_block(const Expr *expr, const Index *index, long *size);
 /* A real without a fraction as an integer. */
 int64_t whole_of(double number);
 /* The value that defines an operation on integers; the quotient is floor(a / b). */
@@ -522,8 +585,14 @@ int top_dimension(const Statement *top, const Expr *operand);
 int attend_operands(const AttendOptions *options);
 /* The index of the document ids among the inputs of an attention that has them. */
 int attend_document(const AttendOptions *options);
-/* The same for the scales of keys (0) or values (1). */
+/* The same for the chosen pairs; for the scales of keys (0) or values (1). */
+int attend_chosen(const AttendOptions *options);
 int attend_scale(const AttendOptions *options, int which);
+
+/* ---- mesh_names.c ---- */
+
+const char *mesh_axis_name(MeshAxis axis);        /* "data" */
+const char *collective_name(CollectiveKind kind); /* "all-reduce" */
 
 /* ---- scan.c ---- */
 

@@ -165,6 +165,7 @@ static void print_tensor(Text *text, const Tensor *tensor) {
     if (tensor->type == TYPE_BF16) print_to(text, ": bf16");
     if (tensor->type == TYPE_DOUBLE) print_to(text, ": double");
     if (tensor->type == TYPE_INT8) print_to(text, ": int8");
+    if (tensor->type == TYPE_INT4) print_to(text, ": int4");
     if (tensor->type == TYPE_BYTE) print_to(text, ": byte");
     if (tensor->role == ROLE_INPUT) text_add(text, " %s", inputs[tensor->input]);
     if (tensor->vocabulary) text_add(text, " < %ld", tensor->vocabulary);

@@ -6,6 +6,7 @@
  */
 #include "ir/ir.h"
 
+#include <limits.h>
 #include <math.h>
 
 #define MAX_CONSTANT 1e30
@@ -55,6 +56,17 @@ bool expr_names_whole(const Expr *expr) {
 bool expr_is_quotient(const Expr *expr) {
     return expr->kind == EXPR_APPLY && expr->op == OP_FLOOR && expr->args[0]->kind == EXPR_APPLY &&
            expr->args[0]->op == OP_DIV && are_whole(expr->args[0], 0, false);
+}
+
+bool expr_is_block(const Expr *expr, const Index *index, long *size) {
+    if (expr->kind != EXPR_APPLY || expr->op != OP_FLOOR) return false;
+    const Expr *ratio = expr->args[0];
+    if (ratio->kind != EXPR_APPLY || ratio->op != OP_DIV || ratio->args[0]->kind != EXPR_INDEX ||
+        ratio->args[0]->index != index || ratio->args[1]->kind != EXPR_NUMBER)
+        return false;
+    const double number = ratio->args[1]->number;
+    *size = number >= 1 && number <= INT_MAX && number == floor(number) ? (long)number : 0;
+    return *size > 0;
 }
 
 bool expr_counts(const Expr *expr) {

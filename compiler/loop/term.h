@@ -23,6 +23,7 @@ typedef enum TermType {
     T_F32,
     T_F64,
     T_GROUP, /* 64 int8 weights and their scale */
+    T_INT4,  /* 512 int4 weights and their scales */
     TERM_TYPES
 } TermType;
 

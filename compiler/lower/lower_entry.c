@@ -16,8 +16,7 @@ static EntryLowering *lowering_new(Module *module, const LowerTarget *target, Sc
     lowering->declared = arena_alloc(arena, tensors * sizeof *lowering->declared);
     lowering->lower.schedule = schedule;
     name_tensors(&lowering->lower, lowering->target->apart);
-    lowering->entry =
-        entry_new(arena, schedule, &module->weights, &module->states, lowering->lower.names);
+    lowering->entry = entry_new(module, schedule, lowering->lower.names);
     lowering->entry->name = prefix;
     return lowering;
 }

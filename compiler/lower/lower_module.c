@@ -1,7 +1,10 @@
 /* lower_module: programs with their schedules as a module. Its loops are as the schedules have
  * them; passes over them follow. */
 #include "lower/lower_entry.h"
+#include "analysis/access.h"
 #include "passes.h"
+
+#include <string.h>
 
 /* "train", or "decode_2" if there are two of a kind. */
 static const char *prefix_of(Arena *arena, Program *const *programs, int place) {
@@ -19,6 +22,29 @@ static Type type_of_rounded(Program *const *programs, int count) {
             if (tensor->role == ROLE_ROUNDED) return tensor->type;
         }
     return TYPE_REAL;
+}
+
+/* True if a program reads the parameter with this path, or its copy. */
+static bool is_read(Program *const *programs, int count, const char *path, Role role) {
+    bool read = false;
+    for (int i = 0; i < count; i++) {
+        const int *touches = touches_of(programs[i]);
+        for (int j = 0; j < programs[i]->tensors.count && !read; j++) {
+            const Tensor *tensor = programs[i]->tensors.items[j];
+            read = touches[j] && tensor->role == role && strcmp(tensor->path, path) == 0;
+        }
+    }
+    return read;
+}
+
+static void mark_alone(Program *const *programs, int count) {
+    for (int i = 0; i < count; i++)
+        for (int j = 0; j < programs[i]->tensors.count; j++) {
+            Tensor *tensor = programs[i]->tensors.items[j];
+            if (tensor->role == ROLE_PARAMETER)
+                tensor->int4_alone = is_read(programs, count, tensor->path, ROLE_ROUNDED) &&
+                                     !is_read(programs, count, tensor->path, ROLE_PARAMETER);
+        }
 }
 
 const LowerTarget lower_host = {
@@ -42,9 +68,12 @@ Module *module_for(Arena *arena, Schedule *const *schedules, int count, const Lo
     module->plain = plain;
     module->programs = programs;
     module->program_count = count;
+    module->rounded = type_of_rounded(programs, count);
+    if (module->rounded == TYPE_INT4) mark_alone(programs, count);
     module->weights = layout_of(arena, programs, count, ROLE_PARAMETER);
     module->states = layout_of(arena, programs, count, ROLE_STATE);
-    module->rounded = type_of_rounded(programs, count);
+    if (module->rounded == TYPE_INT4)
+        module->packed = layout_of(arena, programs, count, ROLE_ROUNDED);
     for (int i = 0; i < count; i++) {
         if (programs[i]->graph == GRAPH_UPDATE)
             lower_update(module, target, programs[i]);

@@ -161,8 +161,10 @@ const Term *pointer_term(Lowering *lower, const Expr *access) {
     lower->used[access->tensor->id] = true;
     const Term *array = array_term(lower, access->tensor);
     if (term_is_zero(offset)) return array;
-    if (access->tensor->type == TYPE_INT8) /* by groups */
-        offset = term(lower->arena, TERM_DIV, offset, whole(lower, INT8_GROUP));
+    const Type type = access->tensor->type;
+    if (type == TYPE_INT8 || type == TYPE_INT4)
+        offset = term(lower->arena, TERM_DIV, offset,
+                      whole(lower, type == TYPE_INT8 ? INT8_GROUP : INT4_PANEL * INT4_GROUP));
     return term(lower->arena, TERM_ADDRESS, array, offset);
 }
 

@@ -15,7 +15,7 @@ static int place_of(const BlockLayout *layout, const char *path) {
     return -1;
 }
 
-static size_t layout_offset(const BlockLayout *layout, const Tensor *tensor) {
+size_t layout_offset(const BlockLayout *layout, const Tensor *tensor) {
     int place = place_of(layout, tensor->path);
     return place < 0 ? 0 : layout->offsets[place];
 }
@@ -28,18 +28,28 @@ static void add_tensor(Arena *arena, BlockLayout *layout, Tensor *tensor) {
     list_push(arena, &layout->tensors, tensor);
 }
 
+size_t packed_bytes(const Tensor *tensor) {
+    const Matrices *m = tensor->matrices;
+    const long panels = m->batch * ((m->n + INT4_PANEL - 1) / INT4_PANEL);
+    return (size_t)(panels * (m->k / INT4_GROUP)) * sizeof(MoecInt4);
+}
+
 static size_t bytes_in(const BlockLayout *layout, int place) {
     const Tensor *tensor = layout->tensors.items[place];
-    const size_t bytes = (size_t)(tensor_elements(tensor) * type_bytes(tensor->type));
+    const size_t bytes = tensor->type == TYPE_INT4
+                             ? packed_bytes(tensor)
+                             : (size_t)(tensor_elements(tensor) * type_bytes(tensor->type));
     return (bytes + layout->unit - 1) / layout->unit * layout->unit;
 }
 
-/* Sets the offsets of the tensors with these values of frozen and whole. Returns their bytes. */
-static size_t place(BlockLayout *layout, bool frozen, bool whole) {
+/* Sets the offsets of the tensors with these values of frozen and whole, or of those that are read
+ * as int4 only. Returns their bytes. */
+static size_t place(BlockLayout *layout, bool frozen, bool whole, bool alone) {
     const size_t before = layout->bytes;
     for (int i = 0; i < layout->tensors.count; i++) {
         const Tensor *tensor = layout->tensors.items[i];
-        if (tensor->frozen != frozen || (!frozen && tensor->whole != whole)) continue;
+        if (tensor->int4_alone != alone) continue;
+        if (!alone && (tensor->frozen != frozen || (!frozen && tensor->whole != whole))) continue;
         layout->offsets[i] = layout->bytes;
         layout->bytes += bytes_in(layout, i);
     }
@@ -47,7 +57,7 @@ static size_t place(BlockLayout *layout, bool frozen, bool whole) {
 }
 
 BlockLayout layout_of(Arena *arena, Program *const *programs, int count, Role role) {
-    BlockLayout layout = {.unit = 64};
+    BlockLayout layout = {.unit = role == ROLE_ROUNDED ? 2 * sizeof(MoecInt4) : 64};
     for (int i = 0; i < count; i++) {
         if (programs[i]->graph == GRAPH_UPDATE) continue;
         if (role == ROLE_PARAMETER && programs[i]->weights == TYPE_INT8)
@@ -59,9 +69,10 @@ BlockLayout layout_of(Arena *arena, Program *const *programs, int count, Role ro
     }
     layout.offsets =
         arena_alloc(arena, (size_t)(layout.tensors.count + 1) * sizeof *layout.offsets);
-    place(&layout, false, false);
-    layout.whole_bytes = place(&layout, false, true);
-    layout.frozen_bytes = place(&layout, true, false);
+    place(&layout, false, false, false);
+    layout.whole_bytes = place(&layout, false, true, false);
+    layout.frozen_bytes = place(&layout, true, false, false);
+    layout.alone_bytes = place(&layout, false, false, true);
     return layout;
 }
 
@@ -100,8 +111,9 @@ static size_t slot_of(const Program *program, const Tensor *tensor) {
 }
 
 /* Sets the block and the offset of a tensor. */
-static void put_in_block(const Entry *entry, Buffer *buffer, const BlockLayout *weights,
-                         const BlockLayout *states) {
+static void put_in_block(const Module *module, const Entry *entry, Buffer *buffer) {
+    const BlockLayout *weights = &module->weights, *states = &module->states,
+                      *packed = &module->packed;
     static const int blocks[] = {
         [ROLE_PARAMETER] = MOEC_WEIGHTS, [ROLE_GRADIENT] = MOEC_GRADIENTS,
         [ROLE_STATE] = MOEC_STATES,      [ROLE_INPUT] = MOEC_INPUTS,
@@ -127,6 +139,10 @@ static void put_in_block(const Entry *entry, Buffer *buffer, const BlockLayout *
         buffer->offset = layout_offset(&entry->caches, tensor);
         break;
     case ROLE_ROUNDED:
+        if (tensor->type == TYPE_INT4) {
+            buffer->offset = layout_offset(packed, tensor) / sizeof(MoecInt4);
+            break;
+        }
         buffer->offset = layout_offset(weights, tensor->of) / sizeof(float) /
                          (tensor->type == TYPE_INT8 ? INT8_GROUP : 1);
         break;
@@ -181,8 +197,8 @@ static void clear_tensors(Arena *arena, Entry *entry) {
     }
 }
 
-Entry *entry_new(Arena *arena, const Schedule *schedule, const BlockLayout *weights,
-                 const BlockLayout *states, const char *const *names) {
+Entry *entry_new(const Module *module, const Schedule *schedule, const char *const *names) {
+    Arena *arena = module->arena;
     Program *program = schedule->program;
     Entry *entry = arena_alloc(arena, sizeof *entry);
     entry->program = program;
@@ -202,10 +218,10 @@ Entry *entry_new(Arena *arena, const Schedule *schedule, const BlockLayout *weig
                      .constant = (tensor->role == ROLE_PARAMETER && program->graph != GRAPH_STEP) ||
                                  tensor->role == ROLE_INPUT || tensor->role == ROLE_ROUNDED,
                      .cleared = place->cleared};
-        put_in_block(entry, buffer, weights, states);
+        put_in_block(module, entry, buffer);
     }
     clear_tensors(arena, entry);
-    clear_gradients(arena, entry, weights);
+    clear_gradients(arena, entry, &module->weights);
     return entry;
 }
 

@@ -32,12 +32,20 @@ static MoecBlock table_block(Role role) {
     return blocks[role];
 }
 
+const char *axis_names(Arena *arena, const Tensor *tensor) {
+    Text axes = {.arena = arena};
+    text_add(&axes, "%s", "");
+    for (int i = 0; i < tensor->rank; i++)
+        text_add(&axes, "%s%s", i ? "," : "", tensor->axes[i]->name);
+    return axes.text;
+}
+
 static MoecTensor table_tensor(Arena *arena, const Tensor *tensor, size_t offset, int group) {
     const bool starts = tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE;
     const bool given = tensor->role == ROLE_INPUT;
-    Text axes = {.arena = arena};
     MoecTensor made = {
         .name = arena_format(arena, "%s", tensor->path ? tensor->path : tensor->name),
+        .axes = axis_names(arena, tensor),
         .block = table_block(tensor->role),
         .offset = offset,
         .rank = tensor->rank,
@@ -57,12 +65,7 @@ static MoecTensor table_tensor(Arena *arena, const Tensor *tensor, size_t offset
         .group = group,
         .probe = tensor->probe,
     };
-    text_add(&axes, "%s", "");
-    for (int i = 0; i < tensor->rank; i++) {
-        text_add(&axes, "%s%s", i ? "," : "", tensor->axes[i]->name);
-        made.shape[i] = tensor->axes[i]->size;
-    }
-    made.axes = axes.text;
+    for (int i = 0; i < tensor->rank; i++) made.shape[i] = tensor->axes[i]->size;
     return made;
 }
 
@@ -96,7 +99,10 @@ static MoecGraphEntry table_graph(Arena *arena, const Program *program) {
 }
 
 static MoecType table_type(Type type) {
-    return type == TYPE_BF16 ? MOEC_BF16 : type == TYPE_INT8 ? MOEC_INT8 : MOEC_F32;
+    return type == TYPE_BF16   ? MOEC_BF16
+           : type == TYPE_INT8 ? MOEC_INT8
+           : type == TYPE_INT4 ? MOEC_INT4
+                               : MOEC_F32;
 }
 
 MoecProduct table_product(const Product *p) {

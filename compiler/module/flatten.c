@@ -40,8 +40,9 @@ static void *add(Flattening *flat, Array *array, const void *item) {
 
 /* ---- buffers ---- */
 
-/* Bytes of an element; of int8, a group. */
+/* Bytes of an element; of int8, a group; of int4, a part of a panel. */
 static size_t element_bytes(const Tensor *tensor) {
+    if (tensor->type == TYPE_INT4) return sizeof(MoecInt4);
     return tensor->type == TYPE_INT8 ? sizeof(MoecGroup) : (size_t)type_bytes(tensor->type);
 }
 
@@ -59,6 +60,7 @@ static MoecStepBuffer step_buffer(const Flattening *flat, const Buffer *buffer) 
     const size_t element = element_bytes(tensor);
     size_t elements = (size_t)tensor_elements(tensor), offset = buffer->offset;
     if (tensor->type == TYPE_INT8) elements /= INT8_GROUP;
+    if (tensor->type == TYPE_INT4) elements = packed_bytes(tensor) / element;
     if (buffer->slots > 1) elements = elements / (size_t)tensor->axes[0]->size * 2;
     if (buffer->block == MOEC_COMPUTE_WEIGHTS) offset *= element;
     return (MoecStepBuffer){kept_name(flat, buffer->name), buffer->block, offset,

@@ -17,11 +17,15 @@ typedef struct BlockLayout {
     List tensors;    /* Tensor * */
     size_t *offsets; /* by index in tensors; bytes */
     size_t bytes, frozen_bytes, whole_bytes;
-    size_t unit;  /* alignment of the offsets */
-    Table places; /* int *: indices in tensors, by path */
+    size_t alone_bytes; /* of the last ones, which are read as int4 only */
+    size_t unit;        /* alignment of the offsets */
+    Table places;       /* int *: indices in tensors, by path */
 } BlockLayout;
 
 BlockLayout layout_of(Arena *arena, Program *const *programs, int count, Role role);
+size_t layout_offset(const BlockLayout *layout, const Tensor *tensor);
+/* Bytes of a tensor of TYPE_INT4. */
+size_t packed_bytes(const Tensor *tensor);
 
 /* The memory of a tensor. */
 typedef struct Buffer {
@@ -368,6 +372,7 @@ typedef struct Module {
     List sizes;             /* SizeConstant * */
     bool plain;             /* sizes are numbers */
     BlockLayout weights, states;
+    BlockLayout packed;   /* int4: the compute weights */
     const Update *update; /* or NULL */
     int *groups;  /* of parameters, by index in weights: see MoecUpdate.own; NULL without update */
     Type rounded; /* type of the compute weights of a program; TYPE_REAL: none */
@@ -377,8 +382,7 @@ typedef struct Module {
 } Module;
 
 /* The memory of all tensors of a program, and the steps that clear it; names: by tensor->id. */
-Entry *entry_new(Arena *arena, const Schedule *schedule, const BlockLayout *weights,
-                 const BlockLayout *states, const char *const *names);
+Entry *entry_new(const Module *module, const Schedule *schedule, const char *const *names);
 
 /* ---- flatten.c ---- */
 
@@ -393,6 +397,8 @@ const MoecSteps *rounding_steps(Arena *arena, const Module *module);
 
 /* The tensors of that role, in order. */
 List tensors_with(Arena *arena, const Program *program, Role role);
+/* The names of the axes of a tensor: "b,s,d". */
+const char *axis_names(Arena *arena, const Tensor *tensor);
 MoecProduct table_product(const Product *product);
 /* The number of a GPU kernel; the number of kernels if the module does not have it. */
 int device_kernel_number(const Module *module, const char *kernel);
@@ -408,6 +414,21 @@ typedef struct RateProgram RateProgram;
 const RateProgram *rate_program(Arena *arena, const Update *update);
 /* At zero-based `step` of `steps`: every operation rounds to f32. */
 double rate_value(const RateProgram *rate, double step, double steps);
+
+/* ---- plain_memory.c ---- */
+
+/* Of a freestanding program. */
+typedef struct PlainMemory {
+    size_t
+        *first; /* by tensor->id: index of the first element of a constant; byte in the temporaries
+                      of an output that is_logits does not name */
+    bool wide;  /* its integers need 64 bits on every machine */
+} PlainMemory;
+
+/* Whether an output is the one that such a program returns. */
+bool is_logits(const Tensor *tensor);
+/* Sets everything but the text. */
+PlainMemory plain_memory(Arena *arena, const Module *module, MoecFreestanding *result);
 
 /* ---- equation_text.c ---- */
 

@@ -14,6 +14,7 @@ typedef struct PrintStyle {
     const char *address;              /* before an argument */
     const char *begin, *seed_begin;   /* first lines of a kernel; further ones of one with a seed */
     const char *clear; /* a call that sets memory of a run to 0, before its address */
+    const char *run;   /* type of the argument of a program */
     /* or NULL: before and after the type of a number; around the number of a parameter, after it;
        further parameters */
     const char *number, *number_end, *binding, *binding_end, *further;
@@ -22,6 +23,9 @@ typedef struct PrintStyle {
 typedef struct PrintContext {
     const Module *module;
     const PrintStyle *style;
+    const size_t
+        *stored; /* of a freestanding program: index of the first element of each weight and
+                             state, by tensor->id; else NULL */
 } PrintContext;
 
 /* ---- print_lines.c ---- */
@@ -77,8 +81,10 @@ void print_record(Text *text, const HostRecord *record, int indent);
 /* The optimizer's functions; or its GPU kernel. */
 void print_update(Text *text, const Module *module, const Update *update, bool device);
 
-/* ---- print_table.c ---- */
+/* ---- print_c.c, print_table.c ---- */
 
+/* Operand types that no program multiplies; the kernels leave them out, see operands.h. */
+void print_absent(Text *text, const Module *module);
 /* Declares the sizes of axes, all or only those of kernels. */
 void print_sizes(Text *text, const List *sizes, bool only_kernels);
 void print_products(Text *text, const List *products);

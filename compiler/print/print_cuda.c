@@ -19,6 +19,7 @@ static const PrintStyle style = {
     .begin = "    moec_begin();\n",
     .seed_begin = "    const uint64_t moec_seed = *moec_seed_at;\n",
     .clear = "run->host->zero(run->host->self, ",
+    .run = "const MoecRun",
 };
 
 /* The numbers of the kernels, and their names by number. */
@@ -73,7 +74,8 @@ MoecKernels print_kernels(Arena *arena, const Module *module) {
     text_add(&text, "#include \"kernels.cuh\"\n%s\n", standalone ? "#include \"fixed.cuh\"\n" : "");
     print_sizes(&text, &module->sizes, true);
     const MoecPiece head = {MOEC_EVERY_KERNEL, text.length};
-    print_functions(&text, &(const PrintContext){module, &style}, &module->device, NULL, &pieces);
+    print_functions(&text, &(const PrintContext){module, &style, NULL}, &module->device, NULL,
+                    &pieces);
     if (standalone) add_functions(&text, &module->device_kernels);
 
     MoecPiece *all = arena_alloc(arena, ((size_t)pieces.count + 2) * sizeof *all);
@@ -94,7 +96,8 @@ char *print_cuda(Arena *arena, const Module *module, MoecKernels *device) {
     add_kernels(&text, &module->device_kernels);
     print_products(&text, &module->products);
     add_own_products(&text, module);
-    print_functions(&text, &(const PrintContext){module, &style}, &module->functions, NULL, NULL);
+    print_functions(&text, &(const PrintContext){module, &style, NULL}, &module->functions, NULL,
+                    NULL);
     if (module->rounded) add_rounding(&text, module);
     print_table(&text, module);
     *device = print_kernels(arena, module);

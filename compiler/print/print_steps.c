@@ -36,7 +36,8 @@ static const char *row_text(Arena *arena, const ProductStep *product) {
     return arena_format(arena, "%s ? %s : %d", first.text, row, product->more);
 }
 
-static void print_product(Text *text, const HostStep *step, int indent) {
+static void print_product(Text *text, const PrintContext *context, const HostStep *step,
+                          int indent) {
     Arena *arena = text->arena;
     const ProductStep *product = &step->product;
     const char *row = row_text(arena, product), *own = "", *epilogue = "NULL";
@@ -46,7 +47,9 @@ static void print_product(Text *text, const HostStep *step, int indent) {
                          operand_text(arena, step, 4), operand_text(arena, step, 5));
     if (product->own)
         own = arena_format(arena, ", %s, %s, %ld", epilogue, product->own, product->blocks);
-    print_format(text, indent, "moec_product(run, %s, &moec_products[%s], %s, %s, %s%s);", row, row,
+    const char *call =
+        context->stored ? "moec_multiply(" : arena_format(arena, "moec_product(run, %s, ", row);
+    print_format(text, indent, "%s&moec_products[%s], %s, %s, %s%s);", call, row,
                  operand_text(arena, step, 0), operand_text(arena, step, 1),
                  operand_text(arena, step, 2), own);
 }
@@ -125,7 +128,7 @@ static void print_step(Text *text, const PrintContext *context, const HostStep *
         print_launch(text, context, &step->launch, indent);
         break;
     case STEP_PRODUCT:
-        print_product(text, step, indent);
+        print_product(text, context, step, indent);
         break;
     case STEP_GROUPED:
         print_grouped(text, step, indent);
@@ -190,22 +193,48 @@ static const char *memory_of(Arena *arena, const Buffer *buffer) {
     }
 }
 
-static void declare_buffers(Text *text, const Entry *entry) {
+/* In a freestanding program: constants, or parts of its state. */
+static const char *plain_memory_of(Arena *arena, const PrintContext *context,
+                                   const Buffer *buffer) {
+    const size_t stored = context->stored[buffer->tensor->id];
+    switch (buffer->block) {
+    case MOEC_WEIGHTS:
+    case MOEC_STATES:
+        return arena_format(arena, "moec_floats.values + %zu", stored);
+    case MOEC_COMPUTE_WEIGHTS:
+        return arena_format(arena, "moec_rounded.values + %zu", stored);
+    case MOEC_INPUTS:
+        return buffer->tensor->scalar == MOEC_SCALAR_POSITION ? "&run->position" : "&run->token";
+    case MOEC_OUTPUTS:
+        if (is_logits(buffer->tensor)) return "run->logits";
+        return arena_format(arena, "(void *)(run->arena + %zu)", stored);
+    case MOEC_CACHE:
+        return arena_format(arena, "(void *)(run->cache + %zu)", buffer->offset);
+    default:
+        return arena_format(arena, "(void *)(run->arena + %zu)", buffer->offset);
+    }
+}
+
+static void declare_buffers(Text *text, const PrintContext *context, const Entry *entry) {
     for (int i = 0; i < entry->program->tensors.count; i++) {
         const Buffer *buffer = &entry->buffers[i];
         if (buffer->used || buffer->cleared)
-            print_format(text, 1, "%s%s *const %s = %s; /* %s%s */",
-                         buffer->constant ? "const " : "", type_name(buffer->tensor), buffer->name,
-                         memory_of(text->arena, buffer), axes_of(text->arena, buffer->tensor),
-                         buffer->slots > 1 ? ", two slots" : "");
+            print_format(
+                text, 1, "%s%s *const %s = %s; /* %s%s */",
+                buffer->constant || (context->stored && buffer->block == MOEC_STATES) ? "const "
+                                                                                      : "",
+                type_name(buffer->tensor), buffer->name,
+                context->stored ? plain_memory_of(text->arena, context, buffer)
+                                : memory_of(text->arena, buffer),
+                axes_of(text->arena, buffer->tensor), buffer->slots > 1 ? ", two slots" : "");
     }
 }
 
 void print_entry(Text *text, const PrintContext *context, const Entry *entry) {
-    text_add(text, "static void run_%s(const MoecRun *run)\n{\n", entry->name);
+    text_add(text, "static void run_%s(%s *run)\n{\n", entry->name, context->style->run);
     const size_t start = text->length;
     if (context->module->hosting == TARGET_MARKED) print_line(text, 1, "moec_mark(run, -1);");
-    declare_buffers(text, entry);
+    declare_buffers(text, context, entry);
     print_steps(text, context, &entry->clears, 1);
     if (entry->gradients.count)
         print_line(text, 1, "const int moec_first = run->first_micro_batch != 0;");

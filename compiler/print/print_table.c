@@ -71,6 +71,7 @@ static void add_strides(Text *text, const char *name, const long strides[2]) {
 void add_type(Text *text, const char *operand, Type type) {
     if (type == TYPE_BF16) text_add(text, ", .%s_type = MOEC_BF16", operand);
     if (type == TYPE_INT8) text_add(text, ", .%s_type = MOEC_INT8", operand);
+    if (type == TYPE_INT4) text_add(text, ", .%s_type = MOEC_INT4", operand);
 }
 
 void print_products(Text *text, const List *products) {
@@ -231,6 +232,11 @@ void print_table(Text *text, const Module *module) {
         text_add(text, "    .graphs = graphs, .graph_count = %d,\n", table->graph_count);
     if (table->update) text_add(text, "    .update = &update,\n");
     if (module->rounded) text_add(text, "    .round = round_weights,\n");
+    if (module->packed.tensors.count)
+        text_add(text,
+                 "    .packed = packed_weights, .packed_count = %d, .packed_bytes = %zu, "
+                 ".alone_bytes = %zu,\n",
+                 module->packed.tensors.count, module->packed.bytes, module->weights.alone_bytes);
     if (table->product_count)
         text_add(text, "    .products = moec_products, .product_count = %d,\n",
                  table->product_count);

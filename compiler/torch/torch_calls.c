@@ -94,9 +94,13 @@ static void print_attend(Printer *printer, Statement *statement, const List *par
     if (options->sink)
         text_add(&text, ", sink=%s", expanded(printer, operand_of(printer, statement, next++)));
     if (options->documents) {
-        const char *all = all_of(printer, statement, next);
+        const char *all = all_of(printer, statement, next++);
         text_add(&text, ", documents=%s", all);
     }
+    if (options->chosen)
+        text_add(&text, ", chosen=%s, block=(%ld, %ld, %ld)",
+                 expanded(printer, operand_of(printer, statement, next)), options->block[0],
+                 options->block[1], options->block[2]);
     PyVariable *o = result_of(printer, statement, 0, parts, at),
                *lse = result_of(printer, statement, 1, parts, at);
     if (lse)

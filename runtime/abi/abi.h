@@ -24,7 +24,7 @@
 #include <stdint.h>
 #endif
 
-enum { MOEC_ABI = 15, MOEC_MAX_RANK = 10 };
+enum { MOEC_ABI = 16, MOEC_MAX_RANK = 10 };
 
 /* Where a tensor lives. Offsets are in bytes from the start of the block and multiples of 64. */
 typedef enum MoecBlock {
@@ -62,7 +62,7 @@ typedef enum MoecScalar {
 } MoecScalar;
 
 /* Storage types of real numbers. MOEC_BYTE: integers -127 .. 127 with a scale stored separately. */
-typedef enum MoecType { MOEC_F32, MOEC_BF16, MOEC_INT8, MOEC_BYTE } MoecType;
+typedef enum MoecType { MOEC_F32, MOEC_BF16, MOEC_INT8, MOEC_BYTE, MOEC_INT4 } MoecType;
 
 /* MOEC_INT8: groups of MOEC_GROUP adjacent values, each `scale` times an integer. An int8 tensor
  * and every slice passed to a product start at a group. */
@@ -71,6 +71,24 @@ typedef struct MoecGroup {
     float scale;
     signed char steps[MOEC_GROUP];
 } MoecGroup;
+
+/* MOEC_INT4: a matrix [n][k] in panels of MOEC_PANEL columns, the last one filled up with zeros. A
+ * panel is k / MOEC_PANEL_DEPTH of these, one after the other. Bits 4 i .. 4 i + 3 of
+ * steps[w][j] are element 8 w + i of column j, an integer in 0 .. 15; its value is scale[j], a
+ * binary16 number, times (the integer - 8). */
+enum { MOEC_PANEL = 16, MOEC_PANEL_DEPTH = 32 };
+typedef struct MoecInt4 {
+    uint16_t scale[MOEC_PANEL];
+    uint32_t steps[MOEC_PANEL_DEPTH / 8][MOEC_PANEL];
+} MoecInt4;
+
+/* A parameter as MOEC_INT4: `batch` matrices. Offsets in bytes from the start of the weights and of
+ * the rounded weights; strides in elements of the parameter. */
+typedef struct MoecInt4Weights {
+    size_t weights, packed;
+    long batch, n, k;
+    long batch_stride, n_stride, k_stride;
+} MoecInt4Weights;
 
 /* Reduction of a probe output over several calls: mean or maximum. */
 typedef enum MoecProbe { MOEC_PROBE_NONE, MOEC_PROBE_MEAN, MOEC_PROBE_LARGEST } MoecProbe;
@@ -145,6 +163,8 @@ typedef struct MoecOwnProduct {
 
 /* Masks of attention. */
 enum { MOEC_MASK_CAUSAL, MOEC_MASK_NONE, MOEC_MASK_WINDOW };
+/* The log-sum-exp of a query that attends to no chosen key; its output is 0. */
+#define MOEC_NO_KEY (-8e37f)
 
 typedef struct MoecRun MoecRun;
 
@@ -208,7 +228,8 @@ typedef enum MoecPart { MOEC_PART_ALL, MOEC_PART_FORWARD, MOEC_PART_BACKWARD } M
 
 struct MoecRun {
     float *weights, *gradients, *states, *cache;
-    /* the weights as bf16 or in groups, element for element; NULL when table->round is */
+    /* the weights as bf16 or int8, element for element, or those of table->packed; NULL when
+     * table->round is */
     const void *rounded;
     unsigned char *arena;      /* 64-byte aligned, graph->arena_bytes */
     const void *const *inputs; /* by slot; float or int32_t; scalars too are pointers */
@@ -298,6 +319,10 @@ typedef struct MoecTable {
     /* NULL when no program reads `rounded`: makes it from the weights. To be called whenever those
      * have changed otherwise than by the optimizer, before the next run. */
     void (*round)(const MoecHost *host, const float *weights, void *rounded);
+    const MoecInt4Weights *packed; /* int4: the parts of `rounded` */
+    int packed_count;
+    size_t packed_bytes;
+    size_t alone_bytes;         /* size of the last weights, which programs read as int4 only */
     const char *const *kernels; /* programs for a device: the names of their kernels by number */
     int kernel_count;
     const MoecOwnProduct *own_products; /* the same: by number of the product */

@@ -19,5 +19,15 @@ static inline size_t trained_bytes(const MoecTable *table) {
 static inline size_t moment_bytes(const MoecTable *table) {
     return trained_bytes(table) - table->whole_bytes;
 }
+/* Size of the weights that programs read in f32. */
+static inline size_t kept_bytes(const MoecTable *table) {
+    return table->weight_bytes - table->alone_bytes;
+}
+/* Size of MoecRun.rounded. */
+static inline size_t rounded_bytes(const MoecTable *table) {
+    return table->packed_count > 0 ? table->packed_bytes
+           : table->round          ? table->weight_bytes / 2
+                                   : 0;
+}
 
 #endif

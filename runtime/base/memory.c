@@ -73,6 +73,13 @@ void memory_unmap(void *block, size_t bytes) {
     if (block) munmap(block, bytes ? bytes : 1);
 }
 
+void memory_release(void *part, size_t bytes) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE),
+                 before = (page - (uintptr_t)part % page) % page;
+    if (bytes >= before + page)
+        madvise((unsigned char *)part + before, (bytes - before) / page * page, MADV_DONTNEED);
+}
+
 /* Value of a "Name:   123 kB" line of /proc/self/status in bytes. */
 static size_t status_line(const char *name) {
     FILE *file = fopen("/proc/self/status", "r");

@@ -17,6 +17,8 @@ size_t memory_of_machine(void);
  * first access. */
 void *memory_map(size_t bytes);
 void memory_unmap(void *block, size_t bytes);
+/* Releases the pages of a part of a block. Its content is then undefined. */
+void memory_release(void *part, size_t bytes);
 
 /* Resident bytes: current, and maximum since memory_reset_peak. */
 size_t memory_resident(void);

@@ -51,6 +51,40 @@ MOEC_TEMPLATE bool moec_sees(const float *documents, int place, int key) {
     return !A::documents || (place < A::places && documents[place] == documents[key]);
 }
 
+/* All pairs are chosen. The last argument of a template can be a pointer instead: the pairs of
+ * attention_chosen.h. A then has the constants chosen_queries, chosen_heads, chosen_keys: so many
+ * share an element; chosen_all: the whole batch does. */
+struct MoecAll {};
+
+template <class A> MOEC_DEVICE MoecAll moec_chosen_of(MoecAll, long, long) { return MoecAll(); }
+template <class A> MOEC_DEVICE const float *moec_chosen_of(const float *chosen, long b, long h) {
+    constexpr long heads = (A::heads + A::chosen_heads - 1) / A::chosen_heads,
+                   keys = (A::places + A::chosen_keys - 1) / A::chosen_keys,
+                   queries = (A::queries + A::chosen_queries - 1) / A::chosen_queries;
+    return chosen + ((A::chosen_all ? 0 : b) * queries * heads + h / A::chosen_heads) * keys;
+}
+
+/* True if the query of this number attends to a key; pairs: those of its head. */
+template <class A> MOEC_DEVICE bool moec_is_chosen(MoecAll, long, long) { return true; }
+template <class A> MOEC_DEVICE bool moec_is_chosen(const float *pairs, long query, long key) {
+    constexpr long heads = (A::heads + A::chosen_heads - 1) / A::chosen_heads,
+                   keys = (A::places + A::chosen_keys - 1) / A::chosen_keys;
+    return query < A::queries && key < A::places &&
+           pairs[query / A::chosen_queries * heads * keys + key / A::chosen_keys] != 0.0f;
+}
+
+/* True if a pair of two ranges of `count` positions is chosen; a warp computes it for all its
+ * lanes. */
+template <class A> MOEC_DEVICE bool moec_some_chosen(MoecAll, long, long, int) { return true; }
+template <class A>
+MOEC_DEVICE bool moec_some_chosen(const float *pairs, long query, long key, int count) {
+    float some = 0.0f;
+    for (int i = threadIdx.x % 32; i < count; i += 32)
+        for (long j = key; j < key + count; j = (j / A::chosen_keys + 1) * A::chosen_keys)
+            if (moec_is_chosen<A>(pairs, query + i, j)) some = 1.0f;
+    return moec_warp_max(some) != 0.0f;
+}
+
 /* Smallest and largest document number of a range of positions; a warp computes it for all its
  * lanes. */
 struct MoecSpan {
@@ -115,9 +149,10 @@ template <class T> struct MoecPlainRows {
 
 /* store(row, column, x) writes one element of o; row = batch and position, column = head and
  * width. */
-template <class A, class Store>
+template <class A, class Store, class Pairs = MoecAll>
 MOEC_DEVICE void moec_attend(const float *q, const float *k, const float *v, const float *sink,
-                             const float *documents, const Store &store, float *lse) {
+                             const float *documents, const Store &store, float *lse,
+                             Pairs chosen = Pairs()) {
     constexpr int E = A::width, C = A::value_width, P = moec_places(2 * E + 1 + C),
                   O = moec_share(P * C);
     __shared__ float query[P * E], key[P * (E + 1)], value[P * C], weight[P][P];
@@ -131,6 +166,7 @@ MOEC_DEVICE void moec_attend(const float *q, const float *k, const float *v, con
         const long hk = h * A::key_heads / A::heads, hv = h * A::value_heads / A::heads;
         const float *own = documents + b * A::keys;
         const MoecSpan span = moec_span<A>(own, from, P);
+        const Pairs pairs = moec_chosen_of<A>(chosen, b, h);
         float out[O] = {};
         moec_barrier();
         moec_load_rows(query, E, q + b * A::queries * A::heads * E, from, P, A::queries, A::heads,
@@ -143,6 +179,7 @@ MOEC_DEVICE void moec_attend(const float *q, const float *k, const float *v, con
         const long end = moec_visible<A>(moec_least(from + P, A::queries) - 1).end;
         for (long at = first; at < end; at += P) {
             if (moec_apart<A>(span, own, at, P)) continue;
+            if (!moec_some_chosen<A>(pairs, from, at, P)) continue;
             moec_barrier();
             moec_load_rows(key, E + 1, k + b * A::keys * A::key_heads * E, at, P, A::keys,
                            A::key_heads, hk, E);
@@ -153,9 +190,9 @@ MOEC_DEVICE void moec_attend(const float *q, const float *k, const float *v, con
                 const float *x = query + i / P * E, *y = key + i % P * (E + 1);
                 float product = 0.0f;
                 for (int e = 0; e < E; e++) product += x[e] * y[e];
-                weight[i / P][i % P] = moec_sees<A>(own, from + i / P, at + i % P)
-                                           ? moec_score<A>(product)
-                                           : -INFINITY;
+                const bool seen = moec_sees<A>(own, from + i / P, at + i % P) &&
+                                  moec_is_chosen<A>(pairs, from + i / P, at + i % P);
+                weight[i / P][i % P] = seen ? moec_score<A>(product) : -INFINITY;
             }
             moec_barrier();
             for (int i = warp; i < P; i += MOEC_ATTEND_WARPS) {
@@ -186,11 +223,13 @@ MOEC_DEVICE void moec_attend(const float *q, const float *k, const float *v, con
         for (int n = 0; n < O; n++) {
             const int i = threadIdx.x + n * MOEC_ATTEND_THREADS, row = i / C, column = i % C;
             if (i >= P * C || from + row >= A::queries) continue;
-            store(b * A::queries + from + row, h * C + column, out[n] / sum[row]);
+            store(b * A::queries + from + row, h * C + column,
+                  sum[row] > 0.0f ? out[n] / sum[row] : 0.0f);
         }
         for (int i = threadIdx.x; i < P; i += MOEC_ATTEND_THREADS)
             if (from + i < A::queries)
-                lse[(b * A::queries + from + i) * A::heads + h] = largest[i] + logf(sum[i]);
+                lse[(b * A::queries + from + i) * A::heads + h] =
+                    sum[i] > 0.0f ? largest[i] + logf(sum[i]) : MOEC_NO_KEY;
     }
 }
 
@@ -231,10 +270,13 @@ template <class A> struct MoecGradBlock {
 
     /* The weight of a pair and, in *slope, the derivative of the loss by the product of query and
      * key. */
-    __device__ __forceinline__ float pair(const float *documents, int i, int j, long from, long at,
-                                          float *slope) const {
+    template <class Pairs>
+    __device__ __forceinline__ float pair(const float *documents, Pairs pairs, int i, int j,
+                                          long from, long at, float *slope) const {
         *slope = 0.0f;
-        if (from + i >= A::queries || !moec_sees<A>(documents, from + i, at + j)) return 0.0f;
+        if (from + i >= A::queries || !moec_sees<A>(documents, from + i, at + j) ||
+            !moec_is_chosen<A>(pairs, from + i, at + j))
+            return 0.0f;
         float product = 0.0f, through = 0.0f;
         for (int e = 0; e < E; e++) product += query[i * E + e] * key[j * (E + 1) + e];
         for (int c = 0; c < C; c++) through += grad[i * C + c] * value[j * (C + 1) + c];
@@ -244,9 +286,11 @@ template <class A> struct MoecGradBlock {
     }
 };
 
-MOEC_TEMPLATE void moec_attend_grad_query(const float *q, const float *k, const float *v,
-                                          const float *sink, const float *documents, const float *o,
-                                          const float *lse, const float *output_grad, float *dq) {
+template <class A, class Pairs = MoecAll>
+MOEC_DEVICE void moec_attend_grad_query(const float *q, const float *k, const float *v,
+                                        const float *sink, const float *documents, const float *o,
+                                        const float *lse, const float *output_grad, float *dq,
+                                        Pairs chosen = Pairs()) {
     typedef MoecGradBlock<A> Block;
     constexpr int E = Block::E, P = Block::P, O = moec_share(P * E);
     constexpr long blocks = (A::queries + P - 1) / P;
@@ -257,6 +301,7 @@ MOEC_TEMPLATE void moec_attend_grad_query(const float *q, const float *k, const 
         const long from = (blocks - 1 - task / A::heads % blocks) * P;
         const float *own = documents + b * A::keys;
         const MoecSpan span = moec_span<A>(own, from, P);
+        const Pairs pairs = moec_chosen_of<A>(chosen, b, h);
         float out[O] = {};
         moec_barrier();
         block.load_queries(q, o, lse, output_grad, b, h, from);
@@ -264,13 +309,14 @@ MOEC_TEMPLATE void moec_attend_grad_query(const float *q, const float *k, const 
         const long end = moec_visible<A>(moec_least(from + P, A::queries) - 1).end;
         for (long at = first; at < end; at += P) {
             if (moec_apart<A>(span, own, at, P)) continue;
+            if (!moec_some_chosen<A>(pairs, from, at, P)) continue;
             moec_barrier();
             block.load_keys(k, v, b, h * A::key_heads / A::heads, h * A::value_heads / A::heads,
                             at);
             moec_barrier();
             for (int i = threadIdx.x; i < P * P; i += MOEC_ATTEND_THREADS) {
                 float slope;
-                block.pair(own, i / P, i % P, from, at, &slope);
+                block.pair(own, pairs, i / P, i % P, from, at, &slope);
                 block.weight[i / P][i % P] = slope;
             }
             moec_barrier();
@@ -293,10 +339,11 @@ MOEC_TEMPLATE void moec_attend_grad_query(const float *q, const float *k, const 
 
 /* dk, dv or both for a block of keys of one key head or value head, from all query heads that read
  * it. */
-template <class A, bool KEYS, bool VALUES>
+template <class A, bool KEYS, bool VALUES, class Pairs>
 MOEC_DEVICE void moec_attend_grad_keys(const float *q, const float *k, const float *v,
                                        const float *documents, const float *o, const float *lse,
-                                       const float *output_grad, float *dk, float *dv) {
+                                       const float *output_grad, float *dk, float *dv,
+                                       Pairs chosen) {
     typedef MoecGradBlock<A> Block;
     constexpr int E = Block::E, C = Block::C, P = Block::P;
     constexpr int OK = KEYS ? moec_share(P * E) : 1, OV = VALUES ? moec_share(P * C) : 1;
@@ -313,10 +360,12 @@ MOEC_DEVICE void moec_attend_grad_keys(const float *q, const float *k, const flo
         for (long h = 0; h < A::heads; h++) {
             const long hk = h * A::key_heads / A::heads, hv = h * A::value_heads / A::heads;
             if ((KEYS ? hk : hv) != owner) continue;
+            const Pairs pairs = moec_chosen_of<A>(chosen, b, h);
             moec_barrier();
             block.load_keys(k, v, b, hk, hv, at);
             for (long from = A::mask == MOEC_MASK_NONE ? 0 : at; from < last; from += P) {
                 if (moec_apart<A>(span, own, from, P)) continue;
+                if (!moec_some_chosen<A>(pairs, from, at, P)) continue;
                 moec_barrier();
                 block.load_queries(q, o, lse, output_grad, b, h, from);
                 moec_barrier();
@@ -327,7 +376,7 @@ MOEC_DEVICE void moec_attend_grad_keys(const float *q, const float *k, const flo
                     slopes[n] = 0.0f;
                     if (i < P * P)
                         block.weight[i / P][i % P] =
-                            block.pair(own, i / P, i % P, from, at, &slopes[n]);
+                            block.pair(own, pairs, i / P, i % P, from, at, &slopes[n]);
                 }
                 moec_barrier();
 #pragma unroll
@@ -371,23 +420,29 @@ MOEC_DEVICE void moec_attend_grad_keys(const float *q, const float *k, const flo
     }
 }
 
-MOEC_TEMPLATE void moec_attend_grad_both(const float *q, const float *k, const float *v,
-                                         const float *, const float *documents, const float *o,
-                                         const float *lse, const float *output_grad, float *dk,
-                                         float *dv) {
-    moec_attend_grad_keys<A, true, true>(q, k, v, documents, o, lse, output_grad, dk, dv);
+template <class A, class Pairs = MoecAll>
+MOEC_DEVICE void moec_attend_grad_both(const float *q, const float *k, const float *v,
+                                       const float *, const float *documents, const float *o,
+                                       const float *lse, const float *output_grad, float *dk,
+                                       float *dv, Pairs chosen = Pairs()) {
+    moec_attend_grad_keys<A, true, true>(q, k, v, documents, o, lse, output_grad, dk, dv, chosen);
 }
 
-MOEC_TEMPLATE void moec_attend_grad_key(const float *q, const float *k, const float *v,
+template <class A, class Pairs = MoecAll>
+MOEC_DEVICE void moec_attend_grad_key(const float *q, const float *k, const float *v, const float *,
+                                      const float *documents, const float *o, const float *lse,
+                                      const float *output_grad, float *dk, Pairs chosen = Pairs()) {
+    moec_attend_grad_keys<A, true, false>(q, k, v, documents, o, lse, output_grad, dk, NULL,
+                                          chosen);
+}
+
+template <class A, class Pairs = MoecAll>
+MOEC_DEVICE void moec_attend_grad_value(const float *q, const float *k, const float *v,
                                         const float *, const float *documents, const float *o,
-                                        const float *lse, const float *output_grad, float *dk) {
-    moec_attend_grad_keys<A, true, false>(q, k, v, documents, o, lse, output_grad, dk, NULL);
-}
-
-MOEC_TEMPLATE void moec_attend_grad_value(const float *q, const float *k, const float *v,
-                                          const float *, const float *documents, const float *o,
-                                          const float *lse, const float *output_grad, float *dv) {
-    moec_attend_grad_keys<A, false, true>(q, k, v, documents, o, lse, output_grad, NULL, dv);
+                                        const float *lse, const float *output_grad, float *dv,
+                                        Pairs chosen = Pairs()) {
+    moec_attend_grad_keys<A, false, true>(q, k, v, documents, o, lse, output_grad, NULL, dv,
+                                          chosen);
 }
 
 /* dsink[h] = - sum over batch and queries of the weight of the sink times (o . output_grad). */
@@ -550,19 +605,21 @@ MOEC_DEVICE void moec_attend_join(const MoecParts<Store> &in, int parts, int row
                 if (c >= C) break;
                 if constexpr (TEAM > 1)
                     for (int i = 1; i < TEAM; i++) out[j] += outs[warp + i][c];
-                in.store(row / A::heads, row % A::heads * C + c, out[j] / sum);
+                in.store(row / A::heads, row % A::heads * C + c, sum > 0.0f ? out[j] / sum : 0.0f);
             }
-        if (there && warp % TEAM == 0 && lane == 0) in.lse[row] = most + logf(sum);
+        if (there && warp % TEAM == 0 && lane == 0)
+            in.lse[row] = sum > 0.0f ? most + logf(sum) : MOEC_NO_KEY;
     }
 }
 
 /* Processes one part of the keys of one query and head. Each warp processes every fourth key. The
  * last of the blocks that have a part of a row combines them. */
-template <class A, class K, class V, class Store>
+template <class A, class K, class V, class Store, class Pairs = MoecAll>
 MOEC_DEVICE void moec_attend_step(const float *q, const K *k, const V *v, const float *sink,
                                   const float *documents, const float *k_scale,
                                   const float *v_scale, const int32_t *position, const Store &store,
-                                  float *lse, float *scratch, unsigned *arrived) {
+                                  float *lse, float *scratch, unsigned *arrived,
+                                  Pairs chosen = Pairs()) {
     constexpr int E = A::width, C = A::value_width, O = (C + 31) / 32;
     __shared__ float outs[MOEC_ATTEND_WARPS][C], mosts[MOEC_ATTEND_WARPS], sums[MOEC_ATTEND_WARPS];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -580,6 +637,7 @@ MOEC_DEVICE void moec_attend_step(const float *q, const K *k, const V *v, const 
         float most = -INFINITY, sum = 0.0f, out[O] = {};
         for (long j = first + warp; j < end; j += MOEC_ATTEND_WARPS) {
             if (!moec_together<A>(documents + b * A::places, place, j)) continue;
+            if (!moec_is_chosen<A>(moec_chosen_of<A>(chosen, b, h), s, j)) continue;
             const long at = b * A::keys + moec_row_of_key<A>(j);
             const long key = at * A::key_heads + hk, value = at * A::value_heads + hv;
             const float product =

@@ -1,5 +1,5 @@
 /* attention: the forward pass of softmax attention. attention_grad.h has the backward pass,
- * attention_step.h attention over a cache.
+ * attention_step.h attention over a cache, attention_chosen.h attention to chosen pairs.
  *
  * Tensors are contiguous: q[batch, queries, heads, width], k[batch, keys, key_heads, width],
  * v[batch, keys, value_heads, value_width], o[batch, queries, heads, value_width], lse[batch,
@@ -137,9 +137,17 @@ MOEC_INLINE long moec_keys_behind(const MoecAttend *attend, long first, long end
     return moec_least(moec_least(end - first, most), attend->keys - moec_row_of_key(attend, first));
 }
 
-/* A block of queries and a block of keys. `offset`: position of query 0. */
+/* Of a few queries, which keys are chosen: 1 or 0, by key, queries contiguous. */
+typedef struct MoecSeen {
+    unsigned char cell[MOEC_ATTEND_KEYS / 4][MOEC_ATTEND_STEP];
+} MoecSeen;
+
+/* A block of queries and a block of keys. `offset`: position of query 0. The queries are those of
+ * `list`, in ascending order, or NULL: adjacent. With `seen`, some cells are hidden. */
 typedef struct MoecBlockPair {
     long query, queries, key, keys, offset;
+    const int *list; /* `query` is then 0 */
+    const MoecSeen *seen;
 } MoecBlockPair;
 
 /* Rows that are read after a pair, as many as it has keys. NULL: none. */
@@ -230,9 +238,10 @@ MOEC_INLINE void moec_keep_nothing(MoecAttendScratch *scratch) {
 /* The options that all products of a pair of blocks share. */
 MOEC_INLINE MoecPanelProduct moec_pair_product(const MoecAttend *attend, const MoecBlockPair *pair,
                                                MoecTriangle triangle) {
-    return (MoecPanelProduct){.form = moec_form(attend->rounded),
-                              .triangle = attend->mask == MOEC_MASK_NONE ? MOEC_ALL : triangle,
-                              .diagonal = pair->key - pair->offset - pair->query};
+    return (MoecPanelProduct){
+        .form = moec_form(attend->rounded),
+        .triangle = attend->mask == MOEC_MASK_NONE || pair->list != NULL ? MOEC_ALL : triangle,
+        .diagonal = pair->key - pair->offset - pair->query};
 }
 
 MOEC_FUNCTION const float *moec_kept(MoecKept *kept, const MoecOperand *x, long lanes, long depth,
@@ -292,13 +301,27 @@ MOEC_FUNCTION void moec_pair_sums(const MoecAttend *attend, const MoecBlockPair 
     }
 }
 
+/* The number of queries of a pair before this one. */
+MOEC_INLINE long moec_queries_before(const MoecBlockPair *pair, long query) {
+    if (pair->list == NULL) return moec_within(query - pair->query, pair->queries);
+    long first = 0, end = pair->queries;
+    while (first < end) {
+        const long middle = (first + end) / 2;
+        if (pair->list[middle] < query)
+            first = middle + 1;
+        else
+            end = middle;
+    }
+    return first;
+}
+
 /* The queries of a pair that see key j of it. */
 MOEC_INLINE MoecRange moec_seeing(const MoecAttend *attend, const MoecBlockPair *pair, long j) {
-    const long own = pair->key + j - pair->offset - pair->query;
+    const long own = pair->key + j - pair->offset;
     if (attend->mask == MOEC_MASK_NONE) return (MoecRange){0, pair->queries};
-    const MoecRange range = {moec_within(own, pair->queries),
+    const MoecRange range = {moec_queries_before(pair, own),
                              attend->mask == MOEC_MASK_WINDOW
-                                 ? moec_within(own + attend->window, pair->queries)
+                                 ? moec_queries_before(pair, own + attend->window)
                                  : pair->queries};
     return range;
 }
@@ -320,30 +343,56 @@ MOEC_INLINE void moec_row_hide(float *row, MoecRange range) {
     for (long i = range.end; i < vectors.end; i++) row[i] = -__builtin_inff();
 }
 
-/* Writes `hidden` to the cells of key j whose queries belong to another document. */
+/* Writes `hidden` to the cells of key j whose queries belong to another document, or that are not
+ * chosen. */
 MOEC_LARGE void moec_hide_queries(const MoecHead *head, const MoecBlockPair *pair, long j,
                                   float *row, float hidden) {
+    if (pair->seen != NULL) {
+        const unsigned char *seen = pair->seen->cell[j];
+#pragma omp simd
+        for (long i = 0; i < pair->queries; i++) row[i] = seen[i] ? row[i] : hidden;
+    }
     if (head->documents == NULL) return;
     const float *own = head->documents + pair->offset + pair->query;
     const float document = head->documents[pair->key + j];
+    for (long i = 0; i < pair->queries && pair->list != NULL; i++)
+        row[i] = document == own[pair->list[i]] ? row[i] : hidden;
+    if (pair->list != NULL) return;
 #pragma omp simd
     for (long i = 0; i < pair->queries; i++) row[i] = document == own[i] ? row[i] : hidden;
 }
 
 /* Converts the cells of a key to the operand type of products and clears the cells outside of the
- * range that products read. */
-MOEC_INLINE void moec_row_finish(float *row, MoecRange range, long count, MoecType type) {
-    const long reach = moec_least(range.first, MOEC_ATTEND_REACH);
+ * range that products read: of a list of queries, all. */
+MOEC_INLINE void moec_row_finish(float *row, MoecRange range, const MoecBlockPair *pair,
+                                 MoecType type) {
+    const long count = pair->queries, reach = pair->list != NULL
+                                                  ? range.first
+                                                  : moec_least(range.first, MOEC_ATTEND_REACH);
     for (long i = range.first - reach; i < range.first; i++) row[i] = 0.0f;
     if (range.end < count) memset(row + range.end, 0, (size_t)(count - range.end) * sizeof *row);
     if (moec_is_bf16(type)) moec_round_row(row, range.first - reach, count);
+}
+
+/* The queries of a pair as an operand: lanes, or depth of the other. */
+MOEC_INLINE MoecOperand moec_query_rows(const MoecBlockPair *pair, const void *data, long step,
+                                        MoecType type) {
+    MoecOperand rows = moec_rows_of(data, pair->query, step, type);
+    rows.lanes = pair->list;
+    return rows;
+}
+MOEC_INLINE MoecOperand moec_query_columns(const MoecBlockPair *pair, const void *data, long step,
+                                           MoecType type) {
+    MoecOperand rows = moec_columns_of(data, pair->query, step, type);
+    rows.depths = pair->list;
+    return rows;
 }
 
 /* The scores of a pair, not scaled. */
 MOEC_FUNCTION void moec_pair_scores(const MoecAttend *attend, const MoecHead *head,
                                     const MoecBlockPair *pair) {
     MoecAttendScratch *scratch = &moec_attend_scratch;
-    const MoecOperand q = moec_rows_of(head->q, pair->query, head->q_step, attend->q_type),
+    const MoecOperand q = moec_query_rows(pair, head->q, head->q_step, attend->q_type),
                       k = moec_rows_of(head->k, moec_row_of_key(attend, pair->key), head->k_step,
                                        attend->k_type);
     moec_pair_cells(attend, pair, &k, &q, attend->width, &scratch->query, scratch->score);
@@ -411,7 +460,19 @@ MOEC_LARGE void moec_pair_weights(const MoecAttend *attend, const MoecHead *head
             sum[i] += weight;
             row[i] = weight * scale;
         }
-        moec_row_finish(row, range, pair->queries, type);
+        moec_row_finish(row, range, pair, type);
+    }
+}
+
+/* After scores: the factor of the sums so far of each query; the number to subtract from scores. */
+MOEC_INLINE void moec_pair_fade(const float *before, long queries) {
+    MoecAttendScratch *scratch = &moec_attend_scratch;
+#pragma omp simd
+    for (long i = 0; i < queries; i++) {
+        const float largest = scratch->largest[i];
+        scratch->fade[i] = largest > before[i] ? moec_exp_weight(before[i] - largest) : 1.0f;
+        scratch->less[i] = largest == -__builtin_inff() ? 0.0f : largest;
+        scratch->sum[i] *= scratch->fade[i];
     }
 }
 
@@ -425,13 +486,7 @@ MOEC_FUNCTION void moec_attend_blocks_pair(const MoecAttend *attend, const MoecH
     memcpy(before, scratch->largest, sizeof before);
     moec_pair_scores(attend, head, pair);
     moec_pair_largest(attend, head, pair);
-#pragma omp simd
-    for (long i = 0; i < pair->queries; i++) {
-        const float largest = scratch->largest[i];
-        scratch->fade[i] = largest > before[i] ? moec_exp_weight(before[i] - largest) : 1.0f;
-        scratch->less[i] = largest == -__builtin_inff() ? 0.0f : largest;
-        scratch->sum[i] *= scratch->fade[i];
-    }
+    moec_pair_fade(before, pair->queries);
     moec_pair_weights(attend, head, pair, soon);
     for (long i = 0; i < pair->queries && output->begun; i++)
         if (scratch->fade[i] != 1.0f)
@@ -502,7 +557,7 @@ MOEC_FUNCTION void moec_attend_block(const MoecAttend *attend, const MoecHead *h
     const MoecRange range = moec_block_range(attend, offset + query, queries);
     for (long key = range.first, keys; key < range.end; key += keys) {
         keys = moec_keys_behind(attend, key, range.end, side);
-        const MoecBlockPair pair = {query, queries, key, keys, offset};
+        const MoecBlockPair pair = {query, queries, key, keys, offset, NULL, NULL};
         const MoecSoon next = {.k = moec_key_at(attend, head, key + keys)};
         moec_attend_blocks_pair(attend, head, &pair, key + keys < range.end ? &next : soon,
                                 &output);
@@ -562,7 +617,8 @@ MOEC_FUNCTION void moec_attend_blocks(const MoecAttend *attend, const MoecAttend
 
 MOEC_ENTRY void moec_attend(const MoecAttend *attend, const void *q, const void *k, const void *v,
                             const float *sink, const float *documents, void *o, float *lse) {
-    const MoecAttendWork work = {q, k, v, sink, documents, NULL, NULL, o, lse};
+    const MoecAttendWork work = {
+        .q = q, .k = k, .v = v, .sink = sink, .documents = documents, .o = o, .lse = lse};
     moec_attend_blocks(attend, &work, 0);
 }
 

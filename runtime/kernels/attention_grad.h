@@ -71,8 +71,8 @@ MOEC_LARGE void moec_pair_slopes(const MoecAttend *attend, const MoecHead *head,
         }
         moec_hide_queries(head, pair, j, row, 0.0f);
         moec_hide_queries(head, pair, j, slope, 0.0f);
-        moec_row_finish(row, range, pair->queries, type);
-        moec_row_finish(slope, range, pair->queries, type);
+        moec_row_finish(row, range, pair, type);
+        moec_row_finish(slope, range, pair, type);
     }
 }
 
@@ -83,13 +83,12 @@ MOEC_FUNCTION void moec_attend_grad_pair(const MoecAttend *attend, const MoecHea
     MoecAttendScratch *scratch = &moec_attend_scratch;
     if (moec_apart(head, pair)) return;
     const MoecType grad_type = attend->grad_type;
-    const MoecOperand output =
-                          moec_rows_of(grad->output_grad, pair->query, head->o_step, grad_type),
+    const MoecOperand output = moec_query_rows(pair, grad->output_grad, head->o_step, grad_type),
                       value = moec_rows_of(head->v, pair->key, head->v_step, attend->v_type),
-                      q = moec_columns_of(head->q, pair->query, head->q_step, attend->q_type),
+                      q = moec_query_columns(pair, head->q, head->q_step, attend->q_type),
                       k = moec_columns_of(head->k, pair->key, head->k_step, attend->k_type),
                       outputs =
-                          moec_columns_of(grad->output_grad, pair->query, head->o_step, grad_type);
+                          moec_query_columns(pair, grad->output_grad, head->o_step, grad_type);
     const long values = attend->value_width, end = pair->key + pair->keys;
     const MoecOutput dq = {grad->dq + pair->query * head->q_step, head->q_step, grad->begun},
                      dk = moec_rows_from(&grad->dk, pair->key, end),
@@ -136,7 +135,7 @@ MOEC_FUNCTION void moec_attend_grad_block(const MoecAttend *attend, const MoecHe
     grad->begun = 0;
     for (long key = range.first; key < range.end; key += side) {
         const long keys = moec_least(range.end - key, side), end = key + keys;
-        const MoecBlockPair pair = {query, queries, key, keys, 0};
+        const MoecBlockPair pair = {query, queries, key, keys, 0, NULL, NULL};
         const MoecSoon next = {NULL, moec_key_at(attend, head, end),
                                moec_at(head->v, end * head->v_step, attend->v_type)};
         moec_attend_grad_pair(attend, head, grad, &pair, end < range.end ? &next : soon);
@@ -187,25 +186,32 @@ MOEC_FUNCTION void moec_attend_grad_heads(const MoecAttend *attend, const MoecAt
     }
 }
 
-MOEC_ENTRY void moec_attend_grad(const MoecAttend *attend, const MoecAttendSaved *saved, float *dq,
-                                 float *dk, float *dv, float *dsink) {
-    const long heads = attend->heads, tasks = attend->batch * heads,
-               threads = moec_attend_parallel(attend) ? moec_threads() : 1;
-    const MoecHeadGrad all = {
+MOEC_INLINE MoecHeadGrad moec_all_grads(const MoecAttend *attend, const MoecAttendSaved *saved,
+                                        float *dq, float *dk, float *dv) {
+    return (MoecHeadGrad){
         .output_grad = saved->output_grad,
         .dq = dq,
         .dk = {dk, attend->key_heads * attend->width, attend->width, 0},
         .dv = {dv, attend->value_heads * attend->value_width, attend->value_width, 0}};
-    /* the forward pass writes o and lse through these, the backward pass only reads them */
-    const MoecAttendWork work = {saved->q,
-                                 saved->k,
-                                 saved->v,
-                                 saved->sink,
-                                 saved->documents,
-                                 NULL,
-                                 NULL,
-                                 (void *)(uintptr_t)saved->o,
-                                 (float *)(uintptr_t)saved->lse};
+}
+
+/* The forward pass writes o and lse through these, the backward pass only reads them. */
+MOEC_INLINE MoecAttendWork moec_saved_work(const MoecAttendSaved *saved) {
+    return (MoecAttendWork){.q = saved->q,
+                            .k = saved->k,
+                            .v = saved->v,
+                            .sink = saved->sink,
+                            .documents = saved->documents,
+                            .o = (void *)(uintptr_t)saved->o,
+                            .lse = (float *)(uintptr_t)saved->lse};
+}
+
+MOEC_ENTRY void moec_attend_grad(const MoecAttend *attend, const MoecAttendSaved *saved, float *dq,
+                                 float *dk, float *dv, float *dsink) {
+    const long heads = attend->heads, tasks = attend->batch * heads,
+               threads = moec_attend_parallel(attend) ? moec_threads() : 1;
+    const MoecHeadGrad all = moec_all_grads(attend, saved, dq, dk, dv);
+    const MoecAttendWork work = moec_saved_work(saved);
 #pragma omp parallel for schedule(dynamic) if (threads > 1)
     for (long task = 0; task < tasks; task++) {
         const long first = task % heads;

@@ -5,7 +5,7 @@
 #ifndef MOEC_ATTENTION_STEP_H
 #define MOEC_ATTENTION_STEP_H
 
-#include "attention.h"
+#include "attention_chosen.h"
 
 /* ---- a few queries against a few keys: rows of scores ---- */
 
@@ -18,9 +18,12 @@ MOEC_INLINE MoecRange moec_visible_columns(const MoecAttend *attend, long place,
     return range;
 }
 
-/* Writes `hidden` to the cells of row i of a pair whose keys belong to another document. */
+/* Writes `hidden` to the cells of row i of a pair whose keys belong to another document, or that
+ * are not chosen. */
 MOEC_LARGE void moec_hide(const MoecHead *head, const MoecBlockPair *pair, long i, float *row,
                           float hidden) {
+    for (long j = 0; j < pair->keys && pair->seen != NULL; j++)
+        row[j] = pair->seen->cell[j][i] ? row[j] : hidden;
     if (head->documents == NULL) return;
     const float *document = head->documents + pair->key;
     const float own = head->documents[pair->offset + pair->query + i];
@@ -174,8 +177,15 @@ MOEC_FUNCTION void moec_step_keys(const MoecStep *step, long part, long b, long 
         scratch->largest[i] = output.rows[i * output.step - 2];
         scratch->sum[i] = output.rows[i * output.step - 1];
     }
-    const MoecBlockPair pair = {0, attend->queries, keys.first, keys.end - keys.first,
-                                step->position};
+    MoecBlockPair pair = {.queries = attend->queries,
+                          .key = keys.first,
+                          .keys = keys.end - keys.first,
+                          .offset = step->position};
+    if (step->work->chosen != NULL) {
+        const float *chosen = moec_chosen_at(attend, step->work->chosen, b, h);
+        if (moec_pair_seen(attend, chosen, &pair) == 0) return;
+        pair.seen = &moec_chosen_scratch.seen;
+    }
     moec_step_fetch(attend, &head, keys);
     moec_attend_pair(attend, &head, &pair, output);
     for (long i = 0; i < attend->queries; i++) {
@@ -208,7 +218,10 @@ MOEC_FUNCTION void moec_step_join(const MoecStep *step, long b, long h, long que
     const float *sink = step->work->sink != NULL ? step->work->sink + h : NULL;
     const MoecHead head = moec_head(attend, step->work, b, h);
     float *o = moec_step_state(step, 0, b, h, query) + 2; /* the first part becomes the whole */
-    float largest = sink != NULL ? *sink : -__builtin_inff(), sum = 0.0f;
+    float largest = sink != NULL                 ? *sink
+                    : step->work->chosen != NULL ? MOEC_NO_KEY
+                                                 : -__builtin_inff(),
+          sum = 0.0f;
     for (long part = 0; part < step->parts; part++)
         largest = moec_max(largest, moec_step_state(step, part, b, h, query)[0]);
     if (sink != NULL) sum = moec_exp(*sink - largest);
@@ -223,8 +236,9 @@ MOEC_FUNCTION void moec_step_join(const MoecStep *step, long b, long h, long que
 #pragma omp simd
         for (long c = 0; c < attend->value_width; c++) o[c] += factor * state[2 + c];
     }
-    moec_attend_finish(attend, &head, query, o, 1.0f / sum);
-    head.lse[query * head.lse_step] = largest + moec_log(sum);
+    const int none = largest == MOEC_NO_KEY; /* of the chosen ones */
+    moec_attend_finish(attend, &head, query, o, none ? 0.0f : 1.0f / sum);
+    head.lse[query * head.lse_step] = none ? largest : largest + moec_log(sum);
 }
 
 /* Heads are divided among threads only where there are few parts; the result does not depend on it.
@@ -305,7 +319,8 @@ MOEC_FUNCTION void moec_step_best(const MoecStep *step, long b, long h, long que
     best->count = 0;
     for (long key = range.first, keys; key < range.end; key += keys) {
         keys = moec_keys_behind(attend, key, range.end, MOEC_ATTEND_KEYS);
-        const MoecBlockPair pair = {query, 1, key, keys, step->position};
+        const MoecBlockPair pair = {
+            .query = query, .queries = 1, .key = key, .keys = keys, .offset = step->position};
         const MoecRange all = {0, pair.keys};
         moec_scores(attend, &head, &pair, score);
         moec_hide(&head, &pair, 0, score, -__builtin_inff());
@@ -359,7 +374,7 @@ MOEC_ENTRY void moec_attend_step(const MoecAttend *options, long position,
     if (attend.best > 0) {
         moec_step_all_best(&step);
     } else if (attend.queries > MOEC_STEP_QUERIES || room == 0) {
-        moec_attend_blocks(&attend, work, position);
+        (work->chosen != NULL ? moec_attend_spans : moec_attend_blocks)(&attend, work, position);
     } else {
         step.parts = moec_least(room, moec_ceil_div(keys, MOEC_STEP_PART));
         step.part_keys = moec_ceil_div(keys, step.parts);

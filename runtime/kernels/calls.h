@@ -26,7 +26,10 @@ MOEC_ENTRY void moec_round(const float *weights, MoecBf16 *rounded, size_t count
  * group) / 127. A NaN or infinity makes its whole group NaN or infinite. */
 MOEC_ENTRY void moec_round_groups(const float *weights, MoecGroup *rounded, size_t count);
 
-/* ---- attention: attention.h, attention_grad.h, attention_step.h ---- */
+/* Quantizes a parameter to int4: see MoecInt4Weights. */
+MOEC_ENTRY void moec_round_int4(const MoecInt4Weights *one, const float *weights, void *rounded);
+
+/* ---- attention: attention.h, attention_grad.h, attention_chosen.h, attention_step.h ---- */
 
 typedef struct MoecAttend {
     long batch;                 /* all leading dimensions in one */
@@ -41,6 +44,8 @@ typedef struct MoecAttend {
                   renormalised; 0: all */
     int rounded;
     MoecType q_type, k_type, v_type, o_type, grad_type;
+    long chosen_block[3]; /* queries, heads and keys per element of `chosen` */
+    int chosen_all;       /* `chosen` is the same for all of the batch */
 } MoecAttend;
 
 /* Writes o and lse. sink: NULL when there is none. queries == keys unless the mask is
@@ -54,6 +59,7 @@ typedef struct MoecAttendSaved {
     const void *o;
     const float *lse;
     const void *output_grad; /* has the shape of o; sink and documents may be NULL */
+    const float *chosen;     /* only of moec_attend_chosen_grad */
 } MoecAttendSaved;
 
 /* Overwrites dq, dk, dv and, with a sink, dsink[heads] (else dsink is NULL). Heads that add to the
@@ -62,13 +68,20 @@ MOEC_ENTRY void moec_attend_grad(const MoecAttend *attend, const MoecAttendSaved
                                  float *dk, float *dv, float *dsink);
 
 /* k_scale[batch, keys, key_heads] and v_scale[batch, keys, value_heads] are the scales of int8 k
- * and v. The scales, sink and documents may be NULL. */
+ * and v. The scales, sink, documents and, in a step, chosen may be NULL. */
 typedef struct MoecAttendWork {
     const void *q, *k, *v;
     const float *sink, *documents, *k_scale, *v_scale;
     void *o;
     float *lse;
+    const float *chosen;
 } MoecAttendWork;
+
+/* The same only for the pairs in work->chosen, see attention_chosen.h; o and its gradient are f32
+ * or as stored, o is f32. */
+MOEC_ENTRY void moec_attend_chosen(const MoecAttend *attend, const MoecAttendWork *work);
+MOEC_ENTRY void moec_attend_chosen_grad(const MoecAttend *attend, const MoecAttendSaved *saved,
+                                        float *dq, float *dk, float *dv, float *dsink);
 
 /* Attention of new tokens over a cache: query s has position position+s and attends to keys 0 ..
  * position+s, or with a sliding window to the last `window` of them. No other mask is possible.
@@ -99,16 +112,16 @@ typedef struct MoecPack {
 } MoecPack;
 
 typedef struct MoecPacked {
-    int *const *coordinate; /* [rank] of [rows] */
-    int *group;             /* [groups+1], first row of each group */
-    int *row_of;            /* [shape], -1 where the mask is 0; may be NULL */
-    int *other;        /* [rows], the combination of the dimensions that are not keys, row-major */
-    int *start, *list; /* [others+1], [rows]: the rows of each such combination, ascending */
+    int32_t *const *coordinate; /* [rank] of [rows] */
+    int32_t *group;             /* [groups+1], first row of each group */
+    int32_t *row_of;            /* [shape], -1 where the mask is 0; may be NULL */
+    int32_t *other; /* [rows], the combination of the dimensions that are not keys, row-major */
+    int32_t *start, *list; /* [others+1], [rows]: the rows of each such combination, ascending */
 } MoecPacked;
 
 /* A counting sort of the true entries by group, stable in their row-major order. through:
  * pack->through_count tensors. */
-MOEC_ENTRY void moec_pack(const MoecPack *pack, const float *mask, const int *const *through,
+MOEC_ENTRY void moec_pack(const MoecPack *pack, const float *mask, const int32_t *const *through,
                           const MoecPacked *packed);
 
 /* Memory to zeros, by several threads where it is much. */
@@ -140,8 +153,8 @@ typedef struct MoecGrouped {
 } MoecGrouped;
 
 typedef struct MoecRows {
-    const int *group; /* [groups+1] */
-    const int *a_gather, *b_gather;
+    const int32_t *group; /* [groups+1] */
+    const int32_t *a_gather, *b_gather;
 } MoecRows;
 
 MOEC_ENTRY void moec_grouped_product(const MoecGrouped *grouped, const MoecRows *rows,

@@ -240,14 +240,220 @@ MOEC_LARGE void moec_few_by_columns(const MoecBlockProduct *block) {
     for (long j = step * MOEC_STREAMS; j < block->n; j++) moec_few_columns(block, j, 0, 1);
 }
 
+/* ---- b in panels ---- */
+
+enum { MOEC_PANELS = 4, MOEC_PANEL_VECTORS = MOEC_PANEL / MOEC_LANES, MOEC_DIGITS = 3 };
+
+/* MOEC_PANEL_DEPTH terms of a row of a as integers of at most 2^22 times `scale`, a power of two:
+ * within 2^-22 of the largest term. An integer has three digits of 8 bits with a sign, the lowest
+ * first. digits[d][w] has those of the terms 8 w + 0, 2, 4, 6, then of 8 w + 1, 3, 5, 7. This is
+ * the order of the integers in MoecInt4. */
+typedef struct MoecDigits {
+    signed char digits[MOEC_DIGITS][MOEC_PANEL_DEPTH / 8][2][4];
+    int32_t eight; /* 8 times the sum of the integers */
+    float scale;
+} MoecDigits;
+
+MOEC_INLINE void moec_digits_of(const float *x, MoecDigits *made) {
+    float most = 0.0f, strange = 0.0f;
+    for (int i = 0; i < MOEC_PANEL_DEPTH; i++) {
+        const float size = x[i] < 0.0f ? -x[i] : x[i];
+        most = size > most ? size : most;
+        strange += x[i] - x[i]; /* NaN if one is not finite */
+    }
+    const int some = most >= 0x1p-100f;
+    const float power = moec_from_bits(moec_bits(some ? most : 1.0f) & 0x7F800000u);
+    const float inverse = some && strange == 0.0f ? 0x1p21f / power : 0.0f;
+    int32_t sum = 0;
+    for (int i = 0; i < MOEC_PANEL_DEPTH; i++) {
+        const float nearest = x[i] * inverse + (x[i] < 0.0f ? -0.5f : 0.5f);
+        const int32_t whole = inverse > 0.0f ? (int32_t)nearest : 0,
+                      low = (int32_t)((uint32_t)whole << 24) >> 24, high = (whole - low) >> 8,
+                      middle = (int32_t)((uint32_t)high << 24) >> 24;
+        sum += whole;
+        made->digits[0][i / 8][i % 2][i % 8 / 2] = (signed char)low;
+        made->digits[1][i / 8][i % 2][i % 8 / 2] = (signed char)middle;
+        made->digits[2][i / 8][i % 2][i % 8 / 2] = (signed char)((high - middle) >> 8);
+    }
+    made->eight = 8 * sum;
+    made->scale = strange == 0.0f ? 0x1p-21f * power : strange;
+}
+
+/* Bytes by bytes with sums of four adjacent products: 4 bits of b, 0 .. 15, by digits of a. */
+#ifdef __AVX512BW__
+#define MOEC_BYTES_HERE
+#include <immintrin.h>
+typedef __m512i MoecBytes;
+MOEC_INLINE MoecBytes moec_every(const void *four) {
+    int32_t word;
+    memcpy(&word, four, sizeof word);
+    return _mm512_set1_epi32(word);
+}
+#ifdef __AVX512VNNI__
+MOEC_INLINE MoecBytes moec_add_bytes(MoecBytes sum, MoecBytes b, MoecBytes a) {
+    return _mm512_dpbusd_epi32(sum, b, a);
+}
+MOEC_INLINE MoecBytes moec_sums(MoecBytes sum) { return sum; }
+#else
+MOEC_INLINE MoecBytes moec_add_bytes(MoecBytes sum, MoecBytes b, MoecBytes a) {
+    return _mm512_add_epi16(sum, _mm512_maddubs_epi16(b, a));
+}
+MOEC_INLINE MoecBytes moec_sums(MoecBytes sum) {
+    return _mm512_madd_epi16(sum, _mm512_set1_epi16(1));
+}
+#endif
+#elif defined(__AVX2__) && !defined(__AVX512F__)
+#define MOEC_BYTES_HERE
+#include <immintrin.h>
+typedef __m256i MoecBytes;
+MOEC_INLINE MoecBytes moec_every(const void *four) {
+    int32_t word;
+    memcpy(&word, four, sizeof word);
+    return _mm256_set1_epi32(word);
+}
+/* Eight sums of two products are at most 8 * 2 * 15 * 128 < 2^15. */
+MOEC_INLINE MoecBytes moec_add_bytes(MoecBytes sum, MoecBytes b, MoecBytes a) {
+    return _mm256_add_epi16(sum, _mm256_maddubs_epi16(b, a));
+}
+MOEC_INLINE MoecBytes moec_sums(MoecBytes sum) {
+    return _mm256_madd_epi16(sum, _mm256_set1_epi16(1));
+}
+#endif
+
+#ifdef MOEC_BYTES_HERE
+
+/* Adds the terms of one part of a panel for `rows` rows: exact sums of integers, rounded once. */
+MOEC_INLINE void moec_add_part(const MoecInt4 *part, const MoecDigits *const *a, long p,
+                               const long rows, MoecVector sum[4][MOEC_PANEL_VECTORS]) {
+#pragma GCC unroll 2
+    for (long v = 0; v < MOEC_PANEL_VECTORS; v++) {
+        MoecBytes b[MOEC_PANEL_DEPTH / 8][2];
+#pragma GCC unroll 4
+        for (int w = 0; w < MOEC_PANEL_DEPTH / 8; w++) {
+            const MoecWords words = *(const MoecWords *)(part->steps[w] + v * MOEC_LANES);
+            b[w][0] = (MoecBytes)(words & 0x0F0F0F0Fu);
+            b[w][1] = (MoecBytes)(words >> 4 & 0x0F0F0F0Fu);
+        }
+        const MoecVector scale = moec_load_scales(part->scale + v * MOEC_LANES);
+#pragma GCC unroll 4
+        for (long r = 0; r < rows; r++) {
+            const MoecDigits *x = a[r] + p;
+            MoecWords whole = (MoecWords){0} - (uint32_t)x->eight;
+#pragma GCC unroll 3
+            for (int d = 0; d < MOEC_DIGITS; d++) {
+                MoecBytes digit = {0};
+#pragma GCC unroll 4
+                for (int w = 0; w < MOEC_PANEL_DEPTH / 8; w++) {
+                    digit = moec_add_bytes(digit, b[w][0], moec_every(x->digits[d][w][0]));
+                    digit = moec_add_bytes(digit, b[w][1], moec_every(x->digits[d][w][1]));
+                }
+                whole += (MoecWords)moec_sums(digit) << 8 * d;
+            }
+            typedef int32_t Signed __attribute__((vector_size(MOEC_LANES * 4)));
+            sum[r][v] += scale * x->scale * __builtin_convertvector((Signed)whole, MoecVector);
+        }
+    }
+}
+
+#else
+
+MOEC_INLINE void moec_add_part(const MoecInt4 *part, const float *const *a, long p, const long rows,
+                               MoecVector sum[4][MOEC_PANEL_VECTORS]) {
+    MoecVector made[4][MOEC_PANEL_VECTORS] = {0};
+#pragma GCC unroll 32
+    for (int d = 0; d < MOEC_PANEL_DEPTH; d++)
+#pragma GCC unroll 4
+        for (long v = 0; v < MOEC_PANEL_VECTORS; v++) {
+            const MoecVector b = moec_load_int4(part->steps[d / 8] + v * MOEC_LANES, d % 8);
+#pragma GCC unroll 4
+            for (long r = 0; r < rows; r++) made[r][v] += a[r][p * MOEC_PANEL_DEPTH + d] * b;
+        }
+#pragma GCC unroll 4
+    for (long v = 0; v < MOEC_PANEL_VECTORS; v++)
+#pragma GCC unroll 4
+        for (long r = 0; r < rows; r++)
+            sum[r][v] += moec_load_scales(part->scale + v * MOEC_LANES) * made[r][v];
+}
+
+#endif
+
+#ifdef MOEC_BYTES_HERE
+typedef MoecDigits MoecTerms;
+#else
+typedef float MoecTerms;
+#endif
+
+/* c[i,j] (+)= a[i] . b[j]: `rows` rows from i on, columns of `panels` panels that begin `step`
+ * columns apart, the first at j. The sums of an element have the same order for all numbers of
+ * rows. a: the terms of each row. */
+MOEC_INLINE void moec_few_panels(const MoecBlockProduct *block, const MoecTerms *const *a, long i,
+                                 long j, long step, const long rows, const long panels) {
+    MoecVector sum[MOEC_PANELS][4][MOEC_PANEL_VECTORS] = {0};
+    const MoecInt4 *from[MOEC_PANELS];
+    for (long q = 0; q < panels; q++)
+        from[q] = moec_at(block->b.data, (j + q * step) * block->b.lane, MOEC_INT4);
+    for (long p = 0; p < block->k / MOEC_PANEL_DEPTH; p++) {
+#pragma GCC unroll 4
+        for (long q = 0; q < panels; q++) {
+            for (long at = 0; at < (long)sizeof(MoecInt4); at += 64)
+                moec_ask_ahead((const char *)(from[q] + p) + at);
+            moec_add_part(from[q] + p, a + i, p, rows, sum[q]);
+        }
+    }
+    for (long q = 0; q < panels; q++)
+        for (long r = 0; r < rows; r++) {
+            const long column = j + q * step, width = moec_least(block->n - column, MOEC_PANEL);
+            float *to = (float *)block->c + (i + r) * block->c_m + column, made[MOEC_PANEL];
+            for (long v = 0; v < MOEC_PANEL_VECTORS; v++)
+                moec_store_vector(made + v * MOEC_LANES, sum[q][r][v]);
+            for (long x = 0; x < width; x++) to[x] = made[x] + (block->accumulate ? to[x] : 0.0f);
+        }
+}
+
+/* A single row reads several panels side by side, several rows one. terms: memory for those of all
+ * rows. */
+MOEC_LARGE void moec_few_int4(const MoecBlockProduct *block, void *terms) {
+    const MoecTerms *a[MOEC_FEW_DOTS];
+    for (long i = 0; i < block->m; i++) {
+        const float *x = moec_element(&block->a, i, 0);
+#ifdef MOEC_BYTES_HERE
+        MoecDigits *digits = (MoecDigits *)terms + i * (block->k / MOEC_PANEL_DEPTH);
+        for (long p = 0; p < block->k / MOEC_PANEL_DEPTH; p++)
+            moec_digits_of(x + p * MOEC_PANEL_DEPTH, digits + p);
+        a[i] = digits;
+#else
+        a[i] = x;
+        (void)terms;
+#endif
+    }
+    const long all = moec_ceil_div(block->n, MOEC_PANEL),
+               step = block->m == 1 ? all / MOEC_PANELS : 0;
+    for (long q = 0; q < step; q++)
+        moec_few_panels(block, a, 0, q * MOEC_PANEL, step * MOEC_PANEL, 1, MOEC_PANELS);
+    for (long q = step * MOEC_PANELS; q < all; q++) {
+        long i = 0;
+        for (; i + 4 <= block->m; i += 4) moec_few_panels(block, a, i, q * MOEC_PANEL, 0, 4, 1);
+        for (; i + 2 <= block->m; i += 2) moec_few_panels(block, a, i, q * MOEC_PANEL, 0, 2, 1);
+        for (; i < block->m; i++) moec_few_panels(block, a, i, q * MOEC_PANEL, 0, 1, 1);
+    }
+}
+
 /* Computes the product if it has few rows and the memory layout of b permits reading without
  * packing; returns whether it did. The order of the sums differs from that of tiles, so the choice
  * depends on the whole product: a short block at its end must not depend on the number of
  * threads. */
-MOEC_FUNCTION int moec_block_few_rows(const MoecBlockProduct *block) {
+MOEC_FUNCTION int moec_block_few_rows(const MoecBlockProduct *block, void *scratch, size_t bytes) {
     const MoecOperand *a = &block->a, *b = &block->b;
     const long rows = block->whole_rows > 0 ? block->whole_rows : block->m;
     if (rows > MOEC_FEW_DOTS || b->lanes != NULL) return 0;
+    if (moec_is_panels(b->type)) {
+        const size_t groups = (size_t)(block->m * (block->k / MOEC_PANEL_DEPTH));
+        if (!moec_is_f32(a->type) || a->depth != 1 || a->depths != NULL ||
+            groups * sizeof(MoecDigits) > bytes)
+            return 0;
+        moec_few_int4(block, scratch);
+        return 1;
+    }
     if (b->lane == 1 && rows <= MOEC_FEW_ROWS)
         moec_few_by_rows(block);
     else if (b->lane != 1 && a->depth == 1 && b->depth == 1 && a->depths == NULL &&

@@ -9,10 +9,11 @@
  *     tile.h       the part of a product that is kept in registers, by vectors or by AMX
  *     matmul.h     matrix product for static and run-time shapes, packed and blocked, with vector
  *                  extensions of gcc and clang
- *     attention.h, attention_grad.h, attention_step.h
- *                  attend forward, backward and for one step
- *     routing.h    top-k selection, dispatch, grouped products over packed rows; for groups with
- *                  few rows, only the used elements are read
+ *     attention.h, attention_grad.h, attention_chosen.h, attention_step.h
+ *                  attend forward, backward, to chosen pairs and for one step
+ *     routing.h    top-k selection, grouped products over packed rows; for groups with few rows,
+ *                  only the used elements are read
+ *     packing.h    dispatch
  */
 #ifndef MOEC_KERNELS_H
 #define MOEC_KERNELS_H
@@ -37,6 +38,7 @@
 #include "matmul.h"
 #include "attention.h"
 #include "attention_grad.h"
+#include "attention_chosen.h"
 #include "attention_step.h"
 #include "routing.h"
 #endif

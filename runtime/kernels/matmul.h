@@ -144,12 +144,12 @@ MOEC_LARGE void moec_block_floats(const MoecBlockProduct *block) {
             memset((float *)block->c + i * block->c_m, 0, (size_t)block->n * sizeof(float));
         return;
     }
-    if (moec_block_few_rows(block)) return;
-    const MoecForm form = moec_form(block->rounded && !moec_is_groups(block->b.type));
+    if (moec_block_few_rows(block, moec_scratch.a, sizeof moec_scratch.a)) return;
+    const MoecForm form = moec_form(block->rounded && !moec_is_quantized(block->b.type));
     const int in_place = moec_block_in_place(block, form);
     const long most = form == MOEC_FLOATS ? MOEC_BLOCK_K : 2 * MOEC_BLOCK_K,
                even = moec_ceil_div(block->k, moec_ceil_div(block->k, most)),
-               unit = moec_is_groups(block->b.type) ? (long)MOEC_GROUP : moec_depth_unit(form),
+               unit = moec_is_quantized(block->b.type) ? (long)MOEC_GROUP : moec_depth_unit(form),
                deep = moec_ceil_div(even, unit) * unit, high = moec_block_height(form);
     moec_tiles_begin(form);
     for (long j = 0; j < block->n; j += MOEC_BLOCK_N) {
@@ -321,6 +321,66 @@ MOEC_ENTRY void moec_round_groups(const float *weights, MoecGroup *rounded, size
     }
 }
 
+/* The nearest integer; exact, so that it does not depend on fused operations. */
+MOEC_INLINE int moec_int4_step(float x, float inverse) {
+    return (int)((double)x * (double)inverse + 8.5) - 8;
+}
+
+/* The scale of a group, before it is rounded to a half. The weight of largest magnitude is -8 times
+ * the scale. If another multiple makes all weights exact, as in a file of such weights, it is that
+ * multiple. */
+MOEC_FUNCTION float moec_int4_scale(const float *x) {
+    static const float steps[] = {-8, 7, -7, 6, -6, 5, -5, 4, -4, 3, -3, 2, -2, 1, -1};
+    float most = 0.0f;
+    for (int i = 0; i < MOEC_PANEL_DEPTH; i++) {
+        if (x[i] != x[i]) return x[i];
+        most = (x[i] < 0.0f ? -x[i] : x[i]) > (most < 0.0f ? -most : most) ? x[i] : most;
+    }
+    for (size_t t = 0; t < sizeof steps / sizeof *steps && most != 0.0f; t++) {
+        const float scale = most / steps[t], inverse = 1.0f / scale,
+                    stored = moec_from_half(moec_half(scale));
+        int exact = stored == scale;
+        for (int i = 0; exact && i < MOEC_PANEL_DEPTH; i++) {
+            const int step = moec_int4_step(x[i], inverse);
+            exact = step <= 7 && (float)step * scale == x[i];
+        }
+        if (exact) return scale;
+    }
+    return most / -8.0f;
+}
+
+/* A group as integers, the first in the lowest bits of the first word. */
+MOEC_FUNCTION uint16_t moec_int4_group(const float *x, uint32_t words[MOEC_PANEL_DEPTH / 8]) {
+    const float scale = moec_int4_scale(x), inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
+    const int finite = inverse - inverse == 0.0f && scale - scale == 0.0f;
+    for (int i = 0; i < MOEC_PANEL_DEPTH; i++) {
+        int step = finite ? moec_int4_step(x[i], inverse) : scale != 0.0f;
+        step = step > 7 ? 7 : step;
+        words[i / 8] = (i % 8 ? words[i / 8] : 0) | (uint32_t)(step + 8) << i % 8 * 4;
+    }
+    return moec_half(scale);
+}
+
+MOEC_ENTRY void moec_round_int4(const MoecInt4Weights *one, const float *weights, void *rounded) {
+    const long panels = moec_ceil_div(one->n, MOEC_PANEL), parts = one->k / MOEC_PANEL_DEPTH;
+    const float *from = weights + one->weights / sizeof *weights;
+    MoecInt4 *to = (MoecInt4 *)(void *)((char *)rounded + one->packed);
+#pragma omp parallel for schedule(static)
+    for (long at = 0; at < one->batch * panels * parts; at++) {
+        const long batch = at / parts / panels, first = at / parts % panels * MOEC_PANEL,
+                   depth = at % parts * MOEC_PANEL_DEPTH;
+        for (long j = 0; j < MOEC_PANEL; j++) {
+            float x[MOEC_PANEL_DEPTH] = {0};
+            uint32_t words[MOEC_PANEL_DEPTH / 8];
+            for (long i = 0; i < MOEC_PANEL_DEPTH && first + j < one->n; i++)
+                x[i] = from[batch * one->batch_stride + (first + j) * one->n_stride +
+                            (depth + i) * one->k_stride];
+            to[at].scale[j] = moec_int4_group(x, words);
+            for (int w = 0; w < MOEC_PANEL_DEPTH / 8; w++) to[at].steps[w][j] = words[w];
+        }
+    }
+}
+
 MOEC_ENTRY void moec_clear(void *memory, size_t bytes) {
     const size_t part = 1 << 20;
 #pragma omp parallel for schedule(static) if (bytes > part)
@@ -328,9 +388,9 @@ MOEC_ENTRY void moec_clear(void *memory, size_t bytes) {
         memset((char *)memory + at, 0, bytes - at < part ? bytes - at : part);
 }
 
-/* Parts of columns of b begin at multiples of this; a group is some tiles wide. */
+/* Parts of columns of b begin at multiples of this; a group is some tiles wide, and some panels. */
 MOEC_INLINE long moec_column_unit(MoecType type) {
-    return moec_is_groups(type) ? (long)MOEC_GROUP : (long)MOEC_TILE_N;
+    return moec_is_quantized(type) ? (long)MOEC_GROUP : (long)MOEC_TILE_N;
 }
 
 typedef struct MoecGrid {
@@ -431,7 +491,7 @@ typedef struct MoecCuts {
 /* Parts of rows begin at multiples of this: only the last tile of a product may be incomplete,
  * because it adds to c in another order. */
 MOEC_INLINE long moec_row_unit(const MoecProduct *product) {
-    return moec_tile_height(moec_form(product->rounded && !moec_is_groups(product->b_type)));
+    return moec_tile_height(moec_form(product->rounded && !moec_is_quantized(product->b_type)));
 }
 
 MOEC_FUNCTION void moec_multiply_task(const MoecProduct *product, const void *a, const void *b,
@@ -451,8 +511,8 @@ MOEC_FUNCTION void moec_multiply_task(const MoecProduct *product, const void *a,
                at_c = outer * product->c_batch[0] + inner * product->c_batch[1];
     const MoecOperand left = {
         moec_at(a, at_a, product->a_type), product->a_m, product->a_k, NULL, NULL, product->a_type};
-    const MoecOperand right = {
-        moec_at(b, at_b, product->b_type), product->b_n, product->b_k, NULL, NULL, product->b_type};
+    const MoecOperand right =
+        moec_right(moec_at(b, at_b, product->b_type), product->b_n, product->b_k, product->b_type);
     MoecBlockProduct block = {moec_cut(m, height, cuts->grid.rows, row + 1) - i,
                               moec_cut(n, unit, cuts->grid.columns, column + 1) - j,
                               moec_cut(k, MOEC_STREAMS, cuts->depths, depth + 1) - p,

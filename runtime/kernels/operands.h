@@ -1,12 +1,12 @@
 /* operands: the operands of products, and their packing.
  *
  * Operands are f32, bf16 or, in products without rounding, int8. b may also be in groups (see
- * MoecGroup), without index tables. A panel contains an operand as 32-bit words in the order in
- * which a tile reads them. A word is usually one float. It is a pair of neighbors along k as bf16,
- * with the first in the lower half, if the product rounds its operands and the processor multiplies
- * pairs of bf16 (MOEC_HAS_PAIRS) faster than floats. The order of the words is the same, so one
- * tile handles both. AMX requires lanes of a as rows of words, and depths that are multiples of 16
- * words, with zeros as padding.
+ * MoecGroup) or in panels (MoecInt4), without index tables. A panel for a tile contains an operand
+ * as 32-bit words in the order in which the tile reads them. A word is usually one float. It is a
+ * pair of neighbors along k as bf16, with the first in the lower half, if the product rounds its
+ * operands and the processor multiplies pairs of bf16 (MOEC_HAS_PAIRS) faster than floats. The
+ * order of the words is the same, so one tile handles both. AMX requires lanes of a as rows of
+ * words, and depths that are multiples of 16 words, with zeros as padding.
  *
  * Before a stand-alone program includes the kernels, it defines which of these types it does not
  * use. The code for them is then not compiled.
@@ -21,6 +21,9 @@
 #endif
 #ifndef MOEC_INT8_OPERANDS
 #define MOEC_INT8_OPERANDS 1
+#endif
+#ifndef MOEC_INT4_OPERANDS
+#define MOEC_INT4_OPERANDS MOEC_INT8_OPERANDS
 #endif
 #ifndef MOEC_BYTE_OPERANDS
 #define MOEC_BYTE_OPERANDS 1
@@ -97,17 +100,25 @@ MOEC_INLINE long moec_words(MoecForm form, long depth) {
 MOEC_INLINE int moec_is_bf16(MoecType type) { return MOEC_BF16_OPERANDS && type == MOEC_BF16; }
 MOEC_INLINE int moec_is_groups(MoecType type) { return MOEC_INT8_OPERANDS && type == MOEC_INT8; }
 MOEC_INLINE int moec_is_bytes(MoecType type) { return MOEC_BYTE_OPERANDS && type == MOEC_BYTE; }
-MOEC_INLINE int moec_is_f32(MoecType type) {
-    return !moec_is_bf16(type) && !moec_is_groups(type) && !moec_is_bytes(type);
+MOEC_INLINE int moec_is_panels(MoecType type) { return MOEC_INT4_OPERANDS && type == MOEC_INT4; }
+/* Quantized: such a product does not round its other operand. */
+MOEC_INLINE int moec_is_quantized(MoecType type) {
+    return moec_is_groups(type) || moec_is_panels(type);
 }
-/* Bytes of an element; not of one in a group. */
+MOEC_INLINE int moec_is_f32(MoecType type) {
+    return !moec_is_bf16(type) && !moec_is_quantized(type) && !moec_is_bytes(type);
+}
+/* Bytes of an element; not of a quantized one. */
 MOEC_INLINE long moec_size(MoecType type) {
     return moec_is_bytes(type) ? 1 : moec_is_bf16(type) ? 2 : 4;
 }
 
-/* Element `place` of an array of that type; where there are groups, the group that begins there. */
+/* Element `place` of an array of that type; where there are groups, the group that begins there, in
+ * panels the part that begins there (see moec_right). */
 MOEC_INLINE const void *moec_at(const void *data, long place, MoecType type) {
     if (moec_is_groups(type)) return (const MoecGroup *)data + place / MOEC_GROUP;
+    if (moec_is_panels(type))
+        return (const MoecInt4 *)data + place / (MOEC_PANEL * MOEC_PANEL_DEPTH);
     return (const char *)data + place * moec_size(type);
 }
 MOEC_INLINE void *moec_to(void *data, long place, MoecType type) {
@@ -141,6 +152,14 @@ MOEC_INLINE MoecVector moec_load_steps(const signed char *x) {
     const Words steps =
         (Words)__builtin_ia32_pmovsxbd512_mask(*(const Bytes *)x, (Words){0}, 0xffff);
     return __builtin_convertvector(steps, MoecVector);
+#elif defined(__AVX2__) && !defined(__clang__)
+    typedef char Bytes __attribute__((vector_size(16)));
+    typedef long long Pair __attribute__((vector_size(16)));
+    typedef int32_t Words __attribute__((vector_size(32)));
+    long long eight;
+    memcpy(&eight, x, sizeof eight);
+    const Words steps = (Words)__builtin_ia32_pmovsxbd256((Bytes)(Pair){eight, 0});
+    return __builtin_convertvector(steps, MoecVector);
 #else
     typedef signed char Bytes __attribute__((vector_size(MOEC_LANES), aligned(1), may_alias));
     return __builtin_convertvector(*(const Bytes *)x, MoecVector);
@@ -154,12 +173,39 @@ MOEC_INLINE MoecVector moec_load_wide(const void *x, MoecType type) {
     return (MoecVector)(moec_widen(x) << 16);
 }
 
+/* Integer i of 8 in each of these words of MoecInt4.steps. */
+MOEC_INLINE MoecVector moec_load_int4(const uint32_t *words, const int i) {
+#if defined(__AVX512F__) && !defined(__clang__)
+    typedef int32_t Places __attribute__((vector_size(64)));
+    const MoecVector steps = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
+    return __builtin_shuffle(steps, (Places)(*(const MoecWords *)words >> 4 * i));
+#else
+    typedef int32_t Signed __attribute__((vector_size(MOEC_LANES * 4)));
+    const Signed steps = (Signed)((*(const MoecWords *)words ^ 0x88888888u) << (28 - 4 * i)) >> 28;
+    return __builtin_convertvector(steps, MoecVector);
+#endif
+}
+
+/* Scales of adjacent columns: moec_from_half of each. */
+MOEC_INLINE MoecVector moec_load_scales(const uint16_t *x) {
+    const MoecWords half = moec_widen(x), size = half & 0x7FFFu;
+    const MoecVector finite = (MoecVector)(size << 13) * 0x1p112f;
+    const MoecWords beyond = (MoecWords)(size >= 0x7C00u) & 0x7F800000u;
+    return (MoecVector)((half & 0x8000u) << 16 | (MoecWords)finite | beyond);
+}
+
 MOEC_INLINE float moec_vector_sum(MoecVector x) {
     MoecFour part[MOEC_LANES / 4];
     memcpy(part, &x, sizeof part);
     MoecFour sum = part[0];
     for (int i = 1; i < MOEC_LANES / 4; i++) sum += part[i];
     return (sum[0] + sum[2]) + (sum[1] + sum[3]);
+}
+
+/* Operand b of a product. In panels, element (i, p) is in the part at i * lane + p * depth, and
+ * operands begin with a part. */
+MOEC_INLINE MoecOperand moec_right(const void *b, long b_n, long b_k, MoecType type) {
+    return (MoecOperand){b, b_n, moec_is_panels(type) ? (long)MOEC_PANEL : b_k, NULL, NULL, type};
 }
 
 /* The operand from lane `lane` and depth `depth` on. */
@@ -214,12 +260,12 @@ MOEC_INLINE const char *moec_lane_at(const MoecOperand *x, const int *table, lon
 enum { MOEC_ASK_BYTES = 512 << 10 }; /* more would evict the operands of the current product */
 
 /* Prefetches part `part` of `count` of an operand of a later product into the nearest cache. Skips
- * groups, which are multiplied by few rows, and rows from an index table, which other threads have
- * read. */
+ * quantized ones, which are multiplied by few rows, and rows from an index table, which other
+ * threads have read. */
 MOEC_INLINE void moec_ask_part(const MoecOperand *x, long lanes, long depth, long part,
                                long count) {
     const int by_lane = x->depth == 1,
-              elsewhere = x->lanes != NULL || x->depths != NULL || moec_is_groups(x->type);
+              elsewhere = x->lanes != NULL || x->depths != NULL || moec_is_quantized(x->type);
     const long rows = by_lane ? lanes : depth,
                bytes = (by_lane ? depth : lanes) * moec_size(x->type);
     if (elsewhere || rows * bytes > MOEC_ASK_BYTES) return;
@@ -308,10 +354,37 @@ MOEC_INLINE void moec_pack_neighbours(const MoecOperand *x, long first, long lan
     }
 }
 
+/* The same of lanes in panels of int4. */
+MOEC_INLINE void moec_pack_int4(const MoecOperand *x, long first, long lanes, long depth,
+                                long width, float *out) {
+    for (long i = 0; i < width; i += MOEC_LANES) {
+        const long lane = first + i, column = lane % MOEC_PANEL;
+        const MoecInt4 *from = moec_at(x->data, (lane - column) * x->lane, x->type);
+        for (long p = 0; p < depth; p++) {
+            float *to = out + p * width + i;
+            if (lane >= lanes) {
+                moec_store_vector(to, (MoecVector){0});
+                continue;
+            }
+            const MoecInt4 *part = from + p / MOEC_PANEL_DEPTH;
+            const MoecVector scale = moec_load_scales(part->scale + column);
+            const uint32_t *words = part->steps[p % MOEC_PANEL_DEPTH / 8] + column;
+#pragma GCC unroll 8
+            for (int q = 0; q < 8; q++, to += width)
+                moec_store_vector(to, scale * moec_load_int4(words, q));
+            p += 7;
+        }
+    }
+}
+
 /* One panel: out[depth][width] of the lanes from `first` on, zero beyond `lanes`. */
 MOEC_FUNCTION void moec_pack_panel(const MoecOperand *x, long first, long lanes, long depth,
                                    long width, float *out) {
     const int neighbours = x->lane == 1 && x->lanes == NULL;
+    if (moec_is_panels(x->type)) {
+        moec_pack_int4(x, first, lanes, depth, width, out);
+        return;
+    }
     if (neighbours && moec_is_f32(x->type)) {
         moec_pack_neighbours(x, first, lanes, depth, width, MOEC_F32, out);
         return;

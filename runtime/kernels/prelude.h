@@ -12,15 +12,20 @@
 #include <string.h>
 #ifdef _OPENMP
 #include <omp.h>
-#else /* the pragmas are then for nobody, or for -fopenmp-simd */
+#elif !defined(MOEC_PLAIN) /* the pragmas are then for nobody, or for -fopenmp-simd */
 #pragma GCC diagnostic ignored "-Wunknown-pragmas"
 #endif
 
+#ifdef MOEC_PLAIN /* C99 without a library, after standalone/freestanding/plain_math.h */
+#define MOEC_FUNCTION static
+#define MOEC_INLINE static inline
+#else
 /* Functions that a translation unit does not call cause no code and no warning. */
 #define MOEC_FUNCTION static __attribute__((unused))
 #define MOEC_INLINE static inline __attribute__((unused, always_inline))
 /* Long unrolled code: a single copy of it limits the compile time of a model. */
 #define MOEC_LARGE static __attribute__((unused, noinline))
+#endif
 
 /* ---- threads ---- */
 
@@ -45,27 +50,53 @@ MOEC_INLINE int moec_thread(void) {
 /* ---- bits ---- */
 
 MOEC_INLINE uint32_t moec_bits(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
+    const union {
+        float value;
+        uint32_t bits;
+    } both = {x};
+    return both.bits;
 }
 
 MOEC_INLINE float moec_from_bits(uint32_t bits) {
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
+    const union {
+        uint32_t bits;
+        float value;
+    } both = {bits};
+    return both.value;
 }
 
 MOEC_INLINE uint64_t moec_bits_double(double x) {
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
+    const union {
+        double value;
+        uint64_t bits;
+    } both = {x};
+    return both.bits;
 }
 
 MOEC_INLINE double moec_from_bits_double(uint64_t bits) {
-    double x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
+    const union {
+        uint64_t bits;
+        double value;
+    } both = {bits};
+    return both.value;
+}
+
+/* ---- binary16, "half" ---- */
+
+/* The nearest, of two the even one; infinite beyond 65504. */
+MOEC_INLINE uint16_t moec_half(float x) {
+    const uint32_t bits = moec_bits(x), sign = bits >> 16 & 0x8000u, size = bits & 0x7FFFFFFFu;
+    if (size > 0x7F800000u) return (uint16_t)(sign | 0x7E00u);
+    if (size >= 0x477FF000u) return (uint16_t)(sign | 0x7C00u);
+    if (size < 0x38800000u) /* subnormal: the sum has the digits of the result */
+        return (uint16_t)(sign | (moec_bits(moec_from_bits(size) + 0.5f) - 0x3F000000u));
+    return (uint16_t)(sign | ((size - 0x38000000u + 0xFFFu + (size >> 13 & 1u)) >> 13));
+}
+
+MOEC_INLINE float moec_from_half(uint16_t half) {
+    const uint32_t size = half & 0x7FFFu, sign = (uint32_t)(half & 0x8000u) << 16,
+                   finite = moec_bits(moec_from_bits(size << 13) * 0x1p112f);
+    return moec_from_bits(sign | finite | (size >= 0x7C00u ? 0x7F800000u : 0u));
 }
 
 /* ---- bf16: the upper half of a float ---- */
@@ -115,13 +146,26 @@ MOEC_INLINE float moec_masked(float x, uint32_t mask) {
     return moec_from_bits(moec_bits(x) & mask);
 }
 
+/* Maps a float to an integer with the same order: the bits of negative numbers are inverted, both
+ * zeros are equal, NaN is smallest. */
+MOEC_INLINE uint32_t moec_order(float x) {
+    const uint32_t bits = moec_bits(x + 0.0f);
+    const uint32_t order = (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+    return x == x ? order : 0u;
+}
+
 /* ---- rounding and roots ---- */
 
 MOEC_INLINE float moec_abs(float x) { return __builtin_fabsf(x); }
 MOEC_INLINE float moec_sign(float x) { return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x; }
+#ifdef MOEC_PLAIN
+MOEC_INLINE float moec_floor(float x) { return moec_plain_floor(x); }
+MOEC_INLINE float moec_sqrt(float x) { return (float)moec_double_sqrt((double)x); }
+#else
 MOEC_INLINE float moec_floor(float x) { return __builtin_floorf(x); }
 MOEC_INLINE float moec_sqrt(float x) { return __builtin_sqrtf(x); }
-MOEC_INLINE float moec_rsqrt(float x) { return 1.0f / __builtin_sqrtf(x); }
+#endif
+MOEC_INLINE float moec_rsqrt(float x) { return 1.0f / moec_sqrt(x); }
 
 MOEC_INLINE float moec_square(float x) { return x * x; }
 MOEC_INLINE float moec_cube(float x) { return x * x * x; }
@@ -129,22 +173,30 @@ MOEC_INLINE float moec_fifth(float x) { return (x * x) * (x * x) * x; }
 MOEC_INLINE float moec_seventh(float x) { return (x * x) * (x * x) * (x * x) * x; }
 
 /* The remainder has the sign of the divisor. */
-MOEC_INLINE float moec_mod(float a, float b) { return a - b * __builtin_floorf(a / b); }
+MOEC_INLINE float moec_mod(float a, float b) { return a - b * moec_floor(a / b); }
 
 /* ---- whole numbers of 64 bits: see compiler/whole.c ---- */
 
-MOEC_INLINE long moec_whole(float x) { return x >= -0x1p63f && x < 0x1p63f ? (long)x : INT64_MIN; }
-MOEC_INLINE long moec_whole_sum(long a, long b) { return (long)((uint64_t)a + (uint64_t)b); }
-MOEC_INLINE long moec_whole_difference(long a, long b) { return (long)((uint64_t)a - (uint64_t)b); }
-MOEC_INLINE long moec_whole_product(long a, long b) { return (long)((uint64_t)a * (uint64_t)b); }
-MOEC_INLINE long moec_whole_size(long a) { return a < 0 ? moec_whole_difference(0, a) : a; }
-MOEC_INLINE long moec_whole_quotient(long a, long b) {
+MOEC_INLINE int64_t moec_whole(float x) {
+    return x >= -0x1p63f && x < 0x1p63f ? (int64_t)x : INT64_MIN;
+}
+MOEC_INLINE int64_t moec_whole_sum(int64_t a, int64_t b) {
+    return (int64_t)((uint64_t)a + (uint64_t)b);
+}
+MOEC_INLINE int64_t moec_whole_difference(int64_t a, int64_t b) {
+    return (int64_t)((uint64_t)a - (uint64_t)b);
+}
+MOEC_INLINE int64_t moec_whole_product(int64_t a, int64_t b) {
+    return (int64_t)((uint64_t)a * (uint64_t)b);
+}
+MOEC_INLINE int64_t moec_whole_size(int64_t a) { return a < 0 ? moec_whole_difference(0, a) : a; }
+MOEC_INLINE int64_t moec_whole_quotient(int64_t a, int64_t b) {
     if (b == 0 || (b == -1 && a == INT64_MIN)) return INT64_MIN;
     return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
-MOEC_INLINE long moec_whole_remainder(long a, long b) {
+MOEC_INLINE int64_t moec_whole_remainder(int64_t a, int64_t b) {
     if (b == 0 || b == -1) return b ? 0 : a;
-    const long rest = a % b;
+    const int64_t rest = a % b;
     return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
@@ -240,8 +292,8 @@ MOEC_INLINE float moec_pow(float a, float b) {
                 none = b > 0.0f ? 0.0f : __builtin_inff();
     result = base > 3.5e38 ? huge : result;
     result = base == 0.0 ? none : result;
-    const float whole = __builtin_floorf(b), half = b * 0.5f;
-    const float odd = __builtin_floorf(half) != half ? -result : result;
+    const float whole = moec_floor(b), half = b * 0.5f;
+    const float odd = moec_floor(half) != half ? -result : result;
     result = a < 0.0f ? (whole == b ? odd : __builtin_nanf("")) : result;
     result = ((a != a) | (b != b)) ? a + b : result;
     return b == 0.0f ? 1.0f : result;

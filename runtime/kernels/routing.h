@@ -1,18 +1,11 @@
-/* routing: choosing, packing, and products over packed rows. */
+/* routing: choosing, and products over packed rows. */
 #ifndef MOEC_ROUTING_H
 #define MOEC_ROUTING_H
 
 #include "matmul.h"
+#include "packing.h"
 
 /* ---- choosing ---- */
-
-/* Maps a float to an integer with the same order: the bits of negative numbers are inverted, both
- * zeros are equal, NaN is smallest. */
-MOEC_INLINE uint32_t moec_order(float x) {
-    const uint32_t bits = moec_bits(x + 0.0f);
-    const uint32_t order = (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
-    return x == x ? order : 0u;
-}
 
 /* The k-th largest order of p[size], and in *equal how many of that order are among the k. */
 MOEC_FUNCTION uint32_t moec_threshold(long size, long stride, long k, const float *p, long *equal) {
@@ -76,123 +69,6 @@ MOEC_ENTRY void moec_top(long outer, long size, long inner, long k, const float 
     }
 }
 
-/* ---- packing: CALL_PACK of compiler/ir/ir.h ---- */
-
-typedef struct MoecEntry {
-    long group, other;
-    long coordinate[MOEC_MAX_RANK];
-} MoecEntry;
-
-/* The coordinates of the first entry of row `row`: of neighbours along the last dimension. */
-MOEC_FUNCTION void moec_row_begin(const MoecPack *pack, long row, MoecEntry *entry) {
-    entry->coordinate[pack->rank - 1] = 0;
-    for (int i = pack->rank - 2; i >= 0; i--) {
-        entry->coordinate[i] = row % pack->shape[i];
-        row /= pack->shape[i];
-    }
-}
-
-/* Group and rest of the entry with those coordinates. */
-MOEC_FUNCTION void moec_entry_parts(const MoecPack *pack, const int *const *through,
-                                    MoecEntry *entry) {
-    entry->group = entry->other = 0;
-    for (int j = 0; j < pack->through_count; j++) {
-        long place = 0;
-        for (int i = 0; i < pack->rank; i++)
-            place += entry->coordinate[i] * pack->through_stride[j][i];
-        entry->group = entry->group * pack->through_size[j] + through[j][place];
-    }
-    for (int i = 0; i < pack->rank; i++) {
-        long *part = pack->key[i] ? &entry->group : &entry->other;
-        *part = *part * pack->shape[i] + entry->coordinate[i];
-    }
-}
-
-/* first[i+1] holds the size of part i; afterwards first[i] is where part i begins. */
-MOEC_FUNCTION void moec_running_sum(long count, int *first) {
-    for (long i = 0; i < count; i++) first[i + 1] += first[i];
-}
-
-/* Undoes that each first[i] was moved to the end of its part while the part was filled. */
-MOEC_FUNCTION void moec_step_back(long count, int *first) {
-    for (long i = count; i > 0; i--) first[i] = first[i - 1];
-    first[0] = 0;
-}
-
-/* Counts the true entries by group and by rest; returns how many there are, at most pack->rows. */
-MOEC_FUNCTION long moec_pack_count(const MoecPack *pack, const float *mask,
-                                   const int *const *through, const MoecPacked *packed,
-                                   long entries) {
-    const long last = pack->shape[pack->rank - 1];
-    MoecEntry entry;
-    long count = 0;
-    for (long i = 0; i < entries && count < pack->rows; i += last) {
-        moec_row_begin(pack, i / last, &entry);
-        for (long j = 0; j < last && count < pack->rows; j++) {
-            if (mask[i + j] == 0.0f) continue;
-            entry.coordinate[pack->rank - 1] = j;
-            moec_entry_parts(pack, through, &entry);
-            packed->group[entry.group + 1]++;
-            packed->start[entry.other + 1]++;
-            count++;
-        }
-    }
-    return count;
-}
-
-/* Entry number `number` gets a row. */
-MOEC_INLINE void moec_pack_entry(const MoecPack *pack, const MoecEntry *entry,
-                                 const MoecPacked *packed, long number) {
-    const int row = packed->group[entry->group]++;
-    for (int j = 0; j < pack->rank; j++) packed->coordinate[j][row] = (int)entry->coordinate[j];
-    packed->other[row] = (int)entry->other;
-    if (packed->row_of != NULL) packed->row_of[number] = row;
-}
-
-MOEC_FUNCTION void moec_pack_fill(const MoecPack *pack, const float *mask,
-                                  const int *const *through, const MoecPacked *packed, long count) {
-    const long last = pack->shape[pack->rank - 1];
-    MoecEntry entry;
-    for (long i = 0, done = 0; done < count; i += last) {
-        moec_row_begin(pack, i / last, &entry);
-        for (long j = 0; j < last && done < count; j++) {
-            if (mask[i + j] == 0.0f) continue;
-            entry.coordinate[pack->rank - 1] = j;
-            moec_entry_parts(pack, through, &entry);
-            moec_pack_entry(pack, &entry, packed, i + j);
-            done++;
-        }
-    }
-    for (long row = count; row < pack->rows; row++) {
-        for (int j = 0; j < pack->rank; j++) packed->coordinate[j][row] = 0;
-        packed->other[row] = packed->list[row] = 0;
-    }
-    for (long row = 0; row < count; row++)
-        packed->list[packed->start[packed->other[row]]++] = (int)row;
-}
-
-MOEC_ENTRY void moec_pack(const MoecPack *pack, const float *mask, const int *const *through,
-                          const MoecPacked *packed) {
-    long groups = 1, others = 1;
-    for (int j = 0; j < pack->through_count; j++) groups *= pack->through_size[j];
-    for (int i = 0; i < pack->rank; i++) {
-        groups *= pack->key[i] ? pack->shape[i] : 1;
-        others *= pack->key[i] ? 1 : pack->shape[i];
-    }
-    long entries = 1;
-    for (int i = 0; i < pack->rank; i++) entries *= pack->shape[i];
-    memset(packed->group, 0, (size_t)(groups + 1) * sizeof *packed->group);
-    memset(packed->start, 0, (size_t)(others + 1) * sizeof *packed->start);
-    if (packed->row_of != NULL)
-        memset(packed->row_of, 0xFF, (size_t)entries * sizeof *packed->row_of);
-    const long count = moec_pack_count(pack, mask, through, packed, entries);
-    moec_running_sum(groups, packed->group);
-    moec_running_sum(others, packed->start);
-    moec_pack_fill(pack, mask, through, packed, count);
-    moec_step_back(groups, packed->group);
-    moec_step_back(others, packed->start);
-}
-
 /* ---- products over packed rows ---- */
 
 /* In how many blocks of at most so many rows a group is worked on. No sum depends on it. */
@@ -232,12 +108,8 @@ MOEC_FUNCTION MoecBlockProduct moec_rows_task(const MoecGrouped *grouped, const 
                j = moec_cut(grouped->n, unit, cuts->columns, column),
                p = moec_cut(grouped->k, MOEC_STREAMS, cuts->depths, depth), row = group[g] + i;
     const MoecOperand left = {a, grouped->a_row, 1, rows->a_gather, NULL, grouped->a_type};
-    const MoecOperand right = {moec_at(b, g * grouped->b_group, grouped->b_type),
-                               grouped->b_n,
-                               grouped->b_k,
-                               NULL,
-                               NULL,
-                               grouped->b_type};
+    const MoecOperand right = moec_right(moec_at(b, g * grouped->b_group, grouped->b_type),
+                                         grouped->b_n, grouped->b_k, grouped->b_type);
     MoecBlockProduct product = {moec_cut(count, cuts->height, blocks, block + 1) - i,
                                 moec_cut(grouped->n, unit, cuts->columns, column + 1) - j,
                                 moec_cut(grouped->k, MOEC_STREAMS, cuts->depths, depth + 1) - p,
@@ -260,7 +132,7 @@ MOEC_FUNCTION MoecBlockProduct moec_rows_task(const MoecGrouped *grouped, const 
 /* Rows of each group times the weight of the group. */
 MOEC_FUNCTION void moec_rows_by_weight(const MoecGrouped *grouped, const MoecRows *rows,
                                        const void *a, const void *b, void *c) {
-    const MoecForm form = moec_form(grouped->rounded && !moec_is_groups(grouped->b_type));
+    const MoecForm form = moec_form(grouped->rounded && !moec_is_quantized(grouped->b_type));
     const long all = rows->group[grouped->groups], n = grouped->n;
     MoecRowCuts cuts = {.most = moec_task_rows(all, moec_block_height(form)),
                         .height = moec_tile_height(form),

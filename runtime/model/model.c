@@ -81,10 +81,10 @@ static bool take_there(Model *model) {
         there->gradients = model->gradients;
         memcpy(there->moments, model->moments, sizeof(float *) * (size_t)moments);
         there->arena = memory_map(model->arena_bytes);
-        there->rounded = table->round ? memory_map(table->weight_bytes / 2) : NULL;
+        there->rounded = table->round ? memory_map(rounded_bytes(table)) : NULL;
         return there->arena && (there->rounded || !table->round);
     }
-    size_t halves = table->round ? rounded(table->weight_bytes / 2) : 0;
+    size_t halves = rounded(rounded_bytes(table));
     there->bytes = weights + trained * (size_t)model->trains + moment * (size_t)moments + states +
                    halves + model->arena_bytes;
     there->block = model->device->kind->allocate(model->device, there->bytes);
@@ -180,7 +180,7 @@ void model_close(Model *model) {
         model->device->kind->release(model->device, model->there.block, model->there.bytes);
     } else if (!model->device->apart) {
         memory_unmap(model->there.arena, model->arena_bytes);
-        memory_unmap(model->there.rounded, table->weight_bytes / 2);
+        memory_unmap(model->there.rounded, rounded_bytes(table));
     }
     free(model->there.moments);
     free(model->own);
@@ -198,6 +198,12 @@ bool model_round(const Model *model) {
     const ModelMemory *there = &model->there;
     return !there->rounded ||
            model->device->kind->round(model->engine, there->weights, there->rounded);
+}
+
+void model_release_weights(const Model *model) {
+    const MoecTable *table = model->table;
+    memory_release((char *)model->weights + table->weight_bytes - table->alone_bytes,
+                   table->alone_bytes);
 }
 
 bool model_put_weights(const Model *model) {
@@ -276,7 +282,7 @@ const MoecGraphEntry *model_graph(const Model *model, MoecGraphKind kind) {
 size_t model_bytes(const Model *model) {
     const MoecTable *table = model->table;
     size_t moments = (size_t)moment_count(model);
-    size_t halves = table->round ? table->weight_bytes / 2 : 0;
+    size_t halves = rounded_bytes(table);
     return table->weight_bytes + (model->trains ? trained_bytes(table) : 0) +
            moments * moment_bytes(table) + halves + table->state_bytes + model->arena_bytes;
 }

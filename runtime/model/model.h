@@ -106,6 +106,8 @@ bool model_put(const Model *model);
 bool model_put_weights(const Model *model); /* weights only, and their bf16 copies */
 /* Updates the bf16 copies of the weights, if any, after the device has changed the weights. */
 bool model_round(const Model *model);
+/* Releases the memory of int4 weights that are not read in f32. model_put is then impossible. */
+void model_release_weights(const Model *model);
 bool model_get(const Model *model, bool optimizer);
 /* Weight averages (EMA, optimizer state `average`): model_take_averages swaps them into the weights
  * for evaluation, model_give_averages swaps them back. False after a message. */

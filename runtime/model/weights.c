@@ -1,5 +1,6 @@
 #include "weights.h"
 
+#include "count.h"
 #include "streams.h"
 
 #include <stdio.h>
@@ -29,14 +30,14 @@ static uint64_t hash_chunk(uint64_t hash, const char *chunk, size_t bytes) {
     return hash;
 }
 
-static void get_chunk(WeightsGet *get, const float *block, size_t done, char *chunk, size_t bytes) {
+static void get_chunk(WeightsGet *get, const void *block, size_t done, char *chunk, size_t bytes) {
     if (get)
         get(block, done, chunk, bytes);
     else
         memcpy(chunk, (const char *)block + done, bytes);
 }
 
-static uint64_t hash_block(uint64_t hash, WeightsGet *get, const float *block, size_t bytes) {
+static uint64_t hash_block(uint64_t hash, WeightsGet *get, const void *block, size_t bytes) {
     char chunk[CHUNK];
     for (size_t done = 0; done < bytes; done += CHUNK) {
         get_chunk(get, block, done, chunk, chunk_at(bytes, done));
@@ -48,13 +49,14 @@ static uint64_t hash_block(uint64_t hash, WeightsGet *get, const float *block, s
 static const uint64_t hash_start = 0xCBF29CE484222325u;
 
 static Header header_of(const MoecTable *table) {
-    Header header = {
-        .weight_bytes = table->weight_bytes, .state_bytes = table->state_bytes, .hash = hash_start};
+    Header header = {.weight_bytes = kept_bytes(table) + table->packed_bytes,
+                     .state_bytes = table->state_bytes,
+                     .hash = hash_start};
     memcpy(header.magic, magic, sizeof magic);
     return header;
 }
 
-static int read_block(FILE *file, WeightsPut *put, float *block, size_t bytes, uint64_t *hash) {
+static int read_block(FILE *file, WeightsPut *put, void *block, size_t bytes, uint64_t *hash) {
     char chunk[CHUNK];
     for (size_t done = 0; done < bytes; done += CHUNK) {
         size_t size = chunk_at(bytes, done);
@@ -68,7 +70,7 @@ static int read_block(FILE *file, WeightsPut *put, float *block, size_t bytes, u
     return 1;
 }
 
-static int write_block(FILE *file, WeightsGet *get, const float *block, size_t bytes) {
+static int write_block(FILE *file, WeightsGet *get, const void *block, size_t bytes) {
     char chunk[CHUNK];
     for (size_t done = 0; done < bytes; done += CHUNK) {
         size_t size = chunk_at(bytes, done);
@@ -79,36 +81,39 @@ static int write_block(FILE *file, WeightsGet *get, const float *block, size_t b
 }
 
 static WeightsResult read_file(FILE *file, const MoecTable *table, WeightsPut *put, float *weights,
-                               float *states) {
+                               void *rounded, float *states) {
     Header header, wanted = header_of(table);
     if (fread(&header, 1, sizeof header, file) != sizeof header ||
         memcmp(header.magic, magic, sizeof magic) != 0 ||
-        header.weight_bytes != table->weight_bytes || header.state_bytes != table->state_bytes)
+        header.weight_bytes != wanted.weight_bytes || header.state_bytes != table->state_bytes)
         return WEIGHTS_NOT_OURS;
-    if (!read_block(file, put, weights, table->weight_bytes, &wanted.hash) ||
+    if (!read_block(file, put, weights, kept_bytes(table), &wanted.hash) ||
+        !read_block(file, put, rounded, table->packed_bytes, &wanted.hash) ||
         !read_block(file, put, states, table->state_bytes, &wanted.hash))
         return WEIGHTS_DAMAGED;
     return wanted.hash == header.hash && getc(file) == EOF ? WEIGHTS_FINE : WEIGHTS_DAMAGED;
 }
 
 WeightsResult weights_read(const char *path, const MoecTable *table, WeightsPut *put,
-                           float *weights, float *states) {
+                           float *weights, void *rounded, float *states) {
     FILE *file = stream_read(path);
     if (!file) return WEIGHTS_NO_FILE;
-    WeightsResult result = read_file(file, table, put, weights, states);
+    WeightsResult result = read_file(file, table, put, weights, rounded, states);
     fclose(file);
     return result;
 }
 
 WeightsResult weights_write(const char *path, const MoecTable *table, WeightsGet *get,
-                            const float *weights, const float *states) {
+                            const float *weights, const void *rounded, const float *states) {
     Sink sink;
     if (!sink_open(&sink, path)) return WEIGHTS_NOT_WRITTEN;
     Header header = header_of(table);
-    header.hash = hash_block(header.hash, get, weights, table->weight_bytes);
+    header.hash = hash_block(header.hash, get, weights, kept_bytes(table));
+    header.hash = hash_block(header.hash, get, rounded, table->packed_bytes);
     header.hash = hash_block(header.hash, get, states, table->state_bytes);
     int good = fwrite(&header, sizeof header, 1, sink.file) == 1 &&
-               write_block(sink.file, get, weights, table->weight_bytes) &&
+               write_block(sink.file, get, weights, kept_bytes(table)) &&
+               write_block(sink.file, get, rounded, table->packed_bytes) &&
                write_block(sink.file, get, states, table->state_bytes);
     return sink_close(&sink, good) ? WEIGHTS_FINE : WEIGHTS_NOT_WRITTEN;
 }

@@ -2,10 +2,10 @@
  * program:
  *
  *     8 bytes   "MOECBIN1"
- *     8 bytes   size of the weights block    little-endian, like everything here
+ *     8 bytes   size of the weights          little-endian, like everything here
  *     8 bytes   size of the states block
- *     8 bytes   FNV-1a hash of both blocks, eight bytes at a time
- *     the weights block, then the states block: float32 */
+ *     8 bytes   FNV-1a hash of the blocks, eight bytes at a time
+ *     the weights block, int4 weights (MoecInt4), the states block; the others are float32 */
 #ifndef WEIGHTS_H
 #define WEIGHTS_H
 
@@ -24,11 +24,12 @@ typedef enum WeightsResult {
 typedef void WeightsPut(void *block, size_t offset, const void *from, size_t bytes);
 typedef void WeightsGet(const void *block, size_t offset, void *to, size_t bytes);
 
-/* weights, states: blocks of table->weight_bytes and table->state_bytes bytes. After an error the
- * blocks are invalid; an existing file is unchanged. */
+/* weights, states: blocks of kept_bytes and table->state_bytes bytes. rounded: of packed_bytes, if
+ * the table has int4 weights. After an error the blocks are invalid; an existing file is
+ * unchanged. */
 WeightsResult weights_read(const char *path, const MoecTable *table, WeightsPut *put,
-                           float *weights, float *states);
+                           float *weights, void *rounded, float *states);
 WeightsResult weights_write(const char *path, const MoecTable *table, WeightsGet *get,
-                            const float *weights, const float *states);
+                            const float *weights, const void *rounded, const float *states);
 
 #endif

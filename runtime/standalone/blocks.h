@@ -21,8 +21,8 @@ double block_squares(const float *block, size_t count);
 void graph_run(const MoecGraphEntry *graph, MoecRun *run);
 void update_run(const MoecTable *table, float *weights, const float *gradients,
                 float *const *states, const float *scalars, void *rounded);
-/* See MoecTable.round; `rounded` is a block for half the bytes of the weights. Nothing where the
- * table has no such function. */
+/* See MoecTable.round; `rounded` is a block of rounded_bytes. Nothing where the table has no such
+ * function. */
 void weights_round(const MoecTable *table, const float *weights, void *rounded);
 
 #endif

@@ -69,8 +69,8 @@ static inline const MoecGraphEntry *graph_entry(MoecGraphKind kind) {
 /* Allocates the memory; returns 0 when there is none. graph_close frees it in either case. */
 static inline int graph_open(Graph *graph, const MoecGraphEntry *entry, size_t arena_bytes) {
     graph->entry = entry;
-    graph->weights = block_new(moec_table.weight_bytes);
-    graph->rounded = block_new(moec_table.round ? moec_table.weight_bytes / 2 : 0);
+    graph->weights = block_new(kept_bytes(&moec_table));
+    graph->rounded = block_new(rounded_bytes(&moec_table));
     graph->states = block_new(moec_table.state_bytes);
     graph->arena = block_new(arena_bytes);
     graph->inputs = slots_new(entry->inputs, entry->input_count);
@@ -79,11 +79,12 @@ static inline int graph_open(Graph *graph, const MoecGraphEntry *entry, size_t a
            graph->outputs;
 }
 
-/* Reads the weights and the states. */
+/* Reads the weights and the states. int4 weights are in the file, others are rounded here. */
 static inline WeightsResult graph_read(Graph *graph, const char *path) {
     WeightsResult result =
-        weights_read(path, &moec_table, block_put, graph->weights, graph->states);
-    if (result == WEIGHTS_FINE) weights_round(&moec_table, graph->weights, graph->rounded);
+        weights_read(path, &moec_table, block_put, graph->weights, graph->rounded, graph->states);
+    if (result == WEIGHTS_FINE && !moec_table.packed_count)
+        weights_round(&moec_table, graph->weights, graph->rounded);
     return result;
 }
 

@@ -1,5 +1,7 @@
 #include "lexicon.h"
+#ifndef LEXICON_OF_MEMORY /* a program without files */
 #include "streams.h"
+#endif
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -200,23 +202,13 @@ static void sort_names(const Lexicon *lexicon, int32_t *items, int32_t *spare, i
     }
 }
 
-static int read_file(Lexicon *lexicon, const char *path) {
-    FILE *file = stream_read(path);
-    if (!file) return LEXICON_NO_FILE;
-    long length = fseek(file, 0, SEEK_END) == 0 ? ftell(file) : -1;
-    rewind(file);
-    lexicon->file = length >= 12 ? malloc((size_t)length) : NULL;
-    size_t got = lexicon->file ? fread(lexicon->file, 1, (size_t)length, file) : 0;
-    fclose(file);
-    if (length < 12 || (lexicon->file && got != (size_t)length)) return LEXICON_DAMAGED;
-    lexicon->length = got;
-    return lexicon->file ? LEXICON_FINE : LEXICON_NO_MEMORY;
-}
-
-int lexicon_open(Lexicon **result, const char *path) {
+int lexicon_read(Lexicon **result, void *bytes, size_t length) {
     Lexicon *lexicon = *result = calloc(1, sizeof *lexicon);
+    if (!lexicon) free(bytes);
     if (!lexicon) return LEXICON_NO_MEMORY;
-    int error = read_file(lexicon, path);
+    lexicon->file = bytes;
+    lexicon->length = length;
+    int error = length < 12 ? LEXICON_DAMAGED : LEXICON_FINE;
     if (!error && memcmp(lexicon->file, "moeclex1", 8) != 0) error = LEXICON_DAMAGED;
     lexicon->at = 8;
     if (!error) {
@@ -237,6 +229,22 @@ int lexicon_open(Lexicon **result, const char *path) {
     }
     return error;
 }
+
+#ifndef LEXICON_OF_MEMORY
+int lexicon_open(Lexicon **result, const char *path) {
+    *result = NULL;
+    FILE *file = stream_read(path);
+    if (!file) return LEXICON_NO_FILE;
+    const long length = fseek(file, 0, SEEK_END) == 0 ? ftell(file) : -1;
+    rewind(file);
+    void *bytes = length > 0 ? malloc((size_t)length) : NULL;
+    const size_t got = bytes ? fread(bytes, 1, (size_t)length, file) : 0;
+    fclose(file);
+    if (bytes && got == (size_t)length) return lexicon_read(result, bytes, got);
+    free(bytes);
+    return bytes || length <= 0 ? LEXICON_DAMAGED : LEXICON_NO_MEMORY;
+}
+#endif
 
 void lexicon_free(Lexicon *lexicon) {
     if (!lexicon) return;

@@ -27,6 +27,8 @@ typedef struct Lexicon Lexicon;
 enum { LEXICON_FINE, LEXICON_NO_FILE, LEXICON_DAMAGED, LEXICON_NO_MEMORY };
 
 int lexicon_open(Lexicon **lexicon, const char *path);
+/* The same from the bytes of the file, allocated by malloc, which the lexicon then owns. */
+int lexicon_read(Lexicon **lexicon, void *bytes, size_t length);
 void lexicon_free(Lexicon *lexicon); /* NULL is fine */
 /* Whether it encodes. */
 int lexicon_encodes(const Lexicon *lexicon);

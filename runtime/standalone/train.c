@@ -201,7 +201,7 @@ static const char *train(Trainer *trainer) {
     if (!isfinite(block_squares(trainer->graph.weights, moec_table.weight_bytes / sizeof(float))))
         return "the weights are no longer finite: use a lower learning rate";
     if (trainer->options.steps > 0) take_averages(trainer);
-    if (weights_write(trainer->options.out, &moec_table, block_get, trainer->graph.weights,
+    if (weights_write(trainer->options.out, &moec_table, block_get, trainer->graph.weights, NULL,
                       trainer->graph.states) != WEIGHTS_FINE)
         return "cannot write the trained weights";
     return NULL;

@@ -1,4 +1,4 @@
-"""llama.cpp for decode.sh. decode.py FOLDER files FILE.gguf writes FOLDER/f32.gguf, f16.gguf and q8_0.gguf of a llama, with one
+"""llama.cpp for decode.sh. decode.py FOLDER files FILE.gguf writes FOLDER/f32.gguf, f16.gguf, q8_0.gguf and q4_0.gguf of a llama, with one
 text per token. decode.py FOLDER tokens writes FOLDER/tokens.bin for training. decode.py FOLDER run NAME COUNT greedily decodes COUNT
 tokens after the prompt 1 5 7 and prints tokens per second and, on a second line, the tokens."""
 
@@ -12,8 +12,8 @@ def files(path):
     import gguf
     import numpy
 
-    reader, kind = gguf.GGUFReader(path), gguf.GGMLQuantizationType.Q8_0
-    for name in ("f32", "f16", "q8_0"):
+    reader = gguf.GGUFReader(path)
+    for name in ("f32", "f16", "q8_0", "q4_0"):
         writer = gguf.GGUFWriter(f"{FOLDER}/{name}.gguf", "llama")
         for field in reader.fields.values():
             if not field.name.startswith(("GGUF.", "tokenizer.", "general.")):
@@ -29,6 +29,7 @@ def files(path):
             elif name == "f16":
                 writer.add_tensor(tensor.name, tensor.data.astype(numpy.float16))
             else:
+                kind = gguf.GGMLQuantizationType[name.upper()]
                 writer.add_tensor(tensor.name, gguf.quants.quantize(tensor.data, kind), raw_dtype=kind)
         writer.write_header_to_file()
         writer.write_kv_data_to_file()

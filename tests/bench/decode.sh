@@ -1,6 +1,6 @@
 #!/bin/sh
-# Decoding speed of 238 million weights, one token at a time, in f32, bf16 and int8, compared with the memory bandwidth and with
-# llama.cpp (f32, f16, Q8_0) with the same weights. Installs the packages gguf and xllamacpp, which contains llama.cpp, into a
+# Decoding speed of 238 million weights, one token at a time, in f32, bf16, int8 and int4, compared with the memory bandwidth and with
+# llama.cpp (f32, f16, Q8_0, Q4_0) with the same weights. Installs the packages gguf and xllamacpp, which contains llama.cpp, into a
 # separate folder (PEERS, build/peers_decode), unless PYTHONPATH names one. The rounds alternate because the speed of a shared
 # machine drifts. Both must generate the same tokens in f32; otherwise nothing is measured. The KV cache is f32 with f32 weights
 # and bf16 otherwise; that of llama.cpp is f16 instead of bf16. Needs 10 GB in TMPDIR.
@@ -55,5 +55,6 @@ for round in $(seq "${1:-3}"); do
 f32 f32
 bf16 f16
 int8 q8_0
+int4 q4_0
 END
 done

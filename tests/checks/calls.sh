@@ -6,7 +6,7 @@
 
 # Other files that create calls.
 creators="compiler/elaborate/attend_call.c compiler/elaborate/builtin.c compiler/ir/scan.c compiler/transform/route/relation.c
-    compiler/transform/route/split_choice.c"
+    compiler/transform/route/split_choice.c compiler/transform/mesh/mesh.c"
 
 members() {
     sed -n '/^struct CallRow {/,/^};/p' compiler/ir/call.h | sed '1d; $d' | tr '\n' ' ' | sed -E 's@/\*([^*]|\*[^/])*\*/@@g' |

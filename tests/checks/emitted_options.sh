@@ -103,7 +103,7 @@ extern const MoecTable moec_table;
 int main(int count, char **paths) {
     float *weights = calloc(1, moec_table.weight_bytes + 64), *states = calloc(1, moec_table.state_bytes + 64);
     for (size_t i = 0; i < moec_table.weight_bytes / 4; i++) weights[i] = NAN;
-    return count != 2 || weights_write(paths[1], &moec_table, NULL, weights, states) != WEIGHTS_FINE;
+    return count != 2 || weights_write(paths[1], &moec_table, NULL, weights, NULL, states) != WEIGHTS_FINE;
 }
 SPOIL
 for folder in generate draw; do

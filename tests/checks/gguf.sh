@@ -64,6 +64,17 @@ moec import other --out run_note > log 2>&1 || wrong "import other: $(cat log)"
 moec export run_note --format gguf --out note > log 2>&1 || wrong "export with a note: $(cat log)"
 grep -q "rstrip of token 'Word'" log || wrong "the omitted flag is not reported: $(cat log)"
 
+# Q4_0: an export has the same bytes, and int4 changes the loss little: it rounds the logits, whose weights are Q8_0 in the file.
+moec export run_gpt2 --format gguf --type q4_0 --out q4 > log 2>&1 || wrong "export Q4_0: $(cat log)"
+moec import q4/model.gguf --out back_q4 --name gpt2 > log 2>&1 || wrong "import Q4_0: $(cat log)"
+grep -q 'inference.weight_dtype=int4' log || wrong "no note: $(cat log)"
+moec export back_q4 --format gguf --type q4_0 --out again_q4 > log 2>&1 || wrong "export Q4_0 again: $(cat log)"
+cmp q4/model.gguf again_q4/model.gguf || wrong "Q4_0: other bytes"
+moec check back_q4 --weight-dtype int4 | grep -q 'f32 .* with embedding$' || wrong "not int4: $(moec check back_q4 --weight-dtype int4)"
+loss_of() { moec eval "$1" --data text --weight-dtype "$2" --json | sed -n 's/.*"loss": *\([0-9.]*\).*/\1/p'; }
+echo "$(loss_of back_q4 f32) $(loss_of back_q4 int4)" > losses
+awk '{ d = $1 - $2; exit !($1 > 0 && $2 > 0 && d != 0 && d < 1e-3 && d > -1e-3) }' losses || wrong "Q4_0: losses of f32 and int4: $(cat losses)"
+
 # RoPE scaling: the keys, or the tensor of Llama 3, become the same options and then the same file.
 rotated() { # NAME ROTATION
     printf 'use m\nmodel %s = m { attention = { head_dim = 32, rotary = %s } }\n' "$1" "$2" > "$1.moe"

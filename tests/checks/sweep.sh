@@ -13,6 +13,7 @@ experiment named { baseline = small, vary layers = [2], train = { steps = 20 }, 
 experiment missing { baseline = small, train = { steps = 4 }, metric = accuracy }
 experiment timed { baseline = small, budget = { seconds = 0.05 } }
 experiment pair { baseline = small, seeds = 3, train = { steps = 2, eval_interval = 0, save_interval = 0 } }
+experiment sizes { baseline = small, vary dim = [8, 16, 24, 32], ladder = dim, vary attention.gate = [none, { at = v }], budget = { tokens_per_parameter = 0.1 }, train = { eval_interval = 0, save_interval = 0 }, seeds = 2 }
 experiment diverging { baseline = small, vary train.lr = [1e30], seeds = 2, train = { steps = 20, grad_clip = 0 } }
 SPEC
 cd "$work"
@@ -145,3 +146,13 @@ grep -q '"step": 3' amended/base/seed_4/result.json || wrong "the runs are not t
 sed -i 's/"seeds": 4/"seeds": 3/' amended/sweep.json
 moec compare amended > edited.log || wrong "no comparison"
 grep -q 'is not registered: the file was changed' edited.log || wrong "an edited plan is not reported: $(cat edited.log)"
+
+# A ladder: the largest size is trained last and forecast before; each size is compared with the first curve.
+sweep sizes ladder > ladder.log 2>&1 || wrong "the ladder failed: $(cat ladder.log)"
+sed -n 's/^\(dim_[0-9]*\)-.* seed .*runs)$/\1/p' ladder.log > order
+[ "$(tail -4 order | sort -u)" = dim_32 ] && [ "$(grep -c dim_32 order)" = 4 ] || wrong "the largest size is not last: $(cat order)"
+[ "$(grep -c '"parameters"' ladder/forecast.json)" = 2 ] || wrong "not one forecast per curve: $(cat ladder/forecast.json)"
+grep -qE '^  attention.gate = \{ at = v \} +4 .*(within|outside)' ladder.log || wrong "the forecast is not checked: $(cat ladder.log)"
+[ "$(grep -cE '^  dim_[0-9]*-gate_at_v .*[-+][0-9.]+ \[' ladder.log)" = 4 ] || wrong "not compared per size: $(cat ladder.log)"
+[ "$(grep -cE '^  (base|dim_[0-9]*-gate_none) .* baseline' ladder.log)" = 4 ] || wrong "no baseline per size: $(cat ladder.log)"
+[ ladder/forecast.json -ot ladder/dim_32-gate_none/seed_1/run.json ] || wrong "the forecast is later than the largest size"

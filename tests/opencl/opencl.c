@@ -146,7 +146,7 @@ bool emit_opencl(Arena *arena, Schedule *schedule, OpenclProgram *made) {
     made->steps = entry_steps(arena, module, made->entry);
     Text text = {.arena = arena};
     print_sizes(&text, &module->sizes, true);
-    print_functions(&text, &(const PrintContext){module, &style}, &module->device, NULL, NULL);
+    print_functions(&text, &(const PrintContext){module, &style, NULL}, &module->device, NULL, NULL);
     made->kernels = text.text;
     return true;
 }

@@ -9,7 +9,7 @@ A line `student`: degrees of freedom, t, probability of a value of at most t. A 
 before the probability. A line `fisher`: ratio, two degrees of freedom, probability of at least the ratio. A line `equivalence`: as
 `paired` or `apart`, with the bound, then the p-values of equivalence and of not being worse. A line `power`: paired or not, standard
 deviation, difference, level, power, seeds. A line `holm` or `benjamini_hochberg`: number of p-values, the values, the corrected ones.
-A line `grid`: see grid_lines.
+Lines `grid` and `scaling`: see grid_lines and scaling_lines.
 """
 import itertools
 import math
@@ -18,7 +18,7 @@ import random
 import sys
 
 import numpy
-from scipy import stats
+from scipy import optimize, stats
 import pandas
 from statsmodels.formula.api import ols
 from statsmodels.stats import power, weightstats
@@ -124,6 +124,34 @@ def grid_lines():
         yield f"grid {len(sizes)} {' '.join(map(str, sizes))} {seeds} {numbers(row['y'] for row in rows)} {found}"
 
 
+def scaling_lines():
+    """Number of points, then parameters, tokens and loss of each, then E, A, alpha, B, beta (0 and 0 if tokens are a multiple of the
+    parameters) by SciPy. The losses follow the law of Hoffmann et al. with noise."""
+    source = random.Random(17)
+    for noise in (0, 1e-3, 5e-3):
+        for tied in (True, False):
+            points = []
+            for size in (1e6, 3e6, 1e7, 3e7, 1e8):
+                for ratio in (20,) if tied else (5, 20, 80):
+                    loss = 1.69 + 406.4 / size**0.34 + 410.7 / (ratio * size) ** 0.28
+                    points.append((size, ratio * size, loss * (1 + noise * source.gauss(0, 1))))
+            size, tokens, loss = numpy.array(points).T
+
+            def residual(x):
+                found = numpy.exp(x[0]) + numpy.exp(x[1] - numpy.exp(x[2]) * numpy.log(size))
+                if not tied:
+                    found = found + numpy.exp(x[3] - numpy.exp(x[4]) * numpy.log(tokens))
+                return found / loss - 1
+
+            starts = [[math.log(1), a, math.log(b), c, math.log(d)][: 3 if tied else 5]
+                      for a in (3, 7) for b in (0.2, 0.5) for c in (3, 7) for d in (0.2, 0.5)]
+            fits = [optimize.least_squares(residual, start, xtol=1e-15, ftol=1e-15, gtol=1e-15, max_nfev=5000) for start in starts]
+            best = min(fits, key=lambda fit: fit.cost).x
+            values = [*numpy.exp(best[:3]), *(numpy.exp(best[3:]) if not tied else (0, 0))]
+            flat = " ".join(repr(float(value)) for point in points for value in point)
+            yield f"scaling {len(points)} {flat} " + " ".join(repr(float(value)) for value in values)
+
+
 def first_count(test, size, level, wanted, paired):
     """The smallest number of runs with the wanted power, by trying all of them."""
     for count in range(2, 100000):
@@ -137,7 +165,7 @@ def plain(line):
 
 
 def main():
-    found = [plain(line) for line in [*lines(), *more_lines(), *grid_lines()]]
+    found = [plain(line) for line in [*lines(), *more_lines(), *grid_lines(), *scaling_lines()]]
     if "--write" in sys.argv:
         with open(PATH, "w") as file:
             file.write("\n".join(found) + "\n")

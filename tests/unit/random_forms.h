@@ -285,11 +285,26 @@ static void form_attention(Forms *forms) {
         n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, n);
     const char *keys_of = chance(random, 30) ? "[t]" : "";
     add(spec, "  param sink%d[hq%d] ~ normal(0.5)\n", n, n);
+    Random apart = {random->state ^ 0xB10C5u};
+    const long blocks = *keys_of && chance(&apart, 60) ? between(&apart, 1, 4) : 0;
+    if (blocks)
+        add(spec,
+            "  axis b%d = 24\n  param wb%d[d, hq%d, b%d]\n"
+            "  p%d[s, hq%d, b%d] = sum[d] x[s, d] * wb%d[d, hq%d, b%d]\n"
+            "  picked%d[s, hq%d, b%d] = top_k[b%d](p%d[s, hq%d, b%d], %ld)\n",
+            n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, between(&apart, 1, 23));
     add(spec, "  o%d[s, hq%d, e%d] = attend%s(q%d[s, hq%d, e%d + %ld], k%d[s, hk%d, %s%d%s], ", n,
         n, n, keys_of, n, n, n, start, n, n, chance(random, 50) ? "2 * e" : "e", n,
         PICK(random, " + 1", " + 2", " + 3"));
     add(spec, "k%d[s, hk%d, e%d + %ld]; ", n, n, n, between(random, 0, 3));
-    if (*keys_of)
+    const long alike = chance(&apart, 40) ? shared : 1;
+    if (blocks)
+        add(spec, "mask = %s and (picked%d[s, %ld * floor(hq%d / %ld), floor(t / %ld) %% 24] > 0%s)",
+            PICK(&apart, "t <= s", "t <= s and s - t < 6", "t <= s and x[t, 0] > -0.5"), n, alike, n,
+            alike, blocks, chance(&apart, 50) ? " or s == t" : "");
+    else if (*keys_of && chance(&apart, 40))
+        add(spec, "mask = t <= s and (s - t < %ld or t < 2)", between(random, 1, 5));
+    else if (*keys_of)
         add(spec, "mask = t <= s and (s - t < %ld or t < 2), bias = -0.3 * (s - t) * (hq%d + 1)",
             between(random, 1, 5), n);
     else
@@ -655,6 +670,7 @@ static const Form form_table[] = {
     {"attend", "= attend("},
     {"attend with a condition", "= attend[t]("},
     {"attend without a mask", "mask = none"},
+    {"attend to chosen blocks", "(picked"},
     {"document_ids", "document_ids = "},
     {"lse", ".lse["},
     {"sink", "sink = "},

@@ -364,7 +364,7 @@ static void packing_sorts_rows(void **state) {
 
 /* ---- attention ---- */
 
-enum { Q, K, V, O, LSE, SINK, DOCUMENTS, TENSORS };
+enum { Q, K, V, O, LSE, SINK, DOCUMENTS, CHOSEN, TENSORS };
 
 typedef struct Case {
     MoecAttend attend;
@@ -377,6 +377,38 @@ typedef struct Case {
     signed char *bytes[2];  /* of a decode step: keys and values are these times the scale of their row */
     float *scale[2];
 } Case;
+
+/* Queries attend to chosen pairs only. */
+static const float *chosen_of(const Case *test) {
+    return test->attend.chosen_block[2] ? test->x[CHOSEN] : NULL;
+}
+
+static int is_chosen(const Case *test, long b, long s, long h, long t) {
+    const MoecAttend *attend = &test->attend;
+    const long *block = attend->chosen_block;
+    if (!block[2]) return 1;
+    const long queries = (attend->queries + block[0] - 1) / block[0],
+               heads = (attend->heads + block[1] - 1) / block[1],
+               keys = (attend->places + block[2] - 1) / block[2],
+               first = attend->chosen_all ? 0 : b * queries;
+    return test->x[CHOSEN][((first + s / block[0]) * heads + h / block[1]) * keys + t / block[2]] != 0;
+}
+
+/* All pairs, none, or some; the block of the query itself or not. */
+static void choose_pairs(Case *test) {
+    const MoecAttend *attend = &test->attend;
+    const long *block = attend->chosen_block, share = lrand48() % 4, own = lrand48() % 2;
+    if (!block[2]) return;
+    const long keys = (attend->places + block[2] - 1) / block[2],
+               heads = (attend->heads + block[1] - 1) / block[1],
+               queries = (attend->queries + block[0] - 1) / block[0];
+    for (long i = 0; i < test->size[CHOSEN]; i++) {
+        const long s = i / keys / heads % queries * block[0] + test->position;
+        const int within = own && i % keys == s / block[2];
+        test->x[CHOSEN][i] =
+            within || share == 3 || (share && lrand48() % (share == 1 ? 10 : 2) == 0) ? 1.0f : 0.0f;
+    }
+}
 
 /* The last rows of keys or values for a decode step, each at its index in a ring buffer of `rows` rows. */
 static float *ring_of(const Case *test, const float *x, long rows, long width) {
@@ -397,7 +429,8 @@ static void check_ring(Case *test, const float *sink, const float *documents) {
     float *k = ring_of(test, test->x[K], attend.keys, attend.key_heads * attend.width);
     float *v = ring_of(test, test->x[V], attend.keys, attend.value_heads * attend.value_width);
     float **x = test->x;
-    const MoecAttendWork work = {x[Q], k, v, sink, documents, NULL, NULL, x[O], x[LSE]};
+    const MoecAttendWork work = {x[Q], k,    v,    sink,   documents,
+                                 NULL, NULL, x[O], x[LSE], chosen_of(test)};
     moec_attend_step(&attend, test->position, &work);
     assert_close(x[O], test->right[O], test->size[O], 3e-6);
     assert_close(x[LSE], test->right[LSE], test->size[LSE], 3e-6);
@@ -423,7 +456,7 @@ static void check_bytes(Case *test, const float *sink, const float *documents) {
     attend.k_type = attend.v_type = MOEC_BYTE;
     const MoecAttendWork work = {test->x[Q],     test->bytes[0], test->bytes[1],
                                  sink,           documents,      test->scale[0],
-                                 test->scale[1], test->x[O],     test->x[LSE]};
+                                 test->scale[1], test->x[O],     test->x[LSE], chosen_of(test)};
     moec_attend_step(&attend, test->position, &work);
     assert_close(test->x[O], test->right[O], test->size[O], 3e-6);
     assert_close(test->x[LSE], test->right[LSE], test->size[LSE], 3e-6);
@@ -439,7 +472,8 @@ static Case case_new(MoecAttend attend, int is_step) {
                                 rows * attend.value_width,
                                 rows,
                                 attend.heads,
-                                key_count};
+                                key_count,
+                                attend.batch * attend.queries * attend.heads * attend.places};
     if (is_step) test.position = lrand48() % (attend.keys - attend.queries + 1);
     for (int i = 0; i < TENSORS; i++) {
         test.size[i] = size[i];
@@ -462,6 +496,8 @@ static Case case_new(MoecAttend attend, int is_step) {
         if (is_step)
             round_rows(test.x[K + i], size[K + i] / width, width, test.bytes[i], test.scale[i]);
     }
+    if (attend.queries != attend.keys && !is_step) test.has_documents = 0;
+    choose_pairs(&test);
     test.score = zeros(attend.keys);
     test.weight = zeros(attend.keys);
     return test;
@@ -503,6 +539,7 @@ static void attend_plainly(Case *test, long b, long s, long h) {
     for (long t = first; t < end; t++) {
         test->score[t] = -INFINITY;
         if (test->has_documents && document[t] != document[position]) continue;
+        if (!is_chosen(test, b, s, h, t)) continue;
         const float *key = test->x[K] + ((b * attend->keys + t) * attend->key_heads + kh) * width;
         double score = 0;
         for (long e = 0; e < width; e++)
@@ -510,8 +547,9 @@ static void attend_plainly(Case *test, long b, long s, long h) {
         test->score[t] = attend->cap != 0 ? attend->cap * tanh(score / attend->cap) : score;
         sum += exp(test->score[t]);
     }
-    test->right[LSE][row] = log(sum);
-    for (long t = first; t < end; t++) test->weight[t] = exp(test->score[t]) / sum;
+    test->right[LSE][row] = sum > 0 ? log(sum) : MOEC_NO_KEY;
+    for (long t = first; t < end; t++)
+        test->weight[t] = sum > 0 ? exp(test->score[t]) / sum : 0;
     if (test->is_step && attend->best > 0) keep_best(test->weight, first, end, attend->best);
     const float *adjoint = test->grad[O] + row * values;
     for (long c = 0; c < values; c++) {
@@ -554,8 +592,12 @@ static void check_attention(MoecAttend attend, int is_step) {
     float **x = test.x, **grad = test.grad;
     const float *sink = test.has_sink ? x[SINK] : NULL;
     const float *documents = test.has_documents ? x[DOCUMENTS] : NULL;
-    const MoecAttendWork work = {x[Q], x[K], x[V], sink, documents, NULL, NULL, x[O], x[LSE]};
-    if (is_step)
+    const float *chosen = chosen_of(&test);
+    const MoecAttendWork work = {x[Q], x[K], x[V],  sink,  documents,
+                                 NULL, NULL, x[O], x[LSE], chosen};
+    if (chosen && !is_step)
+        moec_attend_chosen(&attend, &work);
+    else if (is_step)
         moec_attend_step(&attend, test.position, &work);
     else
         moec_attend(&attend, x[Q], x[K], x[V], sink, documents, x[O], x[LSE]);
@@ -564,8 +606,10 @@ static void check_attention(MoecAttend attend, int is_step) {
     if (is_step) check_bytes(&test, sink, documents);
     if (is_step && attend.mask == MOEC_MASK_WINDOW) check_ring(&test, sink, documents);
     if (!is_step) {
-        const MoecAttendSaved saved = {x[Q], x[K], x[V], sink, documents, x[O], x[LSE], grad[O]};
-        moec_attend_grad(&attend, &saved, grad[Q], grad[K], grad[V], sink ? grad[SINK] : NULL);
+        const MoecAttendSaved saved = {x[Q], x[K],   x[V],    sink,  documents,
+                                       x[O], x[LSE], grad[O], chosen};
+        (chosen ? moec_attend_chosen_grad : moec_attend_grad)(
+            &attend, &saved, grad[Q], grad[K], grad[V], sink ? grad[SINK] : NULL);
         for (int i = Q; i <= V; i++)
             assert_sums(grad[i], test.right_grad[i], test.terms[i], test.size[i], 3e-6);
         if (sink)
@@ -603,11 +647,57 @@ static void attention_of_all_kinds(void **state) {
     }
 }
 
+static void attention_to_chosen_pairs(void **state) {
+    (void)state;
+    for (int run = 0; run < 80; run++) {
+        const long heads = up_to(5), keys = up_to(run % 4 ? 150 : 500);
+        MoecAttend attend = {.batch = up_to(3),
+                             .queries = keys,
+                             .keys = keys,
+                             .heads = heads,
+                             .key_heads = up_to(heads),
+                             .value_heads = up_to(heads),
+                             .width = up_to(run % 20 == 7 ? 300 : 40),
+                             .value_width = up_to(run % 20 == 9 ? 300 : 40),
+                             .mask = run % 3,
+                             .window = up_to(200),
+                             .scale = run % 9 ? 0.5f : -0.5f,
+                             .cap = run % 4 ? 0 : 2,
+                             .chosen_block = {up_to(run % 5 ? 1 : 40), up_to(heads),
+                                              up_to(run % 7 ? 70 : 5)},
+                             .chosen_all = run % 11 == 0};
+        const int is_step = run % 4 == 1;
+        if (is_step) {
+            attend.queries = up_to(run % 8 == 1 ? 3 : 12);
+            attend.keys += attend.queries;
+        } else if (attend.mask == MOEC_MASK_NONE) {
+            attend.queries = up_to(300);
+        }
+        attend.places = attend.keys;
+        check_attention(attend, is_step);
+    }
+    /* several spans of queries; heads as in use */
+    for (int run = 0; run < 2; run++)
+        check_attention((MoecAttend){.batch = 1,
+                                     .queries = 2309,
+                                     .keys = 2309,
+                                     .places = 2309,
+                                     .heads = 1 + run,
+                                     .key_heads = 1,
+                                     .value_heads = 1,
+                                     .width = run ? 64 : 128,
+                                     .value_width = 64,
+                                     .scale = 0.125f,
+                                     .chosen_block = {1, 1, run ? 64 : 1}},
+                        0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_of_all_shapes), cmocka_unit_test(products_in_batches),
         cmocka_unit_test(grouped_products),       cmocka_unit_test(top_marks_the_largest),
         cmocka_unit_test(packing_sorts_rows),     cmocka_unit_test(attention_of_all_kinds),
+        cmocka_unit_test(attention_to_chosen_pairs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

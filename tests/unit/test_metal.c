@@ -45,7 +45,7 @@ static const char *print_metal(Arena *arena, const Module *module) {
     Text text = {.arena = arena};
     text_add(&text, "%s", prelude);
     print_sizes(&text, &module->sizes, true);
-    print_functions(&text, &(const PrintContext){module, &metal}, &module->device, NULL, NULL);
+    print_functions(&text, &(const PrintContext){module, &metal, NULL}, &module->device, NULL, NULL);
     return text.text;
 }
 

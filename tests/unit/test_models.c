@@ -10,6 +10,8 @@
  *     test_models                         40 models from seed 1
  *     test_models recurrences             the same, with only recurrences
  *     test_models forms                   models that use every statement with affine subscripts
+ *     test_models mesh [forms|...]        instead: the programs of all processes of a random mesh against the global program, both
+ *                                         in the interpreter
  *     MOEC_MODELS=20000 MOEC_SEED=7 ...   that many, from that seed
  *     MOEC_SHOW=1 MOEC_MODELS=1 ...       prints the spec as well; MOEC_SHOW=only: the spec alone
  *     MOEC_TEXT=FILE MOEC_MODELS=1 ...    the text of the file instead of the seed, to reduce it
@@ -31,7 +33,8 @@ enum { DEFAULT_MODELS = 16, WORKERS_MOST = 16, ATTEMPTS = 3, MODELS_FOR_ALL_FORM
 /* Results of the worker processes, in shared memory. */
 typedef struct Tally {
     long models, failed, amplified, undecided;
-    double worst;           /* error within amplified rounding */
+    double worst;              /* error within amplified rounding */
+    long refused, divided, collectives; /* meshes: refused, with divided experts */
     long forms[FORM_COUNT]; /* number of models per form */
 } Tally;
 
@@ -304,6 +307,54 @@ static void read_text(Spec *spec, const char *path) {
     if (file) fclose(file);
 }
 
+/* ---- meshes ---- */
+
+static int meshes; /* whether meshes are compared instead of compiled programs */
+
+/* -1: the model cannot be divided so. */
+static int check_graph_on_mesh(Trial *trial, MoecGraph graph, long batch, Tally *tally) {
+    const MoecMeshReport *report =
+        moec_mesh_verify(trial->compiler, graph, batch, trial->spec->context, 3);
+    if (!report) {
+        const char *why = moec_reports(trial->compiler);
+        const int known = strstr(why, "can be divided") || strstr(why, "cannot be divided");
+        return known ? -1 : fail(trial, "%s", why);
+    }
+    if (report->message) return fail(trial, "%s", report->message);
+    tally->collectives += report->collectives;
+    tally->amplified += report->amplified > 0;
+    return report->agrees || fail(trial, "%s is off by %.2e", report->worst, report->error);
+}
+
+static int check_on_mesh(Trial *trial, long data, long expert, long batch, Tally *tally) {
+    char *mesh = memory_format("data=%ld,expert=%ld", data, expert);
+    if (getenv("MOEC_SHOW")) printf("# --mesh %s --batch-size %ld\n", mesh, batch);
+    int ok = moec_set_mesh(trial->compiler, mesh) || fail(trial, "%s", moec_reports(trial->compiler));
+    if (ok > 0) ok = check_graph_on_mesh(trial, MOEC_FORWARD, batch, tally);
+    if (ok > 0) ok = check_graph_on_mesh(trial, MOEC_TRAIN, batch, tally);
+    free(mesh);
+    return ok;
+}
+
+/* Up to 16 processes with one or two sequences each. A model whose experts cannot be divided is compared without `expert`. */
+static int check_mesh(Trial *trial, const char *path, Random *random, Tally *tally) {
+    static const long experts[] = {1, 2, 2, 2, 3, 4, 8}, groups[] = {1, 1, 2, 3, 5, 8, 16};
+    const long expert = experts[between(random, 0, 6)];
+    long data = expert * groups[between(random, 0, 6)];
+    while (data > 16) data -= expert;
+    const long batch = data * between(random, 1, 2);
+    int ok = check_on_mesh(trial, data, expert, batch, tally);
+    if (ok >= 0) {
+        tally->divided += ok && expert > 1;
+        return ok;
+    }
+    moec_close(trial->compiler);
+    trial->compiler = moec_open(path, NULL, NULL, 0, NULL);
+    ok = check_on_mesh(trial, data, 1, batch, tally);
+    tally->refused += ok < 0;
+    return ok != 0;
+}
+
 /* Tokens for which rounding may change a selection prove nothing: others are used. */
 static void (*make)(Spec *spec, uint64_t seed) = make_spec;
 
@@ -327,8 +378,9 @@ static int run_trial(Device *device, uint64_t seed, const char *folder, char *pr
         for (size_t i = 0; i < count; i++)
             trial.windows[i] = (int32_t)between(&spec->random, 0, spec->vocabulary - 1);
         ok = moec_failed(trial.compiler) ? fail(&trial, "%s", moec_reports(trial.compiler))
+             : meshes                     ? check_mesh(&trial, path, &spec->random, tally)
                                            : check_model(&trial, &spec->random);
-        undecided = trial.undecided;
+        undecided = trial.undecided && !meshes;
         if (!undecided && trial.amplified > 0) {
             tally->amplified++;
             if (trial.amplified > tally->worst) tally->worst = trial.amplified;
@@ -383,6 +435,9 @@ static Tally total_of(const Tally *tallies, long workers) {
         total.failed += tallies[i].failed;
         total.amplified += tallies[i].amplified;
         total.undecided += tallies[i].undecided;
+        total.refused += tallies[i].refused;
+        total.divided += tallies[i].divided;
+        total.collectives += tallies[i].collectives;
         if (tallies[i].worst > total.worst) total.worst = tallies[i].worst;
         for (int j = 0; j < FORM_COUNT; j++) total.forms[j] += tallies[i].forms[j];
     }
@@ -400,8 +455,11 @@ static long print_forms(const Tally *total) {
 }
 
 int main(int argc, char **argv) {
-    if (argc > 1 && strcmp(argv[1], "recurrences") == 0) make = make_recurrence;
-    if (argc > 1 && strcmp(argv[1], "forms") == 0) make = make_forms;
+    const char *kind = argc > 1 ? argv[1] : "";
+    meshes = strcmp(kind, "mesh") == 0;
+    if (meshes) kind = argc > 2 ? argv[2] : "";
+    if (strcmp(kind, "recurrences") == 0) make = make_recurrence;
+    if (strcmp(kind, "forms") == 0) make = make_forms;
     setenv("OMP_NUM_THREADS", "2", 0);
     threads_begin(argv, 0, true);
     long count = number_from("MOEC_MODELS", DEFAULT_MODELS),
@@ -431,6 +489,9 @@ int main(int argc, char **argv) {
            "by %.1e at most; "
            "%ld undecided\n",
            total.models, count, total.failed, total.amplified, total.worst, total.undecided);
+    if (meshes)
+        printf("%ld models with divided experts, %ld refused; %ld collectives\n", total.divided,
+               total.refused, total.collectives);
     const long missing =
         make == make_forms && count >= MODELS_FOR_ALL_FORMS ? print_forms(&total) : 0;
     return stopped > 0 || total.failed > 0 || total.models < count || missing > 0;

@@ -266,7 +266,7 @@ static void attend(const MoecAttend *attend, const Numbers x[TENSORS], const flo
                    float *lse) {
     moec_attend(attend, x[Q].stored, x[K].stored, x[V].stored, NULL, documents, x[OUT].stored, lse);
     const MoecAttendSaved saved = {x[Q].stored, x[K].stored,   x[V].stored, NULL,
-                                   documents,   x[OUT].stored, lse,         x[SLOPE].stored};
+                                   documents,   x[OUT].stored, lse,         x[SLOPE].stored, NULL};
     moec_attend_grad(attend, &saved, x[DQ].stored, x[DK].stored, x[DV].stored, NULL);
 }
 

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -149,6 +150,31 @@ static void grid_line(FILE *file) {
     assert_null(grid_effects(factors, sizes, cells, seeds, lost));
 }
 
+/* The loss at the largest point and beyond is compared more strictly than the numbers, of which
+ * several sets fit almost equally well. */
+static void scaling_line(FILE *file) {
+    ScalingPoint points[MOST_CELLS] = {0};
+    int count = (int)number(file);
+    assert_true(count <= MOST_CELLS);
+    for (int i = 0; i < count; i++) {
+        points[i].parameters = number(file);
+        points[i].tokens = number(file);
+        points[i].loss = number(file);
+    }
+    ScalingFit expected = {.limit = number(file), .size = number(file), .alpha = number(file),
+                           .tokens = number(file), .beta = number(file)};
+    if (expected.beta == 0) expected.beta = NAN;
+    ScalingFit fit = scaling_fit(points, count);
+    close_to(fit.limit, expected.limit, 1e-2, 0);
+    close_to(fit.alpha, expected.alpha, 1e-2, 0);
+    assert_true(isnan(expected.beta) == isnan(fit.beta));
+    if (!isnan(fit.beta)) close_to(fit.beta, expected.beta, 1e-2, 0);
+    for (double factor = 1; factor < 20; factor *= 10) {
+        double size = 1e8 * factor, tokens = 20 * size;
+        close_to(scaling_loss(&fit, size, tokens), scaling_loss(&expected, size, tokens), 1e-4, 0);
+    }
+}
+
 /* The lines of several comparisons, power and equivalence; false for another line. */
 static bool more_lines(FILE *file, const char *kind) {
     for (int i = 0; i < CORRECTION_NONE; i++)
@@ -169,6 +195,8 @@ static bool more_lines(FILE *file, const char *kind) {
         pilot.spread = number(file);
         double size = number(file), level = number(file), power = number(file);
         assert_int_equal(seeds_needed(&pilot, size, level, power), (int)number(file));
+    } else if (!strcmp(kind, "scaling")) {
+        scaling_line(file);
     } else if (!strcmp(kind, "grid")) {
         grid_line(file);
     } else {
@@ -314,10 +342,42 @@ static void false_findings(void **state) {
     assert_true(found > 0.8 * EXPERIMENTS && found < 0.9 * EXPERIMENTS);
 }
 
+/* Ladders of five sizes and three seeds: the interval of the forecast of a size that is three times
+ * larger has the measured mean in about 95 % of them, and curves that cross do so at the right
+ * size. */
+static void forecasts(void **state) {
+    (void)state;
+    enum { LADDERS = 100, SEEDS = 3, SIZES = 5 };
+    uint64_t seed = 9;
+    int within = 0;
+    ScalingFit *fits = calloc(SCALING_SAMPLES, sizeof *fits);
+    for (int i = 0; i < LADDERS; i++) {
+        ScalingPoint points[SIZES + 1] = {0};
+        double size = 1e5, noise;
+        for (int k = 0; k <= SIZES; k++, size *= 3) {
+            double losses[SEEDS], law = 1.5 + 60 * pow(size, -0.3);
+            for (int j = 0; j < SEEDS; j++) losses[j] = law * (1 + 0.002 * random_normal(&seed));
+            SampleMoments sample = sample_of(losses, SEEDS);
+            points[k] = (ScalingPoint){size, 20 * size, sample.mean, sample.spread, SEEDS};
+        }
+        ScalingFit fit = scaling_fit(points, SIZES);
+        int count = scaling_resample(points, SIZES, &fit, fits, &noise);
+        LossInterval interval = scaling_forecast(fits, count, noise, &points[SIZES]);
+        within += points[SIZES].loss >= interval.low && points[SIZES].loss <= interval.high;
+    }
+    free(fits);
+    assert_true(within > 0.9 * LADDERS && within < LADDERS);
+    const ScalingFit one = {.limit = 2, .size = 1000, .alpha = 0.5, .beta = NAN},
+                     other = {.limit = 1.9, .size = 1200, .alpha = 0.5, .beta = NAN};
+    close_to(scaling_crossing(&one, &other, 20, 1e5, 1e8), 4e6, 0.02, 0);
+    assert_true(isnan(scaling_crossing(&one, &other, 20, 1e5, 1e6)));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(quantiles), cmocka_unit_test(chances),
                                        cmocka_unit_test(samples),   cmocka_unit_test(scipy),
                                        cmocka_unit_test(verdicts),  cmocka_unit_test(not_worse),
-                                       cmocka_unit_test(false_findings)};
+                                       cmocka_unit_test(false_findings),
+                                       cmocka_unit_test(forecasts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,6 +32,30 @@ static void check_documents(Verify *verify, const Statement *statement, const Ca
                      wanted.size[wanted.rank - 1]);
 }
 
+/* Chosen pairs: one element per block, for each leading element or for all. */
+static void check_chosen(Verify *verify, const Statement *statement, const CallShape shapes[3]) {
+    const AttendOptions *options = &statement->attention;
+    if (verify->message || !options->chosen) return;
+    const Expr *chosen = call_input(statement, attend_chosen(options));
+    CallShape found = verify_operand(verify, chosen), wanted = shapes[0];
+    const int lead = wanted.rank - 3;
+    wanted.size[wanted.rank - 1] =
+        options->position ? verify->program->context : shapes[1].size[lead];
+    for (int i = 0; i < 3; i++) {
+        if (options->block[i] < 1) verify_error(verify, "blocks of %ld", options->block[i]);
+        if (verify->message) return;
+        long *size = &wanted.size[lead + i];
+        *size = (*size + options->block[i] - 1) / options->block[i];
+    }
+    if (found.rank == 3) {
+        for (int i = 0; i < 3; i++) wanted.size[i] = wanted.size[lead + i];
+        wanted.rank = 3;
+    }
+    verify_like(verify, "the chosen pairs", &wanted, &found);
+    if (chosen->tensor->type != TYPE_REAL) verify_error(verify, "chosen pairs are not reals");
+    if (options->best) verify_error(verify, "only the best of chosen pairs");
+}
+
 /* Keys or values have a scale per row if and only if they are bytes. */
 static void check_scales(Verify *verify, const Statement *statement, const CallShape shapes[3]) {
     const AttendOptions *options = &statement->attention;
@@ -79,6 +103,7 @@ static void check_query_key_value(Verify *verify, const Statement *statement, Ca
     if (options->mask == MASK_WINDOW && options->window < 1)
         verify_error(verify, "window %ld", options->window);
     check_documents(verify, statement, shapes);
+    check_chosen(verify, statement, shapes);
     check_scales(verify, statement, shapes);
     if (verify->message || !options->sink) return;
     CallShape sink = verify_operand(verify, call_input(statement, 3));

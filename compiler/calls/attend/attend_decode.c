@@ -2,10 +2,51 @@
 #include "calls/attend/attend_row.h"
 #include "transform/decode/decode.h"
 
+/* Chosen pairs of blocks of queries become those of the new queries:
+ *
+ *     now[b,s,h,t] = chosen[b,floor((position + s) / 8),h,t] */
+static void spread_chosen(Decode *decode, Statement *attend, const Region *region) {
+    Program *program = decode->program;
+    AttendOptions *options = &attend->attention;
+    if (!options->chosen || options->block[0] == 1) return;
+    Block made = {{NULL, 0, 0}};
+    Expr **operand = (Expr **)&attend->inputs.items[attend_chosen(options)];
+    const Expr *chosen = *operand;
+    const int rows = chosen->count - 3;
+    Index *loops[MAX_RANK], *query = index_new(program, decode->step->name, decode->step);
+    Axis *axes[MAX_RANK];
+    Expr *subs[MAX_RANK];
+    int rank = 0;
+    for (int i = 0; i < chosen->count; i++) {
+        subs[i] = chosen->args[i];
+        if (subs[i]->kind != EXPR_INDEX || subs[i]->index->of_repeat) continue;
+        loops[rank] = i == rows ? query : subs[i]->index;
+        axes[rank] = loops[rank]->axis;
+        rank++;
+    }
+    Expr *size = expr_number(program, (double)options->block[0]),
+         *at = absolute_position(decode, expr_index(program, query));
+    subs[rows] =
+        expr_apply(program, OP_FLOOR, expr_apply(program, OP_DIV, at, size, NULL), NULL, NULL);
+    Tensor *now = tensor_new(program, arena_format(program->arena, "%s_now", chosen->tensor->name),
+                             ROLE_TEMP, TYPE_REAL, rank, axes, attend->span);
+    Expr *target = expr_read_indices(program, now, loops);
+    Statement *spread = statement_loop(program, &made, target, false, REDUCE_NONE, NULL, 0,
+                                       expr_read(program, chosen->tensor, subs), attend->span);
+    list_push(program->arena, &decode->spread, now);
+    insert(decode, region->block, list_find(&region->block->statements, attend), spread);
+    *operand = target;
+    options->block[0] = 1;
+}
+
 void attend_decode(Decode *decode, Statement *attend, const Region *region) {
     Program *program = decode->program;
     const Expr *query = attend->inputs.items[0];
-    if (query->tensor->axes[query->count - 3] != decode->step) return;
+    const Expr *key = attend->inputs.items[1];
+    if (query->tensor->axes[query->count - 3] != decode->step ||
+        key->tensor->axes[key->count - 3] != decode->step)
+        return;
+    spread_chosen(decode, attend, region);
     absorb(decode, attend, region);
     Axis *rows = window_rows(decode, attend, region);
     int document = attend->attention.documents ? attend_document(&attend->attention) : 0;

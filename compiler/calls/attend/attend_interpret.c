@@ -5,6 +5,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* The log-sum-exp of a query that no key is visible to; the kernels have the same number. */
+#define NO_KEY (-8e37)
+
 /* ---- operands ---- */
 
 static View input_view(Interpreter *interpreter, const Statement *statement, int place) {
@@ -42,6 +45,7 @@ typedef struct Attention {
     AttendOperand q, k, v, o, lse, adjoint, dq, dk, dv;
     View sink, dsink;
     AttendOperand document; /* `.position`: its stride; no heads, no width */
+    AttendOperand chosen;   /* `.width`: the stride between blocks of keys */
     double *score;     /* [keys] of one query: the scores after scale and cap, then the weights */
     double scale;      /* at which weights are rounded; 0: no rounding */
     double *copies[4]; /* rounded operands */
@@ -128,6 +132,10 @@ static Attention attention_of(Interpreter *interpreter, const Statement *stateme
         attention.document =
             (AttendOperand){.view = view, .part = view.real, .position = view.stride[lead]};
     }
+    if (statement->attention.chosen) {
+        View view = input_view(interpreter, statement, attend_chosen(&statement->attention));
+        attention.chosen = operand_of(view, view.rank - 3);
+    }
     attention.score = malloc((size_t)attention.keys * sizeof *attention.score);
     if (!attention.score) abort();
     return attention;
@@ -141,7 +149,19 @@ static bool same_document(const Attention *attention, long s, long t) {
            document->part[t * document->position];
 }
 
+/* True if the mask and the chosen pairs allow it, and the documents. */
+static bool sees_key(const Attention *attention, long s, long h, long t) {
+    const AttendOperand *chosen = &attention->chosen;
+    const long *block = attention->options->block;
+    if (!same_document(attention, s, t)) return false;
+    return !chosen->part ||
+           chosen->part[s / block[0] * chosen->position + h / block[1] * chosen->head +
+                        t / block[2] * chosen->width] != 0;
+}
+
+/* Pairs that are chosen for all leading elements stay. */
 static void move_to_lead(const Attention *attention, AttendOperand *operand, long lead) {
+    if (operand == &attention->chosen && operand->view.rank == 3) return;
     operand->part = lead_part(&operand->view, &attention->q.view, lead);
 }
 
@@ -192,17 +212,18 @@ static double capped(const Attention *attention, double score) {
     return cap != 0 ? cap * tanh(score / cap) : score;
 }
 
-/* Sets the scores of a row and returns their log-sum-exp, including the sink. */
+/* Sets the scores of a row and returns their log-sum-exp, including the sink, or NO_KEY. */
 static double score_row(Attention *attention, long s, long h, long first, long last) {
     const View *sink = &attention->sink;
     double extra = sink->real ? sink->real[h * sink->stride[0]] : -INFINITY, largest = extra,
            sum = 0;
     for (long t = first; t < last; t++) {
         double *score = &attention->score[row_of_key(attention, t)];
-        *score = same_document(attention, s, t) ? capped(attention, raw_score(attention, s, h, t))
-                                                : -INFINITY;
+        *score = sees_key(attention, s, h, t) ? capped(attention, raw_score(attention, s, h, t))
+                                              : -INFINITY;
         if (*score > largest) largest = *score;
     }
+    if (largest == -INFINITY) return NO_KEY;
     for (long t = first; t < last; t++)
         sum += exp(attention->score[row_of_key(attention, t)] - largest);
     if (sink->real) sum += exp(extra - largest);
@@ -257,9 +278,10 @@ void interpret_attend(Interpreter *interpreter, const Statement *statement) {
         attention.position =
             *input_view(interpreter, statement, attend_operands(&statement->attention)).ints;
     for (long part = 0; part < attention.leads && !interpreter->message; part++) {
-        AttendOperand *operands[] = {&attention.q, &attention.k,   &attention.v,
-                                     &attention.o, &attention.lse, &attention.document};
-        for (int i = 0; i < 6; i++) move_to_lead(&attention, operands[i], part);
+        AttendOperand *operands[] = {&attention.q,     &attention.k,   &attention.v,
+                                     &attention.o,     &attention.lse, &attention.document,
+                                     &attention.chosen};
+        for (int i = 0; i < 7; i++) move_to_lead(&attention, operands[i], part);
         for (long s = 0; s < attention.queries; s++)
             for (long h = 0; h < attention.heads; h++) attend_row(&attention, s, h);
     }
@@ -315,7 +337,7 @@ static void attend_grad_row(Attention *attention, long s, long h) {
     long first, last;
     visible_keys(attention, s, &first, &last);
     for (long t = first; t < last; t++)
-        if (same_document(attention, s, t)) attend_grad_pair(attention, s, h, t, lse, total);
+        if (sees_key(attention, s, h, t)) attend_grad_pair(attention, s, h, t, lse, total);
     const View *sink = &attention->sink, *dsink = &attention->dsink;
     if (sink->real)
         dsink->real[h * dsink->stride[0]] -= exp(sink->real[h * sink->stride[0]] - lse) * total;
@@ -334,9 +356,10 @@ void interpret_attend_grad(Interpreter *interpreter, const Statement *statement)
     Attention attention = attention_of(interpreter, statement);
     int lead = attention.q.view.rank - 3, sink = statement->attention.sink;
     int own = attend_operands(&statement->attention);
-    AttendOperand *operands[] = {
-        &attention.o,  &attention.lse, &attention.adjoint, &attention.dq, &attention.dk,
-        &attention.dv, &attention.q,   &attention.k,       &attention.v,  &attention.document};
+    AttendOperand *operands[] = {&attention.o,        &attention.lse,   &attention.adjoint,
+                                 &attention.dq,       &attention.dk,    &attention.dv,
+                                 &attention.q,        &attention.k,     &attention.v,
+                                 &attention.document, &attention.chosen};
     for (int i = 0; i < 2; i++)
         *operands[i] = operand_of(input_view(interpreter, statement, own + i), lead);
     attention.adjoint = operand_of(factor_view(interpreter, statement, own + 2, &attention), lead);
@@ -349,7 +372,7 @@ void interpret_attend_grad(Interpreter *interpreter, const Statement *statement)
             attention.dsink = view;
     }
     for (long part = 0; part < attention.leads && !interpreter->message; part++) {
-        for (int i = 0; i < 10; i++) move_to_lead(&attention, operands[i], part);
+        for (int i = 0; i < 11; i++) move_to_lead(&attention, operands[i], part);
         for (long s = 0; s < attention.queries; s++)
             for (long h = 0; h < attention.heads; h++) attend_grad_row(&attention, s, h);
     }

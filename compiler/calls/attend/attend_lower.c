@@ -10,10 +10,10 @@ long attend_positions(const Program *program, const Statement *statement) {
 
 /* The number of query-key pairs. */
 static double pairs_seen(const AttendOptions *options, double queries, double positions) {
-    if (options->mask == MASK_NONE) return queries * positions;
+    const double most = queries * attended_keys(options, positions);
+    if (options->mask == MASK_NONE) return most;
     double full = options->position ? queries * positions / 2 : queries * (queries + 1) / 2;
-    double window = queries * (double)options->window;
-    return options->mask == MASK_WINDOW && window < full ? window : full;
+    return most < full ? most : full;
 }
 
 static void count_attend(EntryLowering *lowering, const Statement *statement) {
@@ -70,6 +70,11 @@ static void add_attend_options(Arena *arena, List *values, const Program *progra
     add_real(arena, values, "scale", options->scale)->line = true;
     add_real(arena, values, "cap", options->cap);
     add_number(arena, values, "best", options->best);
+    if (options->chosen) {
+        const CallShape chosen = call_shape(call_input(statement, attend_chosen(options)));
+        add_numbers(arena, values, "chosen_block", options->block, 3);
+        if (chosen.rank == 3) add_number(arena, values, "chosen_all", 1);
+    }
     const int before = values->count;
     if (attend_rounds(program, statement)) add_number(arena, values, "rounded", 1);
     add_attended_types(arena, values, statement);
@@ -87,14 +92,18 @@ static int documents_of(const AttendOptions *options) {
     return options->documents ? attend_document(options) : -1;
 }
 
-/* New tokens against a cache. */
-static void call_step(Arena *arena, HostStep *step, const Statement *statement) {
+static int chosen_of(const AttendOptions *options) {
+    return options->chosen ? attend_chosen(options) : -1;
+}
+
+/* New tokens against a cache, or chosen pairs. */
+static void call_work(Arena *arena, HostStep *step, const Statement *statement) {
     static const char *const scales[] = {"k_scale", "v_scale"};
     const AttendOptions *options = &statement->attention;
     const int outputs = statement->inputs.count;
     List *values = &step->call.values;
-    step->call.function = "moec_attend_step";
-    add_operand(arena, values, NULL, step, attend_operands(options));
+    step->call.function = options->position ? "moec_attend_step" : "moec_attend_chosen";
+    if (options->position) add_operand(arena, values, NULL, step, attend_operands(options));
     HostValue *work = add_array(arena, values, NULL, "const MoecAttendWork");
     work->address = true;
     values = &work->values;
@@ -103,6 +112,7 @@ static void call_step(Arena *arena, HostStep *step, const Statement *statement) 
     add_operand(arena, values, "v", step, 2);
     if (options->sink) add_operand(arena, values, "sink", step, sink_of(options));
     if (options->documents) add_operand(arena, values, "documents", step, documents_of(options));
+    if (options->chosen) add_operand(arena, values, "chosen", step, chosen_of(options));
     for (int i = 0; i < 2; i++)
         if (options->scaled[i])
             add_operand(arena, values, scales[i], step, attend_scale(options, i));
@@ -134,11 +144,12 @@ static void call_gradient(Arena *arena, HostStep *step, const Statement *stateme
                   {"documents", documents_of(options)},
                   {"output_grad", own + 2}};
     List *values = &step->call.values;
-    step->call.function = "moec_attend_grad";
+    step->call.function = options->chosen ? "moec_attend_chosen_grad" : "moec_attend_grad";
     HostValue *saved = add_array(arena, values, NULL, "const MoecAttendSaved");
     saved->address = saved->line = true;
     for (int i = 0; i < 8; i++)
         add_operand(arena, &saved->values, fields[i].field, step, fields[i].operand)->line = i == 6;
+    if (options->chosen) add_operand(arena, &saved->values, "chosen", step, chosen_of(options));
     for (int i = 0; i < 4; i++)
         add_operand(arena, values, NULL, step, i < 3 || options->sink ? outputs + i : -1)->line =
             i == 0;
@@ -159,5 +170,6 @@ void lower_attend(EntryLowering *lowering, const ScheduleUnit *unit) {
     HostStep *step = add_call(lowering, statement, STEP_CALL, gradient || position);
     add_attend_options(arena, add_options(lowering, step, "MoecAttend"), lowering->lower.program,
                        statement);
-    (gradient ? call_gradient : position ? call_step : call_whole)(arena, step, statement);
+    const bool work = position || statement->attention.chosen;
+    (gradient ? call_gradient : work ? call_work : call_whole)(arena, step, statement);
 }

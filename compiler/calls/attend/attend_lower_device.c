@@ -86,6 +86,11 @@ static void add_constant(Arena *arena, TemplateOptions *options, const char *nam
     let->joined = joined;
 }
 
+static int chosen_rank(const Statement *statement) {
+    const AttendOptions *options = &statement->attention;
+    return options->chosen ? call_shape(call_input(statement, attend_chosen(options))).rank : 0;
+}
+
 static const TemplateOptions *options_of(const Attend *attend, const char *name) {
     const AttendOptions *options = &attend->statement->attention;
     const CallShape *q = &attend->q, *k = &attend->k, *v = &attend->v;
@@ -114,11 +119,21 @@ static const TemplateOptions *options_of(const Attend *attend, const char *name)
                      {"scale", T_F32, options->scale, true},
                      {"cap", T_F32, options->cap, false}};
     made->name = name;
+    const struct {
+        const char *name;
+        long value;
+    } chosen[] = {{"chosen_queries", options->block[0]},
+                  {"chosen_heads", options->block[1]},
+                  {"chosen_keys", options->block[2]},
+                  {"chosen_all", chosen_rank(attend->statement) == 3}};
     for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
         add_constant(arena, made, constants[i].name, !constants[i].begins,
                      strcmp(constants[i].name, "mask")
                          ? term_number(arena, constants[i].type, constants[i].value)
                          : term_constant(arena, options->mask, mask_name(options)));
+    for (int i = 0; i < 4 && options->chosen; i++)
+        add_constant(arena, made, chosen[i].name, i > 0,
+                     term_number(arena, T_I64, (double)chosen[i].value));
     for (int i = 0; i < STEP_OPERANDS; i++)
         if (attend->elements[i])
             add_statements(arena, attend->elements[i], NULL, &made->statements);
@@ -196,6 +211,13 @@ static void give_scales(const Attend *attend, Call *call) {
     const List *in = &attend->statement->inputs;
     for (int i = 0; i < 2; i++)
         give_input(call, options->scaled[i] ? in->items[attend_scale(options, i)] : NULL, names[i]);
+}
+
+/* The last argument of a template for chosen pairs. */
+static void give_chosen(const Attend *attend, Call *call) {
+    const AttendOptions *options = &attend->statement->attention;
+    if (options->chosen)
+        give_input(call, attend->statement->inputs.items[attend_chosen(options)], "chosen");
 }
 
 /* Scratch memory of one call, after the temporaries. */
@@ -399,6 +421,7 @@ static void lower_attend_whole(const Attend *attend) {
     give_attended(attend, &call);
     give_stores(attend, &call, false);
     give_output(&call, statement->outputs.items[1], "lse");
+    give_chosen(attend, &call);
     const Variants variants = {attend_forward(statement), attend_forward_groups(statement),
                                "attend_groups", queries, heads};
     const bool known = has_groups(attend, &variants) && written_by(attend, &written);
@@ -437,6 +460,7 @@ static void lower_attend_parts(const Attend *attend, long rows) {
     give_scratch(attend, &step, (size_t)(rows * parts * (size_at(&attend->v, 1) + 2)), true,
                  "scratch");
     give_counters(attend, &step, tasks);
+    give_chosen(attend, &step);
     launch(attend, &step, tiles ? attend_step(statement) : no_shape, tasks * parts);
 }
 
@@ -470,6 +494,7 @@ static Call grad_call(const Attend *attend, const char *name, int first, int cou
         give_scratch(attend, &call, (size_t)totals, !first, "totals");
     }
     for (int i = first; i < first + count; i++) give_output(&call, out->items[i], names[i]);
+    if (first < 3) give_chosen(attend, &call);
     return call;
 }
 

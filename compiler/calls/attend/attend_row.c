@@ -14,6 +14,9 @@ static void print_attend(Text *text, const Statement *statement) {
     if (attention->cap != 0) text_add(text, ", cap = %.9g", attention->cap);
     if (attention->sink) text_add(text, ", sink");
     if (attention->documents) text_add(text, ", documents");
+    if (attention->chosen)
+        text_add(text, ", chosen by %ld x %ld x %ld", attention->block[0], attention->block[1],
+                 attention->block[2]);
     if (attention->scaled[0]) text_add(text, ", k scaled");
     if (attention->scaled[1]) text_add(text, ", v scaled");
     if (attention->position) text_add(text, ", position");
@@ -22,10 +25,8 @@ static void print_attend(Text *text, const Statement *statement) {
 
 /* The average number of keys of a position over the sequence. */
 static double average_keys(const AttendOptions *options, double places) {
-    if (options->mask == MASK_NONE) return places;
-    double window = options->mask == MASK_WINDOW && (double)options->window < places
-                        ? (double)options->window
-                        : places;
+    const double window = attended_keys(options, places);
+    if (options->mask == MASK_NONE) return window;
     return (window * (window + 1) / 2 + (places - window) * window) / places;
 }
 
@@ -44,10 +45,12 @@ static double attend_flops(const Program *program, const Statement *statement) {
     return each * keys * queries;
 }
 
+/* Keys with another axis have no order. */
 static void attend_along(const Statement *statement, const Index **here, const Index **there) {
     const Expr *query = call_input(statement, 0), *key = call_input(statement, 1);
     const Expr *from = query->args[query->count - 3], *to = key->args[key->count - 3];
-    if (from->kind == EXPR_INDEX) *here = from->index;
+    const bool ordered = query->tensor->axes[query->count - 3] == key->tensor->axes[key->count - 3];
+    if (from->kind == EXPR_INDEX && ordered) *here = from->index;
     if (to->kind == EXPR_INDEX) *there = to->index;
 }
 
@@ -62,18 +65,21 @@ static int attend_sums(const Statement *statement, int input) {
     return input > 2 ? -1 : call_input(statement, input)->count - (input == 2 ? 3 : 1);
 }
 
-/* Queries, keys, values and the output. */
+/* Queries, keys, values and the output; that of chosen pairs is added up in memory. */
 static unsigned attend_rounded(const Program *program, const Statement *statement) {
-    return attend_rounds(program, statement) ? 7 | 1u << statement->inputs.count : 0;
+    const unsigned output = statement->attention.chosen ? 0 : 1u << statement->inputs.count;
+    return attend_rounds(program, statement) ? 7 | output : 0;
 }
 
-/* Also the output of the forward pass and its gradient. A sum in f32 reads both as well, for which
- * the saved bf16 values are accurate enough. */
+/* Also the output of the forward pass, if it may be rounded, and its gradient. A sum in f32 reads
+ * both as well, for which the saved bf16 values are accurate enough. */
 static unsigned attend_grad_rounded(const Program *program, const Statement *statement) {
     const int own = attend_operands(&statement->attention);
     const unsigned gradients = program->target->rounded_gradients ? 7 : 0;
-    return attend_rounds(program, statement) ? 7 | 5u << own | gradients << statement->inputs.count
-                                             : 0;
+    const unsigned outputs = statement->attention.chosen ? 4u : 5u;
+    return attend_rounds(program, statement)
+               ? 7 | outputs << own | gradients << statement->inputs.count
+               : 0;
 }
 
 const CallRow call_attend = {
@@ -84,6 +90,7 @@ const CallRow call_attend = {
     .selects = false,
     .fuses_store = true,
     .recomputed = true,
+    .exchanges = false,
     .form = HAS_ATTENTION,
     .backward = 2.5, /* two products of the forward pass again, and four more */
     .check = check_attend,
@@ -98,10 +105,16 @@ const CallRow call_attend = {
     .gradient = attend_gradient,
     .decode = attend_decode,
     .store_caches = attend_store_caches,
+    .adds_up = NULL,
     .rounds = attend_rounded,
     .fuses_operands = attend_fuses_operands,
     .lower = lower_attend,
 };
+
+/* The gradient of the sink. */
+static bool attend_adds_up(const Statement *statement, int output) {
+    return statement->attention.sink && output == 3;
+}
 
 static double attend_grad_flops(const Program *program, const Statement *statement) {
     return call_attend.backward * attend_flops(program, statement);
@@ -116,6 +129,7 @@ const CallRow call_attend_grad = {
     .selects = false,
     .fuses_store = false,
     .recomputed = true,
+    .exchanges = false,
     .form = HAS_ATTENTION_GRADIENT,
     .backward = 0,
     .check = check_attend_grad,
@@ -130,6 +144,7 @@ const CallRow call_attend_grad = {
     .gradient = NULL,
     .decode = NULL,
     .store_caches = NULL,
+    .adds_up = attend_adds_up,
     .rounds = attend_grad_rounded,
     .fuses_operands = NULL,
     .lower = lower_attend,

@@ -1,28 +1,42 @@
-def attend(cache, q, k, v, *, scale, causal=True, window=0, softcap=0.0, sink=None, documents=None, lse=False):
+def attend(cache, q, k, v, *, scale, causal=True, window=0, softcap=0.0, sink=None, documents=None, chosen=None,
+           block=(1, 1, 1), lse=False):
     """Softmax attention of q[..., s, h, e] over k[..., t, h, e] and v[..., t, h, c].
 
     Query head h reads key head floor(h * keys / heads). `sink` is a logit per head without a value.
+    Each element of `chosen` is for block[0] queries, block[1] heads and block[2] keys.
     """
     heads = torch.arange(q.shape[-2], device=q.device)
+    positions, own = cache.all_positions, heads.new_tensor(range(q.shape[-3]))
+    if k.shape[-3] != len(positions):  # other keys, to which all queries attend
+        positions = torch.arange(k.shape[-3], device=q.device)
     k = k[..., heads * k.shape[-2] // len(heads), :].transpose(-3, -2)
     v = v[..., heads * v.shape[-2] // len(heads), :].transpose(-3, -2)
     q = q.transpose(-3, -2)
-    s, t = cache.positions[:, None], cache.all_positions
+    s, t = cache.positions[:, None], positions
     mask = t <= s if causal else torch.ones_like(t <= s)
     if window:
         mask = mask & (s - t < window)
     if documents is not None:
         mask = mask & (documents[..., cache.positions, None] == documents[..., None, :]).unsqueeze(-3)
-    if not softcap and sink is None and not lse:
+    if chosen is not None:
+        rows = own if block[0] == 1 else cache.positions // block[0]
+        picked = chosen[..., heads // block[1], :].transpose(-3, -2)[..., rows, :]
+        mask = mask & (picked[..., positions // block[2]] != 0)
+    if not softcap and sink is None and chosen is None and not lse:
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale).transpose(-3, -2)
     scores = scale * q @ k.transpose(-1, -2)
     if softcap:
         scores = softcap * torch.tanh(scores / softcap)
     scores = scores.masked_fill(~mask, -math.inf)
+    if chosen is not None:  # a query without any key
+        scores = scores.masked_fill(~mask.any(-1, keepdim=True), -8e37)
     total = torch.logsumexp(scores, -1)
     if sink is not None:
         total = torch.logaddexp(total, sink[:, None])
-    out = (torch.exp(scores - total[..., None]) @ v).transpose(-3, -2)
+    weights = torch.exp(scores - total[..., None])
+    if chosen is not None:
+        weights = weights.masked_fill(~mask, 0)
+    out = (weights @ v).transpose(-3, -2)
     return (out, total.transpose(-2, -1)) if lse else out
 
 

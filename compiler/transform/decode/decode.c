@@ -10,6 +10,14 @@
  *     k[b,s,h,e] = ...                           k[b,s,h,e] = ...            (s: new positions)
  *     o = attend(q, k, v)                 -->    cache_k[b,position + s,h,e] = k[b,s,h,e]
  *                                                o = attend(q, cache_k, cache_v, position)
+ *
+ * Blocks of positions are read after their last position. A sum over the positions of each block
+ * is a state, to which a step adds its positions:
+ *
+ *     m[b,d] = sum[t] (floor(t / 4) == b) * x[t,d]
+ * --> more[b,d] = sum[t] (floor((position + t) / 4) == b) * x[t,d]       (t: new positions)
+ *     m[b,d] = where(position > 0, cache_m[b,d], 0) + more[b,d]
+ *     cache_m[b,d] = m[b,d]
  */
 #include "transform/decode/decode.h"
 
@@ -25,18 +33,30 @@ static void move_index(Expr *expr, void *data) {
         expr->index->axis = decode->step;
 }
 
+/* Of an operand with several positions the current one. */
+static void move_operands(const Decode *decode, const List *operands) {
+    for (int i = 0; i < operands->count; i++) {
+        const Expr *operand = operands->items[i];
+        const int dimension = decode->all.dimension[operand->tensor->id];
+        for (int j = 0; j < operand->count; j++)
+            if (dimension < 0 || j == dimension || operand->tensor->axes[j] != decode->past)
+                expr_walk(operand->args[j], move_index, (void *)(uintptr_t)decode);
+    }
+}
+
 static void move_indices(Statement *statement, void *data) {
     const Decode *decode = data;
+    const bool sums = makes_summary(&decode->all, statement);
+    for (int i = 0; i < statement->loop_count && sums; i++)
+        if (statement->loops[i]->axis == decode->past) statement->loops[i]->axis = decode->step;
     if (statement_is_scan(statement) && statement->index->axis == decode->past)
         statement->index->axis = decode->step;
     if (statement->kind == STATEMENT_LOOP) {
         Index *position = current_position(&decode->all, statement);
         if (position) position->axis = decode->step;
     }
-    for (int i = 0; i < statement->inputs.count; i++)
-        expr_walk(statement->inputs.items[i], move_index, data);
-    for (int i = 0; i < statement->outputs.count; i++)
-        expr_walk(statement->outputs.items[i], move_index, data);
+    move_operands(decode, &statement->inputs);
+    move_operands(decode, &statement->outputs);
 }
 
 /* Reduces every tensor except weights to the new positions; of several dimensions, the current
@@ -90,7 +110,7 @@ static Expr *step_expr(Decode *decode, Expr *expr, const Region *region) {
 static bool is_new_tensor(const Decode *decode, const Statement *statement) {
     MUST(statement->kind == STATEMENT_LOOP);
     const Tensor *target = statement->target->tensor;
-    return target->role == ROLE_CACHE ||
+    return target->role == ROLE_CACHE || list_find(&decode->spread, target) >= 0 ||
            (dimension_of(target, decode->past) >= 0 && dimension_of(target, decode->step) < 0);
 }
 
@@ -120,6 +140,31 @@ static void leave_out_ahead(Decode *decode, Statement *statement) {
     }
 }
 
+/* The sum of the new positions of each block becomes an addition to a state. */
+static void keep_summary(Decode *decode, Statement *sum, const Region *region) {
+    Program *program = decode->program;
+    Block made = {{NULL, 0, 0}};
+    const Expr *target = sum->target;
+    Tensor *tensor = target->tensor, *state = state_cache(decode, tensor, region->repeat);
+    Tensor *more = tensor_new(program, arena_format(program->arena, "%s_more", tensor->name),
+                              ROLE_TEMP, TYPE_REAL, tensor->rank, tensor->axes, tensor->span);
+    Expr *kept = state_element(decode, state, target, region->repeat);
+    Expr *later = expr_apply(program, OP_GT, expr_read(program, decode->position, NULL),
+                             expr_number(program, 0), NULL);
+    Expr *value = expr_apply(program, OP_ADD,
+                             expr_apply(program, OP_WHERE, later, kept, expr_number(program, 0)),
+                             expr_read(program, more, target->args), NULL);
+    for (int i = 0; i < tensor->rank; i++)
+        tensor->axes[i]->of_blocks |= is_past_axis(&decode->all, tensor->axes[i]);
+    statement_loop(program, &made, expr_read(program, tensor, target->args), false, REDUCE_NONE,
+                   NULL, 0, value, sum->span);
+    statement_loop(program, &made, kept, false, REDUCE_NONE, NULL, 0,
+                   expr_read(program, tensor, target->args), sum->span);
+    sum->target = expr_read(program, more, target->args);
+    list_insert(program->arena, &region->block->statements,
+                list_find(&region->block->statements, sum) + 1, &made.statements);
+}
+
 static void visit_loop(Decode *decode, Statement *statement, const Region *region) {
     if (statement_is_scan(statement)) {
         bool moves = statement->index->axis == decode->step;
@@ -129,8 +174,12 @@ static void visit_loop(Decode *decode, Statement *statement, const Region *regio
         scan_operands(decode->program, statement);
     }
     if (statement->kind != STATEMENT_LOOP || is_new_tensor(decode, statement)) return;
-    leave_out_ahead(decode, statement);
+    const int id = statement->target->tensor->id;
+    const bool sums =
+        id < decode->all.count && decode->all.summary[id] && runs_over(statement, decode->step);
+    if (!sums) leave_out_ahead(decode, statement);
     statement->value = step_expr(decode, statement->value, region);
+    if (sums) keep_summary(decode, statement, region);
 }
 
 /* Iterates over a copy of the list, because the block grows during the rewrite. */
@@ -147,10 +196,11 @@ static void decode_block(Decode *decode, Region region, Visit *visit) {
     }
 }
 
-/* A cache that grows has an entry per token; the size of a state is independent of their number. */
+/* A cache that grows has an entry per token, or per block of tokens; the size of a state is
+ * independent of their number. */
 static bool grows(const Tensor *cache) {
     for (int i = 0; i < cache->rank; i++)
-        if (cache->axes[i]->kind == AXIS_SEQUENCE) return true;
+        if (cache->axes[i]->kind == AXIS_SEQUENCE || cache->axes[i]->of_blocks) return true;
     return false;
 }
 

@@ -32,6 +32,7 @@ typedef struct Decode {
     List joins;   /* Join *: see absorb.c */
     List states;  /* Kept *: states of scans after the last position */
     List scales;  /* Kept *: scales of the rows of int8 caches */
+    List spread;  /* Tensor *: rows of blocks of queries, see attend_decode.c */
     Back *back;   /* by tensor id: see ring_cache.c */
     int count;    /* number of these tensors */
 } Decode;
@@ -94,6 +95,9 @@ void store_cache(Decode *decode, Tensor *cache);
 void store_caches(Decode *decode);
 
 /* recurrent_state.c */
+/* A cache of the last value of a tensor, without its position; the element for a read of it. */
+Tensor *state_cache(Decode *decode, Tensor *tensor, const Statement *repeat);
+Expr *state_element(const Decode *decode, Tensor *cache, const Expr *read, const Statement *repeat);
 /* A read of a value that an earlier position of a scan defined. */
 Expr *state_read(Decode *decode, Expr *read, const Region *region);
 /* True if the scan defines the tensor. */

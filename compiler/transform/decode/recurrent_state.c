@@ -20,13 +20,13 @@ bool is_scanned(const Statement *scan, const Tensor *tensor) {
     return false;
 }
 
-/* The subscripts of the cache from those of the tensor: without the position, with the index of the
+/* The subscripts of the cache are those of the tensor without the position, with the index of the
  * repeat that encloses the scan. */
-static Expr *cache_at(const Decode *decode, Tensor *cache, const Expr *read,
-                      const Statement *repeat) {
+Expr *state_element(const Decode *decode, Tensor *cache, const Expr *read,
+                    const Statement *repeat) {
     Expr *subs[MAX_RANK];
     int rank = 0, position = dimension_of(read->tensor, decode->step);
-    if (cache->rank == read->tensor->rank)
+    if (cache->rank > read->tensor->rank - (position >= 0))
         subs[rank++] = expr_index(decode->program, repeat->index);
     for (int i = 0; i < read->count; i++)
         if (i != position) subs[rank++] = read->args[i];
@@ -34,7 +34,7 @@ static Expr *cache_at(const Decode *decode, Tensor *cache, const Expr *read,
     return expr_read(decode->program, cache, subs);
 }
 
-static Tensor *new_state(Decode *decode, Tensor *tensor, const Statement *repeat) {
+Tensor *state_cache(Decode *decode, Tensor *tensor, const Statement *repeat) {
     Program *program = decode->program;
     Axis *axes[MAX_RANK];
     int rank = 0;
@@ -61,8 +61,9 @@ static void store_last_state(Decode *decode, Tensor *tensor, Tensor *cache, cons
     }
     Expr *last = expr_read(program, tensor, subs);
     Block made = {{NULL, 0, 0}};
-    Statement *store = statement_loop(program, &made, cache_at(decode, cache, last, region->repeat),
-                                      false, REDUCE_NONE, NULL, 0, last, tensor->span);
+    Statement *store =
+        statement_loop(program, &made, state_element(decode, cache, last, region->repeat), false,
+                       REDUCE_NONE, NULL, 0, last, tensor->span);
     List *statements = &region->block->statements;
     int behind = 0;
     while (statements->items[behind++] != region->scan) continue;
@@ -77,7 +78,7 @@ Expr *state_read(Decode *decode, Expr *read, const Region *region) {
     Program *program = decode->program;
     Tensor *cache = find_kept(&decode->states, read->tensor);
     if (!cache) {
-        cache = new_state(decode, read->tensor, region->repeat);
+        cache = state_cache(decode, read->tensor, region->repeat);
         store_last_state(decode, read->tensor, cache, region);
     }
     Index *position = region->scan->index;
@@ -85,7 +86,7 @@ Expr *state_read(Decode *decode, Expr *read, const Region *region) {
     int dimension = dimension_of(read->tensor, decode->step);
     for (int i = 0; i < read->count; i++) subs[i] = read->args[i];
     subs[dimension] = expr_apply(program, OP_SUB, here, expr_number(program, 1), NULL);
-    Expr *before = cache_at(decode, cache, read, region->repeat);
+    Expr *before = state_element(decode, cache, read, region->repeat);
     if (decode->step->size > 1)
         before = expr_apply(program, OP_WHERE, expr_apply(program, OP_GT, here, zero, NULL),
                             expr_read(program, read->tensor, subs), before);

@@ -11,6 +11,16 @@
  * a group of INT8_GROUP adjacent elements divided by 127. A product reads whole groups. Parameters
  * stay f32 if their rows in the product are not a multiple of a group, if a selection depends on
  * them, or if they are small; with int8 also if a scan multiplies them.
+ *
+ * int4 is -8 .. 7 times a binary16 scale that INT4_GROUP terms of a sum share: Q4_0 of GGUF, whose
+ * rows are the columns here (interpret_round.c). The copy has the axes of the columns, then those
+ * of the sum:
+ *
+ *     y[b,h,e] = sum[d] x[b,d] * query[d,h,e]     y[b,h,e] = sum[d] x[b,d] * query_rounded[h,e,d]
+ *
+ * Parameters stay f32 as with int8, if a sum has a rest beyond whole groups, if several matrices
+ * begin within a panel of INT4_PANEL columns, and if they multiply a cached tensor: absorb.c sums
+ * over their columns instead.
  */
 #include "transform/lower/smaller_weights.h"
 #include "base/must.h"
@@ -79,6 +89,102 @@ static bool begins_with_group(const Expr *read) {
  * row counts round the same parameters. */
 enum { MIN_ELEMENTS = 256 };
 
+/* ---- int4 ---- */
+
+typedef enum Sort { SORT_BATCH, SORT_COLUMN, SORT_SUM, SORTS } Sort;
+
+/* Whether an axis of b is one of the matrices, of their columns or of the sum; SORTS: none. */
+static Sort sort_of_axis(const Contraction *found, const Statement *statement, int axis) {
+    const Expr *sub = found->b->args[axis];
+    for (int i = 0; i < statement->loop_count; i++) {
+        const Index *loop = statement->loops[i];
+        if (loop->axis->kind == AXIS_ROWS || !expr_uses_index(sub, loop)) continue;
+        if (sub->kind != EXPR_INDEX) return SORTS;
+        const bool kept = expr_uses_index(found->c, loop);
+        return !kept ? SORT_SUM : expr_uses_index(found->a, loop) ? SORT_BATCH : SORT_COLUMN;
+    }
+    return SORT_BATCH;
+}
+
+/* Joins the axes of a sort, which are contiguous in the parameter. */
+static bool join_parameter_axes(const Tensor *parameter, const Sort *sorts, Sort sort, long *size,
+                                long *stride) {
+    long step = 1;
+    *size = 1, *stride = 1;
+    for (int i = parameter->rank - 1; i >= 0; i--) {
+        if (sorts[i] == sort && parameter->axes[i]->size > 1) {
+            if (*size == 1) *stride = step;
+            if (*stride * *size != step) return false;
+            *size *= parameter->axes[i]->size;
+        }
+        step *= parameter->axes[i]->size;
+    }
+    return true;
+}
+
+/* The matrices of operand b, or NULL if it has none. */
+static Matrices *matrices_of(Program *program, const Contraction *found,
+                             const Statement *statement) {
+    const Tensor *parameter = found->b->tensor;
+    Sort sorts[MAX_RANK];
+    Matrices *made = arena_alloc(program->arena, sizeof *made);
+    int count = 0;
+    for (int i = 0; i < parameter->rank; i++)
+        if ((sorts[i] = sort_of_axis(found, statement, i)) == SORTS) return NULL;
+    for (Sort sort = SORT_BATCH; sort < SORTS; sort++)
+        for (int i = 0; i < parameter->rank; i++)
+            if (sorts[i] == sort) made->order[count++] = i;
+    const bool joined =
+        join_parameter_axes(parameter, sorts, SORT_BATCH, &made->batch, &made->batch_stride) &&
+        join_parameter_axes(parameter, sorts, SORT_COLUMN, &made->n, &made->n_stride) &&
+        join_parameter_axes(parameter, sorts, SORT_SUM, &made->k, &made->k_stride);
+    return joined && made->k % INT4_GROUP == 0 && (made->batch == 1 || made->n % INT4_PANEL == 0)
+               ? made
+               : NULL;
+}
+
+static bool same_matrices(const Matrices *a, const Matrices *b) {
+    return a->batch == b->batch && a->n == b->n && a->k == b->k && a->n_stride == b->n_stride &&
+           a->k_stride == b->k_stride;
+}
+
+static Tensor *packed_parameter(Program *program, Tensor *parameter, Matrices *matrices) {
+    Tensor *copy = smaller_parameter(program, parameter, TYPE_INT4);
+    if (copy->matrices) return same_matrices(copy->matrices, matrices) ? copy : NULL;
+    copy->matrices = matrices;
+    for (int i = 0; i < copy->rank; i++) copy->axes[i] = parameter->axes[matrices->order[i]];
+    return copy;
+}
+
+/* True if the product reads all columns and the whole sum of one matrix at a time. */
+static bool reads_matrices(const Contraction *found, const Matrices *matrices) {
+    const Product *product = &found->product;
+    return found->outer_count == 0 && product->n == matrices->n && product->k == matrices->k &&
+           product->b_k == 1 && product->b_n == matrices->k;
+}
+
+static void read_packed(Program *program, Statement *statement, const Contraction *found) {
+    const Expr *read = found->b;
+    Expr *const former = statement->value;
+    const int operand = former->args[1] == read;
+    Matrices *matrices = matrices_of(program, found, statement);
+    if (!matrices || read->tensor->of_cached || found->product.n != matrices->n ||
+        found->product.k != matrices->k)
+        return;
+    Tensor *copy = packed_parameter(program, read->tensor, matrices);
+    if (!copy) return;
+    Expr *subs[MAX_RANK];
+    for (int i = 0; i < copy->rank; i++) subs[i] = read->args[matrices->order[i]];
+    read_instead(program, statement, operand, expr_read(program, copy, subs));
+    const Contraction *made = unit_product(program, statement);
+    if (made && reads_matrices(made, matrices))
+        program->has[HAS_WEIGHTS_INT4] = true;
+    else
+        statement->value = former;
+}
+
+/* ---- all types ---- */
+
 static void read_smaller(Program *program, Statement *statement) {
     if (statement->kind != STATEMENT_LOOP || statement->exact) return;
     const Contraction *found = unit_product(program, statement);
@@ -88,6 +194,10 @@ static void read_smaller(Program *program, Statement *statement) {
     if (found->product.n * found->product.k < MIN_ELEMENTS) return;
     if (program->weights == TYPE_INT8 && !(lies_in_groups(found) && begins_with_group(read)))
         return;
+    if (program->weights == TYPE_INT4) {
+        read_packed(program, statement, found);
+        return;
+    }
     int operand = statement->value->args[1] == read;
     Tensor *copy = smaller_parameter(program, read->tensor, program->weights);
     program->has[program->weights == TYPE_INT8 ? HAS_WEIGHTS_INT8 : HAS_WEIGHTS_BF16] = true;
@@ -111,21 +221,34 @@ void smaller_weights(Program *program) {
     shrink_block(program, &program->body);
 }
 
+static void mark_of_cached(Statement *statement, void *data) {
+    Expr *a, *b;
+    (void)data;
+    if (statement->kind != STATEMENT_LOOP || !product_of_reads(statement, &a, &b)) return;
+    a->tensor->of_cached |= b->tensor->cached;
+    b->tensor->of_cached |= a->tensor->cached;
+}
+
 void choose_weights(Program *program, const char *weights) {
     if (!weights || program->graph == GRAPH_TRAIN || program->graph == GRAPH_UPDATE) return;
-    if (!strcmp(weights, "int8")) {
-        program->weights = TYPE_INT8;
+    if (!strcmp(weights, "int8") || !strcmp(weights, "int4")) {
+        program->weights = !strcmp(weights, "int8") ? TYPE_INT8 : TYPE_INT4;
         program->rounded = false;
+        if (program->weights == TYPE_INT4) block_walk(&program->body, mark_of_cached, NULL);
     } else if (!strcmp(weights, "bf16") && !program->rounded) {
         program->weights = TYPE_BF16;
     }
+}
+
+const char *weight_type_name(Type type) {
+    return type == TYPE_INT4 ? "int4" : type == TYPE_INT8 ? "int8" : "bf16";
 }
 
 bool weights_fit(const Program *program, Reports *reports) {
     if (program->weights == TYPE_REAL) return true;
     if (reports->errors) return false;
     report_error(reports, (Span){0}, "inference.weight_dtype = %s is available on CPUs only",
-                 program->weights == TYPE_INT8 ? "int8" : "bf16");
+                 weight_type_name(program->weights));
     report_help(reports, "on a GPU train.precision = bf16 halves the bytes of the weights");
     return false;
 }

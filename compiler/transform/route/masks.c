@@ -151,6 +151,8 @@ static MaskCount count_in_apply(const Routing *routing, Expr *expr, int depth) {
         if (!expr_is_number(expr->args[1], 0)) return made;
         a.truth = true;
         return a;
+    case OP_GT:
+        return a.truth && expr_is_number(expr->args[1], 0) ? a : made;
     case OP_OR:
         made.share = a.share + b.share - a.share * b.share;
         made.assumed = a.assumed || b.assumed;

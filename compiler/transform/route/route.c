@@ -162,10 +162,24 @@ static const ProgramPoint *next_mask(Routing *routing) {
     return next;
 }
 
+/* The costs of attention to chosen pairs count the expected ones. */
+static void set_shares(Routing *routing) {
+    routing->def_use = def_use_new(routing->program);
+    for (int i = 0; i < routing->def_use->count; i++) {
+        Statement *statement = routing->def_use->points[i].statement;
+        AttendOptions *options = &statement->attention;
+        if (statement->kind != STATEMENT_CALL || !options->chosen) continue;
+        const Expr *chosen = statement->inputs.items[attend_chosen(options)];
+        const Statement *maker = mask_maker(routing, chosen->tensor);
+        options->share = maker ? mask_count(routing, maker, 0).share : 1;
+    }
+}
+
 /* route: see the head of this file. */
 void route(Program *program) {
     List done = {NULL, 0, 0};
     Routing routing = {.program = program, .done = &done};
+    set_shares(&routing);
     const ProgramPoint *point;
     while ((point = next_mask(&routing)) != NULL) {
         list_push(program->arena, &done, mask_target(point->statement)->tensor);

@@ -73,12 +73,16 @@ static Tensor *add_copy(const Routing *routing, const ProgramPoint *point) {
     return variant;
 }
 
-/* The masked reductions read the copy. */
+/* The masked reductions read the copy. Their masks have the subscripts of the source: a repeat may
+ * have added a dimension to the tensor. */
 static void move_masked(Program *program, const Tensor *tensor, Tensor *variant) {
     for (int i = 0; i < program->masked.count; i++) {
         MaskedReduction *masked = program->masked.items[i];
-        if (masked->mask->kind == EXPR_READ && masked->mask->tensor == tensor)
-            masked->mask = expr_read(program, variant, masked->mask->args);
+        if (masked->mask->kind != EXPR_READ || masked->mask->tensor != tensor) continue;
+        Expr *mask = arena_alloc(program->arena, sizeof *mask);
+        *mask = *masked->mask;
+        mask->tensor = variant;
+        masked->mask = mask;
     }
 }
 

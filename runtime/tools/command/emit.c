@@ -7,6 +7,7 @@
 #include "base/files.h"
 #include "base/message.h"
 #include "tools/command/exchange/torch_folder.h"
+#include "tools/command/freestanding/plain_folder.h"
 #include "base/memory.h"
 #include "base/build.h"
 #include "training/spec.h"
@@ -19,7 +20,7 @@
 #include <string.h>
 
 typedef struct EmitOptions {
-    const char *operand, *target, *graph, *out;
+    const char *operand, *target, *graph, *profile, *weights, *out;
     long context; /* positions of the KV caches; 0: train.context_length */
     bool json, times;
     TextList sets;
@@ -65,10 +66,12 @@ static const struct {
     {"operands.h", ALL, "c"},
     {"attention.h", ALL, "c"},
     {"attention_grad.h", ALL, "c"},
+    {"attention_chosen.h", ALL, "c"},
     {"attention_step.h", ALL, "c"},
     {"routing.h", ALL, "c"},
     {"blocks.c", ALL, "c"},
     {"Makefile", ALL, "c"},
+    {"packing.h", ALL, "c"},
     {"blocks_cuda.cu", ALL, "cuda"},
     {"products_cuda.cu", ALL, "cuda"},
     {"cuda.mk", ALL, "cuda"},
@@ -91,6 +94,14 @@ static bool is_torch(const EmitOptions *options) {
     return strcmp(options->target, "torch") == 0;
 }
 
+static bool is_web(const EmitOptions *options) {
+    return strcmp(options->target, "web") == 0;
+}
+
+static bool is_freestanding(const EmitOptions *options) {
+    return is_web(options) || strcmp(options->profile, "freestanding") == 0;
+}
+
 static bool write_template(const char *folder, const char *name, const char *text) {
     char *path = path_join(folder, name);
     bool good = file_write(path, text, strlen(text));
@@ -100,6 +111,8 @@ static bool write_template(const char *folder, const char *name, const char *tex
 
 static bool belongs(const EmbeddedFile *file, const EmitOptions *options) {
     const char *name = embedded_base(file);
+    if (strncmp(file->name, "standalone/freestanding/", strlen("standalone/freestanding/")) == 0)
+        return false;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         if (strcmp(parts[i].name, name) == 0)
             return (parts[i].graphs & graph_of(options->graph)) &&
@@ -116,6 +129,11 @@ static bool is_untrained(const Safetensors *file) {
 static char *origin_of(const EmitOptions *options, const Safetensors *file) {
     bool trains = graph_of(options->graph) == TRAIN;
     long step = file ? checkpoint_step(file) : 0;
+    if (is_freestanding(options) && step > 0)
+        return memory_format("It has the weights of training step %ld.", step);
+    if (is_freestanding(options))
+        return memory_format(is_untrained(file) ? "Its weights are random: it is not trained."
+                                                : "It has the weights of a checkpoint.");
     if (step > 0)
         return memory_format("`weights.bin` holds the weights of training step %ld.", step);
     if (!is_untrained(file))
@@ -177,10 +195,73 @@ static bool write_emitted_weights(const EmitOptions *options, Model *model, cons
     if (file && !model_read(model, file, false)) return false;
     char *path = path_join(options->out, "weights.bin");
     bool good = file_replaceable(path) &&
-                (weights_write(path, model->table, NULL, model->weights, model->layer_states) ==
-                     WEIGHTS_FINE ||
+                (weights_write(path, model->table, NULL, model->weights, model->there.rounded,
+                               model->layer_states) == WEIGHTS_FINE ||
                  error_message("is there space left on the disk?", "cannot write %s", path));
     free(path);
+    return good;
+}
+
+/* The tokenizer of the checkpoint, as a stand-alone program reads it. */
+static bool write_tokenizer(const EmitOptions *options, const Safetensors *file,
+                            const char *folder) {
+    Tokenizer *tokenizer = NULL;
+    if (!file || graph_of(options->graph) != DECODE) return true;
+    if (!checkpoint_tokenizer(file, &tokenizer)) return false;
+    if (!tokenizer) return true;
+    Text text = {0};
+    const char *why;
+    if (!portable_write(tokenizer, &text, &why))
+        note_message(
+            "the program cannot tokenize text, because %s; run ./generate with token ids and "
+            "--token-ids",
+            why);
+    char *path = path_join(folder, "tokenizer.bin");
+    bool good = file_write(path, text.bytes, text.length);
+    free(path);
+    text_free(&text);
+    tokenizer_close(tokenizer);
+    return good;
+}
+
+/* Of a page, the folder of its parts. */
+static char *freestanding_folder(const EmitOptions *options) {
+    return is_web(options) ? path_join(options->out, "source") : memory_format("%s", options->out);
+}
+
+static bool write_web(const FreestandingFolder *folder, const EmitOptions *options,
+                      const Safetensors *file) {
+    char *page = path_join(options->out, "index.html");
+    const bool good = write_tokenizer(options, file, folder->out) && page_write(folder, page);
+    free(page);
+    return good;
+}
+
+/* The folder of the profile freestanding, instead of that of a hosted program. */
+static bool write_freestanding(const EmitOptions *options, MoecCompiler *compiler,
+                               const GraphShape *shape, Model *model, const Safetensors *file,
+                               uint64_t seed) {
+    MoecProgram *decoding =
+        moec_compile(compiler, shape->graph, shape->batch, shape->context, shape->tokens);
+    const MoecFreestanding *program = decoding ? moec_emit_freestanding(compiler, decoding) : NULL;
+    if (!program) return reports_good(compiler);
+    model_initialise(model, seed);
+    if (file && !model_read(model, file, false)) return false;
+    char *origin = origin_of(options, file);
+    const size_t bytes = freestanding_weight_bytes(program);
+    const bool apart =
+        is_web(options) || (options->weights ? strcmp(options->weights, "incbin") == 0
+                                             : bytes > FREESTANDING_ARRAY_BYTES);
+    char *path = freestanding_folder(options);
+    const FreestandingFolder folder = {path, origin, compiler, model, program, apart};
+    bool good = !is_web(options) || bytes <= PAGE_WEIGHT_BYTES ||
+                error_message("add --set inference.weight_dtype=int8, or emit a smaller model",
+                              "the weights have %zu MB; a page holds at most %d MB",
+                              bytes / 1000000, PAGE_WEIGHT_BYTES / 1000000);
+    good = good && freestanding_write(&folder) &&
+           (!is_web(options) || write_web(&folder, options, file));
+    free(path);
+    free(origin);
     return good;
 }
 
@@ -218,27 +299,6 @@ static int emitted_shapes(const EmitOptions *options, const Settings *settings,
     }
 }
 
-/* The tokenizer of the checkpoint, as a stand-alone program reads it. */
-static bool write_tokenizer(const EmitOptions *options, const Safetensors *file) {
-    Tokenizer *tokenizer = NULL;
-    if (!file || graph_of(options->graph) != DECODE) return true;
-    if (!checkpoint_tokenizer(file, &tokenizer)) return false;
-    if (!tokenizer) return true;
-    Text text = {0};
-    const char *why;
-    if (!portable_write(tokenizer, &text, &why))
-        note_message(
-            "the program cannot tokenize text, because %s; run ./generate with token ids and "
-            "--token-ids",
-            why);
-    char *path = path_join(options->out, "tokenizer.bin");
-    bool good = file_write(path, text.bytes, text.length);
-    free(path);
-    text_free(&text);
-    tokenizer_close(tokenizer);
-    return good;
-}
-
 static bool write_folder(const EmitOptions *options, MoecCompiler *compiler,
                          const Safetensors *file) {
     bool trains = graph_of(options->graph) == TRAIN;
@@ -246,13 +306,24 @@ static bool write_folder(const EmitOptions *options, MoecCompiler *compiler,
     GraphShape shapes[2];
     int count = emitted_shapes(options, &settings, shapes);
     Model *model = model_open(device_cpu(), compiler, shapes, count, true);
-    bool good = model && folder_make(options->out) &&
-                write_program(options, compiler, shapes, count) && write_common(options, file) &&
-                (!trains || write_settings(options->out, &settings)) &&
-                write_emitted_weights(options, model, file, (uint64_t)settings.seed) &&
-                write_tokenizer(options, file);
+    const uint64_t seed = (uint64_t)settings.seed;
+    const bool plain = is_freestanding(options);
+    bool good = model;
+    if (good && plain)
+        good = write_freestanding(options, compiler, shapes, model, file, seed);
+    else
+        good = good && folder_make(options->out) &&
+               write_program(options, compiler, shapes, count) && write_common(options, file) &&
+               (!trains || write_settings(options->out, &settings)) &&
+               write_emitted_weights(options, model, file, seed) &&
+               write_tokenizer(options, file, options->out);
     model_close(model);
-    if (good) written_message(options->out, "make -C %s", options->out);
+    if (good && is_web(options))
+        written_message(options->out, "open %s/index.html in a browser", options->out);
+    else if (good && plain)
+        written_message(options->out, "cc -std=c99 -O2 -c %s/model.c", options->out);
+    else if (good)
+        written_message(options->out, "make -C %s", options->out);
     if (good && !trains && is_untrained(file))
         note_message("%s is not a trained run: the weights in %s are random", options->operand,
                      options->out);
@@ -341,14 +412,20 @@ static void keep_context(EmitOptions *options) {
 }
 
 int command_emit(const Command *command, int argc, char **argv) {
-    EmitOptions options = {.target = "c", .graph = "decode"};
+    EmitOptions options = {.target = "c", .graph = "decode", .profile = "hosted"};
     bool force = false;
     const Option table[] = {
-        {OPTION_TEXT, "--target", "c|cuda|torch", &options.target,
+        {OPTION_TEXT, "--target", "c|cuda|torch|web", &options.target,
          "language: c needs a C compiler, cuda needs nvcc; torch: a model for the transformers "
-         "library (default c)"},
+         "library; web: a page that runs the model in a browser, needs clang (default c)"},
         {OPTION_TEXT, "--mode", "decode|train|sample", &options.graph,
          "program: decode generates text, train trains, sample draws samples (default decode)"},
+        {OPTION_TEXT, "--profile", "hosted|freestanding", &options.profile,
+         "environment of a C program: hosted has files, memory and threads; freestanding has none: "
+         "one C99 file for decoding (default hosted)"},
+        {OPTION_TEXT, "--weights", "array|incbin", &options.weights,
+         "weights of a freestanding program: array in C, or incbin of the assembler (default array "
+         "up to 16 MB)"},
         {OPTION_TEXT, "--out", "DIR", &options.out, "directory to write"},
         {OPTION_FLAG, "--force", NULL, &force, "replacement of existing files"},
         {OPTION_FLAG, "--json", NULL, &options.json, "result as JSON"},
@@ -363,6 +440,14 @@ int command_emit(const Command *command, int argc, char **argv) {
     if (!options.out) return arguments_wrong(command, NULL, "moec emit requires --out");
     if (is_torch(&options) && graph_of(options.graph) != DECODE)
         return arguments_wrong(command, NULL, "--mode is an option of the targets c and cuda");
+    if (is_web(&options) && graph_of(options.graph) != DECODE)
+        return arguments_wrong(command, NULL, "--target web requires --mode decode");
+    if (is_freestanding(&options) && !is_web(&options) &&
+        (strcmp(options.target, "c") != 0 || graph_of(options.graph) != DECODE))
+        return arguments_wrong(command, NULL,
+                               "--profile freestanding requires --target c and --mode decode");
+    if (options.weights && (is_web(&options) || !is_freestanding(&options)))
+        return arguments_wrong(command, NULL, "--weights is an option of --profile freestanding");
     if (!force && !is_empty(options.out)) return EXIT_INPUT;
     keep_context(&options);
     return emit(&options) ? 0 : EXIT_INPUT;

@@ -36,8 +36,14 @@ static bool write_pictures(MoecCompiler *compiler, MoecGraph graph, bool device,
     return write_form(compiler, graph, device, ceilings, MOEC_EXPLAIN_TEXT, NULL);
 }
 
+/* The collectives of a mesh, instead of the units of work. */
+static bool write_mesh(MoecCompiler *compiler, MoecGraph graph, const char *mesh) {
+    const char *text = moec_set_mesh(compiler, mesh) ? moec_mesh_explain(compiler, graph) : NULL;
+    return text ? fputs(text, stdout) >= 0 : reports_good(compiler);
+}
+
 int command_explain(const Command *command, int argc, char **argv) {
-    const char *operand, *graph_name = "train", *target = "c";
+    const char *operand, *graph_name = "train", *target = "c", *mesh = NULL;
     double products = 0, memory = 0;
     Outputs outputs = {0};
     TextList sets = {0};
@@ -53,6 +59,8 @@ int command_explain(const Command *command, int argc, char **argv) {
          "peak of matrix products in GFLOP/s (default: measured)"},
         {OPTION_NUMBER, "--peak-gbytes", "N", &memory,
          "peak memory bandwidth in GB/s (default: measured)"},
+        {OPTION_TEXT, "--mesh", "AXES", &mesh,
+         "collectives of a process of this mesh, data=2,expert=2"},
         SET_OPTION(&sets),
         {.kind = OPTION_END},
     };
@@ -64,8 +72,17 @@ int command_explain(const Command *command, int argc, char **argv) {
     if (products < 0 || memory < 0)
         return arguments_wrong(command, "omit them: the peaks of this machine are measured",
                                "--peak-gflops and --peak-gbytes must be above 0");
+    if (mesh && (outputs.svg || outputs.dot || outputs.json || graph == MOEC_DECODE || device))
+        return arguments_wrong(
+            command, "omit them, or --mesh",
+            "--mesh has no --svg, --dot, --json, --target cuda or --mode decode");
     MoecCompiler *compiler = spec_open(operand, &sets);
     if (!compiler) return EXIT_INPUT;
+    if (mesh) {
+        const bool written = write_mesh(compiler, graph, mesh);
+        moec_close(compiler);
+        return written ? 0 : EXIT_INPUT;
+    }
     if (products == 0) products = ceiling_products_quick(moec_rounded(compiler));
     if (memory == 0) memory = device_ceiling_read(device_cpu());
     bool good = write_pictures(compiler, graph, device,

@@ -215,8 +215,10 @@ static bool open_decoder(Generation *generation) {
         generation->decoder =
             decoder_open(generation->device, compiler, 1, length, length + options->tokens);
     moec_close(compiler);
-    return generation->decoder && check_vocabulary(generation) &&
-           model_read(generation->decoder->model, generation->file, false);
+    const bool good = generation->decoder && check_vocabulary(generation) &&
+                      model_read(generation->decoder->model, generation->file, false);
+    if (good) model_release_weights(generation->decoder->model);
+    return good;
 }
 
 static bool generate(const GenerateOptions *options) {

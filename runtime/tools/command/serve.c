@@ -97,8 +97,10 @@ static bool open_model(Serving *serving) {
     if (serving->device) serving->model = decoder_model(serving->device, compiler, 1, context);
     moec_close(compiler);
     serving->service.context = context;
-    return serving->model && limit_caches(serving) &&
-           model_read(serving->model, serving->file, false);
+    const bool good =
+        serving->model && limit_caches(serving) && model_read(serving->model, serving->file, false);
+    if (good) model_release_weights(serving->model);
+    return good;
 }
 
 /* Without a tokenizer, only models of bytes accept text. */

@@ -277,23 +277,42 @@ static bool is_compared(const Gathering *gathering, int number, const char *metr
     return !gathering->groups[number].tuned || choice_of(gathering, number, metric).best;
 }
 
-/* Adds the differences from the first row, which is the base. `order`: the group of each row. */
+/* The model with which a model is compared: in a ladder the one of the first curve with the same
+ * size. -1: none. */
+static int compared_with(const Gathering *gathering, int number, int base, const char *metric) {
+    char *structure = ladder_base(gathering->design, &gathering->groups[number]);
+    int found = structure ? -1 : base;
+    for (int i = 0; structure && i < gathering->count; i++) {
+        const Group *group = &gathering->groups[i];
+        if (!strcmp(group->structure ? group->structure : group->name, structure) &&
+            is_compared(gathering, i, metric))
+            found = i;
+    }
+    free(structure);
+    return found == number ? -1 : found;
+}
+
+/* Adds the differences. `order`: the group of each row; the base is the first. */
 static int add_differences(json_t *rows, const Gathering *gathering, const int *order,
                            const char *metric) {
-    int count = gathering->count - 1;
+    int count = gathering->count, compared = 0;
     Judgement *judgements = memory_new((size_t)(count + 1) * sizeof *judgements);
+    json_t **judged = memory_new((size_t)(count + 1) * sizeof *judged);
     for (int i = 0; i < count; i++) {
-        int number = order[i + 1];
-        judgements[i] =
-            (Judgement){.difference = group_difference(&gathering->groups[number],
-                                                       &gathering->groups[order[0]], metric),
-                        .counts = is_compared(gathering, number, metric)};
+        int other = compared_with(gathering, order[i], order[0], metric);
+        if (other < 0) continue;
+        judged[compared] = json_array_get(rows, (size_t)i);
+        judgements[compared++] =
+            (Judgement){.difference = group_difference(&gathering->groups[order[i]],
+                                                       &gathering->groups[other], metric),
+                        .counts = is_compared(gathering, order[i], metric)};
     }
-    int comparisons = judge_differences(&gathering->rules, gathering->higher, judgements, count);
-    for (int i = 0; i < count; i++)
+    int comparisons = judge_differences(&gathering->rules, gathering->higher, judgements, compared);
+    for (int i = 0; i < compared; i++)
         json_object_set_new(
-            json_array_get(rows, (size_t)i + 1), "difference",
+            judged[i], "difference",
             difference_json(&gathering->rules, &judgements[i], gathering->higher, comparisons));
+    free(judged);
     free(judgements);
     return comparisons;
 }
@@ -330,6 +349,8 @@ json_t *comparison_json(const Gathering *gathering, int chosen, bool lasting) {
     add_test_rules(comparison, &gathering->rules, comparisons);
     json_t *effects = effects_json(gathering, comparison);
     if (effects) json_object_set_new(comparison, "effects", effects);
+    json_t *scaling = scaling_json(gathering, comparison);
+    if (scaling) json_object_set_new(comparison, "scaling", scaling);
     json_t *plan = gathering->folder ? registry_json(gathering->folder, lasting) : NULL;
     if (plan) json_object_set_new(comparison, "plan", plan);
     return comparison;

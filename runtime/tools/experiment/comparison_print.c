@@ -91,29 +91,33 @@ static void print_difference(char cell[CELL], const json_t *difference) {
         snprintf(cell + at, (size_t)(CELL - at), " [%+.4f, %+.4f]", low, high);
 }
 
-__attribute__((format(printf, 2, 3))) static void add_note(char cell[CELL], const char *format,
+__attribute__((format(printf, 2, 3))) static void add_text(char cell[CELL], const char *format,
                                                            ...) {
     size_t at = strlen(cell);
     va_list arguments;
     va_start(arguments, format);
-    if (at) at += (size_t)snprintf(cell + at, CELL - at, ", ");
-    if (at < CELL) vsnprintf(cell + at, CELL - at, format, arguments);
+    vsnprintf(cell + at, CELL - at, format, arguments);
     va_end(arguments);
+}
+
+static const char *note_gap(const char *cell) {
+    return *cell ? ", " : "";
 }
 
 /* The tuned setting, halving and divergence. */
 static void print_notes(char cell[CELL], const json_t *row) {
     const char *tuned = field_text(row, "tuned");
     int diverged = (int)field_number(row, "diverged");
-    if (*tuned) add_note(cell, "%s", tuned);
+    if (*tuned) add_text(cell, "%s%s", note_gap(cell), tuned);
     if (json_is_true(json_object_get(row, "best")))
-        add_note(cell, "best of %d", (int)field_number(row, "choices"));
+        add_text(cell, "%sbest of %d", note_gap(cell), (int)field_number(row, "choices"));
     if (json_is_true(json_object_get(row, "at_edge")))
-        add_note(cell, "at the edge of the tested values");
+        add_text(cell, "%sat the edge of the tested values", note_gap(cell));
     if (isfinite(field_number(row, "stopped")))
-        add_note(cell, "stopped at step %.0f by halving", field_number(row, "stopped"));
+        add_text(cell, "%sstopped at step %.0f by halving", note_gap(cell),
+                 field_number(row, "stopped"));
     if (diverged)
-        add_note(cell, "%d of %d diverged", diverged,
+        add_text(cell, "%s%d of %d diverged", note_gap(cell), diverged,
                  diverged + (int)field_number(row, "finished") +
                      (int)field_number(row, "unfinished"));
 }
@@ -148,7 +152,6 @@ static Cells losses(const json_t *comparison) {
         const json_t *row = json_array_get(rows, (size_t)i - 1),
                      *difference = json_object_get(row, "difference");
         char(*cell)[CELL] = cells.text[i];
-        bool base = !strcmp(field_text(row, "variant"), field_text(comparison, "base"));
         snprintf(cell[0], CELL, "%s", field_text(row, "variant"));
         print_seeds(cell[1], row);
         fixed(cell[2], "%.4f", field_number(row, "loss"));
@@ -160,7 +163,7 @@ static Cells losses(const json_t *comparison) {
         print_chance(cell[8], field_number(difference, "adjusted"));
         fixed(cell[9], "%.0f", field_number(difference, "seeds_needed"));
         snprintf(cell[NOTES - 1], CELL, "%s",
-                 base ? "baseline" : field_text(difference, "verdict"));
+                 difference ? field_text(difference, "verdict") : "baseline");
         print_notes(cell[NOTES], row);
         noted |= *cell[NOTES] != '\0';
     }
@@ -287,6 +290,70 @@ static Cells level_effects(const json_t *effects) {
     return cells;
 }
 
+/* ---- curves of a ladder ---- */
+
+/* "0.342 [0.310, 0.371]" */
+static void print_interval(char cell[CELL], int digits, double value, const json_t *interval) {
+    double low = json_number_value(json_array_get(interval, 0)),
+           high = json_number_value(json_array_get(interval, 1));
+    fixed(cell, "%.4f", value);
+    if (!isfinite(value)) return;
+    snprintf(cell, CELL, "%.*f", digits, value);
+    if (json_is_number(json_array_get(interval, 0)))
+        add_text(cell, " [%.*f, %.*f]", digits, low, digits, high);
+}
+
+static void print_crossing(char cell[CELL], const json_t *crossing) {
+    double at = field_number(crossing, "parameters"), low = field_number(crossing, "low"),
+           high = field_number(crossing, "high");
+    if (!crossing) return;
+    if (!isfinite(at)) {
+        snprintf(cell, CELL, "none");
+        return;
+    }
+    snprintf(cell, CELL, "%s", quantity_count(at).text);
+    if (isfinite(low))
+        add_text(cell, " [%s, %s]", quantity_count(low).text, quantity_count(high).text);
+}
+
+static Cells scaling_curves(const json_t *rows) {
+    static const char *const head[] = {"curve",
+                                       "sizes",
+                                       "limit E (95 % CI)",
+                                       "alpha (95 % CI)",
+                                       "beta (95 % CI)",
+                                       "error",
+                                       "forecast (95 % CI)",
+                                       "measured",
+                                       "crosses at (95 % CI)"};
+    if (!rows) return (Cells){0};
+    Cells cells = cells_new((int)json_array_size(rows), 9, 9, head);
+    for (int i = 1; i < cells.rows; i++) {
+        const json_t *row = json_array_get(rows, (size_t)i - 1), *fit = json_object_get(row, "fit"),
+                     *forecast = json_object_get(row, "forecast");
+        char(*cell)[CELL] = cells.text[i];
+        snprintf(cell[0], CELL, "%s", field_text(row, "curve"));
+        snprintf(cell[1], CELL, "%zu", json_array_size(json_object_get(row, "points")));
+        print_interval(cell[2], 4, field_number(fit, "limit"), json_object_get(fit, "limit_95"));
+        print_interval(cell[3], 3, field_number(fit, "alpha"), json_object_get(fit, "alpha_95"));
+        print_interval(cell[4], 3, field_number(fit, "beta"), json_object_get(fit, "beta_95"));
+        fixed(cell[5], "%.2g %%", 100 * field_number(fit, "error"));
+        fixed(cell[6], "%.4f", field_number(forecast, "loss"));
+        if (isfinite(field_number(forecast, "low")))
+            add_text(cell[6], " [%.4f, %.4f]", field_number(forecast, "low"),
+                     field_number(forecast, "high"));
+        fixed(cell[7], "%.4f", field_number(forecast, "measured"));
+        if (json_is_boolean(json_object_get(forecast, "within")))
+            add_text(cell[7],
+                     json_is_true(json_object_get(forecast, "within")) ? ", within" : ", outside");
+        snprintf(cell[8], CELL, "-");
+        print_crossing(cell[8], json_object_get(row, "crossing"));
+    }
+    for (int k = cells.columns - 1; k > 1; k--)
+        if (is_empty_column(&cells, k)) drop_column(&cells, k);
+    return cells;
+}
+
 /* ---- text and Markdown ---- */
 
 static int column_width(const Cells *cells, int column) {
@@ -349,6 +416,12 @@ static void print_test_rules(FILE *file, const json_t *comparison) {
     if (json_object_get(comparison, "effects"))
         fprintf(file, "F: analysis of variance of the grid with seeds as blocks. effect: mean of "
                       "the variants with the value\nless the mean of all.\n");
+    if (json_object_get(comparison, "scaling"))
+        fprintf(file,
+                "limit, alpha, beta: fit of loss = E + A / N^alpha (+ B / D^beta) over activated "
+                "parameters N and tokens D.\nerror: root mean square, relative. forecast: of the "
+                "largest size, from the others, before it was trained.\ncrosses at: size at which "
+                "the loss equals that of the first curve, up to 100 times the largest.\n");
     if (json_object_get(comparison, "detect"))
         fprintf(file,
                 "seeds needed: runs per variant that find a difference of %g with a probability of "
@@ -400,6 +473,7 @@ static char *print(const json_t *comparison, Write *write) {
     write_table(file, write, losses(comparison));
     write_table(file, write, variances(effects));
     write_table(file, write, level_effects(effects));
+    write_table(file, write, scaling_curves(json_object_get(comparison, "scaling")));
     write_table(file, write, costs(comparison));
     write_table(file, write, probes(comparison));
     fprintf(file,
@@ -408,6 +482,8 @@ static char *print(const json_t *comparison, Write *write) {
             "p-value. Losses in nats. Probes and train loss:\nmeans over the last tenth of the "
             "steps.\n",
             metric_words(field_text(comparison, "metric")), field_text(comparison, "base"));
+    if (json_object_get(comparison, "scaling"))
+        fprintf(file, "Each size of the ladder is compared with the first curve at that size.\n");
     print_test_rules(file, comparison);
     print_registry(file, json_object_get(comparison, "plan"));
     fclose(file);

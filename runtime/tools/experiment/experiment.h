@@ -113,7 +113,7 @@ void correct_chances(PValueCorrection correction, double *chances, int count);
 /* "holm", "benjamini_hochberg", "none". */
 const char *correction_name(PValueCorrection correction);
 
-/* judge: verdicts of the differences from one baseline. */
+/* verdicts: verdicts of the differences from one baseline. */
 
 /* How an experiment judges its differences. Bounds are in units of the metric; 0: not asked for. */
 typedef struct TestRules {

@@ -73,6 +73,62 @@ pid_t process_begin(const Plan *plan, const RunOrder *order);
  * folders of the variants get the current names. */
 bool plan_adopt(const Plan *plan, json_t *before, json_t *now);
 
+/* scaling: fits of the loss over sizes and numbers of tokens. */
+
+/* The runs of one size: mean and standard deviation of their losses over the seeds. */
+typedef struct ScalingPoint {
+    double parameters, tokens, loss, spread;
+    int seeds;
+} ScalingPoint;
+
+/* loss = limit + size / parameters^alpha + tokens / tokens^beta. `tokens` and `beta` are NaN if
+ * the number of tokens is a multiple of the size. error: root mean square of the relative errors.
+ */
+typedef struct ScalingFit {
+    double limit, size, alpha, tokens, beta, error;
+} ScalingFit;
+
+typedef struct LossInterval {
+    double low, high;
+} LossInterval;
+
+/* The number of points that a fit requires. */
+int scaling_least_points(const ScalingPoint *points, int count);
+ScalingFit scaling_fit(const ScalingPoint *points, int count);
+double scaling_loss(const ScalingFit *fit, double parameters, double tokens);
+
+/* Fits of SCALING_SAMPLES sets of losses around the measured ones (parametric bootstrap). Returns
+ * their number: 0 if no size has two seeds. noise: relative standard deviation of one loss. */
+enum { SCALING_SAMPLES = 500 };
+int scaling_resample(const ScalingPoint *points, int count, const ScalingFit *fit, ScalingFit *fits,
+                     double *noise);
+/* 95 % of the values, which it sorts; NaN are left out. */
+LossInterval scaling_interval(double *values, int count);
+/* 95 % interval of the mean loss at the size, tokens and seeds of the target. */
+LossInterval scaling_forecast(const ScalingFit *fits, int count, double noise,
+                              const ScalingPoint *target);
+/* The size from `least` to `most` at which both losses are equal; NaN if there is none. ratio:
+ * tokens per parameter. */
+double scaling_crossing(const ScalingFit *one, const ScalingFit *other, double ratio, double least,
+                        double most);
+
+/* ladder: experiments whose variants differ in size. */
+
+/* A list of { "curve", "points": [ { "parameters", "tokens", "loss", "spread", "seeds" } ],
+ * "fit": { "limit", "limit_95", "size", "alpha", "alpha_95", "tokens", "beta", "beta_95",
+ * "error" }, "crossing": { "parameters", "low", "high", "share" }, "forecast": { "parameters",
+ * "tokens", "seeds", "loss", "low", "high", "measured", "within" } }; NULL without a ladder. The
+ * first curve is the one that the others cross. share: of the samples that cross. */
+json_t *scaling_json(const Gathering *gathering, const json_t *comparison);
+/* The structure of the first curve that has the size of this group, as a new string; NULL without
+ * a ladder or for a model outside of it. */
+char *ladder_base(const json_t *design, const Group *group);
+/* Whether the runs of the variant are of the largest size. */
+bool ladder_is_last(const MoecExperiment *experiment, const MoecVariant *variant);
+/* Writes DIR/forecast.json from the runs of all smaller sizes, unless it exists; false after a
+ * message. */
+bool ladder_forecast(const Plan *plan);
+
 /* effects: analysis of variance of experiments that combine several options in all ways. */
 
 /* { "variance": [ { "effect", "freedom", "f", "chance", "adjusted" } ], "levels": [ { "factor",

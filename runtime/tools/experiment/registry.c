@@ -110,9 +110,9 @@ static bool is_reused(const json_t *before, const json_t *now, const char *name)
            same_field(before, now, "seconds") && same_field(before, now, "diverged_above");
 }
 
-static bool move_folder(const char *out, const char *name, const char *aside) {
+static bool move_aside(const char *out, const char *name, const char *aside) {
     char *from = path_join(out, name), *to = path_join(aside, name);
-    bool good = !file_is_folder(from) || (folder_make(aside) && rename(from, to) == 0);
+    bool there = file_exists(from), good = !there || (folder_make(aside) && rename(from, to) == 0);
     if (!good) error_message("check the folder", "cannot move %s: %s", from, strerror(errno));
     free(from);
     free(to);
@@ -123,10 +123,13 @@ bool registry_set_aside(const char *out, const json_t *before, const json_t *now
     char *hash = plan_hash(before), *aside = memory_format("%s/earlier_plans/%s", out, hash);
     const char *name;
     json_t *variant;
-    bool good = true;
+    bool good = true, all = true;
     json_object_foreach(json_object_get(before, "variants"), name, variant) {
-        if (good && !is_reused(before, now, name)) good = move_folder(out, name, aside);
+        if (!good || is_reused(before, now, name)) continue;
+        good = move_aside(out, name, aside);
+        all = false;
     }
+    if (good && !all) good = move_aside(out, "forecast.json", aside);
     free(aside);
     free(hash);
     return good;

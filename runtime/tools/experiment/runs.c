@@ -343,8 +343,23 @@ static bool find_steps(Sweep *sweep) {
     return true;
 }
 
+/* All sizes of a ladder except the largest, then its forecast. */
+static bool make_smaller_sizes(Sweep *sweep) {
+    const MoecExperiment *experiment = sweep->plan->experiment;
+    if (experiment->ladder < 0) return true;
+    for (int i = 0; i < experiment->count; i++)
+        sweep->stopped[i] |= ladder_is_last(experiment, &experiment->variants[i]);
+    sweep->share = 1;
+    (sweep->plan->slurm ? make_share_of_jobs : make_share)(sweep);
+    for (int i = 0; i < experiment->count; i++)
+        sweep->stopped[i] = experiment->variants[i].same != NULL;
+    return sweep->failed || interrupt_signal() || ladder_forecast(sweep->plan);
+}
+
 static void make_all(Sweep *sweep) {
     const MoecExperiment *experiment = sweep->plan->experiment;
+    if (!make_smaller_sizes(sweep)) sweep->failed++;
+    if (sweep->failed || interrupt_signal()) return;
     for (int i = 0; i <= experiment->halving_count; i++) {
         sweep->share = i < experiment->halving_count ? experiment->halvings[i] : 1;
         (sweep->plan->slurm ? make_share_of_jobs : make_share)(sweep);

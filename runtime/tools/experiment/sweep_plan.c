@@ -251,7 +251,10 @@ static json_t *factors_json(const MoecExperiment *experiment) {
             json_array_append_new(own, json_integer(variant->levels[k]));
         json_object_set_new(levels, owner->structure, own);
     }
-    return json_make("{s:o, s:o}", "factors", factors, "levels", levels);
+    json_t *design = json_make("{s:o, s:o}", "factors", factors, "levels", levels);
+    if (experiment->ladder >= 0)
+        json_object_set_new(design, "ladder", json_integer(experiment->ladder));
+    return design;
 }
 
 /* Optional settings of an experiment are stored only if they are set. */

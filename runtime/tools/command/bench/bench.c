@@ -14,7 +14,8 @@ static void read_cost(Bench *bench, MoecCompiler *compiler) {
     json_t *cost = json_loads(moec_cost_json(compiler), 0, NULL);
     const json_t *params = json_object_get(cost, "params");
     bench->routed = json_number_value(json_object_get(params, "active")) <
-                    json_number_value(json_object_get(params, "total"));
+                        json_number_value(json_object_get(params, "total")) ||
+                    json_is_true(json_object_get(cost, "selects"));
     json_decref(cost);
 }
 

@@ -15,7 +15,7 @@ typedef struct Bench {
     const char *operand, *graph, *device;
     Device *on;
     Settings settings;
-    bool routed;  /* mixture of experts: a token uses a part of the parameters */
+    bool routed;  /* it selects: experts, or keys of attention */
     bool rounded; /* products of bf16 */
     bool json;
     bool kernels; /* each of them is timed as well */

@@ -227,14 +227,19 @@ static bool each_used(const Import *import, bool write) {
     return good;
 }
 
-/* Quantized tensors become float32: no kernel computes with these types. */
+/* Quantized tensors become float32. The weights of Q4_0 are those of int4. */
 static void note_widened(const Shards *shards) {
-    int count = 0;
-    for (int i = 0; i < shards->count; i++) count += shards->entries[i]->blocks != NULL;
+    int count = 0, packed = 0;
+    for (int i = 0; i < shards->count; i++) {
+        const BlockType *blocks = shards->entries[i]->blocks;
+        count += blocks != NULL;
+        packed += blocks && !strcmp(blocks->name, "Q4_0");
+    }
     if (count)
         note_message("%d quantized tensors are stored as float32; add --set "
-                     "inference.weight_dtype=int8 to moec generate for less memory",
-                     count);
+                     "inference.weight_dtype=%s to moec generate for less memory%s",
+                     count, packed ? "int4" : "int8",
+                     packed ? ", with the same values of Q4_0" : "");
 }
 
 static void report_import(const Import *import, const char *spec) {

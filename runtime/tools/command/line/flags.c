@@ -22,7 +22,7 @@ static FlagSetting settings[] = {
     {SET_TRAINING, OPTION_COUNT, "train.steps", "--steps", "N", "optimizer steps", NULL},
     {SET_PRECISION, OPTION_TEXT, "train.precision", "--precision", "f32|bf16",
      "operand type of matrix products", NULL},
-    {SET_STORAGE, OPTION_TEXT, "inference.weight_dtype", "--weight-dtype", "f32|bf16|int8",
+    {SET_STORAGE, OPTION_TEXT, "inference.weight_dtype", "--weight-dtype", "f32|bf16|int8|int4",
      "weight type of evaluation and decoding", NULL},
     {SET_STORAGE, OPTION_TEXT, "inference.kv_cache_dtype", "--kv-cache-dtype", "f32|bf16|int8",
      "KV-cache type of decoding", NULL},

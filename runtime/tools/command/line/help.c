@@ -159,6 +159,7 @@ static const EnvironmentVariable variables[] = {
     {"MOEC_CFLAGS", "options of the C compiler after those of moec, separated by spaces"},
     {"MOEC_API_KEY", "API key of `moec serve`; required with a `--host` that is not local"},
     {"MOEC_LIBRARY", "path of `libmoec.so` for the Python package"},
+    {"PYTHON", "Python with PyTorch, for `moec verify --against` (default `python3`)"},
     {"MOEC_MPICC", "C compiler of the MPI library that started the processes (default `mpicc`)"},
     {"MOEC_WATCHDOG_TIMEOUT",
      "seconds until a process that does not continue ends the run (default 60)"},

@@ -25,6 +25,7 @@
 
 #include "base/memory.h"
 #include "base/message.h"
+#include "tools/against/against.h"
 #include "tools/command/line/commands.h"
 
 #include <stdlib.h>
@@ -36,9 +37,10 @@ enum { OWN_SECONDS = 120, EACH_SECONDS = 30 };
 enum { DEFAULT_BATCH = 2, DEFAULT_CONTEXT = 12 };
 
 typedef struct VerifyOptions {
-    const char *operand, *device;
+    const char *operand, *device, *mesh;
     long batch, context, seed;
     bool json, shapes, forms, bisect;
+    const char *against, *dtypes, *sizes, *inputs;
     TextList sets;
 } VerifyOptions;
 
@@ -168,6 +170,17 @@ static bool compare(const VerifyOptions *options, Device *device, json_t *json) 
         moec_close(compiler);
         return false;
     }
+    if (options->mesh) {
+        const Comparison comparison = {.operand = options->operand,
+                                       .sets = &options->sets,
+                                       .shape = own_shape(options, compiler),
+                                       .compiler = compiler,
+                                       .seconds = OWN_SECONDS,
+                                       .rounded = true};
+        const bool agrees = verify_mesh(&comparison, options->mesh, options->seed, json);
+        moec_close(compiler);
+        return agrees;
+    }
     int count = options->shapes ? verify_shapes(compiler, shapes) : 1, forms;
     if (!options->shapes) shapes[0] = own_shape(options, compiler);
     moec_form_names(&forms);
@@ -194,6 +207,40 @@ static void print_json(const VerifyOptions *options, json_t *reports) {
     if (report) puts("");
 }
 
+/* --against: other code instead of the compiled programs. */
+static int verify_against(const VerifyOptions *options) {
+    const AgainstOptions against = {.operand = options->operand,
+                                    .code = options->against,
+                                    .device = options->device,
+                                    .dtypes = options->dtypes ? options->dtypes : "f32,bf16",
+                                    .sizes = options->sizes,
+                                    .inputs = options->inputs,
+                                    .batch = options->batch,
+                                    .context = options->context,
+                                    .seed = options->seed,
+                                    .sets = &options->sets};
+    json_t *json = options->json ? json_object() : NULL;
+    const bool good = against_compare(&against, json);
+    if (json_object_size(json)) {
+        json_dumpf(json, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+        puts("");
+    }
+    json_decref(json);
+    return good ? 0 : EXIT_INPUT;
+}
+
+/* EXIT_USAGE after a message for options that exclude each other, else -1. */
+static int check_against(const Command *command, const VerifyOptions *options) {
+    const bool own = options->shapes || options->forms || options->bisect;
+    if (options->against && own)
+        return arguments_wrong(command, "omit --shapes, --forms and --bisect",
+                               "--against compares at its own shapes");
+    if (!options->against && (options->dtypes || options->sizes || options->inputs))
+        return arguments_wrong(command, "add --against FILE.py:NAME",
+                               "--dtypes, --sizes and --inputs belong to --against");
+    return -1;
+}
+
 int command_verify(const Command *command, int argc, char **argv) {
     VerifyOptions options = {.device = "cpu", .batch = -1, .context = -1, .seed = 1};
     const Option table[] = {
@@ -208,7 +255,17 @@ int command_verify(const Command *command, int argc, char **argv) {
          "comparison of every tensor that the spec names; the first equation that differs"},
         {OPTION_FLAG, "--forms", NULL, &options.forms,
          "list of the forms of the compiled programs"},
+        {OPTION_TEXT, "--mesh", "AXES", &options.mesh,
+         "comparison of the programs of a mesh of processes, data=2,expert=2, with the global one"},
         {OPTION_COUNT, "--seed", "N", &options.seed, "seed of weights and inputs (default 1)"},
+        {OPTION_TEXT, "--against", "FILE:NAME", &options.against,
+         "comparison of other code with a layer or model: FILE.py:NAME, FILE.so:NAME"},
+        {OPTION_TEXT, "--dtypes", "LIST", &options.dtypes,
+         "with --against: precisions, of f32, bf16 and f64 (default f32,bf16)"},
+        {OPTION_TEXT, "--sizes", "LIST", &options.sizes,
+         "with --against: sizes of the axes of a layer, d=64,h=4 (default 16 each)"},
+        {OPTION_TEXT, "--inputs", "LIST", &options.inputs,
+         "with --against: domains of inputs, ids=4,beta=0..1 (default all reals)"},
         {OPTION_FLAG, "--json", NULL, &options.json, "report as JSON"},
         SET_OPTION(&options.sets),
         {.kind = OPTION_END},
@@ -223,6 +280,9 @@ int command_verify(const Command *command, int argc, char **argv) {
                                "--shapes sets the batch size and the context length");
     if (options.batch < 0) options.batch = 0;
     if (options.context < 0) options.context = 0;
+    code = check_against(command, &options);
+    if (code >= 0) return code;
+    if (options.against) return verify_against(&options);
     Device *device = device_open(options.device);
     json_t *json = options.json ? json_array() : NULL;
     bool good = device && compare(&options, device, json);

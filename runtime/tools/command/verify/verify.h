@@ -137,6 +137,12 @@ int verify_shapes(MoecCompiler *compiler, VerifyShape *shapes);
  * the command to type. */
 bool verify_fits(const Comparison *comparison, char **problem, char **help);
 
+/* ---- verify_mesh.c ---- */
+
+/* Compares the local programs of a mesh, "data=2", with the global program. comparison: the model,
+ * its shape and its limit of time. */
+bool verify_mesh(const Comparison *comparison, const char *mesh, long seed, json_t *json);
+
 /* ---- bisect.c ---- */
 
 /* Finds the first difference among the outputs of a call, unless there is one already. */

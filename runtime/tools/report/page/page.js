@@ -192,6 +192,7 @@ function drawComparison() {
     `${comparison.comparisons} comparisons (correction: ${comparison.correction.replace('_', '-')}); a difference is not ` +
     `significant if it is at least 0.05.${testRules()}`));
   drawEffects(section);
+  drawScaling(section);
   drawPlan(section);
   const rows = comparison.variants.filter((row) => row.difference && isNumber(row.difference.mean));
   if (rows.length) {
@@ -230,6 +231,38 @@ function drawEffects(section) {
   ], effects.levels, 'effects of the values'));
   section.append(make('p', { class: 'note' }, 'F: analysis of variance of the grid with seeds as blocks. Effect: mean of ' +
     'the variants with the value less the mean of all.'));
+}
+
+// "0.342 [0.310, 0.371]"
+function intervalText(value, [low, high] = [], digits = 4) {
+  if (!isNumber(value)) return '';
+  return fixed(value, digits) + (isNumber(low) && isNumber(high) ? ` [${fixed(low, digits)}, ${fixed(high, digits)}]` : '');
+}
+
+function crossingText(crossing) {
+  if (!crossing) return '';
+  if (!isNumber(crossing.parameters)) return 'none';
+  const bounds = isNumber(crossing.low) ? ` [${scaled(crossing.low)}, ${scaled(crossing.high)}]` : '';
+  return scaled(crossing.parameters) + bounds;
+}
+
+function drawScaling(section) {
+  if (!comparison.scaling) return;
+  const fit = (row) => row.fit || {};
+  const forecast = (row) => row.forecast || {};
+  section.append(table([
+    { head: 'curve', value: (row) => row.curve },
+    { head: 'sizes', value: (row) => String(row.points.length) },
+    { head: 'limit E (95 % CI)', value: (row) => intervalText(fit(row).limit, fit(row).limit_95) },
+    { head: 'alpha (95 % CI)', value: (row) => intervalText(fit(row).alpha, fit(row).alpha_95, 3) },
+    { head: 'beta (95 % CI)', value: (row) => intervalText(fit(row).beta, fit(row).beta_95, 3) },
+    { head: 'forecast (95 % CI)', value: (row) => intervalText(forecast(row).loss, [forecast(row).low, forecast(row).high]) },
+    { head: 'measured', value: (row) => fixed(forecast(row).measured, 4) },
+    { head: 'crosses at (95 % CI)', value: (row) => crossingText(row.crossing) },
+  ], comparison.scaling, 'loss over sizes'));
+  section.append(make('p', { class: 'note' }, 'Limit, alpha, beta: fit of loss = E + A / N^alpha (+ B / D^beta) over activated ' +
+    'parameters N and tokens D. Forecast: of the largest size, from the others, before it was trained. Crosses at: size at ' +
+    'which the loss equals that of the first curve. Each size is compared with the first curve at that size.'));
 }
 
 function drawPlan(section) {

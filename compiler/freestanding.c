@@ -1,0 +1,46 @@
+/* freestanding: the decoding program of a model as freestanding C, or the equations that such a
+ * program does not support. */
+#include "driver.h"
+
+#include "module/lowered.h"
+
+#include <string.h>
+
+/* The location that the user can change: of a layer of the standard library where it was chosen. */
+static Span refused_span(const Statement *statement) {
+    return span_line(statement->asked) ? statement->asked : statement->span;
+}
+
+static void refuse_call(Reports *reports, const HostStep *step) {
+    const Statement *statement = step->statements.count ? step->statements.items[0] : NULL;
+    if (statement && statement->attention.best) {
+        report_error(reports, refused_span(statement),
+                     "the profile freestanding does not support attention.best");
+        report_help(reports, "add --set attention.best=0, or leave out --profile");
+    }
+}
+
+static void refuse_steps(Reports *reports, const List *steps) {
+    for (int i = 0; i < steps->count; i++) {
+        const HostStep *step = steps->items[i];
+        if (step->kind == STEP_CALL) refuse_call(reports, step);
+        refuse_steps(reports, &step->body);
+    }
+}
+
+void refuse_freestanding(const Module *module, Reports *reports) {
+    const Entry *entry = module->entries.items[0];
+    refuse_steps(reports, &entry->steps);
+    for (int i = 0; i < entry->program->tensors.count; i++) {
+        const Tensor *tensor = entry->program->tensors.items[i];
+        if (!entry->buffers[i].used || tensor->type == TYPE_REAL || tensor->type == TYPE_INT ||
+            tensor->type == TYPE_BF16 || tensor->type == TYPE_INT8 || tensor->type == TYPE_BYTE ||
+            tensor->type == TYPE_DOUBLE)
+            continue;
+        report_error(reports, (Span){0},
+                     "the profile freestanding does not support the type of '%s'", tensor->name);
+        report_help(reports,
+                    "add --set inference.weight_dtype=int8 --set inference.kv_cache_dtype=int8");
+        return;
+    }
+}

@@ -1,0 +1,155 @@
+/* mesh_explain: the collectives of the local program of a mesh, for display. */
+#include "ir/call.h"
+#include "passes.h"
+
+#include <string.h>
+
+/* A row of the table. */
+typedef struct ExplainedCollective {
+    const char *name, *runs, *kind, *over, *from;
+    double bytes, sends; /* of one run in one process: of the result, and sent at least */
+} ExplainedCollective;
+
+typedef struct CollectiveList {
+    Arena *arena;
+    const Program *program;
+    List rows;    /* ExplainedCollective * */
+    double steps; /* iterations of the enclosing repeats */
+    double sent;  /* by all runs */
+} CollectiveList;
+
+static const char *bytes_text(Arena *arena, double bytes) {
+    if (bytes < 1e3) return arena_format(arena, "%.0f B", bytes);
+    if (bytes < 1e6) return arena_format(arena, "%.3g kB", bytes / 1e3);
+    return bytes < 1e9 ? arena_format(arena, "%.3g MB", bytes / 1e6)
+                       : arena_format(arena, "%.3g GB", bytes / 1e9);
+}
+
+/* "std/moe.moe:90". */
+static const char *line_text(Arena *arena, Span span) {
+    if (!span.source) return "-";
+    return arena_format(arena, "%s:%d", span.source->path, span_line(span));
+}
+
+/* Rows count as many as are expected. */
+static double exchanged_bytes(const Expr *operand) {
+    double elements = 1;
+    for (int i = 0; i < operand->count; i++) {
+        const Expr *sub = operand->args[i];
+        const Axis *axis = operand->tensor->axes[i];
+        if (sub->kind != EXPR_INDEX || sub->index->of_repeat) continue;
+        elements *=
+            axis->kind == AXIS_ROWS && axis->expected > 0 ? axis->expected : (double)axis->size;
+    }
+    return elements * (double)type_bytes(operand->tensor->type);
+}
+
+/* The bytes that a process has to send: twice its share of a reduction, its part of a gather to all
+ * others, the rows with keys of other processes if all keys have equally many. */
+static double sent_bytes(const Program *program, const Statement *statement) {
+    const double size = (double)program->mesh[statement->collective.over],
+                 share = (size - 1) / size, from = exchanged_bytes(statement->inputs.items[0]);
+    switch (statement->collective.kind) {
+    case COLLECTIVE_GATHER:
+        return from * (size - 1);
+    case COLLECTIVE_COUNTS:
+    case COLLECTIVE_DISPATCH:
+    case COLLECTIVE_COMBINE:
+        return from * share;
+    default:
+        return 2 * from * share;
+    }
+}
+
+static void add_collectives(CollectiveList *list, const Block *block) {
+    for (int i = 0; i < block->statements.count; i++) {
+        const Statement *statement = block->statements.items[i];
+        if (statement->kind == STATEMENT_REPEAT) {
+            const double outer = list->steps;
+            list->steps *= (double)statement->index->axis->size;
+            add_collectives(list, &statement->body);
+            list->steps = outer;
+        }
+        if (!statement->row || !statement->row->exchanges) continue;
+        ExplainedCollective row = {
+            .name = call_input(statement, 0)->tensor->name,
+            .runs = arena_format(list->arena, "%.0f", list->steps),
+            .kind = collective_name(statement->collective.kind),
+            .over = mesh_axis_name(statement->collective.over),
+            .from = line_text(list->arena, statement->span),
+            .bytes = exchanged_bytes(statement->inputs.items[0]),
+            .sends = sent_bytes(list->program, statement),
+        };
+        list->sent += list->steps * row.sends;
+        list_copy(list->arena, &list->rows, &row, sizeof row);
+    }
+}
+
+/* The gradients that the processes add at the end of a step: divided ones, and the others. */
+static void add_gradients(CollectiveList *list, bool divided) {
+    const Program *program = list->program;
+    int count = 0;
+    double bytes = 0;
+    for (int i = 0; i < program->tensors.count; i++) {
+        const Tensor *tensor = program->tensors.items[i];
+        if (tensor->role != ROLE_GRADIENT || tensor->placed[MESH_DATA].kind != PLACED_TERMS ||
+            (tensor->placed[MESH_EXPERT].kind == PLACED_DIVIDED) != divided)
+            continue;
+        count++;
+        bytes += (double)tensor_elements(tensor) * (double)type_bytes(tensor->type);
+    }
+    const double size =
+        (double)program->mesh[MESH_DATA] / (divided ? (double)program->mesh[MESH_EXPERT] : 1);
+    if (!count || size <= 1) return;
+    ExplainedCollective row = {
+        .name = arena_format(list->arena, "%d %sgradients", count, divided ? "divided " : ""),
+        .runs = "step",
+        .kind = collective_name(COLLECTIVE_SUM),
+        .over = divided ? "replicas" : mesh_axis_name(MESH_DATA),
+        .from = "-",
+        .bytes = bytes,
+        .sends = 2 * bytes * (size - 1) / size,
+    };
+    list_copy(list->arena, &list->rows, &row, sizeof row);
+}
+
+static void print_collectives(Text *text, const CollectiveList *list) {
+    static const char *const heads[] = {"tensor", "runs", "kind", "over"};
+    int widths[4];
+    for (int column = 0; column < 4; column++) {
+        widths[column] = (int)strlen(heads[column]);
+        for (int i = 0; i < list->rows.count; i++) {
+            const ExplainedCollective *row = list->rows.items[i];
+            const char *const cells[] = {row->name, row->runs, row->kind, row->over};
+            const int width = (int)strlen(cells[column]);
+            if (width > widths[column]) widths[column] = width;
+        }
+    }
+    text_add(text, "  %-*s  %*s  %-*s  %-*s  %9s  %9s  %s\n", widths[0], heads[0], widths[1],
+             heads[1], widths[2], heads[2], widths[3], heads[3], "bytes", "sends", "equation");
+    for (int i = 0; i < list->rows.count; i++) {
+        const ExplainedCollective *row = list->rows.items[i];
+        text_add(text, "  %-*s  %*s  %-*s  %-*s  %9s  %9s  %s\n", widths[0], row->name, widths[1],
+                 row->runs, widths[2], row->kind, widths[3], row->over,
+                 bytes_text(list->arena, row->bytes), bytes_text(list->arena, row->sends),
+                 row->from);
+    }
+}
+
+const char *mesh_text(const Program *program) {
+    CollectiveList list = {.arena = program->arena, .program = program, .steps = 1};
+    Text text = {.arena = program->arena};
+    add_collectives(&list, &program->body);
+    add_gradients(&list, false);
+    add_gradients(&list, true);
+    text_add(&text, "%s: collectives of %s on a mesh of data = %ld, %s = %ld\n", program->name,
+             graph_name(program->graph), program->mesh[MESH_DATA], mesh_axis_name(MESH_EXPERT),
+             program->mesh[MESH_EXPERT]);
+    if (list.rows.count)
+        print_collectives(&text, &list);
+    else
+        text_add(&text, "  none\n");
+    text_add(&text, "each process sends at least %s per micro-batch\n",
+             bytes_text(program->arena, list.sent));
+    return text.text;
+}

@@ -1,0 +1,44 @@
+/* keyed_rows: declarations shared by the files that divide the parameters which the key of a row
+ * selects. mesh_rows.c decides, move_rows.c rewrites. */
+#ifndef KEYED_ROWS_H
+#define KEYED_ROWS_H
+
+#include "transform/mesh/mesh.h"
+
+/* The rows of a relation: those of the tokens of a process, and those that it receives because it
+ * has the parameters of their keys. */
+typedef struct RowSides {
+    Axis *rows, *received;
+    const Relation *relation; /* of the last pack, or NULL */
+    Tensor *group, *number;   /* of the received rows under this pack: first rows, local group */
+} RowSides;
+
+typedef struct Keyed {
+    Program *program;
+    long size;      /* processes of a group */
+    List sides;     /* RowSides * */
+    List axes;      /* LocalAxis *: of keys */
+    bool *key_side; /* by id of the tensors before the rows move: it has received rows */
+    int count;
+    bool changed, failed;
+} Keyed;
+
+/* The axis of a key, from 0; NULL: the rows have fewer keys. */
+const Axis *key_axis(const Relation *relation, int number);
+RowSides *sides_of(const Keyed *keyed, const Axis *rows);
+/* The dimension of a tensor that has rows, or -1. */
+int rows_dimension_of(const Keyed *keyed, const Tensor *tensor, RowSides **sides);
+/* True for divided parameters and their gradients. */
+bool is_keyed(const Tensor *tensor);
+/* The number of a key that an expression reads: n[r]; -1: another expression. */
+int key_number(const Keyed *keyed, const Expr *sub);
+bool on_key_side(const Keyed *keyed, const Tensor *tensor);
+/* True if it reads divided parameters, or received rows. */
+bool reads_keyed(const Keyed *keyed, const Expr *expr);
+bool runs_on_key_side(const Keyed *keyed, const Statement *statement);
+
+/* ---- move_rows.c ---- */
+
+void move_rows(Keyed *keyed, Block *block);
+
+#endif

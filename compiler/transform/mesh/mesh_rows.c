@@ -1,0 +1,297 @@
+/* mesh_rows: divides parameters that are selected by the key of a row.
+ *
+ * Needs:   mesh, route, gather_fusion.
+ * Leaves:  parameters that are read only by the key of dispatched rows, up[n[r],d,f], have the
+ *          keys of the process. Statements that read them run on the rows that the process
+ *          receives; statements that read or add to tokens, on its own rows. Collectives copy rows
+ *          between the two.
+ *
+ *     s[r], n[r], group[g] = pack(chosen[s,n]; key = [n])
+ *     h[r,f] = sum[d] x[s[r],d] * up[n[r],d,f]            r: rows of the tokens of this process
+ *     y[s[r],f] += h[r,f]
+ *
+ *                              |
+ *                              v
+ *
+ *     group_here[g], n_here[q] = collective(group[g]; counts)
+ *     x_rows[r,d] = x[s[r],d]
+ *     x_here[q,d] = collective(x_rows[r,d], group[g]; dispatch)
+ *     h[q,f] = sum[d] x_here[q,d] * up[n_here[q],d,f]     q: rows with the keys of this process
+ *     h_back[r,f] = collective(h[q,f], group[g]; combine)
+ *     y[s[r],f] += h_back[r,f]
+ */
+#include "transform/mesh/keyed_rows.h"
+
+#include "base/must.h"
+#include "ir/call.h"
+#include "passes.h"
+
+/* ---- facts ---- */
+
+/* The dimension of the mask, without that of a repeat, which is key number `number`; -1: none. */
+static int key_dimension(const Relation *relation, int number) {
+    int dimension = 0;
+    for (int i = 0; i < relation->mask->rank; i++) {
+        if (relation->mask->axes[i]->kind == AXIS_REPEAT) continue;
+        if (relation->key[dimension] && number-- == 0) return dimension;
+        dimension++;
+    }
+    return -1;
+}
+
+const Axis *key_axis(const Relation *relation, int number) {
+    const int wanted = key_dimension(relation, number);
+    int dimension = 0;
+    for (int i = 0; i < relation->mask->rank && wanted >= 0; i++)
+        if (relation->mask->axes[i]->kind != AXIS_REPEAT && dimension++ == wanted)
+            return relation->mask->axes[i];
+    return NULL;
+}
+
+/* Rows of tokens, all of whose keys are coordinates of their own. */
+static bool has_own_keys(const Program *program, const Relation *relation) {
+    int keys = 0;
+    while (key_dimension(relation, keys) >= 0) keys++;
+    if (!keys || relation->outer || relation->group_of_count != keys) return false;
+    for (int i = 0; i < program->relations.count; i++)
+        if (((const Relation *)program->relations.items[i])->outer == relation) return false;
+    return true;
+}
+
+RowSides *sides_of(const Keyed *keyed, const Axis *rows) {
+    for (int i = 0; i < keyed->sides.count; i++) {
+        RowSides *sides = keyed->sides.items[i];
+        if (sides->rows == rows || sides->received == rows) return sides;
+    }
+    return NULL;
+}
+
+int rows_dimension_of(const Keyed *keyed, const Tensor *tensor, RowSides **sides) {
+    for (int i = 0; i < tensor->rank; i++)
+        if ((*sides = sides_of(keyed, tensor->axes[i]))) return i;
+    return -1;
+}
+
+bool is_keyed(const Tensor *tensor) {
+    return tensor->placed[MESH_EXPERT].kind == PLACED_DIVIDED;
+}
+
+int key_number(const Keyed *keyed, const Expr *sub) {
+    if (sub->kind != EXPR_READ || sub->count != 1 || sub->args[0]->kind != EXPR_INDEX) return -1;
+    for (int i = 0; i < keyed->program->relations.count; i++) {
+        const Relation *relation = keyed->program->relations.items[i];
+        if (!has_own_keys(keyed->program, relation) || !sides_of(keyed, relation->rows)) continue;
+        for (int key = 0; key_dimension(relation, key) >= 0; key++)
+            if (sub->tensor == relation->coordinate[key_dimension(relation, key)]) return key;
+    }
+    return -1;
+}
+
+/* ---- divided parameters ---- */
+
+/* By tensor id: the dimension along which every access has the first key of its rows; -1: none. */
+typedef struct KeyedSearch {
+    const Keyed *keyed;
+    int *dimension; /* UNSEEN, or as above */
+} KeyedSearch;
+enum { UNSEEN = -2 };
+
+static void visit_access(Expr *expr, void *data) {
+    const KeyedSearch *search = data;
+    if (expr->kind != EXPR_READ) return;
+    int *known = &search->dimension[expr->tensor->id], found = -1;
+    for (int i = 0; i < expr->count; i++)
+        if (key_number(search->keyed, expr->args[i]) == 0) found = i;
+    *known = *known == UNSEEN || *known == found ? found : -1;
+}
+
+static void visit_accesses(Statement *statement, void *data) {
+    if (statement->kind == STATEMENT_LOOP) {
+        expr_walk(statement->target, visit_access, data);
+        expr_walk(statement->value, visit_access, data);
+    }
+    for (int i = 0; i < statement->inputs.count; i++)
+        expr_walk(statement->inputs.items[i], visit_access, data);
+    for (int i = 0; i < statement->outputs.count; i++)
+        expr_walk(statement->outputs.items[i], visit_access, data);
+}
+
+static Axis *part_axis(Keyed *keyed, Axis *axis) {
+    for (int i = 0; i < keyed->axes.count; i++) {
+        const LocalAxis *local = keyed->axes.items[i];
+        if (local->whole == axis) return local->part;
+    }
+    LocalAxis local = {axis, axis_new(keyed->program, axis->name, axis->size / keyed->size,
+                                      axis->kind, axis->span)};
+    list_copy(keyed->program->arena, &keyed->axes, &local, sizeof local);
+    return local.part;
+}
+
+static bool divisible(Keyed *keyed, const Axis *axis) {
+    const long size = keyed->size;
+    if (axis->size % size == 0) return true;
+    Reports *reports = keyed->program->reports;
+    report_error(reports, axis->span, "axis %s of size %ld cannot be divided over %s = %ld",
+                 axis->name, axis->size, mesh_axis_name(MESH_EXPERT), size);
+    help_with_size(
+        reports, MESH_EXPERT, axis->size, size,
+        arena_format(reports->arena, "%s of size %ld", axis->name, (axis->size / size + 1) * size));
+    keyed->failed = true;
+    return false;
+}
+
+/* A parameter and its gradient are divided together. */
+static void divide_parameters(Keyed *keyed) {
+    Program *program = keyed->program;
+    const int count = program->tensors.count;
+    KeyedSearch search = {keyed, arena_alloc(program->arena, ((size_t)count + 1) * sizeof(int))};
+    for (int i = 0; i < count; i++) search.dimension[i] = UNSEEN;
+    block_walk(&program->body, visit_accesses, &search);
+    for (int i = 0; i < count; i++) {
+        const Tensor *gradient = program->tensors.items[i];
+        if (gradient->role != ROLE_GRADIENT || !gradient->of) continue;
+        int *own = &search.dimension[i], *of = &search.dimension[gradient->of->id];
+        if (*own == UNSEEN) *own = *of;
+        if (*own != *of) *own = *of = -1;
+    }
+    for (int i = 0; i < count && !keyed->failed; i++) {
+        Tensor *tensor = program->tensors.items[i];
+        const int dimension = search.dimension[i];
+        if (dimension < 0 || (tensor->role != ROLE_PARAMETER && tensor->role != ROLE_GRADIENT))
+            continue;
+        if (!divisible(keyed, tensor->axes[dimension])) return;
+        tensor->placed[MESH_EXPERT] = (Placement){PLACED_DIVIDED, dimension};
+        tensor->axes[dimension] = part_axis(keyed, tensor->axes[dimension]);
+    }
+}
+
+/* ---- the sides of row tensors ---- */
+
+bool reads_keyed(const Keyed *keyed, const Expr *expr) {
+    RowSides *sides;
+    if (expr->kind == EXPR_READ &&
+        (is_keyed(expr->tensor) ||
+         (rows_dimension_of(keyed, expr->tensor, &sides) >= 0 && on_key_side(keyed, expr->tensor))))
+        return true;
+    for (int i = 0; i < expr->count; i++)
+        if (reads_keyed(keyed, expr->args[i])) return true;
+    return false;
+}
+
+bool on_key_side(const Keyed *keyed, const Tensor *tensor) {
+    return tensor->id < keyed->count && keyed->key_side[tensor->id];
+}
+
+bool runs_on_key_side(const Keyed *keyed, const Statement *statement) {
+    const Tensor *target = statement->target->tensor;
+    RowSides *sides;
+    if (is_keyed(target)) return true;
+    if (rows_dimension_of(keyed, target, &sides) >= 0) return on_key_side(keyed, target);
+    return !over_processes(target) && reads_keyed(keyed, statement->value);
+}
+
+static void put_on_key_side(Keyed *keyed, const Tensor *tensor) {
+    RowSides *sides;
+    if (rows_dimension_of(keyed, tensor, &sides) < 0 || keyed->key_side[tensor->id]) return;
+    keyed->key_side[tensor->id] = keyed->changed = true;
+}
+
+static void visit_sides(Statement *statement, void *data) {
+    Keyed *keyed = data;
+    bool keys = false;
+    if (statement->kind == STATEMENT_LOOP &&
+        (reads_keyed(keyed, statement->value) || runs_on_key_side(keyed, statement)))
+        put_on_key_side(keyed, statement->target->tensor);
+    for (int i = 0; i < statement->inputs.count; i++)
+        keys |= reads_keyed(keyed, statement->inputs.items[i]);
+    for (int i = 0; i < statement->outputs.count; i++)
+        keys |= reads_keyed(keyed, statement->outputs.items[i]);
+    for (int i = 0; i < statement->outputs.count && keys; i++)
+        put_on_key_side(keyed, call_output(statement, i)->tensor);
+}
+
+static void find_sides(Keyed *keyed) {
+    Program *program = keyed->program;
+    keyed->count = program->tensors.count;
+    keyed->key_side = arena_alloc(program->arena, ((size_t)keyed->count + 1) * sizeof(bool));
+    do {
+        keyed->changed = false;
+        block_walk(&program->body, visit_sides, keyed);
+    } while (keyed->changed);
+    for (int i = 0; i < keyed->count; i++) {
+        Tensor *tensor = program->tensors.items[i];
+        RowSides *sides;
+        const int dimension = rows_dimension_of(keyed, tensor, &sides);
+        if (dimension >= 0 && keyed->key_side[i]) tensor->axes[dimension] = sides->received;
+    }
+}
+
+/* ---- the pass ---- */
+
+static void find_row_sides(Keyed *keyed) {
+    Program *program = keyed->program;
+    for (int i = 0; i < program->relations.count; i++) {
+        Relation *relation = program->relations.items[i];
+        if (!has_own_keys(program, relation) || sides_of(keyed, relation->rows)) continue;
+        const Axis *rows = relation->rows;
+        RowSides sides = {.rows = relation->rows};
+        sides.received =
+            axis_new(program, rows->name, rows->size * keyed->size, AXIS_ROWS, rows->span);
+        sides.received->expected = rows->expected > 0 ? rows->expected : (double)rows->size;
+        list_copy(program->arena, &keyed->sides, &sides, sizeof sides);
+    }
+}
+
+/* Rows whose key divides no parameter stay with their tokens. */
+static void drop_unused_rows(Keyed *keyed) {
+    const Program *program = keyed->program;
+    int kept = 0;
+    for (int i = 0; i < keyed->sides.count; i++) {
+        const RowSides *sides = keyed->sides.items[i];
+        bool used = false;
+        for (int j = 0; j < program->relations.count; j++) {
+            const Relation *relation = program->relations.items[j];
+            for (int k = 0; k < keyed->axes.count && relation->rows == sides->rows; k++)
+                used |= ((const LocalAxis *)keyed->axes.items[k])->whole == key_axis(relation, 0);
+        }
+        if (used) keyed->sides.items[kept++] = keyed->sides.items[i];
+    }
+    keyed->sides.count = kept;
+}
+
+/* Nothing is divided. */
+static void report_no_keys(const Program *program, const MeshSizes *sizes) {
+    Reports *reports = program->reports;
+    const List *relations = &program->relations;
+    report_error(reports, sizes->span[MESH_EXPERT], "no parameters can be divided over %s = %ld",
+                 mesh_axis_name(MESH_EXPERT), sizes->size[MESH_EXPERT]);
+    for (int i = 0; i < relations->count; i++) {
+        const Tensor *mask = ((const Relation *)relations->items[i])->mask;
+        bool known = false;
+        for (int j = 0; j < i; j++) known |= ((const Relation *)relations->items[j])->mask == mask;
+        if (!known)
+            report_note(reports, mask->span,
+                        "the rows of '%s' have no key, or keys that do not select parameters alone",
+                        mask->stem);
+    }
+    report_help(reports,
+                relations->count
+                    ? "use --mesh data=%ld: the first key of rows has to select parameters"
+                    : "use --mesh data=%ld: no token selects parameters in this model",
+                sizes->size[MESH_DATA]);
+}
+
+void mesh_rows(Program *program, const MeshSizes *sizes) {
+    Keyed keyed = {.program = program, .size = program->mesh[MESH_EXPERT]};
+    if (keyed.size <= 1) return;
+    find_row_sides(&keyed);
+    divide_parameters(&keyed);
+    drop_unused_rows(&keyed);
+    if (keyed.failed) return;
+    if (!keyed.sides.count) {
+        report_no_keys(program, sizes);
+        return;
+    }
+    find_sides(&keyed);
+    move_rows(&keyed, &program->body);
+}

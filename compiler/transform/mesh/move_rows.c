@@ -1,0 +1,467 @@
+/* move_rows: rewrites the statements over rows for divided parameters, see mesh_rows.c. */
+#include "base/must.h"
+#include "ir/call.h"
+#include "transform/mesh/keyed_rows.h"
+
+/* Rows that were copied to the other side: the value of `source` for each row. */
+typedef struct MovedRows {
+    Expr *source;
+    Index *loops[MAX_LOOPS]; /* the rows, then the dimensions of the result */
+    int count;
+    Tensor *result;
+} MovedRows;
+
+typedef struct RowMove {
+    Keyed *keyed;
+    Program *program;
+    List moved; /* MovedRows *, in this block */
+    List *made;
+    /* the current statement */
+    Statement *statement;
+    RowSides *sides; /* of its loop over rows, or NULL */
+    Index *row, *received;
+} RowMove;
+
+static void refuse_rows(RowMove *move, const char *what) {
+    Reports *reports = move->program->reports;
+    if (move->keyed->failed) return;
+    report_error(reports, move->statement->span, "parameters cannot be divided over %s: %s",
+                 mesh_axis_name(MESH_EXPERT), what);
+    report_help(reports, "use --mesh data=%ld", move->program->mesh[MESH_DATA]);
+    move->keyed->failed = true;
+}
+
+/* ---- kinds of expressions ---- */
+
+static bool has_own_rows(const RowMove *move, const Tensor *tensor) {
+    RowSides *sides;
+    return rows_dimension_of(move->keyed, tensor, &sides) >= 0 && !on_key_side(move->keyed, tensor);
+}
+
+/* True if its value belongs to the process of the token. */
+static bool needs_sender(const RowMove *move, const Expr *expr) {
+    if (expr->kind == EXPR_INDEX) return expr->index == move->row;
+    if (expr->kind == EXPR_READ) {
+        if (key_number(move->keyed, expr) >= 0) return false;
+        if (over_processes(expr->tensor) || has_own_rows(move, expr->tensor)) return true;
+        if (expr->tensor == move->program->mesh_index[MESH_DATA]) return true;
+    }
+    RowSides *sides;
+    const int rows =
+        expr->kind == EXPR_READ ? rows_dimension_of(move->keyed, expr->tensor, &sides) : -1;
+    for (int i = 0; i < expr->count; i++)
+        if (i != rows && needs_sender(move, expr->args[i])) return true;
+    return false;
+}
+
+/* The loops of an expression other than the rows, in the order of the statement. */
+static int loops_of_row(const RowMove *move, const Expr *expr, Index **loops) {
+    int count = 0;
+    for (int i = 0; i < move->statement->loop_count; i++) {
+        Index *index = move->statement->loops[i];
+        if (index != move->row && expr_uses_index(expr, index)) loops[count++] = index;
+    }
+    return count;
+}
+
+/* The most dimensions of a read of tokens in it. */
+static int widest_read(const RowMove *move, const Expr *expr) {
+    Index *loops[MAX_LOOPS];
+    if (expr->kind == EXPR_READ)
+        return needs_sender(move, expr) ? loops_of_row(move, expr, loops) : 0;
+    int most = 0;
+    for (int i = 0; i < expr->count; i++) {
+        const int own = widest_read(move, expr->args[i]);
+        if (own > most) most = own;
+    }
+    return most;
+}
+
+/* ---- copies of rows ---- */
+
+static const MovedRows *find_moved(const RowMove *move, const Expr *source, Index *const *loops,
+                                   int count) {
+    for (int i = 0; i < move->moved.count; i++) {
+        const MovedRows *known = move->moved.items[i];
+        if (known->count == count && known->loops[0]->axis == loops[0]->axis &&
+            expr_matches(known->source, known->loops, source, loops, count))
+            return known;
+    }
+    return NULL;
+}
+
+static void forget_moved(RowMove *move, const Tensor *written) {
+    int kept = 0;
+    for (int i = 0; i < move->moved.count; i++) {
+        MovedRows *known = move->moved.items[i];
+        if (!expr_reads(known->source, written)) move->moved.items[kept++] = known;
+    }
+    move->moved.count = kept;
+}
+
+static Tensor *rows_tensor(RowMove *move, const char *name, const char *part, Type type,
+                           Index *const *loops, int count, Axis *rows) {
+    Axis *axes[MAX_RANK] = {rows};
+    if (count > MAX_RANK) {
+        refuse_rows(move, "its rows would have too many dimensions");
+        count = MAX_RANK;
+    }
+    for (int i = 1; i < count; i++) axes[i] = loops[i]->axis;
+    const char *full = arena_format(move->program->arena, "%s_%s", name, part);
+    return tensor_new(move->program, full, ROLE_TEMP, type, count, axes, move->statement->span);
+}
+
+/* Fresh indices over all of a tensor. */
+static Expr *whole_read(Program *program, Tensor *tensor) {
+    Index *indices[MAX_RANK];
+    for (int i = 0; i < tensor->rank; i++)
+        indices[i] = index_new(program, tensor->axes[i]->name, tensor->axes[i]);
+    return expr_read_indices(program, tensor, indices);
+}
+
+static void add_exchange(RowMove *move, CollectiveKind kind, Expr *from, Expr *to) {
+    Program *program = move->program;
+    const Relation *relation = move->sides->relation;
+    Statement *exchange = collective_new(program, move->made, kind, MESH_EXPERT,
+                                         move->statement->span, move->statement->asked);
+    exchange->application = move->statement->application;
+    list_push(program->arena, &exchange->inputs, from);
+    list_push(program->arena, &exchange->inputs, whole_read(program, relation->group));
+    list_push(program->arena, &exchange->outputs, to);
+}
+
+static void note_moved(RowMove *move, Expr *source, Index *const *loops, int count,
+                       Tensor *result) {
+    MovedRows moved = {.source = source, .count = count, .result = result};
+    for (int i = 0; i < count; i++) moved.loops[i] = loops[i];
+    list_copy(move->program->arena, &move->moved, &moved, sizeof moved);
+}
+
+/* rows[r, ...] = expr, for the rows of the own tokens. */
+static Tensor *collect_rows_of(RowMove *move, Expr *expr, Index *const *loops, int count) {
+    Program *program = move->program;
+    const bool read = expr->kind == EXPR_READ;
+    const Type type = read ? expr->tensor->type : expr_is_whole(expr) ? TYPE_INT : TYPE_REAL;
+    Tensor *rows =
+        rows_tensor(move, read ? expr->tensor->name : move->statement->target->tensor->name, "rows",
+                    type, loops, count, move->sides->rows);
+    Block block = {{NULL, 0, 0}};
+    Statement *copy = statement_loop(program, &block, expr_read_indices(program, rows, loops),
+                                     false, REDUCE_NONE, NULL, 0, expr, move->statement->span);
+    copy->asked = move->statement->asked;
+    copy->application = move->statement->application;
+    copy->bound = move->statement->bound;
+    list_push(program->arena, move->made, copy);
+    return rows;
+}
+
+/* The value of an expression of the tokens, at the received rows. */
+static Expr *send(RowMove *move, Expr *expr) {
+    Program *program = move->program;
+    Index *loops[MAX_LOOPS] = {move->row};
+    const int count = 1 + loops_of_row(move, expr, loops + 1);
+    const MovedRows *known = find_moved(move, expr, loops, count);
+    Tensor *result = known ? known->result : NULL;
+    if (!known) {
+        Tensor *rows = collect_rows_of(move, expr, loops, count);
+        result =
+            rows_tensor(move, rows->name, "here", rows->type, loops, count, move->sides->received);
+        add_exchange(move, COLLECTIVE_DISPATCH, whole_read(program, rows),
+                     whole_read(program, result));
+        note_moved(move, expr, loops, count, result);
+    }
+    loops[0] = move->received;
+    return expr_read_indices(program, result, loops);
+}
+
+/* A read of received rows, by the rows of the tokens. */
+static Expr *bring_back(RowMove *move, Expr *read) {
+    Program *program = move->program;
+    RowSides *sides;
+    const int rows = rows_dimension_of(move->keyed, read->tensor, &sides);
+    Expr *from[MAX_RANK], *subs[MAX_RANK], *slice[MAX_RANK];
+    Index *loops[MAX_LOOPS];
+    int count = 0;
+    for (int i = 0; i < read->count; i++) {
+        Axis *axis = read->tensor->axes[i];
+        const bool step = axis->kind == AXIS_REPEAT && read->args[i]->kind != EXPR_READ &&
+                          !(read->args[i]->kind == EXPR_INDEX && !read->args[i]->index->of_repeat);
+        from[i] = slice[i] = read->args[i];
+        if (step) continue;
+        if ((i == rows) != (count == 0)) refuse_rows(move, "the rows are not the first dimension");
+        loops[count] = index_new(program, axis->name, i == rows ? sides->rows : axis);
+        from[i] =
+            expr_index(program, i == rows ? index_new(program, axis->name, axis) : loops[count]);
+        slice[i] = expr_index(program, loops[count]);
+        subs[count++] = read->args[i];
+    }
+    Expr *source = arena_alloc(program->arena, sizeof *source);
+    *source = *read;
+    source->args = arena_alloc(program->arena, sizeof slice);
+    for (int i = 0; i < read->count; i++) source->args[i] = slice[i];
+    const MovedRows *known = count ? find_moved(move, source, loops, count) : NULL;
+    Tensor *result = known ? known->result : NULL;
+    RowSides *const own = move->sides;
+    move->sides = sides;
+    if (!known) {
+        result = rows_tensor(move, read->tensor->name, "back", read->tensor->type, loops, count,
+                             sides->rows);
+        result->vocabulary = read->tensor->vocabulary;
+        if (!sides->relation)
+            refuse_rows(move, "a result is read before its rows are known");
+        else
+            add_exchange(move, COLLECTIVE_COMBINE, expr_read(program, read->tensor, from),
+                         whole_read(program, result));
+        note_moved(move, source, loops, count, result);
+    }
+    move->sides = own;
+    return expr_read(program, result, subs);
+}
+
+/* ---- statements at the keys ---- */
+
+static Expr *at_keys(RowMove *move, Expr *expr);
+
+/* A key of a received row: part of its local group. */
+static Expr *local_key(RowMove *move, int number) {
+    Program *program = move->program;
+    const Relation *relation = move->sides->relation;
+    Expr *key = expr_read_indices(program, move->sides->number, &move->received);
+    long stride = 1;
+    for (int i = number + 1; key_axis(relation, i); i++) stride *= key_axis(relation, i)->size;
+    if (stride > 1) {
+        key = expr_apply(program, OP_DIV, key, expr_number(program, (double)stride), NULL);
+        key = expr_apply(program, OP_FLOOR, key, NULL, NULL);
+    }
+    if (!number) return key;
+    return expr_apply(program, OP_MOD, key,
+                      expr_number(program, (double)key_axis(relation, number)->size), NULL);
+}
+
+/* The same in the global program: the processes of a group divide the first key. */
+static Expr *global_key(RowMove *move, int number) {
+    Program *program = move->program;
+    Expr *key = local_key(move, number);
+    if (number) return key;
+    const long size = key_axis(move->sides->relation, 0)->size / move->keyed->size;
+    Expr *first = expr_apply(program, OP_MUL, mesh_position(program, MESH_EXPERT),
+                             expr_number(program, (double)size), NULL);
+    return expr_apply(program, OP_ADD, first, key, NULL);
+}
+
+static Expr *access_at_keys(RowMove *move, Expr *access) {
+    Program *program = move->program;
+    const Tensor *tensor = access->tensor;
+    RowSides *sides;
+    const int rows = rows_dimension_of(move->keyed, tensor, &sides);
+    Expr *subs[MAX_RANK] = {NULL};
+    for (int i = 0; i < access->count; i++) {
+        Expr *sub = access->args[i];
+        if (i == rows) {
+            if (sub->kind != EXPR_INDEX || sub->index != move->row)
+                refuse_rows(move, "a row reads other rows");
+            subs[i] = expr_index(program, move->received);
+        } else if (is_keyed(tensor) && i == tensor->placed[MESH_EXPERT].dimension)
+            subs[i] = local_key(move, 0);
+        else
+            subs[i] = at_keys(move, sub);
+    }
+    Expr *result = expr_read(program, access->tensor, subs);
+    result->span = access->span;
+    return result;
+}
+
+static Expr *at_keys(RowMove *move, Expr *expr) {
+    const int key = key_number(move->keyed, expr);
+    if (key >= 0) return global_key(move, key);
+    if (needs_sender(move, expr) && !reads_keyed(move->keyed, expr)) {
+        Index *loops[MAX_LOOPS];
+        const bool tokens = expr->kind != EXPR_READ || over_processes(expr->tensor) ||
+                            has_own_rows(move, expr->tensor) ||
+                            expr->tensor == move->program->mesh_index[MESH_DATA];
+        if (tokens && loops_of_row(move, expr, loops) <= widest_read(move, expr))
+            return send(move, expr);
+        if (expr->kind == EXPR_INDEX) return send(move, expr);
+    }
+    if (expr->kind == EXPR_READ) return access_at_keys(move, expr);
+    if (!expr->count) return expr;
+    Expr *args[3] = {NULL, NULL, NULL};
+    for (int i = 0; i < expr->count; i++) args[i] = at_keys(move, expr->args[i]);
+    Expr *result = expr_apply(move->program, expr->op, args[0], args[1], args[2]);
+    if (!result->span.source) result->span = expr->span;
+    return result;
+}
+
+static Expr *received_bound(const RowMove *move) {
+    Expr *last = expr_number(move->program, (double)(move->sides->group->axes[0]->size - 1));
+    return expr_read(move->program, move->sides->group, &last);
+}
+
+static void run_at_keys(RowMove *move) {
+    Statement *statement = move->statement;
+    Expr *value = at_keys(move, statement->value);
+    statement->target = access_at_keys(move, statement->target);
+    statement->value = value;
+    statement->bound = received_bound(move);
+    for (int i = 0; i < statement->loop_count; i++)
+        if (statement->loops[i] == move->row) statement->loops[i] = move->received;
+}
+
+/* ---- statements of the tokens ---- */
+
+static Expr *at_tokens(RowMove *move, Expr *expr) {
+    if (!expr->count) return expr;
+    Expr *args[MAX_RANK] = {NULL};
+    for (int i = 0; i < expr->count; i++) args[i] = at_tokens(move, expr->args[i]);
+    if (expr->kind == EXPR_READ) {
+        Expr *read = arena_alloc(move->program->arena, sizeof *read);
+        *read = *expr;
+        read->args = arena_alloc(move->program->arena, sizeof args);
+        for (int i = 0; i < expr->count; i++) read->args[i] = args[i];
+        return on_key_side(move->keyed, expr->tensor) ? bring_back(move, read) : read;
+    }
+    Expr *result = expr_apply(move->program, expr->op, args[0], args[1], args[2]);
+    if (!result->span.source) result->span = expr->span;
+    return result;
+}
+
+static bool reads_keyed_parameters(const Expr *expr) {
+    if (expr->kind == EXPR_READ && is_keyed(expr->tensor)) return true;
+    for (int i = 0; i < expr->count; i++)
+        if (reads_keyed_parameters(expr->args[i])) return true;
+    return false;
+}
+
+/* A statement that adds to tokens and reads divided parameters: its value is computed at the keys
+ * first. */
+static void split_value(RowMove *move) {
+    Program *program = move->program;
+    Statement *statement = move->statement;
+    Index *loops[MAX_LOOPS] = {move->received};
+    const int count = 1 + loops_of_row(move, statement->value, loops + 1);
+    if (statement->reduction != REDUCE_NONE) {
+        refuse_rows(move, "a sum over keys is not over rows");
+        return;
+    }
+    Expr *value = at_keys(move, statement->value);
+    Tensor *here = rows_tensor(move, statement->target->tensor->name, "here", TYPE_REAL, loops,
+                               count, move->sides->received);
+    Block block = {{NULL, 0, 0}};
+    Statement *first = statement_loop(program, &block, expr_read_indices(program, here, loops),
+                                      false, REDUCE_NONE, NULL, 0, value, statement->span);
+    first->asked = statement->asked;
+    first->application = statement->application;
+    first->bound = received_bound(move);
+    list_push(program->arena, move->made, first);
+    loops[0] = move->row;
+    Tensor *back =
+        rows_tensor(move, here->name, "back", TYPE_REAL, loops, count, move->sides->rows);
+    add_exchange(move, COLLECTIVE_COMBINE, whole_read(program, here), whole_read(program, back));
+    statement->value = expr_read_indices(program, back, loops);
+}
+
+static void move_loop(RowMove *move) {
+    Statement *statement = move->statement;
+    move->sides = NULL;
+    move->row = NULL;
+    for (int i = 0; i < statement->loop_count; i++) {
+        RowSides *sides = sides_of(move->keyed, statement->loops[i]->axis);
+        if (sides) move->sides = sides, move->row = statement->loops[i];
+    }
+    if (move->sides && !move->sides->relation) {
+        refuse_rows(move, "a statement over rows is before its selection");
+        return;
+    }
+    if (move->sides) move->received = index_new(move->program, "q", move->sides->received);
+    if (move->sides && runs_on_key_side(move->keyed, statement)) {
+        run_at_keys(move);
+    } else {
+        if (move->sides && reads_keyed_parameters(statement->value)) split_value(move);
+        statement->value = at_tokens(move, statement->value);
+        for (int i = 0; i < statement->target->count; i++)
+            statement->target->args[i] = at_tokens(move, statement->target->args[i]);
+    }
+    forget_moved(move, statement->target->tensor);
+    list_push(move->program->arena, move->made, statement);
+}
+
+/* ---- calls ---- */
+
+/* The received rows of a pack. */
+static void add_counts(RowMove *move, RowSides *sides, const Relation *relation) {
+    Program *program = move->program;
+    const char *name = relation->mask->name;
+    const long groups = (relation->group->axes[0]->size - 1) / move->keyed->size;
+    Axis *bounds = axis_new(program, arena_format(program->arena, "%s_experts", name), groups + 1,
+                            AXIS_PLAIN, move->statement->span);
+    sides->relation = relation;
+    sides->group = tensor_new(program, arena_format(program->arena, "%s_group_here", name),
+                              ROLE_TEMP, TYPE_INT, 1, &bounds, move->statement->span);
+    sides->number = tensor_new(program, arena_format(program->arena, "%s_expert_here", name),
+                               ROLE_TEMP, TYPE_INT, 1, &sides->received, move->statement->span);
+    sides->number->vocabulary = groups;
+    Statement *counts = collective_new(program, move->made, COLLECTIVE_COUNTS, MESH_EXPERT,
+                                       move->statement->span, move->statement->asked);
+    counts->application = move->statement->application;
+    list_push(program->arena, &counts->inputs, whole_read(program, relation->group));
+    list_push(program->arena, &counts->outputs, whole_read(program, sides->group));
+    list_push(program->arena, &counts->outputs, whole_read(program, sides->number));
+}
+
+static void begin_packs(RowMove *move, const Statement *call) {
+    for (int i = 0; i < move->program->relations.count; i++) {
+        const Relation *relation = move->program->relations.items[i];
+        RowSides *sides = sides_of(move->keyed, relation->rows);
+        for (int j = 0; j < call->outputs.count && sides; j++)
+            if (call_output(call, j)->tensor == relation->group) add_counts(move, sides, relation);
+    }
+}
+
+/* Calls over rows run where their operands are; all of them have to be on one side. */
+static void move_call(RowMove *move) {
+    Statement *call = move->statement;
+    bool keys = false, tokens = false;
+    const List *lists[] = {&call->inputs, &call->outputs};
+    for (int list = 0; list < 2; list++)
+        for (int i = 0; i < lists[list]->count; i++) {
+            const Expr *operand = lists[list]->items[i];
+            keys |= on_key_side(move->keyed, operand->tensor) || is_keyed(operand->tensor);
+            tokens |= over_processes(operand->tensor) || has_own_rows(move, operand->tensor);
+        }
+    if (keys && (tokens || statement_is_scan(call)))
+        refuse_rows(move, "an operation reads rows of linearity_of_both sides");
+    list_push(move->program->arena, move->made, call);
+    for (int i = 0; i < call->outputs.count; i++) forget_moved(move, call_output(call, i)->tensor);
+    if (!call->body.statements.count) begin_packs(move, call);
+}
+
+/* ---- blocks ---- */
+
+/* The body of a repeat: its packs end with it. */
+static void move_body(Keyed *keyed, Block *body) {
+    RowSides *before =
+        arena_alloc(keyed->program->arena, (size_t)keyed->sides.count * sizeof *before);
+    for (int i = 0; i < keyed->sides.count; i++)
+        before[i] = *(const RowSides *)keyed->sides.items[i];
+    move_rows(keyed, body);
+    for (int i = 0; i < keyed->sides.count; i++) *(RowSides *)keyed->sides.items[i] = before[i];
+}
+
+void move_rows(Keyed *keyed, Block *block) {
+    const List statements = block->statements;
+    RowMove move = {.keyed = keyed, .program = keyed->program};
+    block->statements = (List){0};
+    move.made = &block->statements;
+    for (int i = 0; i < statements.count && !keyed->failed; i++) {
+        move.statement = statements.items[i];
+        if (move.statement->kind == STATEMENT_REPEAT) {
+            move_body(keyed, &move.statement->body);
+            list_push(keyed->program->arena, move.made, move.statement);
+            move.moved.count = 0;
+        } else if (move.statement->kind == STATEMENT_CALL) {
+            move_call(&move);
+        } else {
+            move_loop(&move);
+        }
+    }
+}

@@ -1,0 +1,340 @@
+/* attention_chosen: softmax attention to chosen pairs, forward and backward: see attention.h.
+ *
+ * chosen[batch or 1, query blocks, head blocks, key blocks] has one element for so many queries,
+ * heads and keys. A query attends to the keys of the elements that are not 0, in addition to the
+ * mask. The queries that attend to any of a few keys are listed and multiplied together, however
+ * far apart they are. The cost is that of the chosen pairs if an element has MOEC_CHOSEN_KEYS keys
+ * or more. The running softmax of all queries of a span is in memory. Results do not depend on the
+ * number of threads.
+ */
+#ifndef MOEC_ATTENTION_CHOSEN_H
+#define MOEC_ATTENTION_CHOSEN_H
+
+#include "attention_grad.h"
+
+enum {
+    MOEC_CHOSEN_SPAN = 2048, /* queries of a task */
+    MOEC_CHOSEN_KEYS = 16,   /* elements for fewer keys than these are treated together */
+    MOEC_CHOSEN_TILE = MOEC_ATTEND_KEYS / 4 /* at most so many keys of several elements */
+};
+
+/* Buffers of one thread: the softmax of the queries of a span; those that see the current keys. */
+typedef struct MoecChosenScratch {
+    float largest[MOEC_CHOSEN_SPAN], sum[MOEC_CHOSEN_SPAN], total[MOEC_CHOSEN_SPAN];
+    uint32_t chosen[MOEC_CHOSEN_SPAN]; /* a bit for each of 32 elements */
+    int list[MOEC_CHOSEN_SPAN];
+    MoecSeen seen;
+} MoecChosenScratch;
+
+static _Thread_local MoecChosenScratch moec_chosen_scratch __attribute__((unused, aligned(64)));
+
+/* Queries first .. first+count-1 of one head of one batch element. */
+typedef struct MoecSpan {
+    const MoecAttend *attend;
+    const MoecHead *head;
+    MoecHeadGrad *grad; /* NULL: forward */
+    const float *chosen;
+    long first, count, offset;
+} MoecSpan;
+
+MOEC_INLINE const float *moec_chosen_at(const MoecAttend *attend, const float *chosen, long b,
+                                        long h) {
+    const long *block = attend->chosen_block, heads = moec_ceil_div(attend->heads, block[1]),
+               keys = moec_ceil_div(attend->places, block[2]),
+               queries = moec_ceil_div(attend->queries, block[0]);
+    return chosen + ((attend->chosen_all ? 0 : b) * queries * heads + h / block[1]) * keys;
+}
+MOEC_INLINE long moec_chosen_step(const MoecAttend *attend) {
+    return moec_ceil_div(attend->heads, attend->chosen_block[1]) *
+           moec_ceil_div(attend->places, attend->chosen_block[2]);
+}
+
+/* One bit for each element of the blocks first .. end-1, at most 32, of each query. */
+MOEC_FUNCTION void moec_span_bits(const MoecSpan *span, long first, long end) {
+    uint32_t *bits = moec_chosen_scratch.chosen;
+    const long side = span->attend->chosen_block[0], step = moec_chosen_step(span->attend);
+    for (long i = 0; i < span->count; i++) {
+        const long query = span->first + i;
+        if (i > 0 && query % side != 0) {
+            bits[i] = bits[i - 1];
+            continue;
+        }
+        const float *row = span->chosen + query / side * step;
+        uint32_t all = 0;
+        for (long t = first; t < end; t++) all |= (uint32_t)(row[t] != 0.0f) << (t - first);
+        bits[i] = all;
+    }
+}
+
+/* The queries with one of these bits that see one of the keys. */
+MOEC_FUNCTION long moec_span_list(const MoecSpan *span, uint32_t wanted, long key, long end) {
+    MoecChosenScratch *scratch = &moec_chosen_scratch;
+    const MoecAttend *attend = span->attend;
+    const long none = attend->mask == MOEC_MASK_NONE,
+               least = none ? 0 : moec_within(key - span->offset - span->first, span->count),
+               most = attend->mask == MOEC_MASK_WINDOW
+                          ? moec_within(end - 1 + attend->window - span->offset - span->first,
+                                        span->count)
+                          : span->count;
+    long count = 0;
+    for (long i = least; i < most; i++) {
+        scratch->list[count] = (int)(span->first + i);
+        count += (scratch->chosen[i] & wanted) != 0;
+    }
+    return count;
+}
+
+/* Finds the cells of a pair that are chosen; returns their number. */
+MOEC_FUNCTION long moec_pair_seen(const MoecAttend *attend, const float *chosen,
+                                  const MoecBlockPair *pair) {
+    MoecSeen *seen = &moec_chosen_scratch.seen;
+    const long *block = attend->chosen_block, step = moec_chosen_step(attend);
+    long count = 0;
+    for (long i = 0; i < pair->queries; i++) {
+        const long query = pair->list != NULL ? pair->list[i] : pair->query + i;
+        const float *row = chosen + query / block[0] * step;
+        for (long j = 0; j < pair->keys; j++) {
+            seen->cell[j][i] = row[(pair->key + j) / block[2]] != 0.0f;
+            count += seen->cell[j][i];
+        }
+    }
+    return count;
+}
+
+/* ---- forward ---- */
+
+MOEC_FUNCTION void moec_chosen_pair(const MoecSpan *span, const MoecBlockPair *pair) {
+    const MoecAttend *attend = span->attend;
+    const MoecHead *head = span->head;
+    MoecAttendScratch *scratch = &moec_attend_scratch;
+    MoecChosenScratch *state = &moec_chosen_scratch;
+    const MoecSoon soon = {NULL, NULL, NULL};
+    float before[MOEC_ATTEND_QUERIES];
+    for (long i = 0; i < pair->queries; i++) {
+        before[i] = scratch->largest[i] = state->largest[pair->list[i] - span->first];
+        scratch->sum[i] = state->sum[pair->list[i] - span->first];
+    }
+    moec_pair_scores(attend, head, pair);
+    moec_pair_largest(attend, head, pair);
+    moec_pair_fade(before, pair->queries);
+    moec_pair_weights(attend, head, pair, &soon);
+    const MoecOperand v =
+        moec_columns_of(head->v, moec_row_of_key(attend, pair->key), head->v_step, attend->v_type);
+    for (long c = 0, width; c < attend->value_width; c += width) {
+        width = moec_least(attend->value_width - c, MOEC_ATTEND_WIDTH);
+        const MoecOperand part = moec_from(v, c, 0);
+        moec_pair_sums(attend, pair, scratch->score, 1, &part, width, &scratch->key_rows,
+                       (MoecOutput){scratch->output, MOEC_ATTEND_WIDTH, 0});
+        for (long i = 0; i < pair->queries; i++) {
+            float *to = (float *)head->o + pair->list[i] * head->o_step + c;
+            const float *from = scratch->output + i * MOEC_ATTEND_WIDTH, fade = scratch->fade[i];
+#pragma omp simd
+            for (long x = 0; x < width; x++) to[x] = to[x] * fade + from[x];
+        }
+    }
+    for (long i = 0; i < pair->queries; i++) {
+        state->largest[pair->list[i] - span->first] = scratch->largest[i];
+        state->sum[pair->list[i] - span->first] = scratch->sum[i];
+    }
+}
+
+/* ---- backward ---- */
+
+MOEC_FUNCTION void moec_chosen_grad_pair(const MoecSpan *span, const MoecBlockPair *pair) {
+    const MoecAttend *attend = span->attend;
+    const MoecHead *head = span->head;
+    const MoecHeadGrad *grad = span->grad;
+    MoecAttendScratch *scratch = &moec_attend_scratch;
+    const MoecChosenScratch *state = &moec_chosen_scratch;
+    const MoecType grad_type = attend->grad_type;
+    const MoecSoon soon = {NULL, NULL, NULL};
+    const MoecOperand output = moec_query_rows(pair, grad->output_grad, head->o_step, grad_type),
+                      value = moec_rows_of(head->v, pair->key, head->v_step, attend->v_type),
+                      q = moec_query_columns(pair, head->q, head->q_step, attend->q_type),
+                      k = moec_columns_of(head->k, pair->key, head->k_step, attend->k_type),
+                      outputs =
+                          moec_query_columns(pair, grad->output_grad, head->o_step, grad_type);
+    const MoecOutput dk = {grad->dk.rows + pair->key * head->k_step, head->k_step, 1},
+                     dv = {grad->dv.rows + pair->key * head->v_step, head->v_step, 1};
+    for (long i = 0; i < pair->queries; i++) {
+        scratch->less[i] = state->largest[pair->list[i] - span->first];
+        scratch->total[i] = state->total[pair->list[i] - span->first];
+    }
+    moec_pair_scores(attend, head, pair);
+    moec_pair_cells(attend, pair, &value, &output, attend->value_width, &scratch->grad,
+                    scratch->slope);
+    moec_pair_slopes(attend, head, grad, pair, &soon);
+    moec_pair_sums(attend, pair, scratch->score, 0, &outputs, attend->value_width,
+                   &scratch->grad_rows, dv);
+    moec_pair_sums(attend, pair, scratch->slope, 0, &q, attend->width, &scratch->query_rows, dk);
+    for (long c = 0, width; c < attend->width; c += width) {
+        width = moec_least(attend->width - c, MOEC_ATTEND_WIDTH);
+        const MoecOperand part = moec_from(k, c, 0);
+        moec_pair_sums(attend, pair, scratch->slope, 1, &part, width, &scratch->key_rows,
+                       (MoecOutput){scratch->output, MOEC_ATTEND_WIDTH, 0});
+        for (long i = 0; i < pair->queries; i++) {
+            float *to = grad->dq + pair->list[i] * head->q_step + c;
+            const float *from = scratch->output + i * MOEC_ATTEND_WIDTH;
+#pragma omp simd
+            for (long x = 0; x < width; x++) to[x] += from[x];
+        }
+    }
+}
+
+/* ---- both ---- */
+
+/* Keys first .. end-1, with the queries of the span that see one of them. */
+MOEC_FUNCTION void moec_span_keys(const MoecSpan *span, long queries, long first, long end,
+                                  int several) {
+    MoecAttendScratch *scratch = &moec_attend_scratch;
+    const long most = several ? (long)MOEC_CHOSEN_TILE : (long)MOEC_ATTEND_KEYS;
+    for (long key = first, keys; key < end; key += keys) {
+        keys = moec_keys_behind(span->attend, key, end, most);
+        for (long i = 0, count; i < queries; i += count) {
+            count = moec_least(queries - i, MOEC_ATTEND_QUERIES);
+            const MoecBlockPair pair = {0,
+                                        count,
+                                        key,
+                                        keys,
+                                        span->offset,
+                                        moec_chosen_scratch.list + i,
+                                        several ? &moec_chosen_scratch.seen : NULL};
+            scratch->query.data = scratch->grad.data = NULL; /* other queries */
+            scratch->query_rows.data = scratch->grad_rows.data = NULL;
+            if (several) (void)moec_pair_seen(span->attend, span->chosen, &pair);
+            if (span->grad != NULL)
+                moec_chosen_grad_pair(span, &pair);
+            else
+                moec_chosen_pair(span, &pair);
+        }
+    }
+}
+
+/* All keys, in order: elements for many keys one by one. */
+MOEC_FUNCTION void moec_span_all_keys(const MoecSpan *span) {
+    const MoecAttend *attend = span->attend;
+    const MoecRange range = moec_block_range(attend, span->offset + span->first, span->count);
+    const long side = attend->chosen_block[2],
+               tile = side < MOEC_CHOSEN_KEYS ? moec_least(MOEC_CHOSEN_TILE / side, 32)
+                                              : 1, /* elements */
+        elements = moec_ceil_div(range.end, side);
+    long from = 0, bits = 0; /* the elements whose bits are known: from .. bits-1 */
+    moec_keep_nothing(&moec_attend_scratch);
+    for (long t = range.first / side; t < elements; t += tile) {
+        const long end = moec_least(t + tile, elements);
+        if (end > bits) {
+            from = t;
+            bits = moec_least(elements, t + 32 / tile * tile);
+            moec_span_bits(span, from, bits);
+        }
+        const uint32_t wanted = (end - t < 32 ? ((uint32_t)1 << (end - t)) - 1 : ~(uint32_t)0)
+                                << (t - from);
+        const long key = t * side > range.first ? t * side : range.first,
+                   last = moec_least(end * side, range.end),
+                   queries = moec_span_list(span, wanted, key, last);
+        moec_span_keys(span, queries, key, last, tile > 1);
+    }
+}
+
+MOEC_FUNCTION void moec_chosen_span(const MoecSpan *span, const float *sink) {
+    const MoecHead *head = span->head;
+    const long width = span->attend->value_width;
+    MoecChosenScratch *state = &moec_chosen_scratch;
+    for (long i = 0; i < span->count; i++) {
+        state->largest[i] = sink != NULL ? *sink : -__builtin_inff();
+        state->sum[i] = sink != NULL ? 1.0f : 0.0f;
+        memset((float *)head->o + (span->first + i) * head->o_step, 0,
+               (size_t)width * sizeof(float));
+    }
+    moec_span_all_keys(span);
+    for (long i = 0; i < span->count; i++) {
+        const int none = state->largest[i] == -__builtin_inff();
+        float *o = (float *)head->o + (span->first + i) * head->o_step;
+        moec_row_scale(o, width, none ? 0.0f : 1.0f / state->sum[i]);
+        head->lse[(span->first + i) * head->lse_step] =
+            none ? MOEC_NO_KEY : state->largest[i] + moec_log(state->sum[i]);
+    }
+}
+
+MOEC_FUNCTION void moec_chosen_grad_span(const MoecSpan *span) {
+    const MoecAttend *attend = span->attend;
+    const MoecHead *head = span->head;
+    MoecChosenScratch *state = &moec_chosen_scratch;
+    for (long i = 0; i < span->count; i++) {
+        const long query = span->first + i;
+        state->largest[i] = head->lse[query * head->lse_step];
+        state->total[i] =
+            moec_output_dot(attend, head->o, span->grad->output_grad, query * head->o_step);
+        memset(span->grad->dq + query * head->q_step, 0, (size_t)attend->width * sizeof(float));
+    }
+    moec_span_all_keys(span);
+}
+
+MOEC_FUNCTION void moec_attend_spans(const MoecAttend *attend, const MoecAttendWork *work,
+                                     long offset) {
+    const long spans = moec_ceil_div(attend->queries, MOEC_CHOSEN_SPAN), heads = attend->heads,
+               tasks = attend->batch * heads * spans;
+#pragma omp parallel for schedule(dynamic) if (moec_attend_parallel(attend))
+    for (long task = 0; task < tasks; task++) {
+        const long h = task / spans % heads, b = task / spans / heads,
+                   first = (spans - 1 - task % spans) * MOEC_CHOSEN_SPAN;
+        const MoecHead head = moec_head(attend, work, b, h);
+        const MoecSpan span = {attend, &head,
+                               NULL,   moec_chosen_at(attend, work->chosen, b, h),
+                               first,  moec_least(attend->queries - first, MOEC_CHOSEN_SPAN),
+                               offset};
+        moec_chosen_span(&span, work->sink != NULL ? work->sink + h : NULL);
+    }
+}
+
+MOEC_ENTRY void moec_attend_chosen(const MoecAttend *attend, const MoecAttendWork *work) {
+    moec_attend_spans(attend, work, 0);
+}
+
+/* Heads first .. end-1 of batch element b, which add to the same dk and dv. */
+MOEC_FUNCTION void moec_chosen_grad_heads(const MoecAttend *attend, const MoecAttendSaved *saved,
+                                          const MoecAttendWork *work, const MoecHeadGrad *all,
+                                          long b, long first, long end) {
+    const long keys = moec_key_head(attend, end) - moec_key_head(attend, first),
+               values = moec_value_head(attend, end) - moec_value_head(attend, first);
+    MoecHeadGrad grad = *all;
+    grad.dk.rows += moec_at_key(attend, b, first);
+    grad.dv.rows += moec_at_value(attend, b, first);
+    for (long t = 0; t < attend->keys; t++) {
+        memset(grad.dk.rows + t * grad.dk.step, 0, (size_t)(keys * attend->width) * sizeof(float));
+        memset(grad.dv.rows + t * grad.dv.step, 0,
+               (size_t)(values * attend->value_width) * sizeof(float));
+    }
+    for (long h = first; h < end; h++) {
+        const MoecHead head = moec_head(attend, work, b, h);
+        grad.output_grad =
+            moec_at(saved->output_grad, moec_at_output(attend, b, h), attend->grad_type);
+        grad.dq = all->dq + moec_at_query(attend, b, h);
+        grad.dk.rows = all->dk.rows + moec_at_key(attend, b, h);
+        grad.dv.rows = all->dv.rows + moec_at_value(attend, b, h);
+        for (long query = 0; query < attend->queries; query += MOEC_CHOSEN_SPAN) {
+            const MoecSpan span = {attend, &head,
+                                   &grad,  moec_chosen_at(attend, saved->chosen, b, h),
+                                   query,  moec_least(attend->queries - query, MOEC_CHOSEN_SPAN),
+                                   0};
+            moec_chosen_grad_span(&span);
+        }
+    }
+}
+
+MOEC_ENTRY void moec_attend_chosen_grad(const MoecAttend *attend, const MoecAttendSaved *saved,
+                                        float *dq, float *dk, float *dv, float *dsink) {
+    const long heads = attend->heads;
+    const MoecHeadGrad all = moec_all_grads(attend, saved, dq, dk, dv);
+    const MoecAttendWork work = moec_saved_work(saved);
+#pragma omp parallel for schedule(dynamic) if (moec_attend_parallel(attend))
+    for (long task = 0; task < attend->batch * heads; task++) {
+        const long first = task % heads;
+        if (!moec_leads(attend, first)) continue;
+        moec_chosen_grad_heads(attend, saved, &work, &all, task / heads, first,
+                               moec_group_end(attend, first));
+    }
+    if (dsink != NULL) moec_attend_grad_sink(attend, saved, dsink);
+}
+
+#endif

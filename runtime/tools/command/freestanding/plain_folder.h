@@ -1,0 +1,63 @@
+/* plain_folder: folders of moec emit --profile freestanding: a model as one translation unit of C99
+ * with its header, for machines without an operating system.
+ *
+ *     model.h, model.c          the interface; the program
+ *     weights.inc, rounded.inc  the weights as initializers of arrays, or
+ *     weights.bin, weights.S    the same as bytes, for the assembler
+ *     example.c, README.md
+ */
+#ifndef PLAIN_FOLDER_H
+#define PLAIN_FOLDER_H
+
+#include "moec.h"
+#include "model/model.h"
+#include "tokenizer/text/text.h"
+
+#include <stdbool.h>
+
+typedef struct FreestandingFolder {
+    const char *out;
+    const char *origin; /* a sentence about the weights */
+    MoecCompiler *compiler;
+    const Model *model; /* with the weights */
+    const MoecFreestanding *program;
+    bool apart; /* weights as bytes */
+} FreestandingFolder;
+
+/* The largest array of weights without --weights=array: a compiler needs many times its size. */
+enum { FREESTANDING_ARRAY_BYTES = 16 << 20 };
+
+/* Bytes of the constant weights; of the state; of the stack, at most. */
+size_t freestanding_weight_bytes(const MoecFreestanding *program);
+size_t freestanding_state_bytes(const MoecFreestanding *program);
+size_t freestanding_stack_bytes(const MoecFreestanding *program);
+
+/* Writes the folder. False after a message. */
+bool freestanding_write(const FreestandingFolder *folder);
+
+/* ---- web_page.c ---- */
+
+/* Weights of more bytes do not fit into a page: browsers limit the length of a text. */
+enum { PAGE_WEIGHT_BYTES = 256 << 20 };
+
+/* A file of this folder's templates. */
+const char *freestanding_template(const char *name);
+/* Compiles a folder of freestanding_write with weights as bytes, and tokenizer.bin if there is one,
+ * and writes the page. False after a message. */
+bool page_write(const FreestandingFolder *folder, const char *page);
+
+/* ---- amalgamate.c ---- */
+
+/* The declarations of the headers, in their order, that the program needs: a new string. */
+char *amalgamate(const char *const *headers, const char *program);
+/* The first function "moec_..." that the program calls and the text does not define; NULL: none. */
+const char *amalgamate_missing(const char *text, const char *program, size_t *length);
+
+/* ---- stored.c ---- */
+
+/* Whether all weights are finite. False after a message. */
+bool stored_check(const FreestandingFolder *folder);
+/* Writes the weights in the form of the folder. False after a message. */
+bool stored_write(const FreestandingFolder *folder);
+
+#endif

@@ -1,0 +1,204 @@
+/* stored: the weights and layer states of a freestanding program, in the order of its memory, as
+ * initializers or as bytes. */
+#include "tools/command/freestanding/plain_folder.h"
+#include "base/files.h"
+#include "base/memory.h"
+#include "base/message.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A file under construction. */
+typedef struct Output {
+    Aside aside;
+    bool text;
+    size_t in_line, bytes;
+} Output;
+
+static bool open_output(Output *output, const char *folder, const char *name, bool text) {
+    char *path = path_join(folder, name);
+    *output = (Output){.text = text};
+    const bool good = aside_open(&output->aside, path, false);
+    free(path);
+    return good;
+}
+
+static void output_text(Output *output, const char *text) {
+    aside_write(&output->aside, text, strlen(text));
+}
+
+/* A value of an initializer, 8 in a line. */
+static void output_value(Output *output, const char *value) {
+    output_text(output, value);
+    output_text(output, ++output->in_line % 8 ? " " : "\n");
+}
+
+static void output_bytes(Output *output, const void *bytes, size_t count) {
+    aside_write(&output->aside, bytes, count);
+    output->bytes += count;
+}
+
+static void begin(Output *output, const MoecStored *stored) {
+    char text[320];
+    if (!output->text) return;
+    snprintf(text, sizeof text, "%s/* %s [%s] */\n", output->in_line % 8 ? "\n" : "", stored->name,
+             stored->axes);
+    output->in_line = 0;
+    output_text(output, text);
+}
+
+/* ---- elements ---- */
+
+static void output_float(Output *output, float value) {
+    uint32_t bits;
+    char text[32];
+    memcpy(&bits, &value, sizeof bits);
+    if (!output->text) {
+        output_bytes(output, &bits, sizeof bits);
+        return;
+    }
+    snprintf(text, sizeof text, "0x%08xu,", bits);
+    output_value(output, text);
+}
+
+static void output_half(Output *output, uint16_t bits) {
+    char text[32];
+    if (!output->text) {
+        output_bytes(output, &bits, sizeof bits);
+        return;
+    }
+    snprintf(text, sizeof text, "{0x%04xu},", bits);
+    output_value(output, text);
+}
+
+static void output_group(Output *output, const MoecGroup *group) {
+    char text[32];
+    if (!output->text) {
+        output_bytes(output, group, sizeof *group);
+        return;
+    }
+    snprintf(text, sizeof text, "{%.9gf, {", (double)group->scale);
+    if (!strpbrk(text, ".e")) snprintf(text, sizeof text, "{%.1ff, {", (double)group->scale);
+    output_text(output, text);
+    for (int i = 0; i < MOEC_GROUP; i++) {
+        snprintf(text, sizeof text, "%s%d", i ? "," : "", group->steps[i]);
+        output_text(output, text);
+    }
+    output_text(output, "}},\n");
+}
+
+/* ---- tensors ---- */
+
+static void put_floats(Output *output, const float *from, const MoecStored *stored) {
+    for (size_t i = 0; i < stored->numbers; i++) output_float(output, from[i]);
+    for (size_t i = stored->numbers; i % 16; i++) output_float(output, 0);
+}
+
+/* Elements of the rounded weights. */
+static void put_rounded(Output *output, const void *weights, const MoecStored *stored) {
+    if (stored->type == MOEC_INT8) {
+        const MoecGroup *groups = (const MoecGroup *)weights + stored->from / MOEC_GROUP;
+        for (size_t i = 0; i < stored->numbers; i += MOEC_GROUP) output_group(output, groups++);
+        return;
+    }
+    const uint16_t *halves = (const uint16_t *)weights + stored->from;
+    for (size_t i = 0; i < stored->numbers; i++) output_half(output, halves[i]);
+    for (size_t i = stored->numbers; i % 16; i++) output_half(output, 0);
+}
+
+static const float *stored_numbers(const Model *model, const MoecStored *stored) {
+    return (stored->is_state ? model->layer_states : model->weights) + stored->from;
+}
+
+static bool is_finite_tensor(const FreestandingFolder *folder, const MoecStored *stored) {
+    const float *from = stored_numbers(folder->model, stored);
+    for (size_t i = 0; i < stored->numbers; i++)
+        if (!isfinite(from[i]))
+            return error_message("train again from an earlier checkpoint",
+                                 "weight '%s' has a value that is not a number or infinite",
+                                 stored->name);
+    return true;
+}
+
+/* All tensors of floats, or with `rounded` all others. */
+static void put_all(Output *output, const FreestandingFolder *folder, const void *rounded) {
+    const MoecFreestanding *program = folder->program;
+    for (int i = 0; i < program->stored_count; i++) {
+        const MoecStored *stored = &program->stored[i];
+        if ((stored->type != MOEC_F32) != (rounded != NULL)) continue;
+        begin(output, stored);
+        if (rounded)
+            put_rounded(output, rounded, stored);
+        else
+            put_floats(output, stored_numbers(folder->model, stored), stored);
+    }
+}
+
+/* An array in a part of weights.bin. */
+static void add_included_array(Text *text, const char *name, size_t from, size_t bytes) {
+    char *lines = memory_format(
+        "    .balign 16\n    .global %s\n%s:\n    .incbin \"weights.bin\", %zu, %zu\n", name, name,
+        from, bytes);
+    text_append(text, lines, strlen(lines));
+    free(lines);
+}
+
+/* The assembler's file: both arrays. */
+static bool write_assembly(const FreestandingFolder *folder, size_t floats, size_t all) {
+    static const char head[] =
+        "/* The weights in read-only memory, for gcc and clang: MODEL_WEIGHTS_SECTION names "
+        "another "
+        "section. */\n"
+        "#ifndef MODEL_WEIGHTS_SECTION\n#define MODEL_WEIGHTS_SECTION .rodata\n#endif\n"
+        "    .section MODEL_WEIGHTS_SECTION, \"a\"\n";
+    static const char tail[] = "#if defined(__linux__) && defined(__ELF__)\n"
+                               "    .section .note.GNU-stack, \"\", %progbits\n#endif\n";
+    Text text = {0};
+    text_append(&text, head, strlen(head));
+    add_included_array(&text, "moec_floats", 0, floats);
+    if (all > floats) add_included_array(&text, "moec_rounded", floats, all - floats);
+    text_append(&text, tail, strlen(tail));
+    char *path = path_join(folder->out, "weights.S");
+    const bool good = file_write(path, text.bytes, text.length);
+    free(path);
+    text_free(&text);
+    return good;
+}
+
+bool stored_check(const FreestandingFolder *folder) {
+    for (int i = 0; i < folder->program->stored_count; i++)
+        if (!is_finite_tensor(folder, &folder->program->stored[i])) return false;
+    return true;
+}
+
+static bool write_stored(const FreestandingFolder *folder, const void *rounded) {
+    Output output;
+    if (folder->apart) {
+        if (!open_output(&output, folder->out, "weights.bin", false)) return false;
+        put_all(&output, folder, NULL);
+        const size_t floats = output.bytes;
+        if (rounded) put_all(&output, folder, rounded);
+        return aside_close(&output.aside) && write_assembly(folder, floats, output.bytes);
+    }
+    for (int i = 0; i <= (rounded != NULL); i++) {
+        if (!open_output(&output, folder->out, i ? "rounded.inc" : "weights.inc", true))
+            return false;
+        put_all(&output, folder, i ? rounded : NULL);
+        if (!aside_close(&output.aside)) return false;
+    }
+    return true;
+}
+
+bool stored_write(const FreestandingFolder *folder) {
+    const MoecTable *table = folder->model->table;
+    void *rounded = NULL;
+    if (folder->program->rounded) {
+        rounded = memory_new(table->weight_bytes);
+        table->round(NULL, folder->model->weights, rounded);
+    }
+    const bool good = write_stored(folder, rounded);
+    free(rounded);
+    return good;
+}

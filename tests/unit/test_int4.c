@@ -1,0 +1,328 @@
+/* Weights in 4 bits: rounding against its definition, and products against sums in double precision. The kernels are those of this
+ * CPU, as programs have them. */
+#include "kernels.h"
+#include "data/shards.h"
+
+#include <math.h>
+#include <omp.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static float *room(long count) {
+    float *x = malloc(((size_t)count + 1) * sizeof *x);
+    assert_non_null(x);
+    return x;
+}
+
+static MoecInt4 *panels_for(long n, long k) {
+    MoecInt4 *made =
+        malloc((size_t)((n + MOEC_PANEL - 1) / MOEC_PANEL * (k / MOEC_PANEL_DEPTH)) * sizeof *made);
+    assert_non_null(made);
+    return made;
+}
+
+static double uniform(void) {
+    return 2 * drand48() - 1;
+}
+
+/* ---- rounding ---- */
+
+/* Weight (j, p) of a matrix in panels. */
+static double stored(const MoecInt4 *packed, long k, long j, long p) {
+    const MoecInt4 *part = packed + j / MOEC_PANEL * (k / MOEC_PANEL_DEPTH) + p / MOEC_PANEL_DEPTH;
+    const uint32_t word = part->steps[p % MOEC_PANEL_DEPTH / 8][j % MOEC_PANEL];
+    return (double)moec_from_half(part->scale[j % MOEC_PANEL]) *
+           ((int)(word >> p % 8 * 4 & 15u) - 8);
+}
+
+/* Rounds a single column of `k` weights and returns the values. */
+static void rounded(const float *weights, long k, double *values) {
+    const MoecInt4Weights one = {.batch = 1, .n = 1, .k = k, .n_stride = k, .k_stride = 1};
+    MoecInt4 *packed = panels_for(1, k);
+    moec_round_int4(&one, weights, packed);
+    for (long p = 0; p < k; p++) values[p] = stored(packed, k, 0, p);
+    free(packed);
+}
+
+static void halves(void **state) {
+    (void)state;
+    for (uint32_t half = 0; half < 0x10000; half++) {
+        const uint32_t exponent = half >> 10 & 31, fraction = half & 1023;
+        const double size = exponent == 0    ? ldexp(fraction, -24)
+                            : exponent < 31  ? ldexp(1024 + fraction, (int)exponent - 25)
+                            : fraction != 0U ? NAN
+                                             : INFINITY;
+        const float value = moec_from_half((uint16_t)half);
+        if (isnan(size)) {
+            assert_true(isnan(value) && isnan(moec_from_half(moec_half(value))));
+            continue;
+        }
+        assert_true((double)value == (half & 0x8000u ? -size : size));
+        assert_int_equal(moec_half(value), half);
+        if (exponent == 31) continue;
+        /* halfway to the next one: the even one; beyond it: the next one */
+        const float next = exponent == 30 && fraction == 1023
+                               ? (half & 0x8000u ? -65536.0f : 65536.0f)
+                               : moec_from_half((uint16_t)(half + 1)),
+                    middle = value + (next - value) / 2;
+        assert_int_equal(moec_half(middle), half + (half & 1));
+        assert_int_equal(moec_half(nextafterf(middle, next)), half + 1);
+        assert_int_equal(moec_half(nextafterf(middle, value)), half);
+    }
+}
+
+/* Multiples of a scale stay as they are; other weights become the nearest of 16 multiples. */
+static void weights_become_multiples(void **state) {
+    (void)state;
+    for (int run = 0; run < 20000; run++) {
+        float weights[MOEC_PANEL_DEPTH], most = 0;
+        double values[MOEC_PANEL_DEPTH];
+        const float scale = moec_from_half(moec_half((float)(0.01 + drand48())));
+        const int exact = run % 2, widest = run / 2 % 8 + 1;
+        for (int i = 0; i < MOEC_PANEL_DEPTH; i++) {
+            const long step = lrand48() % (2 * widest + (widest < 8)) - widest;
+            weights[i] = exact ? scale * (float)step : (float)uniform();
+            if (fabsf(weights[i]) > fabsf(most)) most = weights[i];
+        }
+        rounded(weights, MOEC_PANEL_DEPTH, values);
+        const double unit = fabs((double)most) / 8;
+        for (int i = 0; i < MOEC_PANEL_DEPTH; i++) {
+            if (exact && values[i] != (double)weights[i])
+                fail_msg("%g became %g", (double)weights[i], values[i]);
+            /* half a step, one at the end without a multiple, and the rounding of the scale */
+            const double opposite = (double)weights[i] / (double)most,
+                         limit = opposite < -7.5 / 8 ? 1 : 0.5;
+            if (!exact && !(fabs(values[i] - (double)weights[i]) <= unit * (limit + 0x1p-8)))
+                fail_msg("%g became %g of %g", (double)weights[i], values[i], (double)most);
+        }
+        float again[MOEC_PANEL_DEPTH];
+        double twice[MOEC_PANEL_DEPTH];
+        for (int i = 0; i < MOEC_PANEL_DEPTH; i++) again[i] = (float)values[i];
+        rounded(again, MOEC_PANEL_DEPTH, twice);
+        for (int i = 0; i < MOEC_PANEL_DEPTH; i++) assert_true(twice[i] == values[i]);
+    }
+}
+
+/* The weights of a file in Q4_0 keep their values and become the same blocks again. */
+static void blocks_of_q4_0(void **state) {
+    (void)state;
+    const BlockType *type = block_type_named("q4_0");
+    assert_non_null(type);
+    for (int run = 0; run < 5000; run++) {
+        float weights[MOEC_PANEL_DEPTH];
+        double values[MOEC_PANEL_DEPTH];
+        unsigned char block[18], again[18];
+        for (int i = 0; i < MOEC_PANEL_DEPTH; i++)
+            weights[i] = run % 50 ? (float)(uniform() * pow(10, run % 9 - 6)) : 0;
+        blocks_quantize(type, weights, MOEC_PANEL_DEPTH, block);
+        for (int i = 0; i < MOEC_PANEL_DEPTH; i++) weights[i] = block_value(type, block, (size_t)i);
+        rounded(weights, MOEC_PANEL_DEPTH, values);
+        for (int i = 0; i < MOEC_PANEL_DEPTH; i++) assert_true(values[i] == (double)weights[i]);
+        blocks_quantize(type, weights, MOEC_PANEL_DEPTH, again);
+        assert_memory_equal(block, again, sizeof block);
+    }
+}
+
+static void strange_weights(void **state) {
+    (void)state;
+    float weights[MOEC_PANEL_DEPTH] = {0};
+    double values[MOEC_PANEL_DEPTH];
+    rounded(weights, MOEC_PANEL_DEPTH, values);
+    for (int i = 0; i < MOEC_PANEL_DEPTH; i++) assert_true(values[i] == 0);
+    weights[3] = 1e-30f;
+    rounded(weights, MOEC_PANEL_DEPTH, values);
+    assert_true(values[3] == 0 && values[4] == 0);
+    weights[3] = NAN;
+    rounded(weights, MOEC_PANEL_DEPTH, values);
+    assert_true(isnan(values[3]));
+    weights[3] = -INFINITY;
+    rounded(weights, MOEC_PANEL_DEPTH, values);
+    assert_false(isfinite(values[3]));
+}
+
+/* ---- products ---- */
+
+typedef struct Matrix {
+    long batch, n, k;
+    MoecInt4 *packed;
+    double *values; /* [batch][n][k] */
+} Matrix;
+
+/* Weights with strides as of a parameter [k][n]; some columns are far larger than others. */
+static Matrix matrix_new(long batch, long n, long k) {
+    Matrix made = {batch, n, k, panels_for(batch * n, k),
+                   malloc((size_t)(batch * n * k) * sizeof *made.values)};
+    float *weights = room(batch * n * k);
+    assert_non_null(made.values);
+    for (long i = 0; i < batch * n * k; i++)
+        weights[i] = (float)(uniform() * (i % n % 7 ? 0.02 : 3));
+    const MoecInt4Weights one = {
+        .batch = batch, .n = n, .k = k, .batch_stride = n * k, .n_stride = 1, .k_stride = n};
+    moec_round_int4(&one, weights, made.packed);
+    for (long g = 0; g < batch; g++)
+        for (long j = 0; j < n; j++)
+            for (long p = 0; p < k; p++) {
+                const double value = stored(made.packed + g * n * k / 512, k, j, p),
+                             weight = (double)weights[g * n * k + p * n + j];
+                assert_true(fabs(value - weight) <= (j % 7 ? 0.02 : 3) / 7.5);
+                made.values[(g * n + j) * k + p] = value;
+            }
+    free(weights);
+    return made;
+}
+
+static void matrix_free(Matrix *of) {
+    free(of->packed);
+    free(of->values);
+}
+
+/* Activations with the magnitudes of a transformer: some are hundreds of times larger. */
+static float *activations(long m, long k) {
+    float *a = room(m * k);
+    for (long i = 0; i < m * k; i++)
+        a[i] = (float)(uniform() * (i % 97 == 5 ? 300 : 1) * (i / k % 3 == 1 ? 1e-6 : 1));
+    return a;
+}
+
+/* The largest error of an element in units of its limit: rounding of sums, 2^-20 of the magnitude of
+ * the terms, and of activations, 2^-22 of the largest one of a group. */
+static double error_of(const Matrix *b, const float *a, long m, const float *before,
+                       const float *c) {
+    double worst = 0;
+    for (long i = 0; i < m; i++)
+        for (long j = 0; j < b->n; j++) {
+            double sum = before ? (double)before[i * b->n + j] : 0, limit = fabs(sum) * 0x1p-20;
+            for (long p = 0; p < b->k; p += MOEC_PANEL_DEPTH) {
+                double most = 0, weights = 0;
+                for (long q = p; q < p + MOEC_PANEL_DEPTH; q++) {
+                    const double x = (double)a[i * b->k + q], w = b->values[j * b->k + q];
+                    sum += x * w;
+                    limit += fabs(x * w) * 0x1p-20;
+                    most = fmax(most, fabs(x));
+                    weights += fabs(w);
+                }
+                limit += most * weights * 0x1p-22;
+            }
+            worst = fmax(worst, fabs((double)c[i * b->n + j] - sum) / limit);
+        }
+    return worst;
+}
+
+static MoecProduct product_with(const Matrix *b, long m) {
+    return (MoecProduct){.m = m,
+                         .n = b->n,
+                         .k = b->k,
+                         .a_m = b->k,
+                         .a_k = 1,
+                         .b_k = 1,
+                         .b_n = b->k,
+                         .c_m = b->n,
+                         .batch = {1, 1},
+                         .b_type = MOEC_INT4};
+}
+
+static void check_rows(const Matrix *b, long m, int accumulate) {
+    float *a = activations(m, b->k), *c = room(m * b->n), *before = room(m * b->n);
+    MoecProduct product = product_with(b, m);
+    for (long i = 0; i < m * b->n; i++) before[i] = c[i] = (float)uniform();
+    c[m * b->n] = 7;
+    product.accumulate = accumulate;
+    moec_multiply(&product, a, b->packed, c);
+    const double worst = error_of(b, a, m, accumulate ? before : NULL, c);
+    if (!(worst <= 1)) fail_msg("%ld rows, %ld columns, depth %ld: error %g", m, b->n, b->k, worst);
+    assert_true(c[m * b->n] == 7);
+    /* the same bits with other numbers of threads */
+    const int threads = omp_get_max_threads();
+    float *again = room(m * b->n);
+    for (int count = 1; count <= 3; count++) {
+        omp_set_num_threads(count);
+        memcpy(again, before, (size_t)(m * b->n) * sizeof *again);
+        moec_multiply(&product, a, b->packed, again);
+        assert_memory_equal(again, c, (size_t)(m * b->n) * sizeof *c);
+    }
+    omp_set_num_threads(threads);
+    /* a few rows together: the bits of each row alone */
+    for (long i = 0; i < m && m <= MOEC_FEW_DOTS; i++) {
+        MoecProduct single = product_with(b, 1);
+        single.accumulate = accumulate;
+        memcpy(again, before + i * b->n, (size_t)b->n * sizeof *again);
+        moec_multiply(&single, a + i * b->k, b->packed, again);
+        assert_memory_equal(again, c + i * b->n, (size_t)b->n * sizeof *c);
+    }
+    free(a), free(c), free(before), free(again);
+}
+
+static void products_of_all_shapes(void **state) {
+    (void)state;
+    const long sizes[][2] = {{1, 32},   {15, 32},    {17, 96},    {33, 64},    {48, 448},
+                             {250, 32}, {1001, 160}, {576, 1536}, {1536, 576}, {2048, 896}},
+               rows[] = {1, 2, 3, 4, 7, 8, 9, 33};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        Matrix b = matrix_new(1, sizes[i][0], sizes[i][1]);
+        for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
+            check_rows(&b, rows[r], (int)(i + r) % 2);
+        matrix_free(&b);
+    }
+}
+
+/* Rows that are not finite, or all zero, and their neighbors. */
+static void strange_rows(void **state) {
+    (void)state;
+    Matrix b = matrix_new(1, 40, 64);
+    float *a = activations(3, 64), *c = room(3 * 40);
+    const MoecProduct product = product_with(&b, 3);
+    for (int i = 0; i < 64; i++) a[i] = 0;
+    a[64 + 40] = NAN;
+    a[128 + 3] = INFINITY;
+    moec_multiply(&product, a, b.packed, c);
+    for (int j = 0; j < 40; j++) assert_true(c[j] == 0 && isnan(c[40 + j]) && !isfinite(c[80 + j]));
+    matrix_free(&b);
+    free(a), free(c);
+}
+
+/* Rows of each expert times its matrix, rows through a table. */
+static void dispatched_rows(void **state) {
+    (void)state;
+    enum { GROUPS = 5, N = 48, K = 96, ROWS = 23 };
+    Matrix b = matrix_new(GROUPS, N, K);
+    const int group[GROUPS + 1] = {0, 1, 1, 4, 13, ROWS};
+    int gather[ROWS];
+    float *a = activations(ROWS, K), *c = room(ROWS * N);
+    for (int r = 0; r < ROWS; r++) gather[r] = (r * 7 + 3) % ROWS;
+    const MoecGrouped grouped = {.kind = MOEC_ROWS_BY_WEIGHT,
+                                 .groups = GROUPS,
+                                 .n = N,
+                                 .k = K,
+                                 .a_row = K,
+                                 .b_group = N * K,
+                                 .b_k = 1,
+                                 .b_n = K,
+                                 .c_row = N,
+                                 .b_type = MOEC_INT4};
+    const MoecRows rows = {.group = group, .a_gather = gather};
+    moec_grouped_product(&grouped, &rows, a, b.packed, c);
+    for (int g = 0; g < GROUPS; g++)
+        for (int r = group[g]; r < group[g + 1]; r++) {
+            const Matrix one = {1, N, K, NULL, b.values + (long)g * N * K};
+            assert_true(error_of(&one, a + gather[r] * K, 1, NULL, c + r * N) <= 1);
+        }
+    matrix_free(&b);
+    free(a), free(c);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(halves),
+        cmocka_unit_test(weights_become_multiples),
+        cmocka_unit_test(blocks_of_q4_0),
+        cmocka_unit_test(strange_weights),
+        cmocka_unit_test(products_of_all_shapes),
+        cmocka_unit_test(strange_rows),
+        cmocka_unit_test(dispatched_rows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
