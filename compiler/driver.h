@@ -56,8 +56,6 @@ Program *elaborated(MoecCompiler *compiler, Graph graph, long batch, long contex
 void warn_of_leaks(MoecCompiler *compiler, const Program *forward);
 /* Adds the program for whole-matrix updates, if any, to the elementwise one. */
 MoecProgram *const *with_step(MoecCompiler *compiler, MoecProgram *const *programs, int *count);
-/* Reports the first part of a module that freestanding C does not support. */
-void refuse_freestanding(const struct Module *module, Reports *reports);
 /* The module of these programs after that pass; NULL after an error. */
 struct Module *lowered_module(MoecCompiler *compiler, MoecProgram *const *programs, int count,
                               bool device, const char *pass);

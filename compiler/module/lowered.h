@@ -427,6 +427,8 @@ typedef struct PlainMemory {
 
 /* Whether an output is the one that such a program returns. */
 bool is_logits(const Tensor *tensor);
+/* Reports the first part of a module that freestanding C does not support. */
+void refuse_freestanding(const Module *module, Reports *reports);
 /* Sets everything but the text. */
 PlainMemory plain_memory(Arena *arena, const Module *module, MoecFreestanding *result);
 

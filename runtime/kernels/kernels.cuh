@@ -7,7 +7,7 @@
  *                    packed rows
  *                    product_stored.cuh: products of operands that are stored as bf16
  *                    product_row.cuh: products of a single row
- *                    product_wgmma.cuh, wgmma.cuh, bulk.cuh: the same on capability 9.0, where
+ *                    product_wgmma.cuh, wgmma.cuh: the same on capability 9.0, where
  *                    tensor cores read shared memory and boxes of tensors are copied
  *     attention.cuh  attend forward, backward and for one step, specialized for the sizes of each
  *                    attention;

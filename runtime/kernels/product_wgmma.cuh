@@ -12,7 +12,7 @@
 #ifndef MOEC_PRODUCT_WGMMA_CUH
 #define MOEC_PRODUCT_WGMMA_CUH
 
-#include "bulk.cuh"
+#include "wgmma.cuh"
 #include "product_stored.cuh"
 
 #ifdef MOEC_WGMMA

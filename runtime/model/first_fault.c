@@ -2,6 +2,7 @@
 
 #include "base/message.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 static MoecGraph compiled_graph(const Call *call) {
@@ -55,4 +56,23 @@ FaultFound fault_print(MoecCompiler *compiler, const Call *call, const float *st
     if (found) message_reports(found);
     moec_interpreter_free(interpreter);
     return problem ? FAULT_FAILED : found ? FAULT_FOUND : FAULT_NONE;
+}
+
+/* The first weight in host memory with a value that is not finite, or NULL. */
+static const char *first_nonsense(const Model *model) {
+    for (int i = 0; i < model->parameter_count; i++) {
+        const PublicTensor *one = &model->parameters[i];
+        const float *values = model->weights + one->offset / sizeof(float);
+        for (size_t j = 0; j < one->count; j++)
+            if (!isfinite(values[j])) return one->name;
+    }
+    return NULL;
+}
+
+bool model_tell_nonsense(const Model *model, const char *what) {
+    const char *name = first_nonsense(model);
+    return error_message("use a checkpoint of an earlier step, or train with a lower train.lr",
+                         "%s not a finite number%s%s", what,
+                         name ? "; weight with values that are not finite: " : "",
+                         name ? name : "");
 }

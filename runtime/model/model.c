@@ -254,25 +254,6 @@ bool model_finite(const Model *model, bool *finite) {
     return true;
 }
 
-/* The first weight in host memory with a value that is not finite, or NULL. */
-static const char *first_nonsense(const Model *model) {
-    for (int i = 0; i < model->parameter_count; i++) {
-        const PublicTensor *one = &model->parameters[i];
-        const float *values = model->weights + one->offset / sizeof(float);
-        for (size_t j = 0; j < one->count; j++)
-            if (!isfinite(values[j])) return one->name;
-    }
-    return NULL;
-}
-
-bool model_tell_nonsense(const Model *model, const char *what) {
-    const char *name = first_nonsense(model);
-    return error_message("use a checkpoint of an earlier step, or train with a lower train.lr",
-                         "%s not a finite number%s%s", what,
-                         name ? "; weight with values that are not finite: " : "",
-                         name ? name : "");
-}
-
 const MoecGraphEntry *model_graph(const Model *model, MoecGraphKind kind) {
     for (int i = 0; i < model->table->graph_count; i++)
         if (model->table->graphs[i].kind == kind) return &model->table->graphs[i];

@@ -226,6 +226,7 @@ static void run_all(Program *const *programs, int count, const char *what) {
     MoecCompiler compiler = {.arena = arena, .reports = {.arena = arena}};
     for (int i = 0; i < count; i++) {
         programs[i]->lowered = true;
+        programs[i]->properties = 0; /* not all passes ran */
         find_products(programs[i]);
     }
     const char *text = moec_emit_c(&compiler, programs, count, false);

@@ -160,7 +160,7 @@ static void write_kernels(char *text, size_t size) {
 
 static int load(void **state) {
     (void)state;
-    static const char *const names[] = {"product_wgmma.cuh", "product_stored.cuh", "bulk.cuh", "wgmma.cuh",
+    static const char *const names[] = {"product_wgmma.cuh", "product_stored.cuh", "wgmma.cuh",
                                         "product.cuh",       "prelude.cuh",        "shapes.h", "abi.h"};
     enum { COUNT = sizeof names / sizeof *names };
     const char *headers[COUNT];

@@ -1,7 +1,4 @@
-/* freestanding: the decoding program of a model as freestanding C, or the equations that such a
- * program does not support. */
-#include "driver.h"
-
+/* refuse_plain: reports what freestanding C does not support. */
 #include "module/lowered.h"
 
 #include <string.h>
