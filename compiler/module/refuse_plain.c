@@ -1,4 +1,4 @@
-/* refuse_plain: reports what freestanding C does not support. */
+/* refuse_plain: reports the functions and types that freestanding C does not support. */
 #include "module/lowered.h"
 
 #include <string.h>
