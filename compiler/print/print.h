@@ -85,6 +85,8 @@ void print_update(Text *text, const Module *module, const Update *update, bool d
 
 /* Operand types that no program multiplies; the kernels leave them out, see operands.h. */
 void print_absent(Text *text, const Module *module);
+/* The syntax of C. seed: the argument with the seed of the run. */
+PrintStyle c_style(const char *function, const char *seed, const char *run);
 /* Declares the sizes of axes, all or only those of kernels. */
 void print_sizes(Text *text, const List *sizes, bool only_kernels);
 void print_products(Text *text, const List *products);

@@ -108,18 +108,23 @@ static void add_parts(Text *text, const Text *all, const List *kernels) {
     text_add_bytes(text, functions + at, all->length - at);
 }
 
+PrintStyle c_style(const char *function, const char *seed, const char *run) {
+    return (PrintStyle){.function = function,
+                        .seed = "uint64_t moec_seed",
+                        .seed_argument = seed,
+                        .memory = "",
+                        .alone = "restrict ",
+                        .address = "",
+                        .begin = "",
+                        .seed_begin = "",
+                        .clear = "moec_clear(",
+                        .run = run};
+}
+
 char *print_c(Arena *arena, const Module *module) {
     const bool standalone = module->hosting == TARGET_STANDALONE;
-    const PrintStyle style = {.function = standalone ? "static void" : "MOEC_KERNEL void",
-                              .seed = "uint64_t moec_seed",
-                              .seed_argument = "run->seed",
-                              .memory = "",
-                              .alone = "restrict ",
-                              .address = "",
-                              .begin = "",
-                              .seed_begin = "",
-                              .clear = "moec_clear(",
-                              .run = "const MoecRun"};
+    const PrintStyle style =
+        c_style(standalone ? "static void" : "MOEC_KERNEL void", "run->seed", "const MoecRun");
     const PrintContext context = {module, &style, NULL};
     Text text = {.arena = arena}, functions = {.arena = arena};
     List kernels = {0};

@@ -79,16 +79,7 @@ static void add_plain(Text *text, const char *from, bool wide) {
 }
 
 char *print_freestanding(Arena *arena, const Module *module, MoecFreestanding *program) {
-    const PrintStyle style = {.function = "static void",
-                              .seed = "uint64_t moec_seed",
-                              .seed_argument = "0",
-                              .memory = "",
-                              .alone = "restrict ",
-                              .address = "",
-                              .begin = "",
-                              .seed_begin = "",
-                              .clear = "moec_clear(",
-                              .run = "Model"};
+    const PrintStyle style = c_style("static void", "0", "Model");
     *program = (MoecFreestanding){0};
     const PlainMemory memory = plain_memory(arena, module, program);
     const PrintContext context = {module, &style, memory.first};

@@ -30,4 +30,16 @@ static inline json_t *json_number(double number) {
     return isfinite(number) ? json_real(number) : json_null();
 }
 
+/* The number of a key; NaN if there is none. */
+static inline double json_field_number(const json_t *object, const char *key) {
+    const json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+/* Whether a key has equal values in both objects, or in none. */
+static inline int json_field_equal(const json_t *one, const json_t *other, const char *key) {
+    json_t *a = json_object_get(one, key), *b = json_object_get(other, key);
+    return a == b || (a && b && json_equal(a, b));
+}
+
 #endif

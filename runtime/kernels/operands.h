@@ -113,13 +113,13 @@ MOEC_INLINE long moec_size(MoecType type) {
     return moec_is_bytes(type) ? 1 : moec_is_bf16(type) ? 2 : 4;
 }
 
-/* Element `place` of an array of that type; where there are groups, the group that begins there, in
+/* Element `index` of an array of that type; where there are groups, the group that begins there, in
  * panels the part that begins there (see moec_right). */
-MOEC_INLINE const void *moec_at(const void *data, long place, MoecType type) {
-    if (moec_is_groups(type)) return (const MoecGroup *)data + place / MOEC_GROUP;
+MOEC_INLINE const void *moec_at(const void *data, long index, MoecType type) {
+    if (moec_is_groups(type)) return (const MoecGroup *)data + index / MOEC_GROUP;
     if (moec_is_panels(type))
-        return (const MoecInt4 *)data + place / (MOEC_PANEL * MOEC_PANEL_DEPTH);
-    return (const char *)data + place * moec_size(type);
+        return (const MoecInt4 *)data + index / (MOEC_PANEL * MOEC_PANEL_DEPTH);
+    return (const char *)data + index * moec_size(type);
 }
 MOEC_INLINE void *moec_to(void *data, long place, MoecType type) {
     return (char *)data + place * moec_size(type);

@@ -323,8 +323,7 @@ static bool fits_tensor(const PublicTensor *one, const TensorEntry *entry) {
            memcmp(one->shape, entry->shape, sizeof(long) * (size_t)one->rank) == 0;
 }
 
-/* "[4, 16]" */
-static char *tensor_shape_text(const long *shape, int rank) {
+char *tensor_shape_text(const long *shape, int rank) {
     char *text = memory_format("[");
     for (int i = 0; i < rank; i++) {
         char *longer = memory_format("%s%s%ld", text, i ? ", " : "", shape[i]);

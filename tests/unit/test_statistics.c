@@ -97,15 +97,12 @@ static void correction_line(FILE *file, PValueCorrection correction) {
     for (int i = 0; i < count; i++) close_to(values[i], expected[i], 1e-13, 1);
 }
 
-enum { MOST_CELLS = 32, MOST_SEEDS = 8 };
+enum { MOST_CELLS = 32 };
 
-/* A sweep of a grid, as it is read from its folder: one group per cell. */
+/* The comparison of a sweep of a grid: one row per cell. */
 static json_t *grid_effects(int factors, const int *sizes, int cells, int seeds,
                             const double *losses) {
-    static Run runs[MOST_CELLS][MOST_SEEDS];
-    static char names[MOST_CELLS][16];
-    Group groups[MOST_CELLS] = {0};
-    json_t *design = json_pack("{s:[], s:{}}", "factors", "levels");
+    json_t *design = json_pack("{s:[], s:{}}", "factors", "levels"), *rows = json_array();
     for (int i = 0; i < factors; i++) {
         json_t *values = json_array();
         for (int k = 0; k < sizes[i]; k++) json_array_append_new(values, json_string("v"));
@@ -113,19 +110,21 @@ static json_t *grid_effects(int factors, const int *sizes, int cells, int seeds,
                               json_pack("{s:s, s:o}", "name", "f", "values", values));
     }
     for (int i = 0; i < cells; i++) {
-        json_t *levels = json_array();
+        char name[16];
+        json_t *levels = json_array(), *runs = json_array();
         for (int k = factors - 1, rest = i; k >= 0; rest /= sizes[k], k--)
             json_array_insert_new(levels, 0, json_integer(rest % sizes[k]));
-        snprintf(names[i], sizeof names[i], "cell_%d", i);
-        json_object_set_new(json_object_get(design, "levels"), names[i], levels);
-        groups[i] = (Group){.name = names[i], .runs = runs[i], .count = seeds};
-        for (int k = 0; k < seeds; k++)
-            runs[i][k] = (Run){.seed = k, .ended = true,
-                               .result = {.loss = losses[i * seeds + k], .metric = "loss"}};
+        snprintf(name, sizeof name, "cell_%d", i);
+        json_object_set_new(json_object_get(design, "levels"), name, levels);
+        for (int k = 0; k < seeds; k++) {
+            double loss = losses[i * seeds + k];
+            json_array_append_new(runs, json_pack("{s:i, s:o}", "seed", k, "loss",
+                                                  isnan(loss) ? json_null() : json_real(loss)));
+        }
+        json_array_append_new(rows, json_pack("{s:s, s:o}", "variant", name, "runs", runs));
     }
-    const Gathering gathering = {.groups = groups, .count = cells, .design = design};
-    json_t *comparison = json_pack("{s:s}", "metric", "loss"),
-           *effects = effects_json(&gathering, comparison);
+    json_t *comparison = json_pack("{s:o}", "variants", rows),
+           *effects = effects_json(design, CORRECTION_HOLM, comparison);
     json_decref(comparison);
     json_decref(design);
     return effects;

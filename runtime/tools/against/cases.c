@@ -3,7 +3,7 @@
  *     random     normal numbers
  *     positive   numbers in 0.5..0.75: long sums do not cancel
  *     large      256 times as large: exponentials without a maximum overflow
- *     tiny       2^-20 times as large: the constants beside them, such as eps, decide
+ *     tiny       2^-20 times as large: constants such as eps dominate
  *     ties       -1, 0 and 1: equal scores, the kinks of activation functions
  *     rows       every position has the same row: some experts receive all tokens, others none
  *     zeros      zeros

@@ -20,6 +20,7 @@
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
+#include "model/model.h"
 #include "model/weights.h"
 #include "training/spec.h"
 
@@ -337,15 +338,9 @@ bool tensor_is_given(const AgainstTensor *tensor) {
 }
 
 char *against_tensor_text(const char *name, int rank, const long *shape) {
-    char *text = memory_format("%s [", name);
-    for (int i = 0; i < rank; i++) {
-        char *longer = memory_format("%s%s%ld", text, i ? "," : "", shape[i]);
-        free(text);
-        text = longer;
-    }
-    char *whole = memory_format("%s]", text);
-    free(text);
-    return whole;
+    char *sizes = tensor_shape_text(shape, rank), *text = memory_format("%s %s", name, sizes);
+    free(sizes);
+    return text;
 }
 
 static AgainstTensor *add_subject_tensor(AgainstShape *shape, AgainstRole role,

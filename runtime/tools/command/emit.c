@@ -202,7 +202,7 @@ static bool write_emitted_weights(const EmitOptions *options, Model *model, cons
     return good;
 }
 
-/* The tokenizer of the checkpoint, as a stand-alone program reads it. */
+/* The tokenizer of the checkpoint, as a standalone program reads it. */
 static bool write_tokenizer(const EmitOptions *options, const Safetensors *file,
                             const char *folder) {
     Tokenizer *tokenizer = NULL;

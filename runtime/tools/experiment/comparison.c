@@ -329,7 +329,7 @@ static void add_test_rules(json_t *comparison, const TestRules *rules, int compa
     }
 }
 
-json_t *comparison_json(const Gathering *gathering, int chosen, bool lasting) {
+json_t *compared_json(const Gathering *gathering, int chosen, bool lasting) {
     int base = chosen < 0 ? base_of(gathering) : chosen, seeds = 0;
     const char *metric = metric_of(gathering, base);
     int *order = memory_new((size_t)(gathering->count + 1) * sizeof *order);
@@ -347,7 +347,12 @@ json_t *comparison_json(const Gathering *gathering, int chosen, bool lasting) {
                   gathering->groups[base].name, "metric", metric, "higher", gathering->higher,
                   "seeds", seeds, "variants", rows);
     add_test_rules(comparison, &gathering->rules, comparisons);
-    json_t *effects = effects_json(gathering, comparison);
+    return comparison;
+}
+
+json_t *comparison_json(const Gathering *gathering, int chosen, bool lasting) {
+    json_t *comparison = compared_json(gathering, chosen, lasting),
+           *effects = effects_json(gathering->design, gathering->rules.correction, comparison);
     if (effects) json_object_set_new(comparison, "effects", effects);
     json_t *scaling = scaling_json(gathering, comparison);
     if (scaling) json_object_set_new(comparison, "scaling", scaling);

@@ -1,6 +1,7 @@
 /* comparison_print: a comparison as text, Markdown and CSV. */
 #include "tools/experiment/experiment.h"
 
+#include "abi/json_make.h"
 #include "abi/quantity.h"
 #include "abi/utf8_cut.h"
 #include "base/memory.h"
@@ -18,11 +19,6 @@ typedef struct Cells {
     int columns, rows, words;
     char (*text)[MAX_COLUMNS][CELL]; /* [row][column]; row 0 is the head */
 } Cells;
-
-static double field_number(const json_t *object, const char *name) {
-    const json_t *value = json_object_get(object, name);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
 
 static const char *field_text(const json_t *object, const char *name) {
     const char *text = json_string_value(json_object_get(object, name));
@@ -71,9 +67,9 @@ static const char *metric_words(const char *metric) {
 
 /* "3"; "2 of 3" if one diverged or is unfinished. */
 static void print_seeds(char cell[CELL], const json_t *row) {
-    int finished = (int)field_number(row, "finished"),
-        diverged = (int)field_number(row, "diverged"),
-        all = finished + diverged + (int)field_number(row, "unfinished");
+    int finished = (int)json_field_number(row, "finished"),
+        diverged = (int)json_field_number(row, "diverged"),
+        all = finished + diverged + (int)json_field_number(row, "unfinished");
     if (finished == all)
         snprintf(cell, CELL, "%d", all);
     else
@@ -82,8 +78,8 @@ static void print_seeds(char cell[CELL], const json_t *row) {
 
 /* "-0.0900 [-0.1148, -0.0652]" */
 static void print_difference(char cell[CELL], const json_t *difference) {
-    double mean = field_number(difference, "mean"), low = field_number(difference, "low"),
-           high = field_number(difference, "high");
+    double mean = json_field_number(difference, "mean"), low = json_field_number(difference, "low"),
+           high = json_field_number(difference, "high");
     int at = 0;
     fixed(cell, "%+.4f", mean);
     at = (int)strlen(cell);
@@ -107,19 +103,19 @@ static const char *note_gap(const char *cell) {
 /* The tuned setting, halving and divergence. */
 static void print_notes(char cell[CELL], const json_t *row) {
     const char *tuned = field_text(row, "tuned");
-    int diverged = (int)field_number(row, "diverged");
+    int diverged = (int)json_field_number(row, "diverged");
     if (*tuned) add_text(cell, "%s%s", note_gap(cell), tuned);
     if (json_is_true(json_object_get(row, "best")))
-        add_text(cell, "%sbest of %d", note_gap(cell), (int)field_number(row, "choices"));
+        add_text(cell, "%sbest of %d", note_gap(cell), (int)json_field_number(row, "choices"));
     if (json_is_true(json_object_get(row, "at_edge")))
         add_text(cell, "%sat the edge of the tested values", note_gap(cell));
-    if (isfinite(field_number(row, "stopped")))
+    if (isfinite(json_field_number(row, "stopped")))
         add_text(cell, "%sstopped at step %.0f by halving", note_gap(cell),
-                 field_number(row, "stopped"));
+                 json_field_number(row, "stopped"));
     if (diverged)
         add_text(cell, "%s%d of %d diverged", note_gap(cell), diverged,
-                 diverged + (int)field_number(row, "finished") +
-                     (int)field_number(row, "unfinished"));
+                 diverged + (int)json_field_number(row, "finished") +
+                     (int)json_field_number(row, "unfinished"));
 }
 
 static void print_chance(char cell[CELL], double p) {
@@ -127,7 +123,7 @@ static void print_chance(char cell[CELL], double p) {
 }
 
 static bool is_corrected(const json_t *comparison) {
-    return field_number(comparison, "comparisons") > 1 &&
+    return json_field_number(comparison, "comparisons") > 1 &&
            strcmp(field_text(comparison, "correction"), correction_name(CORRECTION_NONE)) != 0;
 }
 
@@ -154,14 +150,14 @@ static Cells losses(const json_t *comparison) {
         char(*cell)[CELL] = cells.text[i];
         snprintf(cell[0], CELL, "%s", field_text(row, "variant"));
         print_seeds(cell[1], row);
-        fixed(cell[2], "%.4f", field_number(row, "loss"));
-        fixed(cell[3], "%.4f", field_number(row, "spread"));
-        fixed(cell[4], "%.4f", field_number(row, "nats"));
-        fixed(cell[5], "%.4f", field_number(row, "train_loss"));
+        fixed(cell[2], "%.4f", json_field_number(row, "loss"));
+        fixed(cell[3], "%.4f", json_field_number(row, "spread"));
+        fixed(cell[4], "%.4f", json_field_number(row, "nats"));
+        fixed(cell[5], "%.4f", json_field_number(row, "train_loss"));
         print_difference(cell[6], difference);
-        print_chance(cell[7], field_number(difference, "chance"));
-        print_chance(cell[8], field_number(difference, "adjusted"));
-        fixed(cell[9], "%.0f", field_number(difference, "seeds_needed"));
+        print_chance(cell[7], json_field_number(difference, "chance"));
+        print_chance(cell[8], json_field_number(difference, "adjusted"));
+        fixed(cell[9], "%.0f", json_field_number(difference, "seeds_needed"));
         snprintf(cell[NOTES - 1], CELL, "%s",
                  difference ? field_text(difference, "verdict") : "baseline");
         print_notes(cell[NOTES], row);
@@ -184,14 +180,14 @@ typedef struct CostColumn {
 static void fill_cost_column(Cells *cells, int column, const json_t *rows, const CostColumn *cost) {
     double largest = 0;
     for (int i = 1; i < cells->rows; i++) {
-        double number = field_number(json_array_get(rows, (size_t)i - 1), cost->name);
+        double number = json_field_number(json_array_get(rows, (size_t)i - 1), cost->name);
         if (number > largest) largest = number;
     }
     QuantityScale scale = quantity_column(largest);
     if (cost->unit)
         snprintf(cells->text[0][column], CELL, "%s%s%s", cost->head, scale.prefix, cost->unit);
     for (int i = 1; i < cells->rows; i++) {
-        double number = field_number(json_array_get(rows, (size_t)i - 1), cost->name);
+        double number = json_field_number(json_array_get(rows, (size_t)i - 1), cost->name);
         Quantity text = cost->unit ? quantity_in(number, scale)
                                    : quantity_prefixed(number, quantity_counts(scale));
         snprintf(cells->text[i][column], CELL, "%s", isfinite(number) ? text.text : "-");
@@ -215,9 +211,9 @@ static Cells costs(const json_t *comparison) {
         const json_t *row = json_array_get(rows, (size_t)i - 1);
         snprintf(cells.text[i][0], CELL, "%s", field_text(row, "variant"));
         snprintf(cells.text[i][COUNT + 1], CELL, "%s",
-                 quantity_grouped(field_number(row, "speed"), 0).text);
+                 quantity_grouped(json_field_number(row, "speed"), 0).text);
         snprintf(cells.text[i][COUNT + 2], CELL, "%s",
-                 quantity_seconds(field_number(row, "seconds")).text);
+                 quantity_seconds(json_field_number(row, "seconds")).text);
     }
     for (int k = cells.columns - 1; k > 0; k--)
         if (is_empty_column(&cells, k)) drop_column(&cells, k);
@@ -253,7 +249,8 @@ static Cells probes(const json_t *comparison) {
         const json_t *row = json_array_get(rows, (size_t)i - 1);
         snprintf(cells.text[i][0], CELL, "%s", field_text(row, "variant"));
         for (int k = 1; k < count; k++)
-            fixed(cells.text[i][k], "%.4g", field_number(json_object_get(row, "probes"), names[k]));
+            fixed(cells.text[i][k], "%.4g",
+                  json_field_number(json_object_get(row, "probes"), names[k]));
     }
     return cells;
 }
@@ -268,10 +265,10 @@ static Cells variances(const json_t *effects) {
     for (int i = 1; i < cells.rows; i++) {
         const json_t *row = json_array_get(rows, (size_t)i - 1);
         snprintf(cells.text[i][0], CELL, "%s", field_text(row, "effect"));
-        fixed(cells.text[i][1], "%.0f", field_number(row, "freedom"));
-        fixed(cells.text[i][2], "%.2f", field_number(row, "f"));
-        print_chance(cells.text[i][3], field_number(row, "chance"));
-        print_chance(cells.text[i][4], field_number(row, "adjusted"));
+        fixed(cells.text[i][1], "%.0f", json_field_number(row, "freedom"));
+        fixed(cells.text[i][2], "%.2f", json_field_number(row, "f"));
+        print_chance(cells.text[i][3], json_field_number(row, "chance"));
+        print_chance(cells.text[i][4], json_field_number(row, "adjusted"));
     }
     return cells;
 }
@@ -304,8 +301,8 @@ static void print_interval(char cell[CELL], int digits, double value, const json
 }
 
 static void print_crossing(char cell[CELL], const json_t *crossing) {
-    double at = field_number(crossing, "parameters"), low = field_number(crossing, "low"),
-           high = field_number(crossing, "high");
+    double at = json_field_number(crossing, "parameters"), low = json_field_number(crossing, "low"),
+           high = json_field_number(crossing, "high");
     if (!crossing) return;
     if (!isfinite(at)) {
         snprintf(cell, CELL, "none");
@@ -334,15 +331,17 @@ static Cells scaling_curves(const json_t *rows) {
         char(*cell)[CELL] = cells.text[i];
         snprintf(cell[0], CELL, "%s", field_text(row, "curve"));
         snprintf(cell[1], CELL, "%zu", json_array_size(json_object_get(row, "points")));
-        print_interval(cell[2], 4, field_number(fit, "limit"), json_object_get(fit, "limit_95"));
-        print_interval(cell[3], 3, field_number(fit, "alpha"), json_object_get(fit, "alpha_95"));
-        print_interval(cell[4], 3, field_number(fit, "beta"), json_object_get(fit, "beta_95"));
-        fixed(cell[5], "%.2g %%", 100 * field_number(fit, "error"));
-        fixed(cell[6], "%.4f", field_number(forecast, "loss"));
-        if (isfinite(field_number(forecast, "low")))
-            add_text(cell[6], " [%.4f, %.4f]", field_number(forecast, "low"),
-                     field_number(forecast, "high"));
-        fixed(cell[7], "%.4f", field_number(forecast, "measured"));
+        print_interval(cell[2], 4, json_field_number(fit, "limit"),
+                       json_object_get(fit, "limit_95"));
+        print_interval(cell[3], 3, json_field_number(fit, "alpha"),
+                       json_object_get(fit, "alpha_95"));
+        print_interval(cell[4], 3, json_field_number(fit, "beta"), json_object_get(fit, "beta_95"));
+        fixed(cell[5], "%.2g %%", 100 * json_field_number(fit, "error"));
+        fixed(cell[6], "%.4f", json_field_number(forecast, "loss"));
+        if (isfinite(json_field_number(forecast, "low")))
+            add_text(cell[6], " [%.4f, %.4f]", json_field_number(forecast, "low"),
+                     json_field_number(forecast, "high"));
+        fixed(cell[7], "%.4f", json_field_number(forecast, "measured"));
         if (json_is_boolean(json_object_get(forecast, "within")))
             add_text(cell[7],
                      json_is_true(json_object_get(forecast, "within")) ? ", within" : ", outside");
@@ -404,7 +403,7 @@ static void write_table(FILE *file, Write *write, Cells cells) {
 static void print_test_rules(FILE *file, const json_t *comparison) {
     if (is_corrected(comparison))
         fprintf(file, "adjusted p: for %.0f comparisons, by %s. Verdicts use it at 0.05.\n",
-                field_number(comparison, "comparisons"),
+                json_field_number(comparison, "comparisons"),
                 !strcmp(field_text(comparison, "correction"), correction_name(CORRECTION_HOLM))
                     ? "Holm's method"
                     : "the method of Benjamini and Hochberg");
@@ -412,7 +411,7 @@ static void print_test_rules(FILE *file, const json_t *comparison) {
         fprintf(file,
                 "equivalent: the difference is within +-%g, by two one-sided tests at 0.05; not "
                 "worse: by less than that.\n",
-                field_number(comparison, "equivalence"));
+                json_field_number(comparison, "equivalence"));
     if (json_object_get(comparison, "effects"))
         fprintf(file, "F: analysis of variance of the grid with seeds as blocks. effect: mean of "
                       "the variants with the value\nless the mean of all.\n");
@@ -426,7 +425,8 @@ static void print_test_rules(FILE *file, const json_t *comparison) {
         fprintf(file,
                 "seeds needed: runs per variant that find a difference of %g with a probability of "
                 "%.0f %%, if the\nstandard deviation is the measured one.\n",
-                field_number(comparison, "detect"), 100 * field_number(comparison, "power"));
+                json_field_number(comparison, "detect"),
+                100 * json_field_number(comparison, "power"));
 }
 
 /* The first digits of a hash. */
@@ -445,7 +445,7 @@ static void print_registry(FILE *file, const json_t *plan) {
         fprintf(file, "hypothesis: %s\n", field_text(plan, "hypothesis"));
     for (size_t i = 0; i < json_array_size(plans); i++) {
         const json_t *own = json_array_get(plans, i);
-        double runs = field_number(own, "finished_runs");
+        double runs = json_field_number(own, "finished_runs");
         fprintf(file, "plan %s, %s %s ", short_hash(hash, own), i ? "changed" : "registered",
                 field_text(own, "time"));
         if (runs > 0)
@@ -460,7 +460,7 @@ static void print_registry(FILE *file, const json_t *plan) {
     for (size_t i = 0; i < json_array_size(aside); i++)
         fprintf(file, "%s%s (%.0f runs)%s", i ? ", " : "no longer in the plan: ",
                 field_text(json_array_get(aside, i), "variant"),
-                field_number(json_array_get(aside, i), "finished_runs"),
+                json_field_number(json_array_get(aside, i), "finished_runs"),
                 i + 1 == json_array_size(aside) ? "\n" : "");
 }
 

@@ -37,31 +37,25 @@ static bool is_alike(const LossGrid *grid, int cell, int other, unsigned set) {
 
 /* ---- the losses ---- */
 
-/* The models of a structure: its best one, or its only one. */
-static const Group *structure_group(const Gathering *gathering, const json_t *comparison,
-                                    const char *structure) {
-    for (int i = 0; i < gathering->count; i++) {
-        const Group *group = &gathering->groups[i];
-        const char *own = group->structure ? group->structure : group->name;
-        json_t *row;
-        size_t at;
-        if (strcmp(own, structure) != 0) continue;
-        if (!group->tuned) return group;
-        json_array_foreach(json_object_get(comparison, "variants"), at, row) {
-            const char *name = json_string_value(json_object_get(row, "variant"));
-            if (json_is_true(json_object_get(row, "best")) && !strcmp(name, group->name))
-                return group;
-        }
+const json_t *structure_row(const json_t *comparison, const char *structure) {
+    json_t *row;
+    size_t at;
+    json_array_foreach(json_object_get(comparison, "variants"), at, row) {
+        const char *own = json_string_value(json_object_get(row, "structure"));
+        const char *name = json_string_value(json_object_get(row, "variant"));
+        if (own ? !strcmp(own, structure) && json_is_true(json_object_get(row, "best"))
+                : name && !strcmp(name, structure))
+            return row;
     }
     return NULL;
 }
 
-static double loss_of_seed(const Group *group, long seed, const char *metric) {
-    for (int i = 0; i < group->count; i++) {
-        const RunResult *result = &group->runs[i].result;
-        if (group->runs[i].seed == seed && group->runs[i].ended && !result->stopped &&
-            !strcmp(result->metric, metric))
-            return result->loss;
+/* NaN if the run has no loss. */
+static double loss_of_seed(const json_t *row, const json_t *seed) {
+    json_t *run;
+    size_t at;
+    json_array_foreach(json_object_get(row, "runs"), at, run) {
+        if (json_equal(json_object_get(run, "seed"), seed)) return json_field_number(run, "loss");
     }
     return NAN;
 }
@@ -88,25 +82,27 @@ static bool grid_sizes(LossGrid *grid, const json_t *design) {
     return true;
 }
 
-/* False unless every cell has a loss of every seed of the first one. */
-static bool grid_read(LossGrid *grid, const Gathering *gathering, const json_t *comparison) {
-    const char *structure, *metric = json_string_value(json_object_get(comparison, "metric"));
-    const Group *seeds = &gathering->groups[0];
+/* False unless every cell has a loss of every seed of the first row. */
+static bool grid_read(LossGrid *grid, const json_t *design, const json_t *comparison) {
+    const json_t *first = json_array_get(json_object_get(comparison, "variants"), 0),
+                 *seeds = json_object_get(first, "runs");
+    const char *structure;
     json_t *levels;
-    if (!grid_sizes(grid, gathering->design)) return false;
-    grid->seeds = seeds->count;
+    if (!grid_sizes(grid, design)) return false;
+    grid->seeds = (int)json_array_size(seeds);
     size_t numbers = (size_t)grid->cells * (size_t)grid->seeds;
     grid->losses = memory_new((numbers + 1) * sizeof *grid->losses);
     for (size_t i = 0; i < numbers; i++) grid->losses[i] = NAN;
-    json_object_foreach(json_object_get(gathering->design, "levels"), structure, levels) {
-        const Group *group = structure_group(gathering, comparison, structure);
-        for (int k = 0; group && k < grid->seeds; k++)
-            grid->losses[cell_of(grid, levels) * grid->seeds + k] =
-                loss_of_seed(group, seeds->runs[k].seed, metric);
+    json_object_foreach(json_object_get(design, "levels"), structure, levels) {
+        const json_t *row = structure_row(comparison, structure);
+        double *losses = &grid->losses[cell_of(grid, levels) * grid->seeds];
+        for (int k = 0; k < grid->seeds; k++)
+            losses[k] =
+                loss_of_seed(row, json_object_get(json_array_get(seeds, (size_t)k), "seed"));
     }
     for (size_t i = 0; i < numbers; i++)
         if (!isfinite(grid->losses[i])) return false;
-    return numbers > 0;
+    return grid->seeds > 1;
 }
 
 static void grid_means(LossGrid *grid) {
@@ -214,14 +210,15 @@ static char *effect_name(const json_t *design, unsigned set, int factors) {
     return name;
 }
 
-static json_t *variances_json(const LossGrid *grid, const Gathering *gathering) {
+static json_t *variances_json(const LossGrid *grid, const json_t *design,
+                              PValueCorrection correction) {
     int most = 1 << grid->factors;
     VarianceRow *rows = memory_new((size_t)most * sizeof *rows);
     double *adjusted = memory_new((size_t)most * sizeof *adjusted);
     json_t *list = json_array();
-    int count = variance_rows(grid, rows, gathering->rules.correction, adjusted);
+    int count = variance_rows(grid, rows, correction, adjusted);
     for (int i = 0; i < count; i++) {
-        char *name = effect_name(gathering->design, rows[i].set, grid->factors);
+        char *name = effect_name(design, rows[i].set, grid->factors);
         json_array_append_new(
             list, json_make("{s:s, s:o, s:o, s:o, s:o}", "effect", name, "freedom",
                             json_number(rows[i].freedom), "f", json_number(rows[i].ratio), "chance",
@@ -270,14 +267,13 @@ static json_t *levels_json(const LossGrid *grid, const json_t *design) {
     return list;
 }
 
-json_t *effects_json(const Gathering *gathering, const json_t *comparison) {
+json_t *effects_json(const json_t *design, PValueCorrection correction, const json_t *comparison) {
     LossGrid grid = {0};
     json_t *effects = NULL;
-    if (!gathering->design || !gathering->count) return NULL;
-    if (grid_read(&grid, gathering, comparison) && grid.seeds > 1) {
+    if (grid_read(&grid, design, comparison)) {
         grid_means(&grid);
-        effects = json_make("{s:o, s:o}", "variance", variances_json(&grid, gathering), "levels",
-                            levels_json(&grid, gathering->design));
+        effects = json_make("{s:o, s:o}", "variance", variances_json(&grid, design, correction),
+                            "levels", levels_json(&grid, design));
     }
     free(grid.losses);
     free(grid.means);

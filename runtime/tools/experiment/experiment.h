@@ -108,8 +108,9 @@ typedef enum PValueCorrection {
     CORRECTION_BENJAMINI_HOCHBERG,
     CORRECTION_NONE
 } PValueCorrection;
-/* Replaces the p-values by the corrected ones, at most 1. */
-void correct_chances(PValueCorrection correction, double *chances, int count);
+/* Replaces the p-values by the corrected ones, at most 1. NaN do not count. Returns the number of
+ * comparisons. */
+int correct_chances(PValueCorrection correction, double *chances, int count);
 /* "holm", "benjamini_hochberg", "none". */
 const char *correction_name(PValueCorrection correction);
 

@@ -123,11 +123,8 @@ static Group *find_alike(const Gathering *gathering, const Run *run, const char 
     for (int i = 0; spec && i < gathering->count; i++) {
         Group *group = &gathering->groups[i];
         bool alike = group->spec && !group->sets && strcmp(group->spec, spec) == 0;
-        for (size_t k = 0; alike && k < sizeof same / sizeof *same; k++) {
-            json_t *one = json_object_get(run->account, same[k]);
-            json_t *other = json_object_get(group->runs[0].account, same[k]);
-            alike = one == other || (one && other && json_equal(one, other));
-        }
+        for (size_t k = 0; alike && k < sizeof same / sizeof *same; k++)
+            alike = json_field_equal(run->account, group->runs[0].account, same[k]);
         for (int k = 0; alike && k < group->count; k++) alike = group->runs[k].seed != run->seed;
         if (alike) return group;
     }

@@ -129,12 +129,19 @@ bool ladder_is_last(const MoecExperiment *experiment, const MoecVariant *variant
  * message. */
 bool ladder_forecast(const Plan *plan);
 
+/* comparison: the rows of models. */
+
+/* comparison_json without "effects", "scaling" and "plan". */
+json_t *compared_json(const Gathering *gathering, int base, bool lasting);
+
 /* effects: analysis of variance of experiments that combine several options in all ways. */
 
+/* The row of a structure: its only one, or the best tuned one; NULL if there is none. */
+const json_t *structure_row(const json_t *comparison, const char *structure);
 /* { "variance": [ { "effect", "freedom", "f", "chance", "adjusted" } ], "levels": [ { "factor",
  * "value", "mean", "low", "high" } ] }; NULL if the experiment has no grid, a run of it is missing,
  * or there is only one seed. "mean": of a level less that of all cells, with its 95 % interval. */
-json_t *effects_json(const Gathering *gathering, const json_t *comparison);
+json_t *effects_json(const json_t *design, PValueCorrection correction, const json_t *comparison);
 
 /* slurm: the runs of a sweep as the job array of a scheduler. */
 

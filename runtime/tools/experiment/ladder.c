@@ -64,25 +64,6 @@ char *ladder_base(const json_t *design, const Group *group) {
     return NULL;
 }
 
-static double row_number(const json_t *row, const char *name) {
-    const json_t *value = json_object_get(row, name);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
-/* The row of a structure: its only one, or the best tuned one. */
-static const json_t *structure_row(const json_t *comparison, const char *structure) {
-    json_t *row;
-    size_t at;
-    json_array_foreach(json_object_get(comparison, "variants"), at, row) {
-        const char *own = json_string_value(json_object_get(row, "structure"));
-        const char *name = json_string_value(json_object_get(row, "variant"));
-        if (own ? !strcmp(own, structure) && json_is_true(json_object_get(row, "best"))
-                : name && !strcmp(name, structure))
-            return row;
-    }
-    return NULL;
-}
-
 static ScalingCurve *curve_named(ScalingCurve *curves, int *count, const json_t *design,
                                  const json_t *levels) {
     char *name = curve_name(design, levels);
@@ -106,9 +87,9 @@ static ScalingCurve *curves_of(const Gathering *gathering, const json_t *compari
     *count = 0;
     json_object_foreach(all, structure, levels) {
         const json_t *row = structure_row(comparison, structure);
-        ScalingPoint point = {row_number(row, "active"), row_number(row, "tokens"),
-                              row_number(row, "loss"), row_number(row, "spread"),
-                              row ? (int)row_number(row, "finished") : 0};
+        ScalingPoint point = {json_field_number(row, "active"), json_field_number(row, "tokens"),
+                              json_field_number(row, "loss"), json_field_number(row, "spread"),
+                              row ? (int)json_field_number(row, "finished") : 0};
         if (!isfinite(point.loss) || !isfinite(point.parameters) || !(point.loss > 0)) continue;
         ScalingCurve *curve = curve_named(curves, count, design, levels);
         curve->points[curve->count++] = point;
@@ -204,15 +185,15 @@ static json_t *points_json(const ScalingCurve *curve) {
 /* Adds the measured loss to the forecast of a curve; NULL if there is no forecast. */
 static json_t *checked_forecast(const json_t *forecasts, const ScalingCurve *curve) {
     json_t *forecast = json_deep_copy(json_object_get(forecasts, curve->name));
-    double size = row_number(forecast, "parameters");
+    double size = json_field_number(forecast, "parameters");
     if (!forecast) return NULL;
     for (int i = 0; i < curve->count; i++) {
         double loss = curve->points[i].loss;
         if (fabs(curve->points[i].parameters - size) > 0.5) continue;
         json_object_set_new(forecast, "measured", json_number(loss));
         json_object_set_new(forecast, "within",
-                            json_boolean(loss >= row_number(forecast, "low") &&
-                                         loss <= row_number(forecast, "high")));
+                            json_boolean(loss >= json_field_number(forecast, "low") &&
+                                         loss <= json_field_number(forecast, "high")));
     }
     return forecast;
 }
@@ -296,7 +277,7 @@ static const MoecVariant *target_of(const MoecExperiment *experiment, const json
 }
 
 static json_t *forecasts_json(const Plan *plan, const Gathering *gathering) {
-    json_t *forecasts = json_object(), *comparison = comparison_json(gathering, -1, true);
+    json_t *forecasts = json_object(), *comparison = compared_json(gathering, -1, true);
     int count;
     ScalingCurve *curves = curves_of(gathering, comparison, &count);
     for (int i = 0; i < count; i++) {

@@ -96,18 +96,14 @@ bool registry_add(const char *out, json_t *plan, const json_t *before, const cha
 
 /* ---- runs that a change makes useless ---- */
 
-static bool same_field(const json_t *one, const json_t *other, const char *name) {
-    json_t *a = json_object_get(one, name), *b = json_object_get(other, name);
-    return a == b || (a && b && json_equal(a, b));
-}
-
 /* Whether the runs of a variant are those of the new plan as well. */
 static bool is_reused(const json_t *before, const json_t *now, const char *name) {
     const json_t *old = json_object_get(json_object_get(before, "variants"), name),
                  *own = json_object_get(json_object_get(now, "variants"), name);
-    return own && same_field(old, own, "model") && same_field(before, now, "data") &&
-           same_field(before, now, "val") && same_field(before, now, "tokenizer") &&
-           same_field(before, now, "seconds") && same_field(before, now, "diverged_above");
+    return own && json_field_equal(old, own, "model") && json_field_equal(before, now, "data") &&
+           json_field_equal(before, now, "val") && json_field_equal(before, now, "tokenizer") &&
+           json_field_equal(before, now, "seconds") &&
+           json_field_equal(before, now, "diverged_above");
 }
 
 static bool move_aside(const char *out, const char *name, const char *aside) {

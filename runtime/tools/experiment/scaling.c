@@ -8,6 +8,7 @@
 #include "tools/experiment/internal.h"
 
 #include "base/memory.h"
+#include "data/random.h"
 
 #include <float.h>
 #include <math.h>
@@ -218,16 +219,6 @@ double scaling_loss(const ScalingFit *fit, double parameters, double tokens) {
 
 /* ---- uncertainty ---- */
 
-static double next_uniform(uint64_t *seed) {
-    *seed = *seed * 6364136223846793005U + 1442695040888963407U;
-    return ((double)(*seed >> 11) + 0.5) * 0x1p-53;
-}
-
-static double random_gauss(uint64_t *seed) {
-    double radius = sqrt(-2 * log(next_uniform(seed)));
-    return radius * cos(2 * acos(-1) * next_uniform(seed));
-}
-
 static int ascending_numbers(const void *one, const void *other) {
     double a = *(const double *)one, b = *(const double *)other;
     return (a > b) - (a < b);
@@ -250,7 +241,6 @@ int scaling_resample(const ScalingPoint *points, int count, const ScalingFit *fi
                      double *noise) {
     double freedom, spread = pooled_spread(points, count, &freedom);
     ScalingPoint *own = memory_new((size_t)count * sizeof *own);
-    uint64_t seed = 1;
     *noise = NAN;
     if (freedom < 1) {
         free(own);
@@ -261,7 +251,8 @@ int scaling_resample(const ScalingPoint *points, int count, const ScalingFit *fi
     for (int i = 0; i < SCALING_SAMPLES; i++) {
         memcpy(own, points, (size_t)count * sizeof *own);
         for (int k = 0; k < count; k++)
-            own[k].loss *= 1 + *noise / sqrt(fmax(1, points[k].seeds)) * random_gauss(&seed);
+            own[k].loss *= 1 + *noise / sqrt(fmax(1, points[k].seeds)) *
+                                   random_normal(1, (uint64_t)(i * count + k));
         fits[i] = fit_from(own, count, fit);
     }
     free(own);
@@ -280,10 +271,9 @@ LossInterval scaling_interval(double *values, int count) {
 LossInterval scaling_forecast(const ScalingFit *fits, int count, double noise,
                               const ScalingPoint *target) {
     double *values = memory_new((size_t)(count + 1) * sizeof *values);
-    uint64_t seed = 2;
     for (int i = 0; i < count; i++)
         values[i] = scaling_loss(&fits[i], target->parameters, target->tokens) *
-                    (1 + noise / sqrt(fmax(1, target->seeds)) * random_gauss(&seed));
+                    (1 + noise / sqrt(fmax(1, target->seeds)) * random_normal(2, (uint64_t)i));
     LossInterval interval = scaling_interval(values, count);
     free(values);
     return interval;

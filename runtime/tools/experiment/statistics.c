@@ -187,17 +187,19 @@ static int ascending(const void *one, const void *other) {
     return (a > b) - (a < b);
 }
 
-void correct_chances(PValueCorrection correction, double *chances, int count) {
-    if (correction == CORRECTION_NONE || count < 2) return;
+int correct_chances(PValueCorrection correction, double *chances, int count) {
     bool holm = correction == CORRECTION_HOLM;
-    double **sorted = memory_new((size_t)count * sizeof *sorted), limit = holm ? 0 : 1;
-    for (int i = 0; i < count; i++) sorted[i] = &chances[i];
-    qsort(sorted, (size_t)count, sizeof *sorted, ascending);
-    for (int i = 0; i < count; i++) {
-        int at = holm ? i : count - 1 - i;
-        double own = *sorted[at] * (holm ? count - at : (double)count / (at + 1));
+    double **sorted = memory_new((size_t)(count + 1) * sizeof *sorted), limit = holm ? 0 : 1;
+    int family = 0;
+    for (int i = 0; i < count; i++)
+        if (!isnan(chances[i])) sorted[family++] = &chances[i];
+    qsort(sorted, (size_t)family, sizeof *sorted, ascending);
+    for (int i = 0; i < family && correction != CORRECTION_NONE; i++) {
+        int at = holm ? i : family - 1 - i;
+        double own = *sorted[at] * (holm ? family - at : (double)family / (at + 1));
         limit = holm ? fmax(limit, fmin(own, 1)) : fmin(limit, own);
         *sorted[at] = limit;
     }
     free(sorted);
+    return family;
 }

@@ -4,41 +4,30 @@
 #include "base/memory.h"
 
 #include <math.h>
-#include <stddef.h>
 #include <stdlib.h>
 
-/* Corrects one p-value of every judgement that counts; the others become NaN. Returns their number.
- */
-static int correct_field(PValueCorrection correction, Judgement *judgements, int count,
-                         size_t field) {
-    double *chances = memory_new((size_t)(count + 1) * sizeof *chances);
-    int family = 0;
-    for (int pass = 0; pass < 2; pass++) {
-        int at = 0;
-        for (int i = 0; i < count; i++) {
-            double *own = (double *)(void *)((char *)&judgements[i] + field);
-            if (!judgements[i].counts) *own = NAN;
-            if (isnan(*own)) continue;
-            if (pass) *own = chances[at];
-            chances[at++] = *own;
-        }
-        if (!pass) correct_chances(correction, chances, family = at);
+int judge_differences(const TestRules *rules, bool higher, Judgement *judgements, int count) {
+    enum { TESTS = 3 };
+    const double bound = rules->equivalence;
+    double *chances = memory_new((size_t)(TESTS * count + 1) * sizeof *chances),
+           *not_worse = chances + count, *equivalent = not_worse + count;
+    for (int i = 0; i < count; i++) {
+        const Difference *difference = &judgements[i].difference;
+        const bool counts = judgements[i].counts, bounded = counts && bound > 0;
+        chances[i] = counts ? difference->chance : NAN;
+        not_worse[i] = bounded ? difference_not_worse(difference, bound, higher) : NAN;
+        equivalent[i] = bounded ? difference_equivalence(difference, bound) : NAN;
+    }
+    correct_chances(rules->correction, not_worse, count);
+    correct_chances(rules->correction, equivalent, count);
+    const int family = correct_chances(rules->correction, chances, count);
+    for (int i = 0; i < count; i++) {
+        judgements[i].adjusted = chances[i];
+        judgements[i].not_worse = not_worse[i];
+        judgements[i].equivalent = equivalent[i];
     }
     free(chances);
     return family;
-}
-
-int judge_differences(const TestRules *rules, bool higher, Judgement *judgements, int count) {
-    double bound = rules->equivalence;
-    for (int i = 0; i < count; i++) {
-        Judgement *own = &judgements[i];
-        own->adjusted = own->difference.chance;
-        own->equivalent = bound > 0 ? difference_equivalence(&own->difference, bound) : NAN;
-        own->not_worse = bound > 0 ? difference_not_worse(&own->difference, bound, higher) : NAN;
-    }
-    correct_field(rules->correction, judgements, count, offsetof(Judgement, equivalent));
-    correct_field(rules->correction, judgements, count, offsetof(Judgement, not_worse));
-    return correct_field(rules->correction, judgements, count, offsetof(Judgement, adjusted));
 }
 
 const char *judgement_verdict(const Judgement *judgement, bool higher) {
