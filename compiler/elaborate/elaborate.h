@@ -89,6 +89,8 @@ typedef struct Frame {
     const Node *layer;
     const char
         *path; /* public path prefix of its definitions, "block.{i}.attention"; "" at the root */
+    const char
+        *stored; /* the same for parameters and states: without iterations of shared repeats */
     struct Frame *caller;
     Application *application;
     const char
@@ -117,9 +119,30 @@ typedef struct LossTerm {
 typedef struct RepeatBuild {
     Index *index; /* NULL: an inlined step */
     long steps;
-    List terms; /* LossTerm *: of the repeat */
+    bool shared; /* all iterations have the same parameters */
+    List terms;  /* LossTerm *: of the repeat */
     struct RepeatBuild *outer;
 } RepeatBuild;
+
+/* A repeat that has been built. */
+typedef struct BuiltRepeat {
+    Statement *statement;
+    Block *around; /* that it is in */
+    Axis *stacked; /* its iterations and one more */
+    long steps;
+} BuiltRepeat;
+
+/* A value that a layer provides (provide.c). */
+typedef struct Provided {
+    Binding binding;
+    const RepeatBuild *region; /* in which it is provided */
+    const BuiltRepeat *ended;  /* the same after its end, until the value is kept */
+} Provided;
+
+/* Names that an iteration of a repeat provides, and those that it requests before. */
+typedef struct Effects {
+    List made, needed; /* const char * */
+} Effects;
 
 /* While an iteration of a repeat is read: the iterations with the same result (repeat.c). */
 typedef struct Alike {
@@ -161,7 +184,9 @@ typedef struct Elaborator {
     Scope *scope;
     Frame *frame;
     RepeatBuild *region;
-    Alike *alike; /* NULL: not requested */
+    Alike *alike;     /* NULL: not requested */
+    List provided;    /* Provided *, in the order of the statements */
+    Effects *effects; /* of the iteration that is tried; NULL: it is not tried */
     Equation *equation;
     Index *scanned; /* the position of the scan whose body is being read, or NULL */
     Index *batch;
@@ -218,7 +243,8 @@ bool value_equal(const Value *a, const Value *b);
 
 /* ---- scopes ---- */
 Binding *scope_find(const Scope *scope, const char *name);
-Binding *scope_own(const Scope *scope, const char *name); /* without the outer scopes */
+Binding *scope_own(const Scope *scope, const char *name);     /* without the outer scopes */
+Binding *scope_binding(const Scope *scope, const char *name); /* not a read of the value */
 void scope_add(Elaborator *e, Scope *scope, Binding *binding);
 Binding *scope_bind(Elaborator *e, Scope *scope, const char *name, Value *value, Span span);
 Scope *scope_opaque(Scope *scope); /* the scope of new names */
@@ -372,6 +398,8 @@ Value *define(Elaborator *e, const char *name, Index *const *dims, int rank, Red
 bool is_plain_read(Elaborator *e, Expr *expr);
 Value *materialise(Elaborator *e, const char *name, Value *value);
 void equation(Elaborator *e, const Node *node);
+/* The value of NAME[subs] = expr, without the name. */
+Value *value_of_equation(Elaborator *e, const Node *node);
 
 /* ---- builtin.c ---- */
 /* The result of a builtin function, or NULL for another name. */
@@ -445,6 +473,19 @@ void warn_rounded(Elaborator *e, const Node *given);
 void scan_statement(Elaborator *e, const Node *node);
 /* False after a report. */
 bool may_stand_in_scan(Elaborator *e, const Node *node);
+
+/* ---- provide.c ---- */
+void provide_statement(Elaborator *e, const Node *node);
+void request_statement(Elaborator *e, const Node *node);
+Provided *provided_find(const List *provided, const char *name);
+Provided *provided_set(Elaborator *e, const char *name, Value *value, Span span);
+/* Whether two lists have the same names with values of the same kinds. */
+bool provided_alike(const List *a, const List *b);
+/* Marks the values of a repeat that has ended. */
+void provided_end(Elaborator *e, const RepeatBuild *region, const BuiltRepeat *built);
+/* Keeps a value of the last iteration of its repeat, which has ended. */
+void keep_provided(Elaborator *e, Provided *entry);
+bool has_name(const List *names, const char *name);
 
 /* ---- repeat.c ---- */
 void repeat_statement(Elaborator *e, const Node *node);

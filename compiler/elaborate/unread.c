@@ -45,6 +45,8 @@ static const char *declared_kind(const Node *node) {
         return "input";
     case NODE_EQUATION:
         return "equation";
+    case NODE_REQUEST:
+        return "request";
     default:
         return NULL;
     }
