@@ -105,6 +105,7 @@ typedef struct Frame {
     Index *ambient[MAX_RANK]; /* indices that the layer is mapped over, batch first */
     Table instances;          /* Instance *: path segments of the layers that it applies */
     bool shared;              /* already applied under this path: its declarations exist */
+    bool looped; /* in a shared repeat: repeats in it have one parameter per iteration */
 } Frame;
 
 /* A named term of the loss that sums over depth. */

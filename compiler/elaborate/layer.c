@@ -414,6 +414,7 @@ Value *apply_layer(Elaborator *e, Value *layer, const char *label, bool labelled
                    .path = path,
                    .stored = path_below(e, e->frame->stored, name),
                    .shared = e->frame->shared || shared,
+                   .looped = e->frame->looped,
                    .caller = e->frame,
                    .application = application_new(e, node->name, path, span),
                    .call = span,

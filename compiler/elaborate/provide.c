@@ -188,48 +188,62 @@ static bool is_defined_in(const Block *block, const Tensor *tensor) {
     return false;
 }
 
+static Tensor *kept_tensor(Elaborator *e, const Provided *entry, Axis *const *axes, int rank) {
+    return tensor_new(e->program, entry->binding.name, ROLE_TEMP, TYPE_REAL, rank, axes,
+                      entry->binding.span);
+}
+
+static void define_kept(Elaborator *e, const Provided *entry, Block *block, Expr *target,
+                        Expr *value) {
+    statement_loop(e->program, block, target, false, REDUCE_NONE, NULL, 0, value,
+                   entry->binding.span);
+}
+
 /* The value in the last iteration: of a tensor of all iterations, such as a parameter, its last
- * element; else a tensor that each iteration writes, [0] = 0 and [i + 1] = value. */
+ * element; else each iteration writes a tensor, whose last element has a statement of its own, so
+ * that decoding stores it alone:
+ *
+ *     stack[0] = 0    repeat { ... stack[i + 1] = value }    kept = stack[steps]
+ */
 void keep_provided(Elaborator *e, Provided *entry) {
     const BuiltRepeat *built = entry->ended;
     Value *value = entry->binding.value;
+    Program *program = e->program;
     Index *step = built->statement->index;
     if (e->effects || value->kind != KIND_TENSOR) return;
     entry->ended = NULL;
-    Expr *last = expr_number(e->program, (double)(built->steps - 1));
+    Expr *last = expr_number(program, (double)(built->steps - 1));
     if (!is_defined_in(&built->statement->body, value->expr->tensor)) {
-        Expr *read = expr_substitute(e->program, value->expr, &step, &last, 1);
+        Expr *read = expr_substitute(program, value->expr, &step, &last, 1);
         entry->binding.value = value_tensor(e, read, value->dims, value->rank, value->span);
         return;
     }
-    Axis *axes[MAX_RANK * 2];
+    Axis *axes[MAX_RANK * 2] = {built->stacked};
     Expr *subs[MAX_RANK * 2];
-    int rank = 1;
-    axes[0] = built->stacked;
     Index *used[MAX_RANK];
-    int ambient = ambient_used(e, value->expr, used);
+    int rank = 1, ambient = ambient_used(e, value->expr, used);
     for (int i = 0; i < ambient + value->rank; i++) {
         Index *index = i < ambient ? used[i] : value->dims[i - ambient];
         axes[rank] = index->axis;
-        subs[rank++] = expr_index(e->program, index);
+        subs[rank++] = expr_index(program, index);
     }
     if (!fits_rank(e, entry->binding.name, rank, entry->binding.span)) return;
-    Tensor *stack = tensor_new(e->program, entry->binding.name, ROLE_TEMP, TYPE_REAL, rank, axes,
-                               entry->binding.span);
+    Tensor *stack = kept_tensor(e, entry, axes, rank);
+    Tensor *kept = kept_tensor(e, entry, axes + 1, rank - 1);
     stack->carried = true;
-    Block begin = {{0}};
-    int at = list_find(&built->around->statements, built->statement);
-    subs[0] = expr_number(e->program, 0);
-    statement_loop(e->program, &begin, expr_read(e->program, stack, subs), false, REDUCE_NONE, NULL,
-                   0, expr_number(e->program, 0), entry->binding.span);
-    list_insert(e->arena, &built->around->statements, at, &begin.statements);
-    subs[0] = expr_apply(e->program, OP_ADD, expr_index(e->program, step),
-                         expr_number(e->program, 1), NULL);
-    statement_loop(e->program, &built->statement->body, expr_read(e->program, stack, subs), false,
-                   REDUCE_NONE, NULL, 0, value->expr, entry->binding.span);
-    subs[0] = expr_number(e->program, (double)built->steps);
-    entry->binding.value =
-        value_tensor(e, expr_read(e->program, stack, subs), value->dims, value->rank, value->span);
+    Block before = {{0}}, after = {{0}};
+    subs[0] = expr_number(program, 0);
+    define_kept(e, entry, &before, expr_read(program, stack, subs), expr_number(program, 0));
+    subs[0] = expr_apply(program, OP_ADD, expr_index(program, step), expr_number(program, 1), NULL);
+    define_kept(e, entry, &built->statement->body, expr_read(program, stack, subs), value->expr);
+    subs[0] = expr_number(program, (double)built->steps);
+    Expr *read = expr_read(program, kept, subs + 1);
+    define_kept(e, entry, &after, read, expr_read(program, stack, subs));
+    List *around = &built->around->statements;
+    int at = list_find(around, built->statement);
+    list_insert(e->arena, around, at + 1, &after.statements);
+    list_insert(e->arena, around, at, &before.statements);
+    entry->binding.value = value_tensor(e, read, value->dims, value->rank, value->span);
 }
 
 void request_statement(Elaborator *e, const Node *node) {

@@ -116,6 +116,7 @@ static void repeat_step(Elaborator *e, const Node *node, Value *index, const cha
     frame.path = step_path(e, outer->path, node->name, segment);
     frame.stored = step_path(e, outer->stored, node->name, node->number == 1 ? NULL : segment);
     frame.shared = outer->shared || (node->number == 1 && again);
+    frame.looped = outer->looped || node->number == 1;
     frame.application = application_new(e, node->name, frame.path, node->span);
     frame.instances = (Table){0};
     e->frame = &frame;
@@ -269,7 +270,7 @@ static RepeatPlan find_plan(char **texts, long count) {
 
 static bool plan_steps(Elaborator *e, const Node *node, long count, const Carried *carried,
                        int carried_count, RepeatPlan *plan) {
-    bool inner = false;
+    bool inner = e->frame->looped;
     for (const RepeatBuild *region = e->region; region; region = region->outer)
         if (region->index) inner = true;
     *plan = (RepeatPlan){count, 0, 1, count, {0}};
@@ -278,10 +279,14 @@ static bool plan_steps(Elaborator *e, const Node *node, long count, const Carrie
         return true;
     }
     const Node *body = node->kids[2];
-    if (!node_mentions(body, node->kids[0]->name) && !may_provide(e, body)) return true;
+    bool mentioned = node_mentions(body, node->kids[0]->name);
+    if (!mentioned && !may_provide(e, body)) return true;
+    Span spans[MAX_CARRIED]; /* the location of a definition is that before the repeat */
+    for (int i = 0; i < carried_count; i++) spans[i] = carried[i].binding->span;
     char **texts = arena_alloc(e->arena, (size_t)count * sizeof *texts);
     Effects *effects = arena_alloc(e->arena, (size_t)count * sizeof *effects);
     if (!signatures(e, node, texts, count, carried, carried_count, effects)) return false;
+    for (int i = 0; i < carried_count && !mentioned; i++) carried[i].binding->span = spans[i];
     *plan = find_plan(texts, count);
     if (plan->steps) find_carried_values(e, effects, plan);
     return true;
