@@ -84,6 +84,14 @@ typedef struct Instance {
     Span call;
 } Instance;
 
+/* An option that a layer of the standard library sets and a user layer does not declare: the layers
+ * that it applies receive it. */
+typedef struct Passed {
+    const char *path;
+    const RecordField *entry;
+    bool received;
+} Passed;
+
 /* One application of a layer. */
 typedef struct Frame {
     const Node *layer;
@@ -98,6 +106,7 @@ typedef struct Frame {
     Span call;
     Span chosen;   /* the option value that selects the layer; none: it is applied by its name */
     Record *given; /* its options */
+    List passed;   /* Passed *: options that it does not declare, for the layers that it applies */
     bool refused;  /* rejected by a requirement or by sizes that do not divide */
     int depth;
     int repeats; /* iterations of the repeats around it; 0: none */
@@ -487,6 +496,12 @@ void provided_end(Elaborator *e, const RepeatBuild *region, const BuiltRepeat *b
 /* Keeps a value of the last iteration of its repeat, which has ended. */
 void keep_provided(Elaborator *e, Provided *entry);
 bool has_name(const List *names, const char *name);
+/* An undeclared option for the layers that the current layer applies. */
+void pass_on(Elaborator *e, const RecordField *entry, const char *path);
+/* Reports options that neither the current layer nor a layer that it applies declares. */
+void check_passed_on(Elaborator *e);
+/* The options of the current layer, with one that the layers around it pass on. */
+Record *with_passed(Elaborator *e, const Node *option, Record *given);
 
 /* ---- repeat.c ---- */
 void repeat_statement(Elaborator *e, const Node *node);

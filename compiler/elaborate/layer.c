@@ -438,7 +438,9 @@ Value *apply_layer(Elaborator *e, Value *layer, const char *label, bool labelled
     check_unknown_options(e, node, frame.given);
     bool bound = true;
     for (int i = 0; i < count && bound; i++) bound = bind_formal(e, formals->kids[i], seen[i]);
+    int errors = e->reports->errors;
     if (bound) block_statements(e, layer_body(node));
+    if (e->reports->errors == errors) check_passed_on(e);
     if (is_abandoned(e)) bound = false;
     Value *result = bound ? layer_result(e, node, span) : value_error(e, span);
     e->frame = caller;

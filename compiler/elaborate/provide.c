@@ -7,6 +7,9 @@
  * A later `provide` of a name replaces the value. In a repeat, an iteration can request what the
  * previous one provides. A provided tensor exists without a statement; only a request makes the
  * repeat keep it.
+ *
+ * An option that a layer of the standard library sets and a user layer does not declare is passed on
+ * to the layers that it applies: document ids reach the attention in a wrapper.
  */
 #include "elaborate/elaborate.h"
 
@@ -269,4 +272,42 @@ void request_statement(Elaborator *e, const Node *node) {
         value = node->kids[0] ? with_axes(e, node, entry) : entry->binding.value;
     }
     scope_bind(e, e->scope, node->name, value, node->name_span);
+}
+
+/* ---- options that a layer passes on ---- */
+
+void pass_on(Elaborator *e, const RecordField *entry, const char *path) {
+    Passed *passed = arena_alloc(e->arena, sizeof *passed);
+    *passed = (Passed){.path = path, .entry = entry};
+    list_push(e->arena, &e->frame->passed, passed);
+}
+
+void check_passed_on(Elaborator *e) {
+    const Node *layer = e->frame->layer;
+    for (int i = 0; i < e->frame->passed.count; i++) {
+        const Passed *passed = e->frame->passed.items[i];
+        if (passed->received) continue;
+        report_error(e->reports, asked_here(e),
+                     "layer '%s' has no option '%s', which layer '%s' sets", layer->name,
+                     passed->path, e->frame->caller->layer->name);
+        report_note(e->reports, passed->entry->span, "set here");
+        report_help(e->reports,
+                    "add 'option %s: any = none' to '%s' and read it, or apply a layer with it",
+                    passed->path, layer->name);
+    }
+}
+
+Record *with_passed(Elaborator *e, const Node *option, Record *given) {
+    const Frame *frame = e->frame;
+    if (!frame || !frame->caller || given_entry(given, option->name)) return given;
+    for (frame = frame->caller; frame; frame = frame->caller)
+        for (int i = 0; i < frame->passed.count; i++) {
+            Passed *passed = frame->passed.items[i];
+            if (strcmp(passed->path, option->name)) continue;
+            passed->received = true;
+            Record *more = record_copy(e, given);
+            record_set(e, more, passed->path, passed->entry->value, passed->entry->span);
+            return more;
+        }
+    return given;
 }
