@@ -23,17 +23,21 @@ Provided *provided_find(const List *provided, const char *name) {
     return NULL;
 }
 
-/* Replaces the entry of the same name: copies of the list keep the old one. */
-Provided *provided_set(Elaborator *e, const char *name, Value *value, Span span) {
+/* Removes the entry of that name; copies of the list keep it. */
+static void provided_remove(Elaborator *e, const char *name) {
     List kept = {0};
     for (int i = 0; i < e->provided.count; i++) {
         const Provided *entry = e->provided.items[i];
         if (strcmp(entry->binding.name, name)) list_push(e->arena, &kept, e->provided.items[i]);
     }
+    e->provided = kept;
+}
+
+Provided *provided_set(Elaborator *e, const char *name, Value *value, Span span) {
+    provided_remove(e, name);
     Provided *entry = arena_alloc(e->arena, sizeof *entry);
     entry->binding = (Binding){name, value, span};
-    list_push(e->arena, &kept, entry);
-    e->provided = kept;
+    list_push(e->arena, &e->provided, entry);
     return entry;
 }
 
@@ -46,12 +50,15 @@ bool provided_alike(const List *a, const List *b) {
     return true;
 }
 
-/* A provided tensor is the same for every index that the layer is mapped over, except batch. */
+/* A provided tensor is the same for every index that the layer is mapped over, except batch. A layer
+ * of the standard library that is mapped, as attention[n](x), provides nothing. */
 static bool is_mapped(Elaborator *e, const Node *node, const Value *value) {
     Index *used[MAX_RANK];
     int count = value->kind == KIND_TENSOR ? ambient_used(e, value->expr, used) : 0;
     for (int i = 0; i < count; i++) {
         if (used[i] == e->batch) continue;
+        provided_remove(e, node->name);
+        if (!is_written(node->span)) return true;
         report_error(e->reports, node->span,
                      "'%s' depends on index '%s', which layer '%s' is mapped over", node->name,
                      used[i]->name, e->frame->layer->name);
