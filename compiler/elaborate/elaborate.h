@@ -310,6 +310,8 @@ const char *suggested_option(Elaborator *e, const Node *layer, const Record *giv
                              const char *name, const char *prefix, const Node **option);
 const char *suggested_value(Elaborator *e, const Node *option, const char *word);
 const char *suggested_layer(Elaborator *e, NodeKind kind, const char *name);
+/* The help line for a function of one argument where a layer is expected; false: it is none. */
+bool help_with_function(Elaborator *e, const char *name);
 
 /* ---- express.c ---- */
 Value *evaluate(Elaborator *e, const Node *node);

@@ -9,9 +9,9 @@ static Span refused_span(const Statement *statement) {
     return span_line(statement->asked) ? statement->asked : statement->span;
 }
 
-/* The kernels of runtime/standalone/freestanding/plain.h. */
-static bool is_plain(const char *function) {
-    static const char *const functions[] = {"moec_attend_step", "moec_top"};
+/* The kernels that the headers of a freestanding program have: plain.h, packing.h. */
+static bool has_plain_kernel(const char *function) {
+    static const char *const functions[] = {"moec_attend_step", "moec_pack", "moec_top"};
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
         if (!strcmp(function, functions[i])) return true;
     return false;
@@ -19,7 +19,7 @@ static bool is_plain(const char *function) {
 
 static void refuse_call(Reports *reports, const HostStep *step) {
     const Statement *statement = step->statements.items[0];
-    if (!is_plain(step->call.function)) {
+    if (!has_plain_kernel(step->call.function)) {
         report_error(reports, refused_span(statement),
                      "the profile freestanding does not support '%s'", statement->row->name);
         report_help(reports, "write other equations, or leave out --profile");
