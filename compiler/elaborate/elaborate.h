@@ -147,6 +147,7 @@ typedef struct Provided {
     Binding binding;
     const RepeatBuild *region; /* in which it is provided */
     const BuiltRepeat *ended;  /* the same after its end, until the value is kept */
+    bool iteration;            /* the number of the iteration, which compare_steps compares */
 } Provided;
 
 /* Names that an iteration of a repeat provides, and those that it requests before. */
@@ -491,7 +492,7 @@ void provide_statement(Elaborator *e, const Node *node);
 void request_statement(Elaborator *e, const Node *node);
 Provided *provided_find(const List *provided, const char *name);
 Provided *provided_set(Elaborator *e, const char *name, Value *value, Span span);
-/* Whether two lists have the same names with values of the same kinds. */
+/* Whether two lists have the same names, tensors of any value, and otherwise equal values. */
 bool provided_alike(const List *a, const List *b);
 /* Marks the values of a repeat that has ended. */
 void provided_end(Elaborator *e, const RepeatBuild *region, const BuiltRepeat *built);

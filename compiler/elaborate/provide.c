@@ -45,7 +45,10 @@ bool provided_alike(const List *a, const List *b) {
     if (a->count != b->count) return false;
     for (int i = 0; i < a->count; i++) {
         const Provided *entry = a->items[i], *other = provided_find(b, entry->binding.name);
-        if (!other || other->binding.value->kind != entry->binding.value->kind) return false;
+        if (!other || other->iteration != entry->iteration) return false;
+        const Value *value = entry->binding.value, *now = other->binding.value;
+        bool tensors = value->kind == KIND_TENSOR && now->kind == KIND_TENSOR;
+        if (!tensors && !entry->iteration && !value_equal(value, now)) return false;
     }
     return true;
 }
@@ -78,6 +81,7 @@ void provide_statement(Elaborator *e, const Node *node) {
     if (value->kind == KIND_ERROR || is_mapped(e, node, value)) return;
     Provided *entry = provided_set(e, node->name, value, node->name_span);
     entry->region = e->region;
+    entry->iteration = e->alike && value == e->alike->index;
     if (e->effects) list_push(e->arena, &e->effects->made, (void *)node->name);
 }
 
