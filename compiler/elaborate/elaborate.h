@@ -252,6 +252,9 @@ const char *value_shown(Elaborator *e, const Value *value);
 char *value_text(Elaborator *e, const Value *value);
 bool value_equal(const Value *a, const Value *b);
 
+/* Marks a value as read. */
+void watch_read(const Value *value);
+
 /* ---- scopes ---- */
 Binding *scope_find(const Scope *scope, const char *name);
 Binding *scope_own(const Scope *scope, const char *name);     /* without the outer scopes */
@@ -473,8 +476,6 @@ void warn_unused(Unit *unit);
 void warn_of_functions(Unit *unit); /* user layers with the name of a function */
 /* The watch of an option of a layer that is set at `span`, shared by all applications. */
 Watch *watch_option(Elaborator *e, const Node *layer, const char *name, Span span);
-/* Marks a value as read. */
-void watch_read(const Value *value);
 /* Warns about options that are set but not read. */
 void warn_idle(Elaborator *e);
 /* Marks the unread settings. */
@@ -488,8 +489,7 @@ void scan_statement(Elaborator *e, const Node *node);
 bool may_stand_in_scan(Elaborator *e, const Node *node);
 
 /* ---- provide.c ---- */
-void provide_statement(Elaborator *e, const Node *node);
-void request_statement(Elaborator *e, const Node *node);
+void provided_statement(Elaborator *e, const Node *node); /* provide and request */
 Provided *provided_find(const List *provided, const char *name);
 Provided *provided_set(Elaborator *e, const char *name, Value *value, Span span);
 /* Whether two lists have the same names, tensors of any value, and otherwise equal values. */

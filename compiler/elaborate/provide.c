@@ -4,12 +4,12 @@
  *     request layer_index                     in any layer of the block
  *     request values[s, hv, c] = none         the values of an earlier layer; none: there are none
  *
- * A later `provide` of a name replaces the value. In a repeat, an iteration can request what the
- * previous one provides. A provided tensor exists without a statement; only a request makes the
+ * A later `provide` of a name replaces the value. In a repeat, an iteration can request a
+ * value of the previous one. A provided tensor exists without a statement; only a request makes the
  * repeat keep it.
  *
- * An option that a layer of the standard library sets and a user layer does not declare is passed on
- * to the layers that it applies: document ids reach the attention in a wrapper.
+ * An option that a layer of the standard library sets and a user layer does not declare is passed
+ * on to the layers that it applies: document ids reach the attention in a wrapper.
  */
 #include "elaborate/elaborate.h"
 
@@ -53,8 +53,8 @@ bool provided_alike(const List *a, const List *b) {
     return true;
 }
 
-/* A provided tensor is the same for every index that the layer is mapped over, except batch. A layer
- * of the standard library that is mapped, as attention[n](x), provides nothing. */
+/* A provided tensor is the same for every index that the layer is mapped over, except batch. A
+ * layer of the standard library that is mapped, as attention[n](x), provides nothing. */
 static bool is_mapped(Elaborator *e, const Node *node, const Value *value) {
     Index *used[MAX_RANK];
     int count = value->kind == KIND_TENSOR ? ambient_used(e, value->expr, used) : 0;
@@ -72,7 +72,7 @@ static bool is_mapped(Elaborator *e, const Node *node, const Value *value) {
     return false;
 }
 
-void provide_statement(Elaborator *e, const Node *node) {
+static void provide(Elaborator *e, const Node *node) {
     const Node *right = node->kids[1];
     const Binding *named =
         right->kind == NODE_NAME && !node->kids[0] ? scope_binding(e->scope, right->name) : NULL;
@@ -213,8 +213,8 @@ static void define_kept(Elaborator *e, const Provided *entry, Block *block, Expr
                    entry->binding.span);
 }
 
-/* The value in the last iteration: of a tensor of all iterations, such as a parameter, its last
- * element; else each iteration writes a tensor, whose last element has a statement of its own, so
+/* The value in the last iteration. Of a tensor of all iterations, such as a parameter, it is the
+ * last element. Else each iteration writes a tensor. Its last element has a statement of its own, so
  * that decoding stores it alone:
  *
  *     stack[0] = 0    repeat { ... stack[i + 1] = value }    kept = stack[steps]
@@ -260,7 +260,7 @@ void keep_provided(Elaborator *e, Provided *entry) {
     entry->binding.value = value_tensor(e, read, value->dims, value->rank, value->span);
 }
 
-void request_statement(Elaborator *e, const Node *node) {
+static void request(Elaborator *e, const Node *node) {
     Provided *entry = provided_find(&e->provided, node->name);
     Value *value = NULL;
     const Binding *before = scope_own(scope_opaque(e->scope), node->name);
@@ -283,6 +283,13 @@ void request_statement(Elaborator *e, const Node *node) {
         value = node->kids[0] ? with_axes(e, node, entry) : entry->binding.value;
     }
     scope_bind(e, e->scope, node->name, value, node->name_span);
+}
+
+void provided_statement(Elaborator *e, const Node *node) {
+    if (node->kind == NODE_PROVIDE)
+        provide(e, node);
+    else
+        request(e, node);
 }
 
 /* ---- options that a layer passes on ---- */

@@ -606,10 +606,8 @@ static void one_statement(Elaborator *e, const Node *node) {
         axis_statement(e, node);
         break;
     case NODE_PARAM:
-        stored_statement(e, node, ROLE_PARAMETER);
-        break;
     case NODE_STATE:
-        stored_statement(e, node, ROLE_STATE);
+        stored_statement(e, node, node->kind == NODE_PARAM ? ROLE_PARAMETER : ROLE_STATE);
         break;
     case NODE_INPUT:
         input_statement(e, node);
@@ -632,10 +630,8 @@ static void one_statement(Elaborator *e, const Node *node) {
         name_statement(e, node);
         break;
     case NODE_PROVIDE:
-        provide_statement(e, node);
-        break;
     case NODE_REQUEST:
-        request_statement(e, node);
+        provided_statement(e, node);
         break;
     case NODE_REPEAT:
         repeat_statement(e, node);

@@ -196,10 +196,6 @@ Watch *watch_option(Elaborator *e, const Node *layer, const char *name, Span spa
     return watch;
 }
 
-void watch_read(const Value *value) {
-    if (value->watch) value->watch->read = true;
-}
-
 static bool asks_for_graph(const Node *condition) {
     return reads_name(condition, "training", 8) || reads_name(condition, "decoding", 8) ||
            reads_name(condition, "probing", 7);

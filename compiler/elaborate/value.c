@@ -166,6 +166,10 @@ Binding *scope_binding(const Scope *scope, const char *name) {
     return binding;
 }
 
+void watch_read(const Value *value) {
+    if (value->watch) value->watch->read = true;
+}
+
 Binding *scope_find(const Scope *scope, const char *name) {
     Binding *binding = scope_binding(scope, name);
     if (binding) watch_read(binding->value);
