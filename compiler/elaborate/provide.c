@@ -214,8 +214,8 @@ static void define_kept(Elaborator *e, const Provided *entry, Block *block, Expr
 }
 
 /* The value in the last iteration. Of a tensor of all iterations, such as a parameter, it is the
- * last element. Else each iteration writes a tensor. Its last element has a statement of its own, so
- * that decoding stores it alone:
+ * last element. Else each iteration writes a tensor. Its last element has a statement of its own,
+ * so that decoding stores it alone:
  *
  *     stack[0] = 0    repeat { ... stack[i + 1] = value }    kept = stack[steps]
  */
