@@ -52,7 +52,7 @@ typedef enum NodeKind {
     NODE_CACHE,    /* cache NAME               name */
     NODE_PROVIDE,  /* provide NAME[subs] = expr   name; kids: SUBS or NULL, expr */
     NODE_REQUEST,  /* request NAME[subs] = expr   name; kids: SUBS or NULL, expr or NULL */
-    NODE_REPEAT,   /* repeat NAME[i < expr] shared { }   name; number: shared; kids: NAME (i), expr, BLOCK */
+    NODE_REPEAT, /* repeat NAME[i < expr] shared { }   name; number: shared; kids: NAME (i), expr, BLOCK */
     NODE_SCAN, /* scan (NAME[subs] from expr)* over NAME reversed { }   name (the axis); kids: LIST of STATE (kids: SUBS or
                       NULL, expr or NULL), NAME (reversed) or NULL, BLOCK */
     NODE_IF,   /* if expr { } else { }     kids: expr, BLOCK, BLOCK or NODE_IF or NULL */
