@@ -121,6 +121,43 @@ const char *moec_learned_positions(MoecCompiler *compiler);
  * on them. */
 void moec_trains(MoecCompiler *compiler);
 
+/* Hand-written kernels of layers: `extern c "norm.c:norm"`. Programs compiled from now on call those
+ * for this target, "c" or "cuda"; NULL, the initial state: they compute the equations alone. True
+ * if a layer of the spec has one. */
+bool moec_use_externs(MoecCompiler *compiler, const char *target);
+/* A kernel that a program calls at these sizes: the arguments of its function. */
+typedef struct MoecExtern {
+    const char *name, *function;      /* "norm.c:norm", "norm" */
+    const char *path, *text;          /* of its file */
+    const char *spec;                 /* file with the statement */
+    int line;                         /* of the statement */
+    const char *equation;             /* file:line of the equation of the first result */
+    const char *layer;
+    const char *const *options;       /* of the layer, "eps=1e-06" */
+    int option_count;
+    const char *types, *parameters;   /* of the function, without and with names */
+    const char *const *inputs, *const *outputs; /* names in the spec */
+    const bool *integers;             /* by input */
+    int input_count, output_count;
+    bool gradient;  /* computes the gradients of the inputs from those of the outputs */
+    int forward;    /* gradient: the number of the other one */
+    long rows;      /* the product of the dimensions before the named ones */
+    const char *const *size_names;
+    const long *sizes;
+    int size_count;
+    long blocks, threads, shared; /* of a GPU */
+    const void *key;              /* for moec_refuse_extern */
+} MoecExtern;
+/* Those of a program, each once for its sizes. */
+const MoecExtern *moec_externs(MoecCompiler *compiler, MoecProgram *program, int *count);
+/* Programs compiled from now on do not call it. */
+void moec_refuse_extern(MoecCompiler *compiler, const MoecExtern *external);
+/* Kernels that the last compiled program cannot call, each with the reason. */
+typedef struct MoecUnusedExtern {
+    const char *name, *spec, *reason;
+    int line;
+} MoecUnusedExtern;
+const MoecUnusedExtern *moec_unused_externs(MoecCompiler *compiler, int *count);
 /* Compiles one graph with all machine-independent passes. batch and context <= 0 use the values of
  * the spec. tokens: new tokens per decode step. Returns NULL after an error (see moec_reports). */
 MoecProgram *moec_compile(MoecCompiler *compiler, MoecGraph graph, long batch, long context,

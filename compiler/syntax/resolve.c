@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +40,7 @@ typedef struct Resolver {
 
 static Source *add_source(Unit *unit, const char *path, const char *text, size_t length) {
     Source *source = arena_alloc(unit->arena, sizeof *source);
-    *source = (Source){path, text, length};
+    *source = (Source){.path = path, .text = text, .length = length};
     list_push(unit->arena, &unit->sources, source);
     return source;
 }
@@ -58,8 +59,7 @@ static FILE *open_source_file(const char *path, const char **problem) {
 }
 
 /* Reads a file into the arena. Returns NULL and sets `problem` on failure. */
-static char *read_source_text(Arena *arena, const char *path, size_t *length,
-                              const char **problem) {
+char *read_source_text(Arena *arena, const char *path, size_t *length, const char **problem) {
     FILE *file = open_source_file(path, problem);
     if (!file) return NULL;
     size_t capacity = 1 << 14, size = 0;
@@ -319,6 +319,7 @@ static Unit *resolve_all(Resolver *resolver, const char *const *sets, int set_co
         const Source *source = unit->sources.items[i];
         Node *file = parse(unit->arena, unit->reports, source);
         for (int k = 0; file && k < file->count; k++) resolve_item(resolver, source, file->kids[k]);
+        if (file) resolve_externs(unit, source, file, resolver->given);
         if (file && (unit->reports->saved || !path_is_standard(source->path)))
             list_push(unit->arena, &files, file);
     }
@@ -353,7 +354,10 @@ Unit *resolve_sources(Arena *arena, Reports *reports, const Source *const *sourc
                       int source_count, const char *const *sets, int set_count) {
     Resolver resolver = {.unit = new_unit(arena, reports), .given = true};
     for (int i = 0; i < source_count; i++)
-        add_source(resolver.unit, sources[i]->path, sources[i]->text, sources[i]->length);
+        if (sources[i]->is_kernel)
+            list_push(arena, &resolver.unit->kernels, (void *)(uintptr_t)sources[i]);
+        else
+            add_source(resolver.unit, sources[i]->path, sources[i]->text, sources[i]->length);
     return resolve_all(&resolver, sets, set_count);
 }
 

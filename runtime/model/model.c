@@ -149,7 +149,10 @@ Model *model_open(Device *device, MoecCompiler *compiler, const GraphShape *shap
     GraphShape all[GRAPH_LIMIT];
     MoecProgram *programs[GRAPH_LIMIT];
     count = shapes_of(compiler, shapes, count, all);
-    if (!compile_graphs(compiler, all, count, programs)) return NULL;
+    moec_use_externs(compiler, device->apart ? "cuda" : "c");
+    const bool good = compile_graphs(compiler, all, count, programs);
+    moec_use_externs(compiler, NULL);
+    if (!good) return NULL;
     Model *model = memory_new(sizeof *model);
     model->device = device;
     model->table = compile_table(model, compiler, programs, count, keep);

@@ -1,0 +1,146 @@
+/* extern_calls: the hand-written kernels of the layers of a model, for the public interface. */
+#include "driver.h"
+#include "ir/call.h"
+
+#include <stdint.h>
+#include <string.h>
+
+bool moec_use_externs(MoecCompiler *compiler, const char *target) {
+    compiler->extern_target = target;
+    return compiler->unit->externs.count > 0;
+}
+
+static const char *extern_title(Arena *arena, const ExternFunction *function) {
+    return arena_format(arena, "%s:%s", function->file->path, function->name);
+}
+
+static const char *span_text(Arena *arena, Span span) {
+    return span.source ? arena_format(arena, "%s:%d", span.source->path, span_line(span)) : "?";
+}
+
+/* ---- the calls of a program ---- */
+
+typedef struct ExternCalls {
+    MoecCompiler *compiler;
+    MoecExtern *list;
+    const ExternCall **calls;
+    int count, capacity;
+} ExternCalls;
+
+static long operand_size(const Statement *statement, int number, int back) {
+    const int inputs = statement->external->inputs.count;
+    const Expr *operand = number < inputs ? call_input(statement, number)
+                                          : call_output(statement, number - inputs);
+    const CallShape shape = call_shape(operand);
+    return size_at(&shape, back + 1);
+}
+
+static bool same_sizes(const MoecExtern *a, const MoecExtern *b) {
+    bool same = a->key == b->key && a->rows == b->rows && a->size_count == b->size_count &&
+                a->option_count == b->option_count;
+    for (int i = 0; same && i < a->size_count; i++) same = a->sizes[i] == b->sizes[i];
+    for (int i = 0; same && i < a->option_count; i++)
+        same = !strcmp(a->options[i], b->options[i]);
+    return same;
+}
+
+static MoecExtern describe_extern(Arena *arena, const Statement *statement) {
+    const ExternCall *call = statement->external;
+    const CallShape first = call_shape(call_input(statement, 0));
+    const size_t count = (size_t)call->size_count + 1, inputs = (size_t)call->inputs.count + 1;
+    const char **names = arena_alloc(arena, count * sizeof *names);
+    long *sizes = arena_alloc(arena, count * sizeof *sizes);
+    bool *integers = arena_alloc(arena, inputs * sizeof *integers);
+    MoecExtern one = {
+        .name = extern_title(arena, call->function),
+        .function = call->function->name,
+        .path = call->function->file->path,
+        .text = call->function->file->text,
+        .spec = call->function->span.source->path,
+        .line = span_line(call->function->span),
+        .equation = span_text(arena, call->result),
+        .layer = call->layer,
+        .options = (const char *const *)call->options.items,
+        .option_count = call->options.count,
+        .types = call->types,
+        .parameters = call->parameters,
+        .inputs = (const char *const *)call->inputs.items,
+        .outputs = (const char *const *)call->outputs.items,
+        .integers = integers,
+        .input_count = call->inputs.count,
+        .output_count = call->outputs.count,
+        .gradient = call->backward,
+        .forward = -1,
+        .rows = leading_size(&first, call->named),
+        .size_names = names,
+        .sizes = sizes,
+        .size_count = call->size_count,
+        .threads = call->threads,
+        .shared = call->shared,
+        .key = call->function,
+    };
+    for (int i = 0; i < call->size_count; i++) {
+        names[i] = call->sizes[i].name;
+        sizes[i] = operand_size(statement, call->sizes[i].operand, call->sizes[i].back);
+    }
+    for (int i = 0; i < call->inputs.count; i++)
+        integers[i] = call_input(statement, i)->tensor->type == TYPE_INT;
+    one.blocks = one.rows * call->factor;
+    for (int i = 0; i < call->block_count; i++) one.blocks *= sizes[call->blocks[i]];
+    return one;
+}
+
+static void add_extern_call(Statement *statement, void *data) {
+    ExternCalls *calls = data;
+    if (statement->kind != STATEMENT_CALL || !statement->external) return;
+    Arena *arena = calls->compiler->arena;
+    const MoecExtern one = describe_extern(arena, statement);
+    for (int i = 0; i < calls->count; i++)
+        if (same_sizes(&calls->list[i], &one)) return;
+    if (calls->count == calls->capacity) {
+        calls->capacity = 2 * calls->capacity + 8;
+        MoecExtern *list = arena_alloc(arena, (size_t)calls->capacity * sizeof *list);
+        const ExternCall **own = arena_alloc(arena, (size_t)calls->capacity * sizeof *own);
+        for (int i = 0; i < calls->count; i++) {
+            list[i] = calls->list[i];
+            own[i] = calls->calls[i];
+        }
+        calls->list = list;
+        calls->calls = own;
+    }
+    calls->calls[calls->count] = statement->external;
+    calls->list[calls->count++] = one;
+}
+
+/* The forward call that has the gradient. */
+static void find_forward(const ExternCalls *calls, int gradient) {
+    for (int i = 0; i < calls->count; i++)
+        if (calls->calls[i]->gradient == calls->calls[gradient]) calls->list[gradient].forward = i;
+}
+
+const MoecExtern *moec_externs(MoecCompiler *compiler, MoecProgram *program, int *count) {
+    ExternCalls calls = {.compiler = compiler};
+    block_walk(&program->body, add_extern_call, &calls);
+    for (int i = 0; i < calls.count; i++)
+        if (calls.list[i].gradient) find_forward(&calls, i);
+    *count = calls.count;
+    return calls.list;
+}
+
+void moec_refuse_extern(MoecCompiler *compiler, const MoecExtern *external) {
+    list_push(compiler->arena, &compiler->unit->refused, (void *)(uintptr_t)external->key);
+}
+
+const MoecUnusedExtern *moec_unused_externs(MoecCompiler *compiler, int *count) {
+    const List *unused = &compiler->unit->unused;
+    Arena *arena = compiler->arena;
+    MoecUnusedExtern *list = arena_alloc(arena, ((size_t)unused->count + 1) * sizeof *list);
+    for (int i = 0; i < unused->count; i++) {
+        const ExternUnused *one = unused->items[i];
+        list[i] = (MoecUnusedExtern){extern_title(arena, one->function),
+                                     one->function->span.source->path, one->reason,
+                                     span_line(one->function->span)};
+    }
+    *count = unused->count;
+    return list;
+}
