@@ -38,7 +38,7 @@ static long operand_size(const Statement *statement, int number, int back) {
 static bool same_sizes(const MoecExtern *a, const MoecExtern *b) {
     bool same = a->key == b->key && a->rows == b->rows && a->size_count == b->size_count &&
                 a->option_count == b->option_count;
-    for (int i = 0; same && i < a->size_count; i++) same = a->sizes[i] == b->sizes[i];
+    for (int i = 0; same && i < a->size_count; i++) same = a->sizes[i].size == b->sizes[i].size;
     for (int i = 0; same && i < a->option_count; i++)
         same = !strcmp(a->options[i], b->options[i]);
     return same;
@@ -48,10 +48,9 @@ static MoecExtern describe_extern(Arena *arena, const Statement *statement) {
     const ExternCall *call = statement->external;
     const CallShape first = call_shape(call_input(statement, 0));
     const size_t count = (size_t)call->size_count + 1, inputs = (size_t)call->inputs.count + 1;
-    const char **names = arena_alloc(arena, count * sizeof *names);
-    long *sizes = arena_alloc(arena, count * sizeof *sizes);
+    MoecExternSize *sizes = arena_alloc(arena, count * sizeof *sizes);
     bool *integers = arena_alloc(arena, inputs * sizeof *integers);
-    MoecExtern one = {
+    const MoecExtern one = {
         .name = extern_title(arena, call->function),
         .function = call->function->name,
         .path = call->function->file->path,
@@ -72,21 +71,23 @@ static MoecExtern describe_extern(Arena *arena, const Statement *statement) {
         .gradient = call->backward,
         .forward = -1,
         .rows = leading_size(&first, call->named),
-        .size_names = names,
+        .named = call->named,
         .sizes = sizes,
         .size_count = call->size_count,
+        .factor = call->factor,
         .threads = call->threads,
         .shared = call->shared,
+        .blocks = call->blocks,
+        .block_count = call->block_count,
         .key = call->function,
     };
     for (int i = 0; i < call->size_count; i++) {
-        names[i] = call->sizes[i].name;
-        sizes[i] = operand_size(statement, call->sizes[i].operand, call->sizes[i].back);
+        const ExternSize *size = &call->sizes[i];
+        sizes[i] = (MoecExternSize){size->name, size->operand, size->back,
+                                    operand_size(statement, size->operand, size->back)};
     }
     for (int i = 0; i < call->inputs.count; i++)
         integers[i] = call_input(statement, i)->tensor->type == TYPE_INT;
-    one.blocks = one.rows * call->factor;
-    for (int i = 0; i < call->block_count; i++) one.blocks *= sizes[call->blocks[i]];
     return one;
 }
 

@@ -40,6 +40,8 @@ MoecCompiler *moec_open(const char *file, const char *model, const char *const *
 /* The same from a spec that was saved with moec_bundle (checkpoints). */
 MoecCompiler *moec_open_bundle(const char *bundle, size_t length, const char *const *sets,
                                int set_count);
+/* A model of `text` that can apply the layers of an open spec. */
+MoecCompiler *moec_open_beside(MoecCompiler *compiler, const char *text, const char *model);
 /* Whether two specs train the same model with the same train options. Names of options and files
  * may differ. Options that only one of the specs has are not compared. */
 bool moec_same_training(MoecCompiler *then, MoecCompiler *now);
@@ -125,7 +127,15 @@ void moec_trains(MoecCompiler *compiler);
  * for this target, "c" or "cuda"; NULL, the initial state: they compute the equations alone. True
  * if a layer of the spec has one. */
 bool moec_use_externs(MoecCompiler *compiler, const char *target);
-/* A kernel that a program calls at these sizes: the arguments of its function. */
+/* The size of an axis: dimension `back` before the end of operand `operand`, inputs first. */
+typedef struct MoecExternSize {
+    const char *name;
+    int operand, back;
+    long size;
+} MoecExternSize;
+/* A kernel that a program calls at these sizes. Its function receives the rows, the sizes, the
+ * inputs and the outputs; one of gradients the inputs, the gradients of the outputs, and those of
+ * the real inputs, which it writes. */
 typedef struct MoecExtern {
     const char *name, *function;      /* "norm.c:norm", "norm" */
     const char *path, *text;          /* of its file */
@@ -142,11 +152,14 @@ typedef struct MoecExtern {
     bool gradient;  /* computes the gradients of the inputs from those of the outputs */
     int forward;    /* gradient: the number of the other one */
     long rows;      /* the product of the dimensions before the named ones */
-    const char *const *size_names;
-    const long *sizes;
+    int named;      /* dimensions of the first input */
+    const MoecExternSize *sizes;
     int size_count;
-    long blocks, threads, shared; /* of a GPU */
-    const void *key;              /* for moec_refuse_extern */
+    /* GPU: blocks = rows * factor * these sizes, by number; threads of a block; bytes */
+    long factor, threads, shared;
+    const int *blocks;
+    int block_count;
+    const void *key; /* for moec_refuse_extern */
 } MoecExtern;
 /* Those of a program, each once for its sizes. */
 const MoecExtern *moec_externs(MoecCompiler *compiler, MoecProgram *program, int *count);

@@ -144,15 +144,36 @@ static const MoecTable *compile_table(Model *model, MoecCompiler *compiler,
     return model->module ? model->module->table : (reports_good(compiler), NULL);
 }
 
+static ExternComparison *extern_comparison;
+
+void model_compare_externs(ExternComparison *comparison) {
+    extern_comparison = comparison;
+}
+
+/* Compiles again without the kernels that differ. */
+static bool compile_with_externs(Device *device, MoecCompiler *compiler, const GraphShape *shapes,
+                                 int count, MoecProgram **programs) {
+    bool good = true, again = false;
+    do {
+        const bool calls = extern_comparison &&
+                           moec_use_externs(compiler, device->apart ? "cuda" : "c");
+        good = compile_graphs(compiler, shapes, count, programs);
+        moec_use_externs(compiler, NULL);
+        again = false;
+        if (!good || !calls) break;
+        const ExternCheck check = extern_comparison(device, compiler, programs, count);
+        good = check != EXTERNS_FAIL;
+        again = check == EXTERNS_REFUSED;
+    } while (again);
+    return good;
+}
+
 Model *model_open(Device *device, MoecCompiler *compiler, const GraphShape *shapes, int count,
                   bool keep) {
     GraphShape all[GRAPH_LIMIT];
     MoecProgram *programs[GRAPH_LIMIT];
     count = shapes_of(compiler, shapes, count, all);
-    moec_use_externs(compiler, device->apart ? "cuda" : "c");
-    const bool good = compile_graphs(compiler, all, count, programs);
-    moec_use_externs(compiler, NULL);
-    if (!good) return NULL;
+    if (!compile_with_externs(device, compiler, all, count, programs)) return NULL;
     Model *model = memory_new(sizeof *model);
     model->device = device;
     model->table = compile_table(model, compiler, programs, count, keep);

@@ -92,6 +92,18 @@ typedef struct Model {
     ModelMemory there;
 } Model;
 
+/* Compares the hand-written kernels that programs call with the equations of their layers, and
+ * refuses those that differ: see tools/against/extern.c. */
+typedef enum ExternCheck {
+    EXTERNS_AGREE,
+    EXTERNS_REFUSED, /* some: compile the programs again */
+    EXTERNS_FAIL     /* after a message */
+} ExternCheck;
+typedef ExternCheck ExternComparison(Device *device, MoecCompiler *compiler,
+                                     MoecProgram *const *programs, int count);
+/* Programs of later model_open call hand-written kernels after this comparison; initially they
+ * call none. */
+void model_compare_externs(ExternComparison *comparison);
 /* Compiles and loads the graphs; adds MOEC_GATHER to MOEC_TRAIN if the model needs it. keep: use
  * the cache. The compiler may be closed afterwards. NULL after a message. */
 Model *model_open(Device *device, MoecCompiler *compiler, const GraphShape *shapes, int count,

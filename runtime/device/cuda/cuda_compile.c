@@ -54,13 +54,16 @@ static bool read_cached(const char *path, CudaImage *image) {
 }
 
 static bool report_failure(const CudaCompiler *compiler, CudaCompilation *program,
-                           const char *name) {
+                           const CudaText *text) {
     size_t length = 0;
     compiler->log_bytes(program, &length);
     char *log = memory_new(length + 1);
     compiler->log(program, log);
-    error_message("please report this with the spec",
-                  "NVRTC rejects the generated program %s:\n%.*s", name, LOG_LIMIT, log);
+    if (text->help)
+        error_message(text->help, "%s does not compile:\n%.*s", text->name, LOG_LIMIT, log);
+    else
+        error_message("please report this with the spec",
+                      "NVRTC rejects the generated program %s:\n%.*s", text->name, LOG_LIMIT, log);
     free(log);
     return false;
 }
@@ -83,7 +86,7 @@ static bool make_object(const CudaLibrary *library, const CudaText *text, CudaIm
     char *architecture = architecture_option(text);
     const char *const options[] = {architecture, "--std=c++17", "--extra-device-vectorization"};
     bool good = compiler->compile(program, 3, options) == 0 ||
-                report_failure(compiler, program, text->name);
+                report_failure(compiler, program, text);
     if (good) {
         good = compiler->image_bytes(program, &image->length) == 0 && image->length;
         image->bytes = memory_new(image->length + 1);

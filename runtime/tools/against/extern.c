@@ -1,0 +1,173 @@
+/* extern: the hand-written kernels of a model are compared with the equations of their layers,
+ * before a program calls them for the first time and in `moec verify`. A kernel that differs is
+ * refused: the program computes the equations. */
+#include "tools/against/against.h"
+
+#include "base/cache.h"
+#include "base/files.h"
+#include "base/memory.h"
+#include "base/message.h"
+#include "tools/against/externs.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+char *extern_sizes_text(const MoecExtern *external) {
+    char *text = memory_format("rows = %ld", external->rows);
+    for (int i = 0; i < external->size_count; i++) {
+        char *longer =
+            memory_format("%s, %s = %ld", text, external->sizes[i].name, external->sizes[i].size);
+        free(text);
+        text = longer;
+    }
+    return text;
+}
+
+/* ---- refusals ---- */
+
+static void refusal_message(const MoecExtern *external, const char *reason) {
+    char *sizes = extern_sizes_text(external);
+    note_message("%s:%d: extern %s is refused at %s; the equations of layer '%s' run instead:\n    "
+                 "%s",
+                 external->spec, external->line, external->name, sizes, external->layer, reason);
+    free(sizes);
+}
+
+/* "y[0,3] is 1 instead of 2 (norm.moe:5)": a new string. */
+static char *difference_text(const AgainstSubject *subject, const AgainstCase *one,
+                             const AgainstDifference *difference, const char *equation) {
+    AgainstTensor located = *difference->tensor;
+    if (difference->gradient) subject_locate(subject, one->shape, &located);
+    char *element = element_index_text(&located, difference->first);
+    char *where = difference->gradient && located.file
+                      ? memory_format("first read in %s:%d", located.file, located.line)
+                      : memory_format("computed in %s", equation);
+    char *text = memory_format("%s%s[%s] is %.9g instead of %.9g, bound %.1e; %s; %s values",
+                               difference->gradient ? "the gradient of " : "", located.name, element,
+                               difference->given, difference->exact, difference->bound, where,
+                               against_kind_names[one->kind]);
+    free(element);
+    free(where);
+    return text;
+}
+
+/* ---- one kernel ---- */
+
+typedef enum Outcome { AGREES, DIFFERS, FAILS } Outcome;
+
+/* Compares all cases; a difference is printed. */
+static Outcome judge_extern(const AgainstSubject *subject, AgainstPlan *plan,
+                            const MoecExtern *external) {
+    Outcome outcome = AGREES;
+    for (int i = 0; i < plan->case_count && outcome == AGREES; i++) {
+        AgainstVerdict verdict;
+        if (!judge_case(&plan->cases[i], &verdict)) outcome = FAILS;
+        if (outcome == AGREES && verdict.difference_count) {
+            outcome = DIFFERS;
+            char *text = difference_text(subject, &plan->cases[i], &verdict.differences[0],
+                                         external->equation);
+            refusal_message(external, text);
+            free(text);
+        }
+        free(verdict.differences);
+    }
+    return outcome;
+}
+
+/* Runs the code; its messages about crashes and zones are the reason of a refusal. */
+static Outcome run_extern(AgainstPlan *plan, AgainstClient *client, const MoecExtern *external) {
+    char *messages = NULL;
+    size_t length = 0;
+    FILE *before = message_file(), *held = open_memstream(&messages, &length);
+    if (!held) return FAILS;
+    message_to(held);
+    json_t *none = json_object();
+    const bool good = client_describe(client, none) && against_run_cases(plan, client);
+    json_decref(none);
+    fclose(held);
+    message_to(before == stderr ? NULL : before);
+    if (!good) {
+        messages[strcspn(messages, "\n")] = 0;
+        static const char start[] = "moec: error: ";
+        const bool known = !strncmp(messages, start, strlen(start));
+        refusal_message(external, messages + (known ? strlen(start) : 0));
+    }
+    free(messages);
+    return good ? AGREES : DIFFERS;
+}
+
+static Outcome compare_extern(AgainstOptions *options, const char *library) {
+    const MoecExtern *external = options->external->forward;
+    AgainstPlan plan = {0};
+    AgainstSubject subject = {.options = options, .plan = &plan};
+    AgainstClient client = {.to = -1, .from = -1};
+    options->code = library;
+    Outcome outcome = plan_read(&plan, options) && subject_open_extern(&subject, options) &&
+                              plan_make(&plan, &subject) && client_open(&client, options)
+                          ? AGREES
+                          : FAILS;
+    if (outcome == AGREES) outcome = run_extern(&plan, &client, external);
+    client_close(&client);
+    if (outcome == AGREES) outcome = judge_extern(&subject, &plan, external);
+    plan_free(&plan);
+    subject_free(&subject);
+    free((void *)(uintptr_t)options->sizes);
+    return outcome;
+}
+
+/* Builds and compares one kernel. */
+static Outcome check_extern(const AgainstExtern *external) {
+    TextList sets = {0};
+    const MoecExtern *forward = external->forward;
+    for (int i = 0; i < forward->option_count && i < LIST_LIMIT; i++)
+        sets.items[sets.count++] = forward->options[i];
+    AgainstOptions options = {.external = external,
+                              .operand = forward->spec,
+                              .device = "cpu",
+                              .dtypes = "f32",
+                              .seed = 1,
+                              .sets = &sets};
+    if (external->device) return compare_extern(&options, forward->name);
+    Workplace place = {.lock = -1};
+    const char *folder = getenv("TMPDIR");
+    if (!cache_workplace(&place, folder && *folder ? folder : "/tmp", false)) {
+        error_message("set TMPDIR to a folder that you can write to", "cannot create a folder");
+        return FAILS;
+    }
+    char *output = path_join(place.folder, "extern.so"),
+         *code = memory_format("%s:%s", output, forward->function);
+    const Outcome outcome = extern_library_build(external, place.folder, output)
+                                ? compare_extern(&options, code)
+                                : FAILS;
+    free(output);
+    free(code);
+    cache_leave(&place);
+    return outcome;
+}
+
+/* ---- all kernels of a program ---- */
+
+ExternCheck externs_check(Device *device, MoecCompiler *compiler, MoecProgram *const *programs,
+                          int count) {
+    ExternCheck result = EXTERNS_AGREE;
+    for (int i = 0; i < count; i++) {
+        int calls;
+        const MoecExtern *list = moec_externs(compiler, programs[i], &calls);
+        for (int j = 0; j < calls; j++) {
+            if (list[j].gradient) continue;
+            AgainstExtern external = {.compiler = compiler,
+                                      .forward = &list[j],
+                                      .device = device->apart ? device : NULL};
+            for (int k = 0; k < calls; k++)
+                if (list[k].gradient && list[k].forward == j) external.gradient = &list[k];
+            const Outcome outcome = check_extern(&external);
+            if (outcome == FAILS) return EXTERNS_FAIL;
+            if (outcome == AGREES) continue;
+            moec_refuse_extern(compiler, &list[j]);
+            result = EXTERNS_REFUSED;
+        }
+    }
+    return result;
+}
