@@ -1,6 +1,7 @@
 /* extern_calls: the hand-written kernels of the layers of a model, for the public interface. */
 #include "driver.h"
 #include "ir/call.h"
+#include "print/print.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -55,6 +56,7 @@ static MoecExtern describe_extern(Arena *arena, const Statement *statement) {
         .function = call->function->name,
         .path = call->function->file->path,
         .text = call->function->file->text,
+        .emitted = extern_file_name(arena, call->function->file->path),
         .spec = call->function->span.source->path,
         .line = span_line(call->function->span),
         .equation = span_text(arena, call->result),

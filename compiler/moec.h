@@ -139,6 +139,7 @@ typedef struct MoecExternSize {
 typedef struct MoecExtern {
     const char *name, *function;      /* "norm.c:norm", "norm" */
     const char *path, *text;          /* of its file */
+    const char *emitted;              /* its name in a standalone folder */
     const char *spec;                 /* file with the statement */
     int line;                         /* of the statement */
     const char *equation;             /* file:line of the equation of the first result */

@@ -74,6 +74,8 @@ void print_constants(Text *text, const TemplateOptions *options);
 
 /* ---- print_externs.c ---- */
 
+/* The name of a file in a standalone folder. */
+const char *extern_file_name(Arena *arena, const char *path);
 /* Declarations of the hand-written functions of a module; their files, each once. */
 void print_extern_declarations(Text *text, const Module *module);
 void print_extern_files(Text *text, const Module *module);

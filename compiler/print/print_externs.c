@@ -1,17 +1,23 @@
 /* print_externs: hand-written functions of layers: see calls/extern.c. A hosted text contains their
- * files; a standalone text includes them from its folder. */
+ * files. In a standalone folder, files in C are compiled alone, and the kernels of a GPU include
+ * theirs. */
 #include "print/print.h"
 
 #include <string.h>
 
-static const char *extern_base(const Source *file) {
-    const char *slash = strrchr(file->path, '/');
-    return slash ? slash + 1 : file->path;
+/* "kernels/norm.cu" becomes "extern_norm.cuh": a Makefile compiles every .cu. */
+const char *extern_file_name(Arena *arena, const char *path) {
+    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    const size_t length = strlen(base);
+    const bool cuda = length > 3 && !strcmp(base + length - 3, ".cu");
+    return arena_format(arena, "extern_%s%s", base, cuda ? "h" : "");
 }
 
 static void print_contents(Text *text, const Module *module, const Source *file) {
     if (module->hosting == TARGET_STANDALONE) {
-        text_add(text, "#include %s\n", quoted(text->arena, extern_base(file)));
+        if (module->apart)
+            text_add(text, "#include %s\n",
+                     quoted(text->arena, extern_file_name(text->arena, file->path)));
         return;
     }
     text_add(text, "#line 1 %s\n", quoted(text->arena, file->path));

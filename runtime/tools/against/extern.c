@@ -147,27 +147,99 @@ static Outcome check_extern(const AgainstExtern *external) {
     return outcome;
 }
 
+/* ---- what was compared before ---- */
+
+enum { KNOWN_LIMIT = 64 };
+static char *known_keys[KNOWN_LIMIT]; /* of this process */
+static int known_count;
+static bool fresh; /* earlier processes do not count */
+
+void externs_compare_again(void) {
+    fresh = true;
+}
+
+/* The path of a mark in the cache that the kernel agrees at these sizes, with this spec, compiler
+ * and device: a new string, or NULL without a cache. */
+static char *agreement_path(const AgainstExtern *external, const Device *device) {
+    XXH3_state_t *state = cache_begin();
+    char *sizes = extern_sizes_text(external->forward);
+    const char *const texts[] = {moec_bundle(external->compiler), external->forward->name, sizes,
+                                 device->name, getenv("MOEC_CC"), getenv("MOEC_CFLAGS")};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        cache_add(state, texts[i] ? texts[i] : "");
+    for (int i = 0; i < external->forward->option_count; i++)
+        cache_add(state, external->forward->options[i]);
+    free(sizes);
+    return cache_path(state, ".agrees");
+}
+
+static bool is_known(const char *path) {
+    for (int i = 0; i < known_count; i++)
+        if (!strcmp(known_keys[i], path)) return true;
+    char *mark = fresh ? NULL : cache_read_text(path);
+    free(mark);
+    return mark != NULL;
+}
+
+/* Takes the path. */
+static void note_agreement(char *path) {
+    cache_write_text(path, "the kernel agrees with the equations\n");
+    if (known_count < KNOWN_LIMIT)
+        known_keys[known_count++] = path;
+    else
+        free(path);
+}
+
+/* The same as check_extern, unless it agreed before. */
+static Outcome check_once(const AgainstExtern *external, const Device *device) {
+    char *path = agreement_path(external, device);
+    if (path && is_known(path)) {
+        free(path);
+        return AGREES;
+    }
+    const Outcome outcome = check_extern(external);
+    if (outcome == AGREES) {
+        char *sizes = extern_sizes_text(external->forward);
+        (fresh ? note_message : detail_message)(
+            "extern %s%s agrees with the equations of layer '%s' at %s", external->forward->name,
+            external->gradient ? ", with its gradients," : "", external->forward->layer, sizes);
+        free(sizes);
+    }
+    if (path && outcome == AGREES)
+        note_agreement(path);
+    else
+        free(path);
+    return outcome;
+}
+
 /* ---- all kernels of a program ---- */
+
+static bool is_refused(const void *const *refused, int count, const void *key) {
+    for (int i = 0; i < count; i++)
+        if (refused[i] == key) return true;
+    return false;
+}
 
 ExternCheck externs_check(Device *device, MoecCompiler *compiler, MoecProgram *const *programs,
                           int count) {
-    ExternCheck result = EXTERNS_AGREE;
+    const void *refused[KNOWN_LIMIT];
+    int refusals = 0;
     for (int i = 0; i < count; i++) {
         int calls;
         const MoecExtern *list = moec_externs(compiler, programs[i], &calls);
         for (int j = 0; j < calls; j++) {
-            if (list[j].gradient) continue;
+            if (list[j].gradient || is_refused(refused, refusals, list[j].key)) continue;
             AgainstExtern external = {.compiler = compiler,
                                       .forward = &list[j],
                                       .device = device->apart ? device : NULL};
             for (int k = 0; k < calls; k++)
                 if (list[k].gradient && list[k].forward == j) external.gradient = &list[k];
-            const Outcome outcome = check_extern(&external);
+            const Outcome outcome = check_once(&external, device);
             if (outcome == FAILS) return EXTERNS_FAIL;
             if (outcome == AGREES) continue;
             moec_refuse_extern(compiler, &list[j]);
-            result = EXTERNS_REFUSED;
+            if (refusals < KNOWN_LIMIT) refused[refusals++] = list[j].key;
         }
     }
-    return result;
+    return refusals ? EXTERNS_REFUSED : EXTERNS_AGREE;
 }

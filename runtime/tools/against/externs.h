@@ -8,5 +8,7 @@
  * model_compare_externs. */
 ExternCheck externs_check(Device *device, MoecCompiler *compiler, MoecProgram *const *programs,
                           int count);
+/* From now on agreements of earlier processes do not count. */
+void externs_compare_again(void);
 
 #endif
