@@ -36,8 +36,9 @@ static long operand_size(const Statement *statement, int number, int back) {
     return size_at(&shape, back + 1);
 }
 
+/* At the same sizes, with the same options of the layer. */
 static bool same_sizes(const MoecExtern *a, const MoecExtern *b) {
-    bool same = a->key == b->key && a->rows == b->rows && a->size_count == b->size_count &&
+    bool same = !strcmp(a->layer, b->layer) && a->rows == b->rows && a->size_count == b->size_count &&
                 a->option_count == b->option_count;
     for (int i = 0; same && i < a->size_count; i++) same = a->sizes[i].size == b->sizes[i].size;
     for (int i = 0; same && i < a->option_count; i++)
@@ -99,7 +100,7 @@ static void add_extern_call(Statement *statement, void *data) {
     Arena *arena = calls->compiler->arena;
     const MoecExtern one = describe_extern(arena, statement);
     for (int i = 0; i < calls->count; i++)
-        if (same_sizes(&calls->list[i], &one)) return;
+        if (calls->list[i].key == one.key && same_sizes(&calls->list[i], &one)) return;
     if (calls->count == calls->capacity) {
         calls->capacity = 2 * calls->capacity + 8;
         MoecExtern *list = arena_alloc(arena, (size_t)calls->capacity * sizeof *list);
@@ -115,10 +116,13 @@ static void add_extern_call(Statement *statement, void *data) {
     calls->list[calls->count++] = one;
 }
 
-/* The forward call that has the gradient. */
+/* The call whose gradient it is. */
 static void find_forward(const ExternCalls *calls, int gradient) {
     for (int i = 0; i < calls->count; i++)
-        if (calls->calls[i]->gradient == calls->calls[gradient]) calls->list[gradient].forward = i;
+        if (calls->calls[i]->gradient &&
+            calls->calls[i]->gradient->function == calls->calls[gradient]->function &&
+            same_sizes(&calls->list[i], &calls->list[gradient]))
+            calls->list[gradient].forward = i;
 }
 
 const MoecExtern *moec_externs(MoecCompiler *compiler, MoecProgram *program, int *count) {

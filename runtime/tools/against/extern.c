@@ -27,7 +27,13 @@ char *extern_sizes_text(const MoecExtern *external) {
 
 /* ---- refusals ---- */
 
-static void refusal_message(const MoecExtern *external, const char *reason) {
+/* The function under comparison: that of the gradients after the other one. */
+static const MoecExtern *compared_function(const AgainstExtern *external) {
+    return external->gradient ? external->gradient : external->forward;
+}
+
+static void refusal_message(const AgainstExtern *compared, const char *reason) {
+    const MoecExtern *external = compared_function(compared);
     char *sizes = extern_sizes_text(external);
     note_message("%s:%d: extern %s is refused at %s; the equations of layer '%s' run instead:\n    "
                  "%s",
@@ -59,7 +65,7 @@ typedef enum Outcome { AGREES, DIFFERS, FAILS } Outcome;
 
 /* Compares all cases; a difference is printed. */
 static Outcome judge_extern(const AgainstSubject *subject, AgainstPlan *plan,
-                            const MoecExtern *external) {
+                            const AgainstExtern *external) {
     Outcome outcome = AGREES;
     for (int i = 0; i < plan->case_count && outcome == AGREES; i++) {
         AgainstVerdict verdict;
@@ -67,7 +73,7 @@ static Outcome judge_extern(const AgainstSubject *subject, AgainstPlan *plan,
         if (outcome == AGREES && verdict.difference_count) {
             outcome = DIFFERS;
             char *text = difference_text(subject, &plan->cases[i], &verdict.differences[0],
-                                         external->equation);
+                                         external->forward->equation);
             refusal_message(external, text);
             free(text);
         }
@@ -77,7 +83,8 @@ static Outcome judge_extern(const AgainstSubject *subject, AgainstPlan *plan,
 }
 
 /* Runs the code; its messages about crashes and zones are the reason of a refusal. */
-static Outcome run_extern(AgainstPlan *plan, AgainstClient *client, const MoecExtern *external) {
+static Outcome run_extern(AgainstPlan *plan, AgainstClient *client,
+                          const AgainstExtern *external) {
     char *messages = NULL;
     size_t length = 0;
     FILE *before = message_file(), *held = open_memstream(&messages, &length);
@@ -99,7 +106,7 @@ static Outcome run_extern(AgainstPlan *plan, AgainstClient *client, const MoecEx
 }
 
 static Outcome compare_extern(AgainstOptions *options, const char *library) {
-    const MoecExtern *external = options->external->forward;
+    const AgainstExtern *external = options->external;
     AgainstPlan plan = {0};
     AgainstSubject subject = {.options = options, .plan = &plan};
     AgainstClient client = {.to = -1, .from = -1};
@@ -163,7 +170,8 @@ void externs_compare_again(void) {
 static char *agreement_path(const AgainstExtern *external, const Device *device) {
     XXH3_state_t *state = cache_begin();
     char *sizes = extern_sizes_text(external->forward);
-    const char *const texts[] = {moec_bundle(external->compiler), external->forward->name, sizes,
+    const char *const texts[] = {moec_bundle(external->compiler), compared_function(external)->name,
+                                 sizes,
                                  device->name, getenv("MOEC_CC"), getenv("MOEC_CFLAGS")};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         cache_add(state, texts[i] ? texts[i] : "");
@@ -201,8 +209,8 @@ static Outcome check_once(const AgainstExtern *external, const Device *device) {
     if (outcome == AGREES) {
         char *sizes = extern_sizes_text(external->forward);
         (fresh ? note_message : detail_message)(
-            "extern %s%s agrees with the equations of layer '%s' at %s", external->forward->name,
-            external->gradient ? ", with its gradients," : "", external->forward->layer, sizes);
+            "extern %s agrees with the equations of layer '%s' at %s",
+            compared_function(external)->name, external->forward->layer, sizes);
         free(sizes);
     }
     if (path && outcome == AGREES)
@@ -232,13 +240,16 @@ ExternCheck externs_check(Device *device, MoecCompiler *compiler, MoecProgram *c
             AgainstExtern external = {.compiler = compiler,
                                       .forward = &list[j],
                                       .device = device->apart ? device : NULL};
-            for (int k = 0; k < calls; k++)
-                if (list[k].gradient && list[k].forward == j) external.gradient = &list[k];
-            const Outcome outcome = check_once(&external, device);
+            Outcome outcome = check_once(&external, device);
+            for (int k = 0; k < calls && outcome == AGREES; k++) {
+                if (!list[k].gradient || list[k].forward != j) continue;
+                external.gradient = &list[k];
+                outcome = check_once(&external, device);
+            }
             if (outcome == FAILS) return EXTERNS_FAIL;
             if (outcome == AGREES) continue;
-            moec_refuse_extern(compiler, &list[j]);
-            if (refusals < KNOWN_LIMIT) refused[refusals++] = list[j].key;
+            moec_refuse_extern(compiler, compared_function(&external));
+            if (refusals < KNOWN_LIMIT) refused[refusals++] = compared_function(&external)->key;
         }
     }
     return refusals ? EXTERNS_REFUSED : EXTERNS_AGREE;
