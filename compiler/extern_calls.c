@@ -138,16 +138,81 @@ void moec_refuse_extern(MoecCompiler *compiler, const MoecExtern *external) {
     list_push(compiler->arena, &compiler->unit->refused, (void *)(uintptr_t)external->key);
 }
 
-const MoecUnusedExtern *moec_unused_externs(MoecCompiler *compiler, int *count) {
-    const List *unused = &compiler->unit->unused;
-    Arena *arena = compiler->arena;
-    MoecUnusedExtern *list = arena_alloc(arena, ((size_t)unused->count + 1) * sizeof *list);
-    for (int i = 0; i < unused->count; i++) {
-        const ExternUnused *one = unused->items[i];
-        list[i] = (MoecUnusedExtern){extern_title(arena, one->function),
-                                     one->function->span.source->path, one->reason,
-                                     span_line(one->function->span)};
+/* ---- what all programs call ---- */
+
+typedef struct UsesOfGraph {
+    MoecCompiler *compiler;
+    MoecExternUse *uses;
+    const char *graph;
+} UsesOfGraph;
+
+static MoecExternUse *use_of(const UsesOfGraph *found, const ExternFunction *function) {
+    const List *externs = &found->compiler->unit->externs;
+    for (int i = 0; i < externs->count; i++)
+        if (&((const ExternFile *)externs->items[i])->function == function) return &found->uses[i];
+    return NULL;
+}
+
+static void note_use(const UsesOfGraph *found, const ExternCall *call) {
+    Arena *arena = found->compiler->arena;
+    MoecExternUse *use = call ? use_of(found, call->function) : NULL;
+    if (!use) return;
+    const bool cuda = !strcmp(use->target, "cuda");
+    use->declaration = arena_format(arena, "%s %s(%s)", cuda ? "__global__ void" : "int",
+                                    call->function->name, call->parameters);
+    if (!use->programs)
+        use->programs = found->graph;
+    else if (!strstr(use->programs, found->graph))
+        use->programs = arena_format(arena, "%s, %s", use->programs, found->graph);
+}
+
+static void find_use(Statement *statement, void *data) {
+    const UsesOfGraph *found = data;
+    if (statement->kind != STATEMENT_CALL || !statement->external) return;
+    note_use(found, statement->external);
+    if (!strcmp(found->graph, "training")) note_use(found, statement->external->gradient);
+}
+
+/* The calls of one graph, elaborated alone. */
+static bool find_uses(UsesOfGraph *found, const char *target, Graph graph) {
+    MoecCompiler *compiler = found->compiler;
+    Unit *unit = compiler->unit;
+    unit->extern_target = target;
+    unit->unused = (List){0};
+    Program *program = elaborated(compiler, graph, 0, 0);
+    unit->extern_target = NULL;
+    if (!program || compiler->reports.errors) return false;
+    block_walk(&program->body, find_use, found);
+    for (int i = 0; i < unit->unused.count; i++) {
+        const ExternUnused *unused = unit->unused.items[i];
+        MoecExternUse *use = use_of(found, unused->function);
+        if (use && !use->reason)
+            use->reason = arena_format(compiler->arena, "%s: %s", found->graph, unused->reason);
     }
-    *count = unused->count;
-    return list;
+    return true;
+}
+
+const MoecExternUse *moec_extern_uses(MoecCompiler *compiler, int *count) {
+    static const struct {
+        Graph graph;
+        const char *name;
+    } graphs[] = {
+        {GRAPH_FORWARD, "forward"}, {GRAPH_TRAIN, "training"}, {GRAPH_DECODE, "decoding"}};
+    static const char *const targets[] = {"c", "cuda"};
+    const List *externs = &compiler->unit->externs;
+    UsesOfGraph found = {.compiler = compiler};
+    found.uses = arena_alloc(compiler->arena, ((size_t)externs->count + 1) * sizeof *found.uses);
+    for (int i = 0; i < externs->count; i++) {
+        const ExternFunction *function = &((const ExternFile *)externs->items[i])->function;
+        found.uses[i] = (MoecExternUse){.target = function->target,
+                                        .name = extern_title(compiler->arena, function),
+                                        .spec = function->span.source->path,
+                                        .line = span_line(function->span)};
+    }
+    *count = externs->count;
+    for (int i = 0; externs->count && i < 6; i++) {
+        found.graph = graphs[i % 3].name;
+        if (!find_uses(&found, targets[i / 3], graphs[i % 3].graph)) return NULL;
+    }
+    return found.uses;
 }

@@ -166,12 +166,16 @@ typedef struct MoecExtern {
 const MoecExtern *moec_externs(MoecCompiler *compiler, MoecProgram *program, int *count);
 /* Programs compiled from now on do not call it. */
 void moec_refuse_extern(MoecCompiler *compiler, const MoecExtern *external);
-/* Kernels that the last compiled program cannot call, each with the reason. */
-typedef struct MoecUnusedExtern {
-    const char *name, *spec, *reason;
+/* What the programs of the model call. */
+typedef struct MoecExternUse {
+    const char *target, *name, *spec; /* "c", "norm.c:norm", file with the statement */
     int line;
-} MoecUnusedExtern;
-const MoecUnusedExtern *moec_unused_externs(MoecCompiler *compiler, int *count);
+    const char *declaration; /* of the function; NULL: no program calls it */
+    const char *programs;    /* that call it: "forward, training, decoding" */
+    const char *reason;      /* why others compute the equations, or NULL */
+} MoecExternUse;
+/* All `extern` statements of the spec; NULL after an error. */
+const MoecExternUse *moec_extern_uses(MoecCompiler *compiler, int *count);
 /* Compiles one graph with all machine-independent passes. batch and context <= 0 use the values of
  * the spec. tokens: new tokens per decode step. Returns NULL after an error (see moec_reports). */
 MoecProgram *moec_compile(MoecCompiler *compiler, MoecGraph graph, long batch, long context,

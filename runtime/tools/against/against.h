@@ -23,6 +23,7 @@ typedef struct AgainstExtern {
 
 typedef struct AgainstOptions {
     const AgainstExtern *external; /* or NULL */
+    const char *title;             /* of an extern, in messages */
     const char *operand; /* FILE, FILE:MODEL, FILE:LAYER, or a standard layer */
     const char *code;    /* FILE.py:NAME or FILE.so:NAME */
     const char *device;  /* of the code: "cpu", "cuda" */

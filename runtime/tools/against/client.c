@@ -107,7 +107,7 @@ static bool ended_message(AgainstClient *client) {
 bool client_open(AgainstClient *client, const AgainstOptions *options) {
     char *file, *name;
     *client = (AgainstClient){.to = -1, .from = -1};
-    client->name = memory_format("%s", options->code);
+    client->name = memory_format("%s", options->external ? options->title : options->code);
     client->device = options->external && options->external->device ? options->external : NULL;
     if (client->device) return true;
     bool good = split_code(options->code, &file, &name);

@@ -91,18 +91,22 @@ static Outcome run_extern(AgainstPlan *plan, AgainstClient *client,
     if (!held) return FAILS;
     message_to(held);
     json_t *none = json_object();
-    const bool good = client_describe(client, none) && against_run_cases(plan, client);
+    const bool loads = client_describe(client, none), good = loads && against_run_cases(plan, client);
     json_decref(none);
     fclose(held);
     message_to(before == stderr ? NULL : before);
     if (!good) {
+        const char *start = strstr(messages, ": error"), *text = start ? strchr(start + 2, ':') : NULL;
         messages[strcspn(messages, "\n")] = 0;
-        static const char start[] = "moec: error: ";
-        const bool known = !strncmp(messages, start, strlen(start));
-        refusal_message(external, messages + (known ? strlen(start) : 0));
+        text = text ? text + 2 : messages;
+        if (loads)
+            refusal_message(external, text);
+        else
+            error_message("define the function in the file", "%s:%d: %s",
+                          external->forward->spec, external->forward->line, text);
     }
     free(messages);
-    return good ? AGREES : DIFFERS;
+    return good ? AGREES : loads ? DIFFERS : FAILS;
 }
 
 static Outcome compare_extern(AgainstOptions *options, const char *library) {
@@ -131,6 +135,7 @@ static Outcome check_extern(const AgainstExtern *external) {
     for (int i = 0; i < forward->option_count && i < LIST_LIMIT; i++)
         sets.items[sets.count++] = forward->options[i];
     AgainstOptions options = {.external = external,
+                              .title = compared_function(external)->name,
                               .operand = forward->spec,
                               .device = "cpu",
                               .dtypes = "f32",
