@@ -100,8 +100,7 @@ static bool bundle_part(Arena *arena, Bundle *bundle, char *line) {
     int read = 0;
     const bool file = !strncmp(line, "file ", 5), kernel = !strncmp(line, "extern ", 7);
     const char *form = file ? "file %zu %n" : kernel ? "extern %zu %n" : "set %zu%n";
-    if (sscanf(line, form, &length, &read) != 1 || !read)
-        return false;
+    if (sscanf(line, form, &length, &read) != 1 || !read) return false;
     if (length >= (size_t)(bundle->end - bundle->at) || bundle->at[length] != '\n') return false;
     char *text = arena_copy(arena, bundle->at, length);
     bundle->at += length + 1;
@@ -110,7 +109,8 @@ static bool bundle_part(Arena *arena, Bundle *bundle, char *line) {
         return true;
     }
     Source *source = arena_alloc(arena, sizeof *source);
-    *source = (Source){.path = read_path(line + read), .text = text, .length = length, .is_kernel = kernel};
+    *source = (Source){
+        .path = read_path(line + read), .text = text, .length = length, .is_kernel = kernel};
     list_push(arena, &bundle->sources, source);
     return true;
 }

@@ -123,9 +123,9 @@ const char *moec_learned_positions(MoecCompiler *compiler);
  * on them. */
 void moec_trains(MoecCompiler *compiler);
 
-/* Hand-written kernels of layers: `extern c "norm.c:norm"`. Programs compiled from now on call those
- * for this target, "c" or "cuda"; NULL, the initial state: they compute the equations alone. True
- * if a layer of the spec has one. */
+/* Hand-written kernels of layers: `extern c "norm.c:norm"`. Programs compiled from now on call
+ * those for this target, "c" or "cuda"; NULL, the initial state: they compute the equations alone.
+ * True if a layer of the spec has one. */
 bool moec_use_externs(MoecCompiler *compiler, const char *target);
 /* The size of an axis: dimension `back` before the end of operand `operand`, inputs first. */
 typedef struct MoecExternSize {
@@ -137,23 +137,23 @@ typedef struct MoecExternSize {
  * inputs and the outputs; one of gradients the inputs, the gradients of the outputs, and those of
  * the real inputs, which it writes. */
 typedef struct MoecExtern {
-    const char *name, *function;      /* "norm.c:norm", "norm" */
-    const char *path, *text;          /* of its file */
-    const char *emitted;              /* its name in a standalone folder */
-    const char *spec;                 /* file with the statement */
-    int line;                         /* of the statement */
-    const char *equation;             /* file:line of the equation of the first result */
+    const char *name, *function; /* "norm.c:norm", "norm" */
+    const char *path, *text;     /* of its file */
+    const char *emitted;         /* its name in a standalone folder */
+    const char *spec;            /* file with the statement */
+    int line;                    /* of the statement */
+    const char *equation;        /* file:line of the equation of the first result */
     const char *layer;
-    const char *const *options;       /* of the layer, "eps=1e-06" */
+    const char *const *options; /* of the layer, "eps=1e-06" */
     int option_count;
-    const char *types, *parameters;   /* of the function, without and with names */
+    const char *types, *parameters;             /* of the function, without and with names */
     const char *const *inputs, *const *outputs; /* names in the spec */
-    const bool *integers;             /* by input */
+    const bool *integers;                       /* by input */
     int input_count, output_count;
-    bool gradient;  /* computes the gradients of the inputs from those of the outputs */
-    int forward;    /* gradient: the number of the other one */
-    long rows;      /* the product of the dimensions before the named ones */
-    int named;      /* dimensions of the first input */
+    bool gradient; /* computes the gradients of the inputs from those of the outputs */
+    int forward;   /* gradient: the number of the other one */
+    long rows;     /* the product of the dimensions before the named ones */
+    int named;     /* dimensions of the first input */
     const MoecExternSize *sizes;
     int size_count;
     /* GPU: blocks = rows * factor * these sizes, by number; threads of a block; bytes */

@@ -101,7 +101,7 @@ typedef struct Frame {
     int repeats; /* iterations of the repeats around it; 0: none */
     int ambient_count;
     Index *ambient[MAX_RANK]; /* indices that the layer is mapped over, batch first */
-    List externs;             /* ExternChoice *: see extern.c */
+    List externs;             /* ExternChoice *: see extern_layer.c */
     Table instances;          /* Instance *: path segments of the layers that it applies */
     bool shared;              /* already applied under this path: its declarations exist */
 } Frame;
@@ -408,7 +408,7 @@ void report_asked(Elaborator *e, Span span, const char *format, ...)
 void report_blamed(Elaborator *e, Span blamed, Span span, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* ---- extern.c ---- */
+/* ---- extern_layer.c ---- */
 void extern_statement(Elaborator *e, const Node *node);
 /* At the end of a layer: calls its kernel for the target of the program, if it has one, and
  * replaces the results. first: the first statement of its equations in the block. */

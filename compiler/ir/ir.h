@@ -326,22 +326,22 @@ typedef struct ExternSize {
 } ExternSize;
 
 /* The call of such a function in place of the equations of an application of a layer: see
- * calls/extern.c. */
+ * calls/hand_written.c. */
 struct ExternCall {
     const ExternFunction *function;
     const ExternCall *gradient; /* computes the gradients of the inputs; NULL: derived */
-    bool backward;                     /* this is the gradient of another call */
-    const Statement *forward;          /* backward: that call */
-    const char *layer;                 /* its name */
-    Span span, result;                 /* of the layer; of the equation of its first result */
-    List options;                      /* const char *: "eps = 1e-6" */
-    List inputs, outputs;              /* const char *: names, without those of `equations` */
+    bool backward;              /* this is the gradient of another call */
+    const Statement *forward;   /* backward: that call */
+    const char *layer;          /* its name */
+    Span span, result;          /* of the layer; of the equation of its first result */
+    List options;               /* const char *: "eps = 1e-6" */
+    List inputs, outputs;       /* const char *: names, without those of `equations` */
     int equations; /* the last inputs of the statement: the results by the equations, until the
                       pass externs */
     ExternSize sizes[MAX_RANK + MAX_LOOPS];
     int size_count;
-    int named;                        /* dimensions of the first input after the rows */
-    long factor, threads, shared;     /* GPU: blocks per row, threads of a block, bytes */
+    int named;                         /* dimensions of the first input after the rows */
+    long factor, threads, shared;      /* GPU: blocks per row, threads of a block, bytes */
     int blocks[MAX_RANK], block_count; /* sizes that multiply the factor */
     double flops;                      /* of the equations */
     const char *types, *parameters;    /* of the function: "long, const float *"; with names */

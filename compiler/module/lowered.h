@@ -343,8 +343,8 @@ typedef struct Section {
     const HostRecord *record; /* a constant of the host program */
     const Update *update;
     const ExternCall *external; /* its function in a file of another language */
-    bool ends;  /* the last section of a piece: see MoecPiece */
-    int number; /* of the kernel in the piece */
+    bool ends;                  /* the last section of a piece: see MoecPiece */
+    int number;                 /* of the kernel in the piece */
 } Section;
 
 /* A constant of a text: the size of an axis. */

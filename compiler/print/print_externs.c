@@ -1,6 +1,6 @@
-/* print_externs: hand-written functions of layers: see calls/extern.c. A hosted text contains their
- * files. In a standalone folder, files in C are compiled alone, and the kernels of a GPU include
- * theirs. */
+/* print_externs: hand-written kernels of layers: see calls/hand_written.c. A hosted text contains
+ * their files. In a standalone folder, files in C are compiled alone, and the kernels of a GPU
+ * include theirs. */
 #include "print/print.h"
 
 #include <string.h>

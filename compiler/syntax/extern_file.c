@@ -16,7 +16,7 @@ static bool is_letter(char one) {
     return isalnum((unsigned char)one) || one == '_';
 }
 
-static bool is_identifier(const char *name) {
+static bool is_c_identifier(const char *name) {
     if (isdigit((unsigned char)*name) || !*name) return false;
     while (is_letter(*name)) name++;
     return !*name;
@@ -36,9 +36,9 @@ static const Source *read_kernel(Unit *unit, const Source *from, const Node *tex
     const char *colon = strrchr(text->name, ':'), *slash = strrchr(from->path, '/');
     const char *name = arena_copy(arena, text->name, (size_t)(colon - text->name));
     const bool apart = *name == '/' || !slash;
-    const char *path = apart ? name
-                             : arena_format(arena, "%.*s%s", (int)(slash - from->path) + 1,
-                                            from->path, name);
+    const char *path =
+        apart ? name
+              : arena_format(arena, "%.*s%s", (int)(slash - from->path) + 1, from->path, name);
     const Source *known = find_kernel(unit, path);
     if (known) return known;
     size_t length = 0;
@@ -75,7 +75,7 @@ static List called_words(Arena *arena, const char *text) {
 }
 
 /* Text alone: a comment counts, which the linker finds later. */
-static bool has_function(Unit *unit, const Source *file, const char *name, Span span) {
+static bool has_kernel_function(Unit *unit, const Source *file, const char *name, Span span) {
     const List words = called_words(unit->arena, file->text);
     for (int i = 0; i < words.count; i++)
         if (!strcmp(words.items[i], name)) return true;
@@ -100,7 +100,7 @@ static bool is_known_target(Unit *unit, const Node *node) {
 
 static bool has_both_parts(Unit *unit, const Node *text) {
     const char *colon = strrchr(text->name, ':');
-    if (colon && colon > text->name && is_identifier(colon + 1)) return true;
+    if (colon && colon > text->name && is_c_identifier(colon + 1)) return true;
     report_error(unit->reports, text->span, "extern expects \"FILE:FUNCTION\", got \"%s\"",
                  text->name);
     report_help(unit->reports, "write the name of a function after the path: \"norm.c:norm\"");
@@ -112,7 +112,7 @@ static void resolve_one(Unit *unit, const Source *from, const Node *node, bool g
     if (!is_known_target(unit, node) || !has_both_parts(unit, text)) return;
     const char *name = strrchr(text->name, ':') + 1;
     const Source *file = read_kernel(unit, from, text, given);
-    if (!file || !has_function(unit, file, name, text->span)) return;
+    if (!file || !has_kernel_function(unit, file, name, text->span)) return;
     const ExternFile found = {node, {node->name, name, file, node->span}};
     list_copy(unit->arena, &unit->externs, &found, sizeof found);
 }
@@ -130,4 +130,3 @@ const ExternFunction *extern_function(const Unit *unit, const Node *node) {
     }
     return NULL;
 }
-

@@ -294,24 +294,12 @@ static void format_definition(Line *line, const char *keyword, const Node *node,
     line_expr(line, expr);
 }
 
-/* { freeze, lr = expr }; NULL: none. */
-static void attributes(Line *line, const Node *record) {
-    for (int i = 0; record && i < record->count; i++) {
-        const Node *attribute = record->kids[i];
-        line_add(line, i ? ", " : " { ");
-        line_add(line, attribute->name);
-        if (attribute->kids[0]) line_add(line, " = ");
-        if (attribute->kids[0]) line_expr(line, attribute->kids[0]);
-    }
-    if (record) line_add(line, " }");
-}
-
 static void parameter(Line *line, const Node *node) {
     line_add(line, node->name);
     line_subs(line, node->kids[0]);
     if (node->kids[1]) line_add(line, " ~ ");
     if (node->kids[1]) line_expr(line, node->kids[1]);
-    attributes(line, node->kids[2]);
+    line_attributes(line, node->kids[2]);
 }
 
 /* Statements without a block in them. */
@@ -369,11 +357,7 @@ static void simple(Formatter *format, const Node *node) {
         line_expr(line, node->kids[1]);
         break;
     case NODE_EXTERN:
-        line_add(line, "extern ");
-        line_add(line, node->name);
-        line_add(line, " ");
-        line_expr(line, node->kids[0]);
-        attributes(line, node->kids[1]);
+        line_extern(line, node);
         break;
     default:
         break;

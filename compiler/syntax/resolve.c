@@ -2,13 +2,9 @@
 
 #include "base/embedded.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* resolve: parse a file and all files that it uses, and sort their items by kind. Each file is read
@@ -17,10 +13,6 @@
  * Needs:   a path, or the sources themselves.
  * Leaves:  a Unit with unique names; errors are in the reports.
  */
-
-enum {
-    MAX_BYTES = (16 << 20) + 1
-}; /* one byte above the limit of the parser, which reports the excess */
 
 /* The defined names of one kind. Layers and models share a name space: a model is based on a layer
  * or on a model. */
@@ -43,43 +35,6 @@ static Source *add_source(Unit *unit, const char *path, const char *text, size_t
     *source = (Source){.path = path, .text = text, .length = length};
     list_push(unit->arena, &unit->sources, source);
     return source;
-}
-
-/* Opens a regular file, "-" is stdin, without blocking. Returns NULL and sets `problem` on failure.
- */
-static FILE *open_source_file(const char *path, const char **problem) {
-    const char *name = strcmp(path, "-") ? path : "/dev/stdin";
-    int descriptor = open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    struct stat status;
-    bool good = descriptor >= 0 && fstat(descriptor, &status) == 0;
-    bool regular = good && S_ISREG(status.st_mode);
-    *problem = regular ? NULL : good ? "not a regular file" : strerror(errno);
-    if (!regular && descriptor >= 0) close(descriptor);
-    return regular ? fdopen(descriptor, "rb") : NULL;
-}
-
-/* Reads a file into the arena. Returns NULL and sets `problem` on failure. */
-char *read_source_text(Arena *arena, const char *path, size_t *length, const char **problem) {
-    FILE *file = open_source_file(path, problem);
-    if (!file) return NULL;
-    size_t capacity = 1 << 14, size = 0;
-    char *buffer = NULL, *text = NULL;
-    for (;;) {
-        char *larger = realloc(buffer, capacity);
-        if (!larger) break;
-        buffer = larger;
-        size += fread(buffer + size, 1, capacity - size, file);
-        if (size < capacity || size >= MAX_BYTES) break;
-        capacity *= 2;
-    }
-    if (buffer && !ferror(file)) {
-        text = arena_copy(arena, buffer, size);
-        *length = size;
-    }
-    if (!text) *problem = strerror(errno);
-    free(buffer);
-    fclose(file);
-    return text;
 }
 
 static Source *find_source(const Unit *unit, const char *path) {

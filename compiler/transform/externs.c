@@ -10,8 +10,8 @@
 static void drop_equations(Statement *statement, void *data) {
     (void)data;
     if (statement->kind != STATEMENT_CALL || !statement->external) return;
-    const int own = statement->external->inputs.count + statement->external->backward *
-                                                            statement->external->outputs.count;
+    const int own = statement->external->inputs.count +
+                    statement->external->backward * statement->external->outputs.count;
     if (statement->inputs.count > own) statement->inputs.count = own;
 }
 

@@ -136,7 +136,7 @@ typedef struct BlockUpdate {
 typedef struct DeviceKernel {
     const char *text, *title, *name; /* title: of the text in messages */
     const char *help;                /* if the text does not compile */
-    long blocks;
+    long blocks;                     /* 0: it is compiled only */
     int threads;
     long shared; /* bytes */
     void **arguments;

@@ -1,4 +1,4 @@
-#include "model/model.h"
+#include "model/internal.h"
 
 #include "abi/quantity.h"
 #include "abi/json_make.h"
@@ -11,32 +11,6 @@
 #include <string.h>
 
 enum { GRAPH_LIMIT = 8 };
-
-/* The shapes to compile. If a state is a mean over a step, the gather graph of the trained shape is
- * added. */
-static int shapes_of(MoecCompiler *compiler, const GraphShape *shapes, int count, GraphShape *all) {
-    int total = count;
-    memcpy(all, shapes, sizeof *all * (size_t)count);
-    for (int i = 0; i < count; i++) {
-        if (shapes[i].graph != MOEC_TRAIN) continue;
-        moec_trains(compiler);
-        if (total > count || !moec_gathers(compiler)) continue;
-        all[total] = shapes[i];
-        all[total++].graph = MOEC_GATHER;
-    }
-    return total;
-}
-
-/* False after the diagnostics were printed. */
-static bool compile_graphs(MoecCompiler *compiler, const GraphShape *shapes, int count,
-                           MoecProgram **programs) {
-    for (int i = 0; i < count; i++) {
-        const GraphShape one = shapes[i];
-        programs[i] = moec_compile(compiler, one.graph, one.batch, one.context, one.tokens);
-        if (!programs[i]) return reports_good(compiler);
-    }
-    return true;
-}
 
 static int moment_count(const Model *model) {
     return model->trains && model->table->update ? model->table->update->state_count : 0;
@@ -142,30 +116,6 @@ static const MoecTable *compile_table(Model *model, MoecCompiler *compiler,
     const char *text = moec_emit_c(compiler, programs, count, false);
     model->module = text ? module_load(text, keep) : NULL;
     return model->module ? model->module->table : (reports_good(compiler), NULL);
-}
-
-static ExternComparison *extern_comparison;
-
-void model_compare_externs(ExternComparison *comparison) {
-    extern_comparison = comparison;
-}
-
-/* Compiles again without the kernels that differ. */
-static bool compile_with_externs(Device *device, MoecCompiler *compiler, const GraphShape *shapes,
-                                 int count, MoecProgram **programs) {
-    bool good = true, again = false;
-    do {
-        const bool calls = extern_comparison &&
-                           moec_use_externs(compiler, device->apart ? "cuda" : "c");
-        good = compile_graphs(compiler, shapes, count, programs);
-        moec_use_externs(compiler, NULL);
-        again = false;
-        if (!good || !calls) break;
-        const ExternCheck check = extern_comparison(device, compiler, programs, count);
-        good = check != EXTERNS_FAIL;
-        again = check == EXTERNS_REFUSED;
-    } while (again);
-    return good;
 }
 
 Model *model_open(Device *device, MoecCompiler *compiler, const GraphShape *shapes, int count,

@@ -93,7 +93,7 @@ typedef struct Model {
 } Model;
 
 /* Compares the hand-written kernels that programs call with the equations of their layers, and
- * refuses those that differ: see tools/against/extern.c. */
+ * refuses those that differ: see tools/against/extern_check.c. */
 typedef enum ExternCheck {
     EXTERNS_AGREE,
     EXTERNS_REFUSED, /* some: compile the programs again */

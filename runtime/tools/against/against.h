@@ -5,6 +5,7 @@
 #include "base/text_list.h"
 #include "device/device.h"
 #include "library/moec_against.h"
+#include "model/model.h"
 #include "moec.h"
 
 #include <jansson.h>
@@ -14,7 +15,7 @@
 
 /* ---- against.c ---- */
 
-/* Kernels of a layer of an open spec, as the code: see extern.c. */
+/* Kernels of a layer of an open spec, as the code: see extern_check.c. */
 typedef struct AgainstExtern {
     MoecCompiler *compiler;
     const MoecExtern *forward, *gradient; /* gradient: or NULL */
@@ -24,13 +25,13 @@ typedef struct AgainstExtern {
 typedef struct AgainstOptions {
     const AgainstExtern *external; /* or NULL */
     const char *title;             /* of an extern, in messages */
-    const char *operand; /* FILE, FILE:MODEL, FILE:LAYER, or a standard layer */
-    const char *code;    /* FILE.py:NAME or FILE.so:NAME */
-    const char *device;  /* of the code: "cpu", "cuda" */
-    const char *dtypes;  /* "f32,bf16" */
-    const char *sizes;   /* of axes: "d=64,h=4", or NULL */
-    const char *inputs;  /* domains of inputs: "ids=4,beta=0..1", or NULL */
-    long batch, context; /* 0: several */
+    const char *operand;           /* FILE, FILE:MODEL, FILE:LAYER, or a standard layer */
+    const char *code;              /* FILE.py:NAME or FILE.so:NAME */
+    const char *device;            /* of the code: "cpu", "cuda" */
+    const char *dtypes;            /* "f32,bf16" */
+    const char *sizes;             /* of axes: "d=64,h=4", or NULL */
+    const char *inputs;            /* domains of inputs: "ids=4,beta=0..1", or NULL */
+    long batch, context;           /* 0: several */
     long seed;
     const TextList *sets;
 } AgainstOptions;
@@ -206,13 +207,21 @@ bool against_receive_values(int from, double *values, size_t count);
 int library_serve(const char *path, const char *name, const AgainstExtern *external, int from,
                   int to);
 
-/* ---- extern.c, extern_library.c, extern_device.c ---- */
+/* ---- extern_check.c, extern_library.c, extern_device.c ---- */
+
+/* Compares the hand-written kernels that the programs call with the equations: see
+ * model_compare_externs. */
+ExternCheck externs_check(Device *device, MoecCompiler *compiler, MoecProgram *const *programs,
+                          int count);
+/* From now on agreements of earlier processes do not count. */
+void externs_compare_again(void);
 
 /* Builds a shared library of the functions; false after a message. */
 bool extern_library_build(const AgainstExtern *external, const char *folder, const char *output);
 /* The functions of the library as one of this interface; NULL: it lacks one. */
 MoecAgainstFunction *extern_library_function(const AgainstExtern *external, void *library);
-/* Runs the kernels of a GPU on a case; false after a message. */
+/* Compiles the kernels of a GPU; runs them on a case; false after a message. */
+bool extern_device_build(const AgainstExtern *external);
 bool extern_device_run(const AgainstExtern *external, const AgainstCase *one,
                        AgainstAnswer *answer);
 /* "rows = 2, s = 16, d = 64": a new string. */

@@ -165,7 +165,7 @@ static json_t *client_answer(AgainstClient *client) {
 bool client_describe(AgainstClient *client, json_t *options) {
     if (client->device) {
         client->described = json_make("{s:s, s:b}", "kind", "library", "any", 1);
-        return true;
+        return extern_device_build(client->device);
     }
     json_t *message = json_make("{s:O}", "options", options);
     if (against_send(client->to, message))

@@ -54,9 +54,8 @@ static bool add_device_operand(ExternRun *run, const AgainstTensor *tensor, cons
     }
     *operand = (DeviceOperand){.name = tensor->name, .count = tensor->count, .to = to};
     operand->block = run->device->kind->allocate(run->device, bytes + 2 * ZONE);
-    const bool good =
-        operand->block &&
-        run->device->kind->put(run->device, operand->block, host, bytes + 2 * ZONE);
+    const bool good = operand->block &&
+                      run->device->kind->put(run->device, operand->block, host, bytes + 2 * ZONE);
     operand->values = operand->block ? operand->block + ZONE : NULL;
     free(host);
     return good;
@@ -75,8 +74,8 @@ static bool take_operand(const ExternRun *run, const DeviceOperand *operand) {
         operand->to[i] = (double)single;
     }
     free(host);
-    return good && (zones || error_message(NULL, "the function writes outside of '%s'",
-                                           operand->name));
+    return good &&
+           (zones || error_message(NULL, "the function writes outside of '%s'", operand->name));
 }
 
 /* The text with the declaration that the function must have. */
@@ -87,27 +86,37 @@ static char *kernel_text(const MoecExtern *external) {
                          external->function, external->types);
 }
 
+static bool launch_kernel_of(Device *device, const MoecExtern *external, long blocks,
+                             void **arguments) {
+    char *text = kernel_text(external),
+         *help = memory_format("the function must be: extern \"C\" __global__ void %s(%s)",
+                               external->function, external->parameters);
+    const bool good =
+        device->kind->launch(device, &(DeviceKernel){.text = text,
+                                                     .title = external->path,
+                                                     .name = external->function,
+                                                     .help = help,
+                                                     .blocks = blocks,
+                                                     .threads = (int)external->threads,
+                                                     .shared = external->shared,
+                                                     .arguments = arguments});
+    free(text);
+    free(help);
+    return good;
+}
+
 static bool launch_extern_kernel(ExternRun *run, const MoecExtern *external) {
     int count = 0;
     long blocks = run->numbers[0] * external->factor;
     for (int i = 0; i < external->block_count; i++) blocks *= run->numbers[external->blocks[i] + 1];
     for (int i = 0; i <= external->size_count; i++) run->arguments[count++] = &run->numbers[i];
     for (int i = 0; i < run->count; i++) run->arguments[count++] = &run->operands[i].values;
-    char *text = kernel_text(external),
-         *help = memory_format("the function must be: extern \"C\" __global__ void %s(%s)",
-                               external->function, external->parameters);
-    const bool good = run->device->kind->launch(
-        run->device, &(DeviceKernel){.text = text,
-                                     .title = external->path,
-                                     .name = external->function,
-                                     .help = help,
-                                     .blocks = blocks,
-                                     .threads = (int)external->threads,
-                                     .shared = external->shared,
-                                     .arguments = run->arguments});
-    free(text);
-    free(help);
-    return good;
+    return launch_kernel_of(run->device, external, blocks, run->arguments);
+}
+
+bool extern_device_build(const AgainstExtern *external) {
+    return launch_kernel_of(external->device, external->forward, 0, NULL) &&
+           (!external->gradient || launch_kernel_of(external->device, external->gradient, 0, NULL));
 }
 
 /* Puts the operands: inputs; of gradients, then the cotangents; then room for the outputs. */
@@ -116,8 +125,8 @@ static bool put_operands(ExternRun *run, const MoecExtern *external, AgainstAnsw
     bool good = true;
     for (int i = 0; i < external->input_count && good; i++) {
         const int which = tensor_of(shape, external->inputs[i], true);
-        good = which >= 0 && add_device_operand(run, &shape->tensors[which],
-                                                run->one->values[which], NULL);
+        good = which >= 0 &&
+               add_device_operand(run, &shape->tensors[which], run->one->values[which], NULL);
     }
     for (int i = 0; i < external->output_count && good; i++) {
         const int which = tensor_of(shape, external->outputs[i], false);
@@ -125,10 +134,9 @@ static bool put_operands(ExternRun *run, const MoecExtern *external, AgainstAnsw
         const AgainstTensor *tensor = &shape->tensors[which];
         if (!external->gradient)
             answer->results[which] = memory_new(sizeof(double) * (tensor->count + 1));
-        good = add_device_operand(run, tensor, external->gradient ? run->one->values[which] : NULL,
-                                  answer->results[which] && !external->gradient
-                                      ? answer->results[which]
-                                      : NULL);
+        good = add_device_operand(
+            run, tensor, external->gradient ? run->one->values[which] : NULL,
+            answer->results[which] && !external->gradient ? answer->results[which] : NULL);
     }
     for (int i = 0; external->gradient && i < external->input_count && good; i++) {
         const int which = tensor_of(shape, external->inputs[i], true);
@@ -142,7 +150,7 @@ static bool put_operands(ExternRun *run, const MoecExtern *external, AgainstAnsw
 }
 
 /* The numbers of the function at the sizes of the case. */
-static bool find_numbers(ExternRun *run, const MoecExtern *external) {
+static bool set_device_numbers(ExternRun *run, const MoecExtern *external) {
     const AgainstShape *shape = run->one->shape;
     for (int i = -1; i < external->size_count; i++) {
         const int operand = i < 0 ? 0 : external->sizes[i].operand;
@@ -163,7 +171,7 @@ static bool find_numbers(ExternRun *run, const MoecExtern *external) {
 static bool run_one_kernel(const AgainstExtern *external, const MoecExtern *kernel,
                            const AgainstCase *one, AgainstAnswer *answer) {
     ExternRun run = {.external = external, .one = one, .device = external->device};
-    bool good = find_numbers(&run, kernel) && put_operands(&run, kernel, answer) &&
+    bool good = set_device_numbers(&run, kernel) && put_operands(&run, kernel, answer) &&
                 launch_extern_kernel(&run, kernel);
     for (int i = 0; i < run.count; i++) {
         good = good && take_operand(&run, &run.operands[i]);

@@ -78,11 +78,10 @@ bool extern_library_build(const AgainstExtern *external, const char *folder, con
          *text = library_text(external);
     bool good = file_write(source, text, strlen(text));
     if (good && compile_library(source, output, log) != 0) {
-        char *help =
-            memory_format("the function must be: int %s(%s)%s%s%s%s%s", forward->function,
-                          forward->parameters, gradient ? "; int " : "",
-                          gradient ? gradient->function : "", gradient ? "(" : "",
-                          gradient ? gradient->parameters : "", gradient ? ")" : "");
+        char *help = memory_format("the function must be: int %s(%s)%s%s%s%s%s", forward->function,
+                                   forward->parameters, gradient ? "; int " : "",
+                                   gradient ? gradient->function : "", gradient ? "(" : "",
+                                   gradient ? gradient->parameters : "", gradient ? ")" : "");
         line_message("%s:%d: extern c \"%s\":", forward->spec, forward->line, forward->name);
         compiler_print_log(log);
         good = error_message(help, "%s does not compile as a kernel of layer '%s'", forward->path,
@@ -104,8 +103,8 @@ static struct {
     ExternLibraryCall *call, *gradient;
 } loaded;
 
-static const MoecAgainstTensor *tensor_named(const MoecAgainstTensor *list, int count,
-                                             const char *name) {
+static const MoecAgainstTensor *against_tensor_named(const MoecAgainstTensor *list, int count,
+                                                     const char *name) {
     for (int i = 0; i < count; i++)
         if (!strcmp(list[i].name, name)) return &list[i];
     return NULL;
@@ -116,10 +115,11 @@ static bool find_operands(const MoecAgainstCall *call, const MoecExtern *externa
                           const MoecAgainstTensor **operands) {
     bool good = external->input_count + external->output_count <= POINTERS / 4;
     for (int i = 0; good && i < external->input_count; i++)
-        good = (operands[i] = tensor_named(call->given, call->given_count, external->inputs[i]));
+        good = (operands[i] =
+                    against_tensor_named(call->given, call->given_count, external->inputs[i]));
     for (int i = 0; good && i < external->output_count; i++)
         good = (operands[external->input_count + i] =
-                    tensor_named(call->results, call->result_count, external->outputs[i]));
+                    against_tensor_named(call->results, call->result_count, external->outputs[i]));
     return good;
 }
 
@@ -162,15 +162,16 @@ static int run_gradient(const MoecAgainstTensor *const *operands, const long *nu
     return loaded.gradient(numbers, pointers);
 }
 
-static int library_call(const MoecAgainstCall *call, char *message) {
+static int call_extern_library(const MoecAgainstCall *call, char *message) {
     const MoecExtern *forward = loaded.external->forward;
     const MoecAgainstTensor *operands[POINTERS];
     void *pointers[POINTERS] = {0}, *copies[POINTERS];
     long numbers[POINTERS];
     int copy_count = 0, code = MOEC_AGAINST_NO_GRADIENTS;
     if (!find_operands(call, forward, operands)) {
-        snprintf(message, MOEC_AGAINST_MESSAGE, "the layer alone has other tensors than in the "
-                                                "model");
+        snprintf(message, MOEC_AGAINST_MESSAGE,
+                 "the layer alone has other tensors than in the "
+                 "model");
         return -1;
     }
     set_numbers(forward, operands, numbers);
@@ -194,5 +195,5 @@ MoecAgainstFunction *extern_library_function(const AgainstExtern *external, void
     loaded.external = external;
     memcpy(&loaded.call, &call, sizeof call);
     memcpy(&loaded.gradient, &gradient, sizeof gradient);
-    return call ? library_call : NULL;
+    return call ? call_extern_library : NULL;
 }

@@ -4,7 +4,7 @@
 #include "tools/command/line/commands.h"
 #include "tools/command/line/arguments.h"
 #include "moec.h"
-#include "tools/against/externs.h"
+#include "tools/against/against.h"
 
 #include <errno.h>
 #include <fcntl.h>

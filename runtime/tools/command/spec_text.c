@@ -55,11 +55,11 @@ static bool check_externs(MoecCompiler *compiler, json_t *json) {
     for (int i = 0; uses && i < count; i++) {
         const MoecExternUse *use = &uses[i];
         if (list) {
-            json_array_append_new(
-                list, json_make("{s:s, s:s, s:s, s:i, s:s?, s:s?, s:s?}", "target", use->target,
-                                "name", use->name, "file", use->spec, "line", use->line,
-                                "declaration", use->declaration, "programs", use->programs,
-                                "reason", use->reason));
+            json_array_append_new(list,
+                                  json_make("{s:s, s:s, s:s, s:i, s:s?, s:s?, s:s?}", "target",
+                                            use->target, "name", use->name, "file", use->spec,
+                                            "line", use->line, "declaration", use->declaration,
+                                            "programs", use->programs, "reason", use->reason));
             continue;
         }
         printf("%s  extern %s %s (%s:%d): %s%s\n", i ? "" : "\n", use->target, use->name, use->spec,
@@ -73,7 +73,7 @@ static bool check_externs(MoecCompiler *compiler, json_t *json) {
 }
 
 /* The cost as JSON, with the kernels if there are some; false after printing the errors. */
-static bool print_check_json(MoecCompiler *compiler, const char *text) {
+static bool print_cost_json(MoecCompiler *compiler, const char *text) {
     json_t *json = json_loads(text, 0, NULL);
     const bool good = check_externs(compiler, json);
     if (!good)
@@ -108,7 +108,7 @@ int command_check(const Command *command, int argc, char **argv) {
         good = text && !moec_failed(compiler);
         if (!good) puts(moec_reports_json(compiler));
         good = good && check_experiments(compiler, operand, true);
-        good = good && print_check_json(compiler, text);
+        good = good && print_cost_json(compiler, text);
     } else {
         const char *text = reports_good(compiler) ? moec_cost_text(compiler) : NULL;
         good = text && reports_good(compiler);

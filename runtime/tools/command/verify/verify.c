@@ -25,7 +25,6 @@
 
 #include "base/memory.h"
 #include "base/message.h"
-#include "tools/against/externs.h"
 #include "tools/against/against.h"
 #include "tools/command/line/commands.h"
 

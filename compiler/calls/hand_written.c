@@ -1,8 +1,9 @@
-/* extern: a hand-written kernel of a layer. The function receives the number of rows, the sizes of
- * the named axes in the order in which the operands have them, then its inputs and outputs:
+/* hand_written: the kernel of a layer that `extern` names. Its function receives the number of rows,
+ * the sizes of the named axes in the order in which the operands have them, the inputs and the
+ * outputs:
  *
- *     extern c "norm.c:norm"     int norm(long rows, long d, const float *x, const float *gain, float *y)
- *     extern cuda "norm.cu:norm" __global__ void norm(long rows, long d, ...)
+ *     extern c "norm.c:norm"       int norm(long rows, long d, const float *x, float *y)
+ *     extern cuda "norm.cu:norm"   __global__ void norm(long rows, long d, ...)
  */
 #include "calls/call_table.h"
 #include "lower/lower_entry.h"
@@ -10,9 +11,9 @@
 #include "ir/well_formed.h"
 #include "transform/autodiff/gradient.h"
 
-static void check_extern(Verify *verify, const Statement *statement) {
-    if (!verify_counts(verify, statement->external && statement->inputs.count &&
-                                   statement->outputs.count))
+static void check_extern_call(Verify *verify, const Statement *statement) {
+    if (!verify_counts(verify,
+                       statement->external && statement->inputs.count && statement->outputs.count))
         return;
     for (int i = 0; i < statement->external->inputs.count; i++)
         verify_operand(verify, call_input(statement, i));
@@ -31,8 +32,9 @@ static double extern_flops(const Program *program, const Statement *statement) {
 }
 
 static void interpret_extern(Interpreter *interpreter, const Statement *statement) {
-    interpreter->message = arena_format(interpreter->arena, "%s is not interpreted: its equations are",
-                                        statement->external->function->name);
+    interpreter->message =
+        arena_format(interpreter->arena, "%s is not interpreted: its equations are",
+                     statement->external->function->name);
 }
 
 /* ---- gradient ---- */
@@ -117,9 +119,8 @@ void extern_gradient(Backward *backward, const Statement *statement) {
 static long extern_size(const Statement *statement, int number) {
     const ExternSize *size = &statement->external->sizes[number];
     const int inputs = statement->external->inputs.count;
-    const Expr *operand = size->operand < inputs
-                              ? call_input(statement, size->operand)
-                              : call_output(statement, size->operand - inputs);
+    const Expr *operand = size->operand < inputs ? call_input(statement, size->operand)
+                                                 : call_output(statement, size->operand - inputs);
     const CallShape shape = call_shape(operand);
     return size_at(&shape, size->back + 1);
 }
@@ -149,7 +150,7 @@ static void launch_extern(EntryLowering *lowering, const Statement *statement) {
 }
 
 /* Each function once, with the file that has it. */
-static void add_function(EntryLowering *lowering, const ExternCall *call) {
+static void add_extern_function(EntryLowering *lowering, const ExternCall *call) {
     Module *module = lowering->module;
     for (int i = 0; i < module->externs.count; i++)
         if (((const ExternCall *)module->externs.items[i])->function == call->function) return;
@@ -165,7 +166,7 @@ static void lower_extern(EntryLowering *lowering, const ScheduleUnit *unit) {
     const ExternCall *call = statement->external;
     Arena *arena = lowering->lower.arena;
     add_equation(lowering, statement);
-    add_function(lowering, call);
+    add_extern_function(lowering, call);
     if (lowering->target->apart) {
         launch_extern(lowering, statement);
         return;
@@ -193,10 +194,10 @@ const CallRow call_extern = {
     .exchanges = false,
     .form = PROGRAM_FORMS,
     .backward = 2,
-    .check = check_extern,
+    .check = check_extern_call,
     .print = print_extern,
     .flops = extern_flops,
-    .along = NULL, /* in a decoding step: see elaborate/extern.c */
+    .along = NULL, /* in a decoding step: see elaborate/extern_layer.c */
     .sees = NULL,
     .ahead = NULL,
     .remedy = NULL,

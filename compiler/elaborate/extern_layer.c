@@ -1,4 +1,4 @@
-/* extern: the call of a hand-written kernel in place of the equations of a layer.
+/* extern_layer: the call of a hand-written kernel in place of the equations of a layer.
  *
  *     layer norm(x[s, d]) -> y[s, d] {
  *       param gain[d] ~ ones
@@ -123,11 +123,18 @@ bool extern_is_refused(const Unit *unit, const ExternFunction *function) {
     return false;
 }
 
-/* Subscripts of a formal that are names. */
-static int named_dimensions(const Node *formal, const Value *value) {
+/* The last dimensions that are named: by subscripts, or else those of the arguments before. */
+static int named_dimensions(const ExternBuild *build, const Node *formal, const Value *value) {
     const Node *subs = formal->kids[0];
-    if (!subs) return value->rank;
-    return subs->count - (subs->count && subs->kids[0]->kind == NODE_ELLIPSIS);
+    if (subs) return subs->count - (subs->count && subs->kids[0]->kind == NODE_ELLIPSIS);
+    if (!build->axis_count) return value->rank;
+    int named = 0;
+    for (bool known = true; known && named < value->rank; named += known) {
+        known = false;
+        for (int i = 0; i < build->axis_count; i++)
+            known |= build->axes[i] == value->dims[value->rank - 1 - named]->axis;
+    }
+    return named;
 }
 
 static void note_extern_axis(ExternBuild *build, const Axis *axis, const char *name) {
@@ -213,17 +220,17 @@ static void add_extern_operand(ExternBuild *build, List *operands, List *names, 
     list_push(build->e->arena, names, (void *)(uintptr_t)name);
 }
 
-static void add_arguments(ExternBuild *build, Value *const *arguments) {
+static void add_extern_arguments(ExternBuild *build, Value *const *arguments) {
     const Node *formals = build->layer->kids[0];
     for (int i = 0; formals && i < formals->count && !build->reason; i++) {
         const Node *formal = formals->kids[i];
         const Value *value = arguments[i];
         if (value->kind != KIND_TENSOR || value->expr->kind != EXPR_READ) {
-            build->reason = arena_format(build->e->arena, "argument '%s' is not a tensor",
-                                         formal->name);
+            build->reason =
+                arena_format(build->e->arena, "argument '%s' is not a tensor", formal->name);
             return;
         }
-        const int named = named_dimensions(formal, value);
+        const int named = named_dimensions(build, formal, value);
         for (int j = 0; j < named; j++) {
             const Axis *axis = value->dims[value->rank - named + j]->axis;
             const Node *subs = formal->kids[0];
@@ -248,13 +255,18 @@ static bool is_input_of(const ExternBuild *build, const Tensor *tensor) {
     return false;
 }
 
-static void find_random(Expr *expr, void *data) {
+static void find_random_draw(Expr *expr, void *data) {
     if (expr->kind == EXPR_APPLY && op_is_random(expr->op))
         ((ExternBuild *)data)->reason = "its equations draw random numbers";
 }
 
+static const char *path_end(const char *path) {
+    const char *dot = strrchr(path, '.');
+    return dot ? dot + 1 : path;
+}
+
 /* A parameter or a state, at the step of the repeat around the layer. */
-static void add_stored(ExternBuild *build, const Expr *read) {
+static void add_extern_parameter(ExternBuild *build, const Expr *read) {
     Elaborator *e = build->e;
     Tensor *tensor = read->tensor;
     Expr *subs[MAX_RANK];
@@ -262,7 +274,7 @@ static void add_stored(ExternBuild *build, const Expr *read) {
         const bool leads = i < tensor->lead;
         if (leads && !stays_fixed(e, read->args[i]))
             build->reason = arena_format(e->arena, "'%s' depends on an index around the layer",
-                                         short_name(tensor->path));
+                                         path_end(tensor->path));
         subs[i] = leads ? read->args[i]
                         : expr_index(e->program,
                                      index_new(e->program, tensor->axes[i]->name, tensor->axes[i]));
@@ -290,7 +302,7 @@ static bool *defined_by(const ExternBuild *build, const List *statements) {
 }
 
 /* Parameters and states in the order of their declaration. */
-static void add_parameters(ExternBuild *build, const List *statements) {
+static void add_extern_parameters(ExternBuild *build, const List *statements) {
     Elaborator *e = build->e;
     const bool *defined = defined_by(build, statements);
     const int count = e->program->tensors.count;
@@ -300,7 +312,7 @@ static void add_parameters(ExternBuild *build, const List *statements) {
         List reads = {0};
         if (one->kind == STATEMENT_REPEAT) build->reason = "it contains a repeat";
         if (build->reason) return;
-        if (one->kind == STATEMENT_LOOP) expr_walk(one->value, find_random, build);
+        if (one->kind == STATEMENT_LOOP) expr_walk(one->value, find_random_draw, build);
         reads_of(e->arena, one, &reads);
         for (int j = 0; j < reads.count; j++) {
             const Expr *read = reads.items[j];
@@ -314,12 +326,12 @@ static void add_parameters(ExternBuild *build, const List *statements) {
         build->call->flops += statement_flops(e->program, one);
     }
     for (int i = 0; i < count && !build->reason; i++)
-        if (stored[i]) add_stored(build, stored[i]);
+        if (stored[i]) add_extern_parameter(build, stored[i]);
 }
 
 /* ---- decoding ---- */
 
-static bool is_position(const Elaborator *e, const Axis *axis) {
+static bool is_sequence_axis(const Elaborator *e, const Axis *axis) {
     return axis == e->program->sequence;
 }
 
@@ -327,16 +339,18 @@ static void find_other_position(Expr *expr, void *data) {
     ExternBuild *build = data;
     if (expr->kind == EXPR_READ)
         for (int i = 0; i < expr->count; i++)
-            if (is_position(build->e, expr->tensor->axes[i]) && expr->args[i]->kind != EXPR_INDEX)
+            if (is_sequence_axis(build->e, expr->tensor->axes[i]) &&
+                expr->args[i]->kind != EXPR_INDEX)
                 build->reason = "its equations relate positions of the sequence to each other";
     if (expr->kind == EXPR_APPLY)
         for (int i = 0; i < expr->count; i++)
-            if (expr->args[i]->kind == EXPR_INDEX && is_position(build->e, expr->args[i]->index->axis))
+            if (expr->args[i]->kind == EXPR_INDEX &&
+                is_sequence_axis(build->e, expr->args[i]->index->axis))
                 build->reason = "its equations read the position";
 }
 
 /* A decoding step has the new positions alone: each result must depend on its own position. */
-static void check_positions(ExternBuild *build, const List *statements) {
+static void check_extern_positions(ExternBuild *build, const List *statements) {
     for (int i = build->first; i < statements->count && !build->reason; i++) {
         const Statement *one = statements->items[i];
         int positions = 0;
@@ -346,7 +360,7 @@ static void check_positions(ExternBuild *build, const List *statements) {
         }
         for (int j = 0; j < one->loop_count; j++) {
             const Index *loop = one->loops[j];
-            if (!is_position(build->e, loop->axis)) continue;
+            if (!is_sequence_axis(build->e, loop->axis)) continue;
             positions++;
             if (!expr_uses_index(one->target, loop)) positions = 2;
         }
@@ -360,15 +374,15 @@ static void check_positions(ExternBuild *build, const List *statements) {
 /* ---- results ---- */
 
 /* Replaces the result of the equations by a result of the call. */
-static void add_result(ExternBuild *build, const Node *formal, Value *value) {
+static void add_extern_result(ExternBuild *build, const Node *formal, Value *value) {
     Elaborator *e = build->e;
     Index *wanted[2 * MAX_RANK];
     Axis *axes[MAX_RANK];
     if (value->kind != KIND_TENSOR || !is_plain_read(e, value->expr) ||
         value->expr->tensor->role != ROLE_TEMP || value->expr->tensor->type != TYPE_REAL ||
         e->frame->ambient_count + value->rank > MAX_RANK) {
-        build->reason = arena_format(e->arena, "its result '%s' has no equation of its own",
-                                     formal->name);
+        build->reason =
+            arena_format(e->arena, "its result '%s' has no equation of its own", formal->name);
         return;
     }
     const int count = wanted_indices(e, value, wanted);
@@ -377,19 +391,19 @@ static void add_result(ExternBuild *build, const Node *formal, Value *value) {
     Tensor *tensor = tensor_new(e->program, temporary_name(e, formal->name), ROLE_TEMP, TYPE_REAL,
                                 count, axes, equation->span);
     Expr *operand = expr_read_indices(e->program, tensor, wanted);
-    add_extern_sizes(build, operand, named_dimensions(formal, value),
+    add_extern_sizes(build, operand, named_dimensions(build, formal, value),
                      build->statement->inputs.count + build->statement->outputs.count);
     add_extern_operand(build, &build->statement->outputs, &build->call->outputs, operand,
                        formal->name);
     if (!build->call->result.source) build->call->result = equation->span;
 }
 
-static void add_results(ExternBuild *build, Value *result) {
+static void add_extern_results(ExternBuild *build, Value *result) {
     const Node *formal = build->layer->kids[1];
-    add_result(build, formal, result);
+    add_extern_result(build, formal, result);
     for (int i = 0; i < result->results.count && !build->reason; i++) {
         Binding *other = result->results.items[i];
-        add_result(build, formal->kids[i + 1], other->value);
+        add_extern_result(build, formal->kids[i + 1], other->value);
     }
 }
 
@@ -397,8 +411,7 @@ static void add_results(ExternBuild *build, Value *result) {
 static void replace_results(ExternBuild *build, Value *result) {
     Elaborator *e = build->e;
     for (int i = 0; i < build->statement->outputs.count; i++) {
-        Value *value =
-            i ? ((Binding *)result->results.items[i - 1])->value : result;
+        Value *value = i ? ((Binding *)result->results.items[i - 1])->value : result;
         Expr *operand = build->statement->outputs.items[i];
         list_push(e->arena, &build->statement->inputs, value->expr);
         operand->tensor->spec_name = value->expr->tensor->spec_name;
@@ -433,7 +446,7 @@ static void add_blocks(ExternBuild *build, ExternCall *call, const Node *node) {
     report_help(e->reports, "write a product of axes and numbers: blocks = s");
 }
 
-static void set_launch(ExternBuild *build, ExternCall *call, const ExternChoice *choice) {
+static void set_extern_launch(ExternBuild *build, ExternCall *call, const ExternChoice *choice) {
     call->function = choice->function;
     call->threads = choice->threads;
     call->shared = choice->shared;
@@ -449,12 +462,13 @@ static void add_options_text(ExternBuild *build) {
     for (int i = 0; i < entries->count; i++) {
         const RecordField *entry = entries->items[i];
         if (entry->value->kind == KIND_ERROR) continue;
-        const char *text = arena_format(e->arena, "%s=%s", entry->name, value_text(e, entry->value));
+        const char *text =
+            arena_format(e->arena, "%s=%s", entry->name, value_text(e, entry->value));
         list_push(e->arena, &build->call->options, (void *)(uintptr_t)text);
     }
 }
 
-static void keep_equations(ExternBuild *build, const ExternFunction *function) {
+static void note_unused_extern(ExternBuild *build, const ExternFunction *function) {
     Elaborator *e = build->e;
     for (int i = 0; i < e->unit->unused.count; i++)
         if (((const ExternUnused *)e->unit->unused.items[i])->function == function) return;
@@ -466,7 +480,8 @@ static void keep_equations(ExternBuild *build, const ExternFunction *function) {
 static void add_pointers(ExternBuild *build, Text *types, Text *parameters, const List *operands,
                          const List *names, const char *before, bool written) {
     for (int i = 0; i < names->count; i++) {
-        const bool integer = operands && ((const Expr *)operands->items[i])->tensor->type == TYPE_INT;
+        const bool integer =
+            operands && ((const Expr *)operands->items[i])->tensor->type == TYPE_INT;
         if (integer && *before) continue;
         const char *type = arena_format(build->e->arena, ", %s%s *", written ? "" : "const ",
                                         integer ? "int" : "float");
@@ -498,21 +513,22 @@ void extern_result(Elaborator *e, Value *const *arguments, Value *result, int fi
     if (!choice || result->kind == KIND_ERROR || e->reports->errors) return;
     ExternCall *call = arena_alloc(e->arena, sizeof *call);
     *call = (ExternCall){.layer = e->frame->layer->name, .span = e->frame->layer->span};
-    ExternBuild build = {.e = e, .choice = choice, .call = call, .layer = e->frame->layer,
-                         .first = first};
+    ExternBuild build = {
+        .e = e, .choice = choice, .call = call, .layer = e->frame->layer, .first = first};
     const List statements = e->block->statements;
     Statement parts = {0};
     build.statement = &parts;
     if (e->scanned) build.reason = "it is applied in a scan";
-    if (!build.reason) add_arguments(&build, arguments);
-    if (!build.reason) add_parameters(&build, &statements);
-    if (!build.reason && e->program->graph == GRAPH_DECODE) check_positions(&build, &statements);
-    if (!build.reason) add_results(&build, result);
+    if (!build.reason) add_extern_arguments(&build, arguments);
+    if (!build.reason) add_extern_parameters(&build, &statements);
+    if (!build.reason && e->program->graph == GRAPH_DECODE)
+        check_extern_positions(&build, &statements);
+    if (!build.reason) add_extern_results(&build, result);
     if (build.reason) {
-        keep_equations(&build, choice->function);
+        note_unused_extern(&build, choice->function);
         return;
     }
-    set_launch(&build, call, choice);
+    set_extern_launch(&build, call, choice);
     add_options_text(&build);
     set_prototype(&build, call);
     replace_results(&build, result);
@@ -522,7 +538,7 @@ void extern_result(Elaborator *e, Value *const *arguments, Value *result, int fi
         *own = *call;
         own->backward = true;
         own->equations = 0;
-        set_launch(&build, own, gradient);
+        set_extern_launch(&build, own, gradient);
         set_prototype(&build, own);
         call->gradient = own;
     }

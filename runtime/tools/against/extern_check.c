@@ -7,7 +7,6 @@
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
-#include "tools/against/externs.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -51,9 +50,9 @@ static char *difference_text(const AgainstSubject *subject, const AgainstCase *o
                       ? memory_format("first read in %s:%d", located.file, located.line)
                       : memory_format("computed in %s", equation);
     char *text = memory_format("%s%s[%s] is %.9g instead of %.9g, bound %.1e; %s; %s values",
-                               difference->gradient ? "the gradient of " : "", located.name, element,
-                               difference->given, difference->exact, difference->bound, where,
-                               against_kind_names[one->kind]);
+                               difference->gradient ? "the gradient of " : "", located.name,
+                               element, difference->given, difference->exact, difference->bound,
+                               where, against_kind_names[one->kind]);
     free(element);
     free(where);
     return text;
@@ -82,31 +81,48 @@ static Outcome judge_extern(const AgainstSubject *subject, AgainstPlan *plan,
     return outcome;
 }
 
+/* After some errors of a kernel, such as a write far outside of its operands, a GPU is unusable for
+ * this process. */
+static bool is_usable(Device *device) {
+    void *block = device->kind->allocate(device, 4);
+    if (block) device->kind->release(device, block, 4);
+    return block != NULL;
+}
+
 /* Runs the code; its messages about crashes and zones are the reason of a refusal. */
-static Outcome run_extern(AgainstPlan *plan, AgainstClient *client,
-                          const AgainstExtern *external) {
+static Outcome run_extern(AgainstPlan *plan, AgainstClient *client, const AgainstExtern *external) {
     char *messages = NULL;
     size_t length = 0;
     FILE *before = message_file(), *held = open_memstream(&messages, &length);
     if (!held) return FAILS;
     message_to(held);
     json_t *none = json_object();
-    const bool loads = client_describe(client, none), good = loads && against_run_cases(plan, client);
+    const bool loads = client_describe(client, none),
+               good = loads && against_run_cases(plan, client);
     json_decref(none);
     fclose(held);
     message_to(before == stderr ? NULL : before);
     if (!good) {
-        const char *start = strstr(messages, ": error"), *text = start ? strchr(start + 2, ':') : NULL;
+        if (!loads)
+            line_message("%s:%d: extern \"%s\":", external->forward->spec, external->forward->line,
+                         compared_function(external)->name);
+        if (!loads && external->device) fputs(messages, message_file());
+        const char *start = strstr(messages, ": error"),
+                   *text = start ? strchr(start + 2, ':') : NULL;
         messages[strcspn(messages, "\n")] = 0;
         text = text ? text + 2 : messages;
         if (loads)
             refusal_message(external, text);
-        else
-            error_message("define the function in the file", "%s:%d: %s",
-                          external->forward->spec, external->forward->line, text);
+        else if (!external->device)
+            error_message("define the function in the file", "%s", text);
     }
     free(messages);
-    return good ? AGREES : loads ? DIFFERS : FAILS;
+    if (!loads) return FAILS;
+    if (good) return AGREES;
+    if (!external->device || is_usable(external->device)) return DIFFERS;
+    error_message("correct the kernel, or remove its extern statement",
+                  "the GPU is not usable after an error of %s", compared_function(external)->name);
+    return FAILS;
 }
 
 static Outcome compare_extern(AgainstOptions *options, const char *library) {
@@ -129,7 +145,7 @@ static Outcome compare_extern(AgainstOptions *options, const char *library) {
 }
 
 /* Builds and compares one kernel. */
-static Outcome check_extern(const AgainstExtern *external) {
+static Outcome build_and_compare(const AgainstExtern *external) {
     TextList sets = {0};
     const MoecExtern *forward = external->forward;
     for (int i = 0; i < forward->option_count && i < LIST_LIMIT; i++)
@@ -175,9 +191,12 @@ void externs_compare_again(void) {
 static char *agreement_path(const AgainstExtern *external, const Device *device) {
     XXH3_state_t *state = cache_begin();
     char *sizes = extern_sizes_text(external->forward);
-    const char *const texts[] = {moec_bundle(external->compiler), compared_function(external)->name,
+    const char *const texts[] = {moec_bundle(external->compiler),
+                                 compared_function(external)->name,
                                  sizes,
-                                 device->name, getenv("MOEC_CC"), getenv("MOEC_CFLAGS")};
+                                 device->name,
+                                 getenv("MOEC_CC"),
+                                 getenv("MOEC_CFLAGS")};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         cache_add(state, texts[i] ? texts[i] : "");
     for (int i = 0; i < external->forward->option_count; i++)
@@ -186,7 +205,7 @@ static char *agreement_path(const AgainstExtern *external, const Device *device)
     return cache_path(state, ".agrees");
 }
 
-static bool is_known(const char *path) {
+static bool agreed_before(const char *path) {
     for (int i = 0; i < known_count; i++)
         if (!strcmp(known_keys[i], path)) return true;
     char *mark = fresh ? NULL : cache_read_text(path);
@@ -206,11 +225,11 @@ static void note_agreement(char *path) {
 /* The same as check_extern, unless it agreed before. */
 static Outcome check_once(const AgainstExtern *external, const Device *device) {
     char *path = agreement_path(external, device);
-    if (path && is_known(path)) {
+    if (path && agreed_before(path)) {
         free(path);
         return AGREES;
     }
-    const Outcome outcome = check_extern(external);
+    const Outcome outcome = build_and_compare(external);
     if (outcome == AGREES) {
         char *sizes = extern_sizes_text(external->forward);
         (fresh ? note_message : detail_message)(
@@ -227,24 +246,23 @@ static Outcome check_once(const AgainstExtern *external, const Device *device) {
 
 /* ---- all kernels of a program ---- */
 
-static bool is_refused(const void *const *refused, int count, const void *key) {
+static bool has_key(const void *const *refused, int count, const void *key) {
     for (int i = 0; i < count; i++)
         if (refused[i] == key) return true;
     return false;
 }
 
-ExternCheck externs_check(Device *device, MoecCompiler *compiler, MoecProgram *const *programs,
-                          int count) {
+static ExternCheck check_programs(Device *device, MoecCompiler *compiler,
+                                  MoecProgram *const *programs, int count) {
     const void *refused[KNOWN_LIMIT];
     int refusals = 0;
     for (int i = 0; i < count; i++) {
         int calls;
         const MoecExtern *list = moec_externs(compiler, programs[i], &calls);
         for (int j = 0; j < calls; j++) {
-            if (list[j].gradient || is_refused(refused, refusals, list[j].key)) continue;
-            AgainstExtern external = {.compiler = compiler,
-                                      .forward = &list[j],
-                                      .device = device->apart ? device : NULL};
+            if (list[j].gradient || has_key(refused, refusals, list[j].key)) continue;
+            AgainstExtern external = {
+                .compiler = compiler, .forward = &list[j], .device = device->apart ? device : NULL};
             Outcome outcome = check_once(&external, device);
             for (int k = 0; k < calls && outcome == AGREES; k++) {
                 if (!list[k].gradient || list[k].forward != j) continue;
@@ -258,4 +276,16 @@ ExternCheck externs_check(Device *device, MoecCompiler *compiler, MoecProgram *c
         }
     }
     return refusals ? EXTERNS_REFUSED : EXTERNS_AGREE;
+}
+
+/* A failed kernel makes the device that it runs on unusable: the comparison has one of its own. */
+ExternCheck externs_check(Device *device, MoecCompiler *compiler, MoecProgram *const *programs,
+                          int count) {
+    if (!device->apart) return check_programs(device, compiler, programs, count);
+    char *name = memory_format("%.*s", (int)strcspn(device->name, " "), device->name);
+    Device *own = device_open(name);
+    const ExternCheck result = own ? check_programs(own, compiler, programs, count) : EXTERNS_FAIL;
+    device_close(own);
+    free(name);
+    return result;
 }
