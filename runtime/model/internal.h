@@ -28,8 +28,5 @@ bool toolchain_build(const char *folder, const Translation *work, int count, con
 int shapes_of(MoecCompiler *compiler, const GraphShape *shapes, int count, GraphShape *all);
 bool compile_graphs(MoecCompiler *compiler, const GraphShape *shapes, int count,
                     MoecProgram **programs);
-/* The same with hand-written kernels for the device; compiles again without those that differ. */
-bool compile_with_externs(Device *device, MoecCompiler *compiler, const GraphShape *shapes,
-                          int count, MoecProgram **programs);
 
 #endif

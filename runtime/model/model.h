@@ -104,6 +104,13 @@ typedef ExternCheck ExternComparison(Device *device, MoecCompiler *compiler,
 /* Programs of later model_open call hand-written kernels after this comparison; initially they
  * call none. */
 void model_compare_externs(ExternComparison *comparison);
+/* Whether programs for the device call hand-written kernels. Programs that are compiled next are
+ * those of model_open, until moec_use_externs(compiler, NULL). */
+bool model_use_externs(const Device *device, MoecCompiler *compiler);
+/* Compiles graphs with hand-written kernels for the device, again without those that differ. False
+ * after a message. */
+bool compile_with_externs(Device *device, MoecCompiler *compiler, const GraphShape *shapes,
+                          int count, MoecProgram **programs);
 /* Compiles and loads the graphs; adds MOEC_GATHER to MOEC_TRAIN if the model needs it. keep: use
  * the cache. The compiler may be closed afterwards. NULL after a message. */
 Model *model_open(Device *device, MoecCompiler *compiler, const GraphShape *shapes, int count,

@@ -1,7 +1,9 @@
 /* programs: the graphs of a model from its spec, with hand-written kernels that were compared with
  * their equations. */
+#include "base/message.h"
 #include "model/internal.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* The shapes to compile. If a state is a mean over a step, the gather graph of the trained shape is
@@ -32,23 +34,38 @@ bool compile_graphs(MoecCompiler *compiler, const GraphShape *shapes, int count,
 
 static ExternComparison *extern_comparison;
 
+static bool externs_are_off(void) {
+    const char *word = getenv("MOEC_EXTERN");
+    return word && !strcmp(word, "off");
+}
+
 void model_compare_externs(ExternComparison *comparison) {
     extern_comparison = comparison;
 }
 
+bool model_use_externs(const Device *device, MoecCompiler *compiler) {
+    static bool noted;
+    if (externs_are_off() || !moec_use_externs(compiler, device->apart ? "cuda" : "c"))
+        return false;
+    if (extern_comparison) return true;
+    moec_use_externs(compiler, NULL);
+    if (!noted)
+        note_message("the library does not call the hand-written kernels of %s; the equations run "
+                     "instead",
+                     moec_model(compiler));
+    noted = true;
+    return false;
+}
+
 bool compile_with_externs(Device *device, MoecCompiler *compiler, const GraphShape *shapes,
                           int count, MoecProgram **programs) {
-    bool good = true, again = false;
+    ExternCheck check;
     do {
-        const bool calls =
-            extern_comparison && moec_use_externs(compiler, device->apart ? "cuda" : "c");
-        good = compile_graphs(compiler, shapes, count, programs);
+        const bool calls = model_use_externs(device, compiler);
+        const bool good = compile_graphs(compiler, shapes, count, programs);
         moec_use_externs(compiler, NULL);
-        again = false;
-        if (!good || !calls) break;
-        const ExternCheck check = extern_comparison(device, compiler, programs, count);
-        good = check != EXTERNS_FAIL;
-        again = check == EXTERNS_REFUSED;
-    } while (again);
-    return good;
+        if (!good || !calls) return good;
+        check = extern_comparison(device, compiler, programs, count);
+    } while (check == EXTERNS_REFUSED);
+    return check == EXTERNS_AGREE;
 }

@@ -293,7 +293,7 @@ static bool use_layer(AgainstSubject *subject, const json_t *layer, const char *
 /* The sizes of the axes at which a program calls the kernel; "..." and the axis of positions are
  * the context. Large ones have fewer rows: the interpreter runs them nine times per case. */
 static void set_sizes(AgainstOptions *options, const Signature *signature) {
-    enum { ELEMENTS = 1 << 18 };
+    enum { ELEMENTS = 1 << 14 };
     const MoecExtern *external = options->external->forward;
     char *sizes = memory_format("%s", "");
     double elements = 1;

@@ -395,6 +395,8 @@ static bool write_torch(const EmitOptions *options, MoecCompiler *compiler,
 /* The folder of a target, after its checks. */
 static bool write_target(const EmitOptions *options, MoecCompiler *compiler,
                          const Safetensors *file) {
+    if (moec_use_externs(compiler, NULL) && (is_torch(options) || is_freestanding(options)))
+        note_message("programs of this target call no hand-written kernels: the equations run");
     if (is_torch(options)) return write_torch(options, compiler, file);
     return (graph_of(options->graph) != DECODE || spec_generates(compiler)) &&
            (graph_of(options->graph) != TRAIN || can_train(compiler)) &&

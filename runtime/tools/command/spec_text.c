@@ -232,6 +232,7 @@ int command_dump(const Command *command, int argc, char **argv) {
         return code;
     }
     MoecCompiler *compiler = spec_open(operand, &sets);
+    if (compiler) moec_use_externs(compiler, device ? "cuda" : "c");
     const char *text = compiler ? moec_dump(compiler, graph, pass, device) : NULL;
     bool good = compiler && reports_good(compiler) && text;
     if (good) fputs(text, stdout);
