@@ -122,7 +122,22 @@ moec check running.moe >out || wrong "$(cat out)"
 grep -q 'the equations run in decoding: its equations' out || wrong "check does not say what decoding computes: $(cat out)"
 moec bench running.moe --kernels >on 2>&1 || wrong "$(cat on)"
 MOEC_EXTERN=off moec bench running.moe --kernels >off 2>&1 || wrong "$(cat off)"
-# ms FILE: time of the kernels that compute y.
-ms() { sed -n 's/^ *y_*2* *[0-9]* *[a-z]*\( [a-z]*\)* *\([0-9.]*\) .*/\2/p' "$1" | awk '{ sum += $1 } END { print sum }'; }
+# ms FILE: processor time of the kernels that compute y and the gradient of x.
+ms() { awk '$1 ~ /^(running_y|running_y_2|first_running_y|d_x)$/ { for (i = 2; $i !~ /^[0-9]+[.][0-9][0-9][0-9]$/; i++); sum += $i } END { print sum }' "$1"; }
 grep -q 'extern' on || wrong "the kernel is not called: $(cat on)"
-cat on off; exit 1
+awk -v on="$(ms on)" -v off="$(ms off)" 'BEGIN { exit !(on > 0 && off > 4 * on) }' || wrong "not faster: $(grep running.moe on off)"
+
+# The simulated device: the right kernel, wrong ones, and messages of its compiler.
+export MOEC_DEVICE=cuda MOEC_CUDA="${MOEC_CUDA-$simulator}" MOEC_CFLAGS=-O0
+sed -i 's/layers *= 2/layers = 1/' norm.moe
+moec verify norm.moe -b 2 -c 8 >out 2>&1 || wrong "$(cat out)"
+grep -q "extern norm.cu:norm agrees with the equations of layer 'fused_norm' at rows = 16, d = 64" out || wrong "$(cat out)"
+moec bench norm.moe --steps 1 --kernels >out 2>&1 || true
+grep -q '^ *norm  ' out || wrong "the kernel is not launched: $(cat out)"
+refused 'y\[0,0,0\] is .* instead of .*computed in value.moe:9' value -e 's/EPS 1e-6f/EPS 1e-2f/'
+refused "the function writes outside of 'y'" outside -e 's/i < d; i += THREADS) y/i <= d; i += THREADS) y/'
+changed far -e 's/y\[blockIdx.x \* d + i\]/y[blockIdx.x * d + i + 1000000]/'
+fails 'the GPU is not usable after an error of far.cu:norm' moec train far.moe --data text --out nowhere
+grep -q 'at far.cu:' out || wrong "the simulated device does not locate the write: $(cat out)"
+changed type -e 's/long d, const/int d, const/'
+fails '__global__ void norm(long rows, long d, const float *x, const float *gain, float *y)' moec train type.moe --data text --out nowhere
