@@ -17,18 +17,13 @@ typedef struct Unit {
     Reports *reports;
     List sources; /* Source *: the file, the files that it uses in order of reading, then --set
                      texts */
-<<<<<<< HEAD
     List externs; /* ExternFile *: the functions that `extern` statements name */
     List kernels; /* Source *: their files */
     const char *extern_target; /* programs call those for this target: "c", "cuda"; NULL: none */
     List refused;              /* const ExternFunction *: those that are not called */
     List unused;               /* ExternUnused *: of the last program */
     List layers;               /* Node * NODE_LAYER, and so on */
-    List optimizers, schedules, parametrizations, models, experiments, layouts;
-=======
-    List layers;  /* Node * NODE_LAYER, and so on */
     List optimizers, schedules, parametrizations, models, experiments, layouts, machines;
->>>>>>> main
     struct Unit *standard;       /* see standard_unit */
     List declared;               /* Node *: layers, then optimizers, then schedules */
     Table layers_by_name;        /* the same by name */

@@ -129,11 +129,7 @@ results: ARROW formal                                   { $$ = $2; }
 /* These keywords can also be names, depending on their position. */
 name: NAME | TRANSFER | FROM | VARY | TUNE | BY | OPTION | AXIS | SEQUENCE | PARAM | STATE | INPUT | UPDATE | LOSS | AUX
     | PROBE | OUTPUT | CACHE | REPEAT | SCAN | OVER | REVERSED | USE | LAYER | OPTIMIZER | SCHEDULE | MODEL | EXPERIMENT
-<<<<<<< HEAD
-    | LAYOUT | PARAMETRIZATION | KIND | WAS | SUGGEST | EXTERN;
-=======
-    | LAYOUT | MACHINE | PARAMETRIZATION | KIND | WAS | SUGGEST;
->>>>>>> main
+    | LAYOUT | MACHINE | PARAMETRIZATION | KIND | WAS | SUGGEST | EXTERN;
 /* In paths and records no keyword has a meaning. */
 word: name | IF | ELSE | MATCH | FOR | IN | REQUIRE | reduction | AND | OR | NOT;
 path: word                                              { $$ = titled(parser, NODE_NAME, @$, $1); }

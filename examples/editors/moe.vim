@@ -4,13 +4,8 @@ if exists("b:current_syntax")
   finish
 endif
 
-<<<<<<< HEAD
-syntax keyword moeDeclaration use layout layer optimizer schedule model experiment parametrization option axis sequence param state
-syntax keyword moeDeclaration input output cache kind transfer from vary tune by was suggest extern
-=======
 syntax keyword moeDeclaration use layout machine layer optimizer schedule model experiment parametrization option axis sequence param state
-syntax keyword moeDeclaration input output cache kind transfer from vary tune by was suggest
->>>>>>> main
+syntax keyword moeDeclaration input output cache kind transfer from vary tune by was suggest extern
 syntax keyword moeStatement repeat scan over reversed if else match for in require update loss aux probe
 syntax keyword moeReduction sum mean max min logsumexp
 syntax keyword moeOperator and or not
