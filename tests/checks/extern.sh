@@ -6,7 +6,8 @@
 cp examples/extern/norm.* "$work"
 seq 1 400 >"$work/text"
 cd "$work"
-export OMP_NUM_THREADS=1 MOEC_CFLAGS=-O1
+sed -i 's/layers *= 2/layers = 1/' norm.moe
+export OMP_NUM_THREADS=1 MOEC_CFLAGS=-O0
 
 # changed NAME SED...: the example as NAME.moe, NAME.c and NAME.cu, whose functions sed changes.
 changed() {
@@ -39,7 +40,7 @@ changed says -e 's/return 0;/fputs("kernel ran\\n", stderr); return 0;/' -e 's/#
 moec train says.moe --data text --out first --steps 1 >out 2>&1 || wrong "$(cat out)"
 moec train says.moe --data text --out second --steps 1 -v >out 2>&1 || wrong "$(cat out)"
 grep -q 'agrees with the equations' out && wrong "the comparison is repeated: $(cat out)"
-[ "$(grep -c 'kernel ran' out)" -ge 10 ] || wrong "the kernels did not run in training: $(cat out)"
+[ "$(grep -c 'kernel ran' out)" -ge 6 ] || wrong "the kernels did not run in training: $(cat out)"
 MOEC_EXTERN=off moec train says.moe --data text --out third --steps 1 >out 2>&1 || wrong "$(cat out)"
 grep -q 'kernel ran' out && wrong "MOEC_EXTERN=off calls a kernel"
 # A changed file is compared and compiled again; a run keeps its own.
@@ -78,7 +79,7 @@ layer running(x[s, d]) -> y[s, d] {
   extern c "running.c:gradient" { gradient }
 }
 layer whole {
-  option train: layer = train { batch_size = 1, context_length = 1024 }
+  option train: layer = train { batch_size = 1, context_length = 256 }
   sequence s = train.context_length
   axis d = 32
   input tokens[s]: token
@@ -120,24 +121,25 @@ int gradient(long rows, long s, long d, const float *x, const float *d_y, float 
 C
 moec check running.moe >out || wrong "$(cat out)"
 grep -q 'the equations run in decoding: its equations' out || wrong "check does not say what decoding computes: $(cat out)"
-moec bench running.moe --kernels >on 2>&1 || wrong "$(cat on)"
-MOEC_EXTERN=off moec bench running.moe --kernels >off 2>&1 || wrong "$(cat off)"
+export MOEC_CFLAGS=-O1
+moec bench running.moe --quick --kernels >on 2>&1 || wrong "$(cat on)"
+MOEC_EXTERN=off moec bench running.moe --quick --kernels >off 2>&1 || wrong "$(cat off)"
 # ms FILE: processor time of the kernels that compute y and the gradient of x.
 ms() { awk '$1 ~ /^(running_y|running_y_2|first_running_y|d_x)$/ { for (i = 2; $i !~ /^[0-9]+[.][0-9][0-9][0-9]$/; i++); sum += $i } END { print sum }' "$1"; }
 grep -q 'extern' on || wrong "the kernel is not called: $(cat on)"
 awk -v on="$(ms on)" -v off="$(ms off)" 'BEGIN { exit !(on > 0 && off > 4 * on) }' || wrong "not faster: $(grep running.moe on off)"
 
+export MOEC_CFLAGS=-O0
+
 # The simulated device: the right kernel, wrong ones, and messages of its compiler.
-export MOEC_DEVICE=cuda MOEC_CUDA="${MOEC_CUDA-$simulator}" MOEC_CFLAGS=-O0
-sed -i 's/layers *= 2/layers = 1/' norm.moe
-moec verify norm.moe -b 2 -c 8 >out 2>&1 || wrong "$(cat out)"
+export MOEC_CUDA="${MOEC_CUDA-$simulator}"
+on="--device cuda"
+moec verify norm.moe -b 2 -c 8 $on >out 2>&1 || wrong "$(cat out)"
 grep -q "extern norm.cu:norm agrees with the equations of layer 'fused_norm' at rows = 16, d = 64" out || wrong "$(cat out)"
-moec bench norm.moe --steps 1 --kernels >out 2>&1 || true
-grep -q '^ *norm  ' out || wrong "the kernel is not launched: $(cat out)"
 refused 'y\[0,0,0\] is .* instead of .*computed in value.moe:9' value -e 's/EPS 1e-6f/EPS 1e-2f/'
 refused "the function writes outside of 'y'" outside -e 's/i < d; i += THREADS) y/i <= d; i += THREADS) y/'
 changed far -e 's/y\[blockIdx.x \* d + i\]/y[blockIdx.x * d + i + 1000000]/'
-fails 'the GPU is not usable after an error of far.cu:norm' moec train far.moe --data text --out nowhere
+fails 'the GPU is not usable after an error of far.cu:norm' moec train far.moe --data text --out nowhere $on
 grep -q 'at far.cu:' out || wrong "the simulated device does not locate the write: $(cat out)"
 changed type -e 's/long d, const/int d, const/'
-fails '__global__ void norm(long rows, long d, const float *x, const float *gain, float *y)' moec train type.moe --data text --out nowhere
+fails '__global__ void norm(long rows, long d, const float *x, const float *gain, float *y)' moec train type.moe --data text --out nowhere $on

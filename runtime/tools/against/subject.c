@@ -290,39 +290,28 @@ static bool use_layer(AgainstSubject *subject, const json_t *layer, const char *
     return true;
 }
 
-/* The sizes of the axes at which a program calls the kernel; "..." and the axis of positions are
- * the context. Large ones have fewer rows: the interpreter runs them nine times per case. */
+/* The sizes of the axes at which a program calls the kernel. The first axis of the layer, or "...",
+ * is the context. */
 static void set_sizes(AgainstOptions *options, const Signature *signature) {
-    enum { ELEMENTS = 1 << 14 };
     const MoecExtern *external = options->external->forward;
     char *sizes = memory_format("%s", "");
-    double elements = 1;
-    options->batch = external->rows;
-    options->context = 0;
+    options->batch = 1;
+    options->context = external->rows;
     for (int i = 0; i < external->size_count; i++) {
         const MoecExternSize *size = &external->sizes[i];
-        elements *= (double)size->size;
         bool known = false;
         for (int j = 1; j < signature->axis_count; j++)
             known |= !strcmp(signature->axes[j], size->name);
-        if (!strcmp(signature->axes[0], size->name)) options->context = size->size;
+        if (!strcmp(signature->axes[0], size->name)) {
+            options->batch = external->rows;
+            options->context = size->size;
+        }
         if (!known) continue;
         char *longer =
             memory_format("%s%s%s=%ld", sizes, *sizes ? "," : "", size->name, size->size);
         free(sizes);
         sizes = longer;
     }
-    if (!options->context) {
-        options->context = options->batch;
-        options->batch = 1;
-        elements *= (double)options->context;
-    }
-    while (options->batch > 1 && elements * (double)options->batch > ELEMENTS) options->batch--;
-    if (options->batch == 1 && options->context == external->rows)
-        while (options->context > 1 && elements > ELEMENTS) {
-            elements -= elements / (double)options->context;
-            options->context--;
-        }
     options->sizes = sizes;
 }
 
