@@ -1,6 +1,6 @@
-/* hand_written: the kernel of a layer that `extern` names. Its function receives the number of rows,
- * the sizes of the named axes in the order in which the operands have them, the inputs and the
- * outputs:
+/* hand_written: the kernel of a layer that `extern` names. Its function receives the number of
+ * rows, the sizes of the named axes in the order in which the operands have them, the inputs and
+ * the outputs:
  *
  *     extern c "norm.c:norm"       int norm(long rows, long d, const float *x, float *y)
  *     extern cuda "norm.cu:norm"   __global__ void norm(long rows, long d, ...)
