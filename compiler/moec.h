@@ -166,7 +166,7 @@ typedef struct MoecExtern {
 const MoecExtern *moec_externs(MoecCompiler *compiler, MoecProgram *program, int *count);
 /* Programs compiled from now on do not call it. */
 void moec_refuse_extern(MoecCompiler *compiler, const MoecExtern *external);
-/* What the programs of the model call. */
+/* The programs that call the function of an `extern` statement. */
 typedef struct MoecExternUse {
     const char *target, *name, *spec; /* "c", "norm.c:norm", file with the statement */
     int line;

@@ -295,7 +295,7 @@ void moec_refuse_extern(MoecCompiler *compiler, const MoecExtern *external) {
     list_push(compiler->arena, &compiler->unit->refused, (void *)(uintptr_t)external->key);
 }
 
-/* ---- what all programs call ---- */
+/* ---- kernels of all programs ---- */
 
 typedef struct UsesOfGraph {
     MoecCompiler *compiler;

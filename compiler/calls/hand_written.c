@@ -60,7 +60,7 @@ static void pass_to_equations(Backward *backward, const Statement *call) {
     }
 }
 
-/* Zeros in the place of an adjoint that nothing contributes to. */
+/* Zeros: the adjoint of a result without contributions. */
 static Expr *zero_like(Backward *backward, const Expr *operand) {
     Index *loops[MAX_RANK];
     int count;

@@ -1,4 +1,4 @@
-/* extern_layer: the call of a hand-written kernel in place of the equations of a layer.
+/* extern_layer: the call of a hand-written kernel that replaces the equations of a layer.
  *
  *     layer norm(x[s, d]) -> y[s, d] {
  *       param gain[d] ~ ones
@@ -148,7 +148,7 @@ static void note_extern_axis(ExternBuild *build, const Axis *axis, const char *n
     build->names[build->axis_count++] = name;
 }
 
-/* The last dimensions of an operand: the first place of each axis gives its size. */
+/* The last dimensions of an operand: the first dimension of each axis is its size. */
 static void add_extern_sizes(ExternBuild *build, const Expr *operand, int named, int number) {
     ExternCall *call = build->call;
     for (int back = named - 1; back >= 0; back--) {
@@ -247,7 +247,7 @@ static void add_extern_arguments(ExternBuild *build, Value *const *arguments) {
     if (!build->statement->inputs.count && !build->reason) build->reason = "it has no argument";
 }
 
-/* ---- what the equations read ---- */
+/* ---- operands of the equations ---- */
 
 static bool is_input_of(const ExternBuild *build, const Tensor *tensor) {
     for (int i = 0; i < build->statement->inputs.count; i++)

@@ -324,7 +324,7 @@ typedef struct ExternSize {
     int operand, back;
 } ExternSize;
 
-/* The call of such a function in place of the equations of an application of a layer: see
+/* The call of such a function, which replaces the equations of an application of a layer: see
  * calls/hand_written.c. */
 struct ExternCall {
     const ExternFunction *function;

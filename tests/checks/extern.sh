@@ -1,5 +1,5 @@
 #!/bin/sh
-# Hand-written kernels of layers (`extern`): the example agrees, runs, and gives gradients, also in emitted folders and on the
+# Hand-written kernels of layers (`extern`): the example agrees and runs, with its gradients, also in emitted folders and on the
 # simulated device. Kernels that differ, write outside of their operands, crash or refuse the sizes are refused, and the equations
 # run. A kernel with less work than the equations is faster. tests/cases/check/extern*.case has the messages about wrong statements.
 . "$(dirname "$0")/../begin.sh"
@@ -35,7 +35,7 @@ moec verify norm.moe -b 2 -c 8 >out 2>&1 || wrong "$(cat out)"
 grep -q "extern norm.c:norm agrees with the equations of layer 'fused_norm' at rows = 16, d = 64" out || wrong "$(cat out)"
 grep -q "extern norm.c:norm_gradient agrees" out || wrong "no gradients: $(cat out)"
 
-# It runs in the program, not in the comparison alone, whose result the cache keeps: a function that says so.
+# It runs in the program, not in the comparison alone, whose result the cache keeps: a function with a message.
 changed says -e 's/return 0;/fputs("kernel ran\\n", stderr); return 0;/' -e 's/#include <math.h>/&\n#include <stdio.h>/'
 moec train says.moe --data text --out first --steps 1 >out 2>&1 || wrong "$(cat out)"
 moec train says.moe --data text --out second --steps 1 -v >out 2>&1 || wrong "$(cat out)"

@@ -175,7 +175,7 @@ static Outcome build_and_compare(const AgainstExtern *external) {
     return outcome;
 }
 
-/* ---- what was compared before ---- */
+/* ---- earlier comparisons ---- */
 
 enum { KNOWN_LIMIT = 64 };
 static char *known_keys[KNOWN_LIMIT]; /* of this process */
@@ -213,7 +213,7 @@ static bool agreed_before(const char *path) {
     return mark != NULL;
 }
 
-/* Takes the path. */
+/* Frees the path later. */
 static void note_agreement(char *path) {
     cache_write_text(path, "the kernel agrees with the equations\n");
     if (known_count < KNOWN_LIMIT)
