@@ -11,6 +11,8 @@
  *     model NAME
  *     file LENGTH PATH       control characters, backslashes and invalid UTF-8 as \xHH
  *     ...text...
+ *     extern LENGTH PATH     a file of hand-written kernels
+ *     ...text...
  *     set LENGTH
  *     ...text...
  */
@@ -45,18 +47,27 @@ static char *read_path(char *path) {
     return path;
 }
 
-void bundle_add_file(Text *text, const char *path, const char *bytes, size_t length) {
-    text_add(text, "file %zu ", length);
+static void bundle_add(Text *text, const char *word, const char *path, const char *bytes,
+                       size_t length) {
+    text_add(text, "%s %zu ", word, length);
     add_source_path(text, path);
     text_add(text, "\n");
     text_add_bytes(text, bytes, length);
     text_add(text, "\n");
 }
 
+void bundle_add_file(Text *text, const char *path, const char *bytes, size_t length) {
+    bundle_add(text, "file", path, bytes, length);
+}
+
 const char *moec_bundle(MoecCompiler *compiler) {
     const Unit *unit = moec_unit(compiler);
     Text text = {.arena = moec_arena(compiler)};
     text_add(&text, "moec-bundle 1\nmodel %s\n", moec_model(compiler));
+    for (int i = 0; i < unit->kernels.count; i++) {
+        const Source *source = unit->kernels.items[i];
+        bundle_add(&text, "extern", source->path, source->text, source->length);
+    }
     for (int i = 0; i < unit->sources.count; i++) {
         const Source *source = unit->sources.items[i];
         if (strcmp(source->path, "--set")) {
@@ -87,18 +98,19 @@ static char *bundle_line(Arena *arena, Bundle *bundle) {
 static bool bundle_part(Arena *arena, Bundle *bundle, char *line) {
     size_t length = 0;
     int read = 0;
-    bool file = !strncmp(line, "file ", 5);
-    if (sscanf(line, file ? "file %zu %n" : "set %zu%n", &length, &read) != 1 || !read)
-        return false;
+    const bool file = !strncmp(line, "file ", 5), kernel = !strncmp(line, "extern ", 7);
+    const char *form = file ? "file %zu %n" : kernel ? "extern %zu %n" : "set %zu%n";
+    if (sscanf(line, form, &length, &read) != 1 || !read) return false;
     if (length >= (size_t)(bundle->end - bundle->at) || bundle->at[length] != '\n') return false;
     char *text = arena_copy(arena, bundle->at, length);
     bundle->at += length + 1;
-    if (!file) {
+    if (!file && !kernel) {
         list_push(arena, &bundle->sets, text);
         return true;
     }
     Source *source = arena_alloc(arena, sizeof *source);
-    *source = (Source){.path = read_path(line + read), .text = text, .length = length};
+    *source = (Source){
+        .path = read_path(line + read), .text = text, .length = length, .is_kernel = kernel};
     list_push(arena, &bundle->sources, source);
     return true;
 }

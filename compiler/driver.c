@@ -45,7 +45,11 @@ static bool layer_recomputes(MoecCompiler *compiler) {
 }
 
 static void pass_elaborate(Work *work) {
+    Unit *unit = work->compiler->unit;
+    unit->extern_target = work->defined ? NULL : work->compiler->extern_target;
+    unit->unused = (List){0};
     work->program = elaborated(work->compiler, work->graph, work->batch, work->context);
+    unit->extern_target = NULL;
 }
 
 static void pass_chunk_scan(Work *work) {
@@ -67,6 +71,10 @@ static void pass_decode(Work *work) {
 
 static void pass_measure(Work *work) {
     measure(work->program);
+}
+
+static void pass_externs(Work *work) {
+    externs(work->program);
 }
 
 static void pass_tables(Work *work) {
@@ -190,6 +198,7 @@ static const PassRow passes[] = {
     {"gradient", TRAIN, ANY, .run = pass_gradient, NULL, IS_FORWARD, IS_COMPLETE, IS_FORWARD},
     {"decode", DECODE, ANY, .run = pass_decode, NULL, IS_FORWARD, IS_COMPLETE, IS_FORWARD},
     {"measure", MEASURE, ANY, .run = pass_measure, NULL, IS_FORWARD, IS_COMPLETE, IS_FORWARD},
+    {"externs", MODELS, ANY, .run = pass_externs, .needs = IS_COMPLETE},
     {"tables", MODELS, ANY, .run = pass_tables, .needs = IS_COMPLETE, .leaves = HAS_TABLES},
     {"simplify", ALL, ANY, .run = pass_simplify, NULL, IS_COMPLETE | HAS_TABLES, HAS_NO_DEAD_CODE},
     {"mesh", FORWARD | TRAIN | MEASURE | GATHER, ANY, .run = pass_mesh, .needs = HAS_NO_DEAD_CODE},

@@ -23,6 +23,7 @@ struct MoecCompiler {
     List layouts;                 /* Layout * */
     const Experiment *experiment; /* the experiment that it was opened for, or NULL */
     MeshSizes mesh;               /* see moec_set_mesh */
+    const char *extern_target;    /* see moec_use_externs */
     bool divides;                 /* programs of one process of it are compiled */
     MoecPassTime *times;          /* of the passes so far, by row of their table; or NULL */
 };

@@ -65,7 +65,7 @@ const MoecDocument *moec_layout_files(MoecCompiler *compiler, int *count) {
 bool moec_layout_name(MoecCompiler *compiler, const char *name) {
     Arena *arena = moec_arena(compiler);
     const char *text = arena_format(arena, "model %s = decoder { }", name);
-    const Source source = {"", text, strlen(text)};
+    const Source source = {.path = "", .text = text, .length = strlen(text)};
     Reports reports = {.arena = arena};
     parse(arena, &reports, &source);
     int count;

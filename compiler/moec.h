@@ -40,6 +40,8 @@ MoecCompiler *moec_open(const char *file, const char *model, const char *const *
 /* The same from a spec that was saved with moec_bundle (checkpoints). */
 MoecCompiler *moec_open_bundle(const char *bundle, size_t length, const char *const *sets,
                                int set_count);
+/* A model of `text` that can apply the layers of an open spec. */
+MoecCompiler *moec_open_beside(MoecCompiler *compiler, const char *text, const char *model);
 /* Whether two specs train the same model with the same train options. Names of options and files
  * may differ. Options that only one of the specs has are not compared. */
 bool moec_same_training(MoecCompiler *then, MoecCompiler *now);
@@ -121,6 +123,59 @@ const char *moec_learned_positions(MoecCompiler *compiler);
  * on them. */
 void moec_trains(MoecCompiler *compiler);
 
+/* Hand-written kernels of layers: `extern c "norm.c:norm"`. Programs compiled from now on call
+ * those for this target, "c" or "cuda"; NULL, the initial state: they compute the equations alone.
+ * True if a layer of the spec has one. */
+bool moec_use_externs(MoecCompiler *compiler, const char *target);
+/* The size of an axis: dimension `back` before the end of operand `operand`, inputs first. */
+typedef struct MoecExternSize {
+    const char *name;
+    int operand, back;
+    long size;
+} MoecExternSize;
+/* A kernel that a program calls at these sizes. Its function receives the rows, the sizes, the
+ * inputs and the outputs; one of gradients the inputs, the gradients of the outputs, and those of
+ * the real inputs, which it writes. */
+typedef struct MoecExtern {
+    const char *name, *function; /* "norm.c:norm", "norm" */
+    const char *path, *text;     /* of its file */
+    const char *emitted;         /* its name in a standalone folder */
+    const char *spec;            /* file with the statement */
+    int line;                    /* of the statement */
+    const char *equation;        /* file:line of the equation of the first result */
+    const char *layer;
+    const char *const *options; /* of the layer, "eps=1e-06" */
+    int option_count;
+    const char *types, *parameters;             /* of the function, without and with names */
+    const char *const *inputs, *const *outputs; /* names in the spec */
+    const bool *integers;                       /* by input */
+    int input_count, output_count;
+    bool gradient; /* computes the gradients of the inputs from those of the outputs */
+    int forward;   /* gradient: the number of the other one */
+    long rows;     /* the product of the dimensions before the named ones */
+    int named;     /* dimensions of the first input */
+    const MoecExternSize *sizes;
+    int size_count;
+    /* GPU: blocks = rows * factor * these sizes, by number; threads of a block; bytes */
+    long factor, threads, shared;
+    const int *blocks;
+    int block_count;
+    const void *key; /* for moec_refuse_extern */
+} MoecExtern;
+/* Those of a program, each once for its sizes. */
+const MoecExtern *moec_externs(MoecCompiler *compiler, MoecProgram *program, int *count);
+/* Programs compiled from now on do not call it. */
+void moec_refuse_extern(MoecCompiler *compiler, const MoecExtern *external);
+/* The programs that call the function of an `extern` statement. */
+typedef struct MoecExternUse {
+    const char *target, *name, *spec; /* "c", "norm.c:norm", file with the statement */
+    int line;
+    const char *declaration; /* of the function; NULL: no program calls it */
+    const char *programs;    /* that call it: "forward, training, decoding" */
+    const char *reason;      /* why others compute the equations, or NULL */
+} MoecExternUse;
+/* All `extern` statements of the spec; NULL after an error. */
+const MoecExternUse *moec_extern_uses(MoecCompiler *compiler, int *count);
 /* Compiles one graph with all machine-independent passes. batch and context <= 0 use the values of
  * the spec. tokens: new tokens per decode step. Returns NULL after an error (see moec_reports). */
 MoecProgram *moec_compile(MoecCompiler *compiler, MoecGraph graph, long batch, long context,

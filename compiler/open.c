@@ -484,6 +484,26 @@ MoecCompiler *moec_open_bundle(const char *text, size_t length, const char *cons
     return compiler;
 }
 
+MoecCompiler *moec_open_beside(MoecCompiler *compiler, const char *text, const char *model) {
+    MoecCompiler *beside = compiler_new();
+    const Unit *unit = compiler->unit;
+    Source *source = arena_alloc(beside->arena, sizeof *source);
+    *source = (Source){.path = "layer.moe", .text = text, .length = strlen(text)};
+    SpecReading reading = {.compiler = beside};
+    beside->reports.saved = true;
+    beside->model = model;
+    list_push(beside->arena, &reading.sources, source);
+    for (int i = 0; i < unit->sources.count; i++) {
+        Source *other = unit->sources.items[i];
+        if (strcmp(other->path, "--set") != 0 && !path_is_standard(other->path))
+            list_push(beside->arena, &reading.sources, other);
+    }
+    for (int i = 0; i < unit->kernels.count; i++)
+        list_push(beside->arena, &reading.sources, unit->kernels.items[i]);
+    bounded(beside, read_model, &reading);
+    return beside;
+}
+
 MoecCompiler *moec_open_names(const char *bundle) {
     MoecCompiler *compiler = compiler_new();
     SpecReading reading = {.compiler = compiler, .layouts = true};

@@ -17,7 +17,12 @@ typedef struct Unit {
     Reports *reports;
     List sources; /* Source *: the file, the files that it uses in order of reading, then --set
                      texts */
-    List layers;  /* Node * NODE_LAYER, and so on */
+    List externs; /* ExternFile *: the functions that `extern` statements name */
+    List kernels; /* Source *: their files */
+    const char *extern_target; /* programs call those for this target: "c", "cuda"; NULL: none */
+    List refused;              /* const ExternFunction *: those that are not called */
+    List unused;               /* ExternUnused *: of the last program */
+    List layers;               /* Node * NODE_LAYER, and so on */
     List optimizers, schedules, parametrizations, models, experiments, layouts, machines;
     struct Unit *standard;       /* see standard_unit */
     List declared;               /* Node *: layers, then optimizers, then schedules */
@@ -48,6 +53,25 @@ Unit *resolve_documents(Arena *arena, Reports *reports, const Source *const *doc
  * standard library. */
 Unit *resolve_sources(Arena *arena, Reports *reports, const Source *const *sources,
                       int source_count, const char *const *sets, int set_count);
+/* extern_file: the function that a statement `extern c "norm.c:norm"` names. */
+typedef struct ExternFile {
+    const Node *node;
+    ExternFunction function;
+} ExternFile;
+/* Reads the files of all `extern` statements below a node; given: from the sources of the unit
+ * alone. Reports faults. */
+void resolve_externs(Unit *unit, const Source *from, Node *node, bool given);
+/* NULL after a report. */
+const ExternFunction *extern_function(const Unit *unit, const Node *node);
+/* True if programs do not call it. */
+bool extern_is_refused(const Unit *unit, const ExternFunction *function);
+/* A regular file as a string; NULL and a problem on failure. */
+char *read_source_text(Arena *arena, const char *path, size_t *length, const char **problem);
+/* An application of a layer whose `extern` cannot replace its equations. */
+typedef struct ExternUnused {
+    const ExternFunction *function;
+    const char *reason;
+} ExternUnused;
 /* Replaces deprecated words of the language in a file of the unit. */
 void rename_words(Unit *unit, Node *file);
 /* The same for names of options, as far as the text alone shows them. */
@@ -199,6 +223,8 @@ void gradient(Program *program, bool recompute);
 void decode(Program *program, long tokens);
 /* Outputs the negative log-likelihood of the next tokens instead of the logits. */
 void measure(Program *program);
+/* Calls of hand-written kernels stop reading the results of their equations. */
+void externs(Program *program);
 /* Computes values that depend on positions and constants only once, in double precision. */
 void tables(Program *program);
 /* By id, the roots (by id) and the tensors that they depend on; the caller may change the array.

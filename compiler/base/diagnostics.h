@@ -20,6 +20,7 @@ typedef struct Source {
     const char *path; /* as the user wrote it, or "std/NAME.moe", or "--set" */
     const char *text;
     size_t length;
+    bool is_kernel; /* of an `extern`, in another language: no spec */
 } Source;
 
 bool path_is_standard(const char *path); /* of the standard library, "std/NAME.moe" */

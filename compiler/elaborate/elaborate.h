@@ -112,6 +112,7 @@ typedef struct Frame {
     int repeats; /* iterations of the repeats around it; 0: none */
     int ambient_count;
     Index *ambient[MAX_RANK]; /* indices that the layer is mapped over, batch first */
+    List externs;             /* ExternChoice *: see extern_layer.c */
     Table instances;          /* Instance *: path segments of the layers that it applies */
     bool shared;              /* already applied under this path: its declarations exist */
     bool looped; /* in a shared repeat: repeats in it have one parameter per iteration */
@@ -450,6 +451,12 @@ void report_asked(Elaborator *e, Span span, const char *format, ...)
 /* The same at `blamed` if it has a location. */
 void report_blamed(Elaborator *e, Span blamed, Span span, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+
+/* ---- extern_layer.c ---- */
+void extern_statement(Elaborator *e, const Node *node);
+/* At the end of a layer: calls its kernel for the target of the program, if it has one, and
+ * replaces the results. first: the first statement of its equations in the block. */
+void extern_result(Elaborator *e, Value *const *arguments, Value *result, int first);
 
 /* ---- blame.c ---- */
 /* The option that the user set and on which the expression, or the size of one of two axes,

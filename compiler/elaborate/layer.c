@@ -438,11 +438,13 @@ Value *apply_layer(Elaborator *e, Value *layer, const char *label, bool labelled
     check_unknown_options(e, node, frame.given);
     bool bound = true;
     for (int i = 0; i < count && bound; i++) bound = bind_formal(e, formals->kids[i], seen[i]);
+    const int first = e->block->statements.count;
     int errors = e->reports->errors;
     if (bound) block_statements(e, layer_body(node));
     if (e->reports->errors == errors) check_passed_on(e);
     if (is_abandoned(e)) bound = false;
     Value *result = bound ? layer_result(e, node, span) : value_error(e, span);
+    if (frame.externs.count) extern_result(e, seen, result, first);
     e->frame = caller;
     e->scope = outer;
     e->equation = equation;

@@ -109,6 +109,7 @@ bool may_stand_in_scan(Elaborator *e, const Node *node) {
     case NODE_AXIS:
     case NODE_PARAM:
     case NODE_REQUIRE:
+    case NODE_EXTERN:
     case NODE_IF:
     case NODE_MATCH:
     case NODE_FOR:

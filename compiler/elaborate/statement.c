@@ -651,6 +651,9 @@ static void one_statement(Elaborator *e, const Node *node) {
     case NODE_REQUIRE:
         require_statement(e, node);
         break;
+    case NODE_EXTERN:
+        extern_statement(e, node);
+        break;
     default:
         report_error(e->reports, node->span, "this statement is not allowed in a layer");
         report_help(e->reports, "write it outside of the layer, or remove it");

@@ -16,11 +16,14 @@ enum { MAX_VARIANTS = 256, NAME_BYTES = 60 };
 
 /* ---- one variant ---- */
 
-/* A hash of the program and of the training options. The other options are part of the program.
- */
+/* A hash of the program, of the files of its hand-written kernels and of the training options. The
+ * other options are part of the program. */
 static uint64_t fingerprint_of(MoecCompiler *compiler, const Program *forward) {
     const List *settings = moec_settings(compiler);
     uint64_t hash = hash_text(HASH_START, print_program(moec_arena(compiler), forward));
+    const List *kernels = &moec_unit(compiler)->kernels;
+    for (int i = 0; i < kernels->count; i++)
+        hash = hash_text(hash, ((const Source *)kernels->items[i])->text);
     for (int i = 0; i < settings->count; i++) {
         const Setting *setting = settings->items[i];
         if (strncmp(setting->path, "train.", 6)) continue;

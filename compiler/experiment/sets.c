@@ -26,7 +26,7 @@ static bool entry_sets(const Node *entry, const char *path) {
 bool moec_sets(const char *set, const char *path) {
     Arena *arena = arena_new();
     Reports reports = {.arena = arena};
-    const Source source = {"--set", set, strlen(set)};
+    const Source source = {.path = "--set", .text = set, .length = strlen(set)};
     const Node *entry = parse_entry(arena, &reports, &source);
     bool sets = entry && entry_sets(entry, path);
     arena_free(arena);

@@ -288,6 +288,7 @@ typedef struct AttendOptions {
 } AttendOptions;
 
 typedef struct Statement Statement;
+typedef struct ExternCall ExternCall;
 
 /* One application of a layer, or one iteration of a repeat in it, for printers that keep layers
  * apart. Set by elaborate; later passes ignore it. */
@@ -308,6 +309,42 @@ typedef struct Formal {
 typedef struct Block {
     List statements; /* Statement * */
 } Block;
+
+/* A function of a file that an `extern` of a layer names: see syntax/extern_file.c. */
+typedef struct ExternFunction {
+    const char *target, *name; /* "c" or "cuda"; a C identifier */
+    const Source *file;
+    Span span; /* of the statement */
+} ExternFunction;
+
+/* The size of an axis, as a function receives it: dimension `back` before the end of an operand,
+ * inputs first. */
+typedef struct ExternSize {
+    const char *name;
+    int operand, back;
+} ExternSize;
+
+/* The call of such a function, which replaces the equations of an application of a layer: see
+ * calls/hand_written.c. */
+struct ExternCall {
+    const ExternFunction *function;
+    const ExternCall *gradient; /* computes the gradients of the inputs; NULL: derived */
+    bool backward;              /* this is the gradient of another call */
+    const Statement *forward;   /* backward: that call */
+    const char *layer;          /* its name */
+    Span span, result;          /* of the layer; of the equation of its first result */
+    List options;               /* const char *: "eps = 1e-6" */
+    List inputs, outputs;       /* const char *: names, without those of `equations` */
+    int equations; /* the last inputs of the statement: the results by the equations, until the
+                      pass externs */
+    ExternSize sizes[MAX_RANK + MAX_LOOPS];
+    int size_count;
+    int named;                         /* dimensions of the first input after the rows */
+    long factor, threads, shared;      /* GPU: blocks per row, threads of a block, bytes */
+    int blocks[MAX_RANK], block_count; /* sizes that multiply the factor */
+    double flops;                      /* of the equations */
+    const char *types, *parameters;    /* of the function: "long, const float *"; with names */
+};
 
 struct Statement {
     StatementKind kind;
@@ -357,6 +394,7 @@ struct Statement {
         MeshAxis over;
         int dimension; /* GATHER: of the result */
     } collective;
+    const ExternCall *external;
 
     /* STATEMENT_REPEAT, scan: for index = 0 .. axis->size-1, or downwards when reverse */
     Index *index;

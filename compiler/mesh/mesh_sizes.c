@@ -51,7 +51,8 @@ static bool read_size(Reports *reports, MeshSizes *sizes, const Source *source, 
 
 bool mesh_sizes_read(Reports *reports, MeshSizes *sizes, const char *text) {
     Source *source = arena_alloc(reports->arena, sizeof *source);
-    *source = (Source){"--mesh", arena_format(reports->arena, "%s", text), strlen(text)};
+    *source = (Source){
+        .path = "--mesh", .text = arena_format(reports->arena, "%s", text), .length = strlen(text)};
     for (int i = 0; i < MESH_AXES; i++) sizes->size[i] = 1;
     for (const char *item = source->text;; item++) {
         const size_t length = strcspn(item, ",");

@@ -342,8 +342,9 @@ typedef struct Section {
     const Entry *entry;       /* the function that runs a program */
     const HostRecord *record; /* a constant of the host program */
     const Update *update;
-    bool ends;  /* the last section of a piece: see MoecPiece */
-    int number; /* of the kernel in the piece */
+    const ExternCall *external; /* its function in a file of another language */
+    bool ends;                  /* the last section of a piece: see MoecPiece */
+    int number;                 /* of the kernel in the piece */
 } Section;
 
 /* A constant of a text: the size of an axis. */
@@ -368,6 +369,7 @@ typedef struct Module {
     List functions, device; /* Section *: of the text with the table, of the kernels of a GPU */
     List device_kernels;    /* char *: the names of the kernels of a GPU, by number */
     List products;          /* Product * */
+    List externs;           /* const ExternCall *: one for each function */
     List own_products;      /* MoecOwnProduct *: by number of the product */
     List sizes;             /* SizeConstant * */
     bool plain;             /* sizes are numbers */

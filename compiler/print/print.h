@@ -72,6 +72,16 @@ void print_template_variant(Text *text, const TemplateKernel *kernel, int number
                             const PrintStyle *style);
 void print_constants(Text *text, const TemplateOptions *options);
 
+/* ---- print_externs.c ---- */
+
+/* The name of a file in a standalone folder. */
+const char *extern_file_name(Arena *arena, const char *path);
+/* Declarations of the hand-written functions of a module; their files, each once. */
+void print_extern_declarations(Text *text, const Module *module);
+void print_extern_files(Text *text, const Module *module);
+/* The file of a GPU kernel, once in a text that has several of its kernels, and its declaration. */
+void print_extern_file(Text *text, const Module *module, const ExternCall *call);
+
 /* ---- print_steps.c, print_values.c, print_update.c ---- */
 
 /* The function that runs a program. */

@@ -136,6 +136,7 @@ char *print_c(Arena *arena, const Module *module) {
     if (standalone) print_absent(&text, module);
     text_add(&text, "#include \"kernels.h\"\n\n");
     print_sizes(&text, &module->sizes, false);
+    print_extern_declarations(&text, module);
     print_products(&text, &module->products);
     if (standalone)
         text_add_bytes(&text, functions.text, functions.length);
@@ -146,6 +147,7 @@ char *print_c(Arena *arena, const Module *module) {
     else if (module->rounded)
         add_rounding(&text, module->rounded, module->weights.bytes);
     print_table(&text, module);
+    print_extern_files(&text, module);
     if (!standalone) text_add(&text, "#endif\n");
     return text.text;
 }

@@ -66,6 +66,8 @@ void print_functions(Text *text, const PrintContext *context, const List *sectio
         } else if (section->record) {
             print_record(text, section->record, 0);
             text_add(text, "\n");
+        } else if (section->external) {
+            print_extern_file(text, module, section->external);
         } else if (section->update) {
             print_update(text, module, section->update, sections == &module->device);
         } else {

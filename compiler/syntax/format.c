@@ -299,14 +299,7 @@ static void parameter(Line *line, const Node *node) {
     line_subs(line, node->kids[0]);
     if (node->kids[1]) line_add(line, " ~ ");
     if (node->kids[1]) line_expr(line, node->kids[1]);
-    for (int i = 0; node->kids[2] && i < node->kids[2]->count; i++) {
-        const Node *attribute = node->kids[2]->kids[i];
-        line_add(line, i ? ", " : " { ");
-        line_add(line, attribute->name);
-        if (attribute->kids[0]) line_add(line, " = ");
-        if (attribute->kids[0]) line_expr(line, attribute->kids[0]);
-    }
-    if (node->kids[2]) line_add(line, " }");
+    line_attributes(line, node->kids[2]);
 }
 
 /* Statements without a block in them. */
@@ -363,6 +356,9 @@ static void simple(Formatter *format, const Node *node) {
         line_break(line, 0);
         line_add(line, " ");
         line_expr(line, node->kids[1]);
+        break;
+    case NODE_EXTERN:
+        line_extern(line, node);
         break;
     default:
         break;

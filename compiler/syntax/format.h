@@ -65,4 +65,8 @@ void line_option_text(Line *line, const Node *option, const RowColumns *columns)
 /* Former and similar names; aliases may be NULL. */
 void line_aliases(Line *line, const Node *aliases, const char *gap);
 
+/* { freeze, lr = expr }; NULL: none. extern c "norm.c:norm" { gradient }. */
+void line_attributes(Line *line, const Node *record);
+void line_extern(Line *line, const Node *node);
+
 #endif

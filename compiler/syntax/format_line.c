@@ -351,3 +351,22 @@ void line_write(Line *line, Text *out, int indent) {
         next = best + 1;
     }
 }
+
+void line_attributes(Line *line, const Node *record) {
+    for (int i = 0; record && i < record->count; i++) {
+        const Node *attribute = record->kids[i];
+        line_add(line, i ? ", " : " { ");
+        line_add(line, attribute->name);
+        if (attribute->kids[0]) line_add(line, " = ");
+        if (attribute->kids[0]) line_expr(line, attribute->kids[0]);
+    }
+    if (record) line_add(line, " }");
+}
+
+void line_extern(Line *line, const Node *node) {
+    line_add(line, "extern ");
+    line_add(line, node->name);
+    line_add(line, " ");
+    line_expr(line, node->kids[0]);
+    line_attributes(line, node->kids[1]);
+}

@@ -44,7 +44,7 @@ static void take_all(Parser *parser, Node *node, const Node *list);
 %token <token> PROVIDE "provide" REQUEST "request" SHARED "shared"
 %token <token> IF "if" ELSE "else" MATCH "match" FOR "for" IN "in" REQUIRE "require"
 %token <token> SUM "sum" MEAN "mean" MAX "max" MIN "min" LOGSUMEXP "logsumexp" AND "and" OR "or" NOT "not"
-%token <token> WAS "was" SUGGEST "suggest"
+%token <token> WAS "was" SUGGEST "suggest" EXTERN "extern"
 %token <token> NONE "none" TRUE "true" FALSE "false"
 %token <token> EQUAL "==" NOT_EQUAL "!=" AT_MOST "<=" AT_LEAST ">=" '<' '>' '+' '-' '*' '/' '%' '^' ELLIPSIS "..."
 %token ARROW "->" CASE_ARROW "=>" RANGE ".."
@@ -133,7 +133,7 @@ results: ARROW formal                                   { $$ = $2; }
 /* These keywords can also be names, depending on their position. */
 name: NAME | TRANSFER | FROM | VARY | TUNE | BY | OPTION | AXIS | SEQUENCE | PARAM | STATE | INPUT | UPDATE | LOSS | AUX
     | PROBE | OUTPUT | CACHE | REPEAT | SCAN | OVER | REVERSED | USE | LAYER | OPTIMIZER | SCHEDULE | MODEL | EXPERIMENT
-    | LAYOUT | MACHINE | PARAMETRIZATION | KIND | WAS | SUGGEST | PROVIDE | REQUEST | SHARED;
+    | LAYOUT | MACHINE | PARAMETRIZATION | KIND | WAS | SUGGEST | PROVIDE | REQUEST | SHARED | EXTERN;
 /* In paths and records no keyword has a meaning. */
 word: name | IF | ELSE | MATCH | FOR | IN | REQUIRE | reduction | AND | OR | NOT;
 path: word                                              { $$ = titled(parser, NODE_NAME, @$, $1); }
@@ -294,11 +294,14 @@ statement:
     | REQUIRE expr STRING
         { $$ = with(parser, make(parser, NODE_REQUIRE, @$), $expr);
           with(parser, $$, titled(parser, NODE_STRING, @3, $3)); }
+    | EXTERN name STRING own
+        { $$ = with(parser, titled(parser, NODE_EXTERN, @$, $2), titled(parser, NODE_STRING, @3, $3));
+          with(parser, $$, $own); }
     | error RESYNC                                      { $$ = NULL; yyerrok; };
 
 /* Names that an equation can define. Keywords that begin an item are excluded, which locates a missing '}'. */
 target: NAME | TRANSFER | FROM | VARY | TUNE | BY | OPTION | AXIS | SEQUENCE | PARAM | STATE | INPUT | UPDATE | AUX | PROBE
-      | OUTPUT | CACHE | REPEAT | SCAN | OVER | REVERSED | KIND | PROVIDE | REQUEST | SHARED;
+      | OUTPUT | CACHE | REPEAT | SCAN | OVER | REVERSED | KIND | PROVIDE | REQUEST | SHARED | EXTERN;
 
 type: word                                              { $$ = titled(parser, NODE_TYPE, @$, $1); };
 limits: %empty                                          { $$ = NULL; }

@@ -2,12 +2,9 @@
 
 #include "base/embedded.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* resolve: parse a file and all files that it uses, and sort their items by kind. Each file is read
@@ -16,10 +13,6 @@
  * Needs:   a path, or the sources themselves.
  * Leaves:  a Unit with unique names; errors are in the reports.
  */
-
-enum {
-    MAX_BYTES = (16 << 20) + 1
-}; /* one byte above the limit of the parser, which reports the excess */
 
 /* The defined names of one kind. Layers and models share a name space: a model is based on a layer
  * or on a model. */
@@ -39,47 +32,9 @@ typedef struct Resolver {
 
 static Source *add_source(Unit *unit, const char *path, const char *text, size_t length) {
     Source *source = arena_alloc(unit->arena, sizeof *source);
-    *source = (Source){path, text, length};
+    *source = (Source){.path = path, .text = text, .length = length};
     list_push(unit->arena, &unit->sources, source);
     return source;
-}
-
-/* Opens a regular file, "-" is stdin, without blocking. Returns NULL and sets `problem` on failure.
- */
-static FILE *open_source_file(const char *path, const char **problem) {
-    const char *name = strcmp(path, "-") ? path : "/dev/stdin";
-    int descriptor = open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    struct stat status;
-    bool good = descriptor >= 0 && fstat(descriptor, &status) == 0;
-    bool regular = good && S_ISREG(status.st_mode);
-    *problem = regular ? NULL : good ? "not a regular file" : strerror(errno);
-    if (!regular && descriptor >= 0) close(descriptor);
-    return regular ? fdopen(descriptor, "rb") : NULL;
-}
-
-/* Reads a file into the arena. Returns NULL and sets `problem` on failure. */
-static char *read_source_text(Arena *arena, const char *path, size_t *length,
-                              const char **problem) {
-    FILE *file = open_source_file(path, problem);
-    if (!file) return NULL;
-    size_t capacity = 1 << 14, size = 0;
-    char *buffer = NULL, *text = NULL;
-    for (;;) {
-        char *larger = realloc(buffer, capacity);
-        if (!larger) break;
-        buffer = larger;
-        size += fread(buffer + size, 1, capacity - size, file);
-        if (size < capacity || size >= MAX_BYTES) break;
-        capacity *= 2;
-    }
-    if (buffer && !ferror(file)) {
-        text = arena_copy(arena, buffer, size);
-        *length = size;
-    }
-    if (!text) *problem = strerror(errno);
-    free(buffer);
-    fclose(file);
-    return text;
 }
 
 static Source *find_source(const Unit *unit, const char *path) {
@@ -322,6 +277,7 @@ static Unit *resolve_all(Resolver *resolver, const char *const *sets, int set_co
         const Source *source = unit->sources.items[i];
         Node *file = parse(unit->arena, unit->reports, source);
         for (int k = 0; file && k < file->count; k++) resolve_item(resolver, source, file->kids[k]);
+        if (file) resolve_externs(unit, source, file, resolver->given);
         if (file && (unit->reports->saved || !path_is_standard(source->path)))
             list_push(unit->arena, &files, file);
     }
@@ -356,7 +312,10 @@ Unit *resolve_sources(Arena *arena, Reports *reports, const Source *const *sourc
                       int source_count, const char *const *sets, int set_count) {
     Resolver resolver = {.unit = new_unit(arena, reports), .given = true};
     for (int i = 0; i < source_count; i++)
-        add_source(resolver.unit, sources[i]->path, sources[i]->text, sources[i]->length);
+        if (sources[i]->is_kernel)
+            list_push(arena, &resolver.unit->kernels, (void *)(uintptr_t)sources[i]);
+        else
+            add_source(resolver.unit, sources[i]->path, sources[i]->text, sources[i]->length);
     return resolve_all(&resolver, sets, set_count);
 }
 

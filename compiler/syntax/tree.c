@@ -35,7 +35,7 @@ static const char *const kind_names[NODE_KIND_COUNT] = {
     [NODE_MACHINE] = "machine",   [NODE_RULE] = "from",
     [NODE_UNREAD] = "from",       [NODE_TENSOR] = "tensor",
     [NODE_TUPLE] = "tuple",       [NODE_PROVIDE] = "provide",
-    [NODE_REQUEST] = "request",
+    [NODE_REQUEST] = "request",   [NODE_EXTERN] = "extern",
 };
 
 Node *node_new(Arena *arena, NodeKind kind, Span span) {

@@ -60,7 +60,9 @@ typedef enum NodeKind {
     NODE_CASE, /* word, word => { }        kids: LIST of NAME/NUMBER (empty list for `else`), BLOCK */
     NODE_FOR, /* for NAME in expr { }     name; kids: expr (a list, or RANGE 0..n, end exclusive), BLOCK */
     NODE_REQUIRE, /* require expr "text"      kids: expr, STRING */
-    NODE_KIND,    /* kind NAME if expr { }    name; kids: expr or NULL, BLOCK */
+    NODE_EXTERN, /* extern NAME "FILE:FUNCTION" { gradient, blocks = expr }   name (the target); kids: STRING, RECORD or
+                    NULL (of ENTRY, whose value may be NULL) */
+    NODE_KIND,   /* kind NAME if expr { }    name; kids: expr or NULL, BLOCK */
 
     /* layouts */
     NODE_RULE, /* from PATH = value in limits else value if PATH == NAME   name; kids: value, LIMITS or NULL, value or NULL,

@@ -132,6 +132,16 @@ typedef struct BlockUpdate {
     size_t start, end; /* CPU only: the elements to update; end 0: all */
 } BlockUpdate;
 
+/* A kernel of a text and one launch of it; arguments: pointers to their values. */
+typedef struct DeviceKernel {
+    const char *text, *title, *name; /* title: of the text in messages */
+    const char *help;                /* if the text does not compile */
+    long blocks;                     /* 0: it is compiled only */
+    int threads;
+    long shared; /* bytes */
+    void **arguments;
+} DeviceKernel;
+
 typedef struct DeviceKind {
     void *(*allocate)(Device *device,
                       size_t bytes); /* zeroed, aligned to 64 bytes; NULL if refused */
@@ -161,6 +171,10 @@ typedef struct DeviceKind {
      * repeats each kernel, so the results are invalid. On the CPU the rows are units of work of
      * programs compiled with moec_mark_units. False after a message. */
     bool (*time_kernels)(Engine *engine, KernelTimes *times);
+
+    /* Compiles the kernel, runs it and waits for its end; false after a message. NULL: the device
+     * has no kernels. */
+    bool (*launch)(Device *device, const DeviceKernel *kernel);
 
     /* Measured peak. products_pass: GFLOP/s of one large product with bf16 or f32 operands;
      * products is NULL if not supported. read_pass: GB/s of one pass over a zeroed block, which

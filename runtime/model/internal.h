@@ -23,4 +23,10 @@ void toolchain_hash(XXH3_state_t *state, bool kernels);
 bool toolchain_build(const char *folder, const Translation *work, int count, const char *ready,
                      const char *output);
 
+/* programs: the graphs of a model. */
+
+int shapes_of(MoecCompiler *compiler, const GraphShape *shapes, int count, GraphShape *all);
+bool compile_graphs(MoecCompiler *compiler, const GraphShape *shapes, int count,
+                    MoecProgram **programs);
+
 #endif

@@ -1,4 +1,4 @@
-#include "model/model.h"
+#include "model/internal.h"
 
 #include "abi/quantity.h"
 #include "abi/json_make.h"
@@ -11,32 +11,6 @@
 #include <string.h>
 
 enum { GRAPH_LIMIT = 8 };
-
-/* The shapes to compile. If a state is a mean over a step, the gather graph of the trained shape is
- * added. */
-static int shapes_of(MoecCompiler *compiler, const GraphShape *shapes, int count, GraphShape *all) {
-    int total = count;
-    memcpy(all, shapes, sizeof *all * (size_t)count);
-    for (int i = 0; i < count; i++) {
-        if (shapes[i].graph != MOEC_TRAIN) continue;
-        moec_trains(compiler);
-        if (total > count || !moec_gathers(compiler)) continue;
-        all[total] = shapes[i];
-        all[total++].graph = MOEC_GATHER;
-    }
-    return total;
-}
-
-/* False after the diagnostics were printed. */
-static bool compile_graphs(MoecCompiler *compiler, const GraphShape *shapes, int count,
-                           MoecProgram **programs) {
-    for (int i = 0; i < count; i++) {
-        const GraphShape one = shapes[i];
-        programs[i] = moec_compile(compiler, one.graph, one.batch, one.context, one.tokens);
-        if (!programs[i]) return reports_good(compiler);
-    }
-    return true;
-}
 
 static int moment_count(const Model *model) {
     return model->trains && model->table->update ? model->table->update->state_count : 0;
@@ -149,7 +123,7 @@ Model *model_open(Device *device, MoecCompiler *compiler, const GraphShape *shap
     GraphShape all[GRAPH_LIMIT];
     MoecProgram *programs[GRAPH_LIMIT];
     count = shapes_of(compiler, shapes, count, all);
-    if (!compile_graphs(compiler, all, count, programs)) return NULL;
+    if (!compile_with_externs(device, compiler, all, count, programs)) return NULL;
     Model *model = memory_new(sizeof *model);
     model->device = device;
     model->table = compile_table(model, compiler, programs, count, keep);

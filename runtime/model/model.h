@@ -92,6 +92,25 @@ typedef struct Model {
     ModelMemory there;
 } Model;
 
+/* Compares the hand-written kernels that programs call with the equations of their layers, and
+ * refuses those that differ: see tools/against/extern_check.c. */
+typedef enum ExternCheck {
+    EXTERNS_AGREE,
+    EXTERNS_REFUSED, /* some: compile the programs again */
+    EXTERNS_FAIL     /* after a message */
+} ExternCheck;
+typedef ExternCheck ExternComparison(Device *device, MoecCompiler *compiler,
+                                     MoecProgram *const *programs, int count);
+/* Programs of later model_open call hand-written kernels after this comparison; initially they
+ * call none. */
+void model_compare_externs(ExternComparison *comparison);
+/* Whether programs for the device call hand-written kernels. Programs that are compiled next are
+ * those of model_open, until moec_use_externs(compiler, NULL). */
+bool model_use_externs(const Device *device, MoecCompiler *compiler);
+/* Compiles graphs with hand-written kernels for the device, again without those that differ. False
+ * after a message. */
+bool compile_with_externs(Device *device, MoecCompiler *compiler, const GraphShape *shapes,
+                          int count, MoecProgram **programs);
 /* Compiles and loads the graphs; adds MOEC_GATHER to MOEC_TRAIN if the model needs it. keep: use
  * the cache. The compiler may be closed afterwards. NULL after a message. */
 Model *model_open(Device *device, MoecCompiler *compiler, const GraphShape *shapes, int count,

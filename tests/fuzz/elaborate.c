@@ -20,7 +20,9 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size) {
     static const Graph graphs[] = {GRAPH_FORWARD, GRAPH_UPDATE};
     Arena *arena = arena_new();
-    Source source = {"fuzz.moe", arena_copy(arena, (const char *)data, size), size};
+    const Source source = {.path = "fuzz.moe",
+                           .text = arena_copy(arena, (const char *)data, size),
+                           .length = size};
     const Source *sources[] = {&source};
     for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++) {
         Reports reports = {.arena = arena};

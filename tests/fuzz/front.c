@@ -25,7 +25,7 @@ static void fail(const char *what, const char *first, const char *second) {
 }
 
 static void check_format(Arena *arena, Reports *reports, const Source *source, const Node *file) {
-    Source once = {"once.moe", format_tree(arena, source, file), 0};
+    Source once = {.path = "once.moe", .text = format_tree(arena, source, file)};
     once.length = strlen(once.text);
     const Node *again = parse(arena, reports, &once);
     if (reports->errors || !again) fail(reports_text(reports, arena), source->text, once.text);
@@ -39,7 +39,9 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size) {
     Arena *arena = arena_new();
     Reports reports = {.arena = arena};
-    Source source = {"fuzz.moe", arena_copy(arena, (const char *)data, size), size};
+    const Source source = {.path = "fuzz.moe",
+                           .text = arena_copy(arena, (const char *)data, size),
+                           .length = size};
     const Node *file = parse(arena, &reports, &source);
     reports_text(&reports, arena);
     if (file && reports.errors == 0) check_format(arena, &reports, &source, file);

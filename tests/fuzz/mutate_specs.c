@@ -116,7 +116,7 @@ static void find_parts(Parts *parts, const Bytes *text) {
     Reports *reports = arena_alloc(parts->arena, sizeof *reports);
     reports->arena = parts->arena;
     Source *source = arena_alloc(parts->arena, sizeof *source);
-    *source = (Source){"main.moe", text->data, text->length};
+    *source = (Source){.path = "main.moe", .text = text->data, .length = text->length};
     add_parts(parts, parse(parts->arena, reports, source));
 }
 

@@ -95,6 +95,7 @@ static const DeviceKind kind = {
     .round = cuda_engine_round,
     .rate = cuda_engine_rate,
     .time_kernels = cuda_engine_time_kernels,
+    .launch = cuda_launch_once,
     .products_open = cuda_products_open,
     .products_pass = cuda_products_pass,
     .products_close = cuda_products_close,

@@ -72,6 +72,7 @@ typedef struct CudaText {
     const char *text;
     int major, minor; /* the device's compute capability */
     bool keep;        /* use the cache */
+    const char *help; /* of the message that NVRTC rejects the text; NULL: it is generated */
 } CudaText;
 
 typedef struct CudaImage {
@@ -85,6 +86,9 @@ bool cuda_compile(const CudaLibrary *library, const CudaText *text, CudaImage *i
 
 /* Adds the NVRTC version and the library in MOEC_CUDA, which determine the code of a text. */
 void cuda_hash_library(XXH3_state_t *state, const CudaLibrary *library);
+
+/* cuda_launch_once: see DeviceKind.launch. */
+bool cuda_launch_once(Device *device, const DeviceKernel *kernel);
 
 /* cuda_maps: tensor maps, which describe operands for the asynchronous box copies of compute
  * capability 9.0. */

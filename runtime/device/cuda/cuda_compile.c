@@ -54,13 +54,16 @@ static bool read_cached(const char *path, CudaImage *image) {
 }
 
 static bool report_failure(const CudaCompiler *compiler, CudaCompilation *program,
-                           const char *name) {
+                           const CudaText *text) {
     size_t length = 0;
     compiler->log_bytes(program, &length);
     char *log = memory_new(length + 1);
     compiler->log(program, log);
-    error_message("please report this with the spec",
-                  "NVRTC rejects the generated program %s:\n%.*s", name, LOG_LIMIT, log);
+    if (text->help)
+        error_message(text->help, "%s does not compile:\n%.*s", text->name, LOG_LIMIT, log);
+    else
+        error_message("please report this with the spec",
+                      "NVRTC rejects the generated program %s:\n%.*s", text->name, LOG_LIMIT, log);
     free(log);
     return false;
 }
@@ -82,8 +85,8 @@ static bool make_object(const CudaLibrary *library, const CudaText *text, CudaIm
                              "NVRTC cannot create the program %s", text->name);
     char *architecture = architecture_option(text);
     const char *const options[] = {architecture, "--std=c++17", "--extra-device-vectorization"};
-    bool good = compiler->compile(program, 3, options) == 0 ||
-                report_failure(compiler, program, text->name);
+    bool good =
+        compiler->compile(program, 3, options) == 0 || report_failure(compiler, program, text);
     if (good) {
         good = compiler->image_bytes(program, &image->length) == 0 && image->length;
         image->bytes = memory_new(image->length + 1);
@@ -134,4 +137,35 @@ char *cuda_part(const MoecKernels *kernels, const bool *wanted, int part, int pa
         begin = piece->end;
     }
     return text;
+}
+
+/* ---- one launch ---- */
+
+bool cuda_launch_once(Device *device, const DeviceKernel *kernel) {
+    CudaDevice *cuda = (CudaDevice *)(void *)device;
+    const CudaDriver *driver = &cuda->library->driver;
+    const CudaText text = {.name = kernel->title,
+                           .text = kernel->text,
+                           .major = cuda->major,
+                           .minor = cuda->minor,
+                           .keep = true,
+                           .help = kernel->help};
+    CudaImage image;
+    CudaModule *module = NULL;
+    CudaFunction *function = NULL;
+    cuda_enter(cuda);
+    if (!cuda_compile(cuda->library, &text, &image)) return false;
+    const bool good =
+        cuda_good(cuda, driver->module_load(&module, image.bytes), "load the kernel") &&
+        cuda_good(cuda, driver->function_get(&function, module, kernel->name), "find the kernel") &&
+        (!kernel->blocks ||
+         cuda_good(cuda,
+                   driver->launch(function, (unsigned)kernel->blocks, 1, 1,
+                                  (unsigned)kernel->threads, 1, 1, (unsigned)kernel->shared,
+                                  cuda->stream, kernel->arguments, NULL),
+                   "launch the kernel")) &&
+        cuda_good(cuda, driver->stream_wait(cuda->stream), "run the kernel");
+    if (module && !cuda->failed) driver->module_free(module);
+    free(image.bytes);
+    return good;
 }

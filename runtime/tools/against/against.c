@@ -24,7 +24,7 @@ static bool same_answers(const AgainstShape *shape, const AgainstAnswer *one,
     return same;
 }
 
-static bool run_cases(AgainstPlan *plan, AgainstClient *client) {
+bool against_run_cases(AgainstPlan *plan, AgainstClient *client) {
     for (int i = 0; i < plan->case_count; i++) {
         if (!client_run(client, &plan->cases[i], &plan->cases[i].first)) return false;
     }
@@ -74,7 +74,7 @@ bool against_compare(const AgainstOptions *options, json_t *json) {
     if (good) {
         json_t *own = subject_options(&subject, &plan.shapes[0]);
         good = client_describe(&client, own) && against_match(&client, &subject, &plan.shapes[0]) &&
-               run_cases(&plan, &client);
+               against_run_cases(&plan, &client);
         json_decref(own);
     }
     client_close(&client);

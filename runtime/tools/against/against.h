@@ -3,6 +3,9 @@
 #define AGAINST_H
 
 #include "base/text_list.h"
+#include "device/device.h"
+#include "library/moec_against.h"
+#include "model/model.h"
 #include "moec.h"
 
 #include <jansson.h>
@@ -12,14 +15,23 @@
 
 /* ---- against.c ---- */
 
+/* Kernels of a layer of an open spec, as the code: see extern_check.c. */
+typedef struct AgainstExtern {
+    MoecCompiler *compiler;
+    const MoecExtern *forward, *gradient; /* gradient: or NULL */
+    Device *device;                       /* of a GPU kernel; NULL: it is in a shared library */
+} AgainstExtern;
+
 typedef struct AgainstOptions {
-    const char *operand; /* FILE, FILE:MODEL, FILE:LAYER, or a standard layer */
-    const char *code;    /* FILE.py:NAME or FILE.so:NAME */
-    const char *device;  /* of the code: "cpu", "cuda" */
-    const char *dtypes;  /* "f32,bf16" */
-    const char *sizes;   /* of axes: "d=64,h=4", or NULL */
-    const char *inputs;  /* domains of inputs: "ids=4,beta=0..1", or NULL */
-    long batch, context; /* 0: several */
+    const AgainstExtern *external; /* or NULL */
+    const char *title;             /* of an extern, in messages */
+    const char *operand;           /* FILE, FILE:MODEL, FILE:LAYER, or a standard layer */
+    const char *code;              /* FILE.py:NAME or FILE.so:NAME */
+    const char *device;            /* of the code: "cpu", "cuda" */
+    const char *dtypes;            /* "f32,bf16" */
+    const char *sizes;             /* of axes: "d=64,h=4", or NULL */
+    const char *inputs;            /* domains of inputs: "ids=4,beta=0..1", or NULL */
+    long batch, context;           /* 0: several */
     long seed;
     const TextList *sets;
 } AgainstOptions;
@@ -84,6 +96,8 @@ bool subject_open(AgainstSubject *subject);
 void subject_free(AgainstSubject *subject);
 bool subject_shape(const AgainstSubject *subject, long batch, long context, AgainstShape *shape);
 void subject_shape_free(AgainstShape *shape);
+/* The wrapped layer of an extern: sets the sizes of its options. False after a message. */
+bool subject_open_extern(AgainstSubject *subject, AgainstOptions *options);
 /* Finds the equation that computes a result, or that reads an argument or a parameter first. */
 void subject_locate(const AgainstSubject *subject, const AgainstShape *shape,
                     AgainstTensor *tensor);
@@ -159,6 +173,7 @@ void case_fill(const AgainstPlan *plan, AgainstCase *one);
 /* ---- client.c: the process that runs the code ---- */
 
 typedef struct AgainstClient {
+    const AgainstExtern *device; /* a GPU kernel, which this process runs; or NULL */
     pid_t process;
     int to, from;
     char *name;        /* as the user typed it */
@@ -174,6 +189,9 @@ bool client_describe(AgainstClient *client, json_t *options);
 bool client_run(AgainstClient *client, const AgainstCase *one, AgainstAnswer *answer);
 void answer_free(AgainstAnswer *answer, int count);
 
+/* Runs all cases twice; false after a message. */
+bool against_run_cases(AgainstPlan *plan, AgainstClient *client);
+
 /* ---- messages.c ---- */
 
 /* Messages between the processes; NULL or false when the other one has ended. */
@@ -184,8 +202,30 @@ bool against_receive_values(int from, double *values, size_t count);
 
 /* ---- shared_object.c: a shared library in the child process ---- */
 
-/* Serves the messages until their end. Returns the exit code. */
-int library_serve(const char *path, const char *name, int from, int to);
+/* Serves the messages until their end. external: the functions of the library; NULL: the function
+ * `name`. Returns the exit code. */
+int library_serve(const char *path, const char *name, const AgainstExtern *external, int from,
+                  int to);
+
+/* ---- extern_check.c, extern_library.c, extern_device.c ---- */
+
+/* Compares the hand-written kernels that the programs call with the equations: see
+ * model_compare_externs. */
+ExternCheck externs_check(Device *device, MoecCompiler *compiler, MoecProgram *const *programs,
+                          int count);
+/* From now on agreements of earlier processes do not count. */
+void externs_compare_again(void);
+
+/* Builds a shared library of the functions; false after a message. */
+bool extern_library_build(const AgainstExtern *external, const char *folder, const char *output);
+/* The functions of the library as one of this interface; NULL: it lacks one. */
+MoecAgainstFunction *extern_library_function(const AgainstExtern *external, void *library);
+/* Compiles the kernels of a GPU; runs them on a case; false after a message. */
+bool extern_device_build(const AgainstExtern *external);
+bool extern_device_run(const AgainstExtern *external, const AgainstCase *one,
+                       AgainstAnswer *answer);
+/* "rows = 2, s = 16, d = 64": a new string. */
+char *extern_sizes_text(const MoecExtern *external);
 
 /* ---- sides.c ---- */
 
@@ -225,6 +265,8 @@ typedef struct AgainstReport {
     const AgainstVerdict *verdicts; /* by case */
 } AgainstReport;
 
+/* "0,3": a new string. */
+char *element_index_text(const AgainstTensor *tensor, size_t element);
 /* Prints the report, or fills `json`; true if the code agrees. */
 bool report_print(const AgainstReport *report, json_t *json);
 

@@ -24,8 +24,9 @@
 const char *const against_kind_names[AGAINST_KINDS] = {"random", "positive", "large", "tiny",
                                                        "ties",   "rows",     "zeros"};
 
-/* Limit of the interpreter for the cases of one shape, in seconds. */
-static const double shape_seconds = 20;
+/* Limits of the interpreter for the cases of one shape, in seconds; of a kernel of a spec, which is
+ * compared when a program starts. */
+static const double shape_seconds = 20, extern_seconds = 1;
 
 /* Shapes: one position, odd lengths, a block of 16 or 64, one more, and a long sum. */
 enum { ALL_KINDS = (1 << AGAINST_KINDS) - 1, RANDOM = 1 << KIND_RANDOM };
@@ -211,9 +212,9 @@ static void add_cases(AgainstPlan *plan, AgainstShape *shape, int kinds, int see
 }
 
 /* Whether the interpreter can run all cases of a shape. */
-static bool affordable(const AgainstShape *shape, int cases) {
+static bool affordable(const AgainstShape *shape, int cases, double seconds) {
     enum { RUNS = 9 };
-    return interpreted_seconds(shape->train) * RUNS * cases < shape_seconds &&
+    return interpreted_seconds(shape->train) * RUNS * cases < seconds &&
            interpreted_has_room(moec_interpreter_cost(shape->train).bytes);
 }
 
@@ -223,6 +224,21 @@ static int kinds_counted(int kinds, int seeds) {
     return count;
 }
 
+/* The shape of a kernel of a spec; with fewer sequences and positions if it costs too much. */
+static bool extern_shape(const AgainstSubject *subject, AgainstShape *shape) {
+    long batch = subject->options->batch, context = subject->options->context;
+    for (;;) {
+        if (!subject_shape(subject, batch, context, shape)) return false;
+        const int cases = kinds_counted(table[0].kinds, table[0].seeds);
+        if (affordable(shape, cases, extern_seconds) || (batch == 1 && context == 1)) return true;
+        subject_shape_free(shape);
+        if (batch > 1)
+            batch /= 2;
+        else
+            context /= 2;
+    }
+}
+
 static bool plan_shapes(AgainstPlan *plan, const AgainstSubject *subject) {
     const AgainstOptions *options = subject->options;
     const bool asked = options->batch > 0 || options->context > 0;
@@ -230,13 +246,15 @@ static bool plan_shapes(AgainstPlan *plan, const AgainstSubject *subject) {
         AgainstShape *shape = &plan->shapes[plan->shape_count];
         const long batch = options->batch > 0 ? options->batch : table[i].batch,
                    context = options->context > 0 ? options->context : table[i].context;
-        if (!subject_shape(subject, batch, context, shape)) {
+        if (options->external ? !extern_shape(subject, shape)
+                              : !subject_shape(subject, batch, context, shape)) {
             subject_shape_free(shape);
             return false;
         }
         int types = 0;
         for (int type = 0; type < AGAINST_TYPES; type++) types += plan->types[type];
-        if (!asked && !affordable(shape, types * kinds_counted(table[i].kinds, table[i].seeds))) {
+        if (!asked && !affordable(shape, types * kinds_counted(table[i].kinds, table[i].seeds),
+                                  shape_seconds)) {
             subject_shape_free(shape);
             plan->skipped++;
             continue;

@@ -62,7 +62,8 @@ _Noreturn static void become_client(char **words, int from, int to) {
     _exit(127);
 }
 
-static void start_child(AgainstClient *client, char **words, const char *file, const char *name) {
+static void start_child(AgainstClient *client, char **words, const char *file, const char *name,
+                        const AgainstExtern *external) {
     int down[2], up[2];
     if (pipe2(down, O_CLOEXEC) != 0) return;
     if (pipe2(up, O_CLOEXEC) != 0) {
@@ -77,7 +78,7 @@ static void start_child(AgainstClient *client, char **words, const char *file, c
         close(up[0]);
         if (words) become_client(words, down[0], up[1]);
         dup2(2, 1);
-        _exit(library_serve(file, name, down[0], up[1]));
+        _exit(library_serve(file, name, external, down[0], up[1]));
     }
     close(down[0]);
     close(up[1]);
@@ -106,7 +107,9 @@ static bool ended_message(AgainstClient *client) {
 bool client_open(AgainstClient *client, const AgainstOptions *options) {
     char *file, *name;
     *client = (AgainstClient){.to = -1, .from = -1};
-    client->name = memory_format("%s", options->code);
+    client->name = memory_format("%s", options->external ? options->title : options->code);
+    client->device = options->external && options->external->device ? options->external : NULL;
+    if (client->device) return true;
     bool good = split_code(options->code, &file, &name);
     const bool python = has_ending(file, ".py"), library = has_ending(file, ".so");
     if (good && !python && !library)
@@ -121,7 +124,7 @@ bool client_open(AgainstClient *client, const AgainstOptions *options) {
         char *command = memory_format("%s", asked && *asked ? asked : "python3");
         char **words = python ? python_words(command, file, name, options->device) : NULL;
         signal(SIGPIPE, SIG_IGN);
-        start_child(client, words, file, name);
+        start_child(client, words, file, name, options->external);
         if (client->process <= 0)
             good = error_message("close other programs", "cannot start a process: %s",
                                  strerror(errno));
@@ -160,6 +163,10 @@ static json_t *client_answer(AgainstClient *client) {
 }
 
 bool client_describe(AgainstClient *client, json_t *options) {
+    if (client->device) {
+        client->described = json_make("{s:s, s:b}", "kind", "library", "any", 1);
+        return extern_device_build(client->device);
+    }
     json_t *message = json_make("{s:O}", "options", options);
     if (against_send(client->to, message))
         client->described = client_answer(client);
@@ -296,6 +303,7 @@ bool client_run(AgainstClient *client, const AgainstCase *one, AgainstAnswer *an
     *answer = (AgainstAnswer){.results = memory_new(sizeof(double *) * count),
                               .gradients = memory_new(sizeof(double *) * count),
                               .missing = memory_new(sizeof(bool) * count)};
+    if (client->device) return extern_device_run(client->device, one, answer);
     json_t *message = case_json(one);
     bool good = against_send(client->to, message) && send_values(client, one);
     json_decref(message);

@@ -48,7 +48,7 @@ static bool agrees(const PrecisionSummary *sum) {
     return !sum->differ && sum->undecided < sum->elements;
 }
 
-static char *element_index_text(const AgainstTensor *tensor, size_t element) {
+char *element_index_text(const AgainstTensor *tensor, size_t element) {
     char *text = memory_format("%s", "");
     size_t stride = tensor->count;
     for (int i = 0; i < tensor->rank; i++) {

@@ -4,7 +4,6 @@
 
 #include "abi/json_make.h"
 #include "base/memory.h"
-#include "library/moec_against.h"
 
 #include <dlfcn.h>
 #include <math.h>
@@ -205,12 +204,20 @@ static bool serve_call(MoecAgainstFunction *function, const json_t *message, int
     return good;
 }
 
-int library_serve(const char *path, const char *name, int from, int to) {
-    char *full = memory_format("%s%s", strchr(path, '/') ? "" : "./", path);
-    void *handle = dlopen(full, RTLD_NOW | RTLD_LOCAL),
-         *symbol = handle ? dlsym(handle, name) : NULL;
+static MoecAgainstFunction *library_function(void *library, const char *name,
+                                             const AgainstExtern *external) {
+    if (external) return extern_library_function(external, library);
+    void *symbol = dlsym(library, name);
     MoecAgainstFunction *function = NULL;
     memcpy(&function, &symbol, sizeof function);
+    return function;
+}
+
+int library_serve(const char *path, const char *name, const AgainstExtern *external, int from,
+                  int to) {
+    char *full = memory_format("%s%s", strchr(path, '/') ? "" : "./", path);
+    void *handle = dlopen(full, RTLD_NOW | RTLD_LOCAL);
+    MoecAgainstFunction *function = handle ? library_function(handle, name, external) : NULL;
     json_t *message = against_receive(from);
     bool good = message != NULL;
     if (good && !function)

@@ -290,6 +290,52 @@ static bool use_layer(AgainstSubject *subject, const json_t *layer, const char *
     return true;
 }
 
+/* The sizes of the axes at which a program calls the kernel. The first axis of the layer, or "...",
+ * is the context. */
+static void set_sizes(AgainstOptions *options, const Signature *signature) {
+    const MoecExtern *external = options->external->forward;
+    char *sizes = memory_format("%s", "");
+    options->batch = 1;
+    options->context = external->rows;
+    for (int i = 0; i < external->size_count; i++) {
+        const MoecExternSize *size = &external->sizes[i];
+        bool known = false;
+        for (int j = 1; j < signature->axis_count; j++)
+            known |= !strcmp(signature->axes[j], size->name);
+        if (!strcmp(signature->axes[0], size->name)) {
+            options->batch = external->rows;
+            options->context = size->size;
+        }
+        if (!known) continue;
+        char *longer =
+            memory_format("%s%s%s=%ld", sizes, *sizes ? "," : "", size->name, size->size);
+        free(sizes);
+        sizes = longer;
+    }
+    options->sizes = sizes;
+}
+
+bool subject_open_extern(AgainstSubject *subject, AgainstOptions *options) {
+    MoecCompiler *compiler = options->external->compiler;
+    const char *name = options->external->forward->layer;
+    json_t *layer = layer_described(compiler, name);
+    const char *text = json_string_value(json_object_get(layer, "signature"));
+    Signature signature;
+    bool good = text && read_signature(&signature, text);
+    if (!good) error_message(NULL, "layer '%s' cannot be compared: it has no signature", name);
+    if (good) set_sizes(options, &signature);
+    good = good && check_results(&signature, name);
+    if (good) {
+        subject->title = memory_format("%s", name);
+        subject->text = wrapped(subject, &signature, name, "", "", 0);
+        subject->path = memory_format("%s", options->external->forward->spec);
+        subject->model = memory_format("against_model");
+        subject->line = (int)json_integer_value(json_object_get(layer, "line"));
+    }
+    json_decref(layer);
+    return good;
+}
+
 static bool is_model(MoecCompiler *declarations, const char *name) {
     int count;
     const char *const *models = moec_models(declarations, &count);
@@ -471,7 +517,10 @@ void subject_locate(const AgainstSubject *subject, const AgainstShape *shape,
 
 bool subject_shape(const AgainstSubject *subject, long batch, long context, AgainstShape *shape) {
     *shape = (AgainstShape){.batch = batch, .context = context};
-    if (subject->text) {
+    const AgainstExtern *external = subject->options->external;
+    if (external) {
+        shape->compiler = moec_open_beside(external->compiler, subject->text, subject->model);
+    } else if (subject->text) {
         const MoecDocument document = {subject->path, subject->text, strlen(subject->text)};
         shape->compiler = moec_open_document(&document, 1, subject->model, getenv("MOEC_PATH"));
     } else

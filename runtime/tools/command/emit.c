@@ -265,19 +265,45 @@ static bool write_freestanding(const EmitOptions *options, MoecCompiler *compile
     return good;
 }
 
+/* The files of the hand-written kernels that the programs call. */
+static bool write_externs(const EmitOptions *options, MoecCompiler *compiler,
+                          MoecProgram *const *programs, int count) {
+    bool good = true;
+    for (int i = 0; i < count; i++) {
+        int calls;
+        const MoecExtern *list = moec_externs(compiler, programs[i], &calls);
+        for (int j = 0; j < calls && good; j++) {
+            for (int k = 0; k < j && good; k++)
+                if (!strcmp(list[k].emitted, list[j].emitted) &&
+                    strcmp(list[k].path, list[j].path) != 0)
+                    good = error_message("rename one of them", "the files %s and %s have one name",
+                                         list[k].path, list[j].path);
+            good = good && write_template(options->out, list[j].emitted, list[j].text);
+            if (good && is_cuda(options) && !list[j].gradient && i == 0)
+                note_message("%s is not compared with the equations of layer '%s': use moec verify "
+                             "%s --device cuda",
+                             list[j].name, list[j].layer, options->operand);
+        }
+    }
+    return good;
+}
+
 static bool write_program(const EmitOptions *options, MoecCompiler *compiler,
                           const GraphShape *shapes, int count) {
     MoecProgram *programs[2];
+    moec_use_externs(compiler, options->target);
     for (int i = 0; i < count; i++) {
         programs[i] = moec_compile(compiler, shapes[i].graph, shapes[i].batch, shapes[i].context,
                                    shapes[i].tokens);
         if (!programs[i]) return reports_good(compiler);
     }
     MoecKernels kernels = {0};
+    moec_use_externs(compiler, NULL);
     const char *text = is_cuda(options) ? moec_emit_cuda(compiler, programs, count, &kernels)
                                         : moec_emit_c(compiler, programs, count, true);
     if (!text) return reports_good(compiler);
     return write_template(options->out, "program.c", text) &&
+           write_externs(options, compiler, programs, count) &&
            (!kernels.text || write_template(options->out, "kernels.cu", kernels.text));
 }
 
@@ -369,6 +395,8 @@ static bool write_torch(const EmitOptions *options, MoecCompiler *compiler,
 /* The folder of a target, after its checks. */
 static bool write_target(const EmitOptions *options, MoecCompiler *compiler,
                          const Safetensors *file) {
+    if (moec_use_externs(compiler, NULL) && (is_torch(options) || is_freestanding(options)))
+        note_message("programs of this target call no hand-written kernels: the equations run");
     if (is_torch(options)) return write_torch(options, compiler, file);
     return (graph_of(options->graph) != DECODE || spec_generates(compiler)) &&
            (graph_of(options->graph) != TRAIN || can_train(compiler)) &&

@@ -15,6 +15,7 @@ typedef struct Outputs {
 
 static bool write_form(MoecCompiler *compiler, MoecGraph graph, bool device, MoecCeilings ceilings,
                        MoecExplainForm form, const char *path) {
+    moec_use_externs(compiler, device ? "cuda" : "c");
     const char *text = moec_explain(compiler, graph, device, ceilings, form);
     if (!text) return reports_good(compiler);
     if (!path) return fputs(text, stdout) >= 0;

@@ -4,6 +4,7 @@
 #include "tools/command/line/commands.h"
 #include "tools/command/line/arguments.h"
 #include "moec.h"
+#include "tools/against/against.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -74,6 +75,7 @@ static int run_named(int argc, char **argv) {
 
 int main(int argc, char **argv) {
     hold_streams();
+    model_compare_externs(externs_check);
     setlocale(LC_NUMERIC, "C");
     signal(SIGPIPE, SIG_DFL);
     signal(SIGXFSZ, SIG_IGN); /* exceeding a limit of file sizes is then an error of write */

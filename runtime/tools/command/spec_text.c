@@ -1,5 +1,6 @@
 /* spec_text: moec check, transfer, fmt and dump: commands that need the compiler only. */
 #include "tools/command/line/commands.h"
+#include "abi/json_make.h"
 #include "base/message.h"
 #include "base/files.h"
 #include "training/spec.h"
@@ -45,6 +46,47 @@ static bool check_experiments(MoecCompiler *compiler, const char *file, bool jso
     return true;
 }
 
+/* The hand-written kernels of a spec and the programs that call them; adds them to the JSON object
+ * in `json` if that is not NULL. False after an error. */
+static bool check_externs(MoecCompiler *compiler, json_t *json) {
+    int count;
+    const MoecExternUse *uses = moec_extern_uses(compiler, &count);
+    json_t *list = count && json ? json_array() : NULL;
+    for (int i = 0; uses && i < count; i++) {
+        const MoecExternUse *use = &uses[i];
+        if (list) {
+            json_array_append_new(list,
+                                  json_make("{s:s, s:s, s:s, s:i, s:s?, s:s?, s:s?}", "target",
+                                            use->target, "name", use->name, "file", use->spec,
+                                            "line", use->line, "declaration", use->declaration,
+                                            "programs", use->programs, "reason", use->reason));
+            continue;
+        }
+        printf("%s  extern %s %s (%s:%d): %s%s\n", i ? "" : "\n", use->target, use->name, use->spec,
+               use->line, use->programs ? "called in " : "not called",
+               use->programs ? use->programs : "");
+        if (use->declaration) printf("    %s\n", use->declaration);
+        if (use->reason) printf("    the equations run in %s\n", use->reason);
+    }
+    if (list) json_object_set_new(json, "externs", list);
+    return uses != NULL;
+}
+
+/* The cost as JSON, with the kernels if there are some; false after printing the errors. */
+static bool print_cost_json(MoecCompiler *compiler, const char *text) {
+    json_t *json = json_loads(text, 0, NULL);
+    const bool good = check_externs(compiler, json);
+    if (!good)
+        puts(moec_reports_json(compiler));
+    else if (json_object_get(json, "externs")) {
+        json_dumpf(json, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
+        puts("");
+    } else
+        puts(text);
+    json_decref(json);
+    return good;
+}
+
 int command_check(const Command *command, int argc, char **argv) {
     const char *operand;
     bool json = false;
@@ -66,11 +108,12 @@ int command_check(const Command *command, int argc, char **argv) {
         good = text && !moec_failed(compiler);
         if (!good) puts(moec_reports_json(compiler));
         good = good && check_experiments(compiler, operand, true);
-        if (good) puts(text);
+        good = good && print_cost_json(compiler, text);
     } else {
         const char *text = reports_good(compiler) ? moec_cost_text(compiler) : NULL;
         good = text && reports_good(compiler);
         if (good) fputs(text, stdout);
+        good = good && (check_externs(compiler, NULL) || reports_good(compiler));
         fflush(stdout);
         if (good && !message_is_quiet()) message_reports(moec_warnings(compiler));
         good = good && check_experiments(compiler, operand, false);
@@ -189,6 +232,7 @@ int command_dump(const Command *command, int argc, char **argv) {
         return code;
     }
     MoecCompiler *compiler = spec_open(operand, &sets);
+    if (compiler) moec_use_externs(compiler, device ? "cuda" : "c");
     const char *text = compiler ? moec_dump(compiler, graph, pass, device) : NULL;
     bool good = compiler && reports_good(compiler) && text;
     if (good) fputs(text, stdout);

@@ -37,6 +37,10 @@ static Limits limits_of(const Bench *bench) {
     if (!compiler || !graph_named(bench->graph, &graph)) return limits;
     if (graph == MOEC_TRAIN) moec_trains(compiler);
     const MoecCeilings ceilings = {limits.products, limits.memory};
+    const GraphShape shape = {.graph = graph, .tokens = 1};
+    MoecProgram *program;
+    if (!compile_with_externs(on, compiler, &shape, 1, &program)) return limits;
+    model_use_externs(on, compiler);
     const char *text = moec_explain(compiler, graph, false, ceilings, MOEC_EXPLAIN_JSON);
     json_t *explained = text ? json_loads(text, 0, NULL) : NULL;
     limits.units = json_incref(json_object_get(explained, "units"));

@@ -283,6 +283,7 @@ int command_verify(const Command *command, int argc, char **argv) {
     code = check_against(command, &options);
     if (code >= 0) return code;
     if (options.against) return verify_against(&options);
+    externs_compare_again();
     Device *device = device_open(options.device);
     json_t *json = options.json ? json_array() : NULL;
     bool good = device && compare(&options, device, json);

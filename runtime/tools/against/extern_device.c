@@ -1,0 +1,189 @@
+/* extern_device: the CUDA functions of a layer, run by this process. A zone of known bytes precedes
+ * and follows each operand, as in shared_object.c. */
+#include "tools/against/against.h"
+
+#include "base/memory.h"
+#include "base/message.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ZONE = 256, ZONE_BYTE = 0xA5, OPERANDS = 32 };
+
+/* An operand on the device. */
+typedef struct DeviceOperand {
+    const char *name;
+    unsigned char *block; /* of the device: zone, values, zone */
+    void *values;         /* of the device */
+    size_t count;
+    double *to; /* receives the values, or NULL */
+} DeviceOperand;
+
+typedef struct ExternRun {
+    const AgainstExtern *external;
+    const AgainstCase *one;
+    Device *device;
+    DeviceOperand operands[OPERANDS];
+    int count;
+    long numbers[OPERANDS];
+    void *arguments[2 * OPERANDS];
+} ExternRun;
+
+static int tensor_of(const AgainstShape *shape, const char *name, bool given) {
+    for (int i = 0; i < shape->count; i++)
+        if (tensor_is_given(&shape->tensors[i]) == given && !strcmp(shape->tensors[i].name, name))
+            return i;
+    return -1;
+}
+
+/* The device has values of 4 bytes: floats, integers. values: NULL: NaN. */
+static bool add_device_operand(ExternRun *run, const AgainstTensor *tensor, const double *values,
+                               double *to) {
+    if (run->count == OPERANDS) return error_message(NULL, "the kernel has too many operands");
+    DeviceOperand *operand = &run->operands[run->count++];
+    const size_t bytes = tensor->count * sizeof(float);
+    unsigned char *host = memory_new(bytes + 2 * ZONE);
+    memset(host, ZONE_BYTE, bytes + 2 * ZONE);
+    for (size_t i = 0; i < tensor->count; i++) {
+        const float single = values ? (float)values[i] : NAN;
+        const int32_t whole = values ? (int32_t)values[i] : 0;
+        memcpy(host + ZONE + i * sizeof single, tensor->integer ? (const void *)&whole : &single,
+               sizeof single);
+    }
+    *operand = (DeviceOperand){.name = tensor->name, .count = tensor->count, .to = to};
+    operand->block = run->device->kind->allocate(run->device, bytes + 2 * ZONE);
+    const bool good = operand->block &&
+                      run->device->kind->put(run->device, operand->block, host, bytes + 2 * ZONE);
+    operand->values = operand->block ? operand->block + ZONE : NULL;
+    free(host);
+    return good;
+}
+
+/* Reads an operand back; false after a message if the kernel wrote outside of it. */
+static bool take_operand(const ExternRun *run, const DeviceOperand *operand) {
+    const size_t bytes = operand->count * sizeof(float) + 2 * ZONE;
+    unsigned char *host = memory_new(bytes);
+    bool good = run->device->kind->get(run->device, host, operand->block, bytes), zones = true;
+    for (size_t i = 0; good && i < ZONE; i++)
+        zones &= host[i] == ZONE_BYTE && host[bytes - 1 - i] == ZONE_BYTE;
+    for (size_t i = 0; good && operand->to && i < operand->count; i++) {
+        float single;
+        memcpy(&single, host + ZONE + i * sizeof single, sizeof single);
+        operand->to[i] = (double)single;
+    }
+    free(host);
+    return good &&
+           (zones || error_message(NULL, "the function writes outside of '%s'", operand->name));
+}
+
+/* The text with the declaration that the function must have. */
+static char *kernel_text(const MoecExtern *external) {
+    return memory_format("#include \"kernels.cuh\"\n#line 1 \"%s\"\n%s\n#line %d \"%s\"\n"
+                         "extern \"C\" {\n__global__ void %s(%s);\n}\n",
+                         external->path, external->text, external->line, external->spec,
+                         external->function, external->types);
+}
+
+static bool launch_kernel_of(Device *device, const MoecExtern *external, long blocks,
+                             void **arguments) {
+    char *text = kernel_text(external),
+         *help = memory_format("the function must be: extern \"C\" __global__ void %s(%s)",
+                               external->function, external->parameters);
+    const bool good =
+        device->kind->launch(device, &(DeviceKernel){.text = text,
+                                                     .title = external->path,
+                                                     .name = external->function,
+                                                     .help = help,
+                                                     .blocks = blocks,
+                                                     .threads = (int)external->threads,
+                                                     .shared = external->shared,
+                                                     .arguments = arguments});
+    free(text);
+    free(help);
+    return good;
+}
+
+static bool launch_extern_kernel(ExternRun *run, const MoecExtern *external) {
+    int count = 0;
+    long blocks = run->numbers[0] * external->factor;
+    for (int i = 0; i < external->block_count; i++) blocks *= run->numbers[external->blocks[i] + 1];
+    for (int i = 0; i <= external->size_count; i++) run->arguments[count++] = &run->numbers[i];
+    for (int i = 0; i < run->count; i++) run->arguments[count++] = &run->operands[i].values;
+    return launch_kernel_of(run->device, external, blocks, run->arguments);
+}
+
+bool extern_device_build(const AgainstExtern *external) {
+    return launch_kernel_of(external->device, external->forward, 0, NULL) &&
+           (!external->gradient || launch_kernel_of(external->device, external->gradient, 0, NULL));
+}
+
+/* Puts the operands: inputs; of gradients, then the cotangents; then room for the outputs. */
+static bool put_operands(ExternRun *run, const MoecExtern *external, AgainstAnswer *answer) {
+    const AgainstShape *shape = run->one->shape;
+    bool good = true;
+    for (int i = 0; i < external->input_count && good; i++) {
+        const int which = tensor_of(shape, external->inputs[i], true);
+        good = which >= 0 &&
+               add_device_operand(run, &shape->tensors[which], run->one->values[which], NULL);
+    }
+    for (int i = 0; i < external->output_count && good; i++) {
+        const int which = tensor_of(shape, external->outputs[i], false);
+        if (which < 0) return false;
+        const AgainstTensor *tensor = &shape->tensors[which];
+        if (!external->gradient)
+            answer->results[which] = memory_new(sizeof(double) * (tensor->count + 1));
+        good = add_device_operand(
+            run, tensor, external->gradient ? run->one->values[which] : NULL,
+            answer->results[which] && !external->gradient ? answer->results[which] : NULL);
+    }
+    for (int i = 0; external->gradient && i < external->input_count && good; i++) {
+        const int which = tensor_of(shape, external->inputs[i], true);
+        const AgainstTensor *tensor = &shape->tensors[which];
+        if (external->integers[i]) continue;
+        if (tensor->gradient)
+            answer->gradients[which] = memory_new(sizeof(double) * (tensor->count + 1));
+        good = add_device_operand(run, tensor, NULL, answer->gradients[which]);
+    }
+    return good;
+}
+
+/* The numbers of the function at the sizes of the case. */
+static bool set_device_numbers(ExternRun *run, const MoecExtern *external) {
+    const AgainstShape *shape = run->one->shape;
+    for (int i = -1; i < external->size_count; i++) {
+        const int operand = i < 0 ? 0 : external->sizes[i].operand;
+        const bool given = operand < external->input_count;
+        const int which = tensor_of(shape,
+                                    given ? external->inputs[operand]
+                                          : external->outputs[operand - external->input_count],
+                                    given);
+        if (which < 0) return error_message(NULL, "the layer alone has other tensors");
+        const AgainstTensor *tensor = &shape->tensors[which];
+        run->numbers[i + 1] = i < 0 ? 1 : tensor->shape[tensor->rank - 1 - external->sizes[i].back];
+        for (int j = 0; i < 0 && j < tensor->rank - external->named; j++)
+            run->numbers[0] *= tensor->shape[j];
+    }
+    return true;
+}
+
+static bool run_one_kernel(const AgainstExtern *external, const MoecExtern *kernel,
+                           const AgainstCase *one, AgainstAnswer *answer) {
+    ExternRun run = {.external = external, .one = one, .device = external->device};
+    bool good = set_device_numbers(&run, kernel) && put_operands(&run, kernel, answer) &&
+                launch_extern_kernel(&run, kernel);
+    for (int i = 0; i < run.count; i++) {
+        good = good && take_operand(&run, &run.operands[i]);
+        const size_t bytes = run.operands[i].count * sizeof(float) + 2 * ZONE;
+        if (run.operands[i].block)
+            run.device->kind->release(run.device, run.operands[i].block, bytes);
+    }
+    return good;
+}
+
+bool extern_device_run(const AgainstExtern *external, const AgainstCase *one,
+                       AgainstAnswer *answer) {
+    return run_one_kernel(external, external->forward, one, answer) &&
+           (!external->gradient || run_one_kernel(external, external->gradient, one, answer));
+}

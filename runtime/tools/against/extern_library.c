@@ -1,0 +1,199 @@
+/* extern_library: the C functions of a layer as a shared library, with the interface of foreign
+ * code:
+ *
+ *     int norm(long rows, long d, const float *x, float *y);       of the user
+ *     int moec_extern_call(const long *n, void *const *p) { return norm(n[0], n[1], p[0], p[1]); }
+ */
+#include "tools/against/against.h"
+
+#include "base/files.h"
+#include "base/memory.h"
+#include "base/message.h"
+#include "model/model.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { POINTERS = 64, WORDS = 64 };
+
+/* ---- the library ---- */
+
+static void write_call(FILE *file, const MoecExtern *external, const char *name) {
+    int pointers = external->input_count + external->output_count;
+    if (external->gradient)
+        for (int i = 0; i < external->input_count; i++) pointers += !external->integers[i];
+    fprintf(file, "#line %d \"%s\"\nint %s(%s);\n", external->line, external->spec,
+            external->function, external->types);
+    fprintf(file, "int %s(const long *n, void *const *p) {\n    return %s(n[0]", name,
+            external->function);
+    for (int i = 0; i < external->size_count; i++) fprintf(file, ", n[%d]", i + 1);
+    for (int i = 0; i < pointers; i++) fprintf(file, ", p[%d]", i);
+    fprintf(file, ");\n}\n");
+}
+
+static char *library_text(const AgainstExtern *external) {
+    char *text = NULL;
+    size_t length = 0;
+    FILE *file = open_memstream(&text, &length);
+    const MoecExtern *forward = external->forward, *gradient = external->gradient;
+    write_call(file, forward, "moec_extern_call");
+    if (gradient) write_call(file, gradient, "moec_extern_gradient");
+    fprintf(file, "#line 1 \"%s\"\n%s\n", forward->path, forward->text);
+    if (gradient && strcmp(gradient->path, forward->path) != 0)
+        fprintf(file, "#line 1 \"%s\"\n%s\n", gradient->path, gradient->text);
+    fclose(file);
+    return text;
+}
+
+/* Adds the words of a text, which belong to it. */
+static int add_words(const char **words, int count, char *text) {
+    char *rest = NULL;
+    for (char *word = strtok_r(text, " ", &rest); word && count < WORDS - 16;
+         word = strtok_r(NULL, " ", &rest))
+        words[count++] = word;
+    return count;
+}
+
+static int compile_library(const char *source, const char *output, const char *log) {
+    static const char *const fixed[] = {"-std=gnu11", "-O2", "-fopenmp", "-fPIC", "-shared", "-w"};
+    const char *words[WORDS], *name = getenv("MOEC_CC"), *more = getenv("MOEC_CFLAGS");
+    char *command = memory_format("%s", name && *name ? name : "cc"),
+         *flags = memory_format("%s", more ? more : "");
+    int count = add_words(words, 0, command);
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) words[count++] = fixed[i];
+    count = add_words(words, count, flags);
+    const char *const rest[] = {"-o", output, "-x", "c", source, "-lm", NULL};
+    for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) words[count++] = rest[i];
+    const int status = compiler_wait(compiler_start((char *const *)(uintptr_t)words, log));
+    free(command);
+    free(flags);
+    return status;
+}
+
+bool extern_library_build(const AgainstExtern *external, const char *folder, const char *output) {
+    const MoecExtern *forward = external->forward, *gradient = external->gradient;
+    char *source = path_join(folder, "extern.c"), *log = path_join(folder, "extern.log"),
+         *text = library_text(external);
+    bool good = file_write(source, text, strlen(text));
+    if (good && compile_library(source, output, log) != 0) {
+        char *help = memory_format("the function must be: int %s(%s)%s%s%s%s%s", forward->function,
+                                   forward->parameters, gradient ? "; int " : "",
+                                   gradient ? gradient->function : "", gradient ? "(" : "",
+                                   gradient ? gradient->parameters : "", gradient ? ")" : "");
+        line_message("%s:%d: extern c \"%s\":", forward->spec, forward->line, forward->name);
+        compiler_print_log(log);
+        good = error_message(help, "%s does not compile as a kernel of layer '%s'", forward->path,
+                             forward->layer);
+        free(help);
+    }
+    free(source);
+    free(log);
+    free(text);
+    return good;
+}
+
+/* ---- in the child process ---- */
+
+typedef int ExternLibraryCall(const long *numbers, void *const *pointers);
+
+static struct {
+    const AgainstExtern *external;
+    ExternLibraryCall *call, *gradient;
+} loaded;
+
+static const MoecAgainstTensor *against_tensor_named(const MoecAgainstTensor *list, int count,
+                                                     const char *name) {
+    for (int i = 0; i < count; i++)
+        if (!strcmp(list[i].name, name)) return &list[i];
+    return NULL;
+}
+
+/* Tensors of the function: inputs, then outputs; false: one is missing. */
+static bool find_operands(const MoecAgainstCall *call, const MoecExtern *external,
+                          const MoecAgainstTensor **operands) {
+    bool good = external->input_count + external->output_count <= POINTERS / 4;
+    for (int i = 0; good && i < external->input_count; i++)
+        good = (operands[i] =
+                    against_tensor_named(call->given, call->given_count, external->inputs[i]));
+    for (int i = 0; good && i < external->output_count; i++)
+        good = (operands[external->input_count + i] =
+                    against_tensor_named(call->results, call->result_count, external->outputs[i]));
+    return good;
+}
+
+static void set_numbers(const MoecExtern *external, const MoecAgainstTensor *const *operands,
+                        long *numbers) {
+    numbers[0] = 1;
+    for (int i = 0; i < operands[0]->rank - external->named; i++)
+        numbers[0] *= operands[0]->shape[i];
+    for (int i = 0; i < external->size_count; i++) {
+        const MoecAgainstTensor *one = operands[external->sizes[i].operand];
+        numbers[i + 1] = one->shape[one->rank - 1 - external->sizes[i].back];
+    }
+}
+
+/* Integers of 32 bits, as in programs. */
+static void *pointer_of(const MoecAgainstTensor *tensor, void **copies, int *count) {
+    if (tensor->type != MOEC_AGAINST_I64) return tensor->values;
+    int32_t *copy = memory_new(sizeof *copy * ((size_t)tensor->count + 1));
+    for (int64_t i = 0; i < tensor->count; i++)
+        copy[i] = (int32_t)((const int64_t *)tensor->values)[i];
+    copies[(*count)++] = copy;
+    return copy;
+}
+
+static int run_gradient(const MoecAgainstTensor *const *operands, const long *numbers,
+                        void **pointers, void **copies, int *copy_count) {
+    const MoecExtern *forward = loaded.external->forward;
+    const int inputs = forward->input_count;
+    int count = inputs;
+    for (int i = 0; i < forward->output_count; i++)
+        pointers[count++] = operands[inputs + i]->gradient;
+    for (int i = 0; i < inputs; i++) {
+        if (forward->integers[i]) continue;
+        pointers[count] = operands[i]->gradient;
+        if (!pointers[count])
+            copies[(*copy_count)++] = pointers[count] =
+                memory_new(sizeof(float) * ((size_t)operands[i]->count + 1));
+        count++;
+    }
+    return loaded.gradient(numbers, pointers);
+}
+
+static int call_extern_library(const MoecAgainstCall *call, char *message) {
+    const MoecExtern *forward = loaded.external->forward;
+    const MoecAgainstTensor *operands[POINTERS];
+    void *pointers[POINTERS] = {0}, *copies[POINTERS];
+    long numbers[POINTERS];
+    int copy_count = 0, code = MOEC_AGAINST_NO_GRADIENTS;
+    if (!find_operands(call, forward, operands)) {
+        snprintf(message, MOEC_AGAINST_MESSAGE,
+                 "the layer alone has other tensors than in the "
+                 "model");
+        return -1;
+    }
+    set_numbers(forward, operands, numbers);
+    for (int i = 0; i < forward->input_count + forward->output_count; i++)
+        pointers[i] = pointer_of(operands[i], copies, &copy_count);
+    int returned = loaded.call(numbers, pointers);
+    if (!returned && loaded.gradient) {
+        code = MOEC_AGAINST_GOOD;
+        returned = run_gradient(operands, numbers, pointers, copies, &copy_count);
+    }
+    if (returned)
+        snprintf(message, MOEC_AGAINST_MESSAGE, "it returns %d, so it refuses these sizes",
+                 returned);
+    for (int i = 0; i < copy_count; i++) free(copies[i]);
+    return returned ? -1 : code;
+}
+
+MoecAgainstFunction *extern_library_function(const AgainstExtern *external, void *library) {
+    void *call = dlsym(library, "moec_extern_call"),
+         *gradient = external->gradient ? dlsym(library, "moec_extern_gradient") : NULL;
+    loaded.external = external;
+    memcpy(&loaded.call, &call, sizeof call);
+    memcpy(&loaded.gradient, &gradient, sizeof gradient);
+    return call ? call_extern_library : NULL;
+}

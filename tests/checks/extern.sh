@@ -1,0 +1,145 @@
+#!/bin/sh
+# Hand-written kernels of layers (`extern`): the example agrees and runs, with its gradients, also in emitted folders and on the
+# simulated device. Kernels that differ, write outside of their operands, crash or refuse the sizes are refused, and the equations
+# run. A kernel with less work than the equations is faster. tests/cases/check/extern*.case has the messages about wrong statements.
+. "$(dirname "$0")/../begin.sh"
+cp examples/extern/norm.* "$work"
+seq 1 400 >"$work/text"
+cd "$work"
+sed -i 's/layers *= 2/layers = 1/' norm.moe
+export OMP_NUM_THREADS=1 MOEC_CFLAGS=-O0
+
+# changed NAME SED...: the example as NAME.moe, NAME.c and NAME.cu, whose functions sed changes.
+changed() {
+    name=$1
+    shift
+    sed "$@" norm.c >"$name.c"
+    sed "$@" norm.cu >"$name.cu"
+    cmp -s norm.c "$name.c" && cmp -s norm.cu "$name.cu" && wrong "$name: nothing changed"
+    sed "s/norm\.\(cu*\):/$name.\1:/" norm.moe >"$name.moe"
+}
+
+# refused TEXT NAME SED...: the kernel is refused with that text, and the equations agree.
+refused() {
+    text=$1
+    shift
+    changed "$@"
+    moec verify "$1.moe" -b 2 -c 8 ${on:-} >out 2>&1 || wrong "$1: the equations do not run: $(cat out)"
+    grep -q "is refused at rows = 16, d = 64; the equations of layer 'fused_norm' run instead" out && grep -q -- "$text" out ||
+        wrong "$1 is not refused with '$text': $(cat out)"
+    [ "$(grep -c 'is refused' out)" = 1 ] || wrong "$1 is refused more than once: $(cat out)"
+}
+
+# The right one, with its gradients.
+moec verify norm.moe -b 2 -c 8 >out 2>&1 || wrong "$(cat out)"
+grep -q "extern norm.c:norm agrees with the equations of layer 'fused_norm' at rows = 16, d = 64" out || wrong "$(cat out)"
+grep -q "extern norm.c:norm_gradient agrees" out || wrong "no gradients: $(cat out)"
+
+# It runs in the program, not in the comparison alone, whose result the cache keeps: a function with a message.
+changed says -e 's/return 0;/fputs("kernel ran\\n", stderr); return 0;/' -e 's/#include <math.h>/&\n#include <stdio.h>/'
+moec train says.moe --data text --out first --steps 1 >out 2>&1 || wrong "$(cat out)"
+moec train says.moe --data text --out second --steps 1 -v >out 2>&1 || wrong "$(cat out)"
+grep -q 'agrees with the equations' out && wrong "the comparison is repeated: $(cat out)"
+[ "$(grep -c 'kernel ran' out)" -ge 6 ] || wrong "the kernels did not run in training: $(cat out)"
+MOEC_EXTERN=off moec train says.moe --data text --out third --steps 1 >out 2>&1 || wrong "$(cat out)"
+grep -q 'kernel ran' out && wrong "MOEC_EXTERN=off calls a kernel"
+# A changed file is compared and compiled again; a run keeps its own.
+sed -i 's/kernel ran/changed/' says.c
+moec train says.moe --data text --out fourth --steps 1 -v >out 2>&1 || wrong "$(cat out)"
+grep -q 'agrees with the equations' out && grep -q changed out || wrong "a changed file is not compared: $(cat out)"
+rm says.c
+moec eval second --data text >out 2>&1 || wrong "$(cat out)"
+grep -q 'kernel ran' out || wrong "a run without the file does not call its kernel: $(cat out)"
+
+# Faults.
+refused 'y\[0,0,0\] is .* instead of .*computed in value.moe:9; random values' value -e 's/EPS 1e-6f/EPS 1e-2f/'
+refused "the gradient of gain\[0\] is .* instead of .*first read in gradient.moe:9" gradient -e 's/d_gain\[i\] += /d_gain[i] -= /'
+refused "the function writes outside of 'y'" outside -e 's/i < d; i++) y\[/i <= d; i++) y[/'
+refused 'ended by signal 11' crash -e 's/factor \* gain\[i\];/*(volatile float *)8;/'
+refused 'it returns 1, so it refuses these sizes' shape -e 's/^    return 0;/    return d != 96;/'
+
+# An emitted folder has the file, and writes the same text.
+moec generate first --prompt 1 -n 8 --temperature 0 >expected 2>said || wrong "$(cat said)"
+moec emit first --out emitted >out 2>&1 || wrong "$(cat out)"
+grep -q 'norm_gradient' emitted/extern_says.c || wrong "the folder lacks the file: $(ls emitted)"
+make -s -C emitted CFLAGS=-O1 >out 2>&1 || wrong "$(cat out)"
+(cd emitted && ./generate --prompt 1 --tokens 8 --temperature 0) >given 2>said || wrong "$(cat said)"
+[ "$(tr -d '\n' <expected)" = "$(tr -d '\n' <given)" ] || wrong "other text: $(od -c expected given)"
+grep -q 'kernel ran' said || wrong "the emitted program does not call the kernel"
+moec emit norm.moe --target cuda --out emitted_cuda >out 2>&1 || wrong "$(cat out)"
+grep -q '#include "extern_norm.cuh"' emitted_cuda/kernels.cu && cmp -s norm.cu emitted_cuda/extern_norm.cuh || wrong "CUDA: $(ls emitted_cuda)"
+grep -q 'is not compared' out || wrong "emit does not say that it compares no CUDA kernel"
+
+# Less work: a running maximum, whose equations compare all pairs of positions. Decoding derives it from them.
+cat >running.moe <<'SPEC'
+use train
+layer running(x[s, d]) -> y[s, d] {
+  y[s, d] = max[t] where(t <= s, x[t, d], -1e30)
+  extern c "running.c:running"
+  extern c "running.c:gradient" { gradient }
+}
+layer whole {
+  option train: layer = train { batch_size = 1, context_length = 256 }
+  sequence s = train.context_length
+  axis d = 32
+  input tokens[s]: token
+  input targets[s]: next_token
+  axis v = 256
+  param embedding[v, d], out[d, v]
+  x[s, d] = embedding[tokens[s], d]
+  y[s, d] = running(x)
+  logits[s, v] = sum[d] y[s, d] * out[d, v]
+  output logits
+  loss = mean[batch, s] (logsumexp[v] logits[s, v] - logits[s, targets[s]])
+}
+model run = whole {}
+SPEC
+cat >running.c <<'C'
+#include <string.h>
+int running(long rows, long s, long d, const float *x, float *y)
+{
+    for (long r = 0; r < rows; r++)
+        for (long i = 0; i < s * d; i++) {
+            const long at = r * s * d + i;
+            y[at] = i >= d && y[at - d] > x[at] ? y[at - d] : x[at];
+        }
+    return 0;
+}
+
+int gradient(long rows, long s, long d, const float *x, const float *d_y, float *d_x)
+{
+    memset(d_x, 0, sizeof *d_x * (size_t)(rows * s * d));
+    for (long r = 0; r < rows; r++)
+        for (long i = 0; i < d; i++)
+            for (long t = 0, best = r * s * d + i; t < s; t++) {
+                const long at = (r * s + t) * d + i;
+                if (x[at] > x[best]) best = at;
+                d_x[best] += d_y[at];
+            }
+    return 0;
+}
+C
+moec check running.moe >out || wrong "$(cat out)"
+grep -q 'the equations run in decoding: its equations' out || wrong "check does not say what decoding computes: $(cat out)"
+export MOEC_CFLAGS=-O1
+moec bench running.moe --quick --kernels >on 2>&1 || wrong "$(cat on)"
+MOEC_EXTERN=off moec bench running.moe --quick --kernels >off 2>&1 || wrong "$(cat off)"
+# ms FILE: processor time of the kernels that compute y and the gradient of x.
+ms() { awk '$1 ~ /^(running_y|running_y_2|first_running_y|d_x)$/ { for (i = 2; $i !~ /^[0-9]+[.][0-9][0-9][0-9]$/; i++); sum += $i } END { print sum }' "$1"; }
+grep -q 'extern' on || wrong "the kernel is not called: $(cat on)"
+awk -v on="$(ms on)" -v off="$(ms off)" 'BEGIN { exit !(on > 0 && off > 4 * on) }' || wrong "not faster: $(grep running.moe on off)"
+
+export MOEC_CFLAGS=-O0
+
+# The simulated device: the right kernel, wrong ones, and messages of its compiler.
+export MOEC_CUDA="${MOEC_CUDA-$simulator}"
+on="--device cuda"
+moec verify norm.moe -b 2 -c 8 $on >out 2>&1 || wrong "$(cat out)"
+grep -q "extern norm.cu:norm agrees with the equations of layer 'fused_norm' at rows = 16, d = 64" out || wrong "$(cat out)"
+refused 'y\[0,0,0\] is .* instead of .*computed in value.moe:9' value -e 's/EPS 1e-6f/EPS 1e-2f/'
+refused "the function writes outside of 'y'" outside -e 's/i < d; i += THREADS) y/i <= d; i += THREADS) y/'
+changed far -e 's/y\[blockIdx.x \* d + i\]/y[blockIdx.x * d + i + 1000000]/'
+fails 'the GPU is not usable after an error of far.cu:norm' moec train far.moe --data text --out nowhere $on
+grep -q 'at far.cu:' out || wrong "the simulated device does not locate the write: $(cat out)"
+changed type -e 's/long d, const/int d, const/'
+fails '__global__ void norm(long rows, long d, const float *x, const float *gain, float *y)' moec train type.moe --data text --out nowhere $on
