@@ -243,6 +243,9 @@ const char *moec_torch_suffix(void);
  * this program alone; there are no functions, products and caches. */
 typedef struct MoecTable MoecTable;
 const MoecTable *moec_table(MoecCompiler *compiler, const MoecProgram *program);
+/* The type in which products of the program read a parameter, by its name in the table: "int8",
+ * "int4", "bf16", or NULL for f32. */
+const char *moec_weight_type(const MoecProgram *program, const char *name);
 /* The cost of the model as a JSON object: see README, moec check --json. */
 const char *moec_cost_json(MoecCompiler *compiler);
 const char *moec_cost_text(MoecCompiler *compiler);

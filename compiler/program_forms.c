@@ -6,6 +6,8 @@
 #include "ir/call.h"
 #include "module/lowered.h"
 
+#include <string.h>
+
 static const char *const form_names[PROGRAM_FORMS] = {
 #define PROGRAM_FORM(name, text) text,
 #include "ir/program_form.def"
@@ -155,4 +157,13 @@ const MoecTable *moec_table(MoecCompiler *compiler, const MoecProgram *program) 
     const BlockLayout weights = layout_of(arena, &only, 1, ROLE_PARAMETER),
                       states = layout_of(arena, &only, 1, ROLE_STATE);
     return tensors_table(arena, &only, 1, &weights, &states);
+}
+
+const char *moec_weight_type(const MoecProgram *program, const char *name) {
+    for (int i = 0; i < program->tensors.count; i++) {
+        const Tensor *tensor = program->tensors.items[i];
+        if (tensor->role == ROLE_ROUNDED && !strcmp(tensor->path, name))
+            return weight_type_name(tensor->type);
+    }
+    return NULL;
 }

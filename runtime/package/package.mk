@@ -62,7 +62,7 @@ DEB_FILES := control copyright rules
 .PHONY: deb
 deb:
 	@for tool in dpkg-buildpackage dh; do command -v $$tool >/dev/null || \
-	    { echo "make deb needs $$tool (packages dpkg-dev and debhelper)"; exit 1; }; done
+	    { echo "make deb needs $$tool (packages build-essential and debhelper)"; exit 1; }; done
 	@rm -rf $(DEB) $(BUILD)/*.deb
 	@mkdir -p $(DEB)/debian
 	@{ git ls-files --cached --others --exclude-standard 2>/dev/null || find Makefile LICENSE README.md compiler runtime stdlib models generated tests examples -type f; } | \

@@ -35,7 +35,7 @@ python3 -m venv /env
 /env/bin/pip install -q "$(ls /given/moec-*.whl)[cc]"
 /env/bin/moec train /given/small.moe --data /given/text --out /trained
 /env/bin/moec generate /trained --prompt x -n 8 --temperature 0 >/text1
-/env/bin/python -c 'import moec; print("x" + moec.load("/trained").generate("x", tokens=8, temperature=0))' >/text2
+/env/bin/python -c 'import moec; print("x" + moec.load("/trained").generate("x", tokens=8, temperature=0), end="")' >/text2
 cmp /text1 /text2
 /env/bin/python -c 'import moec; moec.train("/given/small.moe", data="/given/text", out="/again", on_step=lambda progress: None)'
 cmp /trained/last.safetensors /again/last.safetensors

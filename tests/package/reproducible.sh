@@ -9,10 +9,12 @@ date=$(git log -1 --format=%ct)
 mkdir -p "$work/one" "$work/the_other/folder"
 for folder in one the_other/folder; do
     git ls-files --cached --others --exclude-standard | tar -cf - -T - | tar -xf - -C "$work/$folder"
+done
+for folder in one the_other/folder; do
     (
         cd "$work/$folder"
         [ $folder = one ] || umask 077
-        COMMIT=$commit SOURCE_DATE_EPOCH=$date make -s -j"$(nproc)" BUILD=build all wheel deb >"$work/log" 2>&1
+        COMMIT=$commit SOURCE_DATE_EPOCH=$date make -s -j"$(nproc)" BUILD=build wheel deb >"$work/log" 2>&1
     ) || wrong "$folder: $(tail -20 "$work/log")"
     (cd "$work/$folder/build" && ls ./*.whl ./*.deb && sha256sum ./*.whl ./*.deb) >"$work/list.${folder%%/*}"
 done
