@@ -40,13 +40,13 @@ double access_elements(const Expr *read, bool one_step) {
         double offset;
         if (one_step && step_and_offset(read->args[i], &step, &offset)) continue;
         if (index) {
-            plain *= (double)index->axis->size;
+            plain *= axis_expected(index->axis);
         } else {
             all *= (double)read->tensor->axes[i]->size;
             expr_walk(read->args[i], find_index, &lookup);
         }
     }
-    for (int i = 0; i < lookup.count; i++) entries *= (double)lookup.indices[i]->axis->size;
+    for (int i = 0; i < lookup.count; i++) entries *= axis_expected(lookup.indices[i]->axis);
     return plain * (entries < all ? entries : all);
 }
 

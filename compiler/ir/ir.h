@@ -493,6 +493,7 @@ typedef struct Program {
 Program *program_new(Arena *arena, Reports *reports, const char *name, Graph graph,
                      const CallRow *const *calls);
 Axis *axis_new(Program *program, const char *name, long size, AxisKind kind, Span span);
+double axis_expected(const Axis *axis); /* number of elements that is expected */
 /* Creates a tensor named `name`, with a number appended if the name is in use. */
 Tensor *tensor_new(Program *program, const char *name, Role role, Type type, int rank,
                    Axis *const *axes, Span span);

@@ -237,7 +237,7 @@ static void find_row_sides(Keyed *keyed) {
         RowSides sides = {.rows = relation->rows};
         sides.received =
             axis_new(program, rows->name, rows->size * keyed->size, AXIS_ROWS, rows->span);
-        sides.received->expected = rows->expected > 0 ? rows->expected : (double)rows->size;
+        sides.received->expected = axis_expected(rows);
         list_copy(program->arena, &keyed->sides, &sides, sizeof sides);
     }
 }
