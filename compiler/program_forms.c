@@ -2,6 +2,7 @@
  * them in Program.has. Those of products, calls and kernels are found in the schedule. */
 #include "driver.h"
 
+#include "analysis/access.h"
 #include "analysis/contraction.h"
 #include "ir/call.h"
 #include "module/lowered.h"
@@ -159,11 +160,14 @@ const MoecTable *moec_table(MoecCompiler *compiler, const MoecProgram *program) 
     return tensors_table(arena, &only, 1, &weights, &states);
 }
 
-const char *moec_weight_type(const MoecProgram *program, const char *name) {
+const char *moec_weight_type(MoecProgram *program, const char *name) {
+    const int *touches = touches_of(program);
+    const char *type = NULL;
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
-        if (tensor->role == ROLE_ROUNDED && !strcmp(tensor->path, name))
-            return weight_type_name(tensor->type);
+        if (!touches[i] || !tensor->path || strcmp(tensor->path, name) != 0) continue;
+        if (tensor->role == ROLE_PARAMETER) return NULL;
+        if (tensor->role == ROLE_ROUNDED) type = weight_type_name(tensor->type);
     }
-    return NULL;
+    return type;
 }

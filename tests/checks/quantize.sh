@@ -57,3 +57,26 @@ model tiny = decoder { vocab_size = 256, dim = 8, layers = 1, attention = { head
 EOF
 moec train tiny.moe --data text --out tiny >log 2>&1 || wrong "$(cat log)"
 fails "no matrix of the model can be int4" moec quantize tiny --type int4 --out nowhere
+
+# A lookup reads tied embeddings in f32: they stay f32.
+sed 's/vocab_size = 256/&, tie_embeddings = true/; s/ffn = moe .*/ffn.hidden_dim = 128/; s/model small/model tied/' small.moe >tied.moe
+moec train tied.moe --data text --out tied >log 2>&1 && moec quantize tied --type int4 --out tied4 >log 2>&1 || wrong "$(cat log)"
+moec tensors tied4 | grep -q '^embedding  *F32' || wrong "tied: $(moec tensors tied4)"
+[ "$(loss tied --weight-dtype int4)" = "$(loss tied4)" ] || wrong "tied: loss $(loss tied4), not $(loss tied --weight-dtype int4)"
+
+# With data: the logits on this data are closer to those of f32 than with the nearest values.
+sed 's/ffn = moe .*/ffn = swiglu { hidden_dim = 128 }/; s/model small/model dense/' small.moe >dense.moe
+moec train dense.moe --data text --out dense >log 2>&1 || wrong "$(cat log)"
+moec quantize dense --type int4 --out nearest >log 2>&1 || wrong "$(cat log)"
+moec quantize dense --type int4 --data text --out calibrated >log 2>&1 || wrong "$(cat log)"
+grep -q 'in int4, 15 for the data' log || wrong "$(cat log)"
+for run in dense nearest calibrated; do
+    moec forward dense.moe --weights $run/last.safetensors --input text --outputs logits --out logits >log 2>&1 || wrong "$(cat log)"
+    tail -c +$((9 + $(od -An -tu8 -N8 logits))) logits | od -An -v -tf4 -w4 >$run.logits
+done
+error() { paste dense.logits "$1.logits" | awk '{ sum += ($1 - $2) ^ 2 } END { print sum / NR }'; }
+awk -v nearest="$(error nearest)" -v calibrated="$(error calibrated)" 'BEGIN { exit !(calibrated > 0 && calibrated < 0.6 * nearest) }' ||
+    wrong "squared error of the logits: nearest $(error nearest), calibrated $(error calibrated)"
+fails "--data applies to int4 only" moec quantize dense --type int8 --data text --out nowhere
+head -c 20 text >few
+fails "one sequence needs 33" moec quantize dense --type int4 --data few --out nowhere

@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "base/message.h"
 #include "data/shards.h"
+#include "tools/command/internal.h"
 #include "tools/command/line/commands.h"
 #include "training/checkpoint.h"
 
@@ -18,11 +19,11 @@ typedef struct Quantization {
     Safetensors *file;
     MoecCompiler *compiler;
     Model *model;
-    const MoecProgram *program;
-    int matrices; /* quantized tensors */
+    MoecProgram *program;
+    int matrices, calibrated; /* quantized tensors; those of them for the data */
 } Quantization;
 
-static const MoecInt4Weights *packing_of(const Model *model, const PublicTensor *one) {
+const MoecInt4Weights *int4_form(const Model *model, const PublicTensor *one) {
     const MoecTable *table = model->table;
     for (int i = 0; i < table->packed_count; i++)
         if (table->packed[i].weights == one->tensor->offset) return &table->packed[i];
@@ -41,7 +42,7 @@ static void write_int4(const MoecInt4 *from, int column, unsigned char *block) {
 
 /* The blocks of a tensor from the packed weights of the model: a new array. */
 static void *int4_blocks(const Model *model, const PublicTensor *one, BlockOrder *order) {
-    const MoecInt4Weights *packing = packing_of(model, one);
+    const MoecInt4Weights *packing = int4_form(model, one);
     const long matrix = packing->n * packing->k, parts = packing->k / MOEC_PANEL_DEPTH,
                panels = (packing->n + MOEC_PANEL - 1) / MOEC_PANEL,
                first = (long)((one->offset - one->tensor->offset) / sizeof(float)) / matrix;
@@ -97,6 +98,8 @@ static bool settle_int8(const Quantization *work) {
 static bool check_quantize_options(const Quantization *work) {
     if (!quantized_type(work->type))
         return error_message("use int4 or int8", "--type cannot be '%s'", work->type);
+    if (work->data && strcmp(work->type, "int4") != 0)
+        return error_message("omit --data", "--data applies to int4 only");
     return !checkpoint_within(work->out) ||
            error_message("choose another --out", "%s already contains a run", work->out);
 }
@@ -116,6 +119,30 @@ static bool open_floats(Quantization *work) {
     if (!work->program) return reports_good(work->compiler);
     work->model = model_open(device_cpu(), work->compiler, &shape, 1, true);
     return work->model && model_read(work->model, work->file, false);
+}
+
+/* Rounds the matrices for the data: with the inputs of the float model. */
+static bool calibrate_matrices(Quantization *work) {
+    const GraphShape shape = {.graph = MOEC_FORWARD};
+    const char *const sets[] = {"inference.weight_dtype=f32"};
+    Tokenizer *tokenizer = NULL;
+    MoecCompiler *compiler = checkpoint_spec(work->file, sets, 1);
+    bool good = compiler && checkpoint_tokenizer(work->file, &tokenizer);
+    if (good) moec_observe_operands(compiler);
+    Model *floats = good ? model_open(device_cpu(), compiler, &shape, 1, true) : NULL;
+    good = floats && model_read(floats, work->file, false);
+    Call *call = good ? call_open(floats, &floats->table->graphs[0], NULL) : NULL;
+    const Calibration calibration = {.model = work->model,
+                                     .program = work->program,
+                                     .inputs = call,
+                                     .data = work->data,
+                                     .tokenizer = tokenizer};
+    good = call && calibrate_int4(&calibration, &work->calibrated);
+    call_close(call);
+    model_close(floats);
+    moec_close(compiler);
+    tokenizer_close(tokenizer);
+    return good;
 }
 
 /* Replaces the entries of the quantized parameters, which are the first ones. */
@@ -158,11 +185,14 @@ static bool write_quantized(Quantization *work, const char *path) {
 
 static void report_quantization(const Quantization *work, const char *path) {
     const int all = work->model->parameter_count;
-    if (!work->json) printf("%s: %d of %d tensors in %s\n", path, work->matrices, all, work->type);
+    if (!work->json) printf("%s: %d of %d tensors in %s", path, work->matrices, all, work->type);
+    if (!work->json && work->data) printf(", %d for the data", work->calibrated);
+    if (!work->json) puts("");
     written_message(path, "moec generate %s --prompt TEXT", work->out);
     if (work->json)
-        json_result_written(path, json_make("{s:s, s:s, s:i}", "model", moec_model(work->compiler),
-                                            "type", work->type, "tensors", work->matrices));
+        json_result_written(
+            path, json_make("{s:s, s:s, s:i, s:i}", "model", moec_model(work->compiler), "type",
+                            work->type, "tensors", work->matrices, "calibrated", work->calibrated));
 }
 
 int command_quantize(const Command *command, int argc, char **argv) {
@@ -170,6 +200,8 @@ int command_quantize(const Command *command, int argc, char **argv) {
     const Option table[] = {
         {OPTION_TEXT, "--type", "TYPE", &work.type, "type of the weights: int4 or int8"},
         {OPTION_TEXT, "--out", "RUN", &work.out, "run directory to create"},
+        {OPTION_TEXT, "--data", "DATA", &work.data,
+         "int4: data for which the errors of products are minimized (GPTQ); see moec train"},
         {OPTION_FLAG, "--json", NULL, &work.json, "result as JSON"},
         {.kind = OPTION_END},
     };
@@ -180,7 +212,7 @@ int command_quantize(const Command *command, int argc, char **argv) {
     char *path = path_join(work.out, "last.safetensors");
     const bool good = check_quantize_options(&work) && open_floats(&work) &&
                       (strcmp(work.type, "int8") || settle_int8(&work)) &&
-                      write_quantized(&work, path);
+                      (!work.data || calibrate_matrices(&work)) && write_quantized(&work, path);
     if (good) report_quantization(&work, path);
     model_close(work.model);
     moec_close(work.compiler);

@@ -402,6 +402,7 @@ complete -c moec -n '__fish_seen_subcommand_from export' -l help -s h -d 'this t
 complete -c moec -f -n __fish_use_subcommand -a quantize -d 'Store the weights of a run as int4 or int8.'
 complete -c moec -n '__fish_seen_subcommand_from quantize' -l type -x -d 'type of the weights: int4 or int8'
 complete -c moec -n '__fish_seen_subcommand_from quantize' -l out -s o -rF -d 'run directory to create'
+complete -c moec -n '__fish_seen_subcommand_from quantize' -l data -s d -rF -d 'int4: data for which the errors of products are minimized (GPTQ); see moec train'
 complete -c moec -n '__fish_seen_subcommand_from quantize' -l json -d 'result as JSON'
 complete -c moec -n '__fish_seen_subcommand_from quantize' -l quiet -s q -d 'errors and the result only'
 complete -c moec -n '__fish_seen_subcommand_from quantize' -l verbose -s v -d 'compiler commands, cache hits and phase times'

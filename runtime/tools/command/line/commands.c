@@ -201,7 +201,7 @@ static const Command commands[] = {
      0,
      "RUN --type int4|int8 -o RUN",
      "Store the weights of a run as int4 or int8.",
-     {"quantize run --type int4 -o small", "quantize run --type int8 -o small"},
+     {"quantize run --type int8 -o small", "quantize run --type int4 --data text.txt -o small"},
      NULL},
     {"emit",
      command_emit,
