@@ -161,7 +161,8 @@ static const struct Spelling {
     [OP_LE] = {"<=", PY_COMPARISON, true},
     [OP_GT] = {">", PY_COMPARISON, true},
     [OP_GE] = {">=", PY_COMPARISON, true},
-    [OP_SOFTPLUS] = {"F.softplus(%s)", PY_ATOM, false},
+#define TORCH(name, text) [OP_##name] = {text, PY_ATOM, false},
+#include "ir/op.def"
 };
 
 static PyKind largest_kind(const Py *args, int count) {

@@ -59,7 +59,7 @@ static void add_inputs(Hessian *hessian, const float *values, size_t count) {
     hessian->rows += rows;
 }
 
-/* ---- linear algebra: lower triangles, in place ---- */
+/* ---- linear algebra: lower triangles, overwritten ---- */
 
 /* A = L L^T; false if A is not positive definite. */
 static bool cholesky(double *a, long n) {
