@@ -180,7 +180,7 @@ void observe(Program *program) {
     observe_all(program, &wanted, false);
 }
 
-/* True if the parameter is one matrix per iteration of a repeat: no experts. */
+/* True if the parameter is one matrix per iteration of a repeat. */
 static bool is_one_matrix(const Tensor *parameter) {
     for (int i = 0; i < parameter->lead; i++)
         if (parameter->axes[i]->kind != AXIS_REPEAT) return false;

@@ -5,7 +5,8 @@
  *
  * The entry in the file has the type U8; the note "quantized:NAME" describes the tensor:
  *
- *     {"type": "int4", "shape": [64, 128], "batch": [1, 1], "columns": [128, 1], "terms": [64, 128]}
+ *     {"type": "int4", "shape": [64, 128],
+ *      "batch": [1, 1], "columns": [128, 1], "terms": [64, 128]}
  *
  * A pair is a size and the stride in elements. int8 has no pairs. */
 #include "data/safetensors.h"

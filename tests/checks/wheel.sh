@@ -32,7 +32,7 @@ metadata = archive.read(record.replace("RECORD", "METADATA")).decode()
 assert "Requires-Dist: ziglang" in metadata and "Requires-Dist: numpy" in metadata, metadata
 END
 run() { PYTHONPATH=$work/site $python "$work"/site/moec-*.data/scripts/moec "$@"; }
-[ "$(run --version)" = "$(moec --version)" ] || wrong "the command prints $(run --version)"
+[ "$(run --version | cut -d' ' -f1,2)" = "$(moec --version | cut -d' ' -f1,2)" ] || wrong "the command prints $(run --version)"
 for name in libgomp libjansson libpcre2-8 libutf8proc; do
     ldd "$work/site/moec/bin/moec" "$work/site/moec/lib/libmoec.so" | grep "$name" | grep -vq "$work/site/moec" && wrong "$name is not that of the wheel"
     ls "$work"/site/moec/lib/$name.so.* >/dev/null || wrong "the wheel has no $name"

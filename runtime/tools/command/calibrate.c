@@ -46,7 +46,7 @@ static bool same_terms(const Hessian *hessian, const PublicTensor *input) {
     return input->count % (size_t)form->k == 0;
 }
 
-static void add_inputs(Hessian *hessian, const float *values, size_t count) {
+static void add_calibration_rows(Hessian *hessian, const float *values, size_t count) {
     const long k = hessian->form->k, rows = (long)count / k;
 #pragma omp parallel for schedule(dynamic)
     for (long i = 0; i < k; i++)
@@ -103,7 +103,7 @@ static double *inverse_of(const double *l, long n) {
 
 /* U with H^-1 = U^T U, an upper triangle, as the transposed factor of the inverse: U[i,j] is
  * element [j, i]. NULL if the damped Hessian is not positive definite. */
-static double *factor_of(Hessian *hessian) {
+static double *inverse_factor(Hessian *hessian) {
     const double damping = 0.01; /* of the mean of the diagonal */
     const long k = hessian->form->k;
     double mean = 0;
@@ -182,9 +182,9 @@ static bool add_outputs(Call *call, const PublicTensor *all, int outputs, Hessia
             const float *values = call_get(call, (int)(all[i].tensor - call->graph->outputs));
             if (!values) return false;
             if (same_terms(&hessians[j], &all[i]))
-                add_inputs(&hessians[j],
-                           values + (all[i].offset - all[i].tensor->offset) / sizeof *values,
-                           all[i].count);
+                add_calibration_rows(
+                    &hessians[j], values + (all[i].offset - all[i].tensor->offset) / sizeof *values,
+                    all[i].count);
         }
     return true;
 }
@@ -246,7 +246,7 @@ bool calibrate_int4(const Calibration *calibration, int *calibrated) {
     const bool good = add_batches(calibration->inputs, data, hessians, count);
     *calibrated = 0;
     for (int i = 0; i < count; i++) {
-        double *factor = good && hessians[i].rows ? factor_of(&hessians[i]) : NULL;
+        double *factor = good && hessians[i].rows ? inverse_factor(&hessians[i]) : NULL;
         if (factor) {
             round_matrix(&hessians[i], factor,
                          model->weights + hessians[i].parameter->offset / sizeof(float));

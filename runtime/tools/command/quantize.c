@@ -1,4 +1,5 @@
-/* quantize: moec quantize: a run whose weights are stored as int4 or int8, as products read them. */
+/* quantize: moec quantize: a run whose weights are stored as int4 or int8, as products read
+ * them. */
 #include "abi/json_make.h"
 #include "base/files.h"
 #include "base/memory.h"
