@@ -9,6 +9,9 @@
 ## make bench        print training and decoding speed with the measured limits of the machine
 ## make gpu-kit      build/gpu-kit: a folder for a machine with a GPU, with tests/gpu.sh
 ## make install      install to PREFIX (default /usr/local); DESTDIR=DIR is put before it, for packages
+## make wheel        build/moec-*.whl: a Python wheel with the command and the library (runtime/package)
+## make deb          build/*.deb: Debian packages moec, libmoec-dev and the shared library
+## make image       the container image moec, for CPUs; make image-cuda: moec-cuda, with the CUDA runtime
 ## make setup        install missing packages (Debian and Ubuntu)
 ## make check        layout, folder maps, dependencies, names; clang-tidy and cppcheck if they are installed
 ## make format       format the C files of compiler/ and runtime/ with clang-format
@@ -53,7 +56,9 @@ WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes $(if $(WERROR)
 CFLAGS ?= -O2 -g
 # Every object may become part of libmoec.so.
 PIC := -fPIC -fno-semantic-interposition
-OURS := -std=c11 -D_GNU_SOURCE $(PIC) -fno-math-errno $(WARNINGS) $(if $(HAVE_OPENMP),-fopenmp)
+# No object contains the path of the sources: builds in different folders are equal.
+PATHS := -ffile-prefix-map=$(CURDIR)=.
+OURS := $(PATHS) -std=c11 -D_GNU_SOURCE $(PIC) -fno-math-errno $(WARNINGS) $(if $(HAVE_OPENMP),-fopenmp)
 $(BUILD)/runtime/device/products.o: OURS += $(if $(HAVE_DNNL),-DHAVE_DNNL)
 $(BUILD)/runtime/device/own_product.o: OURS += $(if $(LEVELS),-DOWN_LEVELS)
 $(BUILD)/runtime/tools/server/http.o: OURS += $(if $(HAVE_MICROHTTPD),-DHAVE_MICROHTTPD $(shell pkg-config --cflags libmicrohttpd))
@@ -61,7 +66,7 @@ $(BUILD)/runtime/tools/server/http.o: OURS += $(if $(HAVE_MICROHTTPD),-DHAVE_MIC
 INCLUDES_compiler := -Icompiler -Iruntime -Iruntime/abi -I$(BUILD)
 INCLUDES_runtime := -Iruntime -Iruntime/abi -Iruntime/kernels -Icompiler
 INCLUDES_tests := -Icompiler -Iruntime -Iruntime/abi -Iruntime/kernels -Iruntime/model
-GENERATED = -std=c11 -D_GNU_SOURCE $(PIC) -w -I$(BUILD) -Icompiler -Iruntime
+GENERATED = $(PATHS) -std=c11 -D_GNU_SOURCE $(PIC) -w -I$(BUILD) -Icompiler -Iruntime
 SANITIZE := $(if $(SAN),-fsanitize=address$(,)undefined -fno-omit-frame-pointer)
 # LeakSanitizer reports memory of threads for a library that is loaded later: oneDNN is linked from the start.
 LIBS := -ljansson -lpcre2-8 -lutf8proc -ldl -lm -lpthread $(if $(SAN),$(if $(HAVE_DNNL),-Wl$(,)--no-as-needed -ldnnl))
@@ -87,7 +92,8 @@ RUNTIME_OBJECTS := $(RUNTIME:%.c=$(BUILD)/%.o) $(LEVELS:%=$(BUILD)/runtime/devic
 VERSION := $(shell sed -n 's/^.define MOEC_VERSION "\(.*\)"/\1/p' runtime/base/build.h)
 # Before version 1.0, each minor release can change the binary interface of the library.
 SONAME := libmoec.so.$(basename $(VERSION))
-COMMIT := $(shell git describe --always --dirty --exclude='*' --abbrev=10 2>/dev/null || echo unknown)
+# A copy of the sources without git gets the commit from the environment.
+COMMIT ?= $(shell git describe --always --dirty --exclude='*' --abbrev=10 2>/dev/null || echo unknown)
 # `make test` and `make quickstart` use every processor unless -j is given.
 JOBS := $(if $(findstring j,$(firstword -$(MAKEFLAGS))),,-j$(shell nproc 2>/dev/null || echo 2))
 UNIT_PROGRAMS := $(UNIT:%.c=$(BUILD)/%) $(MUTATORS:%.c=$(BUILD)/%)
@@ -162,7 +168,7 @@ $(BUILD)/embed: compiler/base/embed.c
 $(BUILD)/stdlib.list: NAMES = $(STDLIB)
 $(BUILD)/carried.list: NAMES = $(CARRIED)
 # Objects with other flags are rebuilt.
-$(BUILD)/flags.list: NAMES = $(PIC)
+$(BUILD)/flags.list: NAMES = $(PATHS) $(PIC)
 $(BUILD)/%.list: FORCE
 	@mkdir -p $(@D)
 	@echo $(NAMES) | cmp -s - $@ || echo $(NAMES) > $@
@@ -312,34 +318,7 @@ gpu-kit: $(BUILD)/kit-objects/moec $(KIT_UNITS)
 setup:
 	@.ci/setup build
 
-# A pkg-config file: name, description, libraries.
-PACKAGE := prefix=$(PREFIX)\nName: %s\nDescription: %s\nVersion: $(VERSION)\nCflags: -I$${prefix}/include\nLibs: -L$${prefix}/lib %s\n
-.PHONY: install
-install: all
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib $(DESTDIR)$(PREFIX)/include
-	install $(BUILD)/moec $(DESTDIR)$(PREFIX)/bin/moec
-	-$(BUILD)/moec precompile $(DESTDIR)$(PREFIX)/lib/moec
-	install -m 644 $(BUILD)/libmoec.a $(BUILD)/libmoec_compiler.a $(DESTDIR)$(PREFIX)/lib
-	install -m 755 $(BUILD)/libmoec.so $(DESTDIR)$(PREFIX)/lib/libmoec.so.$(VERSION)
-	ln -sf libmoec.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/$(SONAME)
-	ln -sf $(SONAME) $(DESTDIR)$(PREFIX)/lib/libmoec.so
-	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
-	printf '$(PACKAGE)Libs.private: %s\n' moec 'train and run sequence models' -lmoec '$(filter-out -Wl%,$(LIBS)) $(if $(HAVE_OPENMP),-fopenmp)' \
-	    > $(DESTDIR)$(PREFIX)/lib/pkgconfig/moec.pc
-	printf '$(PACKAGE)' moec-compiler 'check sequence models and compile them to C and CUDA' '-lmoec_compiler -ljansson -lm' \
-	    > $(DESTDIR)$(PREFIX)/lib/pkgconfig/moec-compiler.pc
-	install -d $(DESTDIR)$(PREFIX)/include/moec
-	install -m 644 runtime/library/moec.h $(DESTDIR)$(PREFIX)/include/moec.h
-	install -m 644 compiler/moec.h $(DESTDIR)$(PREFIX)/include/moec/compiler.h
-	install -m 644 runtime/library/moec_against.h $(DESTDIR)$(PREFIX)/include/moec/against.h
-	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions
-	install -d $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
-	install -m 644 runtime/tools/command/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
-	install -m 644 runtime/tools/command/completion/moec.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/moec
-	install -m 644 runtime/tools/command/completion/_moec $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_moec
-	install -m 644 runtime/tools/command/completion/moec.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/moec.fish
-	@[ -n "$(DESTDIR)" ] || ldconfig 2>/dev/null || true
-	@echo "installed in $(DESTDIR)$(PREFIX)"
+include runtime/package/package.mk
 
 .PHONY: clean
 clean:

@@ -69,6 +69,8 @@ const char *moec_transfer(MoecCompiler *compiler, MoecTransferForm form);
 /* Adds the activations of the model to the outputs of later MOEC_FORWARD programs. Each has the
  * name of the weight that produces it; inside a repeat its first axis is the iteration. */
 void moec_observe(MoecCompiler *compiler);
+/* The same of the inputs of products: those that are multiplied with a matrix have its name. */
+void moec_observe_operands(MoecCompiler *compiler);
 /* Adds the tensor with that name in the spec, "block.{i}.attention.q", to the outputs of later
  * MOEC_FORWARD and MOEC_TRAIN programs, before the declared ones and in the order of
  * computation. */
@@ -298,6 +300,9 @@ const char *moec_torch_suffix(void);
  * this program alone; there are no functions, products and caches. */
 typedef struct MoecTable MoecTable;
 const MoecTable *moec_table(MoecCompiler *compiler, const MoecProgram *program);
+/* "int8", "int4" or "bf16" if the program reads a parameter, by its name in the table, in this type
+ * alone; else NULL. */
+const char *moec_weight_type(MoecProgram *program, const char *name);
 /* The cost of the model as a JSON object: see README, moec check --json. */
 const char *moec_cost_json(MoecCompiler *compiler);
 const char *moec_cost_text(MoecCompiler *compiler);

@@ -114,6 +114,7 @@ Program *elaborated(MoecCompiler *compiler, Graph graph, long batch, long contex
     if (compiler->tuning && graph != GRAPH_UPDATE) tune(compiler->tuning, program);
     mark_whole(compiler->unit, program);
     if (compiler->observes && graph == GRAPH_FORWARD) observe(program);
+    if (compiler->observes_operands && graph == GRAPH_FORWARD) observe_operands(program);
     if (compiler->observed.count && (graph == GRAPH_FORWARD || graph == GRAPH_TRAIN))
         observe_by_name(program, &compiler->observed);
     return program;
@@ -336,6 +337,10 @@ void moec_print_notes(bool print) {
 
 void moec_observe(MoecCompiler *compiler) {
     compiler->observes = true;
+}
+
+void moec_observe_operands(MoecCompiler *compiler) {
+    compiler->observes_operands = true;
 }
 
 void moec_observe_name(MoecCompiler *compiler, const char *name) {

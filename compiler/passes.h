@@ -208,6 +208,8 @@ void observe(Program *program);
  * all. */
 void attention_weights(Program *program, const List *names);
 /* Tensors with these names in the spec (const char *) become outputs. */
+/* Inputs of products with a matrix that no instances share, named after it. */
+void observe_operands(Program *program);
 void observe_by_name(Program *program, const List *names);
 /* Positions from which a recurrence is chunked, and rows from which a large temporary is
  * strip-mined, if the spec sets neither. */

@@ -3,6 +3,7 @@
  * hand-written kernels that it calls. */
 #include "driver.h"
 
+#include "analysis/access.h"
 #include "analysis/contraction.h"
 #include "base/must.h"
 #include "ir/call.h"
@@ -372,4 +373,15 @@ const MoecExternUse *moec_extern_uses(MoecCompiler *compiler, int *count) {
         if (!find_extern_uses(&found, targets[i / 3], graphs[i % 3].graph)) return NULL;
     }
     return found.uses;
+
+const char *moec_weight_type(MoecProgram *program, const char *name) {
+    const int *touches = touches_of(program);
+    const char *type = NULL;
+    for (int i = 0; i < program->tensors.count; i++) {
+        const Tensor *tensor = program->tensors.items[i];
+        if (!touches[i] || !tensor->path || strcmp(tensor->path, name) != 0) continue;
+        if (tensor->role == ROLE_PARAMETER) return NULL;
+        if (tensor->role == ROLE_ROUNDED) type = weight_type_name(tensor->type);
+    }
+    return type;
 }

@@ -210,7 +210,7 @@ Safetensors *safetensors_open(const char *path) {
                 file, "the checksum does not match: the file was changed or damaged "
                       "after it was written");
     }
-    if (sound) return file;
+    if (sound && quantized_read(file)) return file;
     safetensors_close(file);
     return NULL;
 }
@@ -295,7 +295,8 @@ static float one_float(Number number, const unsigned char *from) {
 }
 
 float safetensors_float(const TensorEntry *entry, size_t element) {
-    if (entry->number == NUMBER_BLOCKS) return block_value(entry->blocks, entry->data, element);
+    if (entry->number == NUMBER_BLOCKS)
+        return block_value(entry->blocks, entry->data, quantized_position(&entry->order, element));
     return one_float(entry->number,
                      (const unsigned char *)entry->data + element * numbers[entry->number].bytes);
 }
@@ -314,11 +315,20 @@ bool safetensors_numbers(const Safetensors *file, const TensorEntry *entry, floa
         return error_message("convert it to F32 or I32",
                              "%s: tensor %s has type %s, which is not supported", file->path,
                              entry->name, entry->type);
-    size_t size = numbers[entry->number].bytes;
-    if (entry->bytes != count * size)
+    const bool blocks = entry->number == NUMBER_BLOCKS;
+    const size_t size = blocks ? 0 : numbers[entry->number].bytes,
+                 found = blocks
+                             ? entry->bytes / entry->blocks->bytes * (size_t)entry->blocks->elements
+                             : entry->bytes / size;
+    if (found != count || (!blocks && entry->bytes != count * size))
         return error_message("use weights made for this model",
                              "%s: tensor %s has %zu elements, but the model needs %zu", file->path,
-                             entry->name, entry->bytes / size, count);
+                             entry->name, found, count);
+    if (blocks) {
+#pragma omp parallel for schedule(static)
+        for (size_t i = 0; i < count; i++) values[i] = safetensors_float(entry, i);
+        return true;
+    }
     if (entry->number == NUMBER_F32) {
         memcpy(values, entry->data, entry->bytes);
         return true;

@@ -22,15 +22,22 @@ typedef enum Number {
     NUMBER_I16,
     NUMBER_U8,
     NUMBER_OTHER,
-    NUMBER_BLOCKS /* a quantized type of GGUF, decoded by Entry.blocks */
+    NUMBER_BLOCKS /* a quantized type, decoded by TensorEntry.blocks */
 } Number;
 
 struct BlockType; /* data/shards.h */
+
+/* Order of the elements of a quantized tensor: matrices of `n` columns with `k` terms, which are
+ * adjacent in the blocks. Strides in elements of the tensor. */
+typedef struct BlockOrder {
+    long batch, n, k, batch_stride, n_stride, k_stride;
+} BlockOrder;
 
 typedef struct TensorEntry {
     char *name;
     Number number;
     const struct BlockType *blocks; /* NUMBER_BLOCKS only */
+    BlockOrder order;               /* the same; k = 0: elements in their own order */
     char type[16];                  /* reading: its name in the file, "BF16" */
     int rank;
     long shape[SAFETENSORS_RANK];
@@ -63,6 +70,21 @@ bool safetensors_numbers(const Safetensors *file, const TensorEntry *entry, floa
 float safetensors_float(const TensorEntry *entry, size_t element);
 /* "BF16": the type of an entry as files name it. */
 const char *safetensors_type(const TensorEntry *entry);
+
+/* Quantized tensors are bytes in the file, with the note "quantized:NAME": type, shape and order of
+ * the tensor as JSON. safetensors_open makes them entries of NUMBER_BLOCKS.
+ *
+ * quantized_type: the block type of "int4" or "int8", or NULL. quantized_entry: makes the entry of
+ * a tensor the one to write; bytes: its blocks. */
+const struct BlockType *quantized_type(const char *name);
+void quantized_entry(TensorEntry *entry, const char *type, const BlockOrder *order,
+                     const void *blocks, json_t *notes);
+/* Applies the notes; false after a message. */
+bool quantized_read(Safetensors *file);
+/* Number of an element in the order of the blocks. */
+size_t quantized_position(const BlockOrder *order, size_t element);
+/* "int4": the type of the first quantized tensor, or NULL. */
+const char *safetensors_quantized(const Safetensors *file);
 
 /* Atomic write; false after a message, the existing file is then unchanged. Adds the checksum to
  * notes. */

@@ -47,31 +47,38 @@ typedef struct CompilerCommand {
     char *name, *more;
 } CompilerCommand;
 
+/* True if PATH has the first word of a command; *status describes its file. */
+static bool compiler_on_path(const char *name, struct stat *status) {
+    const size_t length = strcspn(name, " ");
+    const char *path = getenv("PATH");
+    bool found = false;
+    for (const char *at = path ? path : ""; *at && !found;) {
+        const size_t folder = strcspn(at, ":");
+        char *file = memory_format("%.*s/%.*s", (int)folder, at, (int)length, name);
+        found = stat(file, status) == 0;
+        free(file);
+        at += folder + (at[folder] == ':');
+    }
+    return found;
+}
+
+/* Without MOEC_CC: `cc`, or the C compiler that Zig contains if there is no `cc`. */
 static const char *compiler_name(void) {
     const char *name = getenv("MOEC_CC");
-    return name && *name ? name : "cc";
+    struct stat status;
+    if (name && *name) return name;
+    return !compiler_on_path("cc", &status) && compiler_on_path("zig", &status) ? "zig cc" : "cc";
 }
 
 /* Identifies the compiler by its file: a query of its version would start a process at every
  * run. */
 static void hash_compiler(XXH3_state_t *state) {
+    struct stat status;
     const char *name = compiler_name();
     cache_add(state, name);
-    size_t length = strcspn(name, " ");
-    const char *path = getenv("PATH");
-    for (const char *at = path ? path : ""; *at;) {
-        size_t folder = strcspn(at, ":");
-        char *file = memory_format("%.*s/%.*s", (int)folder, at, (int)length, name);
-        struct stat status;
-        bool found = stat(file, &status) == 0;
-        free(file);
-        if (found) {
-            XXH3_128bits_update(state, &status.st_size, sizeof status.st_size);
-            XXH3_128bits_update(state, &status.st_mtim, sizeof status.st_mtim);
-            return;
-        }
-        at += folder + (at[folder] == ':');
-    }
+    if (!compiler_on_path(name, &status)) return;
+    XXH3_128bits_update(state, &status.st_size, sizeof status.st_size);
+    XXH3_128bits_update(state, &status.st_mtim, sizeof status.st_mtim);
 }
 
 /* The meaning of -march=native depends on the processor, and machines can share a home folder. */
@@ -232,9 +239,12 @@ bool toolchain_build(const char *folder, const Translation *work, int count, con
     for (int openmp = 1; openmp >= 0 && status > 0; openmp--) {
         status = translate(include, work, count, openmp, logs);
         if (!status && output) status = link_objects(work, count, ready, openmp, output, logs[0]);
+        if (!status && !openmp)
+            note_message("%s has no OpenMP: the program uses one thread", compiler_name());
     }
     if (status < 0)
-        error_message("install one (Debian: apt-get install gcc), or set MOEC_CC to its command",
+        error_message("install one (Debian: apt-get install gcc; anywhere: pip install ziglang), "
+                      "or set MOEC_CC to its command",
                       "no C compiler found: %s: %s", compiler_name(), strerror(errno));
     else if (status > 0 && is_full(folder, logs, count))
         error_message(

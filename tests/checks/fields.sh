@@ -65,6 +65,7 @@ cd "$work"
     moec forward s.moe --weights w --input s.moe --outputs loss -o f --json
     moec export json --format llama -o folder --json
     moec import folder -o imported --json
+    moec quantize json --type int8 --out quantized --json
     moec emit json -o emitted --json
     moec report json --json
     printf 'experiment e { baseline = small, vary dim = [8] }\n' >>s.moe

@@ -1,5 +1,5 @@
 #!/bin/sh
-# make install: the command, the pages and three libraries, which programs find by pkg-config. The example in C prints the same with
+# make install: the command, the pages and three libraries, which programs find by pkg-config or CMake. The example in C prints the same with
 # the shared library and with the static one, whose names are those of moec.h alone; a program that uses the compiler links with it.
 . "$(dirname "$0")/../begin.sh"
 [ -e "$BUILD/libmoec.so" ] || { echo "no libmoec.so in $BUILD"; exit 0; }
@@ -8,7 +8,7 @@ export OMP_NUM_THREADS=1
 make -s -o all install BUILD="$BUILD" PREFIX="$work/prefix" >"$work/log" 2>&1 || wrong "$(cat "$work/log")"
 export PKG_CONFIG_PATH="$work/prefix/lib/pkgconfig"
 for file in bin/moec lib/libmoec.so lib/libmoec.a lib/libmoec_compiler.a include/moec.h include/moec/compiler.h \
-    share/man/man1/moec.1 lib/pkgconfig/moec.pc lib/pkgconfig/moec-compiler.pc; do
+    share/man/man1/moec.1 lib/pkgconfig/moec.pc lib/pkgconfig/moec-compiler.pc lib/cmake/moec/moec-config.cmake; do
     [ -s "$work/prefix/$file" ] || wrong "no $file"
 done
 version=$(pkg-config --modversion moec)
@@ -44,3 +44,27 @@ END
 # shellcheck disable=SC2046
 ${CC:-cc} "$work/check.c" $(pkg-config --cflags --libs moec-compiler) -o "$work/check"
 [ "$("$work/check" "$work/small.moe")" = small ] || wrong "the program with the compiler prints $("$work/check" "$work/small.moe")"
+
+# The same programs by CMake; a request for another minor version fails.
+command -v cmake >/dev/null || { echo "no cmake"; exit 0; }
+mkdir "$work/project"
+cp examples/library.c "$work/check.c" "$work/project"
+cat >"$work/project/CMakeLists.txt" <<'END'
+cmake_minimum_required(VERSION 3.16)
+project(outside C)
+find_package(moec ${WANTED} REQUIRED)
+add_executable(shared library.c)
+target_link_libraries(shared PRIVATE moec::moec)
+add_executable(static library.c)
+target_link_libraries(static PRIVATE moec::static)
+add_executable(check check.c)
+target_link_libraries(check PRIVATE moec::compiler)
+END
+build() { cmake -S "$work/project" -B "$work/made" -DCMAKE_PREFIX_PATH="$work/prefix" -DWANTED="$1" >"$work/log" 2>&1; }
+! build 0.1 || wrong "version 0.1 was accepted"
+grep -q "version: $version" "$work/log" || wrong "$(cat "$work/log")"
+build "${version%.*}" && cmake --build "$work/made" >"$work/log" 2>&1 || wrong "$(cat "$work/log")"
+for kind in shared static; do
+    "$work/made/$kind" "$work/run" "layer x" >"$work/out" && cmp "$work/out" "$work/shared.out" || wrong "$kind by CMake: $(cat "$work/out")"
+done
+[ "$("$work/made/check" "$work/small.moe")" = small ] || wrong "the program with the compiler, by CMake, prints $("$work/made/check" "$work/small.moe")"

@@ -11,6 +11,10 @@ import threading
 import numpy
 
 from . import arguments as _arguments
+from . import compiler as _compiler
+
+_compiler.find()  # before the library, which looks for a compiler on PATH
+
 from . import library as _library
 from .library import Error, __version__, check, shared
 from .training import Progress, train

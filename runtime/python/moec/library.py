@@ -60,6 +60,7 @@ def _candidates():
         yield named
         return
     here = pathlib.Path(__file__).resolve()
+    yield str(here.parent / "lib" / "libmoec.so")  # in a wheel
     yield from (str(folder / "build" / "libmoec.so") for folder in here.parents)
     yield from (str(folder / "build" / "libmoec.so") for folder in (pathlib.Path.cwd(), *pathlib.Path.cwd().parents))
     yield "/usr/local/lib/libmoec.so"

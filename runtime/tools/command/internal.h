@@ -2,6 +2,7 @@
 #ifndef COMMAND_INTERNAL_H
 #define COMMAND_INTERNAL_H
 
+#include "model/call.h"
 #include "model/generate/speech.h"
 
 #include <stdio.h>
@@ -53,5 +54,22 @@ bool prompts_fit(const PromptList *prompts, Writing writing, long vocabulary);
 /* Tokens of the longest prompt. */
 long prompts_length(const PromptList *prompts);
 void prompts_free(PromptList *prompts);
+
+/* quantize: declarations of the files of the command. */
+
+/* The int4 weights of a parameter, or NULL. */
+const MoecInt4Weights *int4_form(const Model *model, const PublicTensor *one);
+
+typedef struct Calibration {
+    Model *model; /* with int4 weights */
+    MoecProgram *program;
+    Call *inputs; /* a forward program in f32 that returns the inputs of products */
+    const char *data;
+    const Tokenizer *tokenizer;
+} Calibration;
+
+/* Rounds matrices of the model for the data; experts stay as they are. *calibrated receives the
+ * number of matrices. False after a message. */
+bool calibrate_int4(const Calibration *calibration, int *calibrated);
 
 #endif

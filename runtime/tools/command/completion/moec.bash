@@ -25,6 +25,7 @@ _moec_tables() {
     coordcheck) flags='--vary --steps --max-ratio --seed -s --num-seeds --svg --set --json --batch-size -b --context-length -c --lr --precision --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     import) flags='--out -o --layout --name --no-tokenizer --json --set --batch-size -b --context-length -c --lr --steps --precision --quiet -q --verbose -v --color --help -h ' ;;
     export) flags='--format --out -o --layout --type --no-tokenizer --json --quiet -q --verbose -v --color --help -h ' ;;
+    quantize) flags='--type --out -o --data -d --json --quiet -q --verbose -v --color --help -h ' ;;
     emit) flags='--target --mode --profile --weights --out -o --force --json --context-length -c --time-passes --set --lr --steps --precision --weight-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
     tokenize) flags='--tokenizer --out -o --force --json --lines --json-field --no-special-tokens --append-token --token-bits --resume --threads -t --chunk-size --quiet -q --verbose -v --color --help -h ' ;;
     tokenizer) flags='--vocab-size --out -o --special-token --pattern --min-frequency --json --quiet -q --verbose -v --color --help -h ' ;;
@@ -34,7 +35,7 @@ _moec_tables() {
     lsp) flags='--stdio --quiet -q --verbose -v --color --help -h ' ;;
     dump) flags='--after --mode --target --set --batch-size -b --context-length -c --lr --steps --precision --weight-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
     completion) flags='--quiet -q --verbose -v --color --help -h ' ;;
-    help) kind=list values='train sweep eval generate serve sample check explain plan inspect doc tensors verify bench compare report log diff transfer coordcheck import export emit tokenize tokenizer init forward fmt lsp dump completion help version' ;;
+    help) kind=list values='train sweep eval generate serve sample check explain plan inspect doc tensors verify bench compare report log diff transfer coordcheck import export quantize emit tokenize tokenizer init forward fmt lsp dump completion help version' ;;
     esac
     [ "$command" = completion ] && kind=list values='bash zsh fish'
     case "$command $previous" in
@@ -216,6 +217,8 @@ _moec_tables() {
     'export --format') kind=list values='' ;;
     'export --type') kind=list values='' ;;
     'export --color') kind=list values='auto always never' ;;
+    'quantize --type') kind=list values='' ;;
+    'quantize --color') kind=list values='auto always never' ;;
     'emit --target') kind=list values='c cuda torch web' ;;
     'emit --mode') kind=list values='decode train sample' ;;
     'emit --profile') kind=list values='hosted freestanding' ;;
@@ -293,7 +296,7 @@ _moec() {
     previous=${words[${#words[@]} - 1]-}
     COMPREPLY=()
     if [ ${#words[@]} -le 1 ]; then
-        COMPREPLY=($(compgen -W 'train sweep eval generate serve sample check explain plan inspect doc tensors verify bench compare report log diff transfer coordcheck import export emit tokenize tokenizer init forward fmt lsp dump completion help version' -- "$word"))
+        COMPREPLY=($(compgen -W 'train sweep eval generate serve sample check explain plan inspect doc tensors verify bench compare report log diff transfer coordcheck import export quantize emit tokenize tokenizer init forward fmt lsp dump completion help version' -- "$word"))
         return
     fi
     _moec_tables

@@ -399,6 +399,16 @@ complete -c moec -n '__fish_seen_subcommand_from export' -l verbose -s v -d 'com
 complete -c moec -n '__fish_seen_subcommand_from export' -l color -xa 'auto always never' -d 'color of messages (default auto: on a terminal without NO_COLOR)'
 complete -c moec -n '__fish_seen_subcommand_from export' -l help -s h -d 'this text'
 
+complete -c moec -f -n __fish_use_subcommand -a quantize -d 'Store the weights of a run as int4 or int8.'
+complete -c moec -n '__fish_seen_subcommand_from quantize' -l type -x -d 'type of the weights: int4 or int8'
+complete -c moec -n '__fish_seen_subcommand_from quantize' -l out -s o -rF -d 'run directory to create'
+complete -c moec -n '__fish_seen_subcommand_from quantize' -l data -s d -rF -d 'int4: data for which the errors of products are minimized (GPTQ); see moec train'
+complete -c moec -n '__fish_seen_subcommand_from quantize' -l json -d 'result as JSON'
+complete -c moec -n '__fish_seen_subcommand_from quantize' -l quiet -s q -d 'errors and the result only'
+complete -c moec -n '__fish_seen_subcommand_from quantize' -l verbose -s v -d 'compiler commands, cache hits and phase times'
+complete -c moec -n '__fish_seen_subcommand_from quantize' -l color -xa 'auto always never' -d 'color of messages (default auto: on a terminal without NO_COLOR)'
+complete -c moec -n '__fish_seen_subcommand_from quantize' -l help -s h -d 'this text'
+
 complete -c moec -f -n __fish_use_subcommand -a emit -d 'Write a standalone program with the weights, or a web page.'
 complete -c moec -n '__fish_seen_subcommand_from emit' -l target -xa 'c cuda torch web' -d 'language: c needs a C compiler, cuda needs nvcc; torch: a model for the transformers library; web: a page that runs the model in a browser, needs clang (default c)'
 complete -c moec -n '__fish_seen_subcommand_from emit' -l mode -xa 'decode train sample' -d 'program: decode generates text, train trains, sample draws samples (default decode)'

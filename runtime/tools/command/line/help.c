@@ -155,7 +155,7 @@ void help_environment(void) {
 
 static const EnvironmentVariable variables[] = {
     {"MOEC_PATH", "directories for `use` after the directory of the spec, separated by colons"},
-    {"MOEC_CC", "C compiler of models, with options (default `cc`)"},
+    {"MOEC_CC", "C compiler of models, with options (default `cc`; `zig cc` without one)"},
     {"MOEC_CFLAGS", "options of the C compiler after those of moec, separated by spaces"},
     {"MOEC_API_KEY", "API key of `moec serve`; required with a `--host` that is not local"},
     {"MOEC_LIBRARY", "path of `libmoec.so` for the Python package"},

@@ -1,0 +1,261 @@
+/* calibrate: rounds matrices to int4 so that the results of their products change least on given
+ * data (GPTQ, Frantar et al. 2022).
+ *
+ * H, the sum of x x^T over the inputs x of a product, is the Hessian of the squared error of its
+ * results. The terms of a column are rounded in order. U is the Cholesky factor of the inverse of
+ * H (H^-1 = U^T U). It distributes the error of term i over the terms after it:
+ *
+ *     error = (w[i] - rounded[i]) / U[i,i]          w[j] -= error * U[i,j], j > i
+ */
+#include "tools/command/internal.h"
+
+#include "base/memory.h"
+#include "base/message.h"
+#include "model/call.h"
+#include "training/evaluation.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { GROUP_TERMS = 32, CALIBRATION_SEQUENCES = 128 };
+
+/* The matrix of a parameter and the products of its inputs. */
+typedef struct Hessian {
+    const PublicTensor *parameter;
+    const MoecInt4Weights *form;
+    double *sums; /* [k, k] */
+    long rows;
+} Hessian;
+
+/* The observed inputs have the axes of a row and then the terms in the order of the parameter:
+ * true if their last axes are the `k` axes. */
+static bool same_terms(const Hessian *hessian, const PublicTensor *input) {
+    const PublicTensor *one = hessian->parameter;
+    long terms[MOEC_MAX_RANK], stride = 1, count = 0;
+    const MoecInt4Weights *form = hessian->form;
+    for (int i = one->rank - 1; i >= 0; stride *= one->shape[i--])
+        if (stride >= form->k_stride && stride < form->k_stride * form->k && one->shape[i] > 1)
+            terms[count++] = one->shape[i];
+    int axis = input->rank - 1;
+    for (long i = 0; i < count; i++, axis--) {
+        while (axis >= 0 && input->shape[axis] == 1) axis--;
+        if (axis < 0 || input->shape[axis] != terms[i]) return false;
+    }
+    return input->count % (size_t)form->k == 0;
+}
+
+static void add_calibration_rows(Hessian *hessian, const float *values, size_t count) {
+    const long k = hessian->form->k, rows = (long)count / k;
+#pragma omp parallel for schedule(dynamic)
+    for (long i = 0; i < k; i++)
+        for (long row = 0; row < rows; row++) {
+            const float *x = values + row * k;
+            double *to = hessian->sums + i * k;
+            if (x[i] != 0)
+                for (long j = 0; j <= i; j++) to[j] += (double)x[i] * (double)x[j];
+        }
+    hessian->rows += rows;
+}
+
+/* ---- linear algebra: lower triangles, overwritten ---- */
+
+/* A = L L^T; false if A is not positive definite. */
+static bool cholesky(double *a, long n) {
+    for (long j = 0; j < n; j++) {
+        double *row = a + j * n;
+        for (long i = 0; i < j; i++) row[j] -= row[i] * row[i];
+        if (!(row[j] > 0)) return false;
+        row[j] = sqrt(row[j]);
+#pragma omp parallel for schedule(static)
+        for (long i = j + 1; i < n; i++) {
+            double *other = a + i * n;
+            for (long p = 0; p < j; p++) other[j] -= other[p] * row[p];
+            other[j] /= row[j];
+        }
+    }
+    return true;
+}
+
+/* The inverse of A = L L^T from L: a new array, lower triangle. */
+static double *inverse_of(const double *l, long n) {
+    double *inverse = memory_new(sizeof *inverse * (size_t)(n * n)),
+           *solved = memory_new(sizeof *solved * (size_t)(n * n));
+    /* Column c of L^-1, stored as row c. */
+#pragma omp parallel for schedule(dynamic)
+    for (long c = 0; c < n; c++) {
+        double *x = solved + c * n;
+        for (long i = c; i < n; i++) {
+            double sum = i == c;
+            for (long p = c; p < i; p++) sum -= l[i * n + p] * x[p];
+            x[i] = sum / l[i * n + i];
+        }
+    }
+#pragma omp parallel for schedule(dynamic)
+    for (long i = 0; i < n; i++)
+        for (long j = 0; j <= i; j++)
+            for (long p = i; p < n; p++)
+                inverse[i * n + j] += solved[i * n + p] * solved[j * n + p];
+    free(solved);
+    return inverse;
+}
+
+/* U with H^-1 = U^T U, an upper triangle, as the transposed factor of the inverse: U[i,j] is
+ * element [j, i]. NULL if the damped Hessian is not positive definite. */
+static double *inverse_factor(Hessian *hessian) {
+    const double damping = 0.01; /* of the mean of the diagonal */
+    const long k = hessian->form->k;
+    double mean = 0;
+    for (long i = 0; i < k; i++) mean += hessian->sums[i * k + i] / (double)k;
+    for (long i = 0; i < k; i++) hessian->sums[i * k + i] += damping * mean;
+    if (!(mean > 0) || !cholesky(hessian->sums, k)) return NULL;
+    double *inverse = inverse_of(hessian->sums, k);
+    if (cholesky(inverse, k)) return inverse;
+    free(inverse);
+    return NULL;
+}
+
+/* ---- rounding ---- */
+
+static float half_scale(float value) {
+    int exponent;
+    frexp((double)value, &exponent);
+    const double unit = ldexp(1, (exponent < -13 ? -13 : exponent) - 11);
+    return (float)(nearbyint((double)value / unit) * unit);
+}
+
+static double rounded_step(double value, double scale) {
+    return scale == 0 ? 0 : fmin(fmax(nearbyint(value / scale), -8), 7);
+}
+
+/* The scale of a group: that of the largest magnitude or a smaller one, with the least squared
+ * error. */
+static double group_scale(const double *values) {
+    double most = 0, best = 0, least = INFINITY;
+    for (int i = 0; i < GROUP_TERMS; i++)
+        if (fabs(values[i]) > fabs(most)) most = values[i];
+    for (int part = 0; part < 8; part++) {
+        const double scale = (double)half_scale((float)(most / -8 * (1 - 0.04 * part)));
+        double error = 0;
+        for (int i = 0; i < GROUP_TERMS; i++) {
+            const double rest = values[i] - scale * rounded_step(values[i], scale);
+            error += rest * rest;
+        }
+        if (error < least) least = error, best = scale;
+    }
+    return best;
+}
+
+static void round_column(double *w, const double *factor, long k) {
+    double scale = 0;
+    for (long i = 0; i < k; i++) {
+        if (i % GROUP_TERMS == 0) scale = group_scale(w + i);
+        const double rounded = scale * rounded_step(w[i], scale),
+                     error = (w[i] - rounded) / factor[i * k + i];
+        w[i] = rounded;
+        for (long j = i + 1; j < k; j++) w[j] -= error * factor[j * k + i];
+    }
+}
+
+static void round_matrix(const Hessian *hessian, const double *factor, float *weights) {
+    const MoecInt4Weights *form = hessian->form;
+#pragma omp parallel for schedule(static)
+    for (long column = 0; column < form->n; column++) {
+        float *from = weights + column * form->n_stride;
+        double *w = memory_new(sizeof *w * (size_t)form->k);
+        for (long i = 0; i < form->k; i++) w[i] = (double)from[i * form->k_stride];
+        round_column(w, factor, form->k);
+        for (long i = 0; i < form->k; i++) from[i * form->k_stride] = (float)w[i];
+        free(w);
+    }
+}
+
+/* ---- data ---- */
+
+/* Adds the inputs that a run of the program has returned. */
+static bool add_outputs(Call *call, const PublicTensor *all, int outputs, Hessian *hessians,
+                        int count) {
+    for (int i = 0; i < outputs; i++)
+        for (int j = 0; j < count; j++) {
+            if (strcmp(all[i].name, hessians[j].parameter->name) != 0) continue;
+            const float *values = call_get(call, (int)(all[i].tensor - call->graph->outputs));
+            if (!values) return false;
+            if (same_terms(&hessians[j], &all[i]))
+                add_calibration_rows(
+                    &hessians[j], values + (all[i].offset - all[i].tensor->offset) / sizeof *values,
+                    all[i].count);
+        }
+    return true;
+}
+
+/* Sequences are spread over the data; the last batch repeats some. */
+static bool add_batches(Call *call, const Data *data, Hessian *hessians, int count) {
+    const uint64_t length = (uint64_t)call_context(call) + 1, batch = (uint64_t)call->graph->batch,
+                   windows = (data->count - 1) / (length - 1),
+                   wanted = windows < CALIBRATION_SEQUENCES ? windows : CALIBRATION_SEQUENCES;
+    int32_t *tokens = memory_new(sizeof *tokens * (size_t)(batch * length));
+    int outputs;
+    PublicTensor *all = public_tensors(call->graph->outputs, call->graph->output_count, &outputs);
+    bool good = true;
+    for (uint64_t first = 0; first < wanted && good; first += batch) {
+        for (uint64_t b = 0; b < batch && good; b++)
+            good = data_read(data, (first + b) % wanted * (windows / wanted) * (length - 1),
+                             (size_t)length, tokens + b * length);
+        if (good) call_set_windows(call, tokens);
+        good = good && call_run(call, 1, false) && add_outputs(call, all, outputs, hessians, count);
+    }
+    public_free(all, outputs);
+    free(tokens);
+    return good;
+}
+
+static Data *open_calibration(Call *call, const char *path, const Tokenizer *tokenizer) {
+    Data *data = texts_open(path, tokenizer, call);
+    const uint64_t least = (uint64_t)call_context(call) + 1;
+    if (!data || data->count >= least) return data;
+    error_message("use more data", "%s has %" PRIu64 " tokens, but one sequence needs %" PRIu64,
+                  path, data->count, least);
+    data_close(data);
+    return NULL;
+}
+
+/* The matrices that can be calibrated: a new array. */
+static Hessian *find_hessians(const Calibration *calibration, int *count) {
+    const Model *model = calibration->model;
+    Hessian *hessians = memory_new(sizeof *hessians * (size_t)(model->parameter_count + 1));
+    *count = 0;
+    for (int i = 0; i < model->parameter_count; i++) {
+        const PublicTensor *one = &model->parameters[i];
+        const MoecInt4Weights *form = int4_form(model, one);
+        if (!form || !moec_weight_type(calibration->program, one->tensor->name) ||
+            (long)one->count != form->n * form->k)
+            continue;
+        hessians[*count] = (Hessian){.parameter = one, .form = form};
+        hessians[(*count)++].sums = memory_new(sizeof(double) * (size_t)(form->k * form->k));
+    }
+    return hessians;
+}
+
+bool calibrate_int4(const Calibration *calibration, int *calibrated) {
+    const Model *model = calibration->model;
+    Data *data = open_calibration(calibration->inputs, calibration->data, calibration->tokenizer);
+    if (!data) return false;
+    int count;
+    Hessian *hessians = find_hessians(calibration, &count);
+    const bool good = add_batches(calibration->inputs, data, hessians, count);
+    *calibrated = 0;
+    for (int i = 0; i < count; i++) {
+        double *factor = good && hessians[i].rows ? inverse_factor(&hessians[i]) : NULL;
+        if (factor) {
+            round_matrix(&hessians[i], factor,
+                         model->weights + hessians[i].parameter->offset / sizeof(float));
+            ++*calibrated;
+        }
+        free(factor);
+        free(hessians[i].sums);
+    }
+    free(hessians);
+    data_close(data);
+    return good && model_put_weights(model);
+}

@@ -1,0 +1,224 @@
+/* quantize: moec quantize: a run whose weights are stored as int4 or int8, as products read
+ * them. */
+#include "abi/json_make.h"
+#include "base/files.h"
+#include "base/memory.h"
+#include "base/message.h"
+#include "data/shards.h"
+#include "tools/command/internal.h"
+#include "tools/command/line/commands.h"
+#include "training/checkpoint.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Quantization {
+    const char *run, *out, *type, *data;
+    bool json;
+    char *set; /* an override, which the compiler refers to */
+    Safetensors *file;
+    MoecCompiler *compiler;
+    Model *model;
+    MoecProgram *program;
+    int matrices, calibrated; /* quantized tensors; those of them for the data */
+} Quantization;
+
+const MoecInt4Weights *int4_form(const Model *model, const PublicTensor *one) {
+    const MoecTable *table = model->table;
+    for (int i = 0; i < table->packed_count; i++)
+        if (table->packed[i].weights == one->tensor->offset) return &table->packed[i];
+    return NULL;
+}
+
+/* A column's group of terms as a block of Q4_0. */
+static void write_int4(const MoecInt4 *from, int column, unsigned char *block) {
+    memcpy(block, &from->scale[column], sizeof from->scale[column]);
+    for (int i = 0; i < MOEC_PANEL_DEPTH / 2; i++) {
+        const int other = i + MOEC_PANEL_DEPTH / 2;
+        block[2 + i] = (unsigned char)((from->steps[i / 8][column] >> i % 8 * 4 & 15) |
+                                       (from->steps[other / 8][column] >> other % 8 * 4 & 15) << 4);
+    }
+}
+
+/* The blocks of a tensor from the packed weights of the model: a new array. */
+static void *int4_blocks(const Model *model, const PublicTensor *one, BlockOrder *order) {
+    const MoecInt4Weights *packing = int4_form(model, one);
+    const long matrix = packing->n * packing->k, parts = packing->k / MOEC_PANEL_DEPTH,
+               panels = (packing->n + MOEC_PANEL - 1) / MOEC_PANEL,
+               first = (long)((one->offset - one->tensor->offset) / sizeof(float)) / matrix;
+    *order = (BlockOrder){(long)one->count / matrix, packing->n,        packing->k,
+                          packing->batch_stride,     packing->n_stride, packing->k_stride};
+    const MoecInt4 *from = (const void *)((const char *)model->there.rounded + packing->packed);
+    const BlockType *type = quantized_type("int4");
+    unsigned char *blocks = memory_new(one->count / (size_t)type->elements * type->bytes),
+                  *to = blocks;
+    for (long batch = first; batch < first + order->batch; batch++)
+        for (long column = 0; column < packing->n; column++)
+            for (long part = 0; part < parts; part++, to += type->bytes)
+                write_int4(&from[(batch * panels + column / MOEC_PANEL) * parts + part],
+                           (int)(column % MOEC_PANEL), to);
+    return blocks;
+}
+
+static void *int8_blocks(const Model *model, const PublicTensor *one, BlockOrder *order) {
+    const MoecGroup *from =
+        (const MoecGroup *)model->there.rounded + one->offset / sizeof(float) / MOEC_GROUP;
+    *order = (BlockOrder){0};
+    const size_t bytes = one->count / MOEC_GROUP * sizeof(MoecGroup);
+    return memcpy(memory_new(bytes), from, bytes);
+}
+
+/* Weights that int8 rounds to themselves: the scale of the rounded weights can differ from the
+ * first one in its last bit. */
+static bool settle_int8(const Quantization *work) {
+    enum { PASSES = 8 };
+    const Model *model = work->model;
+    bool changed = true;
+    for (int pass = 0; pass < PASSES && changed; pass++) {
+        changed = false;
+        for (int i = 0; i < model->parameter_count; i++) {
+            const PublicTensor *one = &model->parameters[i];
+            if (!moec_weight_type(work->program, one->tensor->name)) continue;
+            float *weights = model->weights + one->offset / sizeof(float);
+            const MoecGroup *groups =
+                (const MoecGroup *)model->there.rounded + one->offset / sizeof(float) / MOEC_GROUP;
+            for (size_t j = 0; j < one->count; j++) {
+                const MoecGroup *group = &groups[j / MOEC_GROUP];
+                const float value = group->scale * (float)group->steps[j % MOEC_GROUP];
+                changed |= value != weights[j];
+                weights[j] = value;
+            }
+        }
+        if (changed && !model_put_weights(model)) return false;
+    }
+    return !changed || error_message("please report this with the run",
+                                     "rounding to int8 changes rounded weights");
+}
+
+static bool check_quantize_options(const Quantization *work) {
+    if (!quantized_type(work->type))
+        return error_message("use int4 or int8", "--type cannot be '%s'", work->type);
+    if (work->data && strcmp(work->type, "int4") != 0)
+        return error_message("omit --data", "--data applies to int4 only");
+    return !checkpoint_within(work->out) ||
+           error_message("choose another --out", "%s already contains a run", work->out);
+}
+
+static bool open_floats(Quantization *work) {
+    const GraphShape shape = {.graph = MOEC_FORWARD};
+    work->file = checkpoint_open(work->run);
+    const char *type = work->file ? safetensors_quantized(work->file) : NULL;
+    if (type)
+        return error_message("quantize the run that it was made from",
+                             "%s is already quantized: its weights are %s", work->run, type);
+    work->set = memory_format("inference.weight_dtype=%s", work->type);
+    const char *sets[] = {work->set};
+    work->compiler = work->file ? checkpoint_spec(work->file, sets, 1) : NULL;
+    if (!work->compiler) return false;
+    work->program = moec_compile(work->compiler, shape.graph, 0, 0, 0);
+    if (!work->program) return reports_good(work->compiler);
+    work->model = model_open(device_cpu(), work->compiler, &shape, 1, true);
+    return work->model && model_read(work->model, work->file, false);
+}
+
+/* Rounds the matrices for the data: with the inputs of the float model. */
+static bool calibrate_matrices(Quantization *work) {
+    const GraphShape shape = {.graph = MOEC_FORWARD};
+    const char *const sets[] = {"inference.weight_dtype=f32"};
+    Tokenizer *tokenizer = NULL;
+    MoecCompiler *compiler = checkpoint_spec(work->file, sets, 1);
+    bool good = compiler && checkpoint_tokenizer(work->file, &tokenizer);
+    if (good) moec_observe_operands(compiler);
+    Model *floats = good ? model_open(device_cpu(), compiler, &shape, 1, true) : NULL;
+    good = floats && model_read(floats, work->file, false);
+    Call *call = good ? call_open(floats, &floats->table->graphs[0], NULL) : NULL;
+    const Calibration calibration = {.model = work->model,
+                                     .program = work->program,
+                                     .inputs = call,
+                                     .data = work->data,
+                                     .tokenizer = tokenizer};
+    good = call && calibrate_int4(&calibration, &work->calibrated);
+    call_close(call);
+    model_close(floats);
+    moec_close(compiler);
+    tokenizer_close(tokenizer);
+    return good;
+}
+
+/* Replaces the entries of the quantized parameters, which are the first ones. */
+static void quantize_entries(Quantization *work, TensorEntry *entries, json_t *notes) {
+    const Model *model = work->model;
+    for (int i = 0; i < model->parameter_count; i++) {
+        const PublicTensor *one = &model->parameters[i];
+        if (!moec_weight_type(work->program, one->tensor->name)) continue;
+        BlockOrder order;
+        void *blocks = (strcmp(work->type, "int4") ? int8_blocks : int4_blocks)(model, one, &order);
+        quantized_entry(&entries[i], work->type, &order, blocks, notes);
+        work->matrices++;
+    }
+}
+
+static bool write_quantized(Quantization *work, const char *path) {
+    json_t *notes = json_object();
+    int count;
+    TensorEntry *entries = model_entries(work->model, false, notes, &count);
+    if (!entries) return false;
+    quantize_entries(work, entries, notes);
+    const Companions companions = {.tokenizer = safetensors_note(work->file, "tokenizer"),
+                                   .files = checkpoint_files(work->file)};
+    TrainState place = {0};
+    const bool good =
+        (work->matrices || error_message("moec check lists the matrices that stay f32, and why",
+                                         "no matrix of the model can be %s", work->type)) &&
+        checkpoint_place(work->file, &place) && folder_make(work->out);
+    if (good)
+        checkpoint_note(notes, moec_model(work->compiler), moec_bundle(work->compiler), &companions,
+                        &place);
+    const bool written = good && safetensors_write(path, entries, count, notes);
+    for (int i = 0; i < count; i++)
+        if (entries[i].number == NUMBER_U8) free((void *)(uintptr_t)entries[i].data);
+    entries_free(entries, count);
+    json_decref(companions.files);
+    json_decref(notes);
+    return written;
+}
+
+static void report_quantization(const Quantization *work, const char *path) {
+    const int all = work->model->parameter_count;
+    if (!work->json) printf("%s: %d of %d tensors in %s", path, work->matrices, all, work->type);
+    if (!work->json && work->data) printf(", %d for the data", work->calibrated);
+    if (!work->json) puts("");
+    written_message(path, "moec generate %s --prompt TEXT", work->out);
+    if (work->json)
+        json_result_written(
+            path, json_make("{s:s, s:s, s:i, s:i}", "model", moec_model(work->compiler), "type",
+                            work->type, "tensors", work->matrices, "calibrated", work->calibrated));
+}
+
+int command_quantize(const Command *command, int argc, char **argv) {
+    Quantization work = {0};
+    const Option table[] = {
+        {OPTION_TEXT, "--type", "TYPE", &work.type, "type of the weights: int4 or int8"},
+        {OPTION_TEXT, "--out", "RUN", &work.out, "run directory to create"},
+        {OPTION_TEXT, "--data", "DATA", &work.data,
+         "int4: data for which the errors of products are minimized (GPTQ); see moec train"},
+        {OPTION_FLAG, "--json", NULL, &work.json, "result as JSON"},
+        {.kind = OPTION_END},
+    };
+    int code = arguments_read(command, table, argc, argv, &work.run);
+    if (code >= 0) return code;
+    if (!work.type || !work.out)
+        return arguments_wrong(command, NULL, "moec quantize requires --type and --out");
+    char *path = path_join(work.out, "last.safetensors");
+    const bool good = check_quantize_options(&work) && open_floats(&work) &&
+                      (strcmp(work.type, "int8") || settle_int8(&work)) &&
+                      (!work.data || calibrate_matrices(&work)) && write_quantized(&work, path);
+    if (good) report_quantization(&work, path);
+    model_close(work.model);
+    moec_close(work.compiler);
+    safetensors_close(work.file);
+    free(work.set);
+    free(path);
+    return good ? 0 : EXIT_INPUT;
+}
