@@ -422,8 +422,18 @@ MoecProgram *moec_define(MoecCompiler *compiler, MoecGraph graph, long batch, lo
                                     .defined = true});
 }
 
-bool moec_set_mesh(MoecCompiler *compiler, const char *text) {
-    return mesh_sizes_read(&compiler->reports, &compiler->mesh, text);
+bool moec_set_mesh(MoecCompiler *compiler, const char *text, long data) {
+    return mesh_sizes_read(&compiler->reports, &compiler->mesh, text, data);
+}
+
+MoecMesh moec_mesh(MoecCompiler *compiler) {
+    const long *size = compiler->mesh.size;
+    return (MoecMesh){size[MESH_DATA], size[MESH_EXPERT]};
+}
+
+void moec_divide(MoecCompiler *compiler, long sharing) {
+    compiler->mesh.size[MESH_DATA] = sharing;
+    compiler->divides = true;
 }
 
 /* The program of one process of the mesh; NULL after an error. */

@@ -260,9 +260,16 @@ typedef enum MoecExplainForm {
  * bound of the time per unit of work, memory over the step. NULL after an error. */
 const char *moec_explain(MoecCompiler *compiler, MoecGraph graph, bool device,
                          MoecCeilings ceilings, MoecExplainForm form);
-/* The mesh of later calls of moec_mesh_verify and moec_mesh_explain, "data=4". False after
- * an error. */
-bool moec_set_mesh(MoecCompiler *compiler, const char *text);
+/* The mesh of the compiler, "data=4,expert=2". data: the size of `data` if the text has none, or
+ * "data=auto"; 0: as many processes as one group of the others. False after an error. */
+typedef struct MoecMesh {
+    long data, expert;
+} MoecMesh;
+bool moec_set_mesh(MoecCompiler *compiler, const char *text, long data);
+MoecMesh moec_mesh(MoecCompiler *compiler);
+/* Programs that are compiled later are those of one process of the mesh. sharing: processes that
+ * have the sequences of one micro-batch; the others have other micro-batches. */
+void moec_divide(MoecCompiler *compiler, long sharing);
 /* Results of the local programs of all processes of the mesh, compared with those of the global
  * program, both in the interpreter: outputs, gradients, states. */
 typedef struct MoecMeshReport {

@@ -294,8 +294,8 @@ void mesh_interpreter_free(MeshInterpreter *mesh);
 
 /* ---- meshes ---- */
 
-/* The sizes of a mesh from text, "data=4"; false after an error. */
-bool mesh_sizes_read(Reports *reports, MeshSizes *sizes, const char *text);
+/* The sizes of a mesh from text, "data=4"; false after an error. data: see moec_set_mesh. */
+bool mesh_sizes_read(Reports *reports, MeshSizes *sizes, const char *text, long data);
 /* The results of the local program in all processes, compared with those of the global program. */
 const struct MoecMeshReport *mesh_compare(Program *whole, Program *local, uint64_t seed);
 /* The collectives of a local program as a table. */

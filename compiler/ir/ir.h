@@ -357,6 +357,7 @@ struct Statement {
         CollectiveKind kind;
         MeshAxis over;
         int dimension; /* GATHER: of the result */
+        long keys;     /* DISPATCH, COMBINE: values of the first key */
     } collective;
 
     /* STATEMENT_REPEAT, scan: for index = 0 .. axis->size-1, or downwards when reverse */

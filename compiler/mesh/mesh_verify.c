@@ -94,9 +94,14 @@ static long global_element(const MeshTest *test, const Tensor *local, int rank, 
         element /= size;
         for (int axis = 0; axis < MESH_AXES; axis++) {
             const Placement *placed = &local->placed[axis];
+            const long processes = test->local->mesh[axis];
             if (placed->kind != PLACED_DIVIDED || placed->dimension != i) continue;
-            parts = test->local->mesh[axis];
-            at += rank % parts * size;
+            if (axis == MESH_DATA) {
+                at += rank * size;
+                parts = processes;
+            } else if (local->role == ROLE_GRADIENT) { /* slots of own keys and processes */
+                at = rank % processes * (size / processes) + at / processes;
+            }
         }
         global += stride * at;
         stride *= size * parts;

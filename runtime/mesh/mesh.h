@@ -6,6 +6,7 @@
 #ifndef MESH_H
 #define MESH_H
 
+#include "abi/abi.h"
 #include "base/launcher.h"
 
 #include <stdbool.h>
@@ -49,6 +50,19 @@ void mesh_gather(Mesh *mesh, const char *name, void *all, size_t length);
 /* The largest number of all processes. */
 int mesh_largest(Mesh *mesh, const char *name, int number);
 void mesh_broadcast(Mesh *mesh, const char *name, int root, void *bytes, size_t length);
+
+/* exchange: programs of a mesh. */
+
+/* Groups of consecutive processes: `dividing` of them divide the parameters that rows select,
+ * `sharing` have the sequences of one micro-batch. */
+void mesh_set_groups(Mesh *mesh, int dividing, int sharing);
+/* MoecHost.exchange with the mesh as its first argument. */
+void mesh_exchange(void *mesh, const MoecExchange *exchange, const void *from, const int *table,
+                   void *const *to);
+/* A gradient [outer][keys][inner] with a slot for each own key and each process of the group, as
+ * described at MoecExchange: each process receives its slots of all keys, in order of the keys. */
+void mesh_return_slots(Mesh *mesh, const char *name, float *block, long outer, long keys,
+                       long inner);
 
 /* reduce: sums over processes. */
 

@@ -28,8 +28,11 @@ char *processor_name(void);
 typedef struct Device Device;
 typedef struct TrainRun TrainRun;
 
-/* Whether the sizes of the settings fit the processes of the launcher; false after a message. */
-bool processes_check(const TrainRun *run, const Device *device);
+typedef struct MoecCompiler MoecCompiler;
+
+/* Whether the mesh and the settings fit the processes of the launcher; false after a message. Sets
+ * the mesh of the compiler. */
+bool processes_check(TrainRun *run, const Device *device, MoecCompiler *compiler);
 /* Starts the mesh. good: this process can start. False after one message of all processes. */
 bool processes_join(TrainRun *run, bool good);
 /* Copies the state of the run, initialized or read from the checkpoint, from process 0 to all. */

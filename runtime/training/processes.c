@@ -14,21 +14,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Number of processes in "data=8" or "data=auto", 0 for auto; -1 after a message. */
-static long mesh_of_flag(const char *text) {
-    static const char axis[] = "data=";
-    char *end = NULL;
-    if (strncmp(text, axis, sizeof axis - 1) == 0) {
-        const char *value = text + sizeof axis - 1;
-        if (strcmp(value, "auto") == 0) return 0;
-        long size = strtol(value, &end, 10);
-        if (end != value && !*end && size > 0) return size;
-    }
-    error_message("--mesh data=8, for example, or --mesh data=auto",
-                  "--mesh %s: expected data=N, the number of processes", text);
-    return -1;
-}
-
 /* The number of the mesh is that of the launcher. */
 static bool check_size(const ProcessGroup *launch, long size) {
     if (!size || size == launch->size) return true;
@@ -65,13 +50,28 @@ static bool check_parts(long parts, int size) {
     return false;
 }
 
-bool processes_check(const TrainRun *run, const Device *device) {
+/* The mesh of the options or of the spec. Later programs are those of one of its processes. */
+static bool set_mesh(TrainRun *run, const ProcessGroup *launch, MoecCompiler *compiler) {
+    long size = run->settings.processes;
+    run->divided = 1;
+    if (run->options.mesh) {
+        if (!moec_set_mesh(compiler, run->options.mesh, launch->size))
+            return reports_good(compiler);
+        const MoecMesh mesh = moec_mesh(compiler);
+        run->divided = (int)mesh.expert;
+        size = mesh.data;
+    }
+    if (!check_size(launch, size)) return false;
+    if (run->divided > 1) moec_divide(compiler, 1);
+    return true;
+}
+
+bool processes_check(TrainRun *run, const Device *device, MoecCompiler *compiler) {
     static const ProcessGroup single = {.command = "", .size = 1, .local_size = 1};
     const RunOptions *options = &run->options;
     const ProcessGroup *launch = options->launch ? options->launch : &single;
     const Settings *settings = &run->settings;
-    const long size = options->mesh ? mesh_of_flag(options->mesh) : settings->processes;
-    if (size < 0 || !check_size(launch, size)) return false;
+    if (!set_mesh(run, launch, compiler)) return false;
     if (launch->size > 1 && device->apart)
         return error_message("omit --device: several processes train on CPUs",
                              "%s started %d processes, but --device cuda trains on one process",
@@ -110,8 +110,9 @@ static void describe_options(const TrainRun *run, MeshProperty *property) {
     const Settings *settings = &run->settings;
     const RunOptions *options = &run->options;
     snprintf(property->value, sizeof property->value,
-             "steps %ld, seed %ld, stop after %ld, resume %d", settings->steps, settings->seed,
-             options->until, options->resume);
+             "steps %ld, seed %ld, stop after %ld, resume %d, mesh %s", settings->steps,
+             settings->seed, options->until, options->resume,
+             options->mesh ? options->mesh : "data=auto");
 }
 
 bool processes_join(TrainRun *run, bool good) {
@@ -132,7 +133,11 @@ bool processes_join(TrainRun *run, bool good) {
         if (run->other) describe_data(run->other, &properties[VALIDATION]);
     }
     run->mesh = mesh_start(run->options.launch, good, properties, COUNT);
-    return run->mesh != NULL;
+    if (!run->mesh) return false;
+    mesh_set_groups(run->mesh, run->divided, 1);
+    run->model->engine->host.exchange = mesh_exchange;
+    run->model->engine->host.mesh = run->mesh;
+    return true;
 }
 
 /* ---- initial state ---- */

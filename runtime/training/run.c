@@ -27,7 +27,7 @@ static bool compile_run(TrainRun *run, Device *device, MoecCompiler *compiler) {
     run->bundle = memory_format("%s", moec_bundle(compiler));
     const bool watches = run->options.watched.count > 0;
     if (watches) run->limits = limits_open(&run->options.watched, compiler);
-    if ((run->limits || !watches) && processes_check(run, device))
+    if ((run->limits || !watches) && processes_check(run, device, compiler))
         run->model = model_open(device, compiler, shapes, 3, !run->options.no_cache);
     if (run->options.on_compiled) run->options.on_compiled(compiler);
     moec_close(compiler);

@@ -24,7 +24,7 @@ typedef struct RunOptions {
     TextList watched;       /* NAME=LIMIT */
     bool resume, tensorboard, no_cache;
     const ProcessGroup *launch; /* the processes that share the run; NULL: this one only */
-    const char *mesh;           /* "data=8"; NULL: train.mesh of the spec */
+    const char *mesh;           /* "data=8,expert=2"; NULL: train.mesh of the spec */
     char **command;             /* for run.json, NULL-terminated; NULL: none */
     /* Called when a phase begins, with its name; NULL: not called. */
     void (*on_phase)(const char *phase);
@@ -53,6 +53,7 @@ struct TrainRun {
     RunLog record;
     double validation; /* last validation loss in nats/token; NaN before the first evaluation */
     bool probe_told;   /* the note about a probe that is not finite was printed */
+    int divided;       /* processes that divide the experts; 1: each has all of them */
     bool sharded;      /* each process has the optimizer state of its range only */
     bool stopped;      /* by on_step */
     int signal;        /* signal that stopped some process, or 0 */

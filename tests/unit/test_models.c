@@ -329,7 +329,7 @@ static int check_graph_on_mesh(Trial *trial, MoecGraph graph, long batch, Tally 
 static int check_on_mesh(Trial *trial, long data, long expert, long batch, Tally *tally) {
     char *mesh = memory_format("data=%ld,expert=%ld", data, expert);
     if (getenv("MOEC_SHOW")) printf("# --mesh %s --batch-size %ld\n", mesh, batch);
-    int ok = moec_set_mesh(trial->compiler, mesh) || fail(trial, "%s", moec_reports(trial->compiler));
+    int ok = moec_set_mesh(trial->compiler, mesh, 0) || fail(trial, "%s", moec_reports(trial->compiler));
     if (ok > 0) ok = check_graph_on_mesh(trial, MOEC_FORWARD, batch, tally);
     if (ok > 0) ok = check_graph_on_mesh(trial, MOEC_TRAIN, batch, tally);
     free(mesh);

@@ -70,7 +70,7 @@ static Index *local_loop(const Statement *statement) {
 }
 
 /* CONSTANT: equal in all processes. LINEAR: a sum over the processes if it is computed from terms.
- * NEITHER: it needs the sums. A zero is linearity_of_both of the first two. */
+ * NEITHER: it needs the sums. A zero is both of the first two. */
 typedef enum Linearity { CONSTANT, LINEAR, NEITHER } Linearity;
 
 /* A tensor that other statements need the sum of counts as equal in all processes. */
@@ -153,7 +153,7 @@ typedef struct PlaceWalk {
     bool changed;
 } PlaceWalk;
 
-/* True if linearity_of_both have the same subscripts of repeats. */
+/* True if both have the same subscripts of repeats. */
 static bool same_steps(const Expr *a, const Expr *b) {
     for (int i = 0; i < a->count; i++)
         if (a->tensor->axes[i]->kind == AXIS_REPEAT && !expr_equal(a->args[i], b->args[i]))

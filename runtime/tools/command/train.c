@@ -222,8 +222,9 @@ int command_train(const Command *command, int argc, char **argv) {
         {OPTION_FLAG, "--tensorboard", NULL, &options.tensorboard,
          "log for TensorBoard in addition to log.jsonl"},
         {OPTION_GROUP, "training", NULL, NULL, NULL},
-        {OPTION_TEXT, "--mesh", "data=N", &options.mesh,
-         "number of processes that share the run (default: those that mpirun or srun started)"},
+        {OPTION_TEXT, "--mesh", "AXES", &options.mesh,
+         "processes that share the run, data=4, and divide the experts, data=4,expert=2 (default: "
+         "all that mpirun or srun started)"},
         {OPTION_COUNT, "--steps", "N", &options.steps,
          "total number of optimizer steps (train.steps); 0 = write the initial weights only"},
         {OPTION_COUNT, "--seed", "N", &options.seed,

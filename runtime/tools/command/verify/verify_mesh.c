@@ -49,7 +49,7 @@ bool verify_mesh(const Comparison *comparison, const char *mesh, long seed, json
     } graphs[] = {{MOEC_FORWARD, "forward"}, {MOEC_TRAIN, "train"}};
     MoecCompiler *compiler = comparison->compiler;
     const VerifyShape shape = comparison->shape;
-    if (!moec_set_mesh(compiler, mesh)) return reports_good(compiler);
+    if (!moec_set_mesh(compiler, mesh, 0)) return reports_good(compiler);
     if (!mesh_has_room(comparison)) return false;
     json_t *results = json ? json_object() : NULL;
     bool good = true;
