@@ -6,7 +6,7 @@
 #include "lower/lower_entry.h"
 
 /* The outputs of COUNTS. */
-enum { COUNT_TABLE, COUNT_GROUP, COUNT_NUMBER, COUNT_SLOTS, COUNT_SLOT, COUNT_OUTPUTS };
+enum { COUNT_TABLE, COUNT_NUMBER, COUNT_SLOTS, COUNT_SLOT, COUNT_OUTPUTS };
 
 static bool moves_rows(const Statement *statement) {
     const CollectiveKind kind = statement->collective.kind;
@@ -148,11 +148,10 @@ static void count_rows(const GroupExchange *exchange, int receiver) {
     View out[COUNT_OUTPUTS];
     for (int i = 0; i < COUNT_OUTPUTS; i++) out[i] = exchanged(exchange, receiver, true, i);
     const View *table = &out[COUNT_TABLE];
-    const long keys = out[COUNT_GROUP].size[0] - 1, own = keys / exchange->count,
+    const long keys = out[COUNT_SLOTS].size[0] - 1, own = keys / exchange->count,
                groups = (table->size[1] - 1) / keys; /* of a key */
     long row = 0;
     for (long key = 0; key < keys; key++) {
-        out[COUNT_GROUP].ints[key] = row;
         for (int sender = 0; sender < exchange->count && key / own == receiver; sender++) {
             const long slot = key % own * exchange->count + sender;
             const long *bounds = table->ints + sender * table->stride[0] + key * groups;
@@ -164,7 +163,7 @@ static void count_rows(const GroupExchange *exchange, int receiver) {
                 }
         }
     }
-    out[COUNT_GROUP].ints[keys] = out[COUNT_SLOTS].ints[keys] = row;
+    out[COUNT_SLOTS].ints[keys] = row;
 }
 
 /* Visits the rows that a process receives, in order. */
@@ -244,7 +243,7 @@ static void add_exchange_sizes(Arena *arena, List *options, const Statement *sta
     } else if (kind == COLLECTIVE_COUNTS) {
         add_number(arena, options, "groups", elements_from(from, 0) - 1);
         add_number(arena, options, "keys",
-                   elements_from(call_output(statement, COUNT_GROUP), 0) - 1);
+                   elements_from(call_output(statement, COUNT_SLOTS), 0) - 1);
         add_number(arena, options, "rows", elements_from(call_output(statement, COUNT_NUMBER), 0));
     } else {
         const bool rows = moves_rows(statement);

@@ -203,10 +203,9 @@ typedef struct MoecMatrices {
  *
  * The others exchange rows of `size` elements in groups, `groups` of them for `keys` keys, of which
  * each process of a group has an equal part. COUNTS: from: the first row of each group and the
- * number of rows; to: of all processes [processes][groups + 1], of the received rows: the first of
- * each key [keys + 1], the group of each, the first of each slot [keys + 1], the slot of each. They
- * are in order of key, process, row of the process; key number i of a process and process p have
- * slot i * processes + p. DISPATCH: rows become received rows; COMBINE: the reverse. */
+ * number of rows; to: of all processes [processes][groups + 1], of the received rows: the group of
+ * each, the first of each slot [keys + 1], the slot of each. They are in order of key, process, row
+ * of the process; key number i of a process and process p have slot i * processes + p. DISPATCH: rows become received rows; COMBINE: the reverse. */
 typedef enum MoecExchangeKind {
     MOEC_EXCHANGE_SUM,
     MOEC_EXCHANGE_MAX,

@@ -108,7 +108,8 @@ MOEC_FUNCTION MoecBlockProduct moec_rows_task(const MoecGrouped *grouped, const 
                j = moec_cut(grouped->n, unit, cuts->columns, column),
                p = moec_cut(grouped->k, MOEC_STREAMS, cuts->depths, depth), row = group[g] + i;
     const MoecOperand left = {a, grouped->a_row, 1, rows->a_gather, NULL, grouped->a_type};
-    const MoecOperand right = moec_right(moec_at(b, g * grouped->b_group, grouped->b_type),
+    const long weight = rows->b_gather == NULL ? g : rows->b_gather[group[g]];
+    const MoecOperand right = moec_right(moec_at(b, weight * grouped->b_group, grouped->b_type),
                                          grouped->b_n, grouped->b_k, grouped->b_type);
     MoecBlockProduct product = {moec_cut(count, cuts->height, blocks, block + 1) - i,
                                 moec_cut(grouped->n, unit, cuts->columns, column + 1) - j,

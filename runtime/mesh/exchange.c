@@ -94,7 +94,7 @@ static void gather_dimension(Mesh *mesh, const MoecExchange *exchange, const voi
 
 /* ---- rows ---- */
 
-enum { TABLE, FIRST_OF_KEY, GROUP_OF, FIRST_OF_SLOT, SLOT_OF };
+enum { TABLE, GROUP_OF, FIRST_OF_SLOT, SLOT_OF };
 
 /* Places of the received rows in the results, from the table. */
 static void place_received(const GroupTransfers *group, const MoecExchange *exchange,
@@ -102,7 +102,6 @@ static void place_received(const GroupTransfers *group, const MoecExchange *exch
     const long keys = exchange->keys, own = keys / group->count, of_key = exchange->groups / keys;
     int row = 0;
     for (long key = 0; key < keys; key++) {
-        to[FIRST_OF_KEY][key] = row;
         for (int sender = 0; sender < group->count && key / own == group->own; sender++) {
             const int slot = (int)(key % own * group->count) + sender;
             const int *bounds = table + sender * (exchange->groups + 1) + key * of_key;
@@ -114,7 +113,7 @@ static void place_received(const GroupTransfers *group, const MoecExchange *exch
                 }
         }
     }
-    to[FIRST_OF_KEY][keys] = to[FIRST_OF_SLOT][keys] = row;
+    to[FIRST_OF_SLOT][keys] = row;
 }
 
 static long rows_arriving(const GroupTransfers *group, const MoecExchange *exchange,

@@ -11,8 +11,9 @@ typedef struct RowSides {
     Axis *rows, *received;
     const Relation *relation; /* of the last pack, or NULL */
     Tensor *table;            /* first rows of the groups of all processes under this pack */
-    Tensor *group, *number;   /* of the received rows: first row of each group; the group */
-    Tensor *slot; /* of the received rows: where their process adds to a gradient of the key */
+    Tensor *number;           /* of the received rows: group */
+    /* of the same: where their process adds to a gradient of the key; first row of each slot */
+    Tensor *slot, *slots;
 } RowSides;
 
 typedef struct Keyed {

@@ -15,7 +15,7 @@
  *                              |
  *                              v
  *
- *     table[p,g], group_here[n], n_here[q], slots[n], slot[q] = collective(group[g]; counts)
+ *     table[p,g], n_here[q], slots[n], slot[q] = collective(group[g]; counts)
  *     x_rows[r,d] = x[s[r],d]
  *     x_here[q,d] = collective(x_rows[r,d], table[p,g]; dispatch)
  *     h[q,f] = sum[d] x_here[q,d] * up[n_here[q],d,f]     q: rows with the keys of this process

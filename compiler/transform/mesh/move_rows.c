@@ -287,8 +287,8 @@ static Expr *at_keys(RowMove *move, Expr *expr) {
 }
 
 static Expr *received_bound(const RowMove *move) {
-    Expr *last = expr_number(move->program, (double)(move->sides->group->axes[0]->size - 1));
-    return expr_read(move->program, move->sides->group, &last);
+    Expr *last = expr_number(move->program, (double)(move->sides->slots->axes[0]->size - 1));
+    return expr_read(move->program, move->sides->slots, &last);
 }
 
 static void run_at_keys(RowMove *move) {
@@ -393,13 +393,15 @@ static Tensor *count_tensor(RowMove *move, const Relation *relation, Statement *
     return made;
 }
 
-/* Rows in the order of their groups, for products: the group of row q is number[q]. */
-static void add_received(RowMove *move, const RowSides *sides, Tensor *group, Tensor *number) {
+/* Rows in the order of slots, for products: each is that of one process, so that its sums are those
+ * of this process alone. */
+static void add_received(RowMove *move, const RowSides *sides, Tensor *number, bool by_row) {
     Relation received = {.mask = sides->relation->mask,
                          .rows = sides->received,
-                         .group = group,
+                         .group = sides->slots,
                          .group_of = {number},
-                         .group_of_count = 1};
+                         .group_of_count = 1,
+                         .by_row = by_row};
     list_copy(move->program->arena, &move->program->relations, &received, sizeof received);
 }
 
@@ -419,13 +421,12 @@ static void add_counts(RowMove *move, RowSides *sides, const Relation *relation)
     sides->relation = relation;
     sides->table =
         count_tensor(move, relation, counts, "table", 2, (Axis *[]){processes, groups}, 0);
-    sides->group = count_tensor(move, relation, counts, "group_here", 1, &bounds, 0);
     sides->number =
         count_tensor(move, relation, counts, "expert_here", 1, &sides->received, groups->size - 1);
-    Tensor *slots = count_tensor(move, relation, counts, "slots", 1, &bounds, 0);
+    sides->slots = count_tensor(move, relation, counts, "slots", 1, &bounds, 0);
     sides->slot = count_tensor(move, relation, counts, "slot", 1, &sides->received, key->size);
-    if (!key_axis(relation, 1)) add_received(move, sides, sides->group, sides->number);
-    add_received(move, sides, slots, sides->slot);
+    if (!key_axis(relation, 1)) add_received(move, sides, sides->number, true);
+    add_received(move, sides, sides->slot, false);
 }
 
 static void begin_packs(RowMove *move, const Statement *call) {
