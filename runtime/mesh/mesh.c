@@ -169,6 +169,10 @@ int mesh_rank(const Mesh *mesh) {
     return mesh ? mesh->rank : 0;
 }
 
+int mesh_member(const Mesh *mesh) {
+    return mesh ? mesh->rank % mesh->dividing : 0;
+}
+
 int mesh_size(const Mesh *mesh) {
     return mesh ? mesh->size : 1;
 }

@@ -34,9 +34,10 @@ Mesh *mesh_start(const ProcessGroup *launch, bool good, const MeshProperty *prop
  * processes. Returns false if another process failed. */
 bool mesh_end(Mesh *mesh, bool good);
 
-int mesh_rank(const Mesh *mesh);  /* of this process, from 0 */
-int mesh_size(const Mesh *mesh);  /* processes */
-int mesh_hosts(const Mesh *mesh); /* different hosts */
+int mesh_rank(const Mesh *mesh);   /* of this process, from 0 */
+int mesh_member(const Mesh *mesh); /* in its group, see mesh_set_groups */
+int mesh_size(const Mesh *mesh);   /* processes */
+int mesh_hosts(const Mesh *mesh);  /* different hosts */
 
 /* For messages about failures: the number of the step, and the long operation of this process that
  * others wait for ("writing the checkpoint"), or NULL. */
@@ -83,6 +84,16 @@ MeshRange mesh_range(const Mesh *mesh, size_t count, int rank);
 void mesh_reduce_ranges(Mesh *mesh, const char *name, float *block, size_t count);
 /* Copies the range of each process to all others. */
 void mesh_gather_ranges(Mesh *mesh, const char *name, float *block, size_t count);
+/* Elements [start, end) of a block that only the processes of this index in their groups need; -1:
+ * all do. See mesh_set_groups. */
+typedef struct MeshPart {
+    size_t start, end;
+    int member;
+} MeshPart;
+
+/* The same, without the parts that a process does not need; the others keep their values. */
+void mesh_gather_parts(Mesh *mesh, const char *name, float *block, size_t count,
+                       const MeshPart *parts, int part_count);
 /* The same to process 0 only, and from process 0 to the others. */
 void mesh_collect_ranges(Mesh *mesh, const char *name, float *block, size_t count);
 void mesh_scatter_ranges(Mesh *mesh, const char *name, float *block, size_t count);

@@ -37,10 +37,12 @@ bool processes_check(TrainRun *run, const Device *device, MoecCompiler *compiler
 bool processes_join(TrainRun *run, bool good);
 /* Copies the state of the run, initialized or read from the checkpoint, from process 0 to all. */
 bool processes_share(TrainRun *run);
-/* Before a checkpoint: process 0 receives the optimizer state of all. After it, processes_drop
- * releases the memory of the state of the others again. */
-void processes_collect(const TrainRun *run);
+/* Before a checkpoint: process 0 receives the weights, and the optimizer state if `optimizer`, of
+ * all. After it, processes_drop releases the memory of what only others need again. */
+void processes_collect(const TrainRun *run, bool optimizer);
 void processes_drop(const TrainRun *run);
+/* Every process receives all weights. */
+void processes_complete(const TrainRun *run);
 /* Before an evaluation: every process receives the averages of the weights, if there are any. */
 void processes_average(const TrainRun *run);
 

@@ -54,11 +54,13 @@ struct TrainRun {
     double validation; /* last validation loss in nats/token; NaN before the first evaluation */
     bool probe_told;   /* the note about a probe that is not finite was printed */
     int divided;       /* processes that divide the experts; 1: each has all of them */
-    bool sharded;      /* each process has the optimizer state of its range only */
-    bool stopped;      /* by on_step */
-    int signal;        /* signal that stopped some process, or 0 */
-    bool succeeded;    /* no failure */
-    bool diverged;     /* the run failed because a loss or gradient was not finite or too large */
+    MeshPart *parts;   /* of the weights, if processes have parts of them; NULL: all of them */
+    int part_count;
+    bool sharded;   /* each process has the optimizer state of its range only */
+    bool stopped;   /* by on_step */
+    int signal;     /* signal that stopped some process, or 0 */
+    bool succeeded; /* no failure */
+    bool diverged;  /* the run failed because a loss or gradient was not finite or too large */
 };
 
 typedef enum RunEnd {
@@ -79,5 +81,7 @@ bool run_start(TrainRun *run);
 /* Trains. After every end but RUN_FAILED, the checkpoints have been read back. */
 RunEnd run_train(TrainRun *run);
 void run_close(TrainRun *run);
+/* Bytes of the weights that this process needs. */
+double run_weight_bytes(const TrainRun *run);
 
 #endif

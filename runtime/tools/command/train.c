@@ -27,8 +27,7 @@ typedef struct Progress {
 
 static void print_run_plan(const TrainRun *run, size_t program) {
     const Model *model = run->model;
-    double trained = (double)trained_bytes(model->table),
-           weights = (double)model->table->weight_bytes + trained,
+    double trained = (double)trained_bytes(model->table), weights = run_weight_bytes(run) + trained,
            moments = (double)moment_bytes(model->table) * model->table->update->state_count /
                      (run->sharded ? mesh_size(run->mesh) : 1);
     double lent = (double)(run->train->bytes + run->measure->bytes);
