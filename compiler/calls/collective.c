@@ -18,7 +18,7 @@ static void check_collective(Verify *verify, const Statement *statement) {
     const bool counts = statement->collective.kind == COLLECTIVE_COUNTS,
                rows = moves_rows(statement);
     if (!verify_counts(verify, statement->inputs.count == 1 + rows &&
-                                   statement->outputs.count == (counts ? COUNT_OUTPUTS : 1)))
+                                   statement->outputs.count >= (counts ? COUNT_OUTPUTS : 1)))
         return;
     CallShape from = verify_operand(verify, call_input(statement, 0));
     CallShape to = verify_operand(verify, call_output(statement, 0));
@@ -143,27 +143,35 @@ static void gather_counts(const GroupExchange *exchange, int receiver) {
     }
 }
 
+/* Sets the outputs of a received row. Keys after the slots: row-major parts of the group. */
+static void set_received(const GroupExchange *exchange, int receiver, long row, long group,
+                         long slot) {
+    exchanged(exchange, receiver, true, COUNT_NUMBER).ints[row] = group;
+    exchanged(exchange, receiver, true, COUNT_SLOT).ints[row] = slot;
+    for (int i = exchange->statement->outputs.count - 1; i >= COUNT_OUTPUTS; i--) {
+        const long values = call_output(exchange->statement, i)->tensor->vocabulary;
+        exchanged(exchange, receiver, true, i).ints[row] = group % values;
+        group /= values;
+    }
+}
+
 /* The received rows: by key, then by process. */
 static void count_rows(const GroupExchange *exchange, int receiver) {
-    View out[COUNT_OUTPUTS];
-    for (int i = 0; i < COUNT_OUTPUTS; i++) out[i] = exchanged(exchange, receiver, true, i);
-    const View *table = &out[COUNT_TABLE];
-    const long keys = out[COUNT_SLOTS].size[0] - 1, own = keys / exchange->count,
-               groups = (table->size[1] - 1) / keys; /* of a key */
+    const View table = exchanged(exchange, receiver, true, COUNT_TABLE),
+               slots = exchanged(exchange, receiver, true, COUNT_SLOTS);
+    const long keys = call_output(exchange->statement, COUNT_SLOT)->tensor->vocabulary,
+               own = keys / exchange->count, parts = (table.size[1] - 1) / keys; /* of a key */
     long row = 0;
-    for (long key = 0; key < keys; key++) {
-        for (int sender = 0; sender < exchange->count && key / own == receiver; sender++) {
-            const long slot = key % own * exchange->count + sender;
-            const long *bounds = table->ints + sender * table->stride[0] + key * groups;
-            out[COUNT_SLOTS].ints[slot] = row;
-            for (long g = 0; g < groups; g++)
-                for (long r = bounds[g]; r < bounds[g + 1]; r++, row++) {
-                    out[COUNT_NUMBER].ints[row] = key * groups + g;
-                    out[COUNT_SLOT].ints[row] = slot;
-                }
+    for (long slot = 0; slot < keys; slot++) {
+        const long key = own * receiver + slot / exchange->count;
+        const long *bounds = table.ints + slot % exchange->count * table.stride[0] + key * parts;
+        for (long part = 0; part < parts; part++) {
+            slots.ints[slot * parts + part] = row;
+            for (long r = bounds[part]; r < bounds[part + 1]; r++)
+                set_received(exchange, receiver, row++, key * parts + part, slot);
         }
     }
-    out[COUNT_SLOTS].ints[keys] = row;
+    slots.ints[keys * parts] = row;
 }
 
 /* Visits the rows that a process receives, in order. */
@@ -241,9 +249,14 @@ static void add_exchange_sizes(Arena *arena, List *options, const Statement *sta
         add_number(arena, options, "size", size);
         add_number(arena, options, "inner", inner);
     } else if (kind == COLLECTIVE_COUNTS) {
+        long sizes[MAX_RANK];
+        const int count = statement->outputs.count - COUNT_OUTPUTS;
+        for (int i = 0; i < count; i++)
+            sizes[i] = call_output(statement, COUNT_OUTPUTS + i)->tensor->vocabulary;
         add_number(arena, options, "groups", elements_from(from, 0) - 1);
-        add_number(arena, options, "keys",
-                   elements_from(call_output(statement, COUNT_SLOTS), 0) - 1);
+        add_number(arena, options, "keys", call_output(statement, COUNT_SLOT)->tensor->vocabulary);
+        if (count) add_number(arena, options, "key_count", count);
+        if (count) add_numbers(arena, options, "key_sizes", sizes, count);
         add_number(arena, options, "rows", elements_from(call_output(statement, COUNT_NUMBER), 0));
     } else {
         const bool rows = moves_rows(statement);

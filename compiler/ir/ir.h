@@ -425,9 +425,11 @@ typedef struct Relation {
     bool key[MAX_RANK];
     Tensor *group_of[MAX_RANK]; /* tensors over rows whose row-major number is the group */
     int group_of_count;
-    List flats;   /* Flat *; start and list are indexed by the first one (table `other`) */
-    bool by_row;  /* the group of a row selects parameters; `group` has smaller parts of groups */
-    bool assumed; /* nothing states the expected number of rows */
+    List flats; /* Flat *; start and list are indexed by the first one (table `other`) */
+    /* The number of the parameters of each row, if `group` has parts of the rows with equal ones;
+     * or NULL: that of the group. */
+    Tensor *number;
+    bool assumed;           /* nothing states the expected number of rows */
     struct Relation *outer; /* the relation that defines the rows on which this one is defined, or
                                NULL */
 } Relation;

@@ -204,8 +204,10 @@ typedef struct MoecMatrices {
  * The others exchange rows of `size` elements in groups, `groups` of them for `keys` keys, of which
  * each process of a group has an equal part. COUNTS: from: the first row of each group and the
  * number of rows; to: of all processes [processes][groups + 1], of the received rows: the group of
- * each, the first of each slot [keys + 1], the slot of each. They are in order of key, process, row
- * of the process; key number i of a process and process p have slot i * processes + p. DISPATCH: rows become received rows; COMBINE: the reverse. */
+ * each, the first of each part of a slot [groups + 1], the slot of each, then key_count keys of
+ * each, of which the group is the row-major number. They are in order of key, process, row of the
+ * process; key number i of a process and process p have slot i * processes + p, whose parts are the
+ * groups of the key. DISPATCH: rows become received rows; COMBINE: the reverse. */
 typedef enum MoecExchangeKind {
     MOEC_EXCHANGE_SUM,
     MOEC_EXCHANGE_MAX,
@@ -221,6 +223,8 @@ typedef struct MoecExchange {
     long outer, size, inner;
     long groups, keys;
     long rows; /* room for received rows */
+    int key_count;
+    long key_sizes[MOEC_MAX_RANK];
 } MoecExchange;
 
 /* Services of the host for a program. A NULL pointer means that the program's own kernels do the

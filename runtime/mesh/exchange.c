@@ -94,26 +94,33 @@ static void gather_dimension(Mesh *mesh, const MoecExchange *exchange, const voi
 
 /* ---- rows ---- */
 
-enum { TABLE, GROUP_OF, FIRST_OF_SLOT, SLOT_OF };
+enum { TABLE, GROUP_OF, FIRST_OF_PART, SLOT_OF, KEYS };
+
+static void place_row(const MoecExchange *exchange, int row, long group, long slot,
+                      int *const *to) {
+    to[GROUP_OF][row] = (int)group;
+    to[SLOT_OF][row] = (int)slot;
+    for (int i = exchange->key_count - 1; i >= 0; i--) {
+        to[KEYS + i][row] = (int)(group % exchange->key_sizes[i]);
+        group /= exchange->key_sizes[i];
+    }
+}
 
 /* Places of the received rows in the results, from the table. */
 static void place_received(const GroupTransfers *group, const MoecExchange *exchange,
                            const int *table, int *const *to) {
-    const long keys = exchange->keys, own = keys / group->count, of_key = exchange->groups / keys;
+    const long keys = exchange->keys, own = keys / group->count, parts = exchange->groups / keys;
     int row = 0;
-    for (long key = 0; key < keys; key++) {
-        for (int sender = 0; sender < group->count && key / own == group->own; sender++) {
-            const int slot = (int)(key % own * group->count) + sender;
-            const int *bounds = table + sender * (exchange->groups + 1) + key * of_key;
-            to[FIRST_OF_SLOT][slot] = row;
-            for (long g = 0; g < of_key; g++)
-                for (int r = bounds[g]; r < bounds[g + 1]; r++, row++) {
-                    to[GROUP_OF][row] = (int)(key * of_key + g);
-                    to[SLOT_OF][row] = slot;
-                }
+    for (long slot = 0; slot < keys; slot++) {
+        const long key = own * group->own + slot / group->count;
+        const int *bounds = table + slot % group->count * (exchange->groups + 1) + key * parts;
+        for (long part = 0; part < parts; part++) {
+            to[FIRST_OF_PART][slot * parts + part] = row;
+            for (int r = bounds[part]; r < bounds[part + 1]; r++)
+                place_row(exchange, row++, key * parts + part, slot, to);
         }
     }
-    to[FIRST_OF_SLOT][keys] = row;
+    to[FIRST_OF_PART][exchange->groups] = row;
 }
 
 static long rows_arriving(const GroupTransfers *group, const MoecExchange *exchange,
@@ -191,7 +198,7 @@ void mesh_exchange(void *self, const MoecExchange *exchange, const void *from, c
                    void *const *to) {
     Mesh *mesh = self;
     void *mutable = (void *)(uintptr_t)from;
-    int *counts[SLOT_OF + 1];
+    int *counts[KEYS + MOEC_MAX_RANK];
     switch (exchange->kind) {
     case MOEC_EXCHANGE_SUM:
     case MOEC_EXCHANGE_MAX:
@@ -202,7 +209,7 @@ void mesh_exchange(void *self, const MoecExchange *exchange, const void *from, c
         gather_dimension(mesh, exchange, from, to[0]);
         break;
     case MOEC_EXCHANGE_COUNTS:
-        for (int i = 0; i <= SLOT_OF; i++) counts[i] = to[i];
+        for (int i = 0; i < KEYS + exchange->key_count; i++) counts[i] = to[i];
         exchange_counts(mesh, exchange, from, counts);
         break;
     case MOEC_EXCHANGE_DISPATCH:

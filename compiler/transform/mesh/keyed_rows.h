@@ -11,9 +11,9 @@ typedef struct RowSides {
     Axis *rows, *received;
     const Relation *relation; /* of the last pack, or NULL */
     Tensor *table;            /* first rows of the groups of all processes under this pack */
-    Tensor *number;           /* of the received rows: group */
-    /* of the same: where their process adds to a gradient of the key; first row of each slot */
-    Tensor *slot, *slots;
+    /* of the received rows: group, keys; where their process adds to a gradient of the first key;
+     * first row of each slot and other keys */
+    Tensor *number, *keys[MAX_RANK], *slot, *slots;
 } RowSides;
 
 typedef struct Keyed {

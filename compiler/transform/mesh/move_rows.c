@@ -224,22 +224,6 @@ static Expr *bring_back(RowMove *move, Expr *read) {
 
 static Expr *at_keys(RowMove *move, Expr *expr);
 
-/* A key of a received row: part of its group. */
-static Expr *key_of_received(RowMove *move, int number) {
-    Program *program = move->program;
-    const Relation *relation = move->sides->relation;
-    Expr *key = expr_read_indices(program, move->sides->number, &move->received);
-    long stride = 1;
-    for (int i = number + 1; key_axis(relation, i); i++) stride *= key_axis(relation, i)->size;
-    if (stride > 1) {
-        key = expr_apply(program, OP_DIV, key, expr_number(program, (double)stride), NULL);
-        key = expr_apply(program, OP_FLOOR, key, NULL, NULL);
-    }
-    if (!number) return key;
-    return expr_apply(program, OP_MOD, key,
-                      expr_number(program, (double)key_axis(relation, number)->size), NULL);
-}
-
 static Expr *access_at_keys(RowMove *move, Expr *access) {
     Program *program = move->program;
     const Tensor *tensor = access->tensor;
@@ -266,7 +250,7 @@ static Expr *access_at_keys(RowMove *move, Expr *access) {
 
 static Expr *at_keys(RowMove *move, Expr *expr) {
     const int key = key_number(move->keyed, expr);
-    if (key >= 0) return key_of_received(move, key);
+    if (key >= 0) return expr_read_indices(move->program, move->sides->keys[key], &move->received);
     if (draws_numbers(move->keyed, expr)) return send(move, expr);
     if (needs_sender(move, expr) && !reads_keyed(move->keyed, expr)) {
         Index *loops[MAX_LOOPS];
@@ -393,25 +377,22 @@ static Tensor *count_tensor(RowMove *move, const Relation *relation, Statement *
     return made;
 }
 
-/* Rows in the order of slots, for products: each is that of one process, so that its sums are those
- * of this process alone. */
-static void add_received(RowMove *move, const RowSides *sides, Tensor *number, bool by_row) {
+/* Rows in the order of slots and of the keys after the first one, for products: each sum is over
+ * rows of one process. */
+static void add_received(RowMove *move, const RowSides *sides, Tensor *first, bool by_row) {
     Relation received = {.mask = sides->relation->mask,
                          .rows = sides->received,
                          .group = sides->slots,
-                         .group_of = {number},
-                         .group_of_count = 1,
-                         .by_row = by_row};
+                         .number = by_row ? sides->number : NULL};
+    for (int i = 0; key_axis(sides->relation, i); i++)
+        received.group_of[received.group_of_count++] = i ? sides->keys[i] : first;
     list_copy(move->program->arena, &move->program->relations, &received, sizeof received);
 }
 
 /* The received rows of a pack. */
 static void add_counts(RowMove *move, RowSides *sides, const Relation *relation) {
     Program *program = move->program;
-    const Axis *key = key_axis(relation, 0);
     Axis *groups = relation->group->axes[0],
-         *bounds = axis_new(program, arena_format(program->arena, "%s_bounds", key->name),
-                            key->size + 1, AXIS_PLAIN, move->statement->span),
          *processes = axis_new(program, mesh_axis_name(MESH_EXPERT), move->keyed->size, AXIS_PLAIN,
                                move->statement->span);
     Statement *counts = collective_new(program, move->made, COLLECTIVE_COUNTS, MESH_EXPERT,
@@ -422,10 +403,17 @@ static void add_counts(RowMove *move, RowSides *sides, const Relation *relation)
     sides->table =
         count_tensor(move, relation, counts, "table", 2, (Axis *[]){processes, groups}, 0);
     sides->number =
-        count_tensor(move, relation, counts, "expert_here", 1, &sides->received, groups->size - 1);
-    sides->slots = count_tensor(move, relation, counts, "slots", 1, &bounds, 0);
-    sides->slot = count_tensor(move, relation, counts, "slot", 1, &sides->received, key->size);
-    if (!key_axis(relation, 1)) add_received(move, sides, sides->number, true);
+        count_tensor(move, relation, counts, "group_here", 1, &sides->received, groups->size - 1);
+    sides->slots = count_tensor(move, relation, counts, "slots", 1, &groups, 0);
+    sides->slot = count_tensor(move, relation, counts, "slot", 1, &sides->received,
+                               key_axis(relation, 0)->size);
+    sides->keys[0] = sides->number;
+    for (int i = 0; key_axis(relation, 1) && key_axis(relation, i); i++)
+        sides->keys[i] =
+            count_tensor(move, relation, counts,
+                         arena_format(program->arena, "%s_here", key_axis(relation, i)->name), 1,
+                         &sides->received, key_axis(relation, i)->size);
+    add_received(move, sides, sides->keys[0], true);
     add_received(move, sides, sides->slot, false);
 }
 
