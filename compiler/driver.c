@@ -452,8 +452,12 @@ const MoecMeshReport *moec_mesh_verify(MoecCompiler *compiler, MoecGraph graph, 
 }
 
 const char *moec_mesh_explain(MoecCompiler *compiler, MoecGraph graph) {
+    const long data = compiler->mesh.size[MESH_DATA],
+               parts = (long)moec_option_number(compiler, "train.gradient_accumulation_steps", 1);
+    if (parts % data == 0) compiler->mesh.size[MESH_DATA] = 1;
     const Program *local = compile_local(compiler, graph, 0, 0);
-    return local ? mesh_text(local) : NULL;
+    compiler->mesh.size[MESH_DATA] = data;
+    return local ? mesh_text(local, data) : NULL;
 }
 
 /* A feature that only training supports prevents decoding; it is not an error here. */

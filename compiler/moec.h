@@ -285,7 +285,8 @@ typedef struct MoecMeshReport {
 /* NULL after an error: the model cannot be divided. */
 const MoecMeshReport *moec_mesh_verify(MoecCompiler *compiler, MoecGraph graph, long batch,
                                        long context, uint64_t seed);
-/* The collectives of a process of the mesh: kind, runs per micro-batch, bytes, equation; the sums
+/* The collectives of a process of the mesh, whose processes share the micro-batches of a step if
+ * their number divides that of the micro-batches, else the sequences of a micro-batch: kind, runs per micro-batch, bytes, equation; the sums
  * of gradients at the end of a step. NULL after an error. */
 const char *moec_mesh_explain(MoecCompiler *compiler, MoecGraph graph);
 /* The candidate most similar to a name that is not among them, or NULL if none is similar. */

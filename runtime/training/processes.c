@@ -55,7 +55,7 @@ static bool set_mesh(TrainRun *run, const ProcessGroup *launch, MoecCompiler *co
     long size = run->settings.processes;
     run->divided = 1;
     if (run->options.mesh) {
-        if (!moec_set_mesh(compiler, run->options.mesh, launch->size))
+        if (!moec_set_mesh(compiler, run->options.mesh, launch->size > 1 ? launch->size : 0))
             return reports_good(compiler);
         const MoecMesh mesh = moec_mesh(compiler);
         run->divided = (int)mesh.expert;

@@ -322,9 +322,9 @@ static void report_no_keys(const Program *program, const MeshSizes *sizes) {
     }
     report_help(reports,
                 relations->count
-                    ? "use --mesh data=%ld: the first key of rows has to select parameters"
-                    : "use --mesh data=%ld: no token selects parameters in this model",
-                sizes->size[MESH_DATA]);
+                    ? "omit %s in --mesh: the first key of rows has to select parameters"
+                    : "omit %s in --mesh: no token selects parameters in this model",
+                mesh_axis_name(MESH_EXPERT));
 }
 
 void mesh_rows(Program *program, const MeshSizes *sizes) {

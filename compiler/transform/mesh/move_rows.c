@@ -27,7 +27,7 @@ static void refuse_rows(RowMove *move, const char *what) {
     if (move->keyed->failed) return;
     report_error(reports, move->statement->span, "parameters cannot be divided over %s: %s",
                  mesh_axis_name(MESH_EXPERT), what);
-    report_help(reports, "use --mesh data=%ld", move->program->mesh[MESH_DATA]);
+    report_help(reports, "omit %s in --mesh", mesh_axis_name(MESH_EXPERT));
     move->keyed->failed = true;
 }
 

@@ -47,10 +47,12 @@ static void print_run_plan(const TrainRun *run, size_t program) {
             quantity_in(weights, scale).text, quantity_in(moments, scale).text,
             quantity_in((double)model->arena_bytes, scale).text, quantity_in(lent, scale).text,
             quantity_in((double)program, scale).text);
+    char experts[32] = "";
+    if (run->divided > 1) snprintf(experts, sizeof experts, ", experts over %d", run->divided);
     if (run->mesh)
-        fprintf(stderr, "%d processes on %d host%s; reduction %s, %" PRIu64 " lanes\n",
+        fprintf(stderr, "%d processes on %d host%s%s; reduction %s, %" PRIu64 " lanes\n",
                 mesh_size(run->mesh), mesh_hosts(run->mesh), mesh_hosts(run->mesh) == 1 ? "" : "s",
-                run->settings.fast ? "fast" : "ordered", run->place.lanes);
+                experts, run->settings.fast ? "fast" : "ordered", run->place.lanes);
     if (*model->engine->startup) fprintf(stderr, "%s\n", model->engine->startup);
 }
 
