@@ -445,9 +445,12 @@ static Program *compile_local(MoecCompiler *compiler, MoecGraph graph, long batc
 }
 
 const MoecMeshReport *moec_mesh_verify(MoecCompiler *compiler, MoecGraph graph, long batch,
-                                       long context, uint64_t seed) {
-    Program *whole = moec_compile(compiler, graph, batch, context, 0),
-            *local = whole ? compile_local(compiler, graph, batch, context) : NULL;
+                                       long context, bool apart, uint64_t seed) {
+    const long data = compiler->mesh.size[MESH_DATA];
+    Program *whole = moec_compile(compiler, graph, batch, context, 0);
+    if (apart) compiler->mesh.size[MESH_DATA] = 1;
+    Program *local = whole ? compile_local(compiler, graph, batch, context) : NULL;
+    compiler->mesh.size[MESH_DATA] = data;
     return local ? mesh_compare(whole, local, seed) : NULL;
 }
 

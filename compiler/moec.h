@@ -282,9 +282,10 @@ typedef struct MoecMeshReport {
     const char *worst;   /* this tensor */
     const char *message; /* why the programs did not run, or NULL */
 } MoecMeshReport;
-/* NULL after an error: the model cannot be divided. */
+/* apart: of one group of `expert`, whose processes have a micro-batch each, as in training; else the
+ * processes share the sequences of one. NULL after an error: the model cannot be divided. */
 const MoecMeshReport *moec_mesh_verify(MoecCompiler *compiler, MoecGraph graph, long batch,
-                                       long context, uint64_t seed);
+                                       long context, bool apart, uint64_t seed);
 /* The collectives of a process of the mesh, whose processes share the micro-batches of a step if
  * their number divides that of the micro-batches, else the sequences of a micro-batch: kind, runs per micro-batch, bytes, equation; the sums
  * of gradients at the end of a step. NULL after an error. */

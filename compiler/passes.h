@@ -286,10 +286,12 @@ const double *interpreter_margins(const Interpreter *interpreter, size_t *count)
 /* mesh_interpreter: the local program of a mesh for all its processes. */
 typedef struct MeshInterpreter MeshInterpreter;
 MeshInterpreter *mesh_interpreter_new(Program *program);
+int mesh_interpreter_count(const Program *program); /* processes */
 Interpreter *mesh_interpreter_rank(const MeshInterpreter *mesh, int rank);
-/* whole: the last run of the global program, whose selections are repeated; NULL: none. */
+/* whole: the last runs of the global program, whose selections are repeated: one, or one for each
+ * process, whose seeds are consecutive. */
 const char *mesh_interpreter_run(MeshInterpreter *mesh, uint64_t seed, bool last_micro_batch,
-                                 const Interpreter *whole);
+                                 const Interpreter *const *whole, int parts);
 void mesh_interpreter_free(MeshInterpreter *mesh);
 
 /* ---- meshes ---- */
