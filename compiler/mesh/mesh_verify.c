@@ -155,8 +155,8 @@ static double norm_of(const double *values, long count) {
 }
 
 /* The values of a tensor in the global program: of a part, or the sum of a gradient over all. */
-static double *values_of(const MeshTest *test, Interpreter *const *globals, const Tensor *tensor,
-                         int part) {
+static double *global_values(const MeshTest *test, Interpreter *const *globals,
+                             const Tensor *tensor, int part) {
     const long count = tensor_elements(tensor);
     double *values = calloc((size_t)count + 1, sizeof *values);
     if (!values) abort();
@@ -211,7 +211,7 @@ static double noise_distance(MeshTest *test, const Tensor *tensor, const double 
     double most = 0;
     for (int i = 0; i < MESH_NOISES; i++) {
         if (!test->noisy[i]) open_noisy(test, i);
-        double *moved = values_of(test, test->noisy[i], tensor, part);
+        double *moved = global_values(test, test->noisy[i], tensor, part);
         for (long j = 0; j < count; j++) moved[j] -= expected[j];
         most = fmax(most, norm_of(moved, count));
         free(moved);
@@ -227,7 +227,7 @@ static bool mesh_compares(const Tensor *tensor) {
 static void compare_part(MeshTest *test, const Tensor *tensor, const Tensor *local, int part) {
     MoecMeshReport *report = test->report;
     const long count = tensor_elements(tensor);
-    double *expected = values_of(test, test->globals, tensor, part);
+    double *expected = global_values(test, test->globals, tensor, part);
     double norm = norm_of(expected, count);
     if (tensor->role == ROLE_GRADIENT) norm = fmax(norm, least_gradient * test->largest);
     if (norm == 0) norm = 1;
@@ -264,7 +264,7 @@ static void compare_results(MeshTest *test) {
             if (pass) {
                 compare_tensor(test, tensor);
             } else if (tensor->role == ROLE_GRADIENT) {
-                double *values = values_of(test, test->globals, tensor, 0);
+                double *values = global_values(test, test->globals, tensor, 0);
                 test->largest = fmax(test->largest, norm_of(values, tensor_elements(tensor)));
                 free(values);
             }

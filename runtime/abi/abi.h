@@ -118,8 +118,8 @@ typedef struct MoecTensor {
     int group;
     MoecProbe probe; /* outputs */
     /* parameters of a program of a mesh: 1 + the dimension of the keys that divide it over the
-     * processes of a group, each of which reads its part and has slots in the gradient, see
-     * MoecExchange; 0: none */
+     * processes of a group; 0: none. Each process reads its part and has slots in the gradient: see
+     * MoecExchange. */
     int divided;
 } MoecTensor;
 
@@ -201,13 +201,19 @@ typedef struct MoecMatrices {
  * int32_t. SUM, MAX, MIN: from and to have `size` elements. GATHER: [outer][size][inner] of each
  * process become [outer][processes * size][inner].
  *
- * The others exchange rows of `size` elements in groups, `groups` of them for `keys` keys, of which
- * each process of a group has an equal part. COUNTS: from: the first row of each group and the
- * number of rows; to: of all processes [processes][groups + 1], of the received rows: the group of
- * each, the first of each part of a slot [groups + 1], the slot of each, then key_count keys of
- * each, of which the group is the row-major number. They are in order of key, process, row of the
- * process; key number i of a process and process p have slot i * processes + p, whose parts are the
- * groups of the key. DISPATCH: rows become received rows; COMBINE: the reverse. */
+ * The others exchange rows of `size` elements in `groups` groups. These belong to `keys` keys; each
+ * process has an equal part of the keys. COUNTS, from: the first row of each group and the number
+ * of rows. Its results:
+ *
+ *     table[processes][groups + 1]   the operands of all processes
+ *     group[rows]                    of each received row
+ *     first[groups + 1]              received row of each part of a slot
+ *     slot[rows]                     of each received row
+ *     key[rows], key_count arrays    of each received row: its group is their row-major number
+ *
+ * Received rows are in order of key, process, row of the process. Key number i of a process and
+ * process p have slot i * processes + p. Its parts are the groups of the key. DISPATCH: rows become
+ * received rows; COMBINE: the reverse. */
 typedef enum MoecExchangeKind {
     MOEC_EXCHANGE_SUM,
     MOEC_EXCHANGE_MAX,

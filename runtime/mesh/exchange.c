@@ -96,8 +96,8 @@ static void gather_dimension(Mesh *mesh, const MoecExchange *exchange, const voi
 
 enum { TABLE, GROUP_OF, FIRST_OF_PART, SLOT_OF, KEYS };
 
-static void place_row(const MoecExchange *exchange, int row, long group, long slot,
-                      int *const *to) {
+static void describe_row(const MoecExchange *exchange, int row, long group, long slot,
+                         int *const *to) {
     to[GROUP_OF][row] = (int)group;
     to[SLOT_OF][row] = (int)slot;
     for (int i = exchange->key_count - 1; i >= 0; i--) {
@@ -106,9 +106,9 @@ static void place_row(const MoecExchange *exchange, int row, long group, long sl
     }
 }
 
-/* Places of the received rows in the results, from the table. */
-static void place_received(const GroupTransfers *group, const MoecExchange *exchange,
-                           const int *table, int *const *to) {
+/* Sets the results about the received rows, from the table. */
+static void describe_received(const GroupTransfers *group, const MoecExchange *exchange,
+                              const int *table, int *const *to) {
     const long keys = exchange->keys, own = keys / group->count, parts = exchange->groups / keys;
     int row = 0;
     for (long slot = 0; slot < keys; slot++) {
@@ -117,7 +117,7 @@ static void place_received(const GroupTransfers *group, const MoecExchange *exch
         for (long part = 0; part < parts; part++) {
             to[FIRST_OF_PART][slot * parts + part] = row;
             for (int r = bounds[part]; r < bounds[part + 1]; r++)
-                place_row(exchange, row++, key * parts + part, slot, to);
+                describe_row(exchange, row++, key * parts + part, slot, to);
         }
     }
     to[FIRST_OF_PART][exchange->groups] = row;
@@ -147,7 +147,7 @@ static void exchange_counts(Mesh *mesh, const MoecExchange *exchange, const void
     run_group(&group);
     const long rows = rows_arriving(&group, exchange, table);
     if (rows > exchange->rows) mesh_rows_exceeded(mesh, exchange->name, rows, exchange->rows);
-    place_received(&group, exchange, table, to);
+    describe_received(&group, exchange, table, to);
 }
 
 /* The rows that a process has for another one are adjacent in its own order. In that of the

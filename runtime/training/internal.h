@@ -38,7 +38,7 @@ bool processes_join(TrainRun *run, bool good);
 /* Copies the state of the run, initialized or read from the checkpoint, from process 0 to all. */
 bool processes_share(TrainRun *run);
 /* Before a checkpoint: process 0 receives the weights, and the optimizer state if `optimizer`, of
- * all. After it, processes_drop releases the memory of what only others need again. */
+ * all. After it, processes_drop releases the memory of values that only others need. */
 void processes_collect(const TrainRun *run, bool optimizer);
 void processes_drop(const TrainRun *run);
 /* Every process receives all weights. */

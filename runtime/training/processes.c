@@ -31,7 +31,7 @@ static bool check_size(const ProcessGroup *launch, long size) {
 }
 
 /* Each process has equally many micro-batches. The help names the nearest sizes that divide. */
-static bool check_parts(long parts, int size) {
+bool run_parts_fit(long parts, long size) {
     if (parts % size == 0) return true;
     long below = size, above = size;
     while (parts % below) below--;
@@ -43,7 +43,7 @@ static bool check_parts(long parts, int size) {
     error_message(
         help,
         "%ld micro-batches (train.gradient_accumulation_steps) cannot be distributed over "
-        "data = %d",
+        "data = %ld",
         parts, size);
     free(help);
     free(other);
@@ -76,7 +76,7 @@ bool processes_check(TrainRun *run, const Device *device, MoecCompiler *compiler
         return error_message("omit --device: several processes train on CPUs",
                              "%s started %d processes, but --device cuda trains on one process",
                              launch->command, launch->size);
-    if (!check_parts(settings->accumulate, launch->size)) return false;
+    if (!run_parts_fit(settings->accumulate, launch->size)) return false;
     return !settings->lanes || settings->fast ||
            gradient_sum_fits(settings->accumulate, settings->lanes, launch->size);
 }
@@ -150,7 +150,7 @@ static size_t trained_elements(const Model *model) {
     return trained_bytes(model->table) / sizeof(float);
 }
 
-static void add_part(TrainRun *run, size_t start, size_t end, int member) {
+static void add_weight_part(TrainRun *run, size_t start, size_t end, int member) {
     if (start >= end) return;
     run->parts = memory_grow(run->parts, sizeof *run->parts * (size_t)(run->part_count + 1));
     run->parts[run->part_count++] = (MeshPart){start, end, member};
@@ -166,7 +166,7 @@ static size_t add_tensor_parts(TrainRun *run, const MoecTensor *tensor) {
     const size_t length = (size_t)tensor->shape[keys] / (size_t)run->divided * inner;
     for (size_t i = 0; i < outer; i++)
         for (int member = 0; member < run->divided; member++, start += length)
-            add_part(run, start, start + length, member);
+            add_weight_part(run, start, start + length, member);
     return start;
 }
 
@@ -178,10 +178,10 @@ static void list_parts(TrainRun *run) {
     for (int i = 0; i < table->parameter_count; i++) {
         const MoecTensor *tensor = &table->parameters[i];
         if (!tensor->divided || tensor->frozen) continue;
-        add_part(run, at, tensor->offset / sizeof(float), -1);
+        add_weight_part(run, at, tensor->offset / sizeof(float), -1);
         at = add_tensor_parts(run, tensor);
     }
-    add_part(run, at, all, -1);
+    add_weight_part(run, at, all, -1);
 }
 
 bool processes_share(TrainRun *run) {

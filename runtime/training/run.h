@@ -81,6 +81,8 @@ bool run_start(TrainRun *run);
 /* Trains. After every end but RUN_FAILED, the checkpoints have been read back. */
 RunEnd run_train(TrainRun *run);
 void run_close(TrainRun *run);
+/* Whether so many processes can share the micro-batches of a step; false after a message. */
+bool run_parts_fit(long parts, long processes);
 /* Bytes of the weights that this process needs. */
 double run_weight_bytes(const TrainRun *run);
 

@@ -51,14 +51,19 @@ const Axis *key_axis(const Relation *relation, int number) {
     return NULL;
 }
 
+/* True for rows that are selected among other rows, or among which others are selected. */
+static bool is_nested(const Program *program, const Relation *relation) {
+    bool nested = relation->outer != NULL;
+    for (int i = 0; i < program->relations.count; i++)
+        nested |= ((const Relation *)program->relations.items[i])->outer == relation;
+    return nested;
+}
+
 /* Rows of tokens, all of whose keys are coordinates of their own. */
 static bool has_own_keys(const Program *program, const Relation *relation) {
     int keys = 0;
     while (key_dimension(relation, keys) >= 0) keys++;
-    if (!keys || relation->outer || relation->group_of_count != keys) return false;
-    for (int i = 0; i < program->relations.count; i++)
-        if (((const Relation *)program->relations.items[i])->outer == relation) return false;
-    return true;
+    return keys && relation->group_of_count == keys && !is_nested(program, relation);
 }
 
 RowSides *sides_of(const Keyed *keyed, const Axis *rows) {
@@ -312,12 +317,16 @@ static void report_no_keys(const Program *program, const MeshSizes *sizes) {
     report_error(reports, sizes->span[MESH_EXPERT], "no parameters can be divided over %s = %ld",
                  mesh_axis_name(MESH_EXPERT), sizes->size[MESH_EXPERT]);
     for (int i = 0; i < relations->count; i++) {
-        const Tensor *mask = ((const Relation *)relations->items[i])->mask;
+        const Relation *relation = relations->items[i];
+        const Tensor *mask = relation->mask;
         bool known = false;
         for (int j = 0; j < i; j++) known |= ((const Relation *)relations->items[j])->mask == mask;
         if (!known)
             report_note(reports, mask->span,
-                        "the rows of '%s' have no key, or keys that do not select parameters alone",
+                        is_nested(program, relation)
+                            ? "experts inside experts cannot be divided: the rows of '%s'"
+                            : "the rows of '%s' have no key, or keys that do not select "
+                              "parameters alone",
                         mask->stem);
     }
     report_help(reports,
