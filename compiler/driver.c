@@ -422,47 +422,6 @@ MoecProgram *moec_define(MoecCompiler *compiler, MoecGraph graph, long batch, lo
                                     .defined = true});
 }
 
-bool moec_set_mesh(MoecCompiler *compiler, const char *text, long data) {
-    return mesh_sizes_read(&compiler->reports, &compiler->mesh, text, data);
-}
-
-MoecMesh moec_mesh(MoecCompiler *compiler) {
-    const long *size = compiler->mesh.size;
-    return (MoecMesh){size[MESH_DATA], size[MESH_EXPERT]};
-}
-
-void moec_divide(MoecCompiler *compiler, long sharing) {
-    compiler->mesh.size[MESH_DATA] = sharing;
-    compiler->divides = true;
-}
-
-/* The program of one process of the mesh; NULL after an error. */
-static Program *compile_local(MoecCompiler *compiler, MoecGraph graph, long batch, long context) {
-    compiler->divides = true;
-    Program *local = moec_compile(compiler, graph, batch, context, 0);
-    compiler->divides = false;
-    return local;
-}
-
-const MoecMeshReport *moec_mesh_verify(MoecCompiler *compiler, MoecGraph graph, long batch,
-                                       long context, bool apart, uint64_t seed) {
-    const long data = compiler->mesh.size[MESH_DATA];
-    Program *whole = moec_compile(compiler, graph, batch, context, 0);
-    if (apart) compiler->mesh.size[MESH_DATA] = 1;
-    Program *local = whole ? compile_local(compiler, graph, batch, context) : NULL;
-    compiler->mesh.size[MESH_DATA] = data;
-    return local ? mesh_compare(whole, local, seed) : NULL;
-}
-
-const char *moec_mesh_explain(MoecCompiler *compiler, MoecGraph graph) {
-    const long data = compiler->mesh.size[MESH_DATA],
-               parts = (long)moec_option_number(compiler, "train.gradient_accumulation_steps", 1);
-    if (parts % data == 0) compiler->mesh.size[MESH_DATA] = 1;
-    const Program *local = compile_local(compiler, graph, 0, 0);
-    compiler->mesh.size[MESH_DATA] = data;
-    return local ? mesh_text(local, data) : NULL;
-}
-
 /* A feature that only training supports prevents decoding; it is not an error here. */
 Decoding moec_decoding(MoecCompiler *compiler) {
     Reports *reports = &compiler->reports;
@@ -578,4 +537,47 @@ const char *moec_emit_cuda(MoecCompiler *compiler, MoecProgram *const *programs,
     for (int i = 0; i < count; i++) moec_lower(compiler, programs[i], true);
     return moec_failed(compiler) ? NULL
                                  : emitted(compiler, programs, count, TARGET_STANDALONE, kernels);
+}
+
+/* ---- programs for a GPU as data ---- */
+
+typedef struct OwnedProgram {
+    MoecDeviceProgram program;
+    Arena *arena; /* of everything but the text */
+    const RateProgram *rate;
+} OwnedProgram;
+
+MoecDeviceProgram *moec_device_program(MoecCompiler *compiler, MoecProgram *const *programs,
+                                       int count) {
+    programs = with_step(compiler, programs, &count);
+    const Module *module = lowered_module(compiler, programs, count, true, "check");
+    if (!module) return NULL;
+    Arena *arena = arena_new();
+    OwnedProgram *made = arena_alloc(arena, sizeof *made);
+    const MoecSteps **graphs =
+        arena_alloc(arena, ((size_t)module->entries.count + 1) * sizeof *graphs);
+    for (int i = 0; i < module->entries.count; i++)
+        graphs[i] = entry_steps(arena, module, module->entries.items[i]);
+    made->arena = arena;
+    made->program.table = module_table(arena, module);
+    made->program.graphs = graphs;
+    if (module->rounded) made->program.round = rounding_steps(arena, module);
+    if (module->update) {
+        made->program.update = update_steps(arena, module);
+        made->rate = rate_program(arena, module->update);
+    }
+    made->program.kernels = print_kernels(moec_arena(compiler), module);
+    return &made->program;
+}
+
+static const OwnedProgram *owned(const MoecDeviceProgram *program) {
+    return (const OwnedProgram *)(const void *)program;
+}
+
+void moec_device_program_free(MoecDeviceProgram *program) {
+    if (program) arena_free(owned(program)->arena);
+}
+
+double moec_rate(const MoecDeviceProgram *program, double step, double steps) {
+    return rate_value(owned(program)->rate, step, steps);
 }

@@ -52,6 +52,8 @@ unsigned pass_missing(const PassRow *rows, int count, const PassRow *pass, Graph
 bool bounded(MoecCompiler *compiler, void (*run)(void *data), void *data);
 /* A program of the model with the settings that apply to all graphs; NULL after an error. */
 Program *elaborated(MoecCompiler *compiler, Graph graph, long batch, long context);
+/* The training or forward program of one process of the mesh; NULL after an error. */
+Program *moec_compile_local(MoecCompiler *compiler, MoecGraph graph, long batch, long context);
 /* Warns about predictions that depend on the tokens that they predict. `forward`: the model. */
 void warn_of_leaks(MoecCompiler *compiler, const Program *forward);
 /* Adds the program for whole-matrix updates, if any, to the elementwise one. */

@@ -290,6 +290,10 @@ const MoecMeshReport *moec_mesh_verify(MoecCompiler *compiler, MoecGraph graph, 
  * their number divides that of the micro-batches, else the sequences of a micro-batch: kind, runs per micro-batch, bytes, equation; the sums
  * of gradients at the end of a step. NULL after an error. */
 const char *moec_mesh_explain(MoecCompiler *compiler, MoecGraph graph);
+/* Predicted time and memory of a training step on each mesh of that many processes of a declared
+ * machine, "h100", as text or JSON; those that cannot be used, with the reason. NULL after an
+ * error: an unknown machine, sequences that cannot be distributed. */
+const char *moec_plan(MoecCompiler *compiler, long processes, const char *machine, bool json);
 /* The candidate most similar to a name that is not among them, or NULL if none is similar. */
 const char *moec_nearest(const char *name, const char *const *candidates, int count);
 /* Whether notes about deprecated names are printed on stderr; the initial state. */

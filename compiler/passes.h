@@ -18,7 +18,7 @@ typedef struct Unit {
     List sources; /* Source *: the file, the files that it uses in order of reading, then --set
                      texts */
     List layers;  /* Node * NODE_LAYER, and so on */
-    List optimizers, schedules, parametrizations, models, experiments, layouts;
+    List optimizers, schedules, parametrizations, models, experiments, layouts, machines;
     struct Unit *standard;       /* see standard_unit */
     List declared;               /* Node *: layers, then optimizers, then schedules */
     Table layers_by_name;        /* the same by name */
@@ -147,6 +147,30 @@ typedef struct Experiment {
 /* experiment: NULL after an error. find: without a name, the last one that the file declares. */
 const Experiment *experiment_read(Unit *unit, const Node *node);
 const Experiment *experiment_find(Unit *unit, const char *name);
+
+/* machine: the numbers of a declared machine; those that it does not set are 0, fractions 1. */
+typedef enum MachineField {
+    MACHINE_GFLOPS,          /* peak of products, GFLOP/s */
+    MACHINE_GBYTES,          /* peak of the memory, GB/s */
+    MACHINE_MEMORY,          /* GB of a process */
+    MACHINE_PROCESSES,       /* of a node */
+    MACHINE_NODE_GBYTES,     /* GB/s that a process sends within a node */
+    MACHINE_NODE_LATENCY,    /* seconds */
+    MACHINE_NETWORK_GBYTES,  /* GB/s that a process sends between nodes */
+    MACHINE_NETWORK_LATENCY, /* seconds */
+    MACHINE_REACHED_GFLOPS,  /* fractions of the peaks */
+    MACHINE_REACHED_GBYTES,
+    MACHINE_REACHED_NODE,
+    MACHINE_REACHED_NETWORK,
+    MACHINE_SPREAD, /* standard deviation of the time of a step, relative */
+    MACHINE_FIELDS
+} MachineField;
+typedef struct MachineRecord {
+    const char *name;
+    double value[MACHINE_FIELDS];
+} MachineRecord;
+/* NULL after a report at `span`, the location of the name, or in the declaration. */
+const MachineRecord *machine_find(Unit *unit, const char *name, Span span, Reports *reports);
 
 /* layouts: the Layout * of a unit. */
 List layouts_read(Unit *unit);

@@ -45,10 +45,6 @@ static bool is_row_loop(const Expr *sub) {
            sub->tensor->axes[0]->kind == AXIS_ROWS;
 }
 
-static double expected_size(const Axis *axis) {
-    return axis->expected > 0 ? axis->expected : (double)axis->size;
-}
-
 /* Rows per token, divided by the number of groups of the rows. */
 static double share_of(const Costing *costing, const Expr *read) {
     MUST(read->kind == EXPR_READ);
@@ -56,7 +52,7 @@ static double share_of(const Costing *costing, const Expr *read) {
     for (int i = 0; i < read->count; i++) {
         if (!is_row_loop(read->args[i])) continue;
         groups *= (double)read->tensor->axes[i]->size;
-        share = expected_size(read->args[i]->tensor->axes[0]) / costing->tokens;
+        share = axis_expected(read->args[i]->tensor->axes[0]) / costing->tokens;
     }
     return share < groups ? share / groups : 1;
 }
@@ -170,7 +166,7 @@ static double loop_cost(const Statement *statement) {
     double each = expr_cost(statement->value) +
                   (statement->reduction != REDUCE_NONE || statement->accumulate);
     for (int i = 0; i < statement->loop_count; i++)
-        each *= expected_size(statement->loops[i]->axis);
+        each *= axis_expected(statement->loops[i]->axis);
     return each;
 }
 

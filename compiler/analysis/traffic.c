@@ -40,13 +40,15 @@ double access_elements(const Expr *read, bool one_step) {
         double offset;
         if (one_step && step_and_offset(read->args[i], &step, &offset)) continue;
         if (index) {
-            plain *= (double)index->axis->size;
+            plain *= axis_expected(index->axis);
         } else {
+            const Placement *keys = &read->tensor->placed[MESH_EXPERT];
             all *= (double)read->tensor->axes[i]->size;
+            if (keys->kind == PLACED_DIVIDED && keys->dimension == i) all /= (double)keys->parts;
             expr_walk(read->args[i], find_index, &lookup);
         }
     }
-    for (int i = 0; i < lookup.count; i++) entries *= (double)lookup.indices[i]->axis->size;
+    for (int i = 0; i < lookup.count; i++) entries *= axis_expected(lookup.indices[i]->axis);
     return plain * (entries < all ? entries : all);
 }
 

@@ -100,8 +100,8 @@ static void offer_names(Offers *offers, Unit *unit, const CursorContext *cursor)
 }
 
 const MoecCompletion *moec_complete(MoecCompiler *compiler, size_t offset, int *count) {
-    static const char *const items[] = {"use",      "layer",      "model",          "optimizer",
-                                        "schedule", "experiment", "parametrization"};
+    static const char *const items[] = {"use",      "layer",      "model",           "optimizer",
+                                        "schedule", "experiment", "parametrization", "machine"};
     Unit *unit = moec_unit(compiler);
     Offers offers = {.arena = moec_arena(compiler)};
     *count = 0;

@@ -12,8 +12,7 @@ static const char *const entries[] = {
     "baseline", "vary",   "variants",       "tune",     "match",   "seeds",      "budget",
     "train",    "metric", "early_stopping", "transfer", "machine", "hypothesis", "statistics"};
 
-static void help_with_names(Reports *reports, const List *nodes, const char *name,
-                            const char *kind) {
+void help_with_names(Reports *reports, const List *nodes, const char *name, const char *kind) {
     List names = {0};
     for (int i = 0; i < nodes->count; i++) {
         const Node *node = nodes->items[i];
@@ -99,10 +98,8 @@ static bool read_train(Asking *asking, const Node *value) {
 
 /* ---- records with a few known entries ---- */
 
-/* Reads one entry of such a record. Returns false after a report of an unknown name or an invalid
- * number. */
-static bool read_named_numbers(Asking *asking, const Node *entry, const char *const *names,
-                               int count, double *numbers) {
+bool read_named_numbers(Asking *asking, const Node *entry, const char *const *names, int count,
+                        double *numbers) {
     for (int i = 0; i < count; i++) {
         if (strcmp(entry->name, names[i])) continue;
         if (!evaluate_number(asking->e, entry->kids[0], names[i], &numbers[i])) return false;
@@ -214,15 +211,21 @@ static bool read_keep(Asking *asking, const Node *value) {
     return true;
 }
 
+/* The name of a machine, or a record of its peaks. */
 static bool read_machine(Asking *asking, const Node *value) {
     static const char *const names[] = {"gflops", "gbytes"};
     double numbers[2] = {asking->experiment->gflops, asking->experiment->gbytes};
-    if (value->kind != NODE_RECORD || !value->count) {
+    if (value->kind == NODE_NAME) {
+        const MachineRecord *machine =
+            machine_find(asking->e->unit, value->name, value->span, asking->e->reports);
+        if (!machine) return false;
+        numbers[0] = machine->value[MACHINE_GFLOPS];
+        numbers[1] = machine->value[MACHINE_GBYTES];
+    } else if (value->kind != NODE_RECORD || !value->count) {
         report_error(asking->e->reports, value->span,
-                     "'machine' expects a record with gflops or gbytes");
-        report_help(
-            asking->e->reports,
-            "write machine = { gflops = 400, gbytes = 40 } for the peak in GFLOP/s and GB/s");
+                     "'machine' expects the name of a machine or a record with gflops or gbytes");
+        report_help(asking->e->reports, "write machine = h100, or machine = { gflops = 400, "
+                                        "gbytes = 40 } for the peak in GFLOP/s and GB/s");
         return false;
     }
     for (int i = 0; i < value->count; i++)
@@ -413,15 +416,18 @@ static bool check_ladder(Unit *unit, const Experiment *experiment) {
     return false;
 }
 
+Elaborator *constant_elaborator(Unit *unit, const char *name) {
+    Elaborator *e = elaborator_new(unit);
+    e->scope = arena_alloc(unit->arena, sizeof *e->scope);
+    e->program = program_new(unit->arena, unit->reports, name, GRAPH_FORWARD, unit->calls);
+    return e;
+}
+
 const Experiment *experiment_read(Unit *unit, const Node *node) {
     Experiment *experiment = arena_alloc(unit->arena, sizeof *experiment);
     *experiment = (Experiment){.node = node, .seeds = 1, .gflops = 400, .gbytes = 40};
     const Node *body = node->kids[0];
-    Asking asking = {elaborator_new(unit), experiment, {0}};
-    Scope scope = {0};
-    asking.e->scope = &scope;
-    asking.e->program =
-        program_new(unit->arena, unit->reports, node->name, GRAPH_FORWARD, unit->calls);
+    Asking asking = {constant_elaborator(unit, node->name), experiment, {0}};
     bool good = true;
     for (int i = 0; i < body->count; i++)
         good = !is_repeated(unit, body, i) && read_experiment_entry(&asking, body->kids[i]) && good;

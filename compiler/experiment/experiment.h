@@ -46,10 +46,18 @@ typedef struct Asking {
     List paths; /* Node *: every option that something changes */
 } Asking;
 
+/* Reads one entry of a record of numbers. Returns false after a report of an unknown name or an
+ * invalid number. */
+bool read_named_numbers(Asking *asking, const Node *entry, const char *const *names, int count,
+                        double *numbers);
 /* The choices of `vary` or `tune`; false after a report. */
 bool choices_read(Asking *asking, const Node *node, List *dimensions);
 /* Those of `variants = { NAME = { ... } }`. */
 bool variants_read(Asking *asking, const Node *entry);
+/* Help with the names of these declarations, Node *: the nearest, or all. */
+void help_with_names(Reports *reports, const List *nodes, const char *name, const char *what);
+/* Evaluates numbers outside of models. */
+Elaborator *constant_elaborator(Unit *unit, const char *name);
 /* Registers an option that the experiment changes. Returns false after a report if it is already
  * registered. */
 bool path_claim(Asking *asking, const Node *node);

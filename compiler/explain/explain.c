@@ -122,7 +122,7 @@ static void add_kernel_statements(const Explanation *explanation, ExplainedUnit 
                            ((const Member *)kernel->members.items[i])->statement);
 }
 
-static void collect_unit(Explanation *explanation, const ScheduleUnit *from, double runs) {
+ExplainedUnit *explain_unit(Explanation *explanation, const ScheduleUnit *from, double runs) {
     ExplainedUnit *unit = arena_alloc(explanation->arena, sizeof *unit);
     const Kernel *kernel = from->kernel ? from->kernel : from->epilogue;
     *unit = (ExplainedUnit){.runs = runs, .at = from->first};
@@ -135,7 +135,7 @@ static void collect_unit(Explanation *explanation, const ScheduleUnit *from, dou
     for (int i = 0; i < STEP_OPERANDS; i++)
         add_kernel_statements(explanation, unit, from->elements[i]);
     add_kernel_statements(explanation, unit, kernel);
-    if (!unit->statements.count) return;
+    if (!unit->statements.count) return NULL;
     const Statement *last = unit->statements.items[unit->statements.count - 1];
     unit->name = result_name(from->kind == UNIT_KERNEL ? last : unit->statements.items[0]);
     for (int i = 0; i < unit->statements.count; i++)
@@ -147,6 +147,12 @@ static void collect_unit(Explanation *explanation, const ScheduleUnit *from, dou
            memory = unit->bytes / explanation->ceilings.memory;
     unit->by_memory = memory > compute;
     unit->seconds = fmax(memory, compute);
+    return unit;
+}
+
+static void collect_unit(Explanation *explanation, const ScheduleUnit *from, double runs) {
+    ExplainedUnit *unit = explain_unit(explanation, from, runs);
+    if (!unit) return;
     explanation->flops += unit->flops;
     explanation->bytes += unit->bytes;
     explanation->seconds += unit->seconds;

@@ -47,6 +47,8 @@ typedef struct Explanation {
     double flops, bytes, seconds; /* of all units */
 } Explanation;
 
+/* The unit with its statements and the cost of all runs; NULL: it computes nothing. */
+ExplainedUnit *explain_unit(Explanation *explanation, const ScheduleUnit *from, double runs);
 /* True if the kernel has fewer threads than keep a GPU at work, and much work for each. */
 bool explain_few_threads(const Explanation *explanation, const ExplainedUnit *unit);
 /* Tensor *: temporaries that are live at the peak, the largest first. */

@@ -29,6 +29,10 @@ Axis *axis_new(Program *program, const char *name, long size, AxisKind kind, Spa
     return axis;
 }
 
+double axis_expected(const Axis *axis) {
+    return axis->expected > 0 ? axis->expected : (double)axis->size;
+}
+
 Index *index_new(Program *program, const char *name, Axis *axis) {
     Index *index = arena_alloc(program->arena, sizeof *index);
     *index = (Index){.name = name, .axis = axis};

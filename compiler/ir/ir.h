@@ -116,12 +116,15 @@ typedef struct MeshSizes {
     Span span[MESH_AXES]; /* of the text that sets them */
 } MeshSizes;
 
-/* WHOLE: every process has the whole tensor. DIVIDED: each has an equal part of a dimension. TERMS:
- * each has a term of the full shape, the tensor is their sum. */
+/* WHOLE: every process has the whole tensor. DIVIDED: each has an equal part of a dimension. Over
+ * MESH_EXPERT the tensor keeps its shape: a process reads its part of a parameter, and a gradient
+ * has slots, see transform/mesh/mesh_rows.c. TERMS: each has a term of the full shape, the tensor is
+ * their sum. */
 typedef enum PlacementKind { PLACED_WHOLE, PLACED_DIVIDED, PLACED_TERMS } PlacementKind;
 typedef struct Placement {
     PlacementKind kind;
     int dimension; /* DIVIDED */
+    long parts;    /* the same, over MESH_EXPERT: processes of a group */
 } Placement;
 
 typedef enum CollectiveKind {
@@ -497,6 +500,7 @@ typedef struct Program {
 Program *program_new(Arena *arena, Reports *reports, const char *name, Graph graph,
                      const CallRow *const *calls);
 Axis *axis_new(Program *program, const char *name, long size, AxisKind kind, Span span);
+double axis_expected(const Axis *axis); /* number of elements that is expected */
 /* Creates a tensor named `name`, with a number appended if the name is in use. */
 Tensor *tensor_new(Program *program, const char *name, Role role, Type type, int rank,
                    Axis *const *axes, Span span);

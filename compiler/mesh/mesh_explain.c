@@ -1,5 +1,6 @@
 /* mesh_explain: the collectives of the local program of a mesh, for display. */
 #include "ir/call.h"
+#include "mesh/mesh_plan.h"
 #include "passes.h"
 
 #include <string.h>
@@ -32,15 +33,13 @@ static const char *line_text(Arena *arena, Span span) {
     return arena_format(arena, "%s:%d", span.source->path, span_line(span));
 }
 
-/* Rows count as many as are expected. */
-static double exchanged_bytes(const Expr *operand) {
+double mesh_exchanged_bytes(const Expr *operand) {
     double elements = 1;
     for (int i = 0; i < operand->count; i++) {
         const Expr *sub = operand->args[i];
         const Axis *axis = operand->tensor->axes[i];
         if (sub->kind != EXPR_INDEX || sub->index->of_repeat) continue;
-        elements *=
-            axis->kind == AXIS_ROWS && axis->expected > 0 ? axis->expected : (double)axis->size;
+        elements *= axis_expected(axis);
     }
     return elements * (double)type_bytes(operand->tensor->type);
 }
@@ -49,7 +48,7 @@ static double exchanged_bytes(const Expr *operand) {
  * others, the rows with keys of other processes if all keys have equally many. */
 static double sent_bytes(const Program *program, const Statement *statement) {
     const double size = (double)program->mesh[statement->collective.over],
-                 share = (size - 1) / size, from = exchanged_bytes(statement->inputs.items[0]);
+                 share = (size - 1) / size, from = mesh_exchanged_bytes(statement->inputs.items[0]);
     switch (statement->collective.kind) {
     case COLLECTIVE_GATHER:
         return from * (size - 1);
@@ -78,7 +77,7 @@ static void add_collectives(CollectiveList *list, const Block *block) {
             .kind = collective_name(statement->collective.kind),
             .over = mesh_axis_name(statement->collective.over),
             .from = line_text(list->arena, statement->span),
-            .bytes = exchanged_bytes(statement->inputs.items[0]),
+            .bytes = mesh_exchanged_bytes(statement->inputs.items[0]),
             .sends = sent_bytes(list->program, statement),
         };
         list->sent += list->steps * row.sends;

@@ -640,6 +640,7 @@ static void format_item(Formatter *format, const Node *node) {
         format_block(format, node->kids[1]);
         break;
     case NODE_EXPERIMENT:
+    case NODE_MACHINE:
         format_add(format, node->name);
         format_add(format, " ");
         format_value(format, node->kids[0]);

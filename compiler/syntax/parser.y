@@ -35,7 +35,7 @@ static void take_all(Parser *parser, Node *node, const Node *list);
 %token END "end of file" INVALID "invalid text" RESYNC "resynchronization" START_FILE "a file" START_ENTRY "an entry"
 %token <token> NAME "a name" NUMBER "a number" STRING "a string"
 %token <token> USE "use" LAYER "layer" OPTIMIZER "optimizer" SCHEDULE "schedule" MODEL "model" EXPERIMENT "experiment"
-%token <token> LAYOUT "layout" PARAMETRIZATION "parametrization" KIND "kind"
+%token <token> LAYOUT "layout" MACHINE "machine" PARAMETRIZATION "parametrization" KIND "kind"
 %token <token> TRANSFER "transfer" FROM "from" VARY "vary" TUNE "tune" BY "by" OPTION "option" AXIS "axis"
 %token <token> SEQUENCE "sequence" PARAM "param"
 %token <token> STATE "state" INPUT "input" UPDATE "update" LOSS "loss" AUX "aux" PROBE "probe" OUTPUT "output"
@@ -100,6 +100,8 @@ item: USE name                                          { $$ = titled(parser, NO
           with(parser, $$, titled(parser, NODE_NAME, @10, $10)); }
     | EXPERIMENT name plan
         { $$ = with(parser, titled(parser, NODE_EXPERIMENT, @$, $2), $plan); }
+    | MACHINE name record
+        { $$ = with(parser, titled(parser, NODE_MACHINE, @$, $2), $record); }
     | LAYOUT name FOR name '{' rows '}'
         { $$ = with(parser, titled(parser, NODE_LAYOUT, @$, $2), titled(parser, NODE_NAME, @4, $4));
           $rows->span = span_join(@5, @7);
@@ -127,7 +129,7 @@ results: ARROW formal                                   { $$ = $2; }
 /* These keywords can also be names, depending on their position. */
 name: NAME | TRANSFER | FROM | VARY | TUNE | BY | OPTION | AXIS | SEQUENCE | PARAM | STATE | INPUT | UPDATE | LOSS | AUX
     | PROBE | OUTPUT | CACHE | REPEAT | SCAN | OVER | REVERSED | USE | LAYER | OPTIMIZER | SCHEDULE | MODEL | EXPERIMENT
-    | LAYOUT | PARAMETRIZATION | KIND | WAS | SUGGEST;
+    | LAYOUT | MACHINE | PARAMETRIZATION | KIND | WAS | SUGGEST;
 /* In paths and records no keyword has a meaning. */
 word: name | IF | ELSE | MATCH | FOR | IN | REQUIRE | reduction | AND | OR | NOT;
 path: word                                              { $$ = titled(parser, NODE_NAME, @$, $1); }

@@ -20,7 +20,8 @@ static bool is_word_token(int kind) {
 static bool begins_item(const Token *token) {
     bool keyword = token->kind == USE || token->kind == LAYER || token->kind == OPTIMIZER ||
                    token->kind == SCHEDULE || token->kind == PARAMETRIZATION ||
-                   token->kind == MODEL || token->kind == EXPERIMENT || token->kind == LAYOUT;
+                   token->kind == MODEL || token->kind == EXPERIMENT || token->kind == LAYOUT ||
+                   token->kind == MACHINE;
     return keyword && token->first && token->indent == 0;
 }
 

@@ -34,7 +34,7 @@ typedef struct Resolver {
     const Source *const *documents; /* files that are open in an editor */
     int document_count;
     bool given; /* all sources are given: nothing is read from disk */
-    NameTable parts, optimizers, schedules, parametrizations, experiments, layouts;
+    NameTable parts, optimizers, schedules, parametrizations, experiments, layouts, machines;
 } Resolver;
 
 static Source *add_source(Unit *unit, const char *path, const char *text, size_t length) {
@@ -288,6 +288,9 @@ static void resolve_item(Resolver *resolver, const Source *source, Node *item) {
         break;
     case NODE_PARAMETRIZATION:
         define_node(resolver, &resolver->parametrizations, &unit->parametrizations, item);
+        break;
+    case NODE_MACHINE:
+        define_node(resolver, &resolver->machines, &unit->machines, item);
         break;
     case NODE_LAYOUT:
         define_node(resolver, &resolver->layouts, &unit->layouts, item);

@@ -32,8 +32,9 @@ static const char *const kind_names[NODE_KIND_COUNT] = {
     [NODE_ELLIPSIS] = "ellipsis", [NODE_REDUCE] = "reduce",
     [NODE_BINDERS] = "binders",   [NODE_UNARY] = "unary",
     [NODE_BINARY] = "binary",     [NODE_LAYOUT] = "layout",
-    [NODE_RULE] = "from",         [NODE_UNREAD] = "from",
-    [NODE_TENSOR] = "tensor",     [NODE_TUPLE] = "tuple",
+    [NODE_MACHINE] = "machine",   [NODE_RULE] = "from",
+    [NODE_UNREAD] = "from",       [NODE_TENSOR] = "tensor",
+    [NODE_TUPLE] = "tuple",
 };
 
 Node *node_new(Arena *arena, NodeKind kind, Span span) {

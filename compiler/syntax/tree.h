@@ -20,6 +20,7 @@ typedef enum NodeKind {
                         from NAME` also MADE (with a record or NULL), NAME */
     NODE_EXPERIMENT, /* experiment NAME { plan }                  name; kids: RECORD, of ENTRY, VARY, TUNE and EQUALISE */
 
+    NODE_MACHINE, /* machine NAME record                  name; kids: RECORD */
     NODE_LAYOUT, /* layout NAME for NAME { rows }            name; kids: NAME, BLOCK of ENTRY, RULE, UNREAD, AXIS, TENSOR;
                     layout NAME = NAME { rows }: number == 1 */
 

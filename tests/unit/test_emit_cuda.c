@@ -490,7 +490,10 @@ static void run_random(MoecCompiler *compiler, int first, bool rounded) {
     Program *programs[PROGRAMS], *meanings[PROGRAMS];
     random_programs(arena, first, true, programs);
     random_programs(arena, first, true, meanings);
-    for (int i = 0; i < PROGRAMS; i++) programs[i]->rounded = rounded;
+    for (int i = 0; i < PROGRAMS; i++) {
+        programs[i]->rounded = rounded;
+        find_products(programs[i]);
+    }
     Loaded loaded = {0};
     load_program(moec_device_program(compiler, programs, PROGRAMS), &loaded);
     check_pieces(&loaded.program->kernels, loaded.table);

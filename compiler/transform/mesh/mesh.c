@@ -506,7 +506,7 @@ static void divide_axes(Division *division) {
                 known = made;
             }
             tensor->axes[j] = known->part;
-            tensor->placed[MESH_DATA] = (Placement){PLACED_DIVIDED, j};
+            tensor->placed[MESH_DATA] = (Placement){PLACED_DIVIDED, j, 0};
         }
     }
 }

@@ -157,7 +157,7 @@ static void divide_parameters(Keyed *keyed) {
         if (dimension < 0 || (tensor->role != ROLE_PARAMETER && tensor->role != ROLE_GRADIENT))
             continue;
         if (!divisible(keyed, tensor->axes[dimension])) return;
-        tensor->placed[MESH_EXPERT] = (Placement){PLACED_DIVIDED, dimension};
+        tensor->placed[MESH_EXPERT] = (Placement){PLACED_DIVIDED, dimension, keyed->size};
         if (list_find(&keyed->axes, tensor->axes[dimension]) < 0)
             list_push(program->arena, &keyed->axes, tensor->axes[dimension]);
     }
@@ -288,7 +288,7 @@ static void find_row_sides(Keyed *keyed) {
         RowSides sides = {.rows = relation->rows};
         sides.received =
             axis_new(program, rows->name, rows->size * keyed->size, AXIS_ROWS, rows->span);
-        sides.received->expected = rows->expected > 0 ? rows->expected : (double)rows->size;
+        sides.received->expected = axis_expected(rows);
         list_copy(program->arena, &keyed->sides, &sides, sizeof sides);
     }
 }

@@ -271,7 +271,7 @@ static void spread_terms(Division *division) {
         for (int i = 0; i < tensors->count; i++) {
             Tensor *tensor = tensors->items[i];
             if (!takes_terms(tensor, &division->facts[i])) continue;
-            tensor->placed[MESH_DATA] = (Placement){PLACED_TERMS, 0};
+            tensor->placed[MESH_DATA] = (Placement){.kind = PLACED_TERMS};
             walk.changed = true;
         }
     }
@@ -285,7 +285,7 @@ void place_tensors(Division *division) {
         walk.changed = false;
         for (int i = 0; i < tensors->count; i++) {
             Tensor *tensor = tensors->items[i];
-            if (is_in_terms(tensor)) tensor->placed[MESH_DATA] = (Placement){PLACED_WHOLE, 0};
+            if (is_in_terms(tensor)) tensor->placed[MESH_DATA] = (Placement){.kind = PLACED_WHOLE};
         }
         spread_terms(division);
         run_walk(division, &walk, visit_sums);

@@ -31,9 +31,9 @@ bool selects_few(const Routing *routing) {
     const Axis *rows = routing->rows;
     for (int i = 0; i < routing->rank; i++) {
         const Axis *axis = routing->mask->axes[routing->mask_dims[i]];
-        entries *= axis->expected > 0 ? axis->expected : (double)axis->size;
+        entries *= axis_expected(axis);
     }
-    return (rows->expected > 0 ? rows->expected : (double)rows->size) <= GATHERED_SHARE * entries;
+    return axis_expected(rows) <= GATHERED_SHARE * entries;
 }
 
 /* True if a statement that would run on rows reads weights of a group. */

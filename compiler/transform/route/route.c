@@ -35,7 +35,7 @@ static void set_rows(Routing *routing, const MaskCount *count) {
         bool limited = false;
         for (int j = 0; j < count->along_count; j++) limited |= count->along[j] == index;
         most *= limited ? 1 : (double)axis->size;
-        expected *= axis->expected > 0 ? axis->expected : (double)axis->size;
+        expected *= axis_expected(axis);
         routing->counted |= axis->expected > 0;
     }
     double limit = 1;

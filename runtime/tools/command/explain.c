@@ -1,4 +1,4 @@
-/* explain: moec explain: the compiled program of a model. */
+/* explain: moec explain, the compiled program of a model; moec plan, its time on many processes. */
 #include "base/files.h"
 #include "tools/command/line/commands.h"
 #include "training/spec.h"
@@ -89,4 +89,30 @@ int command_explain(const Command *command, int argc, char **argv) {
                                (MoecCeilings){products * 1e9, memory * 1e9}, &outputs);
     moec_close(compiler);
     return good ? 0 : EXIT_INPUT;
+}
+
+int command_plan(const Command *command, int argc, char **argv) {
+    const char *operand, *machine = "h100";
+    double processes = 0;
+    bool json = false;
+    TextList sets = {0};
+    const Option table[] = {
+        {OPTION_NUMBER, "--ranks", "N", &processes, "number of processes"},
+        {OPTION_TEXT, "--machine", "NAME", &machine,
+         "declared machine, of the spec or of std/machines.moe (default h100)"},
+        {OPTION_FLAG, "--json", NULL, &json, "result as JSON"},
+        SET_OPTION(&sets),
+        {.kind = OPTION_END},
+    };
+    int code = arguments_read(command, table, argc, argv, &operand);
+    if (code >= 0) return code;
+    if (processes < 1 || processes != (double)(long)processes)
+        return arguments_wrong(command, "add --ranks N, for example --ranks 64",
+                               "--ranks expects the number of processes");
+    MoecCompiler *compiler = spec_open(operand, &sets);
+    if (!compiler) return EXIT_INPUT;
+    const char *text = moec_plan(compiler, (long)processes, machine, json);
+    const bool written = text ? fputs(text, stdout) >= 0 : reports_good(compiler);
+    moec_close(compiler);
+    return written ? 0 : EXIT_INPUT;
 }

@@ -11,6 +11,7 @@ _moec_tables() {
     sample) flags='--out -o --count --steps --seed -s --json --device --set --precision --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     check) flags='--set --mesh --json --batch-size -b --context-length -c --lr --steps --precision --weight-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
     explain) flags='--mode --target --svg --dot --json --peak-gflops --peak-gbytes --mesh --set --batch-size -b --context-length -c --precision --weight-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
+    plan) flags='--ranks --machine --json --set --batch-size -b --context-length -c --precision --quiet -q --verbose -v --color --help -h ' ;;
     inspect) flags='--show --prompt -p --data -d --values --out -o --svg --device --seed -s --json --set --batch-size -b --context-length -c --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     doc) flags='--json --markdown --quiet -q --verbose -v --color --help -h ' ;;
     tensors) flags='--json --quiet -q --verbose -v --color --help -h ' ;;
@@ -33,7 +34,7 @@ _moec_tables() {
     lsp) flags='--stdio --quiet -q --verbose -v --color --help -h ' ;;
     dump) flags='--after --mode --target --set --batch-size -b --context-length -c --lr --steps --precision --weight-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
     completion) flags='--quiet -q --verbose -v --color --help -h ' ;;
-    help) kind=list values='train sweep eval generate serve sample check explain inspect doc tensors verify bench compare report log diff transfer coordcheck import export emit tokenize tokenizer init forward fmt lsp dump completion help version' ;;
+    help) kind=list values='train sweep eval generate serve sample check explain plan inspect doc tensors verify bench compare report log diff transfer coordcheck import export emit tokenize tokenizer init forward fmt lsp dump completion help version' ;;
     esac
     [ "$command" = completion ] && kind=list values='bash zsh fish'
     case "$command $previous" in
@@ -131,6 +132,12 @@ _moec_tables() {
     'explain --weight-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'explain --kv-cache-dtype') kind=list values='f32 bf16 int8' ;;
     'explain --color') kind=list values='auto always never' ;;
+    'plan --ranks') kind=list values='' ;;
+    'plan --machine') kind=list values='' ;;
+    'plan --batch-size'|'plan -b') kind=list values='' ;;
+    'plan --context-length'|'plan -c') kind=list values='' ;;
+    'plan --precision') kind=list values='f32 bf16' ;;
+    'plan --color') kind=list values='auto always never' ;;
     'inspect --show') kind=list values='' ;;
     'inspect --prompt'|'inspect -p') kind=list values='' ;;
     'inspect --device') kind=list values='' ;;
@@ -287,7 +294,7 @@ _moec() {
     previous=${words[${#words[@]} - 1]-}
     COMPREPLY=()
     if [ ${#words[@]} -le 1 ]; then
-        COMPREPLY=($(compgen -W 'train sweep eval generate serve sample check explain inspect doc tensors verify bench compare report log diff transfer coordcheck import export emit tokenize tokenizer init forward fmt lsp dump completion help version' -- "$word"))
+        COMPREPLY=($(compgen -W 'train sweep eval generate serve sample check explain plan inspect doc tensors verify bench compare report log diff transfer coordcheck import export emit tokenize tokenizer init forward fmt lsp dump completion help version' -- "$word"))
         return
     fi
     _moec_tables

@@ -1,0 +1,266 @@
+/* mesh_plan: predicts the time and memory of a training step for every mesh of a cluster.
+ *
+ * The program of one process is scheduled for its machine. The time of a unit of work is that of
+ * its products or that of its memory traffic, the longer one, at the rates that the machine reaches
+ * (Williams, Waterman, Patterson: Roofline, CACM 2009). The time of a collective is latency * steps
+ * + bytes / bandwidth of the slowest connection. Gradients are added within each node, then between
+ * nodes.
+ */
+#include "mesh/mesh_plan.h"
+
+#include "explain/explain.h"
+#include "analysis/access.h"
+#include "ir/call.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* ---- communication ---- */
+
+static double reached_rate(const MachineRecord *machine, MachineField peak, MachineField reached) {
+    return machine->value[peak] * 1e9 * machine->value[reached];
+}
+
+/* A group of processes of which `within` are on one node. */
+typedef struct MeshGroup {
+    long size, within;
+} MeshGroup;
+
+/* `stride` is the distance of neighbors of the group in the order of the processes. */
+static MeshGroup group_of(const MachineRecord *machine, long size, long stride) {
+    const long node = (long)machine->value[MACHINE_PROCESSES];
+    long within = node / stride;
+    within = within < 1 ? 1 : within;
+    return (MeshGroup){size, size < within ? size : within};
+}
+
+static double latency_steps(long processes) {
+    return ceil(log2((double)processes));
+}
+
+/* Each process sends its share of `bytes` to every other one. */
+static double exchange_seconds(const MachineRecord *machine, MeshGroup group, double bytes) {
+    const double inside = (double)(group.within - 1) / (double)group.size,
+                 outside = (double)(group.size - group.within) / (double)group.size;
+    double seconds = 0;
+    if (inside > 0)
+        seconds = latency_steps(group.within) * machine->value[MACHINE_NODE_LATENCY] +
+                  inside * bytes / reached_rate(machine, MACHINE_NODE_GBYTES, MACHINE_REACHED_NODE);
+    if (outside > 0)
+        seconds =
+            fmax(seconds,
+                 latency_steps(group.size) * machine->value[MACHINE_NETWORK_LATENCY] +
+                     outside * bytes /
+                         reached_rate(machine, MACHINE_NETWORK_GBYTES, MACHINE_REACHED_NETWORK));
+    return seconds;
+}
+
+/* A reduce-scatter or an all-gather of `bytes`: within each node, then between the nodes with an
+ * equal part for each process of a node. */
+static double scatter_seconds(const MachineRecord *machine, MeshGroup group, double bytes) {
+    const MeshGroup node = {group.within, group.within}, nodes = {group.size / group.within, 1};
+    return exchange_seconds(machine, node, bytes) +
+           exchange_seconds(machine, nodes, bytes / (double)group.within);
+}
+
+/* ---- the program of a process ---- */
+
+typedef struct MeshPlanning {
+    const MachineRecord *machine;
+    PlannedMesh *mesh;
+    const Program *program;
+    bool zero;
+    Explanation explanation;
+    ExplainedUnit **units; /* by position; NULL: not explained yet */
+    double sent;           /* seconds of the network for gradients that are ready */
+    double *later;         /* by tensor->id: bytes of gradients that are not */
+} MeshPlanning;
+
+static MeshGroup gradient_group(const MeshPlanning *planning, const Tensor *gradient) {
+    const long *size = planning->mesh->size;
+    const bool divided = gradient->placed[MESH_EXPERT].kind == PLACED_DIVIDED;
+    const long stride = divided ? size[MESH_EXPERT] : 1;
+    return group_of(planning->machine, size[MESH_DATA] / stride, stride);
+}
+
+/* A reduction for the owner of each part, and the return of the sums or of the new weights. */
+static double gradient_seconds(const MeshPlanning *planning, const Tensor *gradient, double bytes) {
+    return 2 * scatter_seconds(planning->machine, gradient_group(planning, gradient), bytes);
+}
+
+/* In a process. Divided gradients count as sums over the rows of all processes, without slots. */
+static double tensor_bytes(const Tensor *tensor) {
+    const Placement *keys = &tensor->placed[MESH_EXPERT];
+    const long parts = keys->kind == PLACED_DIVIDED ? keys->parts : 1;
+    return (double)(tensor_elements(tensor) / parts) * (double)type_bytes(tensor->type);
+}
+
+/* The network sums the gradients that the unit completes in the last micro-batch. */
+static void send_gradients(MeshPlanning *planning, const ExplainedUnit *unit) {
+    const double now = planning->explanation.seconds;
+    for (int i = 0; i < unit->statements.count; i++) {
+        List writes = {0};
+        writes_of(planning->explanation.arena, unit->statements.items[i], &writes);
+        for (int k = 0; k < writes.count; k++) {
+            const Tensor *tensor = ((const Expr *)writes.items[k])->tensor;
+            double *later = &planning->later[tensor->id];
+            if (tensor->role != ROLE_GRADIENT || *later <= 0) continue;
+            double bytes = tensor_bytes(tensor);
+            if (tensor->rank && tensor->axes[0]->kind == AXIS_REPEAT)
+                bytes /= (double)tensor->axes[0]->size;
+            bytes = fmin(bytes, *later);
+            *later -= bytes;
+            planning->sent =
+                fmax(planning->sent, now) + gradient_seconds(planning, tensor, bytes) / 2;
+        }
+    }
+}
+
+static double call_seconds(const MeshPlanning *planning, const Statement *statement) {
+    const bool rows = statement->collective.over == MESH_EXPERT;
+    const MeshGroup group =
+        group_of(planning->machine, planning->mesh->size[statement->collective.over], 1);
+    const double bytes = mesh_exchanged_bytes(statement->inputs.items[0]);
+    return rows ? exchange_seconds(planning->machine, group, bytes)
+                : 2 * scatter_seconds(planning->machine, group, bytes);
+}
+
+static int last_position(const List *units, int most) {
+    for (int i = 0; i < units->count; i++) {
+        const ScheduleUnit *unit = units->items[i];
+        if (unit->last > most) most = unit->last;
+    }
+    return most;
+}
+
+static void plan_units(MeshPlanning *planning, const List *units) {
+    for (int i = 0; i < units->count; i++) {
+        const ScheduleUnit *unit = units->items[i];
+        if (unit->kind == UNIT_REPEAT) {
+            const long runs = unit->statement->index->axis->size;
+            for (long run = 0; run < runs; run++) plan_units(planning, &unit->body);
+            continue;
+        }
+        if (unit->kind == UNIT_CALL && unit->statement->row->exchanges) {
+            const double seconds = call_seconds(planning, unit->statement);
+            planning->mesh->exchanges += seconds;
+            planning->explanation.seconds += seconds;
+            continue;
+        }
+        ExplainedUnit **known = &planning->units[unit->first];
+        if (!*known) *known = explain_unit(&planning->explanation, unit, 1);
+        const ExplainedUnit *explained = *known;
+        if (!explained) continue;
+        planning->mesh->compute += explained->seconds;
+        planning->explanation.seconds += explained->seconds;
+        send_gradients(planning, explained);
+    }
+}
+
+/* ---- memory and update ---- */
+
+typedef struct ProcessBytes {
+    double weights, rounded, gradients, optimizer, states, updated;
+} ProcessBytes;
+
+/* Bytes of a process. The optimizer state of a tensor is distributed over the processes that have
+ * the tensor. */
+static ProcessBytes sizes_of(const MeshPlanning *planning, double copies) {
+    const Program *program = planning->program;
+    ProcessBytes sizes = {0};
+    for (int i = 0; i < program->tensors.count; i++) {
+        const Tensor *tensor = program->tensors.items[i];
+        const double bytes = tensor_bytes(tensor);
+        if (tensor->role == ROLE_STATE) sizes.states += bytes;
+        if (tensor->role == ROLE_GRADIENT) sizes.gradients += bytes;
+        if (tensor->role != ROLE_PARAMETER) continue;
+        const double owners = planning->zero ? (double)gradient_group(planning, tensor).size : 1;
+        sizes.weights += bytes;
+        if (program->rounded) sizes.rounded += bytes / 2;
+        sizes.optimizer += copies * bytes / owners;
+        /* Weights, gradients and the state are read, weights and the state written. */
+        sizes.updated += (3 + 2 * copies) * bytes / owners;
+    }
+    return sizes;
+}
+
+/* Temporaries at the moment that needs most; rows need memory for those that are expected. */
+static double temporary_bytes(Arena *arena, const Schedule *schedule) {
+    const Program *program = schedule->program;
+    double most = 0, live = 0;
+    int moments = 0;
+    for (int i = 0; i < program->tensors.count; i++)
+        if (schedule->allocations[i].used && schedule->allocations[i].last >= moments)
+            moments = schedule->allocations[i].last + 1;
+    double *changes = arena_alloc(arena, ((size_t)moments + 1) * sizeof *changes);
+    for (int i = 0; i < program->tensors.count; i++) {
+        const Tensor *tensor = program->tensors.items[i];
+        const Allocation *allocation = &schedule->allocations[i];
+        double bytes = (double)allocation->bytes;
+        for (int k = 0; k < tensor->rank; k++)
+            bytes *= axis_expected(tensor->axes[k]) / (double)tensor->axes[k]->size;
+        if (!allocation->used) continue;
+        changes[allocation->first > 0 ? allocation->first : 0] += bytes;
+        changes[allocation->last + !allocation->taken] -= bytes;
+    }
+    for (int t = 0; t < moments; t++) {
+        live += changes[t];
+        most = fmax(most, live);
+    }
+    return most;
+}
+
+void mesh_predict(const MeshPlan *plan, PlannedMesh *mesh, const Schedule *schedule) {
+    const MachineRecord *machine = plan->machine;
+    const Program *program = schedule->program;
+    const double memory = reached_rate(machine, MACHINE_GBYTES, MACHINE_REACHED_GBYTES);
+    MeshPlanning planning = {machine, mesh, program, plan->zero,
+                             .explanation = {.arena = plan->arena}};
+    planning.explanation.schedule = schedule;
+    planning.explanation.ceilings =
+        (MoecCeilings){reached_rate(machine, MACHINE_GFLOPS, MACHINE_REACHED_GFLOPS), memory};
+    planning.later =
+        arena_alloc(plan->arena, ((size_t)program->tensors.count + 1) * sizeof(double));
+    planning.units = arena_alloc(plan->arena, ((size_t)last_position(&schedule->units, 0) + 1) *
+                                                  sizeof *planning.units);
+    for (int i = 0; i < program->tensors.count; i++) {
+        const Tensor *tensor = program->tensors.items[i];
+        if (tensor->role != ROLE_GRADIENT) continue;
+        planning.later[i] = tensor_bytes(tensor);
+        mesh->gradients += gradient_seconds(&planning, tensor, planning.later[i]);
+    }
+    plan_units(&planning, &schedule->units);
+    /* The reduction may overlap with the backward pass, the return of the weights with the forward
+     * pass, which is a third of the work. */
+    const double exposed = fmax(0, planning.sent - planning.explanation.seconds);
+    mesh->hidden = fmax(0, mesh->gradients / 2 - exposed) +
+                   fmin(mesh->gradients / 2, planning.explanation.seconds / 3);
+    const ProcessBytes sizes = sizes_of(&planning, plan->copies);
+    mesh->update = sizes.updated / memory;
+    mesh->memory = sizes.weights + sizes.rounded + sizes.gradients + sizes.optimizer +
+                   sizes.states + temporary_bytes(plan->arena, schedule);
+    const double slowest =
+        1 + machine->value[MACHINE_SPREAD] * sqrt(2 * log((double)mesh->size[MESH_DATA]));
+    mesh->compute *= (double)mesh->micro_batches * slowest;
+    mesh->exchanges *= (double)mesh->micro_batches;
+}
+
+double planned_seconds(const PlannedMesh *mesh) {
+    return mesh->compute + mesh->exchanges + mesh->gradients + mesh->update;
+}
+
+/* Times that differ by less than about 1 % count as equal: then the smaller memory is first. */
+static int compare_meshes(const void *a, const void *b) {
+    const PlannedMesh *one = *(PlannedMesh *const *)a, *other = *(PlannedMesh *const *)b;
+    if (!one->refused != !other->refused) return one->refused ? 1 : -1;
+    if (one->refused) return (int)(one->size[MESH_EXPERT] - other->size[MESH_EXPERT]);
+    const double times =
+        round(100 * log(planned_seconds(one))) - round(100 * log(planned_seconds(other)));
+    const double difference = times != 0 ? times : one->memory - other->memory;
+    return (difference > 0) - (difference < 0);
+}
+
+void mesh_plan_sort(MeshPlan *plan) {
+    qsort(plan->meshes.items, (size_t)plan->meshes.count, sizeof *plan->meshes.items,
+          compare_meshes);
+}

@@ -1,0 +1,38 @@
+/* mesh_plan: predicted time and memory of a training step on the meshes of a cluster. */
+#ifndef MESH_PLAN_H
+#define MESH_PLAN_H
+
+#include "passes.h"
+#include "schedule/kernel.h"
+
+/* One way to distribute the sequences of a step. Times are seconds of a step. */
+typedef struct PlannedMesh {
+    long size[MESH_AXES];
+    long batch, micro_batches; /* of a process */
+    double compute, exchanges, gradients, update;
+    double hidden;       /* the part of `gradients` that could overlap with the passes */
+    double memory;       /* bytes of a process */
+    const char *refused; /* why it cannot be used, or NULL; without times if it cannot be divided */
+} PlannedMesh;
+
+typedef struct MeshPlan {
+    Arena *arena;
+    const char *model;
+    const MachineRecord *machine;
+    long processes, sequences, context; /* sequences of a step */
+    bool zero;                          /* the optimizer state is distributed: train.zero */
+    double copies;                      /* of the weights in the optimizer state */
+    double flops;                       /* products of a step, of all processes */
+    List meshes; /* PlannedMesh *, the fastest first; then the refused ones */
+} MeshPlan;
+
+/* The bytes of an operand of a collective in one process; rows count as many as are expected. */
+double mesh_exchanged_bytes(const Expr *operand);
+/* Sets the times and the memory; the schedule is that of the program of a process. */
+void mesh_predict(const MeshPlan *plan, PlannedMesh *mesh, const Schedule *schedule);
+double planned_seconds(const PlannedMesh *mesh); /* of a step */
+void mesh_plan_sort(MeshPlan *plan);
+const char *mesh_plan_text(const MeshPlan *plan);
+const char *mesh_plan_json(const MeshPlan *plan);
+
+#endif

@@ -1,0 +1,130 @@
+/* meshes: the public interface of meshes of processes. */
+#include "describe/describe.h"
+#include "driver.h"
+#include "mesh/mesh_plan.h"
+
+bool moec_set_mesh(MoecCompiler *compiler, const char *text, long data) {
+    return mesh_sizes_read(&compiler->reports, &compiler->mesh, text, data);
+}
+
+MoecMesh moec_mesh(MoecCompiler *compiler) {
+    const long *size = compiler->mesh.size;
+    return (MoecMesh){size[MESH_DATA], size[MESH_EXPERT]};
+}
+
+void moec_divide(MoecCompiler *compiler, long sharing) {
+    compiler->mesh.size[MESH_DATA] = sharing;
+    compiler->divides = true;
+}
+
+/* sharing: processes that have the sequences of one micro-batch. */
+static Program *compile_shared(MoecCompiler *compiler, MoecGraph graph, long batch, long context,
+                               long sharing) {
+    const long data = compiler->mesh.size[MESH_DATA];
+    moec_divide(compiler, sharing);
+    Program *local = moec_compile(compiler, graph, batch, context, 0);
+    compiler->mesh.size[MESH_DATA] = data;
+    compiler->divides = false;
+    return local;
+}
+
+Program *moec_compile_local(MoecCompiler *compiler, MoecGraph graph, long batch, long context) {
+    return compile_shared(compiler, graph, batch, context, compiler->mesh.size[MESH_DATA]);
+}
+
+const MoecMeshReport *moec_mesh_verify(MoecCompiler *compiler, MoecGraph graph, long batch,
+                                       long context, bool apart, uint64_t seed) {
+    const long sharing = apart ? 1 : compiler->mesh.size[MESH_DATA];
+    Program *whole = moec_compile(compiler, graph, batch, context, 0),
+            *local = whole ? compile_shared(compiler, graph, batch, context, sharing) : NULL;
+    return local ? mesh_compare(whole, local, seed) : NULL;
+}
+
+const char *moec_mesh_explain(MoecCompiler *compiler, MoecGraph graph) {
+    const long data = compiler->mesh.size[MESH_DATA],
+               parts = (long)moec_option_number(compiler, "train.gradient_accumulation_steps", 1);
+    const Program *local = compile_shared(compiler, graph, 0, 0, parts % data ? data : 1);
+    return local ? mesh_text(local, data) : NULL;
+}
+
+/* ---- plans ---- */
+
+/* The first report of an attempt, which is withdrawn. */
+static const char *withdrawn_report(MoecCompiler *compiler, int errors, int count) {
+    Reports *reports = &compiler->reports;
+    const char *message = report_message(reports, count);
+    reports->errors = errors;
+    reports->list.count = count;
+    return message;
+}
+
+static PlannedMesh *plan_mesh(MoecCompiler *compiler, MeshPlan *plan, long keys, long batch) {
+    PlannedMesh *mesh = arena_alloc(plan->arena, sizeof *mesh);
+    *mesh = (PlannedMesh){.size = {[MESH_DATA] = plan->processes, [MESH_EXPERT] = keys},
+                          .batch = batch,
+                          .micro_batches = plan->sequences / plan->processes / batch};
+    const int errors = compiler->reports.errors, count = compiler->reports.list.count;
+    for (int i = 0; i < MESH_AXES; i++) compiler->mesh.size[i] = mesh->size[i];
+    Program *local = moec_compile_local(compiler, MOEC_TRAIN, batch * plan->processes, 0);
+    if (local) {
+        moec_lower(compiler, local, true);
+        const Schedule *schedule = moec_schedule(compiler, local);
+        if (!moec_failed(compiler)) mesh_predict(plan, mesh, schedule);
+    }
+    if (!local || moec_failed(compiler)) mesh->refused = withdrawn_report(compiler, errors, count);
+    const double limit = plan->machine->value[MACHINE_MEMORY] * 1e9;
+    if (!mesh->refused && mesh->memory > limit)
+        mesh->refused = arena_format(plan->arena, "needs %.3g GB, %.3g more than a process has",
+                                     mesh->memory / 1e9, (mesh->memory - limit) / 1e9);
+    return mesh;
+}
+
+/* All batches of a process up to the first that does not fit. False if the model cannot be
+ * divided: then it cannot be divided further, either. */
+static bool plan_batches(MoecCompiler *compiler, MeshPlan *plan, long keys) {
+    const long sequences = plan->sequences / plan->processes;
+    for (long batch = 1; batch <= sequences; batch++) {
+        if (sequences % batch) continue;
+        PlannedMesh *mesh = plan_mesh(compiler, plan, keys, batch);
+        list_push(plan->arena, &plan->meshes, mesh);
+        if (mesh->refused) return mesh->memory > 0;
+    }
+    return true;
+}
+
+static bool has_sequences(MoecCompiler *compiler, const MeshPlan *plan) {
+    if (plan->sequences % plan->processes == 0) return true;
+    Reports *reports = &compiler->reports;
+    const long fewer = plan->sequences / plan->processes * plan->processes;
+    report_error(reports, (Span){0}, "%ld sequences of a step are not divisible by %ld processes",
+                 plan->sequences, plan->processes);
+    report_help(reports,
+                "the product of train.batch_size and train.gradient_accumulation_steps can be %ld, "
+                "for example with --set "
+                "train.gradient_accumulation_steps=%ld --set train.batch_size=%ld",
+                fewer + plan->processes, fewer / plan->processes + 1, plan->processes);
+    return false;
+}
+
+const char *moec_plan(MoecCompiler *compiler, long processes, const char *machine, bool json) {
+    const MeshSizes before = compiler->mesh;
+    const Program *program = moec_compile(compiler, MOEC_TRAIN, 0, 0, 0);
+    MeshPlan plan = {
+        .arena = moec_arena(compiler), .model = moec_model(compiler), .processes = processes};
+    plan.machine = machine_find(moec_unit(compiler), machine, (Span){0}, &compiler->reports);
+    if (!program || !plan.machine) return NULL;
+    plan.context = (long)moec_option_number(compiler, "train.context_length", 1);
+    plan.sequences = (long)(moec_option_number(compiler, "train.batch_size", 1) *
+                            moec_option_number(compiler, "train.gradient_accumulation_steps", 1));
+    plan.copies = optimizer_bytes(compiler, 1);
+    plan.zero = moec_option_number(compiler, "train.zero", 0) > 0;
+    if (!has_sequences(compiler, &plan)) return NULL;
+    Program *forward = moec_compile(compiler, MOEC_FORWARD, 0, 0, 0);
+    if (!forward) return NULL;
+    plan.flops = cost(plan.arena, forward)->flops_train * (double)(plan.sequences * plan.context);
+    for (long keys = 1; keys <= processes; keys *= 2)
+        if (processes % keys == 0 && !plan_batches(compiler, &plan, keys)) break;
+    compiler->mesh = before;
+    mesh_plan_sort(&plan);
+    return json ? mesh_plan_json(&plan) : mesh_plan_text(&plan);
+}
