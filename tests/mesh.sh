@@ -68,7 +68,7 @@ model eight = unbalanced { ffn = { experts = 8 } }
 model shared = eight { ffn = { shared_expert = swiglu { hidden_dim = 8 }, shared_expert_gate = true } }
 model sigmoid = eight { ffn = { score = sigmoid, route_norm = top_k, route_scale = 2.5, z_loss_coef = 0.001 } }
 model grouped = eight { ffn = { expert_groups = 4, top_k_groups = 2 } }
-model uniform = eight { ffn = { experts = 16, uniform_groups = 8, top_k = 8 } }
+model uniform = eight { ffn = { experts = 16, uniform_groups = 8, top_k = 8 }, train.batch_size = 8 }
 model chooses = eight { ffn = { routing = expert_choice } }
 model one_matrix = eight { ffn = { expert = mlp { hidden_dim = 16 } } }
 model over_step = eight { ffn = { aux_loss_coef = 0.01, aux_loss_scope = global_batch, bias_update_rate = 0.001 } }
