@@ -260,10 +260,10 @@ typedef enum MoecExplainForm {
  * bound of the time per unit of work, memory over the step. NULL after an error. */
 const char *moec_explain(MoecCompiler *compiler, MoecGraph graph, bool device,
                          MoecCeilings ceilings, MoecExplainForm form);
-/* The mesh of the compiler, "data=4,expert=2". data: the size of `data` if the text has none, or
+/* The mesh of the compiler, "data=4". data: the size of `data` if the text has none, or
  * "data=auto"; 0: as many processes as one group of the others. False after an error. */
 typedef struct MoecMesh {
-    long data, expert;
+    long data, keys; /* keys: of the axis that divides parameters by the keys of rows */
 } MoecMesh;
 bool moec_set_mesh(MoecCompiler *compiler, const char *text, long data);
 MoecMesh moec_mesh(MoecCompiler *compiler);
@@ -282,13 +282,14 @@ typedef struct MoecMeshReport {
     const char *worst;   /* this tensor */
     const char *message; /* why the programs did not run, or NULL */
 } MoecMeshReport;
-/* apart: of one group of `expert`, whose processes have a micro-batch each, as in training; else the
- * processes share the sequences of one. NULL after an error: the model cannot be divided. */
+/* apart: of one group of processes that divide parameters, with a micro-batch each, as in training;
+ * else the processes share the sequences of one. NULL after an error: the model cannot be
+ * divided. */
 const MoecMeshReport *moec_mesh_verify(MoecCompiler *compiler, MoecGraph graph, long batch,
                                        long context, bool apart, uint64_t seed);
-/* The collectives of a process of the mesh, whose processes share the micro-batches of a step if
- * their number divides that of the micro-batches, else the sequences of a micro-batch: kind, runs per micro-batch, bytes, equation; the sums
- * of gradients at the end of a step. NULL after an error. */
+/* The collectives of a process of the mesh: kind, runs per micro-batch, bytes, equation; the sums
+ * of gradients at the end of a step. The processes share the micro-batches of a step if their
+ * number divides them, else the sequences of a micro-batch. NULL after an error. */
 const char *moec_mesh_explain(MoecCompiler *compiler, MoecGraph graph);
 /* Predicted time and memory of a training step on each mesh of that many processes of a declared
  * machine, "h100", as text or JSON; those that cannot be used, with the reason. NULL after an

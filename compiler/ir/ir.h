@@ -118,8 +118,8 @@ typedef struct MeshSizes {
 
 /* WHOLE: every process has the whole tensor. DIVIDED: each has an equal part of a dimension. Over
  * MESH_EXPERT the tensor keeps its shape: a process reads its part of a parameter, and a gradient
- * has slots, see transform/mesh/mesh_rows.c. TERMS: each has a term of the full shape, the tensor is
- * their sum. */
+ * has slots, see transform/mesh/mesh_rows.c. TERMS: each has a term of the full shape, the tensor
+ * is their sum. */
 typedef enum PlacementKind { PLACED_WHOLE, PLACED_DIVIDED, PLACED_TERMS } PlacementKind;
 typedef struct Placement {
     PlacementKind kind;

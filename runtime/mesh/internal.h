@@ -34,7 +34,7 @@ struct Mesh {
     Activity activity;
     Watchdog *watch; /* NULL: no connection */
     float *received; /* buffer of reduce.c */
-    /* exchange.c: consecutive processes that divide parameters, that share a micro-batch; buffer */
+    /* mesh_exchange.c: consecutive processes that divide parameters, or share a micro-batch */
     int dividing, sharing;
     unsigned char *staged;
     size_t staged_bytes;

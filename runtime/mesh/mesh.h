@@ -52,7 +52,7 @@ void mesh_gather(Mesh *mesh, const char *name, void *all, size_t length);
 int mesh_largest(Mesh *mesh, const char *name, int number);
 void mesh_broadcast(Mesh *mesh, const char *name, int root, void *bytes, size_t length);
 
-/* exchange: programs of a mesh. */
+/* mesh_exchange: programs of a mesh. */
 
 /* Groups of consecutive processes: `dividing` of them divide the parameters that rows select,
  * `sharing` have the sequences of one micro-batch. */

@@ -58,7 +58,7 @@ static bool set_mesh(TrainRun *run, const ProcessGroup *launch, MoecCompiler *co
         if (!moec_set_mesh(compiler, run->options.mesh, launch->size > 1 ? launch->size : 0))
             return reports_good(compiler);
         const MoecMesh mesh = moec_mesh(compiler);
-        run->divided = (int)mesh.expert;
+        run->divided = (int)mesh.keys;
         size = mesh.data;
     }
     if (!check_size(launch, size)) return false;

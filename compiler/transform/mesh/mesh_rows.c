@@ -324,7 +324,7 @@ static void report_no_keys(const Program *program, const MeshSizes *sizes) {
         if (!known)
             report_note(reports, mask->span,
                         is_nested(program, relation)
-                            ? "experts inside experts cannot be divided: the rows of '%s'"
+                            ? "parameters for rows of rows cannot be divided: the rows of '%s'"
                             : "the rows of '%s' have no key, or keys that do not select "
                               "parameters alone",
                         mask->stem);

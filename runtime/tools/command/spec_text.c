@@ -80,8 +80,8 @@ int command_check(const Command *command, int argc, char **argv) {
         if (good) puts(text);
     } else {
         const char *text = reports_good(compiler) ? moec_cost_text(compiler) : NULL;
-        good = text && fits_mesh(compiler, mesh);
-        good = reports_good(compiler) && good;
+        const bool fits = text && fits_mesh(compiler, mesh);
+        good = text && reports_good(compiler) && fits;
         if (good) fputs(text, stdout);
         fflush(stdout);
         if (good && !message_is_quiet()) message_reports(moec_warnings(compiler));

@@ -56,7 +56,7 @@ bool verify_mesh(const Comparison *comparison, const char *mesh, long seed, json
     if (!mesh_has_room(comparison)) return false;
     json_t *results = json ? json_object() : NULL;
     bool good = true;
-    for (int i = 0; i < 2 + (moec_mesh(compiler).expert > 1); i++) {
+    for (int i = 0; i < 2 + (moec_mesh(compiler).keys > 1); i++) {
         const MoecMeshReport *report = moec_mesh_verify(
             compiler, graphs[i].graph, shape.batch, shape.context, graphs[i].apart, (uint64_t)seed);
         if (!report) {

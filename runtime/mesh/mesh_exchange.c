@@ -1,4 +1,4 @@
-/* exchange: the exchanges of a program of a mesh: see MoecExchange. */
+/* mesh_exchange: the exchanges of a program of a mesh: see MoecExchange. */
 #include "mesh/internal.h"
 
 #include "base/memory.h"
