@@ -11,13 +11,13 @@ cat stdlib/*.moe >"$work/text"
 cat >"$work/mixture.moe" <<'SPEC'
 use decoder
 model mixture = decoder {
-  dim = 16, layers = 2, dropout = 0.1
+  dim = 128, layers = 2, dropout = 0.1
   attention = { heads = { q = 2 }, head_dim = 8 }
   ffn = moe {
-    experts = 4, top_k = 2, expert = swiglu { hidden_dim = 1024 }, shared_expert = swiglu { hidden_dim = 8 }
+    experts = 4, top_k = 2, expert = swiglu { hidden_dim = 64 }, shared_expert = swiglu { hidden_dim = 8 }
     aux_loss_coef = 0.01, aux_loss_scope = global_batch
   }
-  train = { lr = 1e-2, batch_size = 2, context_length = 16, steps = 6, gradient_accumulation_steps = 4, reduction_lanes = 4, eval_interval = 3, save_interval = 4 }
+  train = { lr = 1e-2, batch_size = 2, context_length = 64, steps = 6, gradient_accumulation_steps = 4, reduction_lanes = 4, eval_interval = 3, save_interval = 4 }
 }
 model nested = mixture { ffn.expert = lore_mlp { hidden_dim = 8, lores = 4, top_k = 2, rank = 2 } }
 model dense = mixture { ffn = swiglu { hidden_dim = 8 } }
@@ -33,7 +33,7 @@ launcher=$two train "$work/two" --mesh expert=2 >"$work/out" 2>&1 || wrong "expe
 same "$work/one" "$work/two"
 grep -q '^2 processes on 1 host, experts over 2; reduction ordered, 4 lanes$' "$work/out" || wrong "no line about the processes: $(cat "$work/out")"
 
-# Weights: 403 kB of experts, of which each process reads a half and updates a part.
+# Weights: 786 kB of experts, of which each process reads a half and updates a part.
 weights() { sed -n 's/.*: weights and gradients \([0-9.]*\),.*/\1/p' "$work/out"; }
 divided=$(weights)
 launcher=$two train "$work/two" --resume --steps 7 >"$work/out" 2>&1
