@@ -6,7 +6,7 @@
  *     top_k[n](p, k)    1 for the k largest of p along n, ties to the lowest index, else 0;
  *                       top_k[m,n](p, k) along several indices at once
  *     concat[j](a, b)   concatenation of their last dimensions
- *     attend(q, k, v; ...)   see attend_call.c
+ *     attend(q, k, v; ...)   see attend/attend_call.c
  *     size(axis)  uniform()  normal()
  */
 #include "elaborate/elaborate.h"

@@ -310,6 +310,8 @@ const char *suggested_option(Elaborator *e, const Node *layer, const Record *giv
                              const char *name, const char *prefix, const Node **option);
 const char *suggested_value(Elaborator *e, const Node *option, const char *word);
 const char *suggested_layer(Elaborator *e, NodeKind kind, const char *name);
+/* The help line for a function of one argument where a layer is expected; false: it is none. */
+bool help_with_function(Elaborator *e, const char *name);
 
 /* ---- express.c ---- */
 Value *evaluate(Elaborator *e, const Node *node);
@@ -384,7 +386,7 @@ Value *reduce(Elaborator *e, const char *kind, Index *const *indices, int count,
 Value *reduce_chosen(Elaborator *e, const char *kind, Index *const *indices, int count, Value *mask,
                      Value *value, Span span);
 
-/* ---- attend_call.c ---- */
+/* ---- attend/attend_call.c ---- */
 Value *attend(Elaborator *e, const Node *call, const Node *subs);
 
 /* ---- layer.c ---- */
@@ -454,7 +456,7 @@ void add_term(Elaborator *e, const char *name, Expr *value, Span span);
 /* Keeps named integers exact that subscripts, remainders and comparisons read. */
 void keep_integers(Program *program);
 
-/* ---- attend_mask.c, attend_scores.c ---- */
+/* ---- attend/attend_mask.c, attend/attend_scores.c ---- */
 /* Converts the mask to options and operands of the call. */
 void take_mask_terms(Elaborator *e, Attending *attending);
 /* The result of the attention as equations. */

@@ -193,7 +193,7 @@ static Value *unknown_layer(Elaborator *e, const Node *option, const Value *valu
         report_help(e->reports, "did you mean '%s'?", similar);
     else if (inner)
         report_help(e->reports, "did you mean %s = { %s = %s }?", option->name, inner, value->word);
-    else if (!help_with_use(e->reports, value->word))
+    else if (!help_with_use(e->reports, value->word) && !help_with_function(e, value->word))
         help_with_kinds(e, kind, value->word);
     return value_error(e, value->span);
 }

@@ -160,6 +160,13 @@ static const char *similar_option(Elaborator *e, const Node *layer, const char *
     return inside ? inside : near;
 }
 
+bool help_with_function(Elaborator *e, const char *name) {
+    if (op_find(name, 1) < 0) return false;
+    report_help(e->reports, "declare a layer that applies it: layer %s(x) -> y { y = %s(x) }", name,
+                name);
+    return true;
+}
+
 /* The text before the last name of a path: "train." of train.batch_size. */
 static const char *written_prefix(Elaborator *e, const RecordField *entry, const char *path) {
     const Span span = entry->span;

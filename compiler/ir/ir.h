@@ -195,7 +195,6 @@ typedef struct Tensor {
 typedef enum OpCode {
 #define OP(name, ...) OP_##name,
 #include "ir/op.def"
-#undef OP
     OP_COUNT
 } OpCode;
 

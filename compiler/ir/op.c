@@ -10,7 +10,6 @@ const OpRow op_table[OP_COUNT] = {
     {#name, text,   arity, OP_KIND_##kind, LEVEL_##level, ZERO_##zero, WHOLE_##whole, OP_##rounds, \
      cost,  weight, c,     #value,         {d0, d1, d2}},
 #include "ir/op.def"
-#undef OP
 };
 
 int op_find(const char *text, int arity) {
@@ -41,7 +40,6 @@ void op_values(OpCode op, const double *const args[3], double *values, int count
         }                                                                                          \
         break;
 #include "ir/op.def"
-#undef OP
     case OP_COUNT:
         break;
     }

@@ -1,4 +1,5 @@
 /* refuse_plain: reports the functions and types that freestanding C does not support. */
+#include "ir/call.h"
 #include "module/lowered.h"
 
 #include <string.h>
@@ -8,9 +9,21 @@ static Span refused_span(const Statement *statement) {
     return span_line(statement->asked) ? statement->asked : statement->span;
 }
 
+/* The kernels that the headers of a freestanding program have: plain.h, packing.h. */
+static bool has_plain_kernel(const char *function) {
+    static const char *const functions[] = {"moec_attend_step", "moec_pack", "moec_top"};
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
+        if (!strcmp(function, functions[i])) return true;
+    return false;
+}
+
 static void refuse_call(Reports *reports, const HostStep *step) {
-    const Statement *statement = step->statements.count ? step->statements.items[0] : NULL;
-    if (statement && statement->attention.best) {
+    const Statement *statement = step->statements.items[0];
+    if (!has_plain_kernel(step->call.function)) {
+        report_error(reports, refused_span(statement),
+                     "the profile freestanding does not support '%s'", statement->row->name);
+        report_help(reports, "write other equations, or leave out --profile");
+    } else if (statement->attention.best) {
         report_error(reports, refused_span(statement),
                      "the profile freestanding does not support attention.best");
         report_help(reports, "add --set attention.best=0, or leave out --profile");

@@ -149,19 +149,14 @@ static const struct Spelling {
     PyLevel level;
     bool infix;
 } spellings[OP_COUNT] = {
-    [OP_ADD] = {"+", PY_SUM, true},
-    [OP_SUB] = {"-", PY_SUM, true},
-    [OP_MUL] = {"*", PY_PRODUCT, true},
-    [OP_DIV] = {"/", PY_PRODUCT, true},
-    [OP_MOD] = {"%", PY_PRODUCT, true},
-    [OP_POW] = {"**", PY_POWER, true},
-    [OP_EQ] = {"==", PY_COMPARISON, true},
-    [OP_NE] = {"!=", PY_COMPARISON, true},
-    [OP_LT] = {"<", PY_COMPARISON, true},
-    [OP_LE] = {"<=", PY_COMPARISON, true},
-    [OP_GT] = {">", PY_COMPARISON, true},
-    [OP_GE] = {">=", PY_COMPARISON, true},
-    [OP_SOFTPLUS] = {"F.softplus(%s)", PY_ATOM, false},
+    [OP_ADD] = {"+", PY_SUM, true},        [OP_SUB] = {"-", PY_SUM, true},
+    [OP_MUL] = {"*", PY_PRODUCT, true},    [OP_DIV] = {"/", PY_PRODUCT, true},
+    [OP_MOD] = {"%", PY_PRODUCT, true},    [OP_POW] = {"**", PY_POWER, true},
+    [OP_EQ] = {"==", PY_COMPARISON, true}, [OP_NE] = {"!=", PY_COMPARISON, true},
+    [OP_LT] = {"<", PY_COMPARISON, true},  [OP_LE] = {"<=", PY_COMPARISON, true},
+    [OP_GT] = {">", PY_COMPARISON, true},  [OP_GE] = {">=", PY_COMPARISON, true},
+#define TORCH(name, text) [OP_##name] = {text, PY_ATOM, false},
+#include "ir/op.def"
 };
 
 static PyKind largest_kind(const Py *args, int count) {

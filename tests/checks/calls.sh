@@ -5,7 +5,7 @@
 . "$(dirname "$0")/../begin.sh"
 
 # Other files that create calls.
-creators="compiler/elaborate/attend_call.c compiler/elaborate/builtin.c compiler/ir/scan.c compiler/transform/route/relation.c
+creators="compiler/elaborate/attend/attend_call.c compiler/elaborate/builtin.c compiler/ir/scan.c compiler/transform/route/relation.c
     compiler/transform/route/split_choice.c compiler/transform/mesh/mesh.c"
 
 members() {

@@ -401,13 +401,36 @@ static void test_random(void **state) {
     unlink(path);
 }
 
+static HostStep *first_call(const List *steps) {
+    for (int i = 0; i < steps->count; i++) {
+        HostStep *step = steps->items[i], *inner = first_call(&step->body);
+        if (step->kind == STEP_CALL) return step;
+        if (inner) return inner;
+    }
+    return NULL;
+}
+
+/* A call of a kernel that freestanding programs do not have. */
+static void test_freestanding(void **state) {
+    (void)state;
+    Planted planted = lowered("models/tiny.moe", "tiny", MOEC_DECODE, false, "parallel");
+    refuse_freestanding(planted.module, &planted.compiler->reports);
+    assert_false(moec_failed(planted.compiler));
+    HostStep *call = first_call(&planted.entry->steps);
+    assert_string_equal(call->call.function, "moec_attend_step");
+    call->call.function = "moec_attend_later";
+    refuse_freestanding(planted.module, &planted.compiler->reports);
+    assert_non_null(strstr(moec_reports(planted.compiler), "freestanding does not support 'attend'"));
+    moec_close(planted.compiler);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_offset), cmocka_unit_test(test_stride),   cmocka_unit_test(test_slot),
         cmocka_unit_test(test_guard),  cmocka_unit_test(test_type),     cmocka_unit_test(test_scope),
         cmocka_unit_test(test_owner),  cmocka_unit_test(test_barrier),  cmocka_unit_test(test_clear),
         cmocka_unit_test(test_grid),   cmocka_unit_test(test_lifetime), cmocka_unit_test(test_argument_order),
-        cmocka_unit_test(test_race),
+        cmocka_unit_test(test_race),   cmocka_unit_test(test_freestanding),
         cmocka_unit_test(test_random),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,13 +1,18 @@
 /* The scalar functions of generated programs against the C library in double precision, and their
  * random numbers. */
+#include "ir/ir.h"
 #include "kernels.h"
 
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
+
+#include "loaded_text.h"
 
 typedef struct Scalar {
     const char *name;
@@ -55,6 +60,49 @@ static void scalars_are_exact(void **state) {
     }
 }
 
+/* ---- every function of op.def with one argument, against its definition there ---- */
+
+static bool is_measured(const OpRow *row) {
+    return row->arity == 1 && row->kind == OP_KIND_VALUE && strncmp(row->c, "moec_", 5) == 0;
+}
+
+static void *load_functions(Arena *arena) {
+    Text text = {.arena = arena};
+    text_add(&text, "#include \"prelude.h\"\n");
+    for (int op = 0; op < OP_COUNT; op++) {
+        const OpRow *row = &op_table[op];
+        const char *argument = strstr(row->c, "$0");
+        if (!is_measured(row)) continue;
+        assert_true(argument && !strchr(argument + 1, '$'));
+        text_add(&text, "float op_%d(float x);\n", op);
+        text_add(&text, "float op_%d(float x) { return %.*sx%s; }\n", op,
+                 (int)(argument - row->c), row->c, argument + 2);
+    }
+    return load_text(text.text, "-O2", 0);
+}
+
+static void table_is_exact(void **state) {
+    (void)state;
+    Arena *arena = arena_new();
+    void *library = load_functions(arena);
+    int measured = 0;
+    for (int op = 0; op < OP_COUNT; op++) {
+        if (!is_measured(&op_table[op])) continue;
+        float (*ours)(float);
+        *(void **)&ours = dlsym(library, arena_format(arena, "op_%d", op));
+        assert_non_null(ours);
+        measured++;
+        for (int run = 0; run < 20000; run++) {
+            const float x = (run % 2 ? 1.0f : 40.0f) * (float)(2 * drand48() - 1);
+            const double right = op_value((OpCode)op, x, 0, 0);
+            if (isfinite(right)) assert_ulps(op_table[op].text, x, ours(x), right);
+        }
+    }
+    assert_true(measured >= 10);
+    dlclose(library);
+    arena_free(arena);
+}
+
 static void scalars_at_the_edge(void **state) {
     (void)state;
     assert_true(moec_exp(-INFINITY) == 0 && moec_exp(INFINITY) == INFINITY &&
@@ -90,6 +138,7 @@ static void normals_are_normal(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scalars_are_exact),
+        cmocka_unit_test(table_is_exact),
         cmocka_unit_test(scalars_at_the_edge),
         cmocka_unit_test(normals_are_normal),
     };

@@ -70,6 +70,21 @@ static Difference group_difference(const Group *group, const Group *base, const 
     return difference;
 }
 
+/* Mean number of steps until the runs of the group reach the mean loss of the base; NaN if one does
+ * not. */
+static double steps_to_base(const Group *group, const Group *base, const char *metric,
+                            bool higher) {
+    const SampleMoments goal = losses_of(base, metric);
+    double sum = 0;
+    int count = 0;
+    for (int i = 0; i < group->count; i++) {
+        if (!is_counted(&group->runs[i], metric)) continue;
+        sum += history_reached(&group->runs[i].history, metric, goal.mean, higher);
+        count++;
+    }
+    return count && goal.count ? sum / count : NAN;
+}
+
 static json_t *difference_json(const TestRules *rules, const Judgement *judgement, bool higher,
                                int comparisons) {
     const Difference *difference = &judgement->difference;
@@ -301,11 +316,12 @@ static int add_differences(json_t *rows, const Gathering *gathering, const int *
     for (int i = 0; i < count; i++) {
         int other = compared_with(gathering, order[i], order[0], metric);
         if (other < 0) continue;
+        const Group *group = &gathering->groups[order[i]], *base = &gathering->groups[other];
         judged[compared] = json_array_get(rows, (size_t)i);
-        judgements[compared++] =
-            (Judgement){.difference = group_difference(&gathering->groups[order[i]],
-                                                       &gathering->groups[other], metric),
-                        .counts = is_compared(gathering, order[i], metric)};
+        json_object_set_new(judged[compared], "steps_to_base",
+                            json_number(steps_to_base(group, base, metric, gathering->higher)));
+        judgements[compared++] = (Judgement){.difference = group_difference(group, base, metric),
+                                             .counts = is_compared(gathering, order[i], metric)};
     }
     int comparisons = judge_differences(&gathering->rules, gathering->higher, judgements, compared);
     for (int i = 0; i < compared; i++)

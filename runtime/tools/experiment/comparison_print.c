@@ -194,18 +194,27 @@ static void fill_cost_column(Cells *cells, int column, const json_t *rows, const
     }
 }
 
+/* "412 of 600" */
+static void print_steps_to_base(char cell[CELL], const json_t *row) {
+    const double reached = json_field_number(row, "steps_to_base"),
+                 steps = json_field_number(row, "steps");
+    fixed(cell, "%.0f", reached);
+    if (isfinite(reached) && isfinite(steps)) add_text(cell, " of %.0f", steps);
+}
+
 static Cells costs(const json_t *comparison) {
     static const CostColumn columns[] = {
         {"parameters", "parameters", NULL}, {"activated", "active", NULL},
         {"", "flops", "FLOP/token"},        {"KV cache ", "cache", "B/token"},
         {"tokens", "tokens", NULL},         {"training ", "flops_total", "FLOP"}};
     enum { COUNT = sizeof columns / sizeof *columns };
-    const char *head[COUNT + 3] = {"variant"};
+    const char *head[COUNT + 4] = {"variant"};
     for (int k = 0; k < COUNT; k++) head[k + 1] = columns[k].head;
     head[COUNT + 1] = "tokens/s";
     head[COUNT + 2] = "time";
+    head[COUNT + 3] = "steps to baseline's loss";
     const json_t *rows = json_object_get(comparison, "variants");
-    Cells cells = cells_new((int)json_array_size(rows), COUNT + 3, COUNT + 3, head);
+    Cells cells = cells_new((int)json_array_size(rows), COUNT + 4, COUNT + 4, head);
     for (int k = 0; k < COUNT; k++) fill_cost_column(&cells, k + 1, rows, &columns[k]);
     for (int i = 1; i < cells.rows; i++) {
         const json_t *row = json_array_get(rows, (size_t)i - 1);
@@ -214,6 +223,7 @@ static Cells costs(const json_t *comparison) {
                  quantity_grouped(json_field_number(row, "speed"), 0).text);
         snprintf(cells.text[i][COUNT + 2], CELL, "%s",
                  quantity_seconds(json_field_number(row, "seconds")).text);
+        print_steps_to_base(cells.text[i][COUNT + 3], row);
     }
     for (int k = cells.columns - 1; k > 0; k--)
         if (is_empty_column(&cells, k)) drop_column(&cells, k);

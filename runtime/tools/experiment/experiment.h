@@ -37,6 +37,10 @@ int history_column(const History *history, const char *name);
 double history_last(const History *history, const char *name);
 /* The mean of the last tenth of the steps that have this column. */
 double history_tail(const History *history, const char *name);
+/* The first step with a value that is at least as good as `goal`, between two steps by linear
+ * interpolation; of the training loss, "loss", with a mean over the last tenth of the steps. NaN:
+ * none. */
+double history_reached(const History *history, const char *name, double goal, bool higher);
 double history_sum(const History *history, const char *name);
 /* The median of the steps. */
 double history_median(const History *history, const char *name);
@@ -185,7 +189,8 @@ int gathering_find(const Gathering *gathering, const char *name);
  *       "equivalence", "detect", "power", "effects", "plan",
  *       "variants": [ { "variant", "sets", "parameters", "active", "flops", "cache", "steps",
  *                       "tokens", "flops_total", "finished", "diverged", "unfinished", "loss",
- *                       "spread", "nats", "train_loss", "speed", "seconds", "probes",
+ *                       "spread", "nats", "train_loss", "steps_to_base", "speed", "seconds",
+ *                       "probes",
  *                       "difference": { "paired", "pairs", "mean", "margin_95", "low", "high",
  *                                       "chance", "adjusted", "equivalence", "not_worse",
  *                                       "seeds_needed", "verdict" },

@@ -232,6 +232,28 @@ double history_tail(const History *history, const char *name) {
     return mean;
 }
 
+double history_reached(const History *history, const char *name, double goal, bool higher) {
+    long count;
+    double *numbers = numbers_of(history, name, &count), before = NAN, step_before = 0,
+           reached = NAN;
+    const int column = history_column(history, name);
+    const long window = strcmp(name, "loss") == 0 && count ? (count + 9) / 10 : 1;
+    for (long row = 0, at = 0; at < count && isnan(reached); row++) {
+        if (isnan(history->values[column][row])) continue;
+        if (++at < window) continue;
+        const double value = sum_of_row(numbers + at - window, window) / (double)window,
+                     step = history->values[0][row];
+        if (higher ? value >= goal : value <= goal)
+            reached = isnan(before)
+                          ? step
+                          : step_before + (goal - before) / (value - before) * (step - step_before);
+        before = value;
+        step_before = step;
+    }
+    free(numbers);
+    return reached;
+}
+
 double history_sum(const History *history, const char *name) {
     long count;
     double *numbers = numbers_of(history, name, &count), sum = sum_of_row(numbers, count);
