@@ -70,8 +70,8 @@ static const MoecProduct moec_products[] = {
      .batch = {1, 1}, .accumulate = 0}, /* 23: d_block_attention_query */
 };
 
-/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:79
-   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:118
+/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:90
+   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:149
    balance[0] = 0   -- std/moe.moe:125
    query_rotary_angle_table[e] = 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:18
    query_rotary_angle_2[s,e] = s * query_rotary_angle_table[e]   -- std/rotary.moe:18
@@ -173,7 +173,7 @@ static const MoecAttend moec_options_train_3 = {
     .scale = 0.353553391f, .cap = 0.0f, .best = 0,
 };
 
-/* x_3[i,b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:113
+/* x_3[i,b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:138
    ffn_norm_sum_of_squares[i,b,s] = sum[d] x_3[i,b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:9
    ffn_norm_root[b,s] = rsqrt(ffn_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
    ffn_norm_y[b,s,d] = x_3[i,b,s,d] * ffn_norm_root[b,s]   -- std/norms.moe:10
@@ -337,7 +337,7 @@ static void kernel_train_9_expert_h_weighed(long i, const float *restrict ffn_we
    ffn_product_3 = sum[n] stop_gradient(ffn_load[i,n]) * (ffn_total_4[n] * 0.015625)   -- std/moe.moe:125
    ffn_largest_2 = max[n] ffn_load[i,n]   -- std/moe.moe:129
    ffn_max_expert_load[i] = 4 * ffn_largest_2   -- std/moe.moe:129
-   x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:118
+   x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:149
    balance[i + 1] = balance[i] + 0.04 * ffn_product_3   -- std/moe.moe:125 */
 static void kernel_train_10_balance(long i, float *restrict x_2, const float *restrict x_3,
         const float *restrict ffn_p, const float *restrict ffn_load, const float *restrict expert_y,
@@ -423,8 +423,8 @@ static void kernel_train_11_final_norm_y_2(const float *restrict x_2,
     }
 }
 
-/* largest[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:132
-   sum_of_powers[b,s] = sum[v] exp(logits[b,s,v] - stop_gradient(largest[b,s]))   -- std/decoder.moe:132 */
+/* largest[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:168
+   sum_of_powers[b,s] = sum[v] exp(logits[b,s,v] - stop_gradient(largest[b,s]))   -- std/decoder.moe:168 */
 static void kernel_train_12_sum_of_powers(const float *restrict logits, float *restrict largest,
         float *restrict sum_of_powers)
 {
@@ -449,15 +449,15 @@ static void kernel_train_12_sum_of_powers(const float *restrict logits, float *r
 }
 
 /* total = sum[b,s] (stop_gradient(largest[b,s]) + log(sum_of_powers[b,s]) - logits[b,s,targets[b,s]])
-          -- std/decoder.moe:132
-   loss = total * 0.015625   -- std/decoder.moe:132
+          -- std/decoder.moe:168
+   loss = total * 0.015625   -- std/decoder.moe:168
    balance_2 = balance[4]   -- std/moe.moe:125
-   total_2 = total * 0.015625 + balance_2   -- std/decoder.moe:132
-   d_total_3 = loss_scale * 0.015625   -- std/decoder.moe:132
-   d_sum_of_powers[b,s] = d_total_3 * (1 / sum_of_powers[b,s])   -- std/decoder.moe:132
+   total_2 = total * 0.015625 + balance_2   -- std/decoder.moe:168
+   d_total_3 = loss_scale * 0.015625   -- std/decoder.moe:168
+   d_sum_of_powers[b,s] = d_total_3 * (1 / sum_of_powers[b,s])   -- std/decoder.moe:168
    d_logits[b,s,v] = d_sum_of_powers[b,s] * exp(logits[b,s,v] - stop_gradient(largest[b,s]))
-          -- std/decoder.moe:127
-   d_logits[b,s,targets[b,s]] += -d_total_3   -- std/decoder.moe:132 */
+          -- std/decoder.moe:160
+   d_logits[b,s,targets[b,s]] += -d_total_3   -- std/decoder.moe:168 */
 static void kernel_train_13_d_logits(const int32_t *restrict targets, const float *restrict balance,
         const float *restrict logits, const float *restrict largest, const float *restrict sum_of_powers,
         float *restrict loss, float *restrict balance_2, float *restrict total_2,
@@ -543,7 +543,7 @@ static void kernel_train_14_d_final_norm_sum_of_squares(const float *restrict x_
 }
 
 /* d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s]
-        + d_final_norm_sum_of_squares[b,s] * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:118
+        + d_final_norm_sum_of_squares[b,s] * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:149
    d_balance_3[4] = loss_scale   -- std/moe.moe:125 */
 static void kernel_train_15_d_balance_3(const float *restrict x_2, const float *restrict final_norm_root,
         const float *restrict loss_scale, float *restrict d_balance_3,
@@ -803,7 +803,7 @@ static void kernel_train_23_d_ffn_norm_sum_of_squares(long i, const float *restr
 }
 
 /* d_x_3[b,s,d] = d_x_2[i + 1,b,s,d] + d_ffn_norm_y_3[b,s,d] * ffn_norm_root_again[b,s]
-        + d_ffn_norm_sum_of_squares[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:113 */
+        + d_ffn_norm_sum_of_squares[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:138 */
 static void kernel_train_24_d_x_3(long i, const float *restrict x_3, const float *restrict d_x_2,
         float *restrict d_x_3, const float *restrict d_ffn_norm_y_3,
         const float *restrict d_ffn_norm_sum_of_squares, const float *restrict ffn_norm_root_again)
@@ -923,7 +923,7 @@ static void kernel_train_27_d_attention_norm_sum_of_squares(long i, const float 
 }
 
 /* d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
-        + d_attention_norm_sum_of_squares[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:118
+        + d_attention_norm_sum_of_squares[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:149
    d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:125 */
 static void kernel_train_28_d_balance_3(long i, const float *restrict x_2, float *restrict d_balance_3,
         float *restrict d_x_2, const float *restrict d_x_3, const float *restrict d_attention_norm_y_3,
@@ -946,7 +946,7 @@ static void kernel_train_28_d_balance_3(long i, const float *restrict x_2, float
     d_balance_3[i & 1] = d_balance_3[(i + 1) & 1];
 }
 
-/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:79 */
+/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:90 */
 static void kernel_train_29_d_embedding(const int32_t *restrict tokens, const float *restrict d_x_2,
         float *restrict d_embedding)
 {
@@ -1116,12 +1116,12 @@ static void run_train(const MoecRun *run)
                 query_rotary_y, key_rotary_y);
         /* attended[i,b,s,h,c], attended_lse[i,b,s,h] =
                 attend(query_rotary_y[i,b,s,h,e], key_rotary_y[i,b,s,hk,e],
-                attention_v[i,b,s,hv,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:125 */
+                attention_v[i,b,s,hv,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:127 */
         moec_attend(&moec_options_train_3, query_rotary_y + i * BATCH * S * H * E,
                 key_rotary_y + i * BATCH * S * HK * E, attention_v + i * BATCH * S * HV * C, NULL, NULL,
                 attended + i * BATCH * S * H * C, attended_lse + i * BATCH * S * H);
         /* attention_y[b,s,d] = sum[h,c] attended[i,b,s,h,c] * block_attention_output[i,h,c,d]
-                  -- std/attention.moe:154 */
+                  -- std/attention.moe:156 */
         moec_product(run, 3, &moec_products[3], attended + i * BATCH * S * H * C,
                 block_attention_output + i * H * C * D, attention_y);
         kernel_train_4_ffn_norm_y_2(i, x_2, attention_y, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,
@@ -1169,14 +1169,14 @@ static void run_train(const MoecRun *run)
     }
     kernel_train_11_final_norm_y_2(x_2, final_norm_sum_of_squares, final_norm_root, final_norm_y,
             final_norm_weight, final_norm_y_2);
-    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:127 */
+    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:160 */
     moec_product(run, 5, &moec_products[5], final_norm_y_2, unembedding, logits);
     kernel_train_12_sum_of_powers(logits, largest, sum_of_powers);
     kernel_train_13_d_logits(targets, balance, logits, largest, sum_of_powers, loss, balance_2, total_2,
             loss_scale, d_logits);
-    /* d_final_norm_y_2[b,s,d] = sum[v] d_logits[b,s,v] * unembedding[d,v]   -- std/decoder.moe:127 */
+    /* d_final_norm_y_2[b,s,d] = sum[v] d_logits[b,s,v] * unembedding[d,v]   -- std/decoder.moe:160 */
     moec_product(run, 6, &moec_products[6], d_logits, unembedding, d_final_norm_y_2);
-    /* d_unembedding[d,v] += sum[b,s] d_logits[b,s,v] * final_norm_y_2[b,s,d]   -- std/decoder.moe:127 */
+    /* d_unembedding[d,v] += sum[b,s] d_logits[b,s,v] * final_norm_y_2[b,s,d]   -- std/decoder.moe:160 */
     moec_product(run, 7 + moec_first, &moec_products[7 + moec_first], final_norm_y_2, d_logits,
             d_unembedding);
     kernel_train_14_d_final_norm_sum_of_squares(x_2, final_norm_sum_of_squares, final_norm_root,
@@ -1261,16 +1261,16 @@ static void run_train(const MoecRun *run)
         kernel_train_24_d_x_3(i, x_3, d_x_2, d_x_3, d_ffn_norm_y_3, d_ffn_norm_sum_of_squares,
                 ffn_norm_root_again);
         /* d_attended[b,s,h,c] = sum[d] d_x_3[b,s,d] * block_attention_output[i,h,c,d]
-                  -- std/attention.moe:154 */
+                  -- std/attention.moe:156 */
         moec_product(run, 12, &moec_products[12], d_x_3, block_attention_output + i * H * C * D, d_attended);
         /* d_block_attention_output[i,h,c,d] += sum[b,s] d_x_3[b,s,d] * attended[i,b,s,h,c]
-                  -- std/attention.moe:154 */
+                  -- std/attention.moe:156 */
         moec_product(run, 13 + moec_first, &moec_products[13 + moec_first], attended + i * BATCH * S * H * C,
                 d_x_3, d_block_attention_output + i * H * C * D);
         /* d_query_rotary_y[b,s,h,e], d_key_rotary_y[b,s,hk,e],
                 d_attention_v[b,s,hv,c] = attend_grad(query_rotary_y[i,b,s,h,e], key_rotary_y[i,b,s,hk,e],
                 attention_v[i,b,s,hv,c], attended[i,b,s,h,c], attended_lse[i,b,s,h],
-                d_attended[b,s,h,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:125 */
+                d_attended[b,s,h,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:127 */
         moec_attend_grad(&moec_options_train_25,
                 &(const MoecAttendSaved){.q = query_rotary_y + i * BATCH * S * H * E,
                         .k = key_rotary_y + i * BATCH * S * HK * E,

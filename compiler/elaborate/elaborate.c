@@ -279,6 +279,7 @@ static void model_program(Elaborator *e, const Node *model, const Node *layer, R
     e->batch = index_new(e->program, "b", e->program->batch);
     Frame frame = {.layer = layer,
                    .path = "",
+                   .stored = "",
                    .given = record,
                    .application = application_new(e, layer->name, "", layer->span),
                    .call = model->kids[0]->span,

@@ -84,11 +84,21 @@ typedef struct Instance {
     Span call;
 } Instance;
 
+/* An option that a layer of the standard library sets and a user layer does not declare: the layers
+ * that it applies receive it. */
+typedef struct Passed {
+    const char *path;
+    const RecordField *entry;
+    bool received;
+} Passed;
+
 /* One application of a layer. */
 typedef struct Frame {
     const Node *layer;
     const char
         *path; /* public path prefix of its definitions, "block.{i}.attention"; "" at the root */
+    const char
+        *stored; /* the same for parameters and states: without iterations of shared repeats */
     struct Frame *caller;
     Application *application;
     const char
@@ -96,6 +106,7 @@ typedef struct Frame {
     Span call;
     Span chosen;   /* the option value that selects the layer; none: it is applied by its name */
     Record *given; /* its options */
+    List passed;   /* Passed *: options that it does not declare, for the layers that it applies */
     bool refused;  /* rejected by a requirement or by sizes that do not divide */
     int depth;
     int repeats; /* iterations of the repeats around it; 0: none */
@@ -103,6 +114,7 @@ typedef struct Frame {
     Index *ambient[MAX_RANK]; /* indices that the layer is mapped over, batch first */
     Table instances;          /* Instance *: path segments of the layers that it applies */
     bool shared;              /* already applied under this path: its declarations exist */
+    bool looped; /* in a shared repeat: repeats in it have one parameter per iteration */
 } Frame;
 
 /* A named term of the loss that sums over depth. */
@@ -117,9 +129,31 @@ typedef struct LossTerm {
 typedef struct RepeatBuild {
     Index *index; /* NULL: an inlined step */
     long steps;
-    List terms; /* LossTerm *: of the repeat */
+    bool shared; /* all iterations have the same parameters */
+    List terms;  /* LossTerm *: of the repeat */
     struct RepeatBuild *outer;
 } RepeatBuild;
+
+/* A repeat that has been built. */
+typedef struct BuiltRepeat {
+    Statement *statement;
+    Block *around; /* that it is in */
+    Axis *stacked; /* its iterations and one more */
+    long steps;
+} BuiltRepeat;
+
+/* A value that a layer provides (provide.c). */
+typedef struct Provided {
+    Binding binding;
+    const RepeatBuild *region; /* in which it is provided */
+    const BuiltRepeat *ended;  /* the same after its end, until the value is kept */
+    bool iteration;            /* the number of the iteration, which compare_steps compares */
+} Provided;
+
+/* Names that an iteration of a repeat provides, and those that it requests before. */
+typedef struct Effects {
+    List made, needed; /* const char * */
+} Effects;
 
 /* While an iteration of a repeat is read: the iterations with the same result (repeat.c). */
 typedef struct Alike {
@@ -161,7 +195,9 @@ typedef struct Elaborator {
     Scope *scope;
     Frame *frame;
     RepeatBuild *region;
-    Alike *alike; /* NULL: not requested */
+    Alike *alike;     /* NULL: not requested */
+    List provided;    /* Provided *, in the order of the statements */
+    Effects *effects; /* of the iteration that is tried; NULL: it is not tried */
     Equation *equation;
     Index *scanned; /* the position of the scan whose body is being read, or NULL */
     Index *batch;
@@ -216,9 +252,13 @@ const char *value_shown(Elaborator *e, const Value *value);
 char *value_text(Elaborator *e, const Value *value);
 bool value_equal(const Value *a, const Value *b);
 
+/* Marks a value as read. */
+void watch_read(const Value *value);
+
 /* ---- scopes ---- */
 Binding *scope_find(const Scope *scope, const char *name);
-Binding *scope_own(const Scope *scope, const char *name); /* without the outer scopes */
+Binding *scope_own(const Scope *scope, const char *name);     /* without the outer scopes */
+Binding *scope_binding(const Scope *scope, const char *name); /* not a read of the value */
 void scope_add(Elaborator *e, Scope *scope, Binding *binding);
 Binding *scope_bind(Elaborator *e, Scope *scope, const char *name, Value *value, Span span);
 Scope *scope_opaque(Scope *scope); /* the scope of new names */
@@ -374,6 +414,8 @@ Value *define(Elaborator *e, const char *name, Index *const *dims, int rank, Red
 bool is_plain_read(Elaborator *e, Expr *expr);
 Value *materialise(Elaborator *e, const char *name, Value *value);
 void equation(Elaborator *e, const Node *node);
+/* The value of NAME[subs] = expr, without the name. */
+Value *value_of_equation(Elaborator *e, const Node *node);
 
 /* ---- builtin.c ---- */
 /* The result of a builtin function, or NULL for another name. */
@@ -434,8 +476,6 @@ void warn_unused(Unit *unit);
 void warn_of_functions(Unit *unit); /* user layers with the name of a function */
 /* The watch of an option of a layer that is set at `span`, shared by all applications. */
 Watch *watch_option(Elaborator *e, const Node *layer, const char *name, Span span);
-/* Marks a value as read. */
-void watch_read(const Value *value);
 /* Warns about options that are set but not read. */
 void warn_idle(Elaborator *e);
 /* Marks the unread settings. */
@@ -447,6 +487,24 @@ void warn_rounded(Elaborator *e, const Node *given);
 void scan_statement(Elaborator *e, const Node *node);
 /* False after a report. */
 bool may_stand_in_scan(Elaborator *e, const Node *node);
+
+/* ---- provide.c ---- */
+void provided_statement(Elaborator *e, const Node *node); /* provide and request */
+Provided *provided_find(const List *provided, const char *name);
+Provided *provided_set(Elaborator *e, const char *name, Value *value, Span span);
+/* Whether two lists have the same names, tensors of any value, and otherwise equal values. */
+bool provided_alike(const List *a, const List *b);
+/* Marks the values of a repeat that has ended. */
+void provided_end(Elaborator *e, const RepeatBuild *region, const BuiltRepeat *built);
+/* Keeps a value of the last iteration of its repeat, which has ended. */
+void keep_provided(Elaborator *e, Provided *entry);
+bool has_name(const List *names, const char *name);
+/* An undeclared option for the layers that the current layer applies. */
+void pass_on(Elaborator *e, const RecordField *entry, const char *path);
+/* Reports options that neither the current layer nor a layer that it applies declares. */
+void check_passed_on(Elaborator *e);
+/* The options of the current layer, with one that the layers around it pass on. */
+Record *with_passed(Elaborator *e, const Node *option, Record *given);
 
 /* ---- repeat.c ---- */
 void repeat_statement(Elaborator *e, const Node *node);

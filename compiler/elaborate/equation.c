@@ -553,6 +553,14 @@ static bool gains_axis(Elaborator *e, const Node *node, const Value *value) {
     return true;
 }
 
+Value *value_of_equation(Elaborator *e, const Node *node) {
+    Equation own = {.node = node}, *outer = e->equation;
+    e->equation = &own;
+    Value *value = equation_value(e, node);
+    e->equation = outer;
+    return value;
+}
+
 /* equation: NAME[subs] = expr. */
 void equation(Elaborator *e, const Node *node) {
     Equation own = {.node = node}, *outer = e->equation;

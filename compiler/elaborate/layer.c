@@ -24,10 +24,10 @@ static const char *name_of_its_own(Elaborator *e, const char *label) {
     return name;
 }
 
-/* The path of an application, NULL after a report. Each norm(x) has separate weights; all
+/* The path segment of an application, NULL after a report. Each norm(x) has separate weights; all
  * norm@same(x) share the weights of `same`. Each iteration of a `for` is a different application,
  * same_2. */
-static const char *instance_path(Elaborator *e, const Node *layer, const char *label, bool labelled,
+static const char *instance_name(Elaborator *e, const Node *layer, const char *label, bool labelled,
                                  Span call, bool *shared) {
     const Instance *before = labelled ? find_instance(e->frame, label) : NULL;
     bool again = before && before->call.source == call.source && before->call.start == call.start;
@@ -47,7 +47,11 @@ static const char *instance_path(Elaborator *e, const Node *layer, const char *l
         *taken = (Instance){name, 2, layer, call};
         table_add(e->arena, &e->frame->instances, hash_text(HASH_START, name), taken);
     }
-    return *e->frame->path ? arena_format(e->arena, "%s.%s", e->frame->path, name) : name;
+    return name;
+}
+
+static const char *path_below(Elaborator *e, const char *path, const char *name) {
+    return *path ? arena_format(e->arena, "%s.%s", path, name) : name;
 }
 
 bool is_written(Span span) {
@@ -403,11 +407,14 @@ Value *apply_layer(Elaborator *e, Value *layer, const char *label, bool labelled
         if (seen[i]->kind == KIND_ERROR) return seen[i];
     }
     bool shared = false;
-    const char *path = instance_path(e, node, label, labelled, span, &shared);
-    if (!path) return value_error(e, span);
+    const char *name = instance_name(e, node, label, labelled, span, &shared);
+    if (!name) return value_error(e, span);
+    const char *path = path_below(e, e->frame->path, name);
     Frame frame = {.layer = node,
                    .path = path,
+                   .stored = path_below(e, e->frame->stored, name),
                    .shared = e->frame->shared || shared,
+                   .looped = e->frame->looped,
                    .caller = e->frame,
                    .application = application_new(e, node->name, path, span),
                    .call = span,
@@ -431,7 +438,9 @@ Value *apply_layer(Elaborator *e, Value *layer, const char *label, bool labelled
     check_unknown_options(e, node, frame.given);
     bool bound = true;
     for (int i = 0; i < count && bound; i++) bound = bind_formal(e, formals->kids[i], seen[i]);
+    int errors = e->reports->errors;
     if (bound) block_statements(e, layer_body(node));
+    if (e->reports->errors == errors) check_passed_on(e);
     if (is_abandoned(e)) bound = false;
     Value *result = bound ? layer_result(e, node, span) : value_error(e, span);
     e->frame = caller;

@@ -110,8 +110,9 @@ static void optimizer_body(Elaborator *e, const Node *body, Index *index) {
 }
 
 void enter_body(Elaborator *e, Frame *frame, Scope *scope, const Node *layer, Record *given) {
-    static Frame root = {.path = ""};
-    *frame = (Frame){.layer = layer, .path = "", .call = layer->name_span, .caller = &root};
+    static Frame root = {.path = "", .stored = ""};
+    *frame = (Frame){
+        .layer = layer, .path = "", .stored = "", .call = layer->name_span, .caller = &root};
     e->frame = frame;
     e->scope = scope;
     Value *options = value_new(e, KIND_RECORD, layer->span);

@@ -576,6 +576,7 @@ void bind_option(Elaborator *e, const Node *option, Record *given, const char *p
         report_help(e->reports, "rename one of them");
         return;
     }
+    given = with_passed(e, option, given);
     Value *value = option_value(e, option, given);
     if (value->kind != KIND_ERROR && !check_limits(e, option, value))
         value = value_error(e, option->span);
@@ -621,16 +622,6 @@ static bool is_passed_on(const Elaborator *e, const Node *layer, const RecordFie
            !is_written(entry->span);
 }
 
-static void report_passed_on(Elaborator *e, const Node *layer, const RecordField *entry,
-                             const char *path) {
-    report_error(e->reports, asked_here(e), "layer '%s' has no option '%s', which layer '%s' sets",
-                 layer->name, path, e->frame->caller->layer->name);
-    report_note(e->reports, entry->span, "set here");
-    report_help(e->reports,
-                "add 'option %s: any = none' to '%s', and read it or pass it on: inner(x; %s = %s)",
-                path, layer->name, path, path);
-}
-
 static void check_record(Elaborator *e, const Node *layer, Record *given, const char *prefix,
                          const List *names) {
     for (int i = 0; i < given->entries.count; i++) {
@@ -656,7 +647,7 @@ static void check_record(Elaborator *e, const Node *layer, Record *given, const 
             continue;
         }
         if (is_passed_on(e, layer, entry)) {
-            report_passed_on(e, layer, entry, path);
+            pass_on(e, entry, path);
             continue;
         }
         report_error(e->reports, entry->span, "%s '%s' has no option '%s'",

@@ -29,6 +29,7 @@ typedef struct Carried {
 
 typedef struct RepeatPlan {
     long count, prefix, period, steps;
+    List carried; /* const char *: provided values that an iteration reads and replaces */
 } RepeatPlan;
 
 static int find_carried(Elaborator *e, const Node *node, Carried *carried, int count) {
@@ -101,12 +102,21 @@ static Value *repeat_number(Elaborator *e, const Node *node, long i) {
     return value_number(e, (double)i, node->kids[0]->span);
 }
 
+static const char *step_path(Elaborator *e, const char *path, const char *name,
+                             const char *segment) {
+    return arena_format(e->arena, "%s%s%s%s%s", path, *path ? "." : "", name, segment ? "." : "",
+                        segment ? segment : "");
+}
+
 /* Reads one iteration into the current block. `segment` is part of the public path of its
- * definitions. */
-static void repeat_step(Elaborator *e, const Node *node, Value *index, const char *segment) {
+ * definitions. again: an iteration of a shared repeat whose parameters exist. */
+static void repeat_step(Elaborator *e, const Node *node, Value *index, const char *segment,
+                        bool again) {
     Frame frame = *e->frame, *outer = e->frame;
-    frame.path = *outer->path ? arena_format(e->arena, "%s.%s.%s", outer->path, node->name, segment)
-                              : arena_format(e->arena, "%s.%s", node->name, segment);
+    frame.path = step_path(e, outer->path, node->name, segment);
+    frame.stored = step_path(e, outer->stored, node->name, node->number == 1 ? NULL : segment);
+    frame.shared = outer->shared || (node->number == 1 && again);
+    frame.looped = outer->looped || node->number == 1;
     frame.application = application_new(e, node->name, frame.path, node->span);
     frame.instances = (Table){0};
     e->frame = &frame;
@@ -140,10 +150,13 @@ static void add_facts(Text *text, const Tensor *tensor) {
     text_add(text, "\n");
 }
 
-/* The result of an iteration as text: iterations with the same text are equal. */
+/* The result of an iteration as text: iterations with the same text are equal. `provided` are the
+ * values that it can request, then those that the next one can. */
 static char *signature(Elaborator *e, const Node *node, Alike *alike, const Carried *carried,
-                       int count) {
+                       int count, List *provided, Effects *effects) {
     Elaborator saved = *e;
+    e->provided = *provided;
+    e->effects = effects;
     Program *program = program_new(e->arena, e->reports, "step", e->program->graph, e->unit->calls);
     program->batch = saved.program->batch;
     program->sequence = saved.program->sequence;
@@ -152,7 +165,7 @@ static char *signature(Elaborator *e, const Node *node, Alike *alike, const Carr
     e->terms = e->probed = e->once = e->stored = e->named = e->axes = (List){0};
     e->settings = NULL;
     e->alike = alike;
-    repeat_step(e, node, alike->index, "step");
+    repeat_step(e, node, alike->index, "step", false);
     Text text = {.arena = e->arena};
     const char *made = print_program(e->arena, program);
     text_add_bytes(&text, made, strlen(made));
@@ -174,6 +187,7 @@ static char *signature(Elaborator *e, const Node *node, Alike *alike, const Carr
     }
     saved.aliases = e->aliases;
     saved.steps = e->steps;
+    *provided = e->provided;
     *e = saved;
     for (int j = 0; j < count; j++) carried[j].binding->value = carried[j].before;
     return text.text;
@@ -181,7 +195,8 @@ static char *signature(Elaborator *e, const Node *node, Alike *alike, const Carr
 
 /* The signatures of all iterations; equal texts are shared. False after an error. */
 static bool signatures(Elaborator *e, const Node *node, char **texts, long count,
-                       const Carried *carried, int carried_count) {
+                       const Carried *carried, int carried_count, Effects *effects) {
+    List provided = e->provided;
     for (long i = 0; i < count; i++) {
         if (texts[i]) continue;
         Alike alike = {.index = repeat_number(e, node, i), .first = i, .count = count};
@@ -189,20 +204,54 @@ static bool signatures(Elaborator *e, const Node *node, char **texts, long count
         alike.same = arena_alloc(e->arena, (size_t)count * sizeof *alike.same);
         memset(alike.same + i, true, (size_t)(count - i));
         int errors = e->reports->errors;
-        char *text = signature(e, node, &alike, carried, carried_count);
+        List before = provided;
+        char *text = signature(e, node, &alike, carried, carried_count, &provided, &effects[i]);
         if (e->reports->errors > errors) return false;
         for (long j = 0; j < i; j++)
             if (!strcmp(texts[j], text)) text = texts[j];
         texts[i] = text;
+        if (!provided_alike(&before, &provided)) continue; /* the next one can request more */
         for (long j = i + 1; j < count && !alike.index->watch->read; j++)
-            if (alike.same[j]) texts[j] = text;
+            if (alike.same[j]) texts[j] = text, effects[j] = effects[i];
     }
     return true;
 }
 
+/* The provided values that the iterations of one period read and replace. */
+static void find_carried_values(Elaborator *e, const Effects *effects, RepeatPlan *plan) {
+    List made = {0}, needed = {0};
+    for (long i = plan->prefix; i < plan->prefix + plan->period; i++) {
+        for (int j = 0; j < effects[i].needed.count; j++)
+            if (!has_name(&made, effects[i].needed.items[j]))
+                list_push(e->arena, &needed, effects[i].needed.items[j]);
+        list_append(e->arena, &made, &effects[i].made);
+    }
+    for (int j = 0; j < needed.count; j++) {
+        const char *name = needed.items[j];
+        if (has_name(&made, name) && !has_name(&plan->carried, name))
+            list_push(e->arena, &plan->carried, needed.items[j]);
+    }
+}
+
+static bool provides(const Node *node) {
+    bool found = node && node->kind == NODE_PROVIDE;
+    for (int i = 0; node && i < node->count && !found; i++) found = provides(node->kids[i]);
+    return found;
+}
+
+/* Whether the body, or a layer that it may apply, provides a value. */
+static bool may_provide(const Elaborator *e, const Node *body) {
+    bool found = provides(body);
+    for (int i = 0; i < e->unit->layers.count && !found; i++) {
+        const Node *layer = e->unit->layers.items[i];
+        found = layer->kids[0] && layer->kids[0]->count && provides(layer);
+    }
+    return found;
+}
+
 /* The plan with the fewest bodies. */
 static RepeatPlan find_plan(char **texts, long count) {
-    RepeatPlan best = {count, count, 1, 0};
+    RepeatPlan best = {count, count, 1, 0, {0}};
     long best_bodies = count;
     for (long period = 1; period <= MAX_PERIOD && 2 * period <= count; period++) {
         /* the longest periodic run, over all starting points */
@@ -212,7 +261,7 @@ static RepeatPlan find_plan(char **texts, long count) {
             long steps = (end - prefix) / period;
             long bodies = prefix + period + (count - prefix - steps * period);
             if (steps < 2 || bodies >= best_bodies) continue;
-            best = (RepeatPlan){count, prefix, period, steps};
+            best = (RepeatPlan){count, prefix, period, steps, {0}};
             best_bodies = bodies;
         }
     }
@@ -221,23 +270,30 @@ static RepeatPlan find_plan(char **texts, long count) {
 
 static bool plan_steps(Elaborator *e, const Node *node, long count, const Carried *carried,
                        int carried_count, RepeatPlan *plan) {
-    bool inner = false;
+    bool inner = e->frame->looped;
     for (const RepeatBuild *region = e->region; region; region = region->outer)
         if (region->index) inner = true;
-    *plan = (RepeatPlan){count, 0, 1, count};
+    *plan = (RepeatPlan){count, 0, 1, count, {0}};
     if (inner || count < 2 || steps_stand_alone(e, node->kids[2])) {
-        *plan = (RepeatPlan){count, count, 1, 0};
+        *plan = (RepeatPlan){count, count, 1, 0, {0}};
         return true;
     }
-    if (!node_mentions(node->kids[2], node->kids[0]->name)) return true;
+    const Node *body = node->kids[2];
+    bool mentioned = node_mentions(body, node->kids[0]->name);
+    if (!mentioned && !may_provide(e, body)) return true;
+    Span spans[MAX_CARRIED]; /* the location of a definition is that before the repeat */
+    for (int i = 0; i < carried_count; i++) spans[i] = carried[i].binding->span;
     char **texts = arena_alloc(e->arena, (size_t)count * sizeof *texts);
-    if (!signatures(e, node, texts, count, carried, carried_count)) return false;
+    Effects *effects = arena_alloc(e->arena, (size_t)count * sizeof *effects);
+    if (!signatures(e, node, texts, count, carried, carried_count, effects)) return false;
+    for (int i = 0; i < carried_count && !mentioned; i++) carried[i].binding->span = spans[i];
     *plan = find_plan(texts, count);
+    if (plan->steps) find_carried_values(e, effects, plan);
     return true;
 }
 
-/* x before the repeat becomes stack[0]; inside, x is stack[i]. */
-static void carry_in(Elaborator *e, Carried *carried, Index *index, Axis *stacked, Scope *scope) {
+/* x before the repeat becomes stack[0]; inside, x is stack[i], which is returned. */
+static Value *carry_in(Elaborator *e, Carried *carried, Index *index, Axis *stacked) {
     Value *value = carried->before;
     Axis *axes[MAX_RANK];
     Expr *subs[MAX_RANK], *inside[MAX_RANK];
@@ -266,9 +322,8 @@ static void carry_in(Elaborator *e, Carried *carried, Index *index, Axis *stacke
     Expr *target = expr_read(e->program, carried->stack, subs);
     statement_loop(e->program, e->block, target, false, REDUCE_NONE, NULL, 0, value->expr,
                    carried->binding->span);
-    Value *seen = value_tensor(e, expr_read(e->program, carried->stack, inside), dims, value->rank,
-                               value->span);
-    scope_bind(e, scope, name, seen, carried->binding->span);
+    return value_tensor(e, expr_read(e->program, carried->stack, inside), dims, value->rank,
+                        value->span);
 }
 
 static Expr *stack_read(Elaborator *e, const Carried *carried, Expr *iteration,
@@ -325,6 +380,13 @@ static bool write_through(Elaborator *e, Block *body, Expr *value, Expr *target)
     for (int i = 0; i < body->statements.count; i++)
         rewrite_statement(e->program, body->statements.items[i], false, rename_repeat_read,
                           &renaming);
+    for (int i = 0; i < e->provided.count; i++) {
+        Value **provided = &((Provided *)e->provided.items[i])->binding.value, *old = *provided;
+        Expr *read = old->kind == KIND_TENSOR && old->expr->kind == EXPR_READ
+                         ? rename_repeat_read(e->program, old->expr, &renaming)
+                         : NULL;
+        if (read) *provided = value_tensor(e, read, old->dims, old->rank, old->span);
+    }
     /* reduced indices follow those of the target, as before */
     Index *loops[MAX_LOOPS];
     int count = 0;
@@ -338,9 +400,8 @@ static bool write_through(Elaborator *e, Block *body, Expr *value, Expr *target)
     return true;
 }
 
-static void carry_out(Elaborator *e, Carried *carried, Block *body, Index *index, Scope *scope) {
-    const Binding *binding = scope_own(scope, carried->binding->name);
-    Value *value = binding ? binding->value : NULL;
+static void carry_out(Elaborator *e, Carried *carried, Block *body, Index *index, Value *value,
+                      bool by_size) {
     if (!value || value->kind != KIND_TENSOR) {
         if (!value || value->kind == KIND_ERROR) return;
         report_error(e->reports, carried->binding->span,
@@ -353,9 +414,11 @@ static void carry_out(Elaborator *e, Carried *carried, Block *body, Index *index
     bool same = value->rank == carried->before->rank, taken[MAX_RANK] = {false};
     for (int i = 0; same && i < value->rank; i++) {
         int j = 0;
-        while (j < value->rank &&
+        const Axis *axis = carried->before->dims[i]->axis;
+        while (j < value->rank && !by_size &&
                (taken[j] || !axes_match(e, value->dims[j]->axis, carried->before->dims[i]->axis)))
             j++;
+        if (by_size) j = value->dims[i]->axis->size == axis->size ? i : value->rank;
         same = j < value->rank;
         if (same) dims[i] = value->dims[j], taken[j] = true;
     }
@@ -409,6 +472,30 @@ static const char *segment(Elaborator *e, const RepeatPlan *plan, long offset) {
                   : arena_format(e->arena, "{%ld*i}", plan->period);
 }
 
+/* The provided tensors that the iterations replace. Returns their number. */
+static int carry_provided(Elaborator *e, const RepeatPlan *plan, Carried *carried, Index *index,
+                          Axis *stacked) {
+    int count = 0;
+    for (int i = 0; i < plan->carried.count && count < MAX_CARRIED; i++) {
+        Provided *entry = provided_find(&e->provided, plan->carried.items[i]);
+        if (!entry || entry->binding.value->kind != KIND_TENSOR) continue;
+        if (entry->ended) keep_provided(e, entry);
+        Carried *own = &carried[count++];
+        *own = (Carried){.binding = &entry->binding, .before = entry->binding.value};
+        Value *seen = carry_in(e, own, index, stacked);
+        provided_set(e, entry->binding.name, seen, entry->binding.span);
+    }
+    return count;
+}
+
+/* The values after the last iteration. */
+static Value *carried_last(Elaborator *e, const Carried *carried, long steps) {
+    const Value *before = carried->before;
+    Expr *read =
+        stack_read(e, carried, expr_number(e->program, (double)steps), carried->before->dims);
+    return value_tensor(e, read, before->dims, before->rank, before->span);
+}
+
 /* The periodic iterations of the plan as one repeat statement. */
 static void region(Elaborator *e, const Node *node, const RepeatPlan *plan, Carried *carried,
                    int count) {
@@ -416,21 +503,31 @@ static void region(Elaborator *e, const Node *node, const RepeatPlan *plan, Carr
     Axis *stacked = axis_new(e->program, node->name, plan->steps + 1, AXIS_REPEAT, node->span);
     Index *index = index_new(e->program, node->kids[0]->name, axis);
     index->of_repeat = true;
-    RepeatBuild inner = {.index = index, .steps = plan->steps, .outer = e->region};
+    RepeatBuild inner = {
+        .index = index, .steps = plan->steps, .shared = node->number == 1, .outer = e->region};
     Block *outer = e->block, body = {{0}};
     Scope *scope = scope_push(e);
     for (int i = 0; i < count; i++) {
-        carried[i].before = carried[i].binding->value;
-        carry_in(e, &carried[i], index, stacked, scope);
+        Binding *binding = carried[i].binding;
+        carried[i].before = binding->value;
+        scope_bind(e, scope, binding->name, carry_in(e, &carried[i], index, stacked),
+                   binding->span);
     }
+    Carried provided[MAX_CARRIED] = {{0}};
+    int provided_count = carry_provided(e, plan, provided, index, stacked);
     int errors = e->reports->errors;
     e->region = &inner;
     e->block = &body;
     for (long j = 0; j < plan->period && e->reports->errors == errors; j++)
         repeat_step(e, node, repeat_number(e, node, plan->prefix + j),
-                    segment(e, plan, plan->prefix + j));
-    for (int i = 0; i < count && e->reports->errors == errors; i++)
-        carry_out(e, &carried[i], &body, index, scope);
+                    segment(e, plan, plan->prefix + j), plan->prefix + j > 0);
+    for (int i = 0; i < count && e->reports->errors == errors; i++) {
+        const Binding *binding = scope_own(scope, carried[i].binding->name);
+        carry_out(e, &carried[i], &body, index, binding ? binding->value : NULL, false);
+    }
+    for (int i = 0; i < provided_count && e->reports->errors == errors; i++)
+        carry_out(e, &provided[i], &body, index,
+                  provided_find(&e->provided, provided[i].binding->name)->binding.value, true);
     e->region = inner.outer;
     e->block = outer;
     for (int i = 0; i < inner.terms.count; i++)
@@ -438,16 +535,19 @@ static void region(Elaborator *e, const Node *node, const RepeatPlan *plan, Carr
     scope_pop(e);
     Statement *statement = statement_repeat(e->program, outer, index, false, node->span);
     statement->body = body;
+    BuiltRepeat *built = arena_alloc(e->arena, sizeof *built);
+    *built = (BuiltRepeat){statement, outer, stacked, plan->steps};
+    provided_end(e, &inner, built);
     Expr *last = expr_number(e->program, (double)plan->steps);
     for (int i = 0; i < inner.terms.count; i++) {
         const LossTerm *term = inner.terms.items[i];
         add_term(e, term->name, expr_read(e->program, term->carried, &last), term->span);
     }
-    for (int i = 0; i < count; i++) {
-        Value *before = carried[i].before;
-        Expr *read = stack_read(e, &carried[i], last, before->dims);
-        carried[i].binding->value = value_tensor(e, read, before->dims, before->rank, before->span);
-    }
+    for (int i = 0; i < count; i++)
+        carried[i].binding->value = carried_last(e, &carried[i], plan->steps);
+    for (int i = 0; i < provided_count; i++)
+        provided_set(e, provided[i].binding->name, carried_last(e, &provided[i], plan->steps),
+                     provided[i].binding->span);
 }
 
 /* The iterations before the periodic ones, the periodic ones, and the remaining ones. */
@@ -468,7 +568,7 @@ static void all_steps(Elaborator *e, const Node *node, long number) {
             i = after - 1;
             continue;
         }
-        repeat_step(e, node, repeat_number(e, node, i), arena_format(e->arena, "%ld", i));
+        repeat_step(e, node, repeat_number(e, node, i), arena_format(e->arena, "%ld", i), i > 0);
     }
 }
 

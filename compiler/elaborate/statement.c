@@ -24,7 +24,7 @@ bool axis_can_have(Elaborator *e, const char *name, double size, Span span) {
 }
 
 static const char *path_here(Elaborator *e, const char *name) {
-    const char *path = e->frame->path;
+    const char *path = e->frame->stored;
     return *path ? arena_format(e->arena, "%s.%s", path, name) : name;
 }
 
@@ -170,14 +170,14 @@ static Value *declare_stored(Elaborator *e, const Node *node, Role role, Stored 
     Axis *axes[MAX_RANK * 3];
     int rank = 0, count = 0;
     if (!declared_dims(e, node->name, node->kids[0], own, &rank)) return value_error(e, node->span);
-    if (e->region && e->region->index) all[count++] = e->region->index;
+    bool stacked = e->region && e->region->index && !e->region->shared;
+    if (stacked) all[count++] = e->region->index;
     for (int i = 0; i < e->frame->ambient_count; i++)
         if (e->frame->ambient[i] != e->batch && e->frame->ambient[i] != e->scanned &&
             e->frame->ambient[i]->axis->kind != AXIS_SEQUENCE)
             all[count++] = e->frame->ambient[i];
     int lead = count;
     for (int i = 0; i < rank; i++) all[count++] = own[i];
-    bool stacked = e->region && e->region->index;
     if (!fits_rank(e, node->name, count - stacked, node->span)) return value_error(e, node->span);
     for (int i = 0; i < count; i++) axes[i] = all[i]->axis;
     Tensor *tensor = NULL;
@@ -432,6 +432,11 @@ static void update_statement(Elaborator *e, const Node *node) {
         }
         return;
     }
+    if (e->region && e->region->shared) {
+        report_error(e->reports, node->span, "a shared repeat cannot update a state");
+        report_help(e->reports, "remove 'shared', or declare and update the state outside of it");
+        return;
+    }
     Value *kept = binding->value;
     Tensor *tensor = kept->expr->tensor;
     if (is_updated(e, node, tensor)) return;
@@ -601,10 +606,8 @@ static void one_statement(Elaborator *e, const Node *node) {
         axis_statement(e, node);
         break;
     case NODE_PARAM:
-        stored_statement(e, node, ROLE_PARAMETER);
-        break;
     case NODE_STATE:
-        stored_statement(e, node, ROLE_STATE);
+        stored_statement(e, node, node->kind == NODE_PARAM ? ROLE_PARAMETER : ROLE_STATE);
         break;
     case NODE_INPUT:
         input_statement(e, node);
@@ -625,6 +628,10 @@ static void one_statement(Elaborator *e, const Node *node) {
     case NODE_OUTPUT:
     case NODE_CACHE:
         name_statement(e, node);
+        break;
+    case NODE_PROVIDE:
+    case NODE_REQUEST:
+        provided_statement(e, node);
         break;
     case NODE_REPEAT:
         repeat_statement(e, node);

@@ -367,7 +367,7 @@ static Init scaled_init(const Init *own, double spread) {
 static Tuned *derive_row(Derivation *d) {
     Elaborator *e = d->e;
     Scope scope = {0};
-    Frame frame = {.layer = d->rule, .path = "", .call = d->rule->name_span};
+    Frame frame = {.layer = d->rule, .path = "", .stored = "", .call = d->rule->name_span};
     d->row = arena_alloc(e->arena, sizeof *d->row);
     *d->row = (Tuned){.flow = d->flow, .base = d->counterpart};
     e->scope = &scope;

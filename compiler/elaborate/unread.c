@@ -45,6 +45,8 @@ static const char *declared_kind(const Node *node) {
         return "input";
     case NODE_EQUATION:
         return "equation";
+    case NODE_REQUEST:
+        return "request";
     default:
         return NULL;
     }
@@ -122,12 +124,27 @@ typedef struct DeclaredNames {
     Table inside, outside; /* Node * by name; outside: of options of any layer */
 } DeclaredNames;
 
+/* A request that names an axis, which another statement uses: request embedding[v, d]. */
+static bool gives_axis(const DeclaredNames *names, const Node *layer, const Node *node) {
+    const Node *subs = node->kind == NODE_REQUEST ? node->kids[0] : NULL;
+    for (int i = 0; subs && i < subs->count; i++) {
+        const char *name = subs->kids[i]->name;
+        if (!name || node_mentions(layer->kids[0], name)) continue;
+        const List *found = table_find(&names->inside, hash_text(HASH_START, name));
+        for (int j = 0, uses = 0; j < found->count; j++) {
+            uses += !strcmp(((const Node *)found->items[j])->name, name);
+            if (uses > 1) return true;
+        }
+    }
+    return false;
+}
+
 static void report_if_unread(Reports *reports, const DeclaredNames *names, const Node *layer,
                              const Node *node) {
     const char *kind = node ? declared_kind(node) : NULL;
     bool outside = kind && node->kind == NODE_OPTION && is_said(&names->outside, node->name);
     if (kind && !outside && !is_result(layer, node->name) && !is_for_commands(layer, node) &&
-        !is_said(&names->inside, node->name))
+        !is_said(&names->inside, node->name) && !gives_axis(names, layer, node))
         report_warning(reports, node->name_span, "%s '%s' is never read; it has no effect", kind,
                        node->name);
     bool block = node_holds_statements(node);
@@ -177,10 +194,6 @@ Watch *watch_option(Elaborator *e, const Node *layer, const char *name, Span spa
     *watch = (Watch){.span = span, .name = name, .layer = layer};
     list_push(e->arena, &e->watches, watch);
     return watch;
-}
-
-void watch_read(const Value *value) {
-    if (value->watch) value->watch->read = true;
 }
 
 static bool asks_for_graph(const Node *condition) {

@@ -160,14 +160,20 @@ Binding *scope_own(const Scope *scope, const char *name) {
     return NULL;
 }
 
+Binding *scope_binding(const Scope *scope, const char *name) {
+    Binding *binding = NULL;
+    for (; scope && !binding; scope = scope->parent) binding = scope_own(scope, name);
+    return binding;
+}
+
+void watch_read(const Value *value) {
+    if (value->watch) value->watch->read = true;
+}
+
 Binding *scope_find(const Scope *scope, const char *name) {
-    for (; scope; scope = scope->parent) {
-        Binding *binding = scope_own(scope, name);
-        if (!binding) continue;
-        watch_read(binding->value);
-        return binding;
-    }
-    return NULL;
+    Binding *binding = scope_binding(scope, name);
+    if (binding) watch_read(binding->value);
+    return binding;
 }
 
 Scope *scope_opaque(Scope *scope) {

@@ -3,6 +3,8 @@
  *
  *     match params by ffn.hidden_dim              the nearest size
  *     match params by [layers, ffn.hidden_dim]    layers about right, then the other
+ *
+ * A variant that lacks one of two options is solved by the other one.
  */
 #include "experiment/experiment.h"
 
@@ -25,8 +27,8 @@ enum { MEASURES = sizeof measures / sizeof *measures };
 typedef struct Solution {
     const Expansion *expansion;
     List overrides;
-    const Node *path;
-    const char *name; /* of the variant */
+    const Node *path, *second; /* the options; second: NULL with one option */
+    const char *name;          /* of the variant */
     double wanted;
     bool tell; /* report the reason of a failure */
 } Solution;
@@ -156,7 +158,7 @@ static void refine(const Solution *solution, SizedPair *best) {
         if (number < 1) continue;
         Solution own = *solution;
         SizedModel found;
-        own.path = expansion->asked->solved[1];
+        own.path = solution->second;
         own.tell = false;
         own.overrides = (List){0};
         for (int k = 0; k < solution->overrides.count; k++)
@@ -174,8 +176,7 @@ static const char *solved_text(const Solution *solution, SizedPair pair) {
     double rest = pair.size - solution->wanted;
     const char *second = "";
     if (pair.second)
-        second = arena_format(arena, " and %s = %ld", solution->expansion->asked->solved[1]->name,
-                              pair.second);
+        second = arena_format(arena, " and %s = %ld", solution->second->name, pair.second);
     return arena_format(arena, "%s = %ld%s; remaining difference %+.0f %s (%+.3f %%)",
                         solution->path->name, pair.first, second, rest,
                         size_unit_of(solution->expansion), 100 * rest / solution->wanted);
@@ -209,18 +210,25 @@ static void help_with_path(const Expansion *expansion, MoecCompiler *variant, co
         report_help(expansion->reports, "did you mean '%s'?", near);
     else
         report_help(expansion->reports,
-                    "match by an option that all variants have, or move '%s' to another experiment",
+                    "match by an option that all variants have or by [ONE, OTHER], or move '%s' to "
+                    "another experiment",
                     name);
 }
 
-bool variant_has_solved(const Expansion *expansion, const List *overrides, const char *name) {
+/* The options of the match that the variant has; false after a report that it has none. */
+static bool own_options(const Expansion *expansion, const List *overrides, const char *name,
+                        const Node *own[2]) {
     const Experiment *asked = expansion->asked;
     MoecCompiler *variant = moec_vary(expansion->compiler, overrides, false);
-    bool has = true;
-    for (int i = 0; i < 2 && has && asked->solved[i] && !moec_failed(variant); i++) {
-        const Node *path = asked->solved[i];
-        has = moec_option(variant, path->name) != NULL;
-        if (has) continue;
+    bool failed = moec_failed(variant); /* which is reported elsewhere */
+    int count = 0;
+    own[0] = failed ? asked->solved[0] : NULL;
+    own[1] = failed ? asked->solved[1] : NULL;
+    for (int i = 0; i < 2 && !failed; i++)
+        if (asked->solved[i] && moec_option(variant, asked->solved[i]->name))
+            own[count++] = asked->solved[i];
+    if (!failed && !count) {
+        const Node *path = asked->solved[0];
         const char *outer = known_part(variant, expansion->arena, path->name);
         const char *value = outer ? moec_option(variant, outer) : NULL;
         if (value) value = arena_copy(expansion->arena, value, strcspn(value, " "));
@@ -230,24 +238,30 @@ bool variant_has_solved(const Expansion *expansion, const List *overrides, const
         help_with_path(expansion, variant, path->name, name);
     }
     moec_close(variant);
-    return has;
+    return failed || count;
+}
+
+bool variant_has_solved(const Expansion *expansion, const List *overrides, const char *name) {
+    const Node *own[2];
+    return own_options(expansion, overrides, name, own);
 }
 
 bool variant_equalise(const Expansion *expansion, List *overrides, MoecVariant *variant) {
     const Experiment *asked = expansion->asked;
     if (!asked->match || !expansion->count) return true;
-    Solution solution = {expansion,
-                         *overrides,
-                         asked->solved[0],
-                         variant->name,
-                         matched_size(expansion, &expansion->variants[0]),
-                         true};
+    Solution solution = {.expansion = expansion,
+                         .overrides = *overrides,
+                         .name = variant->name,
+                         .wanted = matched_size(expansion, &expansion->variants[0])};
+    const Node *own[2];
     MoecVariant given = {0};
     SizedModel found;
     if (!variant_describe(expansion, overrides, true, &given)) return false;
     if (matched_size(expansion, &given) == solution.wanted) return true;
-    if (!variant_has_solved(expansion, overrides, variant->name)) return false;
-    solution.tell = !asked->solved[1];
+    if (!own_options(expansion, overrides, variant->name, own)) return false;
+    solution.path = own[0];
+    solution.second = own[1];
+    solution.tell = !own[1];
     SizedPair pair = {0, 0, INFINITY};
     if (solve_for_size(&solution, &found))
         pair = (SizedPair){found.number, 0, found.size};
@@ -255,14 +269,14 @@ bool variant_equalise(const Expansion *expansion, List *overrides, MoecVariant *
         return false;
     else
         pair.first = 1;
-    if (asked->solved[1]) refine(&solution, &pair);
+    if (own[1]) refine(&solution, &pair);
     solution.tell = true;
     if (!isfinite(pair.size)) return solve_for_size(&solution, &found);
     variant->solved = solved_text(&solution, pair);
     list_push(expansion->arena, overrides,
-              number_entry(expansion->arena, asked->solved[0], (double)pair.first));
+              number_entry(expansion->arena, own[0], (double)pair.first));
     if (pair.second)
         list_push(expansion->arena, overrides,
-                  number_entry(expansion->arena, asked->solved[1], (double)pair.second));
+                  number_entry(expansion->arena, own[1], (double)pair.second));
     return true;
 }

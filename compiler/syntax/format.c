@@ -323,13 +323,14 @@ static void simple(Formatter *format, const Node *node) {
         format_definition(line, "sequence ", node, NULL, node->kids[0]);
         break;
     case NODE_STATE:
-        format_definition(line, "state ", node, node->kids[0], node->kids[1]);
+    case NODE_UPDATE:
+    case NODE_PROVIDE:
+    case NODE_REQUEST:
+        line_add(line, node_kind_name(node->kind));
+        format_definition(line, " ", node, node->kids[0], node->kids[1]);
         break;
     case NODE_EQUATION:
         format_definition(line, "", node, node->kids[0], node->kids[1]);
-        break;
-    case NODE_UPDATE:
-        format_definition(line, "update ", node, node->kids[0], node->kids[1]);
         break;
     case NODE_LOSS:
         format_definition(line, "loss", node, NULL, node->kids[0]);
@@ -453,7 +454,7 @@ static void format_statement(Formatter *format, const Node *node) {
         format_add(format, node->kids[0]->name);
         format_add(format, " < ");
         line_expr(&format->line, node->kids[1]);
-        format_add(format, "] ");
+        format_add(format, node->number == 1 ? "] shared " : "] ");
         format_block(format, node->kids[2]);
         break;
     case NODE_SCAN:

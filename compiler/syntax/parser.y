@@ -30,6 +30,7 @@ static void take_all(Parser *parser, Node *node, const Node *list);
 %union {
     Word token;
     Node *node;
+    int flag;
 }
 
 %token END "end of file" INVALID "invalid text" RESYNC "resynchronization" START_FILE "a file" START_ENTRY "an entry"
@@ -40,6 +41,7 @@ static void take_all(Parser *parser, Node *node, const Node *list);
 %token <token> SEQUENCE "sequence" PARAM "param"
 %token <token> STATE "state" INPUT "input" UPDATE "update" LOSS "loss" AUX "aux" PROBE "probe" OUTPUT "output"
 %token <token> CACHE "cache" REPEAT "repeat" SCAN "scan" OVER "over" REVERSED "reversed"
+%token <token> PROVIDE "provide" REQUEST "request" SHARED "shared"
 %token <token> IF "if" ELSE "else" MATCH "match" FOR "for" IN "in" REQUIRE "require"
 %token <token> SUM "sum" MEAN "mean" MAX "max" MIN "min" LOGSUMEXP "logsumexp" AND "and" OR "or" NOT "not"
 %token <token> WAS "was" SUGGEST "suggest"
@@ -55,6 +57,8 @@ static void take_all(Parser *parser, Node *node, const Node *list);
 %type <node> block statements statement type limits bound default description parameters parameter initial
 %type <node> aliases alias alias_list old_name
 %type <node> own attributes attribute scanned scanned_states scanned_state begin
+%type <node> requested
+%type <flag> shared
 %type <node> if_statement otherwise cases case patterns pattern range
 %type <node> expr sum power exponent postfix primary binders names arguments expr_list options call_entries call_entry
 %type <node> optional_subs subs sub elements element_list setting
@@ -129,7 +133,7 @@ results: ARROW formal                                   { $$ = $2; }
 /* These keywords can also be names, depending on their position. */
 name: NAME | TRANSFER | FROM | VARY | TUNE | BY | OPTION | AXIS | SEQUENCE | PARAM | STATE | INPUT | UPDATE | LOSS | AUX
     | PROBE | OUTPUT | CACHE | REPEAT | SCAN | OVER | REVERSED | USE | LAYER | OPTIMIZER | SCHEDULE | MODEL | EXPERIMENT
-    | LAYOUT | MACHINE | PARAMETRIZATION | KIND | WAS | SUGGEST;
+    | LAYOUT | MACHINE | PARAMETRIZATION | KIND | WAS | SUGGEST | PROVIDE | REQUEST | SHARED;
 /* In paths and records no keyword has a meaning. */
 word: name | IF | ELSE | MATCH | FOR | IN | REQUIRE | reduction | AND | OR | NOT;
 path: word                                              { $$ = titled(parser, NODE_NAME, @$, $1); }
@@ -268,9 +272,13 @@ statement:
     | OUTPUT name
         { $$ = titled(parser, NODE_OUTPUT, @$, $2); }
     | CACHE name                                        { $$ = titled(parser, NODE_CACHE, @$, $2); }
-    | REPEAT name '[' name '<' expr ']' block
+    | PROVIDE name optional_subs '=' expr
+        { $$ = with(parser, with(parser, titled(parser, NODE_PROVIDE, @$, $2), $3), $5); }
+    | REQUEST name optional_subs requested
+        { $$ = with(parser, with(parser, titled(parser, NODE_REQUEST, @$, $2), $3), $4); }
+    | REPEAT name '[' name '<' expr ']' shared block
         { $$ = with(parser, titled(parser, NODE_REPEAT, @$, $2), titled(parser, NODE_NAME, @4, $4));
-          with(parser, with(parser, $$, $expr), $block); }
+          with(parser, with(parser, $$, $expr), $block)->number = $shared; }
     | SCAN scanned_states OVER name scanned block
         { $$ = with(parser, titled(parser, NODE_SCAN, @$, $4), $2);
           with(parser, with(parser, $$, $scanned), $block); }
@@ -290,7 +298,7 @@ statement:
 
 /* Names that an equation can define. Keywords that begin an item are excluded, which locates a missing '}'. */
 target: NAME | TRANSFER | FROM | VARY | TUNE | BY | OPTION | AXIS | SEQUENCE | PARAM | STATE | INPUT | UPDATE | AUX | PROBE
-      | OUTPUT | CACHE | REPEAT | SCAN | OVER | REVERSED | KIND;
+      | OUTPUT | CACHE | REPEAT | SCAN | OVER | REVERSED | KIND | PROVIDE | REQUEST | SHARED;
 
 type: word                                              { $$ = titled(parser, NODE_TYPE, @$, $1); };
 limits: %empty                                          { $$ = NULL; }
@@ -352,6 +360,10 @@ scanned_state: name optional_subs begin
         { $$ = with(parser, with(parser, titled(parser, NODE_STATE, @$, $1), $2), $3); };
 begin: %empty { $$ = NULL; } | FROM expr                { $$ = $2; };
 scanned: %empty { $$ = NULL; } | REVERSED               { $$ = titled(parser, NODE_NAME, @$, $1); };
+
+/* The value of a name that no layer provides. */
+requested: %empty { $$ = NULL; } | '=' expr              { $$ = $2; };
+shared: %empty { $$ = 0; } | SHARED                     { $$ = 1; };
 
 if_statement: IF expr block
         { $$ = with(parser, with(parser, with(parser, make(parser, NODE_IF, @$), $2), $3), NULL); }

@@ -34,7 +34,8 @@ static const char *const kind_names[NODE_KIND_COUNT] = {
     [NODE_BINARY] = "binary",     [NODE_LAYOUT] = "layout",
     [NODE_MACHINE] = "machine",   [NODE_RULE] = "from",
     [NODE_UNREAD] = "from",       [NODE_TENSOR] = "tensor",
-    [NODE_TUPLE] = "tuple",
+    [NODE_TUPLE] = "tuple",       [NODE_PROVIDE] = "provide",
+    [NODE_REQUEST] = "request",
 };
 
 Node *node_new(Arena *arena, NodeKind kind, Span span) {

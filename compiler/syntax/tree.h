@@ -50,7 +50,9 @@ typedef enum NodeKind {
     NODE_PROBE,    /* probe NAME[subs] = expr was [a]   name; kids: SUBS or NULL, expr */
     NODE_OUTPUT,   /* output NAME              name */
     NODE_CACHE,    /* cache NAME               name */
-    NODE_REPEAT,   /* repeat NAME[i < expr] { }   name; kids: NAME (i), expr, BLOCK */
+    NODE_PROVIDE,  /* provide NAME[subs] = expr   name; kids: SUBS or NULL, expr */
+    NODE_REQUEST,  /* request NAME[subs] = expr   name; kids: SUBS or NULL, expr or NULL */
+    NODE_REPEAT, /* repeat NAME[i < expr] shared { }   name; number: shared; kids: NAME (i), expr, BLOCK */
     NODE_SCAN, /* scan (NAME[subs] from expr)* over NAME reversed { }   name (the axis); kids: LIST of STATE (kids: SUBS or
                       NULL, expr or NULL), NAME (reversed) or NULL, BLOCK */
     NODE_IF,   /* if expr { } else { }     kids: expr, BLOCK, BLOCK or NODE_IF or NULL */
