@@ -3,27 +3,48 @@
 #include "driver.h"
 #include "mesh/mesh_plan.h"
 
-bool moec_set_mesh(MoecCompiler *compiler, const char *text) {
-    return mesh_sizes_read(&compiler->reports, &compiler->mesh, text);
+bool moec_set_mesh(MoecCompiler *compiler, const char *text, long data) {
+    return mesh_sizes_read(&compiler->reports, &compiler->mesh, text, data);
 }
 
-Program *moec_compile_local(MoecCompiler *compiler, MoecGraph graph, long batch, long context) {
+MoecMesh moec_mesh(MoecCompiler *compiler) {
+    const long *size = compiler->mesh.size;
+    return (MoecMesh){size[MESH_DATA], size[MESH_EXPERT]};
+}
+
+void moec_divide(MoecCompiler *compiler, long sharing) {
+    compiler->mesh.size[MESH_DATA] = sharing;
     compiler->divides = true;
+}
+
+/* sharing: processes that have the sequences of one micro-batch. */
+static Program *compile_shared(MoecCompiler *compiler, MoecGraph graph, long batch, long context,
+                               long sharing) {
+    const long data = compiler->mesh.size[MESH_DATA];
+    moec_divide(compiler, sharing);
     Program *local = moec_compile(compiler, graph, batch, context, 0);
+    compiler->mesh.size[MESH_DATA] = data;
     compiler->divides = false;
     return local;
 }
 
+Program *moec_compile_local(MoecCompiler *compiler, MoecGraph graph, long batch, long context) {
+    return compile_shared(compiler, graph, batch, context, compiler->mesh.size[MESH_DATA]);
+}
+
 const MoecMeshReport *moec_mesh_verify(MoecCompiler *compiler, MoecGraph graph, long batch,
-                                       long context, uint64_t seed) {
+                                       long context, bool apart, uint64_t seed) {
+    const long sharing = apart ? 1 : compiler->mesh.size[MESH_DATA];
     Program *whole = moec_compile(compiler, graph, batch, context, 0),
-            *local = whole ? moec_compile_local(compiler, graph, batch, context) : NULL;
+            *local = whole ? compile_shared(compiler, graph, batch, context, sharing) : NULL;
     return local ? mesh_compare(whole, local, seed) : NULL;
 }
 
 const char *moec_mesh_explain(MoecCompiler *compiler, MoecGraph graph) {
-    const Program *local = moec_compile_local(compiler, graph, 0, 0);
-    return local ? mesh_text(local) : NULL;
+    const long data = compiler->mesh.size[MESH_DATA],
+               parts = (long)moec_option_number(compiler, "train.gradient_accumulation_steps", 1);
+    const Program *local = compile_shared(compiler, graph, 0, 0, parts % data ? data : 1);
+    return local ? mesh_text(local, data) : NULL;
 }
 
 /* ---- plans ---- */

@@ -320,9 +320,16 @@ typedef enum MoecExplainForm {
  * bound of the time per unit of work, memory over the step. NULL after an error. */
 const char *moec_explain(MoecCompiler *compiler, MoecGraph graph, bool device,
                          MoecCeilings ceilings, MoecExplainForm form);
-/* The mesh of later calls of moec_mesh_verify and moec_mesh_explain, "data=4". False after
- * an error. */
-bool moec_set_mesh(MoecCompiler *compiler, const char *text);
+/* The mesh of the compiler, "data=4". data: the size of `data` if the text has none, or
+ * "data=auto"; 0: as many processes as one group of the others. False after an error. */
+typedef struct MoecMesh {
+    long data, keys; /* keys: of the axis that divides parameters by the keys of rows */
+} MoecMesh;
+bool moec_set_mesh(MoecCompiler *compiler, const char *text, long data);
+MoecMesh moec_mesh(MoecCompiler *compiler);
+/* Programs that are compiled later are those of one process of the mesh. sharing: processes that
+ * have the sequences of one micro-batch; the others have other micro-batches. */
+void moec_divide(MoecCompiler *compiler, long sharing);
 /* Results of the local programs of all processes of the mesh, compared with those of the global
  * program, both in the interpreter: outputs, gradients, states. */
 typedef struct MoecMeshReport {
@@ -335,11 +342,14 @@ typedef struct MoecMeshReport {
     const char *worst;   /* this tensor */
     const char *message; /* why the programs did not run, or NULL */
 } MoecMeshReport;
-/* NULL after an error: the model cannot be divided. */
+/* apart: of one group of processes that divide parameters, with a micro-batch each, as in training;
+ * else the processes share the sequences of one. NULL after an error: the model cannot be
+ * divided. */
 const MoecMeshReport *moec_mesh_verify(MoecCompiler *compiler, MoecGraph graph, long batch,
-                                       long context, uint64_t seed);
+                                       long context, bool apart, uint64_t seed);
 /* The collectives of a process of the mesh: kind, runs per micro-batch, bytes, equation; the sums
- * of gradients at the end of a step. NULL after an error. */
+ * of gradients at the end of a step. The processes share the micro-batches of a step if their
+ * number divides them, else the sequences of a micro-batch. NULL after an error. */
 const char *moec_mesh_explain(MoecCompiler *compiler, MoecGraph graph);
 /* Predicted time and memory of a training step on each mesh of that many processes of a declared
  * machine, "h100", as text or JSON; those that cannot be used, with the reason. NULL after an

@@ -338,20 +338,23 @@ const double *interpreter_margins(const Interpreter *interpreter, size_t *count)
 /* mesh_interpreter: the local program of a mesh for all its processes. */
 typedef struct MeshInterpreter MeshInterpreter;
 MeshInterpreter *mesh_interpreter_new(Program *program);
+int mesh_interpreter_count(const Program *program); /* processes */
 Interpreter *mesh_interpreter_rank(const MeshInterpreter *mesh, int rank);
-/* whole: the last run of the global program, whose selections are repeated; NULL: none. */
+/* whole: the last runs of the global program, whose selections are repeated: one, or one for each
+ * process, whose seeds are consecutive. */
 const char *mesh_interpreter_run(MeshInterpreter *mesh, uint64_t seed, bool last_micro_batch,
-                                 const Interpreter *whole);
+                                 const Interpreter *const *whole, int parts);
 void mesh_interpreter_free(MeshInterpreter *mesh);
 
 /* ---- meshes ---- */
 
-/* The sizes of a mesh from text, "data=4"; false after an error. */
-bool mesh_sizes_read(Reports *reports, MeshSizes *sizes, const char *text);
+/* The sizes of a mesh from text, "data=4"; false after an error. data: see moec_set_mesh. */
+bool mesh_sizes_read(Reports *reports, MeshSizes *sizes, const char *text, long data);
 /* The results of the local program in all processes, compared with those of the global program. */
 const struct MoecMeshReport *mesh_compare(Program *whole, Program *local, uint64_t seed);
-/* The collectives of a local program as a table. */
-const char *mesh_text(const Program *local);
+/* The collectives of a local program as a table; data: processes, which share the micro-batches of
+ * a step or the sequences of one. */
+const char *mesh_text(const Program *local, long data);
 
 /* ---- program to text ---- */
 

@@ -373,6 +373,7 @@ const MoecExternUse *moec_extern_uses(MoecCompiler *compiler, int *count) {
         if (!find_extern_uses(&found, targets[i / 3], graphs[i % 3].graph)) return NULL;
     }
     return found.uses;
+}
 
 const char *moec_weight_type(MoecProgram *program, const char *name) {
     const int *touches = touches_of(program);

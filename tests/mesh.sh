@@ -62,6 +62,38 @@ for model in $models; do
     rm -rf "$work/one"
 done
 
+# Experts over 2, 4 and 8 processes: the weights, losses and gradient norms of one process.
+cat >>"$work/models.moe" <<'SPEC'
+model eight = unbalanced { ffn = { experts = 8 } }
+model shared = eight { ffn = { shared_expert = swiglu { hidden_dim = 8 }, shared_expert_gate = true } }
+model sigmoid = eight { ffn = { score = sigmoid, route_norm = top_k, route_scale = 2.5, z_loss_coef = 0.001 } }
+model grouped = eight { ffn = { expert_groups = 4, top_k_groups = 2 } }
+model uniform = eight { ffn = { experts = 16, uniform_groups = 8, top_k = 8 }, train.batch_size = 8 }
+model chooses = eight { ffn = { routing = expert_choice } }
+model one_matrix = eight { ffn = { expert = mlp { hidden_dim = 16 } } }
+model over_step = eight { ffn = { aux_loss_coef = 0.01, aux_loss_scope = global_batch, bias_update_rate = 0.001 } }
+model saved = eight { train.activation_checkpointing = layer }
+model average = eight { train.ema_decay = 0.99, dropout = 0.1 }
+model muon_of_experts = eight { train.optimizer = muon }
+model frozen_up = eight { parameters = [{ of = "*.up", freeze = true }] }
+SPEC
+steps_of() { grep '"grad_norm"' "$1/log.jsonl" | sed 's/.*"loss":\([^,]*\),"grad_norm":\([^,]*\),.*/\1 \2/'; }
+tensors() { tail -c +"$((9 + $(od -An -t u8 -N 8 "$1/last.safetensors")))" "$1/last.safetensors" | cksum; }
+all=$steps
+steps=12
+for model in eight shared sigmoid grouped uniform chooses one_matrix over_step saved average muon_of_experts frozen_up; do
+    rm -rf "$work/one"
+    train "" 1 "$model" "$work/one" >/dev/null
+    for run in "$first -n 2:expert=2" "$first -n 4:expert=4" "$first -n 4:data=4,expert=2" "${mpi##* } -n 8:expert=8"; do
+        rm -rf "$work/other"
+        train "${run%:*}" 1 "$model" "$work/other" --mesh "${run##*:}" >/dev/null
+        [ "$(steps_of "$work/one")" = "$(steps_of "$work/other")" ] || wrong "$model, $run: other losses"
+        [ "$(tensors "$work/one")" = "$(tensors "$work/other")" ] || wrong "$model, $run: other weights"
+    done
+    echo "$model: same weights with the experts over 2, 4 and 8 processes"
+done
+steps=$all
+
 # The gradient norm of step 1 and the losses up to step 10 of `fast` differ by rounding.
 values() { grep '"grad_norm"' "$1/log.jsonl" | head -10 | sed 's/.*"loss":\([^,]*\),"grad_norm":\([^,]*\),.*/\1 \2/'; }
 all=$steps

@@ -131,7 +131,7 @@ bool lands_alone(const Program *program, const Statement *statement, const Index
     MUST(statement->kind == STATEMENT_LOOP);
     for (int i = 0; i < program->relations.count; i++) {
         const Relation *relation = program->relations.items[i];
-        bool all = relation->rows == row->axis && !relation->outer;
+        bool all = relation->rows == row->axis && !relation->outer && relation->coordinate[0];
         for (int j = 0; j < MAX_RANK && all && relation->coordinate[j]; j++)
             all = names_coordinate(statement->target, relation->coordinate[j], row);
         if (all) return true;

@@ -56,8 +56,9 @@ typedef struct Contraction {
     Expr *a, *b, *c;
     int outer_count;
     OuterLoop outer[MAX_LOOPS];
-    Relation *relation;        /* grouped */
-    Tensor *gather, *gather_b; /* grouped: row of `a` (of `b`) for each dispatched row, or NULL */
+    Relation *relation; /* grouped */
+    Tensor *gather,
+        *gather_b; /* grouped: row of `a` (of `b`; weight) for each dispatched row, or NULL */
 } Contraction;
 
 /* True if every row of an operand is stored as bf16 and aligned to 16 bytes. */

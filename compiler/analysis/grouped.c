@@ -159,6 +159,7 @@ static bool rows_by_weight(const Statement *statement, const Index *row, const P
     shape->product.c_m = c.stride;
     shape->product.batch[0] = b.count;
     shape->gather = a.gather;
+    shape->gather_b = relation->number;
     return true;
 }
 
@@ -170,7 +171,7 @@ static bool rows_by_rows(const Statement *statement, const Index *row, const Pro
     Joined k, n;
     if (statement->reduction != REDUCE_NONE || !statement->accumulate ||
         !as_rows(relation, shape->a, row, &a) || !as_rows(relation, shape->b, row, &b) ||
-        !as_groups(relation, shape->c, row, &c) ||
+        relation->number || !as_groups(relation, shape->c, row, &c) ||
         !joined_loops(statement, row, form, shape, MOVES_C, &k, &n) || n.stride[1] != 1 ||
         n.stride[2] != 1)
         return false;

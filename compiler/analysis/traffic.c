@@ -42,7 +42,9 @@ double access_elements(const Expr *read, bool one_step) {
         if (index) {
             plain *= axis_expected(index->axis);
         } else {
+            const Placement *keys = &read->tensor->placed[MESH_EXPERT];
             all *= (double)read->tensor->axes[i]->size;
+            if (keys->kind == PLACED_DIVIDED && keys->dimension == i) all /= (double)keys->parts;
             expr_walk(read->args[i], find_index, &lookup);
         }
     }

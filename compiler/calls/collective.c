@@ -5,6 +5,9 @@
 #include "ir/well_formed.h"
 #include "lower/lower_entry.h"
 
+/* The outputs of COUNTS. */
+enum { COUNT_TABLE, COUNT_NUMBER, COUNT_SLOTS, COUNT_SLOT, COUNT_OUTPUTS };
+
 static bool moves_rows(const Statement *statement) {
     const CollectiveKind kind = statement->collective.kind;
     return kind == COLLECTIVE_DISPATCH || kind == COLLECTIVE_COMBINE;
@@ -15,7 +18,7 @@ static void check_collective(Verify *verify, const Statement *statement) {
     const bool counts = statement->collective.kind == COLLECTIVE_COUNTS,
                rows = moves_rows(statement);
     if (!verify_counts(verify, statement->inputs.count == 1 + rows &&
-                                   statement->outputs.count == 1 + counts))
+                                   statement->outputs.count >= (counts ? COUNT_OUTPUTS : 1)))
         return;
     CallShape from = verify_operand(verify, call_input(statement, 0));
     CallShape to = verify_operand(verify, call_output(statement, 0));
@@ -130,33 +133,67 @@ static void copy_row(const View *to, long to_row, const View *from, long from_ro
             view_value(from, from_row * from->stride[0] + element_offset(from, row.size, i)));
 }
 
-/* The boundaries of the groups of a process: the last operand of an exchange of rows. */
-static View groups_of(const GroupExchange *exchange, int rank) {
-    return exchanged(exchange, rank, false, exchange->statement->inputs.count - 1);
+/* The boundaries of the groups of all processes, for one of them. */
+static void gather_counts(const GroupExchange *exchange, int receiver) {
+    const View table = exchanged(exchange, receiver, true, COUNT_TABLE);
+    for (int sender = 0; sender < exchange->count; sender++) {
+        const View group = exchanged(exchange, sender, false, 0);
+        for (long g = 0; g < group.size[0]; g++)
+            table.ints[sender * table.stride[0] + g] = group.ints[g * group.stride[0]];
+    }
+}
+
+/* Sets the outputs of a received row. Keys after the slots: row-major parts of the group. */
+static void set_received(const GroupExchange *exchange, int receiver, long row, long group,
+                         long slot) {
+    exchanged(exchange, receiver, true, COUNT_NUMBER).ints[row] = group;
+    exchanged(exchange, receiver, true, COUNT_SLOT).ints[row] = slot;
+    for (int i = exchange->statement->outputs.count - 1; i >= COUNT_OUTPUTS; i--) {
+        const long values = call_output(exchange->statement, i)->tensor->vocabulary;
+        exchanged(exchange, receiver, true, i).ints[row] = group % values;
+        group /= values;
+    }
+}
+
+/* The received rows: by key, then by process. */
+static void count_rows(const GroupExchange *exchange, int receiver) {
+    const View table = exchanged(exchange, receiver, true, COUNT_TABLE),
+               slots = exchanged(exchange, receiver, true, COUNT_SLOTS);
+    const long keys = call_output(exchange->statement, COUNT_SLOT)->tensor->vocabulary,
+               own = keys / exchange->count, parts = (table.size[1] - 1) / keys; /* of a key */
+    long row = 0;
+    for (long slot = 0; slot < keys; slot++) {
+        const long key = own * receiver + slot / exchange->count;
+        const long *bounds = table.ints + slot % exchange->count * table.stride[0] + key * parts;
+        for (long part = 0; part < parts; part++) {
+            slots.ints[slot * parts + part] = row;
+            for (long r = bounds[part]; r < bounds[part + 1]; r++)
+                set_received(exchange, receiver, row++, key * parts + part, slot);
+        }
+    }
+    slots.ints[keys * parts] = row;
 }
 
 /* Visits the rows that a process receives, in order. */
-static void receive_rows(const GroupExchange *exchange, int receiver) {
-    const CollectiveKind kind = exchange->statement->collective.kind;
-    const View bounds = groups_of(exchange, receiver);
-    const long groups = (bounds.size[0] - 1) / exchange->count, first = groups * receiver;
-    const View to = exchanged(exchange, receiver, kind != COLLECTIVE_COMBINE, 0);
-    const View number = kind == COLLECTIVE_COUNTS ? exchanged(exchange, receiver, true, 1) : to;
+static void move_rows_of(const GroupExchange *exchange, int receiver) {
+    const bool combine = exchange->statement->collective.kind == COLLECTIVE_COMBINE;
+    const View table = exchanged(exchange, receiver, false, 1),
+               here = exchanged(exchange, receiver, !combine, 0);
+    const long groups = (table.size[1] - 1) / exchange->count; /* of a process */
+    const long keys = exchange->statement->collective.keys / exchange->count,
+               of_key = groups / keys;
     long row = 0;
-    for (long group = first; group < first + groups; group++) {
-        if (kind == COLLECTIVE_COUNTS) to.ints[(group - first) * to.stride[0]] = row;
+    for (long key = keys * receiver; key < keys * (receiver + 1); key++)
         for (int sender = 0; sender < exchange->count; sender++) {
-            const View sent = groups_of(exchange, sender);
-            const View from = exchanged(exchange, sender, kind == COLLECTIVE_COMBINE, 0);
-            for (long r = sent.ints[group * sent.stride[0]];
-                 r < sent.ints[(group + 1) * sent.stride[0]]; r++, row++) {
-                if (kind == COLLECTIVE_COUNTS) number.ints[row * number.stride[0]] = group - first;
-                if (kind == COLLECTIVE_DISPATCH) copy_row(&to, row, &from, r);
-                if (kind == COLLECTIVE_COMBINE) copy_row(&from, r, &to, row);
+            const long *bounds = table.ints + sender * table.stride[0] + key * of_key;
+            const View there = exchanged(exchange, sender, combine, 0);
+            for (long r = bounds[0]; r < bounds[of_key]; r++, row++) {
+                if (combine)
+                    copy_row(&there, r, &here, row);
+                else
+                    copy_row(&here, row, &there, r);
             }
         }
-    }
-    if (kind == COLLECTIVE_COUNTS) to.ints[groups * to.stride[0]] = row;
 }
 
 static void exchange_in_group(const GroupExchange *exchange) {
@@ -165,8 +202,12 @@ static void exchange_in_group(const GroupExchange *exchange) {
         reduce_all(exchange);
     else if (kind == COLLECTIVE_GATHER)
         gather_all(exchange);
-    else
-        for (int rank = 0; rank < exchange->count; rank++) receive_rows(exchange, rank);
+    for (int rank = 0; rank < exchange->count && kind == COLLECTIVE_COUNTS; rank++) {
+        gather_counts(exchange, rank);
+        count_rows(exchange, rank);
+    }
+    for (int rank = 0; rank < exchange->count && moves_rows(exchange->statement); rank++)
+        move_rows_of(exchange, rank);
 }
 
 /* Runs once for all processes: those of a group are consecutive. */
@@ -182,10 +223,79 @@ static void interpret_collective(Interpreter *interpreter, const Statement *stat
 
 /* ---- lowering ---- */
 
-/* The driver compiles a local program for the interpreter only. */
+/* The elements of an operand, whose dimensions before the first that iterates are fixed. From
+ * dimension `from` on, without those that are fixed. */
+static long elements_from(const Expr *operand, int from) {
+    const CallShape shape = call_shape(operand);
+    const int fixed = operand->tensor->rank - shape.rank;
+    long elements = 1;
+    for (int i = 0; i < shape.rank; i++) {
+        MUST(operand->args[fixed + i]->kind == EXPR_INDEX);
+        MUST(operand->args[fixed + i]->index == shape.index[i]);
+        if (i >= from) elements *= shape.size[i];
+    }
+    MUST(type_bytes(operand->tensor->type) == 4);
+    return elements;
+}
+
+static void add_exchange_sizes(Arena *arena, List *options, const Statement *statement) {
+    const Expr *from = call_input(statement, 0), *to = call_output(statement, 0);
+    const CollectiveKind kind = statement->collective.kind;
+    const int dimension = statement->collective.dimension;
+    if (kind == COLLECTIVE_GATHER) {
+        const long inner = elements_from(from, dimension + 1),
+                   size = call_shape(from).size[dimension];
+        add_number(arena, options, "outer", elements_from(from, 0) / (size * inner));
+        add_number(arena, options, "size", size);
+        add_number(arena, options, "inner", inner);
+    } else if (kind == COLLECTIVE_COUNTS) {
+        long sizes[MAX_RANK];
+        const int count = statement->outputs.count - COUNT_OUTPUTS;
+        for (int i = 0; i < count; i++)
+            sizes[i] = call_output(statement, COUNT_OUTPUTS + i)->tensor->vocabulary;
+        add_number(arena, options, "groups", elements_from(from, 0) - 1);
+        add_number(arena, options, "keys", call_output(statement, COUNT_SLOT)->tensor->vocabulary);
+        if (count) add_number(arena, options, "key_count", count);
+        if (count) add_numbers(arena, options, "key_sizes", sizes, count);
+        add_number(arena, options, "rows", elements_from(call_output(statement, COUNT_NUMBER), 0));
+    } else {
+        const bool rows = moves_rows(statement);
+        add_number(arena, options, "size", elements_from(from, rows));
+        if (!rows) return;
+        add_number(arena, options, "groups", elements_from(call_input(statement, 1), 1) - 1);
+        add_number(arena, options, "keys", statement->collective.keys);
+    }
+    elements_from(to, 0);
+}
+
 static void lower_collective(EntryLowering *lowering, const ScheduleUnit *unit) {
-    (void)lowering, (void)unit;
-    MUST(!"the local program of a mesh is lowered");
+    static const char *const kinds[] = {[COLLECTIVE_SUM] = "MOEC_EXCHANGE_SUM",
+                                        [COLLECTIVE_MAX] = "MOEC_EXCHANGE_MAX",
+                                        [COLLECTIVE_MIN] = "MOEC_EXCHANGE_MIN",
+                                        [COLLECTIVE_GATHER] = "MOEC_EXCHANGE_GATHER",
+                                        [COLLECTIVE_COUNTS] = "MOEC_EXCHANGE_COUNTS",
+                                        [COLLECTIVE_DISPATCH] = "MOEC_EXCHANGE_DISPATCH",
+                                        [COLLECTIVE_COMBINE] = "MOEC_EXCHANGE_COMBINE"};
+    Arena *arena = lowering->lower.arena;
+    const Statement *statement = unit->statement;
+    const int in = statement->inputs.count;
+    MUST(!lowering->target->apart);
+    add_equation(lowering, statement);
+    HostStep *step = add_call(lowering, statement, STEP_CALL, false);
+    List *values = &step->call.values;
+    step->call.function = "moec_exchange";
+    add_name(arena, values, NULL, "run");
+    List *options = add_options(lowering, step, "MoecExchange");
+    add_name(arena, options, "kind", kinds[statement->collective.kind]);
+    add_name(arena, options, "name",
+             arena_format(arena, "\"%s of %s\"", collective_name(statement->collective.kind),
+                          call_input(statement, 0)->tensor->name));
+    add_exchange_sizes(arena, options, statement);
+    add_operand(arena, values, NULL, step, 0);
+    add_operand(arena, values, NULL, step, in > 1 ? 1 : -1);
+    HostValue *to = add_array(arena, values, NULL, "void *const[]");
+    for (int i = 0; i < statement->outputs.count; i++)
+        add_operand(arena, &to->values, NULL, step, in + i);
 }
 
 /* ---- the row ---- */

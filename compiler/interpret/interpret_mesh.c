@@ -13,15 +13,21 @@ struct MeshInterpreter {
     Program *program;
     int count;
     Interpreter **ranks;
-    const Interpreter *whole; /* of the global program, whose selections are repeated; or NULL */
-    size_t selections;        /* so far in this run */
-    Choices *own;             /* by process: the part of those selections */
+    const Interpreter *const *whole; /* of the global program, whose selections are repeated */
+    int parts;                       /* of them: 1, or one for each process */
+    size_t selections;               /* so far in this run */
+    Choices *own;                    /* by process: the part of those selections */
 };
+
+int mesh_interpreter_count(const Program *program) {
+    const long *size = program->mesh;
+    return (int)(size[MESH_DATA] > size[MESH_EXPERT] ? size[MESH_DATA] : size[MESH_EXPERT]);
+}
 
 MeshInterpreter *mesh_interpreter_new(Program *program) {
     MeshInterpreter *mesh = arena_alloc(program->arena, sizeof *mesh);
     mesh->program = program;
-    mesh->count = (int)program->mesh[MESH_DATA];
+    mesh->count = mesh_interpreter_count(program);
     MUST(mesh->count > 0);
     mesh->ranks = arena_alloc(program->arena, (size_t)mesh->count * sizeof *mesh->ranks);
     mesh->own = arena_alloc(program->arena, (size_t)mesh->count * sizeof *mesh->own);
@@ -81,8 +87,7 @@ static size_t whole_row(const MeshInterpreter *mesh, int rank, const Statement *
 static void follow_selection(MeshInterpreter *mesh, const Statement *top) {
     const Expr *operand = call_input(top, 0);
     const size_t number = mesh->selections++;
-    const bool follows =
-        mesh->whole && number < mesh->whole->choices.start_count && !is_over_rows(operand);
+    const bool follows = number < mesh->whole[0]->choices.start_count && !is_over_rows(operand);
     for (int rank = 0; rank < mesh->count; rank++) {
         Interpreter *interpreter = mesh->ranks[rank];
         Choices *own = &mesh->own[rank];
@@ -96,7 +101,8 @@ static void follow_selection(MeshInterpreter *mesh, const Statement *top) {
         own->chosen_count = done + rows * n;
         own->chosen = realloc(own->chosen, own->chosen_count + 1);
         if (!own->chosen) abort();
-        const bool *from = mesh->whole->choices.chosen + mesh->whole->choices.starts[number];
+        const Choices *whole = &mesh->whole[rank % mesh->parts]->choices;
+        const bool *from = whole->chosen + whole->starts[number];
         for (size_t row = 0; row < rows; row++)
             memcpy(own->chosen + done + row * n, from + whole_row(mesh, rank, top, row) * n,
                    n * sizeof *from);
@@ -151,11 +157,12 @@ static void run_together(MeshInterpreter *mesh, PreparedStatement *const *steps)
 }
 
 const char *mesh_interpreter_run(MeshInterpreter *mesh, uint64_t seed, bool last_micro_batch,
-                                 const Interpreter *whole) {
+                                 const Interpreter *const *whole, int parts) {
     mesh->whole = whole;
+    mesh->parts = parts;
     mesh->selections = 0;
     for (int i = 0; i < mesh->count; i++)
-        if (!interpreter_begin(mesh->ranks[i], seed, last_micro_batch))
+        if (!interpreter_begin(mesh->ranks[i], seed + (uint64_t)(i % parts), last_micro_batch))
             return mesh->ranks[i]->message;
     PreparedStatement **steps =
         arena_alloc(mesh->program->arena, (size_t)mesh->count * sizeof *steps);

@@ -116,12 +116,15 @@ typedef struct MeshSizes {
     Span span[MESH_AXES]; /* of the text that sets them */
 } MeshSizes;
 
-/* WHOLE: every process has the whole tensor. DIVIDED: each has an equal part of a dimension. TERMS:
- * each has a term of the full shape, the tensor is their sum. */
+/* WHOLE: every process has the whole tensor. DIVIDED: each has an equal part of a dimension. Over
+ * MESH_EXPERT the tensor keeps its shape: a process reads its part of a parameter, and a gradient
+ * has slots, see transform/mesh/mesh_rows.c. TERMS: each has a term of the full shape, the tensor
+ * is their sum. */
 typedef enum PlacementKind { PLACED_WHOLE, PLACED_DIVIDED, PLACED_TERMS } PlacementKind;
 typedef struct Placement {
     PlacementKind kind;
     int dimension; /* DIVIDED */
+    long parts;    /* the same, over MESH_EXPERT: processes of a group */
 } Placement;
 
 typedef enum CollectiveKind {
@@ -393,6 +396,7 @@ struct Statement {
         CollectiveKind kind;
         MeshAxis over;
         int dimension; /* GATHER: of the result */
+        long keys;     /* DISPATCH, COMBINE: values of the first key */
     } collective;
     const ExternCall *external;
 
@@ -461,8 +465,11 @@ typedef struct Relation {
     bool key[MAX_RANK];
     Tensor *group_of[MAX_RANK]; /* tensors over rows whose row-major number is the group */
     int group_of_count;
-    List flats;   /* Flat *; start and list are indexed by the first one (table `other`) */
-    bool assumed; /* nothing states the expected number of rows */
+    List flats; /* Flat *; start and list are indexed by the first one (table `other`) */
+    /* The number of the parameters of each row, if `group` has parts of the rows with equal ones;
+     * or NULL: that of the group. */
+    Tensor *number;
+    bool assumed;           /* nothing states the expected number of rows */
     struct Relation *outer; /* the relation that defines the rows on which this one is defined, or
                                NULL */
 } Relation;

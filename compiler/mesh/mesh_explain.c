@@ -14,6 +14,7 @@ typedef struct ExplainedCollective {
 typedef struct CollectiveList {
     Arena *arena;
     const Program *program;
+    double data;  /* processes */
     List rows;    /* ExplainedCollective * */
     double steps; /* iterations of the enclosing repeats */
     double sent;  /* by all runs */
@@ -84,30 +85,31 @@ static void add_collectives(CollectiveList *list, const Block *block) {
     }
 }
 
-/* The gradients that the processes add at the end of a step: divided ones, and the others. */
+/* The gradients at the end of a step: the slots of divided ones return to their processes; all of
+ * them are added. */
 static void add_gradients(CollectiveList *list, bool divided) {
     const Program *program = list->program;
     int count = 0;
     double bytes = 0;
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
-        if (tensor->role != ROLE_GRADIENT || tensor->placed[MESH_DATA].kind != PLACED_TERMS ||
-            (tensor->placed[MESH_EXPERT].kind == PLACED_DIVIDED) != divided)
+        if (tensor->role != ROLE_GRADIENT ||
+            (divided && tensor->placed[MESH_EXPERT].kind != PLACED_DIVIDED))
             continue;
         count++;
         bytes += (double)tensor_elements(tensor) * (double)type_bytes(tensor->type);
     }
-    const double size =
-        (double)program->mesh[MESH_DATA] / (divided ? (double)program->mesh[MESH_EXPERT] : 1);
+    const MeshAxis over = divided ? MESH_EXPERT : MESH_DATA;
+    const double size = divided ? (double)program->mesh[over] : list->data;
     if (!count || size <= 1) return;
     ExplainedCollective row = {
         .name = arena_format(list->arena, "%d %sgradients", count, divided ? "divided " : ""),
         .runs = "step",
-        .kind = collective_name(COLLECTIVE_SUM),
-        .over = divided ? "replicas" : mesh_axis_name(MESH_DATA),
+        .kind = divided ? "all-to-all" : collective_name(COLLECTIVE_SUM),
+        .over = mesh_axis_name(over),
         .from = "-",
         .bytes = bytes,
-        .sends = 2 * bytes * (size - 1) / size,
+        .sends = (divided ? 1 : 2) * bytes * (size - 1) / size,
     };
     list_copy(list->arena, &list->rows, &row, sizeof row);
 }
@@ -135,14 +137,15 @@ static void print_collectives(Text *text, const CollectiveList *list) {
     }
 }
 
-const char *mesh_text(const Program *program) {
-    CollectiveList list = {.arena = program->arena, .program = program, .steps = 1};
+const char *mesh_text(const Program *program, long data) {
+    CollectiveList list = {
+        .arena = program->arena, .program = program, .data = (double)data, .steps = 1};
     Text text = {.arena = program->arena};
     add_collectives(&list, &program->body);
-    add_gradients(&list, false);
     add_gradients(&list, true);
+    add_gradients(&list, false);
     text_add(&text, "%s: collectives of %s on a mesh of data = %ld, %s = %ld\n", program->name,
-             graph_name(program->graph), program->mesh[MESH_DATA], mesh_axis_name(MESH_EXPERT),
+             graph_name(program->graph), data, mesh_axis_name(MESH_EXPERT),
              program->mesh[MESH_EXPERT]);
     if (list.rows.count)
         print_collectives(&text, &list);

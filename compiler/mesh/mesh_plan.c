@@ -88,8 +88,11 @@ static double gradient_seconds(const MeshPlanning *planning, const Tensor *gradi
     return 2 * scatter_seconds(planning->machine, gradient_group(planning, gradient), bytes);
 }
 
+/* In a process. Divided gradients count as sums over the rows of all processes, without slots. */
 static double tensor_bytes(const Tensor *tensor) {
-    return (double)tensor_elements(tensor) * (double)type_bytes(tensor->type);
+    const Placement *keys = &tensor->placed[MESH_EXPERT];
+    const long parts = keys->kind == PLACED_DIVIDED ? keys->parts : 1;
+    return (double)(tensor_elements(tensor) / parts) * (double)type_bytes(tensor->type);
 }
 
 /* The network sums the gradients that the unit completes in the last micro-batch. */

@@ -36,6 +36,9 @@ static bool read_size(Reports *reports, MeshSizes *sizes, const Source *source, 
         unknown_axis(reports, span, name);
         return false;
     }
+    if (axis == MESH_DATA && equals && !strncmp(equals, "=auto", length - name_length) &&
+        length - name_length == 5)
+        return true;
     char *end = NULL;
     const long size = equals ? strtol(equals + 1, &end, 10) : 0;
     if (equals && end == item + length && size >= 1 && size <= MESH_MOST) {
@@ -49,17 +52,18 @@ static bool read_size(Reports *reports, MeshSizes *sizes, const Source *source, 
     return false;
 }
 
-bool mesh_sizes_read(Reports *reports, MeshSizes *sizes, const char *text) {
+bool mesh_sizes_read(Reports *reports, MeshSizes *sizes, const char *text, long data_size) {
     Source *source = arena_alloc(reports->arena, sizeof *source);
     *source = (Source){
         .path = "--mesh", .text = arena_format(reports->arena, "%s", text), .length = strlen(text)};
-    for (int i = 0; i < MESH_AXES; i++) sizes->size[i] = 1;
+    for (int i = 0; i < MESH_AXES; i++) sizes->size[i] = i == MESH_DATA ? data_size : 1;
     for (const char *item = source->text;; item++) {
         const size_t length = strcspn(item, ",");
         if (!read_size(reports, sizes, source, item, length)) return false;
         item += length;
         if (!*item) break;
     }
+    if (!sizes->size[MESH_DATA]) sizes->size[MESH_DATA] = sizes->size[MESH_EXPERT];
     const long data = sizes->size[MESH_DATA], keys = sizes->size[MESH_EXPERT];
     if (data % keys == 0) return true;
     report_error(reports, sizes->span[MESH_EXPERT],

@@ -70,7 +70,8 @@ static double read_element(Interpreter *interpreter, const Tensor *tensor, long 
 
 typedef struct MeshTest {
     Program *whole, *local;
-    Interpreter *global, *noisy[MESH_NOISES];
+    int ranks, parts; /* parts: micro-batches, 1 or one for each process */
+    Interpreter **globals, **noisy[MESH_NOISES]; /* by part */
     MeshInterpreter *mesh;
     uint64_t seed;
     double largest; /* norm of a gradient */
@@ -94,9 +95,14 @@ static long global_element(const MeshTest *test, const Tensor *local, int rank, 
         element /= size;
         for (int axis = 0; axis < MESH_AXES; axis++) {
             const Placement *placed = &local->placed[axis];
+            const long processes = test->local->mesh[axis];
             if (placed->kind != PLACED_DIVIDED || placed->dimension != i) continue;
-            parts = test->local->mesh[axis];
-            at += rank % parts * size;
+            if (axis == MESH_DATA) {
+                at += rank * size;
+                parts = processes;
+            } else if (local->role == ROLE_GRADIENT) { /* slots of own keys and processes */
+                at = rank % processes * (size / processes) + at / processes;
+            }
         }
         global += stride * at;
         stride *= size * parts;
@@ -114,14 +120,17 @@ static long most_tokens(const Program *whole) {
     return most;
 }
 
-/* An interpreter of the global program with the values of the seed. */
-static Interpreter *open_whole(const MeshTest *test) {
+/* An interpreter of the global program with the values of the seed. part: of its inputs. */
+static Interpreter *open_whole(const MeshTest *test, int part) {
     Interpreter *interpreter = interpreter_new(test->whole);
     const long vocabulary = most_tokens(test->whole);
     for (int i = 0; i < test->whole->tensors.count; i++) {
         const Tensor *tensor = test->whole->tensors.items[i];
         for (long j = 0; mesh_gives(tensor) && j < tensor_elements(tensor); j++)
-            put_element(interpreter, tensor, j, drawn_element(tensor, test->seed, j, vocabulary));
+            put_element(interpreter, tensor, j,
+                        drawn_element(
+                            tensor, test->seed + (tensor->role == ROLE_INPUT ? (uint64_t)part : 0),
+                            j, vocabulary));
     }
     return interpreter;
 }
@@ -131,11 +140,11 @@ static void divide_values(const MeshTest *test) {
     for (int i = 0; i < test->whole->tensors.count; i++) {
         const Tensor *tensor = test->whole->tensors.items[i];
         const Tensor *local = mesh_gives(tensor) ? tensor_named(test->local, tensor->name) : NULL;
-        for (int rank = 0; local && rank < (int)test->local->mesh[MESH_DATA]; rank++)
+        for (int rank = 0; local && rank < test->ranks; rank++)
             for (long j = 0; j < tensor_elements(local); j++)
-                put_element(
-                    mesh_interpreter_rank(test->mesh, rank), local, j,
-                    read_element(test->global, tensor, global_element(test, local, rank, j)));
+                put_element(mesh_interpreter_rank(test->mesh, rank), local, j,
+                            read_element(test->globals[rank % test->parts], tensor,
+                                         global_element(test, local, rank, j)));
     }
 }
 
@@ -145,16 +154,29 @@ static double norm_of(const double *values, long count) {
     return sqrt(squares);
 }
 
-/* The largest distance of the processes from the global values: of the sum of their terms, or of
- * each of their copies. */
+/* The values of a tensor in the global program: of a part, or the sum of a gradient over all. */
+static double *global_values(const MeshTest *test, Interpreter *const *globals,
+                             const Tensor *tensor, int part) {
+    const long count = tensor_elements(tensor);
+    double *values = calloc((size_t)count + 1, sizeof *values);
+    if (!values) abort();
+    for (int i = 0; i < test->parts; i++)
+        for (long j = 0; j < count && (i == part || tensor->role == ROLE_GRADIENT); j++)
+            values[j] += read_element(globals[i], tensor, j);
+    return values;
+}
+
+/* The largest distance of the processes of a part from the global values: of the sum of their
+ * terms, or of each of their copies. */
 static double mesh_distance(const MeshTest *test, const Tensor *local, const double *expected,
-                            long count) {
-    const bool terms = local->placed[MESH_DATA].kind == PLACED_TERMS;
-    const int ranks = (int)test->local->mesh[MESH_DATA];
+                            long count, int part) {
+    const bool terms = local->placed[MESH_DATA].kind == PLACED_TERMS ||
+                       (test->parts > 1 && local->role == ROLE_GRADIENT);
     double *sum = calloc((size_t)count + 1, sizeof *sum), most = 0;
     if (!sum) abort();
-    for (int rank = 0; rank < ranks; rank++) {
+    for (int rank = 0; rank < test->ranks; rank++) {
         double squares = 0;
+        if (!terms && rank % test->parts != part) continue;
         for (long j = 0; j < tensor_elements(local); j++) {
             const long at = global_element(test, local, rank, j);
             const double value = read_element(mesh_interpreter_rank(test->mesh, rank), local, j);
@@ -170,24 +192,29 @@ static double mesh_distance(const MeshTest *test, const Tensor *local, const dou
     return most;
 }
 
+/* The global programs with rounding errors. */
+static void open_noisy(MeshTest *test, int number) {
+    Interpreter **all = arena_alloc(test->whole->arena, (size_t)test->parts * sizeof *all);
+    for (int part = 0; part < test->parts; part++) {
+        all[part] = open_whole(test, part);
+        interpreter_noise(all[part], mesh_noise, (uint64_t)number + 1);
+        interpreter_follow(all[part], test->globals[part]);
+        interpreter_run(all[part], test->seed + (uint64_t)part, true);
+    }
+    test->noisy[number] = all;
+    test->report->noise_runs++;
+}
+
 /* How far rounding errors move the tensor. */
 static double noise_distance(MeshTest *test, const Tensor *tensor, const double *expected,
-                             long count) {
+                             long count, int part) {
     double most = 0;
     for (int i = 0; i < MESH_NOISES; i++) {
-        if (!test->noisy[i]) {
-            test->noisy[i] = open_whole(test);
-            interpreter_noise(test->noisy[i], mesh_noise, (uint64_t)i + 1);
-            interpreter_follow(test->noisy[i], test->global);
-            interpreter_run(test->noisy[i], test->seed, true);
-            test->report->noise_runs++;
-        }
-        double squares = 0;
-        for (long j = 0; j < count; j++) {
-            const double moved = read_element(test->noisy[i], tensor, j) - expected[j];
-            squares += moved * moved;
-        }
-        if (sqrt(squares) > most) most = sqrt(squares);
+        if (!test->noisy[i]) open_noisy(test, i);
+        double *moved = global_values(test, test->noisy[i], tensor, part);
+        for (long j = 0; j < count; j++) moved[j] -= expected[j];
+        most = fmax(most, norm_of(moved, count));
+        free(moved);
     }
     return most;
 }
@@ -197,21 +224,17 @@ static bool mesh_compares(const Tensor *tensor) {
            tensor->role == ROLE_STATE;
 }
 
-static void compare_tensor(MeshTest *test, const Tensor *tensor) {
+static void compare_part(MeshTest *test, const Tensor *tensor, const Tensor *local, int part) {
     MoecMeshReport *report = test->report;
-    const Tensor *local = tensor_named(test->local, tensor->name);
     const long count = tensor_elements(tensor);
-    double *expected = malloc(((size_t)count + 1) * sizeof *expected);
-    if (!expected) abort();
-    MUST(local);
-    for (long j = 0; j < count; j++) expected[j] = read_element(test->global, tensor, j);
+    double *expected = global_values(test, test->globals, tensor, part);
     double norm = norm_of(expected, count);
     if (tensor->role == ROLE_GRADIENT) norm = fmax(norm, least_gradient * test->largest);
     if (norm == 0) norm = 1;
-    const double distance = mesh_distance(test, local, expected, count);
+    const double distance = mesh_distance(test, local, expected, count, part);
     double error = distance / norm;
     bool good = error <= mesh_limit;
-    if (!good && distance <= noise_factor * noise_distance(test, tensor, expected, count)) {
+    if (!good && distance <= noise_factor * noise_distance(test, tensor, expected, count, part)) {
         report->amplified++;
         good = true;
     } else if (!(error <= report->error)) {
@@ -221,8 +244,15 @@ static void compare_tensor(MeshTest *test, const Tensor *tensor) {
             tensor->role == ROLE_GRADIENT ? tensor->of->path : tensor->name);
     }
     report->agrees &= good;
-    report->compared++;
     free(expected);
+}
+
+static void compare_tensor(MeshTest *test, const Tensor *tensor) {
+    const Tensor *local = tensor_named(test->local, tensor->name);
+    const int parts = tensor->role == ROLE_GRADIENT ? 1 : test->parts;
+    MUST(local);
+    for (int part = 0; part < parts; part++) compare_part(test, tensor, local, part);
+    test->report->compared++;
 }
 
 static void compare_results(MeshTest *test) {
@@ -234,8 +264,9 @@ static void compare_results(MeshTest *test) {
             if (pass) {
                 compare_tensor(test, tensor);
             } else if (tensor->role == ROLE_GRADIENT) {
-                test->largest = fmax(test->largest, norm_of(interpreter_real(test->global, tensor),
-                                                            tensor_elements(tensor)));
+                double *values = global_values(test, test->globals, tensor, 0);
+                test->largest = fmax(test->largest, norm_of(values, tensor_elements(tensor)));
+                free(values);
             }
         }
 }
@@ -248,24 +279,38 @@ static void count_exchange(Statement *statement, void *data) {
     *(int *)data += is_exchange(statement);
 }
 
+/* Runs the global programs, then the local one. NULL, or a message. */
+static const char *run_programs(MeshTest *test) {
+    const char *message = NULL;
+    for (int part = 0; part < test->parts; part++) test->globals[part] = open_whole(test, part);
+    test->mesh = mesh_interpreter_new(test->local);
+    divide_values(test);
+    for (int part = 0; part < test->parts && !message; part++)
+        message = interpreter_run(test->globals[part], test->seed + (uint64_t)part, true);
+    return message ? message
+                   : mesh_interpreter_run(test->mesh, test->seed, true,
+                                          (const Interpreter *const *)test->globals, test->parts);
+}
+
 const MoecMeshReport *mesh_compare(Program *whole, Program *local, uint64_t seed) {
     MeshTest test = {.whole = whole, .local = local, .seed = seed};
     Arena *arena = whole->arena;
     MoecMeshReport *report = arena_alloc(arena, sizeof *report);
-    *report = (MoecMeshReport){.agrees = true, .processes = (int)local->mesh[MESH_DATA]};
+    test.ranks = mesh_interpreter_count(local);
+    test.parts = local->mesh[MESH_DATA] == 1 ? test.ranks : 1;
+    test.globals = arena_alloc(arena, (size_t)test.parts * sizeof *test.globals);
+    *report = (MoecMeshReport){.agrees = true, .processes = test.ranks};
     block_walk(&test.local->body, count_exchange, &report->collectives);
     test.report = report;
-    test.global = open_whole(&test);
-    test.mesh = mesh_interpreter_new(test.local);
-    divide_values(&test);
-    report->message = interpreter_run(test.global, seed, true);
-    if (!report->message)
-        report->message = mesh_interpreter_run(test.mesh, seed, true, test.global);
+    report->message = run_programs(&test);
     if (!report->message) compare_results(&test);
     if (report->message)
         report->message = arena_format(arena, "%s", report->message), report->agrees = false;
     mesh_interpreter_free(test.mesh);
-    for (int i = 0; i < MESH_NOISES; i++) interpreter_free(test.noisy[i]);
-    interpreter_free(test.global);
+    for (int part = 0; part < test.parts; part++) {
+        for (int i = 0; i < MESH_NOISES; i++)
+            if (test.noisy[i]) interpreter_free(test.noisy[i][part]);
+        interpreter_free(test.globals[part]);
+    }
     return report;
 }

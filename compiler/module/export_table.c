@@ -65,6 +65,8 @@ static MoecTensor table_tensor(Arena *arena, const Tensor *tensor, size_t offset
         .group = group,
         .probe = tensor->probe,
     };
+    const Placement *keys = &tensor->placed[MESH_EXPERT];
+    if (keys->kind == PLACED_DIVIDED) made.divided = 1 + keys->dimension;
     for (int i = 0; i < tensor->rank; i++) made.shape[i] = tensor->axes[i]->size;
     return made;
 }

@@ -24,7 +24,7 @@
 #include <stdint.h>
 #endif
 
-enum { MOEC_ABI = 16, MOEC_MAX_RANK = 10 };
+enum { MOEC_ABI = 17, MOEC_MAX_RANK = 10 };
 
 /* Where a tensor lives. Offsets are in bytes from the start of the block and multiples of 64. */
 typedef enum MoecBlock {
@@ -117,6 +117,10 @@ typedef struct MoecTensor {
     /* parameters: those of one group are updated with the same numbers, see MoecUpdate.own */
     int group;
     MoecProbe probe; /* outputs */
+    /* parameters of a program of a mesh: 1 + the dimension of the keys that divide it over the
+     * processes of a group; 0: none. Each process reads its part and has slots in the gradient: see
+     * MoecExchange. */
+    int divided;
 } MoecTensor;
 
 /* One dense product of fixed shape: c[i,j][m,n] (+)= sum_k a[i,j][m,k] * b[i,j][k,n]. Strides in
@@ -193,6 +197,42 @@ typedef struct MoecMatrices {
     long line, matrix; /* matrix: without meaning where there is one */
 } MoecMatrices;
 
+/* An exchange between the processes of a mesh. The operands are contiguous arrays of float or
+ * int32_t. SUM, MAX, MIN: from and to have `size` elements. GATHER: [outer][size][inner] of each
+ * process become [outer][processes * size][inner].
+ *
+ * The others exchange rows of `size` elements in `groups` groups. These belong to `keys` keys; each
+ * process has an equal part of the keys. COUNTS, from: the first row of each group and the number
+ * of rows. Its results:
+ *
+ *     table[processes][groups + 1]   the operands of all processes
+ *     group[rows]                    of each received row
+ *     first[groups + 1]              received row of each part of a slot
+ *     slot[rows]                     of each received row
+ *     key[rows], key_count arrays    of each received row: its group is their row-major number
+ *
+ * Received rows are in order of key, process, row of the process. Key number i of a process and
+ * process p have slot i * processes + p. Its parts are the groups of the key. DISPATCH: rows become
+ * received rows; COMBINE: the reverse. */
+typedef enum MoecExchangeKind {
+    MOEC_EXCHANGE_SUM,
+    MOEC_EXCHANGE_MAX,
+    MOEC_EXCHANGE_MIN,
+    MOEC_EXCHANGE_GATHER,
+    MOEC_EXCHANGE_COUNTS,
+    MOEC_EXCHANGE_DISPATCH,
+    MOEC_EXCHANGE_COMBINE
+} MoecExchangeKind;
+typedef struct MoecExchange {
+    MoecExchangeKind kind;
+    const char *name; /* for messages */
+    long outer, size, inner;
+    long groups, keys;
+    long rows; /* room for received rows */
+    int key_count;
+    long key_sizes[MOEC_MAX_RANK];
+} MoecExchange;
+
 /* Services of the host for a program. A NULL pointer means that the program's own kernels do the
  * work. */
 typedef struct MoecHost {
@@ -220,6 +260,10 @@ typedef struct MoecHost {
      * a run begins */
     void (*mark)(void *marked, int unit);
     void *marked;
+    /* programs of a mesh only, never NULL there. table: of DISPATCH and COMBINE */
+    void (*exchange)(void *mesh, const MoecExchange *exchange, const void *from, const int *table,
+                     void *const *to);
+    void *mesh;
 } MoecHost;
 
 /* Phases of a split training graph (moec_split_training). The backward phase reads the arena,

@@ -154,6 +154,8 @@ typedef struct MoecGrouped {
 
 typedef struct MoecRows {
     const int32_t *group; /* [groups+1] */
+    /* rows by weight: b_gather is the weight of each row, the same within a group; NULL: that of
+     * the group */
     const int32_t *a_gather, *b_gather;
 } MoecRows;
 

@@ -58,4 +58,10 @@ MOEC_INLINE void moec_mark(const MoecRun *run, int unit) {
     if (run->host != NULL && run->host->mark != NULL) run->host->mark(run->host->marked, unit);
 }
 
+/* In programs of a mesh. */
+MOEC_INLINE void moec_exchange(const MoecRun *run, const MoecExchange *exchange, const void *from,
+                               const int *table, void *const *to) {
+    run->host->exchange(run->host->mesh, exchange, from, table, to);
+}
+
 #endif

@@ -108,7 +108,8 @@ MOEC_FUNCTION MoecBlockProduct moec_rows_task(const MoecGrouped *grouped, const 
                j = moec_cut(grouped->n, unit, cuts->columns, column),
                p = moec_cut(grouped->k, MOEC_STREAMS, cuts->depths, depth), row = group[g] + i;
     const MoecOperand left = {a, grouped->a_row, 1, rows->a_gather, NULL, grouped->a_type};
-    const MoecOperand right = moec_right(moec_at(b, g * grouped->b_group, grouped->b_type),
+    const long weight = rows->b_gather == NULL ? g : rows->b_gather[group[g]];
+    const MoecOperand right = moec_right(moec_at(b, weight * grouped->b_group, grouped->b_type),
                                          grouped->b_n, grouped->b_k, grouped->b_type);
     MoecBlockProduct product = {moec_cut(count, cuts->height, blocks, block + 1) - i,
                                 moec_cut(grouped->n, unit, cuts->columns, column + 1) - j,
@@ -145,7 +146,9 @@ MOEC_FUNCTION void moec_rows_by_weight(const MoecGrouped *grouped, const MoecRow
     const double work = (double)all * (double)n * (double)grouped->k;
     const double read = (double)used * (double)n * (double)grouped->k;
     const long threads = moec_worth_threads(work, read) ? moec_threads() : 1;
-    cuts.depths = grouped->b_n == 1 ? moec_depth_parts(work, read, all, n) : 1;
+    /* not on a mesh, where the number of rows depends on the other processes */
+    const int cuttable = grouped->b_n == 1 && rows->b_gather == NULL;
+    cuts.depths = cuttable ? moec_depth_parts(work, read, all, n) : 1;
     const long least = moec_ceil_div(n, 4 * MOEC_TILE_N), shared = cuts.blocks * cuts.depths;
     cuts.columns =
         threads == 1 || shared == 0 ? 1 : moec_least(moec_ceil_div(4 * threads, shared), least);

@@ -34,6 +34,10 @@ struct Mesh {
     Activity activity;
     Watchdog *watch; /* NULL: no connection */
     float *received; /* buffer of reduce.c */
+    /* mesh_exchange.c: consecutive processes that divide parameters, or share a micro-batch */
+    int dividing, sharing;
+    unsigned char *staged;
+    size_t staged_bytes;
 };
 
 /* Seconds until a stall ends the run, from the environment; false after a message. */
@@ -51,6 +55,8 @@ void watch_end(Watchdog *watch);
 void collective_begin(Mesh *mesh, const char *name);
 /* error: of MPI; ends all processes after a message unless it is 0. */
 void collective_end(Mesh *mesh, int error);
+/* More rows arrived than a program has room for: ends all processes after a message. */
+_Noreturn void mesh_rows_exceeded(Mesh *mesh, const char *name, long rows, long room);
 /* The text of held messages, which are then empty: a new string. */
 char *held_messages(void);
 

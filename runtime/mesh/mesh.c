@@ -157,6 +157,7 @@ bool mesh_end(Mesh *mesh, bool good) {
     watch_end(mesh->watch);
     mesh->mpi->end();
     free(mesh->received);
+    free(mesh->staged);
     free(mesh->hosts);
     free(mesh);
     return true;
@@ -166,6 +167,10 @@ bool mesh_end(Mesh *mesh, bool good) {
 
 int mesh_rank(const Mesh *mesh) {
     return mesh ? mesh->rank : 0;
+}
+
+int mesh_member(const Mesh *mesh) {
+    return mesh ? mesh->rank % mesh->dividing : 0;
 }
 
 int mesh_size(const Mesh *mesh) {
@@ -200,6 +205,18 @@ void collective_end(Mesh *mesh, int error) {
         watch_fail(mesh, held_messages());
     }
     atomic_store(&mesh->activity.inside, false);
+}
+
+void mesh_set_groups(Mesh *mesh, int dividing, int sharing) {
+    mesh->dividing = dividing;
+    mesh->sharing = sharing;
+}
+
+void mesh_rows_exceeded(Mesh *mesh, const char *name, long rows, long room) {
+    error_message("reduce train.batch_size or the number of processes of `expert`",
+                  "rank %d of %d (%s): %ld rows arrived for '%s', which has room for %ld",
+                  mesh->rank, mesh->size, mesh->hosts[mesh->rank], rows, name, room);
+    watch_fail(mesh, held_messages());
 }
 
 void mesh_gather(Mesh *mesh, const char *name, void *all, size_t length) {

@@ -6,6 +6,7 @@
 #ifndef MESH_H
 #define MESH_H
 
+#include "abi/abi.h"
 #include "base/launcher.h"
 
 #include <stdbool.h>
@@ -33,9 +34,10 @@ Mesh *mesh_start(const ProcessGroup *launch, bool good, const MeshProperty *prop
  * processes. Returns false if another process failed. */
 bool mesh_end(Mesh *mesh, bool good);
 
-int mesh_rank(const Mesh *mesh);  /* of this process, from 0 */
-int mesh_size(const Mesh *mesh);  /* processes */
-int mesh_hosts(const Mesh *mesh); /* different hosts */
+int mesh_rank(const Mesh *mesh);   /* of this process, from 0 */
+int mesh_member(const Mesh *mesh); /* in its group, see mesh_set_groups */
+int mesh_size(const Mesh *mesh);   /* processes */
+int mesh_hosts(const Mesh *mesh);  /* different hosts */
 
 /* For messages about failures: the number of the step, and the long operation of this process that
  * others wait for ("writing the checkpoint"), or NULL. */
@@ -49,6 +51,19 @@ void mesh_gather(Mesh *mesh, const char *name, void *all, size_t length);
 /* The largest number of all processes. */
 int mesh_largest(Mesh *mesh, const char *name, int number);
 void mesh_broadcast(Mesh *mesh, const char *name, int root, void *bytes, size_t length);
+
+/* mesh_exchange: programs of a mesh. */
+
+/* Groups of consecutive processes: `dividing` of them divide the parameters that rows select,
+ * `sharing` have the sequences of one micro-batch. */
+void mesh_set_groups(Mesh *mesh, int dividing, int sharing);
+/* MoecHost.exchange with the mesh as its first argument. */
+void mesh_exchange(void *mesh, const MoecExchange *exchange, const void *from, const int *table,
+                   void *const *to);
+/* A gradient [outer][keys][inner] with a slot for each own key and each process of the group, as
+ * described at MoecExchange: each process receives its slots of all keys, in order of the keys. */
+void mesh_return_slots(Mesh *mesh, const char *name, float *block, long outer, long keys,
+                       long inner);
 
 /* reduce: sums over processes. */
 
@@ -69,6 +84,16 @@ MeshRange mesh_range(const Mesh *mesh, size_t count, int rank);
 void mesh_reduce_ranges(Mesh *mesh, const char *name, float *block, size_t count);
 /* Copies the range of each process to all others. */
 void mesh_gather_ranges(Mesh *mesh, const char *name, float *block, size_t count);
+/* Elements [start, end) of a block that only the processes of this index in their groups need; -1:
+ * all do. See mesh_set_groups. */
+typedef struct MeshPart {
+    size_t start, end;
+    int member;
+} MeshPart;
+
+/* The same, without the parts that a process does not need; the others keep their values. */
+void mesh_gather_parts(Mesh *mesh, const char *name, float *block, size_t count,
+                       const MeshPart *parts, int part_count);
 /* The same to process 0 only, and from process 0 to the others. */
 void mesh_collect_ranges(Mesh *mesh, const char *name, float *block, size_t count);
 void mesh_scatter_ranges(Mesh *mesh, const char *name, float *block, size_t count);

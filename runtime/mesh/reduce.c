@@ -117,6 +117,34 @@ static void exchange_ranges(Mesh *mesh, const char *name, float *block, size_t c
     free(transfers);
 }
 
+/* The elements of a part in the range of `sender`, if `receiver` needs them; else none. */
+static MeshRange part_in_range(const Mesh *mesh, const MeshPart *part, size_t count, int sender,
+                               int receiver) {
+    const MeshRange range = mesh_range(mesh, count, sender);
+    const size_t start = part->start > range.start ? part->start : range.start,
+                 end = part->end < range.end ? part->end : range.end;
+    const bool needed = part->member < 0 || part->member == receiver % mesh->dividing;
+    return (MeshRange){start, needed && end > start ? end : start};
+}
+
+void mesh_gather_parts(Mesh *mesh, const char *name, float *block, size_t count,
+                       const MeshPart *parts, int part_count) {
+    MpiTransfer *transfers = memory_new(sizeof *transfers * 2 * (size_t)(mesh->size * part_count));
+    int transfer_count = 0;
+    for (int rank = 0; rank < mesh->size; rank++)
+        for (int i = 0; i < part_count && rank != mesh->rank; i++)
+            for (int sends = 0; sends < 2; sends++) {
+                const MeshRange part = part_in_range(
+                    mesh, &parts[i], count, sends ? mesh->rank : rank, sends ? rank : mesh->rank);
+                if (part.end > part.start)
+                    transfers[transfer_count++] = (MpiTransfer){
+                        rank, sends, block + part.start, (part.end - part.start) * sizeof(float)};
+            }
+    collective_begin(mesh, name);
+    collective_end(mesh, mesh->mpi->transfer(transfers, transfer_count));
+    free(transfers);
+}
+
 void mesh_gather_ranges(Mesh *mesh, const char *name, float *block, size_t count) {
     if (mesh) exchange_ranges(mesh, name, block, count, TO_ALL);
 }

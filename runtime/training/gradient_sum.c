@@ -78,10 +78,26 @@ void gradient_sum_add(GradientSum *sum, const Model *model, long part) {
     sum->held[level] = true;
 }
 
+/* The other processes of the group have the slots of the own micro-batches for their keys. */
+static void return_slots(const GradientSum *sum, const Model *model) {
+    for (int i = 0; i < model->table->parameter_count; i++) {
+        const MoecTensor *tensor = &model->table->parameters[i];
+        const int keys = tensor->divided - 1;
+        long outer = 1, inner = 1;
+        if (keys < 0 || tensor->frozen) continue;
+        for (int j = 0; j < tensor->rank; j++)
+            if (j != keys) *(j < keys ? &outer : &inner) *= tensor->shape[j];
+        mesh_return_slots(sum->mesh, "slots of gradients",
+                          model->there.gradients + tensor->offset / sizeof(float), outer,
+                          tensor->shape[keys], inner);
+    }
+}
+
 void gradient_sum_finish(GradientSum *sum, const Model *model) {
     float *gradients = model->there.gradients;
     for (int level = 0; level < SUM_LEVELS; level++)
         if (sum->held[level]) join_level(sum, model, level);
+    return_slots(sum, model);
     if (sum->fast) {
         mesh_sum(sum->mesh, "gradients", gradients, elements(model));
     } else {

@@ -25,6 +25,9 @@ typedef struct GradientSum {
     long lanes;   /* 0 counts as 1: one after the other */
     bool fast;    /* over processes: in the order that the MPI library chooses */
     bool sharded; /* each process updates its range and stores that optimizer state (ZeRO-1) */
+    const MeshPart
+        *needed; /* parts of the weights, by the processes that read them; NULL: all do */
+    int needed_count;
     float *sums[SUM_LEVELS]; /* of 2^level lanes; memory of the first use */
     bool held[SUM_LEVELS];   /* the sum of that level is used */
 } GradientSum;

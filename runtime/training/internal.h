@@ -28,16 +28,21 @@ char *processor_name(void);
 typedef struct Device Device;
 typedef struct TrainRun TrainRun;
 
-/* Whether the sizes of the settings fit the processes of the launcher; false after a message. */
-bool processes_check(const TrainRun *run, const Device *device);
+typedef struct MoecCompiler MoecCompiler;
+
+/* Whether the mesh and the settings fit the processes of the launcher; false after a message. Sets
+ * the mesh of the compiler. */
+bool processes_check(TrainRun *run, const Device *device, MoecCompiler *compiler);
 /* Starts the mesh. good: this process can start. False after one message of all processes. */
 bool processes_join(TrainRun *run, bool good);
 /* Copies the state of the run, initialized or read from the checkpoint, from process 0 to all. */
 bool processes_share(TrainRun *run);
-/* Before a checkpoint: process 0 receives the optimizer state of all. After it, processes_drop
- * releases the memory of the state of the others again. */
-void processes_collect(const TrainRun *run);
+/* Before a checkpoint: process 0 receives the weights, and the optimizer state if `optimizer`, of
+ * all. After it, processes_drop releases the memory of values that only others need. */
+void processes_collect(const TrainRun *run, bool optimizer);
 void processes_drop(const TrainRun *run);
+/* Every process receives all weights. */
+void processes_complete(const TrainRun *run);
 /* Before an evaluation: every process receives the averages of the weights, if there are any. */
 void processes_average(const TrainRun *run);
 

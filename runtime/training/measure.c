@@ -69,11 +69,12 @@ bool measure_loss(Call *call, const Data *data, const Samples *samples, Probes *
     result->wrong = result->calls = calls;
     for (uint64_t round = 0; round < calls && good; round += size) {
         const uint64_t own = round + (uint64_t)mesh_rank(mesh);
-        if (own < calls)
-            good = set_samples(call, data, samples, own, tokens) &&
-                   run_call(call, counted(call, samples, own), probes,
-                            rows + width * (size_t)mesh_rank(mesh));
-        if (own < result->wrong && good &&
+        /* all processes run: they may need each other's experts */
+        const uint64_t number = own < calls ? own : calls - 1;
+        good = set_samples(call, data, samples, number, tokens) &&
+               run_call(call, counted(call, samples, number), probes,
+                        rows + width * (size_t)mesh_rank(mesh));
+        if (own < calls && own < result->wrong && good &&
             !isfinite(rows[width * (size_t)mesh_rank(mesh) + ROW_NATS]))
             result->wrong = own;
         if (good) mesh_gather(mesh, "results of the evaluation", rows, bytes);

@@ -14,21 +14,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Number of processes in "data=8" or "data=auto", 0 for auto; -1 after a message. */
-static long mesh_of_flag(const char *text) {
-    static const char axis[] = "data=";
-    char *end = NULL;
-    if (strncmp(text, axis, sizeof axis - 1) == 0) {
-        const char *value = text + sizeof axis - 1;
-        if (strcmp(value, "auto") == 0) return 0;
-        long size = strtol(value, &end, 10);
-        if (end != value && !*end && size > 0) return size;
-    }
-    error_message("--mesh data=8, for example, or --mesh data=auto",
-                  "--mesh %s: expected data=N, the number of processes", text);
-    return -1;
-}
-
 /* The number of the mesh is that of the launcher. */
 static bool check_size(const ProcessGroup *launch, long size) {
     if (!size || size == launch->size) return true;
@@ -46,7 +31,7 @@ static bool check_size(const ProcessGroup *launch, long size) {
 }
 
 /* Each process has equally many micro-batches. The help names the nearest sizes that divide. */
-static bool check_parts(long parts, int size) {
+bool run_parts_fit(long parts, long size) {
     if (parts % size == 0) return true;
     long below = size, above = size;
     while (parts % below) below--;
@@ -58,25 +43,40 @@ static bool check_parts(long parts, int size) {
     error_message(
         help,
         "%ld micro-batches (train.gradient_accumulation_steps) cannot be distributed over "
-        "data = %d",
+        "data = %ld",
         parts, size);
     free(help);
     free(other);
     return false;
 }
 
-bool processes_check(const TrainRun *run, const Device *device) {
+/* The mesh of the options or of the spec. Later programs are those of one of its processes. */
+static bool set_mesh(TrainRun *run, const ProcessGroup *launch, MoecCompiler *compiler) {
+    long size = run->settings.processes;
+    run->divided = 1;
+    if (run->options.mesh) {
+        if (!moec_set_mesh(compiler, run->options.mesh, launch->size > 1 ? launch->size : 0))
+            return reports_good(compiler);
+        const MoecMesh mesh = moec_mesh(compiler);
+        run->divided = (int)mesh.keys;
+        size = mesh.data;
+    }
+    if (!check_size(launch, size)) return false;
+    if (run->divided > 1) moec_divide(compiler, 1);
+    return true;
+}
+
+bool processes_check(TrainRun *run, const Device *device, MoecCompiler *compiler) {
     static const ProcessGroup single = {.command = "", .size = 1, .local_size = 1};
     const RunOptions *options = &run->options;
     const ProcessGroup *launch = options->launch ? options->launch : &single;
     const Settings *settings = &run->settings;
-    const long size = options->mesh ? mesh_of_flag(options->mesh) : settings->processes;
-    if (size < 0 || !check_size(launch, size)) return false;
+    if (!set_mesh(run, launch, compiler)) return false;
     if (launch->size > 1 && device->apart)
         return error_message("omit --device: several processes train on CPUs",
                              "%s started %d processes, but --device cuda trains on one process",
                              launch->command, launch->size);
-    if (!check_parts(settings->accumulate, launch->size)) return false;
+    if (!run_parts_fit(settings->accumulate, launch->size)) return false;
     return !settings->lanes || settings->fast ||
            gradient_sum_fits(settings->accumulate, settings->lanes, launch->size);
 }
@@ -110,8 +110,9 @@ static void describe_options(const TrainRun *run, MeshProperty *property) {
     const Settings *settings = &run->settings;
     const RunOptions *options = &run->options;
     snprintf(property->value, sizeof property->value,
-             "steps %ld, seed %ld, stop after %ld, resume %d", settings->steps, settings->seed,
-             options->until, options->resume);
+             "steps %ld, seed %ld, stop after %ld, resume %d, mesh %s", settings->steps,
+             settings->seed, options->until, options->resume,
+             options->mesh ? options->mesh : "data=auto");
 }
 
 bool processes_join(TrainRun *run, bool good) {
@@ -132,13 +133,55 @@ bool processes_join(TrainRun *run, bool good) {
         if (run->other) describe_data(run->other, &properties[VALIDATION]);
     }
     run->mesh = mesh_start(run->options.launch, good, properties, COUNT);
-    return run->mesh != NULL;
+    if (!run->mesh) return false;
+    mesh_set_groups(run->mesh, run->divided, 1);
+    run->model->engine->host.exchange = mesh_exchange;
+    run->model->engine->host.mesh = run->mesh;
+    return true;
 }
 
 /* ---- initial state ---- */
 
 static size_t moment_elements(const Model *model) {
     return moment_bytes(model->table) / sizeof(float);
+}
+
+static size_t trained_elements(const Model *model) {
+    return trained_bytes(model->table) / sizeof(float);
+}
+
+static void add_weight_part(TrainRun *run, size_t start, size_t end, int member) {
+    if (start >= end) return;
+    run->parts = memory_grow(run->parts, sizeof *run->parts * (size_t)(run->part_count + 1));
+    run->parts[run->part_count++] = (MeshPart){start, end, member};
+}
+
+/* The parts of a divided parameter: of each iteration of its outer dimensions, one per process of a
+ * group. Returns its end. */
+static size_t add_tensor_parts(TrainRun *run, const MoecTensor *tensor) {
+    const int keys = tensor->divided - 1;
+    size_t outer = 1, inner = 1, start = tensor->offset / sizeof(float);
+    for (int i = 0; i < tensor->rank; i++)
+        if (i != keys) *(i < keys ? &outer : &inner) *= (size_t)tensor->shape[i];
+    const size_t length = (size_t)tensor->shape[keys] / (size_t)run->divided * inner;
+    for (size_t i = 0; i < outer; i++)
+        for (int member = 0; member < run->divided; member++, start += length)
+            add_weight_part(run, start, start + length, member);
+    return start;
+}
+
+/* The parts of the weights, in order of their offsets. */
+static void list_parts(TrainRun *run) {
+    const MoecTable *table = run->model->table;
+    const size_t all = trained_elements(run->model);
+    size_t at = 0;
+    for (int i = 0; i < table->parameter_count; i++) {
+        const MoecTensor *tensor = &table->parameters[i];
+        if (!tensor->divided || tensor->frozen) continue;
+        add_weight_part(run, at, tensor->offset / sizeof(float), -1);
+        at = add_tensor_parts(run, tensor);
+    }
+    add_weight_part(run, at, all, -1);
 }
 
 bool processes_share(TrainRun *run) {
@@ -159,15 +202,19 @@ bool processes_share(TrainRun *run) {
         else
             mesh_broadcast(mesh, name, 0, model->moments[i], moment_bytes(table));
     }
+    if (run->sharded && run->divided > 1) list_parts(run);
+    const bool good = model_put(model);
     processes_drop(run);
-    return model_put(model);
+    return good;
 }
 
-/* ---- sharded optimizer state ---- */
+/* ---- sharded optimizer state, divided weights ---- */
 
-void processes_collect(const TrainRun *run) {
+void processes_collect(const TrainRun *run, bool optimizer) {
     const Model *model = run->model;
-    for (int i = 0; run->sharded && i < model->table->update->state_count; i++)
+    if (run->parts)
+        mesh_collect_ranges(run->mesh, "weights", model->weights, trained_elements(model));
+    for (int i = 0; optimizer && run->sharded && i < model->table->update->state_count; i++)
         mesh_collect_ranges(run->mesh, "optimizer state", model->moments[i],
                             moment_elements(model));
 }
@@ -180,13 +227,52 @@ static void drop_pages(float *block, size_t start, size_t end) {
     if (first < last) madvise((void *)first, last - first, MADV_DONTNEED);
 }
 
+/* Elements [start, end) of the weights, without the own range. */
+static void drop_weights(const TrainRun *run, size_t start, size_t end) {
+    const Model *model = run->model;
+    const MeshRange own = mesh_range(run->mesh, trained_elements(model), mesh_rank(run->mesh));
+    const size_t before = end < own.start ? end : own.start,
+                 after = start > own.end ? start : own.end;
+    if (start < before) drop_pages(model->weights, start, before);
+    if (after < end) drop_pages(model->weights, after, end);
+}
+
+/* A process has the weights that it reads and those that it updates. */
+static void drop_parts(const TrainRun *run) {
+    for (int i = 0; i < run->part_count; i++) {
+        const MeshPart *part = &run->parts[i];
+        if (part->member >= 0 && part->member != mesh_member(run->mesh))
+            drop_weights(run, part->start, part->end);
+    }
+}
+
 void processes_drop(const TrainRun *run) {
     const Model *model = run->model;
     const size_t count = moment_elements(model);
+    drop_parts(run);
     if (!run->sharded || mesh_rank(run->mesh)) return;
     const MeshRange own = mesh_range(run->mesh, count, 0);
     for (int i = 0; i < model->table->update->state_count; i++)
         drop_pages(model->moments[i], own.end, count);
+}
+
+void processes_complete(const TrainRun *run) {
+    if (run->parts)
+        mesh_gather_ranges(run->mesh, "weights", run->model->weights, trained_elements(run->model));
+}
+
+double run_weight_bytes(const TrainRun *run) {
+    const Model *model = run->model;
+    const MeshRange own = mesh_range(run->mesh, trained_elements(model), mesh_rank(run->mesh));
+    size_t dropped = 0;
+    for (int i = 0; i < run->part_count; i++) {
+        const MeshPart *part = &run->parts[i];
+        const size_t start = part->start > own.start ? part->start : own.start,
+                     end = part->end < own.end ? part->end : own.end;
+        if (part->member >= 0 && part->member != mesh_member(run->mesh))
+            dropped += part->end - part->start - (start < end ? end - start : 0);
+    }
+    return (double)model->table->weight_bytes - (double)(dropped * sizeof(float));
 }
 
 void processes_average(const TrainRun *run) {

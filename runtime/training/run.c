@@ -27,7 +27,7 @@ static bool compile_run(TrainRun *run, Device *device, MoecCompiler *compiler) {
     run->bundle = memory_format("%s", moec_bundle(compiler));
     const bool watches = run->options.watched.count > 0;
     if (watches) run->limits = limits_open(&run->options.watched, compiler);
-    if ((run->limits || !watches) && processes_check(run, device))
+    if ((run->limits || !watches) && processes_check(run, device, compiler))
         run->model = model_open(device, compiler, shapes, 3, !run->options.no_cache);
     if (run->options.on_compiled) run->options.on_compiled(compiler);
     moec_close(compiler);
@@ -196,7 +196,7 @@ static bool log_step(TrainRun *run, const StepResult *result, double seconds) {
 static bool save_checkpoint(TrainRun *run, const char *name, bool optimizer) {
     bool good = true;
     begin_phase(run, "writing the checkpoint");
-    if (optimizer) processes_collect(run);
+    processes_collect(run, optimizer);
     if (mesh_rank(run->mesh) == 0) {
         char *path = path_join(run->options.out, name);
         size_t length;
@@ -207,8 +207,8 @@ static bool save_checkpoint(TrainRun *run, const char *name, bool optimizer) {
         good = checkpoint_write(path, run->model, run->bundle, &companions, &run->place, optimizer);
         mesh_set_busy(run->mesh, NULL);
         free(path);
-        processes_drop(run);
     }
+    processes_drop(run);
     if (good && optimizer) run->saved = run->place.step;
     return good;
 }
@@ -232,6 +232,7 @@ static const char search[] = "search for the first value that is not finite";
 /* The compiler of the run, to close with end_search. */
 static MoecCompiler *begin_search(TrainRun *run) {
     begin_phase(run, search);
+    processes_complete(run);
     mesh_set_busy(run->mesh, search);
     MoecCompiler *compiler = moec_open_bundle(run->bundle, strlen(run->bundle), NULL, 0);
     return compiler;
@@ -281,8 +282,10 @@ static bool validate(TrainRun *run) {
     if (!run->held_windows) return true;
     begin_phase(run, "evaluation");
     processes_average(run);
-    return model_take_averages(run->model) && measure_validation(run) &&
-           model_give_averages(run->model);
+    const bool good = model_take_averages(run->model) && measure_validation(run) &&
+                      model_give_averages(run->model);
+    processes_drop(run);
+    return good;
 }
 
 /* Prints a note about the last checkpoint; returns false. */
@@ -468,7 +471,9 @@ static RunEnd run_steps(TrainRun *run) {
         .seed = run->place.seed,
         .gradient_sum = {.mesh = run->mesh,
                          .lanes = (long)run->place.lanes,
-                         .sharded = run->sharded},
+                         .sharded = run->sharded,
+                         .needed = run->parts,
+                         .needed_count = run->part_count},
     };
     if (!step_prepare(&run->stepper)) return RUN_FAILED;
     if (steps == 0 && run->saved < 0)
@@ -499,5 +504,6 @@ void run_close(TrainRun *run) {
     call_close(run->measure);
     model_close(run->model);
     limits_close(run->limits);
+    free(run->parts);
     free(run->bundle);
 }

@@ -24,7 +24,7 @@ typedef struct RunOptions {
     TextList watched;       /* NAME=LIMIT */
     bool resume, tensorboard, no_cache;
     const ProcessGroup *launch; /* the processes that share the run; NULL: this one only */
-    const char *mesh;           /* "data=8"; NULL: train.mesh of the spec */
+    const char *mesh;           /* "data=8,expert=2"; NULL: train.mesh of the spec */
     char **command;             /* for run.json, NULL-terminated; NULL: none */
     /* Called when a phase begins, with its name; NULL: not called. */
     void (*on_phase)(const char *phase);
@@ -53,11 +53,14 @@ struct TrainRun {
     RunLog record;
     double validation; /* last validation loss in nats/token; NaN before the first evaluation */
     bool probe_told;   /* the note about a probe that is not finite was printed */
-    bool sharded;      /* each process has the optimizer state of its range only */
-    bool stopped;      /* by on_step */
-    int signal;        /* signal that stopped some process, or 0 */
-    bool succeeded;    /* no failure */
-    bool diverged;     /* the run failed because a loss or gradient was not finite or too large */
+    int divided;       /* processes that divide the experts; 1: each has all of them */
+    MeshPart *parts;   /* of the weights, if processes have parts of them; NULL: all of them */
+    int part_count;
+    bool sharded;   /* each process has the optimizer state of its range only */
+    bool stopped;   /* by on_step */
+    int signal;     /* signal that stopped some process, or 0 */
+    bool succeeded; /* no failure */
+    bool diverged;  /* the run failed because a loss or gradient was not finite or too large */
 };
 
 typedef enum RunEnd {
@@ -78,5 +81,9 @@ bool run_start(TrainRun *run);
 /* Trains. After every end but RUN_FAILED, the checkpoints have been read back. */
 RunEnd run_train(TrainRun *run);
 void run_close(TrainRun *run);
+/* Whether so many processes can share the micro-batches of a step; false after a message. */
+bool run_parts_fit(long parts, long processes);
+/* Bytes of the weights that this process needs. */
+double run_weight_bytes(const TrainRun *run);
 
 #endif

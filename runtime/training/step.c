@@ -122,8 +122,12 @@ static bool update_all(const Stepper *stepper, const StepResult *result, long st
     bool good = model->device->kind->update(model->engine, &given);
     free(scalars);
     if (sum->sharded) {
-        mesh_gather_ranges(sum->mesh, "updated weights", model->there.weights,
-                           trained_bytes(model->table) / sizeof(float));
+        const size_t count = trained_bytes(model->table) / sizeof(float);
+        if (sum->needed)
+            mesh_gather_parts(sum->mesh, "updated weights", model->there.weights, count,
+                              sum->needed, sum->needed_count);
+        else
+            mesh_gather_ranges(sum->mesh, "updated weights", model->there.weights, count);
         good = good && model_round(model);
     }
     return good && update_whole(stepper, result, step, factor);

@@ -75,7 +75,7 @@ done
 refused "data = 4 has 4 processes, but mpirun started 2" "$first -n 2" --mesh data=4
 refused "data = 2 has 2 processes, but only one was started" "" --mesh data=2
 refused "data = 2 has 2 processes, but only one was started" "" --set train.mesh.data=2
-refused "--mesh expert=2: expected data=N" "$first -n 2" --mesh expert=2
+refused "a mesh has no axis 'experts'" "$first -n 2" --mesh experts=2
 refused "train.reduction_lanes = 3 does not divide the 8 micro-batches" "$first -n 2" --set train.reduction_lanes=3
 refused "has no option 'brightness'" "$first -n 2" --set brightness=3
 refused "mpicc was not found" "env MOEC_MPICC=/nowhere/mpicc $first -n 2"

@@ -312,9 +312,9 @@ static void read_text(Spec *spec, const char *path) {
 static int meshes; /* whether meshes are compared instead of compiled programs */
 
 /* -1: the model cannot be divided so. */
-static int check_graph_on_mesh(Trial *trial, MoecGraph graph, long batch, Tally *tally) {
+static int check_graph_on_mesh(Trial *trial, MoecGraph graph, long batch, int apart, Tally *tally) {
     const MoecMeshReport *report =
-        moec_mesh_verify(trial->compiler, graph, batch, trial->spec->context, 3);
+        moec_mesh_verify(trial->compiler, graph, batch, trial->spec->context, apart, 3);
     if (!report) {
         const char *why = moec_reports(trial->compiler);
         const int known = strstr(why, "can be divided") || strstr(why, "cannot be divided");
@@ -329,9 +329,11 @@ static int check_graph_on_mesh(Trial *trial, MoecGraph graph, long batch, Tally 
 static int check_on_mesh(Trial *trial, long data, long expert, long batch, Tally *tally) {
     char *mesh = memory_format("data=%ld,expert=%ld", data, expert);
     if (getenv("MOEC_SHOW")) printf("# --mesh %s --batch-size %ld\n", mesh, batch);
-    int ok = moec_set_mesh(trial->compiler, mesh) || fail(trial, "%s", moec_reports(trial->compiler));
-    if (ok > 0) ok = check_graph_on_mesh(trial, MOEC_FORWARD, batch, tally);
-    if (ok > 0) ok = check_graph_on_mesh(trial, MOEC_TRAIN, batch, tally);
+    int ok = moec_set_mesh(trial->compiler, mesh, 0) || fail(trial, "%s", moec_reports(trial->compiler));
+    for (int apart = 0; apart < 1 + (expert > 1); apart++) {
+        if (ok > 0) ok = check_graph_on_mesh(trial, MOEC_FORWARD, batch / (apart ? data : 1), apart, tally);
+        if (ok > 0) ok = check_graph_on_mesh(trial, MOEC_TRAIN, batch / (apart ? data : 1), apart, tally);
+    }
     free(mesh);
     return ok;
 }

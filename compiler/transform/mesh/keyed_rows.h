@@ -10,15 +10,20 @@
 typedef struct RowSides {
     Axis *rows, *received;
     const Relation *relation; /* of the last pack, or NULL */
-    Tensor *group, *number;   /* of the received rows under this pack: first rows, local group */
+    Tensor *table;            /* first rows of the groups of all processes under this pack */
+    /* of the received rows: group, keys; where their process adds to a gradient of the first key;
+     * first row of each slot and other keys */
+    Tensor *number, *keys[MAX_RANK], *slot, *slots;
 } RowSides;
 
 typedef struct Keyed {
     Program *program;
     long size;      /* processes of a group */
     List sides;     /* RowSides * */
-    List axes;      /* LocalAxis *: of keys */
+    List axes;      /* Axis *: of keys */
     bool *key_side; /* by id of the tensors before the rows move: it has received rows */
+    bool *varies;   /* the same: differs between the processes of a group */
+    bool apart;     /* the processes of a group have different micro-batches */
     int count;
     bool changed, failed;
 } Keyed;
@@ -28,6 +33,9 @@ const Axis *key_axis(const Relation *relation, int number);
 RowSides *sides_of(const Keyed *keyed, const Axis *rows);
 /* The dimension of a tensor that has rows, or -1. */
 int rows_dimension_of(const Keyed *keyed, const Tensor *tensor, RowSides **sides);
+/* True if the value of a tensor, or of an expression, belongs to the process of the token. */
+bool is_of_sender(const Keyed *keyed, const Tensor *tensor);
+bool draws_numbers(const Keyed *keyed, const Expr *expr);
 /* True for divided parameters and their gradients. */
 bool is_keyed(const Tensor *tensor);
 /* The number of a key that an expression reads: n[r]; -1: another expression. */

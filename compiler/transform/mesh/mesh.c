@@ -506,7 +506,7 @@ static void divide_axes(Division *division) {
                 known = made;
             }
             tensor->axes[j] = known->part;
-            tensor->placed[MESH_DATA] = (Placement){PLACED_DIVIDED, j};
+            tensor->placed[MESH_DATA] = (Placement){PLACED_DIVIDED, j, 0};
         }
     }
 }
@@ -515,6 +515,7 @@ void mesh(Program *program, const MeshSizes *sizes) {
     Division division = {.program = program, .size = sizes->size[MESH_DATA]};
     if (!batch_fits(program, sizes)) return;
     for (int i = 0; i < MESH_AXES; i++) program->mesh[i] = sizes->size[i];
+    if (division.size == 1) return;
     division.fact_count = program->tensors.count;
     division.facts =
         arena_alloc(program->arena, ((size_t)division.fact_count + 1) * sizeof *division.facts);

@@ -1,10 +1,12 @@
 /* mesh_rows: divides parameters that are selected by the key of a row.
  *
  * Needs:   mesh, route, gather_fusion.
- * Leaves:  parameters that are read only by the key of dispatched rows, up[n[r],d,f], have the
- *          keys of the process. Statements that read them run on the rows that the process
+ * Leaves:  of parameters that are read only by the key of dispatched rows, up[n[r],d,f], a process
+ *          reads those of its keys. Statements that read them run on the rows that the process
  *          receives; statements that read or add to tokens, on its own rows. Collectives copy rows
- *          between the two.
+ *          between the two. A gradient of these parameters has a slot for each own key and each
+ *          process of the group: the sums over the rows of each process, which its micro-batch
+ *          contributes. Together they are as many as all keys.
  *
  *     s[r], n[r], group[g] = pack(chosen[s,n]; key = [n])
  *     h[r,f] = sum[d] x[s[r],d] * up[n[r],d,f]            r: rows of the tokens of this process
@@ -13,12 +15,13 @@
  *                              |
  *                              v
  *
- *     group_here[g], n_here[q] = collective(group[g]; counts)
+ *     table[p,g], n_here[q], slots[n], slot[q] = collective(group[g]; counts)
  *     x_rows[r,d] = x[s[r],d]
- *     x_here[q,d] = collective(x_rows[r,d], group[g]; dispatch)
+ *     x_here[q,d] = collective(x_rows[r,d], table[p,g]; dispatch)
  *     h[q,f] = sum[d] x_here[q,d] * up[n_here[q],d,f]     q: rows with the keys of this process
- *     h_back[r,f] = collective(h[q,f], group[g]; combine)
+ *     h_back[r,f] = collective(h[q,f], table[p,g]; combine)
  *     y[s[r],f] += h_back[r,f]
+ *     d_up[slot[q],d,f] += x_here[q,d] * d_h_here[q,f]
  */
 #include "transform/mesh/keyed_rows.h"
 
@@ -48,14 +51,19 @@ const Axis *key_axis(const Relation *relation, int number) {
     return NULL;
 }
 
+/* True for rows that are selected among other rows, or among which others are selected. */
+static bool is_nested(const Program *program, const Relation *relation) {
+    bool nested = relation->outer != NULL;
+    for (int i = 0; i < program->relations.count; i++)
+        nested |= ((const Relation *)program->relations.items[i])->outer == relation;
+    return nested;
+}
+
 /* Rows of tokens, all of whose keys are coordinates of their own. */
 static bool has_own_keys(const Program *program, const Relation *relation) {
     int keys = 0;
     while (key_dimension(relation, keys) >= 0) keys++;
-    if (!keys || relation->outer || relation->group_of_count != keys) return false;
-    for (int i = 0; i < program->relations.count; i++)
-        if (((const Relation *)program->relations.items[i])->outer == relation) return false;
-    return true;
+    return keys && relation->group_of_count == keys && !is_nested(program, relation);
 }
 
 RowSides *sides_of(const Keyed *keyed, const Axis *rows) {
@@ -116,17 +124,6 @@ static void visit_accesses(Statement *statement, void *data) {
         expr_walk(statement->outputs.items[i], visit_access, data);
 }
 
-static Axis *part_axis(Keyed *keyed, Axis *axis) {
-    for (int i = 0; i < keyed->axes.count; i++) {
-        const LocalAxis *local = keyed->axes.items[i];
-        if (local->whole == axis) return local->part;
-    }
-    LocalAxis local = {axis, axis_new(keyed->program, axis->name, axis->size / keyed->size,
-                                      axis->kind, axis->span)};
-    list_copy(keyed->program->arena, &keyed->axes, &local, sizeof local);
-    return local.part;
-}
-
 static bool divisible(Keyed *keyed, const Axis *axis) {
     const long size = keyed->size;
     if (axis->size % size == 0) return true;
@@ -160,9 +157,64 @@ static void divide_parameters(Keyed *keyed) {
         if (dimension < 0 || (tensor->role != ROLE_PARAMETER && tensor->role != ROLE_GRADIENT))
             continue;
         if (!divisible(keyed, tensor->axes[dimension])) return;
-        tensor->placed[MESH_EXPERT] = (Placement){PLACED_DIVIDED, dimension};
-        tensor->axes[dimension] = part_axis(keyed, tensor->axes[dimension]);
+        tensor->placed[MESH_EXPERT] = (Placement){PLACED_DIVIDED, dimension, keyed->size};
+        if (list_find(&keyed->axes, tensor->axes[dimension]) < 0)
+            list_push(program->arena, &keyed->axes, tensor->axes[dimension]);
     }
+}
+
+/* ---- values of one process ---- */
+
+bool draws_numbers(const Keyed *keyed, const Expr *expr) {
+    return keyed->apart && expr->kind == EXPR_APPLY && op_is_random(expr->op);
+}
+
+bool is_of_sender(const Keyed *keyed, const Tensor *tensor) {
+    RowSides *sides;
+    if (!keyed->apart) return over_processes(tensor);
+    return tensor->id < keyed->count && keyed->varies[tensor->id] &&
+           rows_dimension_of(keyed, tensor, &sides) < 0;
+}
+
+static bool value_varies(const Keyed *keyed, const Expr *expr) {
+    if (draws_numbers(keyed, expr)) return true;
+    if (expr->kind == EXPR_READ && keyed->varies[expr->tensor->id]) return true;
+    for (int i = 0; i < expr->count; i++)
+        if (value_varies(keyed, expr->args[i])) return true;
+    return false;
+}
+
+static void set_varies(Keyed *keyed, const Expr *target) {
+    bool *varies = &keyed->varies[target->tensor->id];
+    keyed->changed |= !*varies;
+    *varies = true;
+}
+
+static void visit_varying(Statement *statement, void *data) {
+    Keyed *keyed = data;
+    bool varies = false;
+    if (statement->kind == STATEMENT_LOOP) {
+        varies = value_varies(keyed, statement->value) || value_varies(keyed, statement->target);
+        if (varies) set_varies(keyed, statement->target);
+    }
+    for (int i = 0; i < statement->inputs.count; i++)
+        varies |= value_varies(keyed, statement->inputs.items[i]);
+    for (int i = 0; i < statement->outputs.count && varies; i++)
+        set_varies(keyed, statement->outputs.items[i]);
+}
+
+/* Everything that depends on the micro-batch or on random numbers. */
+static void find_varying(Keyed *keyed) {
+    Program *program = keyed->program;
+    keyed->varies = arena_alloc(program->arena, ((size_t)keyed->count + 1) * sizeof(bool));
+    for (int i = 0; i < keyed->count; i++) {
+        const Tensor *tensor = program->tensors.items[i];
+        keyed->varies[i] = tensor->role == ROLE_INPUT && tensor->input != MOEC_INPUT_SCALAR;
+    }
+    do {
+        keyed->changed = false;
+        block_walk(&program->body, visit_varying, keyed);
+    } while (keyed->changed);
 }
 
 /* ---- the sides of row tensors ---- */
@@ -187,7 +239,7 @@ bool runs_on_key_side(const Keyed *keyed, const Statement *statement) {
     RowSides *sides;
     if (is_keyed(target)) return true;
     if (rows_dimension_of(keyed, target, &sides) >= 0) return on_key_side(keyed, target);
-    return !over_processes(target) && reads_keyed(keyed, statement->value);
+    return !keyed->apart && !over_processes(target) && reads_keyed(keyed, statement->value);
 }
 
 static void put_on_key_side(Keyed *keyed, const Tensor *tensor) {
@@ -212,7 +264,6 @@ static void visit_sides(Statement *statement, void *data) {
 
 static void find_sides(Keyed *keyed) {
     Program *program = keyed->program;
-    keyed->count = program->tensors.count;
     keyed->key_side = arena_alloc(program->arena, ((size_t)keyed->count + 1) * sizeof(bool));
     do {
         keyed->changed = false;
@@ -251,8 +302,8 @@ static void drop_unused_rows(Keyed *keyed) {
         bool used = false;
         for (int j = 0; j < program->relations.count; j++) {
             const Relation *relation = program->relations.items[j];
-            for (int k = 0; k < keyed->axes.count && relation->rows == sides->rows; k++)
-                used |= ((const LocalAxis *)keyed->axes.items[k])->whole == key_axis(relation, 0);
+            used |= relation->rows == sides->rows && key_axis(relation, 0) &&
+                    list_find(&keyed->axes, key_axis(relation, 0)) >= 0;
         }
         if (used) keyed->sides.items[kept++] = keyed->sides.items[i];
     }
@@ -266,24 +317,31 @@ static void report_no_keys(const Program *program, const MeshSizes *sizes) {
     report_error(reports, sizes->span[MESH_EXPERT], "no parameters can be divided over %s = %ld",
                  mesh_axis_name(MESH_EXPERT), sizes->size[MESH_EXPERT]);
     for (int i = 0; i < relations->count; i++) {
-        const Tensor *mask = ((const Relation *)relations->items[i])->mask;
+        const Relation *relation = relations->items[i];
+        const Tensor *mask = relation->mask;
         bool known = false;
         for (int j = 0; j < i; j++) known |= ((const Relation *)relations->items[j])->mask == mask;
         if (!known)
             report_note(reports, mask->span,
-                        "the rows of '%s' have no key, or keys that do not select parameters alone",
+                        is_nested(program, relation)
+                            ? "parameters for rows of rows cannot be divided: the rows of '%s'"
+                            : "the rows of '%s' have no key, or keys that do not select "
+                              "parameters alone",
                         mask->stem);
     }
     report_help(reports,
                 relations->count
-                    ? "use --mesh data=%ld: the first key of rows has to select parameters"
-                    : "use --mesh data=%ld: no token selects parameters in this model",
-                sizes->size[MESH_DATA]);
+                    ? "omit %s in --mesh: the first key of rows has to select parameters"
+                    : "omit %s in --mesh: no token selects parameters in this model",
+                mesh_axis_name(MESH_EXPERT));
 }
 
 void mesh_rows(Program *program, const MeshSizes *sizes) {
-    Keyed keyed = {.program = program, .size = program->mesh[MESH_EXPERT]};
+    Keyed keyed = {
+        .program = program, .size = program->mesh[MESH_EXPERT], .count = program->tensors.count};
     if (keyed.size <= 1) return;
+    keyed.apart = program->mesh[MESH_DATA] % keyed.size != 0;
+    if (keyed.apart) find_varying(&keyed);
     find_row_sides(&keyed);
     divide_parameters(&keyed);
     drop_unused_rows(&keyed);

@@ -27,7 +27,7 @@ static void refuse_rows(RowMove *move, const char *what) {
     if (move->keyed->failed) return;
     report_error(reports, move->statement->span, "parameters cannot be divided over %s: %s",
                  mesh_axis_name(MESH_EXPERT), what);
-    report_help(reports, "use --mesh data=%ld", move->program->mesh[MESH_DATA]);
+    report_help(reports, "omit %s in --mesh", mesh_axis_name(MESH_EXPERT));
     move->keyed->failed = true;
 }
 
@@ -41,9 +41,11 @@ static bool has_own_rows(const RowMove *move, const Tensor *tensor) {
 /* True if its value belongs to the process of the token. */
 static bool needs_sender(const RowMove *move, const Expr *expr) {
     if (expr->kind == EXPR_INDEX) return expr->index == move->row;
+    if (draws_numbers(move->keyed, expr)) return true;
     if (expr->kind == EXPR_READ) {
         if (key_number(move->keyed, expr) >= 0) return false;
-        if (over_processes(expr->tensor) || has_own_rows(move, expr->tensor)) return true;
+        if (is_of_sender(move->keyed, expr->tensor) || has_own_rows(move, expr->tensor))
+            return true;
         if (expr->tensor == move->program->mesh_index[MESH_DATA]) return true;
     }
     RowSides *sides;
@@ -121,12 +123,12 @@ static Expr *whole_read(Program *program, Tensor *tensor) {
 
 static void add_exchange(RowMove *move, CollectiveKind kind, Expr *from, Expr *to) {
     Program *program = move->program;
-    const Relation *relation = move->sides->relation;
     Statement *exchange = collective_new(program, move->made, kind, MESH_EXPERT,
                                          move->statement->span, move->statement->asked);
     exchange->application = move->statement->application;
+    exchange->collective.keys = key_axis(move->sides->relation, 0)->size;
     list_push(program->arena, &exchange->inputs, from);
-    list_push(program->arena, &exchange->inputs, whole_read(program, relation->group));
+    list_push(program->arena, &exchange->inputs, whole_read(program, move->sides->table));
     list_push(program->arena, &exchange->outputs, to);
 }
 
@@ -222,33 +224,6 @@ static Expr *bring_back(RowMove *move, Expr *read) {
 
 static Expr *at_keys(RowMove *move, Expr *expr);
 
-/* A key of a received row: part of its local group. */
-static Expr *local_key(RowMove *move, int number) {
-    Program *program = move->program;
-    const Relation *relation = move->sides->relation;
-    Expr *key = expr_read_indices(program, move->sides->number, &move->received);
-    long stride = 1;
-    for (int i = number + 1; key_axis(relation, i); i++) stride *= key_axis(relation, i)->size;
-    if (stride > 1) {
-        key = expr_apply(program, OP_DIV, key, expr_number(program, (double)stride), NULL);
-        key = expr_apply(program, OP_FLOOR, key, NULL, NULL);
-    }
-    if (!number) return key;
-    return expr_apply(program, OP_MOD, key,
-                      expr_number(program, (double)key_axis(relation, number)->size), NULL);
-}
-
-/* The same in the global program: the processes of a group divide the first key. */
-static Expr *global_key(RowMove *move, int number) {
-    Program *program = move->program;
-    Expr *key = local_key(move, number);
-    if (number) return key;
-    const long size = key_axis(move->sides->relation, 0)->size / move->keyed->size;
-    Expr *first = expr_apply(program, OP_MUL, mesh_position(program, MESH_EXPERT),
-                             expr_number(program, (double)size), NULL);
-    return expr_apply(program, OP_ADD, first, key, NULL);
-}
-
 static Expr *access_at_keys(RowMove *move, Expr *access) {
     Program *program = move->program;
     const Tensor *tensor = access->tensor;
@@ -261,10 +236,12 @@ static Expr *access_at_keys(RowMove *move, Expr *access) {
             if (sub->kind != EXPR_INDEX || sub->index != move->row)
                 refuse_rows(move, "a row reads other rows");
             subs[i] = expr_index(program, move->received);
-        } else if (is_keyed(tensor) && i == tensor->placed[MESH_EXPERT].dimension)
-            subs[i] = local_key(move, 0);
-        else
+        } else if (is_keyed(tensor) && tensor->role == ROLE_GRADIENT &&
+                   i == tensor->placed[MESH_EXPERT].dimension) {
+            subs[i] = expr_read_indices(program, move->sides->slot, &move->received);
+        } else {
             subs[i] = at_keys(move, sub);
+        }
     }
     Expr *result = expr_read(program, access->tensor, subs);
     result->span = access->span;
@@ -273,10 +250,11 @@ static Expr *access_at_keys(RowMove *move, Expr *access) {
 
 static Expr *at_keys(RowMove *move, Expr *expr) {
     const int key = key_number(move->keyed, expr);
-    if (key >= 0) return global_key(move, key);
+    if (key >= 0) return expr_read_indices(move->program, move->sides->keys[key], &move->received);
+    if (draws_numbers(move->keyed, expr)) return send(move, expr);
     if (needs_sender(move, expr) && !reads_keyed(move->keyed, expr)) {
         Index *loops[MAX_LOOPS];
-        const bool tokens = expr->kind != EXPR_READ || over_processes(expr->tensor) ||
+        const bool tokens = expr->kind != EXPR_READ || is_of_sender(move->keyed, expr->tensor) ||
                             has_own_rows(move, expr->tensor) ||
                             expr->tensor == move->program->mesh_index[MESH_DATA];
         if (tokens && loops_of_row(move, expr, loops) <= widest_read(move, expr))
@@ -293,8 +271,8 @@ static Expr *at_keys(RowMove *move, Expr *expr) {
 }
 
 static Expr *received_bound(const RowMove *move) {
-    Expr *last = expr_number(move->program, (double)(move->sides->group->axes[0]->size - 1));
-    return expr_read(move->program, move->sides->group, &last);
+    Expr *last = expr_number(move->program, (double)(move->sides->slots->axes[0]->size - 1));
+    return expr_read(move->program, move->sides->slots, &last);
 }
 
 static void run_at_keys(RowMove *move) {
@@ -387,29 +365,61 @@ static void move_loop(RowMove *move) {
 
 /* ---- calls ---- */
 
+/* An output of the exchange of counts. */
+static Tensor *count_tensor(RowMove *move, const Relation *relation, Statement *counts,
+                            const char *part, int rank, Axis **axes, long values) {
+    Program *program = move->program;
+    Tensor *made =
+        tensor_new(program, arena_format(program->arena, "%s_%s", relation->mask->name, part),
+                   ROLE_TEMP, TYPE_INT, rank, axes, move->statement->span);
+    made->vocabulary = values;
+    list_push(program->arena, &counts->outputs, whole_read(program, made));
+    return made;
+}
+
+/* Rows in the order of slots and of the keys after the first one, for products: each sum is over
+ * rows of one process. */
+static void add_received(RowMove *move, const RowSides *sides, Tensor *first, bool by_row) {
+    Relation received = {.mask = sides->relation->mask,
+                         .rows = sides->received,
+                         .group = sides->slots,
+                         .number = by_row ? sides->number : NULL};
+    for (int i = 0; key_axis(sides->relation, i); i++)
+        received.group_of[received.group_of_count++] = i ? sides->keys[i] : first;
+    list_copy(move->program->arena, &move->program->relations, &received, sizeof received);
+}
+
 /* The received rows of a pack. */
 static void add_counts(RowMove *move, RowSides *sides, const Relation *relation) {
     Program *program = move->program;
-    const char *name = relation->mask->name;
-    const long groups = (relation->group->axes[0]->size - 1) / move->keyed->size;
-    Axis *bounds = axis_new(program, arena_format(program->arena, "%s_experts", name), groups + 1,
-                            AXIS_PLAIN, move->statement->span);
-    sides->relation = relation;
-    sides->group = tensor_new(program, arena_format(program->arena, "%s_group_here", name),
-                              ROLE_TEMP, TYPE_INT, 1, &bounds, move->statement->span);
-    sides->number = tensor_new(program, arena_format(program->arena, "%s_expert_here", name),
-                               ROLE_TEMP, TYPE_INT, 1, &sides->received, move->statement->span);
-    sides->number->vocabulary = groups;
+    Axis *groups = relation->group->axes[0],
+         *processes = axis_new(program, mesh_axis_name(MESH_EXPERT), move->keyed->size, AXIS_PLAIN,
+                               move->statement->span);
     Statement *counts = collective_new(program, move->made, COLLECTIVE_COUNTS, MESH_EXPERT,
                                        move->statement->span, move->statement->asked);
     counts->application = move->statement->application;
     list_push(program->arena, &counts->inputs, whole_read(program, relation->group));
-    list_push(program->arena, &counts->outputs, whole_read(program, sides->group));
-    list_push(program->arena, &counts->outputs, whole_read(program, sides->number));
+    sides->relation = relation;
+    sides->table =
+        count_tensor(move, relation, counts, "table", 2, (Axis *[]){processes, groups}, 0);
+    sides->number =
+        count_tensor(move, relation, counts, "group_here", 1, &sides->received, groups->size - 1);
+    sides->slots = count_tensor(move, relation, counts, "slots", 1, &groups, 0);
+    sides->slot = count_tensor(move, relation, counts, "slot", 1, &sides->received,
+                               key_axis(relation, 0)->size);
+    sides->keys[0] = sides->number;
+    for (int i = 0; key_axis(relation, 1) && key_axis(relation, i); i++)
+        sides->keys[i] =
+            count_tensor(move, relation, counts,
+                         arena_format(program->arena, "%s_here", key_axis(relation, i)->name), 1,
+                         &sides->received, key_axis(relation, i)->size);
+    add_received(move, sides, sides->keys[0], true);
+    add_received(move, sides, sides->slot, false);
 }
 
 static void begin_packs(RowMove *move, const Statement *call) {
-    for (int i = 0; i < move->program->relations.count; i++) {
+    const int count = move->program->relations.count;
+    for (int i = 0; i < count; i++) {
         const Relation *relation = move->program->relations.items[i];
         RowSides *sides = sides_of(move->keyed, relation->rows);
         for (int j = 0; j < call->outputs.count && sides; j++)
@@ -426,10 +436,11 @@ static void move_call(RowMove *move) {
         for (int i = 0; i < lists[list]->count; i++) {
             const Expr *operand = lists[list]->items[i];
             keys |= on_key_side(move->keyed, operand->tensor) || is_keyed(operand->tensor);
-            tokens |= over_processes(operand->tensor) || has_own_rows(move, operand->tensor);
+            tokens |=
+                is_of_sender(move->keyed, operand->tensor) || has_own_rows(move, operand->tensor);
         }
     if (keys && (tokens || statement_is_scan(call)))
-        refuse_rows(move, "an operation reads rows of linearity_of_both sides");
+        refuse_rows(move, "an operation reads rows of both sides");
     list_push(move->program->arena, move->made, call);
     for (int i = 0; i < call->outputs.count; i++) forget_moved(move, call_output(call, i)->tensor);
     if (!call->body.statements.count) begin_packs(move, call);

@@ -70,7 +70,7 @@ static Index *local_loop(const Statement *statement) {
 }
 
 /* CONSTANT: equal in all processes. LINEAR: a sum over the processes if it is computed from terms.
- * NEITHER: it needs the sums. A zero is linearity_of_both of the first two. */
+ * NEITHER: it needs the sums. A zero is both of the first two. */
 typedef enum Linearity { CONSTANT, LINEAR, NEITHER } Linearity;
 
 /* A tensor that other statements need the sum of counts as equal in all processes. */
@@ -153,7 +153,7 @@ typedef struct PlaceWalk {
     bool changed;
 } PlaceWalk;
 
-/* True if linearity_of_both have the same subscripts of repeats. */
+/* True if both have the same subscripts of repeats. */
 static bool same_steps(const Expr *a, const Expr *b) {
     for (int i = 0; i < a->count; i++)
         if (a->tensor->axes[i]->kind == AXIS_REPEAT && !expr_equal(a->args[i], b->args[i]))
@@ -271,7 +271,7 @@ static void spread_terms(Division *division) {
         for (int i = 0; i < tensors->count; i++) {
             Tensor *tensor = tensors->items[i];
             if (!takes_terms(tensor, &division->facts[i])) continue;
-            tensor->placed[MESH_DATA] = (Placement){PLACED_TERMS, 0};
+            tensor->placed[MESH_DATA] = (Placement){.kind = PLACED_TERMS};
             walk.changed = true;
         }
     }
@@ -285,7 +285,7 @@ void place_tensors(Division *division) {
         walk.changed = false;
         for (int i = 0; i < tensors->count; i++) {
             Tensor *tensor = tensors->items[i];
-            if (is_in_terms(tensor)) tensor->placed[MESH_DATA] = (Placement){PLACED_WHOLE, 0};
+            if (is_in_terms(tensor)) tensor->placed[MESH_DATA] = (Placement){.kind = PLACED_WHOLE};
         }
         spread_terms(division);
         run_walk(division, &walk, visit_sums);

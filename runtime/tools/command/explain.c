@@ -39,7 +39,7 @@ static bool write_pictures(MoecCompiler *compiler, MoecGraph graph, bool device,
 
 /* The collectives of a mesh, instead of the units of work. */
 static bool write_mesh(MoecCompiler *compiler, MoecGraph graph, const char *mesh) {
-    const char *text = moec_set_mesh(compiler, mesh) ? moec_mesh_explain(compiler, graph) : NULL;
+    const char *text = moec_set_mesh(compiler, mesh, 0) ? moec_mesh_explain(compiler, graph) : NULL;
     return text ? fputs(text, stdout) >= 0 : reports_good(compiler);
 }
 

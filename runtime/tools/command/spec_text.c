@@ -3,6 +3,7 @@
 #include "abi/json_make.h"
 #include "base/message.h"
 #include "base/files.h"
+#include "training/run.h"
 #include "training/spec.h"
 
 #include <stdio.h>
@@ -87,12 +88,22 @@ static bool print_cost_json(MoecCompiler *compiler, const char *text) {
     return good;
 }
 
+/* Whether the model can be trained on a mesh of processes; false after reports or a message. */
+static bool fits_mesh(MoecCompiler *compiler, const char *mesh) {
+    if (!mesh) return true;
+    return moec_set_mesh(compiler, mesh, 0) &&
+           run_parts_fit(settings_of(compiler).accumulate, moec_mesh(compiler).data) &&
+           moec_mesh_explain(compiler, MOEC_TRAIN);
+}
+
 int command_check(const Command *command, int argc, char **argv) {
-    const char *operand;
+    const char *operand, *mesh = NULL;
     bool json = false;
     TextList sets = {0};
     const Option table[] = {
         SET_OPTION(&sets),
+        {OPTION_TEXT, "--mesh", "AXES", &mesh,
+         "whether the model can be trained on this mesh of processes, data=4,expert=2"},
         {OPTION_FLAG, "--json", NULL, &json, "costs, or errors, as JSON"},
         {.kind = OPTION_END},
     };
@@ -105,13 +116,14 @@ int command_check(const Command *command, int argc, char **argv) {
         good = check_layouts(operand, json);
     } else if (json) {
         const char *text = moec_failed(compiler) ? NULL : moec_cost_json(compiler);
-        good = text && !moec_failed(compiler);
+        good = text && fits_mesh(compiler, mesh) && !moec_failed(compiler);
         if (!good) puts(moec_reports_json(compiler));
         good = good && check_experiments(compiler, operand, true);
         good = good && print_cost_json(compiler, text);
     } else {
         const char *text = reports_good(compiler) ? moec_cost_text(compiler) : NULL;
-        good = text && reports_good(compiler);
+        const bool fits = text && fits_mesh(compiler, mesh);
+        good = text && reports_good(compiler) && fits;
         if (good) fputs(text, stdout);
         good = good && (check_externs(compiler, NULL) || reports_good(compiler));
         fflush(stdout);

@@ -27,8 +27,7 @@ typedef struct Progress {
 
 static void print_run_plan(const TrainRun *run, size_t program) {
     const Model *model = run->model;
-    double trained = (double)trained_bytes(model->table),
-           weights = (double)model->table->weight_bytes + trained,
+    double trained = (double)trained_bytes(model->table), weights = run_weight_bytes(run) + trained,
            moments = (double)moment_bytes(model->table) * model->table->update->state_count /
                      (run->sharded ? mesh_size(run->mesh) : 1);
     double lent = (double)(run->train->bytes + run->measure->bytes);
@@ -48,10 +47,12 @@ static void print_run_plan(const TrainRun *run, size_t program) {
             quantity_in(weights, scale).text, quantity_in(moments, scale).text,
             quantity_in((double)model->arena_bytes, scale).text, quantity_in(lent, scale).text,
             quantity_in((double)program, scale).text);
+    char experts[32] = "";
+    if (run->divided > 1) snprintf(experts, sizeof experts, ", experts over %d", run->divided);
     if (run->mesh)
-        fprintf(stderr, "%d processes on %d host%s; reduction %s, %" PRIu64 " lanes\n",
+        fprintf(stderr, "%d processes on %d host%s%s; reduction %s, %" PRIu64 " lanes\n",
                 mesh_size(run->mesh), mesh_hosts(run->mesh), mesh_hosts(run->mesh) == 1 ? "" : "s",
-                run->settings.fast ? "fast" : "ordered", run->place.lanes);
+                experts, run->settings.fast ? "fast" : "ordered", run->place.lanes);
     if (*model->engine->startup) fprintf(stderr, "%s\n", model->engine->startup);
 }
 
@@ -222,8 +223,9 @@ int command_train(const Command *command, int argc, char **argv) {
         {OPTION_FLAG, "--tensorboard", NULL, &options.tensorboard,
          "log for TensorBoard in addition to log.jsonl"},
         {OPTION_GROUP, "training", NULL, NULL, NULL},
-        {OPTION_TEXT, "--mesh", "data=N", &options.mesh,
-         "number of processes that share the run (default: those that mpirun or srun started)"},
+        {OPTION_TEXT, "--mesh", "AXES", &options.mesh,
+         "processes that share the run, data=4, and divide the experts, data=4,expert=2 (default: "
+         "all that mpirun or srun started)"},
         {OPTION_COUNT, "--steps", "N", &options.steps,
          "total number of optimizer steps (train.steps); 0 = write the initial weights only"},
         {OPTION_COUNT, "--seed", "N", &options.seed,

@@ -9,7 +9,7 @@ _moec_tables() {
     generate) flags='--prompt -p --prompts --chat --tokenizer --token-ids --json --perf --max-tokens -n --stop --ignore-eos --temperature --top-k --top-p --min-p --repeat-penalty --num-samples --seed -s --device --set --batch-size -b --context-length -c --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     serve) flags='--host --port --alias --tokenizer --chat-template --context-length -c --parallel --cache-memory --max-queue --max-connections --max-body-size --timeout --client-timeout --device --set --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     sample) flags='--out -o --count --steps --seed -s --json --device --set --precision --threads -t --quiet -q --verbose -v --color --help -h ' ;;
-    check) flags='--set --json --batch-size -b --context-length -c --lr --steps --precision --weight-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
+    check) flags='--set --mesh --json --batch-size -b --context-length -c --lr --steps --precision --weight-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
     explain) flags='--mode --target --svg --dot --json --peak-gflops --peak-gbytes --mesh --set --batch-size -b --context-length -c --precision --weight-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
     plan) flags='--ranks --machine --json --set --batch-size -b --context-length -c --precision --quiet -q --verbose -v --color --help -h ' ;;
     inspect) flags='--show --prompt -p --data -d --values --out -o --svg --device --seed -s --json --set --batch-size -b --context-length -c --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
@@ -113,6 +113,7 @@ _moec_tables() {
     'sample --precision') kind=list values='f32 bf16' ;;
     'sample --threads'|'sample -t') kind=list values='' ;;
     'sample --color') kind=list values='auto always never' ;;
+    'check --mesh') kind=list values='' ;;
     'check --batch-size'|'check -b') kind=list values='' ;;
     'check --context-length'|'check -c') kind=list values='' ;;
     'check --lr') kind=list values='' ;;

@@ -24,7 +24,7 @@ complete -c moec -n '__fish_seen_subcommand_from train' -l val-data -rF -d 'vali
 complete -c moec -n '__fish_seen_subcommand_from train' -l tokenizer -rF -d 'tokenizer.json for text; kept in the checkpoints (default: tokens are bytes)'
 complete -c moec -n '__fish_seen_subcommand_from train' -l out -s o -rF -d 'run directory: last.safetensors, best.safetensors, log.jsonl, run.json'
 complete -c moec -n '__fish_seen_subcommand_from train' -l tensorboard -d 'log for TensorBoard in addition to log.jsonl'
-complete -c moec -n '__fish_seen_subcommand_from train' -l mesh -x -d 'number of processes that share the run (default: those that mpirun or srun started)'
+complete -c moec -n '__fish_seen_subcommand_from train' -l mesh -x -d 'processes that share the run, data=4, and divide the experts, data=4,expert=2 (default: all that mpirun or srun started)'
 complete -c moec -n '__fish_seen_subcommand_from train' -l steps -x -d 'total number of optimizer steps (train.steps); 0 = write the initial weights only'
 complete -c moec -n '__fish_seen_subcommand_from train' -l seed -s s -x -d 'seed of weights, data order and dropout (default train.seed, which is 1)'
 complete -c moec -n '__fish_seen_subcommand_from train' -l resume -d 'resume from last.safetensors of --out; start from scratch if the file is missing'
@@ -165,6 +165,7 @@ complete -c moec -n '__fish_seen_subcommand_from sample' -l help -s h -d 'this t
 
 complete -c moec -f -n __fish_use_subcommand -a check -d 'Check a spec; print parameters, FLOPs, KV cache and memory.'
 complete -c moec -n '__fish_seen_subcommand_from check' -l set -xa '(__moec_options)' -d 'model option; repeatable'
+complete -c moec -n '__fish_seen_subcommand_from check' -l mesh -x -d 'whether the model can be trained on this mesh of processes, data=4,expert=2'
 complete -c moec -n '__fish_seen_subcommand_from check' -l json -d 'costs, or errors, as JSON'
 complete -c moec -n '__fish_seen_subcommand_from check' -l batch-size -s b -x -d 'sequences per micro-batch'
 complete -c moec -n '__fish_seen_subcommand_from check' -l context-length -s c -x -d 'positions per sequence'

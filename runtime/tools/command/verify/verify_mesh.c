@@ -45,17 +45,20 @@ static bool mesh_has_room(const Comparison *comparison) {
 bool verify_mesh(const Comparison *comparison, const char *mesh, long seed, json_t *json) {
     static const struct {
         MoecGraph graph;
+        bool apart;
         const char *name;
-    } graphs[] = {{MOEC_FORWARD, "forward"}, {MOEC_TRAIN, "train"}};
+    } graphs[] = {{MOEC_FORWARD, false, "forward"},
+                  {MOEC_TRAIN, false, "train"},
+                  {MOEC_TRAIN, true, "experts"}};
     MoecCompiler *compiler = comparison->compiler;
     const VerifyShape shape = comparison->shape;
-    if (!moec_set_mesh(compiler, mesh)) return reports_good(compiler);
+    if (!moec_set_mesh(compiler, mesh, 0)) return reports_good(compiler);
     if (!mesh_has_room(comparison)) return false;
     json_t *results = json ? json_object() : NULL;
     bool good = true;
-    for (int i = 0; i < 2; i++) {
-        const MoecMeshReport *report =
-            moec_mesh_verify(compiler, graphs[i].graph, shape.batch, shape.context, (uint64_t)seed);
+    for (int i = 0; i < 2 + (moec_mesh(compiler).keys > 1); i++) {
+        const MoecMeshReport *report = moec_mesh_verify(
+            compiler, graphs[i].graph, shape.batch, shape.context, graphs[i].apart, (uint64_t)seed);
         if (!report) {
             json_decref(results);
             return reports_good(compiler);

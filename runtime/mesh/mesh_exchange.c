@@ -1,0 +1,245 @@
+/* mesh_exchange: the exchanges of a program of a mesh: see MoecExchange. */
+#include "mesh/internal.h"
+
+#include "base/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ELEMENT = 4 };
+
+/* An exchange within a group of consecutive processes. */
+typedef struct GroupTransfers {
+    Mesh *mesh;
+    int first, count, own; /* the group; the index of this process in it */
+    MpiTransfer *list;     /* of this exchange */
+    int length;
+} GroupTransfers;
+
+static GroupTransfers begin_group(Mesh *mesh, int size, const char *name) {
+    const int first = mesh->rank / size * size;
+    collective_begin(mesh, name);
+    return (GroupTransfers){.mesh = mesh,
+                            .first = first,
+                            .count = size,
+                            .own = mesh->rank - first,
+                            .list = memory_new(sizeof(MpiTransfer) * 2 * (size_t)size)};
+}
+
+/* Adds a transfer with a member of the group. */
+static void add_transfer(GroupTransfers *group, int member, bool sends, const void *bytes,
+                         size_t length) {
+    if (member == group->own) return;
+    group->list[group->length++] =
+        (MpiTransfer){group->first + member, sends, (void *)(uintptr_t)bytes, length};
+}
+
+static void run_group(GroupTransfers *group) {
+    collective_end(group->mesh, group->mesh->mpi->transfer(group->list, group->length));
+    free(group->list);
+}
+
+/* A buffer that grows and is kept until the end. */
+static unsigned char *staging(Mesh *mesh, size_t bytes) {
+    if (bytes > mesh->staged_bytes) {
+        free(mesh->staged);
+        mesh->staged = memory_new(bytes);
+        mesh->staged_bytes = bytes;
+    }
+    return mesh->staged;
+}
+
+/* ---- sums and gathers ---- */
+
+static unsigned char *gather_group(Mesh *mesh, const MoecExchange *exchange, const void *from,
+                                   size_t bytes) {
+    GroupTransfers group = begin_group(mesh, mesh->sharing, exchange->name);
+    unsigned char *all = staging(mesh, bytes * (size_t)group.count);
+    memcpy(all + bytes * (size_t)group.own, from, bytes);
+    for (int i = 0; i < group.count; i++) {
+        add_transfer(&group, i, true, from, bytes);
+        add_transfer(&group, i, false, all + bytes * (size_t)i, bytes);
+    }
+    run_group(&group);
+    return all;
+}
+
+static float reduce_pair(MoecExchangeKind kind, float a, float b) {
+    if (kind == MOEC_EXCHANGE_SUM) return a + b;
+    return kind == MOEC_EXCHANGE_MAX ? (a >= b ? a : b) : (a <= b ? a : b);
+}
+
+/* As a tree in order of the processes, as in reduce.c. */
+static void reduce_group(Mesh *mesh, const MoecExchange *exchange, const float *from, float *to) {
+    const size_t size = (size_t)exchange->size;
+    float *all = (float *)(void *)gather_group(mesh, exchange, from, size * ELEMENT);
+    for (int apart = 1; apart < mesh->sharing; apart *= 2)
+        for (int i = 0; i + apart < mesh->sharing; i += 2 * apart)
+            for (size_t k = 0; k < size; k++) {
+                float *left = all + (size_t)i * size + k;
+                *left = reduce_pair(exchange->kind, *left, all[(size_t)(i + apart) * size + k]);
+            }
+    memcpy(to, all, size * ELEMENT);
+}
+
+static void gather_dimension(Mesh *mesh, const MoecExchange *exchange, const void *from,
+                             unsigned char *to) {
+    const size_t piece = (size_t)(exchange->size * exchange->inner) * ELEMENT,
+                 outer = (size_t)exchange->outer, count = (size_t)mesh->sharing;
+    const unsigned char *all = gather_group(mesh, exchange, from, piece * outer);
+    for (size_t i = 0; i < outer; i++)
+        for (size_t rank = 0; rank < count; rank++)
+            memcpy(to + (i * count + rank) * piece, all + (rank * outer + i) * piece, piece);
+}
+
+/* ---- rows ---- */
+
+enum { TABLE, GROUP_OF, FIRST_OF_PART, SLOT_OF, KEYS };
+
+static void describe_row(const MoecExchange *exchange, int row, long group, long slot,
+                         int *const *to) {
+    to[GROUP_OF][row] = (int)group;
+    to[SLOT_OF][row] = (int)slot;
+    for (int i = exchange->key_count - 1; i >= 0; i--) {
+        to[KEYS + i][row] = (int)(group % exchange->key_sizes[i]);
+        group /= exchange->key_sizes[i];
+    }
+}
+
+/* Sets the results about the received rows, from the table. */
+static void describe_received(const GroupTransfers *group, const MoecExchange *exchange,
+                              const int *table, int *const *to) {
+    const long keys = exchange->keys, own = keys / group->count, parts = exchange->groups / keys;
+    int row = 0;
+    for (long slot = 0; slot < keys; slot++) {
+        const long key = own * group->own + slot / group->count;
+        const int *bounds = table + slot % group->count * (exchange->groups + 1) + key * parts;
+        for (long part = 0; part < parts; part++) {
+            to[FIRST_OF_PART][slot * parts + part] = row;
+            for (int r = bounds[part]; r < bounds[part + 1]; r++)
+                describe_row(exchange, row++, key * parts + part, slot, to);
+        }
+    }
+    to[FIRST_OF_PART][exchange->groups] = row;
+}
+
+static long rows_arriving(const GroupTransfers *group, const MoecExchange *exchange,
+                          const int *table) {
+    const long width = exchange->groups / group->count;
+    long rows = 0;
+    for (int sender = 0; sender < group->count; sender++) {
+        const int *bounds = table + sender * (exchange->groups + 1) + group->own * width;
+        rows += bounds[width] - bounds[0];
+    }
+    return rows;
+}
+
+static void exchange_counts(Mesh *mesh, const MoecExchange *exchange, const void *from,
+                            int *const *to) {
+    GroupTransfers group = begin_group(mesh, mesh->dividing, exchange->name);
+    const size_t length = (size_t)(exchange->groups + 1), bytes = length * sizeof(int);
+    int *table = to[TABLE];
+    memcpy(table + (size_t)group.own * length, from, bytes);
+    for (int i = 0; i < group.count; i++) {
+        add_transfer(&group, i, true, from, bytes);
+        add_transfer(&group, i, false, table + (size_t)i * length, bytes);
+    }
+    run_group(&group);
+    const long rows = rows_arriving(&group, exchange, table);
+    if (rows > exchange->rows) mesh_rows_exceeded(mesh, exchange->name, rows, exchange->rows);
+    describe_received(&group, exchange, table, to);
+}
+
+/* The rows that a process has for another one are adjacent in its own order. In that of the
+ * receiver they are in pieces, one for each key; `back`: copied from there into the buffer, else
+ * from the buffer. */
+static void copy_pieces(const GroupTransfers *group, const MoecExchange *exchange, const int *table,
+                        unsigned char *here, unsigned char *const *buffers, bool back) {
+    const long own = exchange->keys / group->count, of_key = exchange->groups / exchange->keys;
+    const size_t width = (size_t)exchange->size * ELEMENT;
+    for (long key = own * group->own; key < own * (group->own + 1); key++)
+        for (int sender = 0; sender < group->count; sender++) {
+            const int *all = table + sender * (exchange->groups + 1), *bounds = all + key * of_key;
+            const size_t count = (size_t)(bounds[of_key] - bounds[0]) * width;
+            unsigned char *piece =
+                buffers[sender] + (size_t)(bounds[0] - all[own * group->own * of_key]) * width;
+            memcpy(back ? piece : here, back ? here : piece, count);
+            here += count;
+        }
+}
+
+/* dispatch: `rows` are sent, else received. */
+static void exchange_rows(Mesh *mesh, const MoecExchange *exchange, const int *table,
+                          unsigned char *rows, unsigned char *here) {
+    GroupTransfers group = begin_group(mesh, mesh->dividing, exchange->name);
+    const bool dispatch = exchange->kind == MOEC_EXCHANGE_DISPATCH;
+    const long share = exchange->groups / group.count;
+    const size_t width = (size_t)exchange->size * ELEMENT;
+    unsigned char *at = staging(mesh, (size_t)rows_arriving(&group, exchange, table) * width);
+    unsigned char **buffers = memory_new(sizeof *buffers * (size_t)group.count);
+    const int *bounds = table + group.own * (exchange->groups + 1);
+    for (int i = 0; i < group.count; i++) {
+        const int *theirs = table + i * (exchange->groups + 1) + group.own * share;
+        const size_t arrive = (size_t)(theirs[share] - theirs[0]) * width,
+                     leave = (size_t)(bounds[(i + 1) * share] - bounds[i * share]) * width;
+        unsigned char *own = rows + (size_t)bounds[i * share] * width;
+        buffers[i] = i == group.own ? own : at;
+        add_transfer(&group, i, dispatch, own, leave);
+        add_transfer(&group, i, !dispatch, at, arrive);
+        at += i == group.own ? 0 : arrive;
+    }
+    if (!dispatch) copy_pieces(&group, exchange, table, here, buffers, true);
+    run_group(&group);
+    if (dispatch) copy_pieces(&group, exchange, table, here, buffers, false);
+    free(buffers);
+}
+
+void mesh_exchange(void *self, const MoecExchange *exchange, const void *from, const int *table,
+                   void *const *to) {
+    Mesh *mesh = self;
+    void *mutable = (void *)(uintptr_t)from;
+    int *counts[KEYS + MOEC_MAX_RANK];
+    switch (exchange->kind) {
+    case MOEC_EXCHANGE_SUM:
+    case MOEC_EXCHANGE_MAX:
+    case MOEC_EXCHANGE_MIN:
+        reduce_group(mesh, exchange, from, to[0]);
+        break;
+    case MOEC_EXCHANGE_GATHER:
+        gather_dimension(mesh, exchange, from, to[0]);
+        break;
+    case MOEC_EXCHANGE_COUNTS:
+        for (int i = 0; i < KEYS + exchange->key_count; i++) counts[i] = to[i];
+        exchange_counts(mesh, exchange, from, counts);
+        break;
+    case MOEC_EXCHANGE_DISPATCH:
+        exchange_rows(mesh, exchange, table, mutable, to[0]);
+        break;
+    case MOEC_EXCHANGE_COMBINE:
+        exchange_rows(mesh, exchange, table, to[0], mutable);
+        break;
+    }
+}
+
+/* ---- slots of gradients ---- */
+
+void mesh_return_slots(Mesh *mesh, const char *name, float *block, long outer, long keys,
+                       long inner) {
+    const long members = mesh->dividing, own = keys / members;
+    const size_t bytes = (size_t)inner * sizeof *block;
+    float *made = (float *)(void *)staging(mesh, (size_t)keys * bytes);
+    for (long i = 0; i < outer; i++, block += keys * inner) {
+        GroupTransfers group = begin_group(mesh, (int)members, name);
+        group.list = memory_grow(group.list, sizeof *group.list * 2 * (size_t)(keys + 1));
+        for (long key = 0; key < own; key++)
+            for (int member = 0; member < members; member++) {
+                float *to = made + (member * own + key) * inner;
+                const float *slot = block + (key * members + member) * inner;
+                if (member == group.own) memcpy(to, slot, bytes);
+                add_transfer(&group, member, true, slot, bytes);
+                add_transfer(&group, member, false, to, bytes);
+            }
+        run_group(&group);
+        memcpy(block, made, (size_t)keys * bytes);
+    }
+}
