@@ -385,6 +385,32 @@ static Value *wrong_argument_count(Elaborator *e, const Node *layer, int count, 
     return value_error(e, span);
 }
 
+/* The result of the layer of the frame, with an empty scope of its own. */
+static Value *result_in_frame(Elaborator *e, Frame *frame, Value *layer, Value **seen, int count,
+                              Record *options) {
+    const Node *node = layer->layer, *formals = node->kids[0];
+    Frame *caller = e->frame;
+    Scope *outer = e->scope, *scope = arena_alloc(e->arena, sizeof *scope);
+    Equation *equation = e->equation;
+    e->frame = frame;
+    e->scope = scope;
+    e->equation = NULL;
+    frame->given = current_options(e, application_options(e, layer, options));
+    check_unknown_options(e, node, frame->given);
+    bool bound = true;
+    for (int i = 0; i < count && bound; i++) bound = bind_formal(e, formals->kids[i], seen[i]);
+    const int first = e->block->statements.count, errors = e->reports->errors;
+    if (bound) block_statements(e, layer_body(node));
+    if (e->reports->errors == errors) check_passed_on(e);
+    if (is_abandoned(e)) bound = false;
+    Value *result = bound ? layer_result(e, node, frame->call) : value_error(e, frame->call);
+    if (frame->externs.count) extern_result(e, seen, result, first);
+    e->frame = caller;
+    e->scope = outer;
+    e->equation = equation;
+    return result;
+}
+
 Value *apply_layer(Elaborator *e, Value *layer, const char *label, bool labelled,
                    Index *const *under, int under_count, Value **arguments, int count,
                    Record *options, Span span) {
@@ -428,25 +454,6 @@ Value *apply_layer(Elaborator *e, Value *layer, const char *label, bool labelled
         report_help(e->reports, "apply it under fewer indices");
         return value_error(e, span);
     }
-    Frame *caller = e->frame;
-    Scope *outer = e->scope, *scope = arena_alloc(e->arena, sizeof *scope);
-    Equation *equation = e->equation;
-    e->frame = &frame;
-    e->scope = scope;
-    e->equation = NULL;
-    frame.given = current_options(e, application_options(e, layer, options));
-    check_unknown_options(e, node, frame.given);
-    bool bound = true;
-    for (int i = 0; i < count && bound; i++) bound = bind_formal(e, formals->kids[i], seen[i]);
-    const int first = e->block->statements.count;
-    int errors = e->reports->errors;
-    if (bound) block_statements(e, layer_body(node));
-    if (e->reports->errors == errors) check_passed_on(e);
-    if (is_abandoned(e)) bound = false;
-    Value *result = bound ? layer_result(e, node, span) : value_error(e, span);
-    if (frame.externs.count) extern_result(e, seen, result, first);
-    e->frame = caller;
-    e->scope = outer;
-    e->equation = equation;
+    Value *result = result_in_frame(e, &frame, layer, seen, count, options);
     return in_caller(e, result, axes, indices, dims, span);
 }

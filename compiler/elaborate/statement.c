@@ -596,68 +596,35 @@ void count_step(Elaborator *e, Span span) {
     report_give_up(e->reports);
 }
 
+static void param_statement(Elaborator *e, const Node *node) {
+    stored_statement(e, node, ROLE_PARAMETER);
+}
+
+static void state_statement(Elaborator *e, const Node *node) {
+    stored_statement(e, node, ROLE_STATE);
+}
+
+static void (*const statements[NODE_KIND_COUNT])(Elaborator *e, const Node *node) = {
+    [NODE_OPTION] = option_statement,    [NODE_AXIS] = axis_statement,
+    [NODE_SEQUENCE] = axis_statement,    [NODE_PARAM] = param_statement,
+    [NODE_STATE] = state_statement,      [NODE_INPUT] = input_statement,
+    [NODE_EQUATION] = equation,          [NODE_UPDATE] = update_statement,
+    [NODE_LOSS] = loss_statement,        [NODE_AUX] = metric_statement,
+    [NODE_PROBE] = metric_statement,     [NODE_OUTPUT] = name_statement,
+    [NODE_CACHE] = name_statement,       [NODE_PROVIDE] = provided_statement,
+    [NODE_REQUEST] = provided_statement, [NODE_REPEAT] = repeat_statement,
+    [NODE_SCAN] = scan_statement,        [NODE_IF] = if_statement,
+    [NODE_MATCH] = match_statement,      [NODE_FOR] = for_statement,
+    [NODE_REQUIRE] = require_statement,  [NODE_EXTERN] = extern_statement,
+};
+
 static void one_statement(Elaborator *e, const Node *node) {
-    switch (node->kind) {
-    case NODE_OPTION:
-        option_statement(e, node);
-        break;
-    case NODE_AXIS:
-    case NODE_SEQUENCE:
-        axis_statement(e, node);
-        break;
-    case NODE_PARAM:
-    case NODE_STATE:
-        stored_statement(e, node, node->kind == NODE_PARAM ? ROLE_PARAMETER : ROLE_STATE);
-        break;
-    case NODE_INPUT:
-        input_statement(e, node);
-        break;
-    case NODE_EQUATION:
-        equation(e, node);
-        break;
-    case NODE_UPDATE:
-        update_statement(e, node);
-        break;
-    case NODE_LOSS:
-        loss_statement(e, node);
-        break;
-    case NODE_AUX:
-    case NODE_PROBE:
-        metric_statement(e, node);
-        break;
-    case NODE_OUTPUT:
-    case NODE_CACHE:
-        name_statement(e, node);
-        break;
-    case NODE_PROVIDE:
-    case NODE_REQUEST:
-        provided_statement(e, node);
-        break;
-    case NODE_REPEAT:
-        repeat_statement(e, node);
-        break;
-    case NODE_SCAN:
-        scan_statement(e, node);
-        break;
-    case NODE_IF:
-        if_statement(e, node);
-        break;
-    case NODE_MATCH:
-        match_statement(e, node);
-        break;
-    case NODE_FOR:
-        for_statement(e, node);
-        break;
-    case NODE_REQUIRE:
-        require_statement(e, node);
-        break;
-    case NODE_EXTERN:
-        extern_statement(e, node);
-        break;
-    default:
-        report_error(e->reports, node->span, "this statement is not allowed in a layer");
-        report_help(e->reports, "write it outside of the layer, or remove it");
+    if (statements[node->kind]) {
+        statements[node->kind](e, node);
+        return;
     }
+    report_error(e->reports, node->span, "this statement is not allowed in a layer");
+    report_help(e->reports, "write it outside of the layer, or remove it");
 }
 
 /* Marks the new statements of the block with the application of the current layer, unless an inner
