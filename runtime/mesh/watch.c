@@ -2,7 +2,6 @@
  * message. Each process has a thread and a TCP connection to process 0. */
 #include "mesh/internal.h"
 
-#include "abi/utf8_cut.h"
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/message.h"
@@ -443,13 +442,7 @@ static void meet(Watchdog *watch) {
 }
 
 bool watch_limit(double *limit) {
-    const char *text = getenv("MOEC_WATCHDOG_TIMEOUT");
-    char *end = NULL;
-    *limit = text ? strtod(text, &end) : usual_limit;
-    return !text || (end != text && !*end && *limit > 0 && isfinite(*limit)) ||
-           error_message("MOEC_WATCHDOG_TIMEOUT=60, for example",
-                         "MOEC_WATCHDOG_TIMEOUT is '%.*s': expected seconds above 0",
-                         utf8_cut(text, 60), text);
+    return seconds_limit("MOEC_WATCHDOG_TIMEOUT", usual_limit, limit);
 }
 
 Watchdog *watch_start(Mesh *mesh) {

@@ -50,6 +50,9 @@ built crash 's|^    free(sums);|    *(volatile int *)0 = 1;|'
 fails 'ended by signal 11' env ASAN_OPTIONS=handle_segv=0 moec verify rms_norm --against ./crash.so:fused_norm
 built leaves 's|^    free(sums);|    exit(3);|'
 fails 'ended the process, exit code 3' moec verify rms_norm --against ./leaves.so:fused_norm
+built hangs 's|^    free(sums);|    for (volatile int more = 1; more;) continue;|'
+fails 'did not return within 2 s' env MOEC_AGAINST_TIMEOUT=2 moec verify rms_norm --against ./hangs.so:fused_norm
+fails "MOEC_AGAINST_TIMEOUT is 'soon': expected seconds above 0" env MOEC_AGAINST_TIMEOUT=soon moec verify rms_norm --against ./right.so:fused_norm
 built forward 's/return MOEC_AGAINST_GOOD/return MOEC_AGAINST_NO_GRADIENTS/'
 moec verify rms_norm --against ./forward.so:fused_norm >out || wrong "$(cat out)"
 grep -q 'gradients are not compared: the function computes no gradients' out || wrong "$(cat out)"

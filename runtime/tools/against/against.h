@@ -176,6 +176,7 @@ typedef struct AgainstClient {
     const AgainstExtern *device; /* a GPU kernel, which this process runs; or NULL */
     pid_t process;
     int to, from;
+    double limit;      /* seconds until an answer */
     char *name;        /* as the user typed it */
     json_t *described; /* its answer to the first message */
 } AgainstClient;

@@ -4,12 +4,14 @@
 
 #include "abi/embedded_file.h"
 #include "abi/json_make.h"
+#include "base/clock.h"
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +20,8 @@
 #include <unistd.h>
 
 extern const EmbeddedFile against_files[];
+
+enum { USUAL_LIMIT = 300 }; /* seconds */
 
 /* ---- the process ---- */
 
@@ -109,6 +113,7 @@ bool client_open(AgainstClient *client, const AgainstOptions *options) {
     *client = (AgainstClient){.to = -1, .from = -1};
     client->name = memory_format("%s", options->external ? options->title : options->code);
     client->device = options->external && options->external->device ? options->external : NULL;
+    if (!seconds_limit("MOEC_AGAINST_TIMEOUT", USUAL_LIMIT, &client->limit)) return false;
     if (client->device) return true;
     bool good = split_code(options->code, &file, &name);
     const bool python = has_ending(file, ".py"), library = has_ending(file, ".so");
@@ -146,8 +151,24 @@ void client_close(AgainstClient *client) {
 
 /* ---- messages ---- */
 
+/* Waits until the code answers; one that does not within the limit is ended. False after a
+ * message. */
+static bool answers_in_time(AgainstClient *client) {
+    struct pollfd from = {.fd = client->from, .events = POLLIN};
+    const double end = seconds_now() + client->limit;
+    for (double left = client->limit; left > 0; left = end - seconds_now()) {
+        const int ready = poll(&from, 1, left > 1000 ? 1000000 : (int)(1e3 * left) + 1);
+        if (ready > 0) return true;
+        if (ready < 0 && errno != EINTR) return true; /* reading reports the error */
+    }
+    kill(client->process, SIGKILL);
+    return error_message("MOEC_AGAINST_TIMEOUT sets the limit in seconds",
+                         "%s did not return within %g s", client->name, client->limit);
+}
+
 /* The answer to a message, or NULL after a message. */
 static json_t *client_answer(AgainstClient *client) {
+    if (!answers_in_time(client)) return NULL;
     json_t *answer = against_receive(client->from);
     if (!answer) {
         ended_message(client);

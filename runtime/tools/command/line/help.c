@@ -160,6 +160,8 @@ static const EnvironmentVariable variables[] = {
     {"MOEC_API_KEY", "API key of `moec serve`; required with a `--host` that is not local"},
     {"MOEC_LIBRARY", "path of `libmoec.so` for the Python package"},
     {"PYTHON", "Python with PyTorch, for `moec verify --against` (default `python3`)"},
+    {"MOEC_AGAINST_TIMEOUT", "seconds until code under comparison that does not return is ended "
+                             "(default 300)"},
     {"MOEC_MPICC", "C compiler of the MPI library that started the processes (default `mpicc`)"},
     {"MOEC_WATCHDOG_TIMEOUT",
      "seconds until a process that does not continue ends the run (default 60)"},
