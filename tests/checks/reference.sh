@@ -63,7 +63,7 @@ while read -r command old new; do
 done <"$work/renamed"
 
 # Every variable that the code reads is in the table, and each row of the table is read.
-grep -rhoE '(getenv|environ.get|cuda_off)\("[A-Z_]*"' compiler runtime --include='*.c' --include='*.py' | sed 's/.*"\(.*\)"/\1/' | sort -u >"$work/read"
+grep -rhoE '(getenv|environ.get|cuda_off|seconds_limit)\("[A-Z_]*"' compiler runtime --include='*.c' --include='*.py' | sed 's/.*"\(.*\)"/\1/' | sort -u >"$work/read"
 sed -n '/^## Environment/,/^## Prec/s/^| `\([A-Z_]*\)` .*/\1/p' runtime/CLI.md | sort -u >"$work/listed"
 grep -vxF -f "$work/listed" "$work/read" && wrong "these variables are not in runtime/tools/command/line/help.c"
 grep -vxF -f "$work/read" "$work/listed" | grep -vx OMP_NUM_THREADS && wrong "nothing reads these variables"
