@@ -77,7 +77,8 @@ static SimGraph *captured; /* not NULL: work is recorded */
 static Image *images;      /* all loaded images */
 static bool broken;        /* a launch has failed; later calls do nothing */
 static bool retained;      /* a context exists: each thread must set it before use */
-static _Thread_local bool entered;
+/* initial-exec: the leak checker of GCC 12 crashes on thread-local blocks of loaded libraries. */
+static _Thread_local bool entered __attribute__((tls_model("initial-exec")));
 
 /* The error of a call in this state of the thread, or GOOD. waits: the call is not permitted during
  * a capture, which it ends. */
