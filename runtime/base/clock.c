@@ -1,9 +1,5 @@
 #include "base/clock.h"
 
-#include "abi/utf8_cut.h"
-#include "base/message.h"
-
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,17 +17,6 @@ double seconds_now(void) {
 
 double seconds_of_thread(void) {
     return seconds_by(CLOCK_THREAD_CPUTIME_ID);
-}
-
-bool seconds_limit(const char *variable, double usual, double *limit) {
-    const char *text = getenv(variable);
-    char *end = NULL;
-    *limit = text ? strtod(text, &end) : usual;
-    if (!text || (end != text && !*end && *limit > 0 && isfinite(*limit))) return true;
-    char help[80];
-    snprintf(help, sizeof help, "%s=60, for example", variable);
-    return error_message(help, "%s is '%.*s': expected seconds above 0", variable,
-                         utf8_cut(text, 60), text);
 }
 
 static int by_size(const void *a, const void *b) {

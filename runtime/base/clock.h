@@ -2,17 +2,12 @@
 #ifndef CLOCK_H
 #define CLOCK_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 /* Wall-clock seconds since an arbitrary fixed moment. */
 double seconds_now(void);
 /* Processor time of the current thread in seconds. */
 double seconds_of_thread(void);
-
-/* Reads a time limit from an environment variable, above 0; without it the usual one. False after a
- * message. */
-bool seconds_limit(const char *variable, double usual, double *limit);
 
 /* The current time in UTC: "2026-11-26T14:10:00Z". */
 enum { TIME_TEXT = 40 };

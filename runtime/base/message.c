@@ -1,7 +1,9 @@
 #include "base/message.h"
 
 #include "abi/error_code.h"
+#include "abi/utf8_cut.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -138,4 +140,15 @@ void detail_message(const char *format, ...) {
     va_start(arguments, format);
     print_message("", format, arguments);
     va_end(arguments);
+}
+
+bool seconds_limit(const char *variable, double usual, double *limit) {
+    const char *text = getenv(variable);
+    char *end = NULL;
+    *limit = text ? strtod(text, &end) : usual;
+    if (!text || (end != text && !*end && *limit > 0 && isfinite(*limit))) return true;
+    char help[80];
+    snprintf(help, sizeof help, "%s=60, for example", variable);
+    return error_message(help, "%s is '%.*s': expected seconds above 0", variable,
+                         utf8_cut(text, 60), text);
 }

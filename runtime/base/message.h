@@ -52,6 +52,10 @@ void progress_clear(void);
  * phase and its duration is printed. NULL ends the phases. Only for the main thread. */
 void progress_phase(const char *phase);
 
+/* A time limit from an environment variable: seconds above 0; without the variable the usual one.
+ * False after a message. */
+bool seconds_limit(const char *variable, double usual, double *limit);
+
 /* interrupt: SIGINT and SIGTERM ask for a stop after the present step; a second one stops at once.
  */
 
