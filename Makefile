@@ -93,7 +93,9 @@ VERSION := $(shell sed -n 's/^.define MOEC_VERSION "\(.*\)"/\1/p' runtime/base/b
 # Before version 1.0, each minor release can change the binary interface of the library.
 SONAME := libmoec.so.$(basename $(VERSION))
 # A copy of the sources without git gets the commit from the environment.
-COMMIT ?= $(shell git describe --always --dirty --exclude='*' --abbrev=10 2>/dev/null || echo unknown)
+ifndef COMMIT
+COMMIT := $(shell git describe --always --dirty --exclude='*' --abbrev=10 2>/dev/null || echo unknown)
+endif
 # `make test` and `make quickstart` use every processor unless -j is given.
 JOBS := $(if $(findstring j,$(firstword -$(MAKEFLAGS))),,-j$(shell nproc 2>/dev/null || echo 2))
 UNIT_PROGRAMS := $(UNIT:%.c=$(BUILD)/%) $(MUTATORS:%.c=$(BUILD)/%)

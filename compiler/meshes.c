@@ -79,17 +79,15 @@ static PlannedMesh *plan_mesh(MoecCompiler *compiler, MeshPlan *plan, long keys,
     return mesh;
 }
 
-/* All batches of a process up to the first that does not fit. False if the model cannot be
- * divided: then it cannot be divided further, either. */
-static bool plan_batches(MoecCompiler *compiler, MeshPlan *plan, long keys) {
+/* All batches of a process up to the first that does not fit. */
+static void plan_batches(MoecCompiler *compiler, MeshPlan *plan, long keys) {
     const long sequences = plan->sequences / plan->processes;
     for (long batch = 1; batch <= sequences; batch++) {
         if (sequences % batch) continue;
         PlannedMesh *mesh = plan_mesh(compiler, plan, keys, batch);
         list_push(plan->arena, &plan->meshes, mesh);
-        if (mesh->refused) return mesh->memory > 0;
+        if (mesh->refused) return;
     }
-    return true;
 }
 
 static bool has_sequences(MoecCompiler *compiler, const MeshPlan *plan) {
@@ -112,7 +110,9 @@ const char *moec_plan(MoecCompiler *compiler, long processes, const char *machin
     MeshPlan plan = {
         .arena = moec_arena(compiler), .model = moec_model(compiler), .processes = processes};
     plan.machine = machine_find(moec_unit(compiler), machine, (Span){0}, &compiler->reports);
-    if (!program || !plan.machine) return NULL;
+    if (!program || !plan.machine ||
+        !machine_connects(moec_unit(compiler), plan.machine, processes))
+        return NULL;
     plan.context = (long)moec_option_number(compiler, "train.context_length", 1);
     plan.sequences = (long)(moec_option_number(compiler, "train.batch_size", 1) *
                             moec_option_number(compiler, "train.gradient_accumulation_steps", 1));
@@ -122,8 +122,9 @@ const char *moec_plan(MoecCompiler *compiler, long processes, const char *machin
     Program *forward = moec_compile(compiler, MOEC_FORWARD, 0, 0, 0);
     if (!forward) return NULL;
     plan.flops = cost(plan.arena, forward)->flops_train * (double)(plan.sequences * plan.context);
-    for (long keys = 1; keys <= processes; keys *= 2)
-        if (processes % keys == 0 && !plan_batches(compiler, &plan, keys)) break;
+    const long most = program->relations.count ? processes : 1; /* only rows divide weights */
+    for (long keys = 1; keys <= most; keys++)
+        if (processes % keys == 0) plan_batches(compiler, &plan, keys);
     compiler->mesh = before;
     mesh_plan_sort(&plan);
     return json ? mesh_plan_json(&plan) : mesh_plan_text(&plan);

@@ -190,11 +190,14 @@ typedef enum MachineField {
     MACHINE_FIELDS
 } MachineField;
 typedef struct MachineRecord {
+    const Node *node;
     const char *name;
     double value[MACHINE_FIELDS];
 } MachineRecord;
 /* NULL after a report at `span`, the location of the name, or in the declaration. */
 const MachineRecord *machine_find(Unit *unit, const char *name, Span span, Reports *reports);
+/* Whether it states the connections that so many processes need; false after a report. */
+bool machine_connects(Unit *unit, const MachineRecord *machine, long processes);
 
 /* layouts: the Layout * of a unit. */
 List layouts_read(Unit *unit);

@@ -187,14 +187,6 @@ typedef struct ExternCalls {
     int count, capacity;
 } ExternCalls;
 
-static long operand_size(const Statement *statement, int number, int back) {
-    const int inputs = statement->external->inputs.count;
-    const Expr *operand =
-        number < inputs ? call_input(statement, number) : call_output(statement, number - inputs);
-    const CallShape shape = call_shape(operand);
-    return size_at(&shape, back + 1);
-}
-
 /* At the same sizes, with the same options of the layer. */
 static bool same_sizes(const MoecExtern *a, const MoecExtern *b) {
     bool same = !strcmp(a->layer, b->layer) && a->rows == b->rows &&
@@ -206,7 +198,6 @@ static bool same_sizes(const MoecExtern *a, const MoecExtern *b) {
 
 static MoecExtern describe_extern(Arena *arena, const Statement *statement) {
     const ExternCall *call = statement->external;
-    const CallShape first = call_shape(call_input(statement, 0));
     const size_t count = (size_t)call->size_count + 1, inputs = (size_t)call->inputs.count + 1;
     MoecExternSize *sizes = arena_alloc(arena, count * sizeof *sizes);
     bool *integers = arena_alloc(arena, inputs * sizeof *integers);
@@ -231,7 +222,7 @@ static MoecExtern describe_extern(Arena *arena, const Statement *statement) {
         .output_count = call->outputs.count,
         .gradient = call->backward,
         .forward = -1,
-        .rows = leading_size(&first, call->named),
+        .rows = extern_rows(statement),
         .named = call->named,
         .sizes = sizes,
         .size_count = call->size_count,
@@ -244,8 +235,8 @@ static MoecExtern describe_extern(Arena *arena, const Statement *statement) {
     };
     for (int i = 0; i < call->size_count; i++) {
         const ExternSize *size = &call->sizes[i];
-        sizes[i] = (MoecExternSize){size->name, size->operand, size->back,
-                                    operand_size(statement, size->operand, size->back)};
+        sizes[i] =
+            (MoecExternSize){size->name, size->operand, size->back, extern_size(statement, i)};
     }
     for (int i = 0; i < call->inputs.count; i++)
         integers[i] = call_input(statement, i)->tensor->type == TYPE_INT;

@@ -77,7 +77,7 @@ static Expr *adjoint_array(Backward *backward, const Expr *output) {
     return adjoint ? adjoint : zero_like(backward, output);
 }
 
-void extern_gradient(Backward *backward, const Statement *statement) {
+static void extern_gradient(Backward *backward, const Statement *statement) {
     const ExternCall *own = statement->external->gradient;
     if (!own) {
         pass_to_equations(backward, statement);
@@ -115,20 +115,6 @@ void extern_gradient(Backward *backward, const Statement *statement) {
 }
 
 /* ---- lowering ---- */
-
-static long extern_size(const Statement *statement, int number) {
-    const ExternSize *size = &statement->external->sizes[number];
-    const int inputs = statement->external->inputs.count;
-    const Expr *operand = size->operand < inputs ? call_input(statement, size->operand)
-                                                 : call_output(statement, size->operand - inputs);
-    const CallShape shape = call_shape(operand);
-    return size_at(&shape, size->back + 1);
-}
-
-long extern_rows(const Statement *statement) {
-    const CallShape shape = call_shape(call_input(statement, 0));
-    return leading_size(&shape, statement->external->named);
-}
 
 static void launch_extern(EntryLowering *lowering, const Statement *statement) {
     const ExternCall *call = statement->external;

@@ -26,27 +26,38 @@ static bool is_fraction(MachineField field) {
     return field >= MACHINE_REACHED_GFLOPS && field <= MACHINE_REACHED_NETWORK;
 }
 
-/* The peaks are needed; within one node, nothing else is. */
+static bool missing_field(Unit *unit, const Node *node, MachineField field) {
+    report_error(unit->reports, node->name_span, "machine '%s' has no '%s'", node->name,
+                 machine_fields[field]);
+    report_help(unit->reports, "add %s = NUMBER", machine_fields[field]);
+    return false;
+}
+
 static bool machine_complete(Unit *unit, const Node *node, const MachineRecord *machine) {
     for (int i = 0; i < MACHINE_FIELDS; i++) {
-        const bool missing = i <= MACHINE_MEMORY && machine->value[i] == 0;
-        if (!missing && !(is_fraction((MachineField)i) && machine->value[i] > 1)) continue;
-        if (missing)
-            report_error(unit->reports, node->name_span, "machine '%s' has no '%s'", node->name,
-                         machine_fields[i]);
-        else
-            report_error(unit->reports, node->name_span, "'%s' of machine '%s' is above 1",
-                         machine_fields[i], node->name);
-        report_help(unit->reports,
-                    missing ? "add %s = NUMBER" : "write %s as a fraction of the peak",
-                    machine_fields[i]);
+        const MachineField field = (MachineField)i;
+        if (field <= MACHINE_MEMORY && machine->value[i] == 0)
+            return missing_field(unit, node, field);
+        if (!is_fraction(field) || machine->value[i] <= 1) continue;
+        report_error(unit->reports, node->name_span, "'%s' of machine '%s' is above 1",
+                     machine_fields[i], node->name);
+        report_help(unit->reports, "write %s as a fraction of the peak", machine_fields[i]);
         return false;
     }
     return true;
 }
 
+bool machine_connects(Unit *unit, const MachineRecord *machine, long processes) {
+    const long node = (long)machine->value[MACHINE_PROCESSES];
+    if (processes > 1 && node > 1 && machine->value[MACHINE_NODE_GBYTES] == 0)
+        return missing_field(unit, machine->node, MACHINE_NODE_GBYTES);
+    return processes <= node || machine->value[MACHINE_NETWORK_GBYTES] > 0 ||
+           missing_field(unit, machine->node, MACHINE_NETWORK_GBYTES);
+}
+
 static const MachineRecord *machine_read(Unit *unit, const Node *node) {
     MachineRecord *machine = arena_alloc(unit->arena, sizeof *machine);
+    machine->node = node;
     machine->name = node->name;
     machine->value[MACHINE_PROCESSES] = 1;
     for (int i = 0; i < MACHINE_FIELDS; i++)

@@ -172,7 +172,7 @@ static void collect_units(Explanation *explanation, const List *units, double ru
 
 /* ---- memory over the step ---- */
 
-static int last_moment(const List *units, int most) {
+int last_moment(const List *units, int most) {
     for (int i = 0; i < units->count; i++) {
         const ScheduleUnit *unit = units->items[i];
         if (unit->last > most) most = unit->last;

@@ -47,6 +47,8 @@ typedef struct Explanation {
     double flops, bytes, seconds; /* of all units */
 } Explanation;
 
+/* The last position of the units and of those inside them, or `most` if that is later. */
+int last_moment(const List *units, int most);
 /* The unit with its statements and the cost of all runs; NULL: it computes nothing. */
 ExplainedUnit *explain_unit(Explanation *explanation, const ScheduleUnit *from, double runs);
 /* True if the kernel has fewer threads than keep a GPU at work, and much work for each. */

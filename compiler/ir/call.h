@@ -83,6 +83,11 @@ CallShape call_shape(const Expr *operand);
 long size_at(const CallShape *shape, int back);
 long leading_size(const CallShape *shape, int own);
 
+/* Of a hand-written kernel: the size with this number; the product of the dimensions before the
+ * named ones. */
+long extern_size(const Statement *statement, int number);
+long extern_rows(const Statement *statement);
+
 static inline const Expr *call_input(const Statement *call, int number) {
     MUST(number >= 0 && number < call->inputs.count);
     return call->inputs.items[number];

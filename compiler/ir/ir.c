@@ -587,3 +587,17 @@ long leading_size(const CallShape *shape, int own) {
     for (int i = 0; i < shape->rank - own; i++) product *= shape->size[i];
     return product;
 }
+
+long extern_size(const Statement *statement, int number) {
+    const ExternSize *size = &statement->external->sizes[number];
+    const int inputs = statement->external->inputs.count;
+    const Expr *operand = size->operand < inputs ? call_input(statement, size->operand)
+                                                 : call_output(statement, size->operand - inputs);
+    const CallShape shape = call_shape(operand);
+    return size_at(&shape, size->back + 1);
+}
+
+long extern_rows(const Statement *statement) {
+    const CallShape shape = call_shape(call_input(statement, 0));
+    return leading_size(&shape, statement->external->named);
+}

@@ -125,14 +125,6 @@ static double call_seconds(const MeshPlanning *planning, const Statement *statem
                 : 2 * scatter_seconds(planning->machine, group, bytes);
 }
 
-static int last_position(const List *units, int most) {
-    for (int i = 0; i < units->count; i++) {
-        const ScheduleUnit *unit = units->items[i];
-        if (unit->last > most) most = unit->last;
-    }
-    return most;
-}
-
 static void plan_units(MeshPlanning *planning, const List *units) {
     for (int i = 0; i < units->count; i++) {
         const ScheduleUnit *unit = units->items[i];
@@ -221,7 +213,7 @@ void mesh_predict(const MeshPlan *plan, PlannedMesh *mesh, const Schedule *sched
         (MoecCeilings){reached_rate(machine, MACHINE_GFLOPS, MACHINE_REACHED_GFLOPS), memory};
     planning.later =
         arena_alloc(plan->arena, ((size_t)program->tensors.count + 1) * sizeof(double));
-    planning.units = arena_alloc(plan->arena, ((size_t)last_position(&schedule->units, 0) + 1) *
+    planning.units = arena_alloc(plan->arena, ((size_t)last_moment(&schedule->units, 0) + 1) *
                                                   sizeof *planning.units);
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];

@@ -67,7 +67,7 @@ static List called_words(Arena *arena, const char *text) {
         const char *end = at;
         while (is_letter(*end)) end++;
         const char *next = end + strspn(end, " \t\n");
-        if (end > at && *next == '(' && words.count < 400)
+        if (end > at && *next == '(')
             list_push(arena, &words, arena_copy(arena, at, (size_t)(end - at)));
         at = end > at ? end : at + 1;
     }

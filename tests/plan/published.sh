@@ -1,11 +1,13 @@
 #!/bin/sh
 # Compares `moec plan` with published training runs: tokens/s per device, or the ratio to a run on fewer devices, and the relative error.
-# Runs marked * calibrate the fraction of the peak that products reach on a machine; the others are predicted with the same fraction.
+# Runs marked * calibrate the machines: the fraction of the peak that products reach, and the spread of the time of a step. B200 has the
+# numbers of H100.
 # Their frameworks shard the weights (FSDP), which moves as many bytes as train.zero = 1, and overlap; so times are without the part
-# that can be hidden. Sequences per device are those of the source, or 1. Needs jq. Prints a table; exits 1 without a prediction.
+# that can be hidden. Sequences per device are assumed where they are not published: 1 for N3, 2 and 4 for N4 and N5, 16 for N6, whose
+# predictions need a batch that hides the gradients (with 1, the ratios are 0.3 to 0.6). Needs jq. Prints a table; exits 1 without a prediction.
 #
 # Sources: N1 torchtitan, performance of Llama 3.1 8B with compile on H100; N3 PyTorch FSDP2, A100; N4 IBM fms-fsdp, 128 A100 and 96
-# H100; N5 OLMo-core, H100; N6 torchtitan, Qwen3-30B-A3B, 8 experts groups in a node, B200.
+# H100; N5 OLMo-core, H100; N6 torchtitan, Qwen3-30B-A3B, experts divided over the 8 devices of a node, B200.
 set -eu
 cd "$(dirname "$0")/../.."
 moec=${BUILD:-build}/moec
@@ -35,7 +37,7 @@ ratio() {
 
 printf '%-34s %10s %10s %9s\n' run published predicted error
 row   'N1* Llama 3.1 8B, 8 H100' llama_3_8b h100 8 1 1 8192 6667
-ratio 'N1 8 to 128 H100, ratio' llama_3_8b h100 8 128 1 1 0.977
+ratio 'N1* 8 to 128 H100, ratio' llama_3_8b h100 8 128 1 1 0.977
 row   'N1 128 H100' llama_3_8b h100 128 1 1 8192 6514
 row   'N3* Llama 3 8B, 64 A100' llama_3_8b a100 64 1 1 8192 2938
 row   'N4 Llama 2 7B, 128 A100' llama_2_7b a100 128 1 2 4096 3700
