@@ -5,7 +5,7 @@
 
 enum { MAX_EXPERIMENT_BASES = 100 };
 
-/* True if the entry sets what the inherited one sets. `vary { A = ..., B = ... }` has no name: it
+/* True if both entries set the same thing. `vary { A = ..., B = ... }` has no name: it
  * replaces nothing. */
 static bool replaces_entry(const Node *own, const Node *inherited) {
     if (own->kind != inherited->kind) return false;
