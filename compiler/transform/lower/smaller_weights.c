@@ -337,11 +337,12 @@ bool weights_fit(const Program *program, Reports *reports) {
     if (!reads_copies(program)) return true;
     if (reports->errors) return false;
     const bool body = program->weights != TYPE_REAL;
-    report_error(reports, (Span){0}, "inference.%s = %s is available on CPUs only",
-                 body ? "weight_dtype" : "head_dtype",
+    const char *option = body ? "weight_dtype" : "head_dtype";
+    report_error(reports, (Span){0}, "inference.%s = %s is available on CPUs only", option,
                  weight_type_name(body ? program->weights : program->head_weights));
     report_help(reports,
-                "add --set inference.weight_dtype=f32 --set inference.head_dtype=same; on a "
-                "GPU train.precision = bf16 halves the bytes of the weights");
+                "add --set inference.%s=f32; on a GPU train.precision = bf16 halves the bytes of "
+                "the weights",
+                option);
     return false;
 }

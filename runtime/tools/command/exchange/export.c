@@ -70,13 +70,29 @@ static bool find_architecture(Export *export) {
         "cannot export to GGUF: no supported GGUF architecture matches this model");
 }
 
+/* Types of weights belong to the command that runs a model: a format has none. */
+static bool open_spec(Export *export) {
+    static const char *const sets[] = {"inference.weight_dtype=f32", "inference.kv_cache_dtype=f32",
+                                       "inference.head_dtype=f32"};
+    MoecCompiler *own = checkpoint_spec(export->file, NULL, 0);
+    if (!own) return false;
+    const bool head = moec_option(own, "inference.head_dtype") != NULL;
+    moec_close(own);
+    export->compiler = checkpoint_spec(export->file, sets, head ? 3 : 2);
+    const char *type = safetensors_quantized(export->file);
+    const bool gguf = strncmp(export->layout, "gguf", 4) == 0;
+    if (type && !(gguf && (export->type || !strcmp(type, "int4"))))
+        note_message("the %s weights of %s are written as float32, with the same values%s", type,
+                     export->run, gguf ? "; --type q8_0 rounds them again" : "");
+    return export->compiler != NULL;
+}
+
 /* Options are checked only if all tensors fit: the message about a tensor is the clearer one. */
 static bool look_for_option(Export *export) {
     const GraphShape shape = {.graph = MOEC_FORWARD};
     export->file = checkpoint_open(export->run);
-    export->compiler = export->file ? checkpoint_spec(export->file, NULL, 0) : NULL;
-    if (!export->compiler || !open_layouts(export) || !find_architecture(export) ||
-        !find_layout(export))
+    if (!export->file || !open_spec(export) || !open_layouts(export) ||
+        !find_architecture(export) || !find_layout(export))
         return false;
     export->model = model_describe(export->compiler, &shape);
     if (!export->model) return false;
@@ -146,7 +162,7 @@ static bool write_gguf(const Export *export) {
                       checkpoint_file(file, "chat_template.jinja"));
     good = good && gguf_write(&gguf, path, export->conversion, export->pairs, export->pair_count,
                               checkpoint_file(file, "config.json"));
-    char *types = export->blocks ? gguf_types(export->conversion) : memory_format("%s", type);
+    char *types = gguf.blocks ? gguf_types(export->conversion) : memory_format("%s", type);
     if (good) report_export(export, path, types, "llama-cli -m %s");
     free(types);
     tokenizer_close(tokenizer);
