@@ -106,11 +106,13 @@ Program *elaborated(MoecCompiler *compiler, Graph graph, long batch, long contex
     if (!program) return NULL;
     program->rounded = moec_rounded(compiler);
     if (graph == GRAPH_STEP) return program;
-    if (!compiler->trains) choose_weights(program, moec_option(compiler, "inference.weight_dtype"));
     choose_caches(program, moec_option(compiler, "inference.kv_cache_dtype"));
     program->input_gradients = compiler->differentiates && graph == GRAPH_TRAIN;
     if (graph == GRAPH_TRAIN) program->cotangent = input_called(program, compiler->unit->cotangent);
     parameter_facts(program);
+    if (!compiler->trains)
+        choose_weights(program, moec_option(compiler, "inference.weight_dtype"),
+                       moec_option(compiler, "inference.head_dtype"));
     if (compiler->tuning && graph != GRAPH_UPDATE) tune(compiler->tuning, program);
     mark_whole(compiler->unit, program);
     if (compiler->observes && graph == GRAPH_FORWARD) observe(program);

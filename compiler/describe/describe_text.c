@@ -159,12 +159,15 @@ static void add_decoding(Text *text, const Decoding *decoding) {
 
 /* Of smaller weights: the bytes of both types, and the matrices that stay f32. */
 static void add_weights(Text *text, const Decoding *decoding) {
+    static const Type types[] = {TYPE_INT4, TYPE_INT8, TYPE_BF16};
     const WeightMemory *weights = &decoding->weights;
-    if (decoding->hindrance || weights->type == TYPE_REAL) return;
-    text_add(text, "  decoding weights %s: %s",
-             quantity(weights->smaller + weights->full, "B").text, weight_type_name(weights->type));
-    text_add(text, " %s, f32 ", quantity(weights->smaller, "B").text);
-    text_add(text, "%s", quantity(weights->full, "B").text);
+    if (decoding->hindrance || weights->smaller == 0) return;
+    text_add(text, "  decoding weights %s:", quantity(weights->smaller + weights->full, "B").text);
+    for (size_t i = 0; i < 3; i++)
+        if (weights->by_type[types[i]] > 0)
+            text_add(text, " %s %s,", weight_type_name(types[i]),
+                     quantity(weights->by_type[types[i]], "B").text);
+    text_add(text, " f32 %s", quantity(weights->full, "B").text);
     for (int i = 0; i < weights->wide.count && i <= MAX_WIDE; i++)
         text_add(text, "%s%s", i ? ", " : " with ",
                  i < MAX_WIDE ? ((const Tensor *)weights->wide.items[i])->path : "...");

@@ -113,7 +113,13 @@ static bool open_data(TrainRun *run) {
 static bool resume(TrainRun *run, const char *path) {
     Safetensors *file = safetensors_open(path);
     if (!file) return false;
-    bool good = checkpoint_place(file, &run->place);
+    const char *type = safetensors_quantized(file);
+    bool good =
+        !type || error_message("resume the run that moec quantize read, or start a new run with "
+                               "--init-from and another --out",
+                               "%s cannot be resumed: its weights are %s, without optimizer states",
+                               run->options.out, type);
+    good = good && checkpoint_place(file, &run->place);
     if (good) differences_tell(safetensors_note(file, "spec"), run->bundle);
     good = good && model_read(run->model, file, true);
     if (good && run->options.seed >= 0 && (uint64_t)run->options.seed != run->place.seed)

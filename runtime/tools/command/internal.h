@@ -57,8 +57,8 @@ void prompts_free(PromptList *prompts);
 
 /* quantize: declarations of the files of the command. */
 
-/* The int4 weights of a parameter, or NULL. */
-const MoecInt4Weights *int4_form(const Model *model, const PublicTensor *one);
+/* The smaller copy of a parameter, or NULL. */
+const MoecWeightCopy *weight_copy(const Model *model, const PublicTensor *one);
 
 typedef struct Calibration {
     Model *model; /* with int4 weights */
