@@ -59,6 +59,12 @@ const char *moec_reports_json(MoecCompiler *compiler); /* a JSON array */
 const char *moec_warnings(MoecCompiler *compiler);
 const char *moec_warnings_json(MoecCompiler *compiler);
 
+/* A file of a spec; in an editor, as shown there. */
+typedef struct MoecDocument {
+    const char *path, *text;
+    size_t length;
+} MoecDocument;
+
 typedef enum MoecTransferForm {
     MOEC_TRANSFER_FACTORS, /* table: learning rate, initialization, multiplier */
     MOEC_TRANSFER_JSON,
@@ -178,6 +184,8 @@ typedef struct MoecExternUse {
 } MoecExternUse;
 /* All `extern` statements of the spec; NULL after an error. */
 const MoecExternUse *moec_extern_uses(MoecCompiler *compiler, int *count);
+/* The files of hand-written kernels that the spec names; their text is a string. */
+const MoecDocument *moec_extern_files(MoecCompiler *compiler, int *count);
 /* Compiles one graph with all machine-independent passes. batch and context <= 0 use the values of
  * the spec. tokens: new tokens per decode step. Returns NULL after an error (see moec_reports). */
 MoecProgram *moec_compile(MoecCompiler *compiler, MoecGraph graph, long batch, long context,
@@ -364,11 +372,7 @@ const char *moec_format(MoecCompiler *compiler);
 
 /* ---- for editors ---- */
 
-/* A file as shown in an editor; its text may differ from the file on disk. */
-typedef struct MoecDocument {
-    const char *path, *text;
-    size_t length;
-} MoecDocument;
+/* Its text may differ from the file on disk. */
 /* Reads documents[0]; the others replace the files with their paths. */
 MoecCompiler *moec_open_document(const MoecDocument *documents, int count, const char *model,
                                  const char *search);
