@@ -202,8 +202,8 @@ static void expire(int number) {
 
 /* From now on the process ends with a message after `seconds`; 0: no longer. */
 static void limit_kernel(const MoecExtern *kernel, double seconds) {
-    const struct itimerval time = {.it_value = {(time_t)seconds,
-                                                (suseconds_t)(1e6 * fmod(seconds, 1))}};
+    const struct itimerval time = {
+        .it_value = {(time_t)seconds, (suseconds_t)(1e6 * fmod(seconds, 1))}};
     setitimer(ITIMER_REAL, &(struct itimerval){0}, NULL);
     free(expired_text);
     expired_text = NULL;

@@ -166,7 +166,8 @@ static const EnvironmentVariable variables[] = {
     {"MOEC_WATCHDOG_TIMEOUT",
      "seconds until a process that does not continue ends the run (default 60)"},
     {"MOEC_CUDA", "CUDA driver library, or directory with it; empty = no GPU"},
-    {"MOEC_EXTERN", "hand-written kernels of a spec (`extern`): off = programs call none, on = those of any "
+    {"MOEC_EXTERN",
+     "hand-written kernels of a spec (`extern`): off = programs call none, on = those of any "
      "checkpoint"},
     {"MOEC_VARIANT", "variant of GPU kernels: mma, wgmma or wide (default: the fastest one)"},
     {"MOEC_WGMMA", "off = no warpgroup kernels (compute capability 9.0)"},
