@@ -581,6 +581,13 @@ bool moec_layout_ignores(MoecCompiler *layouts, const char *layout, const char *
  * + path, "input:" or "output:" + name, "scalar:" + name of an input that the runtime sets,
  * "cache:" + name. The prefix is optional if no parameter and no state has the name. */
 typedef struct MoecInterpreter MoecInterpreter;
+/* A tensor that decoding keeps between its steps. */
+typedef struct MoecCacheTensor {
+    MoecSpecTensor spec;    /* that it has values of; name: "key_rotary_y" if the spec has none */
+    MoecNamedTensor stored; /* name: in the table of the program; with the iterations */
+    const char *reference;  /* name of the interpreter */
+} MoecCacheTensor;
+const MoecCacheTensor *moec_cache_tensors(MoecCompiler *compiler, MoecProgram *program, int *count);
 MoecInterpreter *moec_interpreter_new(MoecCompiler *compiler, MoecProgram *program);
 /* Cost of one run: arithmetic operations and bytes of its tensors. */
 typedef struct MoecInterpreterCost {

@@ -104,3 +104,9 @@ bool selections_observe(SelectedNames *selections, MoecCompiler *compiler,
     }
     return true;
 }
+
+bool selections_name(SelectedNames *selections, const MoecTensor *tensors, int count) {
+    const MoecGraphEntry graph = {.outputs = tensors, .output_count = count};
+    const Model outputs = {.table = &(MoecTable){.graphs = &graph}};
+    return selections_observe(selections, NULL, NULL, 0, &outputs);
+}
