@@ -107,6 +107,19 @@ xml.dom.minidom.parseString(picture)
 assert picture.count("block.1.ffn.h<") == 1 and picture.count("<rect") == 1 + 2 * 256 + 16 * 8
 PYTHON
 
+# Loads of experts: one bar per expert and layer, as high as its share.
+moec inspect small.moe:experts -d text --show load --svg loads.svg --json --values >loads
+python3 - <<'PYTHON' || wrong "the bars are wrong"
+import json, re, xml.dom.minidom
+loads, picture = json.load(open("loads")), open("loads.svg").read()
+xml.dom.minidom.parseString(picture)
+assert "http" not in picture.replace("http://www.w3.org/2000/svg", ""), "it does not open offline"
+heights = [float(text) for text in re.findall(r'<rect [^>]*height="([0-9.]*)" fill="#[0-9a-f]{6}"', picture)]
+shares = [value / max(layer["values"]) for layer in loads for value in layer["values"]]
+assert len(shares) == len(heights) == 2 * 4
+assert all(abs(height / 192 - share) < 1e-3 for height, share in zip(heights, shares)), (heights, shares)
+PYTHON
+
 moec train small.moe:small -d text -o run -q
 moec inspect run -p 'In the beginning' --show logits >table || wrong "a run cannot be inspected"
 fails "did you mean 'block.0.attention.q'?" moec inspect run -p x --show block.0.attention.qq

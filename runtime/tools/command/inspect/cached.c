@@ -22,7 +22,7 @@ typedef struct CachedState {
     const MoecCacheTensor *named;
     int named_count;
     MoecTensor *tensors; /* with the names of the spec */
-    float *values; /* of all, at the offsets of `tensors` */
+    float *values;       /* of all, at the offsets of `tensors` */
 } CachedState;
 
 static GraphShape cached_shape(const DecodedInput *input) {
@@ -138,9 +138,9 @@ static bool decode_on_device(CachedState *state) {
         if (!call_run(call, input->seed, false)) return false;
     }
     unsigned char *block = memory_new(call->graph->cache_bytes + 1);
-    const bool good = !call->graph->cache_bytes ||
-                      input->device->kind->get(input->device, block, call->cache,
-                                               call->graph->cache_bytes);
+    const bool good =
+        !call->graph->cache_bytes ||
+        input->device->kind->get(input->device, block, call->cache, call->graph->cache_bytes);
     for (int i = 0; good && i < call->graph->cache_count; i++)
         for (int j = 0; j < state->named_count; j++)
             if (!strcmp(state->named[j].stored.name, call->graph->caches[i].name))
@@ -183,8 +183,7 @@ static bool decode_interpreted(CachedState *state) {
 static bool show_cached(CachedState *state, SelectedNames *selections, ShownList *list) {
     int count;
     bool good = true;
-    PublicTensor *caches =
-        public_tensors(state->tensors, state->named_count, &count);
+    PublicTensor *caches = public_tensors(state->tensors, state->named_count, &count);
     for (int i = 0; i < count && good; i++) {
         const SelectedName *selection = selection_of(selections, caches[i].name);
         if (!selection) continue;
@@ -233,8 +232,7 @@ void cached_list(const DecodedInput *input) {
                                ? moec_compile(compiler, MOEC_DECODE, shape.batch, shape.context, 1)
                                : NULL;
     int count = 0;
-    const MoecCacheTensor *caches =
-        program ? moec_cache_tensors(compiler, program, &count) : NULL;
+    const MoecCacheTensor *caches = program ? moec_cache_tensors(compiler, program, &count) : NULL;
     for (int i = 0; i < count; i++) {
         printf("%s%s[%s]", cached_mark, caches[i].spec.name, caches[i].spec.axes);
         if (caches[i].spec.file) printf("  %s:%d", caches[i].spec.file, caches[i].spec.line);

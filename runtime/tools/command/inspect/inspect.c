@@ -320,7 +320,9 @@ int command_inspect(const Command *command, int argc, char **argv) {
         {OPTION_FLAG, "--values", NULL, &options.values, "values as well as statistics"},
         {OPTION_TEXT, "--out", "FILE", &options.out, "NPZ file with the tensors"},
         {OPTION_TEXT, "--svg", "FILE", &options.svg,
-         "picture of the last two dimensions of each tensor, such as attention weights"},
+         "picture of the last two dimensions of each tensor, such as attention weights; bars of "
+         "one "
+         "dimension, such as expert loads"},
         {OPTION_TEXT, "--device", "DEVICE", &options.device,
          "cpu (default), cuda, cuda:N, or reference: interpreter in double precision"},
         {OPTION_COUNT, "--seed", "N", &options.seed,
