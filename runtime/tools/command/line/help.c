@@ -173,6 +173,7 @@ static const EnvironmentVariable variables[] = {
     {"MOEC_WGMMA", "off = no warpgroup kernels (compute capability 9.0)"},
     {"MOEC_OVERLAP", "off = no overlap of consecutive kernels (compute capability 9.0)"},
     {"MOEC_GRAPH", "off = no CUDA graphs"},
+    {"MOEC_NVTX", "on, or the path of an NVTX library: ranges around GPU kernels for a profiler"},
     {"MOEC_CHOICE", "first = GPU kernels by rule instead of time: equal bits in every run"},
     {"MOEC_BLAS", "off = no cuBLASLt; products by the own GPU kernels"},
     {"MOEC_SIM", "modes of the simulated CUDA driver: unchecked, serial, pair, hopper"},
