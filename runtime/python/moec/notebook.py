@@ -91,6 +91,7 @@ class Run:
 
     @property
     def log(self):
+        """The lines of the log as a list of dictionaries."""
         with open(os.path.join(self.folder, "log.jsonl"), encoding="utf-8") as file:
             return [json.loads(line) for line in file if line.endswith("\n")]
 
