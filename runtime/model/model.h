@@ -107,6 +107,10 @@ void model_compare_externs(ExternComparison *comparison);
 /* Whether programs for the device call hand-written kernels. Programs that are compiled next are
  * those of model_open, until moec_use_externs(compiler, NULL). */
 bool model_use_externs(const Device *device, MoecCompiler *compiler);
+/* trust: whether files of hand-written kernels may run. Call externs_trust for a spec from disk. */
+void externs_trust(MoecCompiler *compiler);
+/* Whether the text of each file was trusted on this machine; else prints a note. */
+bool externs_are_trusted(MoecCompiler *compiler);
 /* Compiles graphs with hand-written kernels for the device, again without those that differ. False
  * after a message. */
 bool compile_with_externs(Device *device, MoecCompiler *compiler, const GraphShape *shapes,

@@ -34,21 +34,16 @@ bool compile_graphs(MoecCompiler *compiler, const GraphShape *shapes, int count,
 
 static ExternComparison *extern_comparison;
 
-static bool externs_are_off(void) {
-    const char *word = getenv("MOEC_EXTERN");
-    return word && !strcmp(word, "off");
-}
-
 void model_compare_externs(ExternComparison *comparison) {
     extern_comparison = comparison;
 }
 
 bool model_use_externs(const Device *device, MoecCompiler *compiler) {
     static bool noted;
-    if (externs_are_off() || !moec_use_externs(compiler, device->apart ? "cuda" : "c"))
-        return false;
-    if (extern_comparison) return true;
+    if (!moec_use_externs(compiler, device->apart ? "cuda" : "c")) return false;
+    if (extern_comparison && externs_are_trusted(compiler)) return true;
     moec_use_externs(compiler, NULL);
+    if (extern_comparison) return false;
     if (!noted)
         note_message("the library does not call the hand-written kernels of %s; the equations run "
                      "instead",

@@ -361,11 +361,15 @@ static bool stop_at_limit(TrainRun *run) {
         return error_message("see its message", "another process has stopped at a watched tensor");
     log_line(run, json_make("{s:I, s:s, s:o}", "step", (json_int_t)run->place.step + 1, "watched",
                             limits->element, "value", json_number(limits->value)));
-    error_message("moec inspect RUN --data DATA --show NAME prints it",
+    error_message(limits->equation
+                      ? "moec inspect RUN --data DATA --show NAME prints tensors and weights"
+                      : "moec log RUN prints the steps before",
                   "step %ld: %s is %.6g, the limit is %g; training has stopped",
                   run->place.step + 1, limits->element, limits->value, limits->limit);
     if (limits->equation && limits->equation->file)
-        note_message("its equation is in %s:%d", limits->equation->file, limits->equation->line);
+        note_message("%s in %s:%d",
+                     limits->equation->reads ? "the weight is first read" : "its equation is",
+                     limits->equation->file, limits->equation->line);
     const float *states = run->stepper.states;
     if (states && !model->device->kind->put(model->device, model->there.layer_states, states,
                                             model->table->state_bytes))

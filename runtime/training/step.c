@@ -277,6 +277,10 @@ static bool end_step(Stepper *stepper, long step, StepResult *result) {
     double squares; /* padding between tensors stays zero, so the whole block is summed */
     if (!gradient_sum_squares(&stepper->gradient_sum, model, &squares)) return false;
     result->norm = mean * sqrt(squares);
+    if (stepper->limits && !limits_check_gradient(stepper->limits, model,
+                                                  gradient_sum_range(&stepper->gradient_sum, model),
+                                                  mean, result->norm))
+        return false;
     result->rate = settings->rate *
                    model->device->kind->rate(model->engine, (double)step, (double)settings->steps);
     const bool exceeded =
@@ -301,6 +305,8 @@ bool step_run(Stepper *stepper, long step, uint64_t position, StepResult *result
     long first, count;
     gradient_sum_parts(&stepper->gradient_sum, &first, &count);
     begin_step(stepper);
+    if (stepper->limits && !limits_check_weights(stepper->limits, stepper->train->model))
+        return false;
     if (!gather_parts(stepper, step, position) || !keep_states(stepper)) return false;
     for (long part = first; part < first + count; part++)
         if (!set_windows(stepper, position, part) || !train_part(stepper, step, part)) return false;

@@ -291,7 +291,7 @@ static bool write_externs(const EmitOptions *options, MoecCompiler *compiler,
 static bool write_program(const EmitOptions *options, MoecCompiler *compiler,
                           const GraphShape *shapes, int count) {
     MoecProgram *programs[2];
-    moec_use_externs(compiler, options->target);
+    moec_use_externs(compiler, externs_are_trusted(compiler) ? options->target : NULL);
     for (int i = 0; i < count; i++) {
         programs[i] = moec_compile(compiler, shapes[i].graph, shapes[i].batch, shapes[i].context,
                                    shapes[i].tokens);

@@ -238,7 +238,8 @@ int command_train(const Command *command, int argc, char **argv) {
          "loss above which the run has diverged"},
         {OPTION_LIST, "--watch", "NAME=LIMIT", &options.watched,
          "stop at a step in which an absolute value of the tensor exceeds the limit; names as in "
-         "moec inspect; repeatable"},
+         "moec inspect, gradient:WEIGHT, loss, grad_norm, losses and probes of the log; "
+         "repeatable"},
         {OPTION_TEXT, "--init-from", "RUN", &options.from,
          "run or checkpoint with the initial weights (fine-tuning)"},
         {OPTION_FLAG, "--init-missing", NULL, &options.missing,
