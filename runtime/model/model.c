@@ -219,7 +219,7 @@ bool model_finite(const Model *model, bool *finite) {
     *finite = true;
     for (int i = -1; i < moment_count(model); i++) {
         double squares;
-        if (!model->device->kind->square_sum(model->engine,
+        if (!device_square_sum(model->engine,
                                              i < 0 ? there->weights : there->moments[i],
                                              (i < 0 ? weights : moments) / sizeof(float), &squares))
             return false;
