@@ -138,7 +138,7 @@ static bool update_parameters(Engine *engine, const BlockUpdate *given) {
         const MoecTensor *tensor = &table->parameters[i];
         size_t start = tensor->offset / sizeof(float), end = start + tensor_count(tensor);
         if (start < given->start) start = given->start;
-        if (given->end && end > given->end) end = given->end;
+        if (end > given->end) end = given->end;
         if (tensor->frozen || tensor->whole || start >= end) continue;
         for (int j = 0; j < update->state_count; j++) moments[j] = given->moments[j] + start;
         update->run(given->weights + start, given->gradients + start, moments, (long)(end - start),

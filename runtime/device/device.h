@@ -129,7 +129,7 @@ typedef struct BlockUpdate {
     void *rounded;         /* receives the new weights as bf16; may be NULL */
     const float
         *scalars;      /* host: in the order of MoecUpdate.scalars, without the per-group factors */
-    size_t start, end; /* the elements to update; end 0: all */
+    size_t start, end; /* the elements to update */
 } BlockUpdate;
 
 /* A kernel of a text and one launch of it; arguments: pointers to their values. */

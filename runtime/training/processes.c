@@ -92,6 +92,10 @@ bool processes_check(TrainRun *run, const Device *device, MoecCompiler *compiler
 
 /* ---- comparison ---- */
 
+static size_t moment_elements(const Model *model) {
+    return moment_bytes(model->table) / sizeof(float);
+}
+
 enum { SAMPLES = 64, SAMPLE_TOKENS = 64 };
 
 /* Number of tokens, and a hash of some of them. */
@@ -132,6 +136,16 @@ static void describe_device(const Device *device, MeshProperty *property) {
     snprintf(property->value, sizeof property->value, "%.60s, NCCL %d", name ? name : "", version);
 }
 
+/* A separate device has the optimizer states of the range that it updates. */
+static void keep_own_moments(const TrainRun *run) {
+    Model *model = run->model;
+    const MeshRange own = mesh_range(run->mesh, moment_elements(model), mesh_rank(run->mesh));
+    if (!model->device->apart) return;
+    model->moment_part = true;
+    model->moment_start = own.start;
+    model->moment_end = own.end;
+}
+
 bool processes_join(TrainRun *run, const Device *device, bool good) {
     enum { VERSION, PROCESSOR, DEVICE, SPEC, OPTIONS, DATA, VALIDATION, COUNT };
     MeshProperty properties[COUNT] = {{.name = "version of moec"}, {.name = "processor"},
@@ -155,16 +169,15 @@ bool processes_join(TrainRun *run, const Device *device, bool good) {
     if (!run->mesh) return false;
     mesh_set_groups(run->mesh, run->divided, 1);
     if (!mesh_use_device(run->mesh, run->model->engine)) return false;
+    /* Optimizers of whole matrices need the gradients of all parameters. */
+    run->sharded = run->settings.zero && !run->model->table->whole_bytes;
+    if (run->sharded) keep_own_moments(run);
     run->model->engine->host.exchange = mesh_exchange;
     run->model->engine->host.mesh = run->mesh;
     return true;
 }
 
 /* ---- initial state ---- */
-
-static size_t moment_elements(const Model *model) {
-    return moment_bytes(model->table) / sizeof(float);
-}
 
 static size_t trained_elements(const Model *model) {
     return trained_bytes(model->table) / sizeof(float);
@@ -210,8 +223,6 @@ bool processes_share(TrainRun *run) {
     const MoecTable *table = model->table;
     const char *name = "initial weights";
     if (!mesh) return true;
-    /* Optimizers of whole matrices need the gradients of all parameters. */
-    run->sharded = run->settings.zero && !table->whole_bytes;
     mesh_broadcast(mesh, name, 0, &run->place, sizeof run->place);
     mesh_broadcast(mesh, name, 0, &run->saved, sizeof run->saved);
     mesh_broadcast(mesh, name, 0, model->weights, table->weight_bytes);
@@ -234,7 +245,7 @@ void processes_collect(const TrainRun *run, bool optimizer) {
     const Model *model = run->model;
     if (run->parts)
         mesh_collect_ranges(run->mesh, "weights", model->weights, trained_elements(model));
-    if (optimizer && run->sharded) model_get(model, true);
+    if (optimizer && run->sharded) model_get_moments(model);
     for (int i = 0; optimizer && run->sharded && i < model->table->update->state_count; i++)
         mesh_collect_ranges(run->mesh, "optimizer state", model->moments[i],
                             moment_elements(model));
@@ -299,8 +310,17 @@ double run_weight_bytes(const TrainRun *run) {
 void processes_average(const TrainRun *run) {
     const Model *model = run->model;
     const MoecUpdate *update = model->table->update;
-    for (int i = 0; run->sharded && i < update->state_count; i++)
-        if (strcmp(update->state_names[i], "average") == 0)
-            mesh_gather_ranges(run->mesh, "averages of weights", model->moments[i],
-                               moment_elements(model));
+    const char *name = "averages of weights";
+    if (!run->sharded) return;
+    if (model->device->apart) model_get_moments(model);
+    for (int i = 0; i < update->state_count; i++) {
+        float *average = model->moments[i];
+        if (strcmp(update->state_names[i], "average") != 0) continue;
+        if (model->device->apart) { /* the host blocks */
+            mesh_collect_ranges(run->mesh, name, average, moment_elements(model));
+            mesh_broadcast(run->mesh, name, 0, average, moment_bytes(model->table));
+        } else {
+            mesh_gather_ranges(run->mesh, name, average, moment_elements(model));
+        }
+    }
 }

@@ -63,7 +63,7 @@ typedef struct CudaEngine {
     bool overlaps;    /* kernels of a graph may overlap, see moec_begin */
     int refused;      /* error number of a capture, which is given up then */
     bool wants_spare; /* a capture needs a spare kernel */
-    /* sums of the chunks, the seed, then the optimizer scalars of each parameter group */
+    /* sums of the chunks, the seed and the range of an update, then the optimizer scalars of each parameter group */
     CudaPointer scratch;
     size_t chunks;        /* of all weights */
     CudaProfile *profile; /* not NULL: kernels are timed */
@@ -82,6 +82,10 @@ static CudaEngine *engine_of(Engine *engine) {
 
 static CudaPointer seed_place(const CudaEngine *engine) {
     return engine->scratch + (sizeof(double) * engine->chunks + 63) / 64 * 64;
+}
+
+static CudaPointer range_place(const CudaEngine *engine) {
+    return seed_place(engine) + 16;
 }
 
 static size_t numbers_bytes(const MoecUpdate *update) {
@@ -621,9 +625,10 @@ bool cuda_engine_add_tree(Engine *base, float *const *parts, int count, size_t l
 static void work_update(CudaEngine *engine, const void *data) {
     const BlockUpdate *given = data;
     const int states = engine->base.table->update->state_count;
-    const void **inputs = memory_new(sizeof *inputs * (size_t)(states + 1));
+    const void **inputs = memory_new(sizeof *inputs * (size_t)(states + 2));
     for (int i = 0; i < states; i++) inputs[i] = given->moments[i];
     inputs[states] = (const void *)(uintptr_t)scalars_place(engine);
+    inputs[states + 1] = (const void *)(uintptr_t)range_place(engine);
     steps_run(engine->program->update,
               &(const MoecRun){.weights = given->weights,
                                .gradients = (float *)(uintptr_t)given->gradients,
@@ -647,8 +652,11 @@ bool cuda_engine_update(Engine *base, const BlockUpdate *given) {
     CudaEngine *engine = engine_of(base);
     const MoecUpdate *update = base->table->update;
     float *numbers = update_numbers(update, given->scalars);
+    const long long range[] = {(long long)given->start, (long long)given->end};
     bool good = base->device->kind->put(base->device, (void *)(uintptr_t)scalars_place(engine),
-                                        numbers, numbers_bytes(update));
+                                        numbers, numbers_bytes(update)) &&
+                base->device->kind->put(base->device, (void *)(uintptr_t)range_place(engine), range,
+                                        sizeof range);
     free(numbers);
     const CaptureKey key = {.what = update};
     return good && repeat(engine, &key, &(const RepeatedCall){work_update, given});

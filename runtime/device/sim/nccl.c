@@ -331,7 +331,7 @@ static Result run_call(Communicator *one, Call *call) {
         if (!other || !read_bytes(one->files[rank], other, sizeof *other, 0))
             error = SYSTEM_ERROR;
         else if (other->what.kind != call->what.kind)
-            error = report("call %ld: a %s in rank %d, a %s in rank %d", call->number,
+            error = report("call %ld: %s in rank %d, %s in rank %d", call->number,
                            name_of(&call->what), one->rank, name_of(&other->what), rank);
         else
             error = call->what.kind == TRANSFERS ? match_transfers(one, call, rank, other)

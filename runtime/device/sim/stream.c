@@ -54,9 +54,9 @@ bool stream_touch_range(const void *at, size_t bytes, bool writes, const char *w
     for (size_t i = first; traces && bytes && i <= last; i++)
         if (!stream_touch(&traces[i], writes)) {
             fprintf(stderr,
-                    "sim: error: a %s on stream %d %s device memory that work of stream %d uses, "
+                    "sim: error: stream %d (%s) %s device memory that work of stream %d uses, "
                     "without waiting for it\n",
-                    what, current->number, writes ? "writes" : "reads",
+                    current->number, what, writes ? "writes" : "reads",
                     (int)((follows(traces[i].written) ? traces[i].read : traces[i].written) %
                           SIM_STREAMS));
             return false;
