@@ -167,9 +167,9 @@ typedef struct DeviceKind {
     bool (*run)(Engine *engine, const MoecGraphEntry *graph, MoecRun *run); /* fills in run->host */
     /* The sum of squares of each chunk of DEVICE_CHUNK elements; a multiple of 4 of them. */
     bool (*square_sums)(Engine *engine, const float *block, size_t count, double *sums);
-    /* to = the sum of the parts as a tree: neighbors are added in pairs, then pairs of pairs; a last
-     * part without a neighbor moves up. Two parts at least, which are overwritten; `to` may be one
-     * of them. */
+    /* to = the sum of the parts as a tree: neighbors are added in pairs, then pairs of pairs; a
+     * last part without a neighbor moves up. Two parts at least, which are overwritten; `to` may be
+     * one of them. */
     bool (*add_tree)(Engine *engine, float *const *parts, int count, size_t length, float *to);
     bool (*update)(Engine *engine, const BlockUpdate *update);
     bool (*round)(Engine *engine, const float *weights, void *rounded); /* see MoecTable.round */

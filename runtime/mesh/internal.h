@@ -20,9 +20,6 @@ extern const MeshLibrary rendezvous_library;
 /* False after a message. */
 bool rendezvous_check(const ProcessGroup *launch);
 
-/* nccl: NCCL on the stream of a device; collective. NULL after a message of all processes. */
-const MeshLibrary *nccl_open(Mesh *mesh, Device *device);
-
 /* watch: a thread that observes the other processes over TCP connections to process 0, which work
  * while MPI waits. If a process ends, fails or stalls, one message is printed and all end. */
 

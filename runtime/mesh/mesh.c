@@ -154,12 +154,6 @@ Mesh *mesh_start(const ProcessGroup *launch, bool good, bool on_gpus,
     return mesh;
 }
 
-bool mesh_use_device(Mesh *mesh, Engine *engine) {
-    mesh->engine = engine;
-    if (engine->device->apart) mesh->there = nccl_open(mesh, engine->device);
-    return mesh->there != NULL;
-}
-
 bool mesh_end(Mesh *mesh, bool good) {
     if (!mesh) return good;
     char *text = held_messages();

@@ -1,5 +1,6 @@
-/* mesh: one training run on several processes, which communicate by MPI, and by NCCL between GPUs. A
- * launcher starts them (base/launcher.h). NULL is the mesh of a single process: every function accepts it.
+/* mesh: one training run on several processes, which communicate by MPI, and by NCCL between GPUs.
+ * A launcher starts them (base/launcher.h). NULL is the mesh of a single process: every function
+ * accepts it.
  *
  * Every process calls the collective functions below in the same order. An error of the network
  * ends the process after a message. */
@@ -28,12 +29,12 @@ typedef struct MeshProperty {
  * process has is printed once. Call it before the first message; mesh_start prints the buffer. */
 void mesh_hold_messages(const ProcessGroup *launch);
 /* Connects the processes and compares them. good: whether this process can start; its message is
- * printed otherwise. on_gpus: they need no MPI. NULL, after one message of all processes, if some process cannot start or
- * differs from process 0. */
+ * printed otherwise. on_gpus: they need no MPI. NULL, after one message of all processes, if some
+ * process cannot start or differs from process 0. */
 Mesh *mesh_start(const ProcessGroup *launch, bool good, bool on_gpus,
                  const MeshProperty *properties, int count);
-/* The engine whose device memory the functions below add and copy. Collective; false after one
- * message of all processes. */
+/* nccl: the engine whose device memory the functions below add and copy. Collective; false after
+ * one message of all processes. */
 bool mesh_use_device(Mesh *mesh, Engine *engine);
 /* Ends the connection. good: this process has no error; false, after a message, ends the other
  * processes. Returns false if another process failed. */

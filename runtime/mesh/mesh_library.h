@@ -1,4 +1,4 @@
-/* mesh_library: the functions of a library by which the processes communicate: MPI (mpi_shim.c), NCCL
+/* mesh_library: the functions of a library by which processes communicate: MPI (mpi_shim.c), NCCL
  * (nccl.c), or sockets (rendezvous.c). The mpicc of the cluster compiles mpi_shim.c at the first
  * use, because each implementation of MPI has its own ABI. Building moec needs no MPI. */
 #ifndef MESH_LIBRARY_H
@@ -30,8 +30,8 @@ typedef struct MeshLibrary {
     /* The values become the sums over all processes, added in an order that the library chooses.
      * NULL for sockets. */
     int (*sum)(float *values, size_t count);
-    /* Runs all transfers at once; those between two processes match in order. Sockets: only those of
-     * process 0. */
+    /* Runs all transfers at once; those between two processes match in order. Sockets: only those
+     * of process 0. */
     int (*transfer)(const MeshTransfer *transfers, int count);
     /* text: of an error code, LIBRARY_TEXT bytes */
     void (*describe)(int error, char *text);

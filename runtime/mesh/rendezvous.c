@@ -1,6 +1,6 @@
-/* rendezvous: messages between process 0 and the others by sockets, for launchers without MPI. Process
- * 0 listens at MASTER_ADDR and MASTER_PORT; an agent of torchrun that uses this port itself says so,
- * and the next port is taken. Gradients are copied by NCCL. */
+/* rendezvous: messages between process 0 and the others by sockets, for launchers without MPI.
+ * Process 0 listens at MASTER_ADDR and MASTER_PORT; an agent of torchrun that uses this port itself
+ * says so, and the next port is taken. Gradients are copied by NCCL. */
 #include "mesh/internal.h"
 
 #include "base/clock.h"
@@ -25,11 +25,9 @@ typedef struct Greeting {
     int32_t abi, rank, size;
 } Greeting;
 
-enum {
-    WAITS = 5 /* limits of a stall, for the start */,
-    STRANGER = 2,
-    FOR_OTHERS = 3 /* seconds */
-};
+/* Seconds: limit of a stall, of which the start may take WAITS; for a greeting; for messages of
+ * others. */
+enum { USUAL_LIMIT = 60, WAITS = 5, STRANGER = 2, FOR_OTHERS = 3 };
 
 static struct {
     int rank, size;
@@ -64,7 +62,7 @@ bool rendezvous_check(const ProcessGroup *launch) {
 /* Seconds until all processes must have started. */
 static double longest_start(void) {
     double limit = 0;
-    watch_limit(&limit);
+    seconds_limit("MOEC_WATCHDOG_TIMEOUT", USUAL_LIMIT, &limit);
     return WAITS * limit;
 }
 
@@ -76,12 +74,12 @@ static void set_options(int descriptor) {
     setsockopt(descriptor, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
 }
 
-static void set_wait(int descriptor, long seconds) {
+static void socket_wait(int descriptor, long seconds) {
     const struct timeval time = {.tv_sec = seconds};
     setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
 }
 
-static int send_bytes(int descriptor, const void *bytes, size_t length) {
+static int socket_send(int descriptor, const void *bytes, size_t length) {
     for (size_t done = 0; done < length;) {
         ssize_t part = send(descriptor, (const char *)bytes + done, length - done, MSG_NOSIGNAL);
         if (part < 0 && errno == EINTR) continue;
@@ -91,7 +89,7 @@ static int send_bytes(int descriptor, const void *bytes, size_t length) {
     return 0;
 }
 
-static int receive_bytes(int descriptor, void *bytes, size_t length) {
+static int socket_receive(int descriptor, void *bytes, size_t length) {
     for (size_t done = 0; done < length;) {
         ssize_t part = recv(descriptor, (char *)bytes + done, length - done, 0);
         if (part < 0 && errno == EINTR) continue;
@@ -106,16 +104,16 @@ static void accept_one(int listening) {
     Greeting greeting, expected = greeting_of(0);
     const int descriptor = accept4(listening, NULL, NULL, SOCK_CLOEXEC);
     if (descriptor < 0) return;
-    set_wait(descriptor, STRANGER);
-    bool good = !receive_bytes(descriptor, &greeting, sizeof greeting);
+    socket_wait(descriptor, STRANGER);
+    bool good = !socket_receive(descriptor, &greeting, sizeof greeting);
     expected.rank = greeting.rank;
     good = good && memcmp(&greeting, &expected, sizeof greeting) == 0 && greeting.rank > 0 &&
            greeting.rank < own.size && own.peers[greeting.rank] < 0;
-    if (!good || send_bytes(descriptor, &expected, sizeof expected)) {
+    if (!good || socket_send(descriptor, &expected, sizeof expected)) {
         close(descriptor);
         return;
     }
-    set_wait(descriptor, 0);
+    socket_wait(descriptor, 0);
     set_options(descriptor);
     own.peers[greeting.rank] = descriptor;
 }
@@ -139,7 +137,7 @@ static bool listen_for_others(int port) {
         return false;
     }
     const double began = seconds_now(), longest = longest_start();
-    set_wait(listening, 1); /* also of accept */
+    socket_wait(listening, 1); /* also of accept */
     while (missing_rank() && seconds_now() - began < longest) accept_one(listening);
     close(listening);
     if (!missing_rank()) return true;
@@ -154,12 +152,12 @@ static int try_address(const struct addrinfo *address) {
     Greeting own_greeting = greeting_of(own.rank), answer;
     const int descriptor = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (descriptor < 0) return -1;
-    set_wait(descriptor, (long)longest_start() + STRANGER);
+    socket_wait(descriptor, (long)longest_start() + STRANGER);
     if (connect(descriptor, address->ai_addr, address->ai_addrlen) == 0 &&
-        !send_bytes(descriptor, &own_greeting, sizeof own_greeting) &&
-        !receive_bytes(descriptor, &answer, sizeof answer) &&
+        !socket_send(descriptor, &own_greeting, sizeof own_greeting) &&
+        !socket_receive(descriptor, &answer, sizeof answer) &&
         memcmp(&answer, &own_greeting, sizeof answer) == 0) {
-        set_wait(descriptor, 0);
+        socket_wait(descriptor, 0);
         set_options(descriptor);
         return descriptor;
     }
@@ -193,7 +191,7 @@ static bool connect_to_first(int port) {
 
 /* ---- the library ---- */
 
-static int start(int *rank, int *size, char *version) {
+static int socket_start(int *rank, int *size, char *version) {
     own.rank = *rank;
     own.size = *size;
     own.peers = memory_new(sizeof *own.peers * (size_t)own.size);
@@ -202,7 +200,7 @@ static int start(int *rank, int *size, char *version) {
     return !(own.rank ? connect_to_first(port_of()) : listen_for_others(port_of()));
 }
 
-static int end(void) {
+static int socket_end(void) {
     for (int i = 0; i < own.size; i++)
         if (own.peers[i] >= 0) close(own.peers[i]);
     free(own.peers);
@@ -210,53 +208,53 @@ static int end(void) {
 }
 
 /* A process has ended: its message comes first, from watch.c. */
-static int ended_by(int error) {
+static int socket_ended_by(int error) {
     if (error) sleep(FOR_OTHERS);
     return error;
 }
 
 static int broadcast_from_first(void *bytes, size_t length) {
     int error = 0;
-    if (own.rank) return receive_bytes(own.peers[0], bytes, length);
-    for (int i = 1; i < own.size && !error; i++) error = send_bytes(own.peers[i], bytes, length);
+    if (own.rank) return socket_receive(own.peers[0], bytes, length);
+    for (int i = 1; i < own.size && !error; i++) error = socket_send(own.peers[i], bytes, length);
     return error;
 }
 
-static int gather(void *all, size_t length) {
+static int socket_gather(void *all, size_t length) {
     char *row = all;
     int error = 0;
-    if (own.rank) error = send_bytes(own.peers[0], row + (size_t)own.rank * length, length);
+    if (own.rank) error = socket_send(own.peers[0], row + (size_t)own.rank * length, length);
     for (int i = 1; i < own.size && !own.rank && !error; i++)
-        error = receive_bytes(own.peers[i], row + (size_t)i * length, length);
-    return ended_by(error ? error : broadcast_from_first(all, length * (size_t)own.size));
+        error = socket_receive(own.peers[i], row + (size_t)i * length, length);
+    return socket_ended_by(error ? error : broadcast_from_first(all, length * (size_t)own.size));
 }
 
-static int broadcast(void *bytes, size_t length, int root) {
+static int socket_broadcast(void *bytes, size_t length, int root) {
     int error = 0;
-    if (root && own.rank == root) error = send_bytes(own.peers[0], bytes, length);
-    if (root && own.rank == 0) error = receive_bytes(own.peers[root], bytes, length);
-    return ended_by(error ? error : broadcast_from_first(bytes, length));
+    if (root && own.rank == root) error = socket_send(own.peers[0], bytes, length);
+    if (root && own.rank == 0) error = socket_receive(own.peers[root], bytes, length);
+    return socket_ended_by(error ? error : broadcast_from_first(bytes, length));
 }
 
-static int transfer(const MeshTransfer *transfers, int count) {
+static int socket_transfer(const MeshTransfer *transfers, int count) {
     int error = 0;
     for (int i = 0; i < count && !error; i++) {
         const MeshTransfer *one = &transfers[i];
-        error = one->sends ? send_bytes(own.peers[one->peer], one->bytes, one->length)
-                           : receive_bytes(own.peers[one->peer], one->bytes, one->length);
+        error = one->sends ? socket_send(own.peers[one->peer], one->bytes, one->length)
+                           : socket_receive(own.peers[one->peer], one->bytes, one->length);
     }
-    return ended_by(error);
+    return socket_ended_by(error);
 }
 
-static void describe(int error, char *text) {
+static void socket_describe(int error, char *text) {
     snprintf(text, LIBRARY_TEXT, "%s", strerror(error));
 }
 
 const MeshLibrary rendezvous_library = {.abi = MESH_LIBRARY_ABI,
                                         .name = "the connection to rank 0",
-                                        .start = start,
-                                        .end = end,
-                                        .gather = gather,
-                                        .broadcast = broadcast,
-                                        .transfer = transfer,
-                                        .describe = describe};
+                                        .start = socket_start,
+                                        .end = socket_end,
+                                        .gather = socket_gather,
+                                        .broadcast = socket_broadcast,
+                                        .transfer = socket_transfer,
+                                        .describe = socket_describe};

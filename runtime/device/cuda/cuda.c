@@ -49,7 +49,7 @@ static bool get(Device *device, void *to, const void *from, size_t bytes) {
                       cuda_good(cuda, driver->stream_wait(cuda->stream), "wait for the device"));
 }
 
-static bool copy(Device *device, void *to, const void *from, size_t bytes) {
+static bool copy_there(Device *device, void *to, const void *from, size_t bytes) {
     CudaDevice *cuda = device_of(device);
     return !bytes || cuda_good(cuda,
                                cuda->library->driver.copy(cuda_pointer(to), cuda_pointer(from),
@@ -91,7 +91,7 @@ static const DeviceKind kind = {
     .release = cuda_release,
     .put = put_on_device,
     .get = get,
-    .copy = copy,
+    .copy = copy_there,
     .zero = cuda_zero,
     .pin = cuda_pin,
     .unpin = cuda_unpin,

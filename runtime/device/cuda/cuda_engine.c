@@ -63,7 +63,7 @@ typedef struct CudaEngine {
     bool overlaps;    /* kernels of a graph may overlap, see moec_begin */
     int refused;      /* error number of a capture, which is given up then */
     bool wants_spare; /* a capture needs a spare kernel */
-    /* sums of the chunks, the seed and the range of an update, then the optimizer scalars of each parameter group */
+    /* sums of the chunks, the seed, the range of an update, its scalars for each parameter group */
     CudaPointer scratch;
     size_t chunks;        /* of all weights */
     CudaProfile *profile; /* not NULL: kernels are timed */

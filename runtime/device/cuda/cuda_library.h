@@ -1,5 +1,5 @@
-/* cuda_library: the CUDA driver, NVRTC, cuBLASLt and NCCL, loaded at first use. The build needs no CUDA
- * headers, and a run on the CPU needs no CUDA libraries.
+/* cuda_library: the CUDA driver, NVRTC, cuBLASLt and NCCL, loaded at first use. The build needs no
+ * CUDA headers, and a run on the CPU needs no CUDA libraries.
  *
  * MOEC_CUDA names another location: a folder, or one library with all functions (tests: the
  * simulated driver). If the folder has no driver, the system's driver is used. */
@@ -263,8 +263,8 @@ const CudaNccl *cuda_nccl(void);
 bool cuda_off(const char *variable);
 /* Later choices are fixed. */
 void cuda_fix_choices(void);
-/* True after that, or with MOEC_CHOICE=first: algorithms and variants are selected without measurements, the same
- * in every run. */
+/* True after that, or with MOEC_CHOICE=first: algorithms and variants are selected without
+ * measurements, the same in every run. */
 bool cuda_choices_are_fixed(void);
 
 #endif

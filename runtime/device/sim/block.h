@@ -3,7 +3,7 @@
 #define SIM_BLOCK_H
 
 #include "sim.h"
-#include "stream.h"
+#include "clocks.h"
 
 #include <stdbool.h>
 

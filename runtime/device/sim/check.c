@@ -151,7 +151,7 @@ static const MemoryRange *recently(const unsigned char *at, size_t bytes) {
 }
 
 /* Checks the order of an access to device memory, whose bytes are in one grain. */
-static void check_order(const MemoryRange *part, const unsigned char *at, size_t bytes, bool writes,
+static void check_clock(const MemoryRange *part, const unsigned char *at, size_t bytes, bool writes,
                         const void *caller) {
     SimTrace *trace = &part->traces[(size_t)(at - part->start) / SIM_TRACE_GRAIN];
     if (!stream_touch(trace, writes))
@@ -167,7 +167,7 @@ static void check_far(const unsigned char *at, size_t bytes, bool writes, const 
     const SimLaunch *launch = sim_now.launch;
     if (memory_holds(at, bytes)) {
         if (misaligned(at, bytes)) check_fail(at, bytes, caller, "misaligned access");
-        check_order(&sim_now.recent[0], at, bytes, writes, caller);
+        check_clock(&sim_now.recent[0], at, bytes, writes, caller);
     } else if (!block_owns(at, bytes) &&
                (writes || at < launch->image || at + bytes > launch->image_end))
         check_fail(at, bytes, caller, writes ? "write out of bounds" : "read out of bounds");
@@ -184,7 +184,7 @@ void check_access(const void *address, size_t bytes, bool writes, const void *ca
     }
     const MemoryRange *part = recently(at, bytes);
     if (part && !misaligned(at, bytes)) {
-        check_order(part, at, bytes, writes, caller);
+        check_clock(part, at, bytes, writes, caller);
         return;
     }
     AccessTrace *traces = traces_of(at, bytes);

@@ -1,6 +1,6 @@
 /* cuda_driver: the CUDA driver functions that the runtime uses, for the simulated device. */
 #include "block.h"
-#include "stream.h"
+#include "clocks.h"
 
 #include <dlfcn.h>
 #include <link.h>

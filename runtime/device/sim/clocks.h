@@ -1,12 +1,12 @@
-/* stream: streams and events of the simulated device, with clocks: each unit of work has a number in
- * its stream, and each stream knows the last number of every other one that it has waited for.
+/* clocks: streams and events of the simulated device, with clocks: each unit of work has a number
+ * in its stream, and each stream knows the last number of every other one that it has waited for.
  *
- * Kernels and copies run at once, collectives (nccl.c) when something waits for them. A grain of
- * device memory has the work that wrote and read it last; an access by work that has not waited for
- * that work is an error. Kernels compiled with checks report their accesses; copies and collectives
- * always do. */
-#ifndef SIM_STREAM_H
-#define SIM_STREAM_H
+ * Kernels and copies run at once, collectives (collectives.c) when something waits for them. A
+ * grain of device memory has the work that wrote and read it last; an access by work that has not
+ * waited for that work is an error. Kernels compiled with checks report their accesses; copies and
+ * collectives always do. */
+#ifndef SIM_CLOCKS_H
+#define SIM_CLOCKS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -46,7 +46,7 @@ bool stream_touch(SimTrace *trace, bool writes);
  * access, "copy". */
 bool stream_touch_range(const void *at, size_t bytes, bool writes, const char *what);
 
-/* ---- nccl.c ---- */
+/* ---- collectives.c ---- */
 
 /* Runs the collectives of a stream that can run now; wait: until all have. Whether all have. */
 bool nccl_progress(const SimStream *stream, bool wait);

@@ -1,4 +1,4 @@
-#include "stream.h"
+#include "clocks.h"
 
 #include "block.h"
 
@@ -36,12 +36,12 @@ void stream_join_host(const SimStream *stream) {
     join(host_seen, stream->seen);
 }
 
-static bool follows(SimWork work) {
+static bool has_waited_for(SimWork work) {
     return work / SIM_STREAMS <= current->seen[work % SIM_STREAMS];
 }
 
 bool stream_touch(SimTrace *trace, bool writes) {
-    if (!follows(trace->written) || (writes && !follows(trace->read))) return false;
+    if (!has_waited_for(trace->written) || (writes && !has_waited_for(trace->read))) return false;
     *(writes ? &trace->written : &trace->read) = stream_now;
     return true;
 }
@@ -57,7 +57,7 @@ bool stream_touch_range(const void *at, size_t bytes, bool writes, const char *w
                     "sim: error: stream %d (%s) %s device memory that work of stream %d uses, "
                     "without waiting for it\n",
                     current->number, what, writes ? "writes" : "reads",
-                    (int)((follows(traces[i].written) ? traces[i].read : traces[i].written) %
+                    (int)((has_waited_for(traces[i].written) ? traces[i].read : traces[i].written) %
                           SIM_STREAMS));
             return false;
         }
