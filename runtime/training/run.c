@@ -426,7 +426,7 @@ bool run_open(TrainRun *run, Device *device, MoecCompiler *compiler, const RunOp
     *run = (TrainRun){.options = *options, .saved = -1, .validation = NAN};
     const bool good = compiler && compile_run(run, device, compiler) && open_data(run);
     const bool launched = options->launch && options->launch->size > 1;
-    return launched ? processes_join(run, good) : good;
+    return launched ? processes_join(run, device, good) : good;
 }
 
 /* The lanes of the spec, of the resumed run, or as many as processes. */

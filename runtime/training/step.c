@@ -160,8 +160,9 @@ static bool train_part(Stepper *stepper, long step, long part) {
     row[0] = loss >= 0 ? (double)*call->outputs[loss] : (double)NAN;
     if (!isfinite(row[0]) && stepper->wrong < 0) stepper->wrong = part;
     if (stepper->limits && !limits_check(stepper->limits, call)) return false;
-    gradient_sum_add(&stepper->gradient_sum, call->model, part);
-    if (!probes_read(stepper->probes, row + 1)) return false;
+    if (!gradient_sum_add(&stepper->gradient_sum, call->model, part) ||
+        !probes_read(stepper->probes, row + 1))
+        return false;
     if (!stepper->gradient_sum.mesh) add_row(stepper, part);
     return true;
 }
@@ -297,8 +298,8 @@ static void share_states(const Stepper *stepper) {
     const Model *model = stepper->train->model;
     Mesh *mesh = stepper->gradient_sum.mesh;
     if (model->table->state_count)
-        mesh_broadcast(mesh, "layer states", mesh_size(mesh) - 1, model->there.layer_states,
-                       model->table->state_bytes);
+        mesh_broadcast_there(mesh, "layer states", mesh_size(mesh) - 1, model->there.layer_states,
+                             model->table->state_bytes);
 }
 
 bool step_run(Stepper *stepper, long step, uint64_t position, StepResult *result) {
@@ -312,8 +313,8 @@ bool step_run(Stepper *stepper, long step, uint64_t position, StepResult *result
         if (!set_windows(stepper, position, part) || !train_part(stepper, step, part)) return false;
     add_rows(stepper);
     share_states(stepper);
-    gradient_sum_finish(&stepper->gradient_sum, stepper->train->model);
-    return end_step(stepper, step, result);
+    return gradient_sum_finish(&stepper->gradient_sum, stepper->train->model) &&
+           end_step(stepper, step, result);
 }
 
 static FaultFound print_part_fault(Stepper *stepper, MoecCompiler *compiler, long step,

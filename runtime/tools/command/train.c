@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "base/files.h"
 #include "base/message.h"
-#include "device/device.h"
+#include "device/cuda/cuda.h"
 #include "model/call.h"
 #include "tools/experiment/experiment.h"
 #include "training/run.h"
@@ -17,6 +17,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* The progress line. */
 typedef struct Progress {
@@ -196,7 +197,9 @@ static int open_and_train(const char *operand, const char *device_name, const Te
     const ProcessGroup launch = launch_read();
     mesh_hold_messages(&launch);
     options->launch = &launch;
-    Device *device = device_open(device_name);
+    Device *device = launch.size > 1 && strcmp(device_name, "cuda") == 0
+                         ? cuda_open_local(launch.local_rank, launch.local_size)
+                         : device_open(device_name);
     MoecCompiler *compiler = device ? spec_open(operand, sets) : NULL;
     int code = train(device, compiler, options, json);
     progress_phase(NULL);
