@@ -297,6 +297,12 @@ void declared_attributes(Elaborator *e, const Node *record, Tensor *tensor);
 Value *take_attributes(const Node *layer, Record *record);
 void outside_attributes(Elaborator *e, const Value *list);
 
+/* ---- training_stages.c ---- */
+/* Sets the stages of the unit, after the parameters are known. */
+void training_stages(Elaborator *e, const Value *train);
+/* Tokens of so many steps. */
+double training_tokens(Elaborator *e, const Value *train, double steps);
+
 /* ---- records.c ---- */
 Record *record_new(Elaborator *e);
 RecordField *record_find(const Record *record, const char *name);
