@@ -524,7 +524,10 @@ static Value *density(Elaborator *e, const Node *node, const Node *subs) {
         return value_error(e, node->span);
     }
     Value *result = hoist_reduction(e, REDUCE_NONE, NULL, 0, mask, mask->span);
-    if (result->kind == KIND_TENSOR) result->expr->tensor->share = share->number;
+    if (result->kind == KIND_TENSOR) {
+        result->expr->tensor->share = share->number;
+        probe_density(e, result->expr->tensor, share->number, node->span);
+    }
     return result;
 }
 

@@ -481,6 +481,8 @@ void block_statements(Elaborator *e, const Node *block);
 bool declared_dims(Elaborator *e, const char *name, const Node *subs, Index **dims, int *rank);
 bool evaluate_init(Elaborator *e, const Stored *stored, double fan_in, double fan_out, Init *init);
 void loss_statement(Elaborator *e, const Node *node);
+/* Logs the share of elements of the mask that are not 0, and the stated share. */
+void probe_density(Elaborator *e, Tensor *mask, double share, Span span);
 void metric_statement(Elaborator *e, const Node *node); /* aux and probe */
 
 /* ---- unread.c ---- */

@@ -5,8 +5,9 @@
  *     -->  tokens, targets [examples, context], weights [examples, context]
  *
  * The template renders the messages before an answer as a prompt, as in moec generate --chat. The
- * answer is the text that rendering it adds to the prompt, end marks included. Prompts and answers are encoded
- * one by one, so that tokens do not cross their boundaries. The file also contains the template. */
+ * answer is the text that rendering it adds to the prompt, end marks included. Prompts and answers
+ * are encoded one by one, so that tokens do not cross their boundaries. The file also contains the
+ * template. */
 #include "abi/json_make.h"
 #include "abi/quantity.h"
 #include "base/files.h"
