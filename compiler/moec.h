@@ -125,6 +125,12 @@ bool moec_rounded(MoecCompiler *compiler);
 double moec_option_number(MoecCompiler *compiler, const char *path, double otherwise);
 /* True if the option accepts any number, not only integers. */
 bool moec_option_real(MoecCompiler *compiler, const char *path);
+/* The first stages of a training run (train.stages), whose steps have settings of their own. */
+typedef struct MoecStage {
+    long steps;                      /* of the stage */
+    long batch, context, accumulate; /* sequences, tokens per sequence, micro-batches */
+} MoecStage;
+const MoecStage *moec_stages(MoecCompiler *compiler, int *count);
 /* A parameter with a row per position, as a learned position embedding has; NULL: none. */
 const char *moec_learned_positions(MoecCompiler *compiler);
 /* Programs compiled from now on share weights with training: inference.weight_dtype has no effect

@@ -455,6 +455,17 @@ void moec_split_training(MoecCompiler *compiler, const char *name) {
     if (compiler->unit) compiler->unit->cotangent = arena_format(compiler->arena, "%s", name);
 }
 
+const MoecStage *moec_stages(MoecCompiler *compiler, int *count) {
+    const List *stages = &compiler->unit->stages;
+    MoecStage *copies = arena_alloc(compiler->arena, sizeof *copies * (size_t)(stages->count + 1));
+    *count = stages->count ? stages->count - 1 : 0;
+    for (int i = 0; i < *count; i++) {
+        const Stage *stage = stages->items[i];
+        copies[i] = (MoecStage){stage->steps, stage->batch, stage->context, stage->accumulate};
+    }
+    return copies;
+}
+
 bool moec_gathers(const MoecCompiler *compiler) {
     return compiler->gathers;
 }

@@ -59,6 +59,9 @@ bool reports_good(MoecCompiler *compiler);
 /* model: a loaded program with its memory: weights, layer states, gradients, optimizer states, and
  * the temporaries, which all graphs share because only one runs at a time. */
 
+/* Most training shapes of one model. */
+enum { TRAIN_SHAPES = 16 };
+
 typedef struct GraphShape {
     MoecGraph graph;
     long batch, context, tokens; /* 0: as in the spec */
@@ -150,6 +153,9 @@ bool model_finite(const Model *model, bool *finite);
 bool model_tell_nonsense(const Model *model, const char *what);
 /* The first graph of that kind, or NULL. */
 const MoecGraphEntry *model_graph(const Model *model, MoecGraphKind kind);
+/* The graph of that kind and shape, or NULL. */
+const MoecGraphEntry *model_graph_of_shape(const Model *model, MoecGraphKind kind, long batch,
+                                           long context);
 /* Bytes of all blocks above. */
 size_t model_bytes(const Model *model);
 /* Elements of all parameters. */
