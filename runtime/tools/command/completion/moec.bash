@@ -16,7 +16,7 @@ _moec_tables() {
     doc) flags='--json --markdown --quiet -q --verbose -v --color --help -h ' ;;
     tensors) flags='--json --quiet -q --verbose -v --color --help -h ' ;;
     verify) flags='--device --batch-size -b --context-length -c --shapes --bisect --forms --mesh --seed -s --against --dtypes --sizes --inputs --json --set --lr --steps --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
-    bench) flags='--mode --device --json --kernels --prefix-length --batch-size -b --quick --set --context-length -c --lr --steps --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
+    bench) flags='--mode --device --json --kernels --trace --prefix-length --batch-size -b --quick --set --context-length -c --lr --steps --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     compare) flags='--baseline --markdown --csv --json --svg --quiet -q --verbose -v --color --help -h ' ;;
     report) flags='--out -o --force --baseline --open --json --quiet -q --verbose -v --color --help -h ' ;;
     log) flags='--csv --json --quiet -q --verbose -v --color --help -h ' ;;
