@@ -125,6 +125,12 @@ bool moec_rounded(MoecCompiler *compiler);
 double moec_option_number(MoecCompiler *compiler, const char *path, double otherwise);
 /* True if the option accepts any number, not only integers. */
 bool moec_option_real(MoecCompiler *compiler, const char *path);
+/* The first stages of a training run (train.stages), whose steps have settings of their own. */
+typedef struct MoecStage {
+    long steps;                      /* of the stage */
+    long batch, context, accumulate; /* sequences, tokens per sequence, micro-batches */
+} MoecStage;
+const MoecStage *moec_stages(MoecCompiler *compiler, int *count);
 /* A parameter with a row per position, as a learned position embedding has; NULL: none. */
 const char *moec_learned_positions(MoecCompiler *compiler);
 /* Programs compiled from now on share weights with training: inference.weight_dtype has no effect
@@ -232,11 +238,11 @@ const char *moec_emit_c(MoecCompiler *compiler, MoecProgram *const *programs, in
 /* A parameter or layer state that a freestanding program reads, in the order of its memory. */
 typedef struct MoecStored {
     const char *name, *axes;
-    bool is_state;  /* of a layer */
-    int type;       /* of MoecType: MOEC_F32, MOEC_BF16 or MOEC_INT8 */
-    size_t from;    /* index of its first number in the weights, or in the states */
-    size_t at;      /* index of its first element: of all f32, or of all others */
-    size_t numbers; /* an element of MOEC_INT8 is a group */
+    bool is_state;   /* of a layer */
+    int type;        /* of MoecType */
+    size_t from;     /* index of the first f32 number in the weights, or in the states */
+    size_t at;       /* index of its first element among those of its type */
+    size_t elements; /* of MOEC_INT8 groups, of MOEC_INT4 parts of panels; without a rest to 16 */
 } MoecStored;
 
 /* A decoding program in C99 that needs no library and no memory but its state. */
@@ -244,8 +250,7 @@ typedef struct MoecFreestanding {
     const char *text; /* functions, from the sizes to run_decode; see plain_model.c */
     const MoecStored *stored;
     int stored_count;
-    size_t floats, rounded; /* elements of all f32, and of all others, whose type is rounded_type */
-    int rounded_type;
+    size_t floats, halves, groups, panels; /* elements of each type: f32, bf16, int8, int4 */
     long vocabulary, context;
     size_t cache_bytes, arena_bytes; /* of the state */
     size_t local_bytes;              /* of the arrays of a kernel: the largest sum of one kernel */

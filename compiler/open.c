@@ -106,11 +106,13 @@ Program *elaborated(MoecCompiler *compiler, Graph graph, long batch, long contex
     if (!program) return NULL;
     program->rounded = moec_rounded(compiler);
     if (graph == GRAPH_STEP) return program;
-    if (!compiler->trains) choose_weights(program, moec_option(compiler, "inference.weight_dtype"));
     choose_caches(program, moec_option(compiler, "inference.kv_cache_dtype"));
     program->input_gradients = compiler->differentiates && graph == GRAPH_TRAIN;
     if (graph == GRAPH_TRAIN) program->cotangent = input_called(program, compiler->unit->cotangent);
     parameter_facts(program);
+    if (!compiler->trains)
+        choose_weights(program, moec_option(compiler, "inference.weight_dtype"),
+                       moec_option(compiler, "inference.head_dtype"));
     if (compiler->tuning && graph != GRAPH_UPDATE) tune(compiler->tuning, program);
     mark_whole(compiler->unit, program);
     if (compiler->observes && graph == GRAPH_FORWARD) observe(program);
@@ -455,6 +457,17 @@ void moec_differentiate_inputs(MoecCompiler *compiler) {
 
 void moec_split_training(MoecCompiler *compiler, const char *name) {
     if (compiler->unit) compiler->unit->cotangent = arena_format(compiler->arena, "%s", name);
+}
+
+const MoecStage *moec_stages(MoecCompiler *compiler, int *count) {
+    const List *stages = &compiler->unit->stages;
+    MoecStage *copies = arena_alloc(compiler->arena, sizeof *copies * (size_t)(stages->count + 1));
+    *count = stages->count ? stages->count - 1 : 0;
+    for (int i = 0; i < *count; i++) {
+        const Stage *stage = stages->items[i];
+        copies[i] = (MoecStage){stage->steps, stage->batch, stage->context, stage->accumulate};
+    }
+    return copies;
 }
 
 bool moec_gathers(const MoecCompiler *compiler) {

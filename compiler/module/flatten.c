@@ -40,12 +40,6 @@ static void *add(Flattening *flat, Array *array, const void *item) {
 
 /* ---- buffers ---- */
 
-/* Bytes of an element; of int8, a group; of int4, a part of a panel. */
-static size_t element_bytes(const Tensor *tensor) {
-    if (tensor->type == TYPE_INT4) return sizeof(MoecInt4);
-    return tensor->type == TYPE_INT8 ? sizeof(MoecGroup) : (size_t)type_bytes(tensor->type);
-}
-
 static int scratch_operand(const Flattening *flat) {
     return flat->entry->program->tensors.count;
 }
@@ -57,7 +51,7 @@ static const char *kept_name(const Flattening *flat, const char *name) {
 
 static MoecStepBuffer step_buffer(const Flattening *flat, const Buffer *buffer) {
     const Tensor *tensor = buffer->tensor;
-    const size_t element = element_bytes(tensor);
+    const size_t element = copy_element_bytes(tensor->type);
     size_t elements = (size_t)tensor_elements(tensor), offset = buffer->offset;
     if (tensor->type == TYPE_INT8) elements /= INT8_GROUP;
     if (tensor->type == TYPE_INT4) elements = packed_bytes(tensor) / element;
@@ -472,7 +466,7 @@ static const MoecSteps *single_launch(Arena *arena, const Module *module, const 
 
 const MoecSteps *update_steps(Arena *arena, const Module *module) {
     const Update *update = module->update;
-    const int inputs = update->states.count + 1;
+    const int inputs = update->states.count + 2; /* the scalars, the range of elements */
     MoecStepBuffer *buffers = arena_alloc(arena, ((size_t)inputs + 3) * sizeof *buffers);
     int count = 0;
     buffers[count++] = (MoecStepBuffer){.name = "weights", .block = MOEC_WEIGHTS};

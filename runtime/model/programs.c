@@ -6,15 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The shapes to compile. If a state is a mean over a step, the gather graph of the trained shape is
- * added. */
+/* The shapes to compile. If a state is a mean over a step, the gather graph of each trained
+ * shape is added. */
 int shapes_of(MoecCompiler *compiler, const GraphShape *shapes, int count, GraphShape *all) {
     int total = count;
     memcpy(all, shapes, sizeof *all * (size_t)count);
     for (int i = 0; i < count; i++) {
         if (shapes[i].graph != MOEC_TRAIN) continue;
         moec_trains(compiler);
-        if (total > count || !moec_gathers(compiler)) continue;
+        if (!moec_gathers(compiler)) continue;
         all[total] = shapes[i];
         all[total++].graph = MOEC_GATHER;
     }

@@ -133,5 +133,6 @@ Settings settings_of(MoecCompiler *compiler) {
     const char *reduction = moec_option(compiler, "train.reduction");
     settings.fast = reduction && strcmp(reduction, "fast") == 0;
     if (settings.accumulate < 1) settings.accumulate = 1;
+    settings.most_parts = settings.accumulate;
     return settings;
 }

@@ -330,6 +330,11 @@ static bool write_folder(const EmitOptions *options, MoecCompiler *compiler,
     bool trains = graph_of(options->graph) == TRAIN;
     Settings settings = settings_of(compiler);
     GraphShape shapes[2];
+    int stages;
+    moec_stages(compiler, &stages);
+    if (trains && stages)
+        return error_message("add --set train.stages=[]",
+                             "an emitted program cannot train in stages (train.stages)");
     int count = emitted_shapes(options, &settings, shapes);
     Model *model = model_open(device_cpu(), compiler, shapes, count, true);
     const uint64_t seed = (uint64_t)settings.seed;
