@@ -3,7 +3,6 @@
 
 #include "analysis/parameter_facts.h"
 #include "calls/call_table.h"
-#include "module/lowered.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -400,13 +399,18 @@ const MoecCacheTensor *moec_cache_tensors(MoecCompiler *compiler, MoecProgram *p
         if (tensor->role != ROLE_CACHE) continue;
         const char *name = tensor->path ? tensor->path : tensor->name;
         long *shape = arena_alloc(compiler->arena, (MAX_RANK + 1) * sizeof *shape);
-        for (int j = 0; j < tensor->rank; j++) shape[j] = tensor->axes[j]->size;
+        Text axes = {.arena = compiler->arena};
+        text_add(&axes, "%s", "");
+        for (int j = 0; j < tensor->rank; j++) {
+            shape[j] = tensor->axes[j]->size;
+            text_add(&axes, "%s%s", j ? "," : "", tensor->axes[j]->name);
+        }
         const bool stacked = tensor->spec_name && strchr(tensor->spec_name, '{'),
                    named = tensor->spec_name && stacked == is_stacked_tensor(tensor);
         list[(*count)++] = (MoecCacheTensor){
             .spec = described_tensor(compiler->arena, tensor, named ? tensor->spec_name : name,
                                      named && stacked),
-            .stored = {name, axis_names(compiler->arena, tensor), tensor->rank, shape},
+            .stored = {name, axes.text, tensor->rank, shape},
             .reference = arena_format(compiler->arena, "cache:%s", tensor->name)};
     }
     return list;

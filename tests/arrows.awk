@@ -113,7 +113,7 @@ function circle(x, y, size, text, most) {
         waiting[y] = 0
         size++
         text = text " " y
-        if (y in limit) most = limit[y]
+        if (y in limit && limit[y] > most) most = limit[y]
     } while (y != x)
     if (size <= most) return
     print "a circle of " size " files, at most " most " are allowed:" text

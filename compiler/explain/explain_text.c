@@ -18,7 +18,7 @@ static const char *short_result_name(const Statement *statement) {
 }
 
 /* "block.{i}.attention": the layer of the last result whose equation is in a layer. */
-static const char *layer_of(Arena *arena, const ExplainedUnit *unit) {
+static const char *layer_path_of(Arena *arena, const ExplainedUnit *unit) {
     for (int i = unit->statements.count - 1; i >= 0; i--) {
         const Statement *statement = unit->statements.items[i];
         const Expr *result = statement->kind == STATEMENT_LOOP ? statement->target
@@ -266,9 +266,9 @@ static json_t *units_json(const Explanation *explanation) {
             list,
             json_make("{s:i, s:s, s:s, s:s, s:f, s:f, s:f, s:f, s:s, s:s, s:s, s:s, s:f, s:f, s:o}",
                       "at", unit->at, "name", unit->name, "layer",
-                      layer_of(explanation->arena, unit), "kind", unit->kind, "runs", unit->runs,
-                      "flops", unit->flops, "bytes", unit->bytes, "seconds", unit->seconds, "bound",
-                      unit->by_memory ? "memory" : "products", "bottleneck",
+                      layer_path_of(explanation->arena, unit), "kind", unit->kind, "runs",
+                      unit->runs, "flops", unit->flops, "bytes", unit->bytes, "seconds",
+                      unit->seconds, "bound", unit->by_memory ? "memory" : "products", "bottleneck",
                       unit->by_memory ? "memory" : "compute", "operation", unit->operation, "from",
                       source_of(explanation->arena, unit_span(unit)), "threads", unit->threads,
                       "operations_per_thread", unit->serial, "statements", fused));

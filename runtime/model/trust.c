@@ -7,10 +7,12 @@
 #include "base/text_list.h"
 #include "model/model.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Texts of this process, which are trusted also without a cache. */
+static pthread_mutex_t trusted_lock = PTHREAD_MUTEX_INITIALIZER;
 static char **trusted;
 static int trusted_count;
 
@@ -34,9 +36,23 @@ static bool is_copied(const char *path, const char *text) {
     return same;
 }
 
+static bool is_of_process(const char *text) {
+    bool found = false;
+    pthread_mutex_lock(&trusted_lock);
+    for (int i = 0; i < trusted_count && !found; i++) found = !strcmp(trusted[i], text);
+    pthread_mutex_unlock(&trusted_lock);
+    return found;
+}
+
+static void keep_for_process(const char *text) {
+    pthread_mutex_lock(&trusted_lock);
+    trusted = memory_grow(trusted, sizeof *trusted * (size_t)(trusted_count + 1));
+    trusted[trusted_count++] = memory_format("%s", text);
+    pthread_mutex_unlock(&trusted_lock);
+}
+
 static bool is_trusted(const char *text) {
-    for (int i = 0; i < trusted_count; i++)
-        if (!strcmp(trusted[i], text)) return true;
+    if (is_of_process(text)) return true;
     char *path = copy_path(text);
     const bool found = is_copied(path, text);
     free(path);
@@ -48,8 +64,7 @@ void externs_trust(MoecCompiler *compiler) {
     const MoecDocument *files = moec_extern_files(compiler, &count);
     for (int i = 0; i < count && !externs_are("off"); i++) {
         if (is_trusted(files[i].text)) continue;
-        trusted = memory_grow(trusted, sizeof *trusted * (size_t)(trusted_count + 1));
-        trusted[trusted_count++] = memory_format("%s", files[i].text);
+        keep_for_process(files[i].text);
         char *path = copy_path(files[i].text);
         if (path) cache_write(path, files[i].text, files[i].length);
         free(path);

@@ -10,7 +10,7 @@
 
 static const char gradient_mark[] = "gradient:", norm_name[] = "grad_norm";
 
-static bool read_limit(const char *text, double *limit) {
+static bool read_watch_limit(const char *text, double *limit) {
     const char *value = strchr(text, '=');
     char *end = NULL;
     *limit = value ? strtod(value + 1, &end) : NAN;
@@ -24,7 +24,7 @@ static bool read_names(WatchedNames *names, const TextList *texts) {
     names->names = selections_read(texts, '=');
     names->most = memory_new(sizeof *names->most * (size_t)(texts->count + 1));
     for (int i = 0; i < texts->count; i++)
-        if (!read_limit(texts->items[i], &names->most[i])) return false;
+        if (!read_watch_limit(texts->items[i], &names->most[i])) return false;
     return true;
 }
 
@@ -39,7 +39,7 @@ static bool read_limits(WatchedTensors *limits, const TextList *texts) {
             gradients.items[gradients.count++] = text + mark;
         else if (strncmp(text, norm_name, norm) != 0 || (text[norm] && text[norm] != '='))
             tensors.items[tensors.count++] = text;
-        else if (!read_limit(text, &limits->norm))
+        else if (!read_watch_limit(text, &limits->norm))
             return false;
     }
     return read_names(&limits->tensors, &tensors) && read_names(&limits->gradients, &gradients);
@@ -125,8 +125,8 @@ static void note_excess(WatchedTensors *limits, const char *name, double value, 
     snprintf(limits->element, sizeof limits->element, "%s", name);
 }
 
-static void note_element(WatchedTensors *limits, const char *prefix, const PublicTensor *tensor,
-                         size_t number) {
+static void name_watched_element(WatchedTensors *limits, const char *prefix,
+                                 const PublicTensor *tensor, size_t number) {
     char *name = memory_format("%s%s", prefix, tensor->name), *element = limits->element;
     size_t stride = tensor->count;
     int length = snprintf(element, LIMIT_NAME, "%s", name);
@@ -153,7 +153,7 @@ static void check_watched(WatchedTensors *limits, const WatchedNames *names, con
         const double value = factor * (double)values[i];
         if (fabs(value) <= most) continue;
         note_excess(limits, "", value, most);
-        note_element(limits, prefix, tensor, i);
+        name_watched_element(limits, prefix, tensor, i);
     }
 }
 
@@ -184,8 +184,9 @@ static bool watches_weight(const WatchedNames *names, const Model *model) {
 }
 
 /* Compares the elements of a block in a range; the block has the layout of the weights. */
-static void check_block(WatchedTensors *limits, const WatchedNames *names, const char *prefix,
-                        const Model *model, const float *block, MeshRange range, double factor) {
+static void check_weights_block(WatchedTensors *limits, const WatchedNames *names,
+                                const char *prefix, const Model *model, const float *block,
+                                MeshRange range, double factor) {
     for (int i = 0; i < model->parameter_count; i++) {
         const PublicTensor *one = &model->parameters[i];
         const size_t first = one->offset / sizeof(float), last = first + one->count,
@@ -201,7 +202,7 @@ bool limits_check_weights(WatchedTensors *limits, const Model *model) {
     const MeshRange all = {0, model->table->weight_bytes / sizeof(float)};
     if (!watches_weight(&limits->tensors, model)) return true;
     if (!model_get(model, false)) return false;
-    check_block(limits, &limits->tensors, "", model, model->weights, all, 1);
+    check_weights_block(limits, &limits->tensors, "", model, model->weights, all, 1);
     return true;
 }
 
@@ -209,8 +210,8 @@ bool limits_check_gradient(WatchedTensors *limits, const Model *model, MeshRange
                            double factor, double norm) {
     if (!limits->exceeded && watches_weight(&limits->gradients, model)) {
         if (!model_get_gradients(model)) return false;
-        check_block(limits, &limits->gradients, gradient_mark, model, model->gradients, range,
-                    factor);
+        check_weights_block(limits, &limits->gradients, gradient_mark, model, model->gradients,
+                            range, factor);
     }
     if (!limits->exceeded && !isnan(limits->norm) && !(norm <= limits->norm))
         note_excess(limits, norm_name, norm, limits->norm);

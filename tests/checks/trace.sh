@@ -14,7 +14,7 @@ model two = decoder {
 }
 MODEL
 
-# sound FILE: the launches lie one after the other within the step. Prints "NAME LAYER THREADS FLOPS BYTES" of each, - if missing.
+# sound FILE: the launches follow each other within the step. Prints "NAME LAYER THREADS FLOPS BYTES" of each, - if missing.
 sound() {
     awk '
     function field() { sub(/^[^:]*: */, ""); sub(/,$/, ""); gsub(/"/, ""); return $0 }

@@ -8,14 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct Ranges {
+typedef struct NvtxRanges {
     int (*push)(const char *name);
     int (*pop)(void);
-} Ranges;
+} NvtxRanges;
 
-static const Ranges *load_ranges(void) {
+static const NvtxRanges *load_ranges(void) {
     static const char *const usual[] = {"libnvtx3interop.so.1", "libnvToolsExt.so.1", NULL};
-    static Ranges ranges;
+    static NvtxRanges ranges;
     const LibrarySymbol symbols[] = {{&ranges.push, "nvtxRangePushA"},
                                      {&ranges.pop, "nvtxRangePop"}};
     const char *asked = getenv("MOEC_NVTX"), *const own[] = {asked, NULL};
@@ -27,8 +27,8 @@ static const Ranges *load_ranges(void) {
     return NULL;
 }
 
-static const Ranges *ranges_of_process(void) {
-    static const Ranges *ranges;
+static const NvtxRanges *ranges_of_process(void) {
+    static const NvtxRanges *ranges;
     static bool known;
     if (!known) ranges = load_ranges();
     known = true;
@@ -40,11 +40,11 @@ bool cuda_ranges_on(void) {
 }
 
 void cuda_range_push(const char *name) {
-    const Ranges *ranges = ranges_of_process();
+    const NvtxRanges *ranges = ranges_of_process();
     if (ranges) ranges->push(name);
 }
 
 void cuda_range_pop(void) {
-    const Ranges *ranges = ranges_of_process();
+    const NvtxRanges *ranges = ranges_of_process();
     if (ranges) ranges->pop();
 }

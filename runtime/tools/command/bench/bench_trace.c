@@ -35,8 +35,8 @@ static json_t *span_event(const char *name, const char *kind, double start, doub
 /* ---- the units of launches on a GPU ----
  *
  * A kernel of one unit has its name: "kernel_train_3_attention_norm_y" is an anchor, as is one of
- * attention. Products of many units share a kernel. Those between two anchors belong to the product units between them, if
- * both are equally many. */
+ * attention. Products of many units share a kernel. Those between two anchors belong to the product
+ * units between them, if both are equally many. */
 
 typedef struct UnitSearch {
     const json_t *units;
@@ -77,7 +77,8 @@ static bool is_product_kernel(const char *kernel) {
 }
 
 /* Appends the product units from `first` to before `end`. */
-static int add_products(const UnitSearch *search, long first, long end, long *list, int count) {
+static int add_product_units(const UnitSearch *search, long first, long end, long *list,
+                             int count) {
     for (long i = first; i < end; i++)
         if (strstr(unit_text(search, i, "kind"), "product")) list[count++] = i;
     return count;
@@ -85,15 +86,16 @@ static int add_products(const UnitSearch *search, long first, long end, long *li
 
 /* Those that run between unit `from` and the next run of unit `to`. */
 static int products_between(const UnitSearch *search, long from, long to, long *list) {
-    if (to > from) return add_products(search, from + 1, to, list, 0);
+    if (to > from) return add_product_units(search, from + 1, to, list, 0);
     long end = from + 1, first = to; /* another iteration of a repeat */
     const long all = (long)json_array_size(search->units);
     while (end < all && unit_runs(search, end) == unit_runs(search, from)) end++;
     while (first > 0 && unit_runs(search, first - 1) == unit_runs(search, to)) first--;
-    return add_products(search, first, to, list, add_products(search, from + 1, end, list, 0));
+    return add_product_units(search, first, to, list,
+                             add_product_units(search, from + 1, end, list, 0));
 }
 
-static void find_products(UnitSearch *search, int first, int end, long from, long to) {
+static void find_units_between(UnitSearch *search, int first, int end, long from, long to) {
     long *units = memory_new(sizeof *units * (json_array_size(search->units) * 2 + 1));
     const int count = products_between(search, from, to, units);
     int launches = 0;
@@ -101,7 +103,8 @@ static void find_products(UnitSearch *search, int first, int end, long from, lon
         if (pass && launches != count) break;
         launches = 0;
         for (int i = first; i < end; i++) {
-            if (!is_product_kernel(search->times->rows[search->times->events[i].row].name)) continue;
+            if (!is_product_kernel(search->times->rows[search->times->events[i].row].name))
+                continue;
             if (pass) search->found[i] = json_array_get(search->units, (size_t)units[launches]);
             launches++;
         }
@@ -117,7 +120,7 @@ static void find_device_units(UnitSearch *search) {
         const long unit = anchor_of(search, times->rows[times->events[i].row].name, last + 1);
         if (unit < 0) continue;
         search->found[i] = json_array_get(search->units, (size_t)unit);
-        find_products(search, since, i, last, unit);
+        find_units_between(search, since, i, last, unit);
         last = unit;
         since = i + 1;
     }
@@ -177,11 +180,12 @@ bool bench_write_trace(const Bench *bench, const KernelTimes *times, const json_
     json_array_append_new(events, named_event("thread_name", "kernels"));
     json_array_append_new(events, span_event(bench->graph, "step", 0, end, json_object()));
     for (int i = 0; i < times->event_count; i++)
-        json_array_append_new(events, launch_event(bench, &times->rows[times->events[i].row], search.found[i], &times->events[i],
+        json_array_append_new(events, launch_event(bench, &times->rows[times->events[i].row],
+                                                   search.found[i], &times->events[i],
                                                    runs[times->events[i].row]++));
     json_t *trace = json_make("{s:o, s:s, s:{s:O}}", "traceEvents", events, "displayTimeUnit", "ns",
                               "otherData", "model", json_object_get(bench->report, "model"));
-    char *text = json_dumps(trace, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+    char *text = json_write(trace, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
     const bool good = text && file_write(bench->trace, text, strlen(text));
     if (good) written_message(bench->trace, "open it in https://ui.perfetto.dev");
     free(text);

@@ -89,7 +89,7 @@ static void name_caches(CachedState *state) {
     state->values = memory_new(bytes + sizeof(float));
 }
 
-static float *values_of(const CachedState *state, int number) {
+static float *cached_values(const CachedState *state, int number) {
     return state->values + state->tensors[number].offset / sizeof(float);
 }
 
@@ -144,7 +144,7 @@ static bool decode_on_device(CachedState *state) {
     for (int i = 0; good && i < call->graph->cache_count; i++)
         for (int j = 0; j < state->named_count; j++)
             if (!strcmp(state->named[j].stored.name, call->graph->caches[i].name))
-                widen_cache(call->graph, i, block, values_of(state, j));
+                widen_cache(call->graph, i, block, cached_values(state, j));
     free(block);
     return good;
 }
@@ -171,7 +171,7 @@ static bool decode_interpreted(CachedState *state) {
             const size_t size = tensor_count(&state->tensors[i]);
             double *wide = memory_new(sizeof *wide * (size + 1));
             moec_interpreter_get(interpreter, named[j].reference, wide, size);
-            for (size_t k = 0; k < size; k++) values_of(state, i)[k] = (float)wide[k];
+            for (size_t k = 0; k < size; k++) cached_values(state, i)[k] = (float)wide[k];
             free(wide);
         }
     moec_interpreter_free(interpreter);

@@ -312,8 +312,7 @@ int command_inspect(const Command *command, int argc, char **argv) {
     const Option table[] = {
         {OPTION_LIST, "--show", "NAME", &options.show,
          "tensor, with * for any text and a slice: 'block.*.attention.q[0,:,2:5]'; cache:NAME: "
-         "state "
-         "of decoding after the last token; repeatable; without it the names are listed"},
+         "state of decoding after the last token; repeatable; without it the names are listed"},
         {OPTION_TEXT, "--prompt", "TEXT", &options.prompt, "input: one text, - for stdin"},
         {OPTION_TEXT, "--data", "DATA", &options.data,
          "input: the first batch of the data; see moec train"},
@@ -321,8 +320,7 @@ int command_inspect(const Command *command, int argc, char **argv) {
         {OPTION_TEXT, "--out", "FILE", &options.out, "NPZ file with the tensors"},
         {OPTION_TEXT, "--svg", "FILE", &options.svg,
          "picture of the last two dimensions of each tensor, such as attention weights; bars of "
-         "one "
-         "dimension, such as expert loads"},
+         "one dimension, such as expert loads"},
         {OPTION_TEXT, "--device", "DEVICE", &options.device,
          "cpu (default), cuda, cuda:N, or reference: interpreter in double precision"},
         {OPTION_COUNT, "--seed", "N", &options.seed,

@@ -48,8 +48,8 @@ typedef struct DecodedInput {
     const int32_t *windows; /* [batch, context + 1] */
 } DecodedInput;
 
-/* Adds the caches with these names, without the mark, after the last token. *compiler receives the owner of the file names, to
- * close after the list, or NULL. False after a message. */
+/* Adds the caches with these names, without the mark, after the last token. *compiler receives the
+ * owner of the file names, to close after the list, or NULL. False after a message. */
 bool cached_show(const DecodedInput *input, const TextList *names, ShownList *list,
                  MoecCompiler **compiler);
 /* Prints their names; nothing for a model without decoding. */
