@@ -1,7 +1,7 @@
 #!/bin/sh
 # tests/aarch64.sh [WORD...]: the command and the library for ARM64: built by the cross compiler of Debian, run by qemu-user in a
-# Debian root folder that debootstrap unpacks. Unit tests (or those of the WORDS: test_kernels takes an hour), training, decoding with each type of
-# weights, a served request, an emitted program; the vector instructions of the kernels. Needs root for debootstrap, or the root
+# Debian root folder that debootstrap unpacks. Unit tests (or those of the WORDS; test_kernels: an hour), training, decoding with each type of
+# weights, emitted programs, a C program with the library; the vector instructions of the kernels. Needs root for debootstrap, or the root
 # folder of an earlier run in AARCH64_ROOT. As root, missing packages are installed. CC=clang builds with clang.
 . "$(dirname "$0")/begin.sh"
 root=${AARCH64_ROOT:-$work/root}

@@ -116,9 +116,9 @@ static json_t *own_notes(const Shards *shards, const Model *model, MoecCompiler 
     json_t *notes = json_object(), *files = json_object(), *text;
     const Companions companions = {.tokenizer = tokenizer, .files = files};
     const char *key;
-    json_object_foreach(shards->gguf->keys, key, text)
-        if (!strncmp(key, file_key, strlen(file_key)))
-            json_object_set(files, key + strlen(key_start), text);
+    json_object_foreach(shards->gguf->keys, key,
+                        text) if (!strncmp(key, file_key, strlen(file_key)))
+        json_object_set(files, key + strlen(key_start), text);
     for (int i = 0; i < model->parameter_count; i++) {
         char *axes = memory_format("axes:%s", model->parameters[i].name);
         json_object_set_new(notes, axes, json_string(model->parameters[i].axes));
@@ -141,8 +141,7 @@ static void report_own(const TorchImport *import, MoecCompiler *compiler, const 
                                                    GGUF_OWN, "parameters", (json_int_t)elements));
 }
 
-static bool write_own_run(const Shards *shards, const TorchImport *import,
-                          MoecCompiler *compiler) {
+static bool write_own_run(const Shards *shards, const TorchImport *import, MoecCompiler *compiler) {
     const GraphShape shape = {.graph = MOEC_FORWARD};
     const char *text = import->bare ? NULL : own_text(shards->gguf, "moec.tokenizer");
     Tokenizer *tokenizer = text ? tokenizer_read(shards->path, text, strlen(text)) : NULL;
