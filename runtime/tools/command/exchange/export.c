@@ -4,7 +4,7 @@
 #include "base/memory.h"
 #include "base/message.h"
 #include "data/shards.h"
-#include "tools/command/exchange/gguf_own.h"
+#include "tools/command/exchange/torch_folder.h"
 #include "tools/command/line/commands.h"
 #include "tools/exchange/exchange.h"
 #include "model/model.h"

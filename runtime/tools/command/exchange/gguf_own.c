@@ -1,4 +1,5 @@
-#include "tools/command/exchange/gguf_own.h"
+/* gguf_own: a run as one GGUF file with its spec, and back: see torch_folder.h. */
+#include "tools/command/exchange/torch_folder.h"
 
 #include "abi/json_make.h"
 #include "abi/quantity.h"
