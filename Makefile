@@ -203,7 +203,7 @@ $(BUILD)/against_text.c: $(BUILD)/embed runtime/tools/against/client.py
 	$(BUILD)/embed against_file runtime/tools/against client.py > $@
 
 # Compiled by the mpicc of the cluster at the first use.
-MPI := runtime/mesh/mpi_shim.c runtime/mesh/mpi_shim.h
+MPI := runtime/mesh/mpi_shim.c runtime/mesh/mesh_library.h
 $(BUILD)/mpi_text.c: $(BUILD)/embed $(MPI)
 	$(BUILD)/embed mpi_file runtime/mesh $(notdir $(MPI)) > $@
 

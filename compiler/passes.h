@@ -40,7 +40,14 @@ typedef struct Unit {
      * matrices (GRAPH_STEP) instead of element by element */
     Program *parameters;
     List flows, whole;
+    List stages; /* Stage *: train.stages of the open model, then the rest of the run */
 } Unit;
+
+/* Steps of a training run with settings of their own. */
+typedef struct Stage {
+    long steps;                      /* of the last stage: of the run */
+    long batch, context, accumulate; /* as in `train`: sequences, tokens, micro-batches */
+} Stage;
 
 /* resolve: reads a file and the files that it uses (from its folder, from `search` (separated by
  * colons, may be NULL), from the embedded standard library). */

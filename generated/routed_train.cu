@@ -1106,7 +1106,7 @@ static __device__ const MoecShare update_shares[] = {
 
 extern "C" __global__ void __launch_bounds__(256) update_step(
         float *moec_weights, const float *moec_gradients, float *moec_state_0, float *moec_state_1,
-        const float *moec_numbers)
+        const float *moec_numbers, const long long *moec_range)
 {
     moec_begin();
     int moec_at = 0; /* last share that starts at or before this block */
@@ -1115,8 +1115,10 @@ extern "C" __global__ void __launch_bounds__(256) update_step(
             moec_at += step;
     const MoecShare moec_share = update_shares[moec_at];
     const long moec_before = (moec_block() - moec_share.block) * 8192;
-    const long moec_from = moec_share.first + moec_before;
-    const long elements = moec_least(moec_share.count - moec_before, 8192);
+    long moec_from = moec_share.first + moec_before;
+    long elements = moec_least(moec_share.count - moec_before, 8192);
+    moec_clip(&moec_from, &elements, moec_range);
+    if (elements <= 0) return;
     float *const weight = moec_weights + moec_from;
     const float *const gradient = moec_gradients + moec_from;
     const float *const scalars = moec_numbers + moec_share.group * 4;

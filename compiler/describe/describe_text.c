@@ -269,6 +269,23 @@ static void add_memory_parts(Text *text, const Summary *summary) {
     text_add(text, "\n");
 }
 
+/* "200 steps of 32 x 256, then 8 x 1024 tokens; 1.64 M tokens in total". */
+static void add_stages(Text *text, const List *stages) {
+    const Stage *last = stages->items[stages->count - 1];
+    double steps = (double)last->steps, tokens = 0;
+    for (int i = 0; i + 1 < stages->count; i++) {
+        const Stage *one = stages->items[i];
+        const double own = fmin((double)one->steps, steps);
+        tokens += own * (double)(one->batch * one->accumulate * one->context);
+        steps -= own;
+        text_add(text, "%s%ld steps of %ld x %ld", i ? ", " : "  training stages  ", one->steps,
+                 one->batch * one->accumulate, one->context);
+    }
+    tokens += steps * (double)(last->batch * last->accumulate * last->context);
+    text_add(text, ", then %ld x %ld tokens; %s tokens in total\n", last->batch * last->accumulate,
+             last->context, quantity_count(tokens).text);
+}
+
 static void add_other_models(Text *text, MoecCompiler *compiler) {
     int count, others = 0;
     const char *const *names = moec_models(compiler, &count);
@@ -293,6 +310,7 @@ const char *moec_cost_text(MoecCompiler *compiler) {
     add_scores(&text, &summary.forward->scores);
     add_masked(&text, summary.forward);
     add_memory_parts(&text, &summary);
+    if (summary.trains && summary.stages->count > 1) add_stages(&text, summary.stages);
     add_other_models(&text, compiler);
     text_add(&text, "\n");
     add_layer_table(&text, &summary.cost->layers);

@@ -466,7 +466,7 @@ static const MoecSteps *single_launch(Arena *arena, const Module *module, const 
 
 const MoecSteps *update_steps(Arena *arena, const Module *module) {
     const Update *update = module->update;
-    const int inputs = update->states.count + 1;
+    const int inputs = update->states.count + 2; /* the scalars, the range of elements */
     MoecStepBuffer *buffers = arena_alloc(arena, ((size_t)inputs + 3) * sizeof *buffers);
     int count = 0;
     buffers[count++] = (MoecStepBuffer){.name = "weights", .block = MOEC_WEIGHTS};

@@ -124,13 +124,14 @@ static void print_span(Text *text, const Update *update) {
     if (update->each)
         text_add(text,
                  "    const long moec_before = (moec_block() - moec_share.block) * %ld;\n"
-                 "    const long moec_from = moec_share.first + moec_before;\n"
-                 "    const long elements = moec_least(moec_share.count - moec_before, %ld);\n",
+                 "    long moec_from = moec_share.first + moec_before;\n"
+                 "    long elements = moec_least(moec_share.count - moec_before, %ld);\n",
                  update->each, update->each);
     else
-        text_add(text,
-                 "    const long moec_from = moec_share.first, elements = moec_share.count;\n");
-    text_add(text, "    float *const weight = moec_weights + moec_from;\n"
+        text_add(text, "    long moec_from = moec_share.first, elements = moec_share.count;\n");
+    text_add(text, "    moec_clip(&moec_from, &elements, moec_range);\n"
+                   "    if (elements <= 0) return;\n"
+                   "    float *const weight = moec_weights + moec_from;\n"
                    "    const float *const gradient = moec_gradients + moec_from;\n");
     text_add(text, "    const float *const scalars = moec_numbers + moec_share.group * %d;\n",
              update->scalars.count);
@@ -147,7 +148,9 @@ static void print_update_kernel(Text *text, const Module *module, const Update *
              "        float *moec_weights, const float *moec_gradients",
              update->step->launch.threads);
     for (int i = 0; i < update->states.count; i++) text_add(text, ", float *moec_state_%d", i);
-    text_add(text, ",\n        const float *moec_numbers%s)\n{\n    moec_begin();\n",
+    text_add(text,
+             ",\n        const float *moec_numbers, const long long *moec_range%s)\n"
+             "{\n    moec_begin();\n",
              module->rounded ? ", MoecBf16 *moec_rounded" : "");
     print_span(text, update);
     print_arrays(text, update, "moec_rounded + moec_from");
@@ -160,12 +163,12 @@ static void print_update_launch(Text *text, const Module *module, const Update *
         text,
         "static void launch_update(const MoecHost *host, float *weights, const float *gradients,\n"
         "                          float *const *states, const float *scalars, void *rounded)\n"
-        "{\n    (void)states, (void)rounded;\n"
+        "{\n    const long long *range = NULL; /* all */\n    (void)states, (void)rounded;\n"
         "    moec_launch_on(host, update_step, %ld, %d,\n"
         "                   MOEC_ARGUMENTS(&weights, &gradients",
         update->blocks, update->step->launch.threads);
     for (int i = 0; i < update->states.count; i++) text_add(text, ", &states[%d]", i);
-    text_add(text, ", &scalars%s));\n}\n\n", module->rounded ? ", &rounded" : "");
+    text_add(text, ", &scalars, &range%s));\n}\n\n", module->rounded ? ", &rounded" : "");
 }
 
 void print_update(Text *text, const Module *module, const Update *update, bool device) {

@@ -9,7 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK = 1 << 16 };
+enum {
+    CHUNK = DEVICE_CHUNK,
+    BLOCK = 1 << 12 /* elements of a thread; fits into the first cache */
+};
 
 static void *cpu_allocate(Device *device, size_t bytes) {
     (void)device;
@@ -95,10 +98,9 @@ static bool run_graph(Engine *engine, const MoecGraphEntry *graph, MoecRun *run)
 }
 
 /* Chunks of fixed length, so the result is independent of the thread count. */
-static bool square_sum(Engine *engine, const float *values, size_t count, double *sum) {
+static bool square_sums(Engine *engine, const float *values, size_t count, double *sums) {
     const double began = kernel_times_clock();
     long chunks = (long)((count + CHUNK - 1) / CHUNK);
-    double *sums = memory_new(sizeof *sums * (size_t)(chunks + 1)), total = 0;
 #pragma omp parallel for schedule(static)
     for (long chunk = 0; chunk < chunks; chunk++) {
         size_t start = (size_t)chunk * CHUNK, end = start + CHUNK < count ? start + CHUNK : count;
@@ -107,10 +109,22 @@ static bool square_sum(Engine *engine, const float *values, size_t count, double
         for (size_t i = start; i < end; i++) own += (double)values[i] * (double)values[i];
         sums[chunk] = own;
     }
-    for (long chunk = 0; chunk < chunks; chunk++) total += sums[chunk];
-    free(sums);
-    *sum = total;
     add_time(engine, "square_sum", began);
+    return true;
+}
+
+static bool add_tree(Engine *engine, float *const *parts, int count, size_t length, float *to) {
+    (void)engine;
+#pragma omp parallel for schedule(static)
+    for (size_t at = 0; at < length; at += BLOCK) {
+        size_t end = at + BLOCK < length ? at + BLOCK : length;
+        for (int apart = 1; apart < count; apart *= 2)
+            for (int i = 0; i + apart < count; i += 2 * apart) {
+                const float *left = parts[i], *right = parts[i + apart];
+                float *sum = 2 * apart < count ? parts[i] : to;
+                for (size_t k = at; k < end; k++) sum[k] = left[k] + right[k];
+            }
+    }
     return true;
 }
 
@@ -124,7 +138,7 @@ static bool update_parameters(Engine *engine, const BlockUpdate *given) {
         const MoecTensor *tensor = &table->parameters[i];
         size_t start = tensor->offset / sizeof(float), end = start + tensor_count(tensor);
         if (start < given->start) start = given->start;
-        if (given->end && end > given->end) end = given->end;
+        if (end > given->end) end = given->end;
         if (tensor->frozen || tensor->whole || start >= end) continue;
         for (int j = 0; j < update->state_count; j++) moments[j] = given->moments[j] + start;
         update->run(given->weights + start, given->gradients + start, moments, (long)(end - start),
@@ -176,12 +190,14 @@ static const DeviceKind kind = {
     .release = release,
     .put = copy,
     .get = copy,
+    .copy = copy,
     .zero = cpu_zero,
     .close = close_device,
     .engine_new = engine_new,
     .engine_free = engine_free,
     .run = run_graph,
-    .square_sum = square_sum,
+    .square_sums = square_sums,
+    .add_tree = add_tree,
     .update = update_parameters,
     .round = round_weights,
     .rate = rate_of,
@@ -247,6 +263,16 @@ double device_ceiling_products(Device *device, bool rounded) {
         best = fmax(best, device_multiplying_pass(&multiplying));
     device_multiplying_close(&multiplying);
     return best;
+}
+
+bool device_square_sum(Engine *engine, const float *block, size_t count, double *sum) {
+    const size_t chunks = (count + CHUNK - 1) / CHUNK;
+    double *sums = memory_new(sizeof *sums * (chunks + 1));
+    const bool good = engine->device->kind->square_sums(engine, block, count, sums);
+    *sum = 0;
+    for (size_t i = 0; i < chunks; i++) *sum += sums[i];
+    free(sums);
+    return good;
 }
 
 Device *device_cpu(void) {

@@ -19,9 +19,19 @@ typedef struct KernelTime {
     double seconds, flops;
 } KernelTime;
 
+/* One launch, in seconds from the start. */
+typedef struct KernelEvent {
+    int row;
+    double start, seconds, threads; /* threads: of a GPU; 0: unknown */
+} KernelEvent;
+
 typedef struct KernelTimes {
     KernelTime *rows;
     int count;
+    bool traces;  /* keep every launch */
+    double began; /* by kernel_times_clock; 0: launches follow each other without gaps */
+    KernelEvent *events;
+    int event_count;
 } KernelTimes;
 
 /* Clock for CPU units of work. With a single thread it counts processor time of that thread,
@@ -29,6 +39,8 @@ typedef struct KernelTimes {
 double kernel_times_clock(void);
 /* Adds one launch to the row of this name or unit. */
 void kernel_times_add(KernelTimes *times, const char *name, int unit, double seconds, double flops);
+/* The threads of the launch that was added last. */
+void kernel_times_threads(KernelTimes *times, double threads);
 double kernel_times_sum(const KernelTimes *times);
 void kernel_times_free(KernelTimes *times);
 
@@ -129,7 +141,7 @@ typedef struct BlockUpdate {
     void *rounded;         /* receives the new weights as bf16; may be NULL */
     const float
         *scalars;      /* host: in the order of MoecUpdate.scalars, without the per-group factors */
-    size_t start, end; /* CPU only: the elements to update; end 0: all */
+    size_t start, end; /* the elements to update */
 } BlockUpdate;
 
 /* A kernel of a text and one launch of it; arguments: pointers to their values. */
@@ -142,6 +154,8 @@ typedef struct DeviceKernel {
     void **arguments;
 } DeviceKernel;
 
+enum { DEVICE_CHUNK = 1 << 16 };
+
 typedef struct DeviceKind {
     void *(*allocate)(Device *device,
                       size_t bytes); /* zeroed, aligned to 64 bytes; NULL if refused */
@@ -149,6 +163,7 @@ typedef struct DeviceKind {
     bool (*put)(Device *device, void *to, const void *from, size_t bytes); /* host to device */
     bool (*get)(Device *device, void *to, const void *from,
                 size_t bytes); /* device to host, after all earlier work */
+    bool (*copy)(Device *device, void *to, const void *from, size_t bytes); /* on the device */
     bool (*zero)(Device *device, void *block, size_t bytes);
     /* Host memory that receives copies from the device: pinned memory receives them without an
      * intermediate copy. pin returns false if the memory stays as it is. Devices apart only. */
@@ -162,7 +177,12 @@ typedef struct DeviceKind {
                           bool keep);
     void (*engine_free)(Engine *engine);
     bool (*run)(Engine *engine, const MoecGraphEntry *graph, MoecRun *run); /* fills in run->host */
-    bool (*square_sum)(Engine *engine, const float *block, size_t count, double *sum);
+    /* The sum of squares of each chunk of DEVICE_CHUNK elements; a multiple of 4 of them. */
+    bool (*square_sums)(Engine *engine, const float *block, size_t count, double *sums);
+    /* to = the sum of the parts as a tree: neighbors are added in pairs, then pairs of pairs; a
+     * last part without a neighbor moves up. Two parts at least, which are overwritten; `to` may be
+     * one of them. */
+    bool (*add_tree)(Engine *engine, float *const *parts, int count, size_t length, float *to);
     bool (*update)(Engine *engine, const BlockUpdate *update);
     bool (*round)(Engine *engine, const float *weights, void *rounded); /* see MoecTable.round */
     double (*rate)(const Engine *engine, double step, double steps);    /* see MoecUpdate.rate */
@@ -215,6 +235,9 @@ double device_ceiling_products(Device *device, bool rounded);
 /* Scalars of each parameter group: group_count rows of scalar_count, `scalars` of the run times the
  * factors of the group. The caller frees it. */
 float *update_numbers(const MoecUpdate *update, const float *scalars);
+
+/* The sum of squares of a block; false after a message. */
+bool device_square_sum(Engine *engine, const float *block, size_t count, double *sum);
 
 struct Device {
     const DeviceKind *kind;

@@ -311,6 +311,15 @@ MOEC_DEVICE void moec_put(float4 *to, float a, float b, float c, float d) {
              __float_as_uint(d));
 }
 
+/* Keeps of the elements from *from on those in range[0] .. range[1] - 1; range NULL: all. */
+MOEC_DEVICE void moec_clip(long *from, long *count, const long long *range) {
+    long end = *from + *count;
+    if (!range) return;
+    if (*from < range[0]) *from = (long)range[0];
+    if (end > range[1]) end = (long)range[1];
+    *count = end - *from;
+}
+
 /* Neighbours in memory together; they begin at a multiple of their size, or of 16 bytes. */
 template <int COUNT> MOEC_DEVICE void moec_read(float (&lanes)[COUNT], const float *from) {
 #pragma unroll

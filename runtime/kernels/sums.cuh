@@ -1,11 +1,12 @@
-/* sums: the sum of squares of a block of numbers, in one fixed order; how far apart two blocks are.
+/* sums: sums of squares of the chunks of a block of numbers, sums of two blocks; how far apart two
+ * blocks are.
  *
- * Every thread block adds up its own part; the last kernel adds the parts. Sums of a few are kept
- * in float, sums of those in double. */
+ * A thread block adds up a chunk in one fixed order. Sums of a few are kept in float, sums of those
+ * in double. */
 #ifndef MOEC_SUMS_CUH
 #define MOEC_SUMS_CUH
 
-enum { MOEC_SUM_BLOCKS = 512, MOEC_SUM_THREADS = 256 };
+enum { MOEC_SUM_CHUNK = 1 << 16, MOEC_SUM_THREADS = 256 };
 
 /* The sum over the threads of a block, in the first thread. */
 static __device__ double moec_sum_block(double value, double *warps /* shared, [32] */) {
@@ -17,28 +18,31 @@ static __device__ double moec_sum_block(double value, double *warps /* shared, [
     return sum;
 }
 
-/* parts[block] = the sum of squares of its part. values are 16-byte aligned, count a multiple of
+/* sums[block] = the sum of squares of its chunk. values are 16-byte aligned, count a multiple of
  * 4. */
-extern "C" __global__ void moec_square_parts(const float *values, long long count, double *parts) {
+extern "C" __global__ void moec_square_chunks(const float *values, long long count, double *sums) {
     __shared__ double warps[32];
     const float4 *fours = (const float4 *)values;
-    long long all = count / 4, step = (long long)gridDim.x * blockDim.x;
+    const long long first = (long long)blockIdx.x * (MOEC_SUM_CHUNK / 4), all = count / 4;
+    const long long end = first + MOEC_SUM_CHUNK / 4 < all ? first + MOEC_SUM_CHUNK / 4 : all;
     double sum = 0;
-    for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < all; i += step) {
+    for (long long i = first + threadIdx.x; i < end; i += blockDim.x) {
         float4 one = fours[i];
         sum += (double)(one.x * one.x + one.y * one.y + (one.z * one.z + one.w * one.w));
     }
     sum = moec_sum_block(sum, warps);
-    if (threadIdx.x == 0) parts[blockIdx.x] = sum;
+    if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }
 
-/* total[0] = the sum of parts[0 .. count-1]; one block. */
-extern "C" __global__ void moec_square_total(const double *parts, int count, double *total) {
-    __shared__ double warps[32];
-    double sum = 0;
-    for (int i = (int)threadIdx.x; i < count; i += (int)blockDim.x) sum += parts[i];
-    sum = moec_sum_block(sum, warps);
-    if (threadIdx.x == 0) total[0] = sum;
+/* to = left + right, which may be one of them; count is a multiple of 4. */
+extern "C" __global__ void moec_add(float *to, const float *left, const float *right,
+                                    long long count) {
+    for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < count / 4;
+         i += (long long)gridDim.x * blockDim.x) {
+        const float4 a = ((const float4 *)left)[i], b = ((const float4 *)right)[i];
+        const float4 sum = {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w};
+        ((float4 *)to)[i] = sum;
+    }
 }
 
 static __device__ float moec_number_at(const void *numbers, long long i, int rounded) {

@@ -121,7 +121,7 @@ int moec_loss(MoecModel *model, const int32_t *windows, double *value) {
 static bool differentiate(const Request *request) {
     MoecModel *model = request->model;
     Call *call = model->train;
-    const Model *inner = model->model;
+    Model *inner = model->model;
     if (!loaded(call, "MOEC_CAN_TRAIN")) return false;
     call_set_scalar(call, MOEC_SCALAR_LOSS_SCALE, 1);
     call->begins = true;

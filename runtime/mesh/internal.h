@@ -3,7 +3,7 @@
 #define MESH_INTERNAL_H
 
 #include "mesh/mesh.h"
-#include "mesh/mpi_shim.h"
+#include "mesh/mesh_library.h"
 
 #include <stdatomic.h>
 
@@ -12,7 +12,13 @@ enum { HOST_LENGTH = 64 };
 /* mpi: the interface to MPI. */
 
 /* Loads the compiled mpi_shim.c, after compiling it if necessary. NULL after a message. */
-const MpiShim *mpi_open(const ProcessGroup *launch);
+const MeshLibrary *mpi_open(const ProcessGroup *launch);
+
+/* rendezvous: sockets between process 0 and the others, without MPI, at the address that torchrun
+ * sets. */
+extern const MeshLibrary rendezvous_library;
+/* False after a message. */
+bool rendezvous_check(const ProcessGroup *launch);
 
 /* watch: a thread that observes the other processes over TCP connections to process 0, which work
  * while MPI waits. If a process ends, fails or stalls, one message is printed and all end. */
@@ -28,12 +34,15 @@ typedef struct Activity {
 } Activity;
 
 struct Mesh {
-    const MpiShim *mpi;
+    const MeshLibrary *here;  /* for host memory */
+    const MeshLibrary *there; /* for device memory; on CPUs the same */
+    Engine *engine;           /* of the device */
     int rank, size, host_count;
     char (*hosts)[HOST_LENGTH]; /* of each process */
     Activity activity;
     Watchdog *watch; /* NULL: no connection */
-    float *received; /* buffer of reduce.c */
+    float *received; /* device memory; buffer of reduce.c */
+    size_t received_bytes;
     /* mesh_exchange.c: consecutive processes that divide parameters, or share a micro-batch */
     int dividing, sharing;
     unsigned char *staged;
@@ -53,8 +62,8 @@ void watch_end(Watchdog *watch);
 
 /* Runs around each collective: its number and name for the watch. */
 void collective_begin(Mesh *mesh, const char *name);
-/* error: of MPI; ends all processes after a message unless it is 0. */
-void collective_end(Mesh *mesh, int error);
+/* error: of the library; ends all processes after a message unless it is 0. */
+void collective_end(Mesh *mesh, const MeshLibrary *library, int error);
 /* More rows arrived than a program has room for: ends all processes after a message. */
 _Noreturn void mesh_rows_exceeded(Mesh *mesh, const char *name, long rows, long room);
 /* The text of held messages, which are then empty: a new string. */

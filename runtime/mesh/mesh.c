@@ -41,32 +41,36 @@ typedef struct Introduction {
 } Introduction;
 
 static Mesh *give_up(Mesh *mesh, bool connected) {
-    if (connected) mesh->mpi->end();
+    if (connected) mesh->here->end();
     free(mesh->hosts);
     free(mesh);
     return NULL;
 }
 
-/* Whether the launcher is one whose processes can communicate by MPI. */
-static bool has_mpi(const ProcessGroup *launch) {
-    if (launch->launcher == LAUNCHER_TORCHRUN) {
-        char *help = memory_format("mpirun -n %d moec train ...", launch->size);
+/* Whether the processes of the launcher can communicate; false after a message. */
+static bool can_connect(const ProcessGroup *launch, bool on_gpus) {
+    if (launch->launcher == LAUNCHER_TORCHRUN && !on_gpus) {
+        char *help = memory_format("mpirun -n %d moec train ..., or --device cuda", launch->size);
         error_message(help,
                       "torchrun started %d processes, but training on CPUs communicates by MPI",
                       launch->size);
         free(help);
         return false;
     }
+    if (launch->launcher == LAUNCHER_TORCHRUN) return rendezvous_check(launch);
     return launch->launcher != LAUNCHER_SLURM ||
            error_message("srun --mpi=pmix or srun --mpi=pmi2; srun --mpi=list lists the interfaces",
                          "srun started %d processes without an interface to MPI", launch->size);
 }
 
-/* Starts MPI and checks that it has the processes of the launcher. */
+/* Starts the library and checks that it has the processes of the launcher. */
 static bool connect(Mesh *mesh, const ProcessGroup *launch) {
-    char version[MPI_SHIM_TEXT] = "";
-    int error = mesh->mpi->start(&mesh->rank, &mesh->size, version);
+    char version[LIBRARY_TEXT] = "";
+    mesh->rank = launch->rank;
+    mesh->size = launch->size;
+    int error = mesh->here->start(&mesh->rank, &mesh->size, version);
     version[strcspn(version, ",\n")] = 0;
+    if (error && launch->launcher == LAUNCHER_TORCHRUN) return false;
     if (error)
         return error_message("start the program with mpirun of the same MPI library",
                              "MPI (%s) cannot start: error %d", version, error);
@@ -96,7 +100,7 @@ static bool all_good(Mesh *mesh, const Introduction *all) {
     char *own = held_messages(), text[TEXT_LENGTH] = "";
     snprintf(text, sizeof text, "%s", own);
     free(own);
-    mesh->mpi->broadcast(text, sizeof text, wrong);
+    mesh->here->broadcast(text, sizeof text, wrong);
     if (mesh->rank) return false;
     line_message("rank %d of %d (%s) cannot start:\n%s", wrong, mesh->size, mesh->hosts[wrong],
                  text);
@@ -110,7 +114,7 @@ static bool all_equal(Mesh *mesh, const MeshProperty *properties, int count) {
     char *all = memory_new(row * (size_t)mesh->size);
     for (int i = 0; i < count; i++)
         memcpy(all + row * (size_t)mesh->rank + bytes * (size_t)i, properties[i].value, bytes);
-    bool equal = mesh->mpi->gather(all, row) == 0;
+    bool equal = mesh->here->gather(all, row) == 0;
     for (int rank = 1; rank < mesh->size && equal; rank++)
         for (int i = 0; i < count && equal; i++) {
             const char *first = all + bytes * (size_t)i, *other = first + row * (size_t)rank;
@@ -125,11 +129,13 @@ static bool all_equal(Mesh *mesh, const MeshProperty *properties, int count) {
     return equal;
 }
 
-Mesh *mesh_start(const ProcessGroup *launch, bool good, const MeshProperty *properties, int count) {
-    if (!has_mpi(launch)) return NULL;
+Mesh *mesh_start(const ProcessGroup *launch, bool good, bool on_gpus,
+                 const MeshProperty *properties, int count) {
+    if (!can_connect(launch, on_gpus)) return NULL;
     Mesh *mesh = memory_new(sizeof *mesh);
-    mesh->mpi = mpi_open(launch);
-    if (!mesh->mpi || !connect(mesh, launch)) {
+    const bool sockets = launch->launcher == LAUNCHER_TORCHRUN;
+    mesh->here = mesh->there = sockets ? &rendezvous_library : mpi_open(launch);
+    if (!mesh->here || !connect(mesh, launch)) {
         char *text = held_messages();
         if (launch->local_rank == 0) fputs(text, stderr); /* of another host */
         free(text);
@@ -139,7 +145,7 @@ Mesh *mesh_start(const ProcessGroup *launch, bool good, const MeshProperty *prop
     gethostname(all[mesh->rank].host, HOST_LENGTH - 1);
     double limit;
     all[mesh->rank].good = watch_limit(&limit) && good;
-    bool equal = mesh->mpi->gather(all, sizeof *all) == 0;
+    bool equal = mesh->here->gather(all, sizeof *all) == 0;
     if (equal) count_hosts(mesh, all);
     equal = equal && all_good(mesh, all) && all_equal(mesh, properties, count);
     free(all);
@@ -155,8 +161,11 @@ bool mesh_end(Mesh *mesh, bool good) {
     free(text);
     mesh_largest(mesh, "end of the run", 0);
     watch_end(mesh->watch);
-    mesh->mpi->end();
-    free(mesh->received);
+    if (mesh->there != mesh->here) mesh->there->end();
+    mesh->here->end();
+    if (mesh->received)
+        mesh->engine->device->kind->release(mesh->engine->device, mesh->received,
+                                            mesh->received_bytes);
     free(mesh->staged);
     free(mesh->hosts);
     free(mesh);
@@ -195,13 +204,14 @@ void collective_begin(Mesh *mesh, const char *name) {
     atomic_store(&mesh->activity.inside, true);
 }
 
-void collective_end(Mesh *mesh, int error) {
+void collective_end(Mesh *mesh, const MeshLibrary *library, int error) {
     if (error) {
-        char text[MPI_SHIM_TEXT];
-        mesh->mpi->describe(error, text);
+        char text[LIBRARY_TEXT];
+        library->describe(error, text);
         error_message("--resume continues from the last checkpoint",
-                      "rank %d of %d (%s): MPI reports for '%s': %s", mesh->rank, mesh->size,
-                      mesh->hosts[mesh->rank], atomic_load(&mesh->activity.name), text);
+                      "rank %d of %d (%s): %s reports for '%s': %s", mesh->rank, mesh->size,
+                      mesh->hosts[mesh->rank], library->name, atomic_load(&mesh->activity.name),
+                      text);
         watch_fail(mesh, held_messages());
     }
     atomic_store(&mesh->activity.inside, false);
@@ -222,7 +232,7 @@ void mesh_rows_exceeded(Mesh *mesh, const char *name, long rows, long room) {
 void mesh_gather(Mesh *mesh, const char *name, void *all, size_t length) {
     if (!mesh) return;
     collective_begin(mesh, name);
-    collective_end(mesh, mesh->mpi->gather(all, length));
+    collective_end(mesh, mesh->here, mesh->here->gather(all, length));
 }
 
 int mesh_largest(Mesh *mesh, const char *name, int number) {
@@ -239,5 +249,11 @@ int mesh_largest(Mesh *mesh, const char *name, int number) {
 void mesh_broadcast(Mesh *mesh, const char *name, int root, void *bytes, size_t length) {
     if (!mesh) return;
     collective_begin(mesh, name);
-    collective_end(mesh, mesh->mpi->broadcast(bytes, length, root));
+    collective_end(mesh, mesh->here, mesh->here->broadcast(bytes, length, root));
+}
+
+void mesh_broadcast_there(Mesh *mesh, const char *name, int root, void *bytes, size_t length) {
+    if (!mesh) return;
+    collective_begin(mesh, name);
+    collective_end(mesh, mesh->there, mesh->there->broadcast(bytes, length, root));
 }

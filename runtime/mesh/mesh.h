@@ -1,5 +1,6 @@
-/* mesh: one training run on several processes, which communicate by MPI. A launcher starts them
- * (base/launcher.h). NULL is the mesh of a single process: every function accepts it.
+/* mesh: one training run on several processes, which communicate by MPI, and by NCCL between GPUs.
+ * A launcher starts them (base/launcher.h). NULL is the mesh of a single process: every function
+ * accepts it.
  *
  * Every process calls the collective functions below in the same order. An error of the network
  * ends the process after a message. */
@@ -8,6 +9,7 @@
 
 #include "abi/abi.h"
 #include "base/launcher.h"
+#include "device/device.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,9 +29,13 @@ typedef struct MeshProperty {
  * process has is printed once. Call it before the first message; mesh_start prints the buffer. */
 void mesh_hold_messages(const ProcessGroup *launch);
 /* Connects the processes and compares them. good: whether this process can start; its message is
- * printed otherwise. NULL, after one message of all processes, if some process cannot start or
- * differs from process 0. */
-Mesh *mesh_start(const ProcessGroup *launch, bool good, const MeshProperty *properties, int count);
+ * printed otherwise. on_gpus: they need no MPI. NULL, after one message of all processes, if some
+ * process cannot start or differs from process 0. */
+Mesh *mesh_start(const ProcessGroup *launch, bool good, bool on_gpus,
+                 const MeshProperty *properties, int count);
+/* nccl: the engine whose device memory the functions below add and copy. Collective; false after
+ * one message of all processes. */
+bool mesh_use_device(Mesh *mesh, Engine *engine);
 /* Ends the connection. good: this process has no error; false, after a message, ends the other
  * processes. Returns false if another process failed. */
 bool mesh_end(Mesh *mesh, bool good);
@@ -51,6 +57,8 @@ void mesh_gather(Mesh *mesh, const char *name, void *all, size_t length);
 /* The largest number of all processes. */
 int mesh_largest(Mesh *mesh, const char *name, int number);
 void mesh_broadcast(Mesh *mesh, const char *name, int root, void *bytes, size_t length);
+/* The same in device memory. */
+void mesh_broadcast_there(Mesh *mesh, const char *name, int root, void *bytes, size_t length);
 
 /* mesh_exchange: programs of a mesh. */
 
@@ -65,14 +73,14 @@ void mesh_exchange(void *mesh, const MoecExchange *exchange, const void *from, c
 void mesh_return_slots(Mesh *mesh, const char *name, float *block, long outer, long keys,
                        long inner);
 
-/* reduce: sums over processes. */
+/* reduce: sums over processes, and copies. Blocks are in device memory unless stated otherwise. */
 
 /* Elements [start, end) of a block. */
 typedef struct MeshRange {
     size_t start, end;
 } MeshRange;
 
-enum { MESH_CHUNK = 1 << 16 };
+enum { MESH_CHUNK = DEVICE_CHUNK };
 
 /* The part of a block of `count` elements that belongs to a process: whole chunks of MESH_CHUNK
  * elements, about equally many for each process. */
@@ -94,7 +102,7 @@ typedef struct MeshPart {
 /* The same, without the parts that a process does not need; the others keep their values. */
 void mesh_gather_parts(Mesh *mesh, const char *name, float *block, size_t count,
                        const MeshPart *parts, int part_count);
-/* The same to process 0 only, and from process 0 to the others. */
+/* The same in host memory: to process 0 only, and from process 0 to the others. */
 void mesh_collect_ranges(Mesh *mesh, const char *name, float *block, size_t count);
 void mesh_scatter_ranges(Mesh *mesh, const char *name, float *block, size_t count);
 /* Adds the blocks of all processes by the library, which chooses the order. */

@@ -12,7 +12,7 @@ enum { ELEMENT = 4 };
 typedef struct GroupTransfers {
     Mesh *mesh;
     int first, count, own; /* the group; the index of this process in it */
-    MpiTransfer *list;     /* of this exchange */
+    MeshTransfer *list;    /* of this exchange */
     int length;
 } GroupTransfers;
 
@@ -23,7 +23,7 @@ static GroupTransfers begin_group(Mesh *mesh, int size, const char *name) {
                             .first = first,
                             .count = size,
                             .own = mesh->rank - first,
-                            .list = memory_new(sizeof(MpiTransfer) * 2 * (size_t)size)};
+                            .list = memory_new(sizeof(MeshTransfer) * 2 * (size_t)size)};
 }
 
 /* Adds a transfer with a member of the group. */
@@ -31,11 +31,12 @@ static void add_transfer(GroupTransfers *group, int member, bool sends, const vo
                          size_t length) {
     if (member == group->own) return;
     group->list[group->length++] =
-        (MpiTransfer){group->first + member, sends, (void *)(uintptr_t)bytes, length};
+        (MeshTransfer){group->first + member, sends, (void *)(uintptr_t)bytes, length};
 }
 
 static void run_group(GroupTransfers *group) {
-    collective_end(group->mesh, group->mesh->mpi->transfer(group->list, group->length));
+    const MeshLibrary *library = group->mesh->here;
+    collective_end(group->mesh, library, library->transfer(group->list, group->length));
     free(group->list);
 }
 

@@ -43,7 +43,7 @@ static char *compiler_path(const ProcessGroup *launch) {
     return found;
 }
 
-/* mpi_shim.c and mpi_shim.h */
+/* mpi_shim.c and mesh_library.h */
 extern const EmbeddedFile mpi_files[];
 
 /* Name of the compiled shim in the cache: it depends on the source and on the file mpicc. */
@@ -117,7 +117,7 @@ static void *open_kept(const char *kept) {
     return kept && cache_sound(kept, true) ? open_library(kept, false) : NULL;
 }
 
-const MpiShim *mpi_open(const ProcessGroup *launch) {
+const MeshLibrary *mpi_open(const ProcessGroup *launch) {
     char *compiler = compiler_path(launch);
     if (!compiler) {
         error_message("install it (Debian: apt-get install libopenmpi-dev, or libmpich-dev for "
@@ -132,8 +132,8 @@ const MpiShim *mpi_open(const ProcessGroup *launch) {
     if (!handle) handle = open_kept(kept);
     if (!handle) handle = build(compiler, kept);
     if (kept) cache_made(lock, kept);
-    const MpiShim *shim = handle ? dlsym(handle, "moec_mpi") : NULL;
-    if (handle && (!shim || shim->abi != MPI_SHIM_ABI)) {
+    const MeshLibrary *shim = handle ? dlsym(handle, "moec_mpi") : NULL;
+    if (handle && (!shim || shim->abi != MESH_LIBRARY_ABI)) {
         error_message("remove it", "%s is not the interface to MPI of this version",
                       kept ? kept : "the compiled file");
         shim = NULL;

@@ -1,5 +1,5 @@
-/* Compiled by mpicc as a shared object, see mpi_shim.h. */
-#include "mpi_shim.h"
+/* Compiled by mpicc as a shared object, see mesh_library.h. */
+#include "mesh_library.h"
 
 #include <mpi.h>
 #include <stdlib.h>
@@ -15,8 +15,8 @@ static int start(int *rank, int *size, char *version) {
     if (error) return error;
     char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
     MPI_Get_library_version(text, &length);
-    strncpy(version, text, MPI_SHIM_TEXT - 1);
-    version[MPI_SHIM_TEXT - 1] = 0;
+    strncpy(version, text, LIBRARY_TEXT - 1);
+    version[LIBRARY_TEXT - 1] = 0;
     error = MPI_Comm_dup(MPI_COMM_WORLD, &all_processes);
     if (error) return error;
     MPI_Comm_set_errhandler(all_processes, MPI_ERRORS_RETURN);
@@ -53,13 +53,13 @@ static int sum(float *values, size_t count) {
     return error;
 }
 
-static int transfer(const MpiTransfer *transfers, int count) {
+static int transfer(const MeshTransfer *transfers, int count) {
     int requests = 0, error = 0;
     for (int i = 0; i < count; i++) requests += (int)((transfers[i].length + PIECE - 1) / PIECE);
     MPI_Request *all = malloc(sizeof *all * (size_t)(requests + 1));
     requests = 0;
     for (int i = 0; i < count && !error; i++) {
-        const MpiTransfer *one = &transfers[i];
+        const MeshTransfer *one = &transfers[i];
         for (size_t done = 0; done < one->length && !error; done += PIECE) {
             char *bytes = (char *)one->bytes + done;
             int length = piece_of(one->length - done);
@@ -78,9 +78,10 @@ static void error_text(int error, char *text) {
     char own[MPI_MAX_ERROR_STRING] = "";
     int length;
     MPI_Error_string(error, own, &length);
-    strncpy(text, own, MPI_SHIM_TEXT - 1);
-    text[MPI_SHIM_TEXT - 1] = 0;
+    strncpy(text, own, LIBRARY_TEXT - 1);
+    text[LIBRARY_TEXT - 1] = 0;
 }
 
-extern const MpiShim moec_mpi;
-const MpiShim moec_mpi = {MPI_SHIM_ABI, start, end, gather, broadcast, sum, transfer, error_text};
+extern const MeshLibrary moec_mpi;
+const MeshLibrary moec_mpi = {MESH_LIBRARY_ABI, "MPI", start,    end,       gather,
+                              broadcast,        sum,   transfer, error_text};

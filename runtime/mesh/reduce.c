@@ -2,17 +2,15 @@
 #include "mesh/internal.h"
 
 #include "base/memory.h"
+#include "base/message.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-enum {
-    RECEIVED = 1 << 22, /* elements that a process receives at once; limits the buffer */
-    BLOCK = 1 << 12     /* elements that one thread adds at once; fits into the first cache */
-};
+/* elements that a process receives at once, which limit the buffer; least of one other process */
+enum { RECEIVED = 1 << 22, LEAST = 1 << 12 };
 
 static size_t piece_length(const Mesh *mesh) {
-    return RECEIVED / mesh->size > BLOCK ? (size_t)(RECEIVED / mesh->size) : BLOCK;
+    return RECEIVED / mesh->size > LEAST ? (size_t)(RECEIVED / mesh->size / LEAST * LEAST) : LEAST;
 }
 
 MeshRange mesh_range(const Mesh *mesh, size_t count, int rank) {
@@ -20,20 +18,6 @@ MeshRange mesh_range(const Mesh *mesh, size_t count, int rank) {
     size_t start = chunks * (size_t)rank / size * MESH_CHUNK;
     size_t end = chunks * ((size_t)rank + 1) / size * MESH_CHUNK;
     return (MeshRange){start < count ? start : count, end < count ? end : count};
-}
-
-/* parts: the pieces of all processes in order of rank. The sum replaces the first one. */
-static void add_tree(float *const *parts, int count, size_t length) {
-#pragma omp parallel for schedule(static)
-    for (size_t at = 0; at < length; at += BLOCK) {
-        size_t end = at + BLOCK < length ? at + BLOCK : length;
-        for (int apart = 1; apart < count; apart *= 2)
-            for (int i = 0; i + apart < count; i += 2 * apart) {
-                float *left = parts[i];
-                const float *right = parts[i + apart];
-                for (size_t k = at; k < end; k++) left[k] += right[k];
-            }
-    }
 }
 
 /* The part of a range that is exchanged at once: its elements from `done` on. */
@@ -52,9 +36,20 @@ static size_t longest_range(const Mesh *mesh, size_t count) {
     return longest;
 }
 
+static void allocate_received(Mesh *mesh) {
+    Device *device = mesh->engine->device;
+    mesh->received_bytes = sizeof(float) * piece_length(mesh) * (size_t)mesh->size;
+    mesh->received = device->kind->allocate(device, mesh->received_bytes);
+    if (mesh->received) return;
+    error_message("reduce train.batch_size or train.context_length",
+                  "rank %d of %d (%s): out of memory for gradients of other processes: %zu bytes",
+                  mesh->rank, mesh->size, mesh->hosts[mesh->rank], mesh->received_bytes);
+    watch_fail(mesh, held_messages());
+}
+
 /* Sends each process its piece, and adds those that arrive for the own one. */
-static int reduce_piece(Mesh *mesh, float *block, size_t count, size_t done, MpiTransfer *transfers,
-                        float **parts) {
+static int reduce_piece(Mesh *mesh, float *block, size_t count, size_t done,
+                        MeshTransfer *transfers, float **parts) {
     const size_t piece = piece_length(mesh);
     MeshRange own = piece_of(mesh_range(mesh, count, mesh->rank), done, piece);
     size_t length = own.end - own.start;
@@ -64,29 +59,29 @@ static int reduce_piece(Mesh *mesh, float *block, size_t count, size_t done, Mpi
             rank == mesh->rank ? block + own.start : mesh->received + (size_t)rank * piece;
         if (rank == mesh->rank) continue;
         MeshRange theirs = piece_of(mesh_range(mesh, count, rank), done, piece);
-        transfers[transfer_count++] = (MpiTransfer){rank, 0, parts[rank], length * sizeof(float)};
-        transfers[transfer_count++] = (MpiTransfer){rank, 1, block + theirs.start,
-                                                    (theirs.end - theirs.start) * sizeof(float)};
+        transfers[transfer_count++] = (MeshTransfer){rank, 0, parts[rank], length * sizeof(float)};
+        transfers[transfer_count++] = (MeshTransfer){rank, 1, block + theirs.start,
+                                                     (theirs.end - theirs.start) * sizeof(float)};
     }
-    int error = mesh->mpi->transfer(transfers, transfer_count);
+    int error = mesh->there->transfer(transfers, transfer_count);
     if (error || !length) return error;
-    add_tree(parts, mesh->size, length);
-    if (mesh->rank) memcpy(block + own.start, parts[0], length * sizeof(float));
+    Engine *engine = mesh->engine;
+    if (!engine->device->kind->add_tree(engine, parts, mesh->size, length, block + own.start))
+        watch_fail(mesh, held_messages());
     return 0;
 }
 
 void mesh_reduce_ranges(Mesh *mesh, const char *name, float *block, size_t count) {
     if (!mesh) return;
-    if (!mesh->received)
-        mesh->received = memory_new(sizeof(float) * piece_length(mesh) * (size_t)mesh->size);
-    MpiTransfer *transfers = memory_new(sizeof *transfers * 2 * (size_t)mesh->size);
+    if (!mesh->received) allocate_received(mesh);
+    MeshTransfer *transfers = memory_new(sizeof *transfers * 2 * (size_t)mesh->size);
     float **parts = memory_new(sizeof *parts * (size_t)mesh->size);
     size_t longest = longest_range(mesh, count);
     int error = 0;
     collective_begin(mesh, name);
     for (size_t done = 0; done < longest && !error; done += piece_length(mesh))
         error = reduce_piece(mesh, block, count, done, transfers, parts);
-    collective_end(mesh, error);
+    collective_end(mesh, mesh->there, error);
     free(parts);
     free(transfers);
 }
@@ -96,7 +91,7 @@ typedef enum Direction { TO_ALL, TO_FIRST, FROM_FIRST } Direction;
 
 static void exchange_ranges(Mesh *mesh, const char *name, float *block, size_t count,
                             Direction direction) {
-    MpiTransfer *transfers = memory_new(sizeof *transfers * 2 * (size_t)mesh->size);
+    MeshTransfer *transfers = memory_new(sizeof *transfers * 2 * (size_t)mesh->size);
     int transfer_count = 0;
     for (int rank = 0; rank < mesh->size; rank++) {
         if (rank == mesh->rank || (direction != TO_ALL && rank && mesh->rank)) continue;
@@ -106,14 +101,15 @@ static void exchange_ranges(Mesh *mesh, const char *name, float *block, size_t c
         MeshRange own = mesh_range(mesh, count, direction == FROM_FIRST ? rank : mesh->rank),
                   theirs = mesh_range(mesh, count, direction == FROM_FIRST ? mesh->rank : rank);
         if (receives)
-            transfers[transfer_count++] = (MpiTransfer){
+            transfers[transfer_count++] = (MeshTransfer){
                 rank, 0, block + theirs.start, (theirs.end - theirs.start) * sizeof(float)};
         if (sends)
             transfers[transfer_count++] =
-                (MpiTransfer){rank, 1, block + own.start, (own.end - own.start) * sizeof(float)};
+                (MeshTransfer){rank, 1, block + own.start, (own.end - own.start) * sizeof(float)};
     }
+    const MeshLibrary *library = direction == TO_ALL ? mesh->there : mesh->here;
     collective_begin(mesh, name);
-    collective_end(mesh, mesh->mpi->transfer(transfers, transfer_count));
+    collective_end(mesh, library, library->transfer(transfers, transfer_count));
     free(transfers);
 }
 
@@ -129,7 +125,7 @@ static MeshRange part_in_range(const Mesh *mesh, const MeshPart *part, size_t co
 
 void mesh_gather_parts(Mesh *mesh, const char *name, float *block, size_t count,
                        const MeshPart *parts, int part_count) {
-    MpiTransfer *transfers = memory_new(sizeof *transfers * 2 * (size_t)(mesh->size * part_count));
+    MeshTransfer *transfers = memory_new(sizeof *transfers * 2 * (size_t)(mesh->size * part_count));
     int transfer_count = 0;
     for (int rank = 0; rank < mesh->size; rank++)
         for (int i = 0; i < part_count && rank != mesh->rank; i++)
@@ -137,11 +133,11 @@ void mesh_gather_parts(Mesh *mesh, const char *name, float *block, size_t count,
                 const MeshRange part = part_in_range(
                     mesh, &parts[i], count, sends ? mesh->rank : rank, sends ? rank : mesh->rank);
                 if (part.end > part.start)
-                    transfers[transfer_count++] = (MpiTransfer){
+                    transfers[transfer_count++] = (MeshTransfer){
                         rank, sends, block + part.start, (part.end - part.start) * sizeof(float)};
             }
     collective_begin(mesh, name);
-    collective_end(mesh, mesh->mpi->transfer(transfers, transfer_count));
+    collective_end(mesh, mesh->there, mesh->there->transfer(transfers, transfer_count));
     free(transfers);
 }
 
@@ -160,5 +156,5 @@ void mesh_scatter_ranges(Mesh *mesh, const char *name, float *block, size_t coun
 void mesh_sum(Mesh *mesh, const char *name, float *block, size_t count) {
     if (!mesh) return;
     collective_begin(mesh, name);
-    collective_end(mesh, mesh->mpi->sum(block, count));
+    collective_end(mesh, mesh->there, mesh->there->sum(block, count));
 }

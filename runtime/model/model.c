@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GRAPH_LIMIT = 8 };
+enum { GRAPH_LIMIT = 2 * TRAIN_SHAPES + 6 };
 
 static int moment_count(const Model *model) {
     return model->trains && model->table->update ? model->table->update->state_count : 0;
@@ -47,7 +47,7 @@ static bool take_there(Model *model) {
     ModelMemory *there = &model->there;
     int moments = moment_count(model);
     size_t weights = rounded(table->weight_bytes), states = rounded(table->state_bytes);
-    size_t trained = rounded(trained_bytes(table)), moment = rounded(moment_bytes(table));
+    size_t trained = rounded(trained_bytes(table));
     there->moments = memory_new(sizeof(float *) * (size_t)(moments + 1));
     if (!model->device->apart) {
         there->weights = model->weights;
@@ -59,20 +59,49 @@ static bool take_there(Model *model) {
         return there->arena && (there->rounded || !table->round);
     }
     size_t halves = rounded(rounded_bytes(table));
-    there->bytes = weights + trained * (size_t)model->trains + moment * (size_t)moments + states +
-                   halves + model->arena_bytes;
+    there->bytes = weights + trained * (size_t)model->trains + states + halves + model->arena_bytes;
     there->block = model->device->kind->allocate(model->device, there->bytes);
     if (!there->block) return false;
     unsigned char *at = there->block;
     there->weights = (float *)(void *)at;
     there->layer_states = (float *)(void *)(at += weights);
     at += states;
-    for (int i = 0; i < moments; i++, at += moment) there->moments[i] = (float *)(void *)at;
     there->gradients = model->trains ? (float *)(void *)at : NULL;
     at += model->trains ? trained : 0;
     there->rounded = halves ? at : NULL;
     there->arena = at + halves;
     return true;
+}
+
+/* The optimizer states that the device has: of each a range of bytes. */
+static size_t moments_start(const Model *model) {
+    return model->moment_start * sizeof(float);
+}
+
+static size_t moments_length(const Model *model) {
+    return model->moment_part ? (model->moment_end - model->moment_start) * sizeof(float)
+                              : moment_bytes(model->table);
+}
+
+static size_t moments_there(const Model *model) {
+    return rounded(moments_length(model)) * (size_t)moment_count(model);
+}
+
+/* Allocates the optimizer states of a device apart. Pointers to them are those of whole states, of
+ * which only the range exists. */
+static bool take_moments(Model *model) {
+    ModelMemory *there = &model->there;
+    const size_t bytes = moments_there(model);
+    if (!model->device->apart || there->moment_block || !moment_count(model)) return true;
+    there->moment_block = model->device->kind->allocate(model->device, bytes);
+    for (int i = 0; i < moment_count(model); i++)
+        there->moments[i] =
+            (float *)((uintptr_t)there->moment_block + rounded(moments_length(model)) * (size_t)i -
+                      moments_start(model));
+    return there->moment_block ||
+           error_message("reduce train.batch_size or train.context_length, or use more processes",
+                         "out of memory: cannot allocate %s of optimizer state on %s",
+                         quantity((double)bytes, "B").text, model->device->name);
 }
 
 static bool take_memory(Model *model) {
@@ -151,6 +180,9 @@ void model_close(Model *model) {
     memory_unmap(model->gradients, table->weight_bytes);
     memory_unmap(model->layer_states, table->state_bytes);
     if (model->there.block) {
+        if (model->there.moment_block)
+            model->device->kind->release(model->device, model->there.moment_block,
+                                         moments_there(model));
         model->device->kind->release(model->device, model->there.block, model->there.bytes);
     } else if (!model->device->apart) {
         memory_unmap(model->there.arena, model->arena_bytes);
@@ -186,14 +218,24 @@ bool model_put_weights(const Model *model) {
            model_round(model);
 }
 
-bool model_put(const Model *model) {
+bool model_put(Model *model) {
     const MoecTable *table = model->table;
     const ModelMemory *there = &model->there;
     Copy put = model->device->kind->put;
-    bool good = model_put_weights(model) &&
+    bool good = take_moments(model) && model_put_weights(model) &&
                 put(model->device, there->layer_states, model->layer_states, table->state_bytes);
     for (int i = 0; good && i < moment_count(model); i++)
-        good = put(model->device, there->moments[i], model->moments[i], moment_bytes(table));
+        good = put(model->device, there->moments[i] + model->moment_start,
+                   model->moments[i] + model->moment_start, moments_length(model));
+    return good;
+}
+
+bool model_get_moments(const Model *model) {
+    bool good = true;
+    for (int i = 0; good && i < moment_count(model); i++)
+        good = model->device->kind->get(model->device, model->moments[i] + model->moment_start,
+                                        model->there.moments[i] + model->moment_start,
+                                        moments_length(model));
     return good;
 }
 
@@ -201,11 +243,9 @@ bool model_get(const Model *model, bool optimizer) {
     const MoecTable *table = model->table;
     const ModelMemory *there = &model->there;
     Copy get = model->device->kind->get;
-    bool good = get(model->device, model->weights, there->weights, table->weight_bytes) &&
-                get(model->device, model->layer_states, there->layer_states, table->state_bytes);
-    for (int i = 0; good && optimizer && i < moment_count(model); i++)
-        good = get(model->device, model->moments[i], there->moments[i], moment_bytes(table));
-    return good;
+    return get(model->device, model->weights, there->weights, table->weight_bytes) &&
+           get(model->device, model->layer_states, there->layer_states, table->state_bytes) &&
+           (!optimizer || model_get_moments(model));
 }
 
 bool model_get_gradients(const Model *model) {
@@ -215,13 +255,13 @@ bool model_get_gradients(const Model *model) {
 
 bool model_finite(const Model *model, bool *finite) {
     const ModelMemory *there = &model->there;
-    size_t weights = model->table->weight_bytes, moments = moment_bytes(model->table);
+    size_t weights = model->table->weight_bytes, moments = moments_length(model);
     *finite = true;
     for (int i = -1; i < moment_count(model); i++) {
         double squares;
-        if (!model->device->kind->square_sum(model->engine,
-                                             i < 0 ? there->weights : there->moments[i],
-                                             (i < 0 ? weights : moments) / sizeof(float), &squares))
+        if (!device_square_sum(model->engine,
+                               i < 0 ? there->weights : there->moments[i] + model->moment_start,
+                               (i < 0 ? weights : moments) / sizeof(float), &squares))
             return false;
         *finite = *finite && isfinite(squares);
     }
@@ -231,6 +271,15 @@ bool model_finite(const Model *model, bool *finite) {
 const MoecGraphEntry *model_graph(const Model *model, MoecGraphKind kind) {
     for (int i = 0; i < model->table->graph_count; i++)
         if (model->table->graphs[i].kind == kind) return &model->table->graphs[i];
+    return NULL;
+}
+
+const MoecGraphEntry *model_graph_of_shape(const Model *model, MoecGraphKind kind, long batch,
+                                           long context) {
+    for (int i = 0; i < model->table->graph_count; i++) {
+        const MoecGraphEntry *graph = &model->table->graphs[i];
+        if (graph->kind == kind && graph->batch == batch && graph->context == context) return graph;
+    }
     return NULL;
 }
 

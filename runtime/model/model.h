@@ -59,6 +59,9 @@ bool reports_good(MoecCompiler *compiler);
 /* model: a loaded program with its memory: weights, layer states, gradients, optimizer states, and
  * the temporaries, which all graphs share because only one runs at a time. */
 
+/* Most training shapes of one model. */
+enum { TRAIN_SHAPES = 16 };
+
 typedef struct GraphShape {
     MoecGraph graph;
     long batch, context, tokens; /* 0: as in the spec */
@@ -70,8 +73,9 @@ typedef struct ModelMemory {
     float **moments;
     void *rounded; /* the weights as bf16, if a program reads them in that form */
     unsigned char *arena;
-    unsigned char *block; /* all of the above as one piece, if device memory is separate */
+    unsigned char *block; /* all but the moments as one piece, if device memory is separate */
     size_t bytes;
+    unsigned char *moment_block; /* from the first model_put on */
 } ModelMemory;
 
 typedef struct Model {
@@ -87,6 +91,9 @@ typedef struct Model {
     float *weights, *layer_states, *gradients;
     float **moments; /* the optimizer's states, each laid out like the weights */
     float *own;      /* the trained weights, while their averages replace them */
+    /* a separate device has only these elements of the optimizer states */
+    bool moment_part;
+    size_t moment_start, moment_end;
     size_t arena_bytes;
     bool trains;
     ModelMemory there;
@@ -107,6 +114,10 @@ void model_compare_externs(ExternComparison *comparison);
 /* Whether programs for the device call hand-written kernels. Programs that are compiled next are
  * those of model_open, until moec_use_externs(compiler, NULL). */
 bool model_use_externs(const Device *device, MoecCompiler *compiler);
+/* trust: whether files of hand-written kernels may run. Call externs_trust for a spec from disk. */
+void externs_trust(MoecCompiler *compiler);
+/* Whether the text of each file was trusted on this machine; else prints a note. */
+bool externs_are_trusted(MoecCompiler *compiler);
 /* Compiles graphs with hand-written kernels for the device, again without those that differ. False
  * after a message. */
 bool compile_with_externs(Device *device, MoecCompiler *compiler, const GraphShape *shapes,
@@ -121,13 +132,14 @@ Model *model_describe(MoecCompiler *compiler, const GraphShape *shape);
 void model_close(Model *model);
 /* Copies weights and all states to the device after a change on the host, or back before the host
  * reads them. No effect if the memory is shared. */
-bool model_put(const Model *model);
+bool model_put(Model *model);
 bool model_put_weights(const Model *model); /* weights only, and their bf16 copies */
 /* Updates the bf16 copies of the weights, if any, after the device has changed the weights. */
 bool model_round(const Model *model);
 /* Releases the memory of int4 weights that are not read in f32. model_put is then impossible. */
 void model_release_weights(const Model *model);
 bool model_get(const Model *model, bool optimizer);
+bool model_get_moments(const Model *model);
 /* Weight averages (EMA, optimizer state `average`): model_take_averages swaps them into the weights
  * for evaluation, model_give_averages swaps them back. False after a message. */
 bool model_take_averages(Model *model);
@@ -141,6 +153,9 @@ bool model_finite(const Model *model, bool *finite);
 bool model_tell_nonsense(const Model *model, const char *what);
 /* The first graph of that kind, or NULL. */
 const MoecGraphEntry *model_graph(const Model *model, MoecGraphKind kind);
+/* The graph of that kind and shape, or NULL. */
+const MoecGraphEntry *model_graph_of_shape(const Model *model, MoecGraphKind kind, long batch,
+                                           long context);
 /* Bytes of all blocks above. */
 size_t model_bytes(const Model *model);
 /* Elements of all parameters. */

@@ -75,18 +75,18 @@ extern "C" void block_zero(void *block, size_t bytes) {
 }
 
 extern "C" double block_squares(const float *block, size_t count) {
-    static double *parts;
-    double total, *sum;
-    if (!parts)
-        check(cudaMalloc((void **)&parts, (MOEC_SUM_BLOCKS + 1) * sizeof *parts),
-              "out of device memory");
-    sum = parts + MOEC_SUM_BLOCKS;
+    static double *there, *sums;
+    const size_t chunks = (count + MOEC_SUM_CHUNK - 1) / MOEC_SUM_CHUNK;
+    double total = 0;
+    if (!there) {
+        check(cudaMalloc((void **)&there, chunks * sizeof *there), "out of device memory");
+        sums = (double *)malloc(chunks * sizeof *sums);
+    }
     long long length = (long long)count;
-    int blocks = MOEC_SUM_BLOCKS;
-    void *first[] = {&block, &length, &parts}, *second[] = {&parts, &blocks, &sum};
-    start((const void *)moec_square_parts, dim3(MOEC_SUM_BLOCKS), MOEC_SUM_THREADS, 0, first);
-    start((const void *)moec_square_total, dim3(1), MOEC_SUM_THREADS, 0, second);
-    block_get(parts, MOEC_SUM_BLOCKS * sizeof *parts, &total, sizeof total);
+    void *arguments[] = {&block, &length, &there};
+    start((const void *)moec_square_chunks, dim3((unsigned)chunks), MOEC_SUM_THREADS, 0, arguments);
+    block_get(there, 0, sums, chunks * sizeof *sums);
+    for (size_t i = 0; i < chunks; i++) total += sums[i];
     return total;
 }
 

@@ -5,7 +5,6 @@
 #include "base/message.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 bool gradient_sum_fits(long parts, long lanes, int processes) {
     const long own = lanes / processes;
@@ -35,10 +34,7 @@ static long lanes_of(const GradientSum *sum) {
 
 bool gradient_sum_prepare(const GradientSum *sum, Model *model) {
     if (sum->lanes <= 1 || sum->fast) return true;
-    if (model->device->apart)
-        return error_message("omit --device, or set train.reduction_lanes = 1",
-                             "train.reduction_lanes = %ld requires training on CPUs", sum->lanes);
-    model->engine->host.product = NULL;
+    if (!model->device->apart) model->engine->host.product = NULL;
     return gradient_sum_fits(sum->parts, sum->lanes, mesh_size(sum->mesh));
 }
 
@@ -56,26 +52,36 @@ static size_t elements(const Model *model) {
 }
 
 /* Adds the held sum of a level to the gradients. */
-static void join_level(GradientSum *sum, const Model *model, int level) {
-    float *gradients = model->there.gradients;
-    const float *held = sum->sums[level];
-    const size_t count = elements(model);
-#pragma omp parallel for simd schedule(static)
-    for (size_t i = 0; i < count; i++) gradients[i] = held[i] + gradients[i];
+static bool join_level(GradientSum *sum, const Model *model, int level) {
+    float *gradients = model->there.gradients, *parts[] = {sum->sums[level], gradients};
     sum->held[level] = false;
+    return model->device->kind->add_tree(model->engine, parts, 2, elements(model), gradients);
 }
 
-void gradient_sum_add(GradientSum *sum, const Model *model, long part) {
+/* Keeps the gradients as the sum of a level. */
+static bool hold_level(GradientSum *sum, const Model *model, int level) {
+    Device *device = model->device;
+    const size_t bytes = trained_bytes(model->table);
+    if (!sum->sums[level]) sum->sums[level] = device->kind->allocate(device, bytes);
+    sum->held[level] = true;
+    return sum->sums[level]
+               ? device->kind->copy(device, sum->sums[level], model->there.gradients, bytes)
+               : error_message("use more processes, or a smaller train.reduction_lanes from the "
+                               "start of the run",
+                               "out of memory: cannot allocate the gradients of a lane, %zu bytes, "
+                               "on %s",
+                               bytes, device->name);
+}
+
+bool gradient_sum_add(GradientSum *sum, const Model *model, long part) {
     const long length = sum->parts / lanes_of(sum);
     long first, count;
     gradient_sum_parts(sum, &first, &count);
-    if ((part + 1) % length) return;
+    if ((part + 1) % length) return true;
     int level = 0;
-    for (; sum->held[level]; level++) join_level(sum, model, level);
-    if (part + 1 == first + count) return;
-    if (!sum->sums[level]) sum->sums[level] = memory_map(trained_bytes(model->table));
-    memcpy(sum->sums[level], model->there.gradients, trained_bytes(model->table));
-    sum->held[level] = true;
+    for (; sum->held[level]; level++)
+        if (!join_level(sum, model, level)) return false;
+    return part + 1 == first + count || hold_level(sum, model, level);
 }
 
 /* The other processes of the group have the slots of the own micro-batches for their keys. */
@@ -93,10 +99,10 @@ static void return_slots(const GradientSum *sum, const Model *model) {
     }
 }
 
-void gradient_sum_finish(GradientSum *sum, const Model *model) {
+bool gradient_sum_finish(GradientSum *sum, const Model *model) {
     float *gradients = model->there.gradients;
     for (int level = 0; level < SUM_LEVELS; level++)
-        if (sum->held[level]) join_level(sum, model, level);
+        if (sum->held[level] && !join_level(sum, model, level)) return false;
     return_slots(sum, model);
     if (sum->fast) {
         mesh_sum(sum->mesh, "gradients", gradients, elements(model));
@@ -105,6 +111,7 @@ void gradient_sum_finish(GradientSum *sum, const Model *model) {
         if (!sum->sharded)
             mesh_gather_ranges(sum->mesh, "sums of gradients", gradients, elements(model));
     }
+    return true;
 }
 
 MeshRange gradient_sum_range(const GradientSum *sum, const Model *model) {
@@ -112,22 +119,17 @@ MeshRange gradient_sum_range(const GradientSum *sum, const Model *model) {
                         : (MeshRange){0, elements(model)};
 }
 
-/* square_sum adds the sums of chunks of MESH_CHUNK elements in order; each process computes those
- * of its range. */
+/* device_square_sum adds the sums of chunks in order; each process computes those of its range. */
 bool gradient_sum_squares(const GradientSum *sum, const Model *model, double *squares) {
-    const DeviceKind *kind = model->device->kind;
     const float *gradients = model->there.gradients;
-    if (!sum->sharded) return kind->square_sum(model->engine, gradients, elements(model), squares);
+    if (!sum->sharded) return device_square_sum(model->engine, gradients, elements(model), squares);
     const MeshRange own = gradient_sum_range(sum, model);
     const size_t size = (size_t)mesh_size(sum->mesh),
                  row = (elements(model) / MESH_CHUNK + 1) / size + 2; /* chunks of the longest */
     double *all = memory_new(sizeof *all * row * size);
-    double *next = all + row * (size_t)mesh_rank(sum->mesh);
-    bool good = true;
-    for (size_t at = own.start; at < own.end && good; at += MESH_CHUNK) {
-        size_t count = own.end - at < MESH_CHUNK ? own.end - at : MESH_CHUNK;
-        good = kind->square_sum(model->engine, gradients + at, count, next++);
-    }
+    const bool good =
+        model->device->kind->square_sums(model->engine, gradients + own.start, own.end - own.start,
+                                         all + row * (size_t)mesh_rank(sum->mesh));
     mesh_gather(sum->mesh, "squares of gradients", all, sizeof *all * row);
     *squares = 0;
     for (size_t i = 0; i < row * size; i++) *squares += all[i]; /* unused ones are 0 */
@@ -137,5 +139,7 @@ bool gradient_sum_squares(const GradientSum *sum, const Model *model, double *sq
 
 void gradient_sum_release(GradientSum *sum, const Model *model) {
     for (int level = 0; level < SUM_LEVELS; level++)
-        memory_unmap(sum->sums[level], trained_bytes(model->table));
+        if (sum->sums[level])
+            model->device->kind->release(model->device, sum->sums[level],
+                                         trained_bytes(model->table));
 }

@@ -23,7 +23,7 @@ typedef struct GradientSum {
     Mesh *mesh;
     long parts;   /* micro-batches of a step */
     long lanes;   /* 0 counts as 1: one after the other */
-    bool fast;    /* over processes: in the order that the MPI library chooses */
+    bool fast;    /* over processes: in the order that the library chooses */
     bool sharded; /* each process updates its range and stores that optimizer state (ZeRO-1) */
     const MeshPart
         *needed; /* parts of the weights, by the processes that read them; NULL: all do */
@@ -35,19 +35,19 @@ typedef struct GradientSum {
 /* Whether the lanes divide the micro-batches, and the processes the lanes as shown above; false
  * after a message. */
 bool gradient_sum_fits(long parts, long lanes, int processes);
-/* Checks mesh, parts, lanes and order. With lanes, the model computes all products by its own
+/* Checks mesh, parts, lanes and order. With lanes, a CPU computes all products by its own
  * kernels, whose results do not depend on the number of threads. False after a message. */
 bool gradient_sum_prepare(const GradientSum *sum, Model *model);
 /* The micro-batches of this process: from `first`, `count` of them. */
 void gradient_sum_parts(const GradientSum *sum, long *first, long *count);
 /* Whether the micro-batch begins a lane; its gradient then replaces the previous one. */
 bool gradient_sum_begins(const GradientSum *sum, long part);
-/* After each micro-batch: adds a complete lane to the tree. */
-void gradient_sum_add(GradientSum *sum, const Model *model, long part);
+/* After each micro-batch: adds a complete lane to the tree. False after a message. */
+bool gradient_sum_add(GradientSum *sum, const Model *model, long part);
 /* After the last own micro-batch: the gradients of the model become the sum over all; if `sharded`,
- * those of the own range. */
-void gradient_sum_finish(GradientSum *sum, const Model *model);
-/* The sum of squares of all gradients, with the same bits as DeviceKind.square_sum. False after a
+ * those of the own range. False after a message. */
+bool gradient_sum_finish(GradientSum *sum, const Model *model);
+/* The sum of squares of all gradients, with the same bits as device_square_sum. False after a
  * device error, which was printed. */
 bool gradient_sum_squares(const GradientSum *sum, const Model *model, double *squares);
 /* The elements that this process updates. */

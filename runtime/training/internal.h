@@ -33,8 +33,9 @@ typedef struct MoecCompiler MoecCompiler;
 /* Whether the mesh and the settings fit the processes of the launcher; false after a message. Sets
  * the mesh of the compiler. */
 bool processes_check(TrainRun *run, const Device *device, MoecCompiler *compiler);
-/* Starts the mesh. good: this process can start. False after one message of all processes. */
-bool processes_join(TrainRun *run, bool good);
+/* Starts the mesh. device: NULL if there is none; good: this process can start. False after one
+ * message of all processes. */
+bool processes_join(TrainRun *run, const Device *device, bool good);
 /* Copies the state of the run, initialized or read from the checkpoint, from process 0 to all. */
 bool processes_share(TrainRun *run);
 /* Before a checkpoint: process 0 receives the weights, and the optimizer state if `optimizer`, of

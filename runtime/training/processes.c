@@ -6,6 +6,7 @@
 #include "base/cache.h"
 #include "base/memory.h"
 #include "base/message.h"
+#include "device/cuda/cuda_library.h"
 #include "training/run.h"
 
 #include <inttypes.h>
@@ -66,38 +67,63 @@ static bool set_mesh(TrainRun *run, const ProcessGroup *launch, MoecCompiler *co
     return true;
 }
 
+/* Choices between kernels must not depend on time: each process would make others. */
+static bool check_device(const TrainRun *run, const ProcessGroup *launch, const Device *device) {
+    if (!device->apart) return true;
+    if (launch->size > 1 || run->settings.lanes > 1) cuda_fix_choices();
+    if (run->divided > 1)
+        return error_message("--mesh data=N, or omit --device",
+                             "experts are divided over processes on CPUs only, not with --device "
+                             "cuda");
+    return launch->size == 1 || cuda_nccl();
+}
+
 bool processes_check(TrainRun *run, const Device *device, MoecCompiler *compiler) {
     static const ProcessGroup single = {.command = "", .size = 1, .local_size = 1};
     const RunOptions *options = &run->options;
     const ProcessGroup *launch = options->launch ? options->launch : &single;
     const Settings *settings = &run->settings;
-    if (!set_mesh(run, launch, compiler)) return false;
-    if (launch->size > 1 && device->apart)
-        return error_message("omit --device: several processes train on CPUs",
-                             "%s started %d processes, but --device cuda trains on one process",
-                             launch->command, launch->size);
-    if (!run_parts_fit(settings->accumulate, launch->size)) return false;
-    return !settings->lanes || settings->fast ||
-           gradient_sum_fits(settings->accumulate, settings->lanes, launch->size);
+    if (!set_mesh(run, launch, compiler) || !check_device(run, launch, device)) return false;
+    for (int i = 0; i < run->stages.count; i++) {
+        const long parts = run->stages.all[i].settings.accumulate;
+        if (!run_parts_fit(parts, launch->size) ||
+            (settings->lanes && !settings->fast &&
+             !gradient_sum_fits(parts, settings->lanes, launch->size)))
+            return false;
+    }
+    return true;
 }
 
 /* ---- comparison ---- */
 
+static size_t moment_elements(const Model *model) {
+    return moment_bytes(model->table) / sizeof(float);
+}
+
 enum { SAMPLES = 64, SAMPLE_TOKENS = 64 };
 
 /* Number of tokens, and a hash of some of them. */
-static void describe_data(const Data *data, MeshProperty *property) {
+static void add_samples(const Data *data, XXH3_state_t *state) {
     const uint64_t length = data->count < SAMPLE_TOKENS ? data->count : SAMPLE_TOKENS;
     int32_t tokens[SAMPLE_TOKENS];
-    XXH3_state_t *state = cache_begin();
     for (uint64_t i = 0; i < SAMPLES && length; i++) {
         uint64_t start = (data->count - length) / (SAMPLES - 1) * i;
         if (data->record) start -= start % data->record;
         if (data_read(data, start, (size_t)length, tokens))
             XXH3_128bits_update(state, tokens, sizeof *tokens * (size_t)length);
     }
+}
+
+static void describe_data(const DataSource *sources, int count, MeshProperty *property) {
+    XXH3_state_t *state = cache_begin();
+    uint64_t tokens = 0;
+    for (int i = 0; i < count; i++) {
+        add_samples(sources[i].data, state);
+        if (count > 1) XXH3_128bits_update(state, &sources[i].share, sizeof sources[i].share);
+        tokens += sources[i].data->count;
+    }
     snprintf(property->value, sizeof property->value, "%" PRIu64 " tokens, hash %016" PRIx64,
-             data->count, (uint64_t)XXH3_128bits_digest(state).low64);
+             tokens, (uint64_t)XXH3_128bits_digest(state).low64);
     XXH3_freeState(state);
 }
 
@@ -115,11 +141,30 @@ static void describe_options(const TrainRun *run, MeshProperty *property) {
              options->mesh ? options->mesh : "data=auto");
 }
 
-bool processes_join(TrainRun *run, bool good) {
-    enum { VERSION, PROCESSOR, SPEC, OPTIONS, DATA, VALIDATION, COUNT };
-    MeshProperty properties[COUNT] = {
-        {.name = "version of moec"}, {.name = "processor"},     {.name = "spec"},
-        {.name = "command line"},    {.name = "training data"}, {.name = "validation data"}};
+/* Without the number of the GPU, which differs. */
+static void describe_device(const Device *device, MeshProperty *property) {
+    const char *name = device->apart ? strchr(device->name, ' ') : device->name;
+    int version = 0;
+    if (device->apart) cuda_nccl()->version(&version);
+    snprintf(property->value, sizeof property->value, "%.60s, NCCL %d", name ? name : "", version);
+}
+
+/* A separate device has the optimizer states of the range that it updates. */
+static void keep_own_moments(const TrainRun *run) {
+    Model *model = run->model;
+    const MeshRange own = mesh_range(run->mesh, moment_elements(model), mesh_rank(run->mesh));
+    if (!model->device->apart) return;
+    model->moment_part = true;
+    model->moment_start = own.start;
+    model->moment_end = own.end;
+}
+
+bool processes_join(TrainRun *run, const Device *device, bool good) {
+    enum { VERSION, PROCESSOR, DEVICE, SPEC, OPTIONS, DATA, VALIDATION, COUNT };
+    MeshProperty properties[COUNT] = {{.name = "version of moec"}, {.name = "processor"},
+                                      {.name = "device"},          {.name = "spec"},
+                                      {.name = "command line"},    {.name = "training data"},
+                                      {.name = "validation data"}};
     char *processor = processor_name();
     snprintf(properties[VERSION].value, sizeof properties[VERSION].value, "%s (%s)", MOEC_VERSION,
              build_commit);
@@ -127,24 +172,26 @@ bool processes_join(TrainRun *run, bool good) {
              processor ? processor : "unknown");
     free(processor);
     if (good) {
+        describe_device(run->model->device, &properties[DEVICE]);
         describe_text(run->bundle, &properties[SPEC]);
         describe_options(run, &properties[OPTIONS]);
-        describe_data(run->data, &properties[DATA]);
-        if (run->other) describe_data(run->other, &properties[VALIDATION]);
+        const DataSource other = {.data = run->other};
+        describe_data(run->mixture.sources, run->mixture.count, &properties[DATA]);
+        if (run->other) describe_data(&other, 1, &properties[VALIDATION]);
     }
-    run->mesh = mesh_start(run->options.launch, good, properties, COUNT);
+    run->mesh = mesh_start(run->options.launch, good, !device || device->apart, properties, COUNT);
     if (!run->mesh) return false;
     mesh_set_groups(run->mesh, run->divided, 1);
+    if (!mesh_use_device(run->mesh, run->model->engine)) return false;
+    /* Optimizers of whole matrices need the gradients of all parameters. */
+    run->sharded = run->settings.zero && !run->model->table->whole_bytes;
+    if (run->sharded) keep_own_moments(run);
     run->model->engine->host.exchange = mesh_exchange;
     run->model->engine->host.mesh = run->mesh;
     return true;
 }
 
 /* ---- initial state ---- */
-
-static size_t moment_elements(const Model *model) {
-    return moment_bytes(model->table) / sizeof(float);
-}
 
 static size_t trained_elements(const Model *model) {
     return trained_bytes(model->table) / sizeof(float);
@@ -190,8 +237,6 @@ bool processes_share(TrainRun *run) {
     const MoecTable *table = model->table;
     const char *name = "initial weights";
     if (!mesh) return true;
-    /* Optimizers of whole matrices need the gradients of all parameters. */
-    run->sharded = run->settings.zero && !table->whole_bytes;
     mesh_broadcast(mesh, name, 0, &run->place, sizeof run->place);
     mesh_broadcast(mesh, name, 0, &run->saved, sizeof run->saved);
     mesh_broadcast(mesh, name, 0, model->weights, table->weight_bytes);
@@ -214,6 +259,7 @@ void processes_collect(const TrainRun *run, bool optimizer) {
     const Model *model = run->model;
     if (run->parts)
         mesh_collect_ranges(run->mesh, "weights", model->weights, trained_elements(model));
+    if (optimizer && run->sharded) model_get_moments(model);
     for (int i = 0; optimizer && run->sharded && i < model->table->update->state_count; i++)
         mesh_collect_ranges(run->mesh, "optimizer state", model->moments[i],
                             moment_elements(model));
@@ -278,8 +324,17 @@ double run_weight_bytes(const TrainRun *run) {
 void processes_average(const TrainRun *run) {
     const Model *model = run->model;
     const MoecUpdate *update = model->table->update;
-    for (int i = 0; run->sharded && i < update->state_count; i++)
-        if (strcmp(update->state_names[i], "average") == 0)
-            mesh_gather_ranges(run->mesh, "averages of weights", model->moments[i],
-                               moment_elements(model));
+    const char *name = "averages of weights";
+    if (!run->sharded) return;
+    if (model->device->apart) model_get_moments(model);
+    for (int i = 0; i < update->state_count; i++) {
+        float *average = model->moments[i];
+        if (strcmp(update->state_names[i], "average") != 0) continue;
+        if (model->device->apart) { /* the host blocks */
+            mesh_collect_ranges(run->mesh, name, average, moment_elements(model));
+            mesh_broadcast(run->mesh, name, 0, average, moment_bytes(model->table));
+        } else {
+            mesh_gather_ranges(run->mesh, name, average, moment_elements(model));
+        }
+    }
 }

@@ -1,6 +1,7 @@
 #!/bin/sh
 # The names, arguments, numbers and structures that runtime/device/cuda/cuda_library.h declares equal those of CUDA's headers.
-# Installed libraries have every name. Without CUDA's headers the test does nothing.
+# Installed libraries have every name. Without CUDA's headers the test does nothing,
+# without nccl.h it leaves out NCCL.
 . "$(dirname "$0")/../begin.sh"
 toolkit=${CUDA_HOME:-/usr/local/cuda}
 headers=$toolkit/include
@@ -14,11 +15,20 @@ sed -n 's/^#define CUDA_\([A-Z_]*\)CALLS(CALL).*/@\1/p; s/^ *CALL(\([a-z_]*\), "
     @*DRIVER_) part=CudaDriver ;;
     @COMPILER_) part=CudaCompiler ;;
     @BLAS_) part=CudaBlas ;;
+    @NCCL_) part=CudaNccl ;;
     *) echo "SAME($part, $first, $second)" ;;
     esac
-done >"$work/calls.h"
+done >"$work/all.h"
+grep -v 'SAME(CudaNccl' "$work/all.h" >"$work/calls.h"
+grep 'SAME(CudaNccl' "$work/all.h" >"$work/nccl_calls.h"
+nccl=
+for folder in ${NCCL_HOME:+"$NCCL_HOME/include"} "$headers" /usr/include; do
+    if [ -z "$nccl" ] && [ -e "$folder/nccl.h" ]; then nccl="-DHAVE_NCCL -I$folder"; fi
+done
+[ -n "$nccl" ] || echo "no nccl.h: NCCL_HOME/include can have it"
 [ "$(wc -l <"$work/calls.h")" -ge 59 ] || wrong "$library has fewer functions than it had"
-"$CXX" -std=c++17 -fpermissive -w -fsyntax-only -I"$work" -Iruntime -I"$headers" tests/stand_in/cuda_abi.cpp || wrong "declared otherwise"
+# shellcheck disable=SC2086 # several words
+"$CXX" -std=c++17 -fpermissive -w -fsyntax-only -I"$work" -Iruntime -I"$headers" $nccl tests/stand_in/cuda_abi.cpp || wrong "declared otherwise"
 command -v nm >/dev/null || exit 0
 for file in "$toolkit"/lib64/stubs/libcuda.so "$toolkit"/lib64/libnvrtc.so "$toolkit"/lib64/libcublasLt.so; do
     [ ! -e "$file" ] || nm -D --defined-only "$file"

@@ -43,7 +43,7 @@ done
 # standalone exports (abi/, order, random, pick, streams, weights), or is compiled in a way of its own.
 short="abi/count.h abi/embedded_file.h abi/error_code.h abi/step_path.h abi/utf8_cut.h base/build.h base/clock.h base/launcher.h
     base/hashing.h base/lazy_library.c base/lazy_library.h base/memory.h base/text_list.h base/threads.h
-    data/order.c data/order.h data/random.h device/update.c mesh/mpi_shim.h model/internal.h model/pick.h
+    data/order.c data/order.h data/random.h device/update.c model/internal.h model/pick.h
     model/streams.h model/weights.h tools/command/develop.c tools/command/line/results.c tools/report/report.h"
 found=$(find runtime -name '*.[ch]' ! -path 'runtime/kernels/*' ! -path 'runtime/device/sim/*' ! -path 'runtime/standalone/*' \
     -exec wc -l {} + | awk '$1 < 40 { print substr($2, 9) }' | sort)

@@ -7,7 +7,7 @@ function finding(text) {
 # The rules for the kernel that ends here.
 function judge() {
     if (kernel == "") return
-    if (!began && kernel !~ /^moec_(square_parts|square_total|compare)$/) finding("does not wait for earlier kernels")
+    if (!began && kernel !~ /^moec_(square_chunks|add|compare)$/) finding("does not wait for earlier kernels")
     if (began && early) finding(early " accesses before it waits for earlier kernels")
     if (constant && !doubles && kernel != "update_step") finding(constant " read-only loads")
     if (kernel ~ /_(wgmma|wide)$/) {

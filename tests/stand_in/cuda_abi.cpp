@@ -29,6 +29,14 @@ template <class R, class... A, class S, class... B> struct Same<R (*)(A...), S (
 #define SAME(part, member, function)                                                               \
     static_assert(Same<decltype(part::member), decltype(&function)>::value, #function);
 #include "calls.h"
+#ifdef HAVE_NCCL
+#include <nccl.h>
+#include "nccl_calls.h"
+SAME(CudaNccl, error_text, ncclGetErrorString)
+static_assert(sizeof(NcclId) == sizeof(ncclUniqueId) && alignof(NcclId) == alignof(ncclUniqueId));
+static_assert(int(NCCL_FLOAT) == int(ncclFloat32) && int(NCCL_SUM) == int(ncclSum));
+static_assert(int(NCCL_IN_PROGRESS) == int(ncclInProgress) && int(ncclRemoteError) == 6 && int(ncclSuccess) == 0); // nccl.c
+#endif
 
 #define NUMBER(ours, theirs) static_assert(int(ours) == int(theirs), #ours);
 NUMBER(CUDA_ATTRIBUTE_MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)
@@ -64,6 +72,7 @@ NUMBER(BLAS_PREFERENCE_ALIGNMENT_A, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES)
 NUMBER(BLAS_PREFERENCE_ALIGNMENT_B, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES)
 NUMBER(BLAS_PREFERENCE_ALIGNMENT_C, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES)
 NUMBER(BLAS_PREFERENCE_ALIGNMENT_D, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES)
+NUMBER(2, CU_EVENT_DISABLE_TIMING)                // nccl.c
 // Constants that the source contains as numbers.
 NUMBER(1, CU_STREAM_NON_BLOCKING)                 // cuda.c
 NUMBER(0, CU_TENSOR_MAP_INTERLEAVE_NONE)          // cuda_maps.c

@@ -36,7 +36,7 @@ static void cuda_find(const char *name, void *function) {
 }
 
 /* A context on the first device. */
-static void cuda_begin(void) {
+static inline void cuda_begin(void) {
     int (*begin)(unsigned), (*retain)(void **, int), (*set)(void *);
     void *context;
     cuda_find("cuInit", &begin);
@@ -46,7 +46,7 @@ static void cuda_begin(void) {
 }
 
 /* Blocks of a kernel get more than 48 KB of shared memory only on request. */
-static void cuda_allow_shared(void *function, unsigned bytes) {
+static inline void cuda_allow_shared(void *function, unsigned bytes) {
     enum { DYNAMIC_SHARED_BYTES = 8 };
     int (*set)(void *, int, int);
     cuda_find("cuFuncSetAttribute", &set);

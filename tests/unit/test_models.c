@@ -192,7 +192,8 @@ static int check_update(Trial *trial) {
         for (int i = 0; i < update->scalar_count; i++)
             scalars[i] = (float)scalar_value(update->scalars[i].kind, step);
         const ModelMemory *there = &model->there;
-        const BlockUpdate given = {.weights = there->weights,
+        const BlockUpdate given = {.end = trained_bytes(model->table) / sizeof(float),
+                                   .weights = there->weights,
                                    .gradients = there->gradients,
                                    .moments = there->moments,
                                    .scalars = scalars};

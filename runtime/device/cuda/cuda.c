@@ -49,6 +49,14 @@ static bool get(Device *device, void *to, const void *from, size_t bytes) {
                       cuda_good(cuda, driver->stream_wait(cuda->stream), "wait for the device"));
 }
 
+static bool copy_there(Device *device, void *to, const void *from, size_t bytes) {
+    CudaDevice *cuda = device_of(device);
+    return !bytes || cuda_good(cuda,
+                               cuda->library->driver.copy(cuda_pointer(to), cuda_pointer(from),
+                                                          bytes, cuda->stream),
+                               "copy on the device");
+}
+
 static bool cuda_zero(Device *device, void *block, size_t bytes) {
     CudaDevice *cuda = device_of(device);
     return !bytes ||
@@ -83,6 +91,7 @@ static const DeviceKind kind = {
     .release = cuda_release,
     .put = put_on_device,
     .get = get,
+    .copy = copy_there,
     .zero = cuda_zero,
     .pin = cuda_pin,
     .unpin = cuda_unpin,
@@ -90,7 +99,8 @@ static const DeviceKind kind = {
     .engine_new = cuda_engine_new,
     .engine_free = cuda_engine_free,
     .run = cuda_engine_run,
-    .square_sum = cuda_engine_square_sum,
+    .square_sums = cuda_engine_square_sums,
+    .add_tree = cuda_engine_add_tree,
     .update = cuda_engine_update,
     .round = cuda_engine_round,
     .rate = cuda_engine_rate,
@@ -149,5 +159,18 @@ Device *cuda_open(int number) {
     device->seconds = seconds_now() - began;
     if (good) return &device->base;
     close_device(&device->base);
+    return NULL;
+}
+
+Device *cuda_open_local(int process, int processes) {
+    const CudaLibrary *library = cuda_library();
+    int count = 0;
+    if (!library) return NULL;
+    if (library->driver.init(0) || library->driver.device_count(&count)) count = 0;
+    if (process < count || count <= 1) return cuda_open(process < count ? process : 0);
+    char *help = memory_format("start at most %d processes on this host", count);
+    error_message(help, "%d processes on this host need as many GPUs, but the driver reports %d",
+                  processes, count);
+    free(help);
     return NULL;
 }

@@ -23,6 +23,9 @@ typedef struct CudaDevice {
 
 /* NULL after a message. */
 Device *cuda_open(int number);
+/* The GPU of a process of several on this host. If a launcher shows each one only its own GPU, that
+ * one. */
+Device *cuda_open_local(int process, int processes);
 
 /* ---- cuda_context.c ---- */
 
@@ -58,7 +61,8 @@ Engine *cuda_engine_new(Device *device, const MoecTable *table, MoecDeviceProgra
                         bool keep);
 void cuda_engine_free(Engine *engine);
 bool cuda_engine_run(Engine *engine, const MoecGraphEntry *graph, MoecRun *run);
-bool cuda_engine_square_sum(Engine *engine, const float *block, size_t count, double *sum);
+bool cuda_engine_square_sums(Engine *engine, const float *block, size_t count, double *sums);
+bool cuda_engine_add_tree(Engine *engine, float *const *parts, int count, size_t length, float *to);
 bool cuda_engine_round(Engine *engine, const float *weights, void *rounded);
 double cuda_engine_rate(const Engine *engine, double step, double steps);
 bool cuda_engine_time_kernels(Engine *engine, KernelTimes *times);
@@ -145,5 +149,10 @@ typedef int (*CudaWork)(void *data);
  * `work`. */
 int cuda_profile_work(CudaProfile *profile, const char *name, double flops, CudaWork work,
                       void *data);
+
+/* cuda_ranges: ranges for a profiler; no effect unless MOEC_NVTX is set. */
+bool cuda_ranges_on(void);
+void cuda_range_push(const char *name);
+void cuda_range_pop(void);
 
 #endif

@@ -22,7 +22,13 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CAPTURE_LIMIT = 16, PART_LIMIT = 16, MIN_KERNELS = 12, SUM_BLOCKS = 512, SUM_THREADS = 256 };
+enum {
+    CAPTURE_LIMIT = 16,
+    PART_LIMIT = 16,
+    MIN_KERNELS = 12,
+    SUM_THREADS = 256,
+    ADD_BLOCKS = 1024
+};
 
 /* The values that determine all kernel arguments of a call. */
 typedef struct CaptureKey {
@@ -47,7 +53,7 @@ typedef struct CudaEngine {
     int module_count;
     CudaFunction **functions; /* by kernel number of the table; NULL for spare kernels */
     char *spare;              /* source of the spare kernels */
-    CudaFunction *square_parts, *square_total;
+    CudaFunction *square_chunks, *add;
     CudaProducts *products;
     CudaVariants *variants; /* autotuning of kernel variants, or NULL */
     int forced;             /* variant: see cuda_forced_variant */
@@ -57,8 +63,9 @@ typedef struct CudaEngine {
     bool overlaps;    /* kernels of a graph may overlap, see moec_begin */
     int refused;      /* error number of a capture, which is given up then */
     bool wants_spare; /* a capture needs a spare kernel */
-    /* partial sums, the sum, the seed, then the optimizer scalars of each parameter group */
+    /* sums of the chunks, the seed, the range of an update, its scalars for each parameter group */
     CudaPointer scratch;
+    size_t chunks;        /* of all weights */
     CudaProfile *profile; /* not NULL: kernels are timed */
     Capture captures[CAPTURE_LIMIT];
     int capture_count;
@@ -73,12 +80,12 @@ static CudaEngine *engine_of(Engine *engine) {
     return cuda;
 }
 
-static CudaPointer sum_place(const CudaEngine *engine) {
-    return engine->scratch + sizeof(double) * SUM_BLOCKS;
+static CudaPointer seed_place(const CudaEngine *engine) {
+    return engine->scratch + (sizeof(double) * engine->chunks + 63) / 64 * 64;
 }
 
-static CudaPointer seed_place(const CudaEngine *engine) {
-    return sum_place(engine) + 64;
+static CudaPointer range_place(const CudaEngine *engine) {
+    return seed_place(engine) + 16;
 }
 
 static size_t numbers_bytes(const MoecUpdate *update) {
@@ -112,10 +119,15 @@ static void note_error(CudaEngine *engine, int error, const char *doing) {
 static void engine_launch(CudaEngine *engine, const CudaLaunch *one) {
     LaunchWork work = {engine->device, *one};
     int error = cuda_launch_allow(engine->device, one);
+    cuda_range_push(one->name);
     if (!error)
         error = engine->profile
                     ? cuda_profile_work(engine->profile, one->name, 0, work_launch, &work)
                     : work_launch(&work);
+    cuda_range_pop();
+    if (engine->profile)
+        kernel_times_threads(engine->profile->times,
+                             (double)one->grid_x * (double)one->grid_y * (double)one->block);
     note_error(engine, error, one->name);
 }
 
@@ -210,14 +222,20 @@ static int host_product(void *self, int index, const void *a, const void *b, voi
     ProductWork work = {engine, index, a, b, c, epilogue};
     if (!engine->products) return 1;
     if (is_idle(engine)) return 0;
-    if (!engine->profile) return work_product(&work);
+    if (!engine->profile && !cuda_ranges_on()) return work_product(&work);
     const MoecProduct *one = &engine->base.table->products[index];
     double count = (double)(one->batch[0] * one->batch[1]);
     char name[96];
     snprintf(name, sizeof name, "%.0f product(s) %ld x %ld x %ld", count, one->m, one->n, one->k);
-    return cuda_profile_work(engine->profile, name,
-                             2 * count * (double)one->m * (double)one->n * (double)one->k,
-                             work_product, &work);
+    cuda_range_push(name);
+    const int result =
+        engine->profile
+            ? cuda_profile_work(engine->profile, name,
+                                2 * count * (double)one->m * (double)one->n * (double)one->k,
+                                work_product, &work)
+            : work_product(&work);
+    cuda_range_pop();
+    return result;
 }
 
 /* ---- loading ---- */
@@ -305,8 +323,8 @@ static bool load_functions(CudaEngine *engine, const EngineBuild *makings, int c
     engine->functions = memory_new(sizeof(CudaFunction *) * (size_t)(table->kernel_count + 1));
     for (int i = 0; good && i < table->kernel_count; i++)
         good = spare[i] || (engine->functions[i] = find_function(engine, table->kernels[i]));
-    return good && (engine->square_parts = find_function(engine, "moec_square_parts")) &&
-           (engine->square_total = find_function(engine, "moec_square_total"));
+    return good && (engine->square_chunks = find_function(engine, "moec_square_chunks")) &&
+           (engine->add = find_function(engine, "moec_add"));
 }
 
 /* Loads the spare kernels after a failure of cuBLASLt. */
@@ -419,7 +437,7 @@ Engine *cuda_engine_new(Device *device, const MoecTable *table, MoecDeviceProgra
     cuda_enter(engine->device);
     engine->forced = cuda_forced_variant(&engine->base.variant);
     engine->forced_uses = memory_new((size_t)table->kernel_count + 1);
-    engine->graphs = !cuda_off("MOEC_GRAPH");
+    engine->graphs = !cuda_off("MOEC_GRAPH") && !cuda_ranges_on();
     engine->overlaps = engine->graphs && engine->device->major >= 9 && !cuda_off("MOEC_OVERLAP");
     engine->products = cuda_products_new(engine->device, table, keep);
     engine->base.host = (MoecHost){.self = engine,
@@ -428,7 +446,8 @@ Engine *cuda_engine_new(Device *device, const MoecTable *table, MoecDeviceProgra
                                    .zero = host_zero,
                                    .launch_variant = host_launch_variant};
     size_t numbers = table->update ? numbers_bytes(table->update) : 0;
-    size_t bytes = sizeof(double) * SUM_BLOCKS + 128 + numbers;
+    engine->chunks = table->weight_bytes / sizeof(float) / DEVICE_CHUNK + 1;
+    size_t bytes = sizeof(double) * engine->chunks + 128 + numbers;
     if (cuda_good(engine->device, engine->device->library->driver.allocate(&engine->scratch, bytes),
                   "allocate memory") &&
         load_kernels(engine, &program->kernels, keep))
@@ -566,6 +585,10 @@ static bool put_seed(CudaEngine *engine, uint64_t seed) {
 }
 
 bool cuda_engine_run(Engine *base, const MoecGraphEntry *graph, MoecRun *run) {
+    static const char *const names[] = {
+        [MOEC_GRAPH_FORWARD] = "forward", [MOEC_GRAPH_TRAIN] = "train",
+        [MOEC_GRAPH_DECODE] = "decode",   [MOEC_GRAPH_MEASURE] = "eval",
+        [MOEC_GRAPH_STEP] = "step",       [MOEC_GRAPH_GATHER] = "gather"};
     CudaEngine *engine = engine_of(base);
     run->host = &base->host;
     run->device_seed = (const uint64_t *)(uintptr_t)seed_place(engine);
@@ -577,34 +600,53 @@ bool cuda_engine_run(Engine *base, const MoecGraphEntry *graph, MoecRun *run) {
                             run->first_micro_batch,
                             run->last_micro_batch};
     const GraphWork work = {engine->program->graphs[graph - base->table->graphs], run};
-    return repeat(engine, &key, &(const RepeatedCall){work_graph, &work});
+    cuda_range_push(names[graph->kind]);
+    const bool good = repeat(engine, &key, &(const RepeatedCall){work_graph, &work});
+    cuda_range_pop();
+    return good;
 }
 
-bool cuda_engine_square_sum(Engine *base, const float *block, size_t count, double *sum) {
+bool cuda_engine_square_sums(Engine *base, const float *block, size_t count, double *sums) {
     CudaEngine *engine = engine_of(base);
     CudaDevice *device = engine->device;
-    const CudaDriver *driver = &device->library->driver;
+    const size_t chunks = (count + DEVICE_CHUNK - 1) / DEVICE_CHUNK;
     long long length = (long long)count;
-    int blocks = SUM_BLOCKS;
-    CudaPointer values = cuda_pointer(block), parts = engine->scratch, total = sum_place(engine);
-    void *first[] = {&values, &length, &parts}, *second[] = {&parts, &blocks, &total};
-    return cuda_good(device,
-                     driver->launch(engine->square_parts, SUM_BLOCKS, 1, 1, SUM_THREADS, 1, 1, 0,
-                                    device->stream, first, NULL),
-                     "add up") &&
-           cuda_good(device,
-                     driver->launch(engine->square_total, 1, 1, 1, SUM_THREADS, 1, 1, 0,
-                                    device->stream, second, NULL),
-                     "add up") &&
-           base->device->kind->get(base->device, sum, (const void *)(uintptr_t)total, sizeof *sum);
+    CudaPointer values = cuda_pointer(block), there = engine->scratch;
+    void *arguments[] = {&values, &length, &there};
+    return !chunks || (cuda_good(device,
+                                 device->library->driver.launch(
+                                     engine->square_chunks, (unsigned)chunks, 1, 1, SUM_THREADS, 1,
+                                     1, 0, device->stream, arguments, NULL),
+                                 "add up") &&
+                       base->device->kind->get(base->device, sums, (const void *)(uintptr_t)there,
+                                               sizeof *sums * chunks));
+}
+
+bool cuda_engine_add_tree(Engine *base, float *const *parts, int count, size_t length, float *to) {
+    CudaEngine *engine = engine_of(base);
+    CudaDevice *device = engine->device;
+    const size_t wanted = (length / 4 + SUM_THREADS - 1) / SUM_THREADS;
+    const unsigned blocks = wanted < ADD_BLOCKS ? (unsigned)wanted : ADD_BLOCKS;
+    long long elements = (long long)length;
+    int error = 0;
+    for (int apart = 1; apart < count; apart *= 2)
+        for (int i = 0; i + apart < count && !error; i += 2 * apart) {
+            CudaPointer left = cuda_pointer(parts[i]), right = cuda_pointer(parts[i + apart]),
+                        sum = 2 * apart < count ? left : cuda_pointer(to);
+            void *arguments[] = {&sum, &left, &right, &elements};
+            error = device->library->driver.launch(engine->add, blocks, 1, 1, SUM_THREADS, 1, 1, 0,
+                                                   device->stream, arguments, NULL);
+        }
+    return cuda_good(device, error, "add up");
 }
 
 static void work_update(CudaEngine *engine, const void *data) {
     const BlockUpdate *given = data;
     const int states = engine->base.table->update->state_count;
-    const void **inputs = memory_new(sizeof *inputs * (size_t)(states + 1));
+    const void **inputs = memory_new(sizeof *inputs * (size_t)(states + 2));
     for (int i = 0; i < states; i++) inputs[i] = given->moments[i];
     inputs[states] = (const void *)(uintptr_t)scalars_place(engine);
+    inputs[states + 1] = (const void *)(uintptr_t)range_place(engine);
     steps_run(engine->program->update,
               &(const MoecRun){.weights = given->weights,
                                .gradients = (float *)(uintptr_t)given->gradients,
@@ -628,8 +670,11 @@ bool cuda_engine_update(Engine *base, const BlockUpdate *given) {
     CudaEngine *engine = engine_of(base);
     const MoecUpdate *update = base->table->update;
     float *numbers = update_numbers(update, given->scalars);
+    const long long range[] = {(long long)given->start, (long long)given->end};
     bool good = base->device->kind->put(base->device, (void *)(uintptr_t)scalars_place(engine),
-                                        numbers, numbers_bytes(update));
+                                        numbers, numbers_bytes(update)) &&
+                base->device->kind->put(base->device, (void *)(uintptr_t)range_place(engine), range,
+                                        sizeof range);
     free(numbers);
     const CaptureKey key = {.what = update};
     return good && repeat(engine, &key, &(const RepeatedCall){work_update, given});

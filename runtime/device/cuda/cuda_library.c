@@ -17,6 +17,8 @@ static const char *const compiler_names[] = {"libnvrtc.so.13", "libnvrtc.so.12",
 static const char *const blas_names[] = {"libcublasLt.so.13", "libcublasLt.so.12",
                                          "libcublasLt.so.11", "libcublasLt.so",
                                          "libcublasLt.so.13", NULL};
+static const char *const nccl_names[] = {"libnccl.so.2", "libnccl.so", NULL};
+static const char no_device[] = "no device 'cuda'";
 static bool driver_is_old; /* older than version 13 */
 
 /* Locations of the toolkit outside the default search path. */
@@ -27,9 +29,15 @@ bool cuda_off(const char *variable) {
     return value && strcmp(value, "off") == 0;
 }
 
+static bool choices_are_fixed;
+
+void cuda_fix_choices(void) {
+    choices_are_fixed = true;
+}
+
 bool cuda_choices_are_fixed(void) {
     const char *value = getenv("MOEC_CHOICE");
-    return value && strcmp(value, "first") == 0;
+    return choices_are_fixed || (value && strcmp(value, "first") == 0);
 }
 
 static const char *place_named(void) {
@@ -51,15 +59,26 @@ static void *open_cuda_library(const char *place, const char *const *names) {
     return handle;
 }
 
+/* A library that must exist. */
+typedef struct LibraryPart {
+    const char *const *names;
+    const char *what, *remedy;          /* of messages */
+    const char *place, *place_variable; /* "": everywhere */
+} LibraryPart;
+
 /* NULL after a message. */
-static void *open_library_part(const char *place, const char *const *names, const char *remedy,
-                               const LibrarySymbol *symbols, size_t count) {
-    void *handle = open_cuda_library(place, names);
+static void *open_library_part(const LibraryPart *part, const LibrarySymbol *symbols,
+                               size_t count) {
+    void *handle = open_cuda_library(part->place, part->names);
     const char *missing = handle ? lazy_library_take(handle, symbols, count) : NULL;
-    if (missing) error_message(remedy, "%s is too old: function %s is missing", names[0], missing);
+    const bool named = *part->place;
+    if (missing)
+        error_message(part->remedy, "%s is too old: function %s is missing", part->names[0],
+                      missing);
     if (!handle)
-        error_message(remedy, "no device 'cuda': cannot open %s%s%s", names[0],
-                      *place ? " from MOEC_CUDA=" : "", place);
+        error_message(part->remedy, "%s: cannot open %s%s%s%s%s", part->what, part->names[0],
+                      named ? " from " : "", named ? part->place_variable : "", named ? "=" : "",
+                      part->place);
     return missing ? NULL : handle;
 }
 
@@ -77,9 +96,9 @@ static bool open_driver(CudaLibrary *library) {
         else
             place = "";
     }
-    void *handle =
-        open_library_part(place, driver_names, "install the NVIDIA driver, or use device cpu",
-                          symbols, sizeof symbols / sizeof symbols[0]);
+    const LibraryPart needed = {driver_names, no_device,
+                                "install the NVIDIA driver, or use device cpu", place, "MOEC_CUDA"};
+    void *handle = open_library_part(&needed, symbols, sizeof symbols / sizeof symbols[0]);
     if (handle) lazy_library_take(handle, others, sizeof others / sizeof others[0]);
     driver_is_old = handle && part->version(&version) == 0 && version < 13000;
     return handle != NULL;
@@ -88,9 +107,10 @@ static bool open_driver(CudaLibrary *library) {
 static bool open_compiler(CudaLibrary *library) {
     CudaCompiler *part = &library->compiler;
     const LibrarySymbol symbols[] = {CUDA_COMPILER_CALLS(CUDA_SYMBOL)};
-    return open_library_part(library->place, compiler_names + driver_is_old,
-                             "install NVRTC of the CUDA toolkit, or set MOEC_CUDA to its folder",
-                             symbols, sizeof symbols / sizeof symbols[0]) != NULL;
+    const LibraryPart needed = {compiler_names + driver_is_old, no_device,
+                                "install NVRTC of the CUDA toolkit, or set MOEC_CUDA to its folder",
+                                library->place, "MOEC_CUDA"};
+    return open_library_part(&needed, symbols, sizeof symbols / sizeof symbols[0]) != NULL;
 }
 
 const CudaLibrary *cuda_library(void) {
@@ -114,4 +134,22 @@ const CudaBlas *cuda_blas(void) {
         tried = true;
     }
     return there && !cuda_off("MOEC_BLAS") ? &blas : NULL;
+}
+
+const CudaNccl *cuda_nccl(void) {
+    static CudaNccl nccl;
+    static bool there;
+    CudaNccl *part = &nccl;
+    const LibrarySymbol symbols[] = {
+        CUDA_NCCL_CALLS(CUDA_SYMBOL){&part->error_text, "ncclGetErrorString"}};
+    const char *given = getenv("MOEC_NCCL");
+    const bool named = given && *given;
+    const LibraryPart needed = {
+        nccl_names, "several processes on GPUs communicate by NCCL",
+        "install NCCL (pip install nvidia-nccl-cu12, or libnccl2 of NVIDIA's repository), and set "
+        "MOEC_NCCL to libnccl.so.2 or its folder if the loader does not find it",
+        named ? given : place_named(), named ? "MOEC_NCCL" : "MOEC_CUDA"};
+    if (!there)
+        there = open_library_part(&needed, symbols, sizeof symbols / sizeof symbols[0]) != NULL;
+    return there ? &nccl : NULL;
 }

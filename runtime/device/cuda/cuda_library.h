@@ -1,5 +1,5 @@
-/* cuda_library: the CUDA driver, NVRTC and cuBLASLt, loaded at first use. The build needs no CUDA
- * headers, and a run on the CPU needs no CUDA libraries.
+/* cuda_library: the CUDA driver, NVRTC, cuBLASLt and NCCL, loaded at first use. The build needs no
+ * CUDA headers, and a run on the CPU needs no CUDA libraries.
  *
  * MOEC_CUDA names another location: a folder, or one library with all functions (tests: the
  * simulated driver). If the folder has no driver, the system's driver is used. */
@@ -18,6 +18,7 @@ typedef struct CudaEvent CudaEvent;
 typedef struct CudaGraph CudaGraph;
 typedef struct CudaReady CudaReady; /* an executable graph */
 typedef struct CudaCompilation CudaCompilation;
+typedef struct NcclComm NcclComm;
 typedef struct BlasHandle BlasHandle;
 typedef struct BlasProduct BlasProduct;
 typedef struct BlasLayout BlasLayout;
@@ -60,6 +61,10 @@ enum {
     CUDA_FUNCTION_SHARED = 8,
     CUDA_FUNCTION_SHARED_SHARE = 9, /* % of the memory that L1 and shared memory have in common */
     CUDA_CAPTURE_THREAD = 1,
+    NCCL_ID = 128, /* bytes */
+    NCCL_FLOAT = 7,
+    NCCL_SUM = 0,
+    NCCL_IN_PROGRESS = 7, /* of NCCL's error numbers */
     CUDA_NOT_READY = 600, /* error numbers */
     CUDA_NOT_IN_CAPTURE = 900,
     /* programmatic dependent launch: the kernel may start before its predecessor ends and waits
@@ -91,6 +96,11 @@ enum {
     BLAS_PREFERENCE_ALIGNMENT_D = 8
 };
 
+/* ncclUniqueId */
+typedef struct NcclId {
+    char bytes[NCCL_ID];
+} NcclId;
+
 /* CALL(member, "symbol", arguments): all functions return 0 on success. */
 #define CUDA_DRIVER_CALLS(CALL)                                                                    \
     CALL(init, "cuInit", (unsigned flags))                                                         \
@@ -98,6 +108,7 @@ enum {
     CALL(device_count, "cuDeviceGetCount", (int *count))                                           \
     CALL(device_get, "cuDeviceGet", (int *device, int number))                                     \
     CALL(device_name, "cuDeviceGetName", (char *name, int length, int device))                     \
+    CALL(device_bus, "cuDeviceGetPCIBusId", (char *text, int length, int device))                  \
     CALL(device_attribute, "cuDeviceGetAttribute", (int *value, int attribute, int device))        \
     CALL(context_retain, "cuDevicePrimaryCtxRetain", (CudaContext * *context, int device))         \
     CALL(context_release, "cuDevicePrimaryCtxRelease_v2", (int device))                            \
@@ -119,6 +130,8 @@ enum {
     CALL(stream_wait, "cuStreamSynchronize", (CudaStream * stream))                                \
     CALL(stream_query, "cuStreamQuery", (CudaStream * stream))                                     \
     CALL(event_new, "cuEventCreate", (CudaEvent * *event, unsigned flags))                         \
+    CALL(stream_follow, "cuStreamWaitEvent",                                                       \
+         (CudaStream * stream, CudaEvent * event, unsigned flags))                                 \
     CALL(event_free, "cuEventDestroy_v2", (CudaEvent * event))                                     \
     CALL(event_record, "cuEventRecord", (CudaEvent * event, CudaStream * stream))                  \
     CALL(event_time, "cuEventElapsedTime",                                                         \
@@ -196,6 +209,26 @@ enum {
           const void *algorithm, CudaPointer workspace, size_t workspace_bytes,                    \
           CudaStream *stream))
 
+/* Here and below, int is an enumeration of the library. */
+#define CUDA_NCCL_CALLS(CALL)                                                                      \
+    CALL(version, "ncclGetVersion", (int *version))                                                \
+    CALL(id_new, "ncclGetUniqueId", (NcclId * id))                                                 \
+    CALL(start, "ncclCommInitRank", (NcclComm * *comm, int size, NcclId id, int rank))             \
+    CALL(end, "ncclCommDestroy", (NcclComm * comm))                                                \
+    CALL(state, "ncclCommGetAsyncError", (NcclComm * comm, int *error))                            \
+    CALL(group_start, "ncclGroupStart", (void))                                                    \
+    CALL(group_end, "ncclGroupEnd", (void))                                                        \
+    CALL(send, "ncclSend",                                                                         \
+         (const void *from, size_t count, int type, int peer, NcclComm *comm, CudaStream *stream)) \
+    CALL(receive, "ncclRecv",                                                                      \
+         (void *to, size_t count, int type, int peer, NcclComm *comm, CudaStream *stream))         \
+    CALL(sum, "ncclAllReduce",                                                                     \
+         (const void *from, void *to, size_t count, int type, int operation, NcclComm *comm,       \
+          CudaStream *stream))                                                                     \
+    CALL(broadcast, "ncclBroadcast",                                                               \
+         (const void *from, void *to, size_t count, int type, int root, NcclComm *comm,            \
+          CudaStream *stream))
+
 #define CUDA_MEMBER(member, symbol, arguments) int(*member) arguments;
 typedef struct CudaDriver {
     CUDA_DRIVER_CALLS(CUDA_MEMBER)
@@ -207,6 +240,10 @@ typedef struct CudaCompiler {
 typedef struct CudaBlas {
     CUDA_BLAS_CALLS(CUDA_MEMBER)
 } CudaBlas;
+typedef struct CudaNccl {
+    CUDA_NCCL_CALLS(CUDA_MEMBER)
+    const char *(*error_text)(int error); /* ncclGetErrorString */
+} CudaNccl;
 #undef CUDA_MEMBER
 
 typedef struct CudaLibrary {
@@ -220,10 +257,14 @@ const CudaLibrary *cuda_library(void);
 /* Loads cuBLASLt, a large library, at the first product. NULL if it is missing or disabled by
  * MOEC_BLAS=off: the own kernels are then used. */
 const CudaBlas *cuda_blas(void);
+/* Loads NCCL: from MOEC_NCCL if it is set, else as the other libraries. NULL after a message. */
+const CudaNccl *cuda_nccl(void);
 /* True if this environment variable is "off". */
 bool cuda_off(const char *variable);
-/* True with MOEC_CHOICE=first: algorithms and variants are selected without measurements, the same
- * in every run. */
+/* Later choices are fixed. */
+void cuda_fix_choices(void);
+/* True after that, or with MOEC_CHOICE=first: algorithms and variants are selected without
+ * measurements, the same in every run. */
 bool cuda_choices_are_fixed(void);
 
 #endif

@@ -3,6 +3,7 @@
 #define SIM_BLOCK_H
 
 #include "sim.h"
+#include "clocks.h"
 
 #include <stdbool.h>
 
@@ -73,6 +74,7 @@ typedef struct SimLaunch {
 /* One block of device memory. */
 typedef struct MemoryRange {
     unsigned char *start, *end;
+    SimTrace *traces; /* by grain */
 } MemoryRange;
 
 /* State that every access reads: plain variables for speed. */
@@ -165,6 +167,13 @@ void *memory_take(size_t bytes);
 bool memory_give(void *block);
 /* True if all bytes are in one block of device memory. */
 bool memory_holds(const void *at, size_t bytes);
+/* The traces of a range within one block, and the index of its first grain; NULL elsewhere. */
+SimTrace *memory_traces(const void *at, size_t bytes, size_t *grain);
+
+/* ---- cuda_driver.c ---- */
+
+bool sim_capturing(void);
+int sim_device(void); /* the last one opened */
 
 #pragma GCC visibility pop
 

@@ -142,10 +142,20 @@ static size_t grains_of(const unsigned char *at, size_t bytes) {
     return ((uintptr_t)at % GRAIN + bytes + GRAIN - 1) / GRAIN;
 }
 
-static bool recently(const unsigned char *at, size_t bytes) {
+/* The block of device memory if it is one of those accessed last, or NULL. */
+static const MemoryRange *recently(const unsigned char *at, size_t bytes) {
     const MemoryRange *part = sim_now.recent;
-    return (at >= part[0].start && at + bytes <= part[0].end) ||
-           (at >= part[1].start && at + bytes <= part[1].end);
+    return at >= part[0].start && at + bytes <= part[0].end   ? &part[0]
+           : at >= part[1].start && at + bytes <= part[1].end ? &part[1]
+                                                              : NULL;
+}
+
+/* Checks the order of an access to device memory, whose bytes are in one grain. */
+static void check_clock(const MemoryRange *part, const unsigned char *at, size_t bytes, bool writes,
+                        const void *caller) {
+    SimTrace *trace = &part->traces[(size_t)(at - part->start) / SIM_TRACE_GRAIN];
+    if (!stream_touch(trace, writes))
+        check_fail(at, bytes, caller, "access to memory of another stream without waiting for it");
 }
 
 static bool misaligned(const unsigned char *at, size_t bytes) {
@@ -157,6 +167,7 @@ static void check_far(const unsigned char *at, size_t bytes, bool writes, const 
     const SimLaunch *launch = sim_now.launch;
     if (memory_holds(at, bytes)) {
         if (misaligned(at, bytes)) check_fail(at, bytes, caller, "misaligned access");
+        check_clock(&sim_now.recent[0], at, bytes, writes, caller);
     } else if (!block_owns(at, bytes) &&
                (writes || at < launch->image || at + bytes > launch->image_end))
         check_fail(at, bytes, caller, writes ? "write out of bounds" : "read out of bounds");
@@ -171,7 +182,11 @@ void check_access(const void *address, size_t bytes, bool writes, const void *ca
             check_fail(at, bytes, caller, "access to sums of a product in flight");
         return;
     }
-    if (recently(at, bytes) && !misaligned(at, bytes)) return;
+    const MemoryRange *part = recently(at, bytes);
+    if (part && !misaligned(at, bytes)) {
+        check_clock(part, at, bytes, writes, caller);
+        return;
+    }
     AccessTrace *traces = traces_of(at, bytes);
     if (!traces) {
         check_far(at, bytes, writes, caller);

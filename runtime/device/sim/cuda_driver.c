@@ -1,12 +1,12 @@
 /* cuda_driver: the CUDA driver functions that the runtime uses, for the simulated device. */
 #include "block.h"
+#include "clocks.h"
 
 #include <dlfcn.h>
 #include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #pragma GCC visibility push(default)
@@ -93,6 +93,10 @@ static Result stopped(bool waits) {
 static bool has_mode(const char *word) {
     const char *words = getenv("MOEC_SIM");
     return words && strstr(words, word);
+}
+
+bool sim_capturing(void) {
+    return captured != NULL;
 }
 
 /* ---- images ---- */
@@ -210,7 +214,7 @@ static StreamWork *record(WorkKind kind) {
     return work;
 }
 
-static Result move(WorkKind kind, void *to, const void *from, size_t bytes) {
+static Result move(SimStream *stream, WorkKind kind, void *to, const void *from, size_t bytes) {
     const Result error = stopped(false);
     if (error) return error;
     if (broken) return LAUNCH_FAILED;
@@ -224,12 +228,16 @@ static Result move(WorkKind kind, void *to, const void *from, size_t bytes) {
         work->bytes = bytes;
         return GOOD;
     }
+    stream_begin(stream);
+    if ((kind != WORK_PUT && !stream_touch_range(from, bytes, false, "copy")) ||
+        (kind != WORK_GET && !stream_touch_range(to, bytes, true, "copy")))
+        return broken = true, LAUNCH_FAILED;
     memmove(to, from, bytes);
     return GOOD;
 }
 
-static Result launch_grid(const Function *function, SimIndex grid, SimIndex block, size_t shared,
-                          bool overlaps, void **arguments) {
+static Result launch_grid(SimStream *stream, const Function *function, SimIndex grid,
+                          SimIndex block, size_t shared, bool overlaps, void **arguments) {
     const Image *image = function->image;
     SimLaunch one = {.kernel = function->kernel,
                      .arguments = arguments,
@@ -242,12 +250,13 @@ static Result launch_grid(const Function *function, SimIndex grid, SimIndex bloc
                      .statics_end = image->statics_end,
                      .dynamic_bytes = shared,
                      .overlaps = overlaps};
+    stream_begin(stream);
     if (!broken && !block_run(&one)) broken = true;
     return broken ? LAUNCH_FAILED : GOOD;
 }
 
-static Result launch_or_record(const Function *function, SimIndex grid, SimIndex block,
-                               unsigned shared, bool overlaps, void **arguments) {
+static Result launch_or_record(SimStream *stream, const Function *function, SimIndex grid,
+                               SimIndex block, unsigned shared, bool overlaps, void **arguments) {
     unsigned threads = block.x * block.y * block.z;
     const Result error = stopped(false);
     if (error) return error;
@@ -259,7 +268,7 @@ static Result launch_or_record(const Function *function, SimIndex grid, SimIndex
                 function->kernel->name, grid.x, grid.y, threads, shared, function->shared);
         return INVALID_VALUE;
     }
-    if (!captured) return launch_grid(function, grid, block, shared, overlaps, arguments);
+    if (!captured) return launch_grid(stream, function, grid, block, shared, overlaps, arguments);
     StreamWork *work = record(WORK_LAUNCH);
     work->function = function;
     work->grid = grid;
@@ -277,9 +286,9 @@ static Result launch_or_record(const Function *function, SimIndex grid, SimIndex
 Result cuLaunchKernel(const Function *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                       unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
                       void *stream, void **arguments, void **extra) {
-    (void)stream, (void)extra;
+    (void)extra;
     const SimIndex grid = {grid_x, grid_y, grid_z}, block = {block_x, block_y, block_z};
-    return launch_or_record(function, grid, block, shared, false, arguments);
+    return launch_or_record(stream_of(stream), function, grid, block, shared, false, arguments);
 }
 
 /* CUlaunchConfig with one attribute: see CudaLaunchShape of cuda_library.h. */
@@ -302,27 +311,23 @@ Result cuLaunchKernelEx(const LaunchShape *shape, const Function *function, void
     for (unsigned i = 0; i < shape->attribute_count; i++)
         overlaps |= shape->attributes[i].kind == OVERLAPS && shape->attributes[i].value[0];
     if (overlaps && captured && has_mode("serial")) return NOT_SUPPORTED; /* drivers before 12.3 */
-    return launch_or_record(function, shape->grid, shape->block, shape->shared, overlaps,
-                            arguments);
+    return launch_or_record(stream_of(shape->stream), function, shape->grid, shape->block,
+                            shape->shared, overlaps, arguments);
 }
 
 Result cuMemcpyHtoDAsync_v2(void *to, const void *from, size_t bytes, void *stream) {
-    (void)stream;
-    return move(WORK_PUT, to, from, bytes);
+    return move(stream_of(stream), WORK_PUT, to, from, bytes);
 }
 
 Result cuMemcpyDtoHAsync_v2(void *to, const void *from, size_t bytes, void *stream) {
-    (void)stream;
-    return move(WORK_GET, to, from, bytes);
+    return move(stream_of(stream), WORK_GET, to, from, bytes);
 }
 
 Result cuMemcpyDtoDAsync_v2(void *to, const void *from, size_t bytes, void *stream) {
-    (void)stream;
-    return move(WORK_COPY, to, from, bytes);
+    return move(stream_of(stream), WORK_COPY, to, from, bytes);
 }
 
 Result cuMemsetD8Async(void *to, unsigned char value, size_t bytes, void *stream) {
-    (void)stream;
     const Result error = stopped(false);
     if (error) return error;
     if (broken) return LAUNCH_FAILED;
@@ -332,9 +337,11 @@ Result cuMemsetD8Async(void *to, unsigned char value, size_t bytes, void *stream
         work->to = to;
         work->value = value;
         work->bytes = bytes;
-    } else {
-        memset(to, value, bytes);
+        return GOOD;
     }
+    stream_begin(stream_of(stream));
+    if (!stream_touch_range(to, bytes, true, "memset")) return broken = true, LAUNCH_FAILED;
+    memset(to, value, bytes);
     return GOOD;
 }
 
@@ -402,12 +409,13 @@ Result cuGraphLaunch(SimGraph *graph, void *stream) {
     for (int i = 0; i < graph->count && !result; i++) {
         StreamWork *work = &graph->work[i];
         result = work->kind == WORK_LAUNCH
-                     ? launch_grid(work->function, work->grid, work->block, work->shared,
-                                   work->overlaps, work->arguments)
+                     ? launch_grid(stream_of(stream), work->function, work->grid, work->block,
+                                   work->shared, work->overlaps, work->arguments)
                  : work->kind == WORK_SET
                      ? cuMemsetD8Async(work->to, (unsigned char)work->value, work->bytes, stream)
-                 : work->kind == WORK_HOST ? cuLaunchHostFunc(stream, work->host, work->to)
-                                           : move(work->kind, work->to, work->from, work->bytes);
+                 : work->kind == WORK_HOST
+                     ? cuLaunchHostFunc(stream, work->host, work->to)
+                     : move(stream_of(stream), work->kind, work->to, work->from, work->bytes);
     }
     return result;
 }
@@ -428,7 +436,7 @@ Result cuDriverGetVersion(int *version) {
 }
 
 static int devices(void) {
-    return has_mode("pair") ? 2 : 1;
+    return has_mode("eight") ? 8 : has_mode("pair") ? 2 : 1;
 }
 
 Result cuDeviceGetCount(int *count) {
@@ -468,9 +476,20 @@ Result cuDeviceGetAttribute(int *value, int attribute, int device) {
     return GOOD;
 }
 
+Result cuDeviceGetPCIBusId(char *text, int length, int device) {
+    snprintf(text, (size_t)length, "0000:%02x:00.0", device);
+    return GOOD;
+}
+
+static int opened; /* number of the device */
+
+int sim_device(void) {
+    return opened;
+}
+
 Result cuDevicePrimaryCtxRetain(void **context, int device) {
     static int only;
-    (void)device;
+    opened = device;
     *context = &only;
     retained = true;
     return GOOD;
@@ -496,6 +515,7 @@ Result cuMemAlloc_v2(void **block, size_t bytes) {
 Result cuMemFree_v2(void *block) {
     const Result error = stopped(true);
     if (error) return error;
+    if (nccl_uses(block)) return broken = true, LAUNCH_FAILED;
     return memory_give(block) ? GOOD : INVALID_VALUE;
 }
 
@@ -514,60 +534,24 @@ Result cuMemGetInfo_v2(size_t *left, size_t *whole) {
     return GOOD;
 }
 
-Result cuStreamCreate(void **stream, unsigned flags) {
-    static int only;
-    (void)flags;
-    *stream = &only;
-    return GOOD;
-}
-
-Result cuStreamDestroy_v2(void *stream) {
-    (void)stream;
-    return GOOD;
-}
-
 Result cuStreamSynchronize(void *stream) {
-    (void)stream;
     const Result error = stopped(true);
     if (error) return error;
     if (sim_now.endless) {
         fputs("sim: error: a call waits for a kernel that never ends\n", stderr);
         abort();
     }
+    nccl_progress(stream_of(stream), true);
+    stream_join_host(stream_of(stream));
     return broken ? LAUNCH_FAILED : GOOD;
 }
 
 Result cuStreamQuery(void *stream) {
-    (void)stream;
     const Result error = stopped(true);
     if (error) return error;
-    return broken ? LAUNCH_FAILED : sim_now.endless ? NOT_READY : GOOD;
-}
-
-/* ---- events: host clock, since work is synchronous ---- */
-
-Result cuEventCreate(struct timespec **event, unsigned flags) {
-    (void)flags;
-    *event = calloc(1, sizeof **event);
-    return *event ? GOOD : NO_MEMORY;
-}
-
-Result cuEventDestroy_v2(struct timespec *event) {
-    free(event);
-    return GOOD;
-}
-
-Result cuEventRecord(struct timespec *event, void *stream) {
-    (void)stream;
-    if (captured) return INVALID_VALUE;
-    clock_gettime(CLOCK_MONOTONIC, event);
-    return GOOD;
-}
-
-Result cuEventElapsedTime(float *milliseconds, const struct timespec *first,
-                          const struct timespec *last) {
-    *milliseconds = (float)(1e3 * (double)(last->tv_sec - first->tv_sec) +
-                            1e-6 * (double)(last->tv_nsec - first->tv_nsec));
+    if (broken) return LAUNCH_FAILED;
+    if (sim_now.endless || !nccl_progress(stream_of(stream), false)) return NOT_READY;
+    stream_join_host(stream_of(stream));
     return GOOD;
 }
 

@@ -34,7 +34,9 @@ void *memory_take(size_t bytes) {
     }
     int place = find(start) + 1;
     memmove(parts + place + 1, parts + place, sizeof *parts * (size_t)(part_count - place));
-    parts[place] = (MemoryRange){start, start + bytes};
+    SimTrace *traces = calloc(whole / SIM_TRACE_GRAIN, sizeof *traces);
+    if (!traces) return NULL;
+    parts[place] = (MemoryRange){start, start + bytes, traces};
     part_count++;
     return start;
 }
@@ -42,6 +44,7 @@ void *memory_take(size_t bytes) {
 bool memory_give(void *block) {
     int place = find(block);
     if (place < 0 || parts[place].start != block) return false;
+    free(parts[place].traces);
     memmove(parts + place, parts + place + 1, sizeof *parts * (size_t)(part_count - place - 1));
     part_count--;
     memset(sim_now.recent, 0, sizeof sim_now.recent);
@@ -56,4 +59,11 @@ bool memory_holds(const void *at, size_t bytes) {
     sim_now.recent[1] = sim_now.recent[0];
     sim_now.recent[0] = parts[place];
     return true;
+}
+
+SimTrace *memory_traces(const void *at, size_t bytes, size_t *grain) {
+    if (!memory_holds(at, bytes)) return NULL;
+    const MemoryRange *part = &sim_now.recent[0];
+    *grain = (size_t)((const unsigned char *)at - part->start) / SIM_TRACE_GRAIN;
+    return part->traces;
 }

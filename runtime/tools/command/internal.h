@@ -32,6 +32,17 @@ double spread_of(const double *numbers, int count);
 /* Draws both as SVG, one line per activation. */
 void coordcheck_picture(const CoordinateCheck *check, FILE *file);
 
+/* tokenize_chats: conversations as training examples with weights. */
+
+typedef struct ChatOptions {
+    const char *template, *tokenizer, *out; /* paths */
+    long context;                           /* targets per example */
+    bool json;
+} ChatOptions;
+
+/* Writes the examples of files with a conversation per line. False after a message. */
+bool tokenize_chats(const ChatOptions *options, const Tokenizer *tokenizer, const Paths *paths);
+
 /* prompt: prompts from the command line, stdin or the lines of a file, as text and tokens. */
 
 typedef struct Prompt {

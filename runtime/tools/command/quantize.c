@@ -198,7 +198,7 @@ static bool write_quantized(Quantization *work, const char *path) {
     void **made = memory_new(sizeof *made * ((size_t)count + 1));
     quantize_entries(work, entries, notes, made);
     const Companions companions = {.tokenizer = safetensors_note(work->file, "tokenizer"),
-                                   .files = checkpoint_files(work->file)};
+                                   .files = safetensors_files(work->file)};
     TrainState place = {0};
     const bool good =
         (work->matrices || error_message("moec check lists the matrices that stay f32, and why",

@@ -16,7 +16,7 @@ _moec_tables() {
     doc) flags='--json --markdown --quiet -q --verbose -v --color --help -h ' ;;
     tensors) flags='--json --quiet -q --verbose -v --color --help -h ' ;;
     verify) flags='--device --batch-size -b --context-length -c --shapes --bisect --forms --mesh --seed -s --against --dtypes --sizes --inputs --json --set --lr --steps --precision --weight-dtype --head-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
-    bench) flags='--mode --device --json --kernels --prefix-length --batch-size -b --quick --set --context-length -c --lr --steps --precision --weight-dtype --head-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
+    bench) flags='--mode --device --json --kernels --trace --prefix-length --batch-size -b --quick --set --context-length -c --lr --steps --precision --weight-dtype --head-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     compare) flags='--baseline --markdown --csv --json --svg --quiet -q --verbose -v --color --help -h ' ;;
     report) flags='--out -o --force --baseline --open --json --quiet -q --verbose -v --color --help -h ' ;;
     log) flags='--csv --json --quiet -q --verbose -v --color --help -h ' ;;
@@ -27,7 +27,7 @@ _moec_tables() {
     export) flags='--format --out -o --layout --type --no-tokenizer --json --quiet -q --verbose -v --color --help -h ' ;;
     quantize) flags='--type --head-type --out -o --data -d --json --quiet -q --verbose -v --color --help -h ' ;;
     emit) flags='--target --mode --profile --weights --out -o --force --json --context-length -c --time-passes --set --lr --steps --precision --weight-dtype --head-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
-    tokenize) flags='--tokenizer --out -o --force --json --lines --json-field --no-special-tokens --append-token --token-bits --resume --threads -t --chunk-size --quiet -q --verbose -v --color --help -h ' ;;
+    tokenize) flags='--tokenizer --out -o --force --json --lines --json-field --chat-template --context-length -c --no-special-tokens --append-token --token-bits --resume --threads -t --chunk-size --quiet -q --verbose -v --color --help -h ' ;;
     tokenizer) flags='--vocab-size --out -o --special-token --pattern --min-frequency --json --quiet -q --verbose -v --color --help -h ' ;;
     init) flags='--seed -s --out -o --force --json --set --batch-size -b --context-length -c --lr --steps --precision --quiet -q --verbose -v --color --help -h ' ;;
     forward) flags='--weights --input --outputs --out -o --device --context-length -c --seed -s --json --set --precision --weight-dtype --head-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
@@ -242,6 +242,7 @@ _moec_tables() {
     'emit --kv-cache-dtype') kind=list values='f32 bf16 int8' ;;
     'emit --color') kind=list values='auto always never' ;;
     'tokenize --json-field') kind=list values='' ;;
+    'tokenize --context-length'|'tokenize -c') kind=list values='' ;;
     'tokenize --append-token') kind=list values='' ;;
     'tokenize --token-bits') kind=list values='16 32' ;;
     'tokenize --threads'|'tokenize -t') kind=list values='' ;;

@@ -38,7 +38,7 @@ static const PublicTensor *own_tensor(const Model *model, int i) {
 
 static void add_own_keys(const GgufOwn *own, Gguf *gguf) {
     const char *tokenizer = own->bare ? NULL : safetensors_note(own->file, "tokenizer"), *name;
-    json_t *files = checkpoint_files(own->file), *text;
+    json_t *files = safetensors_files(own->file), *text;
     gguf_text(gguf, "general.architecture", "moec");
     gguf_text(gguf, "general.name", moec_model(own->compiler));
     gguf_text(gguf, "moec.spec", moec_bundle(own->compiler));

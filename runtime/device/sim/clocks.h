@@ -1,0 +1,58 @@
+/* clocks: streams and events of the simulated device, with clocks: each unit of work has a number
+ * in its stream, and each stream knows the last number of every other one that it has waited for.
+ *
+ * Kernels and copies run at once, collectives (collectives.c) when something waits for them. A
+ * grain of device memory has the work that wrote and read it last; an access by work that has not
+ * waited for that work is an error. Kernels compiled with checks report their accesses; copies and
+ * collectives always do. */
+#ifndef SIM_CLOCKS_H
+#define SIM_CLOCKS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { SIM_STREAMS = 16, SIM_TRACE_GRAIN = 256 };
+
+typedef struct SimStream {
+    int number;
+    bool used;
+    uint64_t seen[SIM_STREAMS]; /* by stream; the own one: the last work */
+} SimStream;
+
+/* Work: its number times SIM_STREAMS, plus the stream; 0: none. */
+typedef uint64_t SimWork;
+
+/* The last work that wrote and read a grain of device memory. */
+typedef struct SimTrace {
+    SimWork written, read;
+} SimTrace;
+
+#pragma GCC visibility push(hidden)
+
+/* The current work, and its stream. */
+extern SimWork stream_now;
+
+/* A stream of a call; NULL is the default stream. */
+SimStream *stream_of(void *stream);
+/* The next work of the stream begins: it follows what the stream and the host have waited for, and
+ * the collectives of the stream. */
+void stream_begin(SimStream *stream);
+/* The host has waited for the stream. */
+void stream_join_host(const SimStream *stream);
+/* Whether the current work may access the grain, whose trace becomes this work. */
+bool stream_touch(SimTrace *trace, bool writes);
+/* The same for all grains of a range of device memory; reports an access that may not. what: of the
+ * access, "copy". */
+bool stream_touch_range(const void *at, size_t bytes, bool writes, const char *what);
+
+/* ---- collectives.c ---- */
+
+/* Runs the collectives of a stream that can run now; wait: until all have. Whether all have. */
+bool nccl_progress(const SimStream *stream, bool wait);
+/* Whether a collective that has not run uses the block; reports it. */
+bool nccl_uses(const void *block);
+
+#pragma GCC visibility pop
+
+#endif
