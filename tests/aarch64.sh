@@ -75,10 +75,10 @@ for precision in f32 bf16; do
 done
 echo "training: f32 and bf16 as on this machine"
 for type in bf16 int8 int4; do
-    "$native" eval native_f32 --data short --weight-dtype $type --json >expected 2>log || wrong "$(cat log)"
+    MOEC_CC=cc "$native" eval native_f32 --data short --weight-dtype $type --json >expected 2>log || wrong "$(cat log)"
     moec eval native_f32 --data short --weight-dtype $type --json >found 2>log || wrong "$type: $(cat log)"
     near "$(loss found)" "$(loss expected)" "$type"
-    "$native" generate native_f32 --prompt 'layer ' -n 12 --temperature 0 --weight-dtype $type >expected 2>log
+    MOEC_CC=cc "$native" generate native_f32 --prompt 'layer ' -n 12 --temperature 0 --weight-dtype $type >expected 2>log
     moec generate native_f32 --prompt 'layer ' -n 12 --temperature 0 --weight-dtype $type 2>log | cmp - expected || wrong "$type: another text: $(cat log)"
     moec emit native_f32 --mode decode --weight-dtype $type --out emitted --force >log 2>&1 || wrong "$(cat log)"
     make -s -C emitted CC=cross CFLAGS="-O2 -march=armv8.2-a+dotprod" >log 2>&1 || wrong "emitted: $(cat log)"

@@ -122,7 +122,7 @@ static json_t *own_notes(const Shards *shards, const Model *model, MoecCompiler 
         json_object_set(files, key + strlen(key_start), text);
     for (int i = 0; i < model->parameter_count; i++) {
         char *axes = memory_format("axes:%s", model->parameters[i].name);
-        json_object_set_new(notes, axes, json_string(model->parameters[i].axes));
+        json_object_set_new(notes, axes, json_text(model->parameters[i].axes));
         free(axes);
     }
     checkpoint_note(notes, moec_model(compiler), moec_bundle(compiler), &companions, &place);
