@@ -266,8 +266,6 @@ void smaller_weights(Program *program);
  *
  * Needs:   parameter_facts. */
 void choose_weights(Program *program, const char *weights, const char *head);
-/* True if products of the program read copies of parameters. */
-bool reads_copies(const Program *program);
 const char *weight_type_name(Type type);
 /* Sets the type of the caches (inference.kv_cache_dtype; NULL: not set). With bf16 products the
  * operands of attention are bf16 anyway. */

@@ -601,3 +601,7 @@ long extern_rows(const Statement *statement) {
     const CallShape shape = call_shape(call_input(statement, 0));
     return leading_size(&shape, statement->external->named);
 }
+
+bool reads_copies(const Program *program) {
+    return program->weights != TYPE_REAL || program->head_weights != TYPE_REAL;
+}

@@ -673,4 +673,7 @@ void rewrite_statement(Program *program, Statement *statement, bool targets, Rep
 /* Replaces one tensor by another wherever the statement reads or writes it. */
 void rewrite_tensor(Program *program, Statement *statement, const Tensor *from, Tensor *to);
 
+/* True if products of the program read copies of parameters: see smaller_weights.c. */
+bool reads_copies(const Program *program);
+
 #endif

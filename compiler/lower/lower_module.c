@@ -40,8 +40,7 @@ static bool is_read(Program *const *programs, int count, const char *path, Role 
 /* True if the copies of weights have a place of their own. */
 static bool for_inference(Program *const *programs, int count) {
     for (int i = 0; i < count; i++)
-        if (programs[i]->weights != TYPE_REAL || programs[i]->head_weights != TYPE_REAL)
-            return true;
+        if (reads_copies(programs[i])) return true;
     return false;
 }
 

@@ -28,6 +28,11 @@ static void add_tensor(Arena *arena, BlockLayout *layout, Tensor *tensor) {
     list_push(arena, &layout->tensors, tensor);
 }
 
+Matrices copy_matrices(const Tensor *tensor) {
+    if (tensor->matrices) return *tensor->matrices;
+    return (Matrices){.batch = 1, .n = tensor_elements(tensor), .k = 1};
+}
+
 size_t copy_element_bytes(Type type) {
     return type == TYPE_INT4   ? sizeof(MoecInt4)
            : type == TYPE_INT8 ? sizeof(MoecGroup)

@@ -24,6 +24,8 @@ typedef struct BlockLayout {
 
 BlockLayout layout_of(Arena *arena, Program *const *programs, int count, Role role);
 size_t layout_offset(const BlockLayout *layout, const Tensor *tensor);
+/* The matrices of int4; of another type, all elements in their order. */
+Matrices copy_matrices(const Tensor *tensor);
 /* Bytes of an element; of int8, a group; of int4, a part of a panel. */
 size_t copy_element_bytes(Type type);
 /* Bytes of a tensor in its type. */

@@ -28,8 +28,7 @@ static void add_packing(Text *text, const Module *module) {
     text_add(text, "static const MoecWeightCopy packed_weights[] = {\n");
     for (int i = 0; i < packed->tensors.count; i++) {
         const Tensor *tensor = packed->tensors.items[i];
-        const Matrices plain = {.batch = 1, .n = tensor_elements(tensor), .k = 1},
-                       *m = tensor->matrices ? tensor->matrices : &plain;
+        const Matrices matrices = copy_matrices(tensor), *m = &matrices;
         text_add(text, "    {%s, %zu, %zu, %ld, %ld, %ld, %ld, %ld, %ld}, /* %s */\n",
                  weight_type(tensor->type), layout_offset(&module->weights, tensor->of),
                  packed->offsets[i], m->batch, m->n, m->k, m->batch_stride, m->n_stride,

@@ -189,10 +189,6 @@ static void read_packed(Program *program, Statement *statement, const Contractio
 
 /* ---- all types ---- */
 
-bool reads_copies(const Program *program) {
-    return program->weights != TYPE_REAL || program->head_weights != TYPE_REAL;
-}
-
 static void read_smaller(Program *program, Statement *statement, bool in_scan) {
     if (statement->kind != STATEMENT_LOOP || statement->exact) return;
     const Contraction *found = unit_product(program, statement);

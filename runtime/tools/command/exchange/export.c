@@ -4,7 +4,7 @@
 #include "base/memory.h"
 #include "base/message.h"
 #include "data/shards.h"
-#include "tools/command/exchange/gguf_own.h"
+#include "tools/command/exchange/torch_folder.h"
 #include "tools/command/line/commands.h"
 #include "tools/exchange/exchange.h"
 #include "model/model.h"
@@ -73,17 +73,17 @@ static bool find_architecture(Export *export) {
 }
 
 /* A GGUF file with the spec of the run. */
-static bool is_own(const Export *export) {
+static bool exports_own(const Export *export) {
     return !strcmp(export->layout, GGUF_OWN);
 }
 
 /* Types of weights belong to the command that runs a model: a format has none. */
-static bool open_spec(Export *export) {
+static bool spec_of_run(Export *export) {
     static const char *const sets[] = {"inference.weight_dtype=f32", "inference.kv_cache_dtype=f32",
                                        "inference.head_dtype=f32"};
     MoecCompiler *own = checkpoint_spec(export->file, NULL, 0);
     if (!own) return false;
-    if (is_own(export)) {
+    if (exports_own(export)) {
         export->compiler = own;
         return true;
     }
@@ -102,12 +102,12 @@ static bool open_spec(Export *export) {
 static bool look_for_option(Export *export) {
     const GraphShape shape = {.graph = MOEC_FORWARD};
     export->file = checkpoint_open(export->run);
-    if (!export->file || !open_spec(export)) return false;
-    if (!is_own(export) &&
+    if (!export->file || !spec_of_run(export)) return false;
+    if (!exports_own(export) &&
         (!open_layouts(export) || !find_architecture(export) || !find_layout(export)))
         return false;
     export->model = model_describe(export->compiler, &shape);
-    if (!export->model || is_own(export)) return export->model != NULL;
+    if (!export->model || exports_own(export)) return export->model != NULL;
     export->conversion = match_export(export->layouts, export->layout, export->compiler,
                                       export->model, export->file);
     if (moec_failed(export->layouts) || !export->conversion) return false;
@@ -196,7 +196,8 @@ static bool write_own(const Export *export) {
 
 static bool check_type(Export *export) {
     if (!export->type) return true;
-    if (is_own(export)) return error_message("omit --type", "--type does not apply to " GGUF_OWN);
+    if (exports_own(export))
+        return error_message("omit --type", "--type does not apply to " GGUF_OWN);
     if (strncmp(export->layout, "gguf", 4) != 0)
         return error_message("add --format gguf, or omit --type",
                              "--type applies to GGUF files only");
@@ -227,7 +228,7 @@ int command_export(const Command *command, int argc, char **argv) {
     if (!export.layout || !export.out)
         return arguments_wrong(command, NULL, "moec export requires --format and --out");
     bool good = check_type(&export) && look_for_option(&export) &&
-                (is_own(&export)                          ? write_own(&export)
+                (exports_own(&export)                     ? write_own(&export)
                  : strncmp(export.layout, "gguf", 4) == 0 ? write_gguf(&export)
                                                           : write_model_folder(&export));
     conversion_free(export.conversion);

@@ -1,4 +1,5 @@
-#include "tools/command/exchange/gguf_own.h"
+/* gguf_own: a run as one GGUF file with its spec, and back: see torch_folder.h. */
+#include "tools/command/exchange/torch_folder.h"
 
 #include "abi/json_make.h"
 #include "abi/quantity.h"
@@ -116,12 +117,12 @@ static json_t *own_notes(const Shards *shards, const Model *model, MoecCompiler 
     json_t *notes = json_object(), *files = json_object(), *text;
     const Companions companions = {.tokenizer = tokenizer, .files = files};
     const char *key;
-    json_object_foreach(shards->gguf->keys, key, text)
-        if (!strncmp(key, file_key, strlen(file_key)))
-            json_object_set(files, key + strlen(key_start), text);
+    json_object_foreach(shards->gguf->keys, key,
+                        text) if (!strncmp(key, file_key, strlen(file_key)))
+        json_object_set(files, key + strlen(key_start), text);
     for (int i = 0; i < model->parameter_count; i++) {
         char *axes = memory_format("axes:%s", model->parameters[i].name);
-        json_object_set_new(notes, axes, json_string(model->parameters[i].axes));
+        json_object_set_new(notes, axes, json_text(model->parameters[i].axes));
         free(axes);
     }
     checkpoint_note(notes, moec_model(compiler), moec_bundle(compiler), &companions, &place);
@@ -141,8 +142,7 @@ static void report_own(const TorchImport *import, MoecCompiler *compiler, const 
                                                    GGUF_OWN, "parameters", (json_int_t)elements));
 }
 
-static bool write_own_run(const Shards *shards, const TorchImport *import,
-                          MoecCompiler *compiler) {
+static bool write_own_run(const Shards *shards, const TorchImport *import, MoecCompiler *compiler) {
     const GraphShape shape = {.graph = MOEC_FORWARD};
     const char *text = import->bare ? NULL : own_text(shards->gguf, "moec.tokenizer");
     Tokenizer *tokenizer = text ? tokenizer_read(shards->path, text, strlen(text)) : NULL;

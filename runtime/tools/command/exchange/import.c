@@ -6,7 +6,6 @@
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
-#include "tools/command/exchange/gguf_own.h"
 #include "tools/command/exchange/torch_folder.h"
 #include "tools/command/line/commands.h"
 #include "tools/exchange/exchange.h"

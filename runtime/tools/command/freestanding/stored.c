@@ -135,7 +135,8 @@ static void put_copy(Output *output, const void *copy, const MoecStored *stored)
 }
 
 /* The copy of a parameter in the rounded weights. */
-static const void *copy_of(const MoecTable *table, const void *rounded, const MoecStored *stored) {
+static const void *stored_copy(const MoecTable *table, const void *rounded,
+                               const MoecStored *stored) {
     int i = 0;
     while (table->packed[i].weights != stored->from * sizeof(float)) i++;
     return (const char *)rounded + table->packed[i].packed;
@@ -166,7 +167,7 @@ static void put_all(Output *output, const FreestandingFolder *folder, const void
         if (type == MOEC_F32)
             put_floats(output, stored_numbers(folder->model, stored), stored);
         else
-            put_copy(output, copy_of(folder->model->table, rounded, stored), stored);
+            put_copy(output, stored_copy(folder->model->table, rounded, stored), stored);
     }
 }
 
