@@ -81,6 +81,18 @@ const char *moec_bundle(MoecCompiler *compiler) {
     return text.text;
 }
 
+const MoecDocument *moec_extern_files(MoecCompiler *compiler, int *count) {
+    const List *kernels = &moec_unit(compiler)->kernels;
+    MoecDocument *files =
+        arena_alloc(moec_arena(compiler), ((size_t)kernels->count + 1) * sizeof *files);
+    for (int i = 0; i < kernels->count; i++) {
+        const Source *source = kernels->items[i];
+        files[i] = (MoecDocument){source->path, source->text, strlen(source->text)};
+    }
+    *count = kernels->count;
+    return files;
+}
+
 typedef struct Bundle {
     const char *at, *end;
     List sources; /* Source * */

@@ -59,6 +59,12 @@ const char *moec_reports_json(MoecCompiler *compiler); /* a JSON array */
 const char *moec_warnings(MoecCompiler *compiler);
 const char *moec_warnings_json(MoecCompiler *compiler);
 
+/* A file of a spec; in an editor, as shown there. */
+typedef struct MoecDocument {
+    const char *path, *text;
+    size_t length;
+} MoecDocument;
+
 typedef enum MoecTransferForm {
     MOEC_TRANSFER_FACTORS, /* table: learning rate, initialization, multiplier */
     MOEC_TRANSFER_JSON,
@@ -119,6 +125,12 @@ bool moec_rounded(MoecCompiler *compiler);
 double moec_option_number(MoecCompiler *compiler, const char *path, double otherwise);
 /* True if the option accepts any number, not only integers. */
 bool moec_option_real(MoecCompiler *compiler, const char *path);
+/* The first stages of a training run (train.stages), whose steps have settings of their own. */
+typedef struct MoecStage {
+    long steps;                      /* of the stage */
+    long batch, context, accumulate; /* sequences, tokens per sequence, micro-batches */
+} MoecStage;
+const MoecStage *moec_stages(MoecCompiler *compiler, int *count);
 /* A parameter with a row per position, as a learned position embedding has; NULL: none. */
 const char *moec_learned_positions(MoecCompiler *compiler);
 /* Programs compiled from now on share weights with training: inference.weight_dtype has no effect
@@ -178,6 +190,8 @@ typedef struct MoecExternUse {
 } MoecExternUse;
 /* All `extern` statements of the spec; NULL after an error. */
 const MoecExternUse *moec_extern_uses(MoecCompiler *compiler, int *count);
+/* The files of hand-written kernels that the spec names; their text is a string. */
+const MoecDocument *moec_extern_files(MoecCompiler *compiler, int *count);
 /* Compiles one graph with all machine-independent passes. batch and context <= 0 use the values of
  * the spec. tokens: new tokens per decode step. Returns NULL after an error (see moec_reports). */
 MoecProgram *moec_compile(MoecCompiler *compiler, MoecGraph graph, long batch, long context,
@@ -224,11 +238,11 @@ const char *moec_emit_c(MoecCompiler *compiler, MoecProgram *const *programs, in
 /* A parameter or layer state that a freestanding program reads, in the order of its memory. */
 typedef struct MoecStored {
     const char *name, *axes;
-    bool is_state;  /* of a layer */
-    int type;       /* of MoecType: MOEC_F32, MOEC_BF16 or MOEC_INT8 */
-    size_t from;    /* index of its first number in the weights, or in the states */
-    size_t at;      /* index of its first element: of all f32, or of all others */
-    size_t numbers; /* an element of MOEC_INT8 is a group */
+    bool is_state;   /* of a layer */
+    int type;        /* of MoecType */
+    size_t from;     /* index of the first f32 number in the weights, or in the states */
+    size_t at;       /* index of its first element among those of its type */
+    size_t elements; /* of MOEC_INT8 groups, of MOEC_INT4 parts of panels; without a rest to 16 */
 } MoecStored;
 
 /* A decoding program in C99 that needs no library and no memory but its state. */
@@ -236,8 +250,7 @@ typedef struct MoecFreestanding {
     const char *text; /* functions, from the sizes to run_decode; see plain_model.c */
     const MoecStored *stored;
     int stored_count;
-    size_t floats, rounded; /* elements of all f32, and of all others, whose type is rounded_type */
-    int rounded_type;
+    size_t floats, halves, groups, panels; /* elements of each type: f32, bf16, int8, int4 */
     long vocabulary, context;
     size_t cache_bytes, arena_bytes; /* of the state */
     size_t local_bytes;              /* of the arrays of a kernel: the largest sum of one kernel */
@@ -364,11 +377,7 @@ const char *moec_format(MoecCompiler *compiler);
 
 /* ---- for editors ---- */
 
-/* A file as shown in an editor; its text may differ from the file on disk. */
-typedef struct MoecDocument {
-    const char *path, *text;
-    size_t length;
-} MoecDocument;
+/* Its text may differ from the file on disk. */
 /* Reads documents[0]; the others replace the files with their paths. */
 MoecCompiler *moec_open_document(const MoecDocument *documents, int count, const char *model,
                                  const char *search);
@@ -577,6 +586,13 @@ bool moec_layout_ignores(MoecCompiler *layouts, const char *layout, const char *
  * + path, "input:" or "output:" + name, "scalar:" + name of an input that the runtime sets,
  * "cache:" + name. The prefix is optional if no parameter and no state has the name. */
 typedef struct MoecInterpreter MoecInterpreter;
+/* A tensor that decoding keeps between its steps. */
+typedef struct MoecCacheTensor {
+    MoecSpecTensor spec;    /* that it has values of; name: "key_rotary_y" if the spec has none */
+    MoecNamedTensor stored; /* name: in the table of the program; with the iterations */
+    const char *reference;  /* name of the interpreter */
+} MoecCacheTensor;
+const MoecCacheTensor *moec_cache_tensors(MoecCompiler *compiler, MoecProgram *program, int *count);
 MoecInterpreter *moec_interpreter_new(MoecCompiler *compiler, MoecProgram *program);
 /* Cost of one run: arithmetic operations and bytes of its tensors. */
 typedef struct MoecInterpreterCost {

@@ -3,6 +3,7 @@
 
 #include "analysis/parameter_facts.h"
 #include "calls/call_table.h"
+#include "module/lowered.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -106,11 +107,13 @@ Program *elaborated(MoecCompiler *compiler, Graph graph, long batch, long contex
     if (!program) return NULL;
     program->rounded = moec_rounded(compiler);
     if (graph == GRAPH_STEP) return program;
-    if (!compiler->trains) choose_weights(program, moec_option(compiler, "inference.weight_dtype"));
     choose_caches(program, moec_option(compiler, "inference.kv_cache_dtype"));
     program->input_gradients = compiler->differentiates && graph == GRAPH_TRAIN;
     if (graph == GRAPH_TRAIN) program->cotangent = input_called(program, compiler->unit->cotangent);
     parameter_facts(program);
+    if (!compiler->trains)
+        choose_weights(program, moec_option(compiler, "inference.weight_dtype"),
+                       moec_option(compiler, "inference.head_dtype"));
     if (compiler->tuning && graph != GRAPH_UPDATE) tune(compiler->tuning, program);
     mark_whole(compiler->unit, program);
     if (compiler->observes && graph == GRAPH_FORWARD) observe(program);
@@ -348,20 +351,28 @@ void moec_observe_name(MoecCompiler *compiler, const char *name) {
               arena_copy(compiler->arena, name, strlen(name)));
 }
 
-/* The tensor of a list entry; false: it has no name in the spec. */
-static bool describe_spec_tensor(Arena *arena, const Tensor *tensor, MoecSpecTensor *to) {
-    if (!tensor->spec_name || tensor->type != TYPE_REAL) return false;
-    const bool stacked = tensor->rank && tensor->axes[0]->kind == AXIS_REPEAT;
+static MoecSpecTensor described_tensor(Arena *arena, const Tensor *tensor, const char *name,
+                                       bool stacked) {
     Text axes = {.arena = arena};
     text_add(&axes, "%s", "");
     for (int i = stacked; i < tensor->rank; i++)
         text_add(&axes, "%s%s=%ld", i > stacked ? "," : "", tensor->axes[i]->name,
                  tensor->axes[i]->size);
-    *to = (MoecSpecTensor){.name = tensor->spec_name,
-                           .axes = axes.text,
-                           .part = tensor->part,
-                           .file = tensor->span.source ? tensor->span.source->path : NULL,
-                           .line = span_line(tensor->span)};
+    return (MoecSpecTensor){.name = name,
+                            .axes = axes.text,
+                            .part = tensor->part,
+                            .file = tensor->span.source ? tensor->span.source->path : NULL,
+                            .line = span_line(tensor->span)};
+}
+
+static bool is_stacked_tensor(const Tensor *tensor) {
+    return tensor->rank && tensor->axes[0]->kind == AXIS_REPEAT;
+}
+
+/* The tensor of a list entry; false: it has no name in the spec. */
+static bool describe_spec_tensor(Arena *arena, const Tensor *tensor, MoecSpecTensor *to) {
+    if (!tensor->spec_name || tensor->type != TYPE_REAL) return false;
+    *to = described_tensor(arena, tensor, tensor->spec_name, is_stacked_tensor(tensor));
     return true;
 }
 
@@ -375,6 +386,29 @@ const MoecSpecTensor *moec_spec_tensors(MoecCompiler *compiler, long batch, long
         arena_alloc(compiler->arena, ((size_t)program->tensors.count + 1) * sizeof *list);
     for (int i = 0; i < program->tensors.count; i++)
         *count += describe_spec_tensor(compiler->arena, program->tensors.items[i], &list[*count]);
+    return list;
+}
+
+const MoecCacheTensor *moec_cache_tensors(MoecCompiler *compiler, MoecProgram *program,
+                                          int *count) {
+    const List *tensors = &program->tensors;
+    MoecCacheTensor *list =
+        arena_alloc(compiler->arena, ((size_t)tensors->count + 1) * sizeof *list);
+    *count = 0;
+    for (int i = 0; i < tensors->count; i++) {
+        const Tensor *tensor = tensors->items[i];
+        if (tensor->role != ROLE_CACHE) continue;
+        const char *name = tensor->path ? tensor->path : tensor->name;
+        long *shape = arena_alloc(compiler->arena, (MAX_RANK + 1) * sizeof *shape);
+        for (int j = 0; j < tensor->rank; j++) shape[j] = tensor->axes[j]->size;
+        const bool stacked = tensor->spec_name && strchr(tensor->spec_name, '{'),
+                   named = tensor->spec_name && stacked == is_stacked_tensor(tensor);
+        list[(*count)++] = (MoecCacheTensor){
+            .spec = described_tensor(compiler->arena, tensor, named ? tensor->spec_name : name,
+                                     named && stacked),
+            .stored = {name, axis_names(compiler->arena, tensor), tensor->rank, shape},
+            .reference = arena_format(compiler->arena, "cache:%s", tensor->name)};
+    }
     return list;
 }
 
@@ -419,6 +453,17 @@ void moec_differentiate_inputs(MoecCompiler *compiler) {
 
 void moec_split_training(MoecCompiler *compiler, const char *name) {
     if (compiler->unit) compiler->unit->cotangent = arena_format(compiler->arena, "%s", name);
+}
+
+const MoecStage *moec_stages(MoecCompiler *compiler, int *count) {
+    const List *stages = &compiler->unit->stages;
+    MoecStage *copies = arena_alloc(compiler->arena, sizeof *copies * (size_t)(stages->count + 1));
+    *count = stages->count ? stages->count - 1 : 0;
+    for (int i = 0; i < *count; i++) {
+        const Stage *stage = stages->items[i];
+        copies[i] = (MoecStage){stage->steps, stage->batch, stage->context, stage->accumulate};
+    }
+    return copies;
 }
 
 bool moec_gathers(const MoecCompiler *compiler) {

@@ -40,7 +40,14 @@ typedef struct Unit {
      * matrices (GRAPH_STEP) instead of element by element */
     Program *parameters;
     List flows, whole;
+    List stages; /* Stage *: train.stages of the open model, then the rest of the run */
 } Unit;
+
+/* Steps of a training run with settings of their own. */
+typedef struct Stage {
+    long steps;                      /* of the last stage: of the run */
+    long batch, context, accumulate; /* as in `train`: sequences, tokens, micro-batches */
+} Stage;
 
 /* resolve: reads a file and the files that it uses (from its folder, from `search` (separated by
  * colons, may be NULL), from the embedded standard library). */
@@ -251,11 +258,16 @@ void scatter_to_select(Program *program);
 void precision(Program *program);
 /* The same, independent of the precision of the program. */
 void mark_exact(Program *program);
-/* Products read parameters from bf16, int8 or int4 copies, as program->weights specifies. */
+/* Products read parameters from bf16, int8 or int4 copies, as program->weights and
+ * program->head_weights specify. */
 void smaller_weights(Program *program);
-/* Sets the type of the weights for inference (inference.weight_dtype; NULL: not set). int8 applies
- * to weights only; nothing else is rounded then. */
-void choose_weights(Program *program, const char *weights);
+/* Sets the types of the weights for inference (inference.weight_dtype, inference.head_dtype; NULL:
+ * not set). int8 and int4 apply to weights only; nothing else is rounded then.
+ *
+ * Needs:   parameter_facts. */
+void choose_weights(Program *program, const char *weights, const char *head);
+/* True if products of the program read copies of parameters. */
+bool reads_copies(const Program *program);
 const char *weight_type_name(Type type);
 /* Sets the type of the caches (inference.kv_cache_dtype; NULL: not set). With bf16 products the
  * operands of attention are bf16 anyway. */
@@ -306,9 +318,9 @@ long cache_bytes_per_token(const Program *step);
 long constant_bytes(const Program *step);
 /* Memory of the weights of a program for inference. */
 typedef struct WeightMemory {
-    Type type;            /* of the smaller copies; TYPE_REAL: there are none */
-    double smaller, full; /* bytes of the copies, and of the parameters in f32 */
-    List wide;            /* const Tensor *: matrices that are read in f32 */
+    double smaller, full;          /* bytes of the copies, and of the parameters in f32 */
+    double by_type[TYPE_INT4 + 1]; /* bytes of the copies of each type */
+    List wide;                     /* const Tensor *: matrices that are read in f32 */
 } WeightMemory;
 WeightMemory weight_memory(Program *program);
 /* Bytes of weights that a run of the program reads. */

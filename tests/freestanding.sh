@@ -102,6 +102,8 @@ tried generated/routed.moe
 tried models/hybrid.moe:hybrid_small
 tried models/gated_attention.moe:moe_small --set dim=32 --set layers=2
 tried generated/dense.moe --set inference.weight_dtype=int8 --set inference.kv_cache_dtype=int8
+tried generated/dense.moe --set inference.weight_dtype=int4 --set inference.head_dtype=int8
+tried generated/routed.moe --set inference.weight_dtype=int4
 tried generated/routed.moe --set inference.weight_dtype=bf16 --set inference.kv_cache_dtype=bf16
 tried tests/layers.moe:hashes
 tried tests/layers.moe:window_bias

@@ -74,7 +74,7 @@ static void visit_read(Expr *expr, void *data) {
     for (int i = 0; i < expr->count && expr->tensor->role == ROLE_PARAMETER; i++) {
         const Expr *sub = expr->args[i];
         if (sub->kind == EXPR_READ && sub->tensor->role == ROLE_INPUT &&
-            sub->tensor->input == MOEC_INPUT_TOKEN)
+            sub->tensor->declared == MOEC_INPUT_TOKEN)
             costing->words = expr->tensor->axes[i];
     }
 }

@@ -41,7 +41,7 @@ typedef enum ParameterRole { WAY_PRODUCT, WAY_SCALE, WAY_SHIFT, WAY_OTHER } Para
 
 /* ---- values of parameters alone ---- */
 
-static bool reads_tensor(const Expr *expr) {
+bool reads_tensor(const Expr *expr) {
     if (expr->kind == EXPR_READ) return true;
     for (int i = 0; i < expr->count; i++)
         if (reads_tensor(expr->args[i])) return true;

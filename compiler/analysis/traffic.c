@@ -69,18 +69,19 @@ static double weight_bytes(Type type) {
     return type_bytes(type) + (type == TYPE_INT8 ? sizeof(float) / (double)INT8_GROUP : 0);
 }
 
-/* Of an int4 parameter, the f32 weights are released after they are rounded, unless they are
- * read. */
+/* The f32 weights of a parameter are released after the copy is made, unless they are read. */
 WeightMemory weight_memory(Program *program) {
-    WeightMemory memory = {.type = program->weights};
+    WeightMemory memory = {.full = 0};
     const int *touches = touches_of(program);
     bool *packed =
         arena_alloc(program->arena, ((size_t)program->tensors.count + 1) * sizeof *packed);
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
-        if (tensor->role != ROLE_ROUNDED || !touches[i]) continue;
-        memory.smaller += weight_bytes(tensor->type) * (double)tensor_elements(tensor);
-        packed[tensor->of->id] = tensor->type == TYPE_INT4;
+        if (tensor->role != ROLE_ROUNDED || !touches[i] || !reads_copies(program)) continue;
+        const double bytes = weight_bytes(tensor->type) * (double)tensor_elements(tensor);
+        memory.smaller += bytes;
+        memory.by_type[tensor->type] += bytes;
+        packed[tensor->of->id] = true;
     }
     for (int i = 0; i < program->tensors.count; i++) {
         Tensor *tensor = program->tensors.items[i];

@@ -31,6 +31,19 @@ double optimizer_bytes(MoecCompiler *compiler, double weights) {
            bytes_of_role(step, ROLE_STATE);
 }
 
+/* The most bytes of activations in any stage of the training; below 0 after an error. */
+static double stage_activations(MoecCompiler *compiler, double bytes) {
+    const List *stages = &moec_unit(compiler)->stages;
+    for (int i = 0; i + 1 < stages->count; i++) {
+        const Stage *stage = stages->items[i];
+        Program *program = moec_compile(compiler, MOEC_TRAIN, stage->batch, stage->context, 0);
+        if (!program) return -1;
+        const double own = (double)moec_schedule(compiler, program)->arena_bytes;
+        if (own > bytes) bytes = own;
+    }
+    return bytes;
+}
+
 bool describe(MoecCompiler *compiler, Summary *summary) {
     Arena *arena = moec_arena(compiler);
     Program *forward = moec_compile(compiler, MOEC_FORWARD, 0, 0, 0);
@@ -39,12 +52,15 @@ bool describe(MoecCompiler *compiler, Summary *summary) {
     summary->cost = cost(arena, forward);
     warn_of_leaks(compiler, forward);
     summary->decoding = moec_decoding(compiler);
+    summary->stages = &moec_unit(compiler)->stages;
     summary->trains = forward->loss != NULL && moec_option(compiler, "train.batch_size");
     Program *train = summary->trains ? moec_compile(compiler, MOEC_TRAIN, 0, 0, 0) : forward;
     if (!train) return false;
     summary->weights = bytes_of_role(forward, ROLE_PARAMETER);
     summary->states = bytes_of_role(forward, ROLE_STATE);
     summary->activations = (double)moec_schedule(compiler, train)->arena_bytes;
+    if (summary->trains) summary->activations = stage_activations(compiler, summary->activations);
+    if (summary->activations < 0) return false;
     if (train->rounded) summary->compute_weights = summary->weights / 2;
     if (summary->trains) {
         summary->gradients = summary->weights;

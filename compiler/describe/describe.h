@@ -14,6 +14,7 @@ typedef struct Summary {
     double compute_weights; /* bf16 copy of the weights */
     double states;          /* of layers, such as router biases */
     double total;
+    const List *stages; /* Stage *: of the training */
 } Summary;
 
 /* Bytes of the optimizer state for `weights` bytes of parameters. */

@@ -159,12 +159,15 @@ static void add_decoding(Text *text, const Decoding *decoding) {
 
 /* Of smaller weights: the bytes of both types, and the matrices that stay f32. */
 static void add_weights(Text *text, const Decoding *decoding) {
+    static const Type types[] = {TYPE_INT4, TYPE_INT8, TYPE_BF16};
     const WeightMemory *weights = &decoding->weights;
-    if (decoding->hindrance || weights->type == TYPE_REAL) return;
-    text_add(text, "  decoding weights %s: %s",
-             quantity(weights->smaller + weights->full, "B").text, weight_type_name(weights->type));
-    text_add(text, " %s, f32 ", quantity(weights->smaller, "B").text);
-    text_add(text, "%s", quantity(weights->full, "B").text);
+    if (decoding->hindrance || weights->smaller == 0) return;
+    text_add(text, "  decoding weights %s:", quantity(weights->smaller + weights->full, "B").text);
+    for (size_t i = 0; i < 3; i++)
+        if (weights->by_type[types[i]] > 0)
+            text_add(text, " %s %s,", weight_type_name(types[i]),
+                     quantity(weights->by_type[types[i]], "B").text);
+    text_add(text, " f32 %s", quantity(weights->full, "B").text);
     for (int i = 0; i < weights->wide.count && i <= MAX_WIDE; i++)
         text_add(text, "%s%s", i ? ", " : " with ",
                  i < MAX_WIDE ? ((const Tensor *)weights->wide.items[i])->path : "...");
@@ -266,6 +269,23 @@ static void add_memory_parts(Text *text, const Summary *summary) {
     text_add(text, "\n");
 }
 
+/* "200 steps of 32 x 256, then 8 x 1024 tokens; 1.64 M tokens in total". */
+static void add_stages(Text *text, const List *stages) {
+    const Stage *last = stages->items[stages->count - 1];
+    double steps = (double)last->steps, tokens = 0;
+    for (int i = 0; i + 1 < stages->count; i++) {
+        const Stage *one = stages->items[i];
+        const double own = fmin((double)one->steps, steps);
+        tokens += own * (double)(one->batch * one->accumulate * one->context);
+        steps -= own;
+        text_add(text, "%s%ld steps of %ld x %ld", i ? ", " : "  training stages  ", one->steps,
+                 one->batch * one->accumulate, one->context);
+    }
+    tokens += steps * (double)(last->batch * last->accumulate * last->context);
+    text_add(text, ", then %ld x %ld tokens; %s tokens in total\n", last->batch * last->accumulate,
+             last->context, quantity_count(tokens).text);
+}
+
 static void add_other_models(Text *text, MoecCompiler *compiler) {
     int count, others = 0;
     const char *const *names = moec_models(compiler, &count);
@@ -290,6 +310,7 @@ const char *moec_cost_text(MoecCompiler *compiler) {
     add_scores(&text, &summary.forward->scores);
     add_masked(&text, summary.forward);
     add_memory_parts(&text, &summary);
+    if (summary.trains && summary.stages->count > 1) add_stages(&text, summary.stages);
     add_other_models(&text, compiler);
     text_add(&text, "\n");
     add_layer_table(&text, &summary.cost->layers);

@@ -524,7 +524,10 @@ static Value *density(Elaborator *e, const Node *node, const Node *subs) {
         return value_error(e, node->span);
     }
     Value *result = hoist_reduction(e, REDUCE_NONE, NULL, 0, mask, mask->span);
-    if (result->kind == KIND_TENSOR) result->expr->tensor->share = share->number;
+    if (result->kind == KIND_TENSOR) {
+        result->expr->tensor->share = share->number;
+        probe_density(e, result->expr->tensor, share->number, node->span);
+    }
     return result;
 }
 
@@ -535,7 +538,9 @@ static Value *drawn_for(Elaborator *e, const Node *node) {
         if (like->kind == KIND_ERROR || (like->kind == KIND_TENSOR && e->equation)) return like;
         report_error(e->reports, node->kids[1]->kids[0]->span, "'%s' expects a tensor",
                      node->kids[0]->name);
-        report_help(e->reports, "write the name of a tensor, with one random number per element");
+        report_help(e->reports, "write %s() for one random number per element of the left side, or %s(x) "
+                    "for one per element of a tensor x",
+                    node->kids[0]->name, node->kids[0]->name);
         return value_error(e, node->span);
     }
     if (e->equation && e->equation->has_left)

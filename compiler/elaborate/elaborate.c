@@ -72,17 +72,6 @@ static void override(Elaborator *e, Record *record, const char *path, double num
     if (number > 0) record_set(e, record, path, value_number(e, number, (Span){0}), (Span){0});
 }
 
-/* `span` receives its location in the source. */
-double group_number(Elaborator *e, const Value *group, const char *name, double otherwise,
-                    Span *span) {
-    if (!group || group->kind != KIND_LAYER) return otherwise;
-    if (!option_named(e, group->layer, name, group->span)) return otherwise;
-    Value *value = layer_option(e, group, name, group->span);
-    if (value->kind != KIND_NUMBER) return otherwise;
-    if (span) *span = value->span;
-    return value->number;
-}
-
 Value *train_group(Elaborator *e, const Node *layer, Record *record) {
     const Node *body = layer_body(layer);
     for (int i = 0; i < body->count; i++) {
@@ -306,6 +295,7 @@ static void model_program(Elaborator *e, const Node *model, const Node *layer, R
     outputs(e);
     initialise(e);
     check_sizes(e);
+    if (e->settings) training_stages(e, train);
     outside_attributes(e, e->attributes);
     for (int i = 0; i < e->once.count; i++)
         list_push(e->arena, &e->program->body.statements, e->once.items[i]);

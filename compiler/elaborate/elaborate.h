@@ -297,6 +297,12 @@ void declared_attributes(Elaborator *e, const Node *record, Tensor *tensor);
 Value *take_attributes(const Node *layer, Record *record);
 void outside_attributes(Elaborator *e, const Value *list);
 
+/* ---- training_stages.c ---- */
+/* Sets the stages of the unit, after the parameters are known. */
+void training_stages(Elaborator *e, const Value *train);
+/* Tokens of so many steps. */
+double training_tokens(Elaborator *e, const Value *train, double steps);
+
 /* ---- records.c ---- */
 Record *record_new(Elaborator *e);
 RecordField *record_find(const Record *record, const char *name);
@@ -475,6 +481,8 @@ void block_statements(Elaborator *e, const Node *block);
 bool declared_dims(Elaborator *e, const char *name, const Node *subs, Index **dims, int *rank);
 bool evaluate_init(Elaborator *e, const Stored *stored, double fan_in, double fan_out, Init *init);
 void loss_statement(Elaborator *e, const Node *node);
+/* Logs the share of elements of the mask that are not 0, and the stated share. */
+void probe_density(Elaborator *e, Tensor *mask, double share, Span span);
 void metric_statement(Elaborator *e, const Node *node); /* aux and probe */
 
 /* ---- unread.c ---- */

@@ -108,7 +108,8 @@ Value *read_value(Elaborator *e, Value *value, Span span) {
                 report_error(e->reports, span,
                              "two dimensions have axis '%s': subscripts are required",
                              value->dims[i]->axis->name);
-                report_help(e->reports, "write subscripts, such as x[i,j]");
+                report_help(e->reports, "write subscripts, such as x[i,j]; in attend[t](...), t is the position "
+                            "of the keys");
                 return value_error(e, span);
             }
         Index *index = equation_canonical(e, value->dims[i]->axis, span);
@@ -427,6 +428,18 @@ void release(Elaborator *e, Index *const *indices, int count) {
     all->count = kept;
 }
 
+/* `sum[i in d]` with an axis d does not mean sum[d]. */
+static void warn_of_axis(Elaborator *e, const Node *node, const Node *mask, const Value *value) {
+    if (mask->kind != NODE_NAME || value->kind != KIND_TENSOR || value->expr->kind != EXPR_INDEX)
+        return;
+    report_warning(e->reports, mask->span,
+                   "the mask '%s' is an axis: its value is the position along it, 0 at the first "
+                   "element",
+                   mask->name);
+    report_help(e->reports, "%s[%s] reduces over the axis; a mask is a tensor, such as %s > 0",
+                node->name, mask->name, mask->name);
+}
+
 /* sum[n in chosen] e  is  sum[n] chosen * e. */
 static Value *reduction(Elaborator *e, const Node *node) {
     if (!needs_equation(e, node->span, "a reduction")) return value_error(e, node->span);
@@ -438,6 +451,7 @@ static Value *reduction(Elaborator *e, const Node *node) {
     if (value->kind != KIND_ERROR && list->number == 1) {
         mask = evaluate(e, list->kids[list->count - 1]);
         if (mask->kind == KIND_ERROR || !value_expr(e, mask)) value = value_error(e, node->span);
+        warn_of_axis(e, node, list->kids[list->count - 1], mask);
     }
     release(e, indices, count);
     if (value->kind == KIND_ERROR) return value;

@@ -55,8 +55,9 @@ void loss_statement(Elaborator *e, const Node *node) {
 /* Reserved names: fields of a log line, the loss, and its sum with the auxiliary terms.
  */
 static bool is_logged_anyway(const char *name) {
-    static const char *const names[] = {"loss", "total",     "step",    "lr",
-                                        "nats", "grad_norm", "seconds", "val_loss"};
+    static const char *const names[] = {"loss",      "total",         "step",    "lr",
+                                        "nats",      "grad_norm",     "seconds", "val_loss",
+                                        "sequences", "context_length"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0) return true;
     return false;
@@ -127,6 +128,27 @@ static void probe_of_axes(Elaborator *e, const Node *node) {
     if (count) value = reduce(e, "mean", used, count, value, node->span);
     e->equation = outer;
     if (value->kind == KIND_TENSOR) probe_output(e, node, value->expr, value->dims, value->rank);
+}
+
+static void probe_number(Elaborator *e, const char *name, Expr *expr, Span span) {
+    Node right = {.kind = NODE_NUMBER}, *kids[] = {NULL, &right};
+    const Node node = {.name = name, .kids = kids, .count = 2, .span = span, .name_span = span};
+    probe_output(e, &node, expr, NULL, 0);
+}
+
+void probe_density(Elaborator *e, Tensor *mask, double share, Span span) {
+    Index *indices[MAX_RANK];
+    Equation own = {0}, *outer = e->equation;
+    if (!has_probes(e)) return;
+    for (int i = 0; i < mask->rank; i++)
+        indices[i] = index_new(e->program, mask->axes[i]->name, mask->axes[i]);
+    Expr *on = expr_apply(e->program, OP_NE, expr_read_indices(e->program, mask, indices),
+                          expr_number(e->program, 0), NULL);
+    e->equation = &own;
+    Value *mean = reduce(e, "mean", indices, mask->rank, value_tensor(e, on, NULL, 0, span), span);
+    e->equation = outer;
+    probe_number(e, "density", value_expr(e, mean), span);
+    probe_number(e, "stated_density", expr_number(e->program, share), span);
 }
 
 /* The standard library that a checkpoint holds may call a probe by a former name. */

@@ -132,6 +132,61 @@ static Axis *requested_axis(Elaborator *e, const Node *sub, Axis *own, Axis *axi
     return NULL;
 }
 
+/* The index over the axis that the layer is applied under, or NULL. */
+static Index *applied_under(Elaborator *e, const Axis *axis) {
+    for (int i = 0; i < e->frame->ambient_count; i++)
+        if (e->frame->ambient[i]->axis == axis && e->frame->ambient[i] != e->batch)
+            return e->frame->ambient[i];
+    return NULL;
+}
+
+/* Number of dimensions that the request names. */
+static int named_dimensions(Elaborator *e, const Node *subs) {
+    int count = 0;
+    for (int i = 0; i < subs->count; i++) {
+        bool fine = subs->kids[i]->kind == NODE_NAME;
+        const List *list = fine ? axis_list(e, subs->kids[i], &fine) : NULL;
+        count += list ? list->count : 1;
+    }
+    return count;
+}
+
+/* The value in this application of an expert: dimensions over the indices that the layer is applied
+ * under are those indices. NULL: it has other dimensions than the request names.
+ *
+ *     provide expert_tokens = chosen   [s, n]   y[s,d] = sum[n in chosen] expert[n](x)[s,d]
+ *     request expert_tokens[s]         chosen[s, n] of the own n
+ */
+static Provided *applied_value(Elaborator *e, const Node *node, const Provided *entry) {
+    const Value *value = entry->binding.value;
+    const int named = named_dimensions(e, node->kids[0]);
+    Index *left[MAX_RANK], *under[MAX_RANK];
+    Expr *to[MAX_RANK];
+    int count = 0, free = 0;
+    for (int i = 0; i < value->rank; i++) {
+        Index *index = applied_under(e, value->dims[i]->axis);
+        if (!index) {
+            left[free++] = value->dims[i];
+            continue;
+        }
+        under[count] = value->dims[i];
+        to[count++] = expr_index(e->program, index);
+    }
+    if (!count || free != named) return NULL;
+    Provided *own = arena_alloc(e->arena, sizeof *own);
+    *own = *entry;
+    Expr *read = expr_substitute(e->program, value->expr, under, to, count);
+    own->binding.value = value_tensor(e, read, left, free, value->span);
+    return own;
+}
+
+/* Whether the provided value is one per expert, and the layer that requests it is no expert. */
+static bool is_for_experts(Elaborator *e, const Node *node, const Provided *entry) {
+    const Value *value = entry->binding.value;
+    return node->kids[0] && value->kind == KIND_TENSOR && !is_written(node->span) &&
+           named_dimensions(e, node->kids[0]) != value->rank;
+}
+
 /* The dimensions of the value by the names of the request. */
 static Value *with_axes(Elaborator *e, const Node *node, const Provided *entry) {
     Value *value = entry->binding.value;
@@ -280,7 +335,13 @@ static void request(Elaborator *e, const Node *node) {
         if (e->effects && !has_name(&e->effects->made, node->name))
             list_push(e->arena, &e->effects->needed, (void *)node->name);
         if (entry->ended) keep_provided(e, entry);
-        value = node->kids[0] ? with_axes(e, node, entry) : entry->binding.value;
+        const bool tensor = node->kids[0] && entry->binding.value->kind == KIND_TENSOR;
+        Provided *own = tensor ? applied_value(e, node, entry) : NULL;
+        if (own) entry = own;
+        if (!own && otherwise && is_for_experts(e, node, entry))
+            value = word ? evaluate(e, otherwise) : value_of_equation(e, node);
+        else
+            value = node->kids[0] ? with_axes(e, node, entry) : entry->binding.value;
     }
     scope_bind(e, e->scope, node->name, value, node->name_span);
 }

@@ -31,6 +31,7 @@ typedef struct TransferModel {
     Program *program;
     List flows; /* ParameterFlow * */
     double batch, steps, lr;
+    double tokens;   /* of the run */
     double depth;    /* the longest repeat */
     Program *shaped; /* the same model with the outermost axes of the base, or NULL */
     List options;    /* TunedNumber *: real options of the optimizer */
@@ -81,6 +82,7 @@ static bool note_training(Elaborator *e, const Node *model, bool overridden, Tra
         side->batch = group_number(e, train, "batch_size", 1, NULL) *
                       group_number(e, train, "gradient_accumulation_steps", 1, NULL) *
                       group_number(e, train, "context_length", 1, NULL);
+        side->tokens = training_tokens(e, train, side->steps);
     }
     if (optimizer) note_options(e, side, optimizer);
     e->scope = outer;
@@ -154,8 +156,7 @@ static void bind_transfer_facts(Derivation *d, Scope *scope) {
     bind_number(d, scope, "route_weight", flow->share / (scored ? its->share : 1));
     bind_number(d, scope, "depth", flow->tensor->repeats > 0 ? depth : 1);
     bind_number(d, scope, "batch", ratio_of(d->model.batch, d->base.batch));
-    bind_number(d, scope, "data",
-                ratio_of(d->model.batch * d->model.steps, d->base.batch * d->base.steps));
+    bind_number(d, scope, "data", ratio_of(d->model.tokens, d->base.tokens));
 }
 
 /* ---- settings ---- */

@@ -17,6 +17,25 @@ static const char *short_result_name(const Statement *statement) {
                                     : "";
 }
 
+/* "block.{i}.attention": the layer of the last result whose equation is in a layer. */
+static const char *layer_of(Arena *arena, const ExplainedUnit *unit) {
+    for (int i = unit->statements.count - 1; i >= 0; i--) {
+        const Statement *statement = unit->statements.items[i];
+        const Expr *result = statement->kind == STATEMENT_LOOP ? statement->target
+                             : statement->outputs.count        ? statement->outputs.items[0]
+                                                               : NULL;
+        const Tensor *tensor = result && result->tensor->of ? result->tensor->of
+                               : result                     ? result->tensor
+                                                            : NULL;
+        const char *name = !tensor             ? NULL
+                           : tensor->spec_name ? tensor->spec_name
+                                               : tensor->path,
+                   *end = name ? strrchr(name, '.') : NULL;
+        if (end) return arena_copy(arena, name, (size_t)(end - name));
+    }
+    return "";
+}
+
 /* "std/attention.moe:41" */
 static const char *source_of(Arena *arena, Span span) {
     if (!span.source) return "";
@@ -245,8 +264,9 @@ static json_t *units_json(const Explanation *explanation) {
             json_array_append_new(fused, json_text(short_result_name(unit->statements.items[k])));
         json_array_append_new(
             list,
-            json_make("{s:i, s:s, s:s, s:f, s:f, s:f, s:f, s:s, s:s, s:s, s:s, s:f, s:f, s:o}",
-                      "at", unit->at, "name", unit->name, "kind", unit->kind, "runs", unit->runs,
+            json_make("{s:i, s:s, s:s, s:s, s:f, s:f, s:f, s:f, s:s, s:s, s:s, s:s, s:f, s:f, s:o}",
+                      "at", unit->at, "name", unit->name, "layer",
+                      layer_of(explanation->arena, unit), "kind", unit->kind, "runs", unit->runs,
                       "flops", unit->flops, "bytes", unit->bytes, "seconds", unit->seconds, "bound",
                       unit->by_memory ? "memory" : "products", "bottleneck",
                       unit->by_memory ? "memory" : "compute", "operation", unit->operation, "from",

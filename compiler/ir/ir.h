@@ -176,15 +176,16 @@ typedef struct Tensor {
     MoecProbe probe; /* outputs */
     bool cached;     /* named by `cache t`: decode stores it and recomputes everything derived from
                         it */
-    bool int4_alone; /* parameters: no program reads them in f32, but one as int4 */
-    bool of_cached;  /* parameters: multiplied by a cached tensor (smaller_weights.c) */
-    bool kept;       /* computed outside of repeats and read by the backward pass */
-    bool carried;    /* by a repeat: element i + 1 of the first axis is of iteration i, element 0 is
+    bool head;       /* parameters: no product of another parameter follows theirs */
+    bool copied_alone; /* parameters: no program reads them in f32, but one a smaller copy */
+    bool of_cached;    /* parameters: multiplied by a cached tensor (smaller_weights.c) */
+    bool kept;         /* computed outside of repeats and read by the backward pass */
+    bool carried; /* by a repeat: element i + 1 of the first axis is of iteration i, element 0 is
                         the value before it */
-    bool part;       /* part of an equation: no name in the source refers to it */
-    bool integer;    /* temporaries: the equation has integer values (see integers.c) */
-    bool selects;    /* the mask of a reduction over selected entries */
-    double share;    /* masks: the stated share of entries that are not zero; 0: none */
+    bool part;    /* part of an equation: no name in the source refers to it */
+    bool integer; /* temporaries: the equation has integer values (see integers.c) */
+    bool selects; /* the mask of a reduction over selected entries */
+    double share; /* masks: the stated share of entries that are not zero; 0: none */
     const char *dense;           /* masks: why all entries are computed, or NULL (set by route) */
     Span span;                   /* where it is defined */
     Placement placed[MESH_AXES]; /* in the local program of a mesh */
@@ -526,12 +527,12 @@ typedef struct Program {
     long mesh[MESH_AXES]; /* local programs: sizes of the mesh; 0: not local */
     Tensor *mesh_index[MESH_AXES]; /* an int input: the index of the process; NULL: not needed */
     bool rounded; /* operands of products are rounded to bf16, unless a statement is exact */
-    Type weights; /* type of parameters in products: see smaller_weights.c */
-    Type caches;  /* type of the attention caches: see store_caches.c */
-    const Target *target;    /* the machine: the CPU until a pass selects another */
-    unsigned properties;     /* PassProperty: of the passes so far */
-    bool lowered;            /* the passes of its machine have run */
-    bool has[PROGRAM_FORMS]; /* forms made by the passes so far */
+    Type weights, head_weights; /* types of parameters in products: see smaller_weights.c */
+    Type caches;                /* type of the attention caches: see store_caches.c */
+    const Target *target;       /* the machine: the CPU until a pass selects another */
+    unsigned properties;        /* PassProperty: of the passes so far */
+    bool lowered;               /* the passes of its machine have run */
+    bool has[PROGRAM_FORMS];    /* forms made by the passes so far */
 } Program;
 
 Program *program_new(Arena *arena, Reports *reports, const char *name, Graph graph,

@@ -37,13 +37,21 @@ static bool is_read(Program *const *programs, int count, const char *path, Role 
     return read;
 }
 
+/* True if the copies of weights have a place of their own. */
+static bool for_inference(Program *const *programs, int count) {
+    for (int i = 0; i < count; i++)
+        if (programs[i]->weights != TYPE_REAL || programs[i]->head_weights != TYPE_REAL)
+            return true;
+    return false;
+}
+
 static void mark_alone(Program *const *programs, int count) {
     for (int i = 0; i < count; i++)
         for (int j = 0; j < programs[i]->tensors.count; j++) {
             Tensor *tensor = programs[i]->tensors.items[j];
             if (tensor->role == ROLE_PARAMETER)
-                tensor->int4_alone = is_read(programs, count, tensor->path, ROLE_ROUNDED) &&
-                                     !is_read(programs, count, tensor->path, ROLE_PARAMETER);
+                tensor->copied_alone = is_read(programs, count, tensor->path, ROLE_ROUNDED) &&
+                                       !is_read(programs, count, tensor->path, ROLE_PARAMETER);
         }
 }
 
@@ -69,11 +77,11 @@ Module *module_for(Arena *arena, Schedule *const *schedules, int count, const Lo
     module->programs = programs;
     module->program_count = count;
     module->rounded = type_of_rounded(programs, count);
-    if (module->rounded == TYPE_INT4) mark_alone(programs, count);
+    const bool packs = for_inference(programs, count);
+    if (packs) mark_alone(programs, count);
     module->weights = layout_of(arena, programs, count, ROLE_PARAMETER);
     module->states = layout_of(arena, programs, count, ROLE_STATE);
-    if (module->rounded == TYPE_INT4)
-        module->packed = layout_of(arena, programs, count, ROLE_ROUNDED);
+    if (packs) module->packed = layout_of(arena, programs, count, ROLE_ROUNDED);
     for (int i = 0; i < count; i++) {
         if (programs[i]->graph == GRAPH_UPDATE)
             lower_update(module, target, programs[i]);

@@ -28,17 +28,25 @@ static void add_tensor(Arena *arena, BlockLayout *layout, Tensor *tensor) {
     list_push(arena, &layout->tensors, tensor);
 }
 
+size_t copy_element_bytes(Type type) {
+    return type == TYPE_INT4   ? sizeof(MoecInt4)
+           : type == TYPE_INT8 ? sizeof(MoecGroup)
+                               : (size_t)type_bytes(type);
+}
+
 size_t packed_bytes(const Tensor *tensor) {
     const Matrices *m = tensor->matrices;
+    if (tensor->type == TYPE_INT8)
+        return (size_t)(tensor_elements(tensor) / INT8_GROUP) * sizeof(MoecGroup);
+    if (tensor->type != TYPE_INT4)
+        return (size_t)(tensor_elements(tensor) * type_bytes(tensor->type));
     const long panels = m->batch * ((m->n + INT4_PANEL - 1) / INT4_PANEL);
     return (size_t)(panels * (m->k / INT4_GROUP)) * sizeof(MoecInt4);
 }
 
 static size_t bytes_in(const BlockLayout *layout, int place) {
     const Tensor *tensor = layout->tensors.items[place];
-    const size_t bytes = tensor->type == TYPE_INT4
-                             ? packed_bytes(tensor)
-                             : (size_t)(tensor_elements(tensor) * type_bytes(tensor->type));
+    const size_t bytes = packed_bytes(tensor);
     return (bytes + layout->unit - 1) / layout->unit * layout->unit;
 }
 
@@ -48,7 +56,7 @@ static size_t place(BlockLayout *layout, bool frozen, bool whole, bool alone) {
     const size_t before = layout->bytes;
     for (int i = 0; i < layout->tensors.count; i++) {
         const Tensor *tensor = layout->tensors.items[i];
-        if (tensor->int4_alone != alone) continue;
+        if (tensor->copied_alone != alone) continue;
         if (!alone && (tensor->frozen != frozen || (!frozen && tensor->whole != whole))) continue;
         layout->offsets[i] = layout->bytes;
         layout->bytes += bytes_in(layout, i);
@@ -56,12 +64,20 @@ static size_t place(BlockLayout *layout, bool frozen, bool whole, bool alone) {
     return layout->bytes - before;
 }
 
+/* Every copy begins at a multiple of 64 bytes and of its elements. */
+static size_t copy_unit(Program *const *programs, int count) {
+    bool int4 = false, int8 = false;
+    for (int i = 0; i < count; i++) {
+        int4 |= programs[i]->weights == TYPE_INT4 || programs[i]->head_weights == TYPE_INT4;
+        int8 |= programs[i]->weights == TYPE_INT8 || programs[i]->head_weights == TYPE_INT8;
+    }
+    return (int4 ? 2 * sizeof(MoecInt4) : 64) * (int8 ? sizeof(MoecGroup) / 4 : 1);
+}
+
 BlockLayout layout_of(Arena *arena, Program *const *programs, int count, Role role) {
-    BlockLayout layout = {.unit = role == ROLE_ROUNDED ? 2 * sizeof(MoecInt4) : 64};
+    BlockLayout layout = {.unit = role == ROLE_ROUNDED ? copy_unit(programs, count) : 64};
     for (int i = 0; i < count; i++) {
         if (programs[i]->graph == GRAPH_UPDATE) continue;
-        if (role == ROLE_PARAMETER && programs[i]->weights == TYPE_INT8)
-            layout.unit = 4 * INT8_GROUP;
         for (int j = 0; j < programs[i]->tensors.count; j++) {
             Tensor *tensor = programs[i]->tensors.items[j];
             if (tensor->role == role) add_tensor(arena, &layout, tensor);
@@ -139,12 +155,10 @@ static void put_in_block(const Module *module, const Entry *entry, Buffer *buffe
         buffer->offset = layout_offset(&entry->caches, tensor);
         break;
     case ROLE_ROUNDED:
-        if (tensor->type == TYPE_INT4) {
-            buffer->offset = layout_offset(packed, tensor) / sizeof(MoecInt4);
-            break;
-        }
-        buffer->offset = layout_offset(weights, tensor->of) / sizeof(float) /
-                         (tensor->type == TYPE_INT8 ? INT8_GROUP : 1);
+        if (!packed->tensors.count)
+            buffer->offset = layout_offset(weights, tensor->of) / sizeof(float);
+        else
+            buffer->offset = layout_offset(packed, tensor) / copy_element_bytes(tensor->type);
         break;
     case ROLE_TEMP:
         buffer->offset = entry->schedule->allocations[tensor->id].offset;

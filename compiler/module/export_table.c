@@ -100,7 +100,7 @@ static MoecGraphEntry table_graph(Arena *arena, const Program *program) {
     return made;
 }
 
-static MoecType table_type(Type type) {
+MoecType table_type(Type type) {
     return type == TYPE_BF16   ? MOEC_BF16
            : type == TYPE_INT8 ? MOEC_INT8
            : type == TYPE_INT4 ? MOEC_INT4

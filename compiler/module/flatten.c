@@ -40,12 +40,6 @@ static void *add(Flattening *flat, Array *array, const void *item) {
 
 /* ---- buffers ---- */
 
-/* Bytes of an element; of int8, a group; of int4, a part of a panel. */
-static size_t element_bytes(const Tensor *tensor) {
-    if (tensor->type == TYPE_INT4) return sizeof(MoecInt4);
-    return tensor->type == TYPE_INT8 ? sizeof(MoecGroup) : (size_t)type_bytes(tensor->type);
-}
-
 static int scratch_operand(const Flattening *flat) {
     return flat->entry->program->tensors.count;
 }
@@ -57,7 +51,7 @@ static const char *kept_name(const Flattening *flat, const char *name) {
 
 static MoecStepBuffer step_buffer(const Flattening *flat, const Buffer *buffer) {
     const Tensor *tensor = buffer->tensor;
-    const size_t element = element_bytes(tensor);
+    const size_t element = copy_element_bytes(tensor->type);
     size_t elements = (size_t)tensor_elements(tensor), offset = buffer->offset;
     if (tensor->type == TYPE_INT8) elements /= INT8_GROUP;
     if (tensor->type == TYPE_INT4) elements = packed_bytes(tensor) / element;

@@ -17,14 +17,16 @@ typedef struct BlockLayout {
     List tensors;    /* Tensor * */
     size_t *offsets; /* by index in tensors; bytes */
     size_t bytes, frozen_bytes, whole_bytes;
-    size_t alone_bytes; /* of the last ones, which are read as int4 only */
+    size_t alone_bytes; /* of the last ones, of which only smaller copies are read */
     size_t unit;        /* alignment of the offsets */
     Table places;       /* int *: indices in tensors, by path */
 } BlockLayout;
 
 BlockLayout layout_of(Arena *arena, Program *const *programs, int count, Role role);
 size_t layout_offset(const BlockLayout *layout, const Tensor *tensor);
-/* Bytes of a tensor of TYPE_INT4. */
+/* Bytes of an element; of int8, a group; of int4, a part of a panel. */
+size_t copy_element_bytes(Type type);
+/* Bytes of a tensor in its type. */
 size_t packed_bytes(const Tensor *tensor);
 
 /* The memory of a tensor. */
@@ -374,7 +376,7 @@ typedef struct Module {
     List sizes;             /* SizeConstant * */
     bool plain;             /* sizes are numbers */
     BlockLayout weights, states;
-    BlockLayout packed;   /* int4: the compute weights */
+    BlockLayout packed;   /* inference: the copies of weights */
     const Update *update; /* or NULL */
     int *groups;  /* of parameters, by index in weights: see MoecUpdate.own; NULL without update */
     Type rounded; /* type of the compute weights of a program; TYPE_REAL: none */
@@ -401,6 +403,7 @@ const MoecSteps *rounding_steps(Arena *arena, const Module *module);
 List tensors_with(Arena *arena, const Program *program, Role role);
 /* The names of the axes of a tensor: "b,s,d". */
 const char *axis_names(Arena *arena, const Tensor *tensor);
+MoecType table_type(Type type);
 MoecProduct table_product(const Product *product);
 /* The number of a GPU kernel; the number of kernels if the module does not have it. */
 int device_kernel_number(const Module *module, const char *kernel);

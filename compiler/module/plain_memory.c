@@ -15,8 +15,15 @@ static bool is_constant_memory(const Buffer *buffer) {
                             buffer->block == MOEC_COMPUTE_WEIGHTS);
 }
 
-/* Assigns memory to all stored tensors that the program reads: every 16 elements begin a line. */
-static size_t *store_constants(Arena *arena, const Entry *entry, MoecFreestanding *result) {
+/* Elements of a tensor in the arrays: floats and bf16 fill lines of 16. */
+static size_t stored_room(const MoecStored *stored) {
+    const bool lines = stored->type == MOEC_F32 || stored->type == MOEC_BF16;
+    return lines ? (stored->elements + 15) / 16 * 16 : stored->elements;
+}
+
+/* Assigns memory to all stored tensors that the program reads. */
+static size_t *store_constants(Arena *arena, const Module *module, MoecFreestanding *result) {
+    const Entry *entry = module->entries.items[0];
     const int tensors = entry->program->tensors.count;
     size_t *first = arena_alloc(arena, ((size_t)tensors + 1) * sizeof *first);
     MoecStored *stored = arena_alloc(arena, ((size_t)tensors + 1) * sizeof *stored);
@@ -24,23 +31,24 @@ static size_t *store_constants(Arena *arena, const Entry *entry, MoecFreestandin
         const Buffer *buffer = &entry->buffers[i];
         if (!is_constant_memory(buffer)) continue;
         const Tensor *tensor = buffer->tensor;
-        const bool rounded = buffer->block == MOEC_COMPUTE_WEIGHTS,
-                   groups = tensor->type == TYPE_INT8;
-        const size_t numbers = (size_t)tensor_elements(tensor), group = groups ? INT8_GROUP : 1;
-        size_t *end = rounded ? &result->rounded : &result->floats;
+        const bool rounded = buffer->block == MOEC_COMPUTE_WEIGHTS;
+        const Type type = rounded ? tensor->type : TYPE_REAL;
+        const size_t elements = packed_bytes(tensor) / copy_element_bytes(type);
+        size_t *end = type == TYPE_INT4   ? &result->panels
+                      : type == TYPE_INT8 ? &result->groups
+                      : type == TYPE_BF16 ? &result->halves
+                                          : &result->floats;
+        const size_t from = rounded ? layout_offset(&module->weights, tensor->of) : buffer->offset;
         first[i] = *end;
         stored[result->stored_count++] =
             (MoecStored){.name = rounded ? tensor->of->path : tensor->path,
                          .axes = axis_names(arena, tensor),
                          .is_state = buffer->block == MOEC_STATES,
-                         .type = groups    ? MOEC_INT8
-                                 : rounded ? MOEC_BF16
-                                           : MOEC_F32,
-                         .from = rounded ? buffer->offset * group : buffer->offset / sizeof(float),
+                         .type = table_type(type),
+                         .from = from / sizeof(float),
                          .at = *end,
-                         .numbers = numbers};
-        if (rounded) result->rounded_type = groups ? MOEC_INT8 : MOEC_BF16;
-        *end += groups ? (numbers + group - 1) / group : (numbers + 15) / 16 * 16;
+                         .elements = elements};
+        *end += stored_room(&stored[result->stored_count - 1]);
     }
     result->stored = stored;
     return first;
@@ -109,7 +117,7 @@ static bool needs_wide_block(const FormBlock *block) {
 
 PlainMemory plain_memory(Arena *arena, const Module *module, MoecFreestanding *result) {
     const Entry *entry = module->entries.items[0];
-    PlainMemory memory = {store_constants(arena, entry, result), false};
+    PlainMemory memory = {store_constants(arena, module, result), false};
     measure_state(module, entry, memory.first, result);
     for (int i = 0; i < module->kernels.count; i++)
         memory.wide |=

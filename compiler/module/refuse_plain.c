@@ -44,8 +44,8 @@ void refuse_freestanding(const Module *module, Reports *reports) {
     for (int i = 0; i < entry->program->tensors.count; i++) {
         const Tensor *tensor = entry->program->tensors.items[i];
         if (!entry->buffers[i].used || tensor->type == TYPE_REAL || tensor->type == TYPE_INT ||
-            tensor->type == TYPE_BF16 || tensor->type == TYPE_INT8 || tensor->type == TYPE_BYTE ||
-            tensor->type == TYPE_DOUBLE)
+            tensor->type == TYPE_BF16 || tensor->type == TYPE_INT8 || tensor->type == TYPE_INT4 ||
+            tensor->type == TYPE_BYTE || tensor->type == TYPE_DOUBLE)
             continue;
         report_error(reports, (Span){0},
                      "the profile freestanding does not support the type of '%s'", tensor->name);

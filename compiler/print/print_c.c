@@ -10,30 +10,36 @@
 
 #include <string.h>
 
-/* All weights as bf16 or int8: see MoecTable.round. */
-static void add_rounding(Text *text, Type type, size_t weight_bytes) {
+/* All weights as bf16: see MoecTable.round. */
+static void add_rounding(Text *text, size_t weight_bytes) {
     text_add(text, "static void round_weights(const MoecHost *host, const float *weights, void "
                    "*rounded)\n{\n");
-    text_add(text, "    (void)host;\n    %s(weights, rounded, %zu);\n}\n\n",
-             type == TYPE_INT8 ? "moec_round_groups" : "moec_round", weight_bytes / 4);
+    text_add(text, "    (void)host;\n    moec_round(weights, rounded, %zu);\n}\n\n",
+             weight_bytes / 4);
 }
 
-/* The same as int4, a parameter at a time. */
+static const char *weight_type(Type type) {
+    return type == TYPE_INT4 ? "MOEC_INT4" : type == TYPE_INT8 ? "MOEC_INT8" : "MOEC_BF16";
+}
+
+/* The same, a parameter at a time. */
 static void add_packing(Text *text, const Module *module) {
     const BlockLayout *packed = &module->packed;
-    text_add(text, "static const MoecInt4Weights packed_weights[] = {\n");
+    text_add(text, "static const MoecWeightCopy packed_weights[] = {\n");
     for (int i = 0; i < packed->tensors.count; i++) {
         const Tensor *tensor = packed->tensors.items[i];
-        const Matrices *m = tensor->matrices;
-        text_add(text, "    {%zu, %zu, %ld, %ld, %ld, %ld, %ld, %ld}, /* %s */\n",
-                 layout_offset(&module->weights, tensor->of), packed->offsets[i], m->batch, m->n,
-                 m->k, m->batch_stride, m->n_stride, m->k_stride, tensor->path);
+        const Matrices plain = {.batch = 1, .n = tensor_elements(tensor), .k = 1},
+                       *m = tensor->matrices ? tensor->matrices : &plain;
+        text_add(text, "    {%s, %zu, %zu, %ld, %ld, %ld, %ld, %ld, %ld}, /* %s */\n",
+                 weight_type(tensor->type), layout_offset(&module->weights, tensor->of),
+                 packed->offsets[i], m->batch, m->n, m->k, m->batch_stride, m->n_stride,
+                 m->k_stride, tensor->path);
     }
     text_add(text, "};\n\n"
                    "static void round_weights(const MoecHost *host, const float *weights, void "
                    "*rounded)\n{\n    (void)host;\n");
     text_add(text,
-             "    for (int i = 0; i < %d; i++) moec_round_int4(&packed_weights[i], weights, "
+             "    for (int i = 0; i < %d; i++) moec_round_copy(&packed_weights[i], weights, "
              "rounded);\n}\n\n",
              packed->tensors.count);
 }
@@ -142,10 +148,10 @@ char *print_c(Arena *arena, const Module *module) {
         text_add_bytes(&text, functions.text, functions.length);
     else
         add_parts(&text, &functions, &kernels);
-    if (module->rounded == TYPE_INT4)
+    if (module->packed.tensors.count)
         add_packing(&text, module);
     else if (module->rounded)
-        add_rounding(&text, module->rounded, module->weights.bytes);
+        add_rounding(&text, module->weights.bytes);
     print_table(&text, module);
     print_extern_files(&text, module);
     if (!standalone) text_add(&text, "#endif\n");

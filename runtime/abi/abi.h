@@ -24,7 +24,7 @@
 #include <stdint.h>
 #endif
 
-enum { MOEC_ABI = 17, MOEC_MAX_RANK = 10 };
+enum { MOEC_ABI = 18, MOEC_MAX_RANK = 10 };
 
 /* Where a tensor lives. Offsets are in bytes from the start of the block and multiples of 64. */
 typedef enum MoecBlock {
@@ -82,13 +82,15 @@ typedef struct MoecInt4 {
     uint32_t steps[MOEC_PANEL_DEPTH / 8][MOEC_PANEL];
 } MoecInt4;
 
-/* A parameter as MOEC_INT4: `batch` matrices. Offsets in bytes from the start of the weights and of
- * the rounded weights; strides in elements of the parameter. */
-typedef struct MoecInt4Weights {
+/* A parameter as `type`: `batch` matrices of MOEC_INT4, or elements in their order, n of them.
+ * Offsets in bytes from the start of the weights and of the rounded weights; strides in elements
+ * of the parameter. */
+typedef struct MoecWeightCopy {
+    MoecType type;
     size_t weights, packed;
     long batch, n, k;
     long batch_stride, n_stride, k_stride;
-} MoecInt4Weights;
+} MoecWeightCopy;
 
 /* Reduction of a probe output over several calls: mean or maximum. */
 typedef enum MoecProbe { MOEC_PROBE_NONE, MOEC_PROBE_MEAN, MOEC_PROBE_LARGEST } MoecProbe;
@@ -272,8 +274,8 @@ typedef enum MoecPart { MOEC_PART_ALL, MOEC_PART_FORWARD, MOEC_PART_BACKWARD } M
 
 struct MoecRun {
     float *weights, *gradients, *states, *cache;
-    /* the weights as bf16 or int8, element for element, or those of table->packed; NULL when
-     * table->round is */
+    /* the weights as bf16, element for element, or those of table->packed; NULL when table->round
+     * is */
     const void *rounded;
     unsigned char *arena;      /* 64-byte aligned, graph->arena_bytes */
     const void *const *inputs; /* by slot; float or int32_t; scalars too are pointers */
@@ -363,10 +365,10 @@ typedef struct MoecTable {
     /* NULL when no program reads `rounded`: makes it from the weights. To be called whenever those
      * have changed otherwise than by the optimizer, before the next run. */
     void (*round)(const MoecHost *host, const float *weights, void *rounded);
-    const MoecInt4Weights *packed; /* int4: the parts of `rounded` */
+    const MoecWeightCopy *packed; /* inference: the parts of `rounded` */
     int packed_count;
     size_t packed_bytes;
-    size_t alone_bytes;         /* size of the last weights, which programs read as int4 only */
+    size_t alone_bytes; /* size of the last weights, of which programs read only these parts */
     const char *const *kernels; /* programs for a device: the names of their kernels by number */
     int kernel_count;
     const MoecOwnProduct *own_products; /* the same: by number of the product */

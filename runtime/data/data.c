@@ -283,6 +283,7 @@ void data_close(Data *data) {
     }
     free(data->shards);
     free(data->words);
+    json_decref(data->files);
     free(data);
 }
 

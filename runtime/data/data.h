@@ -9,6 +9,7 @@
 #ifndef DATA_H
 #define DATA_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -30,6 +31,7 @@ typedef struct Data {
     bool bytes;          /* every token is a byte of text */
     uint64_t text_bytes; /* size of the text that the tokens encode; 0 = unknown */
     int32_t *words;      /* records of examples (examples.h), instead of shards */
+    json_t *files;       /* "file:NAME" of examples: texts for the checkpoints; or NULL */
     size_t record;       /* 32-bit words per example; 0 = samples can start at any token */
 } Data;
 

@@ -167,9 +167,30 @@ static void q8_0_quantize(const float *values, unsigned char *block) {
         block[2 + i] = (unsigned char)(int8_t)clamp(roundf(values[i] * inverse), -127, 127);
 }
 
-/* The value with the largest magnitude becomes -8, the level without a positive counterpart. */
+/* True if all values are multiples -8 to 7 of the scale, which is exact in half precision. */
+static bool is_q4_0_scale(const float *values, float scale) {
+    if (half_value(half_of(scale)) != scale || scale == 0) return false;
+    for (int i = 0; i < 32; i++) {
+        const float level = rintf(values[i] / scale);
+        if (level < -8 || level > 7 || level * scale != values[i]) return false;
+    }
+    return true;
+}
+
+/* The value with the largest magnitude becomes -8, the level without a positive counterpart. If
+ * another level of it makes all values exact, as in weights that were int4 before, it is that
+ * level. */
+static float q4_0_scale(const float *values) {
+    static const int levels_of_extreme[] = {-8, 7, -7, 6, -6, 5, -5, 4, -4, 3, -3, 2, -2, 1, -1};
+    const float most = extreme(values, 32);
+    for (size_t i = 0; i < sizeof levels_of_extreme / sizeof *levels_of_extreme; i++)
+        if (is_q4_0_scale(values, most / (float)levels_of_extreme[i]))
+            return most / (float)levels_of_extreme[i];
+    return most / -8;
+}
+
 static void q4_0_quantize(const float *values, unsigned char *block) {
-    float scale = extreme(values, 32) / -8, inverse = scale != 0 ? 1 / scale : 0;
+    float scale = q4_0_scale(values), inverse = scale != 0 ? 1 / scale : 0;
     put_half(block, scale);
     for (int i = 0; i < 16; i++)
         block[2 + i] = (unsigned char)(clamp(values[i] * inverse + 8.5f, 0, 15) |
@@ -316,4 +337,15 @@ void blocks_quantize(const BlockType *type, const float *values, size_t count,
         type->quantize(values + i * size, block);
         memcpy(data + i * type->bytes, block, type->bytes);
     }
+}
+
+bool blocks_are_q4_0(const float *values, size_t count) {
+    const BlockType *type = block_type_named("q4_0");
+    unsigned char block[32];
+    for (size_t i = 0; i < count; i += 32) {
+        q4_0_quantize(values + i, block);
+        for (int j = 0; j < 32; j++)
+            if (type->value(block, j) != values[i + (size_t)j]) return false;
+    }
+    return true;
 }

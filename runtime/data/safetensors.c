@@ -240,6 +240,15 @@ const TensorEntry *safetensors_find(const Safetensors *file, const char *name) {
     return NULL;
 }
 
+json_t *safetensors_files(const Safetensors *file) {
+    json_t *files = json_object(), *value;
+    const char *name;
+    json_object_foreach(file->notes, name, value) {
+        if (strncmp(name, "file:", 5) == 0) json_object_set(files, name, value);
+    }
+    return files;
+}
+
 const char *safetensors_note(const Safetensors *file, const char *name) {
     return json_string_value(json_object_get(file->notes, name));
 }

@@ -59,6 +59,8 @@ Safetensors *safetensors_open(const char *path);
 void safetensors_close(Safetensors *file);
 const TensorEntry *safetensors_find(const Safetensors *file, const char *name);
 const char *safetensors_note(const Safetensors *file, const char *name); /* NULL: none */
+/* The notes "file:NAME", texts that checkpoints keep: a new object. */
+json_t *safetensors_files(const Safetensors *file);
 /* Converts `count` values of a floating-point entry to float; false after a message. */
 bool safetensors_floats(const Safetensors *file, const TensorEntry *entry, float *values,
                         size_t count);

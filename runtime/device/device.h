@@ -19,9 +19,19 @@ typedef struct KernelTime {
     double seconds, flops;
 } KernelTime;
 
+/* One launch, in seconds from the start. */
+typedef struct KernelEvent {
+    int row;
+    double start, seconds, threads; /* threads: of a GPU; 0: unknown */
+} KernelEvent;
+
 typedef struct KernelTimes {
     KernelTime *rows;
     int count;
+    bool traces;  /* keep every launch */
+    double began; /* by kernel_times_clock; 0: launches follow each other without gaps */
+    KernelEvent *events;
+    int event_count;
 } KernelTimes;
 
 /* Clock for CPU units of work. With a single thread it counts processor time of that thread,
@@ -29,6 +39,8 @@ typedef struct KernelTimes {
 double kernel_times_clock(void);
 /* Adds one launch to the row of this name or unit. */
 void kernel_times_add(KernelTimes *times, const char *name, int unit, double seconds, double flops);
+/* The threads of the launch that was added last. */
+void kernel_times_threads(KernelTimes *times, double threads);
 double kernel_times_sum(const KernelTimes *times);
 void kernel_times_free(KernelTimes *times);
 

@@ -26,8 +26,9 @@ MOEC_ENTRY void moec_round(const float *weights, MoecBf16 *rounded, size_t count
  * group) / 127. A NaN or infinity makes its whole group NaN or infinite. */
 MOEC_ENTRY void moec_round_groups(const float *weights, MoecGroup *rounded, size_t count);
 
-/* Quantizes a parameter to int4: see MoecInt4Weights. */
-MOEC_ENTRY void moec_round_int4(const MoecInt4Weights *one, const float *weights, void *rounded);
+/* Converts a parameter to the type of its copy. */
+MOEC_ENTRY void moec_round_copy(const MoecWeightCopy *one, const float *weights, void *rounded);
+MOEC_ENTRY void moec_round_int4(const MoecWeightCopy *one, const float *weights, void *rounded);
 
 /* ---- attention: attention.h, attention_grad.h, attention_chosen.h, attention_step.h ---- */
 

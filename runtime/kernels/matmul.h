@@ -361,7 +361,7 @@ MOEC_FUNCTION uint16_t moec_int4_group(const float *x, uint32_t words[MOEC_PANEL
     return moec_half(scale);
 }
 
-MOEC_ENTRY void moec_round_int4(const MoecInt4Weights *one, const float *weights, void *rounded) {
+MOEC_ENTRY void moec_round_int4(const MoecWeightCopy *one, const float *weights, void *rounded) {
     const long panels = moec_ceil_div(one->n, MOEC_PANEL), parts = one->k / MOEC_PANEL_DEPTH;
     const float *from = weights + one->weights / sizeof *weights;
     MoecInt4 *to = (MoecInt4 *)(void *)((char *)rounded + one->packed);
@@ -379,6 +379,17 @@ MOEC_ENTRY void moec_round_int4(const MoecInt4Weights *one, const float *weights
             for (int w = 0; w < MOEC_PANEL_DEPTH / 8; w++) to[at].steps[w][j] = words[w];
         }
     }
+}
+
+MOEC_ENTRY void moec_round_copy(const MoecWeightCopy *one, const float *weights, void *rounded) {
+    const float *from = weights + one->weights / sizeof *weights;
+    void *to = (char *)rounded + one->packed;
+    if (one->type == MOEC_INT4)
+        moec_round_int4(one, weights, rounded);
+    else if (one->type == MOEC_INT8)
+        moec_round_groups(from, to, (size_t)one->n);
+    else
+        moec_round(from, to, (size_t)one->n);
 }
 
 MOEC_ENTRY void moec_clear(void *memory, size_t bytes) {

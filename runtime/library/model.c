@@ -168,7 +168,7 @@ static bool save(const Request *request) {
     size_t length;
     const Companions companions = {
         .tokenizer = model->tokenizer ? tokenizer_json(model->tokenizer, &length) : NULL,
-        .files = model->file ? checkpoint_files(model->file) : NULL};
+        .files = model->file ? safetensors_files(model->file) : NULL};
     const TrainState place = {.step = model->step, .seed = model->stepper.seed, .best = INFINITY};
     bool written = checkpoint_write(request->text, model->model, moec_bundle(model->compiler),
                                     &companions, &place, false);

@@ -1,6 +1,6 @@
 /* rendezvous: messages between process 0 and the others by sockets, for launchers without MPI.
- * Process 0 listens at MASTER_ADDR and MASTER_PORT, or at the next port if an agent of torchrun uses
- * this one. Gradients are copied by NCCL. */
+ * Process 0 listens at MASTER_ADDR and MASTER_PORT, or at the next port if an agent of torchrun
+ * uses this one. Gradients are copied by NCCL. */
 #include "mesh/internal.h"
 
 #include "base/clock.h"

@@ -89,6 +89,7 @@ Data *examples_open(const char *path, const Call *call) {
         good = read_input(file, input, words_of(call, input), offset, data);
         offset += words_of(call, input);
     }
+    data->files = safetensors_files(file);
     safetensors_close(file);
     if (good) return data;
     data_close(data);

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GRAPH_LIMIT = 8 };
+enum { GRAPH_LIMIT = 2 * TRAIN_SHAPES + 6 };
 
 static int moment_count(const Model *model) {
     return model->trains && model->table->update ? model->table->update->state_count : 0;
@@ -271,6 +271,15 @@ bool model_finite(const Model *model, bool *finite) {
 const MoecGraphEntry *model_graph(const Model *model, MoecGraphKind kind) {
     for (int i = 0; i < model->table->graph_count; i++)
         if (model->table->graphs[i].kind == kind) return &model->table->graphs[i];
+    return NULL;
+}
+
+const MoecGraphEntry *model_graph_of_shape(const Model *model, MoecGraphKind kind, long batch,
+                                           long context) {
+    for (int i = 0; i < model->table->graph_count; i++) {
+        const MoecGraphEntry *graph = &model->table->graphs[i];
+        if (graph->kind == kind && graph->batch == batch && graph->context == context) return graph;
+    }
     return NULL;
 }
 

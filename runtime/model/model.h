@@ -59,6 +59,9 @@ bool reports_good(MoecCompiler *compiler);
 /* model: a loaded program with its memory: weights, layer states, gradients, optimizer states, and
  * the temporaries, which all graphs share because only one runs at a time. */
 
+/* Most training shapes of one model. */
+enum { TRAIN_SHAPES = 16 };
+
 typedef struct GraphShape {
     MoecGraph graph;
     long batch, context, tokens; /* 0: as in the spec */
@@ -111,6 +114,10 @@ void model_compare_externs(ExternComparison *comparison);
 /* Whether programs for the device call hand-written kernels. Programs that are compiled next are
  * those of model_open, until moec_use_externs(compiler, NULL). */
 bool model_use_externs(const Device *device, MoecCompiler *compiler);
+/* trust: whether files of hand-written kernels may run. Call externs_trust for a spec from disk. */
+void externs_trust(MoecCompiler *compiler);
+/* Whether the text of each file was trusted on this machine; else prints a note. */
+bool externs_are_trusted(MoecCompiler *compiler);
 /* Compiles graphs with hand-written kernels for the device, again without those that differ. False
  * after a message. */
 bool compile_with_externs(Device *device, MoecCompiler *compiler, const GraphShape *shapes,
@@ -146,6 +153,9 @@ bool model_finite(const Model *model, bool *finite);
 bool model_tell_nonsense(const Model *model, const char *what);
 /* The first graph of that kind, or NULL. */
 const MoecGraphEntry *model_graph(const Model *model, MoecGraphKind kind);
+/* The graph of that kind and shape, or NULL. */
+const MoecGraphEntry *model_graph_of_shape(const Model *model, MoecGraphKind kind, long batch,
+                                           long context);
 /* Bytes of all blocks above. */
 size_t model_bytes(const Model *model);
 /* Elements of all parameters. */

@@ -6,15 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The shapes to compile. If a state is a mean over a step, the gather graph of the trained shape is
- * added. */
+/* The shapes to compile. If a state is a mean over a step, the gather graph of each trained
+ * shape is added. */
 int shapes_of(MoecCompiler *compiler, const GraphShape *shapes, int count, GraphShape *all) {
     int total = count;
     memcpy(all, shapes, sizeof *all * (size_t)count);
     for (int i = 0; i < count; i++) {
         if (shapes[i].graph != MOEC_TRAIN) continue;
         moec_trains(compiler);
-        if (total > count || !moec_gathers(compiler)) continue;
+        if (!moec_gathers(compiler)) continue;
         all[total] = shapes[i];
         all[total++].graph = MOEC_GATHER;
     }
@@ -34,21 +34,16 @@ bool compile_graphs(MoecCompiler *compiler, const GraphShape *shapes, int count,
 
 static ExternComparison *extern_comparison;
 
-static bool externs_are_off(void) {
-    const char *word = getenv("MOEC_EXTERN");
-    return word && !strcmp(word, "off");
-}
-
 void model_compare_externs(ExternComparison *comparison) {
     extern_comparison = comparison;
 }
 
 bool model_use_externs(const Device *device, MoecCompiler *compiler) {
     static bool noted;
-    if (externs_are_off() || !moec_use_externs(compiler, device->apart ? "cuda" : "c"))
-        return false;
-    if (extern_comparison) return true;
+    if (!moec_use_externs(compiler, device->apart ? "cuda" : "c")) return false;
+    if (extern_comparison && externs_are_trusted(compiler)) return true;
     moec_use_externs(compiler, NULL);
+    if (extern_comparison) return false;
     if (!noted)
         note_message("the library does not call the hand-written kernels of %s; the equations run "
                      "instead",

@@ -40,11 +40,18 @@ const SelectedName *selection_of(const SelectedNames *selections, const char *na
     return NULL;
 }
 
+static bool is_output(const Model *described, const char *name) {
+    for (int i = 0; described && i < described->table->graphs[0].output_count; i++)
+        if (!strcmp(described->table->graphs[0].outputs[i].name, name)) return true;
+    return false;
+}
+
 static bool observe_selection(SelectedName *selection, MoecCompiler *compiler,
                               const MoecSpecTensor *tensors, int tensor_count,
                               const Model *described) {
     for (int i = 0; i < tensor_count; i++) {
         if (!names_tensor(selection, tensors[i].name)) continue;
+        if (tensors[i].part && is_output(described, tensors[i].name)) continue;
         moec_observe_name(compiler, tensors[i].name);
         selection->used = true;
     }
@@ -65,13 +72,17 @@ static char *first_name(const char *spec_name) {
 
 static bool report_unknown_tensor(const SelectedName *selection, const MoecSpecTensor *tensors,
                                   int count, const Model *described) {
-    char **names = memory_new(sizeof *names *
-                              (size_t)(count + (described ? described->parameter_count : 0) + 1));
+    const int outputs = described ? described->table->graphs[0].output_count : 0;
+    char **names =
+        memory_new(sizeof *names *
+                   (size_t)(count + (described ? described->parameter_count : 0) + outputs + 1));
     int known = 0;
     for (int i = 0; i < count; i++)
         if (!tensors[i].part) names[known++] = first_name(tensors[i].name);
     for (int i = 0; described && i < described->parameter_count; i++)
         names[known++] = memory_format("%s", described->parameters[i].name);
+    for (int i = 0; i < outputs; i++)
+        names[known++] = first_name(described->table->graphs[0].outputs[i].name);
     const char *near = moec_nearest(selection->name, (const char *const *)names, known);
     char *help = near ? memory_format("did you mean '%s'?", near)
                       : memory_format("moec inspect SPEC lists the names");
@@ -92,4 +103,10 @@ bool selections_observe(SelectedNames *selections, MoecCompiler *compiler,
         return report_unknown_tensor(selection, tensors, tensor_count, described);
     }
     return true;
+}
+
+bool selections_name(SelectedNames *selections, const MoecTensor *tensors, int count) {
+    const MoecGraphEntry graph = {.outputs = tensors, .output_count = count};
+    const Model outputs = {.table = &(MoecTable){.graphs = &graph}};
+    return selections_observe(selections, NULL, NULL, 0, &outputs);
 }

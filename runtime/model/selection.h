@@ -34,6 +34,8 @@ void selections_free(SelectedNames *names);
  * no tensor has. */
 bool selections_observe(SelectedNames *names, MoecCompiler *compiler, const MoecSpecTensor *tensors,
                         int tensor_count, const Model *described);
+/* Whether each name is one of the tensors, whose names may be stacked; false after a message. */
+bool selections_name(SelectedNames *names, const MoecTensor *tensors, int count);
 /* The entry that a public name, "block.0.ffn.level", belongs to, or NULL. */
 const SelectedName *selection_of(const SelectedNames *names, const char *name);
 

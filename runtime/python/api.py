@@ -58,7 +58,7 @@ def error_entry():
 
 def page():
     yield HEAD
-    for title, files in [("moec", ["__init__.py", "training.py"]), ("moec.torch", ["torch.py"])]:
+    for title, files in [("moec", ["__init__.py", "training.py", "notebook.py"]), ("moec.torch", ["torch.py"])]:
         text = documented(ast.parse((PACKAGE / files[0]).read_text(encoding="utf-8")), files[0])
         yield f"\n## {title}\n\n{text}\n"
         for file in files:

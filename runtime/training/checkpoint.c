@@ -23,15 +23,6 @@ static void add_number(json_t *notes, const char *name, const char *format, doub
     add_note(notes, name, text);
 }
 
-json_t *checkpoint_files(const Safetensors *file) {
-    json_t *files = json_object(), *value;
-    const char *name;
-    json_object_foreach(file->notes, name, value) {
-        if (strncmp(name, "file:", 5) == 0) json_object_set(files, name, value);
-    }
-    return files;
-}
-
 const char *checkpoint_file(const Safetensors *file, const char *name) {
     char *note = memory_format("file:%s", name);
     const char *text = safetensors_note(file, note);

@@ -30,8 +30,6 @@ bool checkpoint_write(const char *path, const Model *model, const char *bundle,
 /* Adds the notes of a checkpoint, except for the axes. */
 void checkpoint_note(json_t *notes, const char *model, const char *bundle,
                      const Companions *companions, const TrainState *place);
-/* The files in the notes: a new object. */
-json_t *checkpoint_files(const Safetensors *file);
 /* The text of one, or NULL. */
 const char *checkpoint_file(const Safetensors *file, const char *name);
 /* The tokenizer of a checkpoint. False after a message; *tokenizer == NULL: it has none. */

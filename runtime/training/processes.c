@@ -73,8 +73,8 @@ static bool check_device(const TrainRun *run, const ProcessGroup *launch, const 
     if (launch->size > 1 || run->settings.lanes > 1) cuda_fix_choices();
     if (run->divided > 1)
         return error_message("--mesh data=N, or omit --device",
-                             "--mesh expert=%d requires training on CPUs, not --device cuda",
-                             run->divided);
+                             "--mesh %s requires training on CPUs, not --device cuda",
+                             run->options.mesh);
     return launch->size == 1 || cuda_nccl();
 }
 
@@ -83,11 +83,15 @@ bool processes_check(TrainRun *run, const Device *device, MoecCompiler *compiler
     const RunOptions *options = &run->options;
     const ProcessGroup *launch = options->launch ? options->launch : &single;
     const Settings *settings = &run->settings;
-    if (!set_mesh(run, launch, compiler) || !check_device(run, launch, device) ||
-        !run_parts_fit(settings->accumulate, launch->size))
-        return false;
-    return !settings->lanes || settings->fast ||
-           gradient_sum_fits(settings->accumulate, settings->lanes, launch->size);
+    if (!set_mesh(run, launch, compiler) || !check_device(run, launch, device)) return false;
+    for (int i = 0; i < run->stages.count; i++) {
+        const long parts = run->stages.all[i].settings.accumulate;
+        if (!run_parts_fit(parts, launch->size) ||
+            (settings->lanes && !settings->fast &&
+             !gradient_sum_fits(parts, settings->lanes, launch->size)))
+            return false;
+    }
+    return true;
 }
 
 /* ---- comparison ---- */
@@ -99,18 +103,27 @@ static size_t moment_elements(const Model *model) {
 enum { SAMPLES = 64, SAMPLE_TOKENS = 64 };
 
 /* Number of tokens, and a hash of some of them. */
-static void describe_data(const Data *data, MeshProperty *property) {
+static void add_samples(const Data *data, XXH3_state_t *state) {
     const uint64_t length = data->count < SAMPLE_TOKENS ? data->count : SAMPLE_TOKENS;
     int32_t tokens[SAMPLE_TOKENS];
-    XXH3_state_t *state = cache_begin();
     for (uint64_t i = 0; i < SAMPLES && length; i++) {
         uint64_t start = (data->count - length) / (SAMPLES - 1) * i;
         if (data->record) start -= start % data->record;
         if (data_read(data, start, (size_t)length, tokens))
             XXH3_128bits_update(state, tokens, sizeof *tokens * (size_t)length);
     }
+}
+
+static void describe_data(const DataSource *sources, int count, MeshProperty *property) {
+    XXH3_state_t *state = cache_begin();
+    uint64_t tokens = 0;
+    for (int i = 0; i < count; i++) {
+        add_samples(sources[i].data, state);
+        if (count > 1) XXH3_128bits_update(state, &sources[i].share, sizeof sources[i].share);
+        tokens += sources[i].data->count;
+    }
     snprintf(property->value, sizeof property->value, "%" PRIu64 " tokens, hash %016" PRIx64,
-             data->count, (uint64_t)XXH3_128bits_digest(state).low64);
+             tokens, (uint64_t)XXH3_128bits_digest(state).low64);
     XXH3_freeState(state);
 }
 
@@ -162,8 +175,9 @@ bool processes_join(TrainRun *run, const Device *device, bool good) {
         describe_device(run->model->device, &properties[DEVICE]);
         describe_text(run->bundle, &properties[SPEC]);
         describe_options(run, &properties[OPTIONS]);
-        describe_data(run->data, &properties[DATA]);
-        if (run->other) describe_data(run->other, &properties[VALIDATION]);
+        const DataSource other = {.data = run->other};
+        describe_data(run->mixture.sources, run->mixture.count, &properties[DATA]);
+        if (run->other) describe_data(&other, 1, &properties[VALIDATION]);
     }
     run->mesh = mesh_start(run->options.launch, good, !device || device->apart, properties, COUNT);
     if (!run->mesh) return false;

@@ -5,6 +5,7 @@
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
+#include "data/random.h"
 #include "model/call.h"
 #include "training/internal.h"
 #include "training/evaluation.h"
@@ -19,16 +20,17 @@ static void begin_phase(const TrainRun *run, const char *phase) {
 }
 
 static bool compile_run(TrainRun *run, Device *device, MoecCompiler *compiler) {
-    const GraphShape shapes[] = {
-        {.graph = MOEC_TRAIN}, {.graph = MOEC_MEASURE}, {.graph = MOEC_UPDATE}};
+    GraphShape shapes[TRAIN_SHAPES + 2] = {{.graph = MOEC_MEASURE}, {.graph = MOEC_UPDATE}};
     run->settings = settings_of(compiler);
     if (run->options.steps >= 0) run->settings.steps = run->options.steps;
     if (run->options.seed >= 0) run->settings.seed = run->options.seed;
     run->bundle = memory_format("%s", moec_bundle(compiler));
     const bool watches = run->options.watched.count > 0;
+    const bool staged = stages_read(&run->stages, compiler, &run->settings);
+    const int count = stages_shapes(&run->stages, shapes, 2);
     if (watches) run->limits = limits_open(&run->options.watched, compiler);
-    if ((run->limits || !watches) && processes_check(run, device, compiler))
-        run->model = model_open(device, compiler, shapes, 3, !run->options.no_cache);
+    if (staged && (run->limits || !watches) && processes_check(run, device, compiler))
+        run->model = model_open(device, compiler, shapes, count, !run->options.no_cache);
     if (run->options.on_compiled) run->options.on_compiled(compiler);
     moec_close(compiler);
     if (!run->model) return false;
@@ -37,36 +39,59 @@ static bool compile_run(TrainRun *run, Device *device, MoecCompiler *compiler) {
     if (!train || !measure || !run->model->table->update)
         return error_message("end the model in `loss = ...`",
                              "this model cannot be trained: it has no loss or no optimizer");
-    run->train = call_open(run->model, train, NULL);
-    run->measure = run->train ? call_open(run->model, measure, NULL) : NULL;
+    if (!stages_open(&run->stages, run->model)) return false;
+    run->train = run->stages.all[run->stages.count - 1].train;
+    run->measure = call_open(run->model, measure, NULL);
     return run->measure != NULL;
 }
 
-/* The end of the data is validation data. */
-static void hold_out(TrainRun *run, uint64_t window) {
-    uint64_t windows = order_held_out(run->data->count, window);
-    run->held_windows = windows;
-    bool apart = run->data->record; /* examples share nothing, windows of tokens one token */
-    run->held_stride = apart ? window : window - 1;
-    uint64_t held = windows ? windows * run->held_stride + !apart : 0;
-    run->train_tokens = run->data->count - held;
-    run->held_start = run->train_tokens;
+static bool report_short(const char *path, uint64_t count, uint64_t window) {
+    return error_message("use more data or a shorter context: -c N",
+                         "%s has %" PRIu64 " tokens, but one training sequence needs %" PRIu64,
+                         path, count, window);
+}
+
+/* The end of each source is validation data; a part of a mixture has its share of the windows. */
+static bool hold_out(TrainRun *run, uint64_t window) {
+    Mixture *mixture = &run->mixture;
+    run->held_windows = run->train_tokens = 0;
+    for (int i = 0; i < mixture->count; i++) {
+        DataSource *source = &mixture->sources[i];
+        Samples *samples = &run->held[i];
+        const uint64_t count = source->data->count;
+        const bool apart = source->data->record; /* windows of tokens share one token */
+        uint64_t windows = order_held_out(count, window),
+                 share = (uint64_t)ceil(source->share * ORDER_HELD_OUT);
+        if (windows > share) windows = share;
+        samples->count = windows;
+        samples->stride = apart ? window : window - 1;
+        samples->start = count - (windows ? windows * samples->stride + !apart : 0);
+        source->order.count = samples->start;
+        run->held_windows += windows;
+        run->train_tokens += samples->start;
+        if (samples->start < window) return report_short(source->path, count, window);
+    }
+    return true;
 }
 
 /* Sequences at equal distances in the validation data of its own. */
 static bool spread_out(TrainRun *run, uint64_t window) {
-    uint64_t count = run->other->count;
-    if (count < window)
-        return error_message("use more data or a shorter context: -c N",
-                             "%s has %" PRIu64 " tokens, but one training sequence needs %" PRIu64,
-                             run->options.validation, count, window);
-    size_t record = run->other->record;
-    uint64_t windows = record ? count / record : (count - 1) / (window - 1);
-    run->held_windows = windows < ORDER_HELD_OUT ? windows : ORDER_HELD_OUT;
-    run->held_stride = run->held_windows > 1 ? (count - window) / (run->held_windows - 1) : 0;
-    if (record) run->held_stride -= run->held_stride % record;
-    run->held_start = 0;
-    run->train_tokens = run->data->count;
+    Samples *samples = &run->held[0];
+    const uint64_t count = run->other->count;
+    if (count < window) return report_short(run->options.validation, count, window);
+    const size_t record = run->other->record;
+    const uint64_t windows = record ? count / record : (count - 1) / (window - 1);
+    samples->count = windows < ORDER_HELD_OUT ? windows : ORDER_HELD_OUT;
+    samples->stride = samples->count > 1 ? (count - window) / (samples->count - 1) : 0;
+    if (record) samples->stride -= samples->stride % record;
+    run->held_windows = samples->count;
+    run->train_tokens = mixture_tokens(&run->mixture);
+    for (int i = 0; i < run->mixture.count; i++) {
+        DataSource *source = &run->mixture.sources[i];
+        source->order.count = source->data->count;
+        if (source->data->count < window)
+            return report_short(source->path, source->data->count, window);
+    }
     return true;
 }
 
@@ -80,7 +105,7 @@ static bool open_run_tokenizer(TrainRun *run) {
                         : options->from ? checkpoint_open(options->from)
                                         : NULL;
     bool good = file || (!begun && !options->from);
-    if (file) run->files = checkpoint_files(file);
+    if (file) run->files = safetensors_files(file);
     if (good && options->tokenizer)
         good = (run->tokenizer = tokenizer_open(options->tokenizer)) != NULL;
     else if (file)
@@ -90,43 +115,59 @@ static bool open_run_tokenizer(TrainRun *run) {
     return good;
 }
 
+static bool open_sources(TrainRun *run) {
+    Mixture *mixture = &run->mixture;
+    if (!mixture_read(mixture, run->options.data)) return false;
+    for (int i = 0; i < mixture->count; i++) {
+        DataSource *source = &mixture->sources[i];
+        source->data = texts_open(source->path, run->tokenizer, run->train);
+        if (!source->data) return false;
+        if (source->data->files && !run->files) run->files = json_object();
+        if (source->data->files) json_object_update_missing(run->files, source->data->files);
+        source->order =
+            (Order){.context = call_context(run->train), .record = source->data->record};
+    }
+    run->bytes = mixture_is_bytes(mixture);
+    run->examples = mixture->sources[0].data->record;
+    return true;
+}
+
 static bool open_data(TrainRun *run) {
     const RunOptions *options = &run->options;
     begin_phase(run, "reading the data");
     uint64_t window = (uint64_t)call_context(run->train) + 1;
     if (!open_run_tokenizer(run)) return false;
-    run->data = texts_open(options->data, run->tokenizer, run->train);
-    if (!run->data) return false;
-    if (options->validation) {
-        run->other = texts_open(options->validation, run->tokenizer, run->train);
-        if (!run->other || !spread_out(run, window)) return false;
-    } else {
-        hold_out(run, window);
-    }
-    return run->train_tokens >= window ||
-           error_message("use more data or a shorter context: -c N",
-                         "%s has %" PRIu64 " tokens, but one training sequence needs %" PRIu64,
-                         options->data, run->data->count, window);
+    if (!open_sources(run)) return false;
+    if (!options->validation) return hold_out(run, window);
+    run->other = texts_open(options->validation, run->tokenizer, run->train);
+    return run->other && spread_out(run, window);
 }
 
 /* Restores the state from the checkpoint of the run. */
 static bool resume(TrainRun *run, const char *path) {
     Safetensors *file = safetensors_open(path);
     if (!file) return false;
-    bool good = checkpoint_place(file, &run->place);
+    const char *type = safetensors_quantized(file);
+    bool good =
+        !type || error_message("resume the run that moec quantize read, or start a new run with "
+                               "--init-from and another --out",
+                               "%s cannot be resumed: its weights are %s, without optimizer states",
+                               run->options.out, type);
+    good = good && checkpoint_place(file, &run->place);
     if (good) differences_tell(safetensors_note(file, "spec"), run->bundle);
     good = good && model_read(run->model, file, true);
     if (good && run->options.seed >= 0 && (uint64_t)run->options.seed != run->place.seed)
         good = error_message("omit the seed", "the run began with seed %" PRIu64 ", not %ld",
                              run->place.seed, run->options.seed);
-    if (good && run->place.tokens != run->data->count)
+    const uint64_t tokens = mixture_tokens(&run->mixture);
+    if (good && run->place.tokens != tokens)
         note_message("the data has changed since the last run: %" PRIu64 " tokens, not %" PRIu64,
-                     run->data->count, run->place.tokens);
+                     tokens, run->place.tokens);
     const char *kept = safetensors_note(file, "tokenizer");
     size_t length;
     if (good && kept && strcmp(kept, tokenizer_json(run->tokenizer, &length)) != 0)
         note_message("the tokenizer has changed since the start of the run");
-    run->place.tokens = run->data->count;
+    run->place.tokens = tokens;
     run->saved = run->place.step;
     safetensors_close(file);
     return good;
@@ -134,7 +175,6 @@ static bool resume(TrainRun *run, const char *path) {
 
 static bool write_run_info(const TrainRun *run) {
     const RunOptions *options = &run->options;
-    double sequences = (double)run->train->graph->batch * (double)run->settings.accumulate;
     Account account = {
         .command = options->command,
         .model = run->model->table->model,
@@ -144,11 +184,11 @@ static bool write_run_info(const TrainRun *run) {
         .validation = options->validation,
         .tokenizer = options->tokenizer,
         .seed = run->place.seed,
-        .data_tokens = run->data->count,
+        .data_tokens = mixture_tokens(&run->mixture),
         .step = run->place.step,
         .steps = run->settings.steps,
-        .tokens_per_step = sequences * (run->data->record ? 1 : (double)call_context(run->train)),
-        .text = run->data->bytes,
+        .tokens_per_step = stages_tokens_per_step(&run->stages, run->settings.steps),
+        .text = run->bytes,
     };
     return account_write(options->out, &account);
 }
@@ -182,11 +222,18 @@ static bool log_line(TrainRun *run, json_t *line) {
     return true;
 }
 
-static bool log_step(TrainRun *run, const StepResult *result, double seconds) {
+static bool log_step(TrainRun *run, const TrainStage *stage, const StepResult *result,
+                     double seconds) {
     json_t *line = json_make("{s:I, s:f, s:f, s:o, s:f}", "step", (json_int_t)run->place.step,
                              "loss", result->loss, "grad_norm", result->norm, "lr",
                              json_number(result->rate), "seconds", seconds);
-    json_t *measured = measured_json(run, run->stepper.probes);
+    if (run->stages.count > 1) {
+        const MoecGraphEntry *graph = stage->train->graph;
+        json_object_set_new(line, "sequences",
+                            json_integer(graph->batch * stage->settings.accumulate));
+        json_object_set_new(line, "context_length", json_integer(call_context(stage->train)));
+    }
+    json_t *measured = measured_json(run, stage->stepper.probes);
     json_object_update(line, measured);
     json_decref(measured);
     return log_line(run, line);
@@ -245,36 +292,71 @@ static void end_search(TrainRun *run, MoecCompiler *compiler) {
     mesh_largest(run->mesh, search, 0);
 }
 
-static void print_validation_fault(TrainRun *run, const Samples *samples, const Evaluation *found) {
+static const Data *held_data(const TrainRun *run, int part) {
+    return run->other ? run->other : run->mixture.sources[part].data;
+}
+
+static void print_validation_fault(TrainRun *run, int part, const Evaluation *found) {
     note_message("step %ld: the validation loss is not a finite number", run->place.step);
     MoecCompiler *compiler = begin_search(run);
-    measure_print_fault(run->measure, run->other ? run->other : run->data, samples, found,
-                        compiler);
+    measure_print_fault(run->measure, held_data(run, part), &run->held[part], found, compiler);
     end_search(run, compiler);
+}
+
+/* The losses of the parts of a mixture, weighted with their shares. */
+typedef struct HeldLoss {
+    Evaluation found[MIXTURE_LIMIT];
+    double nats;
+    int wrong; /* the first part whose loss is not finite; -1: none */
+} HeldLoss;
+
+static bool measure_parts(TrainRun *run, Probes *probes, HeldLoss *loss) {
+    const int count = run->other ? 1 : run->mixture.count;
+    double shares = 0;
+    *loss = (HeldLoss){.wrong = -1};
+    for (int i = 0; i < count; i++) {
+        Evaluation *found = &loss->found[i];
+        if (!run->held[i].count) continue;
+        if (!measure_loss(run->measure, held_data(run, i), &run->held[i], probes, run->mesh, found))
+            return false;
+        const double share = count == 1 ? 1 : run->mixture.sources[i].share;
+        shares += share;
+        loss->nats += share * found->nats;
+        if (!isfinite(found->nats) && loss->wrong < 0) loss->wrong = i;
+    }
+    if (count > 1) loss->nats /= shares;
+    return true;
+}
+
+/* "val_loss.source": the loss of each part, null for one that is too short for validation data. */
+static void log_parts(const TrainRun *run, const HeldLoss *loss, json_t *line) {
+    json_t *parts = run->other || run->mixture.count == 1 ? NULL : json_array();
+    for (int i = 0; parts && i < run->mixture.count; i++)
+        json_array_append_new(parts, json_number(run->held[i].count ? loss->found[i].nats : NAN));
+    if (parts) json_object_set_new(line, "val_loss.source", parts);
 }
 
 /* Evaluates on validation data, logs the result, and saves the weights if they are the best so
  * far. */
 static bool measure_validation(TrainRun *run) {
-    Evaluation found;
+    HeldLoss loss;
     Probes *probes = probes_open(run->measure);
-    const Samples samples = {run->held_start, run->held_stride, run->held_windows};
-    bool good = measure_loss(run->measure, run->other ? run->other : run->data, &samples, probes,
-                             run->mesh, &found);
+    bool good = measure_parts(run, probes, &loss);
     json_t *measured = good ? measured_json(run, probes) : NULL;
     probes_close(probes);
     if (!good) return false;
-    run->validation = found.nats;
+    run->validation = loss.nats;
     json_t *line = json_make("{s:I, s:o}", "step", (json_int_t)run->place.step, "val_loss",
-                             json_number(found.nats));
-    if (!run->data->record)
-        json_object_set_new(line, run->data->bytes ? "val_bits_per_byte" : "val_bits_per_token",
-                            json_number(found.nats / log(2)));
+                             json_number(loss.nats));
+    if (!run->examples)
+        json_object_set_new(line, run->bytes ? "val_bits_per_byte" : "val_bits_per_token",
+                            json_number(loss.nats / log(2)));
+    log_parts(run, &loss, line);
     log_measured(line, measured);
     if (!log_line(run, line)) return false;
-    if (!isfinite(found.nats)) print_validation_fault(run, &samples, &found);
-    if (!(found.nats < run->place.best)) return true;
-    run->place.best = found.nats;
+    if (loss.wrong >= 0) print_validation_fault(run, loss.wrong, &loss.found[loss.wrong]);
+    if (!(loss.nats < run->place.best)) return true;
+    run->place.best = loss.nats;
     return save_checkpoint(run, "best.safetensors", false);
 }
 
@@ -307,10 +389,11 @@ static bool stop_for_nonsense(TrainRun *run, long step, const char *what) {
     return stop_diverged(run, step, what, " is not a finite number");
 }
 
-static bool stop_at_step(TrainRun *run, const char *what) {
+static bool stop_at_step(TrainRun *run, TrainStage *stage, const char *what) {
     stop_for_nonsense(run, run->place.step + 1, what);
     MoecCompiler *compiler = begin_search(run);
-    step_print_fault(&run->stepper, compiler, run->place.step, run->place.position);
+    step_print_fault(&stage->stepper, compiler, run->place.step,
+                     stage_sample(&run->stages, stage, run->place.position));
     end_search(run, compiler);
     return false;
 }
@@ -348,19 +431,23 @@ static void stop_together(TrainRun *run, bool stop) {
 }
 
 /* Stops with a checkpoint of the state before the step. */
-static bool stop_at_limit(TrainRun *run) {
+static bool stop_at_limit(TrainRun *run, const TrainStage *stage) {
     const WatchedTensors *limits = run->limits;
     const Model *model = run->model;
     if (!limits->exceeded)
         return error_message("see its message", "another process has stopped at a watched tensor");
     log_line(run, json_make("{s:I, s:s, s:o}", "step", (json_int_t)run->place.step + 1, "watched",
                             limits->element, "value", json_number(limits->value)));
-    error_message("moec inspect RUN --data DATA --show NAME prints it",
+    error_message(limits->equation
+                      ? "moec inspect RUN --data DATA --show NAME prints tensors and weights"
+                      : "moec log RUN prints the steps before",
                   "step %ld: %s is %.6g, the limit is %g; training has stopped",
                   run->place.step + 1, limits->element, limits->value, limits->limit);
     if (limits->equation && limits->equation->file)
-        note_message("its equation is in %s:%d", limits->equation->file, limits->equation->line);
-    const float *states = run->stepper.states;
+        note_message("%s in %s:%d",
+                     limits->equation->reads ? "the weight is first read" : "its equation is",
+                     limits->equation->file, limits->equation->line);
+    const float *states = stage->stepper.states;
     if (states && !model->device->kind->put(model->device, model->there.layer_states, states,
                                             model->table->state_bytes))
         return false;
@@ -375,18 +462,22 @@ static bool exceeds_limit(const TrainRun *run) {
 /* One step with logging, evaluation and checkpoints; false to stop. */
 static bool one_step(TrainRun *run) {
     const Settings *settings = &run->settings;
+    TrainStage *stage = stages_at(&run->stages, run->place.step);
     StepResult result;
     double began = seconds_now();
     begin_phase(run, "training step");
     mesh_set_step(run->mesh, run->place.step + 1);
-    if (!step_run(&run->stepper, run->place.step, run->place.position, &result)) return false;
-    if (exceeds_limit(run)) return stop_at_limit(run);
+    if (!step_run(&stage->stepper, run->place.step,
+                  stage_sample(&run->stages, stage, run->place.position), &result))
+        return false;
+    if (exceeds_limit(run)) return stop_at_limit(run, stage);
     if (!isfinite(result.loss) || !isfinite(result.norm))
-        return stop_at_step(run, isfinite(result.loss) ? "the norm of the gradient" : "the loss");
+        return stop_at_step(run, stage,
+                            isfinite(result.loss) ? "the norm of the gradient" : "the loss");
     run->place.step++;
-    run->place.position += (uint64_t)(run->train->graph->batch * settings->accumulate);
+    run->place.position = stage_after(&run->stages, stage, run->place.position);
     bool evaluates = due(settings->evaluate, run->place.step, last_step(run));
-    if (!log_step(run, &result, seconds_now() - began)) return false;
+    if (!log_step(run, stage, &result, seconds_now() - began)) return false;
     if (run->options.limit > 0 && result.loss > run->options.limit)
         return stop_above_limit(run, result.loss);
     if (evaluates && !(is_finite(run) && validate(run))) return false;
@@ -452,21 +543,16 @@ static bool open_files(TrainRun *run) {
 }
 
 bool run_start(TrainRun *run) {
-    run->place = (TrainState){
-        .seed = (uint64_t)run->settings.seed, .best = INFINITY, .tokens = run->data->count};
+    run->place = (TrainState){.seed = (uint64_t)run->settings.seed,
+                              .best = INFINITY,
+                              .tokens = mixture_tokens(&run->mixture)};
     return (mesh_rank(run->mesh) != 0 || open_files(run)) && processes_share(run);
 }
 
 static RunEnd run_steps(TrainRun *run) {
     long steps = last_step(run);
-    run->stepper = (Stepper){
-        .train = run->train,
-        .data = run->data,
-        .order = {.seed = run->place.seed,
-                  .count = run->train_tokens,
-                  .context = call_context(run->train),
-                  .record = run->data->record},
-        .settings = run->settings,
+    const Stepper usual = {
+        .mixture = &run->mixture,
         .limits = run->limits,
         .seed = run->place.seed,
         .gradient_sum = {.mesh = run->mesh,
@@ -475,7 +561,11 @@ static RunEnd run_steps(TrainRun *run) {
                          .needed = run->parts,
                          .needed_count = run->part_count},
     };
-    if (!step_prepare(&run->stepper)) return RUN_FAILED;
+    run->mixture.seed = run->place.seed;
+    for (int i = 0; i < run->mixture.count; i++)
+        run->mixture.sources[i].order.seed =
+            i ? random_bits(run->place.seed ^ 0x736F75726365u, (uint64_t)i) : run->place.seed;
+    if (!stages_prepare(&run->stages, &usual)) return RUN_FAILED;
     if (steps == 0 && run->saved < 0)
         return save_checkpoint(run, "last.safetensors", true) && read_back(run) ? RUN_INITIALIZED
                                                                                 : RUN_FAILED;
@@ -494,13 +584,12 @@ RunEnd run_train(TrainRun *run) {
 void run_close(TrainRun *run) {
     begin_phase(run, NULL);
     mesh_end(run->mesh, run->succeeded);
-    step_release(&run->stepper);
+    stages_close(&run->stages);
     record_close(&run->record);
-    data_close(run->data);
+    mixture_close(&run->mixture);
     data_close(run->other);
     tokenizer_close(run->tokenizer);
     json_decref(run->files);
-    call_close(run->train);
     call_close(run->measure);
     model_close(run->model);
     limits_close(run->limits);

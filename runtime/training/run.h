@@ -6,14 +6,16 @@
 
 #include "base/launcher.h"
 #include "mesh/mesh.h"
+#include "training/evaluation.h"
 #include "training/record.h"
-#include "training/step.h"
+#include "training/stages.h"
 #include "training/checkpoint.h"
 
 typedef struct TrainRun TrainRun;
 
 typedef struct RunOptions {
-    const char *data, *out;
+    const char *data; /* a path, or PATH=WEIGHT,PATH=WEIGHT: see data/mixture.h */
+    const char *out;
     const char *validation; /* NULL: the end of `data` */
     const char *tokenizer;  /* NULL: that of the resumed run or of `from`; none = text is bytes */
     const char *from;       /* run or checkpoint with the initial weights; NULL: random weights */
@@ -40,16 +42,21 @@ struct TrainRun {
     char *bundle; /* the spec with all its files */
     Settings settings;
     Model *model;
-    Call *train, *measure;
+    TrainStages stages;
+    Call *train, *measure;  /* train: of the last stage */
     WatchedTensors *limits; /* of watched tensors, or NULL */
     Tokenizer *tokenizer;   /* NULL: text is bytes */
     json_t *files;          /* stored with the weights, or NULL */
-    Data *data, *other;     /* other: validation data of its own */
+    Mixture mixture;        /* the training data */
+    Data *other;            /* validation data of its own, or NULL */
+    bool bytes;             /* every token is a byte of text */
+    bool examples;          /* the data are examples, not tokens */
     Mesh *mesh;             /* NULL: one process */
-    uint64_t train_tokens, held_start, held_stride, held_windows;
+    uint64_t train_tokens;
+    Samples held[MIXTURE_LIMIT]; /* validation samples: of each source, or of `other` */
+    uint64_t held_windows;       /* of all */
     TrainState place;
     long saved; /* step of the checkpoint on disk; -1: none */
-    Stepper stepper;
     RunLog record;
     double validation; /* last validation loss in nats/token; NaN before the first evaluation */
     bool probe_told;   /* the note about a probe that is not finite was printed */

@@ -47,8 +47,10 @@ static char *file_part(const char *operand, const char *colon) {
 MoecCompiler *spec_open_experiment(const char *operand, const TextList *sets, char **file) {
     const char *colon = model_part(operand);
     *file = file_part(operand, colon);
-    return moec_open_experiment(*file, colon ? colon + 1 : NULL, sets->items, sets->count,
-                                getenv("MOEC_PATH"));
+    MoecCompiler *compiler = moec_open_experiment(*file, colon ? colon + 1 : NULL, sets->items,
+                                                  sets->count, getenv("MOEC_PATH"));
+    externs_trust(compiler);
+    return compiler;
 }
 
 MoecCompiler *spec_open_quietly(const char *operand, const TextList *sets) {
@@ -61,6 +63,7 @@ MoecCompiler *spec_open_quietly(const char *operand, const TextList *sets) {
     }
     MoecCompiler *compiler =
         moec_open(file, colon ? colon + 1 : NULL, sets->items, sets->count, getenv("MOEC_PATH"));
+    externs_trust(compiler);
     free(file);
     return compiler;
 }
@@ -130,5 +133,6 @@ Settings settings_of(MoecCompiler *compiler) {
     const char *reduction = moec_option(compiler, "train.reduction");
     settings.fast = reduction && strcmp(reduction, "fast") == 0;
     if (settings.accumulate < 1) settings.accumulate = 1;
+    settings.most_parts = settings.accumulate;
     return settings;
 }

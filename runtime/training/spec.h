@@ -13,6 +13,7 @@
 typedef struct Settings {
     long batch, context; /* sequences per micro-batch; tokens per sequence */
     long accumulate;     /* micro-batches per step */
+    long most_parts;     /* the most micro-batches of a step in any stage of the training */
     long steps, seed;
     long evaluate;     /* steps between evaluations; 0 = only at the end */
     long checkpoint;   /* steps between checkpoints */

@@ -24,7 +24,8 @@ static size_t row_width(const Stepper *stepper) {
 bool step_prepare(Stepper *stepper) {
     const MoecGraphEntry *graph = stepper->train->graph;
     Model *model = stepper->train->model;
-    const MoecGraphEntry *gather = model_graph(model, MOEC_GRAPH_GATHER);
+    const MoecGraphEntry *gather =
+        model_graph_of_shape(model, MOEC_GRAPH_GATHER, graph->batch, graph->context);
     GradientSum *sum = &stepper->gradient_sum;
     const size_t rows = sum->mesh ? (size_t)stepper->settings.accumulate : 1;
     long context = stepper->order.context;
@@ -57,14 +58,22 @@ void step_release(Stepper *stepper) {
     call_close(stepper->whole);
 }
 
+static bool read_sample(const Stepper *stepper, uint64_t number, size_t length, int32_t *tokens) {
+    const uint64_t pieces = stepper->pieces ? stepper->pieces : 1;
+    if (!stepper->mixture)
+        return data_read(stepper->data, order_start(&stepper->order, number), length, tokens);
+    return mixture_sample(stepper->mixture, number / pieces, number % pieces * (length - 1), length,
+                          tokens);
+}
+
 /* Reads the samples of micro-batch `part` of the step whose samples start at `position`. */
 static bool set_windows(Stepper *stepper, uint64_t position, long part) {
     long length = stepper->order.context + 1, batch = stepper->train->graph->batch;
     const int32_t *windows = stepper->windows;
     if (stepper->given) windows = stepper->given + part * batch * length;
     for (long b = 0; b < batch && !stepper->given; b++) {
-        uint64_t start = order_start(&stepper->order, position + (uint64_t)(part * batch + b));
-        if (!data_read(stepper->data, start, (size_t)length, stepper->windows + b * length))
+        if (!read_sample(stepper, position + (uint64_t)(part * batch + b), (size_t)length,
+                         stepper->windows + b * length))
             return false;
     }
     call_set_windows(stepper->train, windows);
@@ -135,7 +144,7 @@ static bool update_all(const Stepper *stepper, const StepResult *result, long st
 
 /* Seed of the random numbers of a micro-batch. */
 static uint64_t seed_of(const Stepper *stepper, long step, long part) {
-    return random_bits(stepper->seed, (uint64_t)(step * stepper->settings.accumulate + part));
+    return random_bits(stepper->seed, (uint64_t)(step * stepper->settings.most_parts + part));
 }
 
 /* Row of the results of a micro-batch. */
@@ -278,6 +287,10 @@ static bool end_step(Stepper *stepper, long step, StepResult *result) {
     double squares; /* padding between tensors stays zero, so the whole block is summed */
     if (!gradient_sum_squares(&stepper->gradient_sum, model, &squares)) return false;
     result->norm = mean * sqrt(squares);
+    if (stepper->limits && !limits_check_gradient(stepper->limits, model,
+                                                  gradient_sum_range(&stepper->gradient_sum, model),
+                                                  mean, result->norm))
+        return false;
     result->rate = settings->rate *
                    model->device->kind->rate(model->engine, (double)step, (double)settings->steps);
     const bool exceeded =
@@ -302,6 +315,8 @@ bool step_run(Stepper *stepper, long step, uint64_t position, StepResult *result
     long first, count;
     gradient_sum_parts(&stepper->gradient_sum, &first, &count);
     begin_step(stepper);
+    if (stepper->limits && !limits_check_weights(stepper->limits, stepper->train->model))
+        return false;
     if (!gather_parts(stepper, step, position) || !keep_states(stepper)) return false;
     for (long part = first; part < first + count; part++)
         if (!set_windows(stepper, position, part) || !train_part(stepper, step, part)) return false;

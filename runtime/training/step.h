@@ -5,7 +5,7 @@
 
 #include "model/call.h"
 #include "data/data.h"
-#include "data/order.h"
+#include "data/mixture.h"
 #include "training/probes.h"
 #include "training/gradient_sum.h"
 #include "training/limits.h"
@@ -18,6 +18,8 @@ typedef struct Stepper {
     const Data *data;
     const int32_t *given; /* samples of a step, in micro-batch order; NULL: read from `data` */
     Order order;
+    const Mixture *mixture; /* the samples of a run; NULL: those of `data` in `order` */
+    uint64_t pieces; /* with a mixture: training samples per sample of it, of equal length; 0: 1 */
     Settings settings;
     uint64_t seed;
     int32_t *windows;

@@ -40,3 +40,14 @@ moec verify small.moe --bisect >report || wrong "$(cat report)"
 grep -q 'every equation agrees' report || wrong "$(cat report)"
 on_simulator
 moec verify small.moe --bisect --device cuda >report || wrong "the device: $(cat report)"
+# The same change in the kernels of the device.
+cat >cxx_changes <<'SCRIPT'
+#!/bin/sh
+for word; do case $word in *.cpp | *.cu | *.c | *.cc) sed -i "$CHANGE" "$word" ;; esac; done
+exec c++ "$@"
+SCRIPT
+chmod +x cxx_changes
+rm -rf "$XDG_CACHE_HOME"
+code=0
+CHANGE='s/= moec_tanh(/= 0.9f * moec_tanh(/' MOEC_CXX=$PWD/cxx_changes moec verify small.moe --bisect --device cuda >report || code=$?
+[ $code -eq 1 ] && grep -qF 'the first difference is in block.0.ffn.wave, small.moe:4' report || wrong "the fault on the device is not found: $(cat report)"

@@ -47,9 +47,39 @@ grep -q 'kernel ran' out && wrong "MOEC_EXTERN=off calls a kernel"
 sed -i 's/kernel ran/changed/' says.c
 moec train says.moe --data text --out fourth --steps 1 -v >out 2>&1 || wrong "$(cat out)"
 grep -q 'agrees with the equations' out && grep -q changed out || wrong "a changed file is not compared: $(cat out)"
-rm says.c
+mv says.c fourth.c
 moec eval second --data text >out 2>&1 || wrong "$(cat out)"
 grep -q 'kernel ran' out || wrong "a run without the file does not call its kernel: $(cat out)"
+
+# Trust: without the cache that knows the text, a run computes the equations, until MOEC_EXTERN=on or a spec with the same file.
+untrusted="the hand-written kernels of says.c in this checkpoint are not trusted on this machine: the equations run instead"
+mv cache kept
+moec eval second --data text >out 2>&1 || wrong "$(cat out)"
+grep -q "$untrusted" out || wrong "no note: $(cat out)"
+grep -q 'kernel ran' out && wrong "a kernel that nobody trusts ran"
+moec emit second --out nowhere >out 2>&1 || wrong "$(cat out)"
+grep -q "$untrusted" out && [ ! -e nowhere/extern_says.c ] || wrong "an emitted folder has a kernel that nobody trusts"
+rm -r nowhere
+MOEC_EXTERN=on moec eval second --data text >out 2>&1 || wrong "$(cat out)"
+grep -q 'kernel ran' out || wrong "MOEC_EXTERN=on does not call the kernel: $(cat out)"
+moec eval second --data text >out 2>&1
+grep -q "$untrusted" out || wrong "MOEC_EXTERN=on trusts the file for ever"
+rm -r cache
+mv kept cache
+# One changed byte of the checkpoint.
+mkdir tampered
+sed 's/"checksum"/"checksun"/; s/kernel ran/kernel RAN/' second/last.safetensors >tampered/last.safetensors
+moec eval tampered --data text >out 2>&1 || wrong "$(cat out)"
+grep -q "$untrusted" out && ! grep -q 'kernel R' out || wrong "a changed kernel ran: $(cat out)"
+# A damaged copy in the cache is none.
+for copy in cache/moec/*.trusted; do printf x | dd of="$copy" bs=1 seek=9 conv=notrunc 2>/dev/null; done
+moec eval second --data text >out 2>&1
+grep -q "$untrusted" out || wrong "a damaged copy is trusted"
+sed 's/changed/kernel ran/' fourth.c >says.c
+moec check says.moe >out || wrong "$(cat out)"
+moec eval second --data text >out 2>&1 || wrong "$(cat out)"
+grep -q 'kernel ran' out || wrong "a spec with the same file is not trusted: $(cat out)"
+rm says.c
 
 # Faults.
 refused 'y\[0,0,0\] is .* instead of .*computed in value.moe:9; random values' value -e 's/EPS 1e-6f/EPS 1e-2f/'
@@ -143,3 +173,6 @@ fails 'the GPU is not usable after an error of far.cu:norm' moec train far.moe -
 grep -q 'at far.cu:' out || wrong "the simulated device does not locate the write: $(cat out)"
 changed type -e 's/long d, const/int d, const/'
 fails '__global__ void norm(long rows, long d, const float *x, const float *gain, float *y)' moec train type.moe --data text --out nowhere $on
+# A kernel that does not return ends the command.
+changed endless -e 's/^{$/{ while (rows) ;/'
+MOEC_AGAINST_TIMEOUT=0.5 fails 'the kernel endless.cu:norm did not return within 0.5 s' moec train endless.moe --data text --out nowhere $on

@@ -29,6 +29,9 @@ same() {
 }
 
 same generated/dense.moe --set inference.weight_dtype=int8
+same generated/dense.moe --set inference.weight_dtype=int4 --set inference.head_dtype=int8
+same generated/routed.moe --set inference.weight_dtype=int4 --set inference.head_dtype=bf16
+grep -q 'MoecInt4 panels' "$work/array/model.c" && grep -q 'MoecBf16 halves' "$work/array/model.c" || wrong "no int4 and bf16"
 same generated/routed.moe
 
 ram=$(sed -n 's/.*RAM *\([0-9]*\) bytes.*/\1/p' "$work/printed")

@@ -186,3 +186,29 @@ for i in 1 2 3 4 5 6 7 8; do printf '\011\0\0\0\001\0\0\0\0\0\0\0' | { [ $i = 1 
 fails "nested too deeply" moec import bad.gguf --out nowhere
 fails "is not a directory" moec import m.safetensors --out nowhere
 fails "cannot read none.gguf" moec import none.gguf --out nowhere
+
+# An architecture without a GGUF form: the spec, the tokenizer and the weights are in the file, with the same bytes after a round trip.
+cat > own.moe <<'SPEC'
+use decoder
+layer short_convolution(x[s, d]) -> y[s, d] {
+  param now[d] ~ ones, before[d] ~ zeros
+  y[s, d] = silu(now[d] * x[s, d] + before[d] * x[s - 1, d])
+}
+model own = decoder { vocab_size = 512, dim = 32, layers = 2, attention = short_convolution, ffn.hidden_dim = 64
+  train = { batch_size = 2, context_length = 32, steps = 2, eval_interval = 0 } }
+SPEC
+moec tokenizer train text --vocab-size 512 --out own.json > log 2>&1 && moec train own.moe --data text --tokenizer own.json --out own_run > log 2>&1 || wrong "own: $(cat log)"
+fails "--format gguf_moec stores the spec" moec export own_run --format gguf --out nowhere
+moec export own_run --format gguf_moec --out own_file > log 2>&1 || wrong "own: $(cat log)"
+mkdir elsewhere
+mv own.moe own.json own_run elsewhere
+moec import own_file/model.gguf --out own_back > log 2>&1 || wrong "own: $(cat log)"
+moec generate elsewhere/own_run --prompt 'the hen' -n 8 --temperature 0 > one
+moec generate own_back --prompt 'the hen' -n 8 --temperature 0 | cmp - one || wrong "own: another text"
+moec export own_back --format gguf_moec --out own_again > log 2>&1 || wrong "own: $(cat log)"
+cmp own_file/model.gguf own_again/model.gguf || wrong "own: another file after a round trip"
+fails "--type does not apply to gguf_moec" moec export own_back --format gguf_moec --type q8_0 --out nowhere
+sed 's/moec\.spec/moec.spac/' own_file/model.gguf > damaged.gguf
+fails "it has no key moec.spec" moec import damaged.gguf --out nowhere
+sed 's/final_norm\.weight/final_nurm.weight/' own_file/model.gguf > damaged.gguf
+fails "missing tensor final_norm.weight" moec import damaged.gguf --out nowhere

@@ -54,6 +54,28 @@ PYTHON
 }
 same recurrent 'block.*.ffn.*' 'block.0.attention.q[0,:,1,1:3]' 'attended_weights' logits final_norm.weight
 same experts 'ffn.*'
+same recurrent cache:attention.v cache:h 'cache:block.*.attention.key_rotary.y[1]'
+
+# The state of decoding after the last token: keys and values of all tokens, the last value of a recurrence. Those of int8 are rounded.
+moec inspect small.moe:recurrent | grep -q '^cache:block.{i}.ffn.h\[batch=2,d=16\]  small.moe:3' || wrong "the state is not listed"
+moec inspect small.moe:recurrent -d text --values --json --show attention.v --show 'ffn.h[:,11]' >whole
+moec inspect small.moe:recurrent -d text --values --json --show cache:attention.v --show cache:ffn.h >decoded
+for type in bf16 int8; do
+    moec inspect small.moe:recurrent -d text --values --json --show cache:attention.v --set inference.kv_cache_dtype=$type >$type
+done
+python3 - <<'PYTHON' || wrong "the state of decoding is wrong"
+import json
+read = lambda name: {t["name"].replace("cache:", ""): t["values"] for t in json.load(open(name))}
+whole = read("whole")
+def error(name, tensor):
+    values, given = whole[tensor], read(name)[tensor]
+    assert len(values) == len(given) > 0
+    return sum((a - b) ** 2 for a, b in zip(values, given)) ** 0.5 / sum(a * a for a in values) ** 0.5
+for tensor in "block.0.attention.v", "block.1.attention.v", "block.0.ffn.h", "block.1.ffn.h":
+    assert error("decoded", tensor) < 1e-5, tensor
+assert 1e-4 < error("bf16", "block.1.attention.v") < 4e-3 and 1e-4 < error("int8", "block.1.attention.v") < 2e-2
+PYTHON
+fails "did you mean 'block.0.attention.v'" moec inspect small.moe:recurrent -p x --show cache:block.0.attention.w
 
 # x is defined twice: x.2 is the first one, x twice as large. The weights of attention have the sum 1 without a sink.
 moec inspect small.moe:recurrent -d text --values --json --show block.0.ffn.x --show block.0.ffn.x.2 >twice
@@ -83,6 +105,19 @@ assert values[1] == 0 and 0 < values[0] <= 1
 picture = open("maps.svg").read()
 xml.dom.minidom.parseString(picture)
 assert picture.count("block.1.ffn.h<") == 1 and picture.count("<rect") == 1 + 2 * 256 + 16 * 8
+PYTHON
+
+# Loads of experts: one bar per expert and layer, as high as its share.
+moec inspect small.moe:experts -d text --show load --svg loads.svg --json --values >loads
+python3 - <<'PYTHON' || wrong "the bars are wrong"
+import json, re, xml.dom.minidom
+loads, picture = json.load(open("loads")), open("loads.svg").read()
+xml.dom.minidom.parseString(picture)
+assert "http" not in picture.replace("http://www.w3.org/2000/svg", ""), "it does not open offline"
+heights = [float(text) for text in re.findall(r'<rect [^>]*height="([0-9.]*)" fill="#[0-9a-f]{6}"', picture)]
+shares = [value / max(layer["values"]) for layer in loads for value in layer["values"]]
+assert len(shares) == len(heights) == 2 * 4
+assert all(abs(height / 192 - share) < 1e-3 for height, share in zip(heights, shares)), (heights, shares)
 PYTHON
 
 moec train small.moe:small -d text -o run -q

@@ -22,7 +22,7 @@ torch 2 "$work/two" $four >"$work/out" 2>&1 || wrong "torchrun: $(cat "$work/out
 same "$work/one" "$work/two"
 grep -q '^2 processes on 1 host; reduction ordered, 4 lanes$' "$work/out" || wrong "no line about the processes: $(cat "$work/out")"
 [ "$(grep -c '^done at step 4' "$work/out")" = 1 ] || wrong "not one result: $(cat "$work/out")"
-# A run moves: 2 processes on GPUs, then one, then 2; on the CPU it goes on with the same numbers up to rounding.
+# A run moves: 2 processes on GPUs, then one, then 2; the CPU continues it with the same numbers up to rounding.
 for stop in 1 3 4; do
     launcher= train "$work/straight" --set train.reduction_lanes=2 -q --resume --stop-after $stop >/dev/null
 done

@@ -67,9 +67,16 @@ finds() {
 }
 trains() {
     rm -rf run
-    finds moec train "$@" --data text --out run
+    finds moec train "$@" --data text --out run $on
 }
 
+# spoil FILE COPY OFFSET: the same file with NaN at an offset from its end; one without a checksum may be changed.
+spoil() {
+    sed 's/"checksum"/"checksun"/' "$1" >"$2"
+    printf '\0\0\300\177' | dd of="$2" bs=1 seek=$(($(wc -c <"$2") - $3)) conv=notrunc 2>/dev/null
+}
+on=${FAULTS_ON:-} # flags of the device
+[ -z "$on" ] || on_simulator
 trains faults.moe:softmax <<'WORDS'
 step 1: the loss is not a finite number; training has stopped
 faults.moe:4:17: note: the first value that is not finite is in block.0.ffn.power[batch=0,s=0,d=0]: exp(
@@ -96,33 +103,26 @@ trains faults.moe:rounded <<'WORDS'
 faults.moe:29:17: note: the first value that is not finite is in block.0.ffn.limit[batch=0,s=0,d=0]: 3.397e+38 is rounded to bf16
 WORDS
 
-# spoil FILE COPY OFFSET: the same file with NaN at an offset from its end; one without a checksum may be changed.
-spoil() {
-    sed 's/"checksum"/"checksun"/' "$1" >"$2"
-    printf '\0\0\300\177' | dd of="$2" bs=1 seek=$(($(wc -c <"$2") - $3)) conv=notrunc 2>/dev/null
-}
 moec init faults.moe:small --seed 1 --out fresh
 spoil fresh spoilt 4
-weight() {
-    cat <<'WORDS'
+cat >words <<'WORDS'
 note: the first value that is not finite is the weight unembedding[d=15,v=255] = nan, which is read here
 logits[s,v] = sum[d] x[s,d] * unembedding[d,v]
 WORDS
-}
-weight | trains faults.moe:small --init-from spoilt
-weight | finds moec eval spoilt --data text
+trains faults.moe:small --init-from spoilt <words
+finds moec eval spoilt --data text $on <words
 head -c 33 text >tokens
-moec forward faults.moe:small --weights spoilt --input tokens --outputs loss,grads --out results 2>log || wrong "forward fails"
-weight >words
+moec forward faults.moe:small --weights spoilt --input tokens --outputs loss,grads --out results $on 2>log || wrong "forward fails"
 while read -r words; do grep -qF -- "$words" log || { cat log; wrong "forward: no '$words'"; }; done <words
 
 # Data of a real input: number 1 of patch 3 of example 17, in front of the 40 labels.
 spoil images spoilt $((4 * (40 + 22 * 64 + 12 * 4 + 3)))
 rm -rf run
-finds moec train dit.moe:dit_small --set layers=1 --data spoilt --out run <<'WORDS'
+finds moec train dit.moe:dit_small --set layers=1 --data spoilt --out run $on <<'WORDS'
 note: the first value that is not finite is the input image[batch=18,n=3,p=1] = nan, which is read here
 WORDS
 
+[ -z "$on" ] || exit 0
 # The first micro-batch with the fault is of the second of two processes; the first one prints it.
 trains faults.moe:rarely <<'WORDS'
  / 0 is inf
@@ -134,3 +134,10 @@ if command -v mpirun.mpich >/dev/null; then
     mpirun.mpich -n 2 moec train faults.moe:rarely --data text --out run >out 2>log </dev/null && wrong "two processes: no failure"
     grep -qF -- "$fault" log || { cat log; wrong "two processes: another fault than $fault"; }
 fi
+
+# One of them on the simulated device; nonfinite_device.sh has all.
+on_simulator
+on='--device cuda'
+trains faults.moe:state <<'WORDS'
+faults.moe:18:16: note: the first value that is not finite is in block.0.ffn.grown[batch=0,s=6,d=0] at s=6: 1e+06 * 1e+36 is inf
+WORDS

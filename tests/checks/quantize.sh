@@ -77,6 +77,29 @@ done
 error() { paste dense.logits "$1.logits" | awk '{ sum += ($1 - $2) ^ 2 } END { print sum / NR }'; }
 awk -v nearest="$(error nearest)" -v calibrated="$(error calibrated)" 'BEGIN { exit !(calibrated > 0 && calibrated < 0.6 * nearest) }' ||
     wrong "squared error of the logits: nearest $(error nearest), calibrated $(error calibrated)"
+
+# Another type of the output matrix: in the file, in products and in the freestanding program.
+for head in f32 bf16 int8; do
+    moec quantize dense --type int4 --head-type $head --out head_$head >log 2>&1 || wrong "$(cat log)"
+    moec tensors head_$head | grep -q "^unembedding *$(echo $head | tr a-z A-Z) " || wrong "$head: $(moec tensors head_$head)"
+    [ "$(loss head_$head)" = "$(loss dense --weight-dtype int4 --head-dtype $head)" ] || wrong "$head: another loss"
+    [ "$(loss head_$head)" != "$(loss nearest)" ] || wrong "$head: the loss with an output matrix in int4"
+done
+fails "--head-type cannot be 'int2'" moec quantize dense --type int4 --head-type int2 --out nowhere
+
+# Quantized runs in other formats: the same values; Q4_0 in GGUF without a loss. They cannot be resumed.
+for run in calibrated int8_dense; do
+    [ $run = calibrated ] || moec quantize dense --type int8 --out $run >log 2>&1 || wrong "$(cat log)"
+    for format in llama gguf; do
+        moec export $run --format $format --out $run.$format >log 2>&1 || wrong "$run: $(cat log)"
+        from=$run.$format
+        [ $format = llama ] || from=$from/model.gguf
+        moec import $from --out $run.$format.back >log 2>&1 || wrong "$run: $(cat log)"
+        [ "$(loss $run.$format.back)" = "$(loss $run --weight-dtype f32)" ] || wrong "$run, $format: another loss"
+    done
+    fails "$run cannot be resumed: its weights are int" moec train dense.moe --data text --out $run --resume --steps 40
+done
+moec tensors calibrated.gguf/model.gguf | grep -q '^blk.0.attn_q.weight *Q4_0' || wrong "GGUF: $(moec tensors calibrated.gguf/model.gguf)"
 fails "--data applies to int4 only" moec quantize dense --type int8 --data text --out nowhere
 head -c 20 text >few
 fails "one sequence needs 33" moec quantize dense --type int4 --data few --out nowhere

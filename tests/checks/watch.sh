@@ -15,7 +15,8 @@ model small = decoder {
 SPEC
 # Limits that are not reached change nothing.
 moec train small.moe -d text -o free -q >free.out 2>&1
-moec train small.moe -d text -o watched --watch block.1.ffn.h=1e9 --watch ffn.y=1e9 -q
+moec train small.moe -d text -o watched --watch block.1.ffn.h=1e9 --watch ffn.y=1e9 --watch loss=1e9 --watch grad_norm=1e9 \
+    --watch 'gradient:*=1e9' --watch block.0.ffn.up=1e9 -q
 for run in free watched; do grep -o '"loss":[0-9.]*' $run/log.jsonl | cut -c1-12 >$run.losses; done
 cmp -s free.losses watched.losses || wrong "watching changes the losses"
 
@@ -32,3 +33,26 @@ grep -q "^{\"step\":$step,\"loss\":$found," free/log.jsonl || wrong "the checkpo
 
 fails "--watch expects NAME=LIMIT, got 'ffn.h'" moec train small.moe -d text -o nowhere --watch ffn.h
 fails "did you mean 'block.0.ffn.h'" moec train small.moe -d text -o nowhere --watch block.0.ffn.hh=1
+
+# stops LIMIT TEXT: the step ends at the limit, with the text; the checkpoint is that of the step before.
+stops() {
+    rm -rf run
+    fails ", the limit is ${1##*=}; training has stopped" moec train small.moe -d text -o run --set ffn="$experts" --watch "$1" ${on:-}
+    step=$(sed -n 's/.*error.*step \([0-9]*\):.*/\1/p' out)
+    grep -qF "step $step: $2" out && grep -q "the checkpoint of step $((step - 1)) is kept in run" out || wrong "$1: $(cat out)"
+}
+experts='moe { experts = 4, top_k = 2, expert = swiglu { hidden_dim = 4 }, aux_loss_coef = 0.1 }'
+stops loss=5 'loss is 5.'
+stops balance=0.1 'balance is 0.'
+stops max_expert_load=1 'block.0.ffn.max_expert_load is '
+stops grad_norm=0.1 'grad_norm is '
+stops block.1.ffn.router=0.01 'block.1.ffn.router[0,0] is '
+stops 'gradient:block.*.ffn.router=0.0001' 'gradient:block.0.ffn.router[0,0] is '
+grep -q 'note: the weight is first read in std/moe.moe:' out || wrong "$(cat out)"
+found=$(grep -o 'router.* is [^,]*' out | cut -c1-24)
+on_simulator
+on='--device cuda'
+stops 'gradient:block.*.ffn.router=0.0001' 'gradient:block.0.ffn.router[0,0] is '
+[ "$found" = "$(grep -o 'router.* is [^,]*' out | cut -c1-24)" ] || wrong "another gradient than $found: $(cat out)"
+fails "did you mean 'block.0.ffn.router'" moec train small.moe -d text -o nowhere --set ffn="$experts" --watch gradient:block.0.ffn.ruter=1
+fails "--watch expects NAME=LIMIT, got 'grad_norm=x'" moec train small.moe -d text -o nowhere --watch grad_norm=x

@@ -41,7 +41,7 @@ static double stored(const MoecInt4 *packed, long k, long j, long p) {
 
 /* Rounds a single column of `k` weights and returns the values. */
 static void rounded(const float *weights, long k, double *values) {
-    const MoecInt4Weights one = {.batch = 1, .n = 1, .k = k, .n_stride = k, .k_stride = 1};
+    const MoecWeightCopy one = {.batch = 1, .n = 1, .k = k, .n_stride = k, .k_stride = 1};
     MoecInt4 *packed = panels_for(1, k);
     moec_round_int4(&one, weights, packed);
     for (long p = 0; p < k; p++) values[p] = stored(packed, k, 0, p);
@@ -160,7 +160,7 @@ static Matrix matrix_new(long batch, long n, long k) {
     assert_non_null(made.values);
     for (long i = 0; i < batch * n * k; i++)
         weights[i] = (float)(uniform() * (i % n % 7 ? 0.02 : 3));
-    const MoecInt4Weights one = {
+    const MoecWeightCopy one = {
         .batch = batch, .n = n, .k = k, .batch_stride = n * k, .n_stride = 1, .k_stride = n};
     moec_round_int4(&one, weights, made.packed);
     for (long g = 0; g < batch; g++)

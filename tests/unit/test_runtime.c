@@ -8,7 +8,7 @@
 #include "device/cuda/cuda.h"
 #include "data/data.h"
 #include "base/memory.h"
-#include "data/order.h"
+#include "data/mixture.h"
 #include "training/checkpoint.h"
 #include "model/model.h"
 #include "data/random.h"
@@ -254,6 +254,40 @@ static void order_covers_an_epoch(void **state) {
     assert_true(same < 10);
 }
 
+/* A period has the samples of each source in its share; a source visits its own in their order. */
+static void mixture_has_its_shares(void **state) {
+    (void)state;
+    const double weights[] = {6, 3, 0.999, 0.001};
+    const uint64_t quotas[] = {600, 300, 99, 1};
+    Mixture mixture = {.count = 4, .seed = 5};
+    int32_t token;
+    mixture_share(&mixture, weights);
+    for (int i = 0; i < 4; i++) {
+        DataSource *source = &mixture.sources[i];
+        assert_int_equal(source->quota, quotas[i]);
+        source->data = memory_new(sizeof *source->data);
+        *source->data = (Data){.count = 700, .record = 1, .words = memory_new(700 * sizeof token)};
+        source->order = (Order){.seed = (uint64_t)i, .count = 700, .record = 1};
+        for (int j = 0; j < 700; j++) source->data->words[j] = 1000 * i + j;
+    }
+    uint64_t seen[4] = {0};
+    for (uint64_t sample = 0; sample < 2 * MIXTURE_PERIOD; sample++) {
+        assert_true(mixture_sample(&mixture, sample, 0, 1, &token));
+        seen[token / 1000]++;
+        if (sample == 99) assert_in_range(seen[0], 45, 75); /* shuffled */
+        if (sample == MIXTURE_PERIOD - 1)
+            for (int i = 0; i < 4; i++) assert_int_equal(seen[i], quotas[i]);
+    }
+    for (int i = 0; i < 4; i++) assert_int_equal(seen[i], 2 * quotas[i]);
+    mixture_close(&mixture);
+    assert_true(mixture_read(&mixture, "no/a=1,no/b=3"));
+    assert_string_equal(mixture.sources[1].path, "no/b");
+    assert_int_equal(mixture.sources[1].quota, 750);
+    mixture_close(&mixture);
+    assert_false(mixture_read(&mixture, "no/a=1,no/b"));
+    mixture_close(&mixture);
+}
+
 static void permutation_is_one(void **state) {
     (void)state;
     for (uint64_t count = 1; count < 70; count++) {
@@ -408,6 +442,7 @@ int main(void) {
         cmocka_unit_test(hostile_headers_are_refused),
         cmocka_unit_test(data_is_text_or_tokens),
         cmocka_unit_test(order_covers_an_epoch),
+        cmocka_unit_test(mixture_has_its_shares),
         cmocka_unit_test(permutation_is_one),
         cmocka_unit_test(normal_numbers_are_normal),
         cmocka_unit_test(sampling_keeps_to_its_limits),

@@ -157,6 +157,7 @@ static Tensor *new_cache(Decode *decode, const char *name, Tensor *tensor, Axis 
         axes[rank++] = tensor->axes[i] == decode->step ? rows : tensor->axes[i];
     MUST(rank <= MAX_RANK);
     Tensor *past = tensor_new(program, name, ROLE_CACHE, tensor->type, rank, axes, tensor->span);
+    past->spec_name = tensor->spec_name;
     if (found)
         add_stores(decode, &program->body, tensor, past, NULL);
     else

@@ -45,6 +45,7 @@ Tensor *state_cache(Decode *decode, Tensor *tensor, const Statement *repeat) {
     const char *name = arena_format(program->arena, "cache_%s", tensor->name);
     Tensor *cache = tensor_new(program, name, ROLE_CACHE, tensor->type, rank, axes, tensor->span);
     cache->path = tensor->name;
+    cache->spec_name = tensor->spec_name;
     keep(program, &decode->states, tensor, cache);
     program->has[HAS_RECURRENT_STATE] = true;
     return cache;

@@ -125,6 +125,7 @@ static Tensor *new_ring(Decode *decode, Tensor *tensor, const Back *back, const 
     MUST(rank <= MAX_RANK && back->places > 0);
     Tensor *ring = tensor_new(program, name, ROLE_CACHE, tensor->type, rank, axes, tensor->span);
     bool both = find_kept(&decode->states, tensor); /* its last position is a state as well */
+    ring->spec_name = both ? NULL : tensor->spec_name;
     ring->path = both ? arena_format(program->arena, "%s_places", tensor->name) : tensor->name;
     return ring;
 }

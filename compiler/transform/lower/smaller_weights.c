@@ -1,6 +1,8 @@
 /* smaller_weights: products read parameters from copies with fewer bytes.
  *
- * Needs:   a program without training, with `weights` set (inference.weight_dtype).
+ * Needs:   a program without training, with `weights` or `head_weights` set: the types of
+ *          inference.weight_dtype and inference.head_dtype. The head are the parameters after whose
+ *          products no other parameter is multiplied.
  * Leaves:  reads of ROLE_ROUNDED tensors instead of the parameters that products multiply. Lookup
  *          tables, scales, biases, activations and sums stay f32: the products are exactly those of
  *          the rounded parameters.
@@ -25,7 +27,9 @@
 #include "transform/lower/smaller_weights.h"
 #include "base/must.h"
 
+#include "analysis/access.h"
 #include "analysis/contraction.h"
+#include "analysis/parameter_facts.h"
 #include "passes.h"
 
 #include <string.h>
@@ -185,40 +189,45 @@ static void read_packed(Program *program, Statement *statement, const Contractio
 
 /* ---- all types ---- */
 
-static void read_smaller(Program *program, Statement *statement) {
+bool reads_copies(const Program *program) {
+    return program->weights != TYPE_REAL || program->head_weights != TYPE_REAL;
+}
+
+static void read_smaller(Program *program, Statement *statement, bool in_scan) {
     if (statement->kind != STATEMENT_LOOP || statement->exact) return;
     const Contraction *found = unit_product(program, statement);
     if (!found || found->kind == CONTRACTION_ROWS_BY_ROWS) return;
     const Expr *read = found->b;
     if (read->tensor->role != ROLE_PARAMETER) return;
+    const Type type = read->tensor->head ? program->head_weights : program->weights;
+    if (type == TYPE_REAL || (in_scan && type != TYPE_BF16)) return;
     if (found->product.n * found->product.k < MIN_ELEMENTS) return;
-    if (program->weights == TYPE_INT8 && !(lies_in_groups(found) && begins_with_group(read)))
-        return;
-    if (program->weights == TYPE_INT4) {
+    if (type == TYPE_INT8 && !(lies_in_groups(found) && begins_with_group(read))) return;
+    if (type == TYPE_INT4) {
         read_packed(program, statement, found);
         return;
     }
     int operand = statement->value->args[1] == read;
-    Tensor *copy = smaller_parameter(program, read->tensor, program->weights);
-    program->has[program->weights == TYPE_INT8 ? HAS_WEIGHTS_INT8 : HAS_WEIGHTS_BF16] = true;
+    Tensor *copy = smaller_parameter(program, read->tensor, type);
+    program->has[type == TYPE_INT8 ? HAS_WEIGHTS_INT8 : HAS_WEIGHTS_BF16] = true;
     read_instead(program, statement, operand, expr_read(program, copy, read->args));
 }
 
 /* The body of a scan is loops without product kernels. Loops read bf16, but not int8. */
-static void shrink_block(Program *program, Block *block) {
+static void shrink_block(Program *program, Block *block, bool in_scan) {
     for (int i = 0; i < block->statements.count; i++) {
         Statement *statement = block->statements.items[i];
         bool scan = statement_is_scan(statement);
-        if (!scan || program->weights == TYPE_BF16) shrink_block(program, &statement->body);
+        shrink_block(program, &statement->body, in_scan || scan);
         if (scan) scan_operands(program, statement);
-        read_smaller(program, statement);
+        read_smaller(program, statement, in_scan);
     }
 }
 
 void smaller_weights(Program *program) {
-    if (program->weights == TYPE_REAL) return;
+    if (!reads_copies(program)) return;
     mark_exact(program);
-    shrink_block(program, &program->body);
+    shrink_block(program, &program->body, false);
 }
 
 static void mark_of_cached(Statement *statement, void *data) {
@@ -229,26 +238,111 @@ static void mark_of_cached(Statement *statement, void *data) {
     b->tensor->of_cached |= a->tensor->cached;
 }
 
-void choose_weights(Program *program, const char *weights) {
-    if (!weights || program->graph == GRAPH_TRAIN || program->graph == GRAPH_UPDATE) return;
-    if (!strcmp(weights, "int8") || !strcmp(weights, "int4")) {
-        program->weights = !strcmp(weights, "int8") ? TYPE_INT8 : TYPE_INT4;
-        program->rounded = false;
-        if (program->weights == TYPE_INT4) block_walk(&program->body, mark_of_cached, NULL);
-    } else if (!strcmp(weights, "bf16") && !program->rounded) {
-        program->weights = TYPE_BF16;
+/* ---- the head ---- */
+
+typedef struct HeadSearch {
+    Program *program;
+    bool *before; /* by tensor id: the product of a parameter is computed from it */
+    bool changed;
+} HeadSearch;
+
+/* Whether the read is that of a matrix in a product, not of rows that a token selects. */
+static bool is_matrix_read(const Expr *read) {
+    for (int i = 0; i < read->count; i++)
+        if (reads_tensor(read->args[i])) return false;
+    return read->tensor->role == ROLE_PARAMETER && read->tensor->facts &&
+           read->tensor->facts->product;
+}
+
+static bool leads_to_product(const HeadSearch *search, const Statement *statement) {
+    bool leads = statement->kind == STATEMENT_LOOP && statement->target &&
+                 search->before[statement->target->tensor->id];
+    for (int i = 0; i < statement->outputs.count; i++)
+        leads |= search->before[((const Expr *)statement->outputs.items[i])->tensor->id];
+    return leads;
+}
+
+static void mark_before(Statement *statement, void *data) {
+    HeadSearch *search = data;
+    List reads = {0};
+    if (statement->kind == STATEMENT_REPEAT || statement_is_scan(statement)) return;
+    reads_of(search->program->arena, statement, &reads);
+    bool leads = leads_to_product(search, statement);
+    for (int i = 0; i < reads.count; i++) leads |= is_matrix_read(reads.items[i]);
+    for (int i = 0; leads && i < reads.count; i++) {
+        const Tensor *tensor = ((const Expr *)reads.items[i])->tensor;
+        search->changed |= !search->before[tensor->id];
+        search->before[tensor->id] = true;
     }
 }
 
+/* A parameter is not of the head if a product of it leads to another one. */
+static void mark_head(Statement *statement, void *data) {
+    const HeadSearch *search = data;
+    List reads = {0};
+    if (statement->kind == STATEMENT_REPEAT || statement_is_scan(statement)) return;
+    reads_of(search->program->arena, statement, &reads);
+    for (int i = 0; i < reads.count; i++) {
+        const Expr *read = reads.items[i];
+        if (is_matrix_read(read)) read->tensor->head &= !leads_to_product(search, statement);
+    }
+}
+
+static void find_head(Program *program) {
+    HeadSearch search = {.program = program};
+    search.before =
+        arena_alloc(program->arena, ((size_t)program->tensors.count + 1) * sizeof *search.before);
+    do {
+        search.changed = false;
+        block_walk(&program->body, mark_before, &search);
+    } while (search.changed);
+    for (int i = 0; i < program->tensors.count; i++) {
+        Tensor *tensor = program->tensors.items[i];
+        tensor->head = tensor->role == ROLE_PARAMETER;
+    }
+    block_walk(&program->body, mark_head, &search);
+}
+
+/* ---- options ---- */
+
+static Type type_of_weights(const char *name) {
+    return !name || !strcmp(name, "f32") ? TYPE_REAL
+           : !strcmp(name, "bf16")       ? TYPE_BF16
+           : !strcmp(name, "int8")       ? TYPE_INT8
+                                         : TYPE_INT4;
+}
+
+void choose_weights(Program *program, const char *weights, const char *head) {
+    if (program->graph == GRAPH_TRAIN || program->graph == GRAPH_UPDATE) return;
+    const Type body = type_of_weights(weights),
+               last = head && strcmp(head, "same") != 0 ? type_of_weights(head) : body;
+    const bool integers =
+        body == TYPE_INT8 || body == TYPE_INT4 || last == TYPE_INT8 || last == TYPE_INT4;
+    if (program->rounded && !integers) return; /* products are of bf16 */
+    program->weights = body;
+    program->head_weights = last;
+    if (integers) program->rounded = false;
+    if (body == TYPE_INT4 || last == TYPE_INT4) block_walk(&program->body, mark_of_cached, NULL);
+    if (body != last) find_head(program);
+}
+
 const char *weight_type_name(Type type) {
-    return type == TYPE_INT4 ? "int4" : type == TYPE_INT8 ? "int8" : "bf16";
+    return type == TYPE_INT4   ? "int4"
+           : type == TYPE_INT8 ? "int8"
+           : type == TYPE_BF16 ? "bf16"
+                               : "f32";
 }
 
 bool weights_fit(const Program *program, Reports *reports) {
-    if (program->weights == TYPE_REAL) return true;
+    if (!reads_copies(program)) return true;
     if (reports->errors) return false;
-    report_error(reports, (Span){0}, "inference.weight_dtype = %s is available on CPUs only",
-                 weight_type_name(program->weights));
-    report_help(reports, "on a GPU train.precision = bf16 halves the bytes of the weights");
+    const bool body = program->weights != TYPE_REAL;
+    const char *option = body ? "weight_dtype" : "head_dtype";
+    report_error(reports, (Span){0}, "inference.%s = %s is available on CPUs only", option,
+                 weight_type_name(body ? program->weights : program->head_weights));
+    report_help(reports,
+                "add --set inference.%s=f32; on a GPU train.precision = bf16 halves the bytes of "
+                "the weights",
+                option);
     return false;
 }

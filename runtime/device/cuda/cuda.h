@@ -150,4 +150,9 @@ typedef int (*CudaWork)(void *data);
 int cuda_profile_work(CudaProfile *profile, const char *name, double flops, CudaWork work,
                       void *data);
 
+/* cuda_ranges: ranges for a profiler; no effect unless MOEC_NVTX is set. */
+bool cuda_ranges_on(void);
+void cuda_range_push(const char *name);
+void cuda_range_pop(void);
+
 #endif

@@ -119,10 +119,15 @@ static void note_error(CudaEngine *engine, int error, const char *doing) {
 static void engine_launch(CudaEngine *engine, const CudaLaunch *one) {
     LaunchWork work = {engine->device, *one};
     int error = cuda_launch_allow(engine->device, one);
+    cuda_range_push(one->name);
     if (!error)
         error = engine->profile
                     ? cuda_profile_work(engine->profile, one->name, 0, work_launch, &work)
                     : work_launch(&work);
+    cuda_range_pop();
+    if (engine->profile)
+        kernel_times_threads(engine->profile->times,
+                             (double)one->grid_x * (double)one->grid_y * (double)one->block);
     note_error(engine, error, one->name);
 }
 
@@ -217,14 +222,20 @@ static int host_product(void *self, int index, const void *a, const void *b, voi
     ProductWork work = {engine, index, a, b, c, epilogue};
     if (!engine->products) return 1;
     if (is_idle(engine)) return 0;
-    if (!engine->profile) return work_product(&work);
+    if (!engine->profile && !cuda_ranges_on()) return work_product(&work);
     const MoecProduct *one = &engine->base.table->products[index];
     double count = (double)(one->batch[0] * one->batch[1]);
     char name[96];
     snprintf(name, sizeof name, "%.0f product(s) %ld x %ld x %ld", count, one->m, one->n, one->k);
-    return cuda_profile_work(engine->profile, name,
-                             2 * count * (double)one->m * (double)one->n * (double)one->k,
-                             work_product, &work);
+    cuda_range_push(name);
+    const int result =
+        engine->profile
+            ? cuda_profile_work(engine->profile, name,
+                                2 * count * (double)one->m * (double)one->n * (double)one->k,
+                                work_product, &work)
+            : work_product(&work);
+    cuda_range_pop();
+    return result;
 }
 
 /* ---- loading ---- */
@@ -426,7 +437,7 @@ Engine *cuda_engine_new(Device *device, const MoecTable *table, MoecDeviceProgra
     cuda_enter(engine->device);
     engine->forced = cuda_forced_variant(&engine->base.variant);
     engine->forced_uses = memory_new((size_t)table->kernel_count + 1);
-    engine->graphs = !cuda_off("MOEC_GRAPH");
+    engine->graphs = !cuda_off("MOEC_GRAPH") && !cuda_ranges_on();
     engine->overlaps = engine->graphs && engine->device->major >= 9 && !cuda_off("MOEC_OVERLAP");
     engine->products = cuda_products_new(engine->device, table, keep);
     engine->base.host = (MoecHost){.self = engine,
@@ -574,6 +585,10 @@ static bool put_seed(CudaEngine *engine, uint64_t seed) {
 }
 
 bool cuda_engine_run(Engine *base, const MoecGraphEntry *graph, MoecRun *run) {
+    static const char *const names[] = {
+        [MOEC_GRAPH_FORWARD] = "forward", [MOEC_GRAPH_TRAIN] = "train",
+        [MOEC_GRAPH_DECODE] = "decode",   [MOEC_GRAPH_MEASURE] = "eval",
+        [MOEC_GRAPH_STEP] = "step",       [MOEC_GRAPH_GATHER] = "gather"};
     CudaEngine *engine = engine_of(base);
     run->host = &base->host;
     run->device_seed = (const uint64_t *)(uintptr_t)seed_place(engine);
@@ -585,7 +600,10 @@ bool cuda_engine_run(Engine *base, const MoecGraphEntry *graph, MoecRun *run) {
                             run->first_micro_batch,
                             run->last_micro_batch};
     const GraphWork work = {engine->program->graphs[graph - base->table->graphs], run};
-    return repeat(engine, &key, &(const RepeatedCall){work_graph, &work});
+    cuda_range_push(names[graph->kind]);
+    const bool good = repeat(engine, &key, &(const RepeatedCall){work_graph, &work});
+    cuda_range_pop();
+    return good;
 }
 
 bool cuda_engine_square_sums(Engine *base, const float *block, size_t count, double *sums) {

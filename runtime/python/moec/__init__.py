@@ -17,9 +17,11 @@ _compiler.find()  # before the library, which looks for a compiler on PATH
 
 from . import library as _library
 from .library import Error, __version__, check, shared
+from . import notebook as _notebook
+from .notebook import Comparison, Run, Spec
 from .training import Progress, train
 
-__all__ = ["Error", "Model", "Progress", "__version__", "load", "read_log", "train"]
+__all__ = ["Comparison", "Error", "Model", "Progress", "Run", "Spec", "__version__", "compare", "load", "read_log", "train"]
 
 
 def _view(array, owner):
@@ -113,6 +115,9 @@ class Model:
 
     def __exit__(self, *error):
         self.close()
+
+    def _repr_html_(self):
+        return _notebook._model_html(self)
 
     def __reduce_ex__(self, protocol):
         raise TypeError("a Model cannot be copied or pickled: save it and load the file, in the other process if there is one")
@@ -234,6 +239,17 @@ class Model:
 def load(path, **options):
     """Returns `Model(path, **options)`: a run directory, a checkpoint, or a spec, `FILE` or `FILE:MODEL`."""
     return Model(path, **options)
+
+
+def compare(*folders, baseline=None):
+    """Returns `Comparison(*folders, baseline=baseline)`."""
+    return Comparison(*folders, baseline=baseline)
+
+
+def load_ipython_extension(shell):
+    """`%load_ext moec` in a notebook. Then a cell that begins with `%%moe NAME` is a spec: it is checked, and `NAME` becomes a
+    `Spec`. `--set PATH=VALUE` in the same line sets an option."""
+    shell.register_magic_function(_notebook._magic(shell), "cell", "moe")
 
 
 def read_log(folder):

@@ -111,6 +111,27 @@ static void moec_sum_columns(const MoecRowProduct *p, long first, long count, fl
     }
 }
 
+/* Columns of a panel from `first` on, each with the sum of a part at a time. */
+static void moec_sum_panel(const MoecRowProduct *p, long first, long count, float *sum) {
+    float a_room[MOEC_PANEL_DEPTH];
+    const MoecInt4 *part =
+        (const MoecInt4 *)p->b + (p->b_at + first * p->k) / (MOEC_PANEL * MOEC_PANEL_DEPTH);
+    for (long k = 0; k < p->k; k += MOEC_PANEL_DEPTH, part++) {
+        const float *a = a_room;
+        if (p->a_k == 1)
+            a = moec_numbers(p->a, p->a_at + k, MOEC_PANEL_DEPTH, p->a_type, a_room);
+        else
+            for (long j = 0; j < MOEC_PANEL_DEPTH; j++)
+                a_room[j] = moec_number(p->a, p->a_at + (k + j) * p->a_k, p->a_type);
+        for (long i = 0; i < count; i++) {
+            float step[MOEC_PANEL_DEPTH];
+            for (int j = 0; j < MOEC_PANEL_DEPTH; j++)
+                step[j] = (float)((int32_t)(part->steps[j / 8][i] >> j % 8 * 4 & 15u) - 8);
+            sum[i] += moec_from_half(part->scale[i]) * moec_dot(a, step, MOEC_PANEL_DEPTH);
+        }
+    }
+}
+
 static void moec_row_multiply(const MoecRowProduct *p) {
     float sum[MOEC_PART];
     if (p->b_n == 1 && p->b_type == MOEC_F32 && p->c_type == MOEC_F32) { /* whole rows */
@@ -119,11 +140,14 @@ static void moec_row_multiply(const MoecRowProduct *p) {
         moec_sum_rows(p, 0, p->n, c);
         return;
     }
-    for (long n = 0; n < p->n; n += MOEC_PART) {
-        const long count = moec_part(p->n, n);
+    const long most = p->b_type == MOEC_INT4 ? MOEC_PANEL : MOEC_PART;
+    for (long n = 0; n < p->n; n += most) {
+        const long count = p->n - n < most ? p->n - n : most;
         for (long i = 0; i < count; i++)
             sum[i] = p->accumulate ? moec_number(p->c, p->c_at + n + i, p->c_type) : 0.0f;
-        if (p->b_n == 1)
+        if (p->b_type == MOEC_INT4)
+            moec_sum_panel(p, n, count, sum);
+        else if (p->b_n == 1)
             moec_sum_rows(p, n, count, sum);
         else
             moec_sum_columns(p, n, count, sum);

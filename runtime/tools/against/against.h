@@ -217,14 +217,17 @@ ExternCheck externs_check(Device *device, MoecCompiler *compiler, MoecProgram *c
 /* From now on agreements of earlier processes do not count. */
 void externs_compare_again(void);
 
+/* A path as a string of C: a new string. */
+char *extern_path_literal(const char *path);
 /* Builds a shared library of the functions; false after a message. */
 bool extern_library_build(const AgainstExtern *external, const char *folder, const char *output);
 /* The functions of the library as one of this interface; NULL: it lacks one. */
 MoecAgainstFunction *extern_library_function(const AgainstExtern *external, void *library);
-/* Compiles the kernels of a GPU; runs them on a case; false after a message. */
+/* Compiles the kernels of a GPU; runs them on a case; false after a message. One that runs longer
+ * than so many seconds ends this process after a message. */
 bool extern_device_build(const AgainstExtern *external);
-bool extern_device_run(const AgainstExtern *external, const AgainstCase *one,
-                       AgainstAnswer *answer);
+bool extern_device_run(const AgainstExtern *external, const AgainstCase *one, AgainstAnswer *answer,
+                       double seconds);
 /* "rows = 2, s = 16, d = 64": a new string. */
 char *extern_sizes_text(const MoecExtern *external);
 

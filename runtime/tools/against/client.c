@@ -324,7 +324,7 @@ bool client_run(AgainstClient *client, const AgainstCase *one, AgainstAnswer *an
     *answer = (AgainstAnswer){.results = memory_new(sizeof(double *) * count),
                               .gradients = memory_new(sizeof(double *) * count),
                               .missing = memory_new(sizeof(bool) * count)};
-    if (client->device) return extern_device_run(client->device, one, answer);
+    if (client->device) return extern_device_run(client->device, one, answer, client->limit);
     json_t *message = case_json(one);
     bool good = against_send(client->to, message) && send_values(client, one);
     json_decref(message);

@@ -6,9 +6,12 @@
 #include "base/message.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
+#include <unistd.h>
 
 enum { ZONE = 256, ZONE_BYTE = 0xA5, OPERANDS = 32 };
 
@@ -80,10 +83,14 @@ static bool take_operand(const ExternRun *run, const DeviceOperand *operand) {
 
 /* The text with the declaration that the function must have. */
 static char *kernel_text(const MoecExtern *external) {
-    return memory_format("#include \"kernels.cuh\"\n#line 1 \"%s\"\n%s\n#line %d \"%s\"\n"
-                         "extern \"C\" {\n__global__ void %s(%s);\n}\n",
-                         external->path, external->text, external->line, external->spec,
-                         external->function, external->types);
+    char *path = extern_path_literal(external->path), *spec = extern_path_literal(external->spec),
+         *text = memory_format("#include \"kernels.cuh\"\n#line 1 %s\n%s\n#line %d %s\n"
+                               "extern \"C\" {\n__global__ void %s(%s);\n}\n",
+                               path, external->text, external->line, spec, external->function,
+                               external->types);
+    free(path);
+    free(spec);
+    return text;
 }
 
 static bool launch_kernel_of(Device *device, const MoecExtern *external, long blocks,
@@ -182,8 +189,47 @@ static bool run_one_kernel(const AgainstExtern *external, const MoecExtern *kern
     return good;
 }
 
-bool extern_device_run(const AgainstExtern *external, const AgainstCase *one,
-                       AgainstAnswer *answer) {
-    return run_one_kernel(external, external->forward, one, answer) &&
-           (!external->gradient || run_one_kernel(external, external->gradient, one, answer));
+/* ---- time limit: only the end of the process stops a kernel ---- */
+
+static char *expired_text;
+static size_t expired_length;
+
+static void expire(int number) {
+    (void)number;
+    if (write(STDERR_FILENO, expired_text, expired_length) < 0) _exit(2);
+    _exit(1);
+}
+
+/* From now on the process ends with a message after `seconds`; 0: no longer. */
+static void limit_kernel(const MoecExtern *kernel, double seconds) {
+    const struct itimerval time = {
+        .it_value = {(time_t)seconds, (suseconds_t)(1e6 * fmod(seconds, 1))}};
+    setitimer(ITIMER_REAL, &(struct itimerval){0}, NULL);
+    free(expired_text);
+    expired_text = NULL;
+    FILE *file = seconds > 0 ? open_memstream(&expired_text, &expired_length) : NULL;
+    if (!file) return;
+    FILE *before = message_to(file);
+    error_message("correct the kernel, or remove its extern statement; MOEC_AGAINST_TIMEOUT sets "
+                  "the limit in seconds",
+                  "%s:%d: the kernel %s did not return within %g s", kernel->spec, kernel->line,
+                  kernel->name, seconds);
+    message_to(before == stderr ? NULL : before);
+    fclose(file);
+    signal(SIGALRM, expire);
+    setitimer(ITIMER_REAL, &time, NULL);
+}
+
+static bool run_limited(const AgainstExtern *external, const MoecExtern *kernel,
+                        const AgainstCase *one, AgainstAnswer *answer, double seconds) {
+    limit_kernel(kernel, seconds);
+    const bool good = run_one_kernel(external, kernel, one, answer);
+    limit_kernel(kernel, 0);
+    return good;
+}
+
+bool extern_device_run(const AgainstExtern *external, const AgainstCase *one, AgainstAnswer *answer,
+                       double seconds) {
+    return run_limited(external, external->forward, one, answer, seconds) &&
+           (!external->gradient || run_limited(external, external->gradient, one, answer, seconds));
 }

@@ -20,12 +20,32 @@ enum { POINTERS = 64, WORDS = 64 };
 
 /* ---- the library ---- */
 
+char *extern_path_literal(const char *path) {
+    char *text = memory_new(4 * strlen(path) + 3), *to = text;
+    *to++ = '"';
+    for (const char *at = path; *at; at++) {
+        const unsigned char byte = (unsigned char)*at;
+        if (byte >= ' ' && byte < 127 && !strchr("\"\\?", byte))
+            *to++ = (char)byte;
+        else
+            to += sprintf(to, "\\%03o", byte);
+    }
+    strcpy(to, "\"");
+    return text;
+}
+
+static void write_line(FILE *file, int line, const char *path) {
+    char *literal = extern_path_literal(path);
+    fprintf(file, "#line %d %s\n", line, literal);
+    free(literal);
+}
+
 static void write_call(FILE *file, const MoecExtern *external, const char *name) {
     int pointers = external->input_count + external->output_count;
     if (external->gradient)
         for (int i = 0; i < external->input_count; i++) pointers += !external->integers[i];
-    fprintf(file, "#line %d \"%s\"\nint %s(%s);\n", external->line, external->spec,
-            external->function, external->types);
+    write_line(file, external->line, external->spec);
+    fprintf(file, "int %s(%s);\n", external->function, external->types);
     fprintf(file, "int %s(const long *n, void *const *p) {\n    return %s(n[0]", name,
             external->function);
     for (int i = 0; i < external->size_count; i++) fprintf(file, ", n[%d]", i + 1);
@@ -40,9 +60,12 @@ static char *library_text(const AgainstExtern *external) {
     const MoecExtern *forward = external->forward, *gradient = external->gradient;
     write_call(file, forward, "moec_extern_call");
     if (gradient) write_call(file, gradient, "moec_extern_gradient");
-    fprintf(file, "#line 1 \"%s\"\n%s\n", forward->path, forward->text);
-    if (gradient && strcmp(gradient->path, forward->path) != 0)
-        fprintf(file, "#line 1 \"%s\"\n%s\n", gradient->path, gradient->text);
+    write_line(file, 1, forward->path);
+    fprintf(file, "%s\n", forward->text);
+    if (gradient && strcmp(gradient->path, forward->path) != 0) {
+        write_line(file, 1, gradient->path);
+        fprintf(file, "%s\n", gradient->text);
+    }
     fclose(file);
     return text;
 }

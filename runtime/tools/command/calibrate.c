@@ -24,7 +24,7 @@ enum { GROUP_TERMS = 32, CALIBRATION_SEQUENCES = 128 };
 /* The matrix of a parameter and the products of its inputs. */
 typedef struct Hessian {
     const PublicTensor *parameter;
-    const MoecInt4Weights *form;
+    const MoecWeightCopy *form;
     double *sums; /* [k, k] */
     long rows;
 } Hessian;
@@ -34,7 +34,7 @@ typedef struct Hessian {
 static bool same_terms(const Hessian *hessian, const PublicTensor *input) {
     const PublicTensor *one = hessian->parameter;
     long terms[MOEC_MAX_RANK], stride = 1, count = 0;
-    const MoecInt4Weights *form = hessian->form;
+    const MoecWeightCopy *form = hessian->form;
     for (int i = one->rank - 1; i >= 0; stride *= one->shape[i--])
         if (stride >= form->k_stride && stride < form->k_stride * form->k && one->shape[i] > 1)
             terms[count++] = one->shape[i];
@@ -159,7 +159,7 @@ static void round_column(double *w, const double *factor, long k) {
 }
 
 static void round_matrix(const Hessian *hessian, const double *factor, float *weights) {
-    const MoecInt4Weights *form = hessian->form;
+    const MoecWeightCopy *form = hessian->form;
 #pragma omp parallel for schedule(static)
     for (long column = 0; column < form->n; column++) {
         float *from = weights + column * form->n_stride;
@@ -227,8 +227,9 @@ static Hessian *find_hessians(const Calibration *calibration, int *count) {
     *count = 0;
     for (int i = 0; i < model->parameter_count; i++) {
         const PublicTensor *one = &model->parameters[i];
-        const MoecInt4Weights *form = int4_form(model, one);
-        if (!form || !moec_weight_type(calibration->program, one->tensor->name) ||
+        const MoecWeightCopy *form = weight_copy(model, one);
+        if (!form || form->type != MOEC_INT4 ||
+            !moec_weight_type(calibration->program, one->tensor->name) ||
             (long)one->count != form->n * form->k)
             continue;
         hessians[*count] = (Hessian){.parameter = one, .form = form};

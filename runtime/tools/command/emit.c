@@ -291,7 +291,7 @@ static bool write_externs(const EmitOptions *options, MoecCompiler *compiler,
 static bool write_program(const EmitOptions *options, MoecCompiler *compiler,
                           const GraphShape *shapes, int count) {
     MoecProgram *programs[2];
-    moec_use_externs(compiler, options->target);
+    moec_use_externs(compiler, externs_are_trusted(compiler) ? options->target : NULL);
     for (int i = 0; i < count; i++) {
         programs[i] = moec_compile(compiler, shapes[i].graph, shapes[i].batch, shapes[i].context,
                                    shapes[i].tokens);
@@ -330,6 +330,11 @@ static bool write_folder(const EmitOptions *options, MoecCompiler *compiler,
     bool trains = graph_of(options->graph) == TRAIN;
     Settings settings = settings_of(compiler);
     GraphShape shapes[2];
+    int stages;
+    moec_stages(compiler, &stages);
+    if (trains && stages)
+        return error_message("add --set train.stages=[]",
+                             "an emitted program cannot train in stages (train.stages)");
     int count = emitted_shapes(options, &settings, shapes);
     Model *model = model_open(device_cpu(), compiler, shapes, count, true);
     const uint64_t seed = (uint64_t)settings.seed;

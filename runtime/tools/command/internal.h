@@ -32,6 +32,17 @@ double spread_of(const double *numbers, int count);
 /* Draws both as SVG, one line per activation. */
 void coordcheck_picture(const CoordinateCheck *check, FILE *file);
 
+/* tokenize_chats: conversations as training examples with weights. */
+
+typedef struct ChatOptions {
+    const char *template, *tokenizer, *out; /* paths */
+    long context;                           /* targets per example */
+    bool json;
+} ChatOptions;
+
+/* Writes the examples of files with a conversation per line. False after a message. */
+bool tokenize_chats(const ChatOptions *options, const Tokenizer *tokenizer, const Paths *paths);
+
 /* prompt: prompts from the command line, stdin or the lines of a file, as text and tokens. */
 
 typedef struct Prompt {
@@ -57,8 +68,8 @@ void prompts_free(PromptList *prompts);
 
 /* quantize: declarations of the files of the command. */
 
-/* The int4 weights of a parameter, or NULL. */
-const MoecInt4Weights *int4_form(const Model *model, const PublicTensor *one);
+/* The smaller copy of a parameter, or NULL. */
+const MoecWeightCopy *weight_copy(const Model *model, const PublicTensor *one);
 
 typedef struct Calibration {
     Model *model; /* with int4 weights */

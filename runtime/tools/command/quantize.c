@@ -14,9 +14,9 @@
 #include <string.h>
 
 typedef struct Quantization {
-    const char *run, *out, *type, *data;
+    const char *run, *out, *type, *head, *data; /* head: type of the head, or NULL */
     bool json;
-    char *set; /* an override, which the compiler refers to */
+    char *sets[2]; /* overrides, to which the compiler refers */
     Safetensors *file;
     MoecCompiler *compiler;
     Model *model;
@@ -24,11 +24,22 @@ typedef struct Quantization {
     int matrices, calibrated; /* quantized tensors; those of them for the data */
 } Quantization;
 
-const MoecInt4Weights *int4_form(const Model *model, const PublicTensor *one) {
+const MoecWeightCopy *weight_copy(const Model *model, const PublicTensor *one) {
     const MoecTable *table = model->table;
     for (int i = 0; i < table->packed_count; i++)
         if (table->packed[i].weights == one->tensor->offset) return &table->packed[i];
     return NULL;
+}
+
+/* The index of the first element of the tensor in its parameter, of which it is one step. */
+static size_t element_in_parameter(const PublicTensor *one) {
+    return (one->offset - one->tensor->offset) / sizeof(float);
+}
+
+/* Its groups in the copies. */
+static const MoecGroup *int8_groups(const Model *model, const PublicTensor *one) {
+    const char *copy = (const char *)model->there.rounded + weight_copy(model, one)->packed;
+    return (const MoecGroup *)(const void *)copy + element_in_parameter(one) / MOEC_GROUP;
 }
 
 /* A column's group of terms as a block of Q4_0. */
@@ -43,10 +54,10 @@ static void write_int4(const MoecInt4 *from, int column, unsigned char *block) {
 
 /* The blocks of a tensor from the packed weights of the model: a new array. */
 static void *int4_blocks(const Model *model, const PublicTensor *one, BlockOrder *order) {
-    const MoecInt4Weights *packing = int4_form(model, one);
+    const MoecWeightCopy *packing = weight_copy(model, one);
     const long matrix = packing->n * packing->k, parts = packing->k / MOEC_PANEL_DEPTH,
                panels = (packing->n + MOEC_PANEL - 1) / MOEC_PANEL,
-               first = (long)((one->offset - one->tensor->offset) / sizeof(float)) / matrix;
+               first = (long)element_in_parameter(one) / matrix;
     *order = (BlockOrder){(long)one->count / matrix, packing->n,        packing->k,
                           packing->batch_stride,     packing->n_stride, packing->k_stride};
     const MoecInt4 *from = (const void *)((const char *)model->there.rounded + packing->packed);
@@ -62,8 +73,7 @@ static void *int4_blocks(const Model *model, const PublicTensor *one, BlockOrder
 }
 
 static void *int8_blocks(const Model *model, const PublicTensor *one, BlockOrder *order) {
-    const MoecGroup *from =
-        (const MoecGroup *)model->there.rounded + one->offset / sizeof(float) / MOEC_GROUP;
+    const MoecGroup *from = int8_groups(model, one);
     *order = (BlockOrder){0};
     const size_t bytes = one->count / MOEC_GROUP * sizeof(MoecGroup);
     return memcpy(memory_new(bytes), from, bytes);
@@ -79,10 +89,10 @@ static bool settle_int8(const Quantization *work) {
         changed = false;
         for (int i = 0; i < model->parameter_count; i++) {
             const PublicTensor *one = &model->parameters[i];
-            if (!moec_weight_type(work->program, one->tensor->name)) continue;
+            const char *type = moec_weight_type(work->program, one->tensor->name);
+            if (!type || strcmp(type, "int8") != 0) continue;
             float *weights = model->weights + one->offset / sizeof(float);
-            const MoecGroup *groups =
-                (const MoecGroup *)model->there.rounded + one->offset / sizeof(float) / MOEC_GROUP;
+            const MoecGroup *groups = int8_groups(model, one);
             for (size_t j = 0; j < one->count; j++) {
                 const MoecGroup *group = &groups[j / MOEC_GROUP];
                 const float value = group->scale * (float)group->steps[j % MOEC_GROUP];
@@ -99,6 +109,10 @@ static bool settle_int8(const Quantization *work) {
 static bool check_quantize_options(const Quantization *work) {
     if (!quantized_type(work->type))
         return error_message("use int4 or int8", "--type cannot be '%s'", work->type);
+    if (work->head && strcmp(work->head, "f32") != 0 && strcmp(work->head, "bf16") != 0 &&
+        !quantized_type(work->head))
+        return error_message("use f32, bf16, int8 or int4", "--head-type cannot be '%s'",
+                             work->head);
     if (work->data && strcmp(work->type, "int4") != 0)
         return error_message("omit --data", "--data applies to int4 only");
     return !checkpoint_within(work->out) ||
@@ -112,9 +126,10 @@ static bool open_floats(Quantization *work) {
     if (type)
         return error_message("quantize the run that it was made from",
                              "%s is already quantized: its weights are %s", work->run, type);
-    work->set = memory_format("inference.weight_dtype=%s", work->type);
-    const char *sets[] = {work->set};
-    work->compiler = work->file ? checkpoint_spec(work->file, sets, 1) : NULL;
+    work->sets[0] = memory_format("inference.weight_dtype=%s", work->type);
+    if (work->head) work->sets[1] = memory_format("inference.head_dtype=%s", work->head);
+    const char *sets[] = {work->sets[0], work->sets[1]};
+    work->compiler = work->file ? checkpoint_spec(work->file, sets, work->head ? 2 : 1) : NULL;
     if (!work->compiler) return false;
     work->program = moec_compile(work->compiler, shape.graph, 0, 0, 0);
     if (!work->program) return reports_good(work->compiler);
@@ -125,9 +140,9 @@ static bool open_floats(Quantization *work) {
 /* Rounds the matrices for the data: with the inputs of the float model. */
 static bool calibrate_matrices(Quantization *work) {
     const GraphShape shape = {.graph = MOEC_FORWARD};
-    const char *const sets[] = {"inference.weight_dtype=f32"};
+    const char *const sets[] = {"inference.weight_dtype=f32", "inference.head_dtype=same"};
     Tokenizer *tokenizer = NULL;
-    MoecCompiler *compiler = checkpoint_spec(work->file, sets, 1);
+    MoecCompiler *compiler = checkpoint_spec(work->file, sets, work->head ? 2 : 1);
     bool good = compiler && checkpoint_tokenizer(work->file, &tokenizer);
     if (good) moec_observe_operands(compiler);
     Model *floats = good ? model_open(device_cpu(), compiler, &shape, 1, true) : NULL;
@@ -146,15 +161,31 @@ static bool calibrate_matrices(Quantization *work) {
     return good;
 }
 
-/* Replaces the entries of the quantized parameters, which are the first ones. */
-static void quantize_entries(Quantization *work, TensorEntry *entries, json_t *notes) {
+/* A tensor of bf16 from the copies of the model: a new array. */
+static void *bf16_entry(const Model *model, const PublicTensor *one, TensorEntry *entry) {
+    const char *copy = (const char *)model->there.rounded + weight_copy(model, one)->packed;
+    entry->number = NUMBER_BF16;
+    entry->bytes = one->count * sizeof(uint16_t);
+    entry->data = memcpy(memory_new(entry->bytes),
+                         copy + element_in_parameter(one) * sizeof(uint16_t), entry->bytes);
+    return (void *)(uintptr_t)entry->data;
+}
+
+/* Replaces the entries of the quantized parameters, which are the first ones. made: the arrays of
+ * these entries. */
+static void quantize_entries(Quantization *work, TensorEntry *entries, json_t *notes, void **made) {
     const Model *model = work->model;
     for (int i = 0; i < model->parameter_count; i++) {
         const PublicTensor *one = &model->parameters[i];
-        if (!moec_weight_type(work->program, one->tensor->name)) continue;
+        const char *type = moec_weight_type(work->program, one->tensor->name);
         BlockOrder order;
-        void *blocks = (strcmp(work->type, "int4") ? int8_blocks : int4_blocks)(model, one, &order);
-        quantized_entry(&entries[i], work->type, &order, blocks, notes);
+        if (!type) continue;
+        if (!strcmp(type, "bf16")) {
+            made[i] = bf16_entry(model, one, &entries[i]);
+        } else {
+            made[i] = (strcmp(type, "int4") ? int8_blocks : int4_blocks)(model, one, &order);
+            quantized_entry(&entries[i], type, &order, made[i], notes);
+        }
         work->matrices++;
     }
 }
@@ -164,9 +195,10 @@ static bool write_quantized(Quantization *work, const char *path) {
     int count;
     TensorEntry *entries = model_entries(work->model, false, notes, &count);
     if (!entries) return false;
-    quantize_entries(work, entries, notes);
+    void **made = memory_new(sizeof *made * ((size_t)count + 1));
+    quantize_entries(work, entries, notes, made);
     const Companions companions = {.tokenizer = safetensors_note(work->file, "tokenizer"),
-                                   .files = checkpoint_files(work->file)};
+                                   .files = safetensors_files(work->file)};
     TrainState place = {0};
     const bool good =
         (work->matrices || error_message("moec check lists the matrices that stay f32, and why",
@@ -176,8 +208,8 @@ static bool write_quantized(Quantization *work, const char *path) {
         checkpoint_note(notes, moec_model(work->compiler), moec_bundle(work->compiler), &companions,
                         &place);
     const bool written = good && safetensors_write(path, entries, count, notes);
-    for (int i = 0; i < count; i++)
-        if (entries[i].number == NUMBER_U8) free((void *)(uintptr_t)entries[i].data);
+    for (int i = 0; i < count; i++) free(made[i]);
+    free(made);
     entries_free(entries, count);
     json_decref(companions.files);
     json_decref(notes);
@@ -187,6 +219,7 @@ static bool write_quantized(Quantization *work, const char *path) {
 static void report_quantization(const Quantization *work, const char *path) {
     const int all = work->model->parameter_count;
     if (!work->json) printf("%s: %d of %d tensors in %s", path, work->matrices, all, work->type);
+    if (!work->json && work->head) printf(", the output matrix in %s", work->head);
     if (!work->json && work->data) printf(", %d for the data", work->calibrated);
     if (!work->json) puts("");
     written_message(path, "moec generate %s --prompt TEXT", work->out);
@@ -200,6 +233,8 @@ int command_quantize(const Command *command, int argc, char **argv) {
     Quantization work = {0};
     const Option table[] = {
         {OPTION_TEXT, "--type", "TYPE", &work.type, "type of the weights: int4 or int8"},
+        {OPTION_TEXT, "--head-type", "TYPE", &work.head,
+         "type of the output matrix: f32, bf16, int8 or int4 (default: --type)"},
         {OPTION_TEXT, "--out", "RUN", &work.out, "run directory to create"},
         {OPTION_TEXT, "--data", "DATA", &work.data,
          "int4: data for which the errors of products are minimized (GPTQ); see moec train"},
@@ -211,14 +246,13 @@ int command_quantize(const Command *command, int argc, char **argv) {
     if (!work.type || !work.out)
         return arguments_wrong(command, NULL, "moec quantize requires --type and --out");
     char *path = path_join(work.out, "last.safetensors");
-    const bool good = check_quantize_options(&work) && open_floats(&work) &&
-                      (strcmp(work.type, "int8") || settle_int8(&work)) &&
+    const bool good = check_quantize_options(&work) && open_floats(&work) && settle_int8(&work) &&
                       (!work.data || calibrate_matrices(&work)) && write_quantized(&work, path);
     if (good) report_quantization(&work, path);
     model_close(work.model);
     moec_close(work.compiler);
     safetensors_close(work.file);
-    free(work.set);
+    for (int i = 0; i < 2; i++) free(work.sets[i]);
     free(path);
     return good ? 0 : EXIT_INPUT;
 }

@@ -3,6 +3,7 @@
 #include "base/message.h"
 #include "abi/quantity.h"
 #include "base/files.h"
+#include "tools/command/internal.h"
 #include "tools/command/line/commands.h"
 #include "training/spec.h"
 #include "data/data.h"
@@ -23,6 +24,7 @@ static bool collect_paths(const TextList *texts, Paths *paths) {
 typedef struct TokenizeOptions {
     TextList texts;
     const char *tokenizer, *out, *last, *width;
+    ChatOptions chats;
     bool plain, json;
     long threads, part;
     BulkOptions bulk;
@@ -67,6 +69,15 @@ static bool tokenize(TokenizeOptions *options) {
             error_message("omit --token-bits", "a vocabulary of %ld tokens does not fit in 16 bits",
                           tokenizer_size(tokenizer));
     interrupt_watch();
+    if (good && options->chats.template) {
+        options->chats.tokenizer = options->tokenizer;
+        options->chats.out = options->out;
+        options->chats.json = options->json;
+        good = tokenize_chats(&options->chats, tokenizer, &paths);
+        paths_free(&paths);
+        tokenizer_close(tokenizer);
+        return good;
+    }
     good = good && bulk_tokenize(tokenizer, (const char *const *)paths.items, paths.count,
                                  &options->bulk, options->out, &found);
     if (good) report_tokens(options, &found);
@@ -87,6 +98,11 @@ int command_tokenize(const Command *command, int argc, char **argv) {
          "one document per line (default: one per file)"},
         {OPTION_TEXT, "--json-field", "NAME", &options.bulk.field,
          "JSON object per line, with the document in this field"},
+        {OPTION_TEXT, "--chat-template", "FILE", &options.chats.template,
+         "conversations, a JSON object with messages per line, as examples with a weight for each "
+         "target (decoder.target_weights): 1 in answers, else 0"},
+        {OPTION_COUNT, "--context-length", "N", &options.chats.context,
+         "with --chat-template: targets per example, the train.context_length of the model"},
         {OPTION_FLAG, "--no-special-tokens", NULL, &options.plain,
          "documents without the special tokens of the tokenizer's template"},
         {OPTION_TEXT, "--append-token", "TOKEN", &options.last, "token after each document"},
@@ -107,6 +123,9 @@ int command_tokenize(const Command *command, int argc, char **argv) {
     if (file_is_standard(options.out))
         return arguments_wrong(command, "use a file",
                                "moec tokenize cannot write stdout: the header has the final count");
+    if (!options.chats.template != !options.chats.context)
+        return arguments_wrong(command, "add both, or neither",
+                               "--chat-template and --context-length N belong together");
     if (options.threads > 256 || options.part > 1 << 30)
         return arguments_wrong(command, "omit them: the defaults fit all processors",
                                "--threads must be at most 256, --chunk-size at most 1073741824");

@@ -66,12 +66,12 @@ static void take_ceiling(Progress *progress, const Model *model) {
 
 /* "  val 1.456 bits/byte"; of examples the loss. */
 static void format_validation(char *text, size_t size, const TrainRun *run) {
-    const bool examples = run->data->record;
+    const bool examples = run->examples;
     if (!isfinite(run->validation)) return;
     snprintf(text, size, "  val %.3f%s", run->validation / (examples ? 1 : log(2)),
-             examples           ? ""
-             : run->data->bytes ? " bits/byte"
-                                : " bits/token");
+             examples     ? ""
+             : run->bytes ? " bits/byte"
+                          : " bits/token");
 }
 
 static bool show_step(void *context, const TrainRun *run, const StepResult *result,
@@ -79,15 +79,17 @@ static bool show_step(void *context, const TrainRun *run, const StepResult *resu
     Progress *progress = context;
     if (!evaluated && !progress_due()) return interrupt_signal() != 0;
     const Settings *settings = &run->settings;
-    const MoecGraphEntry *graph = run->train->graph;
     double now = seconds_now();
     if (!run->model->device->apart && !run->mesh && progress->ceiling == 0)
         take_ceiling(progress, run->model);
-    double parts = (double)settings->accumulate;
+    const TrainStage *stage = stages_at((TrainStages *)&run->stages, run->place.step - 1);
+    double parts = (double)stage->settings.accumulate;
     double steps = (double)(run->place.step - progress->shown_step);
     double pace = steps > 0 ? (now - progress->shown_time) / steps : 0; /* seconds of a step */
-    double tokens = (double)(graph->batch * call_context(run->train)) * parts;
-    double share = pace > 0 ? graph->product_flops * parts / pace / (progress->ceiling * 1e9) : 0;
+    double tokens = (double)(stage->train->graph->batch * call_context(stage->train)) * parts;
+    double share =
+        pace > 0 ? stage->train->graph->product_flops * parts / pace / (progress->ceiling * 1e9)
+                 : 0;
     char validation[48] = "", peak[64] = "";
     if (progress->ceiling > 0)
         snprintf(peak, sizeof peak, "  %s of peak", quantity_percent(share).text);
@@ -110,7 +112,7 @@ static void report_written(const TrainRun *run) {
     char *path = path_join(out, "last.safetensors");
     if (run->place.step < run->settings.steps)
         written_message(path, "the same command with --resume");
-    else if (run->data->record)
+    else if (run->examples)
         written_message(path, "moec eval %s --data FILE", out);
     else
         written_message(path, "moec generate %s --prompt TEXT", out);
@@ -119,15 +121,14 @@ static void report_written(const TrainRun *run) {
 
 /* The result of --json: the last losses and the duration of all steps come from the log. */
 static void print_train_json(const TrainRun *run, const char *status) {
-    const Data *data = run->data;
     const char *out = run->options.out,
-               *bits = data->bytes ? "val_bits_per_byte" : "val_bits_per_token";
+               *bits = run->bytes ? "val_bits_per_byte" : "val_bits_per_token";
     History history = {0};
     bool logged = history_open(&history, out, false) && history.rows;
     json_t *result =
         json_make("{s:s, s:s, s:I, s:I}", "model", run->model->table->model, "status", status,
                   "step", (json_int_t)run->place.step, "steps", (json_int_t)run->settings.steps);
-    const char *const names[] = {"loss", "val_loss", data->record ? NULL : bits};
+    const char *const names[] = {"loss", "val_loss", run->examples ? NULL : bits};
     for (int i = 0; i < 3 && names[i]; i++)
         json_object_set_new(result, names[i],
                             json_number(logged ? history_last(&history, names[i]) : NAN));
@@ -216,7 +217,7 @@ int command_train(const Command *command, int argc, char **argv) {
         {OPTION_GROUP, "data and output", NULL, NULL, NULL},
         {OPTION_TEXT, "--data", "DATA", &options.data,
          "training data: text, tokens (moec tokenize, .npy, uint16:PATH, uint32:PATH), a directory "
-         "or a quoted pattern of them; examples (safetensors)"},
+         "or a quoted pattern of them; examples (safetensors); a mixture: PATH=WEIGHT,PATH=WEIGHT"},
         {OPTION_TEXT, "--val-data", "DATA", &options.validation,
          "validation data (default: the end of --data)"},
         {OPTION_TEXT, "--tokenizer", "FILE", &options.tokenizer,
@@ -241,7 +242,8 @@ int command_train(const Command *command, int argc, char **argv) {
          "loss above which the run has diverged"},
         {OPTION_LIST, "--watch", "NAME=LIMIT", &options.watched,
          "stop at a step in which an absolute value of the tensor exceeds the limit; names as in "
-         "moec inspect; repeatable"},
+         "moec inspect, gradient:WEIGHT, loss, grad_norm, losses and probes of the log; "
+         "repeatable"},
         {OPTION_TEXT, "--init-from", "RUN", &options.from,
          "run or checkpoint with the initial weights (fine-tuning)"},
         {OPTION_FLAG, "--init-missing", NULL, &options.missing,

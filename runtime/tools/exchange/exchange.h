@@ -94,7 +94,8 @@ const char *conversion_type(const Conversion *conversion);
 typedef struct Gguf {
     Text keys;
     uint64_t key_count;
-    const struct BlockType *blocks; /* of the matrices; NULL: not quantized */
+    /* of the matrices; NULL: as in the run. Set by gguf_write if there are such matrices. */
+    const struct BlockType *blocks;
     float *factors; /* factors of the RoPE frequencies, or NULL: see gguf_rotation.h */
     int factor_count;
 } Gguf;
@@ -113,7 +114,8 @@ bool gguf_tokenizer(Gguf *gguf, const Tokenizer *tokenizer, long vocabulary);
  * other files. Each file may be NULL. */
 void gguf_specials(Gguf *gguf, const Tokenizer *tokenizer, const char *config,
                    const char *tokenizer_config, const char *jinja);
-/* Writes the file. With gguf->blocks, matrices are quantized, except for routers; the embedding and
+/* Writes the file. Without gguf->blocks, matrices that are int4 in the run become Q4_0, with the
+ * same values. With them, matrices are quantized, except for routers; the embedding and
  * the output matrix become Q8_0, matrices whose rows are not a multiple of the block Q5_0. pairs:
  * options of the model; config: the original config.json, which may allow a
  * longer context, or NULL. False after a message. */

@@ -130,10 +130,32 @@ char *gguf_types(const Conversion *conversion) {
     return text;
 }
 
+/* True if the weights are int4 in the run, and each row of the file consists of groups of them. */
+static bool is_int4(const Conversion *conversion, int index) {
+    const ConvertedTensor *target = &conversion->targets[index];
+    const TensorEntry *entry = &target->entry;
+    const size_t elements = entry_elements(entry);
+    bool exact = entry->rank >= 2 && entry->shape[entry->rank - 1] % 32 == 0;
+    for (int i = 0; exact && i < target->count; i++) {
+        const BlockType *blocks = target->origins[i].source->blocks;
+        exact = blocks && blocks == block_type_named("q4_0");
+    }
+    if (!exact) return false;
+    float *values = memory_new(elements * sizeof *values);
+    conversion_fill(conversion, index, values);
+    exact = blocks_are_q4_0(values, elements);
+    free(values);
+    return exact;
+}
+
+/* wanted: NULL for the types of the run. */
 static void quantize_matrices(Conversion *conversion, const BlockType *wanted) {
-    for (int i = 0; wanted && i < conversion->count; i++) {
+    for (int i = 0; i < conversion->count; i++) {
         TensorEntry *entry = &conversion->targets[i].entry;
-        entry->blocks = matrix_blocks(entry, wanted);
+        if (wanted)
+            entry->blocks = matrix_blocks(entry, wanted);
+        else if (is_int4(conversion, i))
+            entry->blocks = block_type_named("q4_0");
         if (!entry->blocks) continue;
         entry->number = NUMBER_F32;
         entry->bytes = entry_elements(entry) * sizeof(float);
@@ -237,6 +259,8 @@ bool gguf_write(Gguf *gguf, const char *path, Conversion *conversion, const Moec
     const char *type = conversion_type(conversion);
     conversion_widen_vectors(conversion);
     quantize_matrices(conversion, gguf->blocks);
+    for (int i = 0; i < conversion->count && !gguf->blocks; i++)
+        gguf->blocks = conversion->targets[i].entry.blocks;
     gguf->factors = gguf_rotation_factors(pairs, count, &gguf->factor_count);
     add_pairs(gguf, type, pairs, count, config);
     add_header(gguf, conversion, &header);

@@ -138,8 +138,11 @@ Template *template_open(const char *path, const char *text, size_t length);
  * there is no template, or after a message that names `path`; *wrong distinguishes the cases. */
 Template *template_of_folder(const char *path, const char *jinja, const char *config, bool *wrong);
 void template_free(Template *template);
-/* Appends the text of messages, up to where the answer begins. tools: NULL if there are none. False
- * when *problem was set. */
+/* Appends the text of messages; prompt: up to where the answer begins. tools: NULL if there are
+ * none. False when *problem was set. */
+bool template_render(const Template *template, const json_t *messages, const json_t *tools,
+                     bool prompt, Text *out, Problem *problem);
+/* The same as a prompt. */
 bool template_chat(const Template *template, const json_t *messages, const json_t *tools, Text *out,
                    Problem *problem);
 /* Removes a duplicate of the tokens that both the template and the tokenizer add at the start of a

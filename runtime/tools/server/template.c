@@ -200,7 +200,8 @@ typedef struct Failure {
     bool refused; /* other messages may be valid */
 } Failure;
 
-static Failure render(const Template *template, json_t *messages, const json_t *tools, Text *out) {
+static Failure render(const Template *template, json_t *messages, const json_t *tools, bool prompt,
+                      Text *out) {
     Rendering r = {.text = template->text,
                    .end = template->length,
                    .live = true,
@@ -210,7 +211,7 @@ static Failure render(const Template *template, json_t *messages, const json_t *
     json_t *scope = r.scope;
     char word[64];
     json_object_set(scope, "messages", messages);
-    json_object_set_new(scope, "add_generation_prompt", json_true());
+    json_object_set_new(scope, "add_generation_prompt", json_boolean(prompt));
     json_object_set_new(scope, "tools", tools ? json_deep_copy(tools) : json_null());
     json_object_set_new(scope, "documents", json_null());
     render_block(&r, 0, word);
@@ -278,20 +279,25 @@ static json_t *whole_messages(const json_t *messages) {
     return NULL;
 }
 
-bool template_chat(const Template *template, const json_t *messages, const json_t *tools, Text *out,
-                   Problem *problem) {
+bool template_render(const Template *template, const json_t *messages, const json_t *tools,
+                     bool prompt, Text *out, Problem *problem) {
     json_t *list = whole_messages(messages);
     if (!list)
         return problem_set(
             problem, 400, "messages",
             "'messages' must be a list of objects with string fields 'role' and 'content'");
-    const Failure failure = render(template, list, tools, out);
+    const Failure failure = render(template, list, tools, prompt, out);
     json_decref(list);
     if (!failure.text) return true;
     problem_set(problem, 400, "messages", "%s%s",
                 failure.raised ? "" : "error in the chat template of this server, ", failure.text);
     free(failure.text);
     return false;
+}
+
+bool template_chat(const Template *template, const json_t *messages, const json_t *tools, Text *out,
+                   Problem *problem) {
+    return template_render(template, messages, tools, true, out, problem);
 }
 
 void template_begin_once(const Tokenizer *tokenizer, TokenList *tokens) {
@@ -347,7 +353,7 @@ static json_t *config_beside(const char *path) {
 static bool try_out(const Template *template, const char *path) {
     Text out = {0};
     json_t *messages = json_make("[{s:s, s:s}]", "role", "user", "content", "x");
-    const Failure failure = render(template, messages, NULL, &out);
+    const Failure failure = render(template, messages, NULL, true, &out);
     json_decref(messages);
     text_free(&out);
     bool good = !failure.text || failure.raised || failure.refused;

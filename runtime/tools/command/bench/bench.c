@@ -54,6 +54,8 @@ int command_bench(const Command *command, int argc, char **argv) {
         {OPTION_FLAG, "--json", NULL, &bench.json, "results as JSON"},
         {OPTION_FLAG, "--kernels", NULL, &bench.kernels,
          "time of each kernel; on the CPU as a percentage of both peaks"},
+        {OPTION_TEXT, "--trace", "FILE", &bench.trace,
+         "trace of one step for Perfetto (ui.perfetto.dev) or chrome://tracing; implies --kernels"},
         {OPTION_COUNT, "--prefix-length", "N", &bench.prefix,
          "decode: tokens in the KV cache at the start (default 0)"},
         {OPTION_COUNT, "--batch-size", "N", &bench.batch,
@@ -67,6 +69,7 @@ int command_bench(const Command *command, int argc, char **argv) {
     int code = arguments_read(command, table, argc, argv, &bench.operand);
     if (code >= 0) return code;
     bool trains = strcmp(bench.graph, "train") == 0;
+    bench.kernels |= bench.trace != NULL;
     if (trains && bench.prefix)
         return arguments_wrong(command, "add --mode decode", "--prefix-length is for decoding");
     char *batch = memory_format("%s=%ld", flag_path("--batch-size"), bench.batch);

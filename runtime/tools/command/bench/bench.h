@@ -18,10 +18,11 @@ typedef struct Bench {
     bool routed;  /* it selects: experts, or keys of attention */
     bool rounded; /* products of bf16 */
     bool json;
-    bool kernels; /* each of them is timed as well */
-    bool quick;   /* small peaks, few steps: a test of the measurement */
-    long prefix;  /* decoding: positions in the KV cache at the start */
-    long batch;   /* decoding: sequences decoded together */
+    bool kernels;      /* each of them is timed as well */
+    const char *trace; /* file of a trace, with `kernels`; or NULL */
+    bool quick;        /* small peaks, few steps: a test of the measurement */
+    long prefix;       /* decoding: positions in the KV cache at the start */
+    long batch;        /* decoding: sequences decoded together */
     TextList sets;
     json_t *report;
 } Bench;
@@ -47,6 +48,12 @@ MoecCompiler *bench_open(const Bench *bench);
 /* With --kernels: runs `work` with each kernel timed; prints the table. */
 bool bench_kernels(const Bench *bench, Engine *engine, bool (*work)(void *data), void *data);
 void bench_print_kernels(const Bench *bench);
+
+/* bench_trace: the launches of a step as a file of chrome://tracing and Perfetto. units: those of
+ * moec_explain; False after a message. */
+bool bench_write_trace(const Bench *bench, const KernelTimes *times, const json_t *units);
+/* The unit of moec_explain that a row of the CPU is about, or NULL. */
+const json_t *bench_unit_of(const json_t *units, const KernelTime *row);
 
 /* Compares the gradient with differences of the loss; model->gradients are then those of the call.
  * loss: output slot of the differentiated value. False after a message. */

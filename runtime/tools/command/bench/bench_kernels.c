@@ -24,14 +24,16 @@ static int by_seconds(const void *a, const void *b) {
 /* ---- kernels of the CPU ---- */
 
 typedef struct Limits {
-    json_t *units;           /* of moec_explain; NULL on a device */
-    double products, memory; /* a second: FLOP, bytes */
+    double products, memory; /* a second: FLOP, bytes; on the CPU */
+    json_t *units;           /* of moec_explain */
 } Limits;
 
 static Limits limits_of(const Bench *bench) {
     Device *on = bench->on;
-    Limits limits = {.products = 1e9 * device_ceiling_products(on, bench->rounded),
-                     .memory = 1e9 * device_ceiling_read(on)};
+    Limits limits = {1, 1, NULL};
+    if (!on->apart)
+        limits = (Limits){.products = 1e9 * device_ceiling_products(on, bench->rounded),
+                          .memory = 1e9 * device_ceiling_read(on)};
     MoecCompiler *compiler = spec_open(bench->operand, &bench->sets);
     MoecGraph graph = MOEC_TRAIN;
     if (!compiler || !graph_named(bench->graph, &graph)) return limits;
@@ -41,7 +43,7 @@ static Limits limits_of(const Bench *bench) {
     MoecProgram *program;
     if (!compile_with_externs(on, compiler, &shape, 1, &program)) return limits;
     model_use_externs(on, compiler);
-    const char *text = moec_explain(compiler, graph, false, ceilings, MOEC_EXPLAIN_JSON);
+    const char *text = moec_explain(compiler, graph, on->apart, ceilings, MOEC_EXPLAIN_JSON);
     json_t *explained = text ? json_loads(text, 0, NULL) : NULL;
     limits.units = json_incref(json_object_get(explained, "units"));
     json_decref(explained);
@@ -53,11 +55,10 @@ static double kernel_number(const json_t *object, const char *name) {
     return json_number_value(json_object_get(object, name));
 }
 
-/* The unit that a row is about, or NULL. */
-static json_t *marked_unit(const Limits *limits, const KernelTime *row) {
+const json_t *bench_unit_of(const json_t *units, const KernelTime *row) {
     size_t i;
-    json_t *unit;
-    json_array_foreach(limits->units, i, unit) {
+    const json_t *unit;
+    json_array_foreach(units, i, unit) {
         if (!row->name && (int)kernel_number(unit, "at") == row->unit) return unit;
     }
     return NULL;
@@ -88,7 +89,7 @@ static void tell_kernels(const Bench *bench, KernelTimes *times, const Limits *l
     qsort(times->rows, (size_t)times->count, sizeof times->rows[0], by_seconds);
     for (int i = 0; i < times->count; i++) {
         const KernelTime *one = &times->rows[i];
-        const json_t *unit = marked_unit(limits, one);
+        const json_t *unit = bench_unit_of(limits->units, one);
         const char *name = one->name ? one->name : json_string_value(json_object_get(unit, "name"));
         json_t *row = json_make("{s:s, s:I, s:f, s:f}", "name", name ? name : "?", "launches",
                                 (json_int_t)one->launches, "microseconds", 1e6 * one->seconds,
@@ -106,9 +107,11 @@ static bool time_once(const Bench *bench, Engine *engine, bool (*work)(void *dat
                       KernelTimes *times) {
     if (!bench->on->kind->time_kernels(engine, times)) return false;
     double began = kernel_times_clock();
+    if (!bench->on->apart) times->began = began;
     bool good = work(data);
     double rest = kernel_times_clock() - began - kernel_times_sum(times);
     bench->on->kind->time_kernels(engine, NULL);
+    times->traces = false; /* the rest is no launch */
     if (good && !bench->on->apart) kernel_times_add(times, "between units", -1, rest, 0);
     return good;
 }
@@ -119,7 +122,7 @@ bool bench_kernels(const Bench *bench, Engine *engine, bool (*work)(void *data),
     bool good = true;
     if (!bench->kernels) return true;
     for (int i = 0; i < tries && good; i++) {
-        KernelTimes times = {.count = 0};
+        KernelTimes times = {.traces = bench->trace != NULL};
         good = time_once(bench, engine, work, data, &times);
         if (!i || kernel_times_sum(&times) < kernel_times_sum(&best)) {
             KernelTimes other = best;
@@ -129,7 +132,8 @@ bool bench_kernels(const Bench *bench, Engine *engine, bool (*work)(void *data),
         kernel_times_free(&times);
     }
     if (good && best.count) {
-        Limits limits = bench->on->apart ? (Limits){.units = NULL} : limits_of(bench);
+        Limits limits = bench->on->apart && !bench->trace ? (Limits){1, 1, NULL} : limits_of(bench);
+        good = !bench->trace || bench_write_trace(bench, &best, limits.units);
         tell_kernels(bench, &best, &limits);
         json_decref(limits.units);
     }

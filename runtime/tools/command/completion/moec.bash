@@ -5,18 +5,18 @@ _moec_tables() {
     case $command in
     train) flags='--data -d --val-data --tokenizer --out -o --tensorboard --mesh --steps --seed -s --resume --stop-after --diverged-above --watch --init-from --init-missing --device --json --no-cache --time-passes --set --batch-size -b --context-length -c --lr --precision --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     sweep) flags='--data -d --val-data --tokenizer --out -o --jobs --dry-run --device --slurm --resume --amend --json --tensorboard --set --batch-size -b --context-length -c --lr --steps --precision --threads -t --quiet -q --verbose -v --color --help -h ' ;;
-    eval) flags='--data -d --multiple-choice --probes --incremental --json --device --set --batch-size -b --context-length -c --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
-    generate) flags='--prompt -p --prompts --chat --tokenizer --token-ids --json --perf --max-tokens -n --stop --ignore-eos --temperature --top-k --top-p --min-p --repeat-penalty --num-samples --seed -s --device --set --batch-size -b --context-length -c --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
-    serve) flags='--host --port --alias --tokenizer --chat-template --context-length -c --parallel --cache-memory --max-queue --max-connections --max-body-size --timeout --client-timeout --device --set --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
+    eval) flags='--data -d --multiple-choice --probes --incremental --json --device --set --batch-size -b --context-length -c --precision --weight-dtype --head-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
+    generate) flags='--prompt -p --prompts --chat --tokenizer --token-ids --json --perf --max-tokens -n --stop --ignore-eos --temperature --top-k --top-p --min-p --repeat-penalty --num-samples --seed -s --device --set --batch-size -b --context-length -c --precision --weight-dtype --head-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
+    serve) flags='--host --port --alias --tokenizer --chat-template --context-length -c --parallel --cache-memory --max-queue --max-connections --max-body-size --timeout --client-timeout --device --set --precision --weight-dtype --head-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     sample) flags='--out -o --count --steps --seed -s --json --device --set --precision --threads -t --quiet -q --verbose -v --color --help -h ' ;;
-    check) flags='--set --mesh --json --batch-size -b --context-length -c --lr --steps --precision --weight-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
-    explain) flags='--mode --target --svg --dot --json --peak-gflops --peak-gbytes --mesh --set --batch-size -b --context-length -c --precision --weight-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
+    check) flags='--set --mesh --json --batch-size -b --context-length -c --lr --steps --precision --weight-dtype --head-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
+    explain) flags='--mode --target --svg --dot --json --peak-gflops --peak-gbytes --mesh --set --batch-size -b --context-length -c --precision --weight-dtype --head-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
     plan) flags='--ranks --machine --json --set --batch-size -b --context-length -c --precision --quiet -q --verbose -v --color --help -h ' ;;
-    inspect) flags='--show --prompt -p --data -d --values --out -o --svg --device --seed -s --json --set --batch-size -b --context-length -c --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
+    inspect) flags='--show --prompt -p --data -d --values --out -o --svg --device --seed -s --json --set --batch-size -b --context-length -c --precision --weight-dtype --head-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     doc) flags='--json --markdown --quiet -q --verbose -v --color --help -h ' ;;
     tensors) flags='--json --quiet -q --verbose -v --color --help -h ' ;;
-    verify) flags='--device --batch-size -b --context-length -c --shapes --bisect --forms --mesh --seed -s --against --dtypes --sizes --inputs --json --set --lr --steps --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
-    bench) flags='--mode --device --json --kernels --prefix-length --batch-size -b --quick --set --context-length -c --lr --steps --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
+    verify) flags='--device --batch-size -b --context-length -c --shapes --bisect --forms --mesh --seed -s --against --dtypes --sizes --inputs --json --set --lr --steps --precision --weight-dtype --head-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
+    bench) flags='--mode --device --json --kernels --trace --prefix-length --batch-size -b --quick --set --context-length -c --lr --steps --precision --weight-dtype --head-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     compare) flags='--baseline --markdown --csv --json --svg --quiet -q --verbose -v --color --help -h ' ;;
     report) flags='--out -o --force --baseline --open --json --quiet -q --verbose -v --color --help -h ' ;;
     log) flags='--csv --json --quiet -q --verbose -v --color --help -h ' ;;
@@ -25,15 +25,15 @@ _moec_tables() {
     coordcheck) flags='--vary --steps --max-ratio --seed -s --num-seeds --svg --set --json --batch-size -b --context-length -c --lr --precision --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     import) flags='--out -o --layout --name --no-tokenizer --json --set --batch-size -b --context-length -c --lr --steps --precision --quiet -q --verbose -v --color --help -h ' ;;
     export) flags='--format --out -o --layout --type --no-tokenizer --json --quiet -q --verbose -v --color --help -h ' ;;
-    quantize) flags='--type --out -o --data -d --json --quiet -q --verbose -v --color --help -h ' ;;
-    emit) flags='--target --mode --profile --weights --out -o --force --json --context-length -c --time-passes --set --lr --steps --precision --weight-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
-    tokenize) flags='--tokenizer --out -o --force --json --lines --json-field --no-special-tokens --append-token --token-bits --resume --threads -t --chunk-size --quiet -q --verbose -v --color --help -h ' ;;
+    quantize) flags='--type --head-type --out -o --data -d --json --quiet -q --verbose -v --color --help -h ' ;;
+    emit) flags='--target --mode --profile --weights --out -o --force --json --context-length -c --time-passes --set --lr --steps --precision --weight-dtype --head-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
+    tokenize) flags='--tokenizer --out -o --force --json --lines --json-field --chat-template --context-length -c --no-special-tokens --append-token --token-bits --resume --threads -t --chunk-size --quiet -q --verbose -v --color --help -h ' ;;
     tokenizer) flags='--vocab-size --out -o --special-token --pattern --min-frequency --json --quiet -q --verbose -v --color --help -h ' ;;
     init) flags='--seed -s --out -o --force --json --set --batch-size -b --context-length -c --lr --steps --precision --quiet -q --verbose -v --color --help -h ' ;;
-    forward) flags='--weights --input --outputs --out -o --device --context-length -c --seed -s --json --set --precision --weight-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
+    forward) flags='--weights --input --outputs --out -o --device --context-length -c --seed -s --json --set --precision --weight-dtype --head-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     fmt) flags='--check --quiet -q --verbose -v --color --help -h ' ;;
     lsp) flags='--stdio --quiet -q --verbose -v --color --help -h ' ;;
-    dump) flags='--after --mode --target --set --batch-size -b --context-length -c --lr --steps --precision --weight-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
+    dump) flags='--after --mode --target --set --batch-size -b --context-length -c --lr --steps --precision --weight-dtype --head-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
     completion) flags='--quiet -q --verbose -v --color --help -h ' ;;
     help) kind=list values='train sweep eval generate serve sample check explain plan inspect doc tensors verify bench compare report log diff transfer coordcheck import export quantize emit tokenize tokenizer init forward fmt lsp dump completion help version' ;;
     esac
@@ -68,6 +68,7 @@ _moec_tables() {
     'eval --context-length'|'eval -c') kind=list values='' ;;
     'eval --precision') kind=list values='f32 bf16' ;;
     'eval --weight-dtype') kind=list values='f32 bf16 int8 int4' ;;
+    'eval --head-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'eval --kv-cache-dtype') kind=list values='f32 bf16 int8' ;;
     'eval --threads'|'eval -t') kind=list values='' ;;
     'eval --color') kind=list values='auto always never' ;;
@@ -86,6 +87,7 @@ _moec_tables() {
     'generate --context-length'|'generate -c') kind=list values='' ;;
     'generate --precision') kind=list values='f32 bf16' ;;
     'generate --weight-dtype') kind=list values='f32 bf16 int8 int4' ;;
+    'generate --head-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'generate --kv-cache-dtype') kind=list values='f32 bf16 int8' ;;
     'generate --threads'|'generate -t') kind=list values='' ;;
     'generate --color') kind=list values='auto always never' ;;
@@ -103,6 +105,7 @@ _moec_tables() {
     'serve --device') kind=list values='' ;;
     'serve --precision') kind=list values='f32 bf16' ;;
     'serve --weight-dtype') kind=list values='f32 bf16 int8 int4' ;;
+    'serve --head-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'serve --kv-cache-dtype') kind=list values='f32 bf16 int8' ;;
     'serve --threads'|'serve -t') kind=list values='' ;;
     'serve --color') kind=list values='auto always never' ;;
@@ -120,6 +123,7 @@ _moec_tables() {
     'check --steps') kind=list values='' ;;
     'check --precision') kind=list values='f32 bf16' ;;
     'check --weight-dtype') kind=list values='f32 bf16 int8 int4' ;;
+    'check --head-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'check --kv-cache-dtype') kind=list values='f32 bf16 int8' ;;
     'check --color') kind=list values='auto always never' ;;
     'explain --mode') kind=list values='forward train decode eval' ;;
@@ -131,6 +135,7 @@ _moec_tables() {
     'explain --context-length'|'explain -c') kind=list values='' ;;
     'explain --precision') kind=list values='f32 bf16' ;;
     'explain --weight-dtype') kind=list values='f32 bf16 int8 int4' ;;
+    'explain --head-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'explain --kv-cache-dtype') kind=list values='f32 bf16 int8' ;;
     'explain --color') kind=list values='auto always never' ;;
     'plan --ranks') kind=list values='' ;;
@@ -147,6 +152,7 @@ _moec_tables() {
     'inspect --context-length'|'inspect -c') kind=list values='' ;;
     'inspect --precision') kind=list values='f32 bf16' ;;
     'inspect --weight-dtype') kind=list values='f32 bf16 int8 int4' ;;
+    'inspect --head-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'inspect --kv-cache-dtype') kind=list values='f32 bf16 int8' ;;
     'inspect --threads'|'inspect -t') kind=list values='' ;;
     'inspect --color') kind=list values='auto always never' ;;
@@ -165,6 +171,7 @@ _moec_tables() {
     'verify --steps') kind=list values='' ;;
     'verify --precision') kind=list values='f32 bf16' ;;
     'verify --weight-dtype') kind=list values='f32 bf16 int8 int4' ;;
+    'verify --head-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'verify --kv-cache-dtype') kind=list values='f32 bf16 int8' ;;
     'verify --threads'|'verify -t') kind=list values='' ;;
     'verify --color') kind=list values='auto always never' ;;
@@ -177,6 +184,7 @@ _moec_tables() {
     'bench --steps') kind=list values='' ;;
     'bench --precision') kind=list values='f32 bf16' ;;
     'bench --weight-dtype') kind=list values='f32 bf16 int8 int4' ;;
+    'bench --head-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'bench --kv-cache-dtype') kind=list values='f32 bf16 int8' ;;
     'bench --threads'|'bench -t') kind=list values='' ;;
     'bench --color') kind=list values='auto always never' ;;
@@ -219,6 +227,7 @@ _moec_tables() {
     'export --type') kind=list values='' ;;
     'export --color') kind=list values='auto always never' ;;
     'quantize --type') kind=list values='' ;;
+    'quantize --head-type') kind=list values='' ;;
     'quantize --color') kind=list values='auto always never' ;;
     'emit --target') kind=list values='c cuda torch web' ;;
     'emit --mode') kind=list values='decode train sample' ;;
@@ -229,9 +238,11 @@ _moec_tables() {
     'emit --steps') kind=list values='' ;;
     'emit --precision') kind=list values='f32 bf16' ;;
     'emit --weight-dtype') kind=list values='f32 bf16 int8 int4' ;;
+    'emit --head-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'emit --kv-cache-dtype') kind=list values='f32 bf16 int8' ;;
     'emit --color') kind=list values='auto always never' ;;
     'tokenize --json-field') kind=list values='' ;;
+    'tokenize --context-length'|'tokenize -c') kind=list values='' ;;
     'tokenize --append-token') kind=list values='' ;;
     'tokenize --token-bits') kind=list values='16 32' ;;
     'tokenize --threads'|'tokenize -t') kind=list values='' ;;
@@ -255,6 +266,7 @@ _moec_tables() {
     'forward --seed'|'forward -s') kind=list values='' ;;
     'forward --precision') kind=list values='f32 bf16' ;;
     'forward --weight-dtype') kind=list values='f32 bf16 int8 int4' ;;
+    'forward --head-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'forward --kv-cache-dtype') kind=list values='f32 bf16 int8' ;;
     'forward --threads'|'forward -t') kind=list values='' ;;
     'forward --color') kind=list values='auto always never' ;;
@@ -269,6 +281,7 @@ _moec_tables() {
     'dump --steps') kind=list values='' ;;
     'dump --precision') kind=list values='f32 bf16' ;;
     'dump --weight-dtype') kind=list values='f32 bf16 int8 int4' ;;
+    'dump --head-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'dump --kv-cache-dtype') kind=list values='f32 bf16 int8' ;;
     'dump --color') kind=list values='auto always never' ;;
     'completion --color') kind=list values='auto always never' ;;

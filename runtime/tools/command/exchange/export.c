@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "base/message.h"
 #include "data/shards.h"
+#include "tools/command/exchange/gguf_own.h"
 #include "tools/command/line/commands.h"
 #include "tools/exchange/exchange.h"
 #include "model/model.h"
@@ -66,20 +67,47 @@ static bool find_architecture(Export *export) {
         return true;
     }
     return error_message(
-        "--format gguf_llama, gguf_qwen3 ... list the differences to each",
+        "--format gguf_llama, gguf_qwen3 ... list the differences to each; --format gguf_moec "
+        "stores the spec in the file, for moec import alone",
         "cannot export to GGUF: no supported GGUF architecture matches this model");
+}
+
+/* A GGUF file with the spec of the run. */
+static bool is_own(const Export *export) {
+    return !strcmp(export->layout, GGUF_OWN);
+}
+
+/* Types of weights belong to the command that runs a model: a format has none. */
+static bool open_spec(Export *export) {
+    static const char *const sets[] = {"inference.weight_dtype=f32", "inference.kv_cache_dtype=f32",
+                                       "inference.head_dtype=f32"};
+    MoecCompiler *own = checkpoint_spec(export->file, NULL, 0);
+    if (!own) return false;
+    if (is_own(export)) {
+        export->compiler = own;
+        return true;
+    }
+    const bool head = moec_option(own, "inference.head_dtype") != NULL;
+    moec_close(own);
+    export->compiler = checkpoint_spec(export->file, sets, head ? 3 : 2);
+    const char *type = safetensors_quantized(export->file);
+    const bool gguf = strncmp(export->layout, "gguf", 4) == 0;
+    if (type && !(gguf && (export->type || !strcmp(type, "int4"))))
+        note_message("the %s weights of %s are written as float32, with the same values%s", type,
+                     export->run, gguf ? "; --type q8_0 rounds them again" : "");
+    return export->compiler != NULL;
 }
 
 /* Options are checked only if all tensors fit: the message about a tensor is the clearer one. */
 static bool look_for_option(Export *export) {
     const GraphShape shape = {.graph = MOEC_FORWARD};
     export->file = checkpoint_open(export->run);
-    export->compiler = export->file ? checkpoint_spec(export->file, NULL, 0) : NULL;
-    if (!export->compiler || !open_layouts(export) || !find_architecture(export) ||
-        !find_layout(export))
+    if (!export->file || !open_spec(export)) return false;
+    if (!is_own(export) &&
+        (!open_layouts(export) || !find_architecture(export) || !find_layout(export)))
         return false;
     export->model = model_describe(export->compiler, &shape);
-    if (!export->model) return false;
+    if (!export->model || is_own(export)) return export->model != NULL;
     export->conversion = match_export(export->layouts, export->layout, export->compiler,
                                       export->model, export->file);
     if (moec_failed(export->layouts) || !export->conversion) return false;
@@ -89,9 +117,8 @@ static bool look_for_option(Export *export) {
 }
 
 /* next: format of the next command. */
-static void report_export(const Export *export, const char *path, const char *type,
+static void report_export(const Export *export, int count, const char *path, const char *type,
                           const char *next) {
-    const int count = export->conversion->count;
     if (!export->json)
         printf("%s: %d tensors in %s, layout '%s'\n", path, count, type, export->layout);
     written_message(path, next, path);
@@ -118,8 +145,8 @@ static bool write_model_folder(const Export *export) {
            conversion_write(export->conversion, weights, notes) &&
            folder_write_tokenizer(export->out, export->file) && config_write(config, &said);
     if (good)
-        report_export(export, export->out, conversion_type(export->conversion),
-                      "moec import %s --out DIR");
+        report_export(export, export->conversion->count, export->out,
+                      conversion_type(export->conversion), "moec import %s --out DIR");
     json_decref(notes);
     free(weights);
     free(config);
@@ -146,16 +173,30 @@ static bool write_gguf(const Export *export) {
                       checkpoint_file(file, "chat_template.jinja"));
     good = good && gguf_write(&gguf, path, export->conversion, export->pairs, export->pair_count,
                               checkpoint_file(file, "config.json"));
-    char *types = export->blocks ? gguf_types(export->conversion) : memory_format("%s", type);
-    if (good) report_export(export, path, types, "llama-cli -m %s");
+    char *types = gguf.blocks ? gguf_types(export->conversion) : memory_format("%s", type);
+    if (good) report_export(export, export->conversion->count, path, types, "llama-cli -m %s");
     free(types);
     tokenizer_close(tokenizer);
     free(path);
     return good;
 }
 
+static bool write_own(const Export *export) {
+    char *path = path_join(export->out, "model.gguf"), *types = NULL;
+    const GgufOwn own = {export->file, export->compiler, export->model, export->bare};
+    int count;
+    const bool good =
+        (!file_exists(path) || error_message("choose another --out", "%s already exists", path)) &&
+        folder_make(export->out) && gguf_own_write(&own, path, &count, &types);
+    if (good) report_export(export, count, path, types, "moec import %s --out DIR");
+    free(types);
+    free(path);
+    return good;
+}
+
 static bool check_type(Export *export) {
     if (!export->type) return true;
+    if (is_own(export)) return error_message("omit --type", "--type does not apply to " GGUF_OWN);
     if (strncmp(export->layout, "gguf", 4) != 0)
         return error_message("add --format gguf, or omit --type",
                              "--type applies to GGUF files only");
@@ -170,7 +211,8 @@ int command_export(const Command *command, int argc, char **argv) {
     Export export = {0};
     const Option table[] = {
         {OPTION_TEXT, "--format", "LAYOUT", &export.layout,
-         "model family: llama, qwen3, gpt2 ..., or gguf for llama.cpp"},
+         "model family: llama, qwen3, gpt2 ...; gguf for llama.cpp; gguf_moec: any model as "
+         "one file, with its spec"},
         {OPTION_TEXT, "--out", "DIR", &export.out, "directory to create"},
         {OPTION_TEXT, "--layout", "FILE", &export.layouts_file,
          "custom layouts (default: those of the standard library)"},
@@ -185,8 +227,9 @@ int command_export(const Command *command, int argc, char **argv) {
     if (!export.layout || !export.out)
         return arguments_wrong(command, NULL, "moec export requires --format and --out");
     bool good = check_type(&export) && look_for_option(&export) &&
-                (strncmp(export.layout, "gguf", 4) == 0 ? write_gguf(&export)
-                                                        : write_model_folder(&export));
+                (is_own(&export)                          ? write_own(&export)
+                 : strncmp(export.layout, "gguf", 4) == 0 ? write_gguf(&export)
+                                                          : write_model_folder(&export));
     conversion_free(export.conversion);
     model_close(export.model);
     if (export.layouts) moec_close(export.layouts);

@@ -6,6 +6,7 @@
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
+#include "tools/command/exchange/gguf_own.h"
 #include "tools/command/exchange/torch_folder.h"
 #include "tools/command/line/commands.h"
 #include "tools/exchange/exchange.h"
@@ -156,11 +157,10 @@ static bool open_folder_tokenizer(Import *import) {
                          import->folder, size, vocabulary);
 }
 
-/* A GGUF file is opened as a whole; the weights of a directory are opened last. */
+/* A GGUF file is open already; the weights of a directory are opened last. */
 static bool open_config(Import *import) {
     if (gguf_is(import->folder)) {
-        import->shards = shards_open(import->folder);
-        import->config = import->shards ? gguf_config(import->shards->gguf) : NULL;
+        import->config = gguf_config(import->shards->gguf);
         return import->config != NULL;
     }
     char *path = path_join(import->folder, "config.json");
@@ -315,7 +315,12 @@ int command_import(const Command *command, int argc, char **argv) {
                  error_message("choose another --out", "%s already contains a run", import.out));
     const TorchImport torch = {import.folder, import.out, &import.sets, import.bare, import.json};
     bool own = good && torch_folder_is(import.folder);
-    good = good && (own ? torch_folder_read(&torch) : look(&import) && write_run(&import));
+    if (good && gguf_is(import.folder)) import.shards = shards_open(import.folder);
+    good = good && (import.shards || !gguf_is(import.folder));
+    if (good && import.shards && gguf_own_is(import.shards->gguf))
+        good = gguf_own_read(import.shards, &torch);
+    else
+        good = good && (own ? torch_folder_read(&torch) : look(&import) && write_run(&import));
     release(&import);
     return good ? 0 : EXIT_INPUT;
 }

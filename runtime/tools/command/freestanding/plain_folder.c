@@ -25,8 +25,12 @@ static size_t rounded_up(size_t bytes) {
 }
 
 size_t freestanding_weight_bytes(const MoecFreestanding *program) {
-    const size_t rounded = program->rounded_type == MOEC_INT8 ? sizeof(MoecGroup) : 2;
-    return program->floats * sizeof(float) + program->rounded * rounded;
+    return program->floats * sizeof(float) + freestanding_rounded_bytes(program);
+}
+
+size_t freestanding_rounded_bytes(const MoecFreestanding *program) {
+    return program->panels * sizeof(MoecInt4) + program->groups * sizeof(MoecGroup) +
+           program->halves * sizeof(uint16_t);
 }
 
 static size_t at_least_one(size_t bytes) {
@@ -93,21 +97,31 @@ static bool write_filled(const FreestandingFolder *folder, const char *name, con
     return good;
 }
 
+/* A new string. */
+static char *array_text(const char *type, const char *name, size_t elements) {
+    return elements ? memory_format("    %s %s[%zu];\n", type, name, elements)
+                    : memory_format("%s", "");
+}
+
 /* The declarations of the weights: arrays in this file, or of the assembler. A new string. */
 static char *weights_text(const FreestandingFolder *folder) {
     const MoecFreestanding *program = folder->program;
     const char *scope = folder->apart ? "extern" : "static";
     const char *floats = folder->apart ? ";" : " = {{\n#include \"weights.inc\"\n}};";
     const char *rest = folder->apart ? ";" : " = {{\n#include \"rounded.inc\"\n}};";
-    const char *type = program->rounded_type == MOEC_INT8 ? "MoecGroup" : "MoecBf16";
     char *first =
         memory_format("%s const union {\n    uint32_t bits[%zu];\n    float values[%zu];\n"
                       "} moec_floats MODEL_WEIGHTS%s\n",
                       scope, program->floats, program->floats, floats);
-    if (!program->rounded) return first;
-    char *both = memory_format("%s%s const struct {\n    %s values[%zu];\n} moec_rounded "
-                               "MODEL_WEIGHTS%s\n",
-                               first, scope, type, program->rounded, rest);
+    if (!freestanding_rounded_bytes(program)) return first;
+    char *panels = array_text("MoecInt4", "panels", program->panels),
+         *groups = array_text("MoecGroup", "groups", program->groups),
+         *halves = array_text("MoecBf16", "halves", program->halves);
+    char *both = memory_format("%s%s const struct {\n%s%s%s} moec_rounded MODEL_WEIGHTS%s\n", first,
+                               scope, panels, groups, halves, rest);
+    free(panels);
+    free(groups);
+    free(halves);
     free(first);
     return both;
 }

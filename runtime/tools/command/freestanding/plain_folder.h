@@ -29,6 +29,7 @@ enum { FREESTANDING_ARRAY_BYTES = 16 << 20 };
 
 /* Bytes of the constant weights; of the state; of the stack, at most. */
 size_t freestanding_weight_bytes(const MoecFreestanding *program);
+size_t freestanding_rounded_bytes(const MoecFreestanding *program); /* all but f32 */
 size_t freestanding_state_bytes(const MoecFreestanding *program);
 size_t freestanding_stack_bytes(const MoecFreestanding *program);
 

@@ -89,23 +89,56 @@ static void output_group(Output *output, const MoecGroup *group) {
     output_text(output, "}},\n");
 }
 
+static void output_panel(Output *output, const MoecInt4 *part) {
+    char text[32];
+    if (!output->text) {
+        output_bytes(output, part, sizeof *part);
+        return;
+    }
+    output_text(output, "{{");
+    for (int i = 0; i < MOEC_PANEL; i++) {
+        snprintf(text, sizeof text, "%s0x%04xu", i ? "," : "", part->scale[i]);
+        output_text(output, text);
+    }
+    output_text(output, "}, {");
+    for (int w = 0; w < MOEC_PANEL_DEPTH / 8; w++)
+        for (int i = 0; i < MOEC_PANEL; i++) {
+            snprintf(text, sizeof text, "%s0x%08xu",
+                     i   ? ","
+                     : w ? "},\n{"
+                         : "{",
+                     part->steps[w][i]);
+            output_text(output, text);
+        }
+    output_text(output, "}}},\n");
+}
+
 /* ---- tensors ---- */
 
 static void put_floats(Output *output, const float *from, const MoecStored *stored) {
-    for (size_t i = 0; i < stored->numbers; i++) output_float(output, from[i]);
-    for (size_t i = stored->numbers; i % 16; i++) output_float(output, 0);
+    for (size_t i = 0; i < stored->elements; i++) output_float(output, from[i]);
+    for (size_t i = stored->elements; i % 16; i++) output_float(output, 0);
 }
 
-/* Elements of the rounded weights. */
-static void put_rounded(Output *output, const void *weights, const MoecStored *stored) {
-    if (stored->type == MOEC_INT8) {
-        const MoecGroup *groups = (const MoecGroup *)weights + stored->from / MOEC_GROUP;
-        for (size_t i = 0; i < stored->numbers; i += MOEC_GROUP) output_group(output, groups++);
-        return;
-    }
-    const uint16_t *halves = (const uint16_t *)weights + stored->from;
-    for (size_t i = 0; i < stored->numbers; i++) output_half(output, halves[i]);
-    for (size_t i = stored->numbers; i % 16; i++) output_half(output, 0);
+/* Elements of a copy. */
+static void put_copy(Output *output, const void *copy, const MoecStored *stored) {
+    const uint16_t *halves = copy;
+    for (size_t i = 0; i < stored->elements; i++)
+        if (stored->type == MOEC_INT4)
+            output_panel(output, (const MoecInt4 *)copy + i);
+        else if (stored->type == MOEC_INT8)
+            output_group(output, (const MoecGroup *)copy + i);
+        else
+            output_half(output, halves[i]);
+    for (size_t i = stored->elements; stored->type == MOEC_BF16 && i % 16; i++)
+        output_half(output, 0);
+}
+
+/* The copy of a parameter in the rounded weights. */
+static const void *copy_of(const MoecTable *table, const void *rounded, const MoecStored *stored) {
+    int i = 0;
+    while (table->packed[i].weights != stored->from * sizeof(float)) i++;
+    return (const char *)rounded + table->packed[i].packed;
 }
 
 static const float *stored_numbers(const Model *model, const MoecStored *stored) {
@@ -114,7 +147,7 @@ static const float *stored_numbers(const Model *model, const MoecStored *stored)
 
 static bool is_finite_tensor(const FreestandingFolder *folder, const MoecStored *stored) {
     const float *from = stored_numbers(folder->model, stored);
-    for (size_t i = 0; i < stored->numbers; i++)
+    for (size_t i = 0; i < stored->elements; i++)
         if (!isfinite(from[i]))
             return error_message("train again from an earlier checkpoint",
                                  "weight '%s' has a value that is not a number or infinite",
@@ -122,17 +155,35 @@ static bool is_finite_tensor(const FreestandingFolder *folder, const MoecStored 
     return true;
 }
 
-/* All tensors of floats, or with `rounded` all others. */
-static void put_all(Output *output, const FreestandingFolder *folder, const void *rounded) {
+/* All tensors of a type. rounded: the weights of the others than MOEC_F32. */
+static void put_all(Output *output, const FreestandingFolder *folder, const void *rounded,
+                    MoecType type) {
     const MoecFreestanding *program = folder->program;
     for (int i = 0; i < program->stored_count; i++) {
         const MoecStored *stored = &program->stored[i];
-        if ((stored->type != MOEC_F32) != (rounded != NULL)) continue;
+        if (stored->type != (int)type) continue;
         begin(output, stored);
-        if (rounded)
-            put_rounded(output, rounded, stored);
-        else
+        if (type == MOEC_F32)
             put_floats(output, stored_numbers(folder->model, stored), stored);
+        else
+            put_copy(output, copy_of(folder->model->table, rounded, stored), stored);
+    }
+}
+
+/* The members of moec_rounded in their order. */
+static void put_all_rounded(Output *output, const FreestandingFolder *folder, const void *rounded) {
+    const MoecFreestanding *program = folder->program;
+    const struct {
+        MoecType type;
+        size_t elements;
+    } members[] = {
+        {MOEC_INT4, program->panels}, {MOEC_INT8, program->groups}, {MOEC_BF16, program->halves}};
+    bool before = false;
+    for (int i = 0; i < 3; i++) {
+        if (!members[i].elements) continue;
+        if (before && output->text) output_text(output, "\n}, {\n");
+        before = true;
+        put_all(output, folder, rounded, members[i].type);
     }
 }
 
@@ -177,15 +228,18 @@ static bool write_stored(const FreestandingFolder *folder, const void *rounded) 
     Output output;
     if (folder->apart) {
         if (!open_output(&output, folder->out, "weights.bin", false)) return false;
-        put_all(&output, folder, NULL);
+        put_all(&output, folder, NULL, MOEC_F32);
         const size_t floats = output.bytes;
-        if (rounded) put_all(&output, folder, rounded);
+        put_all_rounded(&output, folder, rounded);
         return aside_close(&output.aside) && write_assembly(folder, floats, output.bytes);
     }
     for (int i = 0; i <= (rounded != NULL); i++) {
         if (!open_output(&output, folder->out, i ? "rounded.inc" : "weights.inc", true))
             return false;
-        put_all(&output, folder, i ? rounded : NULL);
+        if (i)
+            put_all_rounded(&output, folder, rounded);
+        else
+            put_all(&output, folder, NULL, MOEC_F32);
         if (!aside_close(&output.aside)) return false;
     }
     return true;
@@ -194,8 +248,8 @@ static bool write_stored(const FreestandingFolder *folder, const void *rounded) 
 bool stored_write(const FreestandingFolder *folder) {
     const MoecTable *table = folder->model->table;
     void *rounded = NULL;
-    if (folder->program->rounded) {
-        rounded = memory_new(table->weight_bytes);
+    if (freestanding_rounded_bytes(folder->program)) {
+        rounded = memory_new(rounded_bytes(table));
         table->round(NULL, folder->model->weights, rounded);
     }
     const bool good = write_stored(folder, rounded);

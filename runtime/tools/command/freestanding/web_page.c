@@ -145,8 +145,7 @@ static bool write_sources(const char *folder) {
 }
 
 bool page_write(const FreestandingFolder *folder, const char *page) {
-    const size_t floats = folder->program->floats * sizeof(float);
     return write_sources(folder->out) &&
-           compile_page(folder, freestanding_weight_bytes(folder->program) - floats) &&
+           compile_page(folder, freestanding_rounded_bytes(folder->program)) &&
            write_web_page(folder, page);
 }

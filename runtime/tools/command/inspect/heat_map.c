@@ -1,6 +1,7 @@
 /* heat_map: tensors as an SVG picture: the last two dimensions as a map, such as the attention of
  * each query to each key, one map per element of the other dimensions. The color goes from the
- * smallest value of the map to its largest one. */
+ * smallest value of the map to its largest one. A tensor of one dimension, such as the load of each
+ * expert, is a row of bars from 0. */
 #include "inspect.h"
 
 #include "base/files.h"
@@ -69,6 +70,24 @@ static void put_caption(FILE *file, const Map *map, double x, double y, double l
     fprintf(file, "%s%.3g .. %.3g</text>\n", tensor->rank > 2 ? "]  " : "", low, high);
 }
 
+/* A bar per value, or per part of the values. */
+static void put_bars(FILE *file, const Map *map, double x, double y) {
+    const long bars = map->columns < CELLS ? map->columns : CELLS;
+    double low, high;
+    bounds_of_map(map, &low, &high);
+    put_caption(file, map, x, y + 12, low, high);
+    const double least = fmin(low, 0), most = fmax(high, 0), width = (double)SIDE / (double)bars,
+                 zero = y + CAPTION + SIDE * (most > least ? most / (most - least) : 1);
+    for (long j = 0; j < bars; j++) {
+        const double value = cell_value(map, 0, j, 1, bars), share = value / (most - least),
+                     height = isfinite(share) ? SIDE * fabs(share) : SIDE;
+        put_cell(file, x + width * (double)j, isfinite(share) && share < 0 ? zero : zero - height,
+                 0.9 * width, height, isfinite(share) ? 0.7 : share);
+    }
+    fprintf(file, "<line x1=\"%.0f\" y1=\"%.2f\" x2=\"%.0f\" y2=\"%.2f\" stroke=\"#222\"/>\n", x,
+            zero, x + SIDE, zero);
+}
+
 static void put_map(FILE *file, const Map *map, double x, double y) {
     const long rows = map->rows < CELLS ? map->rows : CELLS,
                columns = map->columns < CELLS ? map->columns : CELLS;
@@ -100,8 +119,9 @@ static int put_all_maps(FILE *file, const ShownList *list) {
         for (; map.number * each < tensor->count && count < MAPS; map.number++, count++) {
             map.values = tensor->values + map.number * each;
             if (file)
-                put_map(file, &map, SPACE + (count % ACROSS) * (SIDE + SPACE),
-                        SPACE + count / ACROSS * (SIDE + SPACE + CAPTION));
+                (tensor->rank == 1 ? put_bars
+                                   : put_map)(file, &map, SPACE + (count % ACROSS) * (SIDE + SPACE),
+                                              SPACE + count / ACROSS * (SIDE + SPACE + CAPTION));
         }
     }
     return count;

@@ -34,8 +34,11 @@ typedef struct Inspection {
     GraphShape shape;
     const MoecSpecTensor *tensors;
     int tensor_count;
+    TextList caches, others; /* of --show */
     SelectedNames selections;
     Model *model;
+    int32_t *windows;           /* [batch, context + 1] */
+    MoecCompiler *cached_names; /* or NULL */
     ShownList shown;
 } Inspection;
 
@@ -81,12 +84,12 @@ static bool set_prompt(Inspection *inspection, Call *call) {
     memcpy(window, tokens->items, sizeof *window * count);
     window[count] = window[count - 1];
     call_set_windows(call, window);
-    free(window);
+    inspection->windows = window;
     return true;
 }
 
 /* The first samples of the data. */
-static bool set_data(const Inspection *inspection, Call *call) {
+static bool set_data(Inspection *inspection, Call *call) {
     const char *path = inspection->options->data;
     Data *data = texts_open(path, inspection->tokenizer, call);
     if (!data) return false;
@@ -101,7 +104,7 @@ static bool set_data(const Inspection *inspection, Call *call) {
     for (uint64_t b = 0; b < batch && good; b++)
         good = data_read(data, b * stride, (size_t)length, windows + b * length);
     if (good) call_set_windows(call, windows);
-    free(windows);
+    inspection->windows = windows;
     data_close(data);
     return good;
 }
@@ -198,13 +201,32 @@ static bool show_all(Inspection *inspection, const Call *call) {
     return good;
 }
 
+static DecodedInput decoded_input(const Inspection *inspection) {
+    return (DecodedInput){.operand = inspection->options->operand,
+                          .sets = &inspection->options->sets,
+                          .file = inspection->file,
+                          .device = inspection->device,
+                          .seed = (uint64_t)inspection->options->seed,
+                          .windows = inspection->windows};
+}
+
+/* The caches after decoding the inputs of the call. */
+static bool show_caches(Inspection *inspection, const Call *call) {
+    DecodedInput input = decoded_input(inspection);
+    input.batch = call->graph->batch;
+    input.context = call_context(call);
+    return cached_show(&input, &inspection->caches, &inspection->shown, &inspection->cached_names);
+}
+
 static bool run_inspected(Inspection *inspection) {
     if (!open_inspected_model(inspection)) return false;
     Call *call = call_open(inspection->model, &inspection->model->table->graphs[0], NULL);
     bool good = call && (inspection->options->prompt ? set_prompt(inspection, call)
                                                      : set_data(inspection, call));
-    good = good && (inspection->device ? run_device_call : run_interpreted)(inspection, call) &&
-           show_all(inspection, call);
+    if (good && inspection->others.count)
+        good = (inspection->device ? run_device_call : run_interpreted)(inspection, call) &&
+               show_all(inspection, call);
+    good = good && (!inspection->caches.count || show_caches(inspection, call));
     call_close(call);
     return good;
 }
@@ -213,7 +235,15 @@ static bool run_inspected(Inspection *inspection) {
 
 /* Chooses the tensors before the program is compiled with them. */
 static bool choose_tensors(Inspection *inspection) {
-    inspection->selections = selections_read(&inspection->options->show, '[');
+    const TextList *show = &inspection->options->show;
+    for (int i = 0; i < show->count; i++) {
+        const char *name = show->items[i];
+        const size_t mark = sizeof cached_mark - 1;
+        const bool cached = !strncmp(name, cached_mark, mark);
+        TextList *list = cached ? &inspection->caches : &inspection->others;
+        list->items[list->count++] = cached ? name + mark : name;
+    }
+    inspection->selections = selections_read(&inspection->others, '[');
     Model *weights = model_describe(inspection->compiler, &inspection->shape);
     const bool good =
         weights && selections_observe(&inspection->selections, inspection->compiler,
@@ -230,6 +260,8 @@ static void list_names(const Inspection *inspection) {
         if (tensor->file) printf("  %s:%d", tensor->file, tensor->line);
         puts("");
     }
+    const DecodedInput input = decoded_input(inspection);
+    cached_list(&input);
 }
 
 static bool write_shown(const Inspection *inspection) {
@@ -265,6 +297,8 @@ static bool inspect(const InspectOptions *options) {
     shown_free(&inspection.shown);
     selections_free(&inspection.selections);
     prompts_free(&inspection.prompts);
+    free(inspection.windows);
+    moec_close(inspection.cached_names);
     model_close(inspection.model);
     moec_close(inspection.compiler);
     tokenizer_close(inspection.tokenizer);
@@ -277,15 +311,18 @@ int command_inspect(const Command *command, int argc, char **argv) {
     InspectOptions options = {.device = "cpu", .seed = 1};
     const Option table[] = {
         {OPTION_LIST, "--show", "NAME", &options.show,
-         "tensor, with * for any text and a slice: 'block.*.attention.q[0,:,2:5]'; repeatable; "
-         "without it the names are listed"},
+         "tensor, with * for any text and a slice: 'block.*.attention.q[0,:,2:5]'; cache:NAME: "
+         "state "
+         "of decoding after the last token; repeatable; without it the names are listed"},
         {OPTION_TEXT, "--prompt", "TEXT", &options.prompt, "input: one text, - for stdin"},
         {OPTION_TEXT, "--data", "DATA", &options.data,
          "input: the first batch of the data; see moec train"},
         {OPTION_FLAG, "--values", NULL, &options.values, "values as well as statistics"},
         {OPTION_TEXT, "--out", "FILE", &options.out, "NPZ file with the tensors"},
         {OPTION_TEXT, "--svg", "FILE", &options.svg,
-         "picture of the last two dimensions of each tensor, such as attention weights"},
+         "picture of the last two dimensions of each tensor, such as attention weights; bars of "
+         "one "
+         "dimension, such as expert loads"},
         {OPTION_TEXT, "--device", "DEVICE", &options.device,
          "cpu (default), cuda, cuda:N, or reference: interpreter in double precision"},
         {OPTION_COUNT, "--seed", "N", &options.seed,

@@ -32,6 +32,29 @@ void shown_print(const ShownList *list, bool with_values);
 json_t *shown_json(const ShownList *list, bool with_values);
 void shown_free(ShownList *list);
 
+/* ---- cached.c ---- */
+
+/* Mark of names of the state of decoding: "cache:block.0.attention.v". */
+static const char cached_mark[] = "cache:";
+
+/* Tokens to decode, one after the other. */
+typedef struct DecodedInput {
+    const char *operand;
+    const TextList *sets;
+    const Safetensors *file; /* of a run; NULL: initial weights */
+    Device *device;          /* NULL: the interpreter */
+    uint64_t seed;
+    long batch, context;    /* 0: of the spec */
+    const int32_t *windows; /* [batch, context + 1] */
+} DecodedInput;
+
+/* Adds the caches with these names, without the mark, after the last token. *compiler receives the owner of the file names, to
+ * close after the list, or NULL. False after a message. */
+bool cached_show(const DecodedInput *input, const TextList *names, ShownList *list,
+                 MoecCompiler **compiler);
+/* Prints their names; nothing for a model without decoding. */
+void cached_list(const DecodedInput *input);
+
 /* ---- npz.c, heat_map.c: files; false after a message ---- */
 
 bool npz_write(const char *path, const ShownList *list);

@@ -24,6 +24,8 @@ static FlagSetting settings[] = {
      "operand type of matrix products", NULL},
     {SET_STORAGE, OPTION_TEXT, "inference.weight_dtype", "--weight-dtype", "f32|bf16|int8|int4",
      "weight type of evaluation and decoding", NULL},
+    {SET_STORAGE, OPTION_TEXT, "inference.head_dtype", "--head-dtype", "f32|bf16|int8|int4",
+     "weight type of the output matrix (default: --weight-dtype)", NULL},
     {SET_STORAGE, OPTION_TEXT, "inference.kv_cache_dtype", "--kv-cache-dtype", "f32|bf16|int8",
      "KV-cache type of decoding", NULL},
 };

@@ -315,8 +315,13 @@ static void print_sizes(const Comparison *comparison) {
 /* Storage that a setting asks for; a cache that no graph has is not compared. */
 static void print_storage(const Comparison *comparison) {
     const char *weights = moec_option(comparison->compiler, "inference.weight_dtype"),
+               *head = moec_option(comparison->compiler, "inference.head_dtype"),
                *cache = moec_option(comparison->compiler, "inference.kv_cache_dtype");
-    if (comparison->smaller_weights) printf(", %s weights (f32 in training)", weights);
+    if (comparison->smaller_weights) {
+        printf(", %s weights", weights);
+        if (head && strcmp(head, "same") != 0) printf(", %s head", head);
+        printf(" (f32 in training)");
+    }
     if (cache && strcmp(cache, "f32") != 0)
         printf(*comparison->worst[DECODING].name ? ", %s cache"
                                                  : ", %s cache not compared: no decoding",

@@ -101,18 +101,24 @@ static bool compare_graphs(Comparison *comparison, const GraphShape *graphs, int
     return good;
 }
 
+/* bf16 is not a type of its own where products are of bf16. */
+static bool is_smaller_option(const Comparison *comparison, const char *option) {
+    const char *type = moec_option(comparison->compiler, option);
+    return type && strcmp(type, "f32") != 0 && strcmp(type, "same") != 0 &&
+           !(comparison->rounded && !strcmp(type, "bf16"));
+}
+
 /* Training reads f32 weights. Where the other graphs read smaller ones, they are a model of their
  * own: a program that is compiled with training has its weights. */
 static bool compare_all(Comparison *comparison, long seed) {
     GraphShape graphs[3];
     const int count = graphs_of(comparison, graphs);
-    const char *weights = moec_option(comparison->compiler, "inference.weight_dtype");
     comparison->rounded = moec_rounded(comparison->compiler);
-    comparison->smaller_weights = weights && strcmp(weights, "f32") != 0 &&
-                                  !(comparison->rounded && !strcmp(weights, "bf16"));
+    comparison->smaller_weights = is_smaller_option(comparison, "inference.weight_dtype") ||
+                                  is_smaller_option(comparison, "inference.head_dtype");
     if (!comparison->smaller_weights) return compare_graphs(comparison, graphs, count, seed);
     const bool rounded = comparison->rounded;
-    comparison->rounded = rounded && strcmp(weights, "int8") != 0;
+    comparison->rounded = false;
     bool good = compare_graphs(comparison, graphs + 1, count - 1, seed);
     comparison->rounded = rounded;
     return good && compare_graphs(comparison, graphs, 1, (long)comparison->seed);

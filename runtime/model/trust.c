@@ -1,0 +1,76 @@
+/* trust: files of hand-written kernels are code. A command that reads a spec from disk trusts the
+ * files that it names. Programs of a checkpoint call kernels only if the same text was trusted on
+ * this machine: the cache keeps a copy, so that every byte is compared. */
+#include "base/cache.h"
+#include "base/memory.h"
+#include "base/message.h"
+#include "base/text_list.h"
+#include "model/model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Texts of this process, which are trusted also without a cache. */
+static char **trusted;
+static int trusted_count;
+
+static bool externs_are(const char *setting) {
+    const char *word = getenv("MOEC_EXTERN");
+    return word && !strcmp(word, setting);
+}
+
+/* The path of the copy in the cache: a new string, or NULL without a cache. */
+static char *copy_path(const char *text) {
+    XXH3_state_t *state = cache_begin();
+    cache_add(state, text);
+    return cache_path(state, ".trusted");
+}
+
+static bool is_copied(const char *path, const char *text) {
+    size_t length = 0;
+    char *copy = path ? cache_read(path, &length) : NULL;
+    const bool same = copy && length == strlen(text) && !memcmp(copy, text, length);
+    free(copy);
+    return same;
+}
+
+static bool is_trusted(const char *text) {
+    for (int i = 0; i < trusted_count; i++)
+        if (!strcmp(trusted[i], text)) return true;
+    char *path = copy_path(text);
+    const bool found = is_copied(path, text);
+    free(path);
+    return found;
+}
+
+void externs_trust(MoecCompiler *compiler) {
+    int count;
+    const MoecDocument *files = moec_extern_files(compiler, &count);
+    for (int i = 0; i < count && !externs_are("off"); i++) {
+        if (is_trusted(files[i].text)) continue;
+        trusted = memory_grow(trusted, sizeof *trusted * (size_t)(trusted_count + 1));
+        trusted[trusted_count++] = memory_format("%s", files[i].text);
+        char *path = copy_path(files[i].text);
+        if (path) cache_write(path, files[i].text, files[i].length);
+        free(path);
+    }
+}
+
+bool externs_are_trusted(MoecCompiler *compiler) {
+    static bool noted;
+    int count;
+    if (externs_are("off")) return false;
+    const MoecDocument *files = moec_extern_files(compiler, &count);
+    for (int i = 0; i < count && !externs_are("on"); i++) {
+        if (is_trusted(files[i].text)) continue;
+        if (!noted)
+            note_message("the hand-written kernels of %s in this checkpoint are not trusted on "
+                         "this machine: the equations run instead; read them (moec dump RUN "
+                         "--after emit), then set MOEC_EXTERN=on, or open a spec with the same "
+                         "file (moec check SPEC)",
+                         files[i].path);
+        noted = true;
+        return false;
+    }
+    return true;
+}
