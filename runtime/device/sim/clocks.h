@@ -42,8 +42,8 @@ void stream_begin(SimStream *stream);
 void stream_join_host(const SimStream *stream);
 /* Whether the current work may access the grain, whose trace becomes this work. */
 bool stream_touch(SimTrace *trace, bool writes);
-/* The same for all grains of a range of device memory; reports an access without a wait. what: name
- * of the work, in the report. */
+/* The same for all grains of a range of device memory. Reports an access without a wait, with the
+ * name `what` of the work. */
 bool stream_touch_range(const void *at, size_t bytes, bool writes, const char *what);
 
 /* ---- collectives.c ---- */
