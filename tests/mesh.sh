@@ -1,7 +1,8 @@
 #!/bin/sh
-# Training on several processes, in full: the same bits for ten kinds of models on 1, 2, 4 and 8 processes of 1 and 2 threads;
-# four on simulated GPUs; `reduction = fast`; kills of a random process at random times, each resumed on another number of processes; the cost of one
-# process under a launcher, and of two processes compared with two threads. checks/mesh.sh has the short tests.
+# Training on several processes, in full. The same bits for ten kinds of models on 1, 2, 4 and 8 processes of 1 and 2 threads, for
+# four on simulated GPUs; `reduction = fast`. Kills of a random process at random times, each resumed on another number of
+# processes. The cost of one process under a launcher, and of two processes compared with two threads. checks/mesh.sh has the
+# short tests.
 #
 #   tests/mesh.sh [STEPS] [KILLS] [SEED] [GPU_STEPS]    default: 200 steps, 20 kills, a random seed, 20 steps on simulated GPUs
 . "$(dirname "$0")/begin.sh"

@@ -115,7 +115,8 @@ static bool check_gpus(Mesh *mesh, char (*all)[BUS_LENGTH]) {
     for (int i = 0; i < mesh->size; i++)
         for (int j = 0; j < i; j++)
             if (strcmp(all[i], all[j]) == 0 && strcmp(mesh->hosts[i], mesh->hosts[j]) == 0)
-                return error_message("use --device cuda, which selects a GPU for each process, and "
+                return mesh->rank == 0 &&
+                       error_message("use --device cuda, which selects a GPU for each process, and "
                                      "at most as many processes on a host as it has GPUs",
                                      "ranks %d and %d use the same GPU of %s (%s)", j, i,
                                      mesh->hosts[i], all[i]);

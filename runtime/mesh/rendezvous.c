@@ -1,6 +1,6 @@
 /* rendezvous: messages between process 0 and the others by sockets, for launchers without MPI.
- * Process 0 listens at MASTER_ADDR and MASTER_PORT; an agent of torchrun that uses this port itself
- * says so, and the next port is taken. Gradients are copied by NCCL. */
+ * Process 0 listens at MASTER_ADDR and MASTER_PORT, or at the next port if an agent of torchrun
+ * uses this one. Gradients are copied by NCCL. */
 #include "mesh/internal.h"
 
 #include "base/clock.h"
@@ -25,13 +25,13 @@ typedef struct Greeting {
     int32_t abi, rank, size;
 } Greeting;
 
-/* Seconds: limit of a stall, of which the start may take WAITS; for a greeting; for messages of
- * others. */
+/* Seconds: limit of a stall, of which WAITS are the longest start; for a greeting; for a message of
+ * another process. */
 enum { USUAL_LIMIT = 60, WAITS = 5, STRANGER = 2, FOR_OTHERS = 3 };
 
 static struct {
     int rank, size;
-    int *peers; /* of process 0: by rank; of others: process 0 */
+    int *peers; /* of process 0: by rank; of another one: process 0 */
 } own;
 
 static Greeting greeting_of(int rank) {

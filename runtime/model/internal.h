@@ -29,4 +29,9 @@ int shapes_of(MoecCompiler *compiler, const GraphShape *shapes, int count, Graph
 bool compile_graphs(MoecCompiler *compiler, const GraphShape *shapes, int count,
                     MoecProgram **programs);
 
+/* initial: */
+
+/* Draws the values of all tensors of a block. */
+void initialise_block(const PublicTensor *tensors, int count, float *block, uint64_t seed);
+
 #endif

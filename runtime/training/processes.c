@@ -73,8 +73,8 @@ static bool check_device(const TrainRun *run, const ProcessGroup *launch, const 
     if (launch->size > 1 || run->settings.lanes > 1) cuda_fix_choices();
     if (run->divided > 1)
         return error_message("--mesh data=N, or omit --device",
-                             "experts are divided over processes on CPUs only, not with --device "
-                             "cuda");
+                             "--mesh %s requires training on CPUs, not --device cuda",
+                             run->options.mesh);
     return launch->size == 1 || cuda_nccl();
 }
 

@@ -22,7 +22,7 @@ torch 2 "$work/two" $four >"$work/out" 2>&1 || wrong "torchrun: $(cat "$work/out
 same "$work/one" "$work/two"
 grep -q '^2 processes on 1 host; reduction ordered, 4 lanes$' "$work/out" || wrong "no line about the processes: $(cat "$work/out")"
 [ "$(grep -c '^done at step 4' "$work/out")" = 1 ] || wrong "not one result: $(cat "$work/out")"
-# A run moves: 2 processes on GPUs, then one, then 2; on the CPU it goes on with the same numbers up to rounding.
+# A run moves: 2 processes on GPUs, then one, then 2; the CPU continues it with the same numbers up to rounding.
 for stop in 1 3 4; do
     launcher= train "$work/straight" --set train.reduction_lanes=2 -q --resume --stop-after $stop >/dev/null
 done
@@ -62,7 +62,7 @@ MOEC_NCCL=/nowhere refused "several processes on GPUs communicate by NCCL: canno
 MOEC_SIM=unchecked,pair refused "4 processes on this host need as many GPUs, but the driver reports 2" 4
 refused "data = 4 has 4 processes, but torchrun started 2" 2 --mesh data=4
 refused "4 micro-batches (train.gradient_accumulation_steps) cannot be distributed over data = 3" 3
-refused "experts are divided over processes on CPUs only" 2 --mesh expert=2
+refused "--mesh expert=2 requires training on CPUs, not --device cuda" 2 --mesh expert=2
 refused "ranks 0 and 1 use the same GPU" 2 --device cuda:1
 refused "torchrun started 2 processes, but training on CPUs communicates by MPI" 2 --device cpu
 

@@ -259,7 +259,7 @@ static void process(void (*run)(void), NcclId id, int rank, int device) {
     _exit(0);
 }
 
-/* Runs a trial: what both processes print. *failed: how many ended with an error. */
+/* Runs a trial. Returns the output of both processes; *failed: number of those that ended with an error. */
 static char *trial(void (*run)(void), int second, int *failed) {
     static char output[1 << 16];
     NcclId id;

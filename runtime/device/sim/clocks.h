@@ -1,8 +1,8 @@
-/* clocks: streams and events of the simulated device, with clocks: each unit of work has a number
- * in its stream, and each stream knows the last number of every other one that it has waited for.
+/* clocks: streams and events of the simulated device. Each unit of work has a number in its stream.
+ * Each stream knows the last number of every other one that it has waited for: its clock.
  *
  * Kernels and copies run at once, collectives (collectives.c) when something waits for them. A
- * grain of device memory has the work that wrote and read it last; an access by work that has not
+ * grain of device memory has the work that wrote and read it last. An access by work that has not
  * waited for that work is an error. Kernels compiled with checks report their accesses; copies and
  * collectives always do. */
 #ifndef SIM_CLOCKS_H
@@ -35,15 +35,15 @@ extern SimWork stream_now;
 
 /* A stream of a call; NULL is the default stream. */
 SimStream *stream_of(void *stream);
-/* The next work of the stream begins: it follows what the stream and the host have waited for, and
- * the collectives of the stream. */
+/* The next work of the stream begins. It follows the collectives of the stream, and all work that
+ * the stream or the host has waited for. */
 void stream_begin(SimStream *stream);
 /* The host has waited for the stream. */
 void stream_join_host(const SimStream *stream);
 /* Whether the current work may access the grain, whose trace becomes this work. */
 bool stream_touch(SimTrace *trace, bool writes);
-/* The same for all grains of a range of device memory; reports an access that may not. what: of the
- * access, "copy". */
+/* The same for all grains of a range of device memory. Reports an access without a wait, with the
+ * name `what` of the work. */
 bool stream_touch_range(const void *at, size_t bytes, bool writes, const char *what);
 
 /* ---- collectives.c ---- */

@@ -3,8 +3,8 @@
  *
  * A call of a collective, or a group of sends and receives, has a number in its communicator. It
  * runs when something waits for its stream: each process publishes its description and its data,
- * and checks that those of all others fit. What NCCL tolerates, or answers by waiting forever, is
- * an error here:
+ * and checks that those of all others fit. NCCL tolerates some faults, or waits forever; each of
+ * these is an error here:
  *
  *     another kind, length, type, operation or root in another process; a send without its receive
  *     memory that is not on the device, or is freed before the call has run
@@ -437,7 +437,7 @@ static NcclResult take_data(NcclCall *call) {
     return GOOD;
 }
 
-/* Adds a complete call to the queue of its communicator; takes its memory. */
+/* Adds a complete call to the queue of its communicator, which then owns it. */
 static NcclResult enqueue(Communicator *one, NcclCall *call) {
     NcclResult error = one->error;
     call->number = ++one->last;
