@@ -141,7 +141,7 @@ static Index *applied_under(Elaborator *e, const Axis *axis) {
 }
 
 /* Number of dimensions that the request names. */
-static int named_dimensions(Elaborator *e, const Node *subs) {
+static int requested_dimensions(Elaborator *e, const Node *subs) {
     int count = 0;
     for (int i = 0; i < subs->count; i++) {
         bool fine = subs->kids[i]->kind == NODE_NAME;
@@ -151,15 +151,15 @@ static int named_dimensions(Elaborator *e, const Node *subs) {
     return count;
 }
 
-/* The value in this application of an expert: dimensions over the indices that the layer is applied
+/* The value in this application of a layer: dimensions over the indices that the layer is applied
  * under are those indices. NULL: it has other dimensions than the request names.
  *
- *     provide expert_tokens = chosen   [s, n]   y[s,d] = sum[n in chosen] expert[n](x)[s,d]
- *     request expert_tokens[s]         chosen[s, n] of the own n
+ *     provide used = chosen     [s, n]   y[s,d] = sum[n in chosen] part[n](x)[s,d]
+ *     request used[s]           chosen[s, n] of the own n
  */
 static Provided *applied_value(Elaborator *e, const Node *node, const Provided *entry) {
     const Value *value = entry->binding.value;
-    const int named = named_dimensions(e, node->kids[0]);
+    const int named = requested_dimensions(e, node->kids[0]);
     Index *left[MAX_RANK], *under[MAX_RANK];
     Expr *to[MAX_RANK];
     int count = 0, free = 0;
@@ -180,11 +180,11 @@ static Provided *applied_value(Elaborator *e, const Node *node, const Provided *
     return own;
 }
 
-/* Whether the provided value is one per expert, and the layer that requests it is no expert. */
-static bool is_for_experts(Elaborator *e, const Node *node, const Provided *entry) {
+/* Whether the value has indices of layers that are applied under them, and this one is not. */
+static bool is_for_parts(Elaborator *e, const Node *node, const Provided *entry) {
     const Value *value = entry->binding.value;
     return node->kids[0] && value->kind == KIND_TENSOR && !is_written(node->span) &&
-           named_dimensions(e, node->kids[0]) != value->rank;
+           requested_dimensions(e, node->kids[0]) != value->rank;
 }
 
 /* The dimensions of the value by the names of the request. */
@@ -338,7 +338,7 @@ static void request(Elaborator *e, const Node *node) {
         const bool tensor = node->kids[0] && entry->binding.value->kind == KIND_TENSOR;
         Provided *own = tensor ? applied_value(e, node, entry) : NULL;
         if (own) entry = own;
-        if (!own && otherwise && is_for_experts(e, node, entry))
+        if (!own && otherwise && is_for_parts(e, node, entry))
             value = word ? evaluate(e, otherwise) : value_of_equation(e, node);
         else
             value = node->kids[0] ? with_axes(e, node, entry) : entry->binding.value;
