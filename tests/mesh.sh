@@ -1,13 +1,13 @@
 #!/bin/sh
 # Training on several processes, in full: the same bits for ten kinds of models on 1, 2, 4 and 8 processes of 1 and 2 threads;
-# `reduction = fast`; kills of a random process at random times, each resumed on another number of processes; the cost of one
+# four on simulated GPUs; `reduction = fast`; kills of a random process at random times, each resumed on another number of processes; the cost of one
 # process under a launcher, and of two processes compared with two threads. checks/mesh.sh has the short tests.
 #
-#   tests/mesh.sh [STEPS] [KILLS] [SEED]        default: 200 steps, 20 kills, a random seed
+#   tests/mesh.sh [STEPS] [KILLS] [SEED] [GPU_STEPS]    default: 200 steps, 20 kills, a random seed, 20 steps on simulated GPUs
 . "$(dirname "$0")/begin.sh"
 . tests/mesh_common.sh
 [ -n "$mpi" ] || wrong "no MPI: .ci/setup test installs it"
-steps=${1:-200} kills=${2:-20} seed=${3:-$(date +%s)}
+steps=${1:-200} kills=${2:-20} seed=${3:-$(date +%s)} gpu_steps=${4:-20}
 set -- $mpi
 first=$1
 cat stdlib/*.moe >"$work/text"
@@ -91,6 +91,32 @@ for model in eight shared sigmoid grouped uniform chooses one_matrix over_step s
         [ "$(tensors "$work/one")" = "$(tensors "$work/other")" ] || wrong "$model, $run: other weights"
     done
     echo "$model: same weights with the experts over 2, 4 and 8 processes"
+done
+steps=$all
+
+# On simulated GPUs: fewer steps, since they are slow; the first one with every access of a kernel checked.
+gpu() { # SIM LAUNCHER MODEL OUT ARGUMENTS...
+    sim=$1 gpu_launcher=$2 gpu_model=$3 gpu_out=$4
+    shift 4
+    MOEC_CUDA=$simulator MOEC_CFLAGS=-O0 MOEC_SIM=$sim train "$gpu_launcher" 1 "$gpu_model" "$gpu_out" --device cuda "$@" >"$work/out" 2>&1 ||
+        wrong "$gpu_model on GPUs: $(cat "$work/out")"
+}
+all=$steps
+steps=$gpu_steps
+for model in dense balanced_over_step with_muon rounded; do
+    rm -rf "$work/one"
+    gpu unchecked,eight "" $model "$work/one"
+    for processes in 2 4; do
+        rm -rf "$work/other" "$work/undivided"
+        gpu unchecked,eight "$first -n $processes" $model "$work/other"
+        same "$work/one" "$work/other"
+        gpu unchecked,eight "$first -n $processes" $model "$work/undivided" --set train.zero=0
+        [ "$(log "$work/one")" = "$(log "$work/undivided")" ] || wrong "$model on $processes GPUs with train.zero = 0: another log"
+    done
+    rm -rf "$work/other"
+    gpu eight "$first -n 2" $model "$work/other" --stop-after 1
+    ! grep 'sim: ' "$work/out" || wrong "$model: a report"
+    echo "$model: $steps steps on simulated GPUs, same bits on 1, 2 and 4 processes"
 done
 steps=$all
 

@@ -538,7 +538,8 @@ static Value *drawn_for(Elaborator *e, const Node *node) {
         if (like->kind == KIND_ERROR || (like->kind == KIND_TENSOR && e->equation)) return like;
         report_error(e->reports, node->kids[1]->kids[0]->span, "'%s' expects a tensor",
                      node->kids[0]->name);
-        report_help(e->reports, "write %s() for one random number per element of the left side, or %s(x) "
+        report_help(e->reports,
+                    "write %s() for one random number per element of the left side, or %s(x) "
                     "for one per element of a tensor x",
                     node->kids[0]->name, node->kids[0]->name);
         return value_error(e, node->span);

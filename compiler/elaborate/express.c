@@ -108,8 +108,10 @@ Value *read_value(Elaborator *e, Value *value, Span span) {
                 report_error(e->reports, span,
                              "two dimensions have axis '%s': subscripts are required",
                              value->dims[i]->axis->name);
-                report_help(e->reports, "write subscripts, such as x[i,j]; in attend[t](...), t is the position "
-                            "of the keys");
+                report_help(
+                    e->reports,
+                    "write subscripts, such as x[i,j]; in attend[t](...), t is the position "
+                    "of the keys");
                 return value_error(e, span);
             }
         Index *index = equation_canonical(e, value->dims[i]->axis, span);

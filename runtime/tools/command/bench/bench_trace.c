@@ -101,7 +101,8 @@ static void find_products(UnitSearch *search, int first, int end, long from, lon
         if (pass && launches != count) break;
         launches = 0;
         for (int i = first; i < end; i++) {
-            if (!is_product_kernel(search->times->rows[search->times->events[i].row].name)) continue;
+            if (!is_product_kernel(search->times->rows[search->times->events[i].row].name))
+                continue;
             if (pass) search->found[i] = json_array_get(search->units, (size_t)units[launches]);
             launches++;
         }
@@ -177,7 +178,8 @@ bool bench_write_trace(const Bench *bench, const KernelTimes *times, const json_
     json_array_append_new(events, named_event("thread_name", "kernels"));
     json_array_append_new(events, span_event(bench->graph, "step", 0, end, json_object()));
     for (int i = 0; i < times->event_count; i++)
-        json_array_append_new(events, launch_event(bench, &times->rows[times->events[i].row], search.found[i], &times->events[i],
+        json_array_append_new(events, launch_event(bench, &times->rows[times->events[i].row],
+                                                   search.found[i], &times->events[i],
                                                    runs[times->events[i].row]++));
     json_t *trace = json_make("{s:o, s:s, s:{s:O}}", "traceEvents", events, "displayTimeUnit", "ns",
                               "otherData", "model", json_object_get(bench->report, "model"));

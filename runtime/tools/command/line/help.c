@@ -165,6 +165,10 @@ static const EnvironmentVariable variables[] = {
     {"MOEC_MPICC", "C compiler of the MPI library that started the processes (default `mpicc`)"},
     {"MOEC_WATCHDOG_TIMEOUT",
      "seconds until a process that does not continue ends the run (default 60)"},
+    {"MASTER_ADDR", "host of rank 0 for processes without MPI, as set by torchrun"},
+    {"MASTER_PORT", "port of rank 0 for processes without MPI"},
+    {"TORCHELASTIC_USE_AGENT_STORE", "True = an agent uses that port, so the next one is taken"},
+    {"MOEC_NCCL", "NCCL library, or directory with it (default `libnccl.so.2`, or `MOEC_CUDA`)"},
     {"MOEC_CUDA", "CUDA driver library, or directory with it; empty = no GPU"},
     {"MOEC_EXTERN",
      "hand-written kernels of a spec (`extern`): off = programs call none, on = those of any "
