@@ -197,7 +197,7 @@ static bool write_own(const Export *export) {
 static bool check_type(Export *export) {
     if (!export->type) return true;
     if (exports_own(export))
-        return error_message("omit --type", "--type does not apply to " GGUF_OWN);
+        return error_message("omit --type", "--type does not apply to %s", GGUF_OWN);
     if (strncmp(export->layout, "gguf", 4) != 0)
         return error_message("add --format gguf, or omit --type",
                              "--type applies to GGUF files only");
