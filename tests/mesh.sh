@@ -77,11 +77,13 @@ model average = eight { train.ema_decay = 0.99, dropout = 0.1 }
 model muon_of_experts = eight { train.optimizer = muon }
 model frozen_up = eight { parameters = [{ of = "*.up", freeze = true }] }
 SPEC
+model low_rank = eight { ffn = { expert = lore_mlp { hidden_dim = 8, lores = 4, top_k = 2, rank = 2 } }, train.activation_checkpointing = layer }
+model twice = eight { ffn = { expert = moe { experts = 4, top_k = 2, expert = swiglu { hidden_dim = 8 }, aux_loss_coef = 0.01 } } }
 steps_of() { grep '"grad_norm"' "$1/log.jsonl" | sed 's/.*"loss":\([^,]*\),"grad_norm":\([^,]*\),.*/\1 \2/'; }
 tensors() { tail -c +"$((9 + $(od -An -t u8 -N 8 "$1/last.safetensors")))" "$1/last.safetensors" | cksum; }
 all=$steps
 steps=12
-for model in eight shared sigmoid grouped uniform chooses one_matrix over_step saved average muon_of_experts frozen_up; do
+for model in eight shared sigmoid grouped uniform chooses one_matrix over_step saved average muon_of_experts frozen_up low_rank twice; do
     rm -rf "$work/one"
     train "" 1 "$model" "$work/one" >/dev/null
     for run in "$first -n 2:expert=2" "$first -n 4:expert=4" "$first -n 4:data=4,expert=2" "${mpi##* } -n 8:expert=8"; do
