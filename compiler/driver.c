@@ -86,7 +86,10 @@ static void pass_simplify(Work *work) {
 }
 
 static void pass_mesh(Work *work) {
-    if (work->compiler->divides) mesh(work->program, &work->compiler->mesh);
+    MeshSizes sizes = work->compiler->mesh;
+    /* An evaluation has enough sequences for all processes. */
+    if (work->program->graph == GRAPH_MEASURE) sizes.size[MESH_DATA] = 1;
+    if (work->compiler->divides) mesh(work->program, &sizes);
 }
 
 static void pass_mesh_rows(Work *work) {

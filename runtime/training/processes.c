@@ -30,23 +30,35 @@ static bool check_size(const ProcessGroup *launch, long size) {
     return false;
 }
 
-/* Each process has equally many micro-batches. The help names the nearest sizes that divide. */
+/* Processes divide the micro-batches, or their sequences. The help names the nearest sizes. */
 bool run_parts_fit(long parts, long size) {
-    if (parts % size == 0) return true;
+    if (moec_sharing(parts, size)) return true;
     long below = size, above = size;
     while (parts % below) below--;
-    while (above < parts && parts % above) above++;
-    char *other = above < parts || parts % above == 0 ? memory_format(" or %ld", above)
-                                                      : memory_format("%s", "");
-    char *help = memory_format("use %ld%s processes, or train.gradient_accumulation_steps = %ld",
-                               below, other, (parts / size + 1) * size);
+    while (above < parts ? parts % above : above % parts) above++;
+    char *help = memory_format("use %ld or %ld processes, or "
+                               "train.gradient_accumulation_steps = %ld",
+                               below, above, (parts / size + 1) * size);
     error_message(
         help,
         "%ld micro-batches (train.gradient_accumulation_steps) cannot be distributed over "
         "data = %ld",
         parts, size);
     free(help);
-    free(other);
+    return false;
+}
+
+/* Processes that divide experts have a micro-batch each, or share one. */
+static bool check_groups(long divided, long sharing) {
+    if (sharing == 1 || sharing % divided == 0) return true;
+    char *help = memory_format("use --mesh expert=%ld, or as many micro-batches "
+                               "(train.gradient_accumulation_steps) as processes",
+                               sharing);
+    error_message(help,
+                  "%ld processes share the sequences of a micro-batch, which expert = %ld does not "
+                  "divide",
+                  sharing, divided);
+    free(help);
     return false;
 }
 
@@ -61,8 +73,14 @@ static bool set_mesh(TrainRun *run, const ProcessGroup *launch, MoecCompiler *co
         run->divided = (int)mesh.keys;
         size = mesh.data;
     }
-    if (!check_size(launch, size)) return false;
-    if (run->divided > 1) moec_divide(compiler, 1);
+    if (!check_size(launch, size) || !run_parts_fit(run->settings.accumulate, launch->size))
+        return false;
+    run->sharing = (int)moec_sharing(run->settings.accumulate, launch->size);
+    if (!check_groups(run->divided, run->sharing)) return false;
+    if (run->sharing > 1 && !run->options.mesh &&
+        !moec_set_mesh(compiler, "data=auto", run->sharing))
+        return reports_good(compiler);
+    if (run->divided > 1 || run->sharing > 1) moec_divide(compiler, run->sharing);
     return true;
 }
 
@@ -76,8 +94,7 @@ bool processes_check(TrainRun *run, const Device *device, MoecCompiler *compiler
         return error_message("omit --device: several processes train on CPUs",
                              "%s started %d processes, but --device cuda trains on one process",
                              launch->command, launch->size);
-    if (!run_parts_fit(settings->accumulate, launch->size)) return false;
-    return !settings->lanes || settings->fast ||
+    return run->sharing > 1 || !settings->lanes || settings->fast ||
            gradient_sum_fits(settings->accumulate, settings->lanes, launch->size);
 }
 
@@ -134,7 +151,7 @@ bool processes_join(TrainRun *run, bool good) {
     }
     run->mesh = mesh_start(run->options.launch, good, properties, COUNT);
     if (!run->mesh) return false;
-    mesh_set_groups(run->mesh, run->divided, 1);
+    mesh_set_groups(run->mesh, run->divided, run->sharing);
     run->model->engine->host.exchange = mesh_exchange;
     run->model->engine->host.mesh = run->mesh;
     return true;

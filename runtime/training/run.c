@@ -132,9 +132,13 @@ static bool resume(TrainRun *run, const char *path) {
     return good;
 }
 
+long run_sequences(const TrainRun *run) {
+    return run->train->graph->batch * run->settings.accumulate * mesh_sharing(run->mesh);
+}
+
 static bool write_run_info(const TrainRun *run) {
     const RunOptions *options = &run->options;
-    double sequences = (double)run->train->graph->batch * (double)run->settings.accumulate;
+    double sequences = (double)run_sequences(run);
     Account account = {
         .command = options->command,
         .model = run->model->table->model,
@@ -384,7 +388,7 @@ static bool one_step(TrainRun *run) {
     if (!isfinite(result.loss) || !isfinite(result.norm))
         return stop_at_step(run, isfinite(result.loss) ? "the norm of the gradient" : "the loss");
     run->place.step++;
-    run->place.position += (uint64_t)(run->train->graph->batch * settings->accumulate);
+    run->place.position += (uint64_t)run_sequences(run);
     bool evaluates = due(settings->evaluate, run->place.step, last_step(run));
     if (!log_step(run, &result, seconds_now() - began)) return false;
     if (run->options.limit > 0 && result.loss > run->options.limit)
@@ -424,7 +428,7 @@ static uint64_t lanes_of(const TrainRun *run, bool begun) {
     if (run->settings.fast) return 1;
     if (run->settings.lanes) return (uint64_t)run->settings.lanes;
     if (begun) return run->place.lanes ? run->place.lanes : 1;
-    return (uint64_t)mesh_size(run->mesh);
+    return (uint64_t)(mesh_size(run->mesh) / mesh_sharing(run->mesh));
 }
 
 /* Process 0: the files of the run. */

@@ -74,4 +74,8 @@ refused "axis n of size 3 cannot be divided over expert = 2" "$two" --mesh exper
 refused "3 micro-batches (train.gradient_accumulation_steps) cannot be distributed over data = 2" "$two" --mesh expert=2 \
     --set train.gradient_accumulation_steps=3 --set train.reduction_lanes=0
 model=dense refused "no token selects parameters in this model" "$two" --mesh expert=2
+refused "2 processes share the sequences of a micro-batch, which expert = 4 does not divide" "$1 -n 4" --mesh expert=4 \
+    --set train.gradient_accumulation_steps=2 --set train.reduction_lanes=0
+refused "3 sequences (the batch size) cannot be divided over data = 2" "$two" --set train.gradient_accumulation_steps=1 \
+    --set train.reduction_lanes=0 --set train.batch_size=3
 model=thrice refused "rows of rows of rows cannot be divided over expert" "$two" --mesh expert=2
