@@ -48,6 +48,7 @@ static void pass_elaborate(Work *work) {
     Unit *unit = work->compiler->unit;
     unit->extern_target = work->defined ? NULL : work->compiler->extern_target;
     unit->unused = (List){0};
+    unit->processes = work->compiler->divides ? work->compiler->mesh.size[MESH_DATA] : 1;
     work->program = elaborated(work->compiler, work->graph, work->batch, work->context);
     unit->extern_target = NULL;
 }
