@@ -112,7 +112,7 @@ static bool has_sequences(MoecCompiler *compiler, const MeshPlan *plan) {
 
 const char *moec_plan(MoecCompiler *compiler, long processes, const char *machine, bool json) {
     const MeshSizes before = compiler->mesh;
-    const Program *program = moec_compile(compiler, MOEC_TRAIN, 1, 0, 0);
+    const Program *program = moec_compile(compiler, MOEC_TRAIN, 0, 0, 0);
     MeshPlan plan = {
         .arena = moec_arena(compiler), .model = moec_model(compiler), .processes = processes};
     plan.machine = machine_find(moec_unit(compiler), machine, (Span){0}, &compiler->reports);
@@ -125,7 +125,7 @@ const char *moec_plan(MoecCompiler *compiler, long processes, const char *machin
     plan.copies = optimizer_bytes(compiler, 1);
     plan.zero = moec_option_number(compiler, "train.zero", 0) > 0;
     if (!has_sequences(compiler, &plan)) return NULL;
-    Program *forward = moec_compile(compiler, MOEC_FORWARD, 1, 0, 0);
+    Program *forward = moec_compile(compiler, MOEC_FORWARD, 0, 0, 0);
     if (!forward) return NULL;
     plan.flops = cost(plan.arena, forward)->flops_train * (double)(plan.sequences * plan.context);
     const long most = program->relations.count ? processes : 1; /* only rows divide weights */

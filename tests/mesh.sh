@@ -40,25 +40,27 @@ train() { # LAUNCHER THREADS MODEL OUT ARGUMENTS...
     OMP_NUM_THREADS=$threads $launcher moec train "$work/models.moe:$model" --data "$work/text" --out "$out" -q --steps "$steps" "$@" </dev/null
 }
 
+steps_of() { grep '"grad_norm"' "$1/log.jsonl" | sed 's/.*"loss":\([^,]*\),"grad_norm":\([^,]*\),.*/\1 \2/'; }
 for model in $models; do
-    train "" 1 "$model" "$work/one" >/dev/null
-    for run in "1 2" "2 1" "2 2" "4 1" "8 1" "8 2"; do
-        processes=${run% *} launcher=
-        [ "$processes" = 1 ] || launcher="$first -n $processes"
-        rm -rf "$work/other"
-        train "$launcher" "${run#* }" "$model" "$work/other" >/dev/null
-        same "$work/one" "$work/other"
+    for zero in 1 0; do
+        rm -rf "$work/one"
+        train "" 1 "$model" "$work/one" --set train.zero=$zero >/dev/null
+        for run in "1 2" "2 1" "2 2" "4 1" "4 2" "8 1" "8 2"; do
+            processes=${run% *} launcher=
+            [ "$processes" = 1 ] || launcher="$first -n $processes"
+            rm -rf "$work/other"
+            train "$launcher" "${run#* }" "$model" "$work/other" --set train.zero=$zero >/dev/null
+            same "$work/one" "$work/other"
+        done
+        steps_of "$work/one" >"$work/zero_$zero"
     done
+    cmp "$work/zero_0" "$work/zero_1" || wrong "$model: train.zero changes the losses"
     for name in $mpi; do
         rm -rf "$work/other"
-        train "$name -n 2" 1 "$model" "$work/other" >/dev/null
+        train "$name -n 2" 1 "$model" "$work/other" --set train.zero=0 >/dev/null
         same "$work/one" "$work/other"
     done
-    rm -rf "$work/zero" "$work/whole"
-    train "" 1 "$model" "$work/zero" --stop-after 20 --set train.zero=0 >/dev/null
-    train "$first -n 4" 1 "$model" "$work/whole" --stop-after 20 --set train.zero=0 >/dev/null
-    same "$work/zero" "$work/whole"
-    echo "$model: $steps steps, same bits on 1, 2, 4 and 8 processes"
+    echo "$model: $steps steps, same bits on 1, 2, 4 and 8 processes of 1 and 2 threads, train.zero 0 and 1"
     rm -rf "$work/one"
 done
 
@@ -79,7 +81,6 @@ model frozen_up = eight { parameters = [{ of = "*.up", freeze = true }] }
 SPEC
 model low_rank = eight { ffn = { expert = lore_mlp { hidden_dim = 8, lores = 4, top_k = 2, rank = 2 } }, train.activation_checkpointing = layer }
 model twice = eight { ffn = { expert = moe { experts = 4, top_k = 2, expert = swiglu { hidden_dim = 8 }, aux_loss_coef = 0.01 } } }
-steps_of() { grep '"grad_norm"' "$1/log.jsonl" | sed 's/.*"loss":\([^,]*\),"grad_norm":\([^,]*\),.*/\1 \2/'; }
 tensors() { tail -c +"$((9 + $(od -An -t u8 -N 8 "$1/last.safetensors")))" "$1/last.safetensors" | cksum; }
 all=$steps
 steps=12
