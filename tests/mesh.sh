@@ -78,9 +78,9 @@ model saved = eight { train.activation_checkpointing = layer }
 model average = eight { train.ema_decay = 0.99, dropout = 0.1 }
 model muon_of_experts = eight { train.optimizer = muon }
 model frozen_up = eight { parameters = [{ of = "*.up", freeze = true }] }
-SPEC
 model low_rank = eight { ffn = { expert = lore_mlp { hidden_dim = 8, lores = 4, top_k = 2, rank = 2 } }, train.activation_checkpointing = layer }
 model twice = eight { ffn = { expert = moe { experts = 4, top_k = 2, expert = swiglu { hidden_dim = 8 }, aux_loss_coef = 0.01 } } }
+SPEC
 tensors() { tail -c +"$((9 + $(od -An -t u8 -N 8 "$1/last.safetensors")))" "$1/last.safetensors" | cksum; }
 all=$steps
 steps=12
