@@ -79,6 +79,11 @@ void rename_words(Unit *unit, Node *file);
 void rename_options(Unit *unit, Node *file);
 /* The same for all experiments of a unit, whose variants are named by these paths. */
 void rename_experiments(Unit *unit);
+/* inherit: the entries of an experiment and those that it inherits from `experiment NAME = BASE`,
+ * NODE_RECORD. An own entry replaces the inherited one at its position. */
+Node *inherited_plan(const Unit *unit, const Node *experiment);
+/* False after a report of a base that is unknown or based on itself. */
+bool check_experiment_base(const Unit *unit, const Node *experiment);
 /* The current name of a probe with this former name in the standard library, or NULL. */
 const char *renamed_probe(const char *name);
 /* The current form of a name in a log: val_load.layer is val_expert_load.layer. Probes of the own

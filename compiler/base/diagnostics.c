@@ -37,8 +37,9 @@ static int line_start(Span span) {
 
 int span_line(Span span) {
     if (!span.source) return 0;
+    const char *at = span.source->text, *end = at + span.start;
     int line = 1;
-    for (int i = 0; i < span.start; i++) line += span.source->text[i] == '\n';
+    for (; (at = memchr(at, '\n', (size_t)(end - at))) != NULL; at++) line++;
     return line;
 }
 

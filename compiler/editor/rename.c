@@ -230,7 +230,7 @@ static void rename_variants(const OptionRenaming *renaming, const Node *layer, N
 }
 
 static void rename_in_experiment(const OptionRenaming *renaming, Node *experiment) {
-    Node *plan = experiment->kids[0];
+    Node *plan = inherited_plan(renaming->unit, experiment);
     const Node *layer = NULL;
     Setters setters = {.count = 0};
     for (int i = 0; i < plan->count; i++)

@@ -334,18 +334,23 @@ static bool read_scalar_entry(Asking *asking, const Node *entry) {
     return false;
 }
 
-/* Reports a repeated entry. Changed options are checked by path_claim instead. */
-static bool is_repeated(Unit *unit, const Node *body, int at) {
+/* An earlier entry with the name of this one, or NULL. Changed options are checked by path_claim
+ * instead. */
+static const Node *earlier_entry(const Node *body, int at) {
     const Node *entry = body->kids[at];
-    for (int i = 0; i < at && entry->kind == NODE_ENTRY; i++) {
-        const Node *earlier = body->kids[i];
-        if (earlier->kind != entry->kind || strcmp(earlier->name, entry->name)) continue;
-        report_error(unit->reports, entry->name_span, "duplicate entry '%s'", entry->name);
-        report_note(unit->reports, earlier->name_span, "first set here");
-        report_help(unit->reports, "remove one of the entries");
-        return true;
-    }
-    return false;
+    for (int i = 0; i < at && entry->kind == NODE_ENTRY; i++)
+        if (body->kids[i]->kind == entry->kind && !strcmp(body->kids[i]->name, entry->name))
+            return body->kids[i];
+    return NULL;
+}
+
+static bool report_repeated(Unit *unit, const Node *body, int at) {
+    const Node *entry = body->kids[at], *earlier = earlier_entry(body, at);
+    if (!earlier) return false;
+    report_error(unit->reports, entry->name_span, "duplicate entry '%s'", entry->name);
+    report_note(unit->reports, earlier->name_span, "first set here");
+    report_help(unit->reports, "remove one of the entries");
+    return true;
 }
 
 static bool read_experiment_entry(Asking *asking, Node *entry) {
@@ -426,11 +431,13 @@ Elaborator *constant_elaborator(Unit *unit, const char *name) {
 const Experiment *experiment_read(Unit *unit, const Node *node) {
     Experiment *experiment = arena_alloc(unit->arena, sizeof *experiment);
     *experiment = (Experiment){.node = node, .seeds = 1, .gflops = 400, .gbytes = 40};
-    const Node *body = node->kids[0];
+    const Node *own = node->kids[0], *body = inherited_plan(unit, node);
     Asking asking = {constant_elaborator(unit, node->name), experiment, {0}};
-    bool good = true;
+    bool good = check_experiment_base(unit, node);
+    if (!good) return NULL;
+    for (int i = 0; i < own->count; i++) good = !report_repeated(unit, own, i) && good;
     for (int i = 0; i < body->count; i++)
-        good = !is_repeated(unit, body, i) && read_experiment_entry(&asking, body->kids[i]) && good;
+        if (!earlier_entry(body, i)) good = read_experiment_entry(&asking, body->kids[i]) && good;
     bool timed = experiment->match && !strcmp(experiment->match->name, "time");
     const Node *machine = node_called(&(List){(void **)body->kids, body->count, 0}, "machine");
     if (good && machine && !timed) {

@@ -126,7 +126,7 @@ static const char *const reserved_starts[] = {"_", "moec", "kernel_", "run_", "o
 
 static bool is_among(const char *name, const char *const *list, size_t count) {
     for (size_t i = 0; i < count; i++)
-        if (strcmp(name, list[i]) == 0) return true;
+        if (*name == *list[i] && strcmp(name, list[i]) == 0) return true;
     return false;
 }
 
@@ -163,9 +163,9 @@ static bool is_taken(const Around *around, const char *name) {
 const char *free_name(Arena *arena, const Around *around, const char *wanted) {
     Text text = {.arena = arena};
     bool avoided = is_reserved(wanted) || is_reserved(arena_format(arena, "%s_", wanted));
-    text_add(&text, "%s", avoided ? "v_" : "");
-    for (const char *c = wanted; *c; c++)
-        text_add(&text, "%c", isalnum((unsigned char)*c) ? *c : '_');
+    text_add(&text, "%s%s", avoided ? "v_" : "", wanted);
+    for (char *c = text.text; *c; c++)
+        if (!isalnum((unsigned char)*c)) *c = '_';
     const char *name = text.text;
     for (int number = 2; is_taken(around, name); number++)
         name = arena_format(arena, "%s_%d", text.text, number);

@@ -10,8 +10,9 @@ static const char *line_of(Arena *arena, Span span) {
     const char *path = span.source->path, *slash = strrchr(path, '/');
     bool embedded = path_is_standard(path);
     Text text = {.arena = arena};
-    for (const char *c = slash && !embedded ? slash + 1 : path; *c; c++)
-        text_add(&text, "%c", isalnum((unsigned char)*c) || strchr("._-/", *c) ? *c : '_');
+    text_add(&text, "%s", slash && !embedded ? slash + 1 : path);
+    for (char *c = text.text; *c; c++)
+        if (!isalnum((unsigned char)*c) && !strchr("._-/", *c)) *c = '_';
     text_add(&text, ":%d", span_line(span));
     return text.text;
 }

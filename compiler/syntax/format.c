@@ -639,6 +639,10 @@ static void format_item(Formatter *format, const Node *node) {
     case NODE_EXPERIMENT:
     case NODE_MACHINE:
         format_add(format, node->name);
+        if (node->count > 1) {
+            format_add(format, " = ");
+            format_add(format, node->kids[1]->name);
+        }
         format_add(format, " ");
         format_value(format, node->kids[0]);
         break;

@@ -104,6 +104,9 @@ item: USE name                                          { $$ = titled(parser, NO
           with(parser, $$, titled(parser, NODE_NAME, @10, $10)); }
     | EXPERIMENT name plan
         { $$ = with(parser, titled(parser, NODE_EXPERIMENT, @$, $2), $plan); }
+    | EXPERIMENT name '=' name plan
+        { $$ = with(parser, titled(parser, NODE_EXPERIMENT, @$, $2), $plan);
+          with(parser, $$, titled(parser, NODE_NAME, @4, $4)); }
     | MACHINE name record
         { $$ = with(parser, titled(parser, NODE_MACHINE, @$, $2), $record); }
     | LAYOUT name FOR name '{' rows '}'

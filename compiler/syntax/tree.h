@@ -18,7 +18,7 @@ typedef enum NodeKind {
     NODE_PARAMETRIZATION, /* parametrization NAME { body }        name; kids: BLOCK */
     NODE_MODEL, /* model NAME = NAME { record }              name; kids: NAME, RECORD or NULL; with `transfer NAME { record }
                         from NAME` also MADE (with a record or NULL), NAME */
-    NODE_EXPERIMENT, /* experiment NAME { plan }                  name; kids: RECORD, of ENTRY, VARY, TUNE and EQUALISE */
+    NODE_EXPERIMENT, /* experiment NAME [= BASE] { plan }         name; kids: RECORD, of ENTRY, VARY, TUNE and EQUALISE; BASE */
 
     NODE_MACHINE, /* machine NAME record                  name; kids: RECORD */
     NODE_LAYOUT, /* layout NAME for NAME { rows }            name; kids: NAME, BLOCK of ENTRY, RULE, UNREAD, AXIS, TENSOR;

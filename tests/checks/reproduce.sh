@@ -3,7 +3,8 @@
 # half of one step of the size option.
 . "$(dirname "$0")/../begin.sh"
 
-for each in gates:position gates:stability heads:fewer heads:spent lores:maps rates:mue rates:standard; do
+for each in gates:position gates:stability gates:position_large gates:stability_large heads:fewer heads:spent heads:fewer_large \
+    heads:spent_large lores:maps lores:maps_large rates:mue rates:standard; do
     file=examples/reproduce/${each%:*}.moe
     moec fmt --check "$file" || wrong "$file: not in the canonical format"
     moec sweep "$file:${each#*:}" --dry-run > "$work/plan" 2>&1 || wrong "$each: $(cat "$work/plan")"
@@ -12,7 +13,7 @@ done
 
 # The remaining difference is less than half of a step: for gates.moe 3 * 64 weights in each of three layers.
 moec sweep examples/reproduce/gates.moe:position --dry-run > "$work/plan"
-[ "$(grep -c ' remaining difference ' "$work/plan")" = 8 ] || wrong "not all variants are matched: $(cat "$work/plan")"
+[ "$(grep -c ' remaining difference ' "$work/plan")" = 11 ] || wrong "not all variants are matched: $(cat "$work/plan")"
 sed -n 's/.*remaining difference [+-]\([0-9]*\) parameters.*/\1/p' "$work/plan" | while read -r rest; do
     [ "$rest" -le 288 ] || wrong "a remaining difference of $rest parameters: $(cat "$work/plan")"
 done
@@ -21,3 +22,23 @@ moec sweep examples/reproduce/lores.moe:maps --dry-run > "$work/plan"
 sed -n 's/.*remaining difference [+-]\([0-9]*\) parameters.*/\1/p' "$work/plan" | while read -r rest; do
     [ "$rest" -le 1152 ] || wrong "a remaining difference of $rest parameters: $(cat "$work/plan")"
 done
+
+# The table of `make reproduce-quick` is compared with the stored one: equal, within the limits, or refused.
+stored=examples/reproduce/stability.csv
+mkdir -p "$work/bin" "$work/out/stability"
+touch "$work/out/text.txt"
+printf '#!/bin/sh\n:\n' > "$work/bin/moec"
+chmod +x "$work/bin/moec"
+quick() {
+    MOEC="$work/bin/moec" OUT="$work/out" sh examples/reproduce/quick.sh
+}
+cp "$stored" "$work/out/stability/table.csv"
+quick | grep -q '^the table is equal' || wrong "an equal table is not recognized"
+sed 's/^\(gated-lr_0.3,.*\)better/\1worse/; t; s/not significant/better/' "$stored" > "$work/out/stability/table.csv"
+quick > "$work/found" && wrong "another verdict is accepted"
+grep -q 'difference_verdict: better, expected not significant' "$work/found" || wrong "$(cat "$work/found")"
+awk -F, -v OFS=, 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "loss") at = i } NR > 1 && $at { $at *= 1.01 } 1' "$stored" > "$work/out/stability/table.csv"
+quick | grep -q '^losses within 5 %' || wrong "another order of sums is refused"
+awk -F, -v OFS=, -v at="$(head -1 "$stored" | tr , '\n' | grep -nx loss | cut -d: -f1)" 'NR > 1 && $at { $at *= 1.1 } 1' "$stored" > "$work/out/stability/table.csv"
+quick > "$work/found" && wrong "other losses are accepted"
+exit 0

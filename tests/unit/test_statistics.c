@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "abi/json_make.h"
 #include "tools/experiment/internal.h"
 
 static void quantiles(void **state) {
@@ -372,11 +373,66 @@ static void forecasts(void **state) {
     assert_true(isnan(scaling_crossing(&one, &other, 20, 1e5, 1e6)));
 }
 
+/* A comparison of two structures with three seeds. Losses are a parabola over the logarithm of the
+ * tuned value, with a minimum at 2^least; the seeds shift it by the same amount in both. */
+static json_t *tuned_comparison(const double *least, int values) {
+    json_t *rows = json_array();
+    for (int k = 0; k < 2 * values; k++) {
+        int power = k % values;
+        char tuned[32];
+        json_t *runs = json_array();
+        double sum = 0;
+        snprintf(tuned, sizeof tuned, "train.lr = %d", 1 << power);
+        for (int seed = 1; seed <= 3; seed++) {
+            double distance = power - least[k / values] - 0.1 * (seed - 2),
+                   loss = 2 + 0.3 * distance * distance;
+            sum += loss;
+            json_array_append_new(runs, json_pack("{s:i, s:f}", "seed", seed, "loss", loss));
+        }
+        json_array_append_new(rows, json_pack("{s:s, s:s, s:f, s:o}", "structure",
+                                              k < values ? "base" : "wide", "tuned", tuned, "loss",
+                                              sum / 3, "runs", runs));
+    }
+    return json_pack("{s:b, s:o}", "higher", 0, "variants", rows);
+}
+
+/* The parabola recovers the minimum; the drift has no spread, because the seeds shift both alike.
+ * Fewer than three values are no curve, and a minimum outside of the values is at an edge. */
+static void optima(void **state) {
+    (void)state;
+    json_t *comparison = tuned_comparison((double[]){1.3, 2.55}, 5),
+           *found = optima_json(comparison);
+    const json_t *curves = json_object_get(found, "curves"), *wide = json_array_get(curves, 1),
+                 *drift = json_object_get(wide, "drift");
+    assert_string_equal(json_string_value(json_object_get(found, "option")), "train.lr");
+    close_to(json_field_number(json_array_get(curves, 0), "optimum"), exp2(1.3), 1e-9, 0);
+    close_to(json_field_number(wide, "optimum"), exp2(2.55), 1e-9, 0);
+    close_to(json_field_number(drift, "mean"), 1.25, 1e-9, 0);
+    close_to(json_field_number(drift, "low"), 1.25, 1e-9, 0);
+    close_to(json_field_number(wide, "high"), exp2(2.55 + 4.302652730 * 0.1 / sqrt(3)), 1e-8, 0);
+    assert_true(json_is_null(json_object_get(wide, "edge")));
+    json_decref(found);
+    json_decref(comparison);
+
+    comparison = tuned_comparison((double[]){1.3, 6}, 5);
+    found = optima_json(comparison);
+    wide = json_array_get(json_object_get(found, "curves"), 1);
+    assert_string_equal(json_string_value(json_object_get(wide, "edge")), "high");
+    close_to(json_field_number(wide, "best"), 16, 0, 0);
+    json_decref(found);
+    json_decref(comparison);
+
+    comparison = tuned_comparison((double[]){0.5, 0.5}, 2);
+    assert_null(optima_json(comparison));
+    json_decref(comparison);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(quantiles), cmocka_unit_test(chances),
                                        cmocka_unit_test(samples),   cmocka_unit_test(scipy),
                                        cmocka_unit_test(verdicts),  cmocka_unit_test(not_worse),
                                        cmocka_unit_test(false_findings),
-                                       cmocka_unit_test(forecasts)};
+                                       cmocka_unit_test(forecasts),
+        cmocka_unit_test(optima)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -370,6 +370,8 @@ json_t *comparison_json(const Gathering *gathering, int chosen, bool lasting) {
     json_t *comparison = compared_json(gathering, chosen, lasting),
            *effects = effects_json(gathering->design, gathering->rules.correction, comparison);
     if (effects) json_object_set_new(comparison, "effects", effects);
+    json_t *optima = optima_json(comparison);
+    if (optima) json_object_set_new(comparison, "optima", optima);
     json_t *scaling = scaling_json(gathering, comparison);
     if (scaling) json_object_set_new(comparison, "scaling", scaling);
     json_t *plan = gathering->folder ? registry_json(gathering->folder, lasting) : NULL;

@@ -297,6 +297,52 @@ static Cells level_effects(const json_t *effects) {
     return cells;
 }
 
+/* ---- optima of a tuned option ---- */
+
+/* "0.0041 [0.0032, 0.0052]"; ">0.016" at an edge of the tested values. */
+static void print_optimum(char cell[CELL], const json_t *row) {
+    const char *edge = field_text(row, "edge");
+    fixed(cell, "%.3g", json_field_number(row, "optimum"));
+    if (*edge)
+        snprintf(cell, CELL, *edge == 'l' ? "<%.3g" : ">%.3g", json_field_number(row, "best"));
+    else if (isfinite(json_field_number(row, "low")))
+        add_text(cell, " [%.3g, %.3g]", json_field_number(row, "low"),
+                 json_field_number(row, "high"));
+}
+
+/* Mean losses of all tested values, then the optimum. A star marks the best value. */
+static Cells optima_table(const json_t *optima) {
+    const json_t *rows = json_object_get(optima, "curves"),
+                 *values = json_object_get(json_array_get(rows, 0), "values");
+    int tested = (int)json_array_size(values), columns = tested + 3;
+    if (!optima || columns > MAX_COLUMNS) return (Cells){0};
+    static char numbers[MAX_COLUMNS][32];
+    const char *head[MAX_COLUMNS] = {field_text(optima, "option")};
+    for (int k = 0; k < tested; k++) {
+        snprintf(numbers[k], sizeof *numbers, "%.6g",
+                 json_number_value(json_array_get(values, (size_t)k)));
+        head[k + 1] = numbers[k];
+    }
+    head[tested + 1] = "optimum (95 % CI)";
+    head[tested + 2] = "drift in factors of two (95 % CI)";
+    Cells cells = cells_new((int)json_array_size(rows), columns, tested + 1, head);
+    for (int i = 1; i < cells.rows; i++) {
+        const json_t *row = json_array_get(rows, (size_t)i - 1),
+                     *losses = json_object_get(row, "losses");
+        double best = json_field_number(row, "best");
+        snprintf(cells.text[i][0], CELL, "%s", field_text(row, "structure"));
+        for (int k = 0; k < tested; k++) {
+            double value = json_number_value(json_array_get(values, (size_t)k));
+            const json_t *loss = json_array_get(losses, (size_t)k);
+            fixed(cells.text[i][k + 1], value == best ? "*%.4f" : "%.4f",
+                  json_is_number(loss) ? json_number_value(loss) : NAN);
+        }
+        print_optimum(cells.text[i][tested + 1], row);
+        print_difference(cells.text[i][tested + 2], json_object_get(row, "drift"));
+    }
+    return cells;
+}
+
 /* ---- curves of a ladder ---- */
 
 /* "0.342 [0.310, 0.371]" */
@@ -431,6 +477,12 @@ static void print_test_rules(FILE *file, const json_t *comparison) {
                 "parameters N and tokens D.\nerror: root mean square, relative. forecast: of the "
                 "largest size, from the others, before it was trained.\ncrosses at: size at which "
                 "the loss equals that of the first curve, up to 100 times the largest.\n");
+    if (json_object_get(comparison, "optima"))
+        fprintf(
+            file,
+            "optimum: of a parabola through the best value of each seed and its neighbors, over "
+            "the logarithm of the\nvalue. drift: its difference from that of the first model, "
+            "paired over seeds. *: best mean.\n");
     if (json_object_get(comparison, "detect"))
         fprintf(file,
                 "seeds needed: runs per variant that find a difference of %g with a probability of "
@@ -483,6 +535,7 @@ static char *print(const json_t *comparison, Write *write) {
     write_table(file, write, losses(comparison));
     write_table(file, write, variances(effects));
     write_table(file, write, level_effects(effects));
+    write_table(file, write, optima_table(json_object_get(comparison, "optima")));
     write_table(file, write, scaling_curves(json_object_get(comparison, "scaling")));
     write_table(file, write, costs(comparison));
     write_table(file, write, probes(comparison));

@@ -143,6 +143,15 @@ const json_t *structure_row(const json_t *comparison, const char *structure);
  * or there is only one seed. "mean": of a level less that of all cells, with its 95 % interval. */
 json_t *effects_json(const json_t *design, PValueCorrection correction, const json_t *comparison);
 
+/* optimum: the best value of the tuned option between the tested ones. */
+
+/* { "option", "curves": [ { "structure", "values", "losses", "best", "optimum", "low", "high",
+ * "edge", "drift": { "mean", "low", "high" } } ] }, with 95 % intervals over the seeds. "drift": of
+ * the logarithm to base 2 from that of the first structure. "edge": "low" or "high" if the best
+ * mean is that of the first or last value, else null. Without structures of fewer than three
+ * values; NULL unless one numeric option alone is tuned. */
+json_t *optima_json(const json_t *comparison);
+
 /* slurm: the runs of a sweep as the job array of a scheduler. */
 
 /* The array as text: one file that can be read, changed and submitted by hand. A new string. */
