@@ -61,7 +61,7 @@ static double sent_bytes(const Program *program, const Statement *statement) {
     }
 }
 
-/* The axis and the number of processes: "expert 4". */
+/* The axis and the number of processes: "data 4". */
 static const char *group_text(const CollectiveList *list, MeshAxis over, double size) {
     return arena_format(list->arena, "%s %.0f", mesh_axis_name(over), size);
 }

@@ -54,10 +54,9 @@ static bool check_groups(long divided, long sharing) {
     char *help = memory_format("use --mesh expert=%ld, or as many micro-batches "
                                "(train.gradient_accumulation_steps) as processes",
                                sharing);
-    error_message(help,
-                  "%ld processes share the sequences of a micro-batch, which expert = %ld does not "
-                  "divide",
-                  sharing, divided);
+    error_message(
+        help, "%ld processes share the sequences of a micro-batch, which %s = %ld does not divide",
+        sharing, "expert", divided);
     free(help);
     return false;
 }
