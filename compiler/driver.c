@@ -48,6 +48,7 @@ static void pass_elaborate(Work *work) {
     Unit *unit = work->compiler->unit;
     unit->extern_target = work->defined ? NULL : work->compiler->extern_target;
     unit->unused = (List){0};
+    unit->processes = work->compiler->divides ? work->compiler->mesh.size[MESH_DATA] : 1;
     work->program = elaborated(work->compiler, work->graph, work->batch, work->context);
     unit->extern_target = NULL;
 }
@@ -86,7 +87,10 @@ static void pass_simplify(Work *work) {
 }
 
 static void pass_mesh(Work *work) {
-    if (work->compiler->divides) mesh(work->program, &work->compiler->mesh);
+    MeshSizes sizes = work->compiler->mesh;
+    /* An evaluation has enough sequences for all processes. */
+    if (work->program->graph == GRAPH_MEASURE) sizes.size[MESH_DATA] = 1;
+    if (work->compiler->divides) mesh(work->program, &sizes);
 }
 
 static void pass_mesh_rows(Work *work) {

@@ -40,10 +40,16 @@ const MoecMeshReport *moec_mesh_verify(MoecCompiler *compiler, MoecGraph graph, 
     return local ? mesh_compare(whole, local, seed) : NULL;
 }
 
+long moec_sharing(long parts, long processes) {
+    if (parts % processes == 0) return 1;
+    return processes % parts ? 0 : processes / parts;
+}
+
 const char *moec_mesh_explain(MoecCompiler *compiler, MoecGraph graph) {
     const long data = compiler->mesh.size[MESH_DATA],
                parts = (long)moec_option_number(compiler, "train.gradient_accumulation_steps", 1);
-    const Program *local = compile_shared(compiler, graph, 0, 0, parts % data ? data : 1);
+    const long sharing = moec_sharing(parts, data);
+    const Program *local = compile_shared(compiler, graph, 0, 0, sharing ? sharing : data);
     return local ? mesh_text(local, data) : NULL;
 }
 

@@ -343,6 +343,9 @@ MoecMesh moec_mesh(MoecCompiler *compiler);
 /* Programs that are compiled later are those of one process of the mesh. sharing: processes that
  * have the sequences of one micro-batch; the others have other micro-batches. */
 void moec_divide(MoecCompiler *compiler, long sharing);
+/* How many processes share the sequences of a micro-batch if a step has `parts` of them; 0: one
+ * number does not divide the other. */
+long moec_sharing(long parts, long processes);
 /* Results of the local programs of all processes of the mesh, compared with those of the global
  * program, both in the interpreter: outputs, gradients, states. */
 typedef struct MoecMeshReport {
@@ -362,7 +365,8 @@ const MoecMeshReport *moec_mesh_verify(MoecCompiler *compiler, MoecGraph graph, 
                                        long context, bool apart, uint64_t seed);
 /* The collectives of a process of the mesh: kind, runs per micro-batch, bytes, equation; the sums
  * of gradients at the end of a step. The processes share the micro-batches of a step if their
- * number divides them, else the sequences of a micro-batch. NULL after an error. */
+ * number divides them, else the sequences of a micro-batch: see moec_sharing. NULL after an
+ * error. */
 const char *moec_mesh_explain(MoecCompiler *compiler, MoecGraph graph);
 /* Predicted time and memory of a training step on each mesh of that many processes of a declared
  * machine, "h100", as text or JSON; those that cannot be used, with the reason. NULL after an

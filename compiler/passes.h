@@ -22,7 +22,8 @@ typedef struct Unit {
     const char *extern_target; /* programs call those for this target: "c", "cuda"; NULL: none */
     List refused;              /* const ExternFunction *: those that are not called */
     List unused;               /* ExternUnused *: of the last program */
-    List layers;               /* Node * NODE_LAYER, and so on */
+    long processes; /* that divide the sequences of the next program; 0, 1: one has all of them */
+    List layers;    /* Node * NODE_LAYER, and so on */
     List optimizers, schedules, parametrizations, models, experiments, layouts, machines;
     struct Unit *standard;       /* see standard_unit */
     List declared;               /* Node *: layers, then optimizers, then schedules */

@@ -41,25 +41,27 @@ train() { # LAUNCHER THREADS MODEL OUT ARGUMENTS...
     OMP_NUM_THREADS=$threads $launcher moec train "$work/models.moe:$model" --data "$work/text" --out "$out" -q --steps "$steps" "$@" </dev/null
 }
 
+steps_of() { grep '"grad_norm"' "$1/log.jsonl" | sed 's/.*"loss":\([^,]*\),"grad_norm":\([^,]*\),.*/\1 \2/'; }
 for model in $models; do
-    train "" 1 "$model" "$work/one" >/dev/null
-    for run in "1 2" "2 1" "2 2" "4 1" "8 1" "8 2"; do
-        processes=${run% *} launcher=
-        [ "$processes" = 1 ] || launcher="$first -n $processes"
-        rm -rf "$work/other"
-        train "$launcher" "${run#* }" "$model" "$work/other" >/dev/null
-        same "$work/one" "$work/other"
+    for zero in 1 0; do
+        rm -rf "$work/one"
+        train "" 1 "$model" "$work/one" --set train.zero=$zero >/dev/null
+        for run in "1 2" "2 1" "2 2" "4 1" "4 2" "8 1" "8 2"; do
+            processes=${run% *} launcher=
+            [ "$processes" = 1 ] || launcher="$first -n $processes"
+            rm -rf "$work/other"
+            train "$launcher" "${run#* }" "$model" "$work/other" --set train.zero=$zero >/dev/null
+            same "$work/one" "$work/other"
+        done
+        steps_of "$work/one" >"$work/zero_$zero"
     done
+    cmp "$work/zero_0" "$work/zero_1" || wrong "$model: train.zero changes the losses"
     for name in $mpi; do
         rm -rf "$work/other"
-        train "$name -n 2" 1 "$model" "$work/other" >/dev/null
+        train "$name -n 2" 1 "$model" "$work/other" --set train.zero=0 >/dev/null
         same "$work/one" "$work/other"
     done
-    rm -rf "$work/zero" "$work/whole"
-    train "" 1 "$model" "$work/zero" --stop-after 20 --set train.zero=0 >/dev/null
-    train "$first -n 4" 1 "$model" "$work/whole" --stop-after 20 --set train.zero=0 >/dev/null
-    same "$work/zero" "$work/whole"
-    echo "$model: $steps steps, same bits on 1, 2, 4 and 8 processes"
+    echo "$model: $steps steps, same bits on 1, 2, 4 and 8 processes of 1 and 2 threads, train.zero 0 and 1"
     rm -rf "$work/one"
 done
 
@@ -77,12 +79,13 @@ model saved = eight { train.activation_checkpointing = layer }
 model average = eight { train.ema_decay = 0.99, dropout = 0.1 }
 model muon_of_experts = eight { train.optimizer = muon }
 model frozen_up = eight { parameters = [{ of = "*.up", freeze = true }] }
+model low_rank = eight { ffn = { expert = lore_mlp { hidden_dim = 8, lores = 4, top_k = 2, rank = 2 } }, train.activation_checkpointing = layer }
+model twice = eight { ffn = { expert = moe { experts = 4, top_k = 2, expert = swiglu { hidden_dim = 8 }, aux_loss_coef = 0.01 } } }
 SPEC
-steps_of() { grep '"grad_norm"' "$1/log.jsonl" | sed 's/.*"loss":\([^,]*\),"grad_norm":\([^,]*\),.*/\1 \2/'; }
 tensors() { tail -c +"$((9 + $(od -An -t u8 -N 8 "$1/last.safetensors")))" "$1/last.safetensors" | cksum; }
 all=$steps
 steps=12
-for model in eight shared sigmoid grouped uniform chooses one_matrix over_step saved average muon_of_experts frozen_up; do
+for model in eight shared sigmoid grouped uniform chooses one_matrix over_step saved average muon_of_experts frozen_up low_rank twice; do
     rm -rf "$work/one"
     train "" 1 "$model" "$work/one" >/dev/null
     for run in "$first -n 2:expert=2" "$first -n 4:expert=4" "$first -n 4:data=4,expert=2" "${mpi##* } -n 8:expert=8"; do

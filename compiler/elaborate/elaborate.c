@@ -233,9 +233,11 @@ static void outputs(Elaborator *e) {
 }
 
 /* Rejects tensors beyond any memory before later passes count bytes. The limit leaves a margin for
- * larger tensors of repeats, gradients and caches. */
+ * larger tensors of repeats, gradients and caches. Each process has a part of the tensors of
+ * sequences; the others do not grow with their number. */
 static void check_sizes(Elaborator *e) {
-    static const double most = 1ull << 42;
+    const double most =
+        (double)(1ull << 42) * (double)(e->unit->processes > 1 ? e->unit->processes : 1);
     for (int i = 0; i < e->program->tensors.count; i++) {
         const Tensor *tensor = e->program->tensors.items[i];
         Text sizes = {.arena = e->arena};

@@ -61,6 +61,11 @@ static double sent_bytes(const Program *program, const Statement *statement) {
     }
 }
 
+/* The axis and the number of processes: "data 4". */
+static const char *group_text(const CollectiveList *list, MeshAxis over, double size) {
+    return arena_format(list->arena, "%s %.0f", mesh_axis_name(over), size);
+}
+
 static void add_collectives(CollectiveList *list, const Block *block) {
     for (int i = 0; i < block->statements.count; i++) {
         const Statement *statement = block->statements.items[i];
@@ -75,7 +80,8 @@ static void add_collectives(CollectiveList *list, const Block *block) {
             .name = call_input(statement, 0)->tensor->name,
             .runs = arena_format(list->arena, "%.0f", list->steps),
             .kind = collective_name(statement->collective.kind),
-            .over = mesh_axis_name(statement->collective.over),
+            .over = group_text(list, statement->collective.over,
+                               (double)list->program->mesh[statement->collective.over]),
             .from = line_text(list->arena, statement->span),
             .bytes = mesh_exchanged_bytes(statement->inputs.items[0]),
             .sends = sent_bytes(list->program, statement),
@@ -106,7 +112,7 @@ static void add_gradients(CollectiveList *list, bool divided) {
         .name = arena_format(list->arena, "%d %sgradients", count, divided ? "divided " : ""),
         .runs = "step",
         .kind = divided ? "all-to-all" : collective_name(COLLECTIVE_SUM),
-        .over = mesh_axis_name(over),
+        .over = group_text(list, over, size),
         .from = "-",
         .bytes = bytes,
         .sends = (divided ? 1 : 2) * bytes * (size - 1) / size,
@@ -151,7 +157,8 @@ const char *mesh_text(const Program *program, long data) {
         print_collectives(&text, &list);
     else
         text_add(&text, "  none\n");
-    text_add(&text, "each process sends at least %s per micro-batch\n",
+    text_add(&text,
+             "each process sends at least %s per micro-batch; it waits for every collective\n",
              bytes_text(program->arena, list.sent));
     return text.text;
 }

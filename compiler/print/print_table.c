@@ -23,6 +23,7 @@ const char *scalar_text(MoecScalar kind) {
         [MOEC_SCALAR_SCHEDULE_STEPS] = "MOEC_SCALAR_SCHEDULE_STEPS",
         [MOEC_SCALAR_LOSS_SCALE] = "MOEC_SCALAR_LOSS_SCALE",
         [MOEC_SCALAR_POSITION] = "MOEC_SCALAR_POSITION",
+        [MOEC_SCALAR_PROCESS] = "MOEC_SCALAR_PROCESS",
     };
     return kinds[kind];
 }

@@ -321,6 +321,7 @@ static void note_tables(Fusion *fusion) {
     for (int i = 0; i < fusion->program->relations.count; i++) {
         const Relation *relation = fusion->program->relations.items[i];
         if (relation->group) fusion->shared[relation->group->id] = true;
+        if (relation->number) fusion->shared[relation->number->id] = true;
         for (int j = 0; j < relation->flats.count; j++)
             fusion->shared[((Flat *)relation->flats.items[j])->table->id] = true;
     }

@@ -58,7 +58,8 @@ typedef enum MoecScalar {
     MOEC_SCALAR_SCHEDULE_STEP, /* from 0, the argument of MoecUpdate.rate */
     MOEC_SCALAR_SCHEDULE_STEPS,
     MOEC_SCALAR_LOSS_SCALE, /* factor of the loss before the backward pass */
-    MOEC_SCALAR_POSITION    /* of the first new token of a decode step */
+    MOEC_SCALAR_POSITION,   /* of the first new token of a decode step */
+    MOEC_SCALAR_PROCESS     /* of those that share a micro-batch, from 0 */
 } MoecScalar;
 
 /* Storage types of real numbers. MOEC_BYTE: integers -127 .. 127 with a scale stored separately. */

@@ -182,6 +182,10 @@ int mesh_member(const Mesh *mesh) {
     return mesh ? mesh->rank % mesh->dividing : 0;
 }
 
+int mesh_sharing(const Mesh *mesh) {
+    return mesh ? mesh->sharing : 1;
+}
+
 int mesh_size(const Mesh *mesh) {
     return mesh ? mesh->size : 1;
 }

@@ -40,10 +40,11 @@ bool mesh_use_device(Mesh *mesh, Engine *engine);
  * processes. Returns false if another process failed. */
 bool mesh_end(Mesh *mesh, bool good);
 
-int mesh_rank(const Mesh *mesh);   /* of this process, from 0 */
-int mesh_member(const Mesh *mesh); /* in its group, see mesh_set_groups */
-int mesh_size(const Mesh *mesh);   /* processes */
-int mesh_hosts(const Mesh *mesh);  /* different hosts */
+int mesh_rank(const Mesh *mesh);    /* of this process, from 0 */
+int mesh_member(const Mesh *mesh);  /* in its group, see mesh_set_groups */
+int mesh_size(const Mesh *mesh);    /* processes */
+int mesh_sharing(const Mesh *mesh); /* consecutive ones with the sequences of one micro-batch */
+int mesh_hosts(const Mesh *mesh);   /* different hosts */
 
 /* For messages about failures: the number of the step, and the long operation of this process that
  * others wait for ("writing the checkpoint"), or NULL. */

@@ -28,19 +28,23 @@ bool gradient_sum_fits(long parts, long lanes, int processes) {
     return false;
 }
 
+/* Processes that share a micro-batch have a term each of its gradient. */
 static long lanes_of(const GradientSum *sum) {
+    if (mesh_sharing(sum->mesh) > 1) return sum->parts;
     return sum->lanes > 1 && !sum->fast ? sum->lanes : mesh_size(sum->mesh);
 }
 
 bool gradient_sum_prepare(const GradientSum *sum, Model *model) {
     if (sum->lanes <= 1 || sum->fast) return true;
     if (!model->device->apart) model->engine->host.product = NULL;
-    return gradient_sum_fits(sum->parts, sum->lanes, mesh_size(sum->mesh));
+    return mesh_sharing(sum->mesh) > 1 ||
+           gradient_sum_fits(sum->parts, sum->lanes, mesh_size(sum->mesh));
 }
 
 void gradient_sum_parts(const GradientSum *sum, long *first, long *count) {
-    *count = sum->parts / mesh_size(sum->mesh);
-    *first = *count * mesh_rank(sum->mesh);
+    const int sharing = mesh_sharing(sum->mesh);
+    *count = sum->parts * sharing / mesh_size(sum->mesh);
+    *first = *count * (mesh_rank(sum->mesh) / sharing);
 }
 
 bool gradient_sum_begins(const GradientSum *sum, long part) {

@@ -31,23 +31,34 @@ static bool check_size(const ProcessGroup *launch, long size) {
     return false;
 }
 
-/* Each process has equally many micro-batches. The help names the nearest sizes that divide. */
+/* Processes divide the micro-batches, or their sequences. The help names the nearest sizes. */
 bool run_parts_fit(long parts, long size) {
-    if (parts % size == 0) return true;
+    if (moec_sharing(parts, size)) return true;
     long below = size, above = size;
     while (parts % below) below--;
-    while (above < parts && parts % above) above++;
-    char *other = above < parts || parts % above == 0 ? memory_format(" or %ld", above)
-                                                      : memory_format("%s", "");
-    char *help = memory_format("use %ld%s processes, or train.gradient_accumulation_steps = %ld",
-                               below, other, (parts / size + 1) * size);
+    while (above < parts ? parts % above : above % parts) above++;
+    char *help = memory_format("use %ld or %ld processes, or "
+                               "train.gradient_accumulation_steps = %ld",
+                               below, above, (parts / size + 1) * size);
     error_message(
         help,
         "%ld micro-batches (train.gradient_accumulation_steps) cannot be distributed over "
         "data = %ld",
         parts, size);
     free(help);
-    free(other);
+    return false;
+}
+
+/* Processes that divide experts have a micro-batch each, or share one. */
+static bool check_groups(long divided, long sharing) {
+    if (sharing == 1 || sharing % divided == 0) return true;
+    char *help = memory_format("use --mesh expert=%ld, or as many micro-batches "
+                               "(train.gradient_accumulation_steps) as processes",
+                               sharing);
+    error_message(
+        help, "%ld processes share the sequences of a micro-batch, which %s = %ld does not divide",
+        sharing, "expert", divided);
+    free(help);
     return false;
 }
 
@@ -62,8 +73,14 @@ static bool set_mesh(TrainRun *run, const ProcessGroup *launch, MoecCompiler *co
         run->divided = (int)mesh.keys;
         size = mesh.data;
     }
-    if (!check_size(launch, size)) return false;
-    if (run->divided > 1) moec_divide(compiler, 1);
+    if (!check_size(launch, size) || !run_parts_fit(run->settings.accumulate, launch->size))
+        return false;
+    run->sharing = (int)moec_sharing(run->settings.accumulate, launch->size);
+    if (!check_groups(run->divided, run->sharing)) return false;
+    if (run->sharing > 1 && !run->options.mesh &&
+        !moec_set_mesh(compiler, "data=auto", run->sharing))
+        return reports_good(compiler);
+    if (run->divided > 1 || run->sharing > 1) moec_divide(compiler, run->sharing);
     return true;
 }
 
@@ -75,22 +92,34 @@ static bool check_device(const TrainRun *run, const ProcessGroup *launch, const 
         return error_message("--mesh data=N, or omit --device",
                              "--mesh %s requires training on CPUs, not --device cuda",
                              run->options.mesh);
+    if (run->sharing > 1)
+        return error_message("increase train.gradient_accumulation_steps, or omit --device",
+                             "the sequences of a micro-batch are divided over processes on CPUs "
+                             "only, not with --device cuda");
     return launch->size == 1 || cuda_nccl();
+}
+
+/* Stages differ in their micro-batches: then each process needs at least one. */
+static bool stage_fits(const TrainRun *run, const Settings *stage, int size) {
+    const long parts = stage->accumulate;
+    if (!run_parts_fit(parts, size)) return false;
+    if (run->stages.count > 1 && moec_sharing(parts, size) > 1)
+        return error_message("use a larger gradient_accumulation_steps in each stage, or fewer "
+                             "processes",
+                             "a stage with %ld micro-batches cannot be divided over %d processes",
+                             parts, size);
+    return run->sharing > 1 || !stage->lanes || stage->fast ||
+           gradient_sum_fits(parts, stage->lanes, size);
 }
 
 bool processes_check(TrainRun *run, const Device *device, MoecCompiler *compiler) {
     static const ProcessGroup single = {.command = "", .size = 1, .local_size = 1};
     const RunOptions *options = &run->options;
     const ProcessGroup *launch = options->launch ? options->launch : &single;
-    const Settings *settings = &run->settings;
     if (!set_mesh(run, launch, compiler) || !check_device(run, launch, device)) return false;
-    for (int i = 0; i < run->stages.count; i++) {
-        const long parts = run->stages.all[i].settings.accumulate;
-        if (!run_parts_fit(parts, launch->size) ||
-            (settings->lanes && !settings->fast &&
-             !gradient_sum_fits(parts, settings->lanes, launch->size)))
-            return false;
-    }
+    run->stages.sharing = run->sharing;
+    for (int i = 0; i < run->stages.count; i++)
+        if (!stage_fits(run, &run->stages.all[i].settings, launch->size)) return false;
     return true;
 }
 
@@ -181,7 +210,7 @@ bool processes_join(TrainRun *run, const Device *device, bool good) {
     }
     run->mesh = mesh_start(run->options.launch, good, !device || device->apart, properties, COUNT);
     if (!run->mesh) return false;
-    mesh_set_groups(run->mesh, run->divided, 1);
+    mesh_set_groups(run->mesh, run->divided, run->sharing);
     if (!mesh_use_device(run->mesh, run->model->engine)) return false;
     /* Optimizers of whole matrices need the gradients of all parameters. */
     run->sharded = run->settings.zero && !run->model->table->whole_bytes;

@@ -228,9 +228,7 @@ static bool log_step(TrainRun *run, const TrainStage *stage, const StepResult *r
                              "loss", result->loss, "grad_norm", result->norm, "lr",
                              json_number(result->rate), "seconds", seconds);
     if (run->stages.count > 1) {
-        const MoecGraphEntry *graph = stage->train->graph;
-        json_object_set_new(line, "sequences",
-                            json_integer(graph->batch * stage->settings.accumulate));
+        json_object_set_new(line, "sequences", json_integer(stage_sequences(&run->stages, stage)));
         json_object_set_new(line, "context_length", json_integer(call_context(stage->train)));
     }
     json_t *measured = measured_json(run, stage->stepper.probes);
@@ -515,7 +513,7 @@ static uint64_t lanes_of(const TrainRun *run, bool begun) {
     if (run->settings.fast) return 1;
     if (run->settings.lanes) return (uint64_t)run->settings.lanes;
     if (begun) return run->place.lanes ? run->place.lanes : 1;
-    return (uint64_t)mesh_size(run->mesh);
+    return (uint64_t)(mesh_size(run->mesh) / mesh_sharing(run->mesh));
 }
 
 /* Process 0: the files of the run. */

@@ -61,7 +61,8 @@ struct TrainRun {
     double validation; /* last validation loss in nats/token; NaN before the first evaluation */
     bool probe_told;   /* the note about a probe that is not finite was printed */
     int divided;       /* processes that divide the experts; 1: each has all of them */
-    MeshPart *parts;   /* of the weights, if processes have parts of them; NULL: all of them */
+    int sharing;     /* processes that divide the sequences of a micro-batch; 1: each has its own */
+    MeshPart *parts; /* of the weights, if processes have parts of them; NULL: all of them */
     int part_count;
     bool sharded;   /* each process has the optimizer state of its range only */
     bool stopped;   /* by on_step */
@@ -88,7 +89,8 @@ bool run_start(TrainRun *run);
 /* Trains. After every end but RUN_FAILED, the checkpoints have been read back. */
 RunEnd run_train(TrainRun *run);
 void run_close(TrainRun *run);
-/* Whether so many processes can share the micro-batches of a step; false after a message. */
+/* Whether so many processes can divide the micro-batches of a step, or the sequences of each; false
+ * after a message. */
 bool run_parts_fit(long parts, long processes);
 /* Bytes of the weights that this process needs. */
 double run_weight_bytes(const TrainRun *run);

@@ -22,6 +22,7 @@ bool stages_read(TrainStages *stages, MoecCompiler *compiler, const Settings *se
         return error_message("merge some of them", "train.stages has more than %d stages",
                              TRAIN_SHAPES - 1);
     stages->parts = 1;
+    stages->sharing = 1;
     stages->count = count + 1;
     for (int i = 0; i <= count; i++) {
         TrainStage *stage = &stages->all[i];
@@ -102,14 +103,18 @@ uint64_t stage_sample(const TrainStages *stages, const TrainStage *stage, uint64
     return (position + parts - 1) / parts;
 }
 
+long stage_sequences(const TrainStages *stages, const TrainStage *stage) {
+    return stage->train->graph->batch * stage->settings.accumulate * stages->sharing;
+}
+
 uint64_t stage_after(const TrainStages *stages, const TrainStage *stage, uint64_t position) {
-    const uint64_t samples = (uint64_t)(stage->train->graph->batch * stage->settings.accumulate);
+    const uint64_t samples = (uint64_t)stage_sequences(stages, stage);
     return (stage_sample(stages, stage, position) + samples) * (stages->parts / stage->pieces);
 }
 
-double stage_tokens(const TrainStage *stage) {
+double stage_tokens(const TrainStages *stages, const TrainStage *stage) {
     const Call *call = stage->train;
-    const double samples = (double)(call->graph->batch * stage->settings.accumulate);
+    const double samples = (double)stage_sequences(stages, stage);
     return samples * (examples_words(call) ? 1 : (double)call_context(call));
 }
 
@@ -118,7 +123,7 @@ double stages_tokens_per_step(const TrainStages *stages, long steps) {
     for (int i = 0; i < stages->count; i++) {
         const TrainStage *stage = &stages->all[i];
         const long end = stage->end < steps ? stage->end : steps;
-        if (end > stage->first) tokens += (double)(end - stage->first) * stage_tokens(stage);
+        if (end > stage->first) tokens += (double)(end - stage->first) * stage_tokens(stages, stage);
     }
-    return steps > 0 ? tokens / (double)steps : stage_tokens(&stages->all[stages->count - 1]);
+    return steps > 0 ? tokens / (double)steps : stage_tokens(stages, &stages->all[stages->count - 1]);
 }

@@ -23,6 +23,7 @@ typedef struct TrainStages {
     TrainStage all[TRAIN_SHAPES];
     int count;
     uint64_t parts; /* that a sample of train.context_length has */
+    int sharing;    /* processes that divide the sequences of a micro-batch */
 } TrainStages;
 
 /* Reads the stages of the spec; the last one has the settings of `train`. False after a message. */
@@ -38,8 +39,9 @@ TrainStage *stages_at(TrainStages *stages, long step);
 /* The first sample of a step in samples of its stage, and the position after the step. */
 uint64_t stage_sample(const TrainStages *stages, const TrainStage *stage, uint64_t position);
 uint64_t stage_after(const TrainStages *stages, const TrainStage *stage, uint64_t position);
-/* Tokens (or examples) of a step of the stage. */
-double stage_tokens(const TrainStage *stage);
+/* Sequences, tokens (or examples) of a step of the stage, over all processes. */
+long stage_sequences(const TrainStages *stages, const TrainStage *stage);
+double stage_tokens(const TrainStages *stages, const TrainStage *stage);
 /* The mean of a step over so many steps. */
 double stages_tokens_per_step(const TrainStages *stages, long steps);
 

@@ -27,7 +27,8 @@ bool step_prepare(Stepper *stepper) {
     const MoecGraphEntry *gather =
         model_graph_of_shape(model, MOEC_GRAPH_GATHER, graph->batch, graph->context);
     GradientSum *sum = &stepper->gradient_sum;
-    const size_t rows = sum->mesh ? (size_t)stepper->settings.accumulate : 1;
+    const size_t rows =
+        sum->mesh ? (size_t)(stepper->settings.accumulate * mesh_sharing(sum->mesh)) : 1;
     long context = stepper->order.context;
     sum->parts = stepper->settings.accumulate;
     sum->fast = stepper->settings.fast;
@@ -68,11 +69,14 @@ static bool read_sample(const Stepper *stepper, uint64_t number, size_t length, 
 
 /* Reads the samples of micro-batch `part` of the step whose samples start at `position`. */
 static bool set_windows(Stepper *stepper, uint64_t position, long part) {
-    long length = stepper->order.context + 1, batch = stepper->train->graph->batch;
+    const Mesh *mesh = stepper->gradient_sum.mesh;
+    const int sharing = mesh_sharing(mesh), process = mesh_rank(mesh) % sharing;
+    long length = stepper->order.context + 1, batch = stepper->train->graph->batch,
+         first = (part * sharing + process) * batch;
     const int32_t *windows = stepper->windows;
-    if (stepper->given) windows = stepper->given + part * batch * length;
+    if (stepper->given) windows = stepper->given + first * length;
     for (long b = 0; b < batch && !stepper->given; b++) {
-        if (!read_sample(stepper, position + (uint64_t)(part * batch + b), (size_t)length,
+        if (!read_sample(stepper, position + (uint64_t)(first + b), (size_t)length,
                          stepper->windows + b * length))
             return false;
     }
@@ -147,9 +151,16 @@ static uint64_t seed_of(const Stepper *stepper, long step, long part) {
     return random_bits(stepper->seed, (uint64_t)(step * stepper->settings.most_parts + part));
 }
 
-/* Row of the results of a micro-batch. */
+/* Row of the results of a micro-batch: the first of the processes that share it. */
 static size_t result_row(const Stepper *stepper, long part) {
-    return stepper->gradient_sum.mesh ? (size_t)part : 0;
+    const Mesh *mesh = stepper->gradient_sum.mesh;
+    return mesh ? (size_t)(part * mesh_sharing(mesh)) : 0;
+}
+
+/* The row that this process sets. */
+static size_t own_row(const Stepper *stepper, long part) {
+    const Mesh *mesh = stepper->gradient_sum.mesh;
+    return result_row(stepper, part) + (size_t)(mesh_rank(mesh) % mesh_sharing(mesh));
 }
 
 static void add_row(Stepper *stepper, long part) {
@@ -161,7 +172,7 @@ static void add_row(Stepper *stepper, long part) {
 static bool train_part(Stepper *stepper, long step, long part) {
     Call *call = stepper->train;
     const int loss = call_output(call, "loss");
-    double *row = stepper->rows + result_row(stepper, part) * row_width(stepper);
+    double *row = stepper->rows + own_row(stepper, part) * row_width(stepper);
     call->begins = gradient_sum_begins(&stepper->gradient_sum, part);
     if (!call_run(call, seed_of(stepper, step, part), part == stepper->settings.accumulate - 1) ||
         !call_get_numbers(call))
@@ -217,7 +228,7 @@ static void add_means(Stepper *stepper, long part) {
 
 static bool gather_part(Stepper *stepper, uint64_t seed, long part) {
     Call *gather = stepper->gather;
-    double *means = stepper->means + result_row(stepper, part) * width_of(gather->graph);
+    double *means = stepper->means + own_row(stepper, part) * width_of(gather->graph);
     call_share_inputs(gather, stepper->train);
     if (!call_run(gather, seed, false)) return false;
     for (int i = 0; i < gather->graph->output_count; i++) {
@@ -261,6 +272,10 @@ static bool gather_parts(Stepper *stepper, long step, uint64_t position) {
 
 static void begin_step(Stepper *stepper) {
     Call *call = stepper->train;
+    const Mesh *mesh = stepper->gradient_sum.mesh;
+    const int process = mesh_rank(mesh) % mesh_sharing(mesh);
+    call_set_scalar(call, MOEC_SCALAR_PROCESS, process);
+    if (stepper->gather) call_set_scalar(stepper->gather, MOEC_SCALAR_PROCESS, process);
     stepper->loss = 0;
     stepper->wrong = -1;
     probes_clear(stepper->probes);
@@ -365,7 +380,7 @@ void step_print_fault(Stepper *stepper, MoecCompiler *compiler, long step, uint6
     const long parts = stepper->settings.accumulate,
                own = stepper->wrong < 0 ? 0 : parts - stepper->wrong;
     const long most = mesh_largest(mesh, "search for the first value", (int)own);
-    const int root = most ? (int)((parts - most) * mesh_size(mesh) / parts) : 0;
+    const int root = most ? (int)((parts - most) * mesh_size(mesh) / parts) : 0; /* has that part */
     char *text = NULL;
     size_t length = 0;
     if (mesh_rank(mesh) == root) {

@@ -39,6 +39,20 @@ first=$1
 launcher="$first -n 4" train "$work/four" $eight -q >/dev/null
 same "$work/one" "$work/four"
 
+# More processes than micro-batches divide the sequences: equal up to rounding, the same bits with divided experts.
+values() { grep '"grad_norm"' "$1/log.jsonl" | sed 's/.*"loss":\([^,]*\),"grad_norm":\([^,]*\),.*/\1 \2/'; }
+few="--steps 4 --set train.gradient_accumulation_steps=2 --set train.batch_size=4"
+launcher= train "$work/whole" -q $few >/dev/null
+launcher="$first -n 4" train "$work/shared" $few >"$work/out" 2>&1 || wrong "divided sequences: $(cat "$work/out")"
+grep -q '^4 processes on 1 host, sequences of a micro-batch over 2; ' "$work/out" || wrong "sequences are not divided: $(cat "$work/out")"
+launcher="$first -n 4" train "$work/both" -q $few --mesh expert=2 >/dev/null
+same "$work/shared" "$work/both"
+values "$work/whole" >"$work/values"
+values "$work/shared" | paste -d' ' "$work/values" - | awk '
+    function off(a, b) { return a > b ? (a - b) / a : (b - a) / b }
+    { if (off($1, $3) > 1e-6 || off($2, $4) > 1e-5) wrong = 1; equal += $1 == $3 && $2 == $4 }
+    END { exit wrong || NR != 4 || equal == 4 }' || wrong "divided sequences: other results: $(values "$work/shared")"
+
 # The lanes of a run are those of its first start: 4 processes, then 2, then 1.
 for stop in 5 8 12; do
     launcher= train "$work/straight" --set train.reduction_lanes=4 -q --resume --stop-after $stop >/dev/null

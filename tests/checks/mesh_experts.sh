@@ -19,7 +19,9 @@ model mixture = decoder {
   }
   train = { lr = 1e-2, batch_size = 2, context_length = 64, steps = 6, gradient_accumulation_steps = 4, reduction_lanes = 4, eval_interval = 3, save_interval = 4 }
 }
-model nested = mixture { ffn.expert = lore_mlp { hidden_dim = 8, lores = 4, top_k = 2, rank = 2 } }
+model nested = mixture { dim = 16, ffn.expert = lore_mlp { hidden_dim = 8, lores = 4, top_k = 2, rank = 2 } }
+model twice = nested { ffn.expert = moe { experts = 4, top_k = 2, expert = swiglu { hidden_dim = 8 }, aux_loss_coef = 0.01 } }
+model thrice = twice { ffn.expert.expert = moe { experts = 2, top_k = 1, expert = swiglu { hidden_dim = 8 } }, ffn.expert.shared_expert = swiglu { hidden_dim = 8 } }
 model dense = mixture { ffn = swiglu { hidden_dim = 8 } }
 SPEC
 train() { # OUT ARGUMENTS...: the command line, after a launcher
@@ -46,6 +48,15 @@ launcher= train "$work/moved" -q --resume --stop-after 4 >/dev/null
 launcher=$two train "$work/moved" -q --resume --mesh data=auto,expert=2 >/dev/null
 same "$work/straight" "$work/moved"
 
+# Experts inside experts.
+for model in nested twice; do
+    rm -rf "$work/one" "$work/two"
+    launcher= train "$work/one" -q --steps 2 >/dev/null
+    launcher=$two train "$work/two" -q --steps 2 --mesh expert=2 >/dev/null
+    cmp "$work/one/last.safetensors" "$work/two/last.safetensors" || wrong "$model: other weights"
+done
+model=
+
 # refused WORDS LAUNCHER ARGUMENTS...: an error at its location, with help; nothing is written.
 refused() {
     words=$1 launcher=$2
@@ -63,4 +74,8 @@ refused "axis n of size 3 cannot be divided over expert = 2" "$two" --mesh exper
 refused "3 micro-batches (train.gradient_accumulation_steps) cannot be distributed over data = 2" "$two" --mesh expert=2 \
     --set train.gradient_accumulation_steps=3 --set train.reduction_lanes=0
 model=dense refused "no token selects parameters in this model" "$two" --mesh expert=2
-model=nested refused "no parameters can be divided over expert = 2" "$two" --mesh expert=2
+refused "2 processes share the sequences of a micro-batch, which expert = 4 does not divide" "$1 -n 4" --mesh expert=4 \
+    --set train.gradient_accumulation_steps=2 --set train.reduction_lanes=0
+refused "3 sequences (the batch size) cannot be divided over data = 2" "$two" --set train.gradient_accumulation_steps=1 \
+    --set train.reduction_lanes=0 --set train.batch_size=3
+model=thrice refused "rows of rows of rows cannot be divided over expert" "$two" --mesh expert=2

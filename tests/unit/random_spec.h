@@ -49,6 +49,7 @@ typedef struct Spec {
     int causal; /* may be decoded */
     int images; /* reads numbers instead of tokens */
     int resets; /* states are reset where on[s] is 0 */
+    int grouped; /* its outer experts are in groups */
     int differentiable; /* its gradient is that of its loss: no `stop` */
     long context, vocabulary, batch, dim;
 } Spec;
@@ -380,8 +381,11 @@ static void add_lores(Spec *spec) {
 
 static void add_moe(Spec *spec, int depth) {
     Random *random = &spec->random;
-    long groups = chance(random, 25) ? between(random, 2, 3) : 1,
-         each = between(random, 1 + (groups == 1), groups > 1 ? 3 : 6);
+    long groups = chance(random, 25) ? between(random, 2, 3) : 1;
+    /* At most 9 dimensions: two levels of groups with low-rank maps and a matrix optimizer have 10. */
+    if (depth == 0) spec->grouped = groups > 1;
+    if (depth > 0 && spec->grouped) groups = 1;
+    long each = between(random, 1 + (groups == 1), groups > 1 ? 3 : 6);
     long top = between(random, 1, each < 3 ? each : 3);
     add(spec, "moe {\n    experts = %ld\n    top_k = %ld\n", groups * each, groups * top);
     if (groups > 1) add(spec, "    uniform_groups = %ld\n", groups);

@@ -42,6 +42,7 @@ Expr *mesh_position(Program *program, MeshAxis axis) {
         const char *name = arena_format(program->arena, "%s_process", mesh_axis_name(axis));
         *index = tensor_new(program, name, ROLE_INPUT, TYPE_INT, 0, NULL, (Span){0});
         (*index)->input = (*index)->declared = MOEC_INPUT_SCALAR;
+        if (axis == MESH_DATA) (*index)->scalar = MOEC_SCALAR_PROCESS;
         (*index)->vocabulary = program->mesh[axis];
     }
     return expr_read(program, *index, NULL);

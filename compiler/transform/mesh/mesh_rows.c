@@ -29,72 +29,6 @@
 #include "ir/call.h"
 #include "passes.h"
 
-/* ---- facts ---- */
-
-/* The dimension of the mask, without that of a repeat, which is key number `number`; -1: none. */
-static int key_dimension(const Relation *relation, int number) {
-    int dimension = 0;
-    for (int i = 0; i < relation->mask->rank; i++) {
-        if (relation->mask->axes[i]->kind == AXIS_REPEAT) continue;
-        if (relation->key[dimension] && number-- == 0) return dimension;
-        dimension++;
-    }
-    return -1;
-}
-
-const Axis *key_axis(const Relation *relation, int number) {
-    const int wanted = key_dimension(relation, number);
-    int dimension = 0;
-    for (int i = 0; i < relation->mask->rank && wanted >= 0; i++)
-        if (relation->mask->axes[i]->kind != AXIS_REPEAT && dimension++ == wanted)
-            return relation->mask->axes[i];
-    return NULL;
-}
-
-/* True for rows that are selected among other rows, or among which others are selected. */
-static bool is_nested(const Program *program, const Relation *relation) {
-    bool nested = relation->outer != NULL;
-    for (int i = 0; i < program->relations.count; i++)
-        nested |= ((const Relation *)program->relations.items[i])->outer == relation;
-    return nested;
-}
-
-/* Rows of tokens, all of whose keys are coordinates of their own. */
-static bool has_own_keys(const Program *program, const Relation *relation) {
-    int keys = 0;
-    while (key_dimension(relation, keys) >= 0) keys++;
-    return keys && relation->group_of_count == keys && !is_nested(program, relation);
-}
-
-RowSides *sides_of(const Keyed *keyed, const Axis *rows) {
-    for (int i = 0; i < keyed->sides.count; i++) {
-        RowSides *sides = keyed->sides.items[i];
-        if (sides->rows == rows || sides->received == rows) return sides;
-    }
-    return NULL;
-}
-
-int rows_dimension_of(const Keyed *keyed, const Tensor *tensor, RowSides **sides) {
-    for (int i = 0; i < tensor->rank; i++)
-        if ((*sides = sides_of(keyed, tensor->axes[i]))) return i;
-    return -1;
-}
-
-bool is_keyed(const Tensor *tensor) {
-    return tensor->placed[MESH_EXPERT].kind == PLACED_DIVIDED;
-}
-
-int key_number(const Keyed *keyed, const Expr *sub) {
-    if (sub->kind != EXPR_READ || sub->count != 1 || sub->args[0]->kind != EXPR_INDEX) return -1;
-    for (int i = 0; i < keyed->program->relations.count; i++) {
-        const Relation *relation = keyed->program->relations.items[i];
-        if (!has_own_keys(keyed->program, relation) || !sides_of(keyed, relation->rows)) continue;
-        for (int key = 0; key_dimension(relation, key) >= 0; key++)
-            if (sub->tensor == relation->coordinate[key_dimension(relation, key)]) return key;
-    }
-    return -1;
-}
-
 /* ---- divided parameters ---- */
 
 /* By tensor id: the dimension along which every access has the first key of its rows; -1: none. */
@@ -165,17 +99,6 @@ static void divide_parameters(Keyed *keyed) {
 
 /* ---- values of one process ---- */
 
-bool draws_numbers(const Keyed *keyed, const Expr *expr) {
-    return keyed->apart && expr->kind == EXPR_APPLY && op_is_random(expr->op);
-}
-
-bool is_of_sender(const Keyed *keyed, const Tensor *tensor) {
-    RowSides *sides;
-    if (!keyed->apart) return over_processes(tensor);
-    return tensor->id < keyed->count && keyed->varies[tensor->id] &&
-           rows_dimension_of(keyed, tensor, &sides) < 0;
-}
-
 static bool value_varies(const Keyed *keyed, const Expr *expr) {
     if (draws_numbers(keyed, expr)) return true;
     if (expr->kind == EXPR_READ && keyed->varies[expr->tensor->id]) return true;
@@ -219,29 +142,6 @@ static void find_varying(Keyed *keyed) {
 
 /* ---- the sides of row tensors ---- */
 
-bool reads_keyed(const Keyed *keyed, const Expr *expr) {
-    RowSides *sides;
-    if (expr->kind == EXPR_READ &&
-        (is_keyed(expr->tensor) ||
-         (rows_dimension_of(keyed, expr->tensor, &sides) >= 0 && on_key_side(keyed, expr->tensor))))
-        return true;
-    for (int i = 0; i < expr->count; i++)
-        if (reads_keyed(keyed, expr->args[i])) return true;
-    return false;
-}
-
-bool on_key_side(const Keyed *keyed, const Tensor *tensor) {
-    return tensor->id < keyed->count && keyed->key_side[tensor->id];
-}
-
-bool runs_on_key_side(const Keyed *keyed, const Statement *statement) {
-    const Tensor *target = statement->target->tensor;
-    RowSides *sides;
-    if (is_keyed(target)) return true;
-    if (rows_dimension_of(keyed, target, &sides) >= 0) return on_key_side(keyed, target);
-    return !keyed->apart && !over_processes(target) && reads_keyed(keyed, statement->value);
-}
-
 static void put_on_key_side(Keyed *keyed, const Tensor *tensor) {
     RowSides *sides;
     if (rows_dimension_of(keyed, tensor, &sides) < 0 || keyed->key_side[tensor->id]) return;
@@ -257,7 +157,7 @@ static void visit_sides(Statement *statement, void *data) {
     for (int i = 0; i < statement->inputs.count; i++)
         keys |= reads_keyed(keyed, statement->inputs.items[i]);
     for (int i = 0; i < statement->outputs.count; i++)
-        keys |= reads_keyed(keyed, statement->outputs.items[i]);
+        keys |= reads_keyed(keyed, statement->outputs.items[i]); /* or nested rows: a pack */
     for (int i = 0; i < statement->outputs.count && keys; i++)
         put_on_key_side(keyed, call_output(statement, i)->tensor);
 }
@@ -283,7 +183,7 @@ static void find_row_sides(Keyed *keyed) {
     Program *program = keyed->program;
     for (int i = 0; i < program->relations.count; i++) {
         Relation *relation = program->relations.items[i];
-        if (!has_own_keys(program, relation) || sides_of(keyed, relation->rows)) continue;
+        if (!has_own_keys(relation) || sides_of(keyed, relation->rows)) continue;
         const Axis *rows = relation->rows;
         RowSides sides = {.rows = relation->rows};
         sides.received =
@@ -323,10 +223,7 @@ static void report_no_keys(const Program *program, const MeshSizes *sizes) {
         for (int j = 0; j < i; j++) known |= ((const Relation *)relations->items[j])->mask == mask;
         if (!known)
             report_note(reports, mask->span,
-                        is_nested(program, relation)
-                            ? "parameters for rows of rows cannot be divided: the rows of '%s'"
-                            : "the rows of '%s' have no key, or keys that do not select "
-                              "parameters alone",
+                        "the rows of '%s' have no key, or keys that do not select parameters alone",
                         mask->stem);
     }
     report_help(reports,
@@ -343,8 +240,10 @@ void mesh_rows(Program *program, const MeshSizes *sizes) {
     keyed.apart = program->mesh[MESH_DATA] % keyed.size != 0;
     if (keyed.apart) find_varying(&keyed);
     find_row_sides(&keyed);
+    find_nested_rows(&keyed);
     divide_parameters(&keyed);
     drop_unused_rows(&keyed);
+    widen_nested_rows(&keyed);
     if (keyed.failed) return;
     if (!keyed.sides.count) {
         report_no_keys(program, sizes);

@@ -1,7 +1,7 @@
 /* move_rows: rewrites the statements over rows for divided parameters, see mesh_rows.c. */
 #include "base/must.h"
 #include "ir/call.h"
-#include "transform/mesh/keyed_rows.h"
+#include "transform/mesh/move_rows.h"
 
 /* Rows that were copied to the other side: the value of `source` for each row. */
 typedef struct MovedRows {
@@ -11,18 +11,7 @@ typedef struct MovedRows {
     Tensor *result;
 } MovedRows;
 
-typedef struct RowMove {
-    Keyed *keyed;
-    Program *program;
-    List moved; /* MovedRows *, in this block */
-    List *made;
-    /* the current statement */
-    Statement *statement;
-    RowSides *sides; /* of its loop over rows, or NULL */
-    Index *row, *received;
-} RowMove;
-
-static void refuse_rows(RowMove *move, const char *what) {
+void refuse_rows(RowMove *move, const char *what) {
     Reports *reports = move->program->reports;
     if (move->keyed->failed) return;
     report_error(reports, move->statement->span, "parameters cannot be divided over %s: %s",
@@ -101,8 +90,8 @@ static void forget_moved(RowMove *move, const Tensor *written) {
     move->moved.count = kept;
 }
 
-static Tensor *rows_tensor(RowMove *move, const char *name, const char *part, Type type,
-                           Index *const *loops, int count, Axis *rows) {
+Tensor *rows_tensor(RowMove *move, const char *name, const char *part, Type type,
+                    Index *const *loops, int count, Axis *rows) {
     Axis *axes[MAX_RANK] = {rows};
     if (count > MAX_RANK) {
         refuse_rows(move, "its rows would have too many dimensions");
@@ -113,15 +102,14 @@ static Tensor *rows_tensor(RowMove *move, const char *name, const char *part, Ty
     return tensor_new(move->program, full, ROLE_TEMP, type, count, axes, move->statement->span);
 }
 
-/* Fresh indices over all of a tensor. */
-static Expr *whole_read(Program *program, Tensor *tensor) {
+Expr *whole_read(Program *program, Tensor *tensor) {
     Index *indices[MAX_RANK];
     for (int i = 0; i < tensor->rank; i++)
         indices[i] = index_new(program, tensor->axes[i]->name, tensor->axes[i]);
     return expr_read_indices(program, tensor, indices);
 }
 
-static void add_exchange(RowMove *move, CollectiveKind kind, Expr *from, Expr *to) {
+void add_exchange(RowMove *move, CollectiveKind kind, Expr *from, Expr *to) {
     Program *program = move->program;
     Statement *exchange = collective_new(program, move->made, kind, MESH_EXPERT,
                                          move->statement->span, move->statement->asked);
@@ -222,9 +210,7 @@ static Expr *bring_back(RowMove *move, Expr *read) {
 
 /* ---- statements at the keys ---- */
 
-static Expr *at_keys(RowMove *move, Expr *expr);
-
-static Expr *access_at_keys(RowMove *move, Expr *access) {
+Expr *access_at_keys(RowMove *move, Expr *access) {
     Program *program = move->program;
     const Tensor *tensor = access->tensor;
     RowSides *sides;
@@ -248,7 +234,7 @@ static Expr *access_at_keys(RowMove *move, Expr *access) {
     return result;
 }
 
-static Expr *at_keys(RowMove *move, Expr *expr) {
+Expr *at_keys(RowMove *move, Expr *expr) {
     const int key = key_number(move->keyed, expr);
     if (key >= 0) return expr_read_indices(move->program, move->sides->keys[key], &move->received);
     if (draws_numbers(move->keyed, expr)) return send(move, expr);
@@ -270,7 +256,7 @@ static Expr *at_keys(RowMove *move, Expr *expr) {
     return result;
 }
 
-static Expr *received_bound(const RowMove *move) {
+Expr *received_bound(const RowMove *move) {
     Expr *last = expr_number(move->program, (double)(move->sides->slots->axes[0]->size - 1));
     return expr_read(move->program, move->sides->slots, &last);
 }
@@ -289,6 +275,8 @@ static void run_at_keys(RowMove *move) {
 
 static Expr *at_tokens(RowMove *move, Expr *expr) {
     if (!expr->count) return expr;
+    if (expr->kind == EXPR_READ && has_nested_rows(move->keyed, expr->tensor))
+        return return_nested(move, expr);
     Expr *args[MAX_RANK] = {NULL};
     for (int i = 0; i < expr->count; i++) args[i] = at_tokens(move, expr->args[i]);
     if (expr->kind == EXPR_READ) {
@@ -344,6 +332,12 @@ static void move_loop(RowMove *move) {
     move->row = NULL;
     for (int i = 0; i < statement->loop_count; i++) {
         RowSides *sides = sides_of(move->keyed, statement->loops[i]->axis);
+        NestedRows *nested = nested_of(move->keyed, statement->loops[i]->axis);
+        if (nested) {
+            move_nested_loop(move, nested, statement->loops[i]);
+            forget_moved(move, statement->target->tensor);
+            return;
+        }
         if (sides) move->sides = sides, move->row = statement->loops[i];
     }
     if (move->sides && !move->sides->relation) {
@@ -427,10 +421,29 @@ static void begin_packs(RowMove *move, const Statement *call) {
     }
 }
 
+/* Operands of a call that runs on the received rows. */
+static void read_received(RowMove *move, List *operands, Index **rows, Expr **received) {
+    for (int i = 0; i < operands->count; i++) {
+        Expr *operand = operands->items[i];
+        for (int j = 0; j < operand->count; j++) {
+            RowSides *sides = sides_of(move->keyed, operand->tensor->axes[j]);
+            const Expr *sub = operand->args[j];
+            if (!sides || sub->kind != EXPR_INDEX) continue;
+            if (!*rows) {
+                *rows = sub->index;
+                *received =
+                    expr_index(move->program, index_new(move->program, "q", sides->received));
+            }
+            operands->items[i] = expr_substitute(move->program, operand, rows, received, 1);
+        }
+    }
+}
+
 /* Calls over rows run where their operands are; all of them have to be on one side. */
 static void move_call(RowMove *move) {
     Statement *call = move->statement;
     bool keys = false, tokens = false;
+    if (move_nested_pack(move)) return;
     const List *lists[] = {&call->inputs, &call->outputs};
     for (int list = 0; list < 2; list++)
         for (int i = 0; i < lists[list]->count; i++) {
@@ -441,6 +454,12 @@ static void move_call(RowMove *move) {
         }
     if (keys && (tokens || statement_is_scan(call)))
         refuse_rows(move, "an operation reads rows of both sides");
+    Index *rows = NULL;
+    Expr *received = NULL;
+    if (keys) {
+        read_received(move, &call->inputs, &rows, &received);
+        read_received(move, &call->outputs, &rows, &received);
+    }
     list_push(move->program->arena, move->made, call);
     for (int i = 0; i < call->outputs.count; i++) forget_moved(move, call_output(call, i)->tensor);
     if (!call->body.statements.count) begin_packs(move, call);
@@ -456,6 +475,8 @@ static void move_body(Keyed *keyed, Block *body) {
         before[i] = *(const RowSides *)keyed->sides.items[i];
     move_rows(keyed, body);
     for (int i = 0; i < keyed->sides.count; i++) *(RowSides *)keyed->sides.items[i] = before[i];
+    for (int i = 0; i < keyed->nested.count; i++)
+        ((NestedRows *)keyed->nested.items[i])->relation = NULL;
 }
 
 void move_rows(Keyed *keyed, Block *block) {

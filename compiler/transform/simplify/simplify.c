@@ -34,6 +34,7 @@ static void add_root(const Tensor *tensor, bool *roots) {
 static void add_relation(const Relation *relation, bool *roots) {
     add_root(relation->mask, roots);
     add_root(relation->group, roots);
+    add_root(relation->number, roots);
     add_root(relation->row_of, roots);
     add_root(relation->start, roots);
     add_root(relation->list, roots);

@@ -48,8 +48,11 @@ static void print_run_plan(const TrainRun *run, size_t program) {
             quantity_in(weights, scale).text, quantity_in(moments, scale).text,
             quantity_in((double)model->arena_bytes, scale).text, quantity_in(lent, scale).text,
             quantity_in((double)program, scale).text);
-    char experts[32] = "";
+    char experts[80] = "";
     if (run->divided > 1) snprintf(experts, sizeof experts, ", experts over %d", run->divided);
+    if (run->sharing > 1)
+        snprintf(experts + strlen(experts), sizeof experts - strlen(experts),
+                 ", sequences of a micro-batch over %d", run->sharing);
     if (run->mesh)
         fprintf(stderr, "%d processes on %d host%s%s; reduction %s, %" PRIu64 " lanes\n",
                 mesh_size(run->mesh), mesh_hosts(run->mesh), mesh_hosts(run->mesh) == 1 ? "" : "s",
@@ -86,7 +89,7 @@ static bool show_step(void *context, const TrainRun *run, const StepResult *resu
     double parts = (double)stage->settings.accumulate;
     double steps = (double)(run->place.step - progress->shown_step);
     double pace = steps > 0 ? (now - progress->shown_time) / steps : 0; /* seconds of a step */
-    double tokens = (double)(stage->train->graph->batch * call_context(stage->train)) * parts;
+    double tokens = (double)(stage_sequences(&run->stages, stage) * call_context(stage->train));
     double share =
         pace > 0 ? stage->train->graph->product_flops * parts / pace / (progress->ceiling * 1e9)
                  : 0;

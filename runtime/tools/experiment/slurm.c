@@ -36,10 +36,21 @@ static void add_pattern(FILE *file, const char *path) {
     }
 }
 
+/* True if the options of sbatch ask for tasks: the processes of each run. */
+static bool asks_tasks(const char *options) {
+    for (const char *at = options; *at; at += strspn(at, " ")) {
+        if (!strncmp(at, "--ntasks", 8) || (!strncmp(at, "-n", 2) && strchr(" 123456789", at[2])))
+            return true;
+        at += strcspn(at, " ");
+    }
+    return false;
+}
+
 static void add_order(FILE *file, const Plan *plan, const RunOrder *order, int number,
                       const char *program) {
     char **command = order_command(plan, order);
     fprintf(file, "%d) # %s, seed %ld\n    ", number, order->variant->name, order->seed);
+    if (asks_tasks(plan->slurm)) fputs("srun --kill-on-bad-exit ", file);
     put_shell_word(file, program);
     for (int i = 1; command[i]; i++) {
         bool option = command[i][0] == '-' && command[i][1] == '-';

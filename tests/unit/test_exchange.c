@@ -1,0 +1,133 @@
+/* Rows that processes exchange, with a simulated MPI: a thread is a process. Routers choose experts at random, one expert only,
+ * those of the last process only, or leave some without rows. Every row arrives once, in order of key, process and row, and
+ * returns; each process sends exactly the rows of other processes' keys. */
+#include "mesh/internal.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PROCESSES = 4, KEYS = 8, PARTS = 2, GROUPS = KEYS * PARTS, ROWS = 50, WIDTH = 3, ALL = ROWS * PROCESSES };
+enum { RANDOM, ONE_EXPERT, LAST_PROCESS, SOME_EMPTY, ROUTERS };
+
+static pthread_barrier_t meeting;
+static struct {
+    const MpiTransfer *list;
+    int count;
+} posted[PROCESSES];
+static _Thread_local int self;
+static _Thread_local size_t sent;
+static int router;
+static _Atomic int failures;
+
+static void check(int condition, const char *text) {
+    if (!condition) failures += printf("router %d, process %d: %s\n", router, self, text) > 0;
+}
+
+#define CHECK(condition) check(condition, #condition)
+
+/* The transfers between two processes match in order. */
+static int exchange_transfers(const MpiTransfer *transfers, int count) {
+    int seen[PROCESSES] = {0};
+    posted[self].list = transfers;
+    posted[self].count = count;
+    pthread_barrier_wait(&meeting);
+    for (int i = 0; i < count; i++) {
+        const int peer = transfers[i].peer;
+        CHECK(peer != self);
+        if (transfers[i].sends) {
+            sent += transfers[i].length;
+            continue;
+        }
+        int number = seen[peer]++, at = 0;
+        for (; at < posted[peer].count; at++)
+            if (posted[peer].list[at].sends && posted[peer].list[at].peer == self && number-- == 0) break;
+        CHECK(at < posted[peer].count && posted[peer].list[at].length == transfers[i].length);
+        if (transfers[i].length) memcpy(transfers[i].bytes, posted[peer].list[at].bytes, transfers[i].length);
+    }
+    pthread_barrier_wait(&meeting);
+    return 0;
+}
+
+static const MpiShim simulated = {.abi = MPI_SHIM_ABI, .transfer = exchange_transfers};
+
+static unsigned draw(unsigned *state) {
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 16;
+}
+
+/* Boundaries of the groups of a process, by its router. */
+static void route_rows(int process, int *group) {
+    unsigned state = (unsigned)(process * 77 + router);
+    int count[GROUPS] = {0};
+    for (int row = 0; row < ROWS; row++) {
+        const unsigned any = draw(&state);
+        const int key = router == ONE_EXPERT     ? 5
+                        : router == LAST_PROCESS ? KEYS - 1 - (int)(any % (KEYS / PROCESSES))
+                        : router == SOME_EMPTY   ? (int)(any % 3) * 2 + 1
+                                                 : (int)(any % KEYS);
+        count[key * PARTS + (int)(draw(&state) % PARTS)]++;
+    }
+    group[0] = 0;
+    for (int g = 0; g < GROUPS; g++) group[g + 1] = group[g] + count[g];
+}
+
+/* The received rows are those of the own keys, by key, process, row. */
+static void check_received(const float *here, const int *table, const int *group_here, const int *slot, int count) {
+    const int own = KEYS / PROCESSES;
+    int at = 0;
+    for (int key = own * self; key < own * (self + 1); key++)
+        for (int sender = 0; sender < PROCESSES; sender++)
+            for (int part = key * PARTS; part < (key + 1) * PARTS; part++) {
+                const int *bounds = table + sender * (GROUPS + 1) + part;
+                for (int row = bounds[0]; row < bounds[1]; row++, at++) {
+                    CHECK(at < count && here[at * WIDTH] == (float)(sender * ROWS + row));
+                    CHECK(group_here[at] == part);
+                    CHECK(slot[at] == (key - own * self) * PROCESSES + sender);
+                }
+            }
+    CHECK(at == count);
+}
+
+static void *run_process(void *number) {
+    self = (int)(long)number;
+    Mesh mesh = {.mpi = &simulated, .rank = self, .size = PROCESSES};
+    int group[GROUPS + 1], table[PROCESSES * (GROUPS + 1)], group_here[ALL], first[GROUPS + 1], slot[ALL];
+    float rows[ROWS * WIDTH], back[ROWS * WIDTH];
+    static _Thread_local float here[ALL * WIDTH];
+    mesh_set_groups(&mesh, PROCESSES, 1);
+    route_rows(self, group);
+    for (int i = 0; i < ROWS * WIDTH; i++) rows[i] = (float)(self * ROWS + i / WIDTH);
+    MoecExchange exchange = {.kind = MOEC_EXCHANGE_COUNTS, .name = "counts", .groups = GROUPS, .keys = KEYS, .rows = ALL, .size = WIDTH};
+    mesh_exchange(&mesh, &exchange, group, NULL, (void *const[]){table, group_here, first, slot});
+    CHECK(sent == sizeof group * (PROCESSES - 1));
+    const int own = GROUPS / PROCESSES, kept = group[(self + 1) * own] - group[self * own];
+    int arrived = 0;
+    for (int sender = 0; sender < PROCESSES; sender++)
+        arrived += table[sender * (GROUPS + 1) + (self + 1) * own] - table[sender * (GROUPS + 1) + self * own];
+    CHECK(first[GROUPS] == arrived);
+    sent = 0;
+    exchange.kind = MOEC_EXCHANGE_DISPATCH;
+    mesh_exchange(&mesh, &exchange, rows, table, (void *const[]){here});
+    CHECK(sent == (size_t)(ROWS - kept) * WIDTH * sizeof(float));
+    check_received(here, table, group_here, slot, arrived);
+    sent = 0;
+    exchange.kind = MOEC_EXCHANGE_COMBINE;
+    mesh_exchange(&mesh, &exchange, here, table, (void *const[]){back});
+    CHECK(sent == (size_t)(arrived - kept) * WIDTH * sizeof(float));
+    CHECK(!memcmp(rows, back, sizeof rows));
+    free(mesh.staged);
+    return NULL;
+}
+
+int main(void) {
+    pthread_t threads[PROCESSES];
+    pthread_barrier_init(&meeting, NULL, PROCESSES);
+    for (router = RANDOM; router < ROUTERS; router++) {
+        for (long i = 0; i < PROCESSES; i++) pthread_create(&threads[i], NULL, run_process, (void *)i);
+        for (int i = 0; i < PROCESSES; i++) pthread_join(threads[i], NULL);
+    }
+    if (!failures) printf("%d routers: every row arrived and returned\n", ROUTERS);
+    return failures != 0;
+}
