@@ -123,7 +123,9 @@ double stages_tokens_per_step(const TrainStages *stages, long steps) {
     for (int i = 0; i < stages->count; i++) {
         const TrainStage *stage = &stages->all[i];
         const long end = stage->end < steps ? stage->end : steps;
-        if (end > stage->first) tokens += (double)(end - stage->first) * stage_tokens(stages, stage);
+        if (end > stage->first)
+            tokens += (double)(end - stage->first) * stage_tokens(stages, stage);
     }
-    return steps > 0 ? tokens / (double)steps : stage_tokens(stages, &stages->all[stages->count - 1]);
+    return steps > 0 ? tokens / (double)steps
+                     : stage_tokens(stages, &stages->all[stages->count - 1]);
 }

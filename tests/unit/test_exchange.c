@@ -13,7 +13,7 @@ enum { RANDOM, ONE_EXPERT, LAST_PROCESS, SOME_EMPTY, ROUTERS };
 
 static pthread_barrier_t meeting;
 static struct {
-    const MpiTransfer *list;
+    const MeshTransfer *list;
     int count;
 } posted[PROCESSES];
 static _Thread_local int self;
@@ -28,7 +28,7 @@ static void check(int condition, const char *text) {
 #define CHECK(condition) check(condition, #condition)
 
 /* The transfers between two processes match in order. */
-static int exchange_transfers(const MpiTransfer *transfers, int count) {
+static int exchange_transfers(const MeshTransfer *transfers, int count) {
     int seen[PROCESSES] = {0};
     posted[self].list = transfers;
     posted[self].count = count;
@@ -50,7 +50,7 @@ static int exchange_transfers(const MpiTransfer *transfers, int count) {
     return 0;
 }
 
-static const MpiShim simulated = {.abi = MPI_SHIM_ABI, .transfer = exchange_transfers};
+static const MeshLibrary simulated = {.abi = MESH_LIBRARY_ABI, .transfer = exchange_transfers};
 
 static unsigned draw(unsigned *state) {
     *state = *state * 1664525u + 1013904223u;
@@ -92,7 +92,7 @@ static void check_received(const float *here, const int *table, const int *group
 
 static void *run_process(void *number) {
     self = (int)(long)number;
-    Mesh mesh = {.mpi = &simulated, .rank = self, .size = PROCESSES};
+    Mesh mesh = {.here = &simulated, .there = &simulated, .rank = self, .size = PROCESSES};
     int group[GROUPS + 1], table[PROCESSES * (GROUPS + 1)], group_here[ALL], first[GROUPS + 1], slot[ALL];
     float rows[ROWS * WIDTH], back[ROWS * WIDTH];
     static _Thread_local float here[ALL * WIDTH];
