@@ -57,7 +57,7 @@ void loss_statement(Elaborator *e, const Node *node) {
 static bool is_logged_anyway(const char *name) {
     static const char *const names[] = {"loss",      "total",         "step",    "lr",
                                         "nats",      "grad_norm",     "seconds", "val_loss",
-                                        "sequences", "context_length"};
+                                        "stage_sequences", "stage_context_length"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0) return true;
     return false;

@@ -37,7 +37,7 @@ static bool is_read(Program *const *programs, int count, const char *path, Role 
     return read;
 }
 
-/* True if the copies of weights have a place of their own. */
+/* True if the copies of weights have memory of their own. */
 static bool for_inference(Program *const *programs, int count) {
     for (int i = 0; i < count; i++)
         if (reads_copies(programs[i])) return true;

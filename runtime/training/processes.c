@@ -2,6 +2,7 @@
  * their common initial state. */
 #include "training/internal.h"
 
+#include "abi/utf8_cut.h"
 #include "base/build.h"
 #include "base/cache.h"
 #include "base/memory.h"
@@ -175,7 +176,7 @@ static void describe_device(const Device *device, MeshProperty *property) {
     const char *name = device->apart ? strchr(device->name, ' ') : device->name;
     int version = 0;
     if (device->apart) cuda_nccl()->version(&version);
-    snprintf(property->value, sizeof property->value, "%.60s, NCCL %d", name ? name : "", version);
+    snprintf(property->value, sizeof property->value, "%.*s, NCCL %d", utf8_cut(name ? name : "", 60), name ? name : "", version);
 }
 
 /* A separate device has the optimizer states of the range that it updates. */

@@ -27,7 +27,7 @@ How do I read the report?|examples/guides/07-experiments.md|report, confidence|i
 How fast is it against PyTorch, llama.cpp?|tests/RESULTS.md README.md|speed, pytorch, llama.cpp|tokens/s
 Why moec instead of PyTorch or JAX?|examples/comparison.md README.md|pytorch, jax|JAX
 What can it not do?|README.md|not for|quantized inference on GPUs
-Does it train on several GPUs?|runtime/PLATFORMS.md README.md|several gpus|one GPU per run
+Does it train on several GPUs?|examples/guides/22-several-gpus.md|several gpus|mpirun .*--device cuda
 Which exit codes and variables exist?|runtime/CLI.md examples/guides/12-troubleshooting.md|exit code, environment|0 success
 What is in a checkpoint or token file?|runtime/FILES.md examples/guides/02-first-model.md|checkpoint, safetensors|weights, optimizer state
 Where is the Python API?|runtime/python/API.md README.md|python, api|runtime/python

@@ -29,7 +29,7 @@ static MoecSlice whole_slice(size_t elements) {
 }
 
 /* Parameters, then layer states. */
-static const PublicTensor *own_tensor(const Model *model, int i) {
+static const PublicTensor *gguf_own_tensor(const Model *model, int i) {
     const int parameters = model->parameter_count;
     return i < parameters ? &model->parameters[i] : &model->states[i - parameters];
 }
@@ -59,7 +59,7 @@ bool gguf_own_write(const GgufOwn *own, const char *path, int *tensors, char **t
     Gguf gguf = {0};
     bool good = true;
     for (int i = 0; i < count && good; i++) {
-        const PublicTensor *one = own_tensor(model, i);
+        const PublicTensor *one = gguf_own_tensor(model, i);
         const TensorEntry *entry = safetensors_find(own->file, one->name);
         const bool flat = one->rank < 1 || one->rank > GGUF_RANK;
         const long elements = (long)one->count;
@@ -98,7 +98,7 @@ static bool own_damaged(const Shards *shards, const char *what, const char *name
 static bool add_own_tensors(const Shards *shards, const Model *model, Conversion *conversion,
                             MoecSlice *slices) {
     for (int i = 0; i < conversion->count; i++) {
-        const PublicTensor *one = own_tensor(model, i);
+        const PublicTensor *one = gguf_own_tensor(model, i);
         const int at = shards_find(shards, one->name);
         if (at < 0) return own_damaged(shards, "missing tensor ", one->name);
         if (entry_elements(shards->entries[at]) != one->count)
