@@ -55,9 +55,16 @@ void loss_statement(Elaborator *e, const Node *node) {
 /* Reserved names: fields of a log line, the loss, and its sum with the auxiliary terms.
  */
 static bool is_logged_anyway(const char *name) {
-    static const char *const names[] = {"loss",      "total",         "step",    "lr",
-                                        "nats",      "grad_norm",     "seconds", "val_loss",
-                                        "stage_sequences", "stage_context_length"};
+    static const char *const names[] = {"loss",
+                                        "total",
+                                        "step",
+                                        "lr",
+                                        "nats",
+                                        "grad_norm",
+                                        "seconds",
+                                        "val_loss",
+                                        "stage_sequences",
+                                        "stage_context_length"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0) return true;
     return false;

@@ -176,7 +176,8 @@ static void describe_device(const Device *device, MeshProperty *property) {
     const char *name = device->apart ? strchr(device->name, ' ') : device->name;
     int version = 0;
     if (device->apart) cuda_nccl()->version(&version);
-    snprintf(property->value, sizeof property->value, "%.*s, NCCL %d", utf8_cut(name ? name : "", 60), name ? name : "", version);
+    snprintf(property->value, sizeof property->value, "%.*s, NCCL %d",
+             utf8_cut(name ? name : "", 60), name ? name : "", version);
 }
 
 /* A separate device has the optimizer states of the range that it updates. */

@@ -228,7 +228,8 @@ static bool log_step(TrainRun *run, const TrainStage *stage, const StepResult *r
                              "loss", result->loss, "grad_norm", result->norm, "lr",
                              json_number(result->rate), "seconds", seconds);
     if (run->stages.count > 1) {
-        json_object_set_new(line, "stage_sequences", json_integer(stage_sequences(&run->stages, stage)));
+        json_object_set_new(line, "stage_sequences",
+                            json_integer(stage_sequences(&run->stages, stage)));
         json_object_set_new(line, "stage_context_length", json_integer(call_context(stage->train)));
     }
     json_t *measured = measured_json(run, stage->stepper.probes);

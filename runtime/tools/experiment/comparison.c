@@ -188,8 +188,9 @@ static double measure_mean(const Group *group, Measure *measure, const char *nam
 /* True for auxiliary losses and probes. Standard fields of a log and values of single layers are
  * excluded. */
 static bool is_probe(const char *name) {
-    static const char *const others[] = {"step",    "loss",  "grad_norm", "lr",
-                                         "seconds", "total", "stage_sequences", "stage_context_length"};
+    static const char *const others[] = {
+        "step",    "loss",  "grad_norm",       "lr",
+        "seconds", "total", "stage_sequences", "stage_context_length"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(name, others[i]) == 0) return false;
     return strncmp(name, "val_", 4) != 0 && !strstr(name, ".layer.");
