@@ -107,7 +107,7 @@ static bool stage_fits(const TrainRun *run, const Settings *stage, int size) {
     if (run->stages.count > 1 && moec_sharing(parts, size) > 1)
         return error_message("use a larger gradient_accumulation_steps in each stage, or fewer "
                              "processes",
-                             "a stage with %ld micro-batches cannot be divided over %d processes",
+                             "a stage cannot divide its micro-batches (%ld) over %d processes",
                              parts, size);
     return run->sharing > 1 || !stage->lanes || stage->fast ||
            gradient_sum_fits(parts, stage->lanes, size);

@@ -113,6 +113,14 @@ $first -n 1 moec train "$work/small.moe" --data "$work/text" --out "$work/differ
 grep -q '^rank 1 of 2 (.*) cannot start:$' "$work/out" || wrong "missing data: $(cat "$work/out")"
 [ "$(grep -c "moec: error.*$work/missing" "$work/out")" = 1 ] || wrong "missing data has no single message: $(cat "$work/out")"
 
+# Stages train with the same bits, and need a micro-batch for each process.
+stages="train.stages=[{steps=4,batch_size=1,context_length=8}]"
+launcher= train "$work/stages" $eight --set "$stages" -q >/dev/null
+launcher="$first -n 2" train "$work/stages_2" $eight --set "$stages" -q >"$work/out" 2>&1 || wrong "stages: $(cat "$work/out")"
+same "$work/stages" "$work/stages_2"
+launcher="$first -n 2" train "$work/few" --set "$stages" --set train.gradient_accumulation_steps=1 >"$work/out" 2>&1 && wrong "a stage with too few micro-batches is accepted"
+grep -q 'a stage cannot divide its micro-batches (1) over 2 processes' "$work/out" || wrong "$(cat "$work/out")"
+
 MOEC_WATCHDOG_TIMEOUT=soon $first -n 2 moec train "$work/small.moe" --data "$work/text" --out "$work/limit" >"$work/out" 2>&1 </dev/null && wrong "a wrong limit is accepted"
 [ "$(grep -c "MOEC_WATCHDOG_TIMEOUT is 'soon': expected seconds above 0" "$work/out")" = 1 ] || wrong "wrong limit: $(cat "$work/out")"
 
