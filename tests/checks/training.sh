@@ -120,7 +120,7 @@ grep -q 'has 0 of the 61 steps' "$work/log" || fail "a lost log is not reported"
 
 refuses "a loss that is not finite" "is not a finite number" train diverged --set train.lr=1e30 --set train.grad_clip=0
 refuses "a token outside the vocabulary" "is outside the vocabulary of 100" train tokens --set vocab_size=100
-refuses "too little data" "one training sequence needs" train short --set train.context_length=100000
+refuses "too little data" "one training sequence needs" train short --set train.context_length=1000000
 refuses "no data" "no data found at" train missing --data "$work/nothing"
 
 # Image models train on samples and are evaluated on them.
