@@ -77,19 +77,28 @@ static bool exports_own(const Export *export) {
     return !strcmp(export->layout, GGUF_OWN);
 }
 
-/* Types of weights belong to the command that runs a model: a format has none. */
+/* Types of weights belong to the command that runs a model: a format has none. Specs of
+ * earlier versions lack some of these options. */
 static bool spec_of_run(Export *export) {
-    static const char *const sets[] = {"inference.weight_dtype=f32", "inference.kv_cache_dtype=f32",
-                                       "inference.head_dtype=f32"};
+    static const char *const types[][2] = {
+        {"inference.weight_dtype", "inference.weight_dtype=f32"},
+        {"inference.kv_cache_dtype", "inference.kv_cache_dtype=f32"},
+        {"inference.head_dtype", "inference.head_dtype=f32"}};
+    const char *sets[3];
+    int count = 0;
     MoecCompiler *own = checkpoint_spec(export->file, NULL, 0);
     if (!own) return false;
     if (exports_own(export)) {
         export->compiler = own;
         return true;
     }
-    const bool head = moec_option(own, "inference.head_dtype") != NULL;
+    for (int i = 0; i < 3; i++) {
+        const char *type = moec_option(own, types[i][0]);
+        if (type && strcmp(type, "f32") != 0 && strcmp(type, "same") != 0)
+            sets[count++] = types[i][1];
+    }
     moec_close(own);
-    export->compiler = checkpoint_spec(export->file, sets, head ? 3 : 2);
+    export->compiler = checkpoint_spec(export->file, sets, count);
     const char *type = safetensors_quantized(export->file);
     const bool gguf = strncmp(export->layout, "gguf", 4) == 0;
     if (type && !(gguf && (export->type || !strcmp(type, "int4"))))
