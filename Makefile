@@ -6,7 +6,7 @@
 ## make test         install missing packages, build, run the default tests (tests/run)
 ## make test-all     make test, then the long tests (tests/long.sh; some hours)
 ## make test-oracle  compute the results of published systems in PyTorch again and compare
-## make reproduce-quick   repeat one experiment of examples/reproduce in about ten minutes and compare its table
+## make reproduce-quick   repeat one experiment of examples/reproduce in about two minutes and compare its table
 ## make bench        print training and decoding speed with the measured limits of the machine
 ## make gpu-kit      build/gpu-kit: a folder for a machine with a GPU, with tests/gpu.sh
 ## make install      install to PREFIX (default /usr/local); DESTDIR=DIR is put before it, for packages

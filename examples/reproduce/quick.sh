@@ -1,5 +1,5 @@
 #!/bin/sh
-# Repeats the experiment gates.moe:stability in about ten minutes on two cores, and compares its table with
+# Repeats the experiment gates.moe:stability in about two minutes on two cores, and compares its table with
 # stability.csv. The command continues where it was interrupted.
 #
 #     make reproduce-quick

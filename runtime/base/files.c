@@ -117,6 +117,36 @@ void file_unmap(Mapping *mapping) {
     *mapping = (Mapping){(const unsigned char *)"", 0};
 }
 
+static bool is_blank(const char *text, size_t length) {
+    size_t at = 0;
+    while (at < length && (text[at] == ' ' || text[at] == '\t' || text[at] == '\r')) at++;
+    return at == length;
+}
+
+bool file_json_lines(const char *path, const char *remedy, ReadJsonLine *read, void *context) {
+    Mapping mapping;
+    if (!file_map(path, remedy, &mapping)) return false;
+    const char *at = (const char *)mapping.bytes, *end = at + mapping.length;
+    bool good = true;
+    for (long number = 1; at < end && good; number++) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        const size_t length = (size_t)((newline ? newline : end) - at);
+        if (!is_blank(at, length)) {
+            json_error_t error;
+            json_t *line = json_loadb(at, length, JSON_REJECT_DUPLICATES, &error);
+            char *where = memory_format("%s:%ld", path, number);
+            good = line ? read(context, line, where)
+                        : error_message("write one JSON object per line", "%s: invalid JSON: %s",
+                                        where, error.text);
+            free(where);
+            json_decref(line);
+        }
+        at = newline ? newline + 1 : end;
+    }
+    file_unmap(&mapping);
+    return good;
+}
+
 bool file_exists(const char *path) {
     return access(path, F_OK) == 0;
 }

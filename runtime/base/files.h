@@ -42,6 +42,10 @@ bool file_replaceable(const char *path);
 /* False after a message. */
 bool file_map(const char *path, const char *remedy, Mapping *mapping);
 void file_unmap(Mapping *mapping);
+typedef bool ReadJsonLine(void *context, json_t *line, const char *where);
+/* Reads a file with one JSON object per line; empty lines are left out. where: "PATH:LINE". False
+ * after a message: of this function, or of `read`, which then returned false. */
+bool file_json_lines(const char *path, const char *remedy, ReadJsonLine *read, void *context);
 bool file_exists(const char *path);
 bool file_is_folder(const char *path);
 /* Bytes of a file, or of all files in a folder; 0 for neither. */

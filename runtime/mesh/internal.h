@@ -14,6 +14,16 @@ enum { HOST_LENGTH = 64 };
 /* Loads the compiled mpi_shim.c, after compiling it if necessary. NULL after a message. */
 const MeshLibrary *mpi_open(const ProcessGroup *launch);
 
+/* sockets: */
+
+/* All bytes: 0, or an error number. flags: of the first send(). */
+int socket_send(int descriptor, const void *bytes, size_t length, int flags);
+int socket_receive(int descriptor, void *bytes, size_t length);
+/* Messages are sent at once, and a lost connection is noticed. */
+void socket_options(int descriptor);
+/* The longest wait for bytes, or for a process that connects; 0: none. */
+void socket_wait(int descriptor, long seconds);
+
 /* rendezvous: sockets between process 0 and the others, without MPI, at the address that torchrun
  * sets. */
 extern const MeshLibrary rendezvous_library;
@@ -51,7 +61,7 @@ struct Mesh {
 
 /* Seconds until a stall ends the run, from the environment; false after a message. */
 bool watch_limit(double *limit);
-/* Connects the processes by `mesh->mpi`; collective. */
+/* Connects the processes by `mesh->here`; collective. */
 Watchdog *watch_start(Mesh *mesh);
 /* Prints the message `text` of this process, if it is not empty, and ends all processes. */
 _Noreturn void watch_fail(Mesh *mesh, const char *text);

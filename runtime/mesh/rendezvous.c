@@ -68,37 +68,6 @@ static double longest_start(void) {
 
 /* ---- connections ---- */
 
-static void set_options(int descriptor) {
-    const int on = 1;
-    setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    setsockopt(descriptor, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-}
-
-static void socket_wait(int descriptor, long seconds) {
-    const struct timeval time = {.tv_sec = seconds};
-    setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
-}
-
-static int socket_send(int descriptor, const void *bytes, size_t length) {
-    for (size_t done = 0; done < length;) {
-        ssize_t part = send(descriptor, (const char *)bytes + done, length - done, MSG_NOSIGNAL);
-        if (part < 0 && errno == EINTR) continue;
-        if (part < 0) return errno;
-        done += (size_t)part;
-    }
-    return 0;
-}
-
-static int socket_receive(int descriptor, void *bytes, size_t length) {
-    for (size_t done = 0; done < length;) {
-        ssize_t part = recv(descriptor, (char *)bytes + done, length - done, 0);
-        if (part < 0 && errno == EINTR) continue;
-        if (part <= 0) return part ? errno : ECONNRESET;
-        done += (size_t)part;
-    }
-    return 0;
-}
-
 /* Accepts one process; a connection without a greeting of this run is closed. */
 static void accept_one(int listening) {
     Greeting greeting, expected = greeting_of(0);
@@ -109,12 +78,12 @@ static void accept_one(int listening) {
     expected.rank = greeting.rank;
     good = good && memcmp(&greeting, &expected, sizeof greeting) == 0 && greeting.rank > 0 &&
            greeting.rank < own.size && own.peers[greeting.rank] < 0;
-    if (!good || socket_send(descriptor, &expected, sizeof expected)) {
+    if (!good || socket_send(descriptor, &expected, sizeof expected, 0)) {
         close(descriptor);
         return;
     }
     socket_wait(descriptor, 0);
-    set_options(descriptor);
+    socket_options(descriptor);
     own.peers[greeting.rank] = descriptor;
 }
 
@@ -154,11 +123,11 @@ static int try_address(const struct addrinfo *address) {
     if (descriptor < 0) return -1;
     socket_wait(descriptor, (long)longest_start() + STRANGER);
     if (connect(descriptor, address->ai_addr, address->ai_addrlen) == 0 &&
-        !socket_send(descriptor, &own_greeting, sizeof own_greeting) &&
+        !socket_send(descriptor, &own_greeting, sizeof own_greeting, 0) &&
         !socket_receive(descriptor, &answer, sizeof answer) &&
         memcmp(&answer, &own_greeting, sizeof answer) == 0) {
         socket_wait(descriptor, 0);
-        set_options(descriptor);
+        socket_options(descriptor);
         return descriptor;
     }
     close(descriptor);
@@ -216,14 +185,15 @@ static int socket_ended_by(int error) {
 static int broadcast_from_first(void *bytes, size_t length) {
     int error = 0;
     if (own.rank) return socket_receive(own.peers[0], bytes, length);
-    for (int i = 1; i < own.size && !error; i++) error = socket_send(own.peers[i], bytes, length);
+    for (int i = 1; i < own.size && !error; i++)
+        error = socket_send(own.peers[i], bytes, length, 0);
     return error;
 }
 
 static int socket_gather(void *all, size_t length) {
     char *row = all;
     int error = 0;
-    if (own.rank) error = socket_send(own.peers[0], row + (size_t)own.rank * length, length);
+    if (own.rank) error = socket_send(own.peers[0], row + (size_t)own.rank * length, length, 0);
     for (int i = 1; i < own.size && !own.rank && !error; i++)
         error = socket_receive(own.peers[i], row + (size_t)i * length, length);
     return socket_ended_by(error ? error : broadcast_from_first(all, length * (size_t)own.size));
@@ -231,7 +201,7 @@ static int socket_gather(void *all, size_t length) {
 
 static int socket_broadcast(void *bytes, size_t length, int root) {
     int error = 0;
-    if (root && own.rank == root) error = socket_send(own.peers[0], bytes, length);
+    if (root && own.rank == root) error = socket_send(own.peers[0], bytes, length, 0);
     if (root && own.rank == 0) error = socket_receive(own.peers[root], bytes, length);
     return socket_ended_by(error ? error : broadcast_from_first(bytes, length));
 }
@@ -240,7 +210,7 @@ static int socket_transfer(const MeshTransfer *transfers, int count) {
     int error = 0;
     for (int i = 0; i < count && !error; i++) {
         const MeshTransfer *one = &transfers[i];
-        error = one->sends ? socket_send(own.peers[one->peer], one->bytes, one->length)
+        error = one->sends ? socket_send(own.peers[one->peer], one->bytes, one->length, 0)
                            : socket_receive(own.peers[one->peer], one->bytes, one->length);
     }
     return socket_ended_by(error);

@@ -67,21 +67,6 @@ struct Watchdog {
 
 /* ---- packets ---- */
 
-static bool send_all(int descriptor, const void *bytes, size_t length, int flags) {
-    for (size_t done = 0; done < length;) {
-        ssize_t sent = send(descriptor, (const char *)bytes + done, length - done,
-                            MSG_NOSIGNAL | (done ? 0 : flags));
-        if (sent < 0 && errno == EINTR) continue;
-        if (sent < 0) return false;
-        done += (size_t)sent;
-    }
-    return true;
-}
-
-static bool receive_all(int descriptor, void *bytes, size_t length) {
-    return recv(descriptor, bytes, length, MSG_WAITALL) == (ssize_t)length;
-}
-
 static Packet packet_of(const Watchdog *watch, PacketKind kind) {
     Activity *activity = &watch->mesh->activity;
     const char *busy = atomic_load(&activity->busy), *name = atomic_load(&activity->name);
@@ -102,7 +87,7 @@ static Packet packet_of(const Watchdog *watch, PacketKind kind) {
 static void send_packet(const Watchdog *watch, Peer *peer, PacketKind kind) {
     Packet packet = packet_of(watch, kind);
     if (peer->descriptor >= 0)
-        send_all(peer->descriptor, &packet, sizeof packet, kind == BEAT ? MSG_DONTWAIT : 0);
+        socket_send(peer->descriptor, &packet, sizeof packet, kind == BEAT ? MSG_DONTWAIT : 0);
 }
 
 static void send_to_all(const Watchdog *watch, PacketKind kind) {
@@ -171,7 +156,7 @@ static void report_stall(const Watchdog *watch, int rank, const Packet *last, do
 
 static void receive(Watchdog *watch, Peer *peer, int rank) {
     Packet packet;
-    if (!receive_all(peer->descriptor, &packet, sizeof packet)) {
+    if (socket_receive(peer->descriptor, &packet, sizeof packet)) {
         close(peer->descriptor);
         peer->descriptor = -1;
         if (!peer->done) report_death(watch, rank, &peer->last);
@@ -183,7 +168,7 @@ static void receive(Watchdog *watch, Peer *peer, int rank) {
     if (packet.kind == FAILED) {
         char *text = memory_new(packet.length + 1);
         peer->done = true; /* it ends after our answer */
-        if (!receive_all(peer->descriptor, text, packet.length)) text[0] = 0;
+        if (socket_receive(peer->descriptor, text, packet.length)) text[0] = 0;
         if (watch->failed < 0) {
             watch->failed = rank;
             watch->failed_at = peer->seen;
@@ -398,7 +383,7 @@ static void accept_all(Watchdog *watch, int listening, int count) {
         Packet hello;
         if (descriptor < 0) continue;
         if (wait_for(descriptor, POLLIN, HELLO_MS) &&
-            receive_all(descriptor, &hello, sizeof hello) && hello.token == watch->token &&
+            !socket_receive(descriptor, &hello, sizeof hello) && hello.token == watch->token &&
             hello.kind == HELLO && hello.rank > 0 && hello.rank < watch->peer_count) {
             watch->peers[hello.rank].descriptor = descriptor;
             watch->peers[hello.rank].last = hello;
@@ -486,11 +471,11 @@ static bool hand_over(const Watchdog *watch, const char *text) {
     int descriptor = watch->peers[0].descriptor;
     Packet packet = packet_of(watch, FAILED);
     packet.length = (uint32_t)strlen(text);
-    if (descriptor < 0 || !send_all(descriptor, &packet, sizeof packet, 0) ||
-        !send_all(descriptor, text, packet.length, 0))
+    if (descriptor < 0 || socket_send(descriptor, &packet, sizeof packet, 0) ||
+        socket_send(descriptor, text, packet.length, 0))
         return false;
     while (wait_for(descriptor, POLLIN, HELLO_MS))
-        if (!receive_all(descriptor, &packet, sizeof packet) || packet.kind == ABORT) return true;
+        if (socket_receive(descriptor, &packet, sizeof packet) || packet.kind == ABORT) return true;
     return false;
 }
 

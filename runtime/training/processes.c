@@ -63,6 +63,21 @@ static bool check_groups(long divided, long sharing) {
     return false;
 }
 
+/* Stages differ in their micro-batches: with several, each process needs at least one. */
+static bool set_sharing(TrainStages *stages, int size) {
+    for (int i = 0; i < stages->count; i++) {
+        const long parts = stages->all[i].settings.accumulate;
+        if (!run_parts_fit(parts, size)) return false;
+        stages->sharing = (int)moec_sharing(parts, size);
+        if (stages->count > 1 && stages->sharing > 1)
+            return error_message("use a larger gradient_accumulation_steps in each stage, or fewer "
+                                 "processes",
+                                 "a stage cannot divide its micro-batches (%ld) over %d processes",
+                                 parts, size);
+    }
+    return true;
+}
+
 /* The mesh of the options or of the spec. Later programs are those of one of its processes. */
 static bool set_mesh(TrainRun *run, const ProcessGroup *launch, MoecCompiler *compiler) {
     long size = run->settings.processes;
@@ -74,14 +89,12 @@ static bool set_mesh(TrainRun *run, const ProcessGroup *launch, MoecCompiler *co
         run->divided = (int)mesh.keys;
         size = mesh.data;
     }
-    if (!check_size(launch, size) || !run_parts_fit(run->settings.accumulate, launch->size))
-        return false;
-    run->sharing = (int)moec_sharing(run->settings.accumulate, launch->size);
-    if (!check_groups(run->divided, run->sharing)) return false;
-    if (run->sharing > 1 && !run->options.mesh &&
-        !moec_set_mesh(compiler, "data=auto", run->sharing))
+    if (!check_size(launch, size) || !set_sharing(&run->stages, launch->size)) return false;
+    const int sharing = run->stages.sharing;
+    if (!check_groups(run->divided, sharing)) return false;
+    if (sharing > 1 && !run->options.mesh && !moec_set_mesh(compiler, "data=auto", sharing))
         return reports_good(compiler);
-    if (run->divided > 1 || run->sharing > 1) moec_divide(compiler, run->sharing);
+    if (run->divided > 1 || sharing > 1) moec_divide(compiler, sharing);
     return true;
 }
 
@@ -93,24 +106,11 @@ static bool check_device(const TrainRun *run, const ProcessGroup *launch, const 
         return error_message("--mesh data=N, or omit --device",
                              "--mesh %s requires training on CPUs, not --device cuda",
                              run->options.mesh);
-    if (run->sharing > 1)
+    if (run->stages.sharing > 1)
         return error_message("increase train.gradient_accumulation_steps, or omit --device",
                              "the sequences of a micro-batch are divided over processes on CPUs "
                              "only, not with --device cuda");
     return launch->size == 1 || cuda_nccl();
-}
-
-/* Stages differ in their micro-batches: then each process needs at least one. */
-static bool stage_fits(const TrainRun *run, const Settings *stage, int size) {
-    const long parts = stage->accumulate;
-    if (!run_parts_fit(parts, size)) return false;
-    if (run->stages.count > 1 && moec_sharing(parts, size) > 1)
-        return error_message("use a larger gradient_accumulation_steps in each stage, or fewer "
-                             "processes",
-                             "a stage cannot divide its micro-batches (%ld) over %d processes",
-                             parts, size);
-    return run->sharing > 1 || !stage->lanes || stage->fast ||
-           gradient_sum_fits(parts, stage->lanes, size);
 }
 
 bool processes_check(TrainRun *run, const Device *device, MoecCompiler *compiler) {
@@ -118,9 +118,12 @@ bool processes_check(TrainRun *run, const Device *device, MoecCompiler *compiler
     const RunOptions *options = &run->options;
     const ProcessGroup *launch = options->launch ? options->launch : &single;
     if (!set_mesh(run, launch, compiler) || !check_device(run, launch, device)) return false;
-    run->stages.sharing = run->sharing;
-    for (int i = 0; i < run->stages.count; i++)
-        if (!stage_fits(run, &run->stages.all[i].settings, launch->size)) return false;
+    for (int i = 0; i < run->stages.count && run->stages.sharing == 1; i++) {
+        const Settings *stage = &run->stages.all[i].settings;
+        if (stage->lanes && !stage->fast &&
+            !gradient_sum_fits(stage->accumulate, stage->lanes, launch->size))
+            return false;
+    }
     return true;
 }
 
@@ -212,7 +215,7 @@ bool processes_join(TrainRun *run, const Device *device, bool good) {
     }
     run->mesh = mesh_start(run->options.launch, good, !device || device->apart, properties, COUNT);
     if (!run->mesh) return false;
-    mesh_set_groups(run->mesh, run->divided, run->sharing);
+    mesh_set_groups(run->mesh, run->divided, run->stages.sharing);
     if (!mesh_use_device(run->mesh, run->model->engine)) return false;
     /* Optimizers of whole matrices need the gradients of all parameters. */
     run->sharded = run->settings.zero && !run->model->table->whole_bytes;

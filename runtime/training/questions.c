@@ -83,12 +83,13 @@ static bool is_question(const json_t *line) {
     return true;
 }
 
-static bool add_question(Questions *questions, const json_t *line, const char *path, long number) {
+static bool add_question(void *context, json_t *line, const char *where) {
+    Questions *questions = context;
     static const char form[] =
         "{\"context\": \"Water is\", \"choices\": [\" wet\", \" dry\"], \"answer\": 0}";
-    if (!is_question(line)) return error_message(form, "%s:%ld: invalid question", path, number);
+    if (!is_question(line)) return error_message(form, "%s: invalid question", where);
     json_t *list = json_object_get(line, "choices"), *choice;
-    const char *context = json_string_value(json_object_get(line, "context"));
+    const char *start = json_string_value(json_object_get(line, "context"));
     questions->questions = memory_grow(questions->questions,
                                        sizeof(Question) * (size_t)(questions->question_count + 1));
     questions->questions[questions->question_count++] =
@@ -97,45 +98,24 @@ static bool add_question(Questions *questions, const json_t *line, const char *p
                    .answer = (int)json_integer_value(json_object_get(line, "answer"))};
     size_t i;
     json_array_foreach(list, i, choice) {
-        if (!add_candidate(questions, context, json_string_value(choice))) return false;
+        if (!add_candidate(questions, start, json_string_value(choice))) return false;
         const AnswerChoice *last = &questions->candidates[questions->candidate_count - 1];
         if (last->from < 1 || last->row.tokens.count <= last->from)
             return error_message("context and choice need at least one token each",
-                                 "%s:%ld: choice %zu has no token, or no token before it", path,
-                                 number, i);
+                                 "%s: choice %zu has no token, or no token before it", where, i);
     }
     return true;
 }
 
-static bool read_lines(Questions *questions, const Mapping *mapping, const char *path) {
-    const char *at = (const char *)mapping->bytes, *end = at + mapping->length;
-    bool good = true;
-    for (long number = 1; at < end && good; number++) {
-        const char *line = memchr(at, '\n', (size_t)(end - at));
-        size_t length = (size_t)((line ? line : end) - at);
-        if (strspn(at, " \t\r") < length) {
-            json_error_t error;
-            json_t *object = json_loadb(at, length, JSON_REJECT_DUPLICATES, &error);
-            good = object ? add_question(questions, object, path, number)
-                          : error_message("write one JSON object per line",
-                                          "%s:%ld: invalid JSON: %s", path, number, error.text);
-            json_decref(object);
-        }
-        at += length + 1;
-    }
-    return good && (questions->question_count ||
-                    error_message("write one question per line", "%s contains no questions", path));
-}
-
 Questions *questions_read(const char *path, const Tokenizer *tokenizer) {
-    Mapping mapping;
-    if (!file_map(path, "use a file with one question per line", &mapping)) return NULL;
     Questions *questions = memory_new(sizeof *questions);
     questions->tokenizer = tokenizer;
     questions->writing = tokenizer ? WRITING_TEXT : WRITING_BYTES;
     questions->encoder = tokenizer ? encoder_new(tokenizer) : NULL;
-    bool good = read_lines(questions, &mapping, path);
-    file_unmap(&mapping);
+    bool good =
+        file_json_lines(path, "use a file with one question per line", add_question, questions) &&
+        (questions->question_count ||
+         error_message("write one question per line", "%s contains no questions", path));
     if (good) return questions;
     questions_free(questions);
     return NULL;

@@ -61,8 +61,7 @@ struct TrainRun {
     double validation; /* last validation loss in nats/token; NaN before the first evaluation */
     bool probe_told;   /* the note about a probe that is not finite was printed */
     int divided;       /* processes that divide the experts; 1: each has all of them */
-    int sharing;     /* processes that divide the sequences of a micro-batch; 1: each has its own */
-    MeshPart *parts; /* of the weights, if processes have parts of them; NULL: all of them */
+    MeshPart *parts;   /* of the weights, if processes have parts of them; NULL: all of them */
     int part_count;
     bool sharded;   /* each process has the optimizer state of its range only */
     bool stopped;   /* by on_step */

@@ -23,7 +23,7 @@ typedef struct TrainStages {
     TrainStage all[TRAIN_SHAPES];
     int count;
     uint64_t parts; /* that a sample of train.context_length has */
-    int sharing;    /* processes that divide the sequences of a micro-batch */
+    int sharing;    /* processes that divide the sequences of a micro-batch; 1: each has its own */
 } TrainStages;
 
 /* Reads the stages of the spec; the last one has the settings of `train`. False after a message. */

@@ -1,4 +1,4 @@
-/* A stand-in for an NVTX library: writes the ranges to the file NVTX_LOG, indented by their depth. */
+/* A library with the functions of NVTX: writes the ranges to the file NVTX_LOG, indented by their depth. */
 #include <stdio.h>
 #include <stdlib.h>
 

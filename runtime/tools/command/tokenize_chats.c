@@ -121,7 +121,8 @@ static void add_chat_example(Chats *chats, const TokenList *tokens, const TokenL
     for (size_t i = 1; i < count; i++) weight[i - 1] = (float)weights->items[i];
 }
 
-static bool add_chat(Chats *chats, const json_t *line, const char *where) {
+static bool add_chat(void *context, json_t *line, const char *where) {
+    Chats *chats = context;
     const json_t *messages = json_object_get(line, "messages");
     TokenList tokens = {0}, weights = {0};
     if (!json_array_size(messages))
@@ -131,30 +132,6 @@ static bool add_chat(Chats *chats, const json_t *line, const char *where) {
     if (good) add_chat_example(chats, &tokens, &weights);
     tokens_free(&tokens);
     tokens_free(&weights);
-    return good;
-}
-
-static bool read_chats(Chats *chats, const char *path) {
-    Mapping mapping;
-    if (!file_map(path, "use a file with one conversation per line", &mapping)) return false;
-    const char *at = (const char *)mapping.bytes, *end = at + mapping.length;
-    bool good = true;
-    for (long number = 1; at < end && good; number++) {
-        const char *line = memchr(at, '\n', (size_t)(end - at));
-        const size_t length = (size_t)((line ? line : end) - at);
-        if (strspn(at, " \t\r") < length) {
-            json_error_t error;
-            json_t *object = json_loadb(at, length, JSON_REJECT_DUPLICATES, &error);
-            char *where = memory_format("%s:%ld", path, number);
-            good = object ? add_chat(chats, object, where)
-                          : error_message("write one JSON object per line", "%s: invalid JSON: %s",
-                                          where, error.text);
-            free(where);
-            json_decref(object);
-        }
-        at += length + 1;
-    }
-    file_unmap(&mapping);
     return good;
 }
 
@@ -228,7 +205,9 @@ bool tokenize_chats(const ChatOptions *options, const Tokenizer *tokenizer, cons
     file_unmap(&mapping);
     chats.encoder = encoder_new(tokenizer);
     bool good = chats.template != NULL;
-    for (int i = 0; good && i < paths->count; i++) good = read_chats(&chats, paths->items[i]);
+    for (int i = 0; good && i < paths->count; i++)
+        good = file_json_lines(paths->items[i], "use a file with one conversation per line",
+                               add_chat, &chats);
     if (good && !chats.examples)
         good = error_message("write messages with the role assistant, or use a longer context",
                              "no conversation has an answer in its first %ld tokens",

@@ -50,9 +50,9 @@ static void print_run_plan(const TrainRun *run, size_t program) {
             quantity_in((double)program, scale).text);
     char experts[80] = "";
     if (run->divided > 1) snprintf(experts, sizeof experts, ", experts over %d", run->divided);
-    if (run->sharing > 1)
+    if (run->stages.sharing > 1)
         snprintf(experts + strlen(experts), sizeof experts - strlen(experts),
-                 ", sequences of a micro-batch over %d", run->sharing);
+                 ", sequences of a micro-batch over %d", run->stages.sharing);
     if (run->mesh)
         fprintf(stderr, "%d processes on %d host%s%s; reduction %s, %" PRIu64 " lanes\n",
                 mesh_size(run->mesh), mesh_hosts(run->mesh), mesh_hosts(run->mesh) == 1 ? "" : "s",

@@ -316,7 +316,7 @@ static Cells optima_table(const json_t *optima) {
                  *values = json_object_get(json_array_get(rows, 0), "values");
     int tested = (int)json_array_size(values), columns = tested + 3;
     if (!optima || columns > MAX_COLUMNS) return (Cells){0};
-    static char numbers[MAX_COLUMNS][32];
+    char numbers[MAX_COLUMNS][32];
     const char *head[MAX_COLUMNS] = {field_text(optima, "option")};
     for (int k = 0; k < tested; k++) {
         snprintf(numbers[k], sizeof *numbers, "%.6g",

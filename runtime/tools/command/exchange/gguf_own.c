@@ -117,9 +117,10 @@ static json_t *own_notes(const Shards *shards, const Model *model, MoecCompiler 
     json_t *notes = json_object(), *files = json_object(), *text;
     const Companions companions = {.tokenizer = tokenizer, .files = files};
     const char *key;
-    json_object_foreach(shards->gguf->keys, key,
-                        text) if (!strncmp(key, file_key, strlen(file_key)))
-        json_object_set(files, key + strlen(key_start), text);
+    json_object_foreach(shards->gguf->keys, key, text) {
+        if (!strncmp(key, file_key, strlen(file_key)))
+            json_object_set(files, key + strlen(key_start), text);
+    }
     for (int i = 0; i < model->parameter_count; i++) {
         char *axes = memory_format("axes:%s", model->parameters[i].name);
         json_object_set_new(notes, axes, json_text(model->parameters[i].axes));
