@@ -171,6 +171,7 @@ typedef struct Tensor {
     struct ParameterFacts *facts; /* parameters: see parameter_facts.h; NULL in update programs */
     int repeats;     /* parameters: iterations of the repeats it was declared in, 0: of none */
     bool frozen;     /* parameters: not trained */
+    long spare;      /* parameters: elements after the last one, which are 0 (see pad.c) */
     bool whole;      /* parameters: updated by GRAPH_STEP, not by GRAPH_UPDATE */
     List own;        /* OwnNumber *, parameters: optimizer options of this parameter */
     MoecProbe probe; /* outputs */
