@@ -47,8 +47,8 @@ typedef struct Axis {
     long size;
     AxisKind kind;
     Span span;
-    bool of_blocks;  /* of positions: its size grows with the context (set by decode) */
-    bool padded;     /* loops over a dimension of a tensor stop before its end (see pad.c) */
+    bool of_blocks; /* of positions: its size grows with the context (set by decode) */
+    long padded; /* loops over a dimension of a tensor may stop at this size (see pad.c); 0: not */
     double expected; /* rows whose number depends on the data: the expected number; 0: all */
 } Axis;
 

@@ -71,10 +71,11 @@ static Axis *padded_size(Padding *padding, const Axis *axis) {
     const long size = (axis->size + unit - 1) / unit * unit;
     for (int i = 0; i < axes->count; i++) {
         Axis *other = axes->items[i];
-        if (other->padded && other->name == axis->name && other->size == size) return other;
+        if (other->padded == axis->size && other->name == axis->name && other->size == size)
+            return other;
     }
     Axis *longer = axis_new(padding->program, axis->name, size, AXIS_PLAIN, axis->span);
-    longer->padded = true;
+    longer->padded = axis->size;
     return longer;
 }
 
