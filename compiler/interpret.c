@@ -107,7 +107,7 @@ static const struct {
 static bool is_called(const Tensor *tensor, const char *name, Slice *slice) {
     const Tensor *named = tensor->role == ROLE_GRADIENT ? tensor->of : tensor;
     bool by_path = named && named->path && tensor->role != ROLE_CACHE;
-    *slice = (Slice){tensor, 0, (size_t)tensor_elements(tensor)};
+    *slice = (Slice){tensor, 0, (size_t)tensor_elements(named ? named : tensor)};
     if (!by_path) return tensor->role != ROLE_GRADIENT && !strcmp(tensor->name, name);
     bool found = names_step(named, name, slice);
     slice->tensor = tensor;

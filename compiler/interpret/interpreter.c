@@ -279,7 +279,7 @@ static void round_parameters(Interpreter *interpreter) {
         else
             (tensor->type == TYPE_INT8 ? interpreter_round_groups : interpreter_round_all)(
                 interpreter->real[i], interpreter->real[tensor->of->id],
-                (size_t)tensor_elements(tensor));
+                (size_t)tensor_elements(tensor->of)); /* see pad.c */
     }
 }
 

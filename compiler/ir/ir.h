@@ -47,8 +47,8 @@ typedef struct Axis {
     long size;
     AxisKind kind;
     Span span;
-    bool of_blocks;  /* of positions: its size grows with the context (set by decode) */
-    bool padded;     /* loops over a dimension of a tensor stop before its end (see pad.c) */
+    bool of_blocks; /* of positions: its size grows with the context (set by decode) */
+    long padded; /* loops over a dimension of a tensor may stop at this size (see pad.c); 0: not */
     double expected; /* rows whose number depends on the data: the expected number; 0: all */
 } Axis;
 
@@ -171,6 +171,7 @@ typedef struct Tensor {
     struct ParameterFacts *facts; /* parameters: see parameter_facts.h; NULL in update programs */
     int repeats;     /* parameters: iterations of the repeats it was declared in, 0: of none */
     bool frozen;     /* parameters: not trained */
+    long spare;      /* parameters: elements after the last one, which are 0 (see pad.c) */
     bool whole;      /* parameters: updated by GRAPH_STEP, not by GRAPH_UPDATE */
     List own;        /* OwnNumber *, parameters: optimizer options of this parameter */
     MoecProbe probe; /* outputs */

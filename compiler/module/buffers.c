@@ -21,7 +21,12 @@ size_t layout_offset(const BlockLayout *layout, const Tensor *tensor) {
 }
 
 static void add_tensor(Arena *arena, BlockLayout *layout, Tensor *tensor) {
-    if (place_of(layout, tensor->path) >= 0) return;
+    const int known = place_of(layout, tensor->path);
+    if (known >= 0) {
+        Tensor *first = layout->tensors.items[known];
+        if (first->spare < tensor->spare) first->spare = tensor->spare;
+        return;
+    }
     int *place = arena_alloc(arena, sizeof *place);
     *place = layout->tensors.count;
     table_add(arena, &layout->places, hash_text(HASH_START, tensor->path), place);
@@ -51,7 +56,7 @@ size_t packed_bytes(const Tensor *tensor) {
 
 static size_t bytes_in(const BlockLayout *layout, int place) {
     const Tensor *tensor = layout->tensors.items[place];
-    const size_t bytes = packed_bytes(tensor);
+    const size_t bytes = packed_bytes(tensor) + (size_t)(tensor->spare * type_bytes(tensor->type));
     return (bytes + layout->unit - 1) / layout->unit * layout->unit;
 }
 
