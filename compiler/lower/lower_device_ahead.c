@@ -49,10 +49,9 @@ static void read_matrix(Stream *stream, const ScheduleUnit *unit, long all) {
     Arena *arena = lower->arena;
     const long bytes = matrix_bytes(unit);
     if (!bytes) return;
-    TemplateCall call = {
-        .blocks = stream->condition,
-        .function = template_of(arena, "moec_read_ahead", "nnnnn", stream->own, stream->reach,
-                                stream->at, all, bytes)};
+    TemplateCall call = {.blocks = stream->condition,
+                         .function = template_of(arena, "moec_read_ahead", "nnnnn", stream->own,
+                                                 stream->reach, stream->at, all, bytes)};
     add_template_argument(arena, &call.arguments, pointer_term(lower, unit->contraction->b));
     list_copy(arena, &stream->variant->ahead, &call, sizeof call);
 }
@@ -112,6 +111,37 @@ static long iteration_bytes(const List *units) {
             bytes += launch_bytes(units, at, next - at);
     }
     return bytes;
+}
+
+/* Weights of the prologue. */
+typedef struct Early {
+    EntryLowering *lowering;
+    TemplateVariant *variant;
+    List done; /* const Expr * */
+} Early;
+
+static void read_early(Expr *read, void *data) {
+    Early *early = data;
+    Lowering *lower = &early->lowering->lower;
+    if (read->kind != EXPR_READ || read->tensor->role != ROLE_PARAMETER || !read->count) return;
+    const Axis *last = read->tensor->axes[read->tensor->rank - 1];
+    const long bytes = last->size * type_bytes(read->tensor->type);
+    for (int i = 0; i < early->done.count; i++)
+        if (expr_equal(early->done.items[i], read)) return;
+    if (read->args[read->count - 1]->kind != EXPR_INDEX || bytes % 16 ||
+        place_alignment(lower, read) < 16)
+        return;
+    list_push(lower->arena, &early->done, read);
+    TemplateCall call = {.function = template_of(lower->arena, "moec_read_early", "n", bytes)};
+    add_template_argument(lower->arena, &call.arguments, pointer_term(lower, read));
+    list_copy(lower->arena, &early->variant->ahead, &call, sizeof call);
+}
+
+void add_weights_early(EntryLowering *lowering, TemplateVariant *variant, const Kernel *prologue) {
+    Early early = {.lowering = lowering, .variant = variant};
+    for (int i = 0; i < prologue->members.count; i++)
+        expr_walk(((const Member *)prologue->members.items[i])->statement->value, read_early,
+                  &early);
 }
 
 void add_weights_ahead(EntryLowering *lowering, TemplateVariant *variant, const List *units,

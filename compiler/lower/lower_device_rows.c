@@ -153,6 +153,7 @@ void lower_device_rows(EntryLowering *lowering, const List *units, int first, in
         if (prologue) operands[i][0] = row;
         put_row(lowering, units->items[first + i], &rows, i == count - 1, operands[i]);
     }
+    if (prologue) add_weights_early(lowering, &variant, prologue);
     add_weights_ahead(lowering, &variant, units, first, count);
     end_stores(lowering, &variant.params, bindings);
     TemplateKernel kernel = {

@@ -37,15 +37,15 @@ typedef struct Surroundings {
 struct EntryLowering {
     Lowering lower; /* of the current kernel, and its input */
     Module *module;
-    const LowerTarget *target; /* of the module; for the learning rate, the host */
-    Entry *entry;              /* counts its kernels, products and operations */
-    bool *declared;            /* by tensor->id: the run function needs a pointer */
-    double repeats;            /* number of executions of the current steps */
-    int bindings;              /* before the current kernel */
+    const LowerTarget *target;  /* of the module; for the learning rate, the host */
+    Entry *entry;               /* counts its kernels, products and operations */
+    bool *declared;             /* by tensor->id: the run function needs a pointer */
+    double repeats;             /* number of executions of the current steps */
+    int bindings;               /* before the current kernel */
     const Surroundings *around; /* of the current units, or NULL */
-    List *steps;               /* receives steps */
-    List equations;            /* const Statement *: of the next step */
-    List counters;             /* Param *: pointers to counters, after the scratch memory */
+    List *steps;                /* receives steps */
+    List equations;             /* const Statement *: of the next step */
+    List counters;              /* Param *: pointers to counters, after the scratch memory */
     size_t counter_bytes;
 };
 
@@ -134,6 +134,8 @@ typedef struct Tile {
 Tile row_tile(EntryLowering *lowering, const ScheduleUnit *unit, long columns);
 /* True if no launch of the program writes the matrix of a row product. */
 bool row_matrix_is_fixed(const Tensor *tensor);
+/* Adds prefetches of the weights of a prologue to its kernel. */
+void add_weights_early(EntryLowering *lowering, TemplateVariant *variant, const Kernel *prologue);
 /* Adds prefetches of the weights of later row products to the kernel of the units, between
  * begin_kernel and end_stores. */
 void add_weights_ahead(EntryLowering *lowering, TemplateVariant *variant, const List *units,

@@ -89,6 +89,11 @@ MOEC_DEVICE void moec_read_ahead(const Element *matrix) {
     }
 }
 
+/* Prefetches BYTES bytes of weights that this launch reads after it has waited. */
+template <int BYTES, class Element> MOEC_DEVICE void moec_read_early(const Element *from) {
+    if (MOEC_AHEAD > 0 && blockIdx.x == 0) moec_prefetch((const char *)from, BYTES);
+}
+
 /* Sums COUNT numbers over the lanes of a warp that differ in the bits DISTANCE, DISTANCE / 2 ..
  * LAST of their index. Each step halves the numbers per lane. Returns the index of the first number
  * that this lane keeps. */
