@@ -176,14 +176,18 @@ static int lower_beside(EntryLowering *lowering, const List *units, int first) {
     return end - 1;
 }
 
-static void lower_repeat(EntryLowering *lowering, const ScheduleUnit *unit) {
+static void lower_repeat(EntryLowering *lowering, const List *units, int at) {
+    const ScheduleUnit *unit = units->items[at];
+    const Surroundings around = {unit, units, at}, *const outer = lowering->around;
     const Statement *statement = unit->statement;
     int bindings = lowering->lower.binding_count;
     double repeats = lowering->repeats;
     List *steps = lowering->steps;
     open_repeat(lowering, statement->index)->reverse = statement->reverse;
     lowering->repeats *= (double)statement->index->axis->size;
+    lowering->around = &around;
     lower_units(lowering, &unit->body);
+    lowering->around = outer;
     lowering->repeats = repeats;
     lowering->steps = steps;
     lowering->lower.binding_count = bindings;
@@ -204,7 +208,7 @@ static int lower_unit(EntryLowering *lowering, const List *units, int at) {
         unit->statement->row->lower(lowering, unit);
         break;
     case UNIT_REPEAT:
-        lower_repeat(lowering, unit);
+        lower_repeat(lowering, units, at);
         return at;
     }
     ((HostStep *)lowering->steps->items[lowering->steps->count - 1])->unit = unit->first;
