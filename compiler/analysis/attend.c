@@ -23,13 +23,18 @@ enum {
 };
 
 /* The same with warpgroups. Two or three of them form a block that has a multiprocessor of compute
- * capability 9.0 to itself. */
+ * capability 9.0 to itself. Else two blocks of two, or three of one, share it: *_SHARE is the
+ * shared memory of each, *_KEPT its floats per thread. */
 enum {
     GROUP_ROWS = 64,
     GROUP_PART = 128,
     MIN_GROUP_PART = 64,
     TRIPLE_KEPT = 128,
-    GROUP_SHARED = 227 * 1024
+    GROUP_SHARED = 227 * 1024,
+    HALF_SHARE = 113 * 1024,
+    HALF_KEPT = 96,
+    THIRD_SHARE = 75 * 1024,
+    THIRD_KEPT = 128
 };
 
 static long padded(long width) {
@@ -59,9 +64,9 @@ static AttendShape shape_that_fits(Need need) {
         for (int part = need.part; part >= MIN_PART; part /= 2) {
             long floats = tiles * (4 * need.kept + 5L * need.scores * part) / 8;
             long bytes = 16L * WARPS * tiles * need.own + 2L * part * need.other;
-            if (floats <= MAX_KEPT && bytes <= MAX_SHARED) return (AttendShape){tiles, part, bytes};
+            if (floats <= MAX_KEPT && bytes <= MAX_SHARED) return (AttendShape){tiles, part, bytes, 1};
         }
-    return (AttendShape){0, 0, 0};
+    return (AttendShape){0, 0, 0, 0};
 }
 
 /* Two tiles per warp halve the reads of shared memory. A few queries do not need them. Document ids
@@ -105,10 +110,27 @@ static AttendShape groups_that_fit(const Statement *statement, GroupNeed need) {
             long bytes =
                 2 * (groups * GROUP_ROWS * need.own + part * need.other) + MOEC_SWIZZLED_ALIGN;
             if (kept <= (groups > 2 ? TRIPLE_KEPT : need.most) && bytes <= GROUP_SHARED)
-                return (AttendShape){groups, part, bytes};
+                return (AttendShape){groups, part, bytes, 1};
             if (groups > 2) break;
         }
-    return (AttendShape){0, 0, 0};
+    return (AttendShape){0, 0, 0, 0};
+}
+
+/* The shape of several blocks per multiprocessor, each of one or two warpgroups. */
+static AttendShape blocks_that_fit(const Statement *statement, GroupNeed need) {
+    const int blocks = need.groups == 1 ? 3 : 2;
+    const long share = blocks == 3 ? THIRD_SHARE : HALF_SHARE,
+               most = blocks == 3 ? THIRD_KEPT : HALF_KEPT;
+    bool copied = true;
+    for (int i = 0; i < 3; i++) copied &= size_from_end(statement, i, 1) % MOEC_VECTOR == 0;
+    for (int part = need.part; copied && part >= MIN_GROUP_PART; part /= 2) {
+        long bytes =
+            2 * (need.groups * GROUP_ROWS * need.own + part * need.other) + MOEC_SWIZZLED_ALIGN;
+        if (need.rows >= GROUP_ROWS * need.groups && bytes <= share &&
+            need.kept + need.quarters * part / 4 <= most)
+            return (AttendShape){need.groups, part, bytes, blocks};
+    }
+    return (AttendShape){0, 0, 0, 0};
 }
 
 /* Scores, weights and results are in registers; shared memory of a block has its queries and two
@@ -128,6 +150,21 @@ AttendShape attend_forward_groups(const Statement *statement) {
                                        .most = 176,
                                        .groups = simple ? 3 : 2,
                                        .part = options->documents ? MIN_GROUP_PART : GROUP_PART});
+}
+
+/* Scores become weights in their registers. The data of a mask needs registers as well. */
+AttendShape attend_forward_blocks(const Statement *statement) {
+    MUST(statement->kind == STATEMENT_CALL);
+    const AttendOptions *options = &statement->attention;
+    const bool simple = !options->documents && options->mask != MASK_WINDOW && options->cap == 0;
+    long e = in_lines(size_from_end(statement, 0, 1)), c = size_from_end(statement, 2, 1);
+    return blocks_that_fit(statement, (GroupNeed){.rows = size_from_end(statement, 0, 3),
+                                                  .own = e,
+                                                  .other = 2 * (e + in_lines(c)),
+                                                  .kept = padded(c) / 2,
+                                                  .quarters = 2,
+                                                  .groups = 2,
+                                                  .part = simple ? GROUP_PART : MIN_GROUP_PART});
 }
 
 /* Scores, their derivatives before and after rounding, results; three parts of keys, two of
@@ -192,9 +229,9 @@ AttendShape attend_step(const Statement *statement) {
             long keys = 16 * tiles * row_bytes(e) + 16L * WARPS * ring * wide;
             long states = 4L * WARPS * 16 * tiles * (c + 2), bytes = keys > states ? keys : states;
             if (tiles * padded(c) / 2 <= MAX_KEPT && bytes <= MAX_SHARED)
-                return (AttendShape){tiles, ring, bytes};
+                return (AttendShape){tiles, ring, bytes, 1};
         }
-    return (AttendShape){0, 0, 0};
+    return (AttendShape){0, 0, 0, 0};
 }
 
 static bool fits_device(const Statement *statement) {

@@ -3,9 +3,13 @@
  *
  * A thread block has Shape::groups warpgroups of 64 queries each. In shared memory, queries and
  * keys are lines along the sum, and values are lines across it. Weights stay in the registers of
- * their scores. The scores of a part start together with the values of the previous part, so that
- * tensor cores multiply while weights are computed (FlashAttention-3, arXiv 2407.08608, section
- * 3.2). Keys are loaded one part ahead of their values. */
+ * their scores.
+ *
+ * There are two forms, of which the host selects the faster one. If a multiprocessor has one block
+ * (Shape::blocks), the scores of a part start together with the values of the previous part, so
+ * that tensor cores multiply while weights are computed (FlashAttention-3, arXiv 2407.08608,
+ * section 3.2); keys are loaded one part ahead of their values. With several blocks, a warpgroup
+ * computes one part after the other in fewer registers, and tensor cores work for the others. */
 #ifndef MOEC_ATTENTION_WGMMA_CUH
 #define MOEC_ATTENTION_WGMMA_CUH
 
@@ -15,10 +19,13 @@
 #ifdef MOEC_WGMMA
 
 /* Chosen by the compiler (compiler/schedule/attend.c). */
-template <int GROUPS, int PART, int BYTES> struct MoecGroupShape {
+template <int GROUPS, int PART, int BYTES, int BLOCKS = 1> struct MoecGroupShape {
     static constexpr int groups = GROUPS, part = PART, rows = 64 * GROUPS, threads = 128 * GROUPS,
-                         bytes = BYTES;
+                         bytes = BYTES, blocks = BLOCKS;
 };
+
+/* Number of the first row of this thread's warpgroup. */
+MOEC_DEVICE int moec_group_row() { return threadIdx.x / 128 * 64; }
 
 /* COUNT rows of W numbers as tensor cores read them: parts of 64 columns, one line of each row. */
 template <int W, int COUNT> struct MoecSwizzledRows {
@@ -99,6 +106,7 @@ template <class A, class Shape> struct MoecGroupForward : MoecSoftened<A::value_
     typedef MoecSwizzledRows<C, Shape::part> Values;
     enum { KEY = Queries::SIZE, VALUE = KEY + 2 * Keys::SIZE, SIZE = VALUE + 2 * Values::SIZE };
     static_assert(2 * SIZE + MOEC_SWIZZLED_ALIGN <= Shape::bytes, "shared memory");
+    enum { OVERLAPS = Shape::blocks == 1 };
     unsigned weight[N / 2][4]; /* of the part before */
 
     /* A part of which the keys are there; `value`: the values of the one before, if there is
@@ -112,7 +120,7 @@ template <class A, class Shape> struct MoecGroupForward : MoecSoftened<A::value_
         moec_hold(out);
         moec_hold(weight);
         moec_wgmma_fence();
-        moec_group_multiply<E, Queries, Keys>(scores, query, threadIdx.x / 128 * 64, key);
+        moec_group_multiply<E, Queries, Keys>(scores, query, moec_group_row(), key);
         moec_wgmma_commit();
         if (value != NULL) {
             moec_wgmma_fence();
@@ -140,28 +148,81 @@ template <class A, class Shape> struct MoecGroupForward : MoecSoftened<A::value_
 
     __device__ __forceinline__ void last(const uint16_t *value) {
         auto &out = moec_group_sums(this->out);
+        add_values(value);
+        moec_wgmma_wait<0>();
+        moec_hold(out);
+    }
+
+    /* Starts the sums over the values of a part. */
+    __device__ __forceinline__ void add_values(const uint16_t *value) {
+        auto &out = moec_group_sums(this->out);
         moec_hold(out);
         moec_hold(weight);
         moec_wgmma_fence();
         moec_group_add<Values>(out, weight, value);
         moec_wgmma_commit();
+    }
+
+    /* A part after the sums over the part before it. The sums continue at the end. */
+    __device__ __forceinline__ void whole_part(const uint16_t *query, const uint16_t *key,
+                                               const uint16_t *value, const float *documents,
+                                               int row, int at) {
+        float s[1][N][4], factor[1][2];
+        auto &scores = moec_group_sums(s);
+        moec_wgmma_fence();
+        moec_group_multiply<E, Queries, Keys>(scores, query, moec_group_row(), key);
+        moec_wgmma_commit();
+        moec_wgmma_wait<0>();
+        moec_hold(scores);
+        moec_score_all<A, 1, N>(s, documents, row, at);
+        if (this->soften(s, moec_power<A>(), factor)) this->fade(factor);
+        moec_group_keep(weight, s);
+        add_values(value);
+    }
+
+    /* True if the warpgroup sees nothing of the part. */
+    static __device__ __forceinline__ bool skips(int from, int at) {
+        const int row = from + moec_group_row();
+        return row >= A::queries || moec_hides_all<A>(row, 64, at, Shape::part);
+    }
+
+    template <class Seen>
+    __device__ __forceinline__ void run_whole(uint16_t *shared, const Seen &seen,
+                                              const float *documents, int from) {
+        enum { COUNT = Shape::part, THREADS = Shape::threads };
+        const auto *k = seen.keys();
+        const auto *v = seen.values();
+        auto &out = moec_group_sums(this->out);
+        seen.part_by_part(
+            [&] {
+                moec_group_ready();
+                moec_wgmma_wait<0>();
+                moec_hold(out);
+            },
+            [&](int half, int, int behind) {
+                if (behind < 0) return;
+                moec_fetch<E, A::key_heads, COUNT, THREADS, Keys>(
+                    shared + KEY + (half ^ 1) * Keys::SIZE, k, behind, A::keys);
+                moec_fetch<C, A::value_heads, COUNT, THREADS, Values>(
+                    shared + VALUE + (half ^ 1) * Values::SIZE, v, behind, A::keys);
+            },
+            [&](int place, int at) {
+                if (!skips(from, at))
+                    whole_part(shared, shared + KEY + place * Keys::SIZE,
+                               shared + VALUE + place * Values::SIZE, documents,
+                               from + threadIdx.x / 32 * 16, at);
+            });
         moec_wgmma_wait<0>();
         moec_hold(out);
     }
 
-    /* One block of queries of head h against all keys that they see. */
-    template <class In>
-    __device__ __forceinline__ void run(uint16_t *shared, const In &in, long b, int h, int from) {
+    template <class Seen>
+    __device__ __forceinline__ void run_ahead(uint16_t *shared, const Seen &seen,
+                                              const float *documents, int from) {
         enum { COUNT = Shape::part, THREADS = Shape::threads };
-        const MoecSeenKeys<A, Shape, In> seen = {in, b, h, from};
-        const float *documents = in.documents + b * A::keys;
         const auto *k = seen.keys();
         const auto *v = seen.values();
         const uint16_t *value = NULL;
-        moec_barrier(); /* the block before is done with shared memory */
-        moec_fetch<E, A::heads, Shape::rows, THREADS, Queries>(
-            shared, moec_head<E>(in.q, b, A::queries, A::heads, h), from, A::queries);
-        this->begin(in.sink != NULL ? in.sink + h : NULL);
         seen.part_by_part(
             moec_group_ready,
             [&](int half, int at, int behind) {
@@ -173,6 +234,11 @@ template <class A, class Shape> struct MoecGroupForward : MoecSoftened<A::value_
                     moec_fetch<C, A::value_heads, COUNT, THREADS, Values>(values, v, at, A::keys);
             },
             [&](int place, int at) {
+                if (skips(from, at)) {
+                    if (value != NULL) last(value);
+                    value = NULL;
+                    return;
+                }
                 next_part(shared, shared + KEY + place * Keys::SIZE, value, documents,
                           from + threadIdx.x / 32 * 16, at);
                 value = shared + VALUE + place * Values::SIZE;
@@ -180,6 +246,21 @@ template <class A, class Shape> struct MoecGroupForward : MoecSoftened<A::value_
         moec_group_ready();
         moec_barrier();
         if (value != NULL) last(value);
+    }
+
+    /* One block of queries of head h against all keys that they see. */
+    template <class In>
+    __device__ __forceinline__ void run(uint16_t *shared, const In &in, long b, int h, int from) {
+        const MoecSeenKeys<A, Shape, In> seen = {in, b, h, from};
+        const float *documents = in.documents + b * A::keys;
+        moec_barrier(); /* the block before is done with shared memory */
+        moec_fetch<E, A::heads, Shape::rows, Shape::threads, Queries>(
+            shared, moec_head<E>(in.q, b, A::queries, A::heads, h), from, A::queries);
+        this->begin(in.sink != NULL ? in.sink + h : NULL);
+        if constexpr (OVERLAPS)
+            run_ahead(shared, seen, documents, from);
+        else
+            run_whole(shared, seen, documents, from);
     }
 };
 
