@@ -64,7 +64,8 @@ static AttendShape shape_that_fits(Need need) {
         for (int part = need.part; part >= MIN_PART; part /= 2) {
             long floats = tiles * (4 * need.kept + 5L * need.scores * part) / 8;
             long bytes = 16L * WARPS * tiles * need.own + 2L * part * need.other;
-            if (floats <= MAX_KEPT && bytes <= MAX_SHARED) return (AttendShape){tiles, part, bytes, 1};
+            if (floats <= MAX_KEPT && bytes <= MAX_SHARED)
+                return (AttendShape){tiles, part, bytes, 1};
         }
     return (AttendShape){0, 0, 0, 0};
 }
@@ -152,11 +153,14 @@ AttendShape attend_forward_groups(const Statement *statement) {
                                        .part = options->documents ? MIN_GROUP_PART : GROUP_PART});
 }
 
-/* Scores become weights in their registers. The data of a mask needs registers as well. */
+/* Scores become weights in their registers. A mask and a softcap need registers as well; documents
+ * and a part that is not full need too many. */
 AttendShape attend_forward_blocks(const Statement *statement) {
     MUST(statement->kind == STATEMENT_CALL);
     const AttendOptions *options = &statement->attention;
-    const bool simple = !options->documents && options->mask != MASK_WINDOW && options->cap == 0;
+    const bool simple = options->mask != MASK_WINDOW && options->cap == 0;
+    if (options->documents || size_from_end(statement, 1, 3) % GROUP_PART)
+        return (AttendShape){0, 0, 0, 0};
     long e = in_lines(size_from_end(statement, 0, 1)), c = size_from_end(statement, 2, 1);
     return blocks_that_fit(statement, (GroupNeed){.rows = size_from_end(statement, 0, 3),
                                                   .own = e,

@@ -79,18 +79,22 @@ template <class A, class Shape> struct MoecGroupGradQuery : MoecGradRows<A, 1> {
         int coming = 0, now = 0; /* buffers of keys */
         const auto after = [](int place) { return place == 2 ? 0 : place + 1; };
         moec_barrier();
-        moec_fetch<E, A::heads, Shape::rows, THREADS, Queries>(
+        moec_fetch<E, A::heads, Shape::rows, THREADS, Queries,
+                   A::queries % Shape::rows == 0 && E % 16 == 0>(
             shared, moec_head<E>(in.q, b, A::queries, A::heads, h), from, A::queries);
-        moec_fetch<C, A::heads, Shape::rows, THREADS, Grads>(
+        moec_fetch<C, A::heads, Shape::rows, THREADS, Grads,
+                   A::queries % Shape::rows == 0 && C % 16 == 0>(
             shared + GRAD, moec_head<C>(output_grad, b, A::queries, A::heads, h), from, A::queries);
         this->begin();
         seen.part_by_part(
             moec_group_ready,
             [&](int half, int, int behind) {
                 if (behind < 0) return;
-                moec_fetch<E, A::key_heads, COUNT, THREADS, Keys>(
-                    shared + KEY + coming * Keys::SIZE, k, behind, A::keys);
-                moec_fetch<C, A::value_heads, COUNT, THREADS, Values>(
+                moec_fetch<E, A::key_heads, COUNT, THREADS, Keys,
+                           A::keys % COUNT == 0 && E % 16 == 0>(shared + KEY + coming * Keys::SIZE,
+                                                                k, behind, A::keys);
+                moec_fetch<C, A::value_heads, COUNT, THREADS, Values,
+                           A::keys % COUNT == 0 && C % 16 == 0>(
                     shared + VALUE + (half ^ 1) * Values::SIZE, v, behind, A::keys);
                 coming = after(coming);
             },
@@ -113,7 +117,7 @@ MOEC_DEVICE void moec_attend_grad_query_groups(const Q *q, const K *k, const V *
     MOEC_SHARED(uint16_t, memory);
     uint16_t *const shared = memory + moec_to_block(memory) / 2;
     const MoecAttended<Q, K, V> in = {q, k, v, sink, documents};
-    moec_each_block<A>(Shape::rows, [&](long b, int h, int from) {
+    moec_one_block<A>(Shape::rows, blockIdx.x, [&](long b, int h, int from) {
         const int row = from + threadIdx.x / 32 * 16;
         MoecGroupGradQuery<A, Shape> grad;
         grad.add_up(o, output_grad, lse, totals, b, h, row);
@@ -194,10 +198,11 @@ template <class A, class Shape, bool KEYS, bool VALUES> struct MoecGroupGradKeys
                                                       int at) {
         enum { ROWS = Shape::rows, THREADS = Shape::threads };
         const int hk = h * A::key_heads / A::heads, hv = h * A::value_heads / A::heads;
-        moec_fetch<E, A::key_heads, ROWS, THREADS, Keys>(
+        moec_fetch<E, A::key_heads, ROWS, THREADS, Keys, A::keys % ROWS == 0 && E % 16 == 0>(
             shared, moec_head<E>(in.k, b, A::keys, A::key_heads, hk), at, A::keys);
         if constexpr (KEYS)
-            moec_fetch<C, A::value_heads, ROWS, THREADS, Values>(
+            moec_fetch<C, A::value_heads, ROWS, THREADS, Values,
+                       A::keys % ROWS == 0 && C % 16 == 0>(
                 shared + VALUE, moec_head<C>(in.v, b, A::keys, A::value_heads, hv), at, A::keys);
     }
 
@@ -220,9 +225,11 @@ template <class A, class Shape, bool KEYS, bool VALUES> struct MoecGroupGradKeys
             moec_group_ready,
             [&](int, int, int behind) {
                 if (behind < 0) return;
-                moec_fetch<E, A::heads, COUNT, THREADS, Queries>(coming, q, behind, A::queries);
-                moec_fetch<C, A::heads, COUNT, THREADS, Grads>(coming + GRAD, d, behind,
-                                                               A::queries);
+                moec_fetch<E, A::heads, COUNT, THREADS, Queries,
+                           A::queries % COUNT == 0 && E % 16 == 0>(coming, q, behind, A::queries);
+                moec_fetch<C, A::heads, COUNT, THREADS, Grads,
+                           A::queries % COUNT == 0 && C % 16 == 0>(coming + GRAD, d, behind,
+                                                                   A::queries);
                 static_assert(2 * COUNT <= THREADS, "a thread for each number");
                 if (const int i = threadIdx.x; i < (KEYS ? 2 : 1) * COUNT) {
                     const int query = behind + i % COUNT;

@@ -148,22 +148,16 @@ template <class A, class Shape> struct MoecGroupForward : MoecSoftened<A::value_
 
     __device__ __forceinline__ void last(const uint16_t *value) {
         auto &out = moec_group_sums(this->out);
-        add_values(value);
-        moec_wgmma_wait<0>();
-        moec_hold(out);
-    }
-
-    /* Starts the sums over the values of a part. */
-    __device__ __forceinline__ void add_values(const uint16_t *value) {
-        auto &out = moec_group_sums(this->out);
         moec_hold(out);
         moec_hold(weight);
         moec_wgmma_fence();
         moec_group_add<Values>(out, weight, value);
         moec_wgmma_commit();
+        moec_wgmma_wait<0>();
+        moec_hold(out);
     }
 
-    /* A part after the sums over the part before it. The sums continue at the end. */
+    /* All of a part. Sums that continued into the next part would be serialized by some masks. */
     __device__ __forceinline__ void whole_part(const uint16_t *query, const uint16_t *key,
                                                const uint16_t *value, const float *documents,
                                                int row, int at) {
@@ -177,7 +171,7 @@ template <class A, class Shape> struct MoecGroupForward : MoecSoftened<A::value_
         moec_score_all<A, 1, N>(s, documents, row, at);
         if (this->soften(s, moec_power<A>(), factor)) this->fade(factor);
         moec_group_keep(weight, s);
-        add_values(value);
+        last(value);
     }
 
     /* True if the warpgroup sees nothing of the part. */
@@ -192,18 +186,15 @@ template <class A, class Shape> struct MoecGroupForward : MoecSoftened<A::value_
         enum { COUNT = Shape::part, THREADS = Shape::threads };
         const auto *k = seen.keys();
         const auto *v = seen.values();
-        auto &out = moec_group_sums(this->out);
         seen.part_by_part(
-            [&] {
-                moec_group_ready();
-                moec_wgmma_wait<0>();
-                moec_hold(out);
-            },
+            moec_group_ready,
             [&](int half, int, int behind) {
                 if (behind < 0) return;
-                moec_fetch<E, A::key_heads, COUNT, THREADS, Keys>(
+                moec_fetch<E, A::key_heads, COUNT, THREADS, Keys,
+                           A::keys % COUNT == 0 && E % 16 == 0>(
                     shared + KEY + (half ^ 1) * Keys::SIZE, k, behind, A::keys);
-                moec_fetch<C, A::value_heads, COUNT, THREADS, Values>(
+                moec_fetch<C, A::value_heads, COUNT, THREADS, Values,
+                           A::keys % COUNT == 0 && C % 16 == 0>(
                     shared + VALUE + (half ^ 1) * Values::SIZE, v, behind, A::keys);
             },
             [&](int place, int at) {
@@ -212,8 +203,6 @@ template <class A, class Shape> struct MoecGroupForward : MoecSoftened<A::value_
                                shared + VALUE + place * Values::SIZE, documents,
                                from + threadIdx.x / 32 * 16, at);
             });
-        moec_wgmma_wait<0>();
-        moec_hold(out);
     }
 
     template <class Seen>
@@ -229,9 +218,11 @@ template <class A, class Shape> struct MoecGroupForward : MoecSoftened<A::value_
                 uint16_t *keys = shared + KEY + (half ^ 1) * Keys::SIZE,
                          *values = shared + VALUE + half * Values::SIZE;
                 if (behind >= 0)
-                    moec_fetch<E, A::key_heads, COUNT, THREADS, Keys>(keys, k, behind, A::keys);
+                    moec_fetch<E, A::key_heads, COUNT, THREADS, Keys,
+                               A::keys % COUNT == 0 && E % 16 == 0>(keys, k, behind, A::keys);
                 if (at >= 0)
-                    moec_fetch<C, A::value_heads, COUNT, THREADS, Values>(values, v, at, A::keys);
+                    moec_fetch<C, A::value_heads, COUNT, THREADS, Values,
+                               A::keys % COUNT == 0 && C % 16 == 0>(values, v, at, A::keys);
             },
             [&](int place, int at) {
                 if (skips(from, at)) {
@@ -253,8 +244,8 @@ template <class A, class Shape> struct MoecGroupForward : MoecSoftened<A::value_
     __device__ __forceinline__ void run(uint16_t *shared, const In &in, long b, int h, int from) {
         const MoecSeenKeys<A, Shape, In> seen = {in, b, h, from};
         const float *documents = in.documents + b * A::keys;
-        moec_barrier(); /* the block before is done with shared memory */
-        moec_fetch<E, A::heads, Shape::rows, Shape::threads, Queries>(
+        moec_fetch<E, A::heads, Shape::rows, Shape::threads, Queries,
+                   A::queries % Shape::rows == 0 && E % 16 == 0>(
             shared, moec_head<E>(in.q, b, A::queries, A::heads, h), from, A::queries);
         this->begin(in.sink != NULL ? in.sink + h : NULL);
         if constexpr (OVERLAPS)
@@ -270,7 +261,7 @@ MOEC_DEVICE void moec_attend_groups(const Q *q, const K *k, const V *v, const fl
     MOEC_SHARED(uint16_t, memory);
     uint16_t *const shared = memory + moec_to_block(memory) / 2;
     const MoecAttended<Q, K, V> in = {q, k, v, sink, documents};
-    moec_each_block<A>(Shape::rows, [&](long b, int h, int from) {
+    moec_one_block<A>(Shape::rows, blockIdx.x, [&](long b, int h, int from) {
         MoecGroupForward<A, Shape> forward;
         forward.run(shared, in, b, h, from);
         forward.template finish<A>(store, lse, b, h, from + threadIdx.x / 32 * 16);

@@ -429,8 +429,12 @@ static void lower_attend_whole(const Attend *attend) {
     give_stores(attend, &call, false);
     give_output(&call, statement->outputs.items[1], "lse");
     give_chosen(attend, &call);
-    const Variants variants = {attend_forward(statement), attend_forward_groups(statement),
-                               attend_forward_blocks(statement), "attend_groups", queries, heads};
+    const Variants variants = {attend_forward(statement),
+                               attend_forward_groups(statement),
+                               attend_forward_blocks(statement),
+                               "attend_groups",
+                               queries,
+                               heads};
     const bool known = has_groups(attend, &variants) && written_by(attend, &written);
     launch_rows(attend, &call, &variants, known ? &written : NULL);
 }
@@ -515,8 +519,11 @@ static void launch_keys(const Attend *attend, const char *name, bool keys, bool 
     long heads = attend->batch * size_at(keys ? &attend->k : &attend->v, 2);
     long positions = size_at(&attend->k, 3);
     Variants variants = {attend_grad_keys(statement, keys, values),
-                         attend_grad_keys_groups(statement, keys, values), no_shape,
-                         arena_format(lowering->lower.arena, "%s_groups", name), positions, heads};
+                         attend_grad_keys_groups(statement, keys, values),
+                         no_shape,
+                         arena_format(lowering->lower.arena, "%s_groups", name),
+                         positions,
+                         heads};
     if (keys && values && !variants.groups.tiles) {
         variants.groups = attend_grad_keys_groups(statement, true, false);
         variants.template = "attend_grad_each_groups";
@@ -537,8 +544,12 @@ static void launch_queries(const Attend *attend) {
     const Statement *statement = attend->statement;
     long queries = size_at(&attend->q, 3), heads = attend->batch * size_at(&attend->q, 2);
     Call call = grad_call(attend, "attend_grad_query", 0, 1);
-    const Variants variants = {attend_grad_query(statement), attend_grad_query_groups(statement),
-                               no_shape, "attend_grad_query_groups", queries, heads};
+    const Variants variants = {attend_grad_query(statement),
+                               attend_grad_query_groups(statement),
+                               no_shape,
+                               "attend_grad_query_groups",
+                               queries,
+                               heads};
     List written = {0};
     put_written(lowering, statement->outputs.items[0], heads * queries * size_at(&attend->q, 1),
                 true, &written);
