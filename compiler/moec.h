@@ -266,6 +266,7 @@ enum { MOEC_EVERY_KERNEL = -1 };
 typedef struct MoecPiece {
     int kernel; /* number in MoecTable.kernels; MOEC_EVERY_KERNEL: shared by all kernels */
     size_t end; /* in bytes of the whole text */
+    bool foreign; /* written by hand: it does not wait for the previous launch, see moec_begin */
 } MoecPiece;
 
 /* CUDA text that includes "kernels.cuh"; standalone text also includes "fixed.cuh", whose kernels

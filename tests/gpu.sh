@@ -51,7 +51,7 @@ case $folder in /*) ;; *) folder=$PWD/$folder ;; esac
 [ -x "$BUILD/moec" ] || { echo "tests/gpu.sh: no $BUILD/moec; run make first" >&2; exit 2; }
 # NVRTC and cuBLASLt may exist only among PyTorch's packages, and nvcc outside of the path.
 wheels=$("$PYTHON" -c 'import glob, sys
-print(":".join(f for p in sys.path if p for n in ("cu1?", "cuda_nvrtc", "cublas") for f in glob.glob(p + "/nvidia/" + n + "/lib")))' 2>/dev/null)
+print(":".join(f for p in sys.path if p for n in ("cu1?", "cuda_nvrtc", "cublas", "nccl") for f in glob.glob(p + "/nvidia/" + n + "/lib")))' 2>/dev/null)
 [ -z "$wheels" ] || export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$wheels"
 [ ! -d "$BUILD/lib" ] || export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$BUILD/lib"
 command -v nvcc >/dev/null || PATH=$PATH:/usr/local/cuda/bin

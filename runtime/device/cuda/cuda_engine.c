@@ -58,6 +58,7 @@ typedef struct CudaEngine {
     CudaVariants *variants; /* autotuning of kernel variants, or NULL */
     int forced;             /* variant: see cuda_forced_variant */
     char *forced_uses;      /* by kernel number: see count_forced */
+    bool *foreign;          /* by kernel number: see MoecPiece */
     bool graphs;            /* repeated calls are captured */
     bool capturing;
     bool overlaps;    /* kernels of a graph may overlap, see moec_begin */
@@ -157,7 +158,7 @@ static void host_launch(void *self, int kernel, unsigned grid_x, unsigned grid_y
                             block,
                             shared,
                             arguments,
-                            engine->capturing && engine->overlaps};
+                            engine->capturing && engine->overlaps && !engine->foreign[kernel]};
     engine_launch(engine, &one);
 }
 
@@ -437,6 +438,10 @@ Engine *cuda_engine_new(Device *device, const MoecTable *table, MoecDeviceProgra
     cuda_enter(engine->device);
     engine->forced = cuda_forced_variant(&engine->base.variant);
     engine->forced_uses = memory_new((size_t)table->kernel_count + 1);
+    engine->foreign = memory_new(sizeof *engine->foreign * ((size_t)table->kernel_count + 1));
+    for (int i = 0; i < program->kernels.count; i++)
+        if (program->kernels.pieces[i].foreign)
+            engine->foreign[program->kernels.pieces[i].kernel] = true;
     engine->graphs = !cuda_off("MOEC_GRAPH") && !cuda_ranges_on();
     engine->overlaps = engine->graphs && engine->device->major >= 9 && !cuda_off("MOEC_OVERLAP");
     engine->products = cuda_products_new(engine->device, table, keep);
@@ -477,6 +482,7 @@ void cuda_engine_free(Engine *base) {
     cuda_free(engine->device, engine->scratch);
     free(engine->functions);
     free(engine->forced_uses);
+    free(engine->foreign);
     free(engine->spare);
     free(engine);
 }
