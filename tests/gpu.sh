@@ -278,7 +278,10 @@ stage_kernels() {
     bench bf16 "mixture of experts" 70 tests/gpu.moe:moe_layer --kernels $mix
     bench bf16 "238M, decoding" 40 models/gpt2.moe:wide --kernels --mode decode $small
     bench bf16 "1.5B, decoding" 70 models/sigma.moe:standard_1b5 --kernels --mode decode $small
-    [ -n "$QUICK" ] || bench bf16 "six recurrences, training" 60 tests/gpu.moe:recurrences --kernels
+    [ -n "$QUICK" ] || for length in 2048 4096; do
+        bench bf16 "six recurrences, $length tokens" 60 tests/gpu.moe:recurrences --kernels -c $length
+        bench bf16 "six layers of attention, $length tokens" 40 tests/gpu.moe:attentions -c $length
+    done
 }
 
 has_torch() { "$PYTHON" -c 'import importlib.util as u, sys; sys.exit(u.find_spec("torch") is None)' 2>/dev/null; }
