@@ -19,8 +19,9 @@
  */
 #include "lower/lower.h"
 
-/* Reals in 16 bytes; twice as many if bf16 is read or written. */
-enum { LANES = 4, MAX_LANES = 8 };
+/* Reals in 16 bytes; twice as many if bf16 is read or written, or for more bytes in flight in long
+ * rows. */
+enum { LANES = 4, MAX_LANES = 8, LONG_ROW = 1 << 14 };
 
 /* An address that lanes read or write. */
 typedef struct LaneAccess {
@@ -198,8 +199,9 @@ Lanes *lanes_of(Lowering *lower, const Nest *nest, bool alone) {
     if (nest->step > 1 || nest->block || nest->bound || (nest->size % width != 0 && !alone) ||
         !is_innermost(nest) || !has_lanes(lower, nest, width, &halves))
         return NULL;
-    if (halves && (nest->size % MAX_LANES == 0 || alone) &&
-        has_lanes(lower, nest, MAX_LANES, &halves) && halves)
+    const bool row = nest->size >= LONG_ROW && lower->program->target->launches;
+    if ((halves || row) && (nest->size % MAX_LANES == 0 || alone) &&
+        has_lanes(lower, nest, MAX_LANES, &halves) && (halves || row))
         width = MAX_LANES;
     return lanes_of_width(lower, nest, width);
 }

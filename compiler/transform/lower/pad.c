@@ -83,7 +83,7 @@ static Axis *padded_size(Padding *padding, const Axis *axis) {
 
 /* True for elements of a block that may have zeros after its last row. Copies for inference have no
  * space for them. */
-static bool has_rows(const Program *program, const Tensor *tensor) {
+static bool has_spare_rows(const Program *program, const Tensor *tensor) {
     const bool copy = tensor->role == ROLE_ROUNDED && !reads_copies(program);
     return (copy || tensor->role == ROLE_GRADIENT) && tensor->rank > 1;
 }
@@ -94,7 +94,7 @@ static Axis *longer_axis(const Program *program, const Expr *access, int dimensi
     Tensor *tensor = access->tensor;
     Axis *own = tensor->axes[dimension];
     if (own->padded) return own;
-    return dimension == 0 && axis && has_rows(program, tensor) ? axis : NULL;
+    return dimension == 0 && axis && has_spare_rows(program, tensor) ? axis : NULL;
 }
 
 /* The padded axis that all operands with the loop have or can have; NULL: none. */

@@ -34,8 +34,9 @@
 #include <string.h>
 
 /* On a CPU a chunk of MIN_BYTES has products at full speed. The accumulation of a weight gradient,
- * which reads and writes all of it once per chunk, is cheap compared with them. On a GPU it is not:
- * a chunk may have a share of the bytes that repeats save for the backward pass, up to MAX_BYTES. */
+ * which reads and writes all of it once per chunk, is cheap compared with them. On a GPU it is
+ * not: a chunk may have a share of the bytes that repeats save for the backward pass, up to
+ * MAX_BYTES. */
 enum { MIN_BYTES = 64 << 20, MAX_BYTES = 1 << 30, SAVED_SHARE = 8 };
 
 /* ---- accesses ---- */
