@@ -117,13 +117,15 @@ static AttendShape groups_that_fit(const Statement *statement, GroupNeed need) {
     return (AttendShape){0, 0, 0, 0};
 }
 
-/* The shape of several blocks per multiprocessor, each of one or two warpgroups. */
+/* The shape of several blocks per multiprocessor, each of one or two warpgroups. Documents and
+ * parts that are not full need too many registers. */
 static AttendShape blocks_that_fit(const Statement *statement, GroupNeed need) {
     const int blocks = need.groups == 1 ? 3 : 2;
     const long share = blocks == 3 ? THIRD_SHARE : HALF_SHARE,
                most = blocks == 3 ? THIRD_KEPT : HALF_KEPT;
-    bool copied = true;
+    bool copied = !statement->attention.documents;
     for (int i = 0; i < 3; i++) copied &= size_from_end(statement, i, 1) % MOEC_VECTOR == 0;
+    for (int i = 0; i < 2; i++) copied &= size_from_end(statement, i, 3) % GROUP_PART == 0;
     for (int part = need.part; copied && part >= MIN_GROUP_PART; part /= 2) {
         long bytes =
             2 * (need.groups * GROUP_ROWS * need.own + part * need.other) + MOEC_SWIZZLED_ALIGN;
@@ -153,14 +155,11 @@ AttendShape attend_forward_groups(const Statement *statement) {
                                        .part = options->documents ? MIN_GROUP_PART : GROUP_PART});
 }
 
-/* Scores become weights in their registers. A mask and a softcap need registers as well; documents
- * and a part that is not full need too many. */
+/* Scores become weights in their registers. A mask and a softcap need registers as well. */
 AttendShape attend_forward_blocks(const Statement *statement) {
     MUST(statement->kind == STATEMENT_CALL);
     const AttendOptions *options = &statement->attention;
     const bool simple = options->mask != MASK_WINDOW && options->cap == 0;
-    if (options->documents || size_from_end(statement, 1, 3) % GROUP_PART)
-        return (AttendShape){0, 0, 0, 0};
     long e = in_lines(size_from_end(statement, 0, 1)), c = size_from_end(statement, 2, 1);
     return blocks_that_fit(statement, (GroupNeed){.rows = size_from_end(statement, 0, 3),
                                                   .own = e,
@@ -183,6 +182,19 @@ AttendShape attend_grad_query_groups(const Statement *statement) {
                                                   .most = 192,
                                                   .groups = 2,
                                                   .part = GROUP_PART});
+}
+
+/* The same one after the other; two parts of both. */
+AttendShape attend_grad_query_blocks(const Statement *statement) {
+    long e = size_from_end(statement, 0, 1), both = in_lines(e);
+    both += in_lines(size_from_end(statement, 2, 1));
+    return blocks_that_fit(statement, (GroupNeed){.rows = size_from_end(statement, 0, 3),
+                                                  .own = both,
+                                                  .other = 2 * both,
+                                                  .kept = padded(e) / 2,
+                                                  .quarters = 4,
+                                                  .groups = 2,
+                                                  .part = MIN_GROUP_PART});
 }
 
 AttendShape attend_grad_query(const Statement *statement) {
@@ -211,6 +223,20 @@ AttendShape attend_grad_keys_groups(const Statement *statement, bool keys, bool 
                                .quarters = keys ? 4 : 2,
                                .most = 144,
                                .groups = 2,
+                               .part = MIN_GROUP_PART});
+}
+
+/* Sums of a part end before the next part. */
+AttendShape attend_grad_keys_blocks(const Statement *statement, bool keys, bool values) {
+    long e = size_from_end(statement, 0, 1), c = size_from_end(statement, 2, 1);
+    long both = in_lines(e) + in_lines(c), kept = (keys ? padded(e) : 0) + (values ? padded(c) : 0);
+    return blocks_that_fit(
+        statement, (GroupNeed){.rows = size_from_end(statement, 1, 3),
+                               .own = keys ? both : in_lines(e),
+                               .other = 2 * (both + MOEC_SWIZZLED_ALIGN / 2 / MIN_GROUP_PART),
+                               .kept = kept / 2,
+                               .quarters = keys ? 4 : 2,
+                               .groups = 1,
                                .part = MIN_GROUP_PART});
 }
 

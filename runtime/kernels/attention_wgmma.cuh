@@ -25,7 +25,9 @@ template <int GROUPS, int PART, int BYTES, int BLOCKS = 1> struct MoecGroupShape
 };
 
 /* Number of the first row of this thread's warpgroup. */
-MOEC_DEVICE int moec_group_row() { return threadIdx.x / 128 * 64; }
+template <class Shape> MOEC_DEVICE int moec_group_row() {
+    return Shape::groups > 1 ? threadIdx.x / 128 * 64 : 0;
+}
 
 /* COUNT rows of W numbers as tensor cores read them: parts of 64 columns, one line of each row. */
 template <int W, int COUNT> struct MoecSwizzledRows {
@@ -120,7 +122,7 @@ template <class A, class Shape> struct MoecGroupForward : MoecSoftened<A::value_
         moec_hold(out);
         moec_hold(weight);
         moec_wgmma_fence();
-        moec_group_multiply<E, Queries, Keys>(scores, query, moec_group_row(), key);
+        moec_group_multiply<E, Queries, Keys>(scores, query, moec_group_row<Shape>(), key);
         moec_wgmma_commit();
         if (value != NULL) {
             moec_wgmma_fence();
@@ -164,7 +166,7 @@ template <class A, class Shape> struct MoecGroupForward : MoecSoftened<A::value_
         float s[1][N][4], factor[1][2];
         auto &scores = moec_group_sums(s);
         moec_wgmma_fence();
-        moec_group_multiply<E, Queries, Keys>(scores, query, moec_group_row(), key);
+        moec_group_multiply<E, Queries, Keys>(scores, query, moec_group_row<Shape>(), key);
         moec_wgmma_commit();
         moec_wgmma_wait<0>();
         moec_hold(scores);
@@ -176,7 +178,7 @@ template <class A, class Shape> struct MoecGroupForward : MoecSoftened<A::value_
 
     /* True if the warpgroup sees nothing of the part. */
     static __device__ __forceinline__ bool skips(int from, int at) {
-        const int row = from + moec_group_row();
+        const int row = from + moec_group_row<Shape>();
         return row >= A::queries || moec_hides_all<A>(row, 64, at, Shape::part);
     }
 

@@ -502,7 +502,7 @@ static Call grad_call(const Attend *attend, const char *name, int first, int cou
     give_input(&call, in->items[own + 2], "output_grad");
     if (attend->rounds && first < 3) {
         long totals = attend->batch * size_at(&attend->q, 3) * size_at(&attend->q, 2);
-        give_scratch(attend, &call, (size_t)totals, !first, "totals");
+        give_scratch(attend, &call, (size_t)(2 * totals), !first, "totals");
     }
     for (int i = first; i < first + count; i++) give_output(&call, out->items[i], names[i]);
     if (first < 3) give_chosen(attend, &call);
@@ -520,12 +520,13 @@ static void launch_keys(const Attend *attend, const char *name, bool keys, bool 
     long positions = size_at(&attend->k, 3);
     Variants variants = {attend_grad_keys(statement, keys, values),
                          attend_grad_keys_groups(statement, keys, values),
-                         no_shape,
+                         attend_grad_keys_blocks(statement, keys, values),
                          arena_format(lowering->lower.arena, "%s_groups", name),
                          positions,
                          heads};
     if (keys && values && !variants.groups.tiles) {
         variants.groups = attend_grad_keys_groups(statement, true, false);
+        variants.blocks = no_shape;
         variants.template = "attend_grad_each_groups";
     }
     List written = {0};
@@ -546,7 +547,7 @@ static void launch_queries(const Attend *attend) {
     Call call = grad_call(attend, "attend_grad_query", 0, 1);
     const Variants variants = {attend_grad_query(statement),
                                attend_grad_query_groups(statement),
-                               no_shape,
+                               attend_grad_query_blocks(statement),
                                "attend_grad_query_groups",
                                queries,
                                heads};
@@ -554,7 +555,7 @@ static void launch_queries(const Attend *attend) {
     put_written(lowering, statement->outputs.items[0], heads * queries * size_at(&attend->q, 1),
                 true, &written);
     const Written totals = {.offset = lowering->lower.schedule->arena_bytes,
-                            .count = heads * queries};
+                            .count = 2 * heads * queries};
     list_copy(lowering->lower.arena, &written, &totals, sizeof totals);
     launch_rows(attend, &call, &variants, &written);
 }
