@@ -199,7 +199,8 @@ Lanes *lanes_of(Lowering *lower, const Nest *nest, bool alone) {
     if (nest->step > 1 || nest->block || nest->bound || (nest->size % width != 0 && !alone) ||
         !is_innermost(nest) || !has_lanes(lower, nest, width, &halves))
         return NULL;
-    const bool row = nest->size >= LONG_ROW && lower->program->target->launches;
+    const bool row = nest->size >= LONG_ROW && nest->index->axis->kind != AXIS_ELEMENTS &&
+                     lower->program->target->launches;
     if ((halves || row) && (nest->size % MAX_LANES == 0 || alone) &&
         has_lanes(lower, nest, MAX_LANES, &halves) && (halves || row))
         width = MAX_LANES;
