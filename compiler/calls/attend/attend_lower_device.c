@@ -306,7 +306,7 @@ static bool has_groups(const Attend *attend, const Variants *variants) {
 }
 
 /* Warpgroups in the shape with more blocks, if there is one, then in that with one block. */
-static void launch_variants(const Attend *attend, const Call *call, const Variants *variants,
+static void launch_shapes(const Attend *attend, const Call *call, const Variants *variants,
                             const List *written) {
     static const char *const endings[] = {"_wgmma", "_wide"};
     const AttendShape one = variants->warps, others[] = {variants->blocks, variants->groups};
@@ -335,7 +335,7 @@ static void launch_rows(const Attend *attend, const Call *call, const Variants *
     if (!attend->rounds)
         launch(attend, call, no_shape, others * ceil_div(rows, MIN_PLACES));
     else if (written && has_groups(attend, variants))
-        launch_variants(attend, call, variants, written);
+        launch_shapes(attend, call, variants, written);
     else
         launch(attend, call, variants->warps, others * ceil_div(rows, 64L * variants->warps.tiles));
 }
