@@ -257,6 +257,52 @@ extern "C" __global__ void __launch_bounds__(MOEC_PACK_THREADS)
     moec_others_list(pack);
 }
 
+/* ---- the most likely token ---- */
+
+/* tokens[row] = the index of the largest of width[row] numbers, the lowest of equal ones; -1 if one
+ * is NaN or the largest is infinite. One block per row. */
+extern "C" __global__ void __launch_bounds__(1024)
+moec_most_likely(const float *logits, long width, int32_t *tokens) {
+    __shared__ uint32_t orders[32], indices[32];
+    __shared__ bool wrong[32];
+    const float *row = logits + moec_block() * width;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    uint32_t order = 0, index = 0;
+    bool nan = false;
+    moec_begin();
+    const auto take = [&](float x, long i) {
+        const uint32_t own = moec_order(x);
+        nan = nan || x != x;
+        if (own > order) order = own, index = (uint32_t)i;
+    };
+    /* The indices of a thread increase: of equal numbers it keeps the lowest. */
+    if (width % 4 == 0) {
+#pragma unroll 8
+        for (long i = 4 * moec_thread(); i < width; i += 4 * moec_threads()) {
+            const float4 four = *(const float4 *)(row + i);
+            take(four.x, i), take(four.y, i + 1), take(four.z, i + 2), take(four.w, i + 3);
+        }
+    } else {
+        for (long i = moec_thread(); i < width; i += moec_threads()) take(row[i], i);
+    }
+    const auto join = [&](uint32_t other, uint32_t at) {
+        if (other > order || (other == order && at < index)) order = other, index = at;
+    };
+    for (int distance = 16; distance > 0; distance /= 2)
+        join(__shfl_xor_sync(0xffffffffu, order, distance),
+             __shfl_xor_sync(0xffffffffu, index, distance));
+    nan = __ballot_sync(0xffffffffu, nan) != 0;
+    if (lane == 0) orders[warp] = order, indices[warp] = index, wrong[warp] = nan;
+    moec_barrier();
+    if (threadIdx.x > 0) return;
+    for (int i = 1; i < (int)blockDim.x / 32; i++) {
+        join(orders[i], indices[i]);
+        nan = nan || wrong[i];
+    }
+    const bool finite = order > moec_order(-INFINITY) && order < moec_order(INFINITY);
+    tokens[moec_block()] = nan || !finite ? -1 : (int32_t)index;
+}
+
 /* ---- rounding ---- */
 
 /* Converts weights to bf16 once, for kernels that would otherwise convert them at each read.
