@@ -264,15 +264,12 @@ extern "C" __global__ void __launch_bounds__(MOEC_PACK_THREADS)
 extern "C" __global__ void __launch_bounds__(1024)
 moec_most_likely(const float *logits, long width, int32_t *tokens) {
     __shared__ uint32_t orders[32], indices[32];
-    __shared__ bool wrong[32];
     const float *row = logits + moec_block() * width;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     uint32_t order = 0, index = 0;
-    bool nan = false;
     moec_begin();
     const auto take = [&](float x, long i) {
-        const uint32_t own = moec_order(x);
-        nan = nan || x != x;
+        const uint32_t own = x == x ? moec_order(x) : 0xffffffffu;
         if (own > order) order = own, index = (uint32_t)i;
     };
     /* The indices of a thread increase: of equal numbers it keeps the lowest. */
@@ -291,16 +288,12 @@ moec_most_likely(const float *logits, long width, int32_t *tokens) {
     for (int distance = 16; distance > 0; distance /= 2)
         join(__shfl_xor_sync(0xffffffffu, order, distance),
              __shfl_xor_sync(0xffffffffu, index, distance));
-    nan = __ballot_sync(0xffffffffu, nan) != 0;
-    if (lane == 0) orders[warp] = order, indices[warp] = index, wrong[warp] = nan;
+    if (lane == 0) orders[warp] = order, indices[warp] = index;
     moec_barrier();
     if (threadIdx.x > 0) return;
-    for (int i = 1; i < (int)blockDim.x / 32; i++) {
-        join(orders[i], indices[i]);
-        nan = nan || wrong[i];
-    }
+    for (int i = 1; i < (int)blockDim.x / 32; i++) join(orders[i], indices[i]);
     const bool finite = order > moec_order(-INFINITY) && order < moec_order(INFINITY);
-    tokens[moec_block()] = nan || !finite ? -1 : (int32_t)index;
+    tokens[moec_block()] = finite ? (int32_t)index : -1;
 }
 
 /* ---- rounding ---- */
