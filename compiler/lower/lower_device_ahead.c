@@ -15,12 +15,12 @@
 enum { AHEAD_LIMIT = 48 << 20 };
 
 /* The launches after the current one. */
-typedef struct Stream {
+typedef struct WeightStream {
     EntryLowering *lowering;
     TemplateVariant *variant;
     long own, reach, at; /* bytes of the current launch; of all that are known; since the current */
     const Term *condition; /* of the next launches, or NULL */
-} Stream;
+} WeightStream;
 
 /* The bytes of the matrix of a row product, all of which its launch reads; 0 if a launch before may
  * write it, or if other bytes are in between. */
@@ -44,7 +44,7 @@ static long launch_bytes(const List *units, int first, int count) {
     return bytes;
 }
 
-static void read_matrix(Stream *stream, const ScheduleUnit *unit, long all) {
+static void read_matrix(WeightStream *stream, const ScheduleUnit *unit, long all) {
     Lowering *lower = &stream->lowering->lower;
     Arena *arena = lower->arena;
     const long bytes = matrix_bytes(unit);
@@ -63,7 +63,7 @@ static int launch_end(const List *units, int at) {
 }
 
 /* Adds the row products of units first .. end - 1, which are in program order. */
-static void read_units(Stream *stream, const List *units, int first, int end) {
+static void read_units(WeightStream *stream, const List *units, int first, int end) {
     for (int at = first, next; at < end && stream->at < AHEAD_LIMIT; at = next) {
         const ScheduleUnit *unit = units->items[at];
         next = launch_end(units, at);
@@ -81,11 +81,11 @@ static void read_units(Stream *stream, const List *units, int first, int end) {
 
 /* The launches of the next iteration of the enclosing repeat; after the last one, those after the
  * repeat. */
-static void read_around(Stream *stream, int end) {
+static void read_around(WeightStream *stream, int end) {
     EntryLowering *lowering = stream->lowering;
     Lowering *lower = &lowering->lower;
     Arena *arena = lower->arena;
-    const Surroundings *around = lowering->around;
+    const EnclosingRepeat *around = lowering->around;
     const Index *index = around->repeat->statement->index;
     const int bindings = lower->binding_count;
     const long at = stream->at;
@@ -147,10 +147,10 @@ void add_weights_early(EntryLowering *lowering, TemplateVariant *variant, const 
 void add_weights_ahead(EntryLowering *lowering, TemplateVariant *variant, const List *units,
                        int first, int count) {
     const bool repeated = lowering->around && units == &lowering->around->repeat->body;
-    Stream stream = {.lowering = lowering,
-                     .variant = variant,
-                     .own = launch_bytes(units, first, count),
-                     .reach = AHEAD_LIMIT};
+    WeightStream stream = {.lowering = lowering,
+                           .variant = variant,
+                           .own = launch_bytes(units, first, count),
+                           .reach = AHEAD_LIMIT};
     if (repeated && iteration_bytes(units) < AHEAD_LIMIT) stream.reach = iteration_bytes(units);
     if (!stream.own) return;
     read_units(&stream, units, first + count, units->count);

@@ -28,24 +28,24 @@ Module *module_for(Arena *arena, Schedule *const *schedules, int count, const Lo
                    Hosting hosting, bool plain);
 
 /* A repeat, and the units among which it is. */
-typedef struct Surroundings {
+typedef struct EnclosingRepeat {
     const ScheduleUnit *repeat;
     const List *units;
     int at;
-} Surroundings;
+} EnclosingRepeat;
 
 struct EntryLowering {
     Lowering lower; /* of the current kernel, and its input */
     Module *module;
-    const LowerTarget *target;  /* of the module; for the learning rate, the host */
-    Entry *entry;               /* counts its kernels, products and operations */
-    bool *declared;             /* by tensor->id: the run function needs a pointer */
-    double repeats;             /* number of executions of the current steps */
-    int bindings;               /* before the current kernel */
-    const Surroundings *around; /* of the current units, or NULL */
-    List *steps;                /* receives steps */
-    List equations;             /* const Statement *: of the next step */
-    List counters;              /* Param *: pointers to counters, after the scratch memory */
+    const LowerTarget *target;     /* of the module; for the learning rate, the host */
+    Entry *entry;                  /* counts its kernels, products and operations */
+    bool *declared;                /* by tensor->id: the run function needs a pointer */
+    double repeats;                /* number of executions of the current steps */
+    int bindings;                  /* before the current kernel */
+    const EnclosingRepeat *around; /* of the current units, or NULL */
+    List *steps;                   /* receives steps */
+    List equations;                /* const Statement *: of the next step */
+    List counters;                 /* Param *: pointers to counters, after the scratch memory */
     size_t counter_bytes;
 };
 

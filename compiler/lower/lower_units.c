@@ -178,7 +178,7 @@ static int lower_beside(EntryLowering *lowering, const List *units, int first) {
 
 static void lower_repeat(EntryLowering *lowering, const List *units, int at) {
     const ScheduleUnit *unit = units->items[at];
-    const Surroundings around = {unit, units, at}, *const outer = lowering->around;
+    const EnclosingRepeat around = {unit, units, at}, *const outer = lowering->around;
     const Statement *statement = unit->statement;
     int bindings = lowering->lower.binding_count;
     double repeats = lowering->repeats;

@@ -75,9 +75,9 @@ static __host__ __device__ constexpr long moec_part_end(long part, long all, lon
 
 /* Prefetches the part of a matrix that belongs to this launch, in equal shares of its blocks. OWN:
  * bytes of weights of this launch; REACH: farthest end of a part; START: distance from the end of
- * the own weights to those of the launch that reads the matrix, in the order of launches; ALL: bytes
- * of that launch; BYTES: of the matrix. The launches before have prefetched all but the last OWN
- * bytes of the distance. */
+ * the own weights to those of the launch that reads the matrix, in the order of launches; ALL:
+ * bytes of that launch; BYTES: of the matrix. The launches before have prefetched all but the last
+ * OWN bytes of the distance. */
 template <long OWN, long REACH, long START, long ALL, long BYTES, class Element>
 MOEC_DEVICE void moec_read_ahead(const Element *matrix) {
     constexpr long LAST = REACH < MOEC_AHEAD ? REACH : MOEC_AHEAD, FIRST = LAST - OWN;

@@ -45,5 +45,10 @@ const float *decoder_feed(Decoder *decoder, const int32_t *tokens, long count);
  * Returns logits [row, count, vocabulary], valid until the next call; NULL after a device error,
  * which was printed. */
 const float *decoder_advance(Decoder *decoder, const int32_t *tokens, long count);
+/* The same two for a device that finds the most likely token itself: see DeviceKind.most_likely.
+ * `likely` receives one token, or [row, count]. False after a device error. */
+bool decoder_finds_likely(const Decoder *decoder);
+bool decoder_feed_likely(Decoder *decoder, const int32_t *tokens, long count, int32_t *likely);
+bool decoder_advance_likely(Decoder *decoder, const int32_t *tokens, long count, int32_t *likely);
 
 #endif

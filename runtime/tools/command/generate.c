@@ -63,6 +63,22 @@ static int32_t choose_next(Generation *generation, const float *logits, const To
     return sample_token(&sampling, logits, vocabulary, (uint64_t)place);
 }
 
+/* Processes tokens and samples the next one, which has index `place`; -1: a logit is not finite.
+ * text: the tokens so far. False after a device error. */
+static bool next_token(Generation *generation, const TokenList *text, long count, uint64_t seed,
+                       long place, int32_t *next) {
+    Decoder *decoder = generation->decoder;
+    const int32_t *tokens = text->items + text->count - (size_t)count;
+    if (decoder_finds_likely(decoder) && sample_is_greedy(&generation->options->sampling))
+        return decoder_feed_likely(decoder, tokens, count, next);
+    const float *logits = decoder_feed(decoder, tokens, count);
+    if (!logits) return false;
+    *next = sample_possible(logits, decoder_vocabulary(decoder))
+                ? choose_next(generation, logits, text, seed, place)
+                : -1;
+    return true;
+}
+
 /* Prints the text so far, unless it becomes part of a JSON object. */
 static void show(const Generation *generation, Text *text) {
     if (generation->options->json) return;
@@ -74,26 +90,25 @@ static void show(const Generation *generation, Text *text) {
 /* Generates one completion. text: the tokens so far. */
 static bool generate_completion(Generation *generation, TokenList *text, uint64_t seed, Text *out,
                                 long *made, SpeechEnd *end) {
-    Decoder *decoder = generation->decoder;
     const GenerateOptions *options = generation->options;
-    const float *logits = decoder_feed(decoder, text->items, (long)text->count);
+    int32_t token = -1;
+    bool good = next_token(generation, text, (long)text->count, seed, 0, &token);
     double began = seconds_now();
     for (*made = 0; *made < options->tokens && !*end && !interrupt_signal() && !ferror(stdout);) {
-        if (!logits) return false;
-        if (!sample_possible(logits, decoder_vocabulary(decoder)))
-            return model_tell_nonsense(decoder->model, "a logit is");
-        int32_t token = choose_next(generation, logits, text, seed, *made);
+        if (!good) return false;
+        if (token < 0) return model_tell_nonsense(generation->decoder->model, "a logit is");
         tokens_add(text, token);
         if (!speech_add(generation->speech, token, out, end)) return false;
         show(generation, out);
         if (*end == SPEECH_COMPLETE) break;
-        if (++*made < options->tokens && !*end) logits = decoder_feed(decoder, &token, 1);
+        if (++*made < options->tokens && !*end)
+            good = next_token(generation, text, 1, seed, *made, &token);
     }
     generation->seconds += seconds_now() - began;
     generation->made += *made;
-    bool good = *end || speech_end(generation->speech, out);
+    bool ended = *end || speech_end(generation->speech, out);
     show(generation, out);
-    return good && logits;
+    return good && ended;
 }
 
 static void print_object(const Prompt *prompt, long sample, const Text *out, long made,
