@@ -174,23 +174,6 @@ static void open_iterations(Lowering *lower, Sharing sharing, const Term *iterat
                    term(lower->arena, TERM_COLUMN, name, iterations));
 }
 
-/* The L2 cache of a large GPU has this space for rows. FEW_BLOCKS of MAX_THREADS use most of its
- * bandwidth, CACHED_BLOCKS of 512 threads can run at the same time. */
-enum { CACHE_BYTES = 25 << 20, FEW_BLOCKS = 128, CACHED_BLOCKS = 512, MAX_THREADS = 1024 };
-
-/* Blocks of an iteration each. If several loops read a long row, only so many blocks that all their
- * rows are in the cache when they are read again. */
-static Launch launch_of_rows(const Nest *last, long iterations) {
-    const long inside = iterations_inside(last), bytes = (long)sizeof(float) * inside;
-    int passes = 0;
-    for (int i = 0; i < last->children.count; i++)
-        passes += ((const Nest *)last->children.items[i])->size == inside;
-    const long blocks = CACHE_BYTES / bytes;
-    if (passes > 1 && blocks >= FEW_BLOCKS && blocks < CACHED_BLOCKS / 2 && blocks < iterations)
-        return launch_of(blocks, MAX_THREADS);
-    return launch_of(iterations, threads_for((inside + 3) / 4, 512));
-}
-
 static Launch lower_chain(Lowering *lower, Nest *nest, int length) {
     Nest *loops[MAX_LOOPS + 1];
     long iterations;
@@ -215,7 +198,7 @@ static Launch lower_chain(Lowering *lower, Nest *nest, int length) {
     }
     if (sharing == COLUMNS_OF_THREADS)
         return launch_of(ceil_div(iterations, COLUMNS), threads_for(8 * inside, 1024));
-    return launch_of_rows(last, iterations);
+    return launch_of(iterations, threads_for((inside + 3) / 4, 512));
 }
 
 Launch lower_device_nest(Lowering *lower, Nest *nest) {

@@ -29,10 +29,6 @@ Tile row_tile(EntryLowering *lowering, const ScheduleUnit *unit, long columns) {
                   .threads = MOEC_ROW_THREADS};
 }
 
-bool row_matrix_is_fixed(const Tensor *tensor) {
-    return tensor->role == ROLE_PARAMETER || tensor->role == ROLE_ROUNDED;
-}
-
 /* Rows that share a launch. */
 typedef struct Rows {
     TemplateVariant *variant; /* the parameters of its operands come first */
@@ -66,7 +62,8 @@ static void put_row(EntryLowering *lowering, const ScheduleUnit *unit, Rows *row
     const ScheduleUnit *dual = unit->paired_row;
     const Product *product = &contraction->product;
     const Tile tile = row_tile(lowering, unit, rows->columns);
-    const bool along = product->b_k == 1, fixed = row_matrix_is_fixed(contraction->b->tensor);
+    const Role role = contraction->b->tensor->role;
+    const bool along = product->b_k == 1, fixed = role == ROLE_PARAMETER || role == ROLE_ROUNDED;
     const long sizes[] = {product->n, product->k, along ? product->b_n : product->b_k};
     const Term *block = term(arena, TERM_BLOCK_NUMBER), *own = block;
     if (rows->blocks) own = term(arena, TERM_SUB, block, term_whole(arena, rows->blocks));
@@ -153,8 +150,6 @@ void lower_device_rows(EntryLowering *lowering, const List *units, int first, in
         if (prologue) operands[i][0] = row;
         put_row(lowering, units->items[first + i], &rows, i == count - 1, operands[i]);
     }
-    if (prologue) add_weights_early(lowering, &variant, prologue);
-    add_weights_ahead(lowering, &variant, units, first, count);
     end_stores(lowering, &variant.params, bindings);
     TemplateKernel kernel = {
         .name = device_kernel(lowering, arena_format(arena, "row_%s_%d", lowering->entry->name,

@@ -27,25 +27,17 @@ extern const LowerTarget lower_host;
 Module *module_for(Arena *arena, Schedule *const *schedules, int count, const LowerTarget *target,
                    Hosting hosting, bool plain);
 
-/* A repeat, and the units among which it is. */
-typedef struct EnclosingRepeat {
-    const ScheduleUnit *repeat;
-    const List *units;
-    int at;
-} EnclosingRepeat;
-
 struct EntryLowering {
     Lowering lower; /* of the current kernel, and its input */
     Module *module;
-    const LowerTarget *target;     /* of the module; for the learning rate, the host */
-    Entry *entry;                  /* counts its kernels, products and operations */
-    bool *declared;                /* by tensor->id: the run function needs a pointer */
-    double repeats;                /* number of executions of the current steps */
-    int bindings;                  /* before the current kernel */
-    const EnclosingRepeat *around; /* of the current units, or NULL */
-    List *steps;                   /* receives steps */
-    List equations;                /* const Statement *: of the next step */
-    List counters;                 /* Param *: pointers to counters, after the scratch memory */
+    const LowerTarget *target; /* of the module; for the learning rate, the host */
+    Entry *entry;              /* counts its kernels, products and operations */
+    bool *declared;            /* by tensor->id: the run function needs a pointer */
+    double repeats;            /* number of executions of the current steps */
+    int bindings;              /* before the current kernel */
+    List *steps;               /* receives steps */
+    List equations;            /* const Statement *: of the next step */
+    List counters;             /* Param *: pointers to counters, after the scratch memory */
     size_t counter_bytes;
 };
 
@@ -132,14 +124,6 @@ typedef struct Tile {
 /* A tile of one row, as wide as possible with enough of them for a whole GPU; columns: of the whole
  * launch. */
 Tile row_tile(EntryLowering *lowering, const ScheduleUnit *unit, long columns);
-/* True if no launch of the program writes the matrix of a row product. */
-bool row_matrix_is_fixed(const Tensor *tensor);
-/* Adds prefetches of the weights of a prologue to its kernel. */
-void add_weights_early(EntryLowering *lowering, TemplateVariant *variant, const Kernel *prologue);
-/* Adds prefetches of the weights of later row products to the kernel of the units, between
- * begin_kernel and end_stores. */
-void add_weights_ahead(EntryLowering *lowering, TemplateVariant *variant, const List *units,
-                       int first, int count);
 
 /* ---- lower_device_templates.c ---- */
 

@@ -19,9 +19,8 @@
  */
 #include "lower/lower.h"
 
-/* Reals in 16 bytes; twice as many if bf16 is read or written, or for more bytes in flight in long
- * rows. */
-enum { LANES = 4, MAX_LANES = 8, LONG_ROW = 1 << 14 };
+/* Reals in 16 bytes; twice as many if bf16 is read or written. */
+enum { LANES = 4, MAX_LANES = 8 };
 
 /* An address that lanes read or write. */
 typedef struct LaneAccess {
@@ -199,10 +198,8 @@ Lanes *lanes_of(Lowering *lower, const Nest *nest, bool alone) {
     if (nest->step > 1 || nest->block || nest->bound || (nest->size % width != 0 && !alone) ||
         !is_innermost(nest) || !has_lanes(lower, nest, width, &halves))
         return NULL;
-    const bool row = nest->size >= LONG_ROW && nest->index->axis->kind != AXIS_ELEMENTS &&
-                     lower->program->target->launches;
-    if ((halves || row) && (nest->size % MAX_LANES == 0 || alone) &&
-        has_lanes(lower, nest, MAX_LANES, &halves) && (halves || row))
+    if (halves && (nest->size % MAX_LANES == 0 || alone) &&
+        has_lanes(lower, nest, MAX_LANES, &halves) && halves)
         width = MAX_LANES;
     return lanes_of_width(lower, nest, width);
 }

@@ -176,18 +176,14 @@ static int lower_beside(EntryLowering *lowering, const List *units, int first) {
     return end - 1;
 }
 
-static void lower_repeat(EntryLowering *lowering, const List *units, int at) {
-    const ScheduleUnit *unit = units->items[at];
-    const EnclosingRepeat around = {unit, units, at}, *const outer = lowering->around;
+static void lower_repeat(EntryLowering *lowering, const ScheduleUnit *unit) {
     const Statement *statement = unit->statement;
     int bindings = lowering->lower.binding_count;
     double repeats = lowering->repeats;
     List *steps = lowering->steps;
     open_repeat(lowering, statement->index)->reverse = statement->reverse;
     lowering->repeats *= (double)statement->index->axis->size;
-    lowering->around = &around;
     lower_units(lowering, &unit->body);
-    lowering->around = outer;
     lowering->repeats = repeats;
     lowering->steps = steps;
     lowering->lower.binding_count = bindings;
@@ -208,7 +204,7 @@ static int lower_unit(EntryLowering *lowering, const List *units, int at) {
         unit->statement->row->lower(lowering, unit);
         break;
     case UNIT_REPEAT:
-        lower_repeat(lowering, units, at);
+        lower_repeat(lowering, unit);
         return at;
     }
     ((HostStep *)lowering->steps->items[lowering->steps->count - 1])->unit = unit->first;

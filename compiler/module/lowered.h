@@ -138,7 +138,6 @@ typedef struct TemplateVariant {
     const char *bounds; /* of its launch, a constant; NULL: */
     int threads;        /* of its single block per multiprocessor */
     List params;        /* Param * */
-    List ahead; /* TemplateCall *: all blocks execute these first, if their condition is true */
     /* A function that computes a row in shared memory, before the calls; its name, the row. */
     const LoopKernel *prologue; /* or NULL */
     const Term *make_row, *row;

@@ -73,20 +73,6 @@ static void print_calls(Text *text, const List *calls) {
     }
 }
 
-/* Calls with the same condition are adjacent. */
-static void print_ahead(Text *text, const List *calls) {
-    const Term *last = NULL;
-    for (int i = 0; i < calls->count; i++) {
-        const TemplateCall *call = calls->items[i];
-        if (last && call->blocks != last) print_line(text, 1, "}");
-        if (call->blocks && call->blocks != last)
-            print_format(text, 1, "if (%s) {", term_text(text->arena, call->blocks));
-        print_template_call(text, call, call->blocks ? 2 : 1);
-        last = call->blocks;
-    }
-    if (last) print_line(text, 1, "}");
-}
-
 static void print_template_head(Text *text, const TemplateKernel *kernel,
                                 const TemplateVariant *variant, const PrintStyle *style) {
     Arena *arena = text->arena;
@@ -112,7 +98,6 @@ void print_template_variant(Text *text, const TemplateKernel *kernel, int number
     if (number) text_add(text, "#ifdef MOEC_WGMMA\n");
     print_template_head(text, kernel, variant, style);
     text_add(text, "{\n%s", kernel->signals ? style->begin : "");
-    print_ahead(text, &variant->ahead);
     print_prologue(text, variant);
     print_calls(text, &variant->calls);
     text_add(text, "}\n%s%s", number ? "#endif\n" : "", kernel->joined ? "" : "\n");

@@ -160,11 +160,10 @@ template <class A, class Shape> struct MoecStep : MoecSoftened<A::value_width, S
                 weight[m][i] = moec_bf16_pair(s[m][i / 2][i % 2 * 2], s[m][i / 2][i % 2 * 2 + 1]);
     }
 
-    /* The keys first .. end-1 of one group of heads. ready() loads the queries and stores the keys
-     * of the new positions; earlier keys are requested before it. */
-    template <class In, class Ready>
+    /* The keys first .. end-1 of one group of heads. */
+    template <class In>
     __device__ __forceinline__ void run(uint16_t *shared, const In &in, int b, int group, int tile,
-                                        int position, int first, int end, const Ready &ready) {
+                                        int position, int first, int end) {
         const int warp = threadIdx.x / 32;
         uint16_t *ring = shared + QUERY + warp * RING * SLOT;
         const float *documents = in.documents + (long)b * A::places;
@@ -192,11 +191,7 @@ template <class A, class Shape> struct MoecStep : MoecSoftened<A::value_width, S
             fetch(unit + RING - 1);
             return ring + unit % RING * SLOT;
         };
-        int fetched = 0;
-        for (; fetched < RING - 1 && start + fetched / UNITS * step + MOEC_STEP_KEYS <= position;)
-            fetch(fetched++);
-        ready();
-        while (fetched < RING - 1) fetch(fetched++);
+        for (int unit = 0; unit < RING - 1; unit++) fetch(unit);
         for (int unit = 0; unit < units;) {
             const int at = start + unit / UNITS * step;
             float s[M][N][4] = {};
@@ -286,12 +281,11 @@ MOEC_DEVICE void moec_attend_step_rounded(const Q &q, const K *k, const V *v, co
         if (part >= parts) continue;
         Step step;
         moec_barrier(); /* all are done with the task before */
+        Step::load(shared, q, b, group, tile);
+        if (part == parts - 1) Step::put(key, value, b, group);
+        moec_barrier();
         step.begin(NULL);
-        step.run(shared, in, b, group, tile, *position, first, end, [&] {
-            Step::load(shared, q, b, group, tile);
-            if (part == parts - 1) Step::put(key, value, b, group);
-            moec_barrier();
-        });
+        step.run(shared, in, b, group, tile, *position, first, end);
         step.finish((float *)shared, scratch, b, group, tile, part);
         if (!moec_arrives_last(arrived + task / A::parts, parts)) continue;
         moec_attend_join<A, Step::LIVE>(

@@ -47,14 +47,6 @@ MOEC_DEVICE void moec_begin() {
 #endif
 }
 
-/* The next kernel may start its blocks. A kernel that works before moec_begin can call this
- * first. */
-MOEC_DEVICE void moec_announce() {
-#if !defined(MOEC_SIM) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;" : : : "memory");
-#endif
-}
-
 MOEC_DEVICE long moec_thread() { return threadIdx.x; }
 MOEC_DEVICE long moec_threads() { return blockDim.x; }
 MOEC_DEVICE long moec_block() { return blockIdx.x; }

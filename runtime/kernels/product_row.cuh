@@ -44,56 +44,6 @@ template <class Element> struct MoecVector16 {
     }
 };
 
-/* ---- weights of later launches ---- */
-
-/* Bytes between the weights that a launch reads and the end of those that it prefetches. */
-#ifndef MOEC_AHEAD
-#define MOEC_AHEAD (20l << 20)
-#endif
-
-/* Reads weights into the L2 cache. `from` and `bytes` are multiples of 16. */
-MOEC_DEVICE void moec_prefetch(const char *from, long bytes) {
-#ifdef MOEC_SIM
-    if (threadIdx.x == 0) sim_read(from, (size_t)bytes);
-#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    if (threadIdx.x == 0)
-        asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;"
-                     :
-                     : "l"(from), "r"((unsigned)bytes)
-                     : "memory");
-#else
-    for (long at = 128l * threadIdx.x; at < bytes; at += 128l * blockDim.x)
-        asm volatile("prefetch.global.L2 [%0];" : : "l"(from + at));
-#endif
-}
-
-/* Where the part of a matrix ends that is read with the first `part` of `all` bytes of its launch:
- * the launch reads all its matrices at the same time. */
-static __host__ __device__ constexpr long moec_part_end(long part, long all, long bytes) {
-    return part < 128 ? 0 : part >= all ? bytes : bytes * (part / 128) / (all / 128) / 128 * 128;
-}
-
-/* Prefetches the part of a matrix that belongs to this launch, in equal shares of its blocks. OWN:
- * bytes of weights of this launch; REACH: farthest end of a part; START: distance from the end of
- * the own weights to those of the launch that reads the matrix, in the order of launches; ALL:
- * bytes of that launch; BYTES: of the matrix. The launches before have prefetched all but the last
- * OWN bytes of the distance. */
-template <long OWN, long REACH, long START, long ALL, long BYTES, class Element>
-MOEC_DEVICE void moec_read_ahead(const Element *matrix) {
-    constexpr long LAST = REACH < MOEC_AHEAD ? REACH : MOEC_AHEAD, FIRST = LAST - OWN;
-    constexpr long from = moec_part_end(FIRST - START, ALL, BYTES),
-                   end = moec_part_end(LAST - START, ALL, BYTES);
-    if constexpr (from < end) {
-        const long each = ((end - from) / gridDim.x / 128 + 1) * 128, at = from + blockIdx.x * each;
-        if (at < end) moec_prefetch((const char *)matrix + at, moec_least(each, end - at));
-    }
-}
-
-/* Prefetches BYTES bytes of weights that this launch reads after it has waited. */
-template <int BYTES, class Element> MOEC_DEVICE void moec_read_early(const Element *from) {
-    if (MOEC_AHEAD > 0 && blockIdx.x == 0) moec_prefetch((const char *)from, BYTES);
-}
-
 /* Sums COUNT numbers over the lanes of a warp that differ in the bits DISTANCE, DISTANCE / 2 ..
  * LAST of their index. Each step halves the numbers per lane. Returns the index of the first number
  * that this lane keeps. */
@@ -282,10 +232,7 @@ MOEC_DEVICE void moec_row_by_matrix(int tile, int n, int depth, int step, const 
                                     const Element *matrix, Store store) {
     const int first = tile * Tile::BREADTH;
     const MoecEvenLines<Element> lines = {matrix + (ALONG ? (long)first * step : first), step};
-    if (FIXED)
-        moec_announce();
-    else
-        moec_begin();
+    if (!FIXED) moec_begin();
     Tile::run(
         n - first, depth, lines,
         [&] {
@@ -302,10 +249,7 @@ MOEC_DEVICE void moec_row_by_matrices(int tile, int n, int depth, int step, cons
     static_assert(!ALONG, "lines across the sum");
     const int first = tile * Tile::BREADTH;
     const MoecEvenLines<Element> lines = {(Tile::matrix() ? other : matrix) + first, step};
-    if (FIXED)
-        moec_announce();
-    else
-        moec_begin();
+    if (!FIXED) moec_begin();
     Tile::run_across(
         n - first, depth, lines,
         [&] {

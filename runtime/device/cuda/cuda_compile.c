@@ -35,13 +35,6 @@ void cuda_hash_library(XXH3_state_t *state, const CudaLibrary *library) {
     }
 }
 
-/* The definition of MOEC_AHEAD that MOEC_PREFETCH selects, or an option without effect. */
-static char *prefetch_option(void) {
-    const char *value = getenv("MOEC_PREFETCH");
-    if (!value) return memory_format("-DMOEC_DEFAULT");
-    return memory_format("-DMOEC_AHEAD=%ldl", cuda_off("MOEC_PREFETCH") ? 0 : atol(value) << 20);
-}
-
 /* Path of the cached image, or NULL. */
 static char *object_path(const CudaLibrary *library, const CudaText *text) {
     if (!text->keep) return NULL;
@@ -51,9 +44,6 @@ static char *object_path(const CudaLibrary *library, const CudaText *text) {
     const int architecture[] = {text->major, text->minor};
     XXH3_128bits_update(state, architecture, sizeof architecture);
     cuda_hash_library(state, library);
-    char *prefetch = prefetch_option();
-    cache_add(state, prefetch);
-    free(prefetch);
     return cache_path(state, ".cubin");
 }
 
@@ -94,11 +84,9 @@ static bool make_object(const CudaLibrary *library, const CudaText *text, CudaIm
         return error_message("check the installation of NVRTC and the free memory",
                              "NVRTC cannot create the program %s", text->name);
     char *architecture = architecture_option(text);
-    char *prefetch = prefetch_option();
-    const char *const options[] = {architecture, "--std=c++17", "--extra-device-vectorization",
-                                   prefetch};
+    const char *const options[] = {architecture, "--std=c++17", "--extra-device-vectorization"};
     bool good =
-        compiler->compile(program, 4, options) == 0 || report_failure(compiler, program, text);
+        compiler->compile(program, 3, options) == 0 || report_failure(compiler, program, text);
     if (good) {
         good = compiler->image_bytes(program, &image->length) == 0 && image->length;
         image->bytes = memory_new(image->length + 1);
@@ -108,7 +96,6 @@ static bool make_object(const CudaLibrary *library, const CudaText *text, CudaIm
     }
     compiler->destroy(&program);
     free(architecture);
-    free(prefetch);
     return good;
 }
 

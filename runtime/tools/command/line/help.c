@@ -176,8 +176,6 @@ static const EnvironmentVariable variables[] = {
     {"MOEC_VARIANT", "variant of GPU kernels: mma, wgmma or wide (default: the fastest one)"},
     {"MOEC_WGMMA", "off = no warpgroup kernels (compute capability 9.0)"},
     {"MOEC_OVERLAP", "off = no overlap of consecutive kernels (compute capability 9.0)"},
-    {"MOEC_PREFETCH",
-     "off = no prefetch of the weights of later kernels; N = up to N MiB (default 20)"},
     {"MOEC_GRAPH", "off = no CUDA graphs"},
     {"MOEC_NVTX", "on, or the path of an NVTX library: ranges around GPU kernels for a profiler"},
     {"MOEC_CHOICE", "first = GPU kernels by rule instead of time: equal bits in every run"},
