@@ -21,7 +21,7 @@ typedef struct Program MoecProgram;
 
 /* MOEC_MEASURE: MOEC_FORWARD with an output "nats", the negative log-likelihood of each token,
  * instead of the large outputs. MOEC_STEP: optimizer updates that need whole matrices; emitted with
- * MOEC_UPDATE if there are any. MOEC_GATHER: see moec_gathers. */
+ * MOEC_UPDATE if there are any. MOEC_GATHER: see moec_gathers. MOEC_PREPARE: part of MOEC_DECODE, not compiled alone. */
 typedef enum MoecGraph {
     MOEC_FORWARD,
     MOEC_TRAIN,
@@ -29,7 +29,8 @@ typedef enum MoecGraph {
     MOEC_UPDATE,
     MOEC_MEASURE,
     MOEC_STEP,
-    MOEC_GATHER
+    MOEC_GATHER,
+    MOEC_PREPARE
 } MoecGraph;
 
 /* Reads FILE and the files that it uses. model: NULL selects the only or the last model of the
