@@ -629,6 +629,9 @@ void moec_interpreter_rounded(MoecInterpreter *interpreter, int way);
 /* True if a decoding step may differ from the same position of the full program: attention reads
  * the best values only, caches round, or the spec tests `decoding`. */
 bool moec_step_differs(MoecProgram *step);
+/* True if a decoding step can return to an earlier position: its caches are of all positions, or of
+ * the window of an attention. */
+bool moec_step_returns(const MoecProgram *step);
 /* Makes later runs repeat the selections of the last run of `other` on the same graph. */
 void moec_interpreter_follow(MoecInterpreter *interpreter, const MoecInterpreter *other);
 /* Margins of the selections of the last run: the smallest selected value minus the largest other

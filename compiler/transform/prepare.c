@@ -27,7 +27,7 @@ enum { MIN_WORK = 4, LEAST_WORK = 256 };
 /* By tensor id. */
 typedef struct Preparing {
     Program *program, *made;
-    int count; /* tensors of the decoding program before this pass */
+    int count;        /* tensors of the decoding program before this pass */
     bool *fixed;      /* every statement that writes it reads only what is fixed */
     bool *of_weights; /* depends on a parameter */
     bool *written;
@@ -161,8 +161,8 @@ static void find_weights(Preparing *all, Statement *statement, Surrounding regio
 
 static void find_wanted(Preparing *all, Statement *statement, Surrounding region) {
     const bool loop = statement->kind == STATEMENT_LOOP;
-    if (loop && (all->fixed[statement->target->tensor->id] ||
-                 !all->live[statement->target->tensor->id]))
+    if (loop &&
+        (all->fixed[statement->target->tensor->id] || !all->live[statement->target->tensor->id]))
         return;
     note_reads(all, statement, region, true);
 }
@@ -190,8 +190,8 @@ static void need_read(Expr *expr, void *data) {
     cone->all->changed = true;
     if (expr->tensor->role != ROLE_PARAMETER) return;
     const bool stacked = expr->tensor->rank && expr->tensor->axes[0]->kind == AXIS_REPEAT;
-    cone->sources += (double)tensor_elements(expr->tensor) /
-                     (stacked ? (double)expr->tensor->axes[0]->size : 1);
+    cone->sources +=
+        (double)tensor_elements(expr->tensor) / (stacked ? (double)expr->tensor->axes[0]->size : 1);
 }
 
 static int operations(const Expr *expr) {
@@ -391,7 +391,8 @@ static Program *program_of_weights(Preparing *all) {
     all->made->target = program->target;
     all->made->properties = IS_COMPLETE;
     copy_fixed(all, &all->made->body, &program->body, NULL, NULL);
-    bool *roots = arena_alloc(program->arena, ((size_t)all->made->tensors.count + 1) * sizeof *roots);
+    bool *roots =
+        arena_alloc(program->arena, ((size_t)all->made->tensors.count + 1) * sizeof *roots);
     for (int i = 0; i < all->made->tensors.count; i++)
         roots[i] = ((const Tensor *)all->made->tensors.items[i])->prepared;
     tensors_keep(all->made, dead_code(all->made, roots));

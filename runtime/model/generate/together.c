@@ -24,11 +24,12 @@ typedef struct AwaitedProduct {
     void *c;
 } AwaitedProduct;
 
-/* One batch of a step. */
+/* One piece of work. */
 typedef struct Coroutine {
     ucontext_t context;
     unsigned char *stack, *arena;
-    Batch *batch;
+    TogetherWork *work;
+    void *data;
     AwaitedProduct awaited;
     bool good, ended;
 } Coroutine;
@@ -108,17 +109,16 @@ static int await_product(void *self, int index, const void *a, const void *b, vo
 static void run_coroutine(unsigned low, unsigned high) {
     Together *together = (Together *)((uintptr_t)low | (uintptr_t)high << 32);
     Coroutine *current = together->current;
-    current->good = batch_step(current->batch);
+    current->good = current->work(current->data);
     current->ended = true;
 }
 
-static void begin_coroutine(Together *together, Coroutine *coroutine, Batch *batch) {
+static void begin_coroutine(Together *together, Coroutine *coroutine, Decoder *decoder) {
     uintptr_t self = (uintptr_t)together;
-    coroutine->batch = batch;
     coroutine->ended = false;
     coroutine->awaited.index = -1;
-    batch->decoder->step->arena = coroutine->arena;
-    if (batch->decoder->prefill) batch->decoder->prefill->arena = coroutine->arena;
+    decoder->step->arena = coroutine->arena;
+    if (decoder->prefill) decoder->prefill->arena = coroutine->arena;
     getcontext(&coroutine->context);
     coroutine->context.uc_stack.ss_sp = coroutine->stack;
     coroutine->context.uc_stack.ss_size = STACK_BYTES;
@@ -141,15 +141,36 @@ static bool run_coroutines(Together *together) {
     return waits;
 }
 
-void together_step(Together *together, Batch *const *batches, bool *good, int count) {
+void together_run(Together *together, TogetherWork *work, void *const *data,
+                  Decoder *const *decoders, bool *good, int count) {
     if (!together->coroutines) {
-        for (int i = 0; i < count; i++) good[i] = batch_step(batches[i]);
+        for (int i = 0; i < count; i++) good[i] = work(data[i]);
         return;
     }
     together->count = count;
-    for (int i = 0; i < count; i++) begin_coroutine(together, &together->coroutines[i], batches[i]);
+    for (int i = 0; i < count; i++) {
+        together->coroutines[i].work = work;
+        together->coroutines[i].data = data[i];
+        begin_coroutine(together, &together->coroutines[i], decoders[i]);
+    }
     while (run_coroutines(together)) multiply_awaited(together);
     for (int i = 0; i < count; i++) good[i] = together->coroutines[i].good;
+}
+
+static bool step_batch(void *batch) {
+    return batch_step(batch);
+}
+
+void together_step(Together *together, Batch *const *batches, bool *good, int count) {
+    void **data = memory_new(sizeof *data * ((size_t)count + 1));
+    Decoder **decoders = memory_new(sizeof *decoders * ((size_t)count + 1));
+    for (int i = 0; i < count; i++) {
+        data[i] = batches[i];
+        decoders[i] = batches[i]->decoder;
+    }
+    together_run(together, step_batch, data, decoders, good, count);
+    free(data);
+    free(decoders);
 }
 
 /* ---- from start to end ---- */
