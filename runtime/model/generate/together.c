@@ -4,11 +4,20 @@
 #include "base/message.h"
 
 #include <omp.h>
+#include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <ucontext.h>
 
 enum { STACK_BYTES = 1 << 20, MOST_ROWS = 8 };
+
+/* _longjmp changes to another stack without the system calls of swapcontext, which save the signal
+ * mask. AddressSanitizer knows only the latter. */
+#ifdef __SANITIZE_ADDRESS__
+enum { JUMPS = 0 };
+#else
+enum { JUMPS = 1 };
+#endif
 
 /* ThreadSanitizer does not know coroutines. */
 #ifdef __SANITIZE_THREAD__
@@ -27,11 +36,12 @@ typedef struct AwaitedProduct {
 /* One piece of work. */
 typedef struct Coroutine {
     ucontext_t context;
+    jmp_buf jump; /* where it waits */
     unsigned char *stack, *arena;
     TogetherWork *work;
     void *data;
     AwaitedProduct awaited;
-    bool good, ended;
+    bool good, begun, ended;
 } Coroutine;
 
 struct Together {
@@ -41,6 +51,7 @@ struct Together {
     size_t arena_bytes;
     Coroutine *current; /* NULL: outside of all */
     ucontext_t outside;
+    jmp_buf outside_jump;
     MoecHost host; /* of the model before */
     const OwnProduct *own;
     void *scratch;
@@ -88,6 +99,24 @@ static void multiply_awaited(const Together *together) {
     }
 }
 
+/* Continues outside of all coroutines until the next resume. */
+static void leave_coroutine(Together *together, Coroutine *current) {
+    if (!JUMPS)
+        swapcontext(&current->context, &together->outside);
+    else if (!_setjmp(current->jump))
+        _longjmp(together->outside_jump, 1);
+}
+
+static void resume_coroutine(Together *together, Coroutine *coroutine) {
+    if (!JUMPS) {
+        swapcontext(&together->outside, &coroutine->context);
+    } else if (!_setjmp(together->outside_jump)) {
+        if (coroutine->begun) _longjmp(coroutine->jump, 1);
+        coroutine->begun = true;
+        setcontext(&coroutine->context);
+    }
+}
+
 /* MoecHost.product: a coroutine waits for products that can be shared. */
 static int await_product(void *self, int index, const void *a, const void *b, void *c,
                          const MoecEpilogue *epilogue) {
@@ -96,7 +125,7 @@ static int await_product(void *self, int index, const void *a, const void *b, vo
     const MoecProduct *product = &together->model->table->products[index];
     if (current && product->a_k == 1 && together->own->most_rows(product) > 1) {
         current->awaited = (AwaitedProduct){index, a, b, c};
-        swapcontext(&current->context, &together->outside);
+        leave_coroutine(together, current);
         return 0;
     }
     return together->host.product
@@ -111,11 +140,12 @@ static void run_coroutine(unsigned low, unsigned high) {
     Coroutine *current = together->current;
     current->good = current->work(current->data);
     current->ended = true;
+    leave_coroutine(together, current);
 }
 
 static void begin_coroutine(Together *together, Coroutine *coroutine, Decoder *decoder) {
     uintptr_t self = (uintptr_t)together;
-    coroutine->ended = false;
+    coroutine->begun = coroutine->ended = false;
     coroutine->awaited.index = -1;
     decoder->step->arena = coroutine->arena;
     if (decoder->prefill) decoder->prefill->arena = coroutine->arena;
@@ -134,7 +164,7 @@ static bool run_coroutines(Together *together) {
         Coroutine *coroutine = &together->coroutines[i];
         if (coroutine->ended) continue;
         together->current = coroutine;
-        swapcontext(&together->outside, &coroutine->context);
+        resume_coroutine(together, coroutine);
         together->current = NULL;
         waits = waits || !coroutine->ended;
     }
