@@ -5,6 +5,7 @@
 #   first    one model of each kind in f32 and bf16, and with every kernel variant (mma, wgmma, wide) at sizes that have it
 #   bits     training with and without overlapping launches, each with an empty cache: equal checkpoints; an emitted program
 #            through nvcc
+#   nccl     two processes on one GPU, as if on two hosts: the checkpoint of one process; needs root and NCCL
 #   memory   the same comparisons under compute-sanitizer, if it is installed
 #   models   every small model against its definition, f32 and bf16
 #   kernels  the speed of every kernel of the models with performance targets, with a roofline
@@ -156,7 +157,7 @@ emitted() {
     command -v nvcc >/dev/null || { record emitted '"same": null, "why": "no nvcc"'; return; }
     {
         moec emit --force "$work/on.1" --target cuda --mode decode --out "$work/emitted" &&
-            make -j4 -C "$work/emitted" && "$work/emitted/generate" --prompt "In the" --tokens 24 --temperature 0 >"$work/theirs" &&
+            make -j4 -C "$work/emitted" && (cd "$work/emitted" && ./generate --prompt "In the" --tokens 24 --temperature 0) >"$work/theirs" &&
             moec generate "$work/on.1" --device "$DEVICE" --prompt "In the" -n 24 --temperature 0 >"$work/ours"
     } >"$work/emit.log" 2>&1 || { record emitted "\"same\": false, \"why\": $(tail -n 1 "$work/emit.log" >"$work/why" && text "$work/why")"; return; }
     same=false
@@ -219,6 +220,32 @@ stage_bits() {
     emitted
 }
 
+# NCCL refuses a GPU for two processes of one host, so each process has its own host name. The processes communicate by
+# sockets and wait for the GPU in turn: this is a test of the results, not of the speed.
+stage_nccl() {
+    library=${MOEC_NCCL:-}
+    for path in $(echo "$wheels" | tr ':' ' '); do
+        [ -n "$library" ] || [ ! -e "$path/libnccl.so.2" ] || library=$path/libnccl.so.2
+    done
+    [ -n "$library" ] || { record nccl '"same": null, "why": "no NCCL; MOEC_NCCL=PATH sets it"'; return; }
+    unshare -u true 2>/dev/null || { record nccl '"same": null, "why": "host names need root"'; return; }
+    head -c 20000 README.md >"$work/read"
+    set -- moec train models/tiny.moe:tiny --device "$DEVICE" --data "$work/read" --steps 20 --set train.batch_size=2 \
+        --set train.gradient_accumulation_steps=4 --set train.reduction_lanes=4 ${QUICK:+--set dim=16 --set layers=1 -c 16}
+    export MOEC_NCCL="$library" NCCL_SOCKET_IFNAME=lo MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 10000)) WORLD_SIZE=2
+    for rank in 0 1; do
+        # shellcheck disable=SC2016 # for the shell inside
+        RANK=$rank LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 within 60 unshare -u sh -c 'hostname "node$RANK" && exec "$@"' sh "$@" --out "$work/nccl.two" \
+            >"$work/nccl.$rank.log" 2>&1 &
+    done
+    wait
+    unset WORLD_SIZE
+    within 60 "$@" --out "$work/nccl.one" >"$work/nccl.log" 2>&1
+    same=false why="$work/nccl.0.log"
+    cmp -s "$work/nccl.one/last.safetensors" "$work/nccl.two/last.safetensors" && same=true why=$work/nccl.log
+    record nccl "\"same\": $same, \"why\": $(tail -n 3 "$why" >"$work/why" && text "$work/why")"
+}
+
 # One comparison per tool; a note if the tool is missing.
 # shellcheck disable=SC2086 # several words
 stage_memory() {
@@ -251,7 +278,10 @@ stage_kernels() {
     bench bf16 "mixture of experts" 70 tests/gpu.moe:moe_layer --kernels $mix
     bench bf16 "238M, decoding" 40 models/gpt2.moe:wide --kernels --mode decode $small
     bench bf16 "1.5B, decoding" 70 models/sigma.moe:standard_1b5 --kernels --mode decode $small
-    [ -n "$QUICK" ] || bench bf16 "six recurrences, training" 60 tests/gpu.moe:recurrences --kernels
+    [ -n "$QUICK" ] || for length in 2048 4096; do
+        bench bf16 "six recurrences, $length tokens" 60 tests/gpu.moe:recurrences --kernels -c $length
+        bench bf16 "six layers of attention, $length tokens" 40 tests/gpu.moe:attentions -c $length
+    done
 }
 
 has_torch() { "$PYTHON" -c 'import importlib.util as u, sys; sys.exit(u.find_spec("torch") is None)' 2>/dev/null; }
@@ -342,12 +372,13 @@ fi
 
 # ---- all stages ----
 
-[ $# -gt 0 ] || set -- units first bits memory models kernels steps start heads large
+[ $# -gt 0 ] || set -- units first bits nccl memory models kernels steps start heads large
 clock_of() {
     case $1 in
     units) clock=90 ;;
     first) clock=60 ;;
     bits) clock=90 ;;
+    nccl) clock=60 ;;
     memory) clock=180 ;;
     models) clock=180 ;;
     kernels) clock=150 ;;
@@ -355,7 +386,7 @@ clock_of() {
     start) clock=60 ;;
     heads) clock=240 ;;
     large) clock=580 ;;
-    *) echo "tests/gpu.sh: unknown stage '$1'; the stages are units, first, bits, memory, models, kernels, steps, start, heads, large" >&2 && exit 2 ;;
+    *) echo "tests/gpu.sh: unknown stage '$1'; the stages are units, first, bits, nccl, memory, models, kernels, steps, start, heads, large" >&2 && exit 2 ;;
     esac
     eval "clock=\${CLOCK_$1:-$((clock * patience))}"
 }

@@ -69,7 +69,7 @@ class Report:
         self.speeds = [row for row in found.get("speed", [])]
         self.torch = [row["result"] for row in found.get("torch", [])]
         self.torch_log = (found.get("torch_log") or [{"why": "Not run."}])[-1]["why"]
-        self.determinism, self.emitted = ((found.get(kind) or [None])[-1] for kind in ("determinism", "emitted"))
+        self.determinism, self.emitted, self.nccl = ((found.get(kind) or [None])[-1] for kind in ("determinism", "emitted", "nccl"))
         self.units, self.memory = found.get("unit", []), found.get("memory", [])
         self.variants = [row["line"].split() for row in found.get("variants", [])]
         self.bad = {p: [row for row in self.comparisons if row["precision"] == p and row["agrees"] is False] for p in ("f32", "bf16")}
@@ -114,7 +114,8 @@ class Report:
             self.say(f"{len(self.units) - len(bad_units)} of {len(self.units)} unit tests passed on the driver.", "")
         self.say(*(f"- FAILED: {row['name']}: {row['why']}" for row in bad_units))
         self.say(*(f"- {row['tool']}: {'no finding' if row['code'] == 0 else 'exit code %d' % row['code']} ({row['why']})" for row in self.memory))
-        for what, row in (("Two runs", self.determinism), ("The emitted program and moec generate", self.emitted)):
+        for what, row in (("Two runs", self.determinism), ("The emitted program and moec generate", self.emitted),
+                          ("Two processes through NCCL and one process", self.nccl)):
             same = {True: "the same", False: "NOT THE SAME", None: "not run"}[row["same"] if row else None]
             self.say(f"{what}: {same} ({row['why'] if row else 'its stage was not run'}).", "")
 
@@ -286,11 +287,11 @@ class Report:
         with open(os.path.join(FOLDER, "report.json"), "w") as file:
             reported = [row for row in self.speeds if not self.bad[row["precision"]]]
             json.dump({"device": device, "stages": self.stages, "comparisons": self.comparisons, "determinism": self.determinism,
-                       "emitted": self.emitted, "targets": rows, "speeds": reported, "starts": self.starts, "torch": self.torch},
+                       "emitted": self.emitted, "nccl": self.nccl, "targets": rows, "speeds": reported, "starts": self.starts, "torch": self.torch},
                       file, indent=1)
         print("\n".join(self.lines))
         bad = bad or any(row["code"] for row in self.units + self.memory)
-        return bad or any(row and row["same"] is False for row in (self.determinism, self.emitted))
+        return bad or any(row and row["same"] is False for row in (self.determinism, self.emitted, self.nccl))
 
 
 sys.exit(1 if Report().write() else 0)

@@ -6,8 +6,8 @@
 #   tests/gpu_script.sh        without `steps` and `large`, which differ from `kernels` only in their sizes
 #   tests/gpu_script.sh all
 . "$(dirname "$0")/begin.sh"
-stages="units first bits memory models kernels start heads" speeds=6 kernels=6 measured=5
-[ "${1:-}" != all ] || stages="units first bits memory models kernels steps start heads large" speeds=13 kernels=7 measured=7
+stages="units first bits nccl memory models kernels start heads" speeds=6 kernels=6 measured=5
+[ "${1:-}" != all ] || stages="units first bits nccl memory models kernels steps start heads large" speeds=13 kernels=7 measured=7
 export stages speeds kernels measured
 command -v python3 >/dev/null || { echo "no Python for the report" && exit 0; }
 make -s KIT="$work/kit" gpu-kit >"$work/make" 2>&1 || { cat "$work/make"; exit 1; }
@@ -15,7 +15,7 @@ cd "$work/kit"
 ! ldd build/moec | grep -E 'jansson|dnnl|pcre' || wrong "the kit needs libraries that are not on a bare machine"
 [ "$(du -sm . | cut -f1)" -lt 40 ] || wrong "the kit is larger than 40 MB"
 unset BUILD
-export MOEC_CUDA="$simulator" MOEC_SIM=unchecked,hopper MOEC_CFLAGS=-O0 QUICK=1 MODELS=layers.moe:even
+export MOEC_CUDA="$simulator" MOEC_NCCL="$simulator" MOEC_SIM=unchecked,hopper MOEC_CFLAGS=-O0 QUICK=1 MODELS=layers.moe:even
 # shellcheck disable=SC2086 # several words
 tests/gpu.sh -o "$work/all" $stages >"$work/out" 2>&1 || { cat "$work/out" "$work/all/report.md" && exit 1; }
 

@@ -2,8 +2,8 @@
  * rows, the sizes of the named axes in the order in which the operands have them, the inputs and
  * the outputs:
  *
- *     extern c "norm.c:norm"       int norm(long rows, long d, const float *x, float *y)
- *     extern cuda "norm.cu:norm"   __global__ void norm(long rows, long d, ...)
+ *     extern c "norm.c:norm"           int norm(long rows, long d, const float *x, float *y)
+ *     extern cuda "norm.cu:rms_norm"   __global__ void rms_norm(long rows, long d, ...)
  */
 #include "calls/call_table.h"
 #include "lower/lower_entry.h"

@@ -1,8 +1,8 @@
-/* norm: an RMS norm for `extern cuda` in norm.moe: one block of THREADS threads per row. */
+/* rms_norm: an RMS norm for `extern cuda` in norm.moe: one block of THREADS threads per row. */
 #define THREADS 128
 #define EPS 1e-6f
 
-extern "C" __global__ void norm(long rows, long d, const float *x, const float *gain, float *y)
+extern "C" __global__ void rms_norm(long rows, long d, const float *x, const float *gain, float *y)
 {
     __shared__ float sums[THREADS];
     const float *from = x + blockIdx.x * d;

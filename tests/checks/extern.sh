@@ -165,14 +165,14 @@ export MOEC_CFLAGS=-O0
 export MOEC_CUDA="${MOEC_CUDA-$simulator}"
 on="--device cuda"
 moec verify norm.moe -b 2 -c 8 $on >out 2>&1 || wrong "$(cat out)"
-grep -q "extern norm.cu:norm agrees with the equations of layer 'fused_norm' at rows = 16, d = 64" out || wrong "$(cat out)"
+grep -q "extern norm.cu:rms_norm agrees with the equations of layer 'fused_norm' at rows = 16, d = 64" out || wrong "$(cat out)"
 refused 'y\[0,0,0\] is .* instead of .*computed in value.moe:9' value -e 's/EPS 1e-6f/EPS 1e-2f/'
 refused "the function writes outside of 'y'" outside -e 's/i < d; i += THREADS) y/i <= d; i += THREADS) y/'
 changed far -e 's/y\[blockIdx.x \* d + i\]/y[blockIdx.x * d + i + 1000000]/'
-fails 'the GPU is not usable after an error of far.cu:norm' moec train far.moe --data text --out nowhere $on
+fails 'the GPU is not usable after an error of far.cu:rms_norm' moec train far.moe --data text --out nowhere $on
 grep -q 'at far.cu:' out || wrong "the simulated device does not locate the write: $(cat out)"
 changed type -e 's/long d, const/int d, const/'
-fails '__global__ void norm(long rows, long d, const float *x, const float *gain, float *y)' moec train type.moe --data text --out nowhere $on
+fails '__global__ void rms_norm(long rows, long d, const float *x, const float *gain, float *y)' moec train type.moe --data text --out nowhere $on
 # A kernel that does not return ends the command.
 changed endless -e 's/^{$/{ while (rows) ;/'
-MOEC_AGAINST_TIMEOUT=0.5 fails 'the kernel endless.cu:norm did not return within 0.5 s' moec train endless.moe --data text --out nowhere $on
+MOEC_AGAINST_TIMEOUT=0.5 fails 'the kernel endless.cu:rms_norm did not return within 0.5 s' moec train endless.moe --data text --out nowhere $on

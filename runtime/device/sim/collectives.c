@@ -35,7 +35,15 @@ typedef enum NcclResult {
     INVALID_USAGE = 5
 } NcclResult;
 
-enum { PROCESSES = 64, OPERANDS = 256, VERSION = 22000, FLOAT = 7, MAX_TYPE = 11, SUM = 0 };
+enum {
+    PROCESSES = 64,
+    HOST_LENGTH = 65,
+    OPERANDS = 256,
+    VERSION = 22000,
+    FLOAT = 7,
+    MAX_TYPE = 11,
+    SUM = 0
+};
 
 typedef enum NcclKind { TRANSFERS, ALL_REDUCE, BROADCAST } NcclKind;
 
@@ -56,6 +64,7 @@ typedef struct Description {
 /* State of a process in the shared file. */
 typedef struct Seat {
     atomic_int present, device;
+    char host[HOST_LENGTH];
     atomic_long posted, done; /* numbers of calls */
 } Seat;
 
@@ -153,11 +162,12 @@ NcclResult ncclGetUniqueId(UniqueId *id) {
     return GOOD;
 }
 
-/* Two processes of one device. */
+/* Two processes of one device; NCCL distinguishes hosts by their names. */
 static NcclResult compare_devices(const Communicator *one) {
     for (int i = 0; i < one->size; i++)
         for (int j = 0; j < i; j++)
-            if (atomic_load(&one->seats[i].device) == atomic_load(&one->seats[j].device))
+            if (atomic_load(&one->seats[i].device) == atomic_load(&one->seats[j].device) &&
+                strcmp(one->seats[i].host, one->seats[j].host) == 0)
                 return nccl_report("ranks %d and %d use the same device", j, i);
     return GOOD;
 }
@@ -176,6 +186,7 @@ NcclResult ncclCommInitRank(Communicator **made, int size, UniqueId id, int rank
     one->size = size;
     one->files[rank] = open_file(id.text, rank, true);
     atomic_store(&one->seats[rank].device, sim_device());
+    gethostname(one->seats[rank].host, HOST_LENGTH - 1);
     atomic_store(&one->seats[rank].present, 1);
     wait_until_present(one, 1);
     for (int i = 0; i < size; i++)

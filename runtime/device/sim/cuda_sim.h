@@ -221,6 +221,18 @@ static inline float __frsqrt_rn(float x) {
 static inline float __saturatef(float x) {
     return x < 0 ? 0 : x > 1 ? 1 : x;
 }
+/* CUDA declares these for every kernel, so a kernel with one of their names does not compile. */
+extern "C" {
+double norm(int count, const double *values);
+double rnorm(int count, const double *values);
+double norm3d(double x, double y, double z);
+double norm4d(double x, double y, double z, double w);
+double rhypot(double x, double y);
+double rcbrt(double x);
+double sinpi(double x);
+double cospi(double x);
+double normcdf(double x);
+}
 static inline float rsqrtf(float x) {
     return 1.0f / sqrtf(x);
 }
