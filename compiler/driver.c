@@ -55,7 +55,7 @@ static void pass_elaborate(Work *work) {
 
 /* A definition consists of the equations alone, but rounds the same weights as other programs. */
 static void pass_prepare(Work *work) {
-    if (!work->defined || reads_copies(work->program)) prepare(work->program);
+    if (!work->defined || reads_copies(work->program)) prepare_weights(work->program);
 }
 
 static void pass_chunk_scan(Work *work) {

@@ -237,8 +237,8 @@ void chunk_scan(Program *program, long chunk_size);
 void reassociate(Program *program);
 /* Appends the backward pass; recompute: activation checkpointing per layer. */
 void gradient(Program *program, bool recompute);
-/* Moves what a decoding step computes from weights alone to program->prepare. */
-void prepare(Program *program);
+/* Moves the values that a decoding step computes from weights alone to program->prepare. */
+void prepare_weights(Program *program);
 /* Makes the program of one decoding step; reports equations that are not causal. */
 void decode(Program *program, long tokens);
 /* Outputs the negative log-likelihood of the next tokens instead of the logits. */

@@ -178,7 +178,7 @@ static void add_weights(Text *text, const Decoding *decoding) {
     text_add(text, "\n");
 }
 
-/* What is computed once after the weights are read, instead of by each step. */
+/* Tensors that are computed once after the weights are read, instead of by each step. */
 static void add_prepared(Text *text, const Decoding *decoding) {
     const WeightMemory *weights = &decoding->weights;
     if (decoding->hindrance || !weights->prepares.count) return;

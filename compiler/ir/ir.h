@@ -424,7 +424,7 @@ typedef enum Graph {
     GRAPH_STEP,    /* optimizer updates that need whole matrices */
     GRAPH_GATHER,  /* step_mean: statistics of one micro-batch that a step averages over all
                       micro-batches before their gradients; outputs have the names of the states */
-    GRAPH_PREPARE  /* what decoding reads and weights alone determine: see prepare.c */
+    GRAPH_PREPARE  /* values of a decoding step that depend on weights alone: see prepare.c */
 } Graph;
 
 /* Properties of a program that a pass leaves and later passes need: see the table in driver.c. */

@@ -1,8 +1,8 @@
-/* prepare: what a decoding step computes from weights alone moves to a program of its own, which
- * runs once after the weights have changed.
+/* prepare: values that a decoding step computes from weights alone move to a program of their own,
+ * which runs once after the weights have changed.
  *
  * Needs:   an elaborated GRAPH_DECODE program.
- * Leaves:  reads of prepared tensors, which lie behind the parameters in the block of weights. The
+ * Leaves:  reads of prepared tensors, which follow the parameters in the block of weights. The
  *          program of GRAPH_PREPARE, program->prepare, writes them. It has copies of the statements
  *          that read only parameters, numbers and indices, and the parameters that these read.
  *
@@ -13,7 +13,7 @@
  * A tensor in a repeat is prepared for all of its iterations. A tensor with more elements than the
  * parameters that it depends on is prepared only if it needs MIN_WORK operations per element: a
  * step would otherwise read more memory to save little. Statements with a loop over sequences or
- * positions, calls, scans and random values stay, and so does what needs fewer than LEAST_WORK
+ * positions, calls, scans and random values stay, and so do values of fewer than LEAST_WORK
  * operations.
  */
 #include "passes.h"
@@ -28,7 +28,7 @@ enum { MIN_WORK = 4, LEAST_WORK = 256 };
 typedef struct Preparing {
     Program *program, *made;
     int count;        /* tensors of the decoding program before this pass */
-    bool *fixed;      /* every statement that writes it reads only what is fixed */
+    bool *fixed;      /* every statement that writes it reads fixed tensors only */
     bool *of_weights; /* depends on a parameter */
     bool *written;
     bool *live;
@@ -39,7 +39,7 @@ typedef struct Preparing {
     bool changed;
 } Preparing;
 
-/* ---- what depends on weights alone ---- */
+/* ---- dependence on weights alone ---- */
 
 typedef struct Surrounding {
     Statement *repeat; /* the enclosing repeat, or NULL */
@@ -78,7 +78,8 @@ static bool is_fixed_expr(const Preparing *all, const Expr *expr) {
     return true;
 }
 
-static bool is_fixed(const Preparing *all, const Statement *statement, Surrounding region) {
+static bool is_fixed_statement(const Preparing *all, const Statement *statement,
+                               Surrounding region) {
     if (statement->kind != STATEMENT_LOOP || region.in_scan || region.depth > 1 ||
         statement->once || statement->accumulate)
         return false;
@@ -88,60 +89,61 @@ static bool is_fixed(const Preparing *all, const Statement *statement, Surroundi
 }
 
 /* True if the value differs between the iterations of a repeat. */
-static bool varies(const Preparing *all, const Expr *expr, const Index *step) {
+static bool varies_in_repeat(const Preparing *all, const Expr *expr, const Index *step) {
     if (expr->kind == EXPR_INDEX) return expr->index == step;
     if (expr->kind == EXPR_READ && all->home[expr->tensor->id]) return true;
     for (int i = 0; i < expr->count; i++)
-        if (varies(all, expr->args[i], step)) return true;
+        if (varies_in_repeat(all, expr->args[i], step)) return true;
     return false;
 }
 
-static void find_written(Preparing *all, Statement *statement, Surrounding region) {
+static void find_writers(Preparing *all, Statement *statement, Surrounding region) {
     if (statement->kind != STATEMENT_LOOP) return;
     const int id = statement->target->tensor->id;
     all->fixed[id] &= !all->written[id]; /* one statement writes it */
     all->written[id] = true;
-    if (region.repeat && varies(all, statement->value, region.repeat->index))
+    if (region.repeat && varies_in_repeat(all, statement->value, region.repeat->index))
         all->home[id] = region.repeat;
 }
 
-static void leave(Preparing *all, const Tensor *tensor) {
+static void unfix(Preparing *all, const Tensor *tensor) {
     all->changed |= all->fixed[tensor->id];
     all->fixed[tensor->id] = false;
 }
 
-typedef struct Reader {
+typedef struct PreparedRead {
     Preparing *all;
     Surrounding region;
     bool wants; /* the reader stays */
-} Reader;
+} PreparedRead;
 
 /* A reader outside of the repeat needs the value of the last iteration. */
-static void note_read(Expr *expr, void *data) {
-    const Reader *reader = data;
+static void note_fixed_read(Expr *expr, void *data) {
+    const PreparedRead *reader = data;
     if (expr->kind != EXPR_READ || expr->tensor->role != ROLE_TEMP) return;
     const int id = expr->tensor->id;
     const Statement *home = reader->all->home[id];
-    if (home && home != reader->region.repeat) leave(reader->all, expr->tensor);
+    if (home && home != reader->region.repeat) unfix(reader->all, expr->tensor);
     if (reader->wants) reader->all->wanted[id] |= reader->all->of_weights[id];
 }
 
-static void note_reads(Preparing *all, const Statement *statement, Surrounding region, bool wants) {
-    Reader reader = {all, region, wants};
+static void note_fixed_reads(Preparing *all, const Statement *statement, Surrounding region,
+                             bool wants) {
+    PreparedRead reader = {all, region, wants};
     if (statement->kind == STATEMENT_LOOP) {
-        expr_walk(statement->value, note_read, &reader);
-        expr_walk(statement->target, note_read, &reader);
+        expr_walk(statement->value, note_fixed_read, &reader);
+        expr_walk(statement->target, note_fixed_read, &reader);
     }
     for (int i = 0; i < statement->inputs.count; i++)
-        expr_walk(statement->inputs.items[i], note_read, &reader);
+        expr_walk(statement->inputs.items[i], note_fixed_read, &reader);
 }
 
 static void narrow(Preparing *all, Statement *statement, Surrounding region) {
-    note_reads(all, statement, region, false);
-    if (statement->kind == STATEMENT_LOOP && !is_fixed(all, statement, region))
-        leave(all, statement->target->tensor);
+    note_fixed_reads(all, statement, region, false);
+    if (statement->kind == STATEMENT_LOOP && !is_fixed_statement(all, statement, region))
+        unfix(all, statement->target->tensor);
     for (int i = 0; i < statement->outputs.count; i++)
-        leave(all, ((const Expr *)statement->outputs.items[i])->tensor);
+        unfix(all, ((const Expr *)statement->outputs.items[i])->tensor);
 }
 
 static bool reads_weights(const Preparing *all, const Expr *expr) {
@@ -153,18 +155,18 @@ static bool reads_weights(const Preparing *all, const Expr *expr) {
     return false;
 }
 
-static void find_weights(Preparing *all, Statement *statement, Surrounding region) {
+static void find_weight_values(Preparing *all, Statement *statement, Surrounding region) {
     (void)region;
     if (statement->kind != STATEMENT_LOOP || !all->fixed[statement->target->tensor->id]) return;
     all->of_weights[statement->target->tensor->id] = reads_weights(all, statement->value);
 }
 
-static void find_wanted(Preparing *all, Statement *statement, Surrounding region) {
+static void find_wanted_reads(Preparing *all, Statement *statement, Surrounding region) {
     const bool loop = statement->kind == STATEMENT_LOOP;
     if (loop &&
         (all->fixed[statement->target->tensor->id] || !all->live[statement->target->tensor->id]))
         return;
-    note_reads(all, statement, region, true);
+    note_fixed_reads(all, statement, region, true);
 }
 
 static bool may_be_fixed(const Tensor *tensor) {
@@ -176,7 +178,7 @@ static bool may_be_fixed(const Tensor *tensor) {
 
 /* ---- whether it is worth it ---- */
 
-/* What the statements that a tensor depends on read and compute, in one iteration. */
+/* Parameters and operations of the statements that a tensor depends on, in one iteration. */
 typedef struct Cone {
     Preparing *all;
     bool *needed;
@@ -223,7 +225,7 @@ static bool is_worth(Preparing *all, const Tensor *tensor) {
            (elements <= cone.sources || cone.work >= MIN_WORK * elements);
 }
 
-/* What is fixed, and which of it statements that stay read. */
+/* Finds fixed tensors, and the ones that statements outside read. */
 static void find_fixed(Preparing *all) {
     Block *body = &all->program->body;
     do {
@@ -231,13 +233,13 @@ static void find_fixed(Preparing *all) {
         visit_all(all, body, (Surrounding){0}, narrow);
     } while (all->changed);
     for (int i = 0; i < all->count; i++) all->wanted[i] = all->of_weights[i] = false;
-    visit_all(all, body, (Surrounding){0}, find_weights);
-    visit_all(all, body, (Surrounding){0}, find_wanted);
+    visit_all(all, body, (Surrounding){0}, find_weight_values);
+    visit_all(all, body, (Surrounding){0}, find_wanted_reads);
 }
 
 /* Finds the wanted tensors; one that is not worth it stays, and its operands may be wanted then.
  * Returns their number. */
-static int choose(Preparing *all) {
+static int choose_prepared(Preparing *all) {
     int found, left;
     do {
         found = left = 0;
@@ -246,7 +248,7 @@ static int choose(Preparing *all) {
             Tensor *tensor = all->program->tensors.items[i];
             if (!all->wanted[i]) continue;
             const bool worth = is_worth(all, tensor);
-            if (!worth) leave(all, tensor);
+            if (!worth) unfix(all, tensor);
             found += worth;
             left += !worth;
         }
@@ -296,7 +298,7 @@ static Tensor *prepared_tensor(Preparing *all, const Tensor *tensor) {
     return made;
 }
 
-static void find_facts(Preparing *all, Statement *statement, Surrounding region) {
+static void find_prepared_facts(Preparing *all, Statement *statement, Surrounding region) {
     (void)region;
     if (statement->kind != STATEMENT_LOOP) return;
     Tensor *made = all->results[statement->target->tensor->id];
@@ -327,7 +329,7 @@ static void read_results(Preparing *all, Statement *statement, Surrounding regio
         rewrite_statement(all->program, statement, false, read_result, all);
 }
 
-/* The place in the program of GRAPH_PREPARE. */
+/* A copy of statements in the program of GRAPH_PREPARE. */
 typedef struct Copying {
     Preparing *all;
     Index *step; /* of the copied repeat, or NULL */
@@ -345,8 +347,8 @@ static Expr *read_clone(Program *program, Expr *read, void *data) {
     return read_prepared(program, read, *clone, all->home[tensor->id] ? copying->step : NULL);
 }
 
-static void copy_statement(const Copying *copying, Block *block, const Statement *statement,
-                           Index *from) {
+static void copy_prepared(const Copying *copying, Block *block, const Statement *statement,
+                          Index *from) {
     Program *made = copying->all->made;
     Index *indices[MAX_LOOPS + 1];
     Expr *fresh[MAX_LOOPS + 1];
@@ -379,7 +381,7 @@ static void copy_fixed(Preparing *all, Block *to, const Block *from, Statement *
             copy_fixed(all, &copy->body, &statement->body, statement, index);
         }
         if (statement->kind == STATEMENT_LOOP && all->fixed[statement->target->tensor->id])
-            copy_statement(&copying, to, statement, repeat ? repeat->index : NULL);
+            copy_prepared(&copying, to, statement, repeat ? repeat->index : NULL);
     }
 }
 
@@ -403,7 +405,7 @@ static bool *flags(const Preparing *all) {
     return arena_alloc(all->program->arena, ((size_t)all->count + 1) * sizeof(bool));
 }
 
-void prepare(Program *program) {
+void prepare_weights(Program *program) {
     Preparing all = {.program = program, .count = program->tensors.count};
     const size_t pointers = ((size_t)all.count + 1) * sizeof(Tensor *);
     bool *roots = flags(&all);
@@ -418,11 +420,11 @@ void prepare(Program *program) {
     all.clones = arena_alloc(program->arena, pointers);
     all.results = arena_alloc(program->arena, pointers);
     for (int i = 0; i < all.count; i++) all.fixed[i] = may_be_fixed(program->tensors.items[i]);
-    visit_all(&all, &program->body, (Surrounding){0}, find_written);
-    if (!choose(&all)) return;
+    visit_all(&all, &program->body, (Surrounding){0}, find_writers);
+    if (!choose_prepared(&all)) return;
     for (int i = 0; i < all.count; i++)
         if (all.wanted[i]) all.results[i] = prepared_tensor(&all, program->tensors.items[i]);
-    visit_all(&all, &program->body, (Surrounding){0}, find_facts);
+    visit_all(&all, &program->body, (Surrounding){0}, find_prepared_facts);
     visit_all(&all, &program->body, (Surrounding){0}, read_results);
     program->prepare = program_of_weights(&all);
 }

@@ -296,8 +296,8 @@ typedef enum MoecGraphKind {
     MOEC_GRAPH_MEASURE,
     MOEC_GRAPH_STEP, /* reads gradients, writes weights: the optimizer on whole parameters */
     MOEC_GRAPH_GATHER,
-    /* writes tensors that decoding reads and weights alone determine, behind the parameters in the
-     * block of weights; to be run whenever those have changed, before MoecTable.round */
+    /* writes tensors that decoding reads and that depend on weights alone, after the parameters in
+     * the block of weights; to be run whenever those have changed, before MoecTable.round */
     MOEC_GRAPH_PREPARE
 } MoecGraphKind;
 
@@ -372,8 +372,8 @@ typedef struct MoecTable {
     const MoecWeightCopy *packed; /* inference: the parts of `rounded` */
     int packed_count;
     size_t packed_bytes;
-    /* size of the last weights, of which programs read only these parts, or what
-     * MOEC_GRAPH_PREPARE computes from them */
+    /* size of the last weights, of which programs read only these parts, or the
+     * results of MOEC_GRAPH_PREPARE */
     size_t alone_bytes;
     const char *const *kernels; /* programs for a device: the names of their kernels by number */
     int kernel_count;

@@ -11,7 +11,7 @@ static _Thread_local struct MoecScratch *thread_scratch;
 
 #include <omp.h>
 
-/* The threads that the caller starts keep their buffers until it gives others: a product of few rows
+/* The threads that the caller starts keep their buffers until it has others: a product of few rows
  * needs less time than the start of all threads. */
 static void give_scratch(void *scratch) {
     static _Thread_local const void *given;

@@ -134,8 +134,8 @@ void model_close(Model *model);
  * reads them. No effect if the memory is shared. */
 bool model_put(Model *model);
 bool model_put_weights(const Model *model); /* without states */
-/* Computes what programs read and weights alone determine, after the device has changed the
- * weights: prepared tensors and copies in smaller types. */
+/* Computes values that depend on weights alone, after the device has changed the weights: prepared
+ * tensors and copies in smaller types. */
 bool model_prepare(const Model *model);
 /* Releases the memory of weights that only model_prepare reads. model_put is then impossible. */
 void model_release_weights(const Model *model);

@@ -1,7 +1,6 @@
 #!/bin/sh
-# Speculative decoding: the text is the same without a draft, with a good, a bad and an untrained one, with sampling and
-# penalties, at the end of a text, at a stop sequence, at the limit of the context and after a prompt of one token. The draft
-# saves steps. What it cannot do is refused.
+# Speculative decoding: the text is the same without a draft, with a good, a bad and an untrained one. Also with sampling and
+# penalties, at the end of a text, at a stop sequence and after a prompt of one token. Other uses are refused.
 . "$(dirname "$0")/../begin.sh"
 
 cat >"$work/pair.moe" <<'SPEC'

@@ -23,7 +23,7 @@
  * Parameters stay f32 as with int8, if a sum has a rest beyond whole groups, if several matrices
  * begin within a panel of INT4_PANEL columns, and if they multiply a cached tensor: absorb.c sums
  * over their columns instead. Prepared tensors (prepare.c) become int8 instead of int4: ternary
- * weights are exact multiples of an int8 scale, but int4 has no 8 beside its -8.
+ * weights are exact multiples of an int8 scale, but int4 has -8 but no 8.
  */
 #include "transform/lower/smaller_weights.h"
 #include "base/must.h"

@@ -51,7 +51,7 @@ bool speculation_reset(Speculation *speculation) {
 
 /* ---- the draft ---- */
 
-/* Feeds the draft what it does not have of the text; the logits after it. */
+/* Feeds the draft the tokens that it does not have; the logits after the text. */
 static const float *feed_draft(Speculation *speculation, const TokenList *text) {
     TokenList *drafted = &speculation->drafted;
     size_t same = 0;
@@ -132,7 +132,7 @@ static bool read_prompt(Speculation *speculation, const TokenList *text) {
     return speculation->logits[0] != NULL;
 }
 
-static bool step(Speculation *speculation, const TokenList *text, long wanted) {
+static bool speculate(Speculation *speculation, const TokenList *text, long wanted) {
     Decoder *decoder = speculation->decoder;
     const long last = (long)text->count - 1;
     adapt(speculation);
@@ -146,7 +146,7 @@ static bool step(Speculation *speculation, const TokenList *text, long wanted) {
     speculation->tokens[0] = text->items[last];
     if (!propose(speculation, text, (int)most)) return false;
     speculation->proposed += speculation->count - 1;
-    decoder->position = last + 1; /* what was accepted beyond this is in the caches, too */
+    decoder->position = last + 1; /* later tokens that are accepted are in the caches, too */
     return verify_rows(speculation);
 }
 
@@ -155,7 +155,7 @@ const float *speculation_next(Speculation *speculation, const TokenList *text, l
     const bool follows = speculation->count > 0 && row == speculation->taken + 1 &&
                          row < speculation->count &&
                          text->items[text->count - 1] == speculation->tokens[row];
-    if (!follows) return step(speculation, text, wanted) ? speculation->logits[0] : NULL;
+    if (!follows) return speculate(speculation, text, wanted) ? speculation->logits[0] : NULL;
     speculation->taken = (int)row;
     speculation->accepted++;
     speculation->decoder->position = speculation->start + row + 1;

@@ -6,9 +6,9 @@
  *     proposed                        God  made  the
  *     chosen by the model             God  created          after "God made": not used
  *
- * The text is that of decoding without a draft, bit for bit, with sampling as well: the logits of a
+ * The text is that of decoding without a draft, bit for bit, with sampling as well. The logits of a
  * row do not depend on the number of rows (together.c), and a token depends on logits, seed and
- * place alone. The draft samples with the same random numbers. */
+ * its number alone. The draft samples with the same random numbers. */
 #ifndef SPECULATE_H
 #define SPECULATE_H
 
