@@ -79,8 +79,8 @@ static size_t copy_unit(Program *const *programs, int count) {
     return (int4 ? 2 * sizeof(MoecInt4) : 64) * (int8 ? sizeof(MoecGroup) / 4 : 1);
 }
 
-static void add_tensors(Arena *arena, BlockLayout *layout, Program *const *programs, int count,
-                        Role role, bool prepared) {
+static void add_role(Arena *arena, BlockLayout *layout, Program *const *programs, int count,
+                     Role role, bool prepared) {
     for (int i = 0; i < count; i++) {
         if (programs[i]->graph == GRAPH_UPDATE) continue;
         for (int j = 0; j < programs[i]->tensors.count; j++) {
@@ -94,9 +94,9 @@ static void add_tensors(Arena *arena, BlockLayout *layout, Program *const *progr
 /* Prepared tensors follow the parameters. */
 BlockLayout layout_of(Arena *arena, Program *const *programs, int count, Role role) {
     BlockLayout layout = {.unit = role == ROLE_ROUNDED ? copy_unit(programs, count) : 64};
-    add_tensors(arena, &layout, programs, count, role, false);
+    add_role(arena, &layout, programs, count, role, false);
     layout.given = layout.tensors.count;
-    add_tensors(arena, &layout, programs, count, role, true);
+    add_role(arena, &layout, programs, count, role, true);
     layout.offsets =
         arena_alloc(arena, (size_t)(layout.tensors.count + 1) * sizeof *layout.offsets);
     place(&layout, false, false, false);

@@ -13,7 +13,7 @@ static _Thread_local struct MoecScratch *thread_scratch;
 
 /* The threads that the caller starts keep their buffers until it has others: a product of few rows
  * needs less time than the start of all threads. */
-static void give_scratch(void *scratch) {
+static void pass_scratch(void *scratch) {
     static _Thread_local const void *given;
     static _Thread_local int threads;
     if (given == scratch && threads == omp_get_max_threads()) return;
@@ -25,13 +25,13 @@ static void give_scratch(void *scratch) {
 
 static void multiply(const MoecProduct *product, const void *a, const void *b, void *c,
                      void *scratch) {
-    give_scratch(scratch);
+    pass_scratch(scratch);
     moec_multiply(product, a, b, c);
 }
 
 static void multiply_rows(const MoecProduct *product, const void *a, const void *b, void *c,
                           void *scratch) {
-    give_scratch(scratch);
+    pass_scratch(scratch);
     moec_multiply_parts(product, moec_product_depths(product, 1), a, b, c);
 }
 
