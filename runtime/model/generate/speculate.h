@@ -15,7 +15,7 @@
 #include "model/decoder.h"
 #include "tokenizer/text/text.h"
 
-enum { SPECULATE_MOST = 7, SPECULATE_DEFAULT = 4 }; /* proposals of a step */
+enum { SPECULATE_MOST = 7, SPECULATE_DEFAULT = 3 }; /* proposals of a step */
 
 /* The token after a text, from its logits. False: there is none, a logit is not finite. */
 typedef bool SpeculationChoice(void *data, const float *logits, const TokenList *text,

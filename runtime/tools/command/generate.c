@@ -326,7 +326,7 @@ static int check_generation(const Command *command, GenerateOptions *options) {
             return arguments_wrong(command, "for example --stop END",
                                    "--stop expects at least one character");
     if (options->proposals < 1 || options->proposals > SPECULATE_MOST)
-        return arguments_wrong(command, "for example --draft-tokens 4",
+        return arguments_wrong(command, "for example --draft-tokens 3",
                                "--draft-tokens must be from 1 to %d", SPECULATE_MOST);
     if (!options->samples)
         return arguments_wrong(command, "omit --num-samples for one completion",
@@ -380,7 +380,7 @@ int command_generate(const Command *command, int argc, char **argv) {
         {OPTION_TEXT, "--draft", "RUN", &options.draft,
          "smaller model with the same tokenizer that proposes tokens; the text does not change"},
         {OPTION_COUNT, "--draft-tokens", "N", &options.proposals,
-         "maximum number of tokens that the draft proposes per step, 1 to 7 (default 4)"},
+         "maximum number of tokens that the draft proposes per step, 1 to 7 (default 3)"},
         {OPTION_GROUP, "device", NULL, NULL, NULL},
         DEVICE_OPTION(&options.device),
         SET_OPTION(&options.sets),
