@@ -21,7 +21,8 @@ typedef struct Program MoecProgram;
 
 /* MOEC_MEASURE: MOEC_FORWARD with an output "nats", the negative log-likelihood of each token,
  * instead of the large outputs. MOEC_STEP: optimizer updates that need whole matrices; emitted with
- * MOEC_UPDATE if there are any. MOEC_GATHER: see moec_gathers. MOEC_PREPARE: part of MOEC_DECODE, not compiled alone. */
+ * MOEC_UPDATE if there are any. MOEC_GATHER: see moec_gathers. MOEC_PREPARE: part of MOEC_DECODE,
+ * not compiled alone. */
 typedef enum MoecGraph {
     MOEC_FORWARD,
     MOEC_TRAIN,

@@ -65,8 +65,8 @@ MOEC_INLINE void moec_add_streams(long n, const float *factor, const void *const
     }
 }
 
-/* moec_add_streams for `rows` rows of c and `wide` vectors at j: each vector of b is loaded once. Every
- * sum has the order of a single row. */
+/* moec_add_streams for `rows` rows of c and `wide` vectors at j: each vector of b is loaded once.
+ * Every sum has the order of a single row. */
 MOEC_INLINE void moec_add_tile(const long rows, const long wide, float (*factor)[MOEC_STREAMS],
                                const void *const *from, const MoecType type, long j, float *c,
                                long c_m) {
