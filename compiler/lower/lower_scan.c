@@ -263,8 +263,8 @@ static const Index *limit_of(const Statement *statement, const Index *index) {
     return fits ? limit->index : NULL;
 }
 
-/* A thread of a device waits for the terms of a sum in each round of a loop, so short loops have one
- * round. */
+/* A thread of a device waits for the terms of a sum in each round of a loop, so short loops have
+ * one round. */
 enum { UNROLLED = 64 };
 
 /* adds: the body of the loop accumulates. */
