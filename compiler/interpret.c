@@ -199,3 +199,7 @@ const double *moec_interpreter_margins(const MoecInterpreter *interpreter, size_
 bool moec_step_differs(MoecProgram *step) {
     return step->by_decoding || step->caches != TYPE_REAL;
 }
+
+bool moec_step_returns(const MoecProgram *step) {
+    return !step->has[HAS_RECURRENT_STATE] && !step->has[HAS_RING_CACHE];
+}

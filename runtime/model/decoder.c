@@ -42,6 +42,18 @@ Decoder *decoder_of(Model *model, const MoecGraphEntry *step, const MoecGraphEnt
     return NULL;
 }
 
+Decoder *decoder_beside(const Decoder *other) {
+    Decoder *decoder = memory_new(sizeof *decoder);
+    *decoder = (Decoder){.model = other->model,
+                         .rows = other->rows,
+                         .length = other->length,
+                         .logits = other->logits};
+    decoder->step = call_open(other->model, other->step->graph, other->step->cache);
+    if (decoder->step) return decoder;
+    decoder_close(decoder);
+    return NULL;
+}
+
 static GraphShape decode_shape(long rows, long length, long tokens) {
     return (GraphShape){.graph = MOEC_DECODE, .batch = rows, .context = length, .tokens = tokens};
 }

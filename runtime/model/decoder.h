@@ -28,6 +28,10 @@ Decoder *decoder_over(Model *model, long length);
 Decoder *decoder_of(Model *model, const MoecGraphEntry *step, const MoecGraphEntry *prefill,
                     long length);
 
+/* A decoder with the caches of another one, whose model it uses, for single tokens. Close it before
+ * that one. NULL after a message. */
+Decoder *decoder_beside(const Decoder *other);
+
 /* Opens model and decoder. rows: sequences; expected: number of prompt tokens (0: no prefill
  * graph); length: positions of the caches, at least the context length of the spec. NULL after a
  * message. The caller reads the weights. */

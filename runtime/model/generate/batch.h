@@ -68,6 +68,11 @@ typedef struct Together Together;
  * products of the model belong to it. NULL after a message. */
 Together *together_new(Model *model, int most);
 void together_free(Together *together);
+/* Runs work(data[i]), which uses decoders[i], for up to `most` decoders. At every product work i
+ * waits for all others; up to it, work i runs before work i + 1. good[i]: the results. */
+typedef bool TogetherWork(void *data);
+void together_run(Together *together, TogetherWork *work, void *const *data,
+                  Decoder *const *decoders, bool *good, int count);
 /* Steps `count` different active batches. good[i]: false after a device error of batch i, which was
  * printed. */
 void together_step(Together *together, Batch *const *batches, bool *good, int count);
