@@ -53,6 +53,11 @@ static void pass_elaborate(Work *work) {
     unit->extern_target = NULL;
 }
 
+/* A definition consists of the equations alone, but rounds the same weights as other programs. */
+static void pass_prepare(Work *work) {
+    if (!work->defined || reads_copies(work->program)) prepare_weights(work->program);
+}
+
 static void pass_chunk_scan(Work *work) {
     if (work->defined) return;
     chunk_scan(work->program, (long)moec_option_number(work->compiler, "train.scan_chunk_size", 0));
@@ -185,7 +190,8 @@ enum {
     MEASURE = 1 << GRAPH_MEASURE,
     STEP = 1 << GRAPH_STEP,
     GATHER = 1 << GRAPH_GATHER,
-    MODELS = FORWARD | TRAIN | DECODE | MEASURE | STEP | GATHER,
+    PREPARE = 1 << GRAPH_PREPARE,
+    MODELS = FORWARD | TRAIN | DECODE | MEASURE | STEP | GATHER | PREPARE,
     ALL = MODELS | UPDATE
 };
 
@@ -197,6 +203,7 @@ enum {
  * leaves them. */
 static const PassRow passes[] = {
     {"elaborate", ALL, ANY, .run = pass_elaborate, .leaves = IS_FORWARD},
+    {"prepare", DECODE, ANY, .run = pass_prepare, .needs = IS_FORWARD},
     {"chunk_scan", FORWARD | TRAIN | MEASURE, ANY, .run = pass_chunk_scan, .needs = IS_FORWARD},
     {"reassociate", TRAIN, ANY, .run = pass_reassociate, .needs = IS_FORWARD},
     {"gradient", TRAIN, ANY, .run = pass_gradient, NULL, IS_FORWARD, IS_COMPLETE, IS_FORWARD},
@@ -241,9 +248,11 @@ static const PassRow passes[] = {
 
 enum { PASS_COUNT = sizeof passes / sizeof *passes };
 
-/* moec_compile runs the passes up to the selection of a machine. */
-static const char *const last_of_all = "smaller_weights", *const last_of_machine = "pad",
-                         *const last_of_schedule = "plan", *const last_of_text = "emit";
+/* moec_compile runs the passes up to the selection of a machine; a program of GRAPH_PREPARE begins
+ * after the pass that makes it. */
+static const char *const after_prepare = "prepare", *const last_of_all = "smaller_weights",
+                         *const last_of_machine = "pad", *const last_of_schedule = "plan",
+                         *const last_of_text = "emit";
 
 const PassRow *pass_rows(int *count) {
     *count = PASS_COUNT;
@@ -416,7 +425,10 @@ const char *const *moec_passes(int *count) {
 static MoecProgram *compile(MoecCompiler *compiler, Work work) {
     if (moec_failed(compiler)) return NULL;
     work.compiler = compiler;
-    return run_passes(&work, NULL, last_of_all, ANY) ? work.program : NULL;
+    if (!run_passes(&work, NULL, last_of_all, ANY)) return NULL;
+    Program *prepares = work.program->prepare;
+    Work other = {.compiler = compiler, .program = prepares, .graph = GRAPH_PREPARE};
+    return !prepares || run_passes(&other, after_prepare, last_of_all, ANY) ? work.program : NULL;
 }
 
 MoecProgram *moec_compile(MoecCompiler *compiler, MoecGraph graph, long batch, long context,
@@ -474,8 +486,10 @@ const char *moec_dump(MoecCompiler *compiler, MoecGraph graph, const char *pass,
         return arena_format(compiler->arena, "%s%s", work.text,
                             work.kernels.text ? work.kernels.text : "");
     if (work.module) return dump_module(work.module);
-    return work.schedule ? print_plan(compiler->arena, work.schedule)
-                         : print_program(compiler->arena, work.program);
+    if (work.schedule) return print_plan(compiler->arena, work.schedule);
+    const Program *prepares = strcmp(pass, after_prepare) ? NULL : work.program->prepare;
+    return arena_format(compiler->arena, "%s%s", print_program(compiler->arena, work.program),
+                        prepares ? print_program(compiler->arena, prepares) : "");
 }
 
 double moec_weight_traffic(MoecProgram *program) {
@@ -488,14 +502,18 @@ double moec_cache_traffic(MoecProgram *step, long positions) {
     return sequences * (grown + (double)constant_bytes(step));
 }
 
-MoecProgram *const *with_step(MoecCompiler *compiler, MoecProgram *const *programs, int *count) {
-    MoecProgram **all = arena_alloc(compiler->arena, ((size_t)*count + 1) * sizeof(MoecProgram *));
+MoecProgram *const *with_others(MoecCompiler *compiler, MoecProgram *const *programs, int *count,
+                                bool hosted) {
+    MoecProgram **all = arena_alloc(compiler->arena, ((size_t)*count + 2) * sizeof(MoecProgram *));
+    MoecProgram *prepares = NULL;
     bool updates = false;
     for (int i = 0; i < *count; i++) {
         all[i] = programs[i];
         updates |= programs[i]->graph == GRAPH_UPDATE;
+        if (programs[i]->prepare) prepares = programs[i]->prepare;
     }
-    if (!updates || !compiler->unit->whole.count) return programs;
+    if (prepares && hosted) all[(*count)++] = prepares;
+    if (!updates || !compiler->unit->whole.count) return all;
     all[*count] = moec_compile(compiler, MOEC_STEP, 0, 0, 0);
     if (all[*count]) ++*count;
     return all;
@@ -527,7 +545,7 @@ Module *lowered_module(MoecCompiler *compiler, MoecProgram *const *programs, int
 
 const char *moec_emit_c(MoecCompiler *compiler, MoecProgram *const *programs, int count,
                         bool standalone) {
-    programs = with_step(compiler, programs, &count);
+    programs = with_others(compiler, programs, &count, true);
     const Hosting hosted = compiler->marks ? TARGET_MARKED : TARGET_HOSTED;
     return emitted(compiler, programs, count, standalone ? TARGET_STANDALONE : hosted, NULL);
 }
@@ -546,7 +564,7 @@ const MoecFreestanding *moec_emit_freestanding(MoecCompiler *compiler, MoecProgr
 
 const char *moec_emit_cuda(MoecCompiler *compiler, MoecProgram *const *programs, int count,
                            MoecKernels *kernels) {
-    programs = with_step(compiler, programs, &count);
+    programs = with_others(compiler, programs, &count, false);
     for (int i = 0; i < count; i++) moec_lower(compiler, programs[i], true);
     return moec_failed(compiler) ? NULL
                                  : emitted(compiler, programs, count, TARGET_STANDALONE, kernels);
@@ -562,7 +580,7 @@ typedef struct OwnedProgram {
 
 MoecDeviceProgram *moec_device_program(MoecCompiler *compiler, MoecProgram *const *programs,
                                        int count) {
-    programs = with_step(compiler, programs, &count);
+    programs = with_others(compiler, programs, &count, true);
     const Module *module = lowered_module(compiler, programs, count, true, "check");
     if (!module) return NULL;
     Arena *arena = arena_new();

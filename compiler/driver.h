@@ -58,8 +58,10 @@ Program *elaborated(MoecCompiler *compiler, Graph graph, long batch, long contex
 Program *moec_compile_local(MoecCompiler *compiler, MoecGraph graph, long batch, long context);
 /* Warns about predictions that depend on the tokens that they predict. `forward`: the model. */
 void warn_of_leaks(MoecCompiler *compiler, const Program *forward);
-/* Adds the program for whole-matrix updates, if any, to the elementwise one. */
-MoecProgram *const *with_step(MoecCompiler *compiler, MoecProgram *const *programs, int *count);
+/* Adds the programs that belong to these: for whole-matrix updates to the elementwise one; in a
+ * hosted text, for prepared tensors to that of decoding. Others have prepared tensors in files. */
+MoecProgram *const *with_others(MoecCompiler *compiler, MoecProgram *const *programs, int *count,
+                                bool hosted);
 /* The module of these programs after that pass; NULL after an error. */
 struct Module *lowered_module(MoecCompiler *compiler, MoecProgram *const *programs, int count,
                               bool device, const char *pass);

@@ -107,7 +107,7 @@ static const struct {
 static bool is_called(const Tensor *tensor, const char *name, Slice *slice) {
     const Tensor *named = tensor->role == ROLE_GRADIENT ? tensor->of : tensor;
     bool by_path = named && named->path && tensor->role != ROLE_CACHE;
-    *slice = (Slice){tensor, 0, (size_t)tensor_elements(tensor)};
+    *slice = (Slice){tensor, 0, (size_t)tensor_elements(named ? named : tensor)};
     if (!by_path) return tensor->role != ROLE_GRADIENT && !strcmp(tensor->name, name);
     bool found = names_step(named, name, slice);
     slice->tensor = tensor;
@@ -198,4 +198,8 @@ const double *moec_interpreter_margins(const MoecInterpreter *interpreter, size_
 
 bool moec_step_differs(MoecProgram *step) {
     return step->by_decoding || step->caches != TYPE_REAL;
+}
+
+bool moec_step_returns(const MoecProgram *step) {
+    return !step->has[HAS_RECURRENT_STATE] && !step->has[HAS_RING_CACHE];
 }

@@ -21,7 +21,8 @@ typedef struct Program MoecProgram;
 
 /* MOEC_MEASURE: MOEC_FORWARD with an output "nats", the negative log-likelihood of each token,
  * instead of the large outputs. MOEC_STEP: optimizer updates that need whole matrices; emitted with
- * MOEC_UPDATE if there are any. MOEC_GATHER: see moec_gathers. */
+ * MOEC_UPDATE if there are any. MOEC_GATHER: see moec_gathers. MOEC_PREPARE: part of MOEC_DECODE,
+ * not compiled alone. */
 typedef enum MoecGraph {
     MOEC_FORWARD,
     MOEC_TRAIN,
@@ -29,7 +30,8 @@ typedef enum MoecGraph {
     MOEC_UPDATE,
     MOEC_MEASURE,
     MOEC_STEP,
-    MOEC_GATHER
+    MOEC_GATHER,
+    MOEC_PREPARE
 } MoecGraph;
 
 /* Reads FILE and the files that it uses. model: NULL selects the only or the last model of the
@@ -266,6 +268,7 @@ enum { MOEC_EVERY_KERNEL = -1 };
 typedef struct MoecPiece {
     int kernel; /* number in MoecTable.kernels; MOEC_EVERY_KERNEL: shared by all kernels */
     size_t end; /* in bytes of the whole text */
+    bool foreign; /* written by hand: it does not wait for the previous launch, see moec_begin */
 } MoecPiece;
 
 /* CUDA text that includes "kernels.cuh"; standalone text also includes "fixed.cuh", whose kernels
@@ -628,6 +631,9 @@ void moec_interpreter_rounded(MoecInterpreter *interpreter, int way);
 /* True if a decoding step may differ from the same position of the full program: attention reads
  * the best values only, caches round, or the spec tests `decoding`. */
 bool moec_step_differs(MoecProgram *step);
+/* True if a decoding step can return to an earlier position: its caches are of all positions, or of
+ * the window of an attention. */
+bool moec_step_returns(const MoecProgram *step);
 /* Makes later runs repeat the selections of the last run of `other` on the same graph. */
 void moec_interpreter_follow(MoecInterpreter *interpreter, const MoecInterpreter *other);
 /* Margins of the selections of the last run: the smallest selected value minus the largest other

@@ -237,6 +237,8 @@ void chunk_scan(Program *program, long chunk_size);
 void reassociate(Program *program);
 /* Appends the backward pass; recompute: activation checkpointing per layer. */
 void gradient(Program *program, bool recompute);
+/* Moves the values that a decoding step computes from weights alone to program->prepare. */
+void prepare_weights(Program *program);
 /* Makes the program of one decoding step; reports equations that are not causal. */
 void decode(Program *program, long tokens);
 /* Outputs the negative log-likelihood of the next tokens instead of the logits. */
@@ -320,6 +322,8 @@ typedef struct WeightMemory {
     double smaller, full;          /* bytes of the copies, and of the parameters in f32 */
     double by_type[TYPE_INT4 + 1]; /* bytes of the copies of each type */
     List wide;                     /* const Tensor *: matrices that are read in f32 */
+    double prepared;               /* bytes of prepared tensors, in the types that steps read */
+    List prepares;                 /* const Tensor *: these tensors */
 } WeightMemory;
 WeightMemory weight_memory(Program *program);
 /* Bytes of weights that a run of the program reads. */

@@ -23,13 +23,18 @@ enum {
 };
 
 /* The same with warpgroups. Two or three of them form a block that has a multiprocessor of compute
- * capability 9.0 to itself. */
+ * capability 9.0 to itself. Else two blocks of two, or three of one, share it: *_SHARE is the
+ * shared memory of each, *_KEPT its floats per thread. */
 enum {
     GROUP_ROWS = 64,
     GROUP_PART = 128,
     MIN_GROUP_PART = 64,
     TRIPLE_KEPT = 128,
-    GROUP_SHARED = 227 * 1024
+    GROUP_SHARED = 227 * 1024,
+    HALF_SHARE = 113 * 1024,
+    HALF_KEPT = 96,
+    THIRD_SHARE = 75 * 1024,
+    THIRD_KEPT = 128
 };
 
 static long padded(long width) {
@@ -59,9 +64,10 @@ static AttendShape shape_that_fits(Need need) {
         for (int part = need.part; part >= MIN_PART; part /= 2) {
             long floats = tiles * (4 * need.kept + 5L * need.scores * part) / 8;
             long bytes = 16L * WARPS * tiles * need.own + 2L * part * need.other;
-            if (floats <= MAX_KEPT && bytes <= MAX_SHARED) return (AttendShape){tiles, part, bytes};
+            if (floats <= MAX_KEPT && bytes <= MAX_SHARED)
+                return (AttendShape){tiles, part, bytes, 1};
         }
-    return (AttendShape){0, 0, 0};
+    return (AttendShape){0, 0, 0, 0};
 }
 
 /* Two tiles per warp halve the reads of shared memory. A few queries do not need them. Document ids
@@ -105,10 +111,29 @@ static AttendShape groups_that_fit(const Statement *statement, GroupNeed need) {
             long bytes =
                 2 * (groups * GROUP_ROWS * need.own + part * need.other) + MOEC_SWIZZLED_ALIGN;
             if (kept <= (groups > 2 ? TRIPLE_KEPT : need.most) && bytes <= GROUP_SHARED)
-                return (AttendShape){groups, part, bytes};
+                return (AttendShape){groups, part, bytes, 1};
             if (groups > 2) break;
         }
-    return (AttendShape){0, 0, 0};
+    return (AttendShape){0, 0, 0, 0};
+}
+
+/* The shape of several blocks per multiprocessor, each of one or two warpgroups. Documents and
+ * parts that are not full need too many registers. */
+static AttendShape blocks_that_fit(const Statement *statement, GroupNeed need) {
+    const int blocks = need.groups == 1 ? 3 : 2;
+    const long share = blocks == 3 ? THIRD_SHARE : HALF_SHARE,
+               most = blocks == 3 ? THIRD_KEPT : HALF_KEPT;
+    bool copied = !statement->attention.documents;
+    for (int i = 0; i < 3; i++) copied &= size_from_end(statement, i, 1) % MOEC_VECTOR == 0;
+    for (int i = 0; i < 2; i++) copied &= size_from_end(statement, i, 3) % GROUP_PART == 0;
+    for (int part = need.part; copied && part >= MIN_GROUP_PART; part /= 2) {
+        long bytes =
+            2 * (need.groups * GROUP_ROWS * need.own + part * need.other) + MOEC_SWIZZLED_ALIGN;
+        if (need.rows >= GROUP_ROWS * need.groups && bytes <= share &&
+            need.kept + need.quarters * part / 4 <= most)
+            return (AttendShape){need.groups, part, bytes, blocks};
+    }
+    return (AttendShape){0, 0, 0, 0};
 }
 
 /* Scores, weights and results are in registers; shared memory of a block has its queries and two
@@ -130,6 +155,21 @@ AttendShape attend_forward_groups(const Statement *statement) {
                                        .part = options->documents ? MIN_GROUP_PART : GROUP_PART});
 }
 
+/* Scores become weights in their registers. A mask and a softcap need registers as well. */
+AttendShape attend_forward_blocks(const Statement *statement) {
+    MUST(statement->kind == STATEMENT_CALL);
+    const AttendOptions *options = &statement->attention;
+    const bool simple = options->mask != MASK_WINDOW && options->cap == 0;
+    long e = in_lines(size_from_end(statement, 0, 1)), c = size_from_end(statement, 2, 1);
+    return blocks_that_fit(statement, (GroupNeed){.rows = size_from_end(statement, 0, 3),
+                                                  .own = e,
+                                                  .other = 2 * (e + in_lines(c)),
+                                                  .kept = padded(c) / 2,
+                                                  .quarters = 2,
+                                                  .groups = 2,
+                                                  .part = simple ? GROUP_PART : MIN_GROUP_PART});
+}
+
 /* Scores, their derivatives before and after rounding, results; three parts of keys, two of
  * values. */
 AttendShape attend_grad_query_groups(const Statement *statement) {
@@ -142,6 +182,19 @@ AttendShape attend_grad_query_groups(const Statement *statement) {
                                                   .most = 192,
                                                   .groups = 2,
                                                   .part = GROUP_PART});
+}
+
+/* The same one after the other; two parts of both. */
+AttendShape attend_grad_query_blocks(const Statement *statement) {
+    long e = size_from_end(statement, 0, 1), both = in_lines(e);
+    both += in_lines(size_from_end(statement, 2, 1));
+    return blocks_that_fit(statement, (GroupNeed){.rows = size_from_end(statement, 0, 3),
+                                                  .own = both,
+                                                  .other = 2 * both,
+                                                  .kept = padded(e) / 2,
+                                                  .quarters = 4,
+                                                  .groups = 2,
+                                                  .part = MIN_GROUP_PART});
 }
 
 AttendShape attend_grad_query(const Statement *statement) {
@@ -173,6 +226,20 @@ AttendShape attend_grad_keys_groups(const Statement *statement, bool keys, bool 
                                .part = MIN_GROUP_PART});
 }
 
+/* Sums of a part end before the next part. */
+AttendShape attend_grad_keys_blocks(const Statement *statement, bool keys, bool values) {
+    long e = size_from_end(statement, 0, 1), c = size_from_end(statement, 2, 1);
+    long both = in_lines(e) + in_lines(c), kept = (keys ? padded(e) : 0) + (values ? padded(c) : 0);
+    return blocks_that_fit(
+        statement, (GroupNeed){.rows = size_from_end(statement, 1, 3),
+                               .own = keys ? both : in_lines(e),
+                               .other = 2 * (both + MOEC_SWIZZLED_ALIGN / 2 / MIN_GROUP_PART),
+                               .kept = kept / 2,
+                               .quarters = keys ? 4 : 2,
+                               .groups = 1,
+                               .part = MIN_GROUP_PART});
+}
+
 static long common(long a, long b) {
     return b == 0 ? a : common(b, a % b);
 }
@@ -192,9 +259,9 @@ AttendShape attend_step(const Statement *statement) {
             long keys = 16 * tiles * row_bytes(e) + 16L * WARPS * ring * wide;
             long states = 4L * WARPS * 16 * tiles * (c + 2), bytes = keys > states ? keys : states;
             if (tiles * padded(c) / 2 <= MAX_KEPT && bytes <= MAX_SHARED)
-                return (AttendShape){tiles, ring, bytes};
+                return (AttendShape){tiles, ring, bytes, 1};
         }
-    return (AttendShape){0, 0, 0};
+    return (AttendShape){0, 0, 0, 0};
 }
 
 static bool fits_device(const Statement *statement) {

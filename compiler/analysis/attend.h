@@ -5,10 +5,11 @@
 #include "ir/ir.h"
 
 /* Tiles of 16 rows per warp, rows of a part, bytes of shared memory; 0 tiles: the heads are too
- * wide. */
+ * wide. blocks: per multiprocessor, of warpgroups. */
 typedef struct AttendShape {
     int tiles, part;
     long bytes;
+    int blocks;
 } AttendShape;
 
 AttendShape attend_forward(const Statement *statement);
@@ -17,6 +18,10 @@ AttendShape attend_forward(const Statement *statement);
 AttendShape attend_forward_groups(const Statement *statement);
 AttendShape attend_grad_query_groups(const Statement *statement);
 AttendShape attend_grad_keys_groups(const Statement *statement, bool keys, bool values);
+/* The same with several blocks per multiprocessor. */
+AttendShape attend_forward_blocks(const Statement *statement);
+AttendShape attend_grad_query_blocks(const Statement *statement);
+AttendShape attend_grad_keys_blocks(const Statement *statement, bool keys, bool values);
 /* For the gradient of queries; of keys, values or both. */
 AttendShape attend_grad_query(const Statement *statement);
 AttendShape attend_grad_keys(const Statement *statement, bool keys, bool values);

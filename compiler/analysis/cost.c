@@ -138,7 +138,7 @@ static void add_parameters(Costing *costing) {
     const List *tensors = &costing->program->tensors;
     for (int i = 0; i < tensors->count; i++) {
         Tensor *tensor = tensors->items[i];
-        if (tensor->role != ROLE_PARAMETER) continue;
+        if (tensor->role != ROLE_PARAMETER || tensor->prepared) continue;
         double count = (double)tensor_elements(tensor);
         tensor->active = costing->active[i] < 0 ? 1 : costing->active[i];
         costing->cost->parameters += count;

@@ -11,6 +11,8 @@
 #include "passes.h"
 #include "base/must.h"
 
+#include <string.h>
+
 typedef struct Traffic {
     const Program *program;
     double *read; /* by tensor->id: elements */
@@ -69,6 +71,16 @@ static double weight_bytes(Type type) {
     return type_bytes(type) + (type == TYPE_INT8 ? sizeof(float) / (double)INT8_GROUP : 0);
 }
 
+/* True if prepared tensors are computed from the parameter. */
+static bool is_source(const Program *program, const Tensor *parameter) {
+    if (!program->prepare || program->rounded) return false;
+    for (int i = 0; i < program->prepare->tensors.count; i++) {
+        const Tensor *tensor = program->prepare->tensors.items[i];
+        if (tensor->path && !strcmp(tensor->path, parameter->path)) return true;
+    }
+    return false;
+}
+
 /* The f32 weights of a parameter are released after the copy is made, unless they are read. */
 WeightMemory weight_memory(Program *program) {
     WeightMemory memory = {.full = 0};
@@ -80,12 +92,17 @@ WeightMemory weight_memory(Program *program) {
         if (tensor->role != ROLE_ROUNDED || !touches[i] || !reads_copies(program)) continue;
         const double bytes = weight_bytes(tensor->type) * (double)tensor_elements(tensor);
         memory.smaller += bytes;
+        if (tensor->of->prepared) memory.prepared += bytes;
         memory.by_type[tensor->type] += bytes;
         packed[tensor->of->id] = true;
     }
     for (int i = 0; i < program->tensors.count; i++) {
         Tensor *tensor = program->tensors.items[i];
-        if (tensor->role != ROLE_PARAMETER || (packed[i] && !touches[i])) continue;
+        if (tensor->role != ROLE_PARAMETER) continue;
+        if (tensor->prepared) list_push(program->arena, &memory.prepares, tensor);
+        if (!touches[i] && (packed[i] || is_source(program, tensor))) continue;
+        if (tensor->prepared)
+            memory.prepared += weight_bytes(TYPE_REAL) * (double)tensor_elements(tensor);
         memory.full += weight_bytes(TYPE_REAL) * (double)tensor_elements(tensor);
         if (touches[i] && tensor->rank - tensor->lead > 1)
             list_push(program->arena, &memory.wide, tensor);

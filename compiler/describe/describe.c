@@ -85,11 +85,12 @@ static json_t *layer_costs_json(const Cost *cost) {
 static json_t *decoding_json(const Decoding *decoding) {
     if (decoding->hindrance)
         return json_make("{s:b, s:s}", "derived", 0, "hindrance", decoding->hindrance);
-    return json_make("{s:b, s:I, s:I, s:f, s:I, s:I}", "derived", 1, "bytes_per_token",
+    return json_make("{s:b, s:I, s:I, s:f, s:I, s:I, s:I}", "derived", 1, "bytes_per_token",
                      (json_int_t)decoding->bytes_per_token, "constant_bytes",
                      (json_int_t)decoding->constant_bytes, "flops_per_token", decoding->flops,
                      "context_length", (json_int_t)decoding->positions, "weight_bytes",
-                     (json_int_t)(decoding->weights.smaller + decoding->weights.full));
+                     (json_int_t)(decoding->weights.smaller + decoding->weights.full),
+                     "prepared_bytes", (json_int_t)decoding->weights.prepared);
 }
 
 static const char *keep_in_arena(Arena *arena, char *text) {

@@ -157,6 +157,10 @@ static void add_decoding(Text *text, const Decoding *decoding) {
                  quantity(fixed, "B").text);
 }
 
+static const char *wide_name(const Tensor *tensor) {
+    return tensor->prepared ? tensor->spec_name : tensor->path;
+}
+
 /* Of smaller weights: the bytes of both types, and the matrices that stay f32. */
 static void add_weights(Text *text, const Decoding *decoding) {
     static const Type types[] = {TYPE_INT4, TYPE_INT8, TYPE_BF16};
@@ -170,7 +174,19 @@ static void add_weights(Text *text, const Decoding *decoding) {
     text_add(text, " f32 %s", quantity(weights->full, "B").text);
     for (int i = 0; i < weights->wide.count && i <= MAX_WIDE; i++)
         text_add(text, "%s%s", i ? ", " : " with ",
-                 i < MAX_WIDE ? ((const Tensor *)weights->wide.items[i])->path : "...");
+                 i < MAX_WIDE ? wide_name(weights->wide.items[i]) : "...");
+    text_add(text, "\n");
+}
+
+/* Tensors that are computed once after the weights are read, instead of by each step. */
+static void add_prepared(Text *text, const Decoding *decoding) {
+    const WeightMemory *weights = &decoding->weights;
+    if (decoding->hindrance || !weights->prepares.count) return;
+    text_add(text, "  prepared weights %s, computed once instead of per token:",
+             quantity(weights->prepared, "B").text);
+    for (int i = 0; i < weights->prepares.count && i <= MAX_WIDE; i++)
+        text_add(text, "%s%s", i ? ", " : " ",
+                 i < MAX_WIDE ? ((const Tensor *)weights->prepares.items[i])->spec_name : "...");
     text_add(text, "\n");
 }
 
@@ -307,6 +323,7 @@ const char *moec_cost_text(MoecCompiler *compiler) {
     add_computation(&text, &summary);
     add_decoding(&text, &summary.decoding);
     add_weights(&text, &summary.decoding);
+    add_prepared(&text, &summary.decoding);
     add_scores(&text, &summary.forward->scores);
     add_masked(&text, summary.forward);
     add_memory_parts(&text, &summary);

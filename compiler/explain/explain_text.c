@@ -126,6 +126,17 @@ static List fold_units(const Explanation *explanation) {
     return rows;
 }
 
+/* The axes of a product that are longer than those of its result: see pad.c. */
+static void add_padded(const ExplainedUnit *unit, Text *text) {
+    const Statement *product = unit->statements.count ? unit->statements.items[0] : NULL;
+    for (int i = 0; product && product->kind == STATEMENT_LOOP && i < product->loop_count; i++) {
+        const Axis *axis = product->loops[i]->axis;
+        if (axis->padded)
+            text_add(text, "      padded: %s from %ld to %ld\n", axis->name, axis->padded,
+                     axis->size);
+    }
+}
+
 static void add_fused(const ExplainedUnit *unit, Text *text) {
     if (unit->statements.count < 2) return;
     size_t line = text->length;
@@ -165,6 +176,7 @@ static void print_unit_table(const Explanation *explanation, Text *text) {
                  row->first->by_memory ? "memory" : "compute",
                  source_of(arena, unit_span(row->first)));
         add_fused(row->first, text);
+        add_padded(row->first, text);
     }
     text_add(text, "  %-30s %5s  %-18s  %8s  %8s  %14s\n", "total", "", "",
              quantity_in(explanation->flops, flops).text,

@@ -268,6 +268,40 @@ static void check_given_inputs(Interpreter *interpreter) {
     }
 }
 
+static const Tensor *parameter_with_path(const Program *program, const char *path) {
+    for (int i = 0; i < program->tensors.count; i++) {
+        const Tensor *tensor = program->tensors.items[i];
+        if (tensor->role == ROLE_PARAMETER && !strcmp(tensor->path, path)) return tensor;
+    }
+    return NULL;
+}
+
+/* Copies the parameters, or the prepared tensors, to those with their paths. */
+static void copy_parameters(const Interpreter *to, const Interpreter *from, bool prepared) {
+    for (int i = 0; i < to->program->tensors.count; i++) {
+        const Tensor *tensor = to->program->tensors.items[i];
+        if (tensor->role != ROLE_PARAMETER || tensor->prepared != prepared) continue;
+        const Tensor *same = parameter_with_path(from->program, tensor->path);
+        MUST(same);
+        memcpy(to->real[i], from->real[same->id],
+               (size_t)tensor_elements(tensor) * sizeof *to->real[i]);
+    }
+}
+
+/* Runs the program of GRAPH_PREPARE with the same rounding. */
+static void prepare_parameters(Interpreter *interpreter) {
+    Interpreter *prepares = interpreter->prepares;
+    if (!prepares) return;
+    prepares->noise = interpreter->noise;
+    prepares->sum_noise = interpreter->sum_noise;
+    prepares->noise_seed = interpreter->noise_seed;
+    prepares->fresh = interpreter->fresh;
+    prepares->single = interpreter->single;
+    copy_parameters(prepares, interpreter, false);
+    interpreter->message = interpreter_run(prepares, interpreter->seed, false);
+    copy_parameters(interpreter, prepares, true);
+}
+
 static void round_parameters(Interpreter *interpreter) {
     const List *tensors = &interpreter->program->tensors;
     for (int i = 0; i < tensors->count; i++) {
@@ -279,7 +313,7 @@ static void round_parameters(Interpreter *interpreter) {
         else
             (tensor->type == TYPE_INT8 ? interpreter_round_groups : interpreter_round_all)(
                 interpreter->real[i], interpreter->real[tensor->of->id],
-                (size_t)tensor_elements(tensor));
+                (size_t)tensor_elements(tensor->of)); /* see pad.c */
     }
 }
 
@@ -314,6 +348,7 @@ Interpreter *interpreter_new(Program *program) {
             interpreter->ints[i] = arena_alloc(arena, elements * sizeof **interpreter->ints);
     }
     interpreter->steps = prepare_block(interpreter, &program->body);
+    if (program->prepare) interpreter->prepares = interpreter_new(program->prepare);
     return interpreter;
 }
 
@@ -335,6 +370,7 @@ bool interpreter_begin(Interpreter *interpreter, uint64_t seed, bool last_micro_
     check_given_inputs(interpreter);
     if (interpreter->message) return false;
     clear_temporaries(interpreter);
+    prepare_parameters(interpreter);
     round_parameters(interpreter);
     choices->chosen_count = choices->margin_count = choices->start_count = 0;
     return true;
@@ -348,6 +384,7 @@ const char *interpreter_run(Interpreter *interpreter, uint64_t seed, bool last_m
 
 void interpreter_free(Interpreter *interpreter) {
     if (!interpreter) return;
+    interpreter_free(interpreter->prepares);
     free(interpreter->choices.starts);
     free(interpreter->choices.chosen);
     free(interpreter->choices.margins);

@@ -29,6 +29,7 @@ struct Interpreter {
     double **real;            /* by tensor; NULL for integers */
     long **ints;              /* by tensor; NULL for reals */
     PreparedStatement *steps; /* the body, prepared */
+    Interpreter *prepares;    /* of program->prepare, or NULL */
     uint64_t seed;
     bool last_micro_batch;
     const Index *slots[MAX_SLOTS]; /* the indices in scope: repeat indices, then the loops of one

@@ -47,8 +47,8 @@ typedef struct Axis {
     long size;
     AxisKind kind;
     Span span;
-    bool of_blocks;  /* of positions: its size grows with the context (set by decode) */
-    bool padded;     /* loops over a dimension of a tensor stop before its end (see pad.c) */
+    bool of_blocks; /* of positions: its size grows with the context (set by decode) */
+    long padded; /* loops over a dimension of a tensor may stop at this size (see pad.c); 0: not */
     double expected; /* rows whose number depends on the data: the expected number; 0: all */
 } Axis;
 
@@ -171,7 +171,9 @@ typedef struct Tensor {
     struct ParameterFacts *facts; /* parameters: see parameter_facts.h; NULL in update programs */
     int repeats;     /* parameters: iterations of the repeats it was declared in, 0: of none */
     bool frozen;     /* parameters: not trained */
+    long spare;      /* parameters: elements after the last one, which are 0 (see pad.c) */
     bool whole;      /* parameters: updated by GRAPH_STEP, not by GRAPH_UPDATE */
+    bool prepared;   /* parameters: computed from others by GRAPH_PREPARE, see prepare.c */
     List own;        /* OwnNumber *, parameters: optimizer options of this parameter */
     MoecProbe probe; /* outputs */
     bool cached;     /* named by `cache t`: decode stores it and recomputes everything derived from
@@ -421,8 +423,9 @@ typedef enum Graph {
     GRAPH_MEASURE, /* evaluation: loss, aux and probe values, and the negative log-likelihood of the
                       next tokens */
     GRAPH_STEP,    /* optimizer updates that need whole matrices */
-    GRAPH_GATHER   /* step_mean: statistics of one micro-batch that a step averages over all
+    GRAPH_GATHER,  /* step_mean: statistics of one micro-batch that a step averages over all
                       micro-batches before their gradients; outputs have the names of the states */
+    GRAPH_PREPARE  /* values of a decoding step that depend on weights alone: see prepare.c */
 } Graph;
 
 /* Properties of a program that a pass leaves and later passes need: see the table in driver.c. */
@@ -532,6 +535,7 @@ typedef struct Program {
     const Target *target;       /* the machine: the CPU until a pass selects another */
     unsigned properties;        /* PassProperty: of the passes so far */
     bool lowered;               /* the passes of its machine have run */
+    struct Program *prepare;    /* decode: writes the prepared tensors; NULL: there are none */
     bool has[PROGRAM_FORMS];    /* forms made by the passes so far */
 } Program;
 

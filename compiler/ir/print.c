@@ -161,6 +161,7 @@ static void print_tensor(Text *text, const Tensor *tensor) {
     for (int i = 0; i < tensor->rank; i++)
         text_add(text, "%s%s=%ld", i ? "," : "[", tensor->axes[i]->name, tensor->axes[i]->size);
     if (tensor->rank) print_to(text, "]");
+    if (tensor->prepared) print_to(text, ": prepared");
     if (tensor->type == TYPE_INT) print_to(text, ": int");
     if (tensor->type == TYPE_BF16) print_to(text, ": bf16");
     if (tensor->type == TYPE_DOUBLE) print_to(text, ": double");
@@ -169,7 +170,8 @@ static void print_tensor(Text *text, const Tensor *tensor) {
     if (tensor->type == TYPE_BYTE) print_to(text, ": byte");
     if (tensor->role == ROLE_INPUT) text_add(text, " %s", inputs[tensor->input]);
     if (tensor->vocabulary) text_add(text, " < %ld", tensor->vocabulary);
-    if (tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE) add_init(text, &tensor->init);
+    if ((tensor->role == ROLE_PARAMETER && !tensor->prepared) || tensor->role == ROLE_STATE)
+        add_init(text, &tensor->init);
     if (tensor->path) text_add(text, " \"%s\"", tensor->path);
     if (tensor->of) text_add(text, " of %s", tensor->of->name);
     print_to(text, "\n");
@@ -200,7 +202,7 @@ const char *graph_name(Graph graph) {
     static const char *const names[] = {
         [GRAPH_FORWARD] = "forward", [GRAPH_TRAIN] = "train",     [GRAPH_DECODE] = "decode",
         [GRAPH_UPDATE] = "update",   [GRAPH_MEASURE] = "measure", [GRAPH_GATHER] = "gather",
-        [GRAPH_STEP] = "step"};
+        [GRAPH_STEP] = "step",       [GRAPH_PREPARE] = "prepare"};
     return names[graph];
 }
 

@@ -166,8 +166,9 @@ static void check_is_set(Verify *verify, const Expr *expr) {
 
 static void check_may_be_set(Verify *verify, const Tensor *tensor) {
     const Graph graph = verify->program->graph;
-    bool updating = graph == GRAPH_UPDATE || graph == GRAPH_STEP;
-    if (tensor->role == ROLE_INPUT || (tensor->role == ROLE_PARAMETER && !updating))
+    bool updating = graph == GRAPH_UPDATE || graph == GRAPH_STEP,
+         preparing = graph == GRAPH_PREPARE && tensor->prepared;
+    if (tensor->role == ROLE_INPUT || (tensor->role == ROLE_PARAMETER && !updating && !preparing))
         verify_error(verify, "%s is an input and cannot be computed", tensor->name);
     verify->set[tensor->id] = true;
 }

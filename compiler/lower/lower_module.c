@@ -44,13 +44,31 @@ static bool for_inference(Program *const *programs, int count) {
     return false;
 }
 
-static void mark_alone(Program *const *programs, int count) {
+/* The programs of steps, without the one of GRAPH_PREPARE; *prepares: that one, or NULL. */
+static int stepping(Arena *arena, Program *const *programs, int count, Program ***steps,
+                    Program **prepares) {
+    int found = 0;
+    *prepares = NULL;
+    *steps = arena_alloc(arena, ((size_t)count + 1) * sizeof **steps);
+    for (int i = 0; i < count; i++) {
+        if (programs[i]->prepare) *prepares = programs[i]->prepare;
+        if (programs[i]->graph != GRAPH_PREPARE) (*steps)[found++] = programs[i];
+    }
+    return found;
+}
+
+/* Steps read nothing of such a parameter but copies or prepared tensors. */
+static void mark_alone(Arena *arena, Program *const *programs, int count) {
+    Program **steps, *prepares;
+    const int step_count = stepping(arena, programs, count, &steps, &prepares);
     for (int i = 0; i < count; i++)
         for (int j = 0; j < programs[i]->tensors.count; j++) {
             Tensor *tensor = programs[i]->tensors.items[j];
             if (tensor->role == ROLE_PARAMETER)
-                tensor->copied_alone = is_read(programs, count, tensor->path, ROLE_ROUNDED) &&
-                                       !is_read(programs, count, tensor->path, ROLE_PARAMETER);
+                tensor->copied_alone =
+                    (is_read(steps, step_count, tensor->path, ROLE_ROUNDED) ||
+                     (prepares && is_read(&prepares, 1, tensor->path, ROLE_PARAMETER))) &&
+                    !is_read(steps, step_count, tensor->path, ROLE_PARAMETER);
         }
 }
 
@@ -77,7 +95,8 @@ Module *module_for(Arena *arena, Schedule *const *schedules, int count, const Lo
     module->program_count = count;
     module->rounded = type_of_rounded(programs, count);
     const bool packs = for_inference(programs, count);
-    if (packs) mark_alone(programs, count);
+    /* Without types of their own, copies are those of all weights. */
+    if (packs || !module->rounded) mark_alone(arena, programs, count);
     module->weights = layout_of(arena, programs, count, ROLE_PARAMETER);
     module->states = layout_of(arena, programs, count, ROLE_STATE);
     if (packs) module->packed = layout_of(arena, programs, count, ROLE_ROUNDED);

@@ -263,12 +263,8 @@ static const Index *limit_of(const Statement *statement, const Index *index) {
     return fits ? limit->index : NULL;
 }
 
-/* A thread of a device waits for the terms of a sum in each round of a loop, so short loops have one
- * round. */
-enum { UNROLLED = 64 };
-
 /* adds: the body of the loop accumulates. */
-static FormNode *open_loop(Lowering *lower, const Statement *statement, Index *index, bool adds) {
+static void open_loop(Lowering *lower, const Statement *statement, Index *index, bool adds) {
     const Index *limit = adds ? limit_of(statement, index) : NULL;
     const Term *below = limit ? bound_index(lower, (Index *)limit) : NULL;
     const Term *name = bind_variable(lower, index, index->name);
@@ -276,7 +272,6 @@ static FormNode *open_loop(Lowering *lower, const Statement *statement, Index *i
     loop->iterations = index->axis->size;
     if (below) loop->values[1] = below;
     loop->beyond = below != NULL;
-    return loop;
 }
 
 /* At the first position, a product with the previous state is zero. On a CPU this is one condition:
@@ -300,10 +295,7 @@ void lower_reduction(Lowering *lower, const Statement *statement, Index **loops,
     int bindings = lower->binding_count;
     bool sums = statement->reduction == REDUCE_SUM;
     bool guarded = open_guard(lower, statement);
-    FormNode *loop = NULL;
-    for (int i = 0; i < count; i++) loop = open_loop(lower, statement, loops[i], sums);
-    if (loop && lower->program->target->launches && !loop->beyond && loop->iterations <= UNROLLED)
-        loop->run |= RUN_UNROLLED;
+    for (int i = 0; i < count; i++) open_loop(lower, statement, loops[i], sums);
     lower_join(lower, sum, statement->reduction, value_of(lower, statement));
     for (int i = 0; i < count + guarded; i++) lower_end(lower);
     lower->binding_count = bindings;

@@ -21,7 +21,12 @@ size_t layout_offset(const BlockLayout *layout, const Tensor *tensor) {
 }
 
 static void add_tensor(Arena *arena, BlockLayout *layout, Tensor *tensor) {
-    if (place_of(layout, tensor->path) >= 0) return;
+    const int known = place_of(layout, tensor->path);
+    if (known >= 0) {
+        Tensor *first = layout->tensors.items[known];
+        if (first->spare < tensor->spare) first->spare = tensor->spare;
+        return;
+    }
     int *place = arena_alloc(arena, sizeof *place);
     *place = layout->tensors.count;
     table_add(arena, &layout->places, hash_text(HASH_START, tensor->path), place);
@@ -51,7 +56,7 @@ size_t packed_bytes(const Tensor *tensor) {
 
 static size_t bytes_in(const BlockLayout *layout, int place) {
     const Tensor *tensor = layout->tensors.items[place];
-    const size_t bytes = packed_bytes(tensor);
+    const size_t bytes = packed_bytes(tensor) + (size_t)(tensor->spare * type_bytes(tensor->type));
     return (bytes + layout->unit - 1) / layout->unit * layout->unit;
 }
 
@@ -74,20 +79,29 @@ static size_t copy_unit(Program *const *programs, int count) {
     bool int4 = false, int8 = false;
     for (int i = 0; i < count; i++) {
         int4 |= programs[i]->weights == TYPE_INT4 || programs[i]->head_weights == TYPE_INT4;
-        int8 |= programs[i]->weights == TYPE_INT8 || programs[i]->head_weights == TYPE_INT8;
+        int8 |= programs[i]->has[HAS_WEIGHTS_INT8];
     }
     return (int4 ? 2 * sizeof(MoecInt4) : 64) * (int8 ? sizeof(MoecGroup) / 4 : 1);
 }
 
-BlockLayout layout_of(Arena *arena, Program *const *programs, int count, Role role) {
-    BlockLayout layout = {.unit = role == ROLE_ROUNDED ? copy_unit(programs, count) : 64};
+static void add_role(Arena *arena, BlockLayout *layout, Program *const *programs, int count,
+                     Role role, bool prepared) {
     for (int i = 0; i < count; i++) {
         if (programs[i]->graph == GRAPH_UPDATE) continue;
         for (int j = 0; j < programs[i]->tensors.count; j++) {
             Tensor *tensor = programs[i]->tensors.items[j];
-            if (tensor->role == role) add_tensor(arena, &layout, tensor);
+            if (tensor->role == role && tensor->prepared == prepared)
+                add_tensor(arena, layout, tensor);
         }
     }
+}
+
+/* Prepared tensors follow the parameters. */
+BlockLayout layout_of(Arena *arena, Program *const *programs, int count, Role role) {
+    BlockLayout layout = {.unit = role == ROLE_ROUNDED ? copy_unit(programs, count) : 64};
+    add_role(arena, &layout, programs, count, role, false);
+    layout.given = layout.tensors.count;
+    add_role(arena, &layout, programs, count, role, true);
     layout.offsets =
         arena_alloc(arena, (size_t)(layout.tensors.count + 1) * sizeof *layout.offsets);
     place(&layout, false, false, false);
@@ -234,7 +248,8 @@ Entry *entry_new(const Module *module, const Schedule *schedule, const char *con
                      .name = names[i],
                      .bytes = place->bytes,
                      .slots = place->slots ? 2 : 1,
-                     .constant = (tensor->role == ROLE_PARAMETER && program->graph != GRAPH_STEP) ||
+                     .constant = (tensor->role == ROLE_PARAMETER && program->graph != GRAPH_STEP &&
+                                  !(tensor->prepared && program->graph == GRAPH_PREPARE)) ||
                                  tensor->role == ROLE_INPUT || tensor->role == ROLE_ROUNDED,
                      .cleared = place->cleared};
         put_in_block(module, entry, buffer);

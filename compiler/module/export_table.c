@@ -71,14 +71,13 @@ static MoecTensor table_tensor(Arena *arena, const Tensor *tensor, size_t offset
     return made;
 }
 
-/* offsets: NULL: the slots of a graph; groups: or NULL. */
+/* The first `count` of them. offsets: NULL: the slots of a graph; groups: or NULL. */
 static const MoecTensor *table_tensors(Arena *arena, const List *tensors, const size_t *offsets,
-                                       const int *groups, int *count) {
-    MoecTensor *made = arena_alloc(arena, ((size_t)tensors->count + 1) * sizeof *made);
-    for (int i = 0; i < tensors->count; i++)
+                                       const int *groups, int count) {
+    MoecTensor *made = arena_alloc(arena, ((size_t)count + 1) * sizeof *made);
+    for (int i = 0; i < count; i++)
         made[i] = table_tensor(arena, tensors->items[i], offsets ? offsets[i] : (size_t)i,
                                groups ? groups[i] : 0);
-    *count = tensors->count;
     return made;
 }
 
@@ -88,15 +87,18 @@ static MoecGraphEntry table_graph(Arena *arena, const Program *program) {
     static const MoecGraphKind kinds[] = {
         [GRAPH_FORWARD] = MOEC_GRAPH_FORWARD, [GRAPH_TRAIN] = MOEC_GRAPH_TRAIN,
         [GRAPH_DECODE] = MOEC_GRAPH_DECODE,   [GRAPH_MEASURE] = MOEC_GRAPH_MEASURE,
-        [GRAPH_STEP] = MOEC_GRAPH_STEP,       [GRAPH_GATHER] = MOEC_GRAPH_GATHER};
+        [GRAPH_STEP] = MOEC_GRAPH_STEP,       [GRAPH_GATHER] = MOEC_GRAPH_GATHER,
+        [GRAPH_PREPARE] = MOEC_GRAPH_PREPARE};
     const List inputs = tensors_with(arena, program, ROLE_INPUT);
     const long sequence = program->sequence ? program->sequence->size : 1;
     MoecGraphEntry made = {.kind = kinds[program->graph],
                            .batch = program->batch ? program->batch->size : 1,
                            .context = program->graph == GRAPH_DECODE ? program->context : sequence,
-                           .tokens = sequence};
-    made.inputs = table_tensors(arena, &inputs, NULL, NULL, &made.input_count);
-    made.outputs = table_tensors(arena, &program->outputs, NULL, NULL, &made.output_count);
+                           .tokens = sequence,
+                           .input_count = inputs.count,
+                           .output_count = program->outputs.count};
+    made.inputs = table_tensors(arena, &inputs, NULL, NULL, made.input_count);
+    made.outputs = table_tensors(arena, &program->outputs, NULL, NULL, made.output_count);
     return made;
 }
 
@@ -176,11 +178,13 @@ static MoecTable *new_table(Arena *arena, Program *const *programs, int count,
                             const int *groups) {
     MoecTable *table = arena_alloc(arena, sizeof *table);
     table->abi = MOEC_ABI;
+    table->parameter_count = weights->given;
+    table->state_count = states->tensors.count;
     table->model = count ? arena_format(arena, "%s", programs[0]->name) : "";
     table->parameters =
-        table_tensors(arena, &weights->tensors, weights->offsets, groups, &table->parameter_count);
+        table_tensors(arena, &weights->tensors, weights->offsets, groups, table->parameter_count);
     table->states =
-        table_tensors(arena, &states->tensors, states->offsets, NULL, &table->state_count);
+        table_tensors(arena, &states->tensors, states->offsets, NULL, table->state_count);
     table->weight_bytes = weights->bytes;
     table->state_bytes = states->bytes;
     table->frozen_bytes = weights->frozen_bytes;
@@ -210,8 +214,9 @@ MoecTable *module_table(Arena *arena, const Module *module) {
         *graph = table_graph(arena, entry->program);
         graph->arena_bytes = entry->arena_bytes;
         graph->cache_bytes = entry->caches.bytes;
+        graph->cache_count = entry->caches.tensors.count;
         graph->caches = table_tensors(arena, &entry->caches.tensors, entry->caches.offsets, NULL,
-                                      &graph->cache_count);
+                                      graph->cache_count);
         graph->first_product = entry->first_product;
         graph->product_count = entry->product_count;
         graph->flops = entry->flops;

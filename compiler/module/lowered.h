@@ -15,6 +15,7 @@
  * the end. */
 typedef struct BlockLayout {
     List tensors;    /* Tensor * */
+    int given;       /* the first ones, which no program prepares */
     size_t *offsets; /* by index in tensors; bytes */
     size_t bytes, frozen_bytes, whole_bytes;
     size_t alone_bytes; /* of the last ones, of which only smaller copies are read */

@@ -41,6 +41,12 @@ static void refuse_steps(Reports *reports, const List *steps) {
 void refuse_freestanding(const Module *module, Reports *reports) {
     const Entry *entry = module->entries.items[0];
     refuse_steps(reports, &entry->steps);
+    if (module->rounded && !module->packed.tensors.count) {
+        report_error(reports, (Span){0},
+                     "the profile freestanding does not support train.precision = bf16");
+        report_help(reports, "add --precision f32; --weight-dtype bf16 halves the weights");
+        return;
+    }
     for (int i = 0; i < entry->program->tensors.count; i++) {
         const Tensor *tensor = entry->program->tensors.items[i];
         if (!entry->buffers[i].used || tensor->type == TYPE_REAL || tensor->type == TYPE_INT ||

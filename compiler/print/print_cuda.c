@@ -73,7 +73,7 @@ MoecKernels print_kernels(Arena *arena, const Module *module) {
     print_overview(&text, module);
     text_add(&text, "#include \"kernels.cuh\"\n%s\n", standalone ? "#include \"fixed.cuh\"\n" : "");
     print_sizes(&text, &module->sizes, true);
-    const MoecPiece head = {MOEC_EVERY_KERNEL, text.length};
+    const MoecPiece head = {.kernel = MOEC_EVERY_KERNEL, .end = text.length};
     print_functions(&text, &(const PrintContext){module, &style, NULL}, &module->device, NULL,
                     &pieces);
     if (standalone) add_functions(&text, &module->device_kernels);
@@ -81,7 +81,7 @@ MoecKernels print_kernels(Arena *arena, const Module *module) {
     MoecPiece *all = arena_alloc(arena, ((size_t)pieces.count + 2) * sizeof *all);
     all[0] = head;
     for (int i = 0; i < pieces.count; i++) all[i + 1] = *(const MoecPiece *)pieces.items[i];
-    all[pieces.count + 1] = (MoecPiece){MOEC_EVERY_KERNEL, text.length};
+    all[pieces.count + 1] = (MoecPiece){.kernel = MOEC_EVERY_KERNEL, .end = text.length};
     return (MoecKernels){text.text, all, pieces.count + 2};
 }
 

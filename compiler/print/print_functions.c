@@ -32,8 +32,8 @@ static KernelRange *print_kernel(Text *text, const LoopKernel *kernel, const Pri
     return range;
 }
 
-static void end_text(const Text *text, int number, List *pieces) {
-    const MoecPiece piece = {number, text->length};
+static void end_text(const Text *text, const Section *section, List *pieces) {
+    const MoecPiece piece = {section->number, text->length, section->external != NULL};
     if (pieces) list_copy(text->arena, pieces, &piece, sizeof piece);
 }
 
@@ -43,7 +43,7 @@ static void print_template(Text *text, const Section *section, const PrintStyle 
     print_equations(text, &section->template->statements);
     for (int i = 0; i < section->template->variants.count; i++) {
         print_template_variant(text, section->template, i, style);
-        end_text(text, section->number, pieces);
+        end_text(text, section, pieces);
     }
 }
 
@@ -73,6 +73,6 @@ void print_functions(Text *text, const PrintContext *context, const List *sectio
         } else {
             text_add(text, "\n");
         }
-        if (section->ends) end_text(text, section->number, pieces);
+        if (section->ends) end_text(text, section, pieces);
     }
 }

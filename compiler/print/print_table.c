@@ -123,7 +123,8 @@ void print_sizes(Text *text, const List *sizes, bool only_kernels) {
 
 /* Adds inputs, outputs and caches of one graph; returns its entry in the graph table. */
 static const char *add_graph(Text *text, const char *name, const MoecGraphEntry *graph) {
-    static const char *const kinds[] = {"FORWARD", "TRAIN", "DECODE", "MEASURE", "STEP", "GATHER"};
+    static const char *const kinds[] = {"FORWARD", "TRAIN",  "DECODE", "MEASURE",
+                                        "STEP",    "GATHER", "PREPARE"};
     Arena *arena = text->arena;
     const struct {
         const char *one, *all;
@@ -239,6 +240,8 @@ void print_table(Text *text, const Module *module) {
                  "    .packed = packed_weights, .packed_count = %d, .packed_bytes = %zu, "
                  ".alone_bytes = %zu,\n",
                  module->packed.tensors.count, module->packed.bytes, module->weights.alone_bytes);
+    else if (module->weights.alone_bytes)
+        text_add(text, "    .alone_bytes = %zu,\n", module->weights.alone_bytes);
     if (table->product_count)
         text_add(text, "    .products = moec_products, .product_count = %d,\n",
                  table->product_count);

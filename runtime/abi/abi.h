@@ -24,7 +24,7 @@
 #include <stdint.h>
 #endif
 
-enum { MOEC_ABI = 18, MOEC_MAX_RANK = 10 };
+enum { MOEC_ABI = 19, MOEC_MAX_RANK = 10 };
 
 /* Where a tensor lives. Offsets are in bytes from the start of the block and multiples of 64. */
 typedef enum MoecBlock {
@@ -295,7 +295,10 @@ typedef enum MoecGraphKind {
     MOEC_GRAPH_DECODE,
     MOEC_GRAPH_MEASURE,
     MOEC_GRAPH_STEP, /* reads gradients, writes weights: the optimizer on whole parameters */
-    MOEC_GRAPH_GATHER
+    MOEC_GRAPH_GATHER,
+    /* writes tensors that decoding reads and that depend on weights alone, after the parameters in
+     * the block of weights; to be run whenever those have changed, before MoecTable.round */
+    MOEC_GRAPH_PREPARE
 } MoecGraphKind;
 
 /* Maximum number of new tokens per decode step that window caches reserve room for, in every graph
@@ -369,7 +372,9 @@ typedef struct MoecTable {
     const MoecWeightCopy *packed; /* inference: the parts of `rounded` */
     int packed_count;
     size_t packed_bytes;
-    size_t alone_bytes; /* size of the last weights, of which programs read only these parts */
+    /* size of the last weights, of which programs read only these parts, or the
+     * results of MOEC_GRAPH_PREPARE */
+    size_t alone_bytes;
     const char *const *kernels; /* programs for a device: the names of their kernels by number */
     int kernel_count;
     const MoecOwnProduct *own_products; /* the same: by number of the product */

@@ -179,6 +179,10 @@ typedef struct DeviceKind {
     bool (*run)(Engine *engine, const MoecGraphEntry *graph, MoecRun *run); /* fills in run->host */
     /* The sum of squares of each chunk of DEVICE_CHUNK elements; a multiple of 4 of them. */
     bool (*square_sums)(Engine *engine, const float *block, size_t count, double *sums);
+    /* tokens[row] = the index of the largest of logits[row, width], the lowest of equal ones; -1 if
+     * one is NaN or the largest is infinite. NULL: the host reads the logits. */
+    bool (*most_likely)(Engine *engine, const float *logits, long rows, long width,
+                        int32_t *tokens);
     /* to = the sum of the parts as a tree: neighbors are added in pairs, then pairs of pairs; a
      * last part without a neighbor moves up. Two parts at least, which are overwritten; `to` may be
      * one of them. */

@@ -1,19 +1,28 @@
 /* attention_grad: the backward pass of attention_rounded. It recomputes the weights from lse. Each
  * thread block owns the elements that it writes, so the order of sums is fixed. The kernel of dq
- * runs first and stores the products of output and gradient for the others. */
+ * runs first. For the others it stores two floats per query and head: lse as a power of 2, and the
+ * product of output and gradient. Derivatives by the product of query and key are multiplied by
+ * A::scale at the end. */
 #ifndef MOEC_ATTENTION_GRAD_CUH
 #define MOEC_ATTENTION_GRAD_CUH
 
 #include "attention_rounded.cuh"
 
+/* d score / d product relative to A::scale, given the score. */
+MOEC_TEMPLATE float moec_score_bend(float score) {
+    if (A::cap == 0.0f) return 1.0f;
+    const float bent = score / (A::cap == 0.0f ? 1.0f : A::cap);
+    return 1.0f - bent * bent;
+}
+
 /* Converts a product of query and key to the weight of the pair. Converts the product of output
- * gradient and value to the derivative by the product of query and key. normal: log2 of the softmax
- * denominator; total: output times its gradient. */
+ * gradient and value to the derivative by the product of query and key, divided by A::scale.
+ * normal: log2 of the softmax denominator; total: output times its gradient. */
 MOEC_TEMPLATE void moec_weigh(float &s, float &through, float normal, float total) {
     const float score = moec_bent<A>(s);
     s = moec_exp2(fmaf(score, moec_power<A>(), -normal));
     /* which no score has a part in without a cap */
-    through = s * (through - total) * moec_score_slope<A>(score);
+    through = s * (through - total) * moec_score_bend<A>(score);
 }
 
 /* The gradients of 16 M queries of a warp: the saved values of each row, and the sums. */
@@ -30,33 +39,46 @@ template <class A, int M> struct MoecGradRows {
                 for (int i = 0; i < 4; i++) out[m][n][i] = 0.0f;
     }
 
-    /* Output times its gradient for each row of the warp, into `totals`, and to the lanes that need
-     * it. */
+    /* Output times its gradient for half a row. */
+    template <class O, class D>
+    static __device__ __forceinline__ float add_half(const O *o, const D *output_grad, int half) {
+        float sum = 0.0f;
+        if constexpr (C % 8 == 0) {
+#pragma unroll(C <= 128 ? C / 16 : 4)
+            for (int c = 8 * half; c < C; c += 16) {
+                float x[8], y[8];
+                moec_read(x, o + c);
+                moec_read(y, output_grad + c);
+#pragma unroll
+                for (int i = 0; i < 8; i++) sum += x[i] * y[i];
+            }
+        } else {
+            for (int c = half; c < C; c += 2) sum += moec_load(o[c]) * moec_load(output_grad[c]);
+        }
+        return sum + __shfl_xor_sync(0xffffffffu, sum, 1);
+    }
+
+    /* The saved values of each row of the warp, into `totals`, and to the lanes that need them. Two
+     * lanes share a row. */
     template <class O, class D>
     __device__ __forceinline__ void add_up(const O *o, const D *output_grad, const float *lse,
                                            float *totals, long b, int h, int row) {
-        const int lane = threadIdx.x % 32;
-        float own = 0.0f;
-        for (int i = 0; i < 16 * M; i++) {
-            const long at = (b * A::queries + moec_least(row + i, A::queries - 1)) * A::heads + h;
-            float x = 0.0f;
-            for (int c = lane; c < C; c += 32)
-                x += moec_load(o[at * C + c]) * moec_load(output_grad[at * C + c]);
-            x = moec_warp_sum(x);
-            if (lane == i) own = x;
-        }
-        const bool there = lane < 16 * M && row + lane < A::queries;
-        const long at = (b * A::queries + row + lane) * A::heads + h;
-        if (there) totals[at] = own;
-        /* a row that is not there weighs nothing */
-        const float norm = there ? lse[at] * MOEC_LOG2E : INFINITY;
+        const int half = threadIdx.x % 2;
 #pragma unroll
-        for (int m = 0; m < M; m++)
+        for (int m = 0; m < M; m++) {
+            const long place = row + 16 * m + threadIdx.x % 32 / 2;
+            const bool there = place < A::queries;
+            const long at = (b * A::queries + moec_least(place, A::queries - 1)) * A::heads + h;
+            const float own = add_half(o + at * C, output_grad + at * C, half);
+            /* a row that is not there weighs nothing */
+            const float norm = there ? lse[at] * MOEC_LOG2E : INFINITY;
+            if (there) totals[2 * at + half] = half ? own : norm;
 #pragma unroll
             for (int r = 0; r < 2; r++) {
-                total[m][r] = __shfl_sync(0xffffffffu, own, moec_result_row(m, 2 * r));
-                normal[m][r] = __shfl_sync(0xffffffffu, norm, moec_result_row(m, 2 * r));
+                total[m][r] = __shfl_sync(0xffffffffu, own, 2 * moec_result_row(0, 2 * r));
+                normal[m][r] = __shfl_sync(0xffffffffu, norm, 2 * moec_result_row(0, 2 * r));
             }
+        }
     }
 
     /* See moec_weigh: `through` becomes the derivatives, nothing where the mask hides. */
@@ -75,9 +97,9 @@ template <class A, int M> struct MoecGradRows {
 
     template <class DQ>
     __device__ __forceinline__ void finish(DQ *dq, long b, int h, int row) const {
-        float one[M][2];
-        for (int m = 0; m < M; m++) one[m][0] = one[m][1] = 1.0f;
-        moec_store_rows<E, M>(MoecPlainRows<DQ>{dq, A::heads * E}, out, one, b * A::queries, row,
+        float scale[M][2];
+        for (int m = 0; m < M; m++) scale[m][0] = scale[m][1] = A::scale;
+        moec_store_rows<E, M>(MoecPlainRows<DQ>{dq, A::heads * E}, out, scale, b * A::queries, row,
                               A::queries, h * E);
     }
 };
@@ -131,14 +153,12 @@ MOEC_DEVICE void moec_attend_grad_query_rounded(const Q *q, const K *k, const V 
     });
 }
 
-/* The same with keys from `row` as rows and queries from `from` as columns. lse(column) and
- * total_of(column) return the saved values of a query. They read at the time of use, because values
- * that are loaded ahead need registers. total_of is used for keys only. */
-template <class A, bool KEYS, int N, class Lse, class Total>
-MOEC_DEVICE void moec_weigh_columns(float s[1][N][4], float through[1][N][4],
-                                    const float *documents, const Lse &lse, const Total &total_of,
-                                    int row, int from) {
-    const bool partial = moec_hides_some<A>(from, 8 * N, row, 16) || from + 8 * N > A::queries;
+/* Sets the weights and derivatives of hidden pairs to 0; keys from `row` are rows, queries from
+ * `from` are columns. */
+template <class A, bool KEYS, int N>
+MOEC_DEVICE void moec_hide_columns(float s[1][N][4], float through[1][N][4], const float *documents,
+                                   int row, int from) {
+    if (!moec_hides_some<A>(from, 8 * N, row, 16)) return;
     float own[2] = {};
 #pragma unroll
     for (int r = 0; A::documents && r < 2; r++)
@@ -147,22 +167,38 @@ MOEC_DEVICE void moec_weigh_columns(float s[1][N][4], float through[1][N][4],
     for (int n = 0; n < N; n++)
 #pragma unroll
         for (int j = 0; j < 2; j++) {
-            const int column = moec_result_column(n, j), place = from + column;
-            const bool there = place < A::queries;
-            const float normal = there ? lse(column) * MOEC_LOG2E : INFINITY;
-            const float total = KEYS && there ? total_of(column) : 0.0f;
+            const int place = from + moec_result_column(n, j);
             const float number = A::documents && place < A::keys
                                      ? *(volatile const float *)(documents + place)
                                      : 0.0f;
 #pragma unroll
-            for (int i = j; i < 4; i += 2) {
-                if (!KEYS) through[0][n][i] = 0.0f;
-                moec_weigh<A>(s[0][n][i], through[0][n][i], normal, total);
-                if (partial && (!moec_shows<A>(place, row + moec_result_row(0, i)) ||
-                                (A::documents && own[i / 2] != number)))
-                    s[0][n][i] = through[0][n][i] = 0.0f;
-            }
+            for (int i = j; i < 4; i += 2)
+                if (!moec_shows<A>(place, row + moec_result_row(0, i)) ||
+                    (A::documents && own[i / 2] != number)) {
+                    s[0][n][i] = 0.0f;
+                    if (KEYS) through[0][n][i] = 0.0f;
+                }
         }
+}
+
+/* moec_weigh with keys as rows and queries as columns. saved(column, values) reads the saved values
+ * of a query and the next: normal, total, normal, total. It reads at the time of use, because
+ * values that are loaded ahead need registers. */
+template <class A, bool KEYS, int N, class Saved>
+MOEC_DEVICE void moec_weigh_columns(float s[1][N][4], float through[1][N][4],
+                                    const float *documents, const Saved &saved, int row, int from) {
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        float values[4];
+        saved(moec_result_column(n, 0), values);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            if (!KEYS) through[0][n][i] = 0.0f;
+            moec_weigh<A>(s[0][n][i], through[0][n][i], values[i % 2 * 2],
+                          KEYS ? values[i % 2 * 2 + 1] : 0.0f);
+        }
+    }
+    moec_hide_columns<A, KEYS, N>(s, through, documents, row, from);
 }
 
 /* The queries of head h that see some of Shape::rows keys from `at` on, and the gradients of their
@@ -219,15 +255,22 @@ template <class A, class Shape, bool KEYS, bool VALUES> struct MoecGradKeys {
     }
 
     __device__ __forceinline__ void part(const uint16_t *shared, const uint16_t *query,
-                                         const float *documents, const float *lse,
-                                         const float *totals, int row, int from) {
+                                         const float *documents, const float *totals, int row,
+                                         int from) {
         float s[1][N][4], through[1][N][4];
         moec_multiply<E, 1, N>(s, shared, query);
         if constexpr (KEYS) moec_multiply<C, 1, N>(through, shared + VALUE, query + GRAD);
-        const auto of = [](const float *x) {
-            return [x](int column) { return *(volatile const float *)(x + column * A::heads); };
+        const auto saved = [&](int column, float(&values)[4]) {
+#pragma unroll
+            for (int j = 0; j < 2; j++) {
+                /* a query that is not there weighs nothing */
+                const bool there = from + column + j < A::queries;
+                const volatile float *const at = totals + 2 * (column + j) * A::heads;
+                values[2 * j] = there ? at[0] : INFINITY;
+                values[2 * j + 1] = there ? at[1] : 0.0f;
+            }
         };
-        moec_weigh_columns<A, KEYS, N>(s, through, documents, of(lse), of(totals), row, from);
+        moec_weigh_columns<A, KEYS, N>(s, through, documents, saved, row, from);
         if constexpr (VALUES) moec_multiply_add<C, 1, N>(values, s, query + GRAD);
         if constexpr (KEYS) moec_multiply_add<E, 1, N>(keys, through, query);
     }
@@ -243,12 +286,11 @@ template <class A, class Shape, bool KEYS, bool VALUES> struct MoecGradKeys {
             shared + VALUE, moec_head<C>(in.v, b, A::keys, A::value_heads, hv), at, A::keys);
     }
 
-    /* All queries of head h that see some of the keys; those of the first head are there. lse,
-     * totals: of the head. */
+    /* All queries of head h that see some of the keys; those of the first head are there. totals:
+     * of the head. */
     template <class In, class D>
     __device__ __forceinline__ void run(uint16_t *shared, const In &in, const D *output_grad,
-                                        const float *lse, const float *totals, int b, int h, int at,
-                                        bool first) {
+                                        const float *totals, int b, int h, int at, bool first) {
         const int row = at + threadIdx.x / 32 * 16;
         const float *documents = in.documents + (long)b * A::keys;
         const MoecSeeingQueries<A, Shape, In, D> seeing = {in, output_grad, b, h, at};
@@ -256,64 +298,71 @@ template <class A, class Shape, bool KEYS, bool VALUES> struct MoecGradKeys {
         const auto *d = seeing.grads();
         moec_barrier(); /* all are done with the head before */
         if (A::key_heads != A::value_heads && !first) fetch_keys(shared, in, b, h, at);
-        seeing.part_by_part(
-            [] { moec_copy_wait<0>(); },
-            [&](int half, int, int behind) {
-                uint16_t *to = shared + QUERY + (half ^ 1) * STAGE;
-                if (behind < 0) return;
-                moec_fetch<E, A::heads, Shape::part>(to, q, behind, A::queries);
-                moec_fetch<C, A::heads, Shape::part>(to + GRAD, d, behind, A::queries);
-            },
-            [&](int half, int query) {
-                if (!moec_hides_all<A>(query, Shape::part, row, 16))
-                    part(shared, shared + QUERY + half * STAGE, documents,
-                         lse + (long)query * A::heads, totals + (long)query * A::heads, row, query);
-            });
+        seeing.part_by_part([] { moec_copy_wait<0>(); },
+                            [&](int half, int, int behind) {
+                                uint16_t *to = shared + QUERY + (half ^ 1) * STAGE;
+                                if (behind < 0) return;
+                                moec_fetch<E, A::heads, Shape::part>(to, q, behind, A::queries);
+                                moec_fetch<C, A::heads, Shape::part>(to + GRAD, d, behind,
+                                                                     A::queries);
+                            },
+                            [&](int half, int query) {
+                                if (!moec_hides_all<A>(query, Shape::part, row, 16))
+                                    part(shared, shared + QUERY + half * STAGE, documents,
+                                         totals + 2 * (long)query * A::heads, row, query);
+                            });
     }
 };
 
-/* Grad: struct that processes a block of Shape::rows keys; KEYS, VALUES: requested gradients. */
+/* The block of Shape::rows keys of this number. Grad: struct that processes it; KEYS, VALUES:
+ * requested gradients. */
 template <class Grad, class A, class Shape, bool KEYS, bool VALUES, class In, class D, class DK,
           class DV>
-MOEC_DEVICE void moec_each_block_of_keys(uint16_t *shared, const In &in, const float *lse,
-                                         const D *output_grad, const float *totals, DK *dk,
-                                         DV *dv) {
-    constexpr long blocks = (A::keys + Shape::rows - 1) / Shape::rows,
-                   owners = KEYS ? A::key_heads : A::value_heads;
-    const float one[1][2] = {{1.0f, 1.0f}};
-    for (int task = blockIdx.x; task < A::batch * owners * blocks; task += gridDim.x) {
-        const int b = task / (int)(owners * blocks), owner = task % (int)owners;
-        const int at = task / (int)owners % (int)blocks * Shape::rows,
-                  row = at + threadIdx.x / 32 * 16;
-        /* of the heads that read the owner */
-        const int first = (owner * A::heads + owners - 1) / owners;
-        const long place = (long)b * A::queries * A::heads;
-        Grad grad;
-        moec_barrier(); /* all are done with the block before */
-        Grad::fetch_keys(shared, in, b, first, at);
-        grad.begin();
+MOEC_DEVICE void moec_block_of_keys(int task, uint16_t *shared, const In &in, const D *output_grad,
+                                    const float *totals, DK *dk, DV *dv) {
+    constexpr int blocks = (A::keys + Shape::rows - 1) / Shape::rows,
+                  owners = KEYS ? A::key_heads : A::value_heads;
+    const float one[1][2] = {{1.0f, 1.0f}}, scale[1][2] = {{A::scale, A::scale}};
+    int b = task / (owners * blocks), owner = task % owners;
+    const int at = task / owners % blocks * Shape::rows;
+    /* of the heads that read the owner */
+    const int first = (owner * A::heads + owners - 1) / owners;
+    const long place = (long)b * A::queries * A::heads;
+    Grad grad;
+    Grad::fetch_keys(shared, in, b, first, at);
+    grad.begin();
+    if constexpr (A::heads == owners) {
+        grad.run(shared, in, output_grad, totals + 2 * (place + owner), b, owner, at, true);
+    } else {
         for (int h = first; h < A::heads && h * owners / A::heads == owner; h++)
-            grad.run(shared, in, output_grad, lse + place + h, totals + place + h, b, h, at,
-                     h == first);
-        if constexpr (KEYS)
-            moec_store_rows<A::width, 1>(MoecPlainRows<DK>{dk, A::key_heads * A::width}, grad.keys,
-                                         one, (long)b * A::keys, row, A::keys, owner * A::width);
-        if constexpr (VALUES)
-            moec_store_rows<A::value_width, 1>(
-                MoecPlainRows<DV>{dv, A::value_heads * A::value_width}, grad.values, one,
-                (long)b * A::keys, row, A::keys, owner * A::value_width);
+            grad.run(shared, in, output_grad, totals + 2 * (place + h), b, h, at, h == first);
     }
+    task += moec_recomputed();
+    b = task / (owners * blocks), owner = task % owners;
+    const int row = task / owners % blocks * Shape::rows + threadIdx.x / 32 * 16;
+    if constexpr (KEYS)
+        moec_store_rows<A::width, 1>(MoecPlainRows<DK>{dk, A::key_heads * A::width}, grad.keys,
+                                     scale, (long)b * A::keys, row, A::keys, owner * A::width);
+    if constexpr (VALUES)
+        moec_store_rows<A::value_width, 1>(MoecPlainRows<DV>{dv, A::value_heads * A::value_width},
+                                           grad.values, one, (long)b * A::keys, row, A::keys,
+                                           owner * A::value_width);
 }
 
 template <class A, class Shape, bool KEYS, bool VALUES, class Q, class K, class V, class D,
           class DK, class DV>
-MOEC_DEVICE void moec_attend_grad_keys_rounded(const MoecAttended<Q, K, V> &in, const float *lse,
+MOEC_DEVICE void moec_attend_grad_keys_rounded(const MoecAttended<Q, K, V> &in,
                                                const D *output_grad, const float *totals, DK *dk,
                                                DV *dv) {
     MOEC_SHARED(uint16_t, shared);
     typedef MoecGradKeys<A, Shape, KEYS, VALUES> Grad;
-    moec_each_block_of_keys<Grad, A, Shape, KEYS, VALUES>(shared, in, lse, output_grad, totals, dk,
-                                                          dv);
+    constexpr int blocks = (A::keys + Shape::rows - 1) / Shape::rows,
+                  owners = KEYS ? A::key_heads : A::value_heads;
+    for (int task = blockIdx.x; task < A::batch * owners * blocks; task += gridDim.x) {
+        moec_barrier(); /* all are done with the block before */
+        moec_block_of_keys<Grad, A, Shape, KEYS, VALUES>(task, shared, in, output_grad, totals, dk,
+                                                         dv);
+    }
 }
 
 template <class A, class Shape, class Q, class K, class V, class O, class D, class DK, class DV>
@@ -322,26 +371,24 @@ MOEC_DEVICE void moec_attend_grad_both_rounded(const Q *q, const K *k, const V *
                                                const float *lse, const D *output_grad,
                                                const float *totals, DK *dk, DV *dv) {
     moec_attend_grad_keys_rounded<A, Shape, true, true>(
-        MoecAttended<Q, K, V>{q, k, v, sink, documents}, lse, output_grad, totals, dk, dv);
+        MoecAttended<Q, K, V>{q, k, v, sink, documents}, output_grad, totals, dk, dv);
 }
 
 template <class A, class Shape, class Q, class K, class V, class O, class D, class DK>
 MOEC_DEVICE void moec_attend_grad_key_rounded(const Q *q, const K *k, const V *v, const float *sink,
-                                              const float *documents, const O *, const float *lse,
+                                              const float *documents, const O *, const float *,
                                               const D *output_grad, const float *totals, DK *dk) {
     moec_attend_grad_keys_rounded<A, Shape, true, false>(
-        MoecAttended<Q, K, V>{q, k, v, sink, documents}, lse, output_grad, totals, dk,
-        (float *)NULL);
+        MoecAttended<Q, K, V>{q, k, v, sink, documents}, output_grad, totals, dk, (float *)NULL);
 }
 
 template <class A, class Shape, class Q, class K, class V, class O, class D, class DV>
 MOEC_DEVICE void moec_attend_grad_value_rounded(const Q *q, const K *k, const V *v,
                                                 const float *sink, const float *documents,
-                                                const O *, const float *lse, const D *output_grad,
+                                                const O *, const float *, const D *output_grad,
                                                 const float *totals, DV *dv) {
     moec_attend_grad_keys_rounded<A, Shape, false, true>(
-        MoecAttended<Q, K, V>{q, k, v, sink, documents}, lse, output_grad, totals, (float *)NULL,
-        dv);
+        MoecAttended<Q, K, V>{q, k, v, sink, documents}, output_grad, totals, (float *)NULL, dv);
 }
 
 #endif

@@ -55,8 +55,9 @@ template <int W> struct MoecPaddedRows {
 };
 
 /* Copies COUNT rows of W numbers with stride STEP into shared memory with THREADS threads. Only
- * `there` rows exist; the others become zero. */
-template <int W, int STEP, int COUNT, int THREADS, class Rows, class T> struct MoecFetch {
+ * `there` rows exist, or all of them if WHOLE; the others become zero. */
+template <int W, int STEP, int COUNT, int THREADS, class Rows, bool WHOLE, class T>
+struct MoecFetch {
     enum { P = moec_padded(W) };
 
     static __device__ __forceinline__ void pairs(uint16_t *to, const T *from, int there) {
@@ -80,19 +81,25 @@ template <int W, int STEP, int COUNT, int THREADS, class Rows, class T> struct M
         }
     }
 
-    /* By asynchronous copies. A thread keeps its column, so that it steps through one address. */
+    /* By asynchronous copies. A thread keeps its column, so that it steps through one address. Its
+     * offset is computed again for every part, because the caller needs the registers. */
     static __device__ __forceinline__ void eights(uint16_t *to, const MoecBf16 *from, int there) {
         constexpr int ACROSS = P / 8, ROWS = ACROSS < THREADS ? THREADS / ACROSS : 1;
-        const int thread = threadIdx.x % THREADS, first = ACROSS < THREADS ? thread / ACROSS : 0;
+        const int thread = (threadIdx.x + (WHOLE ? moec_recomputed() : 0)) % THREADS,
+                  first = ACROSS < THREADS ? thread / ACROSS : 0;
         const int own = (thread - first * ACROSS) * 8;
         static_assert(ACROSS <= THREADS, "a row is wider than all threads");
         if (first >= ROWS) return;
+        const MoecBf16 *const place = from + (first * STEP + own);
 #pragma unroll
         for (int pass = 0; pass < (COUNT + ROWS - 1) / ROWS; pass++) {
             const int row = first + pass * ROWS;
-            const bool is = row < there && own < W;
+            const bool is = WHOLE || (row < there && own < W);
             if (COUNT % ROWS == 0 || row < COUNT)
-                moec_copy_async(to + Rows::place(row, own), is ? from + row * STEP + own : from,
+                moec_copy_async(to + Rows::place(row, own),
+                                WHOLE ? place + pass * (ROWS * STEP)
+                                : is  ? from + row * STEP + own
+                                      : from,
                                 is ? 16 : 0);
         }
     }
@@ -111,12 +118,12 @@ template <int W, int STEP, int COUNT, int THREADS, class Rows, class T> struct M
     }
 };
 
-/* COUNT rows of a head from `first` on; the head has `rows`. */
+/* COUNT rows of a head from `first` on; the head has `rows`, at least first + COUNT if WHOLE. */
 template <int W, int HEADS, int COUNT, int THREADS = MOEC_ATTEND_THREADS,
-          class Rows = MoecPaddedRows<W>, class T>
+          class Rows = MoecPaddedRows<W>, bool WHOLE = false, class T>
 MOEC_DEVICE void moec_fetch(uint16_t *to, const T *head, int first, int rows) {
-    MoecFetch<W, HEADS * W, COUNT, THREADS, Rows, T>::run(to, head + (long)first * (HEADS * W),
-                                                          rows - first);
+    MoecFetch<W, HEADS * W, COUNT, THREADS, Rows, WHOLE, T>::run(
+        to, head + (long)first * (HEADS * W), rows - first);
 }
 
 /* ---- products of a warp ---- */
@@ -494,11 +501,15 @@ template <int C, int M> struct MoecSoftened {
 };
 
 /* The blocks of `rows` queries of all heads: work(b, h, from). Those with most keys come first. */
+template <class A, class Work>
+MOEC_DEVICE void moec_one_block(int rows, int task, const Work &work) {
+    const int blocks = (A::queries + rows - 1) / rows;
+    work(task / A::heads / blocks, task % A::heads, (blocks - 1 - task / A::heads % blocks) * rows);
+}
 template <class A, class Work> MOEC_DEVICE void moec_each_block(int rows, const Work &work) {
-    const long blocks = (A::queries + rows - 1) / rows;
-    for (long task = moec_block(); task < A::batch * A::heads * blocks; task += moec_blocks())
-        work(task / A::heads / blocks, (int)(task % A::heads),
-             (int)(blocks - 1 - task / A::heads % blocks) * rows);
+    const int blocks = (A::queries + rows - 1) / rows;
+    for (int task = blockIdx.x; task < A::batch * A::heads * blocks; task += gridDim.x)
+        moec_one_block<A>(rows, task, work);
 }
 
 template <class A, class Shape> struct MoecForward : MoecSoftened<A::value_width, Shape::tiles> {

@@ -65,6 +65,51 @@ MOEC_INLINE void moec_add_streams(long n, const float *factor, const void *const
     }
 }
 
+/* moec_add_streams for `rows` rows of c and `wide` vectors at j: each vector of b is loaded once.
+ * Every sum has the order of a single row. */
+MOEC_INLINE void moec_add_tile(const long rows, const long wide, float (*factor)[MOEC_STREAMS],
+                               const void *const *from, const MoecType type, long j, float *c,
+                               long c_m) {
+    MoecVector sum[MOEC_FEW_ROWS][8];
+#pragma GCC unroll 4
+    for (long i = 0; i < rows; i++)
+#pragma GCC unroll 8
+        for (long v = 0; v < wide; v++)
+            sum[i][v] = moec_load_vector(c + i * c_m + j + v * MOEC_LANES);
+#pragma GCC unroll 8
+    for (long q = 0; q < MOEC_STREAMS; q++) {
+        moec_ask_ahead(moec_at(from[q], j, type));
+#pragma GCC unroll 8
+        for (long v = 0; v < wide; v++) {
+            const MoecVector b = moec_load_wide(moec_at(from[q], j + v * MOEC_LANES, type), type);
+#pragma GCC unroll 4
+            for (long i = 0; i < rows; i++) sum[i][v] += factor[i][q] * b;
+        }
+    }
+#pragma GCC unroll 4
+    for (long i = 0; i < rows; i++)
+#pragma GCC unroll 8
+        for (long v = 0; v < wide; v++)
+            moec_store_vector(c + i * c_m + j + v * MOEC_LANES, sum[i][v]);
+}
+
+MOEC_INLINE void moec_add_rows(const long rows, long n, float (*factor)[MOEC_STREAMS],
+                               const void *const *from, const MoecType type, float *c, long c_m) {
+    const long vectors = 4 / moec_size(type), wide = vectors < 4 ? 2 * vectors : vectors;
+    long j = 0;
+    for (; j + wide * MOEC_LANES <= n; j += wide * MOEC_LANES)
+        moec_add_tile(rows, wide, factor, from, type, j, c, c_m);
+    for (; j + vectors * MOEC_LANES <= n; j += vectors * MOEC_LANES)
+        moec_add_tile(rows, vectors, factor, from, type, j, c, c_m);
+    for (long i = 0; i < rows; i++)
+        for (long p = j; p < n; p++) {
+            float sum = c[i * c_m + p];
+            for (long q = 0; q < MOEC_STREAMS; q++)
+                sum += factor[i][q] * moec_value(moec_at(from[q], p, type), type);
+            c[i * c_m + p] = sum;
+        }
+}
+
 /* c[j] += sum over the streams of factor[q] * from[q][j], whole groups of columns. */
 MOEC_INLINE void moec_add_groups(long n, const float *factor, const void *const *from, float *c) {
     for (long g = 0; g < n / MOEC_GROUP; g++, c += MOEC_GROUP) {
@@ -112,15 +157,17 @@ MOEC_INLINE void moec_few_streams(const MoecBlockProduct *block, const MoecType 
     const long k = block->k, length = moec_ceil_div(k, MOEC_STREAMS);
     for (long p = 0; p < length; p++) {
         const void *from[MOEC_STREAMS];
+        float factor[MOEC_FEW_ROWS][MOEC_STREAMS], *c = block->c;
         moec_stream_rows(&block->b, p, length, k, type, from);
-        for (long i = 0; i < block->m; i++) {
-            float factor[MOEC_STREAMS], *c = (float *)block->c + i * block->c_m;
-            moec_stream_factors(&block->a, i, p, length, k, factor);
-            if (moec_is_groups(type))
-                moec_add_groups(block->n, factor, from, c);
-            else
-                moec_add_streams(block->n, factor, from, type, c);
-        }
+        for (long i = 0; i < block->m; i++)
+            moec_stream_factors(&block->a, i, p, length, k, factor[i]);
+        for (long i = 0; i < block->m && moec_is_groups(type); i++)
+            moec_add_groups(block->n, factor[i], from, c + i * block->c_m);
+        if (moec_is_groups(type)) continue;
+        if (block->m == 1) moec_add_streams(block->n, factor[0], from, type, c);
+        if (block->m == 2) moec_add_rows(2, block->n, factor, from, type, c, block->c_m);
+        if (block->m == 3) moec_add_rows(3, block->n, factor, from, type, c, block->c_m);
+        if (block->m == 4) moec_add_rows(4, block->n, factor, from, type, c, block->c_m);
     }
 }
 

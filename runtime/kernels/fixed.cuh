@@ -257,6 +257,45 @@ extern "C" __global__ void __launch_bounds__(MOEC_PACK_THREADS)
     moec_others_list(pack);
 }
 
+/* ---- the most likely token ---- */
+
+/* tokens[row] = the index of the largest of width[row] numbers, the lowest of equal ones; -1 if one
+ * is NaN or the largest is infinite. One block per row. */
+extern "C" __global__ void __launch_bounds__(1024)
+moec_most_likely(const float *logits, long width, int32_t *tokens) {
+    __shared__ uint32_t orders[32], indices[32];
+    const float *row = logits + moec_block() * width;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    uint32_t order = 0, index = 0;
+    moec_begin();
+    const auto take = [&](float x, long i) {
+        const uint32_t own = x == x ? moec_order(x) : 0xffffffffu;
+        if (own > order) order = own, index = (uint32_t)i;
+    };
+    /* The indices of a thread increase: of equal numbers it keeps the lowest. */
+    if (width % 4 == 0) {
+#pragma unroll 8
+        for (long i = 4 * moec_thread(); i < width; i += 4 * moec_threads()) {
+            const float4 four = *(const float4 *)(row + i);
+            take(four.x, i), take(four.y, i + 1), take(four.z, i + 2), take(four.w, i + 3);
+        }
+    } else {
+        for (long i = moec_thread(); i < width; i += moec_threads()) take(row[i], i);
+    }
+    const auto join = [&](uint32_t other, uint32_t at) {
+        if (other > order || (other == order && at < index)) order = other, index = at;
+    };
+    for (int distance = 16; distance > 0; distance /= 2)
+        join(__shfl_xor_sync(0xffffffffu, order, distance),
+             __shfl_xor_sync(0xffffffffu, index, distance));
+    if (lane == 0) orders[warp] = order, indices[warp] = index;
+    moec_barrier();
+    if (threadIdx.x > 0) return;
+    for (int i = 1; i < (int)blockDim.x / 32; i++) join(orders[i], indices[i]);
+    const bool finite = order > moec_order(-INFINITY) && order < moec_order(INFINITY);
+    tokens[moec_block()] = finite ? (int32_t)index : -1;
+}
+
 /* ---- rounding ---- */
 
 /* Converts weights to bf16 once, for kernels that would otherwise convert them at each read.

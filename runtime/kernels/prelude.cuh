@@ -477,4 +477,14 @@ template <int GROUPS> MOEC_DEVICE void moec_copy_wait() {
 #endif
 }
 
+/* 0, but the compiler does not know it: it computes dependent values at each use instead of keeping
+ * them in registers. */
+MOEC_DEVICE int moec_recomputed() {
+    int zero = 0;
+#ifndef MOEC_SIM
+    asm volatile("mov.u32 %0, 0;" : "=r"(zero));
+#endif
+    return zero;
+}
+
 #endif

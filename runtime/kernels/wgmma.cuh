@@ -104,6 +104,18 @@ template <int COUNT> MOEC_DEVICE void moec_hold(unsigned (&operand)[COUNT][4]) {
 #endif
 }
 
+/* Reads four floats of shared memory here, not ahead of their use. */
+MOEC_DEVICE void moec_read_here(float (&x)[4], const float *from) {
+#ifdef MOEC_SIM
+    moec_read(x, from);
+#else
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3])
+                 : "r"(moec_shared_place(from))
+                 : "memory");
+#endif
+}
+
 /* ---- products ---- */
 
 /* Sums as operands 0, 1, ... of an instruction. */

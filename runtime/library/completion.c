@@ -151,7 +151,10 @@ static bool generate_text(const Request *request) {
         return error_message("load it with this flag",
                              "the model was loaded without MOEC_CAN_GENERATE");
     Completing generation = {.how = how, .good = true};
-    Row row = {.sampling = sampling_of(how), .told = on_token, .context = &generation};
+    Row row = {.sampling = sampling_of(how),
+               .told = on_token,
+               .ignores_logits = true,
+               .context = &generation};
     bool good = encode_prompt(model, request->text, strlen(request->text), &row.tokens);
     row.prompt = row.tokens.count;
     row.limit = token_limit(model, how, row.prompt);

@@ -42,6 +42,18 @@ Decoder *decoder_of(Model *model, const MoecGraphEntry *step, const MoecGraphEnt
     return NULL;
 }
 
+Decoder *decoder_beside(const Decoder *other) {
+    Decoder *decoder = memory_new(sizeof *decoder);
+    *decoder = (Decoder){.model = other->model,
+                         .rows = other->rows,
+                         .length = other->length,
+                         .logits = other->logits};
+    decoder->step = call_open(other->model, other->step->graph, other->step->cache);
+    if (decoder->step) return decoder;
+    decoder_close(decoder);
+    return NULL;
+}
+
 static GraphShape decode_shape(long rows, long length, long tokens) {
     return (GraphShape){.graph = MOEC_DECODE, .batch = rows, .context = length, .tokens = tokens};
 }
@@ -131,13 +143,45 @@ const float *decoder_advance(Decoder *decoder, const int32_t *tokens, long count
     return run_part(decoder, tokens, count, &call) ? call_get(call, decoder->logits) : NULL;
 }
 
-const float *decoder_feed(Decoder *decoder, const int32_t *tokens, long count) {
+/* The call that computed the last of the tokens; *last: the index of its logits there. */
+static Call *feed_parts(Decoder *decoder, const int32_t *tokens, long count, long *last) {
     Call *call = decoder->step;
     long part = 1;
     for (; count > 0; tokens += part, count -= part) {
         part = decoder->prefill && count >= PREFILL_TOKENS ? PREFILL_TOKENS : 1;
         if (!run_part(decoder, tokens, part, &call)) return NULL;
     }
-    const float *logits = call_get(call, decoder->logits);
-    return logits ? logits + (part - 1) * decoder_vocabulary(decoder) : NULL;
+    *last = part - 1;
+    return call;
+}
+
+const float *decoder_feed(Decoder *decoder, const int32_t *tokens, long count) {
+    long last;
+    Call *call = feed_parts(decoder, tokens, count, &last);
+    const float *logits = call ? call_get(call, decoder->logits) : NULL;
+    return logits ? logits + last * decoder_vocabulary(decoder) : NULL;
+}
+
+bool decoder_finds_likely(const Decoder *decoder) {
+    return decoder->model->device->kind->most_likely != NULL;
+}
+
+static bool find_likely(Decoder *decoder, const Call *call, long first, long rows,
+                        int32_t *likely) {
+    const long vocabulary = decoder_vocabulary(decoder);
+    const float *logits = call->outputs_there[decoder->logits] + first * vocabulary;
+    return decoder->model->device->kind->most_likely(decoder->model->engine, logits, rows,
+                                                     vocabulary, likely);
+}
+
+bool decoder_feed_likely(Decoder *decoder, const int32_t *tokens, long count, int32_t *likely) {
+    long last;
+    Call *call = feed_parts(decoder, tokens, count, &last);
+    return call && find_likely(decoder, call, last, 1, likely);
+}
+
+bool decoder_advance_likely(Decoder *decoder, const int32_t *tokens, long count, int32_t *likely) {
+    Call *call;
+    return run_part(decoder, tokens, count, &call) &&
+           find_likely(decoder, call, 0, decoder->rows * count, likely);
 }

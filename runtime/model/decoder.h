@@ -28,6 +28,10 @@ Decoder *decoder_over(Model *model, long length);
 Decoder *decoder_of(Model *model, const MoecGraphEntry *step, const MoecGraphEntry *prefill,
                     long length);
 
+/* A decoder with the caches of another one, whose model it uses, for single tokens. Close it before
+ * that one. NULL after a message. */
+Decoder *decoder_beside(const Decoder *other);
+
 /* Opens model and decoder. rows: sequences; expected: number of prompt tokens (0: no prefill
  * graph); length: positions of the caches, at least the context length of the spec. NULL after a
  * message. The caller reads the weights. */
@@ -45,5 +49,10 @@ const float *decoder_feed(Decoder *decoder, const int32_t *tokens, long count);
  * Returns logits [row, count, vocabulary], valid until the next call; NULL after a device error,
  * which was printed. */
 const float *decoder_advance(Decoder *decoder, const int32_t *tokens, long count);
+/* The same two for a device that finds the most likely token itself: see DeviceKind.most_likely.
+ * `likely` receives one token, or [row, count]. False after a device error. */
+bool decoder_finds_likely(const Decoder *decoder);
+bool decoder_feed_likely(Decoder *decoder, const int32_t *tokens, long count, int32_t *likely);
+bool decoder_advance_likely(Decoder *decoder, const int32_t *tokens, long count, int32_t *likely);
 
 #endif

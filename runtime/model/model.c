@@ -199,10 +199,13 @@ void model_close(Model *model) {
 
 typedef bool (*Copy)(Device *device, void *to, const void *from, size_t bytes);
 
-bool model_round(const Model *model) {
+bool model_prepare(const Model *model) {
+    const MoecGraphEntry *graph = model_graph(model, MOEC_GRAPH_PREPARE);
     const ModelMemory *there = &model->there;
-    return !there->rounded ||
-           model->device->kind->round(model->engine, there->weights, there->rounded);
+    MoecRun run = {.weights = there->weights, .states = there->layer_states, .arena = there->arena};
+    return (!graph || model->device->kind->run(model->engine, graph, &run)) &&
+           (!there->rounded ||
+            model->device->kind->round(model->engine, there->weights, there->rounded));
 }
 
 void model_release_weights(const Model *model) {
@@ -214,7 +217,7 @@ void model_release_weights(const Model *model) {
 bool model_put_weights(const Model *model) {
     return model->device->kind->put(model->device, model->there.weights, model->weights,
                                     model->table->weight_bytes) &&
-           model_round(model);
+           model_prepare(model);
 }
 
 bool model_put(Model *model) {

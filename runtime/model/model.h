@@ -133,10 +133,11 @@ void model_close(Model *model);
 /* Copies weights and all states to the device after a change on the host, or back before the host
  * reads them. No effect if the memory is shared. */
 bool model_put(Model *model);
-bool model_put_weights(const Model *model); /* weights only, and their bf16 copies */
-/* Updates the bf16 copies of the weights, if any, after the device has changed the weights. */
-bool model_round(const Model *model);
-/* Releases the memory of int4 weights that are not read in f32. model_put is then impossible. */
+bool model_put_weights(const Model *model); /* without states */
+/* Computes values that depend on weights alone, after the device has changed the weights: prepared
+ * tensors and copies in smaller types. */
+bool model_prepare(const Model *model);
+/* Releases the memory of weights that only model_prepare reads. model_put is then impossible. */
 void model_release_weights(const Model *model);
 bool model_get(const Model *model, bool optimizer);
 bool model_get_moments(const Model *model);

@@ -112,7 +112,7 @@ static bool update_whole(const Stepper *stepper, const StepResult *result, long 
     if (!call) return false;
     for (int i = 0; i < 4; i++)
         call_set_scalar(call, kinds[i], scalar_value(kinds[i], stepper, result, step, factor));
-    return call_run(call, stepper->seed, true) && model_round(model);
+    return call_run(call, stepper->seed, true) && model_prepare(model);
 }
 
 static bool update_all(const Stepper *stepper, const StepResult *result, long step, double factor) {
@@ -141,9 +141,10 @@ static bool update_all(const Stepper *stepper, const StepResult *result, long st
                               sum->needed, sum->needed_count);
         else
             mesh_gather_ranges(sum->mesh, "updated weights", model->there.weights, count);
-        good = good && model_round(model);
+        good = good && model_prepare(model);
     }
-    return good && update_whole(stepper, result, step, factor);
+    good = good && update_whole(stepper, result, step, factor);
+    return good && (!model_graph(model, MOEC_GRAPH_PREPARE) || model_prepare(model));
 }
 
 /* Seed of the random numbers of a micro-batch. */

@@ -20,6 +20,9 @@ export VARIANT MOEC_SIM
 check masks train train.precision=bf16 train.context_length=140 train.batch_size=1
 check widths train train.precision=bf16 train.context_length=90 train.batch_size=1
 check groups train train.precision=bf16
+# Two blocks per multiprocessor, and one.
+check groups train train.precision=bf16 train.context_length=256
+VARIANT=_wide check groups train train.precision=bf16 train.context_length=256
 printf 'what the store computes: '
 "$BUILD/tests/unit/test_emit_cuda" models/tiny.moe tiny_sdpa_gate train dim=24 layers=2 vocab=19 train.batch_size=1 train.context_length=70 \
     train.precision=bf16

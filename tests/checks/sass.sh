@@ -35,12 +35,12 @@ check() {
         exit 0
     fi
     program every_program 0 1 0 0
-    program gpt2 4 60 0 0
+    program gpt2 8 60 0 0
     program moe_layer 16 75 4 0
     # Threads of recurrences also store rows element by element.
     program recurrences 0 600 320 1
     program wide 0 45 0 0
-    program standard_1b5 4 50 0 0
+    program standard_1b5 8 50 0 0
 }
 
 status=0

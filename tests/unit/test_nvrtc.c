@@ -208,7 +208,7 @@ static void list_cases(bool all) {
     }
     for (size_t i = 0; i < sizeof published / sizeof *published; i++)
         if (all || published[i][0] == '+') add_case(published[i] + (published[i][0] == '+'));
-    FILE *pipe = all ? popen("tests/small_models.sh | sed 's/--set//g'", "r") : NULL;
+    FILE *pipe = all ? popen("tests/small_models.sh | sed 's/--set//g; s/-[bc] [0-9]*//g'", "r") : NULL;
     while (pipe && fgets(line, sizeof line, pipe)) {
         snprintf(more, sizeof more, "%s train.precision=bf16", strtok(line, "\n"));
         add_case(more);

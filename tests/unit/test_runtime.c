@@ -410,9 +410,13 @@ static void failed_writing_leaves_the_old(void **state) {
 /* Each part has the common text and its own kernels; together they have every required kernel. */
 static void kernels_come_in_parts(void **state) {
     (void)state;
-    static const MoecPiece pieces[] = {
-        {MOEC_EVERY_KERNEL, 5}, {0, 8}, {MOEC_EVERY_KERNEL, 12}, {1, 15}, {1, 19}, {2, 22},
-        {MOEC_EVERY_KERNEL, 26}};
+    static const MoecPiece pieces[] = {{MOEC_EVERY_KERNEL, 5, false},
+                                       {0, 8, false},
+                                       {MOEC_EVERY_KERNEL, 12, false},
+                                       {1, 15, false},
+                                       {1, 19, false},
+                                       {2, 22, false},
+                                       {MOEC_EVERY_KERNEL, 26, false}};
     const MoecKernels kernels = {"head\none"
                                  "size"
                                  "two"

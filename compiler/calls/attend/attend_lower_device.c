@@ -10,8 +10,8 @@
  *         moec_attend_rounded<options_train_3, MoecShape<2, 32, 69632>>(q, k, v, ...);
  *     }
  *
- * If warpgroups can compute it as well, there is a further variant, NAME_wgmma: the host selects
- * the faster one. */
+ * If warpgroups can compute it as well, there are further variants, NAME_wgmma and NAME_wide: the
+ * host selects the fastest one. */
 #include "analysis/attend.h"
 #include "calls/attend/attend_row.h"
 #include "lower/lower_entry.h"
@@ -241,10 +241,11 @@ static void give_counters(const Attend *attend, Call *call, long count) {
 
 static void add_shape_variant(const Attend *attend, const Call *call, TemplateKernel *kernel,
                               const char *ending, const char *name, const TemplateInstance *shape,
-                              int threads) {
+                              int threads, int blocks) {
     Arena *arena = attend->lowering->lower.arena;
     const TemplateInstance *options = template_of(arena, attend->options, "");
     TemplateVariant variant = {.ending = ending, .threads = threads, .params = call->params};
+    if (blocks > 1) variant.bounds = arena_format(arena, "%d, %d", threads, blocks);
     add_template_call(
         arena, &variant,
         (TemplateCall){.function = template_of(arena, arena_format(arena, "moec_%s", name),
@@ -262,15 +263,15 @@ static TemplateKernel *add_kernel(const Attend *attend, const Call *call,
                                              lowering->entry->name, lowering->entry->kernels));
     TemplateKernel *kernel = add_template_kernel(
         lowering, (TemplateKernel){.name = name, .signals = true, .joined = true});
-    add_shape_variant(attend, call, kernel, "", call->name, shape, MOEC_ATTEND_THREADS);
+    add_shape_variant(attend, call, kernel, "", call->name, shape, MOEC_ATTEND_THREADS, 1);
     lowering->lower.binding_count = call->bindings;
     return kernel;
 }
 
 static const TemplateInstance *shape_template(const Attend *attend, const char *name,
                                               AttendShape shape) {
-    return template_of(attend->lowering->lower.arena, name, "nnn", (long)shape.tiles,
-                       (long)shape.part, shape.bytes);
+    return template_of(attend->lowering->lower.arena, name, shape.blocks > 1 ? "nnnn" : "nnn",
+                       (long)shape.tiles, (long)shape.part, shape.bytes, (long)shape.blocks);
 }
 
 static const AttendShape no_shape; /* of the templates that do not round */
@@ -282,11 +283,11 @@ static void launch(const Attend *attend, const Call *call, AttendShape shape, lo
         ->shared = shape.bytes;
 }
 
-/* ---- two variants ---- */
+/* ---- variants ---- */
 
-/* The shapes of both, the template of warpgroups; rows of one of `others`. */
+/* The shapes of all, the template of warpgroups; rows of one of `others`. */
 typedef struct Variants {
-    AttendShape warps, groups;
+    AttendShape warps, groups, blocks;
     const char *template;
     long rows, others;
 } Variants;
@@ -304,21 +305,27 @@ static bool has_groups(const Attend *attend, const Variants *variants) {
     return grad->tensor->type == TYPE_BF16;
 }
 
-static void launch_variant(const Attend *attend, const Call *call, const Variants *variants,
-                           const List *written) {
-    EntryLowering *lowering = attend->lowering;
-    const AttendShape one = variants->warps, other = variants->groups;
+/* Warpgroups in the shape with more blocks, if there is one, then in that with one block. */
+static void launch_shapes(const Attend *attend, const Call *call, const Variants *variants,
+                            const List *written) {
+    static const char *const endings[] = {"_wgmma", "_wide"};
+    const AttendShape one = variants->warps, others[] = {variants->blocks, variants->groups};
     const Launch first = launch_of(variants->others * ceil_div(variants->rows, 64L * one.tiles),
                                    MOEC_ATTEND_THREADS);
-    const Launch second = launch_of(variants->others * ceil_div(variants->rows, 64L * other.tiles),
-                                    MOEC_GROUP_THREADS * other.tiles);
     TemplateKernel *kernel = add_kernel(attend, call, shape_template(attend, "MoecShape", one));
-    add_shape_variant(attend, call, kernel, "_wgmma", variants->template,
-                      shape_template(attend, "MoecGroupShape", other), second.threads);
-    LaunchStep *step = add_launch(lowering, kernel->name, first, &call->params);
+    LaunchStep *step = add_launch(attend->lowering, kernel->name, first, &call->params);
     step->written = *written;
-    add_launch_variant(lowering, step, first, one.bytes);
-    add_launch_variant(lowering, step, second, other.bytes);
+    add_launch_variant(attend->lowering, step, first, one.bytes);
+    for (int i = !others[0].tiles, number = 0; i < 2; i++, number++) {
+        const AttendShape other = others[i];
+        const Launch launch =
+            launch_of(variants->others * ceil_div(variants->rows, 64L * other.tiles),
+                      MOEC_GROUP_THREADS * other.tiles);
+        add_shape_variant(attend, call, kernel, endings[number], variants->template,
+                          shape_template(attend, "MoecGroupShape", other), launch.threads,
+                          other.blocks);
+        add_launch_variant(attend->lowering, step, launch, other.bytes);
+    }
 }
 
 /* In several variants if the elements that it writes are known. */
@@ -328,7 +335,7 @@ static void launch_rows(const Attend *attend, const Call *call, const Variants *
     if (!attend->rounds)
         launch(attend, call, no_shape, others * ceil_div(rows, MIN_PLACES));
     else if (written && has_groups(attend, variants))
-        launch_variant(attend, call, variants, written);
+        launch_shapes(attend, call, variants, written);
     else
         launch(attend, call, variants->warps, others * ceil_div(rows, 64L * variants->warps.tiles));
 }
@@ -422,8 +429,12 @@ static void lower_attend_whole(const Attend *attend) {
     give_stores(attend, &call, false);
     give_output(&call, statement->outputs.items[1], "lse");
     give_chosen(attend, &call);
-    const Variants variants = {attend_forward(statement), attend_forward_groups(statement),
-                               "attend_groups", queries, heads};
+    const Variants variants = {attend_forward(statement),
+                               attend_forward_groups(statement),
+                               attend_forward_blocks(statement),
+                               "attend_groups",
+                               queries,
+                               heads};
     const bool known = has_groups(attend, &variants) && written_by(attend, &written);
     launch_rows(attend, &call, &variants, known ? &written : NULL);
 }
@@ -491,7 +502,7 @@ static Call grad_call(const Attend *attend, const char *name, int first, int cou
     give_input(&call, in->items[own + 2], "output_grad");
     if (attend->rounds && first < 3) {
         long totals = attend->batch * size_at(&attend->q, 3) * size_at(&attend->q, 2);
-        give_scratch(attend, &call, (size_t)totals, !first, "totals");
+        give_scratch(attend, &call, (size_t)(2 * totals), !first, "totals");
     }
     for (int i = first; i < first + count; i++) give_output(&call, out->items[i], names[i]);
     if (first < 3) give_chosen(attend, &call);
@@ -509,9 +520,13 @@ static void launch_keys(const Attend *attend, const char *name, bool keys, bool 
     long positions = size_at(&attend->k, 3);
     Variants variants = {attend_grad_keys(statement, keys, values),
                          attend_grad_keys_groups(statement, keys, values),
-                         arena_format(lowering->lower.arena, "%s_groups", name), positions, heads};
+                         attend_grad_keys_blocks(statement, keys, values),
+                         arena_format(lowering->lower.arena, "%s_groups", name),
+                         positions,
+                         heads};
     if (keys && values && !variants.groups.tiles) {
         variants.groups = attend_grad_keys_groups(statement, true, false);
+        variants.blocks = no_shape;
         variants.template = "attend_grad_each_groups";
     }
     List written = {0};
@@ -530,13 +545,17 @@ static void launch_queries(const Attend *attend) {
     const Statement *statement = attend->statement;
     long queries = size_at(&attend->q, 3), heads = attend->batch * size_at(&attend->q, 2);
     Call call = grad_call(attend, "attend_grad_query", 0, 1);
-    const Variants variants = {attend_grad_query(statement), attend_grad_query_groups(statement),
-                               "attend_grad_query_groups", queries, heads};
+    const Variants variants = {attend_grad_query(statement),
+                               attend_grad_query_groups(statement),
+                               attend_grad_query_blocks(statement),
+                               "attend_grad_query_groups",
+                               queries,
+                               heads};
     List written = {0};
     put_written(lowering, statement->outputs.items[0], heads * queries * size_at(&attend->q, 1),
                 true, &written);
     const Written totals = {.offset = lowering->lower.schedule->arena_bytes,
-                            .count = heads * queries};
+                            .count = 2 * heads * queries};
     list_copy(lowering->lower.arena, &written, &totals, sizeof totals);
     launch_rows(attend, &call, &variants, &written);
 }

@@ -22,7 +22,8 @@
  *
  * Parameters stay f32 as with int8, if a sum has a rest beyond whole groups, if several matrices
  * begin within a panel of INT4_PANEL columns, and if they multiply a cached tensor: absorb.c sums
- * over their columns instead.
+ * over their columns instead. Prepared tensors (prepare.c) become int8 instead of int4: ternary
+ * weights are exact multiples of an int8 scale, but int4 has -8 but no 8.
  */
 #include "transform/lower/smaller_weights.h"
 #include "base/must.h"
@@ -195,7 +196,8 @@ static void read_smaller(Program *program, Statement *statement, bool in_scan) {
     if (!found || found->kind == CONTRACTION_ROWS_BY_ROWS) return;
     const Expr *read = found->b;
     if (read->tensor->role != ROLE_PARAMETER) return;
-    const Type type = read->tensor->head ? program->head_weights : program->weights;
+    Type type = read->tensor->head ? program->head_weights : program->weights;
+    if (type == TYPE_INT4 && read->tensor->prepared) type = TYPE_INT8;
     if (type == TYPE_REAL || (in_scan && type != TYPE_BF16)) return;
     if (found->product.n * found->product.k < MIN_ELEMENTS) return;
     if (type == TYPE_INT8 && !(lies_in_groups(found) && begins_with_group(read))) return;

@@ -33,9 +33,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A chunk of this size has products at full speed. The accumulation of a weight gradient, which
- * reads and writes all of it once per chunk, is cheap compared with them. */
-enum { MIN_BYTES = 64 << 20 };
+/* On a CPU a chunk of MIN_BYTES has products at full speed. The accumulation of a weight gradient,
+ * which reads and writes all of it once per chunk, is cheap compared with them. On a GPU it is
+ * not: a chunk may have a share of the bytes that repeats save for the backward pass, up to
+ * MAX_BYTES. */
+enum { MIN_BYTES = 64 << 20, MAX_BYTES = 1 << 30, SAVED_SHARE = 8 };
 
 /* ---- accesses ---- */
 
@@ -415,10 +417,21 @@ static bool has_packed_rows(const Tensor *tensor) {
     return false;
 }
 
+static long chunk_bytes(const Program *program) {
+    long saved = 0;
+    for (int i = 0; i < program->tensors.count && program->target->launches; i++) {
+        const Tensor *tensor = program->tensors.items[i];
+        if (tensor->role == ROLE_TEMP && tensor->rank && tensor->axes[0]->kind == AXIS_REPEAT)
+            saved += 4 * tensor_elements(tensor);
+    }
+    const long bytes = saved / SAVED_SHARE;
+    return bytes < MIN_BYTES ? MIN_BYTES : bytes > MAX_BYTES ? MAX_BYTES : bytes;
+}
+
 static long rows_wanted(const Program *program, const Tensor *whole, long rows) {
     long count = outer_count(whole), bytes = 4 * (tensor_elements(whole) / count);
     bool slabs = has_slabs(whole, rows);
-    long fitting = (slabs ? program->target->part_bytes : MIN_BYTES) / bytes;
+    long fitting = (slabs ? program->target->part_bytes : chunk_bytes(program)) / bytes;
     long least = slabs ? 1 : STRIP_MIN_ROWS;
     if (rows <= 0) rows = fitting > least ? fitting : least;
     return rows < count ? rows : 0;

@@ -100,6 +100,7 @@ static const DeviceKind kind = {
     .engine_free = cuda_engine_free,
     .run = cuda_engine_run,
     .square_sums = cuda_engine_square_sums,
+    .most_likely = cuda_engine_most_likely,
     .add_tree = cuda_engine_add_tree,
     .update = cuda_engine_update,
     .round = cuda_engine_round,

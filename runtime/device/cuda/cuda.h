@@ -62,6 +62,8 @@ Engine *cuda_engine_new(Device *device, const MoecTable *table, MoecDeviceProgra
 void cuda_engine_free(Engine *engine);
 bool cuda_engine_run(Engine *engine, const MoecGraphEntry *graph, MoecRun *run);
 bool cuda_engine_square_sums(Engine *engine, const float *block, size_t count, double *sums);
+bool cuda_engine_most_likely(Engine *engine, const float *logits, long rows, long width,
+                             int32_t *tokens);
 bool cuda_engine_add_tree(Engine *engine, float *const *parts, int count, size_t length, float *to);
 bool cuda_engine_round(Engine *engine, const float *weights, void *rounded);
 double cuda_engine_rate(const Engine *engine, double step, double steps);

@@ -27,7 +27,9 @@ enum {
     PART_LIMIT = 16,
     MIN_KERNELS = 12,
     SUM_THREADS = 256,
-    ADD_BLOCKS = 1024
+    ADD_BLOCKS = 1024,
+    ARG_MAX_THREADS = 1024,
+    ARG_MAX_ROWS = 1024 /* of one launch */
 };
 
 /* The values that determine all kernel arguments of a call. */
@@ -53,17 +55,19 @@ typedef struct CudaEngine {
     int module_count;
     CudaFunction **functions; /* by kernel number of the table; NULL for spare kernels */
     char *spare;              /* source of the spare kernels */
-    CudaFunction *square_chunks, *add;
+    CudaFunction *square_chunks, *add, *most_likely;
     CudaProducts *products;
     CudaVariants *variants; /* autotuning of kernel variants, or NULL */
     int forced;             /* variant: see cuda_forced_variant */
     char *forced_uses;      /* by kernel number: see count_forced */
+    bool *foreign;          /* by kernel number: see MoecPiece */
     bool graphs;            /* repeated calls are captured */
     bool capturing;
     bool overlaps;    /* kernels of a graph may overlap, see moec_begin */
     int refused;      /* error number of a capture, which is given up then */
     bool wants_spare; /* a capture needs a spare kernel */
-    /* sums of the chunks, the seed, the range of an update, its scalars for each parameter group */
+    /* sums of the chunks, the seed, the range of an update, tokens, scalars of an update for each
+     * parameter group */
     CudaPointer scratch;
     size_t chunks;        /* of all weights */
     CudaProfile *profile; /* not NULL: kernels are timed */
@@ -92,8 +96,12 @@ static size_t numbers_bytes(const MoecUpdate *update) {
     return sizeof(float) * (size_t)update->group_count * (size_t)update->scalar_count;
 }
 
-static CudaPointer scalars_place(const CudaEngine *engine) {
+static CudaPointer tokens_place(const CudaEngine *engine) {
     return seed_place(engine) + 64;
+}
+
+static CudaPointer scalars_place(const CudaEngine *engine) {
+    return tokens_place(engine) + sizeof(int32_t) * ARG_MAX_ROWS;
 }
 
 /* ---- services for the program ---- */
@@ -157,7 +165,7 @@ static void host_launch(void *self, int kernel, unsigned grid_x, unsigned grid_y
                             block,
                             shared,
                             arguments,
-                            engine->capturing && engine->overlaps};
+                            engine->capturing && engine->overlaps && !engine->foreign[kernel]};
     engine_launch(engine, &one);
 }
 
@@ -324,7 +332,8 @@ static bool load_functions(CudaEngine *engine, const EngineBuild *makings, int c
     for (int i = 0; good && i < table->kernel_count; i++)
         good = spare[i] || (engine->functions[i] = find_function(engine, table->kernels[i]));
     return good && (engine->square_chunks = find_function(engine, "moec_square_chunks")) &&
-           (engine->add = find_function(engine, "moec_add"));
+           (engine->add = find_function(engine, "moec_add")) &&
+           (engine->most_likely = find_function(engine, "moec_most_likely"));
 }
 
 /* Loads the spare kernels after a failure of cuBLASLt. */
@@ -437,6 +446,10 @@ Engine *cuda_engine_new(Device *device, const MoecTable *table, MoecDeviceProgra
     cuda_enter(engine->device);
     engine->forced = cuda_forced_variant(&engine->base.variant);
     engine->forced_uses = memory_new((size_t)table->kernel_count + 1);
+    engine->foreign = memory_new(sizeof *engine->foreign * ((size_t)table->kernel_count + 1));
+    for (int i = 0; i < program->kernels.count; i++)
+        if (program->kernels.pieces[i].foreign)
+            engine->foreign[program->kernels.pieces[i].kernel] = true;
     engine->graphs = !cuda_off("MOEC_GRAPH") && !cuda_ranges_on();
     engine->overlaps = engine->graphs && engine->device->major >= 9 && !cuda_off("MOEC_OVERLAP");
     engine->products = cuda_products_new(engine->device, table, keep);
@@ -447,7 +460,7 @@ Engine *cuda_engine_new(Device *device, const MoecTable *table, MoecDeviceProgra
                                    .launch_variant = host_launch_variant};
     size_t numbers = table->update ? numbers_bytes(table->update) : 0;
     engine->chunks = table->weight_bytes / sizeof(float) / DEVICE_CHUNK + 1;
-    size_t bytes = sizeof(double) * engine->chunks + 128 + numbers;
+    size_t bytes = sizeof(double) * engine->chunks + 128 + numbers + sizeof(int32_t) * ARG_MAX_ROWS;
     if (cuda_good(engine->device, engine->device->library->driver.allocate(&engine->scratch, bytes),
                   "allocate memory") &&
         load_kernels(engine, &program->kernels, keep))
@@ -477,6 +490,7 @@ void cuda_engine_free(Engine *base) {
     cuda_free(engine->device, engine->scratch);
     free(engine->functions);
     free(engine->forced_uses);
+    free(engine->foreign);
     free(engine->spare);
     free(engine);
 }
@@ -588,7 +602,8 @@ bool cuda_engine_run(Engine *base, const MoecGraphEntry *graph, MoecRun *run) {
     static const char *const names[] = {
         [MOEC_GRAPH_FORWARD] = "forward", [MOEC_GRAPH_TRAIN] = "train",
         [MOEC_GRAPH_DECODE] = "decode",   [MOEC_GRAPH_MEASURE] = "eval",
-        [MOEC_GRAPH_STEP] = "step",       [MOEC_GRAPH_GATHER] = "gather"};
+        [MOEC_GRAPH_STEP] = "step",       [MOEC_GRAPH_GATHER] = "gather",
+        [MOEC_GRAPH_PREPARE] = "prepare"};
     CudaEngine *engine = engine_of(base);
     run->host = &base->host;
     run->device_seed = (const uint64_t *)(uintptr_t)seed_place(engine);
@@ -620,6 +635,27 @@ bool cuda_engine_square_sums(Engine *base, const float *block, size_t count, dou
                                  "add up") &&
                        base->device->kind->get(base->device, sums, (const void *)(uintptr_t)there,
                                                sizeof *sums * chunks));
+}
+
+bool cuda_engine_most_likely(Engine *base, const float *logits, long rows, long width,
+                             int32_t *tokens) {
+    CudaEngine *engine = engine_of(base);
+    CudaDevice *device = engine->device;
+    CudaPointer there = tokens_place(engine);
+    bool good = true;
+    for (long first = 0, count; good && first < rows; first += count) {
+        count = rows - first < ARG_MAX_ROWS ? rows - first : ARG_MAX_ROWS;
+        CudaPointer from = cuda_pointer(logits + first * width);
+        void *arguments[] = {&from, &width, &there};
+        good = cuda_good(device,
+                         device->library->driver.launch(engine->most_likely, (unsigned)count, 1, 1,
+                                                        ARG_MAX_THREADS, 1, 1, 0, device->stream,
+                                                        arguments, NULL),
+                         "find the most likely token") &&
+               base->device->kind->get(base->device, tokens + first, (const void *)(uintptr_t)there,
+                                       sizeof *tokens * (size_t)count);
+    }
+    return good;
 }
 
 bool cuda_engine_add_tree(Engine *base, float *const *parts, int count, size_t length, float *to) {

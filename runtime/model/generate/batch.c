@@ -10,6 +10,7 @@ Batch *batch_new(Decoder *decoder) {
     batch->decoder = decoder;
     batch->rows = memory_new(sizeof(Row *) * (size_t)decoder->rows);
     batch->tokens = memory_new(sizeof(int32_t) * (size_t)decoder->rows * PREFILL_TOKENS);
+    batch->likely = memory_new(sizeof(int32_t) * (size_t)decoder->rows * PREFILL_TOKENS);
     batch->logits = memory_new(sizeof(float) * (size_t)decoder_vocabulary(decoder));
     return batch;
 }
@@ -18,6 +19,7 @@ void batch_free(Batch *batch) {
     if (!batch) return;
     free(batch->rows);
     free(batch->tokens);
+    free(batch->likely);
     free(batch->logits);
     free(batch);
 }
@@ -63,18 +65,31 @@ static int32_t choose_token(Batch *batch, const Row *row, const float *logits) {
     return sample_token(&row->sampling, logits, vocabulary, row->tokens.count - row->prompt);
 }
 
-/* Handles the logits after the token at `place` - 1. */
-static void tell_rows(Batch *batch, Row *row, size_t place, const float *logits) {
+/* Handles the logits after the token at `place` - 1; NULL: `likely` is the most likely token, or -1
+ * if a logit is not finite. */
+static void tell_rows(Batch *batch, Row *row, size_t place, const float *logits, int32_t likely) {
     if (place >= row->prompt + row->limit) {
         row->ended = true;
         return;
     }
-    if (!sample_possible(logits, decoder_vocabulary(batch->decoder))) {
+    if (logits ? !sample_possible(logits, decoder_vocabulary(batch->decoder)) : likely < 0) {
         row->ended = row->nonsense = true;
         return;
     }
-    if (place >= row->prompt) tokens_add(&row->tokens, choose_token(batch, row, logits));
+    if (place >= row->prompt)
+        tokens_add(&row->tokens, logits ? choose_token(batch, row, logits) : likely);
     row->ended = !row->told(row, place, logits) || place + 1 >= row->prompt + row->limit;
+}
+
+/* True if the most likely token of every row is enough. */
+static bool needs_no_logits(const Batch *batch) {
+    if (!decoder_finds_likely(batch->decoder)) return false;
+    for (int i = 0; i < batch->count; i++) {
+        const Row *row = batch->rows[i];
+        if (row_goes_on(row) && (!row->ignores_logits || !sample_is_greedy(&row->sampling)))
+            return false;
+    }
+    return true;
 }
 
 bool batch_step(Batch *batch) {
@@ -88,11 +103,16 @@ bool batch_step(Batch *batch) {
         for (size_t k = 0; k < count && position + k < tokens->count; k++)
             batch->tokens[(size_t)i * count + k] = tokens->items[position + k];
     }
-    const float *logits = decoder_advance(decoder, batch->tokens, (long)count);
-    if (!logits) return false;
-    for (int i = 0; i < batch->count; i++)
-        for (size_t k = 0; k < count && row_goes_on(batch->rows[i]); k++)
+    const bool likely = needs_no_logits(batch);
+    const float *logits = NULL;
+    const bool good =
+        likely ? decoder_advance_likely(decoder, batch->tokens, (long)count, batch->likely)
+               : (logits = decoder_advance(decoder, batch->tokens, (long)count)) != NULL;
+    for (int i = 0; good && i < batch->count; i++)
+        for (size_t k = 0; k < count && row_goes_on(batch->rows[i]); k++) {
+            const size_t at = (size_t)i * count + k;
             tell_rows(batch, batch->rows[i], position + k + 1,
-                      logits + ((size_t)i * count + k) * vocabulary);
-    return true;
+                      likely ? NULL : logits + at * vocabulary, likely ? batch->likely[at] : -1);
+        }
+    return good;
 }

@@ -14,7 +14,7 @@
 typedef struct Row Row;
 
 /* Called for each token from the second on, in order: token number `place`, from the prompt or
- * sampled, with the logits that predict it. Returns false to end the row. */
+ * sampled, with the logits that predict it, or NULL. Returns false to end the row. */
 typedef bool RowTold(Row *row, size_t place, const float *logits);
 
 struct Row {
@@ -23,9 +23,10 @@ struct Row {
     size_t limit;     /* maximum number of sampled tokens */
     Sampling sampling;
     RowTold *told;
-    void *context; /* data for the callback */
-    bool ended;    /* limit reached, or the callback returned false */
-    bool nonsense; /* ended because a logit is not finite */
+    void *context;       /* data for the callback */
+    bool ignores_logits; /* the callback accepts NULL */
+    bool ended;          /* limit reached, or the callback returned false */
+    bool nonsense;       /* ended because a logit is not finite */
 };
 
 typedef struct Batch {
@@ -33,6 +34,7 @@ typedef struct Batch {
     Row **rows; /* [count], count at most decoder->rows; NULL: dropped */
     int count;
     int32_t *tokens; /* [row, PREFILL_TOKENS] */
+    int32_t *likely; /* the most likely tokens after these */
     float *logits;   /* [vocabulary], changed by penalties */
 } Batch;
 
@@ -66,6 +68,11 @@ typedef struct Together Together;
  * products of the model belong to it. NULL after a message. */
 Together *together_new(Model *model, int most);
 void together_free(Together *together);
+/* Runs work(data[i]), which uses decoders[i], for up to `most` decoders. At every product work i
+ * waits for all others; up to it, work i runs before work i + 1. good[i]: the results. */
+typedef bool TogetherWork(void *data);
+void together_run(Together *together, TogetherWork *work, void *const *data,
+                  Decoder *const *decoders, bool *good, int count);
 /* Steps `count` different active batches. good[i]: false after a device error of batch i, which was
  * printed. */
 void together_step(Together *together, Batch *const *batches, bool *good, int count);

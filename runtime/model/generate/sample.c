@@ -51,13 +51,23 @@ static void penalise(const Sampling *sampling, float *logits, long vocabulary, c
     free(seen);
 }
 
+static bool penalises(const Sampling *sampling) {
+    return sampling->repetition != 1 || sampling->presence != 0 || sampling->frequency != 0;
+}
+
+static bool adjusts(const Sampling *sampling) {
+    return penalises(sampling) || sampling->bias_count || sampling->allowed;
+}
+
+bool sample_is_greedy(const Sampling *sampling) {
+    return sampling->temperature <= 0 && !adjusts(sampling);
+}
+
 const float *sample_adjust(const Sampling *sampling, const float *logits, float *changed,
                            long vocabulary, const Said *said) {
-    bool penalised =
-        sampling->repetition != 1 || sampling->presence != 0 || sampling->frequency != 0;
-    if (!penalised && !sampling->bias_count && !sampling->allowed) return logits;
+    if (!adjusts(sampling)) return logits;
     memcpy(changed, logits, sizeof *logits * (size_t)vocabulary);
-    if (penalised) penalise(sampling, changed, vocabulary, said);
+    if (penalises(sampling)) penalise(sampling, changed, vocabulary, said);
     for (int i = 0; i < sampling->bias_count; i++)
         changed[sampling->biases[i].token] += sampling->biases[i].bias;
     for (long i = 0; i < vocabulary && sampling->allowed; i++)

@@ -30,6 +30,8 @@ typedef struct Sampling {
 
 /* False if a logit is NaN or the largest one is infinite. */
 bool sample_possible(const float *logits, long vocabulary);
+/* True if the sampled token is the one with the largest logit. */
+bool sample_is_greedy(const Sampling *sampling);
 /* Logarithm of the sum of exponentials; a logit minus this value is the log-probability of its
  * token. */
 double sample_log_sum(const float *logits, long vocabulary);

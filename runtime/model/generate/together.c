@@ -4,11 +4,20 @@
 #include "base/message.h"
 
 #include <omp.h>
+#include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <ucontext.h>
 
 enum { STACK_BYTES = 1 << 20, MOST_ROWS = 8 };
+
+/* _longjmp changes to another stack without the system calls of swapcontext, which save the signal
+ * mask. AddressSanitizer knows only the latter. */
+#ifdef __SANITIZE_ADDRESS__
+enum { JUMPS = 0 };
+#else
+enum { JUMPS = 1 };
+#endif
 
 /* ThreadSanitizer does not know coroutines. */
 #ifdef __SANITIZE_THREAD__
@@ -24,13 +33,15 @@ typedef struct AwaitedProduct {
     void *c;
 } AwaitedProduct;
 
-/* One batch of a step. */
+/* One piece of work. */
 typedef struct Coroutine {
     ucontext_t context;
+    jmp_buf jump; /* where it waits */
     unsigned char *stack, *arena;
-    Batch *batch;
+    TogetherWork *work;
+    void *data;
     AwaitedProduct awaited;
-    bool good, ended;
+    bool good, begun, ended;
 } Coroutine;
 
 struct Together {
@@ -40,6 +51,7 @@ struct Together {
     size_t arena_bytes;
     Coroutine *current; /* NULL: outside of all */
     ucontext_t outside;
+    jmp_buf outside_jump;
     MoecHost host; /* of the model before */
     const OwnProduct *own;
     void *scratch;
@@ -87,6 +99,24 @@ static void multiply_awaited(const Together *together) {
     }
 }
 
+/* Continues outside of all coroutines until the next resume. */
+static void leave_coroutine(Together *together, Coroutine *current) {
+    if (!JUMPS)
+        swapcontext(&current->context, &together->outside);
+    else if (!_setjmp(current->jump))
+        _longjmp(together->outside_jump, 1);
+}
+
+static void resume_coroutine(Together *together, Coroutine *coroutine) {
+    if (!JUMPS) {
+        swapcontext(&together->outside, &coroutine->context);
+    } else if (!_setjmp(together->outside_jump)) {
+        if (coroutine->begun) _longjmp(coroutine->jump, 1);
+        coroutine->begun = true;
+        setcontext(&coroutine->context);
+    }
+}
+
 /* MoecHost.product: a coroutine waits for products that can be shared. */
 static int await_product(void *self, int index, const void *a, const void *b, void *c,
                          const MoecEpilogue *epilogue) {
@@ -95,7 +125,7 @@ static int await_product(void *self, int index, const void *a, const void *b, vo
     const MoecProduct *product = &together->model->table->products[index];
     if (current && product->a_k == 1 && together->own->most_rows(product) > 1) {
         current->awaited = (AwaitedProduct){index, a, b, c};
-        swapcontext(&current->context, &together->outside);
+        leave_coroutine(together, current);
         return 0;
     }
     return together->host.product
@@ -108,17 +138,17 @@ static int await_product(void *self, int index, const void *a, const void *b, vo
 static void run_coroutine(unsigned low, unsigned high) {
     Together *together = (Together *)((uintptr_t)low | (uintptr_t)high << 32);
     Coroutine *current = together->current;
-    current->good = batch_step(current->batch);
+    current->good = current->work(current->data);
     current->ended = true;
+    leave_coroutine(together, current);
 }
 
-static void begin_coroutine(Together *together, Coroutine *coroutine, Batch *batch) {
+static void begin_coroutine(Together *together, Coroutine *coroutine, Decoder *decoder) {
     uintptr_t self = (uintptr_t)together;
-    coroutine->batch = batch;
-    coroutine->ended = false;
+    coroutine->begun = coroutine->ended = false;
     coroutine->awaited.index = -1;
-    batch->decoder->step->arena = coroutine->arena;
-    if (batch->decoder->prefill) batch->decoder->prefill->arena = coroutine->arena;
+    decoder->step->arena = coroutine->arena;
+    if (decoder->prefill) decoder->prefill->arena = coroutine->arena;
     getcontext(&coroutine->context);
     coroutine->context.uc_stack.ss_sp = coroutine->stack;
     coroutine->context.uc_stack.ss_size = STACK_BYTES;
@@ -134,22 +164,43 @@ static bool run_coroutines(Together *together) {
         Coroutine *coroutine = &together->coroutines[i];
         if (coroutine->ended) continue;
         together->current = coroutine;
-        swapcontext(&together->outside, &coroutine->context);
+        resume_coroutine(together, coroutine);
         together->current = NULL;
         waits = waits || !coroutine->ended;
     }
     return waits;
 }
 
-void together_step(Together *together, Batch *const *batches, bool *good, int count) {
+void together_run(Together *together, TogetherWork *work, void *const *data,
+                  Decoder *const *decoders, bool *good, int count) {
     if (!together->coroutines) {
-        for (int i = 0; i < count; i++) good[i] = batch_step(batches[i]);
+        for (int i = 0; i < count; i++) good[i] = work(data[i]);
         return;
     }
     together->count = count;
-    for (int i = 0; i < count; i++) begin_coroutine(together, &together->coroutines[i], batches[i]);
+    for (int i = 0; i < count; i++) {
+        together->coroutines[i].work = work;
+        together->coroutines[i].data = data[i];
+        begin_coroutine(together, &together->coroutines[i], decoders[i]);
+    }
     while (run_coroutines(together)) multiply_awaited(together);
     for (int i = 0; i < count; i++) good[i] = together->coroutines[i].good;
+}
+
+static bool step_batch(void *batch) {
+    return batch_step(batch);
+}
+
+void together_step(Together *together, Batch *const *batches, bool *good, int count) {
+    void **data = memory_new(sizeof *data * ((size_t)count + 1));
+    Decoder **decoders = memory_new(sizeof *decoders * ((size_t)count + 1));
+    for (int i = 0; i < count; i++) {
+        data[i] = batches[i];
+        decoders[i] = batches[i]->decoder;
+    }
+    together_run(together, step_batch, data, decoders, good, count);
+    free(data);
+    free(decoders);
 }
 
 /* ---- from start to end ---- */

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "tools/command/internal.h"
 #include "model/generate/sample.h"
+#include "model/generate/speculate.h"
 #include "tools/server/request.h"
 #include "base/clock.h"
 #include "training/spec.h"
@@ -18,8 +19,8 @@
 #include <unistd.h>
 
 typedef struct GenerateOptions {
-    const char *operand, *prompt, *prompts, *tokenizer, *device;
-    long tokens, samples, seed;
+    const char *operand, *prompt, *prompts, *tokenizer, *device, *draft;
+    long tokens, samples, seed, proposals;
     bool speed, numbers, json, chat, ignore_eos;
     TextList stops, sets;
     Sampling sampling;
@@ -33,7 +34,12 @@ typedef struct Generation {
     PromptList prompts;
     Device *device;
     Decoder *decoder;
+    Safetensors *draft_file;
+    Decoder *draft;
+    Speculation *speculation; /* NULL: without a draft */
     Speech *speech;
+    uint64_t seed; /* of this text */
+    size_t prompt; /* its tokens */
     float *logits; /* changed by penalties */
     long made;     /* tokens of all texts */
     double seconds;
@@ -53,14 +59,39 @@ static bool check_vocabulary(const Generation *generation) {
     return prompts_fit(&generation->prompts, generation->writing, vocabulary);
 }
 
-static int32_t choose_next(Generation *generation, const float *logits, const TokenList *text,
-                           uint64_t seed, long place) {
+static bool choose_next(void *data, const float *logits, const TokenList *text, int32_t *token) {
+    Generation *generation = data;
     long vocabulary = decoder_vocabulary(generation->decoder);
     Sampling sampling = generation->options->sampling;
-    sampling.seed = seed;
-    const Said said = {text->items, text->count, text->count - (size_t)place};
+    sampling.seed = generation->seed;
+    if (!sample_possible(logits, vocabulary)) return false;
+    const Said said = {text->items, text->count, generation->prompt};
     logits = sample_adjust(&sampling, logits, generation->logits, vocabulary, &said);
-    return sample_token(&sampling, logits, vocabulary, (uint64_t)place);
+    *token = sample_token(&sampling, logits, vocabulary, text->count - generation->prompt);
+    return true;
+}
+
+/* The logits after the text, whose last token is new; first: none of it has been processed. */
+static const float *next_logits(Generation *generation, const TokenList *text, bool first,
+                                long wanted) {
+    if (generation->speculation) return speculation_next(generation->speculation, text, wanted);
+    const size_t fresh = first ? text->count : 1;
+    return decoder_feed(generation->decoder, text->items + text->count - fresh, (long)fresh);
+}
+
+/* Processes the new tokens and selects the next one; -1: a logit is not finite. The arguments are
+ * those of next_logits. False after a device error. */
+static bool next_token(Generation *generation, const TokenList *text, bool first, long wanted,
+                       int32_t *next) {
+    Decoder *decoder = generation->decoder;
+    const size_t fresh = first ? text->count : 1;
+    if (!generation->speculation && decoder_finds_likely(decoder) &&
+        sample_is_greedy(&generation->options->sampling))
+        return decoder_feed_likely(decoder, text->items + text->count - fresh, (long)fresh, next);
+    const float *logits = next_logits(generation, text, first, wanted);
+    if (!logits) return false;
+    if (!choose_next(generation, logits, text, next)) *next = -1;
+    return true;
 }
 
 /* Prints the text so far, unless it becomes part of a JSON object. */
@@ -72,28 +103,27 @@ static void show(const Generation *generation, Text *text) {
 }
 
 /* Generates one completion. text: the tokens so far. */
-static bool generate_completion(Generation *generation, TokenList *text, uint64_t seed, Text *out,
-                                long *made, SpeechEnd *end) {
-    Decoder *decoder = generation->decoder;
+static bool generate_completion(Generation *generation, TokenList *text, Text *out, long *made,
+                                SpeechEnd *end) {
     const GenerateOptions *options = generation->options;
-    const float *logits = decoder_feed(decoder, text->items, (long)text->count);
+    int32_t token = -1;
+    bool good = next_token(generation, text, true, options->tokens, &token);
     double began = seconds_now();
     for (*made = 0; *made < options->tokens && !*end && !interrupt_signal() && !ferror(stdout);) {
-        if (!logits) return false;
-        if (!sample_possible(logits, decoder_vocabulary(decoder)))
-            return model_tell_nonsense(decoder->model, "a logit is");
-        int32_t token = choose_next(generation, logits, text, seed, *made);
+        if (!good) return false;
+        if (token < 0) return model_tell_nonsense(generation->decoder->model, "a logit is");
         tokens_add(text, token);
         if (!speech_add(generation->speech, token, out, end)) return false;
         show(generation, out);
         if (*end == SPEECH_COMPLETE) break;
-        if (++*made < options->tokens && !*end) logits = decoder_feed(decoder, &token, 1);
+        if (++*made < options->tokens && !*end)
+            good = next_token(generation, text, false, options->tokens - *made, &token);
     }
     generation->seconds += seconds_now() - began;
     generation->made += *made;
-    bool good = *end || speech_end(generation->speech, out);
+    bool ended = *end || speech_end(generation->speech, out);
     show(generation, out);
-    return good && logits;
+    return good && ended;
 }
 
 static void print_object(const Prompt *prompt, long sample, const Text *out, long made,
@@ -113,19 +143,28 @@ static bool one_text(Generation *generation, const Prompt *prompt, long sample) 
     Text out = {0};
     long made = 0;
     SpeechEnd end = SPEECH_CONTINUES;
-    bool good =
-        decoder_reset(generation->decoder) && speech_begin(generation->speech, &prompt->tokens);
+    bool good = (generation->speculation ? speculation_reset(generation->speculation)
+                                         : decoder_reset(generation->decoder)) &&
+                speech_begin(generation->speech, &prompt->tokens);
+    generation->seed = (uint64_t)(options->seed + sample);
+    generation->prompt = prompt->tokens.count;
     tokens_append(&text, prompt->tokens.items, prompt->tokens.count);
     if (!options->json && !options->chat) fputs(prompt->text, stdout);
     fflush(stdout);
-    good = good && generate_completion(generation, &text, (uint64_t)(options->seed + sample), &out,
-                                       &made, &end);
+    good = good && generate_completion(generation, &text, &out, &made, &end);
     if (good && options->json) print_object(prompt, sample, &out, made, end);
     if (good && !options->json && isatty(1)) putchar('\n');
     fflush(stdout);
     tokens_free(&text);
     text_free(&out);
     return good;
+}
+
+static void tell_acceptance(const Speculation *speculation) {
+    note_message("%ld of %ld tokens of the draft accepted (%.0f %%)", speculation->accepted,
+                 speculation->proposed,
+                 100 * (double)speculation->accepted /
+                     (double)(speculation->proposed ? speculation->proposed : 1));
 }
 
 static bool all_texts(Generation *generation) {
@@ -142,8 +181,9 @@ static bool all_texts(Generation *generation) {
     for (int i = 0; i < generation->prompts.count && good; i++)
         for (long k = 0; k < options->samples && good && !interrupt_signal(); k++)
             good = one_text(generation, &generation->prompts.items[i], k);
-    if (!good || !options->speed) return good;
     fflush(stdout);
+    if (good && generation->speculation) tell_acceptance(generation->speculation);
+    if (!good || !options->speed) return good;
     fprintf(stderr, "%s%ld tokens, %.1f tokens/s\n", options->json || isatty(1) ? "" : "\n",
             generation->made, (double)generation->made / generation->seconds);
     return good;
@@ -209,7 +249,8 @@ static bool open_decoder(Generation *generation) {
     const TextList *sets = &options->sets;
     MoecCompiler *compiler = checkpoint_spec(generation->file, sets->items, sets->count);
     long length = prompts_length(&generation->prompts);
-    bool talks = compiler && spec_generates(compiler) && spec_length_fits(compiler, length);
+    bool talks = compiler && spec_generates(compiler) && spec_length_fits(compiler, length) &&
+                 (!options->draft || speculation_possible(compiler));
     generation->device = talks ? device_open(options->device) : NULL;
     if (generation->device)
         generation->decoder =
@@ -221,10 +262,52 @@ static bool open_decoder(Generation *generation) {
     return good;
 }
 
+/* Whether the draft has the tokens of the model; false after a message. */
+static bool same_tokens(const Generation *generation) {
+    const char *tokenizer = safetensors_note(generation->file, "tokenizer"),
+               *other = safetensors_note(generation->draft_file, "tokenizer");
+    const long own = decoder_vocabulary(generation->decoder),
+               drafts = decoder_vocabulary(generation->draft);
+    static const char help[] = "train the draft with the tokenizer and the vocab_size of the model";
+    if (own != drafts)
+        return error_message(help,
+                             "--draft: %s has a vocabulary of %ld tokens, but the model of %ld",
+                             generation->options->draft, drafts, own);
+    return (!tokenizer && !other) || (tokenizer && other && strcmp(tokenizer, other) == 0) ||
+           error_message(help, "--draft: %s has another tokenizer than the model",
+                         generation->options->draft);
+}
+
+/* The draft with its own spec; options of --set are those of the model. */
+static bool open_draft(Generation *generation) {
+    const GenerateOptions *options = generation->options;
+    if (!options->draft) return true;
+    if (generation->device->apart)
+        return error_message("omit one of them", "--draft is available on the CPU only");
+    generation->draft_file = checkpoint_open(options->draft);
+    MoecCompiler *compiler =
+        generation->draft_file ? checkpoint_spec(generation->draft_file, NULL, 0) : NULL;
+    const long length = prompts_length(&generation->prompts);
+    if (compiler && spec_generates(compiler) && speculation_possible(compiler))
+        generation->draft =
+            decoder_open(generation->device, compiler, 1, length, generation->decoder->length);
+    moec_close(compiler);
+    if (!generation->draft || !same_tokens(generation) ||
+        !model_read(generation->draft->model, generation->draft_file, false))
+        return false;
+    model_release_weights(generation->draft->model);
+    generation->speculation = speculation_new(generation->decoder, generation->draft,
+                                              (int)options->proposals, choose_next, generation);
+    return generation->speculation != NULL;
+}
+
 static bool generate(const GenerateOptions *options) {
     Generation generation = {.options = options, .file = checkpoint_open(options->operand)};
     bool good = generation.file && open_prompt_tokenizer(&generation) &&
-                open_decoder(&generation) && all_texts(&generation);
+                open_decoder(&generation) && open_draft(&generation) && all_texts(&generation);
+    speculation_free(generation.speculation);
+    decoder_close(generation.draft);
+    safetensors_close(generation.draft_file);
     speech_free(generation.speech);
     prompts_free(&generation.prompts);
     tokenizer_close(generation.tokenizer);
@@ -256,6 +339,9 @@ static int check_generation(const Command *command, GenerateOptions *options) {
         if (!*options->stops.items[i])
             return arguments_wrong(command, "for example --stop END",
                                    "--stop expects at least one character");
+    if (options->proposals < 1 || options->proposals > SPECULATE_MOST)
+        return arguments_wrong(command, "for example --draft-tokens 3",
+                               "--draft-tokens must be from 1 to %d", SPECULATE_MOST);
     if (!options->samples)
         return arguments_wrong(command, "omit --num-samples for one completion",
                                "--num-samples must be at least 1");
@@ -268,6 +354,7 @@ int command_generate(const Command *command, int argc, char **argv) {
                                .seed = 1,
                                .tokens = 256,
                                .samples = 1,
+                               .proposals = SPECULATE_DEFAULT,
                                .sampling = {.temperature = 0.8, .top_p = 1, .repetition = 1}};
     Sampling *sampling = &options.sampling;
     const Option table[] = {
@@ -303,6 +390,12 @@ int command_generate(const Command *command, int argc, char **argv) {
         {OPTION_COUNT, "--num-samples", "N", &options.samples,
          "number of completions per prompt; above 1 as JSON (default 1)"},
         {OPTION_COUNT, "--seed", "N", &options.seed, "seed of the sampling (default 1)"},
+        {OPTION_GROUP, "speculative decoding", NULL, NULL, NULL},
+        {OPTION_TEXT, "--draft", "RUN", &options.draft,
+         "smaller model with the same tokenizer that proposes tokens; the text does not change"},
+        {OPTION_COUNT, "--draft-tokens", "N", &options.proposals,
+         "maximum number of tokens that the draft proposes per step, 1 to 7 (default 3)"},
+        {OPTION_GROUP, "device", NULL, NULL, NULL},
         DEVICE_OPTION(&options.device),
         SET_OPTION(&options.sets),
         {.kind = OPTION_END},

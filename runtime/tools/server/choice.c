@@ -88,6 +88,7 @@ static void begin_choice(TextRequest *request, Completion *choice, const Prompte
     row->sampling = request->sampling;
     row->sampling.seed += (uint64_t)copy;
     row->told = on_row_token;
+    row->ignores_logits = choice->request->logprobs < 0;
     row->context = choice;
     choice->speech = speech_new(&(SpeechRule){.writing = service->writing,
                                               .tokenizer = service->tokenizer,

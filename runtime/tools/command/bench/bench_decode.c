@@ -17,15 +17,29 @@ static const double ROUND_SECONDS = 0.1;
 
 enum { CHECKED_PLACES = 8 };
 
-/* The next token of every row. */
-static const float *advance(Decoder *decoder, long number) {
+/* The tokens of every row. */
+static int32_t *tokens_at(const Decoder *decoder, long number) {
     int32_t *tokens = memory_new(sizeof *tokens * (size_t)decoder->rows);
     for (long row = 0; row < decoder->rows; row++)
         tokens[row] = (int32_t)(random_bits(9, (uint64_t)(number * decoder->rows + row)) %
                                 (uint64_t)decoder_vocabulary(decoder));
+    return tokens;
+}
+
+static const float *advance(Decoder *decoder, long number) {
+    int32_t *tokens = tokens_at(decoder, number);
     const float *logits = decoder_advance(decoder, tokens, 1);
     free(tokens);
     return logits;
+}
+
+/* The same for the most likely next tokens only, if the device finds them. */
+static bool advance_greedily(Decoder *decoder, long number) {
+    if (!decoder_finds_likely(decoder)) return advance(decoder, number) != NULL;
+    int32_t *tokens = tokens_at(decoder, number);
+    const bool good = decoder_advance_likely(decoder, tokens, 1, tokens);
+    free(tokens);
+    return good;
 }
 
 /* The same tokens as windows of the whole model: [row, CHECKED_PLACES + 1]. */
@@ -121,7 +135,7 @@ static bool decode_round(const Bench *bench, Decoder *decoder, const StepBytes *
     double patience = bench->quick ? 0 : ROUND_SECONDS;
     while (!steps || seconds_now() - began < patience) {
         if (decoder->position == decoder->length) decoder->position = bench->prefix;
-        if (!advance(decoder, steps)) return false;
+        if (!advance_greedily(decoder, steps)) return false;
         read += bytes->always + bytes->place * (double)decoder->position;
         steps++;
     }
