@@ -56,7 +56,8 @@ size_t packed_bytes(const Tensor *tensor) {
 
 static size_t bytes_in(const BlockLayout *layout, int place) {
     const Tensor *tensor = layout->tensors.items[place];
-    const size_t bytes = packed_bytes(tensor) + (size_t)(tensor->spare * type_bytes(tensor->type));
+    size_t bytes = packed_bytes(tensor);
+    if (tensor->spare) bytes += (size_t)(tensor->spare * type_bytes(tensor->type));
     return (bytes + layout->unit - 1) / layout->unit * layout->unit;
 }
 
