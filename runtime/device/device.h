@@ -154,7 +154,7 @@ typedef struct DeviceKernel {
     void **arguments;
 } DeviceKernel;
 
-enum { DEVICE_CHUNK = 1 << 16 };
+enum { DEVICE_CHUNK = 1 << 16, DEVICE_LIKELY_ROWS = 1 << 10 };
 
 typedef struct DeviceKind {
     void *(*allocate)(Device *device,
@@ -180,7 +180,8 @@ typedef struct DeviceKind {
     /* The sum of squares of each chunk of DEVICE_CHUNK elements; a multiple of 4 of them. */
     bool (*square_sums)(Engine *engine, const float *block, size_t count, double *sums);
     /* tokens[row] = the index of the largest of logits[row, width], the lowest of equal ones; -1 if
-     * one is NaN or the largest is infinite. NULL: the host reads the logits. */
+     * one is NaN or the largest is infinite. At most DEVICE_LIKELY_ROWS rows. NULL: the host reads
+     * the logits. */
     bool (*most_likely)(Engine *engine, const float *logits, long rows, long width,
                         int32_t *tokens);
     /* to = the sum of the parts as a tree: neighbors are added in pairs, then pairs of pairs; a

@@ -168,10 +168,16 @@ bool decoder_finds_likely(const Decoder *decoder) {
 
 static bool find_likely(Decoder *decoder, const Call *call, long first, long rows,
                         int32_t *likely) {
+    const Model *model = decoder->model;
     const long vocabulary = decoder_vocabulary(decoder);
     const float *logits = call->outputs_there[decoder->logits] + first * vocabulary;
-    return decoder->model->device->kind->most_likely(decoder->model->engine, logits, rows,
-                                                     vocabulary, likely);
+    bool good = true;
+    for (long at = 0, count; good && at < rows; at += count) {
+        count = rows - at < DEVICE_LIKELY_ROWS ? rows - at : DEVICE_LIKELY_ROWS;
+        good = model->device->kind->most_likely(model->engine, logits + at * vocabulary, count,
+                                                vocabulary, likely + at);
+    }
+    return good;
 }
 
 bool decoder_feed_likely(Decoder *decoder, const int32_t *tokens, long count, int32_t *likely) {

@@ -22,15 +22,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum {
-    CAPTURE_LIMIT = 16,
-    PART_LIMIT = 16,
-    MIN_KERNELS = 12,
-    SUM_THREADS = 256,
-    ADD_BLOCKS = 1024,
-    ARG_MAX_THREADS = 1024,
-    ARG_MAX_ROWS = 1024 /* of one launch */
-};
+enum { CAPTURE_LIMIT = 16, PART_LIMIT = 16, MIN_KERNELS = 12 };
+enum { SUM_THREADS = 256, ADD_BLOCKS = 1024, ARG_MAX_THREADS = 1024 };
 
 /* The values that determine all kernel arguments of a call. */
 typedef struct CaptureKey {
@@ -66,8 +59,7 @@ typedef struct CudaEngine {
     bool overlaps;    /* kernels of a graph may overlap, see moec_begin */
     int refused;      /* error number of a capture, which is given up then */
     bool wants_spare; /* a capture needs a spare kernel */
-    /* sums of the chunks, the seed, the range of an update, tokens, scalars of an update for each
-     * parameter group */
+    /* sums of the chunks, seed, range of an update, tokens, scalars of each parameter group */
     CudaPointer scratch;
     size_t chunks;        /* of all weights */
     CudaProfile *profile; /* not NULL: kernels are timed */
@@ -101,7 +93,7 @@ static CudaPointer tokens_place(const CudaEngine *engine) {
 }
 
 static CudaPointer scalars_place(const CudaEngine *engine) {
-    return tokens_place(engine) + sizeof(int32_t) * ARG_MAX_ROWS;
+    return tokens_place(engine) + sizeof(int32_t) * DEVICE_LIKELY_ROWS;
 }
 
 /* ---- services for the program ---- */
@@ -460,7 +452,8 @@ Engine *cuda_engine_new(Device *device, const MoecTable *table, MoecDeviceProgra
                                    .launch_variant = host_launch_variant};
     size_t numbers = table->update ? numbers_bytes(table->update) : 0;
     engine->chunks = table->weight_bytes / sizeof(float) / DEVICE_CHUNK + 1;
-    size_t bytes = sizeof(double) * engine->chunks + 128 + numbers + sizeof(int32_t) * ARG_MAX_ROWS;
+    size_t bytes =
+        sizeof(double) * engine->chunks + 128 + numbers + sizeof(int32_t) * DEVICE_LIKELY_ROWS;
     if (cuda_good(engine->device, engine->device->library->driver.allocate(&engine->scratch, bytes),
                   "allocate memory") &&
         load_kernels(engine, &program->kernels, keep))
@@ -621,46 +614,41 @@ bool cuda_engine_run(Engine *base, const MoecGraphEntry *graph, MoecRun *run) {
     return good;
 }
 
+static int launch_fixed(const CudaEngine *engine, CudaFunction *function, size_t blocks,
+                        unsigned threads, void **arguments) {
+    return engine->device->library->driver.launch(function, (unsigned)blocks, 1, 1, threads, 1, 1,
+                                                  0, engine->device->stream, arguments, NULL);
+}
+
 bool cuda_engine_square_sums(Engine *base, const float *block, size_t count, double *sums) {
     CudaEngine *engine = engine_of(base);
-    CudaDevice *device = engine->device;
     const size_t chunks = (count + DEVICE_CHUNK - 1) / DEVICE_CHUNK;
     long long length = (long long)count;
     CudaPointer values = cuda_pointer(block), there = engine->scratch;
     void *arguments[] = {&values, &length, &there};
-    return !chunks || (cuda_good(device,
-                                 device->library->driver.launch(
-                                     engine->square_chunks, (unsigned)chunks, 1, 1, SUM_THREADS, 1,
-                                     1, 0, device->stream, arguments, NULL),
-                                 "add up") &&
-                       base->device->kind->get(base->device, sums, (const void *)(uintptr_t)there,
-                                               sizeof *sums * chunks));
+    return !chunks ||
+           (cuda_good(engine->device,
+                      launch_fixed(engine, engine->square_chunks, chunks, SUM_THREADS, arguments),
+                      "add up") &&
+            base->device->kind->get(base->device, sums, (const void *)(uintptr_t)there,
+                                    sizeof *sums * chunks));
 }
 
 bool cuda_engine_most_likely(Engine *base, const float *logits, long rows, long width,
                              int32_t *tokens) {
     CudaEngine *engine = engine_of(base);
-    CudaDevice *device = engine->device;
-    CudaPointer there = tokens_place(engine);
-    bool good = true;
-    for (long first = 0, count; good && first < rows; first += count) {
-        count = rows - first < ARG_MAX_ROWS ? rows - first : ARG_MAX_ROWS;
-        CudaPointer from = cuda_pointer(logits + first * width);
-        void *arguments[] = {&from, &width, &there};
-        good = cuda_good(device,
-                         device->library->driver.launch(engine->most_likely, (unsigned)count, 1, 1,
-                                                        ARG_MAX_THREADS, 1, 1, 0, device->stream,
-                                                        arguments, NULL),
-                         "find the most likely token") &&
-               base->device->kind->get(base->device, tokens + first, (const void *)(uintptr_t)there,
-                                       sizeof *tokens * (size_t)count);
-    }
-    return good;
+    CudaPointer from = cuda_pointer(logits), there = tokens_place(engine);
+    void *arguments[] = {&from, &width, &there};
+    return cuda_good(
+               engine->device,
+               launch_fixed(engine, engine->most_likely, (size_t)rows, ARG_MAX_THREADS, arguments),
+               "find the most likely token") &&
+           base->device->kind->get(base->device, tokens, (const void *)(uintptr_t)there,
+                                   sizeof *tokens * (size_t)rows);
 }
 
 bool cuda_engine_add_tree(Engine *base, float *const *parts, int count, size_t length, float *to) {
     CudaEngine *engine = engine_of(base);
-    CudaDevice *device = engine->device;
     const size_t wanted = (length / 4 + SUM_THREADS - 1) / SUM_THREADS;
     const unsigned blocks = wanted < ADD_BLOCKS ? (unsigned)wanted : ADD_BLOCKS;
     long long elements = (long long)length;
@@ -670,10 +658,9 @@ bool cuda_engine_add_tree(Engine *base, float *const *parts, int count, size_t l
             CudaPointer left = cuda_pointer(parts[i]), right = cuda_pointer(parts[i + apart]),
                         sum = 2 * apart < count ? left : cuda_pointer(to);
             void *arguments[] = {&sum, &left, &right, &elements};
-            error = device->library->driver.launch(engine->add, blocks, 1, 1, SUM_THREADS, 1, 1, 0,
-                                                   device->stream, arguments, NULL);
+            error = launch_fixed(engine, engine->add, blocks, SUM_THREADS, arguments);
         }
-    return cuda_good(device, error, "add up");
+    return cuda_good(engine->device, error, "add up");
 }
 
 static void work_update(CudaEngine *engine, const void *data) {

@@ -81,7 +81,7 @@ static const float *next_logits(Generation *generation, const TokenList *text, b
 
 /* Processes the new tokens and selects the next one; -1: a logit is not finite. The arguments are
  * those of next_logits. False after a device error. */
-static bool next_token(Generation *generation, const TokenList *text, bool first, long wanted,
+static bool sample_next(Generation *generation, const TokenList *text, bool first, long wanted,
                        int32_t *next) {
     Decoder *decoder = generation->decoder;
     const size_t fresh = first ? text->count : 1;
@@ -107,7 +107,7 @@ static bool generate_completion(Generation *generation, TokenList *text, Text *o
                                 SpeechEnd *end) {
     const GenerateOptions *options = generation->options;
     int32_t token = -1;
-    bool good = next_token(generation, text, true, options->tokens, &token);
+    bool good = sample_next(generation, text, true, options->tokens, &token);
     double began = seconds_now();
     for (*made = 0; *made < options->tokens && !*end && !interrupt_signal() && !ferror(stdout);) {
         if (!good) return false;
@@ -117,7 +117,7 @@ static bool generate_completion(Generation *generation, TokenList *text, Text *o
         show(generation, out);
         if (*end == SPEECH_COMPLETE) break;
         if (++*made < options->tokens && !*end)
-            good = next_token(generation, text, false, options->tokens - *made, &token);
+            good = sample_next(generation, text, false, options->tokens - *made, &token);
     }
     generation->seconds += seconds_now() - began;
     generation->made += *made;
