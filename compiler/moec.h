@@ -266,8 +266,8 @@ const MoecFreestanding *moec_emit_freestanding(MoecCompiler *compiler, MoecProgr
  * Each variant of a kernel is one piece. */
 enum { MOEC_EVERY_KERNEL = -1 };
 typedef struct MoecPiece {
-    int kernel; /* number in MoecTable.kernels; MOEC_EVERY_KERNEL: shared by all kernels */
-    size_t end; /* in bytes of the whole text */
+    int kernel;   /* number in MoecTable.kernels; MOEC_EVERY_KERNEL: shared by all kernels */
+    size_t end;   /* in bytes of the whole text */
     bool foreign; /* written by hand: it does not wait for the previous launch, see moec_begin */
 } MoecPiece;
 

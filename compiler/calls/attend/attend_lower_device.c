@@ -307,7 +307,7 @@ static bool has_groups(const Attend *attend, const Variants *variants) {
 
 /* Warpgroups in the shape with more blocks, if there is one, then in that with one block. */
 static void launch_shapes(const Attend *attend, const Call *call, const Variants *variants,
-                            const List *written) {
+                          const List *written) {
     static const char *const endings[] = {"_wgmma", "_wide"};
     const AttendShape one = variants->warps, others[] = {variants->blocks, variants->groups};
     const Launch first = launch_of(variants->others * ceil_div(variants->rows, 64L * one.tiles),

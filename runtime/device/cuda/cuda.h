@@ -105,6 +105,9 @@ bool cuda_map(const CudaDriver *driver, const MoecMatrices *operand, CudaMap *ma
 
 /* cuda_parts: splits the kernels of a program into parts for parallel compilation. */
 
+/* The pieces with a spare kernel, or those with another kernel. spare: by kernel. A new array. */
+bool *cuda_pieces(const MoecKernels *kernels, const bool *spare, bool wants_spare);
+
 /* Number of wanted pieces with a kernel, where each variant counts. wanted: by piece. */
 int cuda_kernels(const MoecKernels *kernels, const bool *wanted);
 

@@ -118,6 +118,15 @@ static bool is_shared_part(const MoecPiece *piece) {
     return piece->kernel == MOEC_EVERY_KERNEL;
 }
 
+bool *cuda_pieces(const MoecKernels *kernels, const bool *spare, bool wants_spare) {
+    bool *wanted = memory_new(sizeof *wanted * (size_t)kernels->count);
+    for (int i = 0; i < kernels->count; i++) {
+        int kernel = kernels->pieces[i].kernel;
+        wanted[i] = kernel != MOEC_EVERY_KERNEL && spare[kernel] == wants_spare;
+    }
+    return wanted;
+}
+
 int cuda_kernels(const MoecKernels *kernels, const bool *wanted) {
     int count = 0;
     for (int i = 0; i < kernels->count; i++)

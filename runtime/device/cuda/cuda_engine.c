@@ -285,16 +285,6 @@ static bool *spare_kernels(const CudaEngine *engine) {
     return spare;
 }
 
-/* Per piece: whether it contains a spare kernel, or one of the others. */
-static bool *pieces_of(const MoecKernels *kernels, const bool *spare, bool wants_spare) {
-    bool *wanted = memory_new(sizeof *wanted * (size_t)kernels->count);
-    for (int i = 0; i < kernels->count; i++) {
-        int kernel = kernels->pieces[i].kernel;
-        wanted[i] = kernel != MOEC_EVERY_KERNEL && spare[kernel] == wants_spare;
-    }
-    return wanted;
-}
-
 /* Searches all modules; the assignment of kernels to parts is arbitrary. */
 static CudaFunction *find_function(const CudaEngine *engine, const char *name) {
     CudaFunction *function = NULL;
@@ -392,8 +382,8 @@ static int make_texts(EngineBuild *makings, const MoecKernels *kernels, const bo
 
 static bool load_kernels(CudaEngine *engine, const MoecKernels *kernels, bool keep) {
     EngineBuild makings[PART_LIMIT + 1] = {{.good = false}};
-    bool *spare = spare_kernels(engine), *wanted = pieces_of(kernels, spare, false);
-    bool *rest = pieces_of(kernels, spare, true);
+    bool *spare = spare_kernels(engine), *wanted = cuda_pieces(kernels, spare, false);
+    bool *rest = cuda_pieces(kernels, spare, true);
     engine->spare = cuda_part(kernels, rest, 0, 1);
     int count = make_texts(makings, kernels, wanted, keep);
     double start = seconds_now();

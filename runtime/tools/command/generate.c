@@ -82,7 +82,7 @@ static const float *next_logits(Generation *generation, const TokenList *text, b
 /* Processes the new tokens and selects the next one; -1: a logit is not finite. The arguments are
  * those of next_logits. False after a device error. */
 static bool sample_next(Generation *generation, const TokenList *text, bool first, long wanted,
-                       int32_t *next) {
+                        int32_t *next) {
     Decoder *decoder = generation->decoder;
     const size_t fresh = first ? text->count : 1;
     if (!generation->speculation && decoder_finds_likely(decoder) &&
