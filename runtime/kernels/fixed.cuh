@@ -262,7 +262,7 @@ extern "C" __global__ void __launch_bounds__(MOEC_PACK_THREADS)
 /* tokens[row] = the index of the largest of width[row] numbers, the lowest of equal ones; -1 if one
  * is NaN or the largest is infinite. One block per row. */
 extern "C" __global__ void __launch_bounds__(1024)
-moec_most_likely(const float *logits, long width, int32_t *tokens) {
+    moec_most_likely(const float *logits, long width, int32_t *tokens) {
     __shared__ uint32_t orders[32], indices[32];
     const float *row = logits + moec_block() * width;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
