@@ -148,6 +148,14 @@ check_bits() {
             { record determinism "\"same\": false, \"why\": $(tail -n 1 "$work/$run.log" >"$work/why" && text "$work/why")"; return; }
         cmp -s "$work/on.1/last.safetensors" "$work/$run/last.safetensors" || { same=false why="run $run differs from run on.1"; }
     done
+    # Kernels chosen by time: the first run fills the cache, and the others have its choices.
+    [ -n "$QUICK" ] || for run in fill on off; do
+        within 60 env MOEC_OVERLAP="${run#fill}" XDG_CACHE_HOME="$work/bits.time" \
+            moec train models/tiny.moe:tiny_moe --device "$DEVICE" --data "$work/read" --out "$work/time.$run" --steps 20 \
+            --set train.context_length=16 --set train.precision=bf16 >"$work/$run.log" 2>&1 || { same=false why="the run $run with kernels chosen by time failed"; }
+    done
+    [ -n "$QUICK" ] || cmp -s "$work/time.on/last.safetensors" "$work/time.off/last.safetensors" ||
+        { same=false why="kernels chosen by time: overlapping launches differ"; }
     record determinism "\"same\": $same, \"why\": \"$why\""
 }
 

@@ -210,34 +210,31 @@ AttendShape attend_grad_keys(const Statement *statement, bool keys, bool values)
     return shape_that_fits((Need){kept, 2, both, both, 1, MAX_PART / 2});
 }
 
-/* Scores and their derivatives, results; queries and gradients have three buffers, each with 1024
+/* Of scores, their derivatives and results. Queries and gradients have `buffers`, each with 1024
  * bytes for the other values of a query. */
-AttendShape attend_grad_keys_groups(const Statement *statement, bool keys, bool values) {
+static GroupNeed grad_keys_need(const Statement *statement, bool keys, bool values, int buffers) {
     long e = size_from_end(statement, 0, 1), c = size_from_end(statement, 2, 1);
     long both = in_lines(e) + in_lines(c), kept = (keys ? padded(e) : 0) + (values ? padded(c) : 0);
-    return groups_that_fit(
-        statement, (GroupNeed){.rows = size_from_end(statement, 1, 3),
-                               .own = keys ? both : in_lines(e),
-                               .other = 3 * (both + MOEC_SWIZZLED_ALIGN / 2 / MIN_GROUP_PART),
-                               .kept = kept / 2,
-                               .quarters = keys ? 4 : 2,
-                               .most = 144,
-                               .groups = 2,
-                               .part = MIN_GROUP_PART});
+    return (GroupNeed){.rows = size_from_end(statement, 1, 3),
+                       .own = keys ? both : in_lines(e),
+                       .other = buffers * (both + MOEC_SWIZZLED_ALIGN / 2 / MIN_GROUP_PART),
+                       .kept = kept / 2,
+                       .quarters = keys ? 4 : 2,
+                       .part = MIN_GROUP_PART};
+}
+
+AttendShape attend_grad_keys_groups(const Statement *statement, bool keys, bool values) {
+    GroupNeed need = grad_keys_need(statement, keys, values, 3);
+    need.most = 144;
+    need.groups = 2;
+    return groups_that_fit(statement, need);
 }
 
 /* Sums of a part end before the next part. */
 AttendShape attend_grad_keys_blocks(const Statement *statement, bool keys, bool values) {
-    long e = size_from_end(statement, 0, 1), c = size_from_end(statement, 2, 1);
-    long both = in_lines(e) + in_lines(c), kept = (keys ? padded(e) : 0) + (values ? padded(c) : 0);
-    return blocks_that_fit(
-        statement, (GroupNeed){.rows = size_from_end(statement, 1, 3),
-                               .own = keys ? both : in_lines(e),
-                               .other = 2 * (both + MOEC_SWIZZLED_ALIGN / 2 / MIN_GROUP_PART),
-                               .kept = kept / 2,
-                               .quarters = keys ? 4 : 2,
-                               .groups = 1,
-                               .part = MIN_GROUP_PART});
+    GroupNeed need = grad_keys_need(statement, keys, values, 2);
+    need.groups = 1;
+    return blocks_that_fit(statement, need);
 }
 
 static long common(long a, long b) {

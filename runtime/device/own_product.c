@@ -9,29 +9,17 @@ static _Thread_local struct MoecScratch *thread_scratch;
 
 #include "device/device.h"
 
-#include <omp.h>
-
-/* The threads that the caller starts keep their buffers until it has others: a product of few rows
- * needs less time than the start of all threads. */
-static void pass_scratch(void *scratch) {
-    static _Thread_local const void *given;
-    static _Thread_local int threads;
-    if (given == scratch && threads == omp_get_max_threads()) return;
-    given = scratch;
-    threads = omp_get_max_threads();
-#pragma omp parallel
-    thread_scratch = (MoecScratch *)scratch + moec_thread();
-}
-
 static void multiply(const MoecProduct *product, const void *a, const void *b, void *c,
                      void *scratch) {
-    pass_scratch(scratch);
+#pragma omp parallel
+    thread_scratch = (MoecScratch *)scratch + moec_thread();
     moec_multiply(product, a, b, c);
 }
 
 static void multiply_rows(const MoecProduct *product, const void *a, const void *b, void *c,
                           void *scratch) {
-    pass_scratch(scratch);
+#pragma omp parallel
+    thread_scratch = (MoecScratch *)scratch + moec_thread();
     moec_multiply_parts(product, moec_product_depths(product, 1), a, b, c);
 }
 
