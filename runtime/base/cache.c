@@ -90,18 +90,31 @@ void cache_add_headers(XXH3_state_t *state) {
         if (embedded_is_header(file)) XXH3_128bits_update(state, file->text, file->length);
 }
 
-char *cache_name(XXH3_state_t *state, const char *folder, const char *prefix, const char *ending) {
+char *cache_file_name(XXH3_state_t *state, const char *ending) {
     XXH128_hash_t hash = XXH3_128bits_digest(state);
     XXH3_freeState(state);
-    return memory_format("%s/%s%016" PRIx64 "%016" PRIx64 "%s", folder, prefix,
-                         (uint64_t)hash.high64, (uint64_t)hash.low64, ending);
+    return memory_format("%016" PRIx64 "%016" PRIx64 "%s", (uint64_t)hash.high64,
+                         (uint64_t)hash.low64, ending);
+}
+
+char *cache_name(XXH3_state_t *state, const char *folder, const char *prefix, const char *ending) {
+    char *name = cache_file_name(state, ending);
+    char *path = memory_format("%s/%s%s", folder, prefix, name);
+    free(name);
+    return path;
+}
+
+char *cache_within(const char *name) {
+    char *folder = cache_folder();
+    char *path = folder ? path_join(folder, name) : NULL;
+    free(folder);
+    return path;
 }
 
 char *cache_path(XXH3_state_t *state, const char *ending) {
-    char *folder = cache_folder();
-    char *path = folder ? cache_name(state, folder, "", ending) : NULL;
-    if (!folder) XXH3_freeState(state);
-    free(folder);
+    char *name = cache_file_name(state, ending);
+    char *path = cache_within(name);
+    free(name);
     return path;
 }
 

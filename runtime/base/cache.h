@@ -21,6 +21,9 @@ void cache_add_headers(XXH3_state_t *state);
 char *cache_name(XXH3_state_t *state, const char *folder, const char *prefix, const char *ending);
 /* A name in the cache's folder, or NULL without one. */
 char *cache_path(XXH3_state_t *state, const char *ending);
+/* <hash>ENDING without a folder, and the path of this file in the cache, or NULL. */
+char *cache_file_name(XXH3_state_t *state, const char *ending);
+char *cache_within(const char *name);
 
 /* A cached file ends in a seal: a hash of its name and of all bytes before the seal. The loaders of
  * shared libraries and objects ignore bytes after the end of their data. */

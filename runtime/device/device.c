@@ -292,5 +292,8 @@ Device *device_open(const char *name) {
 }
 
 void device_close(Device *device) {
-    if (device) device->kind->close(device);
+    if (!device) return;
+    json_decref(device->choices);
+    device->choices = NULL;
+    device->kind->close(device);
 }

@@ -5,6 +5,7 @@
 #include "abi/abi.h"
 #include "moec.h"
 
+#include <jansson.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -250,6 +251,10 @@ struct Device {
     bool apart;
     bool brief;        /* small sizes and no repetitions, to test the measurements */
     atomic_bool noted; /* the note about slow bf16 was printed */
+    /* Kernels and algorithms that the device has selected by measurement, by name; they determine
+     * the rounding errors. Those of a checkpoint are selected again. NULL: not recorded. */
+    json_t *choices;
+    bool is_resumed; /* they are those of a checkpoint: the first new one is reported */
     char name[128];
 };
 

@@ -392,8 +392,8 @@ MOEC_DEVICE void moec_dense(const MoecProduct &product, const MoecEpilogue &epil
 /* ---- over packed rows ---- */
 
 /* Lines with as many elements from each to the next. A line's number and the step fit in 32 bits,
- * their product does not. */
-template <class Element> struct MoecEvenLines {
+ * their product does not. FIXED: no kernel that may still run writes them. */
+template <class Element, bool FIXED = false> struct MoecEvenLines {
     const Element *first;
     int step;
     __device__ __forceinline__ const Element *operator()(int line) const {

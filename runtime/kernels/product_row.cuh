@@ -17,19 +17,26 @@
 /* For sizes that are not known when the kernel is compiled: they need more registers. */
 #define MOEC_ROW_GROUPED_BOUNDS MOEC_ROW_THREADS, 1
 
-/* 16 bytes of elements. Those of the matrix pass through no cache that others need; they do not
- * change while the kernel runs, and their reads stay where they are written. */
+/* 16 bytes of elements. Those of the matrix pass through no cache that others need, and their reads
+ * stay where they are written. fixed: no kernel that may still run writes them, so that a read
+ * through the read-only cache returns no old values. */
 template <class Element> struct MoecVector16 {
     enum { COUNT = 16 / sizeof(Element) };
     uint4 bits;
 
-    __device__ __forceinline__ void stream(const Element *from, bool there) {
+    __device__ __forceinline__ void stream(const Element *from, bool there, bool fixed) {
         bits = make_uint4(0u, 0u, 0u, 0u);
+        if (!there) return;
 #ifdef MOEC_SIM
-        if (there) bits = *(const uint4 *)from;
+        if (fixed) sim_read_constant(from, sizeof bits);
+        bits = *(const uint4 *)from;
 #else
-        if (there)
+        if (fixed)
             asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
+                         : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w)
+                         : "l"(from));
+        else
+            asm volatile("ld.global.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
                          : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w)
                          : "l"(from));
 #endif
@@ -95,8 +102,9 @@ template <class Element, int COLUMNS, bool ALONG, int MATRICES = 1> struct MoecT
     };
     enum { TEAM = MOEC_ROW_THREADS / MATRICES }; /* threads that have the same matrix */
 
-    template <class Ready, class Store>
-    MOEC_DEVICE void run(int n, int depth, MoecEvenLines<Element> line, Ready ready, Store store) {
+    template <bool FIXED, class Ready, class Store>
+    MOEC_DEVICE void run(int n, int depth, MoecEvenLines<Element, FIXED> line, Ready ready,
+                         Store store) {
         if constexpr (ALONG)
             run_along(n, depth, line, ready, store);
         else
@@ -109,8 +117,8 @@ template <class Element, int COLUMNS, bool ALONG, int MATRICES = 1> struct MoecT
 
     /* A line for each term: LANES threads side by side have its columns, the others other terms.
      * store(i, sums) gets as many as there are matrices. */
-    template <class Ready, class Store>
-    MOEC_DEVICE void run_across(int n, int depth, MoecEvenLines<Element> line, Ready ready,
+    template <bool FIXED, class Ready, class Store>
+    MOEC_DEVICE void run_across(int n, int depth, MoecEvenLines<Element, FIXED> line, Ready ready,
                                 Store store) {
         enum {
             LANES = BREADTH / VECTOR,
@@ -133,7 +141,7 @@ template <class Element, int COLUMNS, bool ALONG, int MATRICES = 1> struct MoecT
             for (int i = 0; i < AHEAD; i++) {
                 const int k = from + i * STEP;
                 vectors[half][i].stream(at + (long)(i * STEP) * line.step,
-                                        k < depth && k + term < depth && column < n);
+                                        k < depth && k + term < depth && column < n, FIXED);
             }
         };
         const Element *row = NULL;
@@ -176,8 +184,8 @@ template <class Element, int COLUMNS, bool ALONG, int MATRICES = 1> struct MoecT
     }
 
     /* A line for each column: a warp has a few of those. */
-    template <class Ready, class Store>
-    MOEC_DEVICE void run_along(int n, int depth, MoecEvenLines<Element> line, Ready ready,
+    template <bool FIXED, class Ready, class Store>
+    MOEC_DEVICE void run_along(int n, int depth, MoecEvenLines<Element, FIXED> line, Ready ready,
                                Store store) {
         enum { OWN = BREADTH / WARPS, STEP = 32 * VECTOR };
         static_assert(OWN == 4, "columns of a warp");
@@ -189,7 +197,8 @@ template <class Element, int COLUMNS, bool ALONG, int MATRICES = 1> struct MoecT
 #pragma unroll
             for (int i = 0; i < OWN; i++)
                 vectors[half][i].stream(own + from + (long)i * line.step,
-                                        from < depth && from + term < depth && first + i < n);
+                                        from < depth && from + term < depth && first + i < n,
+                                        FIXED);
         };
         ask(0, 0);
         ask(1, STEP);
@@ -231,7 +240,8 @@ template <class Tile, bool ALONG, bool FIXED, class Row, class Element, class St
 MOEC_DEVICE void moec_row_by_matrix(int tile, int n, int depth, int step, const Row &row,
                                     const Element *matrix, Store store) {
     const int first = tile * Tile::BREADTH;
-    const MoecEvenLines<Element> lines = {matrix + (ALONG ? (long)first * step : first), step};
+    const MoecEvenLines<Element, FIXED> lines = {matrix + (ALONG ? (long)first * step : first),
+                                                 step};
     if (!FIXED) moec_begin();
     Tile::run(
         n - first, depth, lines,
@@ -248,7 +258,7 @@ MOEC_DEVICE void moec_row_by_matrices(int tile, int n, int depth, int step, cons
                                       const Element *matrix, const Element *other, Store store) {
     static_assert(!ALONG, "lines across the sum");
     const int first = tile * Tile::BREADTH;
-    const MoecEvenLines<Element> lines = {(Tile::matrix() ? other : matrix) + first, step};
+    const MoecEvenLines<Element, FIXED> lines = {(Tile::matrix() ? other : matrix) + first, step};
     if (!FIXED) moec_begin();
     Tile::run_across(
         n - first, depth, lines,

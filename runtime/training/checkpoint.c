@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const char choices_note[] = "kernel_choices";
+
 static void add_note(json_t *notes, const char *name, const char *text) {
     json_object_set_new(notes, name, json_text(text));
 }
@@ -60,6 +62,11 @@ bool checkpoint_write(const char *path, const Model *model, const char *bundle,
         return false;
     }
     checkpoint_note(notes, model->table->model, bundle, companions, place);
+    if (optimizer && json_object_size(model->device->choices)) {
+        char *choices = json_dumps(model->device->choices, JSON_COMPACT | JSON_SORT_KEYS);
+        add_note(notes, choices_note, choices);
+        free(choices);
+    }
     bool written = safetensors_write(path, entries, count, notes);
     entries_free(entries, count);
     json_decref(notes);
@@ -105,6 +112,23 @@ static bool same_model(const char *name, const char *bundle) {
            strncmp(line + 7, name, length) == 0 && line[7 + length] == '\n';
 }
 
+json_t *checkpoint_choices(const Safetensors *file) {
+    const char *note = safetensors_note(file, choices_note), *key;
+    json_t *choices = note ? json_loads(note, 0, NULL) : NULL, *value;
+    bool good = json_is_object(choices);
+    json_object_foreach(choices, key, value) good = good && json_is_string(value);
+    if (good) return choices;
+    json_decref(choices);
+    return NULL;
+}
+
+static bool noted_choices(const Safetensors *file) {
+    json_t *choices = checkpoint_choices(file);
+    const bool good = choices || !safetensors_note(file, choices_note);
+    json_decref(choices);
+    return good;
+}
+
 /* Returns the first note that is present and malformed, or NULL. Missing notes keep the value in
  * `*place`. */
 static const char *wrong_note(const Safetensors *file, TrainState *place) {
@@ -129,6 +153,7 @@ static const char *wrong_note(const Safetensors *file, TrainState *place) {
     if (best && !noted_loss(best, &place->best)) return "best_loss";
     if (format && strcmp(format, "moec") != 0) return "format";
     if (number && !version(number)) return "version";
+    if (!noted_choices(file)) return choices_note;
     return model && bundle && !same_model(model, bundle) ? "model" : NULL;
 }
 

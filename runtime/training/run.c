@@ -19,6 +19,19 @@ static void begin_phase(const TrainRun *run, const char *phase) {
     if (run->options.on_phase) run->options.on_phase(phase);
 }
 
+/* The device selects the kernels of the resumed run again, and records new ones. */
+static void record_choices(const TrainRun *run, Device *device) {
+    if (!device->apart) return;
+    char *last = path_join(run->options.out, "last.safetensors");
+    Safetensors *file = run->options.resume && file_exists(last) ? safetensors_open(last) : NULL;
+    json_t *known = file ? checkpoint_choices(file) : NULL;
+    json_decref(device->choices);
+    device->choices = known ? known : json_object();
+    device->is_resumed = known != NULL;
+    safetensors_close(file);
+    free(last);
+}
+
 static bool compile_run(TrainRun *run, Device *device, MoecCompiler *compiler) {
     GraphShape shapes[TRAIN_SHAPES + 2] = {{.graph = MOEC_MEASURE}, {.graph = MOEC_UPDATE}};
     run->settings = settings_of(compiler);
@@ -29,6 +42,7 @@ static bool compile_run(TrainRun *run, Device *device, MoecCompiler *compiler) {
     const bool staged = stages_read(&run->stages, compiler, &run->settings);
     const int count = stages_shapes(&run->stages, shapes, 2);
     if (watches) run->limits = limits_open(&run->options.watched, compiler);
+    record_choices(run, device);
     if (staged && (run->limits || !watches) && processes_check(run, device, compiler))
         run->model = model_open(device, compiler, shapes, count, !run->options.no_cache);
     if (run->options.on_compiled) run->options.on_compiled(compiler);

@@ -70,6 +70,11 @@ cmp "$work/rounded/last.safetensors" "$work/parts/last.safetensors" || wrong "a 
 train twice cuda 4
 cmp "$work/cuda/last.safetensors" "$work/twice/last.safetensors" || wrong "two runs end with different weights"
 
+# A GPU that NVRTC does not know runs kernels of the newest known architecture.
+(export MOEC_SIM=future; train future cuda 4)
+grep -q 'has compute capability 15.0, which NVRTC 12.* does not know: kernels are compiled for 9.0' "$work/future.out" || wrong "another architecture is used silently"
+cmp "$work/cuda/last.safetensors" "$work/future/last.safetensors" || wrong "kernels of another architecture compute something else"
+
 # Checkpoints move between devices.
 train cpu_on_cuda cpu 2
 train cpu_on_cuda cuda 4 --resume

@@ -98,6 +98,27 @@ MOEC_WGMMA=off train off unchecked,hopper,wrong
 [ ! -e "$work"/cache/moec/*.variants ] || wrong "MOEC_WGMMA=off has tried them"
 same first off || wrong "MOEC_WGMMA=off trains differently"
 
+# A checkpoint records the selected kernels and algorithms. A resumed run selects them again, also if the cache has others.
+choices() { head -c 100000 "$work/$1/last.safetensors" | grep -ao '"kernel_choices":"[^}]*}"'; }
+rm -f "$work"/cache/moec/*.variants
+with_cublaslt "$work/libraries"
+(
+    export MOEC_CUDA="$work/libraries" MOEC_CHOICE=
+    train recorded unchecked,hopper --stop-after 2
+    choices recorded >"$work/choices"
+    for kind in product variants; do grep -q "$kind" "$work/choices" || wrong "no $kind is recorded"; done
+    sed -i 's/ mma / other /; s/ wgmma / mma /; s/ other / wgmma /' "$work"/cache/moec/*.variants
+    rm "$work"/cache/moec/*.product
+    train recorded unchecked,hopper --resume
+    choices recorded | cmp - "$work/choices" || wrong "a resumed run selects other kernels"
+    ! grep -q 'were selected for another' "$work/recorded.out" || wrong "the recorded kernels are not found"
+    [ ! -e "$work"/cache/moec/*.product ] || wrong "a resumed run measures products again"
+    train recorded hopper --resume --steps 4
+    [ "$(grep -c 'were selected for another device, driver, library or program' "$work/recorded.out")" = 1 ] ||
+        { cat "$work/recorded.out"; wrong "another library is not reported once"; }
+)
+rm -f "$work"/cache/moec/*.variants
+
 # A driver whose graphs do not support overlapping launches.
 train serial unchecked,hopper,serial
 same first serial || wrong "serial launches train differently"

@@ -79,9 +79,17 @@ static const char text[] =
     "sim_wgmma(d, 64, AT(s + threadIdx.x / 32 * 8), AT(s + 1024), false, false); DONE GIVE }\n"
     "extern \"C\" __global__ void group_some(float *x) { FILL SEEN FENCE if (threadIdx.x / 32) { "
     "ADD } DONE GIVE }\n"
-    /* Launched with permission to start early. */
+    /* Launched with permission to start early; those with `after` follow a kernel. */
     "extern \"C\" __global__ void early_fine(float *x) { sim_begin(); x[threadIdx.x] = 1; }\n"
-    "extern \"C\" __global__ void early_unwaited(float *x) { if (threadIdx.x) sim_begin(); }\n";
+    "extern \"C\" __global__ void early_unwaited(float *x) { if (threadIdx.x) sim_begin(); } "
+    "extern \"C\" __global__ void early_settled(float *x) { sim_read_constant(x, 4); float old = "
+    "x[threadIdx.x]; sim_begin(); x[threadIdx.x] = old + 1; } "
+    "extern \"C\" __global__ void early_after_read(float *x) { float old = x[threadIdx.x]; "
+    "sim_begin(); x[threadIdx.x] = old; } "
+    "extern \"C\" __global__ void early_after_write(float *x) { x[threadIdx.x] = 1; "
+    "sim_begin(); } "
+    "extern \"C\" __global__ void early_after_constant(float *x) { sim_begin(); "
+    "sim_read_constant(x, 4); }\n";
 
 /* After those: boxes of a tensor of two lines of 32 floats, x. From line 35 on. */
 static const char boxes[] =
@@ -229,6 +237,12 @@ static int launch(const char *name, float *values, char *report, size_t size) {
     CudaLaunchAttribute early = {.kind = CUDA_LAUNCH_OVERLAPS, .value = {.on = 1}};
     const CudaLaunchShape shape = {
         .grid = {1, 1, 1}, .block = {THREADS, 1, 1}, .attributes = &early, .attribute_count = 1};
+    void *before;
+    if (strncmp(name, "early_after_", 12) == 0) {
+        assert_int_equal(cuda.cuModuleGetFunction(&before, module, "early_fine"), 0);
+        assert_int_equal(
+            cuda.cuLaunchKernel(before, 1, 1, 1, THREADS, 1, 1, 0, NULL, arguments, NULL), 0);
+    }
     int result =
         strncmp(name, "early_", 6) == 0
             ? cuda.cuLaunchKernelEx(&shape, function, arguments, NULL)
@@ -263,7 +277,8 @@ static void expect(const char *name, const char *what, const char *where) {
         char report[4096];
         int result = launch(name, values, report, sizeof report);
         bool reported = strstr(report, name) && strstr(report, what) && strstr(report, where);
-        if (!result || !reported) fprintf(stderr, "%s: returns %d, prints:\n%s", name, result, report);
+        if (!result || !reported)
+            fprintf(stderr, "%s: returns %d, prints:\n%s", name, result, report);
         _exit(!result || !reported);
     }
     int status = -1;
@@ -335,6 +350,15 @@ static void waits_for_what_was_before(void **state) {
     assert_int_equal(launch("early_fine", values, report, sizeof report), 0);
     assert_string_equal(report, "");
     expect("early_unwaited", "does not wait for the previous launch", "");
+    assert_int_equal(launch("early_settled", values, report, sizeof report), 0);
+    assert_string_equal(report, "");
+    for (int i = 0; i < THREADS; i++) assert_true(values[i] == 2);
+    expect("early_after_read", "launch in progress without waiting for it",
+           "wrong.cu:34, thread 0");
+    expect("early_after_write", "launch in progress without waiting for it",
+           "wrong.cu:34, thread 0");
+    expect("early_after_constant", "read-only cache of memory that a launch in progress writes",
+           "wrong.cu:34, thread 0");
 }
 
 static void brings_boxes(void **state) {

@@ -120,6 +120,18 @@ static bool can_run_kernels(const CudaDevice *device) {
                          device->base.name, device->major, device->minor, MIN_MAJOR);
 }
 
+/* A GPU that is newer than NVRTC. */
+static void report_architecture(const CudaDevice *device) {
+    const int used = cuda_architecture(device->library, device->major, device->minor);
+    int version[2] = {0};
+    if (used == 10 * device->major + device->minor) return;
+    device->library->compiler.version(&version[0], &version[1]);
+    note_message("%s has compute capability %d.%d, which NVRTC %d.%d does not know: kernels are "
+                 "compiled for %d.%d, and the driver adapts them; a newer NVRTC avoids this",
+                 device->base.name, device->major, device->minor, version[0], version[1], used / 10,
+                 used % 10);
+}
+
 static bool begin_device(CudaDevice *device, int number) {
     const CudaDriver *driver = &device->library->driver;
     int count = 0;
@@ -158,7 +170,10 @@ Device *cuda_open(int number) {
         (CudaDevice){.base = {.kind = &kind, .apart = true, .name = "cuda"}, .library = library};
     bool good = begin_device(device, number);
     device->seconds = seconds_now() - began;
-    if (good) return &device->base;
+    if (good) {
+        report_architecture(device);
+        return &device->base;
+    }
     close_device(&device->base);
     return NULL;
 }

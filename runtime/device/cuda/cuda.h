@@ -45,6 +45,10 @@ void cuda_free(const CudaDevice *device, CudaPointer block);
 /* Converts a device pointer of the runtime to the type of the driver. */
 CudaPointer cuda_pointer(const void *there);
 
+/* See Device.choices; NULL: there is none of this name. */
+const char *cuda_recorded_choice(CudaDevice *device, const char *name);
+void cuda_record_choice(CudaDevice *device, const char *name, const char *choice);
+
 /* ---- cuda_ceiling.c ---- */
 
 /* Measured peak of the device: GFLOP/s of large products; GB/s read and written in one pass over a
@@ -89,6 +93,10 @@ typedef struct CudaImage {
 
 /* False after a message. Several threads can call it concurrently. */
 bool cuda_compile(const CudaLibrary *library, const CudaText *text, CudaImage *image);
+
+/* The architecture that kernels are compiled for, 90 for capability 9.0: that of the device, or the
+ * next older one if NVRTC does not know it. */
+int cuda_architecture(const CudaLibrary *library, int major, int minor);
 
 /* Adds the NVRTC version and the library in MOEC_CUDA, which determine the code of a text. */
 void cuda_hash_library(XXH3_state_t *state, const CudaLibrary *library);

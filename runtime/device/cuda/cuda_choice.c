@@ -5,6 +5,7 @@
 #include "base/clock.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,12 +60,10 @@ static char *describe_choice(const BlasWork *work, const MoecProduct *p, int ali
         p->kept_m);
 }
 
-/* Path of the cached choice, or NULL. */
-static char *choice_path(const BlasWork *work, const char *text) {
-    if (!work->keep || cuda_choices_are_fixed()) return NULL;
+static char *choice_name(const char *text) {
     XXH3_state_t *state = cache_begin();
     cache_add(state, text);
-    return cache_path(state, ".product");
+    return cache_file_name(state, ".product");
 }
 
 /* Asks cuBLASLt whether it still supports the algorithm. */
@@ -78,12 +77,30 @@ static bool choice_is_known(const BlasWork *work, const BlasTask *task, BlasChoi
     return true;
 }
 
-static bool read_kept_choice(const BlasWork *work, const BlasTask *task, const char *path,
-                             const char *text, BlasChoice *choice) {
+/* The recorded algorithm, as hexadecimal words. */
+static bool read_recorded(const BlasWork *work, const char *name, BlasChoice *choice) {
+    const char *text = cuda_recorded_choice(work->device, name);
+    int used, words = 0;
+    for (; text && words < BLAS_ALGORITHM_WORDS; words++, text += used)
+        if (sscanf(text, "%llx%n", &choice->algorithm[words], &used) != 1) break;
+    return words == BLAS_ALGORITHM_WORDS;
+}
+
+static void record_choice(const BlasWork *work, const char *name, const BlasChoice *choice) {
+    char text[BLAS_ALGORITHM_WORDS * 20], *end = text;
+    for (int i = 0; i < BLAS_ALGORITHM_WORDS; i++)
+        end += snprintf(end, 20, "%s%llx", i ? " " : "", choice->algorithm[i]);
+    cuda_record_choice(work->device, name, text);
+}
+
+/* Reads the recorded choice, else the cached one. */
+static bool read_kept_choice(const BlasWork *work, const BlasTask *task, const char *name,
+                             const char *path, const char *text, BlasChoice *choice) {
+    *choice = (BlasChoice){.status = 0};
+    if (read_recorded(work, name, choice) && choice_is_known(work, task, choice)) return true;
     size_t length = strlen(text), found = 0;
     char *bytes = path ? cache_read(path, &found) : NULL;
     bool same = bytes && found == length + sizeof choice->algorithm && !memcmp(bytes, text, length);
-    *choice = (BlasChoice){.status = 0};
     if (same) memcpy(choice->algorithm, bytes + length, sizeof choice->algorithm);
     free(bytes);
     return same && choice_is_known(work, task, choice);
@@ -149,12 +166,16 @@ static bool choose_anew(BlasWork *work, const BlasTask *task, const MoecProduct 
 
 bool cuda_choose(BlasWork *work, const BlasTask *task, const MoecProduct *product, int alignment,
                  BlasChoice *choice) {
-    char *text = describe_choice(work, product, alignment), *path = choice_path(work, text);
-    bool found = read_kept_choice(work, task, path, text, choice);
+    if (cuda_choices_are_fixed()) return choose_anew(work, task, product, choice);
+    char *text = describe_choice(work, product, alignment), *name = choice_name(text);
+    char *path = work->keep ? cache_within(name) : NULL;
+    bool found = read_kept_choice(work, task, name, path, text, choice);
     bool good = found || choose_anew(work, task, product, choice);
     if (good && !found && work->operands.a) write_choice(path, text, choice);
+    if (good) record_choice(work, name, choice);
     work->found += found;
     free(text);
+    free(name);
     free(path);
     return good;
 }

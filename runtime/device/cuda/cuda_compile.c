@@ -68,10 +68,35 @@ static bool report_failure(const CudaCompiler *compiler, CudaCompilation *progra
     return false;
 }
 
+int cuda_architecture(const CudaLibrary *library, int major, int minor) {
+    const CudaCompiler *compiler = &library->compiler;
+    const int own = 10 * major + minor;
+    int count = 0, newest = 0;
+    if (compiler->architecture_count(&count) || count < 1) return own;
+    int *known = memory_new(sizeof *known * (size_t)count);
+    if (compiler->architectures(known)) count = 0;
+    for (int i = 0; i < count; i++)
+        if (known[i] <= own && known[i] > newest) newest = known[i];
+    free(known);
+    return newest ? newest : own;
+}
+
 /* From compute capability 9.0 on, architecture-specific features have separate names. */
-static char *architecture_option(const CudaText *text) {
-    return memory_format("--gpu-architecture=sm_%d%d%s", text->major, text->minor,
-                         text->major >= 9 ? "a" : "");
+static char *architecture_option(const CudaText *text, int architecture, bool is_own) {
+    return memory_format("--gpu-architecture=%s_%d%s", is_own ? "sm" : "compute", architecture,
+                         is_own && text->major >= 9 ? "a" : "");
+}
+
+/* The image for the device, or for another architecture the PTX assembly, which the driver
+ * compiles. */
+static bool read_image(const CudaCompiler *compiler, CudaCompilation *program, bool is_own,
+                       CudaImage *image) {
+    if (is_own ? compiler->image_bytes(program, &image->length)
+               : compiler->assembly_bytes(program, &image->length))
+        return false;
+    image->bytes = memory_new(image->length + 1);
+    return image->length && (is_own ? compiler->image(program, image->bytes)
+                                    : compiler->assembly(program, image->bytes)) == 0;
 }
 
 static bool make_object(const CudaLibrary *library, const CudaText *text, CudaImage *image) {
@@ -83,19 +108,18 @@ static bool make_object(const CudaLibrary *library, const CudaText *text, CudaIm
     if (error)
         return error_message("check the installation of NVRTC and the free memory",
                              "NVRTC cannot create the program %s", text->name);
-    char *architecture = architecture_option(text);
-    const char *const options[] = {architecture, "--std=c++17", "--extra-device-vectorization"};
+    const int architecture = cuda_architecture(library, text->major, text->minor);
+    const bool is_own = architecture == 10 * text->major + text->minor;
+    char *option = architecture_option(text, architecture, is_own);
+    const char *const options[] = {option, "--std=c++17", "--extra-device-vectorization"};
     bool good =
         compiler->compile(program, 3, options) == 0 || report_failure(compiler, program, text);
-    if (good) {
-        good = compiler->image_bytes(program, &image->length) == 0 && image->length;
-        image->bytes = memory_new(image->length + 1);
-        good = (good && compiler->image(program, image->bytes) == 0) ||
+    if (good)
+        good = read_image(compiler, program, is_own, image) ||
                error_message("update NVRTC and the driver to the same CUDA version",
                              "NVRTC cannot produce an image of %s", text->name);
-    }
     compiler->destroy(&program);
-    free(architecture);
+    free(option);
     return good;
 }
 

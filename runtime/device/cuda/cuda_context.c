@@ -51,3 +51,21 @@ bool cuda_map(const CudaDriver *driver, const MoecMatrices *operand, CudaMap *ma
            driver->map_new(map, CUDA_MAP_BF16, RANK, cuda_pointer(operand->at), sizes, strides, box,
                            steps, 0, CUDA_MAP_SWIZZLE_128, CUDA_MAP_PROMOTE_256, 0) == 0;
 }
+
+const char *cuda_recorded_choice(CudaDevice *device, const char *name) {
+    Device *base = &device->base;
+    const char *choice = json_string_value(json_object_get(base->choices, name));
+    if (!choice && base->is_resumed) {
+        base->is_resumed = false;
+        note_message("%s: the kernels of the checkpoint were selected for another device, driver, "
+                     "library or program; new ones are selected, and the results can differ in the "
+                     "last digits",
+                     base->name);
+    }
+    return choice;
+}
+
+void cuda_record_choice(CudaDevice *device, const char *name, const char *choice) {
+    json_t *choices = device->base.choices;
+    if (choices) json_object_set_new(choices, name, json_string(choice));
+}

@@ -24,9 +24,11 @@ typedef struct BlasProduct BlasProduct;
 typedef struct BlasLayout BlasLayout;
 typedef struct BlasPreference BlasPreference;
 
+enum { BLAS_ALGORITHM_WORDS = 8 };
+
 /* cublasLtMatmulHeuristicResult_t */
 typedef struct BlasChoice {
-    unsigned long long algorithm[8];
+    unsigned long long algorithm[BLAS_ALGORITHM_WORDS];
     size_t workspace;
     int status;
     float waves;
@@ -170,8 +172,12 @@ typedef struct NcclId {
           const char *const *headers, const char *const *names))                                   \
     CALL(compile, "nvrtcCompileProgram",                                                           \
          (CudaCompilation * program, int count, const char *const *options))                       \
+    CALL(architecture_count, "nvrtcGetNumSupportedArchs", (int *count))                            \
+    CALL(architectures, "nvrtcGetSupportedArchs", (int *architectures))                            \
     CALL(image_bytes, "nvrtcGetCUBINSize", (CudaCompilation * program, size_t * bytes))            \
     CALL(image, "nvrtcGetCUBIN", (CudaCompilation * program, char *image))                         \
+    CALL(assembly_bytes, "nvrtcGetPTXSize", (CudaCompilation * program, size_t * bytes))           \
+    CALL(assembly, "nvrtcGetPTX", (CudaCompilation * program, char *assembly))                     \
     CALL(log_bytes, "nvrtcGetProgramLogSize", (CudaCompilation * program, size_t * bytes))         \
     CALL(log, "nvrtcGetProgramLog", (CudaCompilation * program, char *log))                        \
     CALL(destroy, "nvrtcDestroyProgram", (CudaCompilation * *program))

@@ -25,6 +25,7 @@ typedef struct Decision {
     uint64_t shape;
     int best;                 /* variant, UNDECIDED or TRYING */
     double seconds[VARIANTS]; /* infinite: missing or wrong */
+    bool used;
 } Decision;
 
 typedef struct NamedFunction {
@@ -41,7 +42,7 @@ struct CudaVariants {
     bool *refused; /* by kernel number: a trial stopped an earlier process */
     Decision *decisions;
     int count;
-    char *path;                 /* path of the cached decisions, or NULL */
+    char *name, *path;          /* of the decisions: in a checkpoint; in the cache, or NULL */
     CudaMap *maps;              /* MATRICES */
     void *arguments[ARGUMENTS]; /* arguments of all variants except the first */
 };
@@ -73,8 +74,7 @@ int cuda_launch_allow(const CudaDevice *device, const CudaLaunch *launch) {
 /* ---- cached decisions ---- */
 
 /* Other kernels, another compiler, device or driver: other results and times. */
-static char *variant_path(const CudaProgram *program) {
-    if (!program->keep) return NULL;
+static char *variants_name(const CudaProgram *program) {
     XXH3_state_t *state = cache_begin();
     cache_add(state, program->text);
     cache_add(state, program->device->base.name);
@@ -86,7 +86,7 @@ static char *variant_path(const CudaProgram *program) {
         memory_format("driver %d, %s", driver, cuda_choices_are_fixed() ? "fixed" : "timed");
     cache_add(state, rest);
     free(rest);
-    return cache_path(state, ".variants");
+    return cache_file_name(state, ".variants");
 }
 
 static Decision *add_decision(CudaVariants *variants, const char *kernel, uint64_t shape) {
@@ -95,6 +95,13 @@ static Decision *add_decision(CudaVariants *variants, const char *kernel, uint64
     Decision *one = &variants->decisions[variants->count++];
     *one = (Decision){.kernel = kernel, .shape = shape, .best = UNDECIDED};
     return one;
+}
+
+static Decision *decision_of(CudaVariants *variants, const char *kernel, uint64_t shape) {
+    for (int i = 0; i < variants->count; i++)
+        if (variants->decisions[i].kernel == kernel && variants->decisions[i].shape == shape)
+            return &variants->decisions[i];
+    return add_decision(variants, kernel, shape);
 }
 
 /* The number of a kernel of the table, or -1. */
@@ -128,39 +135,63 @@ static void read_decision(CudaVariants *variants, const char *line) {
         return;
     const int kernel = table_kernel(variants, name), number = variant_number(best);
     if (kernel < 0 || number == UNDECIDED) return;
-    Decision *one = add_decision(variants, variants->table->kernels[kernel], shape);
+    Decision *one = decision_of(variants, variants->table->kernels[kernel], shape);
+    if (one->best != UNDECIDED) return;
     one->best = number;
     for (int i = 0; i < VARIANTS; i++) one->seconds[i] = seconds[i] * 1e-6;
     if (number == TRYING) refuse_variants(variants, kernel);
 }
 
-static void read_kept(CudaVariants *variants) {
-    if (!variants->path) return;
+static void read_decisions(CudaVariants *variants, const char *text) {
     char line[LINE];
-    const int lock = cache_making(variants->path);
-    char *text = cache_read_text(variants->path);
-    FILE *file = text && *text ? fmemopen(text, strlen(text), "r") : NULL;
+    FILE *file = text && *text ? fmemopen((void *)(uintptr_t)text, strlen(text), "r") : NULL;
     while (file && fgets(line, sizeof line, file)) read_decision(variants, line);
     if (file) fclose(file);
+}
+
+/* The recorded decisions, and the cached ones for other kernels. */
+static void read_kept(CudaVariants *variants) {
+    if (!cuda_choices_are_fixed())
+        read_decisions(variants, cuda_recorded_choice(variants->device, variants->name));
+    for (int i = 0; i < variants->count; i++) variants->decisions[i].used = true;
+    if (!variants->path) return;
+    const int lock = cache_making(variants->path);
+    char *text = cache_read_text(variants->path);
+    read_decisions(variants, text);
     free(text);
     cache_made(lock, variants->path);
 }
 
-/* One line per decision: kernel, shape, selected variant, microseconds of each variant. */
-static void write_decisions(const CudaVariants *variants) {
-    if (!variants->path) return;
+/* One line per decision: kernel, shape, selected variant, microseconds of each variant. For a
+ * checkpoint, those that are used, without times. */
+static char *decisions_text(const CudaVariants *variants, bool for_checkpoint) {
     char *text = memory_format("%s", "");
     for (int i = 0; i < variants->count; i++) {
         const Decision *one = &variants->decisions[i];
-        if (one->best == UNDECIDED) continue;
-        char *more =
-            memory_format("%s%s %016" PRIx64 " %s %.1f %.1f %.1f\n", text, one->kernel, one->shape,
-                          one->best < 0 ? trying : kinds[one->best].name, 1e6 * one->seconds[0],
-                          1e6 * one->seconds[1], 1e6 * one->seconds[2]);
+        if (one->best == UNDECIDED || (for_checkpoint && !one->used)) continue;
+        double times[VARIANTS] = {0};
+        for (int j = 0; j < VARIANTS && !for_checkpoint; j++) times[j] = 1e6 * one->seconds[j];
+        char *more = memory_format("%s%s %016" PRIx64 " %s %.1f %.1f %.1f\n", text, one->kernel,
+                                   one->shape, one->best < 0 ? trying : kinds[one->best].name,
+                                   times[0], times[1], times[2]);
         free(text);
         text = more;
     }
+    return text;
+}
+
+static void write_decisions(const CudaVariants *variants) {
+    if (!variants->path) return;
+    char *text = decisions_text(variants, false);
     cache_write_text(variants->path, text);
+    free(text);
+}
+
+static void record_use(CudaVariants *variants, Decision *decision) {
+    if (decision->used || decision->best < 0 || cuda_choices_are_fixed()) return;
+    decision->used = true;
+    char *text = decisions_text(variants, true);
+    cuda_record_choice(variants->device, variants->name, text);
     free(text);
 }
 
@@ -185,13 +216,6 @@ static void try_variants(CudaVariants *variants, const MoecWritten *written,
  * products, the sizes of the first represent both. */
 static uint64_t variant_shape(const CudaVariantLaunch *variant, const CudaLaunch *launch) {
     return XXH3_64bits_withSeed(launch->arguments[0], variant->size_bytes, launch->grid_x);
-}
-
-static Decision *decision_of(CudaVariants *variants, const char *kernel, uint64_t shape) {
-    for (int i = 0; i < variants->count; i++)
-        if (variants->decisions[i].kernel == kernel && variants->decisions[i].shape == shape)
-            return &variants->decisions[i];
-    return add_decision(variants, kernel, shape);
 }
 
 /* Appends a tensor map of each matrix to the arguments of a launch. */
@@ -234,6 +258,7 @@ static int decided(CudaVariants *variants, const CudaVariantLaunch *variant, boo
                                      variant_shape(variant, &launches[FIRST]));
     if (decision->best == UNDECIDED && may_try)
         try_variants(variants, variant->written, launches, decision);
+    record_use(variants, decision);
     return decision->best;
 }
 
@@ -307,7 +332,8 @@ CudaVariants *cuda_variants_new(const CudaProgram *program, int forced) {
     variants->maps = aligned_alloc(_Alignof(CudaMap), sizeof *variants->maps * MATRICES);
     if (count_variants(variants, program) && compare && variants->maps &&
         (variants->trial = cuda_trial_new(program->device, compare))) {
-        variants->path = variant_path(program);
+        variants->name = variants_name(program);
+        variants->path = program->keep ? cache_within(variants->name) : NULL;
         read_kept(variants);
         return variants;
     }
@@ -324,6 +350,7 @@ void cuda_variants_free(CudaVariants *variants) {
     free(variants->named);
     free(variants->refused);
     free(variants->decisions);
+    free(variants->name);
     free(variants->path);
     free(variants);
 }

@@ -337,7 +337,7 @@ static void start_block(const SimLaunch *launch, SimIndex place) {
         thread->copy_count = thread->copy_group = 0;
         thread->sums_count = thread->reading_count = 0;
         thread->product_group = thread->product_count = 0;
-        thread->product_fence = false;
+        thread->begun = thread->product_fence = false;
         memset(thread->seen, 0, sizeof thread->seen);
         thread->place = (SimPlace){index_of((unsigned)i, launch->block), place, launch->block,
                                    launch->grid, i % SIM_WARP};
@@ -381,6 +381,7 @@ static bool copy_arguments(const SimLaunch *launch) {
 static unsigned long begun; /* threads of the launch that have waited for the previous launch */
 
 void sim_begin(void) {
+    sim_now.thread->begun = true;
     begun++;
 }
 

@@ -50,6 +50,7 @@ typedef struct Thread {
     SimSums sums[SUMS_LIMIT];
     SimReading readings[READING_LIMIT];
     int sums_count, reading_count, product_group, product_count;
+    bool begun;         /* has waited for the previous launch */
     bool product_fence; /* a fence since sums of this thread became accessible */
     const void *waiter; /* code address of the wait for arrivals; index of the arrivals and phase */
     int awaited;

@@ -150,10 +150,17 @@ static const MemoryRange *recently(const unsigned char *at, size_t bytes) {
                                                               : NULL;
 }
 
+static SimTrace *clock_of(const MemoryRange *part, const unsigned char *at) {
+    return &part->traces[(size_t)(at - part->start) / SIM_TRACE_GRAIN];
+}
+
 /* Checks the order of an access to device memory, whose bytes are in one grain. */
 static void check_clock(const MemoryRange *part, const unsigned char *at, size_t bytes, bool writes,
                         const void *caller) {
-    SimTrace *trace = &part->traces[(size_t)(at - part->start) / SIM_TRACE_GRAIN];
+    SimTrace *trace = clock_of(part, at);
+    if (sim_now.launch->overlaps && !sim_now.thread->begun && (writes || !stream_is_settled(trace)))
+        check_fail(at, bytes, caller,
+                   "access to memory of a launch in progress without waiting for it");
     if (!stream_touch(trace, writes))
         check_fail(at, bytes, caller, "access to memory of another stream without waiting for it");
 }
@@ -198,6 +205,12 @@ void check_access(const void *address, size_t bytes, bool writes, const void *ca
         const char *wrong = touch(&traces[i], thread, writes);
         if (wrong) check_fail(at, bytes, caller, wrong);
     }
+}
+
+void sim_read_constant(const void *from, size_t bytes) {
+    if (memory_holds(from, bytes) && !stream_is_settled(clock_of(&sim_now.recent[0], from)))
+        check_fail(from, bytes, __builtin_return_address(0),
+                   "read through the read-only cache of memory that a launch in progress writes");
 }
 
 void check_pending(const void *at, size_t bytes, const void *caller) {

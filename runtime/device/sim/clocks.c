@@ -28,8 +28,15 @@ void stream_begin(SimStream *stream) {
     nccl_progress(stream, true);
     join(stream->seen, host_seen);
     stream->seen[stream->number]++;
+    stream->settled = stream->seen[stream->number];
     current = stream;
     stream_now = stream->seen[stream->number] * SIM_STREAMS + (uint64_t)stream->number;
+}
+
+void stream_launch(SimStream *stream, bool overlaps) {
+    const uint64_t settled = overlaps ? stream->settled : stream->seen[stream->number];
+    stream_begin(stream);
+    stream->settled = settled;
 }
 
 void stream_join_host(const SimStream *stream) {
@@ -44,6 +51,12 @@ bool stream_touch(SimTrace *trace, bool writes) {
     if (!has_waited_for(trace->written) || (writes && !has_waited_for(trace->read))) return false;
     *(writes ? &trace->written : &trace->read) = stream_now;
     return true;
+}
+
+bool stream_is_settled(const SimTrace *trace) {
+    return trace->written == stream_now ||
+           trace->written % SIM_STREAMS != (uint64_t)current->number ||
+           trace->written / SIM_STREAMS <= current->settled;
 }
 
 bool stream_touch_range(const void *at, size_t bytes, bool writes, const char *what) {

@@ -18,6 +18,8 @@ typedef struct SimStream {
     int number;
     bool used;
     uint64_t seen[SIM_STREAMS]; /* by stream; the own one: the last work */
+    /* the last work that had ended before the current launch and those that overlap it began */
+    uint64_t settled;
 } SimStream;
 
 /* Work: its number times SIM_STREAMS, plus the stream; 0: none. */
@@ -38,10 +40,15 @@ SimStream *stream_of(void *stream);
 /* The next work of the stream begins. It follows the collectives of the stream, and all work that
  * the stream or the host has waited for. */
 void stream_begin(SimStream *stream);
+/* The same for a kernel. overlaps: it can start before the previous launches have ended. */
+void stream_launch(SimStream *stream, bool overlaps);
 /* The host has waited for the stream. */
 void stream_join_host(const SimStream *stream);
 /* Whether the current work may access the grain, whose trace becomes this work. */
 bool stream_touch(SimTrace *trace, bool writes);
+/* Whether the work that wrote the grain, if it is another one, had ended before the first of the
+ * launches in progress began. */
+bool stream_is_settled(const SimTrace *trace);
 /* The same for all grains of a range of device memory. Reports an access without a wait, with the
  * name `what` of the work. */
 bool stream_touch_range(const void *at, size_t bytes, bool writes, const char *what);

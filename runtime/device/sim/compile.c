@@ -16,7 +16,7 @@
 
 #pragma GCC visibility push(default)
 
-enum { GOOD = 0, OUT_OF_MEMORY = 1, COMPILATION = 6, MARK = 8 };
+enum { GOOD = 0, OUT_OF_MEMORY = 1, INVALID_OPTION = 5, COMPILATION = 6, MARK = 8 };
 
 typedef struct SourceHeader {
     char *name, *text;
@@ -30,6 +30,7 @@ typedef struct SimProgram {
     size_t image_bytes;
     char *log;
     bool warpgroups; /* compiled for capability 9.0 */
+    bool assembly;   /* for an architecture of another device: as PTX */
 } SimProgram;
 
 extern const EmbeddedFile sim_files[];
@@ -247,8 +248,39 @@ static void remove_all(const SimProgram *program, const char *folder) {
     rmdir(folder);
 }
 
+static const int architectures[] = {80, 90};
+
+int nvrtcGetNumSupportedArchs(int *count) {
+    *count = sizeof architectures / sizeof *architectures;
+    return GOOD;
+}
+
+int nvrtcGetSupportedArchs(int *known) {
+    memcpy(known, architectures, sizeof architectures);
+    return GOOD;
+}
+
+/* Reads --gpu-architecture=sm_80, sm_90a or compute_90; false for another architecture. */
+static bool read_architecture(SimProgram *program, const char *option) {
+    int number = 0;
+    const char *name = strchr(option, '=');
+    program->assembly = name && strncmp(name, "=compute_", 9) == 0;
+    if (!name || sscanf(name, program->assembly ? "=compute_%d" : "=sm_%d", &number) != 1)
+        return false;
+    program->warpgroups = strcmp(name, "=sm_90a") == 0;
+    for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++)
+        if (architectures[i] == number) return true;
+    return false;
+}
+
 int nvrtcCompileProgram(SimProgram *program, int count, const char *const *options) {
-    for (int i = 0; i < count; i++) program->warpgroups |= strstr(options[i], "sm_90a") != NULL;
+    for (int i = 0; i < count; i++)
+        if (strncmp(options[i], "--gpu-architecture", 18) == 0 &&
+            !read_architecture(program, options[i])) {
+            free(program->log);
+            program->log = strdup("nvrtc: error: invalid value for --gpu-architecture (-arch)\n");
+            return INVALID_OPTION;
+        }
     char folder[] = "/tmp/moec-sim-make.XXXXXX", path[64];
     size_t length = 0;
     if (!mkdtemp(folder)) return COMPILATION;
@@ -274,13 +306,23 @@ int nvrtcCompileProgram(SimProgram *program, int count, const char *const *optio
 }
 
 int nvrtcGetCUBINSize(const SimProgram *program, size_t *bytes) {
-    *bytes = program->image_bytes;
+    *bytes = program->assembly ? 0 : program->image_bytes;
     return GOOD;
 }
 
 int nvrtcGetCUBIN(const SimProgram *program, char *image) {
     memcpy(image, program->image, program->image_bytes);
     return GOOD;
+}
+
+/* The assembly is the image too: the simulated driver runs both. */
+int nvrtcGetPTXSize(const SimProgram *program, size_t *bytes) {
+    *bytes = program->image_bytes;
+    return GOOD;
+}
+
+int nvrtcGetPTX(const SimProgram *program, char *assembly) {
+    return nvrtcGetCUBIN(program, assembly);
 }
 
 int nvrtcGetProgramLogSize(const SimProgram *program, size_t *bytes) {

@@ -250,7 +250,7 @@ static Result launch_grid(SimStream *stream, const Function *function, SimIndex 
                      .statics_end = image->statics_end,
                      .dynamic_bytes = shared,
                      .overlaps = overlaps};
-    stream_begin(stream);
+    stream_launch(stream, overlaps);
     if (!broken && !block_run(&one)) broken = true;
     return broken ? LAUNCH_FAILED : GOOD;
 }
@@ -459,7 +459,7 @@ Result cuDeviceGetAttribute(int *value, int attribute, int device) {
     (void)device;
     switch (attribute) {
     case 75: /* major compute capability; MOEC_SIM=hopper has warpgroups, old has no bf16 */
-        *value = has_mode("hopper") ? 9 : has_mode("old") ? 7 : 8;
+        *value = has_mode("future") ? 15 : has_mode("hopper") ? 9 : has_mode("old") ? 7 : 8;
         break;
     case 76: /* minor compute capability */
         *value = 0;

@@ -68,6 +68,8 @@ void sim_copy_async_filled(void *shared, const void *global, int bytes, int size
 void sim_copy_commit(void);
 void sim_copy_wait(int groups_left);
 void sim_read(const void *from, size_t bytes);
+/* A read through the read-only cache. */
+void sim_read_constant(const void *from, size_t bytes);
 /* Warpgroups: see wgmma.c. */
 unsigned sim_shared_place(const void *at); /* shared-memory address as in matrix descriptors */
 void sim_fence_async(void);
