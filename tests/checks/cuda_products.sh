@@ -57,11 +57,16 @@ grep -q 'products by cuBLASLt, [1-9][0-9]* timed' "$work/repaired.out" || wrong 
 # moec's own kernels are compiled when the library declines a product, even if only during a step.
 kernels() { sed -n 's/.* \([0-9]*\) kernels \(compiled\|found\) .*/\1/p' "$work/$1.out"; }
 train alone cuda "$simulator"
+# The same tensors; the notes of a checkpoint contain the selected algorithms.
+tensors() {
+    for run; do tail -c +$((9 + $(od -An -tu8 -N8 "$work/$run/last.safetensors"))) "$work/$run/last.safetensors" >"$work/$run.tensors"; done
+    cmp -s "$work/$1.tensors" "$work/$2.tensors"
+}
 [ "$(kernels exact)" -lt "$(kernels alone)" ] || wrong "unused kernels are compiled"
 STAND_IN_FAILS=1
 export STAND_IN_FAILS
 train late cuda "$work/cuda"
-cmp "$work/alone/last.safetensors" "$work/late/last.safetensors" || wrong "a failing library changes the weights"
+tensors alone late || wrong "a failing library changes the weights"
 
 # A failure during a capture loads the own kernels and captures again.
 STAND_IN_FAILS=captured
@@ -69,7 +74,7 @@ train captured cuda "$work/cuda"
 unset STAND_IN_FAILS
 same alone captured 1e-4
 ! grep 'cannot create a CUDA graph' "$work/captured.out" || wrong "a late failure of the library prevents CUDA graphs"
-! cmp -s "$work/exact/last.safetensors" "$work/captured/last.safetensors" || wrong "the library has not failed"
+! tensors exact captured || wrong "the library has not failed"
 
 # Without the library.
 MOEC_BLAS=off train disabled cuda "$work/cuda"
