@@ -176,6 +176,9 @@ typedef struct Tensor {
     bool prepared;   /* parameters: computed from others by GRAPH_PREPARE, see prepare.c */
     List own;        /* OwnNumber *, parameters: optimizer options of this parameter */
     MoecProbe probe; /* outputs */
+    bool of_adjoint; /* outputs: a copy of a tensor in the forward pass, which the pass gradient
+                        replaces by one of its gradient */
+    bool observed;   /* temporaries: such a copy reads it, so readers must keep reading it */
     bool cached;     /* named by `cache t`: decode stores it and recomputes everything derived from
                         it */
     bool head;       /* parameters: no product of another parameter follows theirs */
@@ -330,6 +333,12 @@ typedef struct ExternSize {
     int operand, back;
 } ExternSize;
 
+/* A number times sizes, by number. */
+typedef struct ExternProduct {
+    long factor;
+    int sizes[MAX_RANK], count;
+} ExternProduct;
+
 /* The call of such a function, which replaces the equations of an application of a layer: see
  * calls/hand_written.c. */
 struct ExternCall {
@@ -345,11 +354,12 @@ struct ExternCall {
                       pass externs */
     ExternSize sizes[MAX_RANK + MAX_LOOPS];
     int size_count;
-    int named;                         /* dimensions of the first input after the rows */
-    long factor, threads, shared;      /* GPU: blocks per row, threads of a block, bytes */
-    int blocks[MAX_RANK], block_count; /* sizes that multiply the factor */
-    double flops;                      /* of the equations */
-    const char *types, *parameters;    /* of the function: "long, const float *"; with names */
+    int named;                      /* dimensions of the first input after the rows */
+    ExternProduct blocks, space;    /* per row: GPU: blocks; floats of the workspace */
+    Expr *workspace;                /* last output of the statement, after `outputs`; or NULL */
+    long threads, shared;           /* GPU: threads of a block, bytes */
+    double flops;                   /* of the equations */
+    const char *types, *parameters; /* of the function: "long, const float *"; with names */
 };
 
 struct Statement {
