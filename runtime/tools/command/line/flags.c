@@ -20,7 +20,7 @@ static FlagSetting settings[] = {
      "positions per sequence", NULL},
     {SET_TRAINING, OPTION_NUMBER, "train.lr", "--lr", "X", "peak learning rate", NULL},
     {SET_TRAINING, OPTION_COUNT, "train.steps", "--steps", "N", "optimizer steps", NULL},
-    {SET_PRECISION, OPTION_TEXT, "train.precision", "--precision", "f32|bf16",
+    {SET_PRECISION, OPTION_TEXT, "train.precision", "--precision", "f32|bf16|fp8|...",
      "operand type of matrix products", NULL},
     {SET_STORAGE, OPTION_TEXT, "inference.weight_dtype", "--weight-dtype", "f32|bf16|int8|int4",
      "weight type of evaluation and decoding", NULL},
