@@ -149,9 +149,15 @@ typedef struct MoecExternSize {
     int operand, back;
     long size;
 } MoecExternSize;
+/* A number times sizes, by number. */
+typedef struct MoecExternProduct {
+    long factor;
+    const int *sizes;
+    int count;
+} MoecExternProduct;
 /* A kernel that a program calls at these sizes. Its function receives the rows, the sizes, the
  * inputs and the outputs; one of gradients the inputs, the gradients of the outputs, and those of
- * the real inputs, which it writes. */
+ * the real inputs, which it writes. The workspace is last. */
 typedef struct MoecExtern {
     const char *name, *function; /* "norm.c:norm", "norm" */
     const char *path, *text;     /* of its file */
@@ -172,11 +178,10 @@ typedef struct MoecExtern {
     int named;     /* dimensions of the first input */
     const MoecExternSize *sizes;
     int size_count;
-    /* GPU: blocks = rows * factor * these sizes, by number; threads of a block; bytes */
-    long factor, threads, shared;
-    const int *blocks;
-    int block_count;
-    const void *key; /* for moec_refuse_extern */
+    /* per row: thread blocks of a GPU; floats of the workspace, 0: none */
+    MoecExternProduct blocks, workspace;
+    long threads, shared; /* GPU: of a block; bytes */
+    const void *key;      /* for moec_refuse_extern */
 } MoecExtern;
 /* Those of a program, each once for its sizes. */
 const MoecExtern *moec_externs(MoecCompiler *compiler, MoecProgram *program, int *count);

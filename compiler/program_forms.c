@@ -226,11 +226,10 @@ static MoecExtern describe_extern(Arena *arena, const Statement *statement) {
         .named = call->named,
         .sizes = sizes,
         .size_count = call->size_count,
-        .factor = call->factor,
+        .blocks = {call->blocks.factor, call->blocks.sizes, call->blocks.count},
+        .workspace = {call->space.factor, call->space.sizes, call->space.count},
         .threads = call->threads,
         .shared = call->shared,
-        .blocks = call->blocks,
-        .block_count = call->block_count,
         .key = call->function,
     };
     for (int i = 0; i < call->size_count; i++) {

@@ -1,6 +1,6 @@
 /* hand_written: the kernel of a layer that `extern` names. Its function receives the number of
  * rows, the sizes of the named axes in the order in which the operands have them, the inputs and
- * the outputs:
+ * the outputs, and last its workspace:
  *
  *     extern c "norm.c:norm"           int norm(long rows, long d, const float *x, float *y)
  *     extern cuda "norm.cu:rms_norm"   __global__ void rms_norm(long rows, long d, ...)
@@ -43,7 +43,7 @@ static void interpret_extern(Interpreter *interpreter, const Statement *statemen
  * the equations, which precede the call. */
 static void pass_to_equations(Backward *backward, const Statement *call) {
     const int first = call->inputs.count - call->external->equations;
-    for (int i = 0; i < call->outputs.count; i++) {
+    for (int i = 0; i < call->external->outputs.count; i++) {
         Expr *output = reverse_in_step(backward, call->outputs.items[i]),
              *equation = reverse_in_step(backward, call->inputs.items[first + i]);
         if (!adjoint_needed(backward, output) || !adjoint_needed(backward, equation)) continue;
@@ -85,14 +85,14 @@ static void extern_gradient(Backward *backward, const Statement *statement) {
     }
     Program *program = backward->program;
     bool needed = false;
-    for (int i = 0; i < statement->outputs.count; i++)
+    for (int i = 0; i < own->outputs.count; i++)
         needed |= adjoint_needed(backward, statement->outputs.items[i]);
     if (!needed) return;
     const int count = own->inputs.count;
     List inputs = {0}, adjoints = {0};
     for (int i = 0; i < count; i++)
         list_push(program->arena, &inputs, reverse_in_step(backward, statement->inputs.items[i]));
-    for (int i = 0; i < statement->outputs.count; i++)
+    for (int i = 0; i < own->outputs.count; i++)
         list_push(program->arena, &adjoints,
                   adjoint_array(backward, reverse_in_step(backward, statement->outputs.items[i])));
     Statement *call = statement_call(program, backward->block, CALL_EXTERN, statement->span);
@@ -112,6 +112,12 @@ static void extern_gradient(Backward *backward, const Statement *statement) {
         if (adjoint_needed(backward, operand))
             adjoint_add(backward, operand, loops, loop_count, &factors, statement->span);
     }
+    if (own->workspace) {
+        Index *loops[MAX_RANK];
+        int count_of_loops;
+        list_push(program->arena, &call->outputs,
+                  reverse_like(backward, own->workspace, "d", loops, &count_of_loops));
+    }
 }
 
 /* ---- lowering ---- */
@@ -119,19 +125,19 @@ static void extern_gradient(Backward *backward, const Statement *statement) {
 static void launch_extern(EntryLowering *lowering, const Statement *statement) {
     const ExternCall *call = statement->external;
     Arena *arena = lowering->lower.arena;
-    long rows = extern_rows(statement), blocks = rows * call->factor;
+    const long rows = extern_rows(statement);
     List arguments = {0};
     add_param(arena, &arguments, (Param){.kind = PARAM_NUMBER, .number = rows});
     for (int i = 0; i < call->size_count; i++)
         add_param(arena, &arguments,
                   (Param){.kind = PARAM_NUMBER, .number = extern_size(statement, i)});
-    for (int i = 0; i < call->block_count; i++) blocks *= extern_size(statement, call->blocks[i]);
     for (int i = 0; i < statement->inputs.count; i++)
         add_operand_param(lowering, &arguments, call_input(statement, i), false);
     for (int i = 0; i < statement->outputs.count; i++)
         add_operand_param(lowering, &arguments, call_output(statement, i), true);
-    LaunchStep *step = add_launch(lowering, device_kernel(lowering, call->function->name),
-                                  launch_of(blocks, (int)call->threads), &arguments);
+    LaunchStep *step = add_launch(
+        lowering, device_kernel(lowering, call->function->name),
+        launch_of(rows * extern_product(statement, &call->blocks), (int)call->threads), &arguments);
     step->shared = call->shared;
 }
 

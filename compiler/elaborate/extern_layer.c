@@ -23,12 +23,12 @@
 /* An `extern` statement of the current layer. */
 typedef struct ExternChoice {
     const ExternFunction *function;
-    const Node *blocks; /* or NULL */
+    const Node *blocks, *workspace; /* or NULL */
     bool gradient;
     long threads, shared;
 } ExternChoice;
 
-enum { DEFAULT_THREADS = 256, MAX_THREADS = 1024, MAX_SHARED = 48 << 10 };
+enum { DEFAULT_THREADS = 256, MAX_THREADS = 1024, MAX_SHARED = 48 << 10, MAX_PRODUCT = 1 << 24 };
 
 /* ---- the statement ---- */
 
@@ -42,6 +42,10 @@ static bool set_extern_attribute(Elaborator *e, ExternChoice *choice, const Node
         choice->gradient = true;
         return true;
     }
+    if (value && !strcmp(name, "workspace")) {
+        choice->workspace = value;
+        return true;
+    }
     if (cuda && value && !strcmp(name, "blocks")) {
         choice->blocks = value;
         return true;
@@ -49,8 +53,10 @@ static bool set_extern_attribute(Elaborator *e, ExternChoice *choice, const Node
     if (!cuda || !value || !(threads || shared)) {
         report_error(e->reports, entry->name_span, "unknown attribute '%s' of extern %s", name,
                      choice->function->target);
-        report_help(e->reports, cuda ? "write { gradient, blocks = s, threads = 256, shared = 0 }"
-                                     : "write { gradient }, or no attributes");
+        report_help(e->reports, cuda
+                                    ? "write { gradient, workspace = d, blocks = s, threads = 256, "
+                                      "shared = 0 }"
+                                    : "write { gradient, workspace = d }, or no attributes");
         return false;
     }
     double number = 0;
@@ -422,37 +428,89 @@ static void replace_results(ExternBuild *build, Value *result) {
 }
 
 /* blocks = s * h: names of axes and numbers. */
-static void add_blocks(ExternBuild *build, ExternCall *call, const Node *node) {
+static void add_extern_product(ExternBuild *build, ExternProduct *product, const Node *node,
+                               const char *attribute) {
     Elaborator *e = build->e;
+    const ExternCall *call = build->call;
     if (!node) return;
     if (node->kind == NODE_BINARY && !strcmp(node->name, "*")) {
-        add_blocks(build, call, node->kids[0]);
-        add_blocks(build, call, node->kids[1]);
+        add_extern_product(build, product, node->kids[0], attribute);
+        add_extern_product(build, product, node->kids[1], attribute);
         return;
     }
     const Binding *binding = node->kind == NODE_NAME ? scope_find(e->scope, node->name) : NULL;
     double number = 0;
     if (!binding || binding->value->kind != KIND_AXIS) {
-        if (evaluate_number(e, node, "blocks", &number)) call->factor *= (long)number;
+        if (!evaluate_number(e, node, attribute, &number)) return;
+        if (number >= 1 && number <= MAX_PRODUCT && number == (double)(long)number) {
+            product->factor *= (long)number;
+            return;
+        }
+        report_error(e->reports, node->span, "'%s' must be an integer from 1 to %d, got %.9g",
+                     attribute, MAX_PRODUCT, number);
+        report_help(e->reports, "write a product of axes and integers: %s = 4", attribute);
         return;
     }
     for (int i = 0; i < call->size_count; i++)
-        if (!strcmp(call->sizes[i].name, node->name) && call->block_count < MAX_RANK) {
-            call->blocks[call->block_count++] = i;
+        if (!strcmp(call->sizes[i].name, node->name) && product->count < MAX_RANK) {
+            product->sizes[product->count++] = i;
             return;
         }
     report_error(e->reports, node->span, "no argument or result of layer '%s' has an axis '%s'",
                  build->layer->name, node->name);
-    report_help(e->reports, "write a product of axes and numbers: blocks = s");
+    report_help(e->reports, "write a product of its axes and integers: %s = 4", attribute);
+}
+
+/* The loops over the rows: those of the first input before its named dimensions. */
+static int extern_row_loops(const ExternBuild *build, Index **loops) {
+    const Expr *first = build->statement->inputs.items[0];
+    int count = 0;
+    for (int i = 0; i < first->count; i++)
+        if (first->args[i]->kind == EXPR_INDEX && !first->args[i]->index->of_repeat)
+            loops[count++] = first->args[i]->index;
+    return count - build->call->named;
+}
+
+/* A tensor [rows..., sizes..., factor] that only the function writes and reads. */
+static Expr *workspace_of(ExternBuild *build, const ExternCall *call, const Node *node) {
+    Elaborator *e = build->e;
+    const ExternProduct *product = &call->space;
+    Index *loops[MAX_RANK];
+    Axis *axes[MAX_RANK];
+    int rank = extern_row_loops(build, loops);
+    if (rank + product->count + 1 > MAX_RANK) {
+        report_error(e->reports, node->span, "the workspace has more than %d dimensions", MAX_RANK);
+        report_help(e->reports, "write fewer axes, and their size as a number");
+        return NULL;
+    }
+    for (int i = 0; i < product->count; i++) {
+        const ExternSize *size = &call->sizes[product->sizes[i]];
+        const int inputs = call->inputs.count;
+        const Expr *operand = size->operand < inputs
+                                  ? build->statement->inputs.items[size->operand]
+                                  : build->statement->outputs.items[size->operand - inputs];
+        Axis *axis = operand->tensor->axes[operand->count - 1 - size->back];
+        loops[rank++] = index_new(e->program, size->name, axis);
+    }
+    if (product->factor > 1) {
+        Axis *axis = axis_new(e->program, "workspace", product->factor, AXIS_PLAIN, node->span);
+        loops[rank++] = index_new(e->program, axis->name, axis);
+    }
+    for (int i = 0; i < rank; i++) axes[i] = loops[i]->axis;
+    Tensor *tensor = tensor_new(e->program, temporary_name(e, "workspace"), ROLE_TEMP, TYPE_REAL,
+                                rank, axes, node->span);
+    return expr_read_indices(e->program, tensor, loops);
 }
 
 static void set_extern_launch(ExternBuild *build, ExternCall *call, const ExternChoice *choice) {
     call->function = choice->function;
     call->threads = choice->threads;
     call->shared = choice->shared;
-    call->factor = 1;
-    call->block_count = 0;
-    add_blocks(build, call, choice->blocks);
+    call->blocks = (ExternProduct){.factor = 1};
+    call->space = (ExternProduct){.factor = choice->workspace != NULL};
+    add_extern_product(build, &call->blocks, choice->blocks, "blocks");
+    add_extern_product(build, &call->space, choice->workspace, "workspace");
+    call->workspace = choice->workspace ? workspace_of(build, call, choice->workspace) : NULL;
 }
 
 /* "eps = 1e-06": the options of the application. */
@@ -504,6 +562,10 @@ static void set_prototype(ExternBuild *build, ExternCall *call) {
     add_pointers(build, &types, &parameters, NULL, &call->outputs, call->backward ? "d_" : "",
                  !call->backward);
     if (call->backward) add_pointers(build, &types, &parameters, inputs, &call->inputs, "d_", true);
+    if (call->workspace) {
+        text_add(&types, ", float *");
+        text_add(&parameters, ", float *workspace");
+    }
     call->types = types.text;
     call->parameters = parameters.text;
 }
@@ -542,6 +604,7 @@ void extern_result(Elaborator *e, Value *const *arguments, Value *result, int fi
         set_prototype(&build, own);
         call->gradient = own;
     }
+    if (call->workspace) list_push(e->arena, &parts.outputs, call->workspace);
     Statement *statement = statement_call(e->program, e->block, CALL_EXTERN, e->frame->call);
     statement->inputs = parts.inputs;
     statement->outputs = parts.outputs;

@@ -87,6 +87,8 @@ long leading_size(const CallShape *shape, int own);
  * named ones. */
 long extern_size(const Statement *statement, int number);
 long extern_rows(const Statement *statement);
+/* At the sizes of the statement. */
+long extern_product(const Statement *statement, const ExternProduct *product);
 
 static inline const Expr *call_input(const Statement *call, int number) {
     MUST(number >= 0 && number < call->inputs.count);

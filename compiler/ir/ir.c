@@ -602,6 +602,12 @@ long extern_rows(const Statement *statement) {
     return leading_size(&shape, statement->external->named);
 }
 
+long extern_product(const Statement *statement, const ExternProduct *product) {
+    long number = product->factor;
+    for (int i = 0; i < product->count; i++) number *= extern_size(statement, product->sizes[i]);
+    return number;
+}
+
 bool reads_copies(const Program *program) {
     return program->weights != TYPE_REAL || program->head_weights != TYPE_REAL;
 }

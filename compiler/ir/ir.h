@@ -330,6 +330,12 @@ typedef struct ExternSize {
     int operand, back;
 } ExternSize;
 
+/* A number times sizes, by number. */
+typedef struct ExternProduct {
+    long factor;
+    int sizes[MAX_RANK], count;
+} ExternProduct;
+
 /* The call of such a function, which replaces the equations of an application of a layer: see
  * calls/hand_written.c. */
 struct ExternCall {
@@ -345,11 +351,12 @@ struct ExternCall {
                       pass externs */
     ExternSize sizes[MAX_RANK + MAX_LOOPS];
     int size_count;
-    int named;                         /* dimensions of the first input after the rows */
-    long factor, threads, shared;      /* GPU: blocks per row, threads of a block, bytes */
-    int blocks[MAX_RANK], block_count; /* sizes that multiply the factor */
-    double flops;                      /* of the equations */
-    const char *types, *parameters;    /* of the function: "long, const float *"; with names */
+    int named;                      /* dimensions of the first input after the rows */
+    ExternProduct blocks, space;    /* per row: GPU: blocks; floats of the workspace */
+    Expr *workspace;                /* last output of the statement, after `outputs`; or NULL */
+    long threads, shared;           /* GPU: threads of a block, bytes */
+    double flops;                   /* of the equations */
+    const char *types, *parameters; /* of the function: "long, const float *"; with names */
 };
 
 struct Statement {

@@ -88,6 +88,38 @@ refused "the function writes outside of 'y'" outside -e 's/i < d; i++) y\[/i <= 
 refused 'ended by signal 11' crash -e 's/factor \* gain\[i\];/*(volatile float *)8;/'
 refused 'it returns 1, so it refuses these sizes' shape -e 's/^    return 0;/    return d != 96;/'
 
+# A workspace of 2 * d numbers per row, of d for the gradients: the functions fill it before and after they write their results.
+# spaced NAME SED...: such functions as NAME.moe, NAME.c and NAME.cu, which sed changes.
+spaced() {
+    name=$1
+    shift
+    sed -e 's/float \*y)/float *y, float *workspace)/; s/float \*d_gain)/float *d_gain, float *workspace)/' \
+        -e '/^int norm(/,/^}/ { s/const float \*from = x + r \* d, factor = \(.*\);/float *own = workspace + r * 2 * d; memcpy(own, x + r * d, sizeof *own * d); memcpy(own + d, x + r * d, sizeof *own * d); const float *from = own + d, factor = \1;/' \
+        -e 's/ y\[r \* d + i\] = .*/& for (long i = 0; i < 2 * d; i++) own[i] = 1e30f;/; }' \
+        -e 's/^    memset(d_gain/    for (long i = 0; i < rows * d; i++) workspace[i] = 1e30f;\n&/' "$@" norm.c >"$name.c"
+    sed -e 's/float \*y)/float *y, float *workspace)/' \
+        -e 's/y\[blockIdx.x \* d + i\] = .*/{ float *own = workspace + blockIdx.x * d; own[i] = from[i] * factor; y[blockIdx.x * d + i] = own[i] * gain[i]; own[i] = 1e30f; }/' \
+        "$@" norm.cu >"$name.cu"
+    sed -e 's/norm"$/norm" { workspace = 2 * d }/; s/{ gradient }/{ gradient, workspace = d }/; s/threads = 128/&, workspace = d/' \
+        -e "s/norm\.\(cu*\):/$name.\1:/" norm.moe >"$name.moe"
+}
+spaced space
+moec check space.moe >out || wrong "$(cat out)"
+grep -q 'int norm(long rows, long d, const float \*x, const float \*gain, float \*y, float \*workspace)' out || wrong "no workspace: $(cat out)"
+OMP_NUM_THREADS=2 moec verify space.moe -b 2 -c 8 >out 2>&1 || wrong "$(cat out)"
+grep -q 'extern space.c:norm agrees' out && grep -q 'extern space.c:norm_gradient agrees' out || wrong "workspace: $(cat out)"
+moec emit space.moe --out emitted_space >out 2>&1 && make -s -C emitted_space CFLAGS=-O1 >out 2>&1 || wrong "$(cat out)"
+moec emit norm.moe --out emitted_norm >out 2>&1 && make -s -C emitted_norm CFLAGS=-O1 >out 2>&1 || wrong "$(cat out)"
+for one in space norm; do (cd emitted_$one && ./generate --prompt 1 --tokens 8 --temperature 0) >given_$one 2>said || wrong "$(cat said)"; done
+cmp given_space given_norm || wrong "a program with a workspace writes another text"
+spaced over -e 's/i < 2 \* d; i++) own/i <= 2 * d; i++) own/'
+moec verify over.moe -b 2 -c 8 >out 2>&1 || wrong "$(cat out)"
+grep -q "the function writes outside of 'workspace'" out || wrong "a write outside of the workspace: $(cat out)"
+spaced zero -e 's/factor_of(d, from);/factor_of(d, from) + workspace[0] * 0;/; s/const float \*from = own + d/own[0] = own[1] = workspace[2 * r * d]; &/'
+sed -i 's/float \*own = workspace + r \* 2 \* d;/& if (own[0] != 0) return 1;/; /pragma omp parallel/d' zero.c
+moec verify zero.moe -b 2 -c 8 >out 2>&1 || wrong "$(cat out)"
+grep -q 'it returns 1' out || wrong "a kernel that expects zeros in its workspace is not refused: $(cat out)"
+
 # An emitted folder has the file, and writes the same text.
 moec generate first --prompt 1 -n 8 --temperature 0 >expected 2>said || wrong "$(cat said)"
 moec emit first --out emitted >out 2>&1 || wrong "$(cat out)"
@@ -170,6 +202,11 @@ grep -q "extern norm.cu:rms_norm agrees with the equations of layer 'fused_norm'
 MOEC_SIM=hopper moec verify norm.moe -b 2 -c 8 $on >out 2>&1 || wrong "overlapping launches: $(cat out)"
 refused 'y\[0,0,0\] is .* instead of .*computed in value.moe:9' value -e 's/EPS 1e-6f/EPS 1e-2f/'
 refused "the function writes outside of 'y'" outside -e 's/i < d; i += THREADS) y/i <= d; i += THREADS) y/'
+moec verify space.moe -b 2 -c 8 $on >out 2>&1 || wrong "$(cat out)"
+grep -q "extern space.cu:rms_norm agrees with the equations" out || wrong "workspace: $(cat out)"
+spaced over -e 's/own\[i\] = 1e30f/own[i + 1] = 1e30f/'
+moec verify over.moe -b 2 -c 8 $on >out 2>&1 || wrong "$(cat out)"
+grep -q "the function writes outside of 'workspace'" out || wrong "a write outside of the workspace: $(cat out)"
 changed far -e 's/y\[blockIdx.x \* d + i\]/y[blockIdx.x * d + i + 1000000]/'
 fails 'the GPU is not usable after an error of far.cu:rms_norm' moec train far.moe --data text --out nowhere $on
 grep -q 'at far.cu:' out || wrong "the simulated device does not locate the write: $(cat out)"

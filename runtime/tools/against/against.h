@@ -228,6 +228,10 @@ MoecAgainstFunction *extern_library_function(const AgainstExtern *external, void
 bool extern_device_build(const AgainstExtern *external);
 bool extern_device_run(const AgainstExtern *external, const AgainstCase *one, AgainstAnswer *answer,
                        double seconds);
+/* A product at other sizes: the rows, then the sizes of the function. */
+long extern_product_size(const MoecExternProduct *product, const long *numbers);
+/* Floats. */
+long extern_workspace_size(const MoecExtern *external, const long *numbers);
 /* "rows = 2, s = 16, d = 64": a new string. */
 char *extern_sizes_text(const MoecExtern *external);
 

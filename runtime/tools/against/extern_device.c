@@ -15,6 +15,8 @@
 
 enum { ZONE = 256, ZONE_BYTE = 0xA5, OPERANDS = 32 };
 
+static char workspace_name[] = "workspace";
+
 /* An operand on the device. */
 typedef struct DeviceOperand {
     const char *name;
@@ -114,8 +116,7 @@ static bool launch_kernel_of(Device *device, const MoecExtern *external, long bl
 
 static bool launch_extern_kernel(ExternRun *run, const MoecExtern *external) {
     int count = 0;
-    long blocks = run->numbers[0] * external->factor;
-    for (int i = 0; i < external->block_count; i++) blocks *= run->numbers[external->blocks[i] + 1];
+    const long blocks = run->numbers[0] * extern_product_size(&external->blocks, run->numbers);
     for (int i = 0; i <= external->size_count; i++) run->arguments[count++] = &run->numbers[i];
     for (int i = 0; i < run->count; i++) run->arguments[count++] = &run->operands[i].values;
     return launch_kernel_of(run->device, external, blocks, run->arguments);
@@ -175,11 +176,19 @@ static bool set_device_numbers(ExternRun *run, const MoecExtern *external) {
     return true;
 }
 
+/* Last, after the numbers are known. */
+static bool put_workspace(ExternRun *run, const MoecExtern *external) {
+    if (!external->workspace.factor) return true;
+    const AgainstTensor tensor = {.name = workspace_name,
+                                  .count = (size_t)extern_workspace_size(external, run->numbers)};
+    return add_device_operand(run, &tensor, NULL, NULL);
+}
+
 static bool run_one_kernel(const AgainstExtern *external, const MoecExtern *kernel,
                            const AgainstCase *one, AgainstAnswer *answer) {
     ExternRun run = {.external = external, .one = one, .device = external->device};
     bool good = set_device_numbers(&run, kernel) && put_operands(&run, kernel, answer) &&
-                launch_extern_kernel(&run, kernel);
+                put_workspace(&run, kernel) && launch_extern_kernel(&run, kernel);
     for (int i = 0; i < run.count; i++) {
         good = good && take_operand(&run, &run.operands[i]);
         const size_t bytes = run.operands[i].count * sizeof(float) + 2 * ZONE;

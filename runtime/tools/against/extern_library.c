@@ -12,6 +12,7 @@
 #include "model/model.h"
 
 #include <dlfcn.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +43,7 @@ static void write_line(FILE *file, int line, const char *path) {
 
 static void write_call(FILE *file, const MoecExtern *external, const char *name) {
     int pointers = external->input_count + external->output_count;
+    pointers += external->workspace.factor > 0;
     if (external->gradient)
         for (int i = 0; i < external->input_count; i++) pointers += !external->integers[i];
     write_line(file, external->line, external->spec);
@@ -157,6 +159,44 @@ static void set_numbers(const MoecExtern *external, const MoecAgainstTensor *con
     }
 }
 
+/* ---- the workspace: NaN, between zones of known bytes ---- */
+
+enum { ZONE = 256, ZONE_BYTE = 0xA5 };
+
+typedef struct Workspace {
+    unsigned char *block;
+    size_t bytes;
+} Workspace;
+
+static Workspace make_workspace(const MoecExtern *external, const long *numbers) {
+    if (!external->workspace.factor) return (Workspace){NULL, 0};
+    const size_t count = (size_t)extern_workspace_size(external, numbers);
+    Workspace made = {memory_new(count * sizeof(float) + 2 * ZONE), count * sizeof(float)};
+    memset(made.block, ZONE_BYTE, made.bytes + 2 * ZONE);
+    for (size_t i = 0; i < count; i++)
+        memcpy(made.block + ZONE + i * sizeof(float), &(float){NAN}, sizeof(float));
+    return made;
+}
+
+/* Frees it; false if a zone has other bytes. */
+static bool end_workspace(Workspace *space) {
+    bool good = true;
+    for (size_t i = 0; space->block && i < ZONE; i++)
+        good &= space->block[i] == ZONE_BYTE && space->block[space->bytes + ZONE + i] == ZONE_BYTE;
+    free(space->block);
+    return good;
+}
+
+/* Calls a function with these pointers and its workspace; *inside: it stayed in the workspace. */
+static int call_with_workspace(ExternLibraryCall *function, const MoecExtern *external,
+                               const long *numbers, void **pointers, int count, bool *inside) {
+    Workspace space = make_workspace(external, numbers);
+    pointers[count] = space.block ? space.block + ZONE : NULL;
+    const int returned = function(numbers, pointers);
+    *inside = end_workspace(&space);
+    return returned;
+}
+
 /* Integers of 32 bits, as in programs. */
 static void *pointer_of(const MoecAgainstTensor *tensor, void **copies, int *count) {
     if (tensor->type != MOEC_AGAINST_I64) return tensor->values;
@@ -168,7 +208,7 @@ static void *pointer_of(const MoecAgainstTensor *tensor, void **copies, int *cou
 }
 
 static int run_gradient(const MoecAgainstTensor *const *operands, const long *numbers,
-                        void **pointers, void **copies, int *copy_count) {
+                        void **pointers, void **copies, int *copy_count, bool *inside) {
     const MoecExtern *forward = loaded.external->forward;
     const int inputs = forward->input_count;
     int count = inputs;
@@ -182,7 +222,8 @@ static int run_gradient(const MoecAgainstTensor *const *operands, const long *nu
                 memory_new(sizeof(float) * ((size_t)operands[i]->count + 1));
         count++;
     }
-    return loaded.gradient(numbers, pointers);
+    return call_with_workspace(loaded.gradient, loaded.external->gradient, numbers, pointers, count,
+                               inside);
 }
 
 static int call_extern_library(const MoecAgainstCall *call, char *message) {
@@ -200,16 +241,20 @@ static int call_extern_library(const MoecAgainstCall *call, char *message) {
     set_numbers(forward, operands, numbers);
     for (int i = 0; i < forward->input_count + forward->output_count; i++)
         pointers[i] = pointer_of(operands[i], copies, &copy_count);
-    int returned = loaded.call(numbers, pointers);
-    if (!returned && loaded.gradient) {
+    bool inside;
+    int returned = call_with_workspace(loaded.call, forward, numbers, pointers,
+                                       forward->input_count + forward->output_count, &inside);
+    if (!returned && inside && loaded.gradient) {
         code = MOEC_AGAINST_GOOD;
-        returned = run_gradient(operands, numbers, pointers, copies, &copy_count);
+        returned = run_gradient(operands, numbers, pointers, copies, &copy_count, &inside);
     }
+    if (!inside)
+        snprintf(message, MOEC_AGAINST_MESSAGE, "the function writes outside of 'workspace'");
     if (returned)
         snprintf(message, MOEC_AGAINST_MESSAGE, "it returns %d, so it refuses these sizes",
                  returned);
     for (int i = 0; i < copy_count; i++) free(copies[i]);
-    return returned ? -1 : code;
+    return returned || !inside ? -1 : code;
 }
 
 MoecAgainstFunction *extern_library_function(const AgainstExtern *external, void *library) {
