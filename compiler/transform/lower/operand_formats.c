@@ -13,8 +13,8 @@
  *     x_fp8[b,s,d] = e4m3(x[b,s,d] / scale[b,s]) * scale[b,s]           -->  over d, for each f
  *     y[b,s,f] = sum[d] x_fp8[b,s,d] * up_fp8[d,f]
  *
- * The terms of a sum share a scale, or blocks of them do. bf16 holds rounded operands exactly, except
- * those of `ternary`. Left as they are: parameters of the head, products that a selection depends
+ * The terms of a sum share a scale, or blocks of them do. bf16 holds rounded operands exactly,
+ * except those of `ternary`. Left as they are: parameters of the head, products that a selection depends
  * on, and operands whose sum runs over dispatched rows.
  */
 #include "analysis/contraction.h"
@@ -86,11 +86,11 @@ typedef struct Rounding {
     Statement *statement;
 } Rounding;
 
-static Expr *apply(const Rounding *all, OpCode op, Expr *a, Expr *b) {
+static Expr *rounding_apply(const Rounding *all, OpCode op, Expr *a, Expr *b) {
     return expr_apply(all->program, op, a, b, NULL);
 }
 
-static Expr *number(const Rounding *all, double value) {
+static Expr *rounding_number(const Rounding *all, double value) {
     return expr_number(all->program, value);
 }
 
@@ -148,13 +148,15 @@ static ScaleShape scale_shape(const Rounding *all, const RoundedOperand *operand
                                    block, AXIS_PLAIN, loop->axis->span);
             Index *at = index_new(program, blocks->name, blocks),
                   *term = index_new(program, terms->name, terms);
-            Expr *element =
-                apply(all, OP_ADD,
-                      apply(all, OP_MUL, expr_index(program, at), number(all, (double)block)),
-                      expr_index(program, term));
-            shape.at[shape.rank] = apply(
-                all, OP_FLOOR,
-                apply(all, OP_DIV, expr_index(program, loop), number(all, (double)block)), NULL);
+            Expr *element = rounding_apply(all, OP_ADD,
+                                           rounding_apply(all, OP_MUL, expr_index(program, at),
+                                                          rounding_number(all, (double)block)),
+                                           expr_index(program, term));
+            shape.at[shape.rank] =
+                rounding_apply(all, OP_FLOOR,
+                               rounding_apply(all, OP_DIV, expr_index(program, loop),
+                                              rounding_number(all, (double)block)),
+                               NULL);
             shape.dims[shape.rank++] = at;
             shape.reduced[shape.reduced_count++] = term;
             shape.source = expr_substitute(program, operand->source, &loop, &element, 1);
@@ -171,11 +173,13 @@ static Expr *power_scale(Rounding *all, const RoundedOperand *operand, const Sca
                          double factor) {
     Tensor *most =
         define_before(all, operand, "most", shape->dims, shape->rank, REDUCE_MAX, shape->reduced,
-                      shape->reduced_count, apply(all, OP_ABS, shape->source, NULL));
+                      shape->reduced_count, rounding_apply(all, OP_ABS, shape->source, NULL));
     Expr *size = expr_read_indices(all->program, most, shape->dims);
-    return apply(all, OP_MUL,
-                 apply(all, OP_E8M0, apply(all, OP_MAX, size, number(all, LEAST_SIZE)), NULL),
-                 number(all, factor));
+    return rounding_apply(
+        all, OP_MUL,
+        rounding_apply(all, OP_E8M0,
+                       rounding_apply(all, OP_MAX, size, rounding_number(all, LEAST_SIZE)), NULL),
+        rounding_number(all, factor));
 }
 
 /* A number of E4M3 times a power of two that all groups of a sum share. */
@@ -187,7 +191,7 @@ static Expr *small_scale(Rounding *all, const RoundedOperand *operand, const Sca
                       power_scale(all, operand, &sum, 2 / format->most / 256));
     Tensor *most =
         define_before(all, operand, "most", shape->dims, shape->rank, REDUCE_MAX, shape->reduced,
-                      shape->reduced_count, apply(all, OP_ABS, shape->source, NULL));
+                      shape->reduced_count, rounding_apply(all, OP_ABS, shape->source, NULL));
     Expr *subs[MAX_LOOPS];
     int count = 0;
     for (int i = 0; i < shape->rank; i++)
@@ -196,30 +200,34 @@ static Expr *small_scale(Rounding *all, const RoundedOperand *operand, const Sca
                 subs[count++] = expr_index(all->program, shape->dims[i]);
     MUST(count == sum.rank);
     Expr *shared = expr_read(all->program, common, subs),
-         *size = apply(all, OP_DIV, expr_read_indices(all->program, most, shape->dims),
-                       apply(all, OP_MUL, number(all, format->most), shared)),
-         *small = apply(all, OP_MAX, apply(all, OP_E4M3, size, NULL), number(all, 0x1p-9));
-    return apply(all, OP_MUL, small, shared);
+         *size = rounding_apply(
+             all, OP_DIV, expr_read_indices(all->program, most, shape->dims),
+             rounding_apply(all, OP_MUL, rounding_number(all, format->most), shared)),
+         *small = rounding_apply(all, OP_MAX, rounding_apply(all, OP_E4M3, size, NULL),
+                                 rounding_number(all, 0x1p-9));
+    return rounding_apply(all, OP_MUL, small, shared);
 }
 
 static Expr *mean_scale(Rounding *all, const RoundedOperand *operand, const ScaleShape *shape) {
     Tensor *sum =
         define_before(all, operand, "sum", shape->dims, shape->rank, REDUCE_SUM, shape->reduced,
-                      shape->reduced_count, apply(all, OP_ABS, shape->source, NULL));
+                      shape->reduced_count, rounding_apply(all, OP_ABS, shape->source, NULL));
     double elements = 1;
     for (int i = 0; i < shape->reduced_count; i++)
         elements *= (double)shape->reduced[i]->axis->size;
-    Expr *mean = apply(all, OP_MUL, expr_read_indices(all->program, sum, shape->dims),
-                       number(all, 1 / elements));
-    return apply(all, OP_MAX, mean, number(all, LEAST_SIZE));
+    Expr *mean = rounding_apply(all, OP_MUL, expr_read_indices(all->program, sum, shape->dims),
+                                rounding_number(all, 1 / elements));
+    return rounding_apply(all, OP_MAX, mean, rounding_number(all, LEAST_SIZE));
 }
 
 /* An element in units of its scale, rounded. */
 static Expr *rounded_units(const Rounding *all, const ElementFormat *format, Expr *units) {
-    if (format->op != OP_FLOOR) return apply(all, format->op, units, NULL);
-    Expr *nearest = apply(all, OP_FLOOR, apply(all, OP_ADD, units, number(all, 0.5)), NULL);
-    return apply(all, OP_MAX, apply(all, OP_MIN, nearest, number(all, format->most)),
-                 number(all, -format->most));
+    if (format->op != OP_FLOOR) return rounding_apply(all, format->op, units, NULL);
+    Expr *nearest = rounding_apply(
+        all, OP_FLOOR, rounding_apply(all, OP_ADD, units, rounding_number(all, 0.5)), NULL);
+    return rounding_apply(all, OP_MAX,
+                          rounding_apply(all, OP_MIN, nearest, rounding_number(all, format->most)),
+                          rounding_number(all, -format->most));
 }
 
 /* Only while training do positions share a scale: otherwise a later one would change an earlier. */
@@ -243,20 +251,21 @@ static void define_rounded(Rounding *all, RoundedOperand *operand) {
                       : power_scale(all, operand, &shape, 1 / format->power);
     Tensor *scale =
         define_before(all, operand, "scale", shape.dims, shape.rank, REDUCE_NONE, NULL, 0, value);
-    Tensor *inverse = define_before(
-        all, operand, "inverse", shape.dims, shape.rank, REDUCE_NONE, NULL, 0,
-        apply(all, OP_DIV, number(all, 1), expr_read_indices(all->program, scale, shape.dims)));
-    Expr *units = apply(all, OP_MUL, operand->source,
-                        expr_read(all->program, inverse, (Expr *const *)shape.at));
+    Tensor *inverse =
+        define_before(all, operand, "inverse", shape.dims, shape.rank, REDUCE_NONE, NULL, 0,
+                      rounding_apply(all, OP_DIV, rounding_number(all, 1),
+                                     expr_read_indices(all->program, scale, shape.dims)));
+    Expr *units = rounding_apply(all, OP_MUL, operand->source,
+                                 expr_read(all->program, inverse, (Expr *const *)shape.at));
     operand->rounded = define_before(
         all, operand, all->formats->name, operand->loops, operand->rank, REDUCE_NONE, NULL, 0,
-        apply(all, OP_MUL, rounded_units(all, format, units),
-              expr_read(all->program, scale, (Expr *const *)shape.at)));
+        rounding_apply(all, OP_MUL, rounded_units(all, format, units),
+                       expr_read(all->program, scale, (Expr *const *)shape.at)));
 }
 
 /* ---- operands ---- */
 
-static bool is_summed(const Statement *statement, const Index *loop) {
+static bool is_summed_loop(const Statement *statement, const Index *loop) {
     return !expr_uses_index(statement->target, loop);
 }
 
@@ -272,7 +281,7 @@ static bool add_dimension(const Rounding *all, RoundedOperand *operand, const Ex
     for (int i = 0; i < statement->loop_count; i++) {
         if (!expr_uses_index(sub, statement->loops[i])) continue;
         uses = true;
-        summed |= is_summed(statement, statement->loops[i]);
+        summed |= is_summed_loop(statement, statement->loops[i]);
     }
     if (!uses && !reads_tensor(sub)) return true;
     if (summed && (!loop || loop->axis->kind == AXIS_ROWS)) return false;
