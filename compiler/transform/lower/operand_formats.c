@@ -13,9 +13,9 @@
  *     x_fp8[b,s,d] = e4m3(x[b,s,d] / scale[b,s]) * scale[b,s]           -->  over d, for each f
  *     y[b,s,f] = sum[d] x_fp8[b,s,d] * up_fp8[d,f]
  *
- * The terms of a sum share a scale, or blocks of them do. bf16 holds rounded operands exactly,
- * except those of `ternary`. Left as they are: parameters of the head, products that a selection depends
- * on, and operands whose sum runs over dispatched rows.
+ * The terms of a sum share a scale, or blocks of them do. bf16 holds the rounded operands, except
+ * those of `ternary`, exactly. Left as they are: parameters of the head, products that a selection
+ * depends on, and operands whose sum runs over dispatched rows.
  */
 #include "analysis/contraction.h"
 #include "analysis/parameter_facts.h"
