@@ -1,15 +1,15 @@
 """Compares a trace of `moec bench`, read by Perfetto, with the report of the same measurement: see read_trace.sh.
 
-    read_trace.py TRACE REPORT
+    read_trace.py SOCKET REPORT
 """
 import json
 import sys
 
 from perfetto.trace_processor import TraceProcessor
 
-trace, report = sys.argv[1:]
+socket, report = sys.argv[1:]
 kernels = [row for row in json.load(open(report))["kernels"] if row["name"] != "between units"]
-with TraceProcessor(trace=trace) as processor:
+with TraceProcessor(remote=socket) as processor:
     slices = list(processor.query("select id, name, category, ts, dur, depth, arg_set_id from slice order by ts"))
     step = [one for one in slices if one.category == "step"]
     launches = [one for one in slices if one.category != "step"]
@@ -22,5 +22,5 @@ with TraceProcessor(trace=trace) as processor:
     for row in processor.query("select arg_set_id, key, display_value from args"):
         arguments.setdefault(row.arg_set_id, {})[row.key.replace("args.", "")] = row.display_value
     query = [arguments[one.arg_set_id] for one in launches if one.name == "attention_q"]
-    assert query and all(one["layer"] == "block.{i}.attention" and float(one["flops"]) > 0 for one in query), query
-print(f"{trace}: {len(launches)} launches agree")
+    assert query and all(one["layer"] == "block.0.attention" and float(one["flops"]) > 0 for one in query), query
+print(f"{len(launches)} launches agree")

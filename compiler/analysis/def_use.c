@@ -63,7 +63,7 @@ static const List *writes_to(const DefUse *def_use, const Tensor *tensor) {
 
 bool def_use_is_plain(const DefUse *def_use, const Tensor *tensor) {
     const List *writes = writes_to(def_use, tensor);
-    if (tensor->role != ROLE_TEMP || writes->count != 1) return false;
+    if (tensor->role != ROLE_TEMP || tensor->observed || writes->count != 1) return false;
     const TensorAccess *write = writes->items[0];
     const Statement *statement = def_use->points[write->position].statement;
     if (statement->once || statement->accumulate) return false;

@@ -176,6 +176,9 @@ typedef struct Tensor {
     bool prepared;   /* parameters: computed from others by GRAPH_PREPARE, see prepare.c */
     List own;        /* OwnNumber *, parameters: optimizer options of this parameter */
     MoecProbe probe; /* outputs */
+    bool of_adjoint; /* outputs: a copy of a tensor in the forward pass, which the pass gradient
+                        replaces by one of its gradient */
+    bool observed;   /* temporaries: such a copy reads it, so readers must keep reading it */
     bool cached;     /* named by `cache t`: decode stores it and recomputes everything derived from
                         it */
     bool head;       /* parameters: no product of another parameter follows theirs */

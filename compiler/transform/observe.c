@@ -9,6 +9,9 @@
  *          values that a repeat carries. Those that are added to their own input (a residual
  *          branch) have the suffix +. Results of single instances of a layer are left out.
  *
+ *          Gradients of tensors by name, "gradient:NAME": the same copies, also of the states in a
+ *          scan, which the pass gradient replaces.
+ *
  *          Operands: the inputs of products with a matrix, named after it.
  *
  *          All precede the outputs declared by the model.
@@ -20,9 +23,12 @@
 
 #include <string.h>
 
+static const char gradient_mark[] = "gradient:";
+
 typedef struct Observation {
     const Tensor *tensor;
     const char *name;
+    bool of_adjoint;
 } Observation;
 
 static bool is_whole_activation(const Program *program, const ParameterFlow *flow) {
@@ -35,10 +41,13 @@ static bool is_whole_activation(const Program *program, const ParameterFlow *flo
 }
 
 static void add_output(Arena *arena, List *list, const Tensor *tensor, const char *name) {
-    for (int i = 0; i < list->count; i++)
-        if (((Observation *)list->items[i])->tensor == tensor) return;
+    const bool of_adjoint = !strncmp(name, gradient_mark, sizeof gradient_mark - 1);
+    for (int i = 0; i < list->count; i++) {
+        const Observation *one = list->items[i];
+        if (one->tensor == tensor && one->of_adjoint == of_adjoint) return;
+    }
     Observation *one = arena_alloc(arena, sizeof *one);
-    *one = (Observation){tensor, name};
+    *one = (Observation){tensor, name, of_adjoint};
     list_push(arena, list, one);
 }
 
@@ -48,14 +57,14 @@ typedef struct Surroundings {
 } Surroundings;
 
 /* out[i, ...] = read, after the statement that computes it. */
-static Statement *copy_out(Program *program, const Expr *read, const char *name,
+static Statement *copy_out(Program *program, const Expr *read, const Observation *one,
                            Surroundings around, Span span) {
     Axis *axes[MAX_RANK];
     Expr *subs[MAX_RANK];
     int rank = 0;
     Index *const steps[] = {around.repeat, around.scan};
     for (int i = 0; i < 2; i++) {
-        if (!steps[i]) continue;
+        if (!steps[i] || (i && tensor_has_axis(read->tensor, steps[i]->axis))) continue;
         axes[rank] = steps[i]->axis;
         subs[rank++] = expr_index(program, steps[i]);
     }
@@ -66,7 +75,8 @@ static Statement *copy_out(Program *program, const Expr *read, const char *name,
     }
     MUST(rank <= MAX_RANK);
     Tensor *out = tensor_new(program, "observed", ROLE_OUTPUT, TYPE_REAL, rank, axes, span);
-    out->path = name;
+    out->path = one->name;
+    out->of_adjoint = one->of_adjoint;
     list_push(program->arena, &program->outputs, out);
     Block alone = {{0}};
     return statement_loop(program, &alone, expr_read(program, out, subs), false, REDUCE_NONE, NULL,
@@ -102,13 +112,16 @@ static bool is_written_after(const Block *block, int number, const Tensor *tenso
 }
 
 static void observe_result(Program *program, List *all, const Statement *statement,
-                           const Expr *result, const List *wanted, Surroundings around) {
+                           const Expr *result, const List *wanted, Surroundings around,
+                           bool is_state) {
     for (int j = 0; j < wanted->count; j++) {
         const Observation *one = wanted->items[j];
         const bool before_repeat = strchr(one->name, '{') && !around.repeat;
-        if (result->tensor == one->tensor && !before_repeat)
-            list_push(program->arena, all,
-                      copy_out(program, result, one->name, around, statement->span));
+        if (result->tensor != one->tensor || before_repeat) continue;
+        const bool inside = statement->kind == STATEMENT_LOOP,
+                   by_scan = statement_is_scan(statement);
+        if (one->of_adjoint ? by_scan : is_state && inside) continue;
+        list_push(program->arena, all, copy_out(program, result, one, around, statement->span));
     }
 }
 
@@ -117,14 +130,14 @@ static void observe_results(Program *program, List *all, const Block *block, int
     const Statement *statement = block->statements.items[number];
     const bool is_state = around.scan && statement->kind == STATEMENT_LOOP &&
                           tensor_has_axis(statement->target->tensor, around.scan->axis);
-    if (statement->kind == STATEMENT_LOOP && !is_state &&
+    if (statement->kind == STATEMENT_LOOP &&
         !is_written_after(block, number, statement->target->tensor))
-        observe_result(program, all, statement, statement->target, wanted, around);
+        observe_result(program, all, statement, statement->target, wanted, around, is_state);
     for (int i = 0; i < statement->outputs.count; i++) {
         const Expr *result = statement->outputs.items[i];
         if (!statement_is_scan(statement) ||
             tensor_has_axis(result->tensor, statement->index->axis))
-            observe_result(program, all, statement, result, wanted, around);
+            observe_result(program, all, statement, result, wanted, around, false);
     }
 }
 
@@ -150,8 +163,9 @@ static void observe_block(Program *program, Block *block, const List *wanted, bo
         if (carried && is_plain_activation(carried)) {
             list_push(program->arena, &all,
                       copy_out(program, carried,
-                               arena_format(program->arena, "%s.{i}", step->axis->name), around,
-                               statement->span));
+                               &(Observation){.name = arena_format(program->arena, "%s.{i}",
+                                                                   step->axis->name)},
+                               around, statement->span));
             stream = true;
         }
         observe_results(program, &all, block, i, wanted, around);
@@ -205,7 +219,7 @@ static void find_operand(Statement *statement, void *data) {
             !is_product_with(program->arena, statement, parameter))
             continue;
         Observation *one = arena_alloc(program->arena, sizeof *one);
-        *one = (Observation){operand, parameter->path};
+        *one = (Observation){operand, parameter->path, false};
         list_push(program->arena, &search->wanted, one);
     }
 }
@@ -218,12 +232,20 @@ void observe_operands(Program *program) {
 
 void observe_by_name(Program *program, const List *names) {
     List wanted = {0};
+    const int own = program->tensors.count;
     attention_weights(program, names);
     for (int i = 0; i < program->tensors.count; i++) {
-        const Tensor *tensor = program->tensors.items[i];
-        for (int j = 0; tensor->spec_name && j < names->count; j++)
-            if (!strcmp(tensor->spec_name, names->items[j]) && tensor->type == TYPE_REAL)
-                add_output(program->arena, &wanted, tensor, tensor->spec_name);
+        Tensor *tensor = program->tensors.items[i];
+        for (int j = 0; tensor->spec_name && j < names->count; j++) {
+            const char *name = names->items[j];
+            const size_t mark = strncmp(name, gradient_mark, sizeof gradient_mark - 1)
+                                    ? 0
+                                    : sizeof gradient_mark - 1;
+            if (strcmp(tensor->spec_name, name + mark) != 0 || tensor->type != TYPE_REAL) continue;
+            if (mark && (program->graph != GRAPH_TRAIN || i >= own)) continue;
+            tensor->observed |= mark > 0;
+            add_output(program->arena, &wanted, tensor, name);
+        }
     }
     observe_all(program, &wanted, true);
 }

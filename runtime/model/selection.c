@@ -46,13 +46,15 @@ static bool is_output(const Model *described, const char *name) {
     return false;
 }
 
-static bool observe_selection(SelectedName *selection, MoecCompiler *compiler,
+static bool observe_selection(SelectedName *selection, const char *prefix, MoecCompiler *compiler,
                               const MoecSpecTensor *tensors, int tensor_count,
                               const Model *described) {
     for (int i = 0; i < tensor_count; i++) {
         if (!names_tensor(selection, tensors[i].name)) continue;
         if (tensors[i].part && is_output(described, tensors[i].name)) continue;
-        moec_observe_name(compiler, tensors[i].name);
+        char *name = memory_format("%s%s", prefix ? prefix : "", tensors[i].name);
+        moec_observe_name(compiler, name);
+        free(name);
         selection->used = true;
     }
     for (int i = 0; described && i < described->parameter_count; i++)
@@ -97,9 +99,13 @@ bool selections_observe(SelectedNames *selections, MoecCompiler *compiler,
                         const MoecSpecTensor *tensors, int tensor_count, const Model *described) {
     for (int i = 0; i < selections->count; i++) {
         SelectedName *selection = &selections->items[i];
-        if (observe_selection(selection, compiler, tensors, tensor_count, described)) continue;
+        if (observe_selection(selection, selections->prefix, compiler, tensors, tensor_count,
+                              described))
+            continue;
         selection->anywhere = true;
-        if (observe_selection(selection, compiler, tensors, tensor_count, described)) continue;
+        if (observe_selection(selection, selections->prefix, compiler, tensors, tensor_count,
+                              described))
+            continue;
         return report_unknown_tensor(selection, tensors, tensor_count, described);
     }
     return true;

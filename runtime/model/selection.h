@@ -24,6 +24,7 @@ typedef struct SelectedName {
 typedef struct SelectedNames {
     SelectedName *items;
     int count;
+    const char *prefix; /* of the names of the outputs, or NULL: "gradient:" */
 } SelectedNames;
 
 /* Splits the texts at the first `mark`, which is [ or =. */

@@ -77,6 +77,57 @@ assert 1e-4 < error("bf16", "block.1.attention.v") < 4e-3 and 1e-4 < error("int8
 PYTHON
 fails "did you mean 'block.0.attention.v'" moec inspect small.moe:recurrent -p x --show cache:block.0.attention.w
 
+# Gradients of tensors: on all devices; equal to those of parameters of zeros that are added to them, in a repeat, in a recurrence and with
+# another axis; 'first' and 'second' have equal values.
+same recurrent 'gradient:block.*.ffn.*' 'gradient:attended[0]' gradient:logits gradient:final_norm.weight block.0.ffn.h
+same experts 'gradient:ffn.*' gradient:x
+cat >added.moe <<'SPEC'
+use train
+layer whole {
+  option train: layer = train { batch_size = 1, context_length = 6 }
+  sequence s = train.context_length
+  axis d = 3
+  axis v = 256
+  axis n = 2
+  input tokens[s]: token
+  input targets[s]: next_token
+  param embedding[v, d], out[d, v]
+  x[s, d] = embedding[tokens[s], d]
+  repeat block[i < 2] {
+    param w[d, d], e[n, d], to_y[s, d] ~ zeros, to_h[s, d] ~ zeros, to_grown[s, d] ~ zeros, to_x[s, d] ~ zeros, to_z[n, s, d] ~ zeros
+    y[s, d] = tanh(sum[j] x[s, j] * w[j, d]) + to_y[s, d]
+    scan h[d] over s {
+      grown[d] = 0.5 * h[d] + to_grown[s, d]
+      h[d] = grown[d] * y[s, d] + y[s, d] + to_h[s, d]
+    }
+    z[n, s, d] = h[s, d] * e[n, d] + to_z[n, s, d]
+    first[s, d] = 0.1 * h[s, d]
+    second[s, d] = 0.1 * h[s, d]
+    x[s, d] = x[s, d] + (sum[n] z[n, s, d] * z[n, s, d]) + 3 * first[s, d] + 5 * second[s, d] + to_x[s, d]
+  }
+  logits[s, v] = sum[d] x[s, d] * out[d, v]
+  output logits
+  loss = mean[batch, s] (logsumexp[v] logits[s, v] - logits[s, targets[s]])
+}
+model added = whole {}
+SPEC
+moec inspect added.moe -d text --values --json --show 'gradient:block.*' >gradients
+python3 - <<'PYTHON' || wrong "the gradients of tensors are wrong"
+import json
+found = {t["name"].replace("gradient:block.", ""): t["values"] for t in json.load(open("gradients"))}
+def equal(a, b, factor=1):
+    assert len(a) == len(b) > 0 and any(a), (a, b)
+    assert all(abs(factor * p - q) <= 1e-5 * max(map(abs, b)) for p, q in zip(a, b)), (a, b)
+for layer in "01":
+    for name in "y", "h", "grown", "x", "z":
+        equal(found[f"{layer}.{name}"], found[f"{layer}.to_{name}"])
+    equal(found[f"{layer}.first"], found[f"{layer}.second"], 5 / 3)
+PYTHON
+fails "does not compute the gradient of 'attended_weights'" moec inspect small.moe:small -d text --show gradient:attended_weights
+fails "did you mean 'block.0.ffn.h'" moec inspect small.moe:small -d text --show gradient:block.0.ffn.hh
+fails 'gradients require a prompt of two tokens' moec inspect small.moe:small -p x --show gradient:logits
+moec inspect small.moe:small -p 'In the' --show gradient:logits | grep -q '^gradient:logits\[1,5,256\]' || wrong "gradients of a prompt"
+
 # x is defined twice: x.2 is the first one, x twice as large. The weights of attention have the sum 1 without a sink.
 moec inspect small.moe:recurrent -d text --values --json --show block.0.ffn.x --show block.0.ffn.x.2 >twice
 moec inspect small.moe:recurrent -p 'In the beginning' --set attention.sink=false --values --json --show attended_weights >weights

@@ -243,8 +243,24 @@ static Expr *taking_entry(Backward *backward, const Statement *statement, Expr *
     return expr_apply(program, OP_EQ, number, first, NULL);
 }
 
+/* observed[i,b,s] = t[b,s]  -->  observed[i,b,s] = d_t[b,s]: all readers of t follow this copy, so
+ * its adjoint is complete here; that of a tensor in a scan after the reverse scan. */
+static void give_adjoint(Backward *backward, const Statement *statement) {
+    Program *program = backward->program;
+    if (backward->scanned && backward->recurring) return;
+    Expr *read = reverse_in_step(backward, statement->value);
+    Expr *adjoint = adjoint_needed(backward, read) ? adjoint_read(backward, read) : NULL;
+    statement_loop(program, backward->block, reverse_in_step(backward, statement->target), false,
+                   REDUCE_NONE, NULL, 0, adjoint ? adjoint : expr_number(program, 0),
+                   statement->span);
+}
+
 void reverse_loop(Backward *backward, const Statement *statement) {
     Program *program = backward->program;
+    if (statement->target->tensor->of_adjoint) {
+        give_adjoint(backward, statement);
+        return;
+    }
     if (statement->once || !adjoint_needed(backward, statement->target)) return;
     Expr *target = reverse_in_step(backward, statement->target);
     Expr *value = reverse_in_step(backward, statement->value);
@@ -413,6 +429,23 @@ static void give_inputs(Backward *backward) {
     program->outputs = all;
 }
 
+/* Removes the copies that give_adjoint has replaced. */
+static void forget_copies(Program *program, Block *block) {
+    List kept = {0};
+    for (int i = 0; i < block->statements.count; i++) {
+        Statement *statement = block->statements.items[i];
+        const bool loop = statement->kind == STATEMENT_LOOP;
+        const int inner = statement->body.statements.count;
+        if (inner) forget_copies(program, &statement->body);
+        if (statement_is_scan(statement) && statement->body.statements.count < inner)
+            scan_operands(program, statement);
+        if (!loop || !statement->target->tensor->of_adjoint ||
+            statement->value->kind != EXPR_READ || !statement->value->tensor->observed)
+            list_push(program->arena, &kept, statement);
+    }
+    block->statements = kept;
+}
+
 /* Removes a loss that exists only to be differentiated. */
 static void forget_loss(Program *program) {
     const List all = program->outputs;
@@ -444,6 +477,7 @@ void gradient(Program *program, bool recompute) {
         reverse_program(&backward, uses, recompute);
         rematerialize_body(program, forward);
     }
+    forget_copies(program, &program->body);
     if (program->input_gradients) give_inputs(&backward);
     for (int id = 0; id < backward.count; id++)
         adjoint_declare(&backward, program->tensors.items[id]);

@@ -220,7 +220,7 @@ complete -c moec -n '__fish_seen_subcommand_from plan' -l color -xa 'auto always
 complete -c moec -n '__fish_seen_subcommand_from plan' -l help -s h -d 'this text'
 
 complete -c moec -f -n __fish_use_subcommand -a inspect -d 'Print tensors of a forward pass by their names in the spec.'
-complete -c moec -n '__fish_seen_subcommand_from inspect' -l show -x -d 'tensor, with * for any text and a slice: \'block.*.attention.q[0,:,2:5]\'; cache:NAME: state of decoding after the last token; repeatable; without it the names are listed'
+complete -c moec -n '__fish_seen_subcommand_from inspect' -l show -x -d 'tensor, with * for any text and a slice: \'block.*.attention.q[0,:,2:5]\'; cache:NAME: state of decoding after the last token; gradient:NAME: gradient of the loss; repeatable; without it the names are listed'
 complete -c moec -n '__fish_seen_subcommand_from inspect' -l prompt -s p -x -d 'input: one text, - for stdin'
 complete -c moec -n '__fish_seen_subcommand_from inspect' -l data -s d -rF -d 'input: the first batch of the data; see moec train'
 complete -c moec -n '__fish_seen_subcommand_from inspect' -l values -d 'values as well as statistics'

@@ -17,6 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Mark of names of gradients: "gradient:block.0.ffn.h". */
+static const char gradient_mark[] = "gradient:";
+
 typedef struct InspectOptions {
     const char *operand, *prompt, *data, *device, *out, *svg;
     long seed;
@@ -34,8 +37,8 @@ typedef struct Inspection {
     GraphShape shape;
     const MoecSpecTensor *tensors;
     int tensor_count;
-    TextList caches, others; /* of --show */
-    SelectedNames selections;
+    TextList caches, others;          /* of --show */
+    SelectedNames selections, graded; /* graded: whose gradients are shown */
     Model *model;
     int32_t *windows;           /* [batch, context + 1] */
     MoecCompiler *cached_names; /* or NULL */
@@ -58,18 +61,22 @@ static bool open_inspected(Inspection *inspection) {
 static bool choose_shape(Inspection *inspection) {
     const InspectOptions *options = inspection->options;
     const Writing writing = inspection->tokenizer ? WRITING_TEXT : WRITING_BYTES;
-    inspection->shape = (GraphShape){.graph = MOEC_FORWARD};
+    inspection->shape = (GraphShape){.graph = inspection->graded.count ? MOEC_TRAIN : MOEC_FORWARD};
     if (!options->prompt) return true;
     if (!prompts_read(&inspection->prompts, options->prompt, NULL) ||
         !prompts_encode(&inspection->prompts, writing, inspection->tokenizer))
         return false;
     inspection->shape.batch = 1;
-    inspection->shape.context = prompts_length(&inspection->prompts);
+    inspection->shape.context =
+        prompts_length(&inspection->prompts) - (inspection->graded.count > 0);
     return inspection->shape.context > 0 ||
-           error_message("use a longer prompt", "the prompt has no tokens");
+           error_message("use a longer prompt", inspection->graded.count
+                                                    ? "gradients require a prompt of two tokens"
+                                                    : "the prompt has no tokens");
 }
 
-/* The target of the last token of a prompt is unknown: the token itself. */
+/* The target of the last token of a prompt is unknown: the token itself. With gradients the last
+ * token is only a target. */
 static bool set_prompt(Inspection *inspection, Call *call) {
     const TokenList *tokens = &inspection->prompts.items[0].tokens;
     const MoecTensor *foreign = call_foreign_input(call);
@@ -82,7 +89,7 @@ static bool set_prompt(Inspection *inspection, Call *call) {
     const size_t count = (size_t)tokens->count;
     int32_t *window = memory_new(sizeof *window * (count + 1));
     memcpy(window, tokens->items, sizeof *window * count);
-    window[count] = window[count - 1];
+    window[count] = window[count - 1]; /* not read with gradients */
     call_set_windows(call, window);
     inspection->windows = window;
     return true;
@@ -122,17 +129,26 @@ static bool open_inspected_model(Inspection *inspection) {
     return !inspection->device || model_put(inspection->model);
 }
 
+static bool get_interpreted(MoecInterpreter *interpreter, const char *name, float *to,
+                            size_t count) {
+    double *wide = memory_new(sizeof *wide * (count + 1));
+    const bool good = moec_interpreter_get(interpreter, name, wide, count);
+    for (size_t i = 0; i < count; i++) to[i] = (float)wide[i];
+    free(wide);
+    return good;
+}
+
 /* The same outputs as on a device, computed by the interpreter. */
 static bool run_interpreted(const Inspection *inspection, Call *call) {
     const GraphShape *shape = &inspection->shape;
     MoecInterpreter *interpreter = interpreted_open(
         inspection->compiler,
-        moec_define(inspection->compiler, MOEC_FORWARD, shape->batch, shape->context, 0),
+        moec_define(inspection->compiler, shape->graph, shape->batch, shape->context, 0),
         call->model, call->model->layer_states);
     if (!interpreter) return reports_good(inspection->compiler) && false;
     interpreted_set_inputs(interpreter, call);
-    const char *problem =
-        moec_interpreter_run(interpreter, (uint64_t)inspection->options->seed, false);
+    const char *problem = moec_interpreter_run(interpreter, (uint64_t)inspection->options->seed,
+                                               inspection->graded.count > 0);
     bool good = !problem || error_message(NULL, "%s", problem);
     int count;
     PublicTensor *outputs = public_tensors(call->graph->outputs, call->graph->output_count, &count);
@@ -140,22 +156,26 @@ static bool run_interpreted(const Inspection *inspection, Call *call) {
         const PublicTensor *one = &outputs[i];
         const int slot = (int)(one->tensor - call->graph->outputs);
         float *to = call->outputs[slot] + (one->offset - one->tensor->offset) / sizeof(float);
-        double *wide = memory_new(sizeof *wide * (one->count + 1));
         char *name = memory_format("output:%s", one->name);
-        good = moec_interpreter_get(interpreter, name, wide, one->count);
-        for (size_t j = 0; j < one->count; j++) to[j] = (float)wide[j];
+        good = get_interpreted(interpreter, name, to, one->count);
         free(name);
-        free(wide);
     }
     public_free(outputs, count);
+    for (int i = 0; good && inspection->graded.count && i < call->model->parameter_count; i++) {
+        const PublicTensor *one = &call->model->parameters[i];
+        char *name = memory_format("%s%s", gradient_mark, one->name);
+        good = get_interpreted(interpreter, name,
+                               call->model->gradients + one->offset / sizeof(float), one->count);
+        free(name);
+    }
     moec_interpreter_free(interpreter);
     return good;
 }
 
 static bool run_device_call(const Inspection *inspection, Call *call) {
-    bool good = call_run(call, (uint64_t)inspection->options->seed, false);
+    bool good = call_run(call, (uint64_t)inspection->options->seed, inspection->graded.count > 0);
     for (int i = 0; good && i < call->graph->output_count; i++) good = call_get(call, i) != NULL;
-    return good;
+    return good && (!inspection->graded.count || model_get_gradients(call->model));
 }
 
 /* ---- the chosen tensors ---- */
@@ -174,12 +194,33 @@ static bool is_shown(const ShownList *list, const char *name) {
 }
 
 static bool show_tensor(Inspection *inspection, const PublicTensor *tensor, const float *values) {
-    const SelectedName *selection = selection_of(&inspection->selections, tensor->name);
+    const size_t mark = sizeof gradient_mark - 1;
+    const bool graded = !strncmp(tensor->name, gradient_mark, mark);
+    const SelectedName *selection = graded ? selection_of(&inspection->graded, tensor->name + mark)
+                                           : selection_of(&inspection->selections, tensor->name);
     if (!selection || is_shown(&inspection->shown, tensor->name)) return true;
     if (!shown_add(&inspection->shown, selection, tensor, values)) return false;
-    const MoecSpecTensor *equation = equation_of(inspection, tensor->name);
+    const MoecSpecTensor *equation = equation_of(inspection, tensor->name + (graded ? mark : 0));
     ShownTensor *shown = &inspection->shown.items[inspection->shown.count - 1];
     if (equation) shown->file = equation->file, shown->line = equation->line;
+    return true;
+}
+
+/* Weights of attention exist in its kernel alone. */
+static bool every_gradient_shown(const Inspection *inspection) {
+    for (int i = 0; i < inspection->graded.count; i++) {
+        bool found = false;
+        for (int j = 0; j < inspection->shown.count && !found; j++) {
+            const char *name = inspection->shown.items[j].name;
+            found = !strncmp(name, gradient_mark, sizeof gradient_mark - 1) &&
+                    selection_of(&inspection->graded, name + sizeof gradient_mark - 1) ==
+                        &inspection->graded.items[i];
+        }
+        if (!found)
+            return error_message("show the gradient of the result of the attention",
+                                 "the program does not compute the gradient of '%s'",
+                                 inspection->graded.items[i].name);
+    }
     return true;
 }
 
@@ -198,7 +239,14 @@ static bool show_all(Inspection *inspection, const Call *call) {
                            values + (one->offset - one->tensor->offset) / sizeof(float));
     }
     public_free(outputs, count);
-    return good;
+    for (int i = 0; i < model->parameter_count && good && inspection->graded.count; i++) {
+        PublicTensor one = model->parameters[i];
+        char *name = memory_format("%s%s", gradient_mark, one.name);
+        one.name = name;
+        good = show_tensor(inspection, &one, model->gradients + one.offset / sizeof(float));
+        free(name);
+    }
+    return good && every_gradient_shown(inspection);
 }
 
 static DecodedInput decoded_input(const Inspection *inspection) {
@@ -223,7 +271,8 @@ static bool run_inspected(Inspection *inspection) {
     Call *call = call_open(inspection->model, &inspection->model->table->graphs[0], NULL);
     bool good = call && (inspection->options->prompt ? set_prompt(inspection, call)
                                                      : set_data(inspection, call));
-    if (good && inspection->others.count)
+    if (good) call_set_scalar(call, MOEC_SCALAR_LOSS_SCALE, 1);
+    if (good && (inspection->others.count || inspection->graded.count))
         good = (inspection->device ? run_device_call : run_interpreted)(inspection, call) &&
                show_all(inspection, call);
     good = good && (!inspection->caches.count || show_caches(inspection, call));
@@ -233,21 +282,33 @@ static bool run_inspected(Inspection *inspection) {
 
 /* ---- the command ---- */
 
-/* Chooses the tensors before the program is compiled with them. */
-static bool choose_tensors(Inspection *inspection) {
+/* Distributes the names. */
+static void read_shown_names(Inspection *inspection) {
     const TextList *show = &inspection->options->show;
+    TextList gradients = {0};
     for (int i = 0; i < show->count; i++) {
         const char *name = show->items[i];
-        const size_t mark = sizeof cached_mark - 1;
-        const bool cached = !strncmp(name, cached_mark, mark);
-        TextList *list = cached ? &inspection->caches : &inspection->others;
-        list->items[list->count++] = cached ? name + mark : name;
+        const size_t mark = sizeof cached_mark - 1, graded = sizeof gradient_mark - 1;
+        if (!strncmp(name, cached_mark, mark))
+            inspection->caches.items[inspection->caches.count++] = name + mark;
+        else if (!strncmp(name, gradient_mark, graded))
+            gradients.items[gradients.count++] = name + graded;
+        else
+            inspection->others.items[inspection->others.count++] = name;
     }
     inspection->selections = selections_read(&inspection->others, '[');
+    inspection->graded = selections_read(&gradients, '[');
+    inspection->graded.prefix = gradient_mark;
+}
+
+/* Chooses the tensors before the program is compiled with them. */
+static bool choose_tensors(Inspection *inspection) {
     Model *weights = model_describe(inspection->compiler, &inspection->shape);
-    const bool good =
-        weights && selections_observe(&inspection->selections, inspection->compiler,
-                                      inspection->tensors, inspection->tensor_count, weights);
+    const bool good = weights &&
+                      selections_observe(&inspection->selections, inspection->compiler,
+                                         inspection->tensors, inspection->tensor_count, weights) &&
+                      selections_observe(&inspection->graded, inspection->compiler,
+                                         inspection->tensors, inspection->tensor_count, weights);
     model_close(weights);
     return good;
 }
@@ -280,6 +341,7 @@ static bool write_shown(const Inspection *inspection) {
 
 static bool inspect(const InspectOptions *options) {
     Inspection inspection = {.options = options};
+    read_shown_names(&inspection);
     bool good = open_inspected(&inspection) && choose_shape(&inspection);
     if (good) {
         inspection.tensors = moec_spec_tensors(inspection.compiler, inspection.shape.batch,
@@ -296,6 +358,7 @@ static bool inspect(const InspectOptions *options) {
     }
     shown_free(&inspection.shown);
     selections_free(&inspection.selections);
+    selections_free(&inspection.graded);
     prompts_free(&inspection.prompts);
     free(inspection.windows);
     moec_close(inspection.cached_names);
@@ -312,7 +375,8 @@ int command_inspect(const Command *command, int argc, char **argv) {
     const Option table[] = {
         {OPTION_LIST, "--show", "NAME", &options.show,
          "tensor, with * for any text and a slice: 'block.*.attention.q[0,:,2:5]'; cache:NAME: "
-         "state of decoding after the last token; repeatable; without it the names are listed"},
+         "state of decoding after the last token; gradient:NAME: gradient of the loss; repeatable; "
+         "without it the names are listed"},
         {OPTION_TEXT, "--prompt", "TEXT", &options.prompt, "input: one text, - for stdin"},
         {OPTION_TEXT, "--data", "DATA", &options.data,
          "input: the first batch of the data; see moec train"},
