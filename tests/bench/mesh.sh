@@ -1,6 +1,7 @@
 #!/bin/sh
 # Cost of training on several processes, in alternated rounds of which the fastest counts: one process under mpirun compared with none,
-# two processes of one thread compared with one of two threads, and ordered reductions compared with those of the library. Other
+# two processes of one thread compared with one of two threads, ordered reductions compared with those of the library, and the time to
+# compile a program of a mesh. Other
 # load on the machine changes the second ratio most; the load is printed. CPU time changes least; that of the start is subtracted.
 #
 #   tests/bench/mesh.sh [ROUNDS]    default: 3
@@ -57,3 +58,7 @@ for launcher in $mpi; do
         "$BUILD"/libruntime.a "$BUILD"/libmoec_compiler.a -ljansson -lpcre2-8 -lutf8proc -ldl -lm
     OMP_NUM_THREADS=1 "$launcher" -n 2 "$work/reduce"
 done
+cc -std=gnu11 -O2 -Icompiler -Iruntime -Iruntime/abi -o "$work/compile" tests/bench/mesh_compile.c "$BUILD"/libmoec_compiler.a \
+    -ljansson -lpcre2-8 -lutf8proc -ldl -lm
+"$work/compile" models/published.moe deepseek_v3 data=8,expert=8 8
+"$work/compile" models/tiny.moe tiny_moe data=4,expert=4 4
