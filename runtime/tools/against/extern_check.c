@@ -24,16 +24,6 @@ char *extern_sizes_text(const MoecExtern *external) {
     return text;
 }
 
-long extern_product_size(const MoecExternProduct *product, const long *numbers) {
-    long number = product->factor;
-    for (int i = 0; i < product->count; i++) number *= numbers[product->sizes[i] + 1];
-    return number;
-}
-
-long extern_workspace_size(const MoecExtern *external, const long *numbers) {
-    return numbers[0] * extern_product_size(&external->workspace, numbers);
-}
-
 /* ---- refusals ---- */
 
 /* The function under comparison: that of the gradients after the other one. */

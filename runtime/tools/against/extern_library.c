@@ -19,6 +19,18 @@
 
 enum { POINTERS = 64, WORDS = 64 };
 
+/* ---- sizes ---- */
+
+long extern_product_size(const MoecExternProduct *product, const long *numbers) {
+    long number = product->factor;
+    for (int i = 0; i < product->count; i++) number *= numbers[product->sizes[i] + 1];
+    return number;
+}
+
+long extern_workspace_size(const MoecExtern *external, const long *numbers) {
+    return numbers[0] * extern_product_size(&external->workspace, numbers);
+}
+
 /* ---- the library ---- */
 
 char *extern_path_literal(const char *path) {
