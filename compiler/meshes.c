@@ -13,6 +13,7 @@ MoecMesh moec_mesh(MoecCompiler *compiler) {
 }
 
 void moec_divide(MoecCompiler *compiler, long sharing) {
+    compiler->mesh.micro_batches = compiler->mesh.size[MESH_DATA] / sharing;
     compiler->mesh.size[MESH_DATA] = sharing;
     compiler->divides = true;
 }
@@ -24,6 +25,7 @@ static Program *compile_shared(MoecCompiler *compiler, MoecGraph graph, long bat
     moec_divide(compiler, sharing);
     Program *local = moec_compile(compiler, graph, batch, context, 0);
     compiler->mesh.size[MESH_DATA] = data;
+    compiler->mesh.micro_batches = 0;
     compiler->divides = false;
     return local;
 }

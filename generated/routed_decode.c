@@ -170,8 +170,8 @@ static const MoecPack moec_options_decode_5 = {
     .rank = 3, .shape = {1, 1, 4}, .key = {0, 0, 1}, .rows = 2,
 };
 
-/* ffn_total_3[b,s] = sum[n] chosen[b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:101
-   ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total_3[b,s] > 0, ffn_total_3[b,s], 1)   -- std/moe.moe:102 */
+/* ffn_total_3[b,s] = sum[n] chosen[b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:103
+   ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total_3[b,s] > 0, ffn_total_3[b,s], 1)   -- std/moe.moe:104 */
 static void kernel_decode_6_ffn_weight(const float *restrict ffn_p, const float *restrict chosen,
         float *restrict ffn_weight)
 {
@@ -200,7 +200,7 @@ static void kernel_decode_7_act_y(const float *restrict expert_gate_product, flo
 }
 
 /* expert_h[r,f] = act_y[r,f] * expert_up_product[r,f]   -- std/mlp.moe:57
-   ffn_y[b,s,d] = 0   -- std/moe.moe:110 */
+   ffn_y[b,s,d] = 0   -- std/moe.moe:112 */
 static void kernel_decode_8_ffn_y(const float *restrict act_y, const float *restrict expert_up_product,
         float *restrict expert_h, float *restrict ffn_y)
 {
@@ -217,7 +217,7 @@ static void kernel_decode_8_ffn_y(const float *restrict act_y, const float *rest
 }
 
 /* ffn_y[chosen_batch[r],chosen_s[r],d] += ffn_weight[chosen_batch[r],chosen_s[r],chosen_n[r]]
-        * expert_y[r,d]   -- std/moe.moe:110
+        * expert_y[r,d]   -- std/moe.moe:112
    x_2[i + 1,b,s,d] = x_3[b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:149 */
 static void kernel_decode_9_x_2(long i, float *restrict x_2, const float *restrict x_3,
         const float *restrict ffn_weight, const float *restrict expert_y, float *restrict ffn_y,

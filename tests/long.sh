@@ -46,7 +46,12 @@ tsan tests/tsan.sh
 tsan_library tests/tsan_library.sh
 serve_claims tests/serve/claims.sh
 kill tests/kill.sh 10
-mesh tests/mesh.sh
+mesh_bits tests/mesh.sh bits
+mesh_experts tests/mesh.sh experts
+mesh_devices tests/mesh.sh devices
+mesh_fast tests/mesh.sh fast
+mesh_kills tests/mesh.sh kills
+mesh_cost tests/bench/mesh.sh
 mesh_hosts tests/mesh_hosts.sh
 sweep_kill tests/sweep_kill.sh 3
 mutated_specs tests/fuzz/run specs 1200 7

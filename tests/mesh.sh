@@ -1,14 +1,20 @@
 #!/bin/sh
-# Training on several processes, in full. The same bits for ten kinds of models on 1, 2, 4 and 8 processes of 1 and 2 threads, for
-# four on simulated GPUs; `reduction = fast`. Kills of a random process at random times, each resumed on another number of
-# processes. The cost of one process under a launcher, and of two processes compared with two threads. checks/mesh.sh has the
-# short tests.
+# Training on several processes, in full; checks/mesh.sh has the short tests, bench/mesh.sh the cost. All parts, or one:
 #
-#   tests/mesh.sh [STEPS] [KILLS] [SEED] [GPU_STEPS]    default: 200 steps, 20 kills, a random seed, 20 steps on simulated GPUs
+#   tests/mesh.sh bits      eleven kinds of models on 1, 2, 4 and 8 processes of 1 and 2 threads: the same bits
+#   tests/mesh.sh experts   fourteen kinds of mixtures with their experts over 2, 4 and 8 processes: the same weights
+#   tests/mesh.sh devices   four kinds of models on 1, 2 and 4 simulated GPUs: the same bits
+#   tests/mesh.sh fast      `reduction = fast` differs by rounding
+#   tests/mesh.sh kills     kills of a random process at random times, each resumed on another number of processes
+#
+# STEPS (200), EXPERT_STEPS (12), KILLS (20), SEED of the kills (random) MODELS of the first three parts (all) and PROCESSES of devices (2 4)
+# change them.
 . "$(dirname "$0")/begin.sh"
 . tests/mesh_common.sh
 [ -n "$mpi" ] || wrong "no MPI: .ci/setup test installs it"
-steps=${1:-200} kills=${2:-20} seed=${3:-$(date +%s)} gpu_steps=${4:-20}
+parts=${*:-bits experts devices fast kills}
+steps=${STEPS:-200} kills=${KILLS:-20} seed=${SEED:-$(date +%s)}
+# shellcheck disable=SC2086 # several words
 set -- $mpi
 first=$1
 cat stdlib/*.moe >"$work/text"
@@ -32,41 +38,6 @@ model with_muon = dense { train.optimizer = muon }
 model averaged = dense { train.ema_decay = 0.99 }
 model rounded = balanced { train.precision = bf16, train.batch_size = 8 }
 model frozen = dense { parameters = [{ of = "*embedding", freeze = true }] }
-SPEC
-models="dense balanced unbalanced balanced_over_step steered dropped recurrent_mixer with_muon averaged rounded frozen"
-
-train() { # LAUNCHER THREADS MODEL OUT ARGUMENTS...
-    launcher=$1 threads=$2 model=$3 out=$4
-    shift 4
-    OMP_NUM_THREADS=$threads $launcher moec train "$work/models.moe:$model" --data "$work/text" --out "$out" -q --steps "$steps" "$@" </dev/null
-}
-
-steps_of() { grep '"grad_norm"' "$1/log.jsonl" | sed 's/.*"loss":\([^,]*\),"grad_norm":\([^,]*\),.*/\1 \2/'; }
-for model in $models; do
-    for zero in 1 0; do
-        rm -rf "$work/one"
-        train "" 1 "$model" "$work/one" --set train.zero=$zero >/dev/null
-        for run in "1 2" "2 1" "2 2" "4 1" "4 2" "8 1" "8 2"; do
-            processes=${run% *} launcher=
-            [ "$processes" = 1 ] || launcher="$first -n $processes"
-            rm -rf "$work/other"
-            train "$launcher" "${run#* }" "$model" "$work/other" --set train.zero=$zero >/dev/null
-            same "$work/one" "$work/other"
-        done
-        steps_of "$work/one" >"$work/zero_$zero"
-    done
-    cmp "$work/zero_0" "$work/zero_1" || wrong "$model: train.zero changes the losses"
-    for name in $mpi; do
-        rm -rf "$work/other"
-        train "$name -n 2" 1 "$model" "$work/other" --set train.zero=0 >/dev/null
-        same "$work/one" "$work/other"
-    done
-    echo "$model: $steps steps, same bits on 1, 2, 4 and 8 processes of 1 and 2 threads, train.zero 0 and 1"
-    rm -rf "$work/one"
-done
-
-# Experts over 2, 4 and 8 processes: the weights, losses and gradient norms of one process.
-cat >>"$work/models.moe" <<'SPEC'
 model eight = unbalanced { ffn = { experts = 8 } }
 model shared = eight { ffn = { shared_expert = swiglu { hidden_dim = 8 }, shared_expert_gate = true } }
 model sigmoid = eight { ffn = { score = sigmoid, route_norm = top_k, route_scale = 2.5, z_loss_coef = 0.001 } }
@@ -82,113 +53,134 @@ model frozen_up = eight { parameters = [{ of = "*.up", freeze = true }] }
 model low_rank = eight { ffn = { expert = lore_mlp { hidden_dim = 8, lores = 4, top_k = 2, rank = 2 } }, train.activation_checkpointing = layer }
 model twice = eight { ffn = { expert = moe { experts = 4, top_k = 2, expert = swiglu { hidden_dim = 8 }, aux_loss_coef = 0.01 } } }
 SPEC
-tensors() { tail -c +"$((9 + $(od -An -t u8 -N 8 "$1/last.safetensors")))" "$1/last.safetensors" | cksum; }
-all=$steps
-steps=12
-for model in eight shared sigmoid grouped uniform chooses one_matrix over_step saved average muon_of_experts frozen_up low_rank twice; do
-    rm -rf "$work/one"
-    train "" 1 "$model" "$work/one" >/dev/null
-    for run in "$first -n 2:expert=2" "$first -n 4:expert=4" "$first -n 4:data=4,expert=2" "${mpi##* } -n 8:expert=8"; do
-        rm -rf "$work/other"
-        train "${run%:*}" 1 "$model" "$work/other" --mesh "${run##*:}" >/dev/null
-        [ "$(steps_of "$work/one")" = "$(steps_of "$work/other")" ] || wrong "$model, $run: other losses"
-        [ "$(tensors "$work/one")" = "$(tensors "$work/other")" ] || wrong "$model, $run: other weights"
-    done
-    echo "$model: same weights with the experts over 2, 4 and 8 processes"
-done
-steps=$all
 
-# On simulated GPUs: fewer steps, since they are slow; the first one with every access of a kernel checked.
+train() { # LAUNCHER THREADS MODEL OUT ARGUMENTS...
+    launcher=$1 threads=$2 model=$3 out=$4
+    shift 4
+    OMP_NUM_THREADS=$threads $launcher moec train "$work/models.moe:$model" --data "$work/text" --out "$out" -q --steps "$steps" "$@" </dev/null
+}
+
+steps_of() { grep '"grad_norm"' "$1/log.jsonl" | sed 's/.*"loss":\([^,]*\),"grad_norm":\([^,]*\),.*/\1 \2/'; }
+
+# The steps of the log, the weights, the optimizer state: equal for every number of processes and threads.
+run_bits() {
+    for model in ${MODELS:-dense balanced unbalanced balanced_over_step steered dropped recurrent_mixer with_muon averaged rounded frozen}; do
+        for zero in 1 0; do
+            rm -rf "$work/one"
+            train "" 1 "$model" "$work/one" --set train.zero=$zero >/dev/null
+            for run in "1 2" "2 1" "2 2" "4 1" "4 2" "8 1" "8 2"; do
+                processes=${run% *} launcher=
+                [ "$processes" = 1 ] || launcher="$first -n $processes"
+                rm -rf "$work/other"
+                train "$launcher" "${run#* }" "$model" "$work/other" --set train.zero=$zero >/dev/null
+                same "$work/one" "$work/other"
+            done
+            steps_of "$work/one" >"$work/zero_$zero"
+        done
+        cmp "$work/zero_0" "$work/zero_1" || wrong "$model: train.zero changes the losses"
+        for name in $mpi; do
+            rm -rf "$work/other"
+            train "$name -n 2" 1 "$model" "$work/other" --set train.zero=0 >/dev/null
+            same "$work/one" "$work/other"
+        done
+        echo "$model: $steps steps, same bits on 1, 2, 4 and 8 processes of 1 and 2 threads, train.zero 0 and 1"
+        rm -rf "$work/one"
+    done
+}
+
+tensors() { tail -c +"$((9 + $(od -An -t u8 -N 8 "$1/last.safetensors")))" "$1/last.safetensors" | cksum; }
+
+# Experts over 2, 4 and 8 processes: the weights, losses and gradient norms of one process.
+run_experts() {
+    steps=${EXPERT_STEPS:-12}
+    for model in ${MODELS:-eight shared sigmoid grouped uniform chooses one_matrix over_step saved average muon_of_experts frozen_up low_rank twice}; do
+        rm -rf "$work/one"
+        train "" 1 "$model" "$work/one" >/dev/null
+        for run in "$first -n 2:expert=2" "$first -n 4:expert=4" "$first -n 4:data=4,expert=2" "${mpi##* } -n 8:expert=8"; do
+            rm -rf "$work/other"
+            train "${run%:*}" 1 "$model" "$work/other" --mesh "${run##*:}" >/dev/null
+            [ "$(steps_of "$work/one")" = "$(steps_of "$work/other")" ] || wrong "$model, $run: other losses"
+            [ "$(tensors "$work/one")" = "$(tensors "$work/other")" ] || wrong "$model, $run: other weights"
+        done
+        echo "$model: same weights with the experts over 2, 4 and 8 processes"
+    done
+}
+
 gpu() { # SIM LAUNCHER MODEL OUT ARGUMENTS...
     sim=$1 gpu_launcher=$2 gpu_model=$3 gpu_out=$4
     shift 4
     MOEC_CUDA=$simulator MOEC_CFLAGS=-O0 MOEC_SIM=$sim train "$gpu_launcher" 1 "$gpu_model" "$gpu_out" --device cuda "$@" >"$work/out" 2>&1 ||
         wrong "$gpu_model on GPUs: $(cat "$work/out")"
 }
-all=$steps
-steps=$gpu_steps
-for model in dense balanced_over_step with_muon rounded; do
-    rm -rf "$work/one"
-    gpu unchecked,eight "" $model "$work/one"
-    for processes in 2 4; do
-        rm -rf "$work/other" "$work/undivided"
-        gpu unchecked,eight "$first -n $processes" $model "$work/other"
-        same "$work/one" "$work/other"
-        gpu unchecked,eight "$first -n $processes" $model "$work/undivided" --set train.zero=0
-        [ "$(log "$work/one")" = "$(log "$work/undivided")" ] || wrong "$model on $processes GPUs with train.zero = 0: another log"
+
+# On simulated GPUs, with small sizes because they are slow; the first step with every access of a kernel checked.
+run_devices() {
+    small="--context-length 8 --set layers=1 --set dim=16"
+    for model in ${MODELS:-dense balanced_over_step with_muon rounded}; do
+        rm -rf "$work/one"
+        gpu unchecked,eight "" "$model" "$work/one" $small
+        for processes in ${PROCESSES:-2 4}; do
+            rm -rf "$work/other" "$work/undivided"
+            gpu unchecked,eight "$first -n $processes" "$model" "$work/other" $small
+            same "$work/one" "$work/other"
+            gpu unchecked,eight "$first -n $processes" "$model" "$work/undivided" $small --set train.zero=0
+            [ "$(log "$work/one")" = "$(log "$work/undivided")" ] || wrong "$model on $processes GPUs with train.zero = 0: another log"
+        done
+        rm -rf "$work/other"
+        gpu eight "$first -n 2" "$model" "$work/other" $small --stop-after 1
+        ! grep 'sim: ' "$work/out" || wrong "$model: a report"
+        echo "$model: $steps steps on simulated GPUs, same bits on 1 and ${PROCESSES:-2 and 4} processes"
     done
-    rm -rf "$work/other"
-    gpu eight "$first -n 2" $model "$work/other" --stop-after 1
-    ! grep 'sim: ' "$work/out" || wrong "$model: a report"
-    echo "$model: $steps steps on simulated GPUs, same bits on 1, 2 and 4 processes"
-done
-steps=$all
+}
 
 # The gradient norm of step 1 and the losses up to step 10 of `fast` differ by rounding.
 values() { grep '"grad_norm"' "$1/log.jsonl" | head -10 | sed 's/.*"loss":\([^,]*\),"grad_norm":\([^,]*\),.*/\1 \2/'; }
-all=$steps
-steps=10
-train "" 1 dense "$work/plain" --set train.reduction_lanes=1 >/dev/null
-train "$first -n 4" 1 dense "$work/fast" --set train.reduction=fast >/dev/null
-values "$work/plain" >"$work/a"
-values "$work/fast" | paste -d' ' "$work/a" - | awk '
-    function off(a, b) { return a > b ? (a - b) / a : (b - a) / b }
-    { loss = off($1, $3); norm = off($2, $4); if (loss > 1e-5 || (NR == 1 && norm > 1e-6)) wrong = 1 }
-    END { exit wrong || NR != 10 }' || wrong "fast differs by more than rounding"
-steps=$all
-echo "fast: gradient of step 1 within 1e-6, losses within 1e-5"
 
-# Kills.
-train "" 1 balanced "$work/straight" --set train.save_interval=7 >/dev/null
-began=$(date +%s%N)
-rm -rf "$work/timed"
-train "$first -n 4" 1 balanced "$work/timed" --set train.save_interval=7 >/dev/null
-whole=$((($(date +%s%N) - began) / 1000000))
-killed=0 finished=0
-echo "seed $seed; a run takes $whole ms"
-while [ "$killed" -lt "$kills" ] || [ "$finished" = 0 ]; do
-    set -- $(awk -v seed="$((seed + killed))" -v whole="$whole" 'BEGIN { srand(seed)
-        split("1 2 4 8", sizes, " "); size = sizes[1 + int(4 * rand())]; print size, int(size * rand()), 0.9 * whole * rand() / 1000 }')
-    launcher="$first -n $1" done=0
-    (train "$launcher" 1 balanced "$work/killed" --set train.save_interval=7 --resume >"$work/out" 2>&1) &
-    child=$!
-    if [ "$killed" -lt "$kills" ]; then
-        sleep "$3"
-        id=$(process "$work/killed" "$2")
-        if [ -n "$id" ] && kill -9 "$id" 2>/dev/null; then killed=$((killed + 1)); fi
-    fi
-    wait $child && done=1 || true
-    [ "$1" = 1 ] || [ -z "$(process "$work/killed" 0)" ] || wrong "a process is left"
-    [ $done = 1 ] || continue
-    same "$work/straight" "$work/killed"
-    finished=$((finished + 1))
-    rm -rf "$work/killed"
-done
-echo "killed $killed times: $finished finished runs with the same bytes"
-
-# Cost: seconds per step, the median of the log.
-median() { sed -n 's/.*"seconds":\([0-9.e-]*\).*/\1/p' "$1/log.jsonl" | sort -g | awk '{ all[NR] = $1 } END { print all[int((NR + 1) / 2)] }'; }
-cat >"$work/cost.moe" <<'SPEC'
-use decoder
-model cost = decoder {
-  vocab_size = 256, dim = 192, layers = 4
-  attention = { heads = { q = 6 }, head_dim = 32 }
-  ffn = swiglu { hidden_dim = 512 }
-  train = { batch_size = 4, context_length = 128, gradient_accumulation_steps = 8, eval_interval = 0, save_interval = 0 }
+run_fast() {
+    steps=10
+    train "" 1 dense "$work/plain" --set train.reduction_lanes=1 >/dev/null
+    train "$first -n 4" 1 dense "$work/fast" --set train.reduction=fast >/dev/null
+    values "$work/plain" >"$work/a"
+    values "$work/fast" | paste -d' ' "$work/a" - | awk '
+        function off(a, b) { return a > b ? (a - b) / a : (b - a) / b }
+        { loss = off($1, $3); norm = off($2, $4); if (loss > 1e-5 || (NR == 1 && norm > 1e-6)) wrong = 1 }
+        END { exit wrong || NR != 10 }' || wrong "fast differs by more than rounding"
+    echo "fast: gradient of step 1 within 1e-6, losses within 1e-5"
 }
-SPEC
-cp "$work/cost.moe" "$work/models.moe"
-steps=8
-for round in 1 2 3; do
-    for run in "none 1" "launched 1" "threads 2" "processes 1"; do
-        launcher= options=
-        case $run in launched*) launcher="$first -n 1" ;; processes*) launcher="$first -n 2" ;; threads*) options="--set train.reduction_lanes=2" ;; esac
-        rm -rf "$work/cost"
-        # shellcheck disable=SC2086 # several words
-        train "$launcher" "${run#* }" cost "$work/cost" $options >/dev/null
-        median "$work/cost" >>"$work/${run% *}"
+
+# The runs that end have the bytes of one that was never killed.
+run_kills() {
+    train "" 1 balanced "$work/straight" --set train.save_interval=7 >/dev/null
+    began=$(date +%s%N)
+    rm -rf "$work/timed"
+    train "$first -n 4" 1 balanced "$work/timed" --set train.save_interval=7 >/dev/null
+    whole=$((($(date +%s%N) - began) / 1000000))
+    killed=0 finished=0
+    echo "seed $seed; a run takes $whole ms"
+    while [ "$killed" -lt "$kills" ] || [ "$finished" = 0 ]; do
+        set -- $(awk -v seed="$((seed + killed))" -v whole="$whole" 'BEGIN { srand(seed)
+            split("1 2 4 8", sizes, " "); size = sizes[1 + int(4 * rand())]; print size, int(size * rand()), 0.9 * whole * rand() / 1000 }')
+        launcher="$first -n $1" done=0
+        (train "$launcher" 1 balanced "$work/killed" --set train.save_interval=7 --resume >"$work/out" 2>&1) &
+        child=$!
+        if [ "$killed" -lt "$kills" ]; then
+            sleep "$3"
+            id=$(process "$work/killed" "$2")
+            if [ -n "$id" ] && kill -9 "$id" 2>/dev/null; then killed=$((killed + 1)); fi
+        fi
+        wait $child && done=1 || true
+        [ "$1" = 1 ] || [ -z "$(process "$work/killed" 0)" ] || wrong "a process is left"
+        [ $done = 1 ] || continue
+        same "$work/straight" "$work/killed"
+        finished=$((finished + 1))
+        rm -rf "$work/killed"
     done
+    echo "killed $killed times: $finished finished runs with the same bytes"
+}
+
+for part in $parts; do
+    case $part in
+    bits | experts | devices | fast | kills) (run_$part) ;;
+    *) wrong "unknown part $part: bits, experts, devices, fast or kills" ;;
+    esac
 done
-best() { sort -g "$work/$1" | head -1; }
-awk -v none="$(best none)" -v launched="$(best launched)" -v threads="$(best threads)" -v processes="$(best processes)" 'BEGIN {
-    printf "one process under the launcher: %.3f of the time without; 2 processes: %.2f of the speed of 2 threads\n", launched / none, threads / processes }'

@@ -114,6 +114,7 @@ typedef enum MeshAxis { MESH_DATA, MESH_EXPERT, MESH_AXES } MeshAxis;
 typedef struct MeshSizes {
     long size[MESH_AXES];
     Span span[MESH_AXES]; /* of the text that sets them */
+    long micro_batches;   /* of a step, if `data` is the number of processes of each; or 0 */
 } MeshSizes;
 
 /* WHOLE: every process has the whole tensor. DIVIDED: each has an equal part of a dimension. Over

@@ -92,7 +92,7 @@ static bool set_mesh(TrainRun *run, const ProcessGroup *launch, MoecCompiler *co
     if (!check_size(launch, size) || !set_sharing(&run->stages, launch->size)) return false;
     const int sharing = run->stages.sharing;
     if (!check_groups(run->divided, sharing)) return false;
-    if (sharing > 1 && !run->options.mesh && !moec_set_mesh(compiler, "data=auto", sharing))
+    if (sharing > 1 && !run->options.mesh && !moec_set_mesh(compiler, "data=auto", launch->size))
         return reports_good(compiler);
     if (run->divided > 1 || sharing > 1) moec_divide(compiler, sharing);
     return true;

@@ -469,23 +469,30 @@ static void divide_block(Division *division, Block *block, Statement *scan, List
 
 /* ---- the pass ---- */
 
-void help_with_size(Reports *reports, MeshAxis axis, long number, long size, const char *other) {
+void help_with_size(Reports *reports, MeshAxis axis, long number, long size, long times,
+                    const char *other) {
     long below = size < number ? size : number, above = size;
     while (number % below) below--;
     while (above <= number && number % above) above++;
-    const char *also = above <= number ? arena_format(reports->arena, " or %ld", above) : "";
-    report_help(reports, "use %s = %ld%s, or %s", mesh_axis_name(axis), below, also, other);
+    const char *also =
+        above <= number ? arena_format(reports->arena, " or %ld", above * times) : "";
+    report_help(reports, "use %s = %ld%s, or %s", mesh_axis_name(axis), below * times, also, other);
 }
 
 /* The sequences of a micro-batch are divided evenly; false after an error. */
 static bool batch_fits(const Program *program, const MeshSizes *sizes) {
-    const long size = sizes->size[MESH_DATA], batch = program->batch ? program->batch->size : 1;
+    const long size = sizes->size[MESH_DATA], batch = program->batch ? program->batch->size : 1,
+               times = sizes->micro_batches > 1 ? sizes->micro_batches : 1;
     Reports *reports = program->reports;
     if (batch % size == 0) return true;
+    const char *over = arena_format(reports->arena, "data = %ld", size);
+    if (times > 1)
+        over = arena_format(reports->arena, "%ld processes (data = %ld, %ld micro-batches)", size,
+                            size * times, times);
     report_error(reports, sizes->span[MESH_DATA],
-                 "%ld sequence%s (the batch size) cannot be divided over data = %ld", batch,
-                 batch == 1 ? "" : "s", size);
-    help_with_size(reports, MESH_DATA, batch, size,
+                 "%ld sequence%s (the batch size) cannot be divided over %s", batch,
+                 batch == 1 ? "" : "s", over);
+    help_with_size(reports, MESH_DATA, batch, size, times,
                    arena_format(reports->arena, "a batch size of %ld", (batch / size + 1) * size));
     return false;
 }

@@ -53,8 +53,9 @@ void place_tensors(Division *division);
 /* ---- mesh.c, for mesh_rows.c ---- */
 
 /* The help line where `number` things cannot be divided over an axis of that size: the nearest
- * sizes that divide it. other: the second proposal. */
-void help_with_size(Reports *reports, MeshAxis axis, long number, long size, const char *other);
+ * sizes that divide it, each `times` processes. other: the second proposal. */
+void help_with_size(Reports *reports, MeshAxis axis, long number, long size, long times,
+                    const char *other);
 
 /* The input with the index of the process along that axis of the mesh. */
 Expr *mesh_position(Program *program, MeshAxis axis);

@@ -65,7 +65,7 @@ static bool divisible(Keyed *keyed, const Axis *axis) {
     report_error(reports, axis->span, "axis %s of size %ld cannot be divided over %s = %ld",
                  axis->name, axis->size, mesh_axis_name(MESH_EXPERT), size);
     help_with_size(
-        reports, MESH_EXPERT, axis->size, size,
+        reports, MESH_EXPERT, axis->size, size, 1,
         arena_format(reports->arena, "%s of size %ld", axis->name, (axis->size / size + 1) * size));
     keyed->failed = true;
     return false;
