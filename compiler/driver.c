@@ -55,6 +55,11 @@ static void pass_elaborate(Work *work) {
 
 /* A definition consists of the equations alone, but rounds the same weights as other programs. */
 static void pass_prepare(Work *work) {
+    if (work->program->formats) {
+        find_products(work->program);
+        operand_formats(work->program);
+        work->program->properties &= ~(unsigned)HAS_PRODUCTS;
+    }
     if (!work->defined || reads_copies(work->program)) prepare_weights(work->program);
 }
 
@@ -112,6 +117,10 @@ static void pass_gather_fusion(Work *work) {
 
 static void pass_products(Work *work) {
     find_products(work->program);
+}
+
+static void pass_operand_formats(Work *work) {
+    operand_formats(work->program);
 }
 
 static void pass_views(Work *work) {
@@ -218,6 +227,8 @@ static const PassRow passes[] = {
     {"mesh_rows", FORWARD | TRAIN | MEASURE | GATHER, ANY, .run = pass_mesh_rows,
      .needs = IS_GATHERED},
     {"products", MODELS, ANY, .run = pass_products, NULL, IS_GATHERED, HAS_PRODUCTS},
+    {"operand_formats", FORWARD | TRAIN | MEASURE | GATHER, ANY, .run = pass_operand_formats,
+     .needs = HAS_PRODUCTS},
     {"smaller_weights", FORWARD | DECODE | MEASURE, ANY, .run = pass_smaller_weights,
      .needs = HAS_PRODUCTS},
     {"views", FORWARD | TRAIN | MEASURE, ANY, .run = pass_views, .needs = HAS_PRODUCTS},

@@ -122,7 +122,7 @@ const char *moec_option(MoecCompiler *compiler, const char *path);
  * "0.003", in the order of resolution. Options that nothing reads under the current settings are
  * left out. */
 const char *moec_options_json(MoecCompiler *compiler);
-/* True if matrix products are in bf16 (train.precision). */
+/* True if matrix products are in bf16 or in a smaller format (train.precision). */
 bool moec_rounded(MoecCompiler *compiler);
 double moec_option_number(MoecCompiler *compiler, const char *path, double otherwise);
 /* True if the option accepts any number, not only integers. */

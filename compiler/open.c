@@ -105,11 +105,13 @@ Program *elaborated(MoecCompiler *compiler, Graph graph, long batch, long contex
     Program *program = elaborate(compiler->unit, compiler->model, graph, batch, context, settings);
     if (!program) return NULL;
     program->rounded = moec_rounded(compiler);
+    program->formats = operand_formats_find(moec_option(compiler, "train.precision"));
     if (graph == GRAPH_STEP) return program;
     choose_caches(program, moec_option(compiler, "inference.kv_cache_dtype"));
     program->input_gradients = compiler->differentiates && graph == GRAPH_TRAIN;
     if (graph == GRAPH_TRAIN) program->cotangent = input_called(program, compiler->unit->cotangent);
     parameter_facts(program);
+    if (program->formats) find_head(program);
     if (!compiler->trains)
         choose_weights(program, moec_option(compiler, "inference.weight_dtype"),
                        moec_option(compiler, "inference.head_dtype"));
@@ -517,7 +519,7 @@ void moec_trains(MoecCompiler *compiler) {
 
 bool moec_rounded(MoecCompiler *compiler) {
     const char *precision = moec_option(compiler, "train.precision");
-    return precision && !strcmp(precision, "bf16");
+    return precision && strcmp(precision, "f32") != 0;
 }
 
 MoecCompiler *moec_open_bundle(const char *text, size_t length, const char *const *sets,

@@ -259,8 +259,17 @@ void simplify(Program *program);
 void scatter_to_select(Program *program);
 /* With bf16 products: keeps products exact that a selection depends on. */
 void precision(Program *program);
-/* The same, independent of the precision of the program. */
-void mark_exact(Program *program);
+/* The same, independent of the precision of the program. small: a selection depends on the last
+ * product alone, even if loops compute it. */
+void mark_exact(Program *program, bool small);
+/* Rounds the operands of products with parameters to program->formats. */
+void operand_formats(Program *program);
+/* The formats with this name of train.precision; NULL: none. */
+const OperandFormats *operand_formats_find(const char *name);
+/* Sets `head` of the parameters.
+ *
+ * Needs:   parameter_facts. */
+void find_head(Program *program);
 /* Products read parameters from bf16, int8 or int4 copies, as program->weights and
  * program->head_weights specify. */
 void smaller_weights(Program *program);

@@ -4,6 +4,22 @@
 #include <math.h>
 #include <string.h>
 
+/* The nearest number with so many digits after the leading one, of two the even one. Numbers below
+ * 2^lowest have its distance between neighbors; larger ones become `most`. */
+static double moec_to_format(double value, int digits, int lowest, double most) {
+    if (value != value) return value;
+    const double size = fmin(fabs(value), most);
+    const int exponent = size > 0 ? ilogb(size) : lowest;
+    const double unit = ldexp(1, (exponent < lowest ? lowest : exponent) - digits);
+    return copysign(nearbyint(size / unit) * unit, value);
+}
+
+/* The largest power of two that is not above the absolute value; at least 2^-126, at most 2^127. */
+static double moec_power_of_two(double value) {
+    const double size = fmin(fmax(fabs(value), 0x1p-126), 0x1p127);
+    return value != value ? value : ldexp(1, ilogb(size));
+}
+
 const OpRow op_table[OP_COUNT] = {
 #define OP(name, text, arity, kind, level, zero, whole, rounds, cost, weight, c, value, d0, d1,    \
            d2)                                                                                     \

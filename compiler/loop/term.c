@@ -335,9 +335,10 @@ static TermLevel level_of(const Term *term) {
 }
 
 /* The text of an operation in double precision, from its definition: "pow(a, b)" becomes
- * "moec_math(pow)($0, $1)". */
+ * "moec_math(pow)($0, $1)". Numbers of small formats are floats. */
 static const char *double_text(Arena *arena, const OpRow *op) {
     Text text = {.arena = arena};
+    if (!strncmp(op->value, "moec_", 5)) return arena_format(arena, "(double)%s", op->c);
     for (const char *c = op->value; *c;) {
         size_t length = strspn(c, "abcdefghijklmnopqrstuvwxyz0123456789");
         if (c[length] == '(' && length)

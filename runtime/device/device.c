@@ -55,9 +55,9 @@ static bool rounds_products(const MoecTable *table) {
  * machine. */
 static void note_slow_bf16(Device *device) {
     if (atomic_exchange(&device->noted, true)) return;
-    note_message("train.precision = bf16 saves memory but no time on this processor, which "
-                 "multiplies bf16 no faster than f32; processors with AMX, and AMD processors with "
-                 "AVX-512 BF16, are faster");
+    note_message("products of bf16 (train.precision) save memory but no time on this processor, "
+                 "which multiplies bf16 no faster than f32; processors with AMX, and AMD "
+                 "processors with AVX-512 BF16, are faster");
 }
 
 static Engine *engine_new(Device *device, const MoecTable *table, MoecDeviceProgram *program,

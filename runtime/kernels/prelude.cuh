@@ -96,6 +96,17 @@ MOEC_DEVICE float moec_sign(float x) { return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f
 MOEC_DEVICE float moec_floor(float x) { return floorf(x); }
 MOEC_DEVICE float moec_sqrt(float x) { return sqrtf(x); }
 MOEC_DEVICE float moec_rsqrt(float x) { return rsqrtf(x); }
+/* As in prelude.h. */
+MOEC_DEVICE float moec_to_format(float x, int digits, int lowest, float most) {
+    const float size = fabsf(x), kept = size > most ? most : size;
+    const int exponent = __float_as_int(kept) & 0x7F800000, least = (127 + lowest) << 23;
+    const float above = __int_as_float(max(exponent, least) + ((23 - digits) << 23));
+    return copysignf(__fsub_rn(__fadd_rn(kept, above), above), x);
+}
+MOEC_DEVICE float moec_power_of_two(float x) {
+    const int exponent = __float_as_int(x) & 0x7F800000;
+    return x == x ? __int_as_float(min(max(exponent, 0x800000), 0x7F000000)) : x;
+}
 MOEC_DEVICE float moec_square(float x) { return x * x; }
 MOEC_DEVICE float moec_cube(float x) { return x * x * x; }
 MOEC_DEVICE float moec_fifth(float x) { return (x * x) * (x * x) * x; }

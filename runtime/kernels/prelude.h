@@ -167,6 +167,25 @@ MOEC_INLINE float moec_sqrt(float x) { return __builtin_sqrtf(x); }
 #endif
 MOEC_INLINE float moec_rsqrt(float x) { return 1.0f / moec_sqrt(x); }
 
+/* The nearest number of a small format, of two the even one: see compiler/ir/op.c. Adding a power
+ * of two leaves so many digits after the leading one. */
+MOEC_INLINE float moec_to_format(float x, int digits, int lowest, float most) {
+    const float size = moec_abs(x), kept = size > most ? most : size;
+    const uint32_t exponent = moec_bits(kept) & 0x7F800000u, least = (uint32_t)(127 + lowest) << 23,
+                   largest = exponent > least ? exponent : least;
+    const float above = moec_from_bits(largest + ((uint32_t)(23 - digits) << 23));
+    const float nearest = (kept + above) - above;
+    return moec_from_bits(moec_bits(nearest) | (moec_bits(x) & 0x80000000u));
+}
+
+/* The largest power of two that is not above the absolute value, from 2^-126 to 2^127. */
+MOEC_INLINE float moec_power_of_two(float x) {
+    const uint32_t exponent = moec_bits(x) & 0x7F800000u,
+                   least = exponent > 0x800000u ? exponent : 0x800000u,
+                   power = least < 0x7F000000u ? least : 0x7F000000u;
+    return x == x ? moec_from_bits(power) : x;
+}
+
 MOEC_INLINE float moec_square(float x) { return x * x; }
 MOEC_INLINE float moec_cube(float x) { return x * x * x; }
 MOEC_INLINE float moec_fifth(float x) { return (x * x) * (x * x) * x; }

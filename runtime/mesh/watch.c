@@ -453,12 +453,22 @@ static void stop_thread(Watchdog *watch) {
         pthread_join(watch->thread, NULL);
 }
 
+/* Reads until the other process closes its end: closing before with unread heartbeats would reset
+ * the connection, and the other process would lose the packet that announces the end. */
+static void close_after(int descriptor) {
+    char bytes[256];
+    shutdown(descriptor, SHUT_WR);
+    while (wait_for(descriptor, POLLIN, HELLO_MS) && recv(descriptor, bytes, sizeof bytes, 0) > 0) {
+    }
+    close(descriptor);
+}
+
 void watch_end(Watchdog *watch) {
     if (!watch) return;
     stop_thread(watch);
     send_to_all(watch, GOODBYE);
     for (int i = 0; i < watch->peer_count; i++)
-        if (watch->peers[i].descriptor >= 0) close(watch->peers[i].descriptor);
+        if (watch->peers[i].descriptor >= 0) close_after(watch->peers[i].descriptor);
     close(watch->wake);
     free(watch->failed_text);
     free(watch->peers);

@@ -132,6 +132,8 @@ Settings settings_of(MoecCompiler *compiler) {
     };
     const char *reduction = moec_option(compiler, "train.reduction");
     settings.fast = reduction && strcmp(reduction, "fast") == 0;
+    const char *precision = moec_option(compiler, "train.precision");
+    snprintf(settings.precision, sizeof settings.precision, "%s", precision ? precision : "f32");
     if (settings.accumulate < 1) settings.accumulate = 1;
     settings.most_parts = settings.accumulate;
     return settings;

@@ -15,13 +15,14 @@ typedef struct Settings {
     long accumulate;     /* micro-batches per step */
     long most_parts;     /* the most micro-batches of a step in any stage of the training */
     long steps, seed;
-    long evaluate;     /* steps between evaluations; 0 = only at the end */
-    long checkpoint;   /* steps between checkpoints */
-    double rate, clip; /* clip 0 = no gradient clipping */
-    long processes;    /* train.mesh.data; 0 = those of the launcher */
-    long lanes;        /* train.reduction_lanes; 0 = number of processes */
-    bool fast;         /* train.reduction */
-    bool zero;         /* train.zero */
+    long evaluate;      /* steps between evaluations; 0 = only at the end */
+    long checkpoint;    /* steps between checkpoints */
+    double rate, clip;  /* clip 0 = no gradient clipping */
+    long processes;     /* train.mesh.data; 0 = those of the launcher */
+    long lanes;         /* train.reduction_lanes; 0 = number of processes */
+    bool fast;          /* train.reduction */
+    bool zero;          /* train.zero */
+    char precision[16]; /* train.precision */
 } Settings;
 
 /* Values of `train` in the spec, defaults for missing options. */

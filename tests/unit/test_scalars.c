@@ -75,8 +75,8 @@ static void *load_functions(Arena *arena) {
         if (!is_measured(row)) continue;
         assert_true(argument && !strchr(argument + 1, '$'));
         text_add(&text, "float op_%d(float x);\n", op);
-        text_add(&text, "float op_%d(float x) { return %.*sx%s; }\n", op,
-                 (int)(argument - row->c), row->c, argument + 2);
+        text_add(&text, "float op_%d(float x) { return %.*sx%s; }\n", op, (int)(argument - row->c),
+                 row->c, argument + 2);
     }
     return load_text(text.text, "-O2", 0);
 }
@@ -99,6 +99,65 @@ static void table_is_exact(void **state) {
         }
     }
     assert_true(measured >= 10);
+    dlclose(library);
+    arena_free(arena);
+}
+
+/* ---- small formats, from the values of their codes ---- */
+
+typedef struct SmallFormat {
+    OpCode op;
+    int digits, bias, codes; /* codes: of numbers that are not negative */
+} SmallFormat;
+
+/* A code is exponent and digits; the lowest exponent has no leading one. */
+static double value_of_code(const SmallFormat *format, int code) {
+    const int steps = 1 << format->digits, exponent = code / steps, digits = code % steps;
+    return exponent ? ldexp(steps + digits, exponent - format->bias - format->digits)
+                    : ldexp(digits, 1 - format->bias - format->digits);
+}
+
+static void formats_round_to_codes(void **state) {
+    (void)state;
+    const SmallFormat formats[] = {{OP_E4M3, 3, 7, 127}, {OP_E5M2, 2, 15, 124}, {OP_E2M1, 1, 1, 8}};
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        const SmallFormat *format = &formats[i];
+        for (int code = 0; code < format->codes; code++) {
+            const double value = value_of_code(format, code),
+                         next = value_of_code(format, code + 1), tie = (value + next) / 2;
+            const bool last = code + 1 == format->codes;
+            assert_true(op_value(format->op, value, 0, 0) == value);
+            assert_true(op_value(format->op, -value, 0, 0) == -value);
+            assert_true(op_value(format->op, nextafter(tie, 0), 0, 0) == value);
+            assert_true(op_value(format->op, tie, 0, 0) == (code % 2 && !last ? next : value));
+            assert_true(op_value(format->op, nextafter(tie, next), 0, 0) == (last ? value : next));
+        }
+        assert_true(isnan(op_value(format->op, NAN, 0, 0)));
+        assert_true(op_value(format->op, -INFINITY, 0, 0) ==
+                    -value_of_code(format, format->codes - 1));
+    }
+    assert_true(op_value(OP_E8M0, 0, 0, 0) == 0x1p-126 && op_value(OP_E8M0, -7.9, 0, 0) == 4);
+}
+
+/* The C text computes the same bits, for floats of all exponents. */
+static void formats_are_exact(void **state) {
+    (void)state;
+    Arena *arena = arena_new();
+    void *library = load_functions(arena);
+    const OpCode ops[] = {OP_E4M3, OP_E5M2, OP_E2M1, OP_E8M0};
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
+        float (*ours)(float);
+        *(void **)&ours = dlsym(library, arena_format(arena, "op_%d", (int)ops[i]));
+        assert_non_null(ours);
+        for (uint64_t bits = 0; bits < 1ull << 32; bits += 4097) {
+            const float x = moec_from_bits((uint32_t)bits), rounded = ours(x);
+            const double right = op_value(ops[i], (double)x, 0, 0);
+            if (isinf(x) && ops[i] == OP_E8M0) continue;
+            if (!(isnan(right) ? isnan(rounded) : (double)rounded == right))
+                fail_msg("%s(%.9g) is %.9g, not %.9g", op_table[ops[i]].text, (double)x,
+                         (double)rounded, right);
+        }
+    }
     dlclose(library);
     arena_free(arena);
 }
@@ -137,10 +196,9 @@ static void normals_are_normal(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(scalars_are_exact),
-        cmocka_unit_test(table_is_exact),
-        cmocka_unit_test(scalars_at_the_edge),
-        cmocka_unit_test(normals_are_normal),
+        cmocka_unit_test(scalars_are_exact),      cmocka_unit_test(table_is_exact),
+        cmocka_unit_test(formats_round_to_codes), cmocka_unit_test(formats_are_exact),
+        cmocka_unit_test(scalars_at_the_edge),    cmocka_unit_test(normals_are_normal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

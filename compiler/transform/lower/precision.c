@@ -16,6 +16,7 @@
 typedef struct SelectionSearch {
     Program *program;
     bool *wanted; /* by tensor->id: a selection depends on it */
+    bool small;   /* products of any size end the search */
     bool changed;
 } SelectionSearch;
 
@@ -31,14 +32,16 @@ static void mark_operands(Statement *statement, void *data) {
         !search->wanted[statement->target->tensor->id])
         return;
     statement->exact = search->changed = true;
-    if (unit_product(search->program, statement)) return;
+    if (search->small ? statement->product != NULL
+                      : unit_product(search->program, statement) != NULL)
+        return;
     List reads = {0};
     reads_of(search->program->arena, statement, &reads);
     for (int i = 0; i < reads.count; i++) want(search, ((Expr *)reads.items[i])->tensor);
 }
 
-void mark_exact(Program *program) {
-    SelectionSearch search = {.program = program};
+void mark_exact(Program *program, bool small) {
+    SelectionSearch search = {.program = program, .small = small};
     search.wanted =
         arena_alloc(program->arena, ((size_t)program->tensors.count + 1) * sizeof *search.wanted);
     do {
@@ -48,5 +51,5 @@ void mark_exact(Program *program) {
 }
 
 void precision(Program *program) {
-    if (program->rounded) mark_exact(program);
+    if (program->rounded) mark_exact(program, false);
 }

@@ -224,7 +224,7 @@ static void shrink_block(Program *program, Block *block, bool in_scan) {
 
 void smaller_weights(Program *program) {
     if (!reads_copies(program)) return;
-    mark_exact(program);
+    mark_exact(program, false);
     shrink_block(program, &program->body, false);
 }
 
@@ -286,7 +286,7 @@ static void mark_head(Statement *statement, void *data) {
     }
 }
 
-static void find_head(Program *program) {
+void find_head(Program *program) {
     HeadSearch search = {.program = program};
     search.before =
         arena_alloc(program->arena, ((size_t)program->tensors.count + 1) * sizeof *search.before);

@@ -101,8 +101,7 @@ static bool show_step(void *context, const TrainRun *run, const StepResult *resu
                   "step %ld/%ld  loss %.3f%s  grad %.3g  lr %.1e  %s tokens/s  %s%s  %s  ETA %s",
                   run->place.step, settings->steps, result->loss, validation, result->norm,
                   result->rate, quantity_grouped(pace > 0 ? tokens / pace : 0, 0).text,
-                  run->model->table->round ? "bf16" : "f32", peak,
-                  quantity((double)memory_resident(), "B").text,
+                  settings->precision, peak, quantity((double)memory_resident(), "B").text,
                   quantity_whole_seconds(pace * (double)(settings->steps - run->place.step)).text);
     progress->shown_time = seconds_now();
     progress->shown_step = run->place.step;

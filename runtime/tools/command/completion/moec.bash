@@ -49,7 +49,7 @@ _moec_tables() {
     'train --batch-size'|'train -b') kind=list values='' ;;
     'train --context-length'|'train -c') kind=list values='' ;;
     'train --lr') kind=list values='' ;;
-    'train --precision') kind=list values='f32 bf16' ;;
+    'train --precision') kind=list values='f32 bf16 fp8 fp8_tensor mxfp8 mxfp4 nvfp4 ternary' ;;
     'train --threads'|'train -t') kind=list values='' ;;
     'train --color') kind=list values='auto always never' ;;
     'sweep --jobs') kind=list values='' ;;
@@ -60,13 +60,13 @@ _moec_tables() {
     'sweep --context-length'|'sweep -c') kind=list values='' ;;
     'sweep --lr') kind=list values='' ;;
     'sweep --steps') kind=list values='' ;;
-    'sweep --precision') kind=list values='f32 bf16' ;;
+    'sweep --precision') kind=list values='f32 bf16 fp8 fp8_tensor mxfp8 mxfp4 nvfp4 ternary' ;;
     'sweep --threads'|'sweep -t') kind=list values='' ;;
     'sweep --color') kind=list values='auto always never' ;;
     'eval --device') kind=list values='' ;;
     'eval --batch-size'|'eval -b') kind=list values='' ;;
     'eval --context-length'|'eval -c') kind=list values='' ;;
-    'eval --precision') kind=list values='f32 bf16' ;;
+    'eval --precision') kind=list values='f32 bf16 fp8 fp8_tensor mxfp8 mxfp4 nvfp4 ternary' ;;
     'eval --weight-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'eval --head-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'eval --kv-cache-dtype') kind=list values='f32 bf16 int8' ;;
@@ -86,7 +86,7 @@ _moec_tables() {
     'generate --device') kind=list values='' ;;
     'generate --batch-size'|'generate -b') kind=list values='' ;;
     'generate --context-length'|'generate -c') kind=list values='' ;;
-    'generate --precision') kind=list values='f32 bf16' ;;
+    'generate --precision') kind=list values='f32 bf16 fp8 fp8_tensor mxfp8 mxfp4 nvfp4 ternary' ;;
     'generate --weight-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'generate --head-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'generate --kv-cache-dtype') kind=list values='f32 bf16 int8' ;;
@@ -104,7 +104,7 @@ _moec_tables() {
     'serve --timeout') kind=list values='' ;;
     'serve --client-timeout') kind=list values='' ;;
     'serve --device') kind=list values='' ;;
-    'serve --precision') kind=list values='f32 bf16' ;;
+    'serve --precision') kind=list values='f32 bf16 fp8 fp8_tensor mxfp8 mxfp4 nvfp4 ternary' ;;
     'serve --weight-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'serve --head-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'serve --kv-cache-dtype') kind=list values='f32 bf16 int8' ;;
@@ -114,7 +114,7 @@ _moec_tables() {
     'sample --steps') kind=list values='' ;;
     'sample --seed'|'sample -s') kind=list values='' ;;
     'sample --device') kind=list values='' ;;
-    'sample --precision') kind=list values='f32 bf16' ;;
+    'sample --precision') kind=list values='f32 bf16 fp8 fp8_tensor mxfp8 mxfp4 nvfp4 ternary' ;;
     'sample --threads'|'sample -t') kind=list values='' ;;
     'sample --color') kind=list values='auto always never' ;;
     'check --mesh') kind=list values='' ;;
@@ -122,7 +122,7 @@ _moec_tables() {
     'check --context-length'|'check -c') kind=list values='' ;;
     'check --lr') kind=list values='' ;;
     'check --steps') kind=list values='' ;;
-    'check --precision') kind=list values='f32 bf16' ;;
+    'check --precision') kind=list values='f32 bf16 fp8 fp8_tensor mxfp8 mxfp4 nvfp4 ternary' ;;
     'check --weight-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'check --head-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'check --kv-cache-dtype') kind=list values='f32 bf16 int8' ;;
@@ -134,7 +134,7 @@ _moec_tables() {
     'explain --mesh') kind=list values='' ;;
     'explain --batch-size'|'explain -b') kind=list values='' ;;
     'explain --context-length'|'explain -c') kind=list values='' ;;
-    'explain --precision') kind=list values='f32 bf16' ;;
+    'explain --precision') kind=list values='f32 bf16 fp8 fp8_tensor mxfp8 mxfp4 nvfp4 ternary' ;;
     'explain --weight-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'explain --head-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'explain --kv-cache-dtype') kind=list values='f32 bf16 int8' ;;
@@ -143,7 +143,7 @@ _moec_tables() {
     'plan --machine') kind=list values='' ;;
     'plan --batch-size'|'plan -b') kind=list values='' ;;
     'plan --context-length'|'plan -c') kind=list values='' ;;
-    'plan --precision') kind=list values='f32 bf16' ;;
+    'plan --precision') kind=list values='f32 bf16 fp8 fp8_tensor mxfp8 mxfp4 nvfp4 ternary' ;;
     'plan --color') kind=list values='auto always never' ;;
     'inspect --show') kind=list values='' ;;
     'inspect --prompt'|'inspect -p') kind=list values='' ;;
@@ -151,7 +151,7 @@ _moec_tables() {
     'inspect --seed'|'inspect -s') kind=list values='' ;;
     'inspect --batch-size'|'inspect -b') kind=list values='' ;;
     'inspect --context-length'|'inspect -c') kind=list values='' ;;
-    'inspect --precision') kind=list values='f32 bf16' ;;
+    'inspect --precision') kind=list values='f32 bf16 fp8 fp8_tensor mxfp8 mxfp4 nvfp4 ternary' ;;
     'inspect --weight-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'inspect --head-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'inspect --kv-cache-dtype') kind=list values='f32 bf16 int8' ;;
@@ -170,7 +170,7 @@ _moec_tables() {
     'verify --inputs') kind=list values='' ;;
     'verify --lr') kind=list values='' ;;
     'verify --steps') kind=list values='' ;;
-    'verify --precision') kind=list values='f32 bf16' ;;
+    'verify --precision') kind=list values='f32 bf16 fp8 fp8_tensor mxfp8 mxfp4 nvfp4 ternary' ;;
     'verify --weight-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'verify --head-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'verify --kv-cache-dtype') kind=list values='f32 bf16 int8' ;;
@@ -183,7 +183,7 @@ _moec_tables() {
     'bench --context-length'|'bench -c') kind=list values='' ;;
     'bench --lr') kind=list values='' ;;
     'bench --steps') kind=list values='' ;;
-    'bench --precision') kind=list values='f32 bf16' ;;
+    'bench --precision') kind=list values='f32 bf16 fp8 fp8_tensor mxfp8 mxfp4 nvfp4 ternary' ;;
     'bench --weight-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'bench --head-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'bench --kv-cache-dtype') kind=list values='f32 bf16 int8' ;;
@@ -198,13 +198,13 @@ _moec_tables() {
     'diff --context-length'|'diff -c') kind=list values='' ;;
     'diff --lr') kind=list values='' ;;
     'diff --steps') kind=list values='' ;;
-    'diff --precision') kind=list values='f32 bf16' ;;
+    'diff --precision') kind=list values='f32 bf16 fp8 fp8_tensor mxfp8 mxfp4 nvfp4 ternary' ;;
     'diff --color') kind=list values='auto always never' ;;
     'transfer --batch-size'|'transfer -b') kind=list values='' ;;
     'transfer --context-length'|'transfer -c') kind=list values='' ;;
     'transfer --lr') kind=list values='' ;;
     'transfer --steps') kind=list values='' ;;
-    'transfer --precision') kind=list values='f32 bf16' ;;
+    'transfer --precision') kind=list values='f32 bf16 fp8 fp8_tensor mxfp8 mxfp4 nvfp4 ternary' ;;
     'transfer --color') kind=list values='auto always never' ;;
     'coordcheck --vary') kind=list values='' ;;
     'coordcheck --steps') kind=list values='' ;;
@@ -214,7 +214,7 @@ _moec_tables() {
     'coordcheck --batch-size'|'coordcheck -b') kind=list values='' ;;
     'coordcheck --context-length'|'coordcheck -c') kind=list values='' ;;
     'coordcheck --lr') kind=list values='' ;;
-    'coordcheck --precision') kind=list values='f32 bf16' ;;
+    'coordcheck --precision') kind=list values='f32 bf16 fp8 fp8_tensor mxfp8 mxfp4 nvfp4 ternary' ;;
     'coordcheck --threads'|'coordcheck -t') kind=list values='' ;;
     'coordcheck --color') kind=list values='auto always never' ;;
     'import --name') kind=list values='' ;;
@@ -222,7 +222,7 @@ _moec_tables() {
     'import --context-length'|'import -c') kind=list values='' ;;
     'import --lr') kind=list values='' ;;
     'import --steps') kind=list values='' ;;
-    'import --precision') kind=list values='f32 bf16' ;;
+    'import --precision') kind=list values='f32 bf16 fp8 fp8_tensor mxfp8 mxfp4 nvfp4 ternary' ;;
     'import --color') kind=list values='auto always never' ;;
     'export --format') kind=list values='' ;;
     'export --type') kind=list values='' ;;
@@ -237,7 +237,7 @@ _moec_tables() {
     'emit --context-length'|'emit -c') kind=list values='' ;;
     'emit --lr') kind=list values='' ;;
     'emit --steps') kind=list values='' ;;
-    'emit --precision') kind=list values='f32 bf16' ;;
+    'emit --precision') kind=list values='f32 bf16 fp8 fp8_tensor mxfp8 mxfp4 nvfp4 ternary' ;;
     'emit --weight-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'emit --head-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'emit --kv-cache-dtype') kind=list values='f32 bf16 int8' ;;
@@ -259,13 +259,13 @@ _moec_tables() {
     'init --context-length'|'init -c') kind=list values='' ;;
     'init --lr') kind=list values='' ;;
     'init --steps') kind=list values='' ;;
-    'init --precision') kind=list values='f32 bf16' ;;
+    'init --precision') kind=list values='f32 bf16 fp8 fp8_tensor mxfp8 mxfp4 nvfp4 ternary' ;;
     'init --color') kind=list values='auto always never' ;;
     'forward --outputs') kind=list values='' ;;
     'forward --device') kind=list values='' ;;
     'forward --context-length'|'forward -c') kind=list values='' ;;
     'forward --seed'|'forward -s') kind=list values='' ;;
-    'forward --precision') kind=list values='f32 bf16' ;;
+    'forward --precision') kind=list values='f32 bf16 fp8 fp8_tensor mxfp8 mxfp4 nvfp4 ternary' ;;
     'forward --weight-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'forward --head-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'forward --kv-cache-dtype') kind=list values='f32 bf16 int8' ;;
@@ -280,7 +280,7 @@ _moec_tables() {
     'dump --context-length'|'dump -c') kind=list values='' ;;
     'dump --lr') kind=list values='' ;;
     'dump --steps') kind=list values='' ;;
-    'dump --precision') kind=list values='f32 bf16' ;;
+    'dump --precision') kind=list values='f32 bf16 fp8 fp8_tensor mxfp8 mxfp4 nvfp4 ternary' ;;
     'dump --weight-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'dump --head-dtype') kind=list values='f32 bf16 int8 int4' ;;
     'dump --kv-cache-dtype') kind=list values='f32 bf16 int8' ;;

@@ -232,11 +232,15 @@ static json_t *forms_of(const Comparison *comparison) {
     return forms;
 }
 
+static const char *precision_of(const Comparison *comparison) {
+    return comparison->rounded ? moec_option(comparison->compiler, "train.precision") : "f32";
+}
+
 /* The model, the device and the sizes, which each report begins with. */
 static json_t *heading(const Comparison *comparison) {
     json_t *report = json_make(
         "{s:s, s:s, s:s, s:I, s:I}", "model", moec_model(comparison->compiler), "device",
-        comparison->device->name, "precision", comparison->rounded ? "bf16" : "f32", "batch",
+        comparison->device->name, "precision", precision_of(comparison), "batch",
         (json_int_t)comparison->shape.batch, "context", (json_int_t)comparison->shape.context);
     if (comparison->shape.set) json_object_set_new(report, "set", json_text(comparison->shape.set));
     return report;
@@ -329,8 +333,8 @@ static void print_storage(const Comparison *comparison) {
 }
 
 static void print_verdict_text(const Comparison *comparison) {
-    printf("%s on %s, %s", moec_model(comparison->compiler), comparison->device->name,
-           comparison->rounded ? "products of bf16" : "f32");
+    printf("%s on %s, %s%s", moec_model(comparison->compiler), comparison->device->name,
+           comparison->rounded ? "products of " : "", precision_of(comparison));
     print_storage(comparison);
     printf(", seed %llu, ", (unsigned long long)comparison->seed);
     print_sizes(comparison);
