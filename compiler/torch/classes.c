@@ -81,9 +81,22 @@ static void print_application(Printer *printer, TorchModule *child, const List *
 
 /* ---- forward passes ---- */
 
+/* A carried value that is constant along a dimension before the loop varies in it. */
+static void expand_carried(Printer *printer) {
+    for (int i = 0; i < printer->variables.count; i++) {
+        PyVariable *variable = printer->variables.items[i];
+        if (!is_stacked(variable->tensor) || variable->version) continue;
+        const char *text = expanded(printer, variable);
+        if (text == variable->name) continue;
+        python_line(printer, "%s = %s", variable->name, text);
+        memset(variable->absent, 0, sizeof variable->absent);
+    }
+}
+
 static void print_repeat(Printer *printer, const TorchPart *part) {
     const Index *index = part->statement->index;
     print_comment(printer, part->statement);
+    expand_carried(printer);
     python_line(printer, "for %s in range(%ld):", new_name(printer, index->name),
                 index->axis->size);
     printer->depth++;
@@ -198,13 +211,15 @@ static bool in_list(const TorchModule *child) {
 }
 
 /* The layers of one nn.ModuleList, from `first`; returns the index after them. */
-static int print_list(Text *text, const TorchModule *module, int first) {
+static int print_list(Torch *torch, Text *text, const TorchModule *module, int first) {
     const char *name = ((TorchModule *)module->children.items[first])->name;
     int end = first, at = first;
     while (end < module->children.count && in_list(module->children.items[end]) &&
            !strcmp(((TorchModule *)module->children.items[end])->name, name))
         end++;
-    text_add(text, "        self.%s = nn.ModuleList([", name);
+    const char *path = ((TorchModule *)module->children.items[first])->path;
+    text_add(text, "        self.%s%s = nn.ModuleList([", name,
+             list_suffix(torch, path, strlen(path)));
     while (at < end) {
         const TorchModule *child = module->children.items[at];
         int period = 0;
@@ -249,7 +264,7 @@ static const char *init_text(Torch *torch, TorchModule *module, const char *para
                 TorchModule *next = module->children.items[j];
                 if (!next->class_name) print_module(torch, next, NULL);
             }
-            i = print_list(&text, module, i);
+            i = print_list(torch, &text, module, i);
             continue;
         }
         const char *name = last_name(child->path);

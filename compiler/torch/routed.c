@@ -11,6 +11,7 @@
 
 #include "ir/call.h"
 
+#include <ctype.h>
 #include <string.h>
 
 /* ---- layers that compute each token alone ---- */
@@ -189,6 +190,18 @@ static const char *row_weights(Printer *printer, const Routed *routed, const cha
     return made.text;
 }
 
+/* The rows of one application are not positions: it can read constant ranges of the cache only. */
+static void check_routed_rows(Torch *torch, const TorchModule *layer, Span span) {
+    static const char range[] = "cache.range(";
+    const char *at = strchr(module_at(torch, layer->path)->forward, '\n');
+    while (at && (at = strstr(at, "cache"))) {
+        if (strncmp(at, range, sizeof range - 1) != 0 ||
+            !isdigit((unsigned char)at[sizeof range - 1]))
+            refuse(torch, span, "a layer of selected rows that reads positions");
+        at += sizeof range - 1;
+    }
+}
+
 void print_routed(Printer *printer, const Routed *routed, const List *parts, int at) {
     Torch *torch = printer->torch;
     TorchModule *layer = routed->layer;
@@ -213,6 +226,11 @@ void print_routed(Printer *printer, const Routed *routed, const List *parts, int
                  variable_of(printer, item->tensor, item->version)->name, rows);
     }
     if (layer->uses_fixed) text_add(&arguments, ", %s", index);
+    if (layer->uses_cache) {
+        check_routed_rows(torch, layer, routed->statement->span);
+        text_add(&arguments, ", cache");
+        printer->uses_cache = true;
+    }
     const char *sum = strcmp(variable->name, input) ? variable->name : new_name(printer, "routed");
     variable->name = sum;
     python_line(printer, "%s = %s.new_zeros(%s)", sum, input, sizes.text);

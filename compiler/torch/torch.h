@@ -151,6 +151,9 @@ bool name_taken(const Printer *printer, const char *name);
 PyVariable *variable_of(Printer *printer, const Tensor *tensor, int version);
 /* The attribute of a layer or weight at `path` as seen from the module: "self.block[i].ffn". */
 const char *attribute(Torch *torch, const TorchModule *from, const char *path, bool layer);
+/* The end of the name of a list of layers, whose path up to an iteration is given: "_steps" if a
+ * layer of the same name has the weights that they share, or "". */
+const char *list_suffix(Torch *torch, const char *path, size_t length);
 const char *class_name_of(Torch *torch, const char *name);
 
 /* ---- torch_express.c ---- */

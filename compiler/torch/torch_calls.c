@@ -5,14 +5,18 @@
 
 #include <string.h>
 
-/* The indices of the operands of a call are not its loops: those of the first operand count. */
+/* The indices of the operands of a call are not its loops: those of the first operand count. The
+ * current positions are the first of them that are not those of all keys. */
 static void begin_call(Printer *printer, Statement *statement, const Expr *operand) {
     begin_statement(printer, statement);
+    const PyVariable *variable = variable_of(printer, operand->tensor, version_of(operand));
     for (int i = 0; i < operand->count; i++) {
         const Expr *sub = operand->args[i];
         if (sub->kind != EXPR_INDEX || sub->index->of_repeat) continue;
         printer->order[printer->order_count++] = sub->index;
-        if (sub->index->axis->kind == AXIS_SEQUENCE && !printer->now) printer->now = sub->index;
+        const bool all = variable && variable->full[i];
+        if (sub->index->axis->kind == AXIS_SEQUENCE && !printer->now && !all)
+            printer->now = sub->index;
     }
 }
 
@@ -121,7 +125,10 @@ static void print_top(Printer *printer, Statement *statement, const List *parts,
     if (iterations) refuse(torch, statement->span, "top of a stacked tensor");
     const Axis *axis = input->tensor->axes[dim];
     const char *k = arena_format(torch->arena, "%ld", statement->top.k);
-    if (axis->kind == AXIS_SEQUENCE) {
+    if (axis->kind == AXIS_SEQUENCE && p->full[dim]) {
+        k = arena_format(torch->arena, "min(%ld, cache.total)", statement->top.k);
+        printer->uses_cache = true;
+    } else if (axis->kind == AXIS_SEQUENCE) {
         double share = (double)statement->top.k / (double)axis->size;
         k = arena_format(torch->arena, "max(1, int(cache.length * %.17g))", share);
         printer->uses_cache = true;

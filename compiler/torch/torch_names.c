@@ -81,12 +81,26 @@ static bool is_weight(Torch *torch, const char *path, size_t length) {
     return false;
 }
 
+const char *list_suffix(Torch *torch, const char *path, size_t length) {
+    while (length && path[length - 1] != '.') length--;
+    for (int i = 0; i < torch->program->tensors.count; i++) {
+        const Tensor *tensor = torch->program->tensors.items[i];
+        const bool stored = tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE;
+        if (stored && !strncmp(tensor->path, path, length) && tensor->path[length] != '{' &&
+            !isdigit((unsigned char)tensor->path[length]))
+            return "_steps";
+    }
+    return "";
+}
+
 const char *attribute(Torch *torch, const TorchModule *from, const char *path, bool layer) {
     Text text = {.arena = torch->arena};
     text_add(&text, "self");
     size_t skip = strlen(from->path);
     for (const char *at = path + skip + (skip > 0); *at;) {
         size_t length = strcspn(at, ".");
+        if (*at == '{' || isdigit((unsigned char)*at))
+            text_add(&text, "%s", list_suffix(torch, path, (size_t)(at - path)));
         if (*at == '{') {
             text_add(&text, "[");
             for (size_t i = 1; i + 1 < length; i++) {

@@ -88,7 +88,7 @@ refused "the function writes outside of 'y'" outside -e 's/i < d; i++) y\[/i <= 
 refused 'ended by signal 11' crash -e 's/factor \* gain\[i\];/*(volatile float *)8;/'
 refused 'it returns 1, so it refuses these sizes' shape -e 's/^    return 0;/    return d != 96;/'
 
-# A workspace of 2 * d numbers per row, of d for the gradients: the functions fill it before and after they write their results.
+# A workspace of 2 * d numbers per row, of d for the gradients. The functions fill it before and after they write their results.
 # spaced NAME SED...: such functions as NAME.moe, NAME.c and NAME.cu, which sed changes.
 spaced() {
     name=$1
