@@ -63,7 +63,7 @@ bool checkpoint_write(const char *path, const Model *model, const char *bundle,
     }
     checkpoint_note(notes, model->table->model, bundle, companions, place);
     if (optimizer && json_object_size(model->device->choices)) {
-        char *choices = json_dumps(model->device->choices, JSON_COMPACT | JSON_SORT_KEYS);
+        char *choices = json_write(model->device->choices, JSON_COMPACT | JSON_SORT_KEYS);
         add_note(notes, choices_note, choices);
         free(choices);
     }

@@ -2,6 +2,7 @@
 #include "device/cuda/cuda.h"
 
 #include "base/message.h"
+#include "abi/json_make.h"
 #include "abi/shapes.h"
 
 #include <stdint.h>
@@ -67,5 +68,5 @@ const char *cuda_recorded_choice(CudaDevice *device, const char *name) {
 
 void cuda_record_choice(CudaDevice *device, const char *name, const char *choice) {
     json_t *choices = device->base.choices;
-    if (choices) json_object_set_new(choices, name, json_string(choice));
+    if (choices) json_object_set_new(choices, name, json_text(choice));
 }
