@@ -53,13 +53,17 @@ static void pass_elaborate(Work *work) {
     unit->extern_target = NULL;
 }
 
+/* Before `prepare`, which then rounds weights once; later passes change products and find them
+ * again. */
+static void pass_decode_formats(Work *work) {
+    if (!work->program->formats) return;
+    find_products(work->program);
+    operand_formats(work->program);
+    work->program->properties &= ~(unsigned)HAS_PRODUCTS;
+}
+
 /* A definition consists of the equations alone, but rounds the same weights as other programs. */
 static void pass_prepare(Work *work) {
-    if (work->program->formats) {
-        find_products(work->program);
-        operand_formats(work->program);
-        work->program->properties &= ~(unsigned)HAS_PRODUCTS;
-    }
     if (!work->defined || reads_copies(work->program)) prepare_weights(work->program);
 }
 
@@ -212,6 +216,7 @@ enum {
  * leaves them. */
 static const PassRow passes[] = {
     {"elaborate", ALL, ANY, .run = pass_elaborate, .leaves = IS_FORWARD},
+    {"decode_formats", DECODE, ANY, .run = pass_decode_formats, .needs = IS_FORWARD},
     {"prepare", DECODE, ANY, .run = pass_prepare, .needs = IS_FORWARD},
     {"chunk_scan", FORWARD | TRAIN | MEASURE, ANY, .run = pass_chunk_scan, .needs = IS_FORWARD},
     {"reassociate", TRAIN, ANY, .run = pass_reassociate, .needs = IS_FORWARD},

@@ -36,7 +36,7 @@ const char *checkpoint_file(const Safetensors *file, const char *name);
 bool checkpoint_tokenizer(const Safetensors *file, Tokenizer **tokenizer);
 /* Reads the notes into `*place`; false after a message if one is missing or malformed. */
 bool checkpoint_place(const Safetensors *file, TrainState *place);
-/* The kernel choices of a checkpoint for device_record_choices, or NULL; the caller owns them. */
+/* The kernel choices of a checkpoint for Device.choices, or NULL; the caller owns them. */
 json_t *checkpoint_choices(const Safetensors *file);
 /* The step of a checkpoint; 0 of fresh weights, which have none. */
 long checkpoint_step(const Safetensors *file);

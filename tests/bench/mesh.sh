@@ -1,8 +1,8 @@
 #!/bin/sh
 # Cost of training on several processes, in alternated rounds of which the fastest counts: one process under mpirun compared with none,
 # two processes of one thread compared with one of two threads, ordered reductions compared with those of the library, and the time to
-# compile a program of a mesh. Other
-# load on the machine changes the second ratio most; the load is printed. CPU time changes least; that of the start is subtracted.
+# compile a program of a mesh. Other load on the machine changes the second ratio most; the load is printed. CPU time changes least;
+# that of the start is subtracted.
 #
 #   tests/bench/mesh.sh [ROUNDS]    default: 3
 . "$(dirname "$0")/../begin.sh"

@@ -65,8 +65,8 @@ static int32_t choose_token(Batch *batch, const Row *row, const float *logits) {
     return sample_token(&row->sampling, logits, vocabulary, row->tokens.count - row->prompt);
 }
 
-/* Handles the logits that predict token `place`; NULL: `likely` is the most likely token, or -1
- * if a logit is not finite. */
+/* Handles the logits that predict the token at index `place`; NULL: `likely` is the most likely
+ * token, or -1 if a logit is not finite. */
 static void tell_rows(Batch *batch, Row *row, size_t place, const float *logits, int32_t likely) {
     if (place >= row->prompt + row->limit) {
         row->ended = true;
