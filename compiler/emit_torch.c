@@ -1,6 +1,6 @@
 /* emit_torch: a model as the text of a PyTorch module that the transformers library loads. The text
  * around the equations is in torch/text/. */
-#include "driver.h"
+#include "driver/driver.h"
 
 #include "torch/torch.h"
 #include "torch/torch_text.h"

@@ -1,6 +1,6 @@
 /* meshes: the public interface of meshes of processes. */
 #include "describe/describe.h"
-#include "driver.h"
+#include "driver/driver.h"
 #include "mesh/mesh_plan.h"
 
 bool moec_set_mesh(MoecCompiler *compiler, const char *text, long data) {

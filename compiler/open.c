@@ -1,49 +1,12 @@
 /* open: opens and checks a spec; implements the queries about it. */
-#include "driver.h"
+#include "driver/driver.h"
 
-#include "analysis/parameter_facts.h"
 #include "calls/call_table.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- bounds ---- */
-
-/* Memory limit for opening and compiling a spec. Models within the limits of the elaborator need
- * less; this limit catches unforeseen cases and machines with less memory. */
-enum { MEGABYTE = 1 << 20, MAX_MEGABYTES = 450 };
-
-static void stop_without_memory(void *data) {
-    MoecCompiler *compiler = data;
-    bool large = arena_bytes(compiler->arena) > (size_t)MEGABYTE * (MAX_MEGABYTES - 100);
-    arena_limit(compiler->arena, 0, NULL, NULL);
-    if (large)
-        report_error(&compiler->reports, compiler->reports.at,
-                     "the program is too large: the compiler needs more than %d MB", MAX_MEGABYTES);
-    else
-        report_error(&compiler->reports, compiler->reports.at,
-                     "not enough memory for the compiler");
-    report_help(&compiler->reports,
-                "apply fewer layers, or apply them in a repeat, which is compiled once");
-    report_give_up(&compiler->reports);
-}
-
-bool bounded(MoecCompiler *compiler, void (*run)(void *data), void *data) {
-    arena_limit(compiler->arena, (size_t)MEGABYTE * MAX_MEGABYTES, stop_without_memory, compiler);
-    bool whole = reports_guard(&compiler->reports, run, data);
-    arena_limit(compiler->arena, 0, NULL, NULL);
-    return whole;
-}
-
 /* ---- opening ---- */
-
-static MoecCompiler *compiler_new(void) {
-    Arena *arena = arena_new();
-    MoecCompiler *compiler = arena_alloc(arena, sizeof *compiler);
-    compiler->arena = arena;
-    compiler->reports.arena = arena;
-    return compiler;
-}
 
 /* The input of a spec: a file, or sources in memory. */
 typedef struct SpecReading {
@@ -57,73 +20,6 @@ typedef struct SpecReading {
     const char *experiment;
 } SpecReading;
 
-/* Checks a spec that tests for its mode: parameters and states must not depend on it. A feature
- * that only training supports prevents decoding; it is not an error here. */
-static void check_graph(MoecCompiler *compiler, Program *forward, Graph graph) {
-    Reports *reports = &compiler->reports;
-    int errors = reports->errors, count = reports->list.count;
-    Program *other = elaborate(compiler->unit, compiler->model, graph, 0, 0, NULL);
-    if (other) same_tensors(forward, other);
-    if (other || graph != GRAPH_DECODE) return;
-    reports->errors = errors;
-    reports->list.count = count;
-}
-
-/* The optimizer reads options of single parameters from a table; notes their names. */
-static void note_own(MoecCompiler *compiler, const Program *program) {
-    List *names = &compiler->unit->own;
-    for (int i = 0; i < program->tensors.count; i++) {
-        const Tensor *tensor = program->tensors.items[i];
-        for (int j = 0; j < tensor->own.count; j++) {
-            const OwnNumber *own = tensor->own.items[j];
-            bool known = false;
-            for (int k = 0; k < names->count; k++) known |= !strcmp(names->items[k], own->name);
-            if (!known) list_push(compiler->arena, names, (void *)own->name);
-        }
-    }
-}
-
-static void mark_whole(const Unit *unit, const Program *program) {
-    for (int i = 0; i < program->tensors.count; i++) {
-        Tensor *tensor = program->tensors.items[i];
-        for (int j = 0; tensor->role == ROLE_PARAMETER && j < unit->whole.count; j++)
-            tensor->whole |= !strcmp(tensor->path, unit->whole.items[j]);
-    }
-}
-
-static Tensor *input_called(const Program *program, const char *name) {
-    for (int i = 0; name && i < program->tensors.count; i++) {
-        Tensor *tensor = program->tensors.items[i];
-        if (tensor->role == ROLE_INPUT && !strcmp(tensor->path, name)) return tensor;
-    }
-    return NULL;
-}
-
-Program *elaborated(MoecCompiler *compiler, Graph graph, long batch, long context) {
-    List *settings = compiler->checked ? NULL : &compiler->settings;
-    compiler->checked = true;
-    Program *program = elaborate(compiler->unit, compiler->model, graph, batch, context, settings);
-    if (!program) return NULL;
-    program->rounded = moec_rounded(compiler);
-    program->formats = operand_formats_find(moec_option(compiler, "train.precision"));
-    if (graph == GRAPH_STEP) return program;
-    choose_caches(program, moec_option(compiler, "inference.kv_cache_dtype"));
-    program->input_gradients = compiler->differentiates && graph == GRAPH_TRAIN;
-    if (graph == GRAPH_TRAIN) program->cotangent = input_called(program, compiler->unit->cotangent);
-    parameter_facts(program);
-    if (program->formats) find_head(program);
-    if (!compiler->trains)
-        choose_weights(program, moec_option(compiler, "inference.weight_dtype"),
-                       moec_option(compiler, "inference.head_dtype"));
-    if (compiler->tuning && graph != GRAPH_UPDATE) tune(compiler->tuning, program);
-    mark_whole(compiler->unit, program);
-    if (compiler->observes && graph == GRAPH_FORWARD) observe(program);
-    if (compiler->observes_operands && graph == GRAPH_FORWARD) observe_operands(program);
-    if (compiler->observed.count && (graph == GRAPH_FORWARD || graph == GRAPH_TRAIN))
-        observe_by_name(program, &compiler->observed);
-    return program;
-}
-
 const char *moec_learned_positions(MoecCompiler *compiler) {
     const Program *program = elaborated(compiler, GRAPH_FORWARD, 0, 0);
     for (int i = 0; program && i < program->tensors.count; i++) {
@@ -132,29 +28,6 @@ const char *moec_learned_positions(MoecCompiler *compiler) {
             if (tensor->axes[j] == program->sequence) return tensor->path;
     }
     return NULL;
-}
-
-static void elaborate_step(MoecCompiler *compiler, Program *program) {
-    Unit *unit = compiler->unit;
-    unit->parameters = program;
-    unit->flows = (List){0};
-    elaborate(unit, compiler->model, GRAPH_UPDATE, 0, 0, NULL);
-}
-
-/* Elaborates the model once, so that its errors and settings are known before other queries. */
-static void elaborate_model(MoecCompiler *compiler) {
-    Program *program = elaborated(compiler, GRAPH_FORWARD, 0, 0);
-    if (!program) return;
-    compiler->model = program->name;
-    compiler->gathers = program->gathers;
-    if (program->by_training) check_graph(compiler, program, GRAPH_TRAIN);
-    if (program->by_decoding) check_graph(compiler, program, GRAPH_DECODE);
-    if (compiler->reports.errors) return;
-    compiler->tuning = transfer(compiler->unit, program);
-    if (compiler->tuning) tune(compiler->tuning, program);
-    note_own(compiler, program);
-    if (!compiler->reports.errors && program->loss && moec_option(compiler, "train.optimizer"))
-        elaborate_step(compiler, program);
 }
 
 /* True if one of the nodes is declared in the file itself. */
@@ -204,48 +77,6 @@ static void read_model(void *data) {
     if (reading->layouts || (reading->shown && moec_only_layouts(compiler))) return;
     if (!compiler->reports.errors) read_experiments(reading);
     if (!compiler->reports.errors) elaborate_model(compiler);
-}
-
-/* ---- variants of an open model ---- */
-
-static void elaborate_variant(void *data) {
-    elaborate_model(data);
-}
-
-static void with_overrides(MoecCompiler *compiler, const Unit *unit, const List *overrides) {
-    Unit *own = arena_alloc(compiler->arena, sizeof *own);
-    *own = *unit;
-    own->arena = compiler->arena;
-    own->reports = &compiler->reports;
-    own->overrides = (List){0};
-    own->own = (List){0};
-    for (int i = 0; i < unit->overrides.count; i++)
-        list_push(own->arena, &own->overrides, unit->overrides.items[i]);
-    for (int i = 0; i < overrides->count; i++)
-        list_push(own->arena, &own->overrides, overrides->items[i]);
-    compiler->unit = own;
-    bounded(compiler, elaborate_variant, compiler);
-}
-
-/* Reports the errors of a variant in its original compiler, by elaborating it there. Options of
- * groups such as train are read for the settings and are therefore requested again. */
-static void repeat_errors(MoecCompiler *compiler, const List *overrides) {
-    Unit *unit = compiler->unit;
-    const List settings = compiler->settings;
-    compiler->settings = (List){0};
-    compiler->checked = false;
-    with_overrides(compiler, unit, overrides);
-    compiler->settings = settings;
-    compiler->unit = unit;
-}
-
-MoecCompiler *moec_vary(MoecCompiler *compiler, const List *overrides, bool tell) {
-    MoecCompiler *variant = compiler_new();
-    variant->model = compiler->model;
-    variant->reports.saved = compiler->reports.saved;
-    with_overrides(variant, compiler->unit, overrides);
-    if (tell && moec_failed(variant)) repeat_errors(compiler, overrides);
-    return variant;
 }
 
 static MoecCompiler *read_spec_file(SpecReading reading, const char *const *sets, int set_count) {
@@ -305,51 +136,8 @@ MoecCompiler *moec_open_document(const MoecDocument *documents, int count, const
     return compiler;
 }
 
-void moec_close(MoecCompiler *compiler) {
-    if (!compiler) return;
-    arena_free(compiler->scratch);
-    arena_free(compiler->arena);
-}
-
-bool moec_failed(const MoecCompiler *compiler) {
-    return compiler->reports.errors > 0;
-}
-
-const char *moec_reports(MoecCompiler *compiler) {
-    return reports_text(&compiler->reports, compiler->arena);
-}
-
-const char *moec_reports_json(MoecCompiler *compiler) {
-    return reports_json(&compiler->reports, compiler->arena);
-}
-
-const char *moec_warnings(MoecCompiler *compiler) {
-    return warnings_text(&compiler->reports, compiler->arena);
-}
-
-const char *moec_warnings_json(MoecCompiler *compiler) {
-    return warnings_json(&compiler->reports, compiler->arena);
-}
-
 const char *moec_nearest(const char *name, const char *const *candidates, int count) {
     return did_you_mean(name, candidates, count);
-}
-
-void moec_print_notes(bool print) {
-    reports_print_notes(print);
-}
-
-void moec_observe(MoecCompiler *compiler) {
-    compiler->observes = true;
-}
-
-void moec_observe_operands(MoecCompiler *compiler) {
-    compiler->observes_operands = true;
-}
-
-void moec_observe_name(MoecCompiler *compiler, const char *name) {
-    list_push(compiler->arena, &compiler->observed,
-              arena_copy(compiler->arena, name, strlen(name)));
 }
 
 static MoecSpecTensor described_tensor(Arena *arena, const Tensor *tensor, const char *name,
@@ -449,18 +237,6 @@ bool moec_first_reader(MoecCompiler *compiler, const char *name, const char **fi
     return false;
 }
 
-void moec_probe(MoecCompiler *compiler) {
-    if (compiler->unit) compiler->unit->probing = true;
-}
-
-void moec_differentiate_inputs(MoecCompiler *compiler) {
-    compiler->differentiates = true;
-}
-
-void moec_split_training(MoecCompiler *compiler, const char *name) {
-    if (compiler->unit) compiler->unit->cotangent = arena_format(compiler->arena, "%s", name);
-}
-
 const MoecStage *moec_stages(MoecCompiler *compiler, int *count) {
     const List *stages = &compiler->unit->stages;
     MoecStage *copies = arena_alloc(compiler->arena, sizeof *copies * (size_t)(stages->count + 1));
@@ -472,10 +248,6 @@ const MoecStage *moec_stages(MoecCompiler *compiler, int *count) {
     return copies;
 }
 
-bool moec_gathers(const MoecCompiler *compiler) {
-    return compiler->gathers;
-}
-
 const char *moec_transfer(MoecCompiler *compiler, MoecTransferForm form) {
     static char *(*const forms[])(Arena *,
                                   const Tuning *) = {[MOEC_TRANSFER_FACTORS] = tuning_factors,
@@ -483,43 +255,6 @@ const char *moec_transfer(MoecCompiler *compiler, MoecTransferForm form) {
                                                      [MOEC_TRANSFER_FORMULAS] = tuning_text};
     if (moec_failed(compiler) || !compiler->tuning) return NULL;
     return forms[form](compiler->arena, compiler->tuning);
-}
-
-Arena *moec_arena(MoecCompiler *compiler) {
-    return compiler->arena;
-}
-
-Unit *moec_unit(MoecCompiler *compiler) {
-    return compiler->unit;
-}
-
-const List *moec_settings(MoecCompiler *compiler) {
-    return &compiler->settings;
-}
-
-const List *moec_layout_list(MoecCompiler *compiler) {
-    return &compiler->layouts;
-}
-
-const Experiment *moec_asked(MoecCompiler *compiler) {
-    return compiler->experiment;
-}
-
-const char *moec_model(const MoecCompiler *compiler) {
-    return compiler->model;
-}
-
-void moec_mark_units(MoecCompiler *compiler) {
-    compiler->marks = true;
-}
-
-void moec_trains(MoecCompiler *compiler) {
-    compiler->trains = true;
-}
-
-bool moec_rounded(MoecCompiler *compiler) {
-    const char *precision = moec_option(compiler, "train.precision");
-    return precision && strcmp(precision, "f32") != 0;
 }
 
 MoecCompiler *moec_open_bundle(const char *text, size_t length, const char *const *sets,
@@ -571,6 +306,24 @@ MoecCompiler *moec_open_names(const char *bundle) {
 
 const char *moec_log_name(MoecCompiler *compiler, const char *name) {
     return compiler->unit ? renamed_log_name(compiler->unit, name) : name;
+}
+
+/* ---- comparison ---- */
+
+bool moec_same_training(MoecCompiler *then, MoecCompiler *now) {
+    static const MoecGraph graphs[] = {MOEC_TRAIN, MOEC_UPDATE, MOEC_STEP};
+    for (int i = 0; i < 3; i++) {
+        const char *was = moec_dump(then, graphs[i], "elaborate", false);
+        const char *is = moec_dump(now, graphs[i], "elaborate", false);
+        if (!was || !is || strcmp(was, is) != 0) return false;
+    }
+    for (int i = 0; i < now->settings.count; i++) {
+        const Setting *setting = now->settings.items[i];
+        const Setting *was = find_setting(then, setting->path);
+        if (strncmp(setting->path, "train.", 6) || !was) continue;
+        if (!same_value(now->unit, was, setting)) return false;
+    }
+    return true;
 }
 
 /* ---- formatting ---- */

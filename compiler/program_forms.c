@@ -1,7 +1,7 @@
 /* program_forms: the forms of a compiled program, for the public interface. The passes note most of
  * them in Program.has. Those of products, calls and kernels are found in the schedule. The
  * hand-written kernels that it calls. */
-#include "driver.h"
+#include "driver/driver.h"
 
 #include "analysis/access.h"
 #include "analysis/contraction.h"

@@ -7,7 +7,7 @@
 #     include PATH LINE NAME                an include
 #     define PATH SYMBOL, use PATH SYMBOL   of an object; PATH as that of its source, with .o
 BEGIN {
-    place("compiler", "base syntax layout ir analysis elaborate editor interpret transform schedule loop module print lower torch calls explain describe mesh experiment .")
+    place("compiler", "base syntax ir analysis elaborate transform interpret schedule loop module print lower torch calls spec layout editor driver explain describe mesh experiment .")
     place("runtime", "abi kernels base data tokenizer device model mesh training library tools/exchange tools/experiment tools/report tools/lsp tools/server tools/against tools/command")
     # They need nothing but abi/: what is compiled elsewhere, and a library of its own.
     split("runtime/kernels runtime/device/sim runtime/standalone", names, " ")

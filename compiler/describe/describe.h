@@ -2,7 +2,7 @@
 #ifndef DESCRIBE_H
 #define DESCRIBE_H
 
-#include "driver.h"
+#include "driver/driver.h"
 
 /* Bytes unless stated otherwise. */
 typedef struct Summary {
@@ -21,5 +21,7 @@ typedef struct Summary {
 double optimizer_bytes(MoecCompiler *compiler, double weights);
 /* False after a reported error. */
 bool describe(MoecCompiler *compiler, Summary *summary);
+/* Warns about predictions that depend on the tokens that they predict. `forward`: the model. */
+void warn_of_leaks(MoecCompiler *compiler, const Program *forward);
 
 #endif

@@ -2,7 +2,7 @@
  * fastest of several alternated rounds counts.
  *
  *     mesh_compile SPEC MODEL MESH BATCH */
-#include "driver.h"
+#include "driver/driver.h"
 
 #include <stdio.h>
 #include <stdlib.h>

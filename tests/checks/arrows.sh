@@ -21,7 +21,7 @@ included() {
     cp "$work/kept" "$work/copy/$1"
 }
 included compiler/ir/ir.c schedule/kernel.h "includes the later folder compiler/schedule"
-included compiler/ir/ir.c driver.h "includes the later folder compiler"
+included compiler/ir/ir.c driver/driver.h "includes the later folder compiler/driver"
 included compiler/print/print_c.c lower/lower.h "includes the later folder compiler/lower"
 included compiler/explain/explain.c calls/call_table.h "includes the rows of calls"
 included compiler/analysis/cost.c device/device.h "includes a file of the other side"
@@ -48,6 +48,6 @@ called compiler/analysis/cost.o device_open "compiler/analysis/cost.o: calls dev
 called runtime/base/files.o model_open "runtime/base/files.o: calls model_open of the later folder runtime/model"
 called runtime/training/step.o command_row "runtime/training/step.o: calls command_row of the later folder runtime/tools/command"
 called runtime/model/call.o program_new "runtime/model/call.o: calls program_new of the compiler, which is not public"
-called compiler/layout/mapping.o moec_failed "compiler/layout/mapping.o: calls moec_failed of the later folder compiler"
+called compiler/layout/mapping.o moec_format "compiler/layout/mapping.o: calls moec_format of the later folder compiler"
 called runtime/base/clock.o message_file "a circle of 3 files, at most 2 are allowed: "
 called compiler/base/arena.o scope_add "a circle of [0-9]* files, at most [1-9][0-9]* are allowed: .*compiler/base/arena.o"

@@ -2,7 +2,7 @@
  * the memory plan against the lifetimes of the tensors. Runs in the root of the project. */
 #include "abi/abi.h"
 #include "schedule/kernel.h"
-#include "driver.h"
+#include "driver/driver.h"
 
 #include <glob.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* Faults in the exchanges of a mesh, planted one after the other: a process whose terms are missing, terms or a row counted twice,
  * a wrong factor, rows that are lost or swapped, values of another process. The comparison of the local programs with the
  * global one finds each of them, and none in an intact program. */
-#include "driver.h"
+#include "driver/driver.h"
 #include "calls/call_table.h"
 #include "interpret/interpreter.h"
 

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "driver.h"
+#include "driver/driver.h"
 #include "module/lowered.h"
 
 #include "random_forms.h"

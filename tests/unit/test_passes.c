@@ -1,5 +1,5 @@
 /* The table of passes: every row finds the properties that it needs, and wrong orders are found. */
-#include "driver.h"
+#include "driver/driver.h"
 #include "module/lowered.h"
 
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 /* Printing has no effect: two prints of a module are equal, and no byte of the compiler's memory changes. Runs in the root of the
  * project. */
-#include "driver.h"
+#include "driver/driver.h"
 #include "module/lowered.h"
 
 #include <setjmp.h>

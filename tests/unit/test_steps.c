@@ -1,6 +1,6 @@
 /* Flat steps (runtime/abi/steps.h) of models: their numbers increase, every operand is inside its buffer in every iteration, and
  * they launch in the order of the printed host program. Runs in the root of the project. */
-#include "driver.h"
+#include "driver/driver.h"
 #include "module/lowered.h"
 
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 /* option_values: the options of a model by their paths, under current or former names, because a
  * checkpoint may hold an older standard library. */
-#include "driver.h"
+#include "spec/compiler.h"
 
 #include "elaborate/elaborate.h"
 
@@ -117,18 +117,7 @@ bool same_value(Unit *unit, const Setting *one, const Setting *other) {
            value_was(unit, last_part(other->path), text, other->text);
 }
 
-bool moec_same_training(MoecCompiler *then, MoecCompiler *now) {
-    static const MoecGraph graphs[] = {MOEC_TRAIN, MOEC_UPDATE, MOEC_STEP};
-    for (int i = 0; i < 3; i++) {
-        const char *was = moec_dump(then, graphs[i], "elaborate", false);
-        const char *is = moec_dump(now, graphs[i], "elaborate", false);
-        if (!was || !is || strcmp(was, is) != 0) return false;
-    }
-    for (int i = 0; i < now->settings.count; i++) {
-        const Setting *setting = now->settings.items[i];
-        const Setting *was = find_setting(then, setting->path);
-        if (strncmp(setting->path, "train.", 6) || !was) continue;
-        if (!same_value(now->unit, was, setting)) return false;
-    }
-    return true;
+bool moec_rounded(MoecCompiler *compiler) {
+    const char *precision = moec_option(compiler, "train.precision");
+    return precision && strcmp(precision, "f32") != 0;
 }

@@ -3,7 +3,7 @@
  * The model is elaborated once more with a short sequence, for which analysis/lookahead.h follows
  * every position.
  */
-#include "driver.h"
+#include "describe.h"
 
 #include "analysis/lookahead.h"
 #include "ir/call.h"

@@ -1,5 +1,5 @@
 /* driver: the table of passes and the public functions that run them. */
-#include "driver.h"
+#include "driver/driver.h"
 
 #include "base/must.h"
 #include "module/lowered.h"
