@@ -29,6 +29,10 @@ bool path_is_standard(const char *path) {
     return strncmp(path, "std/", 4) == 0;
 }
 
+bool is_written(Span span) {
+    return span.source && !path_is_standard(span.source->path);
+}
+
 static int line_start(Span span) {
     int start = span.start;
     while (start > 0 && span.source->text[start - 1] != '\n') start--;
@@ -65,6 +69,16 @@ static bool is_known(const Reports *reports, Severity severity, Span span, const
     return false;
 }
 
+bool errors_at(const Reports *reports, Span span) {
+    bool found = false;
+    for (int i = 0; i < reports->list.count && is_written(span); i++) {
+        const Report *report = reports->list.items[i];
+        found |= report->severity == SEVERITY_ERROR && report->span.source == span.source &&
+                 report->span.start == span.start;
+    }
+    return found;
+}
+
 static void add_report(Reports *reports, Severity severity, Span span, const char *format,
                        va_list arguments) {
     char *message = arena_vformat(reports->arena, format, arguments);
@@ -82,10 +96,15 @@ static void add_report(Reports *reports, Severity severity, Span span, const cha
 }
 
 void report_error(Reports *reports, Span span, const char *format, ...) {
+    const char *layer = NULL;
+    Span cause = {0};
+    if (span.source && !is_written(span) && reports->cause)
+        cause = reports->cause(reports->cause_data, span, &layer);
     va_list arguments;
     va_start(arguments, format);
-    add_report(reports, SEVERITY_ERROR, span, format, arguments);
+    add_report(reports, SEVERITY_ERROR, cause.source ? cause : span, format, arguments);
     va_end(arguments);
+    if (cause.source) report_note(reports, span, "in layer '%s'", layer);
 }
 
 void report_warning(Reports *reports, Span span, const char *format, ...) {
@@ -119,6 +138,7 @@ bool reports_guard(Reports *reports, void (*run)(void *data), void *data) {
     bool whole = !setjmp(here);
     if (whole) run(data);
     reports->way_out = NULL;
+    reports->cause = NULL;
     return whole;
 }
 

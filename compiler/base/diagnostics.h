@@ -34,11 +34,15 @@ typedef enum Severity { SEVERITY_ERROR, SEVERITY_WARNING, SEVERITY_NOTE, SEVERIT
 
 typedef struct Reports {
     Arena *arena;
-    List list;        /* Report *, in the order they were made */
-    int errors;       /* all reported errors */
-    int told;         /* errors in the list, at most MAX_ERRORS */
-    bool repeated;    /* the error reported last is not in the list, nor are its notes */
-    Span at;          /* the construct being read: the location of errors about its size */
+    List list;     /* Report *, in the order they were made */
+    int errors;    /* all reported errors */
+    int told;      /* errors in the list, at most MAX_ERRORS */
+    bool repeated; /* the error reported last is not in the list, nor are its notes */
+    Span at;       /* the construct being read: the location of errors about its size */
+    /* While layers are applied: the location in a user file that causes an error at `span` in the
+     * standard library, and the name of the layer at `span`; or NULL. */
+    Span (*cause)(void *data, Span span, const char **layer);
+    void *cause_data;
     jmp_buf *way_out; /* see reports_guard */
     bool gave_up;     /* report_give_up was called */
     bool saved;       /* text of a checkpoint or generated text: old names are accepted silently */
@@ -46,9 +50,12 @@ typedef struct Reports {
 } Reports;
 
 Span span_join(Span first, Span last);
+bool is_written(Span span); /* in a user file, not in the standard library */
 int span_line(Span span);   /* 1-based; 0 without a location */
 int span_column(Span span); /* 1-based, counted in characters, a tab is one */
 
+/* An error in the standard library is reported at its cause in a user file, if that is known; the
+ * location in the library is a note. */
 void report_error(Reports *reports, Span span, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* A likely mistake that is not an error. */
@@ -59,6 +66,9 @@ void report_warning(Reports *reports, Span span, const char *format, ...)
 void report_note(Reports *reports, Span span, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void report_help(Reports *reports, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Whether an error was reported at this location of a user file. */
+bool errors_at(const Reports *reports, Span span);
 
 /* Notes the use of a deprecated name: "option 'top' is now 'top_k'". One line on stderr per name
  * and process, with the location of its first use; in an editor a warning at the span. */

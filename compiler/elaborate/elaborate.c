@@ -361,9 +361,9 @@ static void number_spec_names(Program *program) {
         if (!seen[i]) ((Tensor *)program->tensors.items[i])->spec_name = NULL;
 }
 
-Program *elaborate(Unit *unit, const char *model_name, Graph graph, long batch, long context,
-                   List *settings) {
-    Elaborator *e = elaborator_new(unit);
+static Program *elaborate_graph(Elaborator *e, const char *model_name, Graph graph, long batch,
+                                long context, List *settings) {
+    Unit *unit = e->unit;
     e->settings = settings;
     const Node *model = find_model(unit, model_name);
     if (!model) {
@@ -402,4 +402,14 @@ Program *elaborate(Unit *unit, const char *model_name, Graph graph, long batch, 
     if (settings && !unit->reports->errors) warn_of_functions(unit);
     if ((settings || graph == GRAPH_UPDATE) && !unit->reports->errors) warn_idle(e);
     return unit->reports->errors ? NULL : e->program;
+}
+
+Program *elaborate(Unit *unit, const char *model_name, Graph graph, long batch, long context,
+                   List *settings) {
+    Elaborator *e = elaborator_new(unit);
+    unit->reports->cause = cause_of_error;
+    unit->reports->cause_data = e;
+    Program *program = elaborate_graph(e, model_name, graph, batch, context, settings);
+    unit->reports->cause = NULL;
+    return program;
 }

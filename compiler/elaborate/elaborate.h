@@ -448,13 +448,11 @@ Value *apply_layer(Elaborator *e, Value *layer, const char *label, bool labelled
 /* The location in a user file that causes the current layer: the nearest call or selection of a
  * layer outside of the standard library; else the nearest call. */
 Span asked_here(const Elaborator *e);
-bool is_written(Span span); /* in a user file, not in the standard library */
 /* Whether a layer of the standard library is rejected: the rest of its body is not read. */
 bool is_abandoned(const Elaborator *e);
-/* An error at asked_here; the location in the standard library is a note. */
-void report_asked(Elaborator *e, Span span, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-/* The same at `blamed` if it has a location. */
+/* asked_here for Reports.cause; `data`: the Elaborator. */
+Span cause_of_error(void *data, Span span, const char **layer);
+/* An error in the standard library whose cause is `blamed`, if that has a location. */
 void report_blamed(Elaborator *e, Span blamed, Span span, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 

@@ -168,7 +168,7 @@ const List *axis_list(Elaborator *e, const Node *sub, bool *fine) {
 
 bool fits_rank(Elaborator *e, const char *name, int rank, Span span) {
     if (rank <= MAX_DIMENSIONS) return true;
-    report_asked(e, span,
+    report_error(e->reports, span,
                  "%s has %d dimensions, including those that it is mapped over; the maximum is %d",
                  name ? arena_format(e->arena, "'%s'", name) : "this", rank, MAX_DIMENSIONS);
     report_help(e->reports,
@@ -515,7 +515,7 @@ static bool has_twins(Elaborator *e, const Node *node, const Value *value) {
             if (strcmp(a->name, b->name) != 0 ||
                 axes_match(e, value->dims[j]->axis, value->dims[i]->axis))
                 continue;
-            report_asked(e, node->kids[1]->span,
+            report_error(e->reports, node->kids[1]->span,
                          "'%s' has two different axes '%s' (sizes %ld and %ld): an outer product",
                          node->name, a->name, a->size, b->size);
             report_note(e->reports, b->span, "each application of a layer declares a new axis");

@@ -54,10 +54,6 @@ static const char *path_below(Elaborator *e, const char *path, const char *name)
     return *path ? arena_format(e->arena, "%s.%s", path, name) : name;
 }
 
-bool is_written(Span span) {
-    return span.source && !path_is_standard(span.source->path);
-}
-
 Span asked_here(const Elaborator *e) {
     const Frame *frame = e->frame;
     for (; frame; frame = frame->caller) {
@@ -71,25 +67,24 @@ bool is_abandoned(const Elaborator *e) {
     return e->frame->caller && e->frame->refused && !is_written(e->frame->layer->span);
 }
 
-static void report_message_at(Elaborator *e, Span asked, Span span, const char *message) {
-    bool own = is_written(span);
-    report_error(e->reports, own ? span : asked, "%s", message);
-    if (!own) report_note(e->reports, span, "in layer '%s'", e->frame->layer->name);
-}
-
-void report_asked(Elaborator *e, Span span, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    report_message_at(e, asked_here(e), span, arena_vformat(e->arena, format, arguments));
-    va_end(arguments);
+Span cause_of_error(void *data, Span span, const char **layer) {
+    const Elaborator *e = data;
+    const Frame *frame = e->frame;
+    while (frame && frame->layer->span.source != span.source) frame = frame->caller;
+    Span asked = frame ? asked_here(e) : (Span){0};
+    if (!is_written(asked)) return (Span){0};
+    *layer = frame->layer->name;
+    return asked;
 }
 
 void report_blamed(Elaborator *e, Span blamed, Span span, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    report_message_at(e, blamed.source ? blamed : asked_here(e), span,
-                      arena_vformat(e->arena, format, arguments));
+    const char *message = arena_vformat(e->arena, format, arguments);
     va_end(arguments);
+    const bool moves = blamed.source && !is_written(span);
+    report_error(e->reports, moves ? blamed : span, "%s", message);
+    if (moves) report_note(e->reports, span, "in layer '%s'", e->frame->layer->name);
 }
 
 static bool bind_axis(Elaborator *e, const Node *sub, Axis *axis) {

@@ -93,7 +93,6 @@ static Value *report_not_provided(Elaborator *e, const Node *node) {
     report_error(e->reports, node->name_span,
                  "layer '%s' requests '%s', which no layer before it provides",
                  e->frame->layer->name, node->name);
-    if (!is_written(node->span)) report_note(e->reports, asked_here(e), "applied here");
     const char *near = did_you_mean(node->name, names, count);
     if (near)
         report_help(e->reports, "did you mean '%s'?", near);
@@ -125,7 +124,8 @@ static Axis *requested_axis(Elaborator *e, const Node *sub, Axis *own, Axis *axi
     }
     if (axes_match(e, own, axis)) return own;
     if (own->size == axis->size) return own;
-    report_asked(e, sub->span, "'%s' is requested over axis '%s' (size %ld), but has size %ld",
+    report_error(e->reports, sub->span,
+                 "'%s' is requested over axis '%s' (size %ld), but has size %ld",
                  entry->binding.name, own->name, own->size, axis->size);
     report_note(e->reports, entry->binding.span, "provided here");
     report_help(e->reports, "use the same size in both layers");

@@ -9,6 +9,8 @@
 #include <math.h>
 #include <string.h>
 
+enum { MAX_LAYERS_SHOWN = 3 };
+
 Record *record_new(Elaborator *e) {
     return arena_alloc(e->arena, sizeof(Record));
 }
@@ -663,6 +665,21 @@ void check_unknown_options(Elaborator *e, const Node *layer, Record *given) {
     if (given) check_record(e, layer, given, "", &names);
 }
 
+/* Help for a layer that was chosen in a user file and lacks an option: the first layers that have
+ * it. */
+static void help_with_layers(Elaborator *e, const char *option) {
+    const List *declared = &e->unit->declared;
+    Text names = {.arena = e->arena};
+    int count = 0;
+    for (int i = 0; i < declared->count && count < MAX_LAYERS_SHOWN; i++) {
+        const Node *layer = declared->items[i];
+        if (layer->kind == NODE_LAYER && option_called(layer, option))
+            text_add(&names, "%s%s", count++ ? ", " : "", layer->name);
+    }
+    if (count)
+        report_help(e->reports, "choose a layer with the option '%s': %s", option, names.text);
+}
+
 /* g.at: an option of a layer that is a value. Its default is evaluated outside of any
  * application. */
 Value *layer_option(Elaborator *e, const Value *layer, const char *name, Span span) {
@@ -681,8 +698,13 @@ Value *layer_option(Elaborator *e, const Value *layer, const char *name, Span sp
         e->scope = outer;
         return value;
     }
-    report_error(e->reports, span, "layer '%s' has no option '%s'", layer->layer->name, name);
+    if (errors_at(e->reports, layer->span)) return value_error(e, span);
+    report_blamed(e, layer->span, span, "layer '%s' has no option '%s'", layer->layer->name, name);
     List names = {0};
+    if (is_written(layer->span) && !is_written(span)) {
+        help_with_layers(e, name);
+        return value_error(e, span);
+    }
     option_names(e, layer_body(layer->layer), &names);
     report_choices(e->reports, name, (const char *const *)names.items, names.count, "options");
     return value_error(e, span);

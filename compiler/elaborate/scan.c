@@ -355,7 +355,8 @@ static bool is_of_equations(Elaborator *e, const ScanBuild *scan) {
     for (int i = 0; i < scan->body.statements.count; i++) {
         const Statement *statement = scan->body.statements.items[i];
         if (statement->kind == STATEMENT_LOOP) continue;
-        report_asked(e, statement->span, "attention, top and repeat are not allowed in a scan");
+        report_error(e->reports, statement->span,
+                     "attention, top and repeat are not allowed in a scan");
         report_help(e->reports, "compute it before the scan if it does not depend on a state");
         return false;
     }

@@ -84,7 +84,8 @@ static void axis_statement(Elaborator *e, const Node *node) {
     }
     if (evaluate_number(e, node->kids[0], "the size of an axis", &size)) {
         size = shaped(e, node->name, size);
-        if (axis_can_have(e, node->name, size, node->kids[0]->span))
+        const Span blamed = blamed_here(e, node->kids[0]);
+        if (axis_can_have(e, node->name, size, blamed.source ? blamed : node->kids[0]->span))
             value = new_axis(e, node, size);
     }
     scope_bind(e, e->scope, node->name, value, node->name_span);
