@@ -356,6 +356,9 @@ void suggest_option(Elaborator *e, const Node *layer, const Record *given, const
 const char *suggested_option(Elaborator *e, const Node *layer, const Record *given,
                              const char *name, const char *prefix, const Node **option);
 const char *suggested_value(Elaborator *e, const Node *option, const char *word);
+/* The help line of a layer that was chosen in a user file and lacks an option: the first layers
+ * with that option. */
+void help_with_layers(Elaborator *e, const char *option);
 const char *suggested_layer(Elaborator *e, NodeKind kind, const char *name);
 /* The help line for a function of one argument where a layer is expected; false: it is none. */
 bool help_with_function(Elaborator *e, const char *name);

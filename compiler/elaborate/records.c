@@ -9,8 +9,6 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_LAYERS_SHOWN = 3 };
-
 Record *record_new(Elaborator *e) {
     return arena_alloc(e->arena, sizeof(Record));
 }
@@ -663,21 +661,6 @@ void check_unknown_options(Elaborator *e, const Node *layer, Record *given) {
     adopt_names(e, layer, given);
     option_names(e, layer_body(layer), &names);
     if (given) check_record(e, layer, given, "", &names);
-}
-
-/* Help for a layer that was chosen in a user file and lacks an option: the first layers that have
- * it. */
-static void help_with_layers(Elaborator *e, const char *option) {
-    const List *declared = &e->unit->declared;
-    Text names = {.arena = e->arena};
-    int count = 0;
-    for (int i = 0; i < declared->count && count < MAX_LAYERS_SHOWN; i++) {
-        const Node *layer = declared->items[i];
-        if (layer->kind == NODE_LAYER && option_called(layer, option))
-            text_add(&names, "%s%s", count++ ? ", " : "", layer->name);
-    }
-    if (count)
-        report_help(e->reports, "choose a layer with the option '%s': %s", option, names.text);
 }
 
 /* g.at: an option of a layer that is a value. Its default is evaluated outside of any

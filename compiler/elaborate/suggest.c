@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-enum { MAX_INNER = 3 };
+enum { MAX_INNER = 3, MAX_LAYERS_SHOWN = 3 };
 
 /* ---- suggestions of declarations ---- */
 
@@ -193,4 +193,17 @@ void suggest_option(Elaborator *e, const Node *layer, const Record *given, const
     const Node *kind = option ? option_layer(e, option) : NULL;
     if (kind && kind->kind != NODE_LAYER && !strstr(near, "' and '"))
         help_with_kinds(e, kind->kind, "");
+}
+
+void help_with_layers(Elaborator *e, const char *option) {
+    const List *declared = &e->unit->declared;
+    Text names = {.arena = e->arena};
+    int count = 0;
+    for (int i = 0; i < declared->count && count < MAX_LAYERS_SHOWN; i++) {
+        const Node *layer = declared->items[i];
+        if (layer->kind == NODE_LAYER && option_called(layer, option))
+            text_add(&names, "%s%s", count++ ? ", " : "", layer->name);
+    }
+    if (count)
+        report_help(e->reports, "choose a layer with the option '%s': %s", option, names.text);
 }

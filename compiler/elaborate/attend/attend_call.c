@@ -178,8 +178,8 @@ static bool same_sequence_axis(Elaborator *e, const Attending *attending) {
 static bool check_order(Elaborator *e, const Attending *attending) {
     const Axis *queries = attending->query->dims[0]->axis, *keys = attending->keys->dims[0]->axis;
     if (same_sequence_axis(e, attending) || attending->options.mask == MASK_NONE) return true;
-    report_error(e->reports, attending->keys->span, "the key has axis '%s', but the query has axis '%s'",
-                 keys->name, queries->name);
+    report_error(e->reports, attending->keys->span,
+                 "the key has axis '%s', but the query has axis '%s'", keys->name, queries->name);
     report_help(e->reports, "write mask = none: a causal mask requires one common axis");
     return false;
 }
@@ -215,8 +215,8 @@ static bool check_attend_arguments(Elaborator *e, const Node *node, Value **valu
         values[i] = evaluate(e, args->kids[i]);
         if (values[i]->kind == KIND_ERROR) return false;
         if (values[i]->kind == KIND_TENSOR && values[i]->rank == 3) continue;
-        report_error(e->reports, args->kids[i]->span, "%s must have three dimensions: position, head, width",
-                     names[i]);
+        report_error(e->reports, args->kids[i]->span,
+                     "%s must have three dimensions: position, head, width", names[i]);
         report_help(e->reports, "write attend(q[s,h,d], k[s,g,d], v[s,g,c])");
         return false;
     }
@@ -241,8 +241,8 @@ static bool check_attend_arguments(Elaborator *e, const Node *node, Value **valu
     }
     Axis *keys = values[1]->dims[0]->axis, *own = values[2]->dims[0]->axis;
     if (own->size == keys->size) return true;
-    report_error(e->reports, args->kids[2]->span, "the value has axis '%s', but the key has axis '%s'",
-                 own->name, keys->name);
+    report_error(e->reports, args->kids[2]->span,
+                 "the value has axis '%s', but the key has axis '%s'", own->name, keys->name);
     report_help(e->reports, "use '%s' as the first axis of both", keys->name);
     return false;
 }
