@@ -77,10 +77,13 @@ typedef struct DnnlLibrary {
 #undef DNNL_MEMBER
 } DnnlLibrary;
 
-/* The API differs between major versions: only the version of the build is loaded. */
+/* The API differs between major versions: only the version of the build is loaded. Debian 13 and
+ * later have no name with the major version alone. */
 #define TEXT(number) #number
-#define SONAME(number) "libdnnl.so." TEXT(number)
-static const char soname[] = SONAME(DNNL_VERSION_MAJOR);
+#define NAME_OF_MAJOR(major) "libdnnl.so." TEXT(major)
+#define NAME_OF_MINOR(major, minor) NAME_OF_MAJOR(major) "." TEXT(minor)
+static const char *const library_names[] = {
+    NAME_OF_MAJOR(DNNL_VERSION_MAJOR), NAME_OF_MINOR(DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR), NULL};
 
 static DnnlLibrary dnnl;
 
@@ -88,17 +91,17 @@ static pthread_once_t opened = PTHREAD_ONCE_INIT;
 static bool is_open;
 
 static void open_library(void) {
-    static const char *const names[] = {soname, NULL};
     const LibrarySymbol functions[] = {
 #define DNNL_SYMBOL(name) {&dnnl.name, "dnnl_" #name},
         DNNL_FUNCTIONS(DNNL_SYMBOL)
 #undef DNNL_SYMBOL
     };
-    void *handle = lazy_library_open("", names);
+    void *handle = lazy_library_open("", library_names);
     const char *problem = handle ? NULL : dlerror();
     if (handle && lazy_library_take(handle, functions, sizeof functions / sizeof *functions))
         problem = "a function is missing";
-    if (problem) note_message("matrix products run without oneDNN (%s): %s", soname, problem);
+    if (problem)
+        note_message("matrix products run without oneDNN (%s): %s", library_names[0], problem);
     is_open = !problem;
 }
 

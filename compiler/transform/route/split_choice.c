@@ -19,7 +19,7 @@ typedef struct Split {
     const Tensor *tensor; /* the marks of the top */
     int dims[MAX_RANK];
     const ProgramPoint *point; /* the current statement */
-    const Tuple *tuple;        /* its tuple under the mask */
+    Tuple tuple;               /* its tuple under the mask */
     Tensor *variant;           /* NULL during the search for readers */
     bool found;
 } Split;
@@ -27,7 +27,7 @@ typedef struct Split {
 static bool reads_under(const Split *split, const Expr *expr) {
     return expr->kind == EXPR_READ && expr->tensor == split->tensor &&
            step_fits(split->routing, expr, split->point->repeat) &&
-           read_at(expr, split->dims, split->routing->rank, split->tuple);
+           read_at(expr, split->dims, split->routing->rank, &split->tuple);
 }
 
 static Expr *copied_read(Program *program, Expr *read, void *data) {
@@ -41,11 +41,9 @@ static Expr *copied_read(Program *program, Expr *read, void *data) {
 static void visit_readers(Split *split) {
     const Routing *routing = split->routing;
     for (int i = 0; i < routing->def_use->count; i++) {
-        Tuple tuple;
         split->point = &routing->def_use->points[i];
-        split->tuple = &tuple;
         if (split->point->statement->kind != STATEMENT_LOOP ||
-            !choose_tuple(routing, split->point, &tuple))
+            !choose_tuple(routing, split->point, &split->tuple))
             continue;
         rewrite_statement(routing->program, split->point->statement, false, copied_read, split);
     }
