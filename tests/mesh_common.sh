@@ -10,6 +10,8 @@ for name in mpirun.openmpi mpirun.mpich; do
 done
 # As root, and with more processes than processors, Open MPI starts only with these variables.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+# Open MPI 5 has another name for the same request.
+export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 
 log() { sed 's/,"seconds":[^,}]*//' "$1/log.jsonl"; }
 

@@ -519,8 +519,9 @@ static bool read_back(const TrainRun *run) {
 bool run_open(TrainRun *run, Device *device, MoecCompiler *compiler, const RunOptions *options) {
     *run = (TrainRun){.options = *options, .saved = -1, .validation = NAN};
     const bool good = compiler && compile_run(run, device, compiler) && open_data(run);
-    const bool launched = options->launch && options->launch->size > 1;
-    return launched ? processes_join(run, device, good) : good;
+    if (!options->launch || options->launch->size == 1) return good;
+    begin_phase(run, "waiting for the other processes");
+    return processes_join(run, device, good);
 }
 
 /* The lanes of the spec, of the resumed run, or as many as processes. */

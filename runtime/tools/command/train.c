@@ -196,10 +196,10 @@ static int train(Device *device, MoecCompiler *compiler, RunOptions *options, bo
 
 static int open_and_train(const char *operand, const char *device_name, const TextList *sets,
                           RunOptions *options, bool json) {
-    progress_phase("compilation");
     const ProcessGroup launch = launch_read();
-    mesh_hold_messages(&launch);
+    mesh_hold_messages(&launch); /* of processes without progress lines, too */
     options->launch = &launch;
+    progress_phase("compilation");
     Device *device = launch.size > 1 && strcmp(device_name, "cuda") == 0
                          ? cuda_open_local(launch.local_rank, launch.local_size)
                          : device_open(device_name);
