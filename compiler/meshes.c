@@ -13,12 +13,16 @@ MoecMesh moec_mesh(MoecCompiler *compiler) {
 }
 
 void moec_divide(MoecCompiler *compiler, long sharing) {
-    compiler->mesh.micro_batches = compiler->mesh.size[MESH_DATA] / sharing;
+    const long data = compiler->mesh.size[MESH_DATA],
+               parts = (long)moec_option_number(compiler, "train.gradient_accumulation_steps", 1);
+    if (!sharing) sharing = moec_sharing(parts, data);
+    if (!sharing) sharing = data;
+    compiler->mesh.micro_batches = data / sharing;
     compiler->mesh.size[MESH_DATA] = sharing;
     compiler->divides = true;
 }
 
-/* sharing: processes that have the sequences of one micro-batch. */
+/* sharing: see moec_divide. */
 static Program *compile_shared(MoecCompiler *compiler, MoecGraph graph, long batch, long context,
                                long sharing) {
     const long data = compiler->mesh.size[MESH_DATA];
@@ -48,10 +52,8 @@ long moec_sharing(long parts, long processes) {
 }
 
 const char *moec_mesh_explain(MoecCompiler *compiler, MoecGraph graph) {
-    const long data = compiler->mesh.size[MESH_DATA],
-               parts = (long)moec_option_number(compiler, "train.gradient_accumulation_steps", 1);
-    const long sharing = moec_sharing(parts, data);
-    const Program *local = compile_shared(compiler, graph, 0, 0, sharing ? sharing : data);
+    const long data = compiler->mesh.size[MESH_DATA];
+    const Program *local = compile_shared(compiler, graph, 0, 0, 0);
     return local ? mesh_text(local, data) : NULL;
 }
 

@@ -349,7 +349,8 @@ typedef struct MoecMesh {
 bool moec_set_mesh(MoecCompiler *compiler, const char *text, long data);
 MoecMesh moec_mesh(MoecCompiler *compiler);
 /* Programs that are compiled later are those of one process of the mesh. sharing: processes that
- * have the sequences of one micro-batch; the others have other micro-batches. */
+ * have the sequences of one micro-batch; the others have other micro-batches; 0: as many as in
+ * training, see moec_sharing. */
 void moec_divide(MoecCompiler *compiler, long sharing);
 /* How many processes share the sequences of a micro-batch if a step has `parts` of them; 0: one
  * number does not divide the other. */

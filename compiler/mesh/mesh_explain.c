@@ -33,22 +33,11 @@ static const char *line_text(Arena *arena, Span span) {
     return arena_format(arena, "%s:%d", span.source->path, span_line(span));
 }
 
-double mesh_exchanged_bytes(const Expr *operand) {
-    double elements = 1;
-    for (int i = 0; i < operand->count; i++) {
-        const Expr *sub = operand->args[i];
-        const Axis *axis = operand->tensor->axes[i];
-        if (sub->kind != EXPR_INDEX || sub->index->of_repeat) continue;
-        elements *= axis_expected(axis);
-    }
-    return elements * (double)type_bytes(operand->tensor->type);
-}
-
 /* The bytes that a process has to send: twice its share of a reduction, its part of a gather to all
  * others, the rows with keys of other processes if all keys have equally many. */
 static double sent_bytes(const Program *program, const Statement *statement) {
     const double size = (double)program->mesh[statement->collective.over],
-                 share = (size - 1) / size, from = mesh_exchanged_bytes(statement->inputs.items[0]);
+                 share = (size - 1) / size, from = exchanged_bytes(statement);
     switch (statement->collective.kind) {
     case COLLECTIVE_GATHER:
         return from * (size - 1);
@@ -83,7 +72,7 @@ static void add_collectives(CollectiveList *list, const Block *block) {
             .over = group_text(list, statement->collective.over,
                                (double)list->program->mesh[statement->collective.over]),
             .from = line_text(list->arena, statement->span),
-            .bytes = mesh_exchanged_bytes(statement->inputs.items[0]),
+            .bytes = exchanged_bytes(statement),
             .sends = sent_bytes(list->program, statement),
         };
         list->sent += list->steps * row.sends;

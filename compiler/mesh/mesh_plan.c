@@ -120,7 +120,7 @@ static double call_seconds(const MeshPlanning *planning, const Statement *statem
     const bool rows = statement->collective.over == MESH_EXPERT;
     const MeshGroup group =
         group_of(planning->machine, planning->mesh->size[statement->collective.over], 1);
-    const double bytes = mesh_exchanged_bytes(statement->inputs.items[0]);
+    const double bytes = exchanged_bytes(statement);
     return rows ? exchange_seconds(planning->machine, group, bytes)
                 : 2 * scatter_seconds(planning->machine, group, bytes);
 }

@@ -26,8 +26,6 @@ typedef struct MeshPlan {
     List meshes; /* PlannedMesh *, the fastest first; then the refused ones */
 } MeshPlan;
 
-/* The bytes of an operand of a collective in one process; rows count as many as are expected. */
-double mesh_exchanged_bytes(const Expr *operand);
 /* Sets the times and the memory; the schedule is that of the program of a process. */
 void mesh_predict(const MeshPlan *plan, PlannedMesh *mesh, const Schedule *schedule);
 double planned_seconds(const PlannedMesh *mesh); /* of a step */

@@ -22,6 +22,10 @@ void mesh_hold_messages(const ProcessGroup *launch) {
     if (!freopen("/dev/null", "w", stdout)) clearerr(stdout);
 }
 
+void hold_thread_messages(void) {
+    if (held) message_to(held);
+}
+
 char *held_messages(void) {
     if (!held) return memory_format("%s", "");
     fflush(held);
@@ -159,6 +163,7 @@ bool mesh_end(Mesh *mesh, bool good) {
     char *text = held_messages();
     if (!good) watch_fail(mesh, text);
     free(text);
+    mesh_thread_end(mesh);
     mesh_largest(mesh, "end of the run", 0);
     watch_end(mesh->watch);
     if (mesh->there != mesh->here) mesh->there->end();

@@ -33,7 +33,7 @@ _moec_tables() {
     forward) flags='--weights --input --outputs --out -o --device --context-length -c --seed -s --json --set --precision --weight-dtype --head-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     fmt) flags='--check --quiet -q --verbose -v --color --help -h ' ;;
     lsp) flags='--stdio --quiet -q --verbose -v --color --help -h ' ;;
-    dump) flags='--after --mode --target --set --batch-size -b --context-length -c --lr --steps --precision --weight-dtype --head-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
+    dump) flags='--after --mode --target --mesh --set --batch-size -b --context-length -c --lr --steps --precision --weight-dtype --head-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
     completion) flags='--quiet -q --verbose -v --color --help -h ' ;;
     help) kind=list values='train sweep eval generate serve sample check explain plan inspect doc tensors verify bench compare report log diff transfer coordcheck import export quantize emit tokenize tokenizer init forward fmt lsp dump completion help version' ;;
     esac
@@ -276,6 +276,7 @@ _moec_tables() {
     'dump --after') kind=list values='' ;;
     'dump --mode') kind=list values='forward train decode eval update gather step' ;;
     'dump --target') kind=list values='c cuda' ;;
+    'dump --mesh') kind=list values='' ;;
     'dump --batch-size'|'dump -b') kind=list values='' ;;
     'dump --context-length'|'dump -c') kind=list values='' ;;
     'dump --lr') kind=list values='' ;;

@@ -530,6 +530,7 @@ complete -c moec -f -n __fish_use_subcommand -a dump -d 'Print the program after
 complete -c moec -n '__fish_seen_subcommand_from dump' -l after -x -d 'name of a pass'
 complete -c moec -n '__fish_seen_subcommand_from dump' -l mode -xa 'forward train decode eval update gather step' -d 'program variant (default train)'
 complete -c moec -n '__fish_seen_subcommand_from dump' -l target -xa 'c cuda' -d 'target language (default c)'
+complete -c moec -n '__fish_seen_subcommand_from dump' -l mesh -x -d 'program of a process of this mesh, data=2,expert=2'
 complete -c moec -n '__fish_seen_subcommand_from dump' -l set -xa '(__moec_options)' -d 'model option; repeatable'
 complete -c moec -n '__fish_seen_subcommand_from dump' -l batch-size -s b -x -d 'sequences per micro-batch'
 complete -c moec -n '__fish_seen_subcommand_from dump' -l context-length -s c -x -d 'positions per sequence'
