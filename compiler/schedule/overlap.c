@@ -142,29 +142,29 @@ static int weigh(Ordering *ordering) {
 
 /* ---- order ---- */
 
-static void complete(Ordering *ordering, int unit) {
+static void complete_unit(Ordering *ordering, int unit) {
     ordering->done[unit] = true;
     for (int i = unit + 1; i < ordering->count; i++)
         ordering->missing[i] -= needs_unit(ordering, i, unit);
 }
 
-static void begin_exchange(Ordering *ordering, int unit) {
+static void emit_begin(Ordering *ordering, int unit) {
     ordering->units[unit]->phase = BEGINS_EXCHANGE;
     list_push(ordering->arena, ordering->ordered, ordering->units[unit]);
     ordering->begun[unit] = true;
     ordering->running[ordering->end++] = unit;
 }
 
-static void end_exchange(Ordering *ordering) {
+static void emit_end(Ordering *ordering) {
     const int unit = ordering->running[ordering->first++];
     ScheduleUnit *end =
         list_copy(ordering->arena, ordering->ordered, ordering->units[unit], sizeof *end);
     end->phase = ENDS_EXCHANGE;
-    complete(ordering, unit);
+    complete_unit(ordering, unit);
 }
 
 /* Exchanges run one after the other. */
-static void run_unit(Ordering *ordering, int unit) {
+static void emit_unit(Ordering *ordering, int unit) {
     double work = ordering->weight[unit];
     list_push(ordering->arena, ordering->ordered, ordering->units[unit]);
     for (int i = ordering->first; i < ordering->end; i++) {
@@ -174,7 +174,7 @@ static void run_unit(Ordering *ordering, int unit) {
         work -= hidden;
     }
     ordering->program->has[HAS_OVERLAP] |= ordering->first < ordering->end;
-    complete(ordering, unit);
+    complete_unit(ordering, unit);
 }
 
 /* The next exchange, in the order of the program, or -1. */
@@ -196,7 +196,7 @@ static int next_unit(const Ordering *ordering, bool exchange, int before) {
 
 /* True if the unit should run before the next end: the running exchanges can hide most of it, or no
  * other one remains that could. */
-static bool is_hidden(const Ordering *ordering, int unit, bool others) {
+static bool hides_unit(const Ordering *ordering, int unit, bool others) {
     double hides = 0;
     for (int i = ordering->first; i < ordering->end; i++)
         hides += ordering->weight[ordering->running[i]];
@@ -209,13 +209,13 @@ static void order_units(Ordering *ordering) {
                   leads = coming < 0 ? -1 : next_unit(ordering, false, coming),
                   other = next_unit(ordering, false, -1);
         if (begins >= 0)
-            begin_exchange(ordering, begins);
+            emit_begin(ordering, begins);
         else if (leads >= 0)
-            run_unit(ordering, leads);
-        else if (other >= 0 && is_hidden(ordering, other, coming >= 0))
-            run_unit(ordering, other);
+            emit_unit(ordering, leads);
+        else if (other >= 0 && hides_unit(ordering, other, coming >= 0))
+            emit_unit(ordering, other);
         else if (ordering->first < ordering->end)
-            end_exchange(ordering);
+            emit_end(ordering);
         else
             return;
     }
@@ -244,7 +244,7 @@ static void add_in_order(Schedule *schedule, ScheduleUnit *const *units, int cou
 /* ---- blocks ---- */
 
 /* Units that stay where they are: they share a launch, or their body is ordered alone. */
-static bool stays(const ScheduleUnit *unit) {
+static bool keeps_position(const ScheduleUnit *unit) {
     return unit->kind == UNIT_REPEAT || unit->beside;
 }
 
@@ -263,12 +263,12 @@ static void overlap_block(Schedule *schedule, List *units) {
     List ordered = {0};
     for (int first = 0, next; first < units->count; first = next) {
         next = first + 1;
-        if (stays(all[first])) {
+        if (keeps_position(all[first])) {
             overlap_block(schedule, &all[first]->body);
             list_push(arena, &ordered, all[first]);
             continue;
         }
-        while (next < units->count && !stays(all[next])) next++;
+        while (next < units->count && !keeps_position(all[next])) next++;
         add_in_order(schedule, all + first, next - first, &ordered);
     }
     *units = ordered;

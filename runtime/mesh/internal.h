@@ -88,7 +88,4 @@ char *held_messages(void);
 enum { EXCHANGE_RESULTS = 5 + MOEC_MAX_RANK };
 int exchange_results(const MoecExchange *exchange);
 
-/* mesh_thread: all exchanges have ended. */
-void mesh_thread_end(Mesh *mesh);
-
 #endif

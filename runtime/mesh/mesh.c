@@ -163,7 +163,6 @@ bool mesh_end(Mesh *mesh, bool good) {
     char *text = held_messages();
     if (!good) watch_fail(mesh, text);
     free(text);
-    mesh_thread_end(mesh);
     mesh_largest(mesh, "end of the run", 0);
     watch_end(mesh->watch);
     if (mesh->there != mesh->here) mesh->there->end();

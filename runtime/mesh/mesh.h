@@ -73,6 +73,8 @@ void mesh_exchange(Mesh *mesh, const MoecExchange *exchange, const void *from, c
 void mesh_exchange_begin(void *mesh, const MoecExchange *exchange, const void *from,
                          const int *table, void *const *to);
 void mesh_exchange_end(void *mesh, const MoecExchange *exchange);
+/* After the last exchange, before mesh_end: ends the thread. */
+void mesh_exchanges_end(Mesh *mesh);
 /* A gradient [outer][keys][inner] with a slot for each own key and each process of the group, as
  * described at MoecExchange: each process receives its slots of all keys, in order of the keys. */
 void mesh_return_slots(Mesh *mesh, const char *name, float *block, long outer, long keys,

@@ -17,7 +17,7 @@ typedef struct MeshTransfer {
     size_t length;
 } MeshTransfer;
 
-/* Each function returns 0 or an error code of the library. Only one thread calls them at a time. The
+/* Each function returns 0 or an error code of the library. One thread at a time calls them. The
  * operands of NCCL are in device memory and contain floats, those of the others in host memory. */
 typedef struct MeshLibrary {
     int abi;
@@ -36,8 +36,8 @@ typedef struct MeshLibrary {
     int (*transfer)(const MeshTransfer *transfers, int count);
     /* text: of an error code, LIBRARY_TEXT bytes */
     void (*describe)(int error, char *text);
-    /* Whether another thread than that of `start` may call `transfer`: 0 or 1. `transfer` leaves the
-     * processor to others while *computing is 1. NULL: it may not. */
+    /* Whether another thread than that of `start` may call `transfer`: 0 or 1. While *computing
+     * is 1, `transfer` leaves the processor to other threads. NULL: it may not. */
     int (*share)(const atomic_int *computing);
 } MeshLibrary;
 

@@ -128,15 +128,15 @@ void mesh_exchange_end(void *self, const MoecExchange *exchange) {
     free(running);
 }
 
-void mesh_thread_end(Mesh *mesh) {
-    ExchangeThread *thread = mesh->exchanges;
+void mesh_exchanges_end(Mesh *mesh) {
+    ExchangeThread *thread = mesh ? mesh->exchanges : NULL;
     if (!thread) return;
     pthread_mutex_lock(&thread->mutex);
     thread->ending = true;
     pthread_cond_broadcast(&thread->changed);
     pthread_mutex_unlock(&thread->mutex);
     if (mesh->overlaps) pthread_join(thread->thread, NULL);
-    detail_message("%ld exchanges took %.3f s, of which the program waited for %.3f s",
+    detail_message("%ld exchanges: %.3f s, of which the program waited for %.3f s",
                    thread->count, thread->exchanged, thread->waited);
     pthread_mutex_destroy(&thread->mutex);
     pthread_cond_destroy(&thread->changed);

@@ -59,7 +59,7 @@ static int sum(float *values, size_t count) {
     return error;
 }
 
-static int share(const atomic_int *flag) {
+static int permit_thread(const atomic_int *flag) {
     if (provided < MPI_THREAD_SERIALIZED) return 0;
     computing = flag;
     return 1;

@@ -152,7 +152,7 @@ static void *run_process(void *number) {
     CHECK(!memcmp(rows, back, sizeof rows));
     exchange.kind = MOEC_EXCHANGE_DISPATCH;
     overlap_dispatches(&mesh, &exchange, rows, table, here, (size_t)arrived * WIDTH * sizeof(float));
-    mesh_thread_end(&mesh);
+    mesh_exchanges_end(&mesh);
     free(mesh.staged);
     return NULL;
 }
