@@ -51,10 +51,14 @@ long moec_sharing(long parts, long processes) {
     return processes % parts ? 0 : processes / parts;
 }
 
-const char *moec_mesh_explain(MoecCompiler *compiler, MoecGraph graph) {
+const char *moec_mesh_explain(MoecCompiler *compiler, MoecGraph graph, const char *machine) {
     const long data = compiler->mesh.size[MESH_DATA];
-    const Program *local = compile_shared(compiler, graph, 0, 0, 0);
-    return local ? mesh_text(local, data) : NULL;
+    const MachineRecord *record =
+        machine ? machine_find(moec_unit(compiler), machine, (Span){0}, &compiler->reports) : NULL;
+    if (machine && (!record || !machine_connects(moec_unit(compiler), record, data))) return NULL;
+    Program *local = compile_shared(compiler, graph, 0, 0, 0);
+    const Schedule *schedule = local && record ? moec_schedule(compiler, local) : NULL;
+    return local && !moec_failed(compiler) ? mesh_text(local, data, record, schedule) : NULL;
 }
 
 /* ---- plans ---- */

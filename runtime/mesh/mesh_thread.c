@@ -136,8 +136,8 @@ void mesh_exchanges_end(Mesh *mesh) {
     pthread_cond_broadcast(&thread->changed);
     pthread_mutex_unlock(&thread->mutex);
     if (mesh->overlaps) pthread_join(thread->thread, NULL);
-    detail_message("%ld exchanges: %.3f s, of which the program waited for %.3f s",
-                   thread->count, thread->exchanged, thread->waited);
+    detail_message("%ld exchanges: %.3f s, of which the program waited for %.3f s", thread->count,
+                   thread->exchanged, thread->waited);
     pthread_mutex_destroy(&thread->mutex);
     pthread_cond_destroy(&thread->changed);
     free(thread);

@@ -93,7 +93,7 @@ static bool fits_mesh(MoecCompiler *compiler, const char *mesh) {
     if (!mesh) return true;
     return moec_set_mesh(compiler, mesh, 0) &&
            run_parts_fit(settings_of(compiler).accumulate, moec_mesh(compiler).data) &&
-           moec_mesh_explain(compiler, MOEC_TRAIN);
+           moec_mesh_explain(compiler, MOEC_TRAIN, NULL);
 }
 
 int command_check(const Command *command, int argc, char **argv) {

@@ -10,7 +10,7 @@ _moec_tables() {
     serve) flags='--host --port --alias --tokenizer --chat-template --context-length -c --parallel --cache-memory --max-queue --max-connections --max-body-size --timeout --client-timeout --device --set --precision --weight-dtype --head-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     sample) flags='--out -o --count --steps --seed -s --json --device --set --precision --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     check) flags='--set --mesh --json --batch-size -b --context-length -c --lr --steps --precision --weight-dtype --head-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
-    explain) flags='--mode --target --svg --dot --json --peak-gflops --peak-gbytes --mesh --set --batch-size -b --context-length -c --precision --weight-dtype --head-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
+    explain) flags='--mode --target --svg --dot --json --peak-gflops --peak-gbytes --mesh --machine --set --batch-size -b --context-length -c --precision --weight-dtype --head-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
     plan) flags='--ranks --machine --json --set --batch-size -b --context-length -c --precision --quiet -q --verbose -v --color --help -h ' ;;
     inspect) flags='--show --prompt -p --data -d --values --out -o --svg --device --seed -s --json --set --batch-size -b --context-length -c --precision --weight-dtype --head-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     doc) flags='--json --markdown --quiet -q --verbose -v --color --help -h ' ;;
@@ -132,6 +132,7 @@ _moec_tables() {
     'explain --peak-gflops') kind=list values='' ;;
     'explain --peak-gbytes') kind=list values='' ;;
     'explain --mesh') kind=list values='' ;;
+    'explain --machine') kind=list values='' ;;
     'explain --batch-size'|'explain -b') kind=list values='' ;;
     'explain --context-length'|'explain -c') kind=list values='' ;;
     'explain --precision') kind=list values='f32 bf16 fp8 fp8_tensor mxfp8 mxfp4 nvfp4 ternary' ;;

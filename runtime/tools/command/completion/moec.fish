@@ -194,6 +194,7 @@ complete -c moec -n '__fish_seen_subcommand_from explain' -l json -d 'result as 
 complete -c moec -n '__fish_seen_subcommand_from explain' -l peak-gflops -x -d 'peak of matrix products in GFLOP/s (default: measured)'
 complete -c moec -n '__fish_seen_subcommand_from explain' -l peak-gbytes -x -d 'peak memory bandwidth in GB/s (default: measured)'
 complete -c moec -n '__fish_seen_subcommand_from explain' -l mesh -x -d 'collectives of a process of this mesh, data=2,expert=2'
+complete -c moec -n '__fish_seen_subcommand_from explain' -l machine -x -d 'with --mesh: times on a declared machine, of the spec or of std/machines.moe'
 complete -c moec -n '__fish_seen_subcommand_from explain' -l set -xa '(__moec_options)' -d 'model option; repeatable'
 complete -c moec -n '__fish_seen_subcommand_from explain' -l batch-size -s b -x -d 'sequences per micro-batch'
 complete -c moec -n '__fish_seen_subcommand_from explain' -l context-length -s c -x -d 'positions per sequence'
