@@ -106,4 +106,4 @@ static void error_text(int error, char *text) {
 
 extern const MeshLibrary moec_mpi;
 const MeshLibrary moec_mpi = {MESH_LIBRARY_ABI, "MPI", start,    end,        gather,
-                              broadcast,        sum,   transfer, error_text, share};
+                              broadcast,        sum,   transfer, error_text, permit_thread};
