@@ -175,8 +175,8 @@ static void set_cells(const CollectiveList *list, const ExplainedCollective *row
     for (int i = 0; i < COLUMNS; i++) cells[i] = all[i];
 }
 
-static void print_row(Text *text, const CollectiveList *list, const int *widths,
-                      const char *const *cells, const char *from) {
+static void print_collective_row(Text *text, const CollectiveList *list, const int *widths,
+                                 const char *const *cells, const char *from) {
     for (int i = 0; i < COLUMNS; i++)
         if (list->machine || !columns[i].of_machine)
             text_add(text, "  %*s", columns[i].right ? widths[i] : -widths[i], cells[i]);
@@ -194,11 +194,11 @@ static void print_collectives(Text *text, const CollectiveList *list) {
         }
     }
     for (int i = 0; i < COLUMNS; i++) cells[i] = columns[i].head;
-    print_row(text, list, widths, cells, "equation");
+    print_collective_row(text, list, widths, cells, "equation");
     for (int i = 0; i < list->rows.count; i++) {
         const ExplainedCollective *row = list->rows.items[i];
         set_cells(list, row, cells);
-        print_row(text, list, widths, cells, row->from);
+        print_collective_row(text, list, widths, cells, row->from);
     }
 }
 
@@ -222,7 +222,7 @@ const char *mesh_text(const Program *program, long data, const MachineRecord *ma
     text_add(&text, "each process sends at least %s per micro-batch",
              bytes_text(program->arena, list.sent));
     if (machine)
-        text_add(&text, "; on %s this takes at least %.4g ms, of which %.4g ms are exposed",
+        text_add(&text, "; exchanges on %s: at least %.4g ms, of which %.4g ms are exposed",
                  machine->name, 1e3 * list.seconds, 1e3 * list.exposed);
     text_add(&text, "\n");
     return text.text;

@@ -173,7 +173,6 @@ static void emit_unit(Ordering *ordering, int unit) {
         *hides -= hidden;
         work -= hidden;
     }
-    ordering->program->has[HAS_OVERLAP] |= ordering->first < ordering->end;
     complete_unit(ordering, unit);
 }
 

@@ -31,8 +31,8 @@ struct ExchangeThread {
     Running *next;         /* the first that does not run yet, or NULL */
     bool busy;             /* an exchange runs */
     bool ending;
-    atomic_int computing; /* the program does not wait for an exchange */
-    long count;
+    atomic_int computing;     /* the program does not wait for an exchange */
+    long count, beside;       /* beside: begun by the thread while the program computed */
     double exchanged, waited; /* seconds of all exchanges; of the program in their ends */
 };
 
@@ -57,10 +57,12 @@ static void *run_exchanges(void *argument) {
     hold_thread_messages();
     pthread_mutex_lock(&thread->mutex);
     while (!thread->ending) {
-        if (thread->next && !thread->busy)
+        if (thread->next && !thread->busy) {
+            thread->beside += atomic_load(&thread->computing);
             run_next(thread);
-        else
+        } else {
             pthread_cond_wait(&thread->changed, &thread->mutex);
+        }
     }
     pthread_mutex_unlock(&thread->mutex);
     return NULL;
@@ -136,8 +138,9 @@ void mesh_exchanges_end(Mesh *mesh) {
     pthread_cond_broadcast(&thread->changed);
     pthread_mutex_unlock(&thread->mutex);
     if (mesh->overlaps) pthread_join(thread->thread, NULL);
-    detail_message("%ld exchanges: %.3f s, of which the program waited for %.3f s", thread->count,
-                   thread->exchanged, thread->waited);
+    detail_message("%ld exchanges, %ld of them during computation: %.3f s, of which the program "
+                   "waited for %.3f s",
+                   thread->count, thread->beside, thread->exchanged, thread->waited);
     pthread_mutex_destroy(&thread->mutex);
     pthread_cond_destroy(&thread->changed);
     free(thread);
