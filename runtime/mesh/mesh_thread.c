@@ -32,7 +32,7 @@ struct ExchangeThread {
     bool busy;             /* an exchange runs */
     bool ending;
     atomic_int computing;     /* the program does not wait for an exchange */
-    long count, beside;       /* beside: begun by the thread while the program computed */
+    long count, early;        /* early: the thread began them while the program computed */
     double exchanged, waited; /* seconds of all exchanges; of the program in their ends */
 };
 
@@ -58,7 +58,7 @@ static void *run_exchanges(void *argument) {
     pthread_mutex_lock(&thread->mutex);
     while (!thread->ending) {
         if (thread->next && !thread->busy) {
-            thread->beside += atomic_load(&thread->computing);
+            thread->early += atomic_load(&thread->computing);
             run_next(thread);
         } else {
             pthread_cond_wait(&thread->changed, &thread->mutex);
@@ -140,7 +140,7 @@ void mesh_exchanges_end(Mesh *mesh) {
     if (mesh->overlaps) pthread_join(thread->thread, NULL);
     detail_message("%ld exchanges, %ld of them during computation: %.3f s, of which the program "
                    "waited for %.3f s",
-                   thread->count, thread->beside, thread->exchanged, thread->waited);
+                   thread->count, thread->early, thread->exchanged, thread->waited);
     pthread_mutex_destroy(&thread->mutex);
     pthread_cond_destroy(&thread->changed);
     free(thread);
