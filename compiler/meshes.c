@@ -13,12 +13,16 @@ MoecMesh moec_mesh(MoecCompiler *compiler) {
 }
 
 void moec_divide(MoecCompiler *compiler, long sharing) {
-    compiler->mesh.micro_batches = compiler->mesh.size[MESH_DATA] / sharing;
+    const long data = compiler->mesh.size[MESH_DATA],
+               parts = (long)moec_option_number(compiler, "train.gradient_accumulation_steps", 1);
+    if (!sharing) sharing = moec_sharing(parts, data);
+    if (!sharing) sharing = data;
+    compiler->mesh.micro_batches = data / sharing;
     compiler->mesh.size[MESH_DATA] = sharing;
     compiler->divides = true;
 }
 
-/* sharing: processes that have the sequences of one micro-batch. */
+/* sharing: see moec_divide. */
 static Program *compile_shared(MoecCompiler *compiler, MoecGraph graph, long batch, long context,
                                long sharing) {
     const long data = compiler->mesh.size[MESH_DATA];
@@ -47,12 +51,14 @@ long moec_sharing(long parts, long processes) {
     return processes % parts ? 0 : processes / parts;
 }
 
-const char *moec_mesh_explain(MoecCompiler *compiler, MoecGraph graph) {
-    const long data = compiler->mesh.size[MESH_DATA],
-               parts = (long)moec_option_number(compiler, "train.gradient_accumulation_steps", 1);
-    const long sharing = moec_sharing(parts, data);
-    const Program *local = compile_shared(compiler, graph, 0, 0, sharing ? sharing : data);
-    return local ? mesh_text(local, data) : NULL;
+const char *moec_mesh_explain(MoecCompiler *compiler, MoecGraph graph, const char *machine) {
+    const long data = compiler->mesh.size[MESH_DATA];
+    const MachineRecord *record =
+        machine ? machine_find(moec_unit(compiler), machine, (Span){0}, &compiler->reports) : NULL;
+    if (machine && (!record || !machine_connects(moec_unit(compiler), record, data))) return NULL;
+    Program *local = compile_shared(compiler, graph, 0, 0, 0);
+    const Schedule *schedule = local && record ? moec_schedule(compiler, local) : NULL;
+    return local && !moec_failed(compiler) ? mesh_text(local, data, record, schedule) : NULL;
 }
 
 /* ---- plans ---- */

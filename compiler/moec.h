@@ -349,7 +349,8 @@ typedef struct MoecMesh {
 bool moec_set_mesh(MoecCompiler *compiler, const char *text, long data);
 MoecMesh moec_mesh(MoecCompiler *compiler);
 /* Programs that are compiled later are those of one process of the mesh. sharing: processes that
- * have the sequences of one micro-batch; the others have other micro-batches. */
+ * have the sequences of one micro-batch; the others have other micro-batches; 0: as many as in
+ * training, see moec_sharing. */
 void moec_divide(MoecCompiler *compiler, long sharing);
 /* How many processes share the sequences of a micro-batch if a step has `parts` of them; 0: one
  * number does not divide the other. */
@@ -373,9 +374,9 @@ const MoecMeshReport *moec_mesh_verify(MoecCompiler *compiler, MoecGraph graph, 
                                        long context, bool apart, uint64_t seed);
 /* The collectives of a process of the mesh: kind, runs per micro-batch, bytes, equation; the sums
  * of gradients at the end of a step. The processes share the micro-batches of a step if their
- * number divides them, else the sequences of a micro-batch: see moec_sharing. NULL after an
- * error. */
-const char *moec_mesh_explain(MoecCompiler *compiler, MoecGraph graph);
+ * number divides them, else the sequences of a micro-batch: see moec_sharing. machine: a declared
+ * one, for times and the units that compute meanwhile; or NULL. NULL after an error. */
+const char *moec_mesh_explain(MoecCompiler *compiler, MoecGraph graph, const char *machine);
 /* Predicted time and memory of a training step on each mesh of that many processes of a declared
  * machine, "h100", as text or JSON; those that cannot be used, with the reason. NULL after an
  * error: an unknown machine, sequences that cannot be distributed. */

@@ -384,9 +384,6 @@ void mesh_interpreter_free(MeshInterpreter *mesh);
 bool mesh_sizes_read(Reports *reports, MeshSizes *sizes, const char *text, long data);
 /* The results of the local program in all processes, compared with those of the global program. */
 const struct MoecMeshReport *mesh_compare(Program *whole, Program *local, uint64_t seed);
-/* The collectives of a local program as a table; data: processes, which share the micro-batches of
- * a step or the sequences of one. */
-const char *mesh_text(const Program *local, long data);
 
 /* ---- program to text ---- */
 

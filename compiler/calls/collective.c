@@ -268,6 +268,17 @@ static void add_exchange_sizes(Arena *arena, List *options, const Statement *sta
     elements_from(to, 0);
 }
 
+/* Both steps access all operands: in between, their memory is in use. */
+static void lower_exchange_end(EntryLowering *lowering, const Statement *statement) {
+    HostStep *step = add_call(lowering, statement, STEP_CALL, false);
+    step->call.begun = lowering->begun.items[lowering->ended++];
+    step->call.function = "moec_exchange_end";
+    for (int i = statement->inputs.count; i < step->operands.count; i++)
+        ((Operand *)step->operands.items[i])->access = ACCESS_ADD;
+    add_name(lowering->lower.arena, &step->call.values, NULL, "run");
+    list_push(lowering->lower.arena, &step->call.values, step->call.begun->call.values.items[1]);
+}
+
 static void lower_collective(EntryLowering *lowering, const ScheduleUnit *unit) {
     static const char *const kinds[] = {[COLLECTIVE_SUM] = "MOEC_EXCHANGE_SUM",
                                         [COLLECTIVE_MAX] = "MOEC_EXCHANGE_MAX",
@@ -279,11 +290,17 @@ static void lower_collective(EntryLowering *lowering, const ScheduleUnit *unit) 
     Arena *arena = lowering->lower.arena;
     const Statement *statement = unit->statement;
     const int in = statement->inputs.count;
-    MUST(!lowering->target->apart);
+    MUST(!lowering->target->apart && unit->phase != WHOLE_EXCHANGE);
+    if (unit->phase == ENDS_EXCHANGE) {
+        lower_exchange_end(lowering, statement);
+        return;
+    }
     add_equation(lowering, statement);
     HostStep *step = add_call(lowering, statement, STEP_CALL, false);
     List *values = &step->call.values;
-    step->call.function = "moec_exchange";
+    step->call.function = "moec_exchange_begin";
+    step->call.begins = true;
+    list_push(arena, &lowering->begun, step);
     add_name(arena, values, NULL, "run");
     List *options = add_options(lowering, step, "MoecExchange");
     add_name(arena, options, "kind", kinds[statement->collective.kind]);

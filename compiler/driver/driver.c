@@ -162,6 +162,10 @@ static void pass_fuse(Work *work) {
     work->schedule = fuse(work->program);
 }
 
+static void pass_overlap(Work *work) {
+    overlap(work->schedule);
+}
+
 static void pass_plan(Work *work) {
     plan(work->schedule);
 }
@@ -244,6 +248,8 @@ static const PassRow passes[] = {
     {"storage", MODELS, ANY, .run = pass_storage, .needs = IS_EXACT, .leaves = HAS_STORAGE},
     {"pad", MODELS, DEVICE, .run = pass_pad, .needs = HAS_STORAGE},
     {"fuse", MODELS, ANY, .run = pass_fuse, .needs = HAS_STORAGE, .leaves = IS_SCHEDULED},
+    {"overlap", FORWARD | TRAIN | MEASURE | GATHER, ANY, .run = pass_overlap,
+     .needs = IS_SCHEDULED},
     {"plan", MODELS, ANY, .run = pass_plan, .needs = IS_SCHEDULED, .leaves = IS_PLANNED},
     {"loops", ALL, ANY, .run = pass_loops, NULL, IS_PLANNED | HAS_NO_DEAD_CODE, IS_LOWERED},
     {"parallel", ALL, ANY, .loops = parallel, IS_LOWERED, IS_PARALLEL},

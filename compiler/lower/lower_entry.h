@@ -37,7 +37,9 @@ struct EntryLowering {
     int bindings;              /* before the current kernel */
     List *steps;               /* receives steps */
     List equations;            /* const Statement *: of the next step */
-    List counters;             /* Param *: pointers to counters, after the scratch memory */
+    List begun;                /* HostStep *: exchanges; the first `ended` ones have an end */
+    int ended;
+    List counters; /* Param *: pointers to counters, after the scratch memory */
     size_t counter_bytes;
 };
 

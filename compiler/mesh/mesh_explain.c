@@ -8,16 +8,21 @@
 /* A row of the table. */
 typedef struct ExplainedCollective {
     const char *name, *runs, *kind, *over, *from;
-    double bytes, sends; /* of one run in one process: of the result, and sent at least */
+    double bytes, sends;     /* of one run in one process: of the result, and sent at least */
+    double seconds, exposed; /* of one run, at least: in all, and while the process waits */
+    const char *hidden;      /* the units that compute meanwhile */
 } ExplainedCollective;
 
 typedef struct CollectiveList {
     Arena *arena;
     const Program *program;
-    double data;  /* processes */
-    List rows;    /* ExplainedCollective * */
-    double steps; /* iterations of the enclosing repeats */
-    double sent;  /* by all runs */
+    double data;                  /* processes */
+    List rows;                    /* ExplainedCollective * */
+    double steps;                 /* iterations of the enclosing repeats */
+    double sent;                  /* by all runs */
+    const MachineRecord *machine; /* or NULL: without times */
+    List timed;                   /* TimedExchange * */
+    double seconds, exposed;      /* of all runs of exchanges, at least */
 } CollectiveList;
 
 static const char *bytes_text(Arena *arena, double bytes) {
@@ -33,22 +38,11 @@ static const char *line_text(Arena *arena, Span span) {
     return arena_format(arena, "%s:%d", span.source->path, span_line(span));
 }
 
-double mesh_exchanged_bytes(const Expr *operand) {
-    double elements = 1;
-    for (int i = 0; i < operand->count; i++) {
-        const Expr *sub = operand->args[i];
-        const Axis *axis = operand->tensor->axes[i];
-        if (sub->kind != EXPR_INDEX || sub->index->of_repeat) continue;
-        elements *= axis_expected(axis);
-    }
-    return elements * (double)type_bytes(operand->tensor->type);
-}
-
 /* The bytes that a process has to send: twice its share of a reduction, its part of a gather to all
  * others, the rows with keys of other processes if all keys have equally many. */
 static double sent_bytes(const Program *program, const Statement *statement) {
     const double size = (double)program->mesh[statement->collective.over],
-                 share = (size - 1) / size, from = mesh_exchanged_bytes(statement->inputs.items[0]);
+                 share = (size - 1) / size, from = exchanged_bytes(statement);
     switch (statement->collective.kind) {
     case COLLECTIVE_GATHER:
         return from * (size - 1);
@@ -64,6 +58,33 @@ static double sent_bytes(const Program *program, const Statement *statement) {
 /* The axis and the number of processes: "data 4". */
 static const char *group_text(const CollectiveList *list, MeshAxis over, double size) {
     return arena_format(list->arena, "%s %.0f", mesh_axis_name(over), size);
+}
+
+static const TimedExchange *timed_of(const CollectiveList *list, const Statement *statement) {
+    for (int i = 0; i < list->timed.count; i++) {
+        const TimedExchange *timed = list->timed.items[i];
+        if (timed->statement == statement) return timed;
+    }
+    return NULL;
+}
+
+/* "shared_gate_product, 3 others". */
+static const char *hiders_text(Arena *arena, const TimedExchange *timed) {
+    if (!timed->hider) return "-";
+    if (timed->hiders == 1) return timed->hider;
+    return arena_format(arena, "%s, %d other%s", timed->hider, timed->hiders - 1,
+                        timed->hiders == 2 ? "" : "s");
+}
+
+static void set_times(CollectiveList *list, ExplainedCollective *row, const Statement *statement) {
+    const TimedExchange *timed = timed_of(list, statement);
+    row->hidden = "-";
+    if (!timed) return;
+    row->seconds = timed->seconds;
+    row->exposed = timed->exposed / timed->runs;
+    row->hidden = hiders_text(list->arena, timed);
+    list->seconds += timed->seconds * timed->runs;
+    list->exposed += timed->exposed;
 }
 
 static void add_collectives(CollectiveList *list, const Block *block) {
@@ -83,9 +104,10 @@ static void add_collectives(CollectiveList *list, const Block *block) {
             .over = group_text(list, statement->collective.over,
                                (double)list->program->mesh[statement->collective.over]),
             .from = line_text(list->arena, statement->span),
-            .bytes = mesh_exchanged_bytes(statement->inputs.items[0]),
+            .bytes = exchanged_bytes(statement),
             .sends = sent_bytes(list->program, statement),
         };
+        set_times(list, &row, statement);
         list->sent += list->steps * row.sends;
         list_copy(list->arena, &list->rows, &row, sizeof row);
     }
@@ -116,37 +138,77 @@ static void add_gradients(CollectiveList *list, bool divided) {
         .from = "-",
         .bytes = bytes,
         .sends = (divided ? 1 : 2) * bytes * (size - 1) / size,
+        .hidden = "-",
     };
+    if (list->machine)
+        row.seconds = row.exposed =
+            mesh_gradient_seconds(list->machine, (long)size, divided, bytes);
     list_copy(list->arena, &list->rows, &row, sizeof row);
 }
 
+enum { COLUMNS = 9 };
+
+/* Names are on the left of their column, numbers on the right. The last column has no width. */
+static const struct {
+    const char *head;
+    bool right, of_machine;
+} columns[COLUMNS] = {
+    {"tensor", false, false}, {"runs", true, false},   {"kind", false, false},
+    {"over", false, false},   {"bytes", true, false},  {"sends", true, false},
+    {"ms", true, true},       {"exposed", true, true}, {"hidden by", false, true},
+};
+
+static void set_cells(const CollectiveList *list, const ExplainedCollective *row,
+                      const char **cells) {
+    Arena *arena = list->arena;
+    const char *const all[COLUMNS] = {
+        row->name,
+        row->runs,
+        row->kind,
+        row->over,
+        bytes_text(arena, row->bytes),
+        bytes_text(arena, row->sends),
+        arena_format(arena, "%.4g", 1e3 * row->seconds),
+        arena_format(arena, "%.4g", 1e3 * row->exposed),
+        row->hidden,
+    };
+    for (int i = 0; i < COLUMNS; i++) cells[i] = all[i];
+}
+
+static void print_collective_row(Text *text, const CollectiveList *list, const int *widths,
+                                 const char *const *cells, const char *from) {
+    for (int i = 0; i < COLUMNS; i++)
+        if (list->machine || !columns[i].of_machine)
+            text_add(text, "  %*s", columns[i].right ? widths[i] : -widths[i], cells[i]);
+    text_add(text, "  %s\n", from);
+}
+
 static void print_collectives(Text *text, const CollectiveList *list) {
-    static const char *const heads[] = {"tensor", "runs", "kind", "over"};
-    int widths[4];
-    for (int column = 0; column < 4; column++) {
-        widths[column] = (int)strlen(heads[column]);
-        for (int i = 0; i < list->rows.count; i++) {
-            const ExplainedCollective *row = list->rows.items[i];
-            const char *const cells[] = {row->name, row->runs, row->kind, row->over};
-            const int width = (int)strlen(cells[column]);
+    const char *cells[COLUMNS];
+    int widths[COLUMNS] = {[4] = 9, [5] = 9};
+    for (int i = -1; i < list->rows.count; i++) {
+        if (i >= 0) set_cells(list, list->rows.items[i], cells);
+        for (int column = 0; column < COLUMNS; column++) {
+            const int width = (int)strlen(i < 0 ? columns[column].head : cells[column]);
             if (width > widths[column]) widths[column] = width;
         }
     }
-    text_add(text, "  %-*s  %*s  %-*s  %-*s  %9s  %9s  %s\n", widths[0], heads[0], widths[1],
-             heads[1], widths[2], heads[2], widths[3], heads[3], "bytes", "sends", "equation");
+    for (int i = 0; i < COLUMNS; i++) cells[i] = columns[i].head;
+    print_collective_row(text, list, widths, cells, "equation");
     for (int i = 0; i < list->rows.count; i++) {
         const ExplainedCollective *row = list->rows.items[i];
-        text_add(text, "  %-*s  %*s  %-*s  %-*s  %9s  %9s  %s\n", widths[0], row->name, widths[1],
-                 row->runs, widths[2], row->kind, widths[3], row->over,
-                 bytes_text(list->arena, row->bytes), bytes_text(list->arena, row->sends),
-                 row->from);
+        set_cells(list, row, cells);
+        print_collective_row(text, list, widths, cells, row->from);
     }
 }
 
-const char *mesh_text(const Program *program, long data) {
+const char *mesh_text(const Program *program, long data, const MachineRecord *machine,
+                      const Schedule *schedule) {
     CollectiveList list = {
         .arena = program->arena, .program = program, .data = (double)data, .steps = 1};
     Text text = {.arena = program->arena};
+    list.machine = machine;
+    if (machine) list.timed = mesh_exchanges(list.arena, machine, schedule);
     add_collectives(&list, &program->body);
     add_gradients(&list, true);
     add_gradients(&list, false);
@@ -157,8 +219,11 @@ const char *mesh_text(const Program *program, long data) {
         print_collectives(&text, &list);
     else
         text_add(&text, "  none\n");
-    text_add(&text,
-             "each process sends at least %s per micro-batch; it waits for every collective\n",
+    text_add(&text, "each process sends at least %s per micro-batch",
              bytes_text(program->arena, list.sent));
+    if (machine)
+        text_add(&text, "; exchanges on %s: at least %.4g ms, of which %.4g ms are exposed",
+                 machine->name, 1e3 * list.seconds, 1e3 * list.exposed);
+    text_add(&text, "\n");
     return text.text;
 }

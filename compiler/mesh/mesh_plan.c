@@ -3,13 +3,15 @@
  * The program of one process is scheduled for its machine. The time of a unit of work is that of
  * its products or that of its memory traffic, the longer one, at the rates that the machine reaches
  * (Williams, Waterman, Patterson: Roofline, CACM 2009). The time of a collective is latency * steps
- * + bytes / bandwidth of the slowest connection. Gradients are added within each node, then between
- * nodes.
+ * + bytes / bandwidth of the slowest connection. Collectives run one after the other, each from its
+ * begin in the schedule on; the process waits for them at their ends. Gradients are added within
+ * each node, then between nodes.
  */
 #include "mesh/mesh_plan.h"
 
 #include "explain/explain.h"
 #include "analysis/access.h"
+#include "base/must.h"
 #include "ir/call.h"
 
 #include <math.h>
@@ -65,6 +67,12 @@ static double scatter_seconds(const MachineRecord *machine, MeshGroup group, dou
 
 /* ---- the program of a process ---- */
 
+/* An exchange between its begin and its end, and when the network transfers it. */
+typedef struct RunningExchange {
+    TimedExchange *timed;
+    double start, done;
+} RunningExchange;
+
 typedef struct MeshPlanning {
     const MachineRecord *machine;
     PlannedMesh *mesh;
@@ -74,6 +82,10 @@ typedef struct MeshPlanning {
     ExplainedUnit **units; /* by position; NULL: not explained yet */
     double sent;           /* seconds of the network for gradients that are ready */
     double *later;         /* by tensor->id: bytes of gradients that are not */
+    List exchanges;        /* TimedExchange *, in order */
+    RunningExchange *running;
+    int first, end;      /* in `running` */
+    double network_free; /* when the last exchange so far is done */
 } MeshPlanning;
 
 static MeshGroup gradient_group(const MeshPlanning *planning, const Tensor *gradient) {
@@ -119,10 +131,56 @@ static void send_gradients(MeshPlanning *planning, const ExplainedUnit *unit) {
 static double call_seconds(const MeshPlanning *planning, const Statement *statement) {
     const bool rows = statement->collective.over == MESH_EXPERT;
     const MeshGroup group =
-        group_of(planning->machine, planning->mesh->size[statement->collective.over], 1);
-    const double bytes = mesh_exchanged_bytes(statement->inputs.items[0]);
+        group_of(planning->machine, planning->program->mesh[statement->collective.over], 1);
+    const double bytes = exchanged_bytes(statement);
     return rows ? exchange_seconds(planning->machine, group, bytes)
                 : 2 * scatter_seconds(planning->machine, group, bytes);
+}
+
+static TimedExchange *timed_exchange(MeshPlanning *planning, const Statement *statement) {
+    for (int i = 0; i < planning->exchanges.count; i++) {
+        TimedExchange *timed = planning->exchanges.items[i];
+        if (timed->statement == statement) return timed;
+    }
+    const TimedExchange timed = {.statement = statement,
+                                 .seconds = call_seconds(planning, statement)};
+    return list_copy(planning->explanation.arena, &planning->exchanges, &timed, sizeof timed);
+}
+
+/* The process waits at the end of an exchange until it is done. */
+static void plan_exchange(MeshPlanning *planning, const ScheduleUnit *unit) {
+    double *now = &planning->explanation.seconds;
+    if (unit->phase == BEGINS_EXCHANGE) {
+        TimedExchange *timed = timed_exchange(planning, unit->statement);
+        const double start = fmax(*now, planning->network_free);
+        planning->network_free = start + timed->seconds;
+        planning->running[planning->end++] =
+            (RunningExchange){timed, start, planning->network_free};
+        timed->runs++;
+        return;
+    }
+    const RunningExchange *running = &planning->running[planning->first++];
+    const double exposed = fmax(0, running->done - *now);
+    MUST(running->timed->statement == unit->statement);
+    if (planning->first == planning->end) planning->first = planning->end = 0;
+    running->timed->exposed += exposed;
+    planning->mesh->exchanges += exposed;
+    *now += exposed;
+}
+
+/* The exchanges that run while a unit computes. */
+static void hide_exchanges(const MeshPlanning *planning, const ExplainedUnit *unit) {
+    const double now = planning->explanation.seconds;
+    for (int i = planning->first; i < planning->end; i++) {
+        const RunningExchange *running = &planning->running[i];
+        const double hidden = fmin(running->done, now + unit->seconds) - fmax(running->start, now);
+        TimedExchange *timed = running->timed;
+        if (hidden <= 0) continue;
+        if (timed->runs == 1) timed->hiders++;
+        if (timed->runs > 1 || hidden <= timed->hidden) continue;
+        timed->hidden = hidden;
+        timed->hider = unit->name;
+    }
 }
 
 static void plan_units(MeshPlanning *planning, const List *units) {
@@ -133,16 +191,15 @@ static void plan_units(MeshPlanning *planning, const List *units) {
             for (long run = 0; run < runs; run++) plan_units(planning, &unit->body);
             continue;
         }
-        if (unit->kind == UNIT_CALL && unit->statement->row->exchanges) {
-            const double seconds = call_seconds(planning, unit->statement);
-            planning->mesh->exchanges += seconds;
-            planning->explanation.seconds += seconds;
+        if (unit_exchanges(unit)) {
+            plan_exchange(planning, unit);
             continue;
         }
         ExplainedUnit **known = &planning->units[unit->first];
         if (!*known) *known = explain_unit(&planning->explanation, unit, 1);
         const ExplainedUnit *explained = *known;
         if (!explained) continue;
+        hide_exchanges(planning, explained);
         planning->mesh->compute += explained->seconds;
         planning->explanation.seconds += explained->seconds;
         send_gradients(planning, explained);
@@ -202,19 +259,41 @@ static double temporary_bytes(Arena *arena, const Schedule *schedule) {
     return most;
 }
 
+static MeshPlanning planning_of(Arena *arena, const MachineRecord *machine, PlannedMesh *mesh,
+                                const Schedule *schedule) {
+    const size_t units = (size_t)last_moment(&schedule->units, 0) + 1,
+                 tensors = (size_t)schedule->program->tensors.count + 1;
+    MeshPlanning planning = {.machine = machine, .mesh = mesh, .program = schedule->program};
+    planning.explanation.arena = arena;
+    planning.explanation.schedule = schedule;
+    planning.explanation.ceilings =
+        (MoecCeilings){reached_rate(machine, MACHINE_GFLOPS, MACHINE_REACHED_GFLOPS),
+                       reached_rate(machine, MACHINE_GBYTES, MACHINE_REACHED_GBYTES)};
+    planning.later = arena_alloc(arena, tensors * sizeof *planning.later);
+    planning.units = arena_alloc(arena, units * sizeof *planning.units);
+    planning.running = arena_alloc(arena, units * sizeof *planning.running);
+    return planning;
+}
+
+List mesh_exchanges(Arena *arena, const MachineRecord *machine, const Schedule *schedule) {
+    PlannedMesh mesh = {0};
+    MeshPlanning planning = planning_of(arena, machine, &mesh, schedule);
+    plan_units(&planning, &schedule->units);
+    return planning.exchanges;
+}
+
+double mesh_gradient_seconds(const MachineRecord *machine, long processes, bool slots,
+                             double bytes) {
+    const MeshGroup group = group_of(machine, processes, 1);
+    return slots ? exchange_seconds(machine, group, bytes)
+                 : 2 * scatter_seconds(machine, group, bytes);
+}
+
 void mesh_predict(const MeshPlan *plan, PlannedMesh *mesh, const Schedule *schedule) {
     const MachineRecord *machine = plan->machine;
     const Program *program = schedule->program;
-    const double memory = reached_rate(machine, MACHINE_GBYTES, MACHINE_REACHED_GBYTES);
-    MeshPlanning planning = {machine, mesh, program, plan->zero,
-                             .explanation = {.arena = plan->arena}};
-    planning.explanation.schedule = schedule;
-    planning.explanation.ceilings =
-        (MoecCeilings){reached_rate(machine, MACHINE_GFLOPS, MACHINE_REACHED_GFLOPS), memory};
-    planning.later =
-        arena_alloc(plan->arena, ((size_t)program->tensors.count + 1) * sizeof(double));
-    planning.units = arena_alloc(plan->arena, ((size_t)last_moment(&schedule->units, 0) + 1) *
-                                                  sizeof *planning.units);
+    MeshPlanning planning = planning_of(plan->arena, machine, mesh, schedule);
+    planning.zero = plan->zero;
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
         if (tensor->role != ROLE_GRADIENT) continue;
@@ -228,7 +307,7 @@ void mesh_predict(const MeshPlan *plan, PlannedMesh *mesh, const Schedule *sched
     mesh->hidden = fmax(0, mesh->gradients / 2 - exposed) +
                    fmin(mesh->gradients / 2, planning.explanation.seconds / 3);
     const ProcessBytes sizes = sizes_of(&planning, plan->copies);
-    mesh->update = sizes.updated / memory;
+    mesh->update = sizes.updated / planning.explanation.ceilings.memory;
     mesh->memory = sizes.weights + sizes.rounded + sizes.gradients + sizes.optimizer +
                    sizes.states + temporary_bytes(plan->arena, schedule);
     const double slowest =

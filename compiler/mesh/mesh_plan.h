@@ -15,6 +15,17 @@ typedef struct PlannedMesh {
     const char *refused; /* why it cannot be used, or NULL; without times if it cannot be divided */
 } PlannedMesh;
 
+/* An exchange in the passes of a process. Times in seconds. */
+typedef struct TimedExchange {
+    const Statement *statement;
+    double runs;       /* per micro-batch */
+    double seconds;    /* of one run */
+    double exposed;    /* of all runs: the process waits */
+    double hidden;     /* of all runs during `hider` */
+    const char *hider; /* the unit that computes longest meanwhile, or NULL */
+    int hiders;        /* units that compute meanwhile */
+} TimedExchange;
+
 typedef struct MeshPlan {
     Arena *arena;
     const char *model;
@@ -26,10 +37,18 @@ typedef struct MeshPlan {
     List meshes; /* PlannedMesh *, the fastest first; then the refused ones */
 } MeshPlan;
 
-/* The bytes of an operand of a collective in one process; rows count as many as are expected. */
-double mesh_exchanged_bytes(const Expr *operand);
 /* Sets the times and the memory; the schedule is that of the program of a process. */
 void mesh_predict(const MeshPlan *plan, PlannedMesh *mesh, const Schedule *schedule);
+/* TimedExchange *: of the program of a process, in order. */
+List mesh_exchanges(Arena *arena, const MachineRecord *machine, const Schedule *schedule);
+/* The time of the gradients of a step over so many consecutive processes: each process receives the
+ * slots of its keys, or the sums. */
+double mesh_gradient_seconds(const MachineRecord *machine, long processes, bool slots,
+                             double bytes);
+/* The collectives of a local program as a table; data: processes, which share the micro-batches of
+ * a step or the sequences of one. machine: adds times; NULL: no schedule is needed. */
+const char *mesh_text(const Program *local, long data, const MachineRecord *machine,
+                      const Schedule *schedule);
 double planned_seconds(const PlannedMesh *mesh); /* of a step */
 void mesh_plan_sort(MeshPlan *plan);
 const char *mesh_plan_text(const MeshPlan *plan);

@@ -14,7 +14,7 @@ static bool same_digit_part(const Digit *a, const Digit *b) {
 }
 
 /* True for parts of one variable that determine each other in part. */
-static bool overlap(const Digit *a, const Digit *b) {
+static bool digits_overlap(const Digit *a, const Digit *b) {
     if (!a->factor || !b->factor || !term_equal(a->of, b->of)) return false;
     const bool below = a->modulus && a->inner * a->modulus <= b->inner,
                above = b->modulus && b->inner * b->modulus <= a->inner;
@@ -25,7 +25,7 @@ static void digit_add(Digits *digits, Digit digit) {
     for (int i = 0; i < digits->count; i++) {
         Digit *one = &digits->digits[i];
         if (!same_digit_part(one, &digit)) {
-            digits->opaque |= overlap(one, &digit);
+            digits->opaque |= digits_overlap(one, &digit);
             continue;
         }
         one->factor += digit.factor;

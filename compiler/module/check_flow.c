@@ -2,23 +2,27 @@
  *
  * The steps become one list of accesses. A walk over it records for each part of the arena the
  * buffer that was written last. A read needs the memory of its buffer as the last write or clear
- * left it; bodies of repeats are walked twice.
+ * left it; bodies of repeats are walked twice. Between the begin and the end of an exchange, its
+ * operands are not written and its results not accessed.
  */
 #include "module/module_check.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum TraceKind { TRACE_READ, TRACE_WRITE, TRACE_REPEAT } TraceKind;
+typedef enum TraceKind { TRACE_READ, TRACE_WRITE, TRACE_REPEAT, TRACE_BEGIN, TRACE_END } TraceKind;
 
-/* An access to a buffer, or a repeat. */
+/* An access to a buffer, a repeat, or the begin or end of an exchange. */
 typedef struct StepTrace {
     TraceKind kind;
     const Buffer *buffer;
     const HostStep *step;
     const LoopKernel *kernel;
-    int end; /* of a repeat: index after its body */
+    int end;              /* of a repeat: index after its body */
+    const HostStep *when; /* the condition around it, or NULL */
 } StepTrace;
+
+enum { MAX_RUNNING = 64 };
 
 /* The part of the arena between two offsets where a buffer starts or ends. */
 typedef struct StepFlow {
@@ -29,8 +33,11 @@ typedef struct StepFlow {
     int count, capacity;
     size_t *offsets; /* of the parts, ascending */
     int parts;
-    const Buffer **owners; /* by part: the buffer written last */
-    bool *written;         /* by tensor->id: at any time */
+    const Buffer **owners;                 /* by part: the buffer written last */
+    bool *written;                         /* by tensor->id: at any time */
+    const HostStep *when;                  /* the condition around the current step, or NULL */
+    const StepTrace *running[MAX_RUNNING]; /* begins of exchanges without their ends, in order */
+    int running_count;
 } StepFlow;
 
 /* ---- the list of accesses ---- */
@@ -40,7 +47,7 @@ static StepTrace *trace_add(StepFlow *flow, TraceKind kind, const Buffer *buffer
     flow->traces =
         with_room(check->arena, flow->traces, flow->count, &flow->capacity, sizeof *flow->traces);
     StepTrace *trace = &flow->traces[flow->count++];
-    *trace = (StepTrace){kind, buffer, check->step, check->kernel, 0};
+    *trace = (StepTrace){kind, buffer, check->step, check->kernel, 0, flow->when};
     return trace;
 }
 
@@ -176,8 +183,13 @@ static void trace_steps(StepFlow *flow, const List *steps) {
         if (step->kind == STEP_LAUNCH) trace_launch(flow, &step->launch);
         if (step->kind == STEP_CLEAR) trace_clear(flow, step);
         check_step_operands(flow->check, step);
+        if (step->kind == STEP_CALL && step->call.begun) trace_add(flow, TRACE_END, NULL);
         trace_operands(flow, step);
+        if (step->kind == STEP_CALL && step->call.begins) trace_add(flow, TRACE_BEGIN, NULL);
+        const HostStep *outer = flow->when;
+        if (step->kind == STEP_WHEN) flow->when = step;
         trace_steps(flow, &step->body);
+        flow->when = outer;
     }
 }
 
@@ -227,12 +239,16 @@ static bool has_values(const StepFlow *flow, const Buffer *buffer) {
     return buffer->block != MOEC_ARENA && buffer->block != MOEC_OUTPUTS;
 }
 
+static ModuleCheck *check_at(const StepFlow *flow, const StepTrace *trace) {
+    flow->check->step = trace->step;
+    flow->check->kernel = trace->kernel;
+    return flow->check;
+}
+
 static void check_trace_read(StepFlow *flow, const StepTrace *trace) {
     const Buffer *buffer = trace->buffer;
     if (has_values(flow, buffer)) return;
-    ModuleCheck *check = flow->check;
-    check->step = trace->step;
-    check->kernel = trace->kernel;
+    ModuleCheck *check = check_at(flow, trace);
     if (!flow->written[buffer->tensor->id]) {
         fault_found(check, FAULT_FLOW, "'%s' is read before it is written", buffer->name);
         return;
@@ -253,19 +269,78 @@ static void note_write(StepFlow *flow, const Buffer *buffer) {
         flow->owners[i] = buffer;
 }
 
+/* An access to memory of exchanges that run. */
+static void check_running(StepFlow *flow, const StepTrace *trace) {
+    for (int i = 0; i < flow->running_count; i++) {
+        const List *operands = &flow->running[i]->step->operands;
+        for (int k = 0; k < operands->count; k++) {
+            const Operand *operand = operands->items[k];
+            if (!operand || operand->buffer != trace->buffer) continue;
+            if (operand->access != ACCESS_READ)
+                fault_found(check_at(flow, trace), FAULT_EXCHANGE,
+                            "'%s' is accessed before the exchange ends that it is a result of",
+                            trace->buffer->name);
+            else if (trace->kind == TRACE_WRITE)
+                fault_found(check_at(flow, trace), FAULT_EXCHANGE,
+                            "'%s' is written before the exchange ends that sends it",
+                            trace->buffer->name);
+        }
+    }
+}
+
+static void begin_running(StepFlow *flow, const StepTrace *trace) {
+    if (flow->running_count == MAX_RUNNING)
+        fault_found(check_at(flow, trace), FAULT_EXCHANGE,
+                    "too many exchanges run at the same time");
+    else
+        flow->running[flow->running_count++] = trace;
+}
+
+/* Exchanges end in the order in which they begin. */
+static void end_running(StepFlow *flow, const StepTrace *trace) {
+    const StepTrace *first = flow->running_count ? flow->running[0] : NULL;
+    const bool pair = first && first->step == trace->step->call.begun;
+    if (!pair)
+        fault_found(check_at(flow, trace), FAULT_EXCHANGE,
+                    "an exchange ends that is not the first that runs");
+    else if ((first->when ? (int)first->when->when : -1) !=
+             (trace->when ? (int)trace->when->when : -1))
+        fault_found(check_at(flow, trace), FAULT_EXCHANGE,
+                    "an exchange begins and ends under different conditions");
+    if (!first) return;
+    flow->running_count--;
+    memmove(flow->running, flow->running + 1, (size_t)flow->running_count * sizeof *flow->running);
+}
+
 static void run_traces(StepFlow *flow, int from, int to) {
+    const int running = flow->running_count;
     for (int i = from; i < to; i++) {
         const StepTrace *trace = &flow->traces[i];
-        if (trace->kind == TRACE_READ) {
+        switch (trace->kind) {
+        case TRACE_READ:
+            check_running(flow, trace);
             check_trace_read(flow, trace);
-        } else if (trace->kind == TRACE_WRITE) {
+            break;
+        case TRACE_WRITE:
+            check_running(flow, trace);
             note_write(flow, trace->buffer);
-        } else {
+            break;
+        case TRACE_REPEAT:
             run_traces(flow, i + 1, trace->end);
             run_traces(flow, i + 1, trace->end);
             i = trace->end - 1;
+            break;
+        case TRACE_BEGIN:
+            begin_running(flow, trace);
+            break;
+        case TRACE_END:
+            end_running(flow, trace);
+            break;
         }
     }
+    if (flow->running_count > running)
+        fault_found(check_at(flow, flow->running[flow->running_count - 1]), FAULT_EXCHANGE,
+                    "an exchange does not end in its block");
 }
 
 void check_entry(ModuleCheck *check, const Entry *entry) {

@@ -6,9 +6,9 @@
 
 const char *fault_name(FaultKind kind) {
     static const char *const names[] = {
-        [FAULT_SCOPE] = "scope",     [FAULT_BOUNDS] = "bounds",     [FAULT_WRITER] = "writer",
-        [FAULT_BARRIER] = "barrier", [FAULT_LIFETIME] = "lifetime", [FAULT_FLOW] = "data flow",
-        [FAULT_LAUNCH] = "launch"};
+        [FAULT_SCOPE] = "scope",       [FAULT_BOUNDS] = "bounds",     [FAULT_WRITER] = "writer",
+        [FAULT_BARRIER] = "barrier",   [FAULT_LIFETIME] = "lifetime", [FAULT_FLOW] = "data flow",
+        [FAULT_EXCHANGE] = "exchange", [FAULT_LAUNCH] = "launch"};
     return names[kind];
 }
 

@@ -274,6 +274,8 @@ typedef struct HostStep {
         struct {
             const char *function;
             List values; /* HostValue * */
+            bool begins; /* an exchange between processes, which another step ends */
+            const struct HostStep *begun; /* ends the exchange of this step */
         } call;
         const HostRecord *record;
         struct {
@@ -456,6 +458,7 @@ typedef enum FaultKind {
     FAULT_BARRIER,  /* none between a store and the access of another thread, or not for all */
     FAULT_LIFETIME, /* memory in use by another buffer */
     FAULT_FLOW,     /* read before it is written */
+    FAULT_EXCHANGE, /* an access to its memory while it runs; a begin without its end */
     FAULT_LAUNCH    /* limits of the machine, arguments against parameters, grid */
 } FaultKind;
 

@@ -73,6 +73,9 @@ typedef struct Kernel {
 
 typedef enum UnitKind { UNIT_KERNEL, UNIT_CONTRACTION, UNIT_CALL, UNIT_REPEAT } UnitKind;
 
+/* Exchanges between processes run while other units compute: see overlap.c. */
+typedef enum ExchangePhase { WHOLE_EXCHANGE, BEGINS_EXCHANGE, ENDS_EXCHANGE } ExchangePhase;
+
 enum { STEP_OPERANDS = 3 };
 
 typedef struct ScheduleUnit {
@@ -99,6 +102,7 @@ typedef struct ScheduleUnit {
     bool once;
     bool beside; /* a row that shares a launch with the previous unit: neither accesses a tensor
                     that the other writes */
+    ExchangePhase phase; /* of an exchange; before overlap: the whole */
 } ScheduleUnit;
 
 /* The memory of a tensor. */
@@ -122,6 +126,13 @@ typedef struct Schedule {
 
 /* fuse: assigns every statement of a program to a unit. */
 Schedule *fuse(Program *program);
+
+/* overlap: lets exchanges run while other units compute. */
+void overlap(Schedule *schedule);
+/* True for an exchange between processes; the bytes of its operand in one process, where rows count
+ * as many as are expected. */
+bool unit_exchanges(const ScheduleUnit *unit);
+double exchanged_bytes(const Statement *statement);
 
 /* The local of a tensor in a kernel, or NULL. */
 Local *local_in(const Kernel *kernel, const Tensor *tensor);

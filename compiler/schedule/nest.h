@@ -80,6 +80,17 @@ int find_pair(Program *program, const List *statements, ScheduleUnit *const *uni
 /* Sets overwrites_gradient of the units. */
 void first_sums(Schedule *schedule);
 
+/* ---- unit_accesses.c ---- */
+
+/* writer: the statement that writes the element; NULL: it is read. */
+typedef struct UnitAccess {
+    const Expr *access;
+    const Statement *writer;
+} UnitAccess;
+
+/* UnitAccess *: of a unit, without the body of a repeat and without tensors in variables. */
+List unit_accesses(Arena *arena, const Program *program, const ScheduleUnit *unit);
+
 /* ---- moves.c ---- */
 
 /* True if a kernel cannot move past a unit: one of them writes a tensor that the other accesses,

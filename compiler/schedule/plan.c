@@ -55,78 +55,22 @@ static void touch_allocation(Planning *planning, const Expr *access, const State
     list_push(planning->arena, &planning->touches[access->tensor->id], copy);
 }
 
-static void touch_table(Planning *planning, Tensor *table, Touch base) {
-    if (!table) return;
-    Expr *access = arena_alloc(planning->arena, sizeof *access);
-    *access = (Expr){.kind = EXPR_READ, .tensor = table};
-    touch_allocation(planning, access, NULL, base);
-}
-
-static void touch_statement(Planning *planning, const Statement *statement, const Kernel *kernel,
-                            Touch base) {
-    List reads = {0}, writes = {0};
-    reads_of(planning->arena, statement, &reads);
-    writes_of(planning->arena, statement, &writes);
-    for (int pass = 0; pass < 2; pass++) {
-        List *list = pass ? &writes : &reads;
-        for (int i = 0; i < list->count; i++) {
-            const Expr *access = list->items[i];
-            const Local *local = kernel ? local_in(kernel, access->tensor) : NULL;
-            if (!local || local->stored)
-                touch_allocation(planning, access, pass ? statement : NULL, base);
-        }
-    }
-}
-
-/* A scatter reads the lists of its rows: on a GPU always, elsewhere if the kernel has `listed`. */
-static void touch_member(Planning *planning, const Kernel *kernel, const Member *member,
-                         Touch base) {
-    const Program *program = planning->schedule->program;
-    const Relation *relation =
-        program->target->launches ? listed_rows(program, member->statement) : member->listed;
-    touch_statement(planning, member->statement, kernel, base);
-    if (!relation) return;
-    touch_table(planning, relation->start, base);
-    touch_table(planning, relation->list, base);
-}
-
-static void touch_kernel(Planning *planning, const Kernel *kernel, Touch base) {
-    for (int i = 0; kernel && i < kernel->members.count; i++)
-        touch_member(planning, kernel, kernel->members.items[i], base);
-}
-
 static void touch_units(Planning *planning, List *units, const RepeatChain *around) {
     for (int i = 0; i < units->count; i++) {
         ScheduleUnit *unit = units->items[i];
         unit->first = unit->last = unit->beside ? planning->clock - 1 : planning->clock++;
         Touch base = {
             .at = unit->first, .repeat = around ? around->repeat : NULL, .around = around};
-        const Kernel *kernel = unit->kernel ? unit->kernel : unit->epilogue;
-        touch_kernel(planning, unit->prologue, base);
-        for (int j = 0; j < STEP_OPERANDS; j++) touch_kernel(planning, unit->elements[j], base);
-        if (unit->kind == UNIT_REPEAT) {
-            RepeatChain *inside = arena_alloc(planning->arena, sizeof *inside);
-            *inside = (RepeatChain){unit, around};
-            touch_units(planning, &unit->body, inside);
-            unit->last = planning->clock++;
-        } else if (kernel) {
-            touch_kernel(planning, kernel, base);
-        } else {
-            touch_statement(planning, unit->statement, unit->elements[0], base);
+        const List accesses = unit_accesses(planning->arena, planning->schedule->program, unit);
+        for (int j = 0; j < accesses.count; j++) {
+            const UnitAccess *access = accesses.items[j];
+            touch_allocation(planning, access->access, access->writer, base);
         }
-        if (unit->accumulated_product) {
-            const Contraction *second = unit->accumulated_product->contraction;
-            touch_allocation(planning, second->a, NULL, base);
-            touch_allocation(planning, second->b, NULL, base);
-            touch_table(planning, second->gather, base);
-        }
-        if (unit->contraction) {
-            touch_table(planning, unit->contraction->gather, base);
-            touch_table(planning, unit->contraction->gather_b, base);
-            touch_table(planning,
-                        unit->contraction->relation ? unit->contraction->relation->group : NULL,
-                        base);
-        }
+        if (unit->kind != UNIT_REPEAT) continue;
+        RepeatChain *inside = arena_alloc(planning->arena, sizeof *inside);
+        *inside = (RepeatChain){unit, around};
+        touch_units(planning, &unit->body, inside);
+        unit->last = planning->clock++;
     }
 }
 
@@ -367,10 +311,12 @@ static void add_units(Text *text, const List *units, int depth) {
                                         [UNIT_CONTRACTION] = "product",
                                         [UNIT_CALL] = "call",
                                         [UNIT_REPEAT] = "repeat"};
+    static const char *const phases[] = {
+        [WHOLE_EXCHANGE] = "", [BEGINS_EXCHANGE] = ", begin", [ENDS_EXCHANGE] = ", end"};
     for (int i = 0; i < units->count; i++) {
         const ScheduleUnit *unit = units->items[i];
         const Kernel *kernel = unit->kernel ? unit->kernel : unit->epilogue;
-        text_add(text, "%*s%s%s%s\n", 2 * depth, "", names[unit->kind],
+        text_add(text, "%*s%s%s%s%s\n", 2 * depth, "", names[unit->kind], phases[unit->phase],
                  unit->beside ? ", shares a launch" : "", unit->once ? ", once" : "");
         add_kernel_lines(text, unit->prologue, depth + 1);
         for (int j = 0; j < STEP_OPERANDS; j++)

@@ -24,7 +24,7 @@
 #include <stdint.h>
 #endif
 
-enum { MOEC_ABI = 19, MOEC_MAX_RANK = 10 };
+enum { MOEC_ABI = 20, MOEC_MAX_RANK = 10 };
 
 /* Where a tensor lives. Offsets are in bytes from the start of the block and multiples of 64. */
 typedef enum MoecBlock {
@@ -263,9 +263,12 @@ typedef struct MoecHost {
      * a run begins */
     void (*mark)(void *marked, int unit);
     void *marked;
-    /* programs of a mesh only, never NULL there. table: of DISPATCH and COMBINE */
-    void (*exchange)(void *mesh, const MoecExchange *exchange, const void *from, const int *table,
-                     void *const *to);
+    /* programs of a mesh only, never NULL there. table: of DISPATCH and COMBINE. Until the end the
+     * program neither writes an operand nor accesses a result; it may begin further exchanges.
+     * Exchanges end in the order in which they begin. */
+    void (*exchange_begin)(void *mesh, const MoecExchange *exchange, const void *from,
+                           const int *table, void *const *to);
+    void (*exchange_end)(void *mesh, const MoecExchange *exchange);
     void *mesh;
 } MoecHost;
 

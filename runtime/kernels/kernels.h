@@ -59,9 +59,13 @@ MOEC_INLINE void moec_mark(const MoecRun *run, int unit) {
 }
 
 /* In programs of a mesh. */
-MOEC_INLINE void moec_exchange(const MoecRun *run, const MoecExchange *exchange, const void *from,
-                               const int *table, void *const *to) {
-    run->host->exchange(run->host->mesh, exchange, from, table, to);
+MOEC_INLINE void moec_exchange_begin(const MoecRun *run, const MoecExchange *exchange,
+                                     const void *from, const int *table, void *const *to) {
+    run->host->exchange_begin(run->host->mesh, exchange, from, table, to);
+}
+
+MOEC_INLINE void moec_exchange_end(const MoecRun *run, const MoecExchange *exchange) {
+    run->host->exchange_end(run->host->mesh, exchange);
 }
 
 #endif

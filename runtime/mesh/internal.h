@@ -34,6 +34,7 @@ bool rendezvous_check(const ProcessGroup *launch);
  * while MPI waits. If a process ends, fails or stalls, one message is printed and all end. */
 
 typedef struct Watchdog Watchdog;
+typedef struct ExchangeThread ExchangeThread;
 
 /* Current work of a process. */
 typedef struct Activity {
@@ -57,6 +58,8 @@ struct Mesh {
     int dividing, sharing;
     unsigned char *staged;
     size_t staged_bytes;
+    ExchangeThread *exchanges; /* mesh_thread.c; NULL before the first exchange */
+    bool overlaps;             /* with computation */
 };
 
 /* Seconds until a stall ends the run, from the environment; false after a message. */
@@ -76,7 +79,13 @@ void collective_begin(Mesh *mesh, const char *name);
 void collective_end(Mesh *mesh, const MeshLibrary *library, int error);
 /* More rows arrived than a program has room for: ends all processes after a message. */
 _Noreturn void mesh_rows_exceeded(Mesh *mesh, const char *name, long rows, long room);
+/* The messages of this thread are held as those of the first one. */
+void hold_thread_messages(void);
 /* The text of held messages, which are then empty: a new string. */
 char *held_messages(void);
+
+/* mesh_exchange: the number of results of an exchange, at most EXCHANGE_RESULTS. */
+enum { EXCHANGE_RESULTS = 5 + MOEC_MAX_RANK };
+int exchange_results(const MoecExchange *exchange);
 
 #endif

@@ -22,6 +22,10 @@ void mesh_hold_messages(const ProcessGroup *launch) {
     if (!freopen("/dev/null", "w", stdout)) clearerr(stdout);
 }
 
+void hold_thread_messages(void) {
+    if (held) message_to(held);
+}
+
 char *held_messages(void) {
     if (!held) return memory_format("%s", "");
     fflush(held);

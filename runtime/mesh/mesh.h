@@ -66,9 +66,15 @@ void mesh_broadcast_there(Mesh *mesh, const char *name, int root, void *bytes, s
 /* Groups of consecutive processes: `dividing` of them divide the parameters that rows select,
  * `sharing` have the sequences of one micro-batch. */
 void mesh_set_groups(Mesh *mesh, int dividing, int sharing);
-/* MoecHost.exchange with the mesh as its first argument. */
-void mesh_exchange(void *mesh, const MoecExchange *exchange, const void *from, const int *table,
+/* Runs an exchange. */
+void mesh_exchange(Mesh *mesh, const MoecExchange *exchange, const void *from, const int *table,
                    void *const *to);
+/* mesh_thread: the functions of MoecHost, with the mesh as their first argument. */
+void mesh_exchange_begin(void *mesh, const MoecExchange *exchange, const void *from,
+                         const int *table, void *const *to);
+void mesh_exchange_end(void *mesh, const MoecExchange *exchange);
+/* After the last exchange, before mesh_end: ends the thread. */
+void mesh_exchanges_end(Mesh *mesh);
 /* A gradient [outer][keys][inner] with a slot for each own key and each process of the group, as
  * described at MoecExchange: each process receives its slots of all keys, in order of the keys. */
 void mesh_return_slots(Mesh *mesh, const char *name, float *block, long outer, long keys,

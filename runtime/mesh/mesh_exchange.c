@@ -195,11 +195,14 @@ static void exchange_rows(Mesh *mesh, const MoecExchange *exchange, const int *t
     free(buffers);
 }
 
-void mesh_exchange(void *self, const MoecExchange *exchange, const void *from, const int *table,
+int exchange_results(const MoecExchange *exchange) {
+    return exchange->kind == MOEC_EXCHANGE_COUNTS ? KEYS + exchange->key_count : 1;
+}
+
+void mesh_exchange(Mesh *mesh, const MoecExchange *exchange, const void *from, const int *table,
                    void *const *to) {
-    Mesh *mesh = self;
     void *mutable = (void *)(uintptr_t)from;
-    int *counts[KEYS + MOEC_MAX_RANK];
+    int *counts[EXCHANGE_RESULTS];
     switch (exchange->kind) {
     case MOEC_EXCHANGE_SUM:
     case MOEC_EXCHANGE_MAX:
@@ -210,7 +213,7 @@ void mesh_exchange(void *self, const MoecExchange *exchange, const void *from, c
         gather_dimension(mesh, exchange, from, to[0]);
         break;
     case MOEC_EXCHANGE_COUNTS:
-        for (int i = 0; i < KEYS + exchange->key_count; i++) counts[i] = to[i];
+        for (int i = 0; i < exchange_results(exchange); i++) counts[i] = to[i];
         exchange_counts(mesh, exchange, from, counts);
         break;
     case MOEC_EXCHANGE_DISPATCH:

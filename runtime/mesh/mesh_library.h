@@ -4,9 +4,10 @@
 #ifndef MESH_LIBRARY_H
 #define MESH_LIBRARY_H
 
+#include <stdatomic.h>
 #include <stddef.h>
 
-enum { MESH_LIBRARY_ABI = 2, LIBRARY_TEXT = 512 };
+enum { MESH_LIBRARY_ABI = 3, LIBRARY_TEXT = 512 };
 
 /* One transfer between this process and another one. */
 typedef struct MeshTransfer {
@@ -16,8 +17,8 @@ typedef struct MeshTransfer {
     size_t length;
 } MeshTransfer;
 
-/* Each function returns 0 or an error code of the library. Only one thread calls them. The operands
- * of NCCL are in device memory and contain floats, those of the others in host memory. */
+/* Each function returns 0 or an error code of the library. One thread at a time calls them. The
+ * operands of NCCL are in device memory and contain floats, those of the others in host memory. */
 typedef struct MeshLibrary {
     int abi;
     const char *name;
@@ -35,6 +36,9 @@ typedef struct MeshLibrary {
     int (*transfer)(const MeshTransfer *transfers, int count);
     /* text: of an error code, LIBRARY_TEXT bytes */
     void (*describe)(int error, char *text);
+    /* Whether another thread than that of `start` may call `transfer`: 0 or 1. While *computing
+     * is 1, `transfer` leaves the processor to other threads. NULL: it may not. */
+    int (*share)(const atomic_int *computing);
 } MeshLibrary;
 
 #endif

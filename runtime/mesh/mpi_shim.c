@@ -4,14 +4,20 @@
 #include <mpi.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* Counts of MPI are of type int before version 4: longer messages are sent in pieces. */
 enum { PIECE = 1 << 26 };
 
+/* Time between two looks at transfers while the program computes. */
+static const struct timespec interval = {.tv_nsec = 50000};
+
 static MPI_Comm all_processes;
+static int provided;                /* support of threads */
+static const atomic_int *computing; /* NULL: never */
 
 static int start(int *rank, int *size, char *version) {
-    int provided, length, error = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
+    int length, error = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided);
     if (error) return error;
     char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
     MPI_Get_library_version(text, &length);
@@ -53,6 +59,22 @@ static int sum(float *values, size_t count) {
     return error;
 }
 
+static int permit_thread(const atomic_int *flag) {
+    if (provided < MPI_THREAD_SERIALIZED) return 0;
+    computing = flag;
+    return 1;
+}
+
+/* MPI_Waitall keeps a processor busy. */
+static int wait_for_all(int count, MPI_Request *requests) {
+    int done = 0, error = 0;
+    while (!done && !error && computing && atomic_load(computing)) {
+        error = MPI_Testall(count, requests, &done, MPI_STATUSES_IGNORE);
+        if (!done && !error) nanosleep(&interval, NULL);
+    }
+    return done || error ? error : MPI_Waitall(count, requests, MPI_STATUSES_IGNORE);
+}
+
 static int transfer(const MeshTransfer *transfers, int count) {
     int requests = 0, error = 0;
     for (int i = 0; i < count; i++) requests += (int)((transfers[i].length + PIECE - 1) / PIECE);
@@ -69,7 +91,7 @@ static int transfer(const MeshTransfer *transfers, int count) {
                         : MPI_Irecv(bytes, length, MPI_BYTE, one->peer, 0, all_processes, request);
         }
     }
-    if (!error) error = MPI_Waitall(requests, all, MPI_STATUSES_IGNORE);
+    if (!error) error = wait_for_all(requests, all);
     free(all);
     return error;
 }
@@ -83,5 +105,5 @@ static void error_text(int error, char *text) {
 }
 
 extern const MeshLibrary moec_mpi;
-const MeshLibrary moec_mpi = {MESH_LIBRARY_ABI, "MPI", start,    end,       gather,
-                              broadcast,        sum,   transfer, error_text};
+const MeshLibrary moec_mpi = {MESH_LIBRARY_ABI, "MPI", start,    end,        gather,
+                              broadcast,        sum,   transfer, error_text, permit_thread};

@@ -220,7 +220,8 @@ bool processes_join(TrainRun *run, const Device *device, bool good) {
     /* Optimizers of whole matrices need the gradients of all parameters. */
     run->sharded = run->settings.zero && !run->model->table->whole_bytes;
     if (run->sharded) keep_own_moments(run);
-    run->model->engine->host.exchange = mesh_exchange;
+    run->model->engine->host.exchange_begin = mesh_exchange_begin;
+    run->model->engine->host.exchange_end = mesh_exchange_end;
     run->model->engine->host.mesh = run->mesh;
     return true;
 }

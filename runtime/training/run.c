@@ -597,6 +597,7 @@ RunEnd run_train(TrainRun *run) {
 
 void run_close(TrainRun *run) {
     begin_phase(run, NULL);
+    mesh_exchanges_end(run->mesh);
     mesh_end(run->mesh, run->succeeded);
     stages_close(&run->stages);
     record_close(&run->record);

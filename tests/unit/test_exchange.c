@@ -1,12 +1,13 @@
 /* Rows that processes exchange, with a simulated MPI: a thread is a process. Routers choose experts at random, one expert only,
  * those of the last process only, or leave some without rows. Every row arrives once, in order of key, process and row, and
- * returns; each process sends exactly the rows of other processes' keys. */
+ * returns; each process sends exactly the rows of other processes' keys. Exchanges that have begun run while the process computes. */
 #include "mesh/internal.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { PROCESSES = 4, KEYS = 8, PARTS = 2, GROUPS = KEYS * PARTS, ROWS = 50, WIDTH = 3, ALL = ROWS * PROCESSES };
 enum { RANDOM, ONE_EXPERT, LAST_PROCESS, SOME_EMPTY, ROUTERS };
@@ -19,7 +20,7 @@ static struct {
 static _Thread_local int self;
 static _Thread_local size_t sent;
 static int router;
-static _Atomic int failures;
+static _Atomic int failures, closed; /* closed: transfers wait */
 
 static void check(int condition, const char *text) {
     if (!condition) failures += printf("router %d, process %d: %s\n", router, self, text) > 0;
@@ -27,9 +28,13 @@ static void check(int condition, const char *text) {
 
 #define CHECK(condition) check(condition, #condition)
 
-/* The transfers between two processes match in order. */
+/* The transfers between two processes match in order. Each process has some with all others. */
 static int exchange_transfers(const MeshTransfer *transfers, int count) {
     int seen[PROCESSES] = {0};
+    self = PROCESSES * (PROCESSES - 1) / 2;
+    for (int i = 0; i < count; i++)
+        if (transfers[i].sends) self -= transfers[i].peer;
+    while (closed) usleep(1000);
     posted[self].list = transfers;
     posted[self].count = count;
     pthread_barrier_wait(&meeting);
@@ -50,7 +55,11 @@ static int exchange_transfers(const MeshTransfer *transfers, int count) {
     return 0;
 }
 
-static const MeshLibrary simulated = {.abi = MESH_LIBRARY_ABI, .transfer = exchange_transfers};
+static int share(const atomic_int *computing) {
+    return computing != NULL;
+}
+
+static const MeshLibrary simulated = {.abi = MESH_LIBRARY_ABI, .transfer = exchange_transfers, .share = share};
 
 static unsigned draw(unsigned *state) {
     *state = *state * 1664525u + 1013904223u;
@@ -90,6 +99,30 @@ static void check_received(const float *here, const int *table, const int *group
     CHECK(at == count);
 }
 
+/* Two dispatches run at the same time. Nothing arrives before the transfers are permitted, which a process does after it has begun
+ * both; without a thread, the first begin would never return. */
+static void overlap_dispatches(Mesh *mesh, const MoecExchange *exchange, const float *rows, const int *table, const float *expected,
+                               size_t bytes) {
+    float *here[2];
+    const MoecExchange exchanges[2] = {*exchange, *exchange};
+    const int own = self;
+    if (self == 0) closed = !getenv("MOEC_MESH_OVERLAP");
+    pthread_barrier_wait(&meeting);
+    for (int i = 0; i < 2; i++) {
+        here[i] = calloc(1, bytes);
+        mesh_exchange_begin(mesh, &exchanges[i], rows, table, (void *const[]){here[i]});
+    }
+    self = own;
+    for (size_t k = 0; k < bytes / sizeof(float) && closed; k++) CHECK(here[0][k] == 0 && here[1][k] == 0);
+    pthread_barrier_wait(&meeting);
+    closed = 0;
+    for (int i = 0; i < 2; i++) {
+        mesh_exchange_end(mesh, &exchanges[i]);
+        CHECK(!memcmp(here[i], expected, bytes));
+        free(here[i]);
+    }
+}
+
 static void *run_process(void *number) {
     self = (int)(long)number;
     Mesh mesh = {.here = &simulated, .there = &simulated, .rank = self, .size = PROCESSES};
@@ -117,6 +150,9 @@ static void *run_process(void *number) {
     mesh_exchange(&mesh, &exchange, here, table, (void *const[]){back});
     CHECK(sent == (size_t)(arrived - kept) * WIDTH * sizeof(float));
     CHECK(!memcmp(rows, back, sizeof rows));
+    exchange.kind = MOEC_EXCHANGE_DISPATCH;
+    overlap_dispatches(&mesh, &exchange, rows, table, here, (size_t)arrived * WIDTH * sizeof(float));
+    mesh_exchanges_end(&mesh);
     free(mesh.staged);
     return NULL;
 }
@@ -124,7 +160,10 @@ static void *run_process(void *number) {
 int main(void) {
     pthread_t threads[PROCESSES];
     pthread_barrier_init(&meeting, NULL, PROCESSES);
-    for (router = RANDOM; router < ROUTERS; router++) {
+    alarm(60);
+    for (int run = 0; run < 2 * ROUTERS; run++) {
+        router = run % ROUTERS;
+        if (run == ROUTERS) setenv("MOEC_MESH_OVERLAP", "off", 1);
         for (long i = 0; i < PROCESSES; i++) pthread_create(&threads[i], NULL, run_process, (void *)i);
         for (int i = 0; i < PROCESSES; i++) pthread_join(threads[i], NULL);
     }

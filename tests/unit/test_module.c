@@ -324,6 +324,104 @@ static void test_lifetime(void **state) {
     expect(&planted, FAULT_LIFETIME);
 }
 
+/* The program of one process of a mesh, and an exchange of rows in it. */
+typedef struct PlantedExchange {
+    Planted planted;
+    List *steps; /* with the exchange */
+    int begin, end;
+} PlantedExchange;
+
+static bool begins_rows(const HostStep *step) {
+    return step->call.begins && step->operands.count == 3; /* rows, table, rows */
+}
+
+static List *list_with(List *steps, const HostStep *wanted) {
+    for (int i = 0; i < steps->count; i++) {
+        HostStep *step = steps->items[i];
+        List *inside = step == wanted ? steps : list_with(&step->body, wanted);
+        if (inside) return inside;
+    }
+    return NULL;
+}
+
+static HostStep *step_at(const PlantedExchange *exchange, int at) {
+    assert_true(at < exchange->steps->count);
+    return exchange->steps->items[at];
+}
+
+static bool ends_exchange(const HostStep *step) {
+    return step->kind == STEP_CALL && step->call.begun;
+}
+
+static PlantedExchange exchanging(void) {
+    Planted planted = {.compiler = moec_open("models/tiny.moe", "tiny_sigmoid_moe", NULL, 0, NULL)};
+    assert_true(moec_set_mesh(planted.compiler, "data=4,expert=4", 0));
+    moec_divide(planted.compiler, 1);
+    MoecProgram *program = moec_compile(planted.compiler, MOEC_TRAIN, 0, 0, 0);
+    planted.module = lowered_module(planted.compiler, &program, 1, false, "names");
+    planted.entry = planted.module->entries.items[0];
+    planted.arena = planted.module->arena;
+    assert_null(fault_of(&planted).what);
+    const HostStep *begin = find_step(&planted.entry->steps, STEP_CALL, begins_rows);
+    PlantedExchange exchange = {.planted = planted, .steps = list_with(&planted.entry->steps, begin)};
+    while (step_at(&exchange, exchange.begin) != begin) exchange.begin++;
+    while (!ends_exchange(step_at(&exchange, exchange.end)) || step_at(&exchange, exchange.end)->call.begun != begin) exchange.end++;
+    assert_true(exchange.end > exchange.begin + 1);
+    return exchange;
+}
+
+/* Moves a step to the position after others or before them. */
+static void move_step(const PlantedExchange *exchange, int from, int to) {
+    HostStep *step = step_at(exchange, from);
+    for (int i = from; i != to; i += from < to ? 1 : -1) exchange->steps->items[i] = step_at(exchange, i + (from < to ? 1 : -1));
+    exchange->steps->items[to] = step;
+}
+
+/* A begin without its end, an end before its begin, two ends of one begin, ends in another order. */
+static void test_exchange_pairs(void **state) {
+    (void)state;
+    PlantedExchange exchange = exchanging();
+    move_step(&exchange, exchange.end, exchange.steps->count - 1);
+    exchange.steps->count--;
+    expect(&exchange.planted, FAULT_EXCHANGE);
+    exchange = exchanging();
+    move_step(&exchange, exchange.end, exchange.begin);
+    expect(&exchange.planted, FAULT_EXCHANGE);
+    exchange = exchanging();
+    list_push(exchange.planted.arena, exchange.steps, step_at(&exchange, exchange.end));
+    expect(&exchange.planted, FAULT_EXCHANGE);
+    exchange = exchanging();
+    int later = exchange.end + 1;
+    while (!ends_exchange(step_at(&exchange, later))) later++;
+    move_step(&exchange, exchange.end, later);
+    expect(&exchange.planted, FAULT_EXCHANGE);
+}
+
+/* During an exchange its operand is written, its result read, or its memory used by another buffer. Its end has another condition. */
+static void test_exchange_accesses(void **state) {
+    (void)state;
+    PlantedExchange exchange = exchanging();
+    HostStep *clear = step_new(exchange.planted.arena, exchange.steps, STEP_CLEAR);
+    clear->clear.buffer = ((const Operand *)step_at(&exchange, exchange.begin)->operands.items[0])->buffer;
+    move_step(&exchange, exchange.steps->count - 1, exchange.end);
+    expect(&exchange.planted, FAULT_EXCHANGE);
+    exchange = exchanging();
+    move_step(&exchange, exchange.end, exchange.end + 1);
+    expect(&exchange.planted, FAULT_EXCHANGE);
+    exchange = exchanging();
+    int product = exchange.begin;
+    while (step_at(&exchange, product)->kind != STEP_PRODUCT) product++;
+    assert_true(product < exchange.end);
+    const Operand *written = step_at(&exchange, product)->operands.items[2], *arrives = step_at(&exchange, exchange.begin)->operands.items[2];
+    ((Buffer *)(uintptr_t)arrives->buffer)->offset = written->buffer->offset;
+    expect(&exchange.planted, FAULT_LIFETIME);
+    exchange = exchanging();
+    list_push(exchange.planted.arena, steps_when(exchange.planted.arena, exchange.steps, LAST_MICRO_BATCH), step_at(&exchange, exchange.end));
+    exchange.steps->items[exchange.end] = step_at(&exchange, exchange.steps->count - 1);
+    exchange.steps->count--;
+    expect(&exchange.planted, FAULT_EXCHANGE);
+}
+
 static bool has_loops(const HostStep *step) {
     return strncmp(step->launch.kernel, "kernel_", 7) == 0 && step->launch.arguments.count > 1;
 }
@@ -431,6 +529,7 @@ int main(void) {
         cmocka_unit_test(test_owner),  cmocka_unit_test(test_barrier),  cmocka_unit_test(test_clear),
         cmocka_unit_test(test_grid),   cmocka_unit_test(test_lifetime), cmocka_unit_test(test_argument_order),
         cmocka_unit_test(test_race),   cmocka_unit_test(test_freestanding),
+        cmocka_unit_test(test_exchange_pairs), cmocka_unit_test(test_exchange_accesses),
         cmocka_unit_test(test_random),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

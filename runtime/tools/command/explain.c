@@ -38,13 +38,15 @@ static bool write_pictures(MoecCompiler *compiler, MoecGraph graph, bool device,
 }
 
 /* The collectives of a mesh, instead of the units of work. */
-static bool write_mesh(MoecCompiler *compiler, MoecGraph graph, const char *mesh) {
-    const char *text = moec_set_mesh(compiler, mesh, 0) ? moec_mesh_explain(compiler, graph) : NULL;
+static bool write_mesh(MoecCompiler *compiler, MoecGraph graph, const char *mesh,
+                       const char *machine) {
+    const char *text =
+        moec_set_mesh(compiler, mesh, 0) ? moec_mesh_explain(compiler, graph, machine) : NULL;
     return text ? fputs(text, stdout) >= 0 : reports_good(compiler);
 }
 
 int command_explain(const Command *command, int argc, char **argv) {
-    const char *operand, *graph_name = "train", *target = "c", *mesh = NULL;
+    const char *operand, *graph_name = "train", *target = "c", *mesh = NULL, *machine = NULL;
     double products = 0, memory = 0;
     Outputs outputs = {0};
     TextList sets = {0};
@@ -62,6 +64,8 @@ int command_explain(const Command *command, int argc, char **argv) {
          "peak memory bandwidth in GB/s (default: measured)"},
         {OPTION_TEXT, "--mesh", "AXES", &mesh,
          "collectives of a process of this mesh, data=2,expert=2"},
+        {OPTION_TEXT, "--machine", "NAME", &machine,
+         "with --mesh: times on a declared machine, of the spec or of std/machines.moe"},
         SET_OPTION(&sets),
         {.kind = OPTION_END},
     };
@@ -77,10 +81,13 @@ int command_explain(const Command *command, int argc, char **argv) {
         return arguments_wrong(
             command, "omit them, or --mesh",
             "--mesh has no --svg, --dot, --json, --target cuda or --mode decode");
+    if (machine && !mesh)
+        return arguments_wrong(command, "add --mesh, or omit --machine",
+                               "--machine requires --mesh");
     MoecCompiler *compiler = spec_open(operand, &sets);
     if (!compiler) return EXIT_INPUT;
     if (mesh) {
-        const bool written = write_mesh(compiler, graph, mesh);
+        const bool written = write_mesh(compiler, graph, mesh, machine);
         moec_close(compiler);
         return written ? 0 : EXIT_INPUT;
     }

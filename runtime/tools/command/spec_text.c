@@ -93,7 +93,7 @@ static bool fits_mesh(MoecCompiler *compiler, const char *mesh) {
     if (!mesh) return true;
     return moec_set_mesh(compiler, mesh, 0) &&
            run_parts_fit(settings_of(compiler).accumulate, moec_mesh(compiler).data) &&
-           moec_mesh_explain(compiler, MOEC_TRAIN);
+           moec_mesh_explain(compiler, MOEC_TRAIN, NULL);
 }
 
 int command_check(const Command *command, int argc, char **argv) {
@@ -220,13 +220,15 @@ static bool is_pass(const char *name) {
 }
 
 int command_dump(const Command *command, int argc, char **argv) {
-    const char *operand, *pass = NULL, *graph_name = "train", *target = "c";
+    const char *operand, *pass = NULL, *graph_name = "train", *target = "c", *mesh = NULL;
     TextList sets = {0};
     const Option table[] = {
         {OPTION_TEXT, "--after", "PASS", &pass, "name of a pass"},
         {OPTION_TEXT, "--mode", "forward|train|decode|eval|update|gather|step", &graph_name,
          "program variant (default train)"},
         {OPTION_TEXT, "--target", "c|cuda", &target, "target language (default c)"},
+        {OPTION_TEXT, "--mesh", "AXES", &mesh,
+         "program of a process of this mesh, data=2,expert=2"},
         SET_OPTION(&sets),
         {.kind = OPTION_END},
     };
@@ -235,6 +237,8 @@ int command_dump(const Command *command, int argc, char **argv) {
     bool device = strcmp(target, "cuda") == 0;
     MoecGraph graph = MOEC_TRAIN;
     graph_named(graph_name, &graph);
+    if (mesh && device)
+        return arguments_wrong(command, "omit one of them", "--mesh has no --target cuda");
     if (!pass || !is_pass(pass)) {
         code = pass ? arguments_wrong(command, "use one of the passes below", "unknown pass '%s'",
                                       pass)
@@ -245,8 +249,10 @@ int command_dump(const Command *command, int argc, char **argv) {
     }
     MoecCompiler *compiler = spec_open(operand, &sets);
     if (compiler) moec_use_externs(compiler, device ? "cuda" : "c");
-    const char *text = compiler ? moec_dump(compiler, graph, pass, device) : NULL;
-    bool good = compiler && reports_good(compiler) && text;
+    bool good = compiler && (!mesh || moec_set_mesh(compiler, mesh, 0));
+    if (good && mesh) moec_divide(compiler, 0);
+    const char *text = good ? moec_dump(compiler, graph, pass, device) : NULL;
+    good = compiler && reports_good(compiler) && text;
     if (good) fputs(text, stdout);
     moec_close(compiler);
     return good ? 0 : EXIT_INPUT;

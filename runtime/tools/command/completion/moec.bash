@@ -10,7 +10,7 @@ _moec_tables() {
     serve) flags='--host --port --alias --tokenizer --chat-template --context-length -c --parallel --cache-memory --max-queue --max-connections --max-body-size --timeout --client-timeout --device --set --precision --weight-dtype --head-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     sample) flags='--out -o --count --steps --seed -s --json --device --set --precision --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     check) flags='--set --mesh --json --batch-size -b --context-length -c --lr --steps --precision --weight-dtype --head-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
-    explain) flags='--mode --target --svg --dot --json --peak-gflops --peak-gbytes --mesh --set --batch-size -b --context-length -c --precision --weight-dtype --head-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
+    explain) flags='--mode --target --svg --dot --json --peak-gflops --peak-gbytes --mesh --machine --set --batch-size -b --context-length -c --precision --weight-dtype --head-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
     plan) flags='--ranks --machine --json --set --batch-size -b --context-length -c --precision --quiet -q --verbose -v --color --help -h ' ;;
     inspect) flags='--show --prompt -p --data -d --values --out -o --svg --device --seed -s --json --set --batch-size -b --context-length -c --precision --weight-dtype --head-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     doc) flags='--json --markdown --quiet -q --verbose -v --color --help -h ' ;;
@@ -33,7 +33,7 @@ _moec_tables() {
     forward) flags='--weights --input --outputs --out -o --device --context-length -c --seed -s --json --set --precision --weight-dtype --head-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     fmt) flags='--check --quiet -q --verbose -v --color --help -h ' ;;
     lsp) flags='--stdio --quiet -q --verbose -v --color --help -h ' ;;
-    dump) flags='--after --mode --target --set --batch-size -b --context-length -c --lr --steps --precision --weight-dtype --head-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
+    dump) flags='--after --mode --target --mesh --set --batch-size -b --context-length -c --lr --steps --precision --weight-dtype --head-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
     completion) flags='--quiet -q --verbose -v --color --help -h ' ;;
     help) kind=list values='train sweep eval generate serve sample check explain plan inspect doc tensors verify bench compare report log diff transfer coordcheck import export quantize emit tokenize tokenizer init forward fmt lsp dump completion help version' ;;
     esac
@@ -132,6 +132,7 @@ _moec_tables() {
     'explain --peak-gflops') kind=list values='' ;;
     'explain --peak-gbytes') kind=list values='' ;;
     'explain --mesh') kind=list values='' ;;
+    'explain --machine') kind=list values='' ;;
     'explain --batch-size'|'explain -b') kind=list values='' ;;
     'explain --context-length'|'explain -c') kind=list values='' ;;
     'explain --precision') kind=list values='f32 bf16 fp8 fp8_tensor mxfp8 mxfp4 nvfp4 ternary' ;;
@@ -276,6 +277,7 @@ _moec_tables() {
     'dump --after') kind=list values='' ;;
     'dump --mode') kind=list values='forward train decode eval update gather step' ;;
     'dump --target') kind=list values='c cuda' ;;
+    'dump --mesh') kind=list values='' ;;
     'dump --batch-size'|'dump -b') kind=list values='' ;;
     'dump --context-length'|'dump -c') kind=list values='' ;;
     'dump --lr') kind=list values='' ;;

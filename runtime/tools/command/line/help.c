@@ -163,6 +163,7 @@ static const EnvironmentVariable variables[] = {
     {"MOEC_AGAINST_TIMEOUT", "seconds until code under comparison that does not return is ended "
                              "(default 300)"},
     {"MOEC_MPICC", "C compiler of the MPI library that started the processes (default `mpicc`)"},
+    {"MOEC_MESH_OVERLAP", "off = exchanges of a mesh do not overlap with computation"},
     {"MOEC_WATCHDOG_TIMEOUT",
      "seconds until a process that does not continue ends the run (default 60)"},
     {"MASTER_ADDR", "host of rank 0 for processes without MPI, as set by torchrun"},
