@@ -470,6 +470,30 @@ static void lower_graphs(const char *path, MoecGraph first, MoecGraph second, bo
     moec_close(compiler);
 }
 
+static long exchanges;
+
+static void count_exchanges(const List *steps) {
+    for (int i = 0; i < steps->count; i++) {
+        const HostStep *step = steps->items[i];
+        exchanges += step->kind == STEP_CALL && step->call.begins;
+        count_exchanges(&step->body);
+    }
+}
+
+/* The program of a process of a mesh; false if the model cannot be divided so. */
+static bool lower_on_mesh(const char *path, const char *mesh) {
+    MoecCompiler *compiler = moec_open(path, NULL, NULL, 0, NULL);
+    assert_true(moec_set_mesh(compiler, mesh, 0));
+    moec_divide(compiler, 4);
+    MoecProgram *program = moec_compile(compiler, MOEC_TRAIN, 8, 0, 0);
+    const bool good = program && !moec_failed(compiler);
+    const Module *module = good ? lowered_module(compiler, &program, 1, false, "check") : NULL;
+    assert_true(module || !good);
+    if (good) count_exchanges(&((const Entry *)module->entries.items[0])->steps);
+    moec_close(compiler);
+    return good;
+}
+
 static void lower_model(void (*make)(Spec *spec, uint64_t seed), uint64_t seed, const char *path) {
     Spec *spec = calloc(1, sizeof *spec);
     assert_non_null(spec);
@@ -481,6 +505,7 @@ static void lower_model(void (*make)(Spec *spec, uint64_t seed), uint64_t seed, 
         lower_graphs(path, MOEC_FORWARD, MOEC_MEASURE, device);
         if (spec->causal) lower_graphs(path, MOEC_DECODE, MOEC_DECODE, device);
     }
+    if (!lower_on_mesh(path, "data=4,expert=2")) lower_on_mesh(path, "data=4,expert=1");
     free(spec);
 }
 
@@ -496,6 +521,7 @@ static void test_random(void **state) {
     signal(SIGABRT, report_seed);
     for (long i = count ? strtol(count, NULL, 10) : 30; i > 0; i--, present_seed++)
         lower_model(makers[present_seed % 3], present_seed, path);
+    assert_true(exchanges > 0);
     unlink(path);
 }
 
