@@ -62,8 +62,8 @@ bool unit_exchanges(const ScheduleUnit *unit) {
 
 static void add_need(Ordering *ordering, int unit, int earlier) {
     bool *needs = ordering->needs + (size_t)unit * (size_t)ordering->count;
-    const bool *further = ordering->needs + (size_t)earlier * (size_t)ordering->count;
     if (earlier < 0 || earlier == unit || needs[earlier]) return;
+    const bool *further = ordering->needs + (size_t)earlier * (size_t)ordering->count;
     needs[earlier] = true;
     for (int i = 0; i < earlier; i++) needs[i] |= further[i];
 }
