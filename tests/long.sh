@@ -52,6 +52,7 @@ mesh_devices tests/mesh.sh devices
 mesh_fast tests/mesh.sh fast
 mesh_kills tests/mesh.sh kills
 mesh_cost tests/bench/mesh.sh
+mesh_memory tests/mesh_memory.sh
 mesh_hosts tests/mesh_hosts.sh
 sweep_kill tests/sweep_kill.sh 3
 mutated_specs tests/fuzz/run specs 1200 7
