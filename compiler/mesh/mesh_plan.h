@@ -25,8 +25,8 @@ typedef struct MeshPlan {
     double copies;                      /* of the weights in the optimizer state */
     /* the update of whole matrices: bytes of another copy of its state, temporaries */
     double step_states, step_temporaries;
-    double flops;                       /* products of a step, of all processes */
-    List meshes; /* PlannedMesh *, the fastest first; then the refused ones */
+    double flops; /* products of a step, of all processes */
+    List meshes;  /* PlannedMesh *, the fastest first; then the refused ones */
 } MeshPlan;
 
 /* The bytes of an operand of a collective in one process; rows count as many as are expected. */
