@@ -115,7 +115,7 @@ gpu() { # SIM LAUNCHER MODEL OUT ARGUMENTS...
 
 # On simulated GPUs, with small sizes because they are slow; the first step with every access of a kernel checked.
 run_devices() {
-    small="--context-length 8 --set layers=1 --set dim=16"
+    small="--batch-size 2 --context-length 8 --set layers=1 --set dim=16"
     for model in ${MODELS:-dense balanced_over_step with_muon rounded}; do
         rm -rf "$work/one"
         gpu unchecked,eight "" "$model" "$work/one" $small

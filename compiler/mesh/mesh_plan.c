@@ -269,6 +269,16 @@ static double temporary_bytes(Arena *arena, const Schedule *schedule) {
     return bytes;
 }
 
+/* Each part of a step ends with the slowest process: about sqrt(2 ln P) standard deviations after
+ * the mean of P normally distributed times. */
+static void wait_for_slowest(const MachineRecord *machine, PlannedMesh *mesh) {
+    double *const parts[] = {&mesh->compute, &mesh->exchanges, &mesh->gradients, &mesh->hidden,
+                             &mesh->update};
+    const double slowest =
+        1 + machine->value[MACHINE_SPREAD] * sqrt(2 * log((double)mesh->size[MESH_DATA]));
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) *parts[i] *= slowest;
+}
+
 void mesh_predict(const MeshPlan *plan, PlannedMesh *mesh, const Schedule *schedule) {
     const MachineRecord *machine = plan->machine;
     const Program *program = schedule->program;
@@ -300,10 +310,9 @@ void mesh_predict(const MeshPlan *plan, PlannedMesh *mesh, const Schedule *sched
                    sizes.optimizer + sizes.states + plan->step_states +
                    exchange_bytes(&planning, sizes.gradients) +
                    fmax(temporary_bytes(plan->arena, schedule), plan->step_temporaries);
-    const double slowest =
-        1 + machine->value[MACHINE_SPREAD] * sqrt(2 * log((double)mesh->size[MESH_DATA]));
-    mesh->compute *= (double)mesh->micro_batches * slowest;
+    mesh->compute *= (double)mesh->micro_batches;
     mesh->exchanges *= (double)mesh->micro_batches;
+    wait_for_slowest(machine, mesh);
 }
 
 double planned_seconds(const PlannedMesh *mesh) {
