@@ -49,6 +49,7 @@ kill tests/kill.sh 10
 mesh_bits tests/mesh.sh bits
 mesh_experts tests/mesh.sh experts
 mesh_devices tests/mesh.sh devices
+mesh_plain tests/mesh.sh plain
 mesh_fast tests/mesh.sh fast
 mesh_kills tests/mesh.sh kills
 mesh_cost tests/bench/mesh.sh
