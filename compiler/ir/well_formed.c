@@ -201,10 +201,12 @@ static void check_bound(Verify *verify, const Statement *statement) {
         verify_error(verify, "a bound of %d loops over rows", loops);
 }
 
-/* Only a bound or a condition excludes rows that the data does not have. */
+/* Only a bound or a condition excludes rows that the data does not have. Tables of integers have
+ * one for each row. */
 static void check_bounded(Verify *verify, const Statement *statement) {
     const Expr *value = statement->value;
-    if (value->kind == EXPR_APPLY && value->op == OP_WHERE) return;
+    const bool where = value->kind == EXPR_APPLY && value->op == OP_WHERE;
+    if (where || statement->target->tensor->type == TYPE_INT) return;
     for (int i = 0; i < statement->loop_count; i++) {
         const Axis *axis = statement->loops[i]->axis;
         if (axis->kind == AXIS_ROWS && axis->expected > 0)
