@@ -53,6 +53,7 @@ mesh_plain tests/mesh.sh plain
 mesh_fast tests/mesh.sh fast
 mesh_kills tests/mesh.sh kills
 mesh_cost tests/bench/mesh.sh
+mesh_equations tests/checks/mesh_equations.sh all
 mesh_memory tests/mesh_memory.sh
 mesh_hosts tests/mesh_hosts.sh
 sweep_kill tests/sweep_kill.sh 3
