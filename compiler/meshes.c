@@ -118,6 +118,17 @@ static bool has_sequences(MoecCompiler *compiler, const MeshPlan *plan) {
     return false;
 }
 
+/* The state of optimizers of whole matrices is not divided. A process keeps that before the step,
+ * too. */
+static void add_matrix_step(MoecCompiler *compiler, MeshPlan *plan) {
+    Program *step = moec_compile(compiler, MOEC_STEP, 0, 0, 0);
+    plan->zero = false;
+    if (!step) return;
+    plan->step_states = role_bytes(step, ROLE_STATE);
+    moec_lower(compiler, step, true);
+    plan->step_temporaries = (double)moec_schedule(compiler, step)->arena_bytes;
+}
+
 const char *moec_plan(MoecCompiler *compiler, long processes, const char *machine, bool json) {
     const MeshSizes before = compiler->mesh;
     const Program *program = moec_compile(compiler, MOEC_TRAIN, 0, 0, 0);
@@ -130,8 +141,11 @@ const char *moec_plan(MoecCompiler *compiler, long processes, const char *machin
     plan.context = (long)moec_option_number(compiler, "train.context_length", 1);
     plan.sequences = (long)(moec_option_number(compiler, "train.batch_size", 1) *
                             moec_option_number(compiler, "train.gradient_accumulation_steps", 1));
-    plan.copies = optimizer_bytes(compiler, 1);
-    plan.zero = moec_option_number(compiler, "train.zero", 0) > 0;
+    const double trained = role_bytes(program, ROLE_GRADIENT);
+    plan.copies = trained > 0 ? optimizer_bytes(compiler, trained) / trained : 0;
+    plan.lanes = (long)moec_option_number(compiler, "train.reduction_lanes", 0);
+    plan.zero = moec_option_number(compiler, "train.zero", 1) > 0;
+    if (moec_unit(compiler)->whole.count) add_matrix_step(compiler, &plan);
     if (!has_sequences(compiler, &plan)) return NULL;
     Program *forward = moec_compile(compiler, MOEC_FORWARD, 0, 0, 0);
     if (!forward) return NULL;

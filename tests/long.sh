@@ -49,9 +49,12 @@ kill tests/kill.sh 10
 mesh_bits tests/mesh.sh bits
 mesh_experts tests/mesh.sh experts
 mesh_devices tests/mesh.sh devices
+mesh_plain tests/mesh.sh plain
 mesh_fast tests/mesh.sh fast
 mesh_kills tests/mesh.sh kills
 mesh_cost tests/bench/mesh.sh
+mesh_equations tests/checks/mesh_equations.sh all
+mesh_memory tests/mesh_memory.sh
 mesh_hosts tests/mesh_hosts.sh
 sweep_kill tests/sweep_kill.sh 3
 mutated_specs tests/fuzz/run specs 1200 7

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static double bytes_of_role(const Program *program, Role role) {
+double role_bytes(const Program *program, Role role) {
     double bytes = 0;
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
@@ -27,8 +27,7 @@ double optimizer_bytes(MoecCompiler *compiler, double weights) {
     for (int i = 0; update && i < update->tensors.count; i++)
         if (((Tensor *)update->tensors.items[i])->role == ROLE_STATE) count++;
     if (!step) return count * weights;
-    return count * (weights - bytes_of_role(step, ROLE_PARAMETER)) +
-           bytes_of_role(step, ROLE_STATE);
+    return count * (weights - role_bytes(step, ROLE_PARAMETER)) + role_bytes(step, ROLE_STATE);
 }
 
 /* The most bytes of activations in any stage of the training; below 0 after an error. */
@@ -56,8 +55,8 @@ bool describe(MoecCompiler *compiler, Summary *summary) {
     summary->trains = forward->loss != NULL && moec_option(compiler, "train.batch_size");
     Program *train = summary->trains ? moec_compile(compiler, MOEC_TRAIN, 0, 0, 0) : forward;
     if (!train) return false;
-    summary->weights = bytes_of_role(forward, ROLE_PARAMETER);
-    summary->states = bytes_of_role(forward, ROLE_STATE);
+    summary->weights = role_bytes(forward, ROLE_PARAMETER);
+    summary->states = role_bytes(forward, ROLE_STATE);
     summary->activations = (double)moec_schedule(compiler, train)->arena_bytes;
     if (summary->trains) summary->activations = stage_activations(compiler, summary->activations);
     if (summary->activations < 0) return false;

@@ -201,6 +201,19 @@ static void check_bound(Verify *verify, const Statement *statement) {
         verify_error(verify, "a bound of %d loops over rows", loops);
 }
 
+/* Only a bound or a condition excludes rows that the data does not have. Tables of integers have
+ * one for each row. */
+static void check_bounded(Verify *verify, const Statement *statement) {
+    const Expr *value = statement->value;
+    const bool where = value->kind == EXPR_APPLY && value->op == OP_WHERE;
+    if (where || statement->target->tensor->type == TYPE_INT) return;
+    for (int i = 0; i < statement->loop_count; i++) {
+        const Axis *axis = statement->loops[i]->axis;
+        if (axis->kind == AXIS_ROWS && axis->expected > 0)
+            verify_error(verify, "a loop over the rows %s without a bound", axis->name);
+    }
+}
+
 static void check_target(Verify *verify, const Statement *statement) {
     const Expr *target = statement->target;
     const Tensor *tensor = target->tensor;
@@ -228,7 +241,10 @@ static void check_loop(Verify *verify, const Statement *statement) {
     }
     check_expr(verify, statement->target);
     check_expr(verify, statement->value);
-    if (statement->bound) check_bound(verify, statement);
+    if (statement->bound)
+        check_bound(verify, statement);
+    else
+        check_bounded(verify, statement);
     if (verify->message) return;
     check_loops(verify, statement);
     for (int i = 0; i < statement->target->count; i++)

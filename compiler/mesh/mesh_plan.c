@@ -86,6 +86,8 @@ typedef struct MeshPlanning {
     RunningExchange *running;
     int first, end;      /* in `running` */
     double network_free; /* when the last exchange so far is done */
+    double received;     /* most bytes of an exchange of rows */
+    double slots;        /* most bytes of a divided gradient of one repeat */
 } MeshPlanning;
 
 static MeshGroup gradient_group(const MeshPlanning *planning, const Tensor *gradient) {
@@ -128,11 +130,12 @@ static void send_gradients(MeshPlanning *planning, const ExplainedUnit *unit) {
     }
 }
 
-static double call_seconds(const MeshPlanning *planning, const Statement *statement) {
+static double call_seconds(MeshPlanning *planning, const Statement *statement) {
     const bool rows = statement->collective.over == MESH_EXPERT;
     const MeshGroup group =
         group_of(planning->machine, planning->program->mesh[statement->collective.over], 1);
     const double bytes = exchanged_bytes(statement);
+    if (rows) planning->received = fmax(planning->received, bytes);
     return rows ? exchange_seconds(planning->machine, group, bytes)
                 : 2 * scatter_seconds(planning->machine, group, bytes);
 }
@@ -208,24 +211,55 @@ static void plan_units(MeshPlanning *planning, const List *units) {
 
 /* ---- memory and update ---- */
 
+static double whole_bytes(const Tensor *tensor) {
+    return (double)tensor_elements(tensor) * (double)type_bytes(tensor->type);
+}
+
+/* Of a parameter, in a process: without the values that only others read and update. */
+static double process_weight_bytes(const MeshPlanning *planning, const Tensor *parameter) {
+    const double whole = whole_bytes(parameter), own = tensor_bytes(parameter);
+    if (parameter->frozen || !planning->zero) return whole;
+    return own + (whole - own) / (double)planning->mesh->size[MESH_DATA];
+}
+
+/* Of a divided gradient: the slots of all keys that are exchanged at once. */
+static double gradient_slot_bytes(const Tensor *gradient) {
+    const Placement *keys = &gradient->placed[MESH_EXPERT];
+    double bytes = keys->kind == PLACED_DIVIDED ? whole_bytes(gradient) : 0;
+    for (int i = 0; i < keys->dimension; i++) bytes /= (double)gradient->axes[i]->size;
+    return bytes;
+}
+
+/* Elements that a process receives at once for a sum of gradients: see runtime/mesh/reduce.c. */
+enum { REDUCED = 1 << 22 };
+
+/* Memory of the exchanges of a process, for gradients and for rows. */
+static double exchange_bytes(const MeshPlanning *planning, double trained) {
+    const long *size = planning->mesh->size;
+    const double others = 1 - 1 / (double)size[MESH_DATA];
+    return others * fmin(trained, REDUCED * sizeof(float)) +
+           fmax(planning->slots, planning->received * (1 - 1 / (double)size[MESH_EXPERT]));
+}
+
 typedef struct ProcessBytes {
     double weights, rounded, gradients, optimizer, states, updated;
 } ProcessBytes;
 
-/* Bytes of a process. The optimizer state of a tensor is distributed over the processes that have
- * the tensor. */
-static ProcessBytes sizes_of(const MeshPlanning *planning, double copies) {
+/* Bytes of a process. The optimizer state is distributed over all processes; divided gradients have
+ * a slot for the rows of each process of a group. */
+static ProcessBytes sizes_of(MeshPlanning *planning, double copies) {
     const Program *program = planning->program;
+    const double owners = planning->zero ? (double)planning->mesh->size[MESH_DATA] : 1;
     ProcessBytes sizes = {0};
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
-        const double bytes = tensor_bytes(tensor);
+        const double bytes = whole_bytes(tensor);
         if (tensor->role == ROLE_STATE) sizes.states += bytes;
-        if (tensor->role == ROLE_GRADIENT) sizes.gradients += bytes;
-        if (tensor->role != ROLE_PARAMETER) continue;
-        const double owners = planning->zero ? (double)gradient_group(planning, tensor).size : 1;
-        sizes.weights += bytes;
-        if (program->rounded) sizes.rounded += bytes / 2;
+        if (tensor->role == ROLE_ROUNDED) sizes.rounded += bytes;
+        if (tensor->role == ROLE_PARAMETER) sizes.weights += process_weight_bytes(planning, tensor);
+        if (tensor->role != ROLE_GRADIENT) continue;
+        sizes.gradients += bytes;
+        planning->slots = fmax(planning->slots, gradient_slot_bytes(tensor));
         sizes.optimizer += copies * bytes / owners;
         /* Weights, gradients and the state are read, weights and the state written. */
         sizes.updated += (3 + 2 * copies) * bytes / owners;
@@ -233,30 +267,73 @@ static ProcessBytes sizes_of(const MeshPlanning *planning, double copies) {
     return sizes;
 }
 
-/* Temporaries at the moment that needs most; rows need memory for those that are expected. */
+/* Blocks of gradients in a process: see runtime/training/gradient_sum.h. */
+static double gradient_sums(const MeshPlan *plan, const PlannedMesh *mesh) {
+    const double lanes = (double)plan->lanes / (double)mesh->size[MESH_DATA];
+    return 1 + (lanes > 1 ? ceil(log2(lanes)) : 0);
+}
+
+/* Bytes from `start` to `end` of the temporaries. */
+typedef struct UsedBytes {
+    double start, end;
+} UsedBytes;
+
+static int by_start(const void *a, const void *b) {
+    const UsedBytes *one = a, *other = b;
+    return (one->start > other->start) - (one->start < other->start);
+}
+
+/* The parts of a tensor before its rows, each with memory for all rows; 0: it has no rows. */
+static long parts_with_rows(const Tensor *tensor, const Allocation *allocation, double *used) {
+    long parts = 1;
+    *used = 1;
+    for (int k = 0; k < tensor->rank; k++) {
+        const Axis *axis = tensor->axes[k];
+        if (axis->kind == AXIS_ROWS && axis_expected(axis) < (double)axis->size) {
+            *used = axis_expected(axis) / (double)axis->size;
+            return parts;
+        }
+        parts *= k == 0 && allocation->slots ? 2 : axis->size;
+    }
+    return 1;
+}
+
+/* Temporaries that are used at any time. Of the memory for rows, those that are expected. */
 static double temporary_bytes(Arena *arena, const Schedule *schedule) {
     const Program *program = schedule->program;
-    double most = 0, live = 0;
-    int moments = 0;
+    double used, bytes = 0, end = 0;
+    size_t count = 0;
     for (int i = 0; i < program->tensors.count; i++)
-        if (schedule->allocations[i].used && schedule->allocations[i].last >= moments)
-            moments = schedule->allocations[i].last + 1;
-    double *changes = arena_alloc(arena, ((size_t)moments + 1) * sizeof *changes);
+        if (schedule->allocations[i].bytes)
+            count += (size_t)parts_with_rows(program->tensors.items[i], &schedule->allocations[i],
+                                             &used);
+    UsedBytes *all = arena_alloc(arena, (count + 1) * sizeof *all), *at = all;
     for (int i = 0; i < program->tensors.count; i++) {
-        const Tensor *tensor = program->tensors.items[i];
         const Allocation *allocation = &schedule->allocations[i];
-        double bytes = (double)allocation->bytes;
-        for (int k = 0; k < tensor->rank; k++)
-            bytes *= axis_expected(tensor->axes[k]) / (double)tensor->axes[k]->size;
-        if (!allocation->used) continue;
-        changes[allocation->first > 0 ? allocation->first : 0] += bytes;
-        changes[allocation->last + !allocation->taken] -= bytes;
+        if (!allocation->bytes) continue;
+        const long parts = parts_with_rows(program->tensors.items[i], allocation, &used);
+        const double length = (double)allocation->bytes / (double)parts;
+        for (long part = 0; part < parts; part++, at++) {
+            at->start = (double)allocation->offset + (double)part * length;
+            at->end = at->start + used * length;
+        }
     }
-    for (int t = 0; t < moments; t++) {
-        live += changes[t];
-        most = fmax(most, live);
+    qsort(all, count, sizeof *all, by_start);
+    for (size_t i = 0; i < count; i++) {
+        bytes += fmax(0, all[i].end - fmax(end, all[i].start));
+        end = fmax(end, all[i].end);
     }
-    return most;
+    return bytes;
+}
+
+/* Each part of a step ends with the slowest process: about sqrt(2 ln P) standard deviations after
+ * the mean of P normally distributed times. */
+static void wait_for_slowest(const MachineRecord *machine, PlannedMesh *mesh) {
+    double *const parts[] = {&mesh->compute, &mesh->exchanges, &mesh->gradients, &mesh->hidden,
+                             &mesh->update};
+    const double slowest =
+        1 + machine->value[MACHINE_SPREAD] * sqrt(2 * log((double)mesh->size[MESH_DATA]));
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) *parts[i] *= slowest;
 }
 
 static MeshPlanning planning_of(Arena *arena, const MachineRecord *machine, PlannedMesh *mesh,
@@ -308,12 +385,13 @@ void mesh_predict(const MeshPlan *plan, PlannedMesh *mesh, const Schedule *sched
                    fmin(mesh->gradients / 2, planning.explanation.seconds / 3);
     const ProcessBytes sizes = sizes_of(&planning, plan->copies);
     mesh->update = sizes.updated / planning.explanation.ceilings.memory;
-    mesh->memory = sizes.weights + sizes.rounded + sizes.gradients + sizes.optimizer +
-                   sizes.states + temporary_bytes(plan->arena, schedule);
-    const double slowest =
-        1 + machine->value[MACHINE_SPREAD] * sqrt(2 * log((double)mesh->size[MESH_DATA]));
-    mesh->compute *= (double)mesh->micro_batches * slowest;
+    mesh->memory = sizes.weights + sizes.rounded + gradient_sums(plan, mesh) * sizes.gradients +
+                   sizes.optimizer + sizes.states + plan->step_states +
+                   exchange_bytes(&planning, sizes.gradients) +
+                   fmax(temporary_bytes(plan->arena, schedule), plan->step_temporaries);
+    mesh->compute *= (double)mesh->micro_batches;
     mesh->exchanges *= (double)mesh->micro_batches;
+    wait_for_slowest(machine, mesh);
 }
 
 double planned_seconds(const PlannedMesh *mesh) {

@@ -32,9 +32,12 @@ typedef struct MeshPlan {
     const MachineRecord *machine;
     long processes, sequences, context; /* sequences of a step */
     bool zero;                          /* the optimizer state is distributed: train.zero */
+    long lanes;                         /* train.reduction_lanes; 0: as many as processes */
     double copies;                      /* of the weights in the optimizer state */
-    double flops;                       /* products of a step, of all processes */
-    List meshes; /* PlannedMesh *, the fastest first; then the refused ones */
+    /* the update of whole matrices: bytes of another copy of its state, temporaries */
+    double step_states, step_temporaries;
+    double flops; /* products of a step, of all processes */
+    List meshes;  /* PlannedMesh *, the fastest first; then the refused ones */
 } MeshPlan;
 
 /* Sets the times and the memory; the schedule is that of the program of a process. */

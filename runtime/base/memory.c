@@ -69,6 +69,32 @@ void *memory_map(size_t bytes) {
     return all + before;
 }
 
+void *memory_reserve(size_t bytes) {
+    void *all = mmap(NULL, bytes + !bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (all == MAP_FAILED) return NULL;
+    madvise(all, bytes, MADV_NOHUGEPAGE);
+    return all;
+}
+
+#ifndef MADV_COLLAPSE /* since Linux 6.1 */
+#define MADV_COLLAPSE 25
+#endif
+
+void memory_join_pages(void *block, size_t bytes) {
+    enum { MOST = HUGE / 4096 };
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), count = HUGE / page;
+    unsigned char resident[MOST], *at = block, *end = at + bytes;
+    at += (HUGE - (uintptr_t)at % HUGE) % HUGE;
+    for (; count <= MOST && at + HUGE <= end; at += HUGE) {
+        size_t used = 0;
+        if (mincore(at, HUGE, resident)) return;
+        while (used < count && resident[used] & 1) used++;
+        if (used < count || madvise(at, HUGE, MADV_HUGEPAGE)) continue;
+        madvise(at, HUGE, MADV_COLLAPSE);
+    }
+}
+
 void memory_unmap(void *block, size_t bytes) {
     if (block) munmap(block, bytes ? bytes : 1);
 }

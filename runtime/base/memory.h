@@ -16,6 +16,11 @@ size_t memory_of_machine(void);
 /* Large zeroed blocks, aligned to 64 bytes; NULL if the system refuses. Pages are allocated at
  * first access. */
 void *memory_map(size_t bytes);
+/* The same for a block of which only a part will be used, in small pages: they use memory close to
+ * the bytes that were accessed. The block can be larger than the physical memory. */
+void *memory_reserve(size_t bytes);
+/* Joins its accessed pages to huge pages where all pages of one are accessed. */
+void memory_join_pages(void *block, size_t bytes);
 void memory_unmap(void *block, size_t bytes);
 /* Releases the pages of a part of a block. Its content is then undefined. */
 void memory_release(void *part, size_t bytes);

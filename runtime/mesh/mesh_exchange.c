@@ -40,12 +40,12 @@ static void run_group(GroupTransfers *group) {
     free(group->list);
 }
 
-/* A buffer that grows and is kept until the end. */
+/* A buffer that is kept until the end. It grows by more than it needs, so that it grows seldom. */
 static unsigned char *staging(Mesh *mesh, size_t bytes) {
     if (bytes > mesh->staged_bytes) {
         free(mesh->staged);
-        mesh->staged = memory_new(bytes);
-        mesh->staged_bytes = bytes;
+        mesh->staged_bytes = bytes + bytes / 12;
+        mesh->staged = memory_new(mesh->staged_bytes);
     }
     return mesh->staged;
 }

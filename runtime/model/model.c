@@ -35,6 +35,14 @@ static bool take_here(Model *model) {
     return good;
 }
 
+/* Temporaries with room for the rows of other processes, of which few arrive. */
+static bool reserves_rows(const Model *model) {
+    const MoecTable *table = model->table;
+    for (int i = 0; i < table->parameter_count; i++)
+        if (table->parameters[i].divided) return true;
+    return false;
+}
+
 enum { APART = 256 }; /* alignment of blocks in bytes */
 static size_t rounded(size_t bytes) {
     return (bytes + APART - 1) / APART * APART;
@@ -53,7 +61,8 @@ static bool take_there(Model *model) {
         there->layer_states = model->layer_states;
         there->gradients = model->gradients;
         memcpy(there->moments, model->moments, sizeof(float *) * (size_t)moments);
-        there->arena = memory_map(model->arena_bytes);
+        there->arena = reserves_rows(model) ? memory_reserve(model->arena_bytes)
+                                            : memory_map(model->arena_bytes);
         there->rounded = table->round ? memory_map(rounded_bytes(table)) : NULL;
         return there->arena && (there->rounded || !table->round);
     }
@@ -110,7 +119,8 @@ static bool take_memory(Model *model) {
         model->trains = model->trains || graph->kind == MOEC_GRAPH_TRAIN;
         if (graph->arena_bytes > model->arena_bytes) model->arena_bytes = graph->arena_bytes;
     }
-    bool fits = model->device->apart || model_bytes(model) <= memory_of_machine();
+    const size_t reserved = reserves_rows(model) ? model->arena_bytes : 0;
+    bool fits = model->device->apart || model_bytes(model) - reserved <= memory_of_machine();
     return (fits && take_here(model) && take_there(model)) ||
            error_message("reduce train.batch_size or train.context_length",
                          "out of memory: cannot allocate %s on %s",

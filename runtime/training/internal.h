@@ -42,6 +42,10 @@ bool processes_share(TrainRun *run);
  * all. After it, processes_drop releases the memory of values that only others need. */
 void processes_collect(const TrainRun *run, bool optimizer);
 void processes_drop(const TrainRun *run);
+/* After the first step: the memory over rows that it used gets huge pages. */
+void processes_settle(const TrainRun *run);
+/* Between programs that use different parts of the memory over rows: releases all of it. */
+void processes_drop_rows(const TrainRun *run);
 /* Every process receives all weights. */
 void processes_complete(const TrainRun *run);
 /* Before an evaluation: every process receives the averages of the weights, if there are any. */

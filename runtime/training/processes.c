@@ -337,6 +337,16 @@ void processes_drop(const TrainRun *run) {
         drop_pages(model->moments[i], own.end, count);
 }
 
+void processes_settle(const TrainRun *run) {
+    const Model *model = run->model;
+    if (run->divided > 1) memory_join_pages(model->there.arena, model->arena_bytes);
+}
+
+void processes_drop_rows(const TrainRun *run) {
+    const Model *model = run->model;
+    if (run->divided > 1) memory_release(model->there.arena, model->arena_bytes);
+}
+
 void processes_complete(const TrainRun *run) {
     if (run->parts)
         mesh_gather_ranges(run->mesh, "weights", run->model->weights, trained_elements(run->model));

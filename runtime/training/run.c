@@ -377,9 +377,11 @@ static bool validate(TrainRun *run) {
     if (!run->held_windows) return true;
     begin_phase(run, "evaluation");
     processes_average(run);
+    processes_drop_rows(run);
     const bool good = model_take_averages(run->model) && measure_validation(run) &&
                       model_give_averages(run->model);
     processes_drop(run);
+    processes_drop_rows(run);
     return good;
 }
 
@@ -584,8 +586,11 @@ static RunEnd run_steps(TrainRun *run) {
         return save_checkpoint(run, "last.safetensors", true) && read_back(run) ? RUN_INITIALIZED
                                                                                 : RUN_FAILED;
     if (run->place.step >= steps) return RUN_COMPLETE;
-    while (run->place.step < steps && !run->stopped)
+    const long first = run->place.step + 1;
+    while (run->place.step < steps && !run->stopped) {
         if (!one_step(run)) return RUN_FAILED;
+        if (run->place.step == first) processes_settle(run);
+    }
     return read_back(run) ? RUN_TRAINED : RUN_FAILED;
 }
 

@@ -90,6 +90,9 @@ refused "data = 4 has 4 processes, but mpirun started 2" "$first -n 2" --mesh da
 refused "data = 2 has 2 processes, but only one was started" "" --mesh data=2
 refused "data = 2 has 2 processes, but only one was started" "" --set train.mesh.data=2
 refused "a mesh has no axis 'experts'" "$first -n 2" --mesh experts=2
+for command in "" "$first -n 2"; do
+    refused "the mesh axis 'tensor' is not supported yet" "$command" --mesh tensor=2
+done
 refused "train.reduction_lanes = 3 does not divide the 8 micro-batches" "$first -n 2" --set train.reduction_lanes=3
 refused "has no option 'brightness'" "$first -n 2" --set brightness=3
 refused "mpicc was not found" "env MOEC_MPICC=/nowhere/mpicc $first -n 2"
@@ -115,6 +118,22 @@ done
 $first -n 2 sh "$work/with" missing >"$work/out" 2>&1 </dev/null && wrong "missing data is accepted"
 grep -q '^rank 1 of 2 (.*) cannot start:$' "$work/out" || wrong "missing data: $(cat "$work/out")"
 [ "$(grep -c "moec: error.*$work/missing" "$work/out")" = 1 ] || wrong "missing data has no single message: $(cat "$work/out")"
+
+# differs WORDS COMMAND ARGUMENTS...: rank 1 has another command than rank 0.
+differs() {
+    words=$1
+    shift
+    $first -n 1 moec train "$work/small.moe" --data "$work/text" --out "$work/differs" : \
+        -n 1 "$@" --data "$work/text" --out "$work/differs" >"$work/out" 2>&1 </dev/null && wrong "accepted: $words"
+    grep -q "^moec: error.*rank 1 (.*) differs from rank 0 (.*) in the $words" "$work/out" || wrong "no '$words': $(cat "$work/out")"
+    grep -q '^  help: use the same files, command and installation' "$work/out" || wrong "no help: $(cat "$work/out")"
+}
+commit=$(moec --version | sed 's/.*(\([0-9a-f]*\).*/\1/')
+sed "s/$commit/$(echo "$commit" | tr '0-9a-f' '1-9a-f0')/g" "$BUILD/moec" >"$work/moec"
+chmod +x "$work/moec"
+differs "version of moec" "$work/moec" train "$work/small.moe"
+differs "spec: hash" moec train "$work/small.moe" --lr 3e-3
+differs "command line: steps 7" moec train "$work/small.moe" --steps 7
 
 # Stages train with the same bits, and need a micro-batch for each process.
 stages="train.stages=[{steps=4,batch_size=1,context_length=8}]"

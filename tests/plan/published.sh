@@ -4,7 +4,8 @@
 # numbers of H100.
 # Their frameworks shard the weights (FSDP), which moves as many bytes as train.zero = 1, and overlap; so times are without the part
 # that can be hidden. Sequences per device are assumed where they are not published: 1 for N3, 2 and 4 for N4 and N5, 16 for N6, whose
-# predictions need a batch that hides the gradients (with 1, the ratios are 0.3 to 0.6). Needs jq. Prints a table; exits 1 without a prediction.
+# predictions need a batch that hides the gradients (with 1, the ratios are 0.3 to 0.6). Needs jq. Prints a table; exits 1 without a
+# prediction, and if a ratio is off by more than 5 %.
 #
 # Sources: N1 torchtitan, performance of Llama 3.1 8B with compile on H100; N3 PyTorch FSDP2, A100; N4 IBM fms-fsdp, 128 A100 and 96
 # H100; N5 OLMo-core, H100; N6 torchtitan, Qwen3-30B-A3B, experts divided over the 8 devices of a node, B200.
@@ -32,7 +33,8 @@ ratio() {
     one=$(seconds "$2" "$3" "$4" "$6" "$7")
     other=$(seconds "$2" "$3" "$5" "$6" "$7")
     awk -v name="$1" -v a="$one" -v b="$other" -v published="$8" \
-        'BEGIN { found = a / b; printf "%-34s %10.3f %10.3f %+7.1f %%\n", name, published, found, 100 * (found / published - 1) }'
+        'BEGIN { found = a / b; off = 100 * (found / published - 1); printf "%-34s %10.3f %10.3f %+7.1f %%\n", name, published, found, off
+                 exit off < -5 || off > 5 }'
 }
 
 printf '%-34s %10s %10s %9s\n' run published predicted error

@@ -438,8 +438,29 @@ static void kernels_come_in_parts(void **state) {
     free(few);
 }
 
+/* A reserved block uses the memory of the accessed pages, also in huge pages. */
+static void reserved_memory_is_used_by_access(void **state) {
+    (void)state;
+    const size_t room = memory_of_machine() + ((size_t)1 << 32), used = (size_t)32 << 20,
+                 slack = used / 4;
+    unsigned char *block = memory_reserve(room);
+    assert_non_null(block);
+    assert_null(memory_map(room));
+    const size_t before = memory_resident();
+    memset(block, 1, used);
+    for (size_t i = 1; i <= 64; i++) block[used + (i << 22)] = 2; /* no huge page is complete */
+    memory_join_pages(block, room);
+    assert_in_range(memory_resident() - before, used, used + slack);
+    for (size_t i = 0; i < used; i += 4099) assert_int_equal(block[i], 1);
+    assert_int_equal(block[used + (1 << 22)], 2);
+    memory_release(block, room);
+    assert_true(memory_resident() < before + slack);
+    memory_unmap(block, room);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reserved_memory_is_used_by_access),
         cmocka_unit_test(tensors_come_back),
         cmocka_unit_test(kernels_come_in_parts),
         cmocka_unit_test(damaged_tensors_are_refused),

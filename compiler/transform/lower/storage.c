@@ -287,6 +287,12 @@ static Statement *copy_statement(Program *program, Tensor *to, Tensor *from, Exp
                           expr_read(program, from, fixed_in_target ? free : all), from->span);
 }
 
+/* A copy of rows ends where the rows of the statement do. */
+static void keep_bound(Statement *copy, const Statement *statement) {
+    for (int i = 0; i < copy->loop_count; i++)
+        if (copy->loops[i]->axis->kind == AXIS_ROWS) copy->bound = statement->bound;
+}
+
 typedef struct Unstack {
     Tensor *stack, *step;
 } Unstack;
@@ -320,7 +326,9 @@ static void split_stack(Storage *storage, Tensor *stack, const ProgramPoint *wri
             rewrite_statement(program, use->point->statement, true, unstacked, &unstack);
     }
     Expr *fixed[MAX_RANK] = {expr_index(program, writer->repeat->index)};
-    insert_conversion(program, block, last + 1, copy_statement(program, stack, step, fixed, true));
+    Statement *copy = copy_statement(program, stack, step, fixed, true);
+    keep_bound(copy, writer->statement);
+    insert_conversion(program, block, last + 1, copy);
 }
 
 /* ---- copies ---- */
@@ -348,7 +356,8 @@ static bool same_elements(const Expr *one, const Expr *other) {
     return true;
 }
 
-static Tensor *make_copy(Storage *storage, Block *block, int position, Expr *read) {
+static Tensor *make_copy(Storage *storage, Block *block, int position, const StorageAccess *use) {
+    const Expr *read = use->access;
     Program *program = storage->program;
     Axis *axes[MAX_RANK];
     Expr *fixed[MAX_RANK] = {NULL};
@@ -365,8 +374,9 @@ static Tensor *make_copy(Storage *storage, Block *block, int position, Expr *rea
     Tensor *copy =
         tensor_new(program, arena_format(program->arena, "%s_rounded", read->tensor->name),
                    ROLE_TEMP, TYPE_BF16, rank, axes, read->tensor->span);
-    insert_conversion(program, block, position,
-                      copy_statement(program, copy, read->tensor, fixed, false));
+    Statement *made = copy_statement(program, copy, read->tensor, fixed, false);
+    keep_bound(made, use->point->statement);
+    insert_conversion(program, block, position, made);
     return copy;
 }
 
@@ -395,7 +405,7 @@ static Tensor *copy_for(Storage *storage, const StorageAccess *use) {
             return made->copy;
     }
     Made *made = arena_alloc(program->arena, sizeof *made);
-    *made = (Made){read, reader->block, writer, make_copy(storage, reader->block, position, read)};
+    *made = (Made){read, reader->block, writer, make_copy(storage, reader->block, position, use)};
     list_push(program->arena, &storage->made, made);
     return made->copy;
 }

@@ -88,9 +88,14 @@ static bool print_cost_json(MoecCompiler *compiler, const char *text) {
     return good;
 }
 
-/* Whether the model can be trained on a mesh of processes; false after reports or a message. */
+/* Whether the model can be trained on a mesh of processes, NULL: that of the spec; false after
+ * reports or a message. */
 static bool fits_mesh(MoecCompiler *compiler, const char *mesh) {
-    if (!mesh) return true;
+    char own[32];
+    const long processes = settings_of(compiler).processes;
+    if (!mesh && processes < 2) return true;
+    snprintf(own, sizeof own, "data=%ld", processes);
+    if (!mesh) mesh = own;
     return moec_set_mesh(compiler, mesh, 0) &&
            run_parts_fit(settings_of(compiler).accumulate, moec_mesh(compiler).data) &&
            moec_mesh_explain(compiler, MOEC_TRAIN, NULL);

@@ -26,14 +26,31 @@ typedef struct Progress {
     long shown_step;
 } Progress;
 
+/* The memory of this process. Rows of other processes use a part of the activations. */
+static void print_memory(const TrainRun *run, size_t program) {
+    const Model *model = run->model;
+    const MoecTable *table = model->table;
+    const double trained = (double)trained_bytes(table), arena = (double)model->arena_bytes,
+                 whole = (double)moment_bytes(table) * table->update->state_count,
+                 others =
+                     (double)(model_bytes(model) - table->weight_bytes) - trained - whole - arena;
+    const double weights = run_weight_bytes(run) + trained,
+                 moments = whole / (run->sharded ? mesh_size(run->mesh) : 1),
+                 lent = (double)(run->train->bytes + run->measure->bytes),
+                 all = weights + moments + arena + others + lent + (double)program;
+    const QuantityScale scale = quantity_line(all, 3);
+    const char *most = run->divided > 1 ? "at most " : "";
+    fprintf(stderr,
+            "memory %s%s: weights and gradients %s, optimizer %s, activations %s%s, inputs and "
+            "outputs %s, program %s\n",
+            most, quantity(all, "B").text, quantity_in(weights, scale).text,
+            quantity_in(moments, scale).text, most, quantity_in(arena, scale).text,
+            quantity_in(lent, scale).text, quantity_in((double)program, scale).text);
+}
+
 static void print_run_plan(const TrainRun *run, size_t program) {
     const Model *model = run->model;
-    double trained = (double)trained_bytes(model->table), weights = run_weight_bytes(run) + trained,
-           moments = (double)moment_bytes(model->table) * model->table->update->state_count /
-                     (run->sharded ? mesh_size(run->mesh) : 1);
-    double lent = (double)(run->train->bytes + run->measure->bytes);
     if (message_is_quiet()) return;
-    QuantityScale scale = quantity_line((double)model_bytes(model) + lent + (double)program, 3);
     fprintf(stderr,
             "%s: %s parameters; %s training tokens, %" PRIu64
             " validation sequences; program %s in %s\n",
@@ -41,13 +58,7 @@ static void print_run_plan(const TrainRun *run, size_t program) {
             quantity_count((double)run->train_tokens).text, run->held_windows,
             model->cached ? "loaded from the cache" : "compiled",
             quantity_seconds(model->compile_seconds).text);
-    fprintf(stderr,
-            "memory %s: weights and gradients %s, optimizer %s, activations %s, inputs and outputs "
-            "%s, program %s\n",
-            quantity((double)model_bytes(model) + lent + (double)program, "B").text,
-            quantity_in(weights, scale).text, quantity_in(moments, scale).text,
-            quantity_in((double)model->arena_bytes, scale).text, quantity_in(lent, scale).text,
-            quantity_in((double)program, scale).text);
+    print_memory(run, program);
     char experts[80] = "";
     if (run->divided > 1) snprintf(experts, sizeof experts, ", experts over %d", run->divided);
     if (run->stages.sharing > 1)

@@ -1,0 +1,89 @@
+#!/bin/sh
+# Memory of the processes of a mesh, measured after some steps, less that of a process with a tiny model:
+#
+#   - `moec plan` predicts it within 3 %. Rows are exactly as many as expected: tokens choose equally many experts of each group.
+#   - Rows of divided experts use memory only if they arrive: if all tokens choose experts of process 0, it needs at most the memory
+#     that `moec train` prints, and each other process less than `moec plan` predicts for equally many rows.
+#
+#   tests/mesh_memory.sh [MODEL...]    default: all; needs jq
+. "$(dirname "$0")/begin.sh"
+. tests/mesh_common.sh
+[ -n "$mpi" ] || wrong "no MPI: .ci/setup test installs it"
+# shellcheck disable=SC2086 # several words
+set -- "${*:-dense dense_zero_0 dense_bf16 lanes averaged matrices mixture mixture_bf16 saved nested}" $mpi
+models=$1 first=$2
+export OMP_NUM_THREADS=1
+cat stdlib/*.moe >"$work/text"
+cat >"$work/models.moe" <<'SPEC'
+use decoder
+use muon
+model tiny = decoder {
+  dim = 16, layers = 1
+  attention = { heads = { q = 2 }, head_dim = 16 }
+  ffn = swiglu { hidden_dim = 16 }
+  train = { batch_size = 1, context_length = 16, gradient_accumulation_steps = 4, eval_interval = 0, save_interval = 0 }
+}
+model dense = tiny { dim = 768, layers = 2, ffn = { hidden_dim = 6144 } }
+model dense_zero_0 = dense { train.zero = 0 }
+model dense_bf16 = dense { train.precision = bf16 }
+model lanes = dense { train = { gradient_accumulation_steps = 8, reduction_lanes = 8 } }
+model averaged = dense { train.ema_decay = 0.9 }
+model matrices = dense { train.optimizer = muon }
+model mixture = tiny {
+  dim = 192, layers = 3
+  ffn = moe { experts = 32, top_k = 4, uniform_groups = 4, expert = swiglu { hidden_dim = 512 } }
+  train = { context_length = 1024 }
+}
+model mixture_bf16 = mixture { train.precision = bf16 }
+model saved = mixture { train.activation_checkpointing = layer }
+model nested = mixture { ffn = { expert = moe { experts = 4, top_k = 2, expert = swiglu { hidden_dim = 128 } } } }
+model one_process = mixture {
+  ffn = { uniform_groups = 1, init_std = 0 }
+  parameters = [{ of = "*.router", freeze = true }]
+}
+machine here { gflops = 100, gbytes = 10, memory = 1e5, node_processes = 4, node_gbytes = 4, node_latency = 1e-6 }
+SPEC
+
+# resident MODEL MESH: bytes of each of 4 processes after 3 steps, in order of rank, in `resident`
+resident() {
+    (timeout 600 $first -n 4 moec train "$work/models.moe:$1" --data "$work/text" --out "$work/$1" --mesh "$2" --steps 100000 </dev/null >"$work/out" 2>&1) &
+    for _ in $(seq 1200); do
+        [ "$(cat "$work/$1/log.jsonl" 2>/dev/null | grep -c '"grad_norm"')" -lt 3 ] || break
+        sleep 0.3
+    done
+    resident=
+    for rank in 0 1 2 3; do
+        id=$(process "$work/$1" $rank)
+        [ -n "$id" ] || wrong "$1: $(cat "$work/out")"
+        resident="$resident $(awk '/^RssAnon/ { print $2 * 1024 }' "/proc/$id/status")"
+    done
+    kill "$(process "$work/$1" 0)"
+    wait
+    rm -rf "$work/$1"
+}
+
+# planned MODEL EXPERT: predicted bytes of a process
+planned() {
+    moec plan "$work/models.moe:$1" --ranks 4 --machine here --json |
+        jq -e ".meshes[] | select(.expert == $2 and .batch == 1) | .memory_bytes"
+}
+
+resident tiny data=4
+base=$(echo "$resident" | awk '{ print ($1 + $2 + $3 + $4) / 4 }')
+for model in $models; do
+    expert=1
+    case $model in mixture* | saved | nested) expert=4 ;; esac
+    resident "$model" data=4,expert=$expert
+    echo "$resident" | awk -v name="$model" -v base="$base" -v planned="$(planned "$model" $expert)" '
+        { for (i = 1; i <= NF; i++) { ratio = ($i - base) / planned; text = text sprintf(" %.3f", ratio); if (ratio < 0.97 || ratio > 1.03) wrong = 1 } }
+        END { printf "%-14s %6.1f MB planned; measured, relative:%s\n", name, planned / 1e6, text; exit wrong }' ||
+        wrong "$model: the prediction is off by more than 3 %"
+done
+
+resident one_process data=4,expert=4
+most=$(sed -n 's/^memory at most \([0-9.]*\) \([kMG]\)B:.*/\1 \2/p' "$work/out" | awk '{ print $1 * ($2 == "G" ? 1e9 : $2 == "M" ? 1e6 : 1e3) }')
+echo "$resident" | awk -v base="$base" -v planned="$(planned one_process 4)" -v most="$most" '
+    { ratio = ($1 - base) / most; others = ($2 - base) / planned
+      printf "all rows in process 0: %.3f of the printed memory; process 1 without rows: %.3f of that with equally many\n", ratio, others
+      exit !(most > 0 && ratio <= 1 && $1 > 2 * $2 && others < 1 && ($3 - base) / planned < 1 && ($4 - base) / planned < 1) }' ||
+    wrong "rows use memory that they do not need: $resident"
