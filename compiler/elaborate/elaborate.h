@@ -79,8 +79,8 @@ typedef struct Scope {
 /* A path segment in use by a layer. */
 typedef struct Instance {
     const char *name;
-    int again; /* the next number if the name is used again */
-    const Node *layer;
+    int again;         /* the next number if the name is used again */
+    const Node *layer; /* NULL: a repeat or a declaration */
     Span call;
 } Instance;
 
@@ -109,11 +109,13 @@ typedef struct Frame {
     List passed;   /* Passed *: options that it does not declare, for the layers that it applies */
     bool refused;  /* rejected by a requirement or by sizes that do not divide */
     int depth;
-    int repeats; /* iterations of the repeats around it; 0: none */
+    int repeats;        /* iterations of the repeats around it; 0: none */
+    const char *repeat; /* path segment of the repeat whose iterations are read */
     int ambient_count;
     Index *ambient[MAX_RANK]; /* indices that the layer is mapped over, batch first */
     List externs;             /* ExternChoice *: see extern_layer.c */
-    Table instances;          /* Instance *: path segments of the layers that it applies */
+    Table instances;          /* Instance *: path segments of its calls and shared repeats */
+    Table repeated, declared; /* Instance *: those of other repeats, "block.0", of declarations */
     bool shared;              /* already applied under this path: its declarations exist */
     bool looped; /* in a shared repeat: repeats in it have one parameter per iteration */
 } Frame;
@@ -439,6 +441,9 @@ Value *reduce_chosen(Elaborator *e, const char *kind, Index *const *indices, int
 Value *attend(Elaborator *e, const Node *call, const Node *subs);
 
 /* ---- layer.c ---- */
+/* The path segment of a repeat or a declaration. One that is read again, in a `for` or under the
+ * same name, has a number: up, up_2. */
+const char *name_of_its_own(Elaborator *e, Table *names, const Node *node);
 /* With `labelled` the label is explicit (norm@query): applications with the same label share their
  * parameters. */
 Value *apply_layer(Elaborator *e, Value *layer, const char *label, bool labelled,

@@ -433,7 +433,7 @@ const Value *parameter_step(Elaborator *e, const Tensor *parameter, const Value 
     Index unrolled = {.of_repeat = true}; /* a repeat in the source is unrolled */
     RepeatBuild region = {.index = &unrolled, .steps = 1}, *outer_region = e->region;
     const Value *other = NULL;
-    const int errors = e->reports->errors;
+    const int errors = e->reports->errors, tensors = e->program->tensors.count;
     if (view_as_matrix(e, &matrix)) {
         map_over(e, &matrix, &frame, &region);
         e->region = &region;
@@ -449,6 +449,7 @@ const Value *parameter_step(Elaborator *e, const Tensor *parameter, const Value 
     if (e->reports->errors > errors)
         report_note(e->reports, parameter->span, "optimizer '%s' is applied to parameter '%s'",
                     optimizer->layer->name, parameter->path);
+    if (other) e->program->tensors.count = tensors; /* the other optimizer creates its own */
     if (other || e->reports->errors > errors) return other;
     for (int i = 0; i < block.statements.count; i++)
         list_push(e->arena, &outer->statements, block.statements.items[i]);
