@@ -189,6 +189,8 @@ typedef struct Stored {
     bool known; /* of a shared layer: already declared */
 } Stored;
 
+typedef struct ParameterMatrix ParameterMatrix;
+
 typedef struct Elaborator {
     Arena *arena;
     Reports *reports;
@@ -214,8 +216,9 @@ typedef struct Elaborator {
     Value *loss;
     Value *attributes; /* `parameters` of the model, or NULL */
     List *settings;
-    List watches;   /* Watch * */
-    double average; /* EMA decay of the weights; 0: no EMA (optimizer.c) */
+    List watches;            /* Watch * */
+    ParameterMatrix *matrix; /* the parameter whose step is read (parameter_step.c), or NULL */
+    double average;          /* EMA decay of the weights; 0: no EMA (optimizer.c) */
     int random_count;
     int order;  /* number of models whose options are set */
     long steps; /* number of statements and expressions read */
@@ -547,6 +550,8 @@ bool sees_parameters(const Node *optimizer);
  * optimizer that it delegates the parameter to. A parameter of a repeat is processed layer by
  * layer. */
 const Value *parameter_step(Elaborator *e, const Tensor *parameter, const Value *optimizer);
+/* Reads a statement of such an optimizer that has another meaning in a layer; false: none. */
+bool matrix_statement(Elaborator *e, const Node *node);
 
 /* Scalar inputs of a step: lr, step, steps, clip; for elements also matrix, whether they belong to
  * one. */

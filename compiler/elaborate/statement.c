@@ -248,6 +248,15 @@ bool evaluate_init(Elaborator *e, const Stored *stored, double fan_in, double fa
 
 static void stored_statement(Elaborator *e, const Node *node, Role role) {
     if (!declare_once(e, node)) return;
+    if (e->program->graph == GRAPH_UPDATE || e->program->graph == GRAPH_STEP) {
+        report_error(e->reports, e->frame->call,
+                     "an optimizer cannot apply a layer with parameters or states");
+        report_note(e->reports, node->span, "'%s' is declared here", node->name);
+        report_help(e->reports,
+                    "write the equations in the optimizer, and declare its states there");
+        scope_bind(e, e->scope, node->name, value_error(e, node->span), node->name_span);
+        return;
+    }
     Stored *stored = arena_alloc(e->arena, sizeof *stored);
     stored->init = node->kids[1];
     Value *value = declare_stored(e, node, role, stored);
@@ -619,6 +628,7 @@ static void (*const statements[NODE_KIND_COUNT])(Elaborator *e, const Node *node
 };
 
 static void one_statement(Elaborator *e, const Node *node) {
+    if (e->matrix && matrix_statement(e, node)) return;
     if (statements[node->kind]) {
         statements[node->kind](e, node);
         return;
