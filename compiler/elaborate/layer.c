@@ -21,11 +21,14 @@ static void occupy_segment(Elaborator *e, Table *names, Instance instance) {
     table_add(e->arena, names, hash_text(HASH_START, taken->name), taken);
 }
 
-/* An unused name: norm, norm_2, norm_3. */
+/* An unused name: norm, norm_2, norm_3. A name with a number is different in all tables. */
 static const char *free_segment(Elaborator *e, const Table *names, const char *label) {
+    const Frame *frame = e->frame;
     Instance *first = find_instance(names, label);
     const char *name = label;
-    while (find_instance(names, name))
+    while (find_instance(names, name) ||
+           (name != label &&
+            (find_instance(&frame->instances, name) || find_instance(&frame->repeated, name))))
         name = arena_format(e->arena, "%s_%d", label, first->again++);
     return name;
 }

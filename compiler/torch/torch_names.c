@@ -88,7 +88,7 @@ const char *list_suffix(Torch *torch, const char *path, size_t length) {
         const bool stored = tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE;
         if (stored && !strncmp(tensor->path, path, length) && tensor->path[length] != '{' &&
             !isdigit((unsigned char)tensor->path[length]))
-            return "_steps";
+            return TORCH_STEPS;
     }
     return "";
 }
