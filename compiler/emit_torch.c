@@ -122,10 +122,6 @@ static void emit(void *data) {
                                    .by_training = program->by_training};
 }
 
-const char *moec_torch_suffix(void) {
-    return TORCH_LAYER;
-}
-
 const MoecTorch *moec_emit_torch(MoecCompiler *compiler) {
     Emission *emission = arena_alloc(compiler->arena, sizeof *emission);
     emission->compiler = compiler;

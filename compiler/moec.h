@@ -314,8 +314,6 @@ typedef struct MoecTorch {
     bool by_training;      /* some equations, such as dropout, are not in it: training has them */
 } MoecTorch;
 const MoecTorch *moec_emit_torch(MoecCompiler *compiler);
-/* Follows the label of a layer in PyTorch if it is also the name of a weight: "query_layer". */
-const char *moec_torch_suffix(void);
 /* The tensors of a program as in the table that it exports (runtime/abi/abi.h), for callers that
  * run it without its text (moec_interpreter) or not at all. Weights and states have the offsets of
  * this program alone; there are no functions, products and caches. */

@@ -95,8 +95,9 @@ Reach gradient_reach(Program *program) {
         const Tensor *tensor = program->tensors.items[i];
         bool input = program->input_gradients && tensor->role == ROLE_INPUT &&
                      tensor->input == MOEC_INPUT_REAL && tensor != program->cotangent;
-        reach->from_parameter[i] = input || (tensor->role == ROLE_PARAMETER &&
-                                             tensor->type == TYPE_REAL && !tensor->frozen);
+        reach->from_parameter[i] =
+            input || tensor->observed ||
+            (tensor->role == ROLE_PARAMETER && tensor->type == TYPE_REAL && !tensor->frozen);
     }
     while (search.changed) {
         search.changed = false;

@@ -4,8 +4,8 @@
 
 #include "ir/ir.h"
 
-/* By tensor id: depends on a parameter, and contributes to the loss, by paths that no `stop`,
- * comparison or selection cuts. A tensor has an adjoint if both are true. */
+/* By tensor id: depends on a parameter or an observed tensor, and contributes to the loss, by paths
+ * that no `stop`, comparison or selection cuts. A tensor has an adjoint if both are true. */
 typedef struct Reach {
     bool *from_parameter, *to_loss;
 } Reach;

@@ -341,12 +341,18 @@ static void list_definitions(Arena *arena, const Block *block, List *list) {
 }
 
 /* A layer can define a name again, x = x + f(x). The name alone means the last tensor; earlier ones
- * have a number, from the last to the first: x.2, x.3. */
+ * have a number, from the last to the first: x.2, x.3. It means an output of that name before: a
+ * loss, a term or a probe. */
 static void number_spec_names(Program *program) {
     Arena *arena = program->arena;
     Table names = {0};
     List definitions = {0};
     bool *seen = arena_alloc(arena, ((size_t)program->tensors.count + 1) * sizeof *seen);
+    for (int i = 0; i < program->outputs.count; i++) {
+        Tensor *output = program->outputs.items[i];
+        if (!output->spec_name || strcmp(output->spec_name, output->path) != 0)
+            table_add(arena, &names, hash_text(HASH_START, output->path), output);
+    }
     list_definitions(arena, &program->body, &definitions);
     for (int i = definitions.count - 1; i >= 0; i--) {
         Tensor *tensor = definitions.items[i];

@@ -79,8 +79,8 @@ typedef struct Scope {
 /* A path segment in use by a layer. */
 typedef struct Instance {
     const char *name;
-    int again; /* the next number if the name is used again */
-    const Node *layer;
+    int again;         /* the next number if the name is used again */
+    const Node *layer; /* NULL: a repeat or a declaration */
     Span call;
 } Instance;
 
@@ -109,11 +109,13 @@ typedef struct Frame {
     List passed;   /* Passed *: options that it does not declare, for the layers that it applies */
     bool refused;  /* rejected by a requirement or by sizes that do not divide */
     int depth;
-    int repeats; /* iterations of the repeats around it; 0: none */
+    int repeats;        /* iterations of the repeats around it; 0: none */
+    const char *repeat; /* path segment of the repeat whose iterations are read */
     int ambient_count;
     Index *ambient[MAX_RANK]; /* indices that the layer is mapped over, batch first */
     List externs;             /* ExternChoice *: see extern_layer.c */
-    Table instances;          /* Instance *: path segments of the layers that it applies */
+    Table instances;          /* Instance *: path segments of its calls and shared repeats */
+    Table repeated, declared; /* Instance *: those of other repeats, "block.0", of declarations */
     bool shared;              /* already applied under this path: its declarations exist */
     bool looped; /* in a shared repeat: repeats in it have one parameter per iteration */
 } Frame;
@@ -187,6 +189,8 @@ typedef struct Stored {
     bool known; /* of a shared layer: already declared */
 } Stored;
 
+typedef struct ParameterMatrix ParameterMatrix;
+
 typedef struct Elaborator {
     Arena *arena;
     Reports *reports;
@@ -212,8 +216,9 @@ typedef struct Elaborator {
     Value *loss;
     Value *attributes; /* `parameters` of the model, or NULL */
     List *settings;
-    List watches;   /* Watch * */
-    double average; /* EMA decay of the weights; 0: no EMA (optimizer.c) */
+    List watches;            /* Watch * */
+    ParameterMatrix *matrix; /* the parameter whose step is read (parameter_step.c), or NULL */
+    double average;          /* EMA decay of the weights; 0: no EMA (optimizer.c) */
     int random_count;
     int order;  /* number of models whose options are set */
     long steps; /* number of statements and expressions read */
@@ -442,6 +447,9 @@ Value *reduce_chosen(Elaborator *e, const char *kind, Index *const *indices, int
 Value *attend(Elaborator *e, const Node *call, const Node *subs);
 
 /* ---- layer.c ---- */
+/* The path segment of a repeat or a declaration. One that is read again, in a `for` or under the
+ * same name, has a number: up, up_2. */
+const char *name_of_its_own(Elaborator *e, Table *names, const Node *node);
 /* With `labelled` the label is explicit (norm@query): applications with the same label share their
  * parameters. */
 Value *apply_layer(Elaborator *e, Value *layer, const char *label, bool labelled,
@@ -543,6 +551,8 @@ bool sees_parameters(const Node *optimizer);
  * optimizer that it delegates the parameter to. A parameter of a repeat is processed layer by
  * layer. */
 const Value *parameter_step(Elaborator *e, const Tensor *parameter, const Value *optimizer);
+/* Reads a statement of such an optimizer that has another meaning in a layer; false: none. */
+bool matrix_statement(Elaborator *e, const Node *node);
 
 /* Scalar inputs of a step: lr, step, steps, clip; for elements also matrix, whether they belong to
  * one. */

@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-static Instance *find_instance(const Frame *frame, const char *name) {
-    const List *found = table_find(&frame->instances, hash_text(HASH_START, name));
+static Instance *find_instance(const Table *names, const char *name) {
+    const List *found = table_find(names, hash_text(HASH_START, name));
     for (int i = 0; i < found->count; i++) {
         Instance *instance = found->items[i];
         if (!strcmp(instance->name, name)) return instance;
@@ -15,12 +15,27 @@ static Instance *find_instance(const Frame *frame, const char *name) {
     return NULL;
 }
 
-/* An unused name: norm, norm_2, norm_3. */
-static const char *name_of_its_own(Elaborator *e, const char *label) {
-    Instance *first = find_instance(e->frame, label);
+static void occupy_segment(Elaborator *e, Table *names, Instance instance) {
+    Instance *taken = arena_alloc(e->arena, sizeof *taken);
+    *taken = instance;
+    table_add(e->arena, names, hash_text(HASH_START, taken->name), taken);
+}
+
+/* An unused name: norm, norm_2, norm_3. A name with a number is different in all tables. */
+static const char *free_segment(Elaborator *e, const Table *names, const char *label) {
+    const Frame *frame = e->frame;
+    Instance *first = find_instance(names, label);
     const char *name = label;
-    while (find_instance(e->frame, name))
+    while (find_instance(names, name) ||
+           (name != label &&
+            (find_instance(&frame->instances, name) || find_instance(&frame->repeated, name))))
         name = arena_format(e->arena, "%s_%d", label, first->again++);
+    return name;
+}
+
+const char *name_of_its_own(Elaborator *e, Table *names, const Node *node) {
+    const char *name = free_segment(e, names, node->name);
+    occupy_segment(e, names, (Instance){name, 2, NULL, node->span});
     return name;
 }
 
@@ -29,10 +44,11 @@ static const char *name_of_its_own(Elaborator *e, const char *label) {
  * same_2. */
 static const char *instance_name(Elaborator *e, const Node *layer, const char *label, bool labelled,
                                  Span call, bool *shared) {
-    const Instance *before = labelled ? find_instance(e->frame, label) : NULL;
+    Table *names = &e->frame->instances;
+    const Instance *before = labelled ? find_instance(names, label) : NULL;
     bool again = before && before->call.source == call.source && before->call.start == call.start;
-    const char *name = labelled && !again ? label : name_of_its_own(e, label);
-    if (again) before = NULL;
+    if (before && (again || !before->layer)) before = NULL;
+    const char *name = before ? label : free_segment(e, names, label);
     if (before && before->layer != layer) {
         report_error(e->reports, call,
                      "'%s' already refers to a layer '%s' and cannot refer to a '%s'", name,
@@ -42,11 +58,7 @@ static const char *instance_name(Elaborator *e, const Node *layer, const char *l
         return NULL;
     }
     *shared = before != NULL;
-    if (!before) {
-        Instance *taken = arena_alloc(e->arena, sizeof *taken);
-        *taken = (Instance){name, 2, layer, call};
-        table_add(e->arena, &e->frame->instances, hash_text(HASH_START, name), taken);
-    }
+    if (!before) occupy_segment(e, names, (Instance){name, 2, layer, call});
     return name;
 }
 

@@ -38,13 +38,15 @@ typedef struct KeptValue {
     Value *value; /* before the step */
 } KeptValue;
 
-typedef struct ParameterMatrix {
+struct ParameterMatrix {
     const Tensor *parameter; /* of the model */
     Axis *axes[MAX_RANK], *rows, *columns;
     Index *indices[MAX_RANK];
     int rank;
-    List kept, stores; /* KeptValue *; Expr *, Expr *: target, value */
-} ParameterMatrix;
+    List kept, stores;  /* KeptValue *; Expr *, Expr *: target, value */
+    const Value *other; /* the optimizer that the parameter is delegated to, or NULL */
+    int errors;         /* reported before: after an error, the rest is not read */
+};
 
 /* ---- which optimizers ---- */
 
@@ -243,13 +245,15 @@ static void state_of(Elaborator *e, ParameterMatrix *matrix, const Node *node) {
                    tensor_read_value(e, tensor, matrix->indices, weight->dims, 2, node->span),
                    node->name_span);
     }
-    tensor->path = arena_format(e->arena, "optimizer.%s:%s", node->name, matrix->parameter->path);
+    const char *name = name_of_its_own(e, &e->frame->declared, node), *around = e->frame->stored;
+    tensor->path = arena_format(e->arena, "optimizer.%s%s%s:%s", around, *around ? "." : "", name,
+                                matrix->parameter->path);
     tensor->init = (Init){MOEC_INIT_CONSTANT, start, 0};
     keep_bound_value(e, matrix, node->name);
 }
 
 static const KeptValue *kept_as(Elaborator *e, const ParameterMatrix *matrix, const Node *node) {
-    for (int i = 0; i < matrix->kept.count; i++) {
+    for (int i = matrix->kept.count - 1; i >= 0; i--) {
         const KeptValue *kept = matrix->kept.items[i];
         if (!strcmp(kept->name, node->name)) return kept;
     }
@@ -292,16 +296,6 @@ static void update_kept(Elaborator *e, ParameterMatrix *matrix, const Node *node
     list_push(e->arena, &matrix->stores, next->expr);
 }
 
-static const Value *run_update_body(Elaborator *e, ParameterMatrix *matrix, const Node *body);
-
-static const Value *run_update_if(Elaborator *e, ParameterMatrix *matrix, const Node *node) {
-    bool yes;
-    if (!evaluate_flag(e, node->kids[0], &yes)) return NULL;
-    const Node *branch = yes ? node->kids[1] : node->kids[2];
-    if (branch && branch->kind == NODE_IF) return run_update_if(e, matrix, branch);
-    return branch ? run_update_body(e, matrix, branch) : NULL;
-}
-
 static const Value *other_optimizer(Elaborator *e, const Node *node) {
     const Value *value = evaluate(e, node->kids[1]);
     if (value->kind == KIND_LAYER && value->layer->kind == NODE_OPTIMIZER) return value;
@@ -313,51 +307,46 @@ static const Value *other_optimizer(Elaborator *e, const Node *node) {
     return NULL;
 }
 
+/* The option, or the setting of the parameter for it. */
 static void bind_own(Elaborator *e, const ParameterMatrix *matrix, const Node *option) {
     const OwnNumber *own = find_own_number(matrix->parameter, option->name);
+    bind_option(e, option, scope_find(e->scope, "(options)")->value->record, NULL);
     Binding *binding = own ? scope_find(e->scope, option->name) : NULL;
     if (binding && binding->value->kind == KIND_NUMBER)
         binding->value = value_number(e, own->value, option->span);
 }
 
-static const Value *run_update_statement(Elaborator *e, ParameterMatrix *matrix, const Node *node) {
-    Node wrapper = {.kind = NODE_BLOCK, .kids = (Node **)&node, .count = 1};
+bool matrix_statement(Elaborator *e, const Node *node) {
+    ParameterMatrix *matrix = e->matrix;
+    if (e->frame->layer->kind != NODE_OPTIMIZER) return false;
+    if (matrix->other || e->reports->errors > matrix->errors) return true;
     switch (node->kind) {
     case NODE_STATE:
         state_of(e, matrix, node);
-        return NULL;
+        return true;
     case NODE_UPDATE:
         update_kept(e, matrix, node);
-        return NULL;
-    case NODE_IF:
-        return run_update_if(e, matrix, node);
-    case NODE_EQUATION:
-        if (!strcmp(node->name, "by")) return other_optimizer(e, node);
-        break;
+        return true;
     case NODE_OPTION:
+        bind_own(e, matrix, node);
+        return true;
+    case NODE_EQUATION:
+        if (strcmp(node->name, "by") != 0) return false;
+        matrix->other = other_optimizer(e, node);
+        return true;
+    case NODE_IF:
     case NODE_REQUIRE:
     case NODE_FOR:
     case NODE_MATCH:
     case NODE_REPEAT:
-        break;
+        return false;
     default:
         report_error(e->reports, node->span, "this statement is not allowed in an optimizer");
         report_help(e->reports,
                     "write option, state, require, if, for, match, repeat, an equation, "
                     "or update weight = ...");
-        return NULL;
+        return true;
     }
-    block_statements(e, &wrapper);
-    if (node->kind == NODE_OPTION) bind_own(e, matrix, node);
-    return NULL;
-}
-
-static const Value *run_update_body(Elaborator *e, ParameterMatrix *matrix, const Node *body) {
-    const Value *other = NULL;
-    const int errors = e->reports->errors;
-    for (int i = 0; i < body->count && !other && e->reports->errors == errors; i++)
-        other = run_update_statement(e, matrix, body->kids[i]);
-    return other;
 }
 
 /* The EMA of the weights, as in the elementwise program. */
@@ -424,7 +413,8 @@ static void map_over(Elaborator *e, const ParameterMatrix *matrix, Frame *frame,
 }
 
 const Value *parameter_step(Elaborator *e, const Tensor *parameter, const Value *optimizer) {
-    ParameterMatrix matrix = {.parameter = parameter};
+    const int errors = e->reports->errors, tensors = e->program->tensors.count;
+    ParameterMatrix matrix = {.parameter = parameter, .errors = errors};
     Scope scope = {0}, *outer_scope = e->scope;
     Frame frame, *outer_frame = e->frame;
     Block *outer = e->block, block = {{0}};
@@ -432,14 +422,14 @@ const Value *parameter_step(Elaborator *e, const Tensor *parameter, const Value 
     enter_body(e, &frame, &scope, optimizer->layer, optimizer->record);
     Index unrolled = {.of_repeat = true}; /* a repeat in the source is unrolled */
     RepeatBuild region = {.index = &unrolled, .steps = 1}, *outer_region = e->region;
-    const Value *other = NULL;
-    const int errors = e->reports->errors;
     if (view_as_matrix(e, &matrix)) {
         map_over(e, &matrix, &frame, &region);
         e->region = &region;
         bind_parameter(e, &matrix);
-        other = run_update_body(e, &matrix, layer_body(optimizer->layer));
-        if (!other && keeps_average(e, &scope, optimizer->layer)) update_average(e, &matrix);
+        e->matrix = &matrix;
+        block_statements(e, layer_body(optimizer->layer));
+        e->matrix = NULL;
+        if (!matrix.other && keeps_average(e, &scope, optimizer->layer)) update_average(e, &matrix);
         store_all(e, &matrix);
     }
     e->region = outer_region;
@@ -449,7 +439,8 @@ const Value *parameter_step(Elaborator *e, const Tensor *parameter, const Value 
     if (e->reports->errors > errors)
         report_note(e->reports, parameter->span, "optimizer '%s' is applied to parameter '%s'",
                     optimizer->layer->name, parameter->path);
-    if (other || e->reports->errors > errors) return other;
+    if (matrix.other) e->program->tensors.count = tensors; /* the other one creates its own */
+    if (matrix.other || e->reports->errors > errors) return matrix.other;
     for (int i = 0; i < block.statements.count; i++)
         list_push(e->arena, &outer->statements, block.statements.items[i]);
     return NULL;

@@ -113,12 +113,12 @@ static const char *step_path(Elaborator *e, const char *path, const char *name,
 static void repeat_step(Elaborator *e, const Node *node, Value *index, const char *segment,
                         bool again) {
     Frame frame = *e->frame, *outer = e->frame;
-    frame.path = step_path(e, outer->path, node->name, segment);
-    frame.stored = step_path(e, outer->stored, node->name, node->number == 1 ? NULL : segment);
+    frame.path = step_path(e, outer->path, outer->repeat, segment);
+    frame.stored = step_path(e, outer->stored, outer->repeat, node->number == 1 ? NULL : segment);
     frame.shared = outer->shared || (node->number == 1 && again);
     frame.looped = outer->looped || node->number == 1;
     frame.application = application_new(e, node->name, frame.path, node->span);
-    frame.instances = (Table){0};
+    frame.instances = frame.repeated = frame.declared = (Table){0};
     e->frame = &frame;
     Scope *scope = scope_push(e);
     scope_bind(e, scope, node->kids[0]->name, index, index->span);
@@ -317,7 +317,7 @@ static Value *carry_in(Elaborator *e, Carried *carried, Index *index, Axis *stac
     const char *name = carried->binding->name;
     carried->stack =
         tensor_new(e->program, name, ROLE_TEMP, TYPE_REAL, rank, axes, carried->binding->span);
-    name_in_spec(e, carried->stack, arena_format(e->arena, "%s.{i}.%s", stacked->name, name));
+    name_in_spec(e, carried->stack, arena_format(e->arena, "%s.{i}.%s", e->frame->repeat, name));
     carried->stack->carried = true;
     Expr *target = expr_read(e->program, carried->stack, subs);
     statement_loop(e->program, e->block, target, false, REDUCE_NONE, NULL, 0, value->expr,
@@ -584,7 +584,11 @@ void repeat_statement(Elaborator *e, const Node *node) {
         return;
     }
     int around = e->frame->repeats;
+    const char *outer = e->frame->repeat;
     e->frame->repeats = (around ? around : 1) * (int)number;
+    Table *names = node->number == 1 ? &e->frame->instances : &e->frame->repeated;
+    e->frame->repeat = name_of_its_own(e, names, node);
     all_steps(e, node, (long)number);
     e->frame->repeats = around;
+    e->frame->repeat = outer;
 }

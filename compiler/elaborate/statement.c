@@ -23,14 +23,14 @@ bool axis_can_have(Elaborator *e, const char *name, double size, Span span) {
     return false;
 }
 
-static const char *path_here(Elaborator *e, const char *name) {
+static const char *path_here(Elaborator *e, const Node *node) {
     const char *path = e->frame->stored;
+    const char *name = name_of_its_own(e, &e->frame->declared, node);
     return *path ? arena_format(e->arena, "%s.%s", path, name) : name;
 }
 
 /* The axis that a shared layer declared in its first application. Reports another size. */
-static Axis *shared_axis(Elaborator *e, const Node *node, double size) {
-    const char *path = path_here(e, node->name);
+static Axis *shared_axis(Elaborator *e, const Node *node, const char *path, double size) {
     for (int i = 0; e->frame->shared && i < e->axes.count; i++) {
         const Binding *binding = e->axes.items[i];
         if (strcmp(binding->name, path)) continue;
@@ -49,15 +49,16 @@ static Axis *shared_axis(Elaborator *e, const Node *node, double size) {
 static Value *new_axis(Elaborator *e, const Node *node, double size) {
     bool sequence = node->kind == NODE_SEQUENCE;
     int errors = e->reports->errors;
+    const char *path = path_here(e, node);
     Value *value = value_new(e, KIND_AXIS, node->span);
-    value->axis = shared_axis(e, node, size);
+    value->axis = shared_axis(e, node, path, size);
     if (e->reports->errors > errors) return value_error(e, node->span);
     if (value->axis) return value;
     value->axis = axis_new(e->program, node->name, (long)size,
                            sequence ? AXIS_SEQUENCE : AXIS_PLAIN, node->span);
     if (sequence) e->program->sequence = value->axis;
     Binding *declared = arena_alloc(e->arena, sizeof *declared);
-    *declared = (Binding){path_here(e, node->name), value, node->span};
+    *declared = (Binding){path, value, node->span};
     list_push(e->arena, &e->axes, declared);
     return value;
 }
@@ -143,9 +144,8 @@ static const char *identifier(Elaborator *e, const char *path) {
 
 /* Finds the tensor of a layer that is applied again under its label. False after a report if it has
  * another shape. */
-static bool shared_tensor(Elaborator *e, const Node *node, Axis *const *axes, int rank,
-                          Tensor **found) {
-    const char *path = path_here(e, node->name);
+static bool shared_tensor(Elaborator *e, const Node *node, const char *path, Axis *const *axes,
+                          int rank, Tensor **found) {
     for (int i = 0; e->frame->shared && i < e->program->tensors.count; i++) {
         Tensor *tensor = e->program->tensors.items[i];
         bool stored = tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE;
@@ -182,10 +182,10 @@ static Value *declare_stored(Elaborator *e, const Node *node, Role role, Stored 
     if (!fits_rank(e, node->name, count - stacked, node->span)) return value_error(e, node->span);
     for (int i = 0; i < count; i++) axes[i] = all[i]->axis;
     Tensor *tensor = NULL;
-    if (!shared_tensor(e, node, axes, count, &tensor)) return value_error(e, node->span);
+    const char *path = path_here(e, node);
+    if (!shared_tensor(e, node, path, axes, count, &tensor)) return value_error(e, node->span);
     stored->known = tensor != NULL;
     if (!tensor) {
-        const char *path = path_here(e, node->name);
         tensor = tensor_new(e->program, identifier(e, path), role, TYPE_REAL, count, axes,
                             node->name_span);
         tensor->path = path;
@@ -249,6 +249,15 @@ bool evaluate_init(Elaborator *e, const Stored *stored, double fan_in, double fa
 
 static void stored_statement(Elaborator *e, const Node *node, Role role) {
     if (!declare_once(e, node)) return;
+    if (e->program->graph == GRAPH_UPDATE || e->program->graph == GRAPH_STEP) {
+        report_error(e->reports, e->frame->call,
+                     "an optimizer cannot apply a layer with parameters or states");
+        report_note(e->reports, node->span, "'%s' is declared here", node->name);
+        report_help(e->reports,
+                    "write the equations in the optimizer, and declare its states there");
+        scope_bind(e, e->scope, node->name, value_error(e, node->span), node->name_span);
+        return;
+    }
     Stored *stored = arena_alloc(e->arena, sizeof *stored);
     stored->init = node->kids[1];
     Value *value = declare_stored(e, node, role, stored);
@@ -620,6 +629,7 @@ static void (*const statements[NODE_KIND_COUNT])(Elaborator *e, const Node *node
 };
 
 static void one_statement(Elaborator *e, const Node *node) {
+    if (e->matrix && matrix_statement(e, node)) return;
     if (statements[node->kind]) {
         statements[node->kind](e, node);
         return;

@@ -1,13 +1,14 @@
 /* well_formed: checks the invariants of a program after every pass. An error is a bug in the pass
  * that ran last.
  *
- * Tensors are listed once and have unique names and known axes. Every dimension has one integer
- * subscript. Every index is a loop of its statement or the index of an enclosing repeat. Loops that
- * are not on the left are reduced. In program order, a temporary is set before a statement reads it
- * or adds to it.
+ * Tensors are listed once and have unique names and known axes; parameters and states have
+ * different public paths. Every dimension has one integer subscript. Every index is a loop of its
+ * statement or the index of an enclosing repeat. Loops that are not on the left are reduced. In
+ * program order, a temporary is set before a statement reads it or adds to it.
  */
 #include "ir/well_formed.h"
 
+#include "abi/step_path.h"
 #include "ir/call.h"
 
 #include <ctype.h>
@@ -66,18 +67,43 @@ static unsigned name_slot(const char *name, unsigned mask) {
     return hash & mask;
 }
 
-static void check_names(Verify *verify) {
-    const List *tensors = &verify->program->tensors;
+static void check_distinct(Verify *verify, const List *texts, const char *what) {
     unsigned size = 16;
-    while (size < 2 * (unsigned)tensors->count) size *= 2;
+    while (size < 2 * (unsigned)texts->count) size *= 2;
     const char **names = arena_alloc(verify->arena, size * sizeof *names);
-    for (int i = 0; i < tensors->count && !verify->message; i++) {
-        const char *name = ((const Tensor *)tensors->items[i])->name;
+    for (int i = 0; i < texts->count && !verify->message; i++) {
+        const char *name = texts->items[i];
         unsigned slot = name_slot(name, size - 1);
         while (names[slot] && strcmp(names[slot], name) != 0) slot = (slot + 1) & (size - 1);
-        if (names[slot]) verify_error(verify, "two tensors have the name %s", name);
+        if (names[slot]) verify_error(verify, "two tensors have the %s %s", what, name);
         names[slot] = name;
     }
+}
+
+/* Files identify parameters and states by their public paths. */
+static void add_public_paths(Arena *arena, const Tensor *tensor, List *paths) {
+    StepPath parts;
+    const bool stacked = step_path_read(tensor->path, &parts);
+    const long steps = stacked ? tensor->axes[0]->size : 1;
+    for (long step = 0; step < steps; step++)
+        list_push(arena, paths,
+                  stacked ? arena_format(arena, "%.*s%ld%s", parts.before, tensor->path,
+                                         step_path_number(&parts, step), parts.after)
+                          : (char *)tensor->path);
+}
+
+static void check_names(Verify *verify) {
+    const List *tensors = &verify->program->tensors;
+    List names = {0}, paths = {0};
+    for (int i = 0; i < tensors->count; i++) {
+        const Tensor *tensor = tensors->items[i];
+        list_push(verify->arena, &names, (char *)tensor->name);
+        const bool stored = tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE;
+        if (stored && verify->program->graph != GRAPH_UPDATE)
+            add_public_paths(verify->arena, tensor, &paths);
+    }
+    check_distinct(verify, &names, "name");
+    check_distinct(verify, &paths, "public path");
 }
 
 static bool is_listed_tensor(const Verify *verify, const Tensor *tensor) {

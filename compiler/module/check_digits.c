@@ -158,6 +158,20 @@ static bool stays_whole(const Digits *digits, const Term *term) {
     return false;
 }
 
+/* (x + c) & 1, the slot of a carried value: x & 1, or 1 - (x & 1) for an odd c. */
+static bool split_parity(Digits *digits, const Term *slot, int64_t factor) {
+    Arena *arena = digits->check->arena;
+    const Term *sum = slot->args[0], *mask = slot->args[1];
+    if (mask->op != TERM_NUMBER || mask->whole != 1 || sum->op != TERM_ADD ||
+        sum->args[1]->op != TERM_NUMBER)
+        return false;
+    const bool odd = sum->args[1]->whole & 1;
+    if (odd) digits->constant += factor;
+    split_term(digits, term(arena, TERM_BIT_AND, sum->args[0], term_whole(arena, 1)),
+               odd ? -factor : factor);
+    return true;
+}
+
 static void split_term(Digits *digits, const Term *term, int64_t factor) {
     const KnownVariable *known = term->op == TERM_NAME ? known_of(digits->check, term) : NULL;
     if (stays_whole(digits, term)) {
@@ -182,6 +196,9 @@ static void split_term(Digits *digits, const Term *term, int64_t factor) {
     case TERM_COLUMN:
         add_whole(digits, term, term->args[0], factor);
         return;
+    case TERM_BIT_AND:
+        if (split_parity(digits, term, factor)) return;
+        break;
     default:
         break;
     }
@@ -304,9 +321,11 @@ static bool have_sum(Spreads *spreads, int from, int64_t sum, bool apart) {
     return false;
 }
 
+/* The same part with the same factor, or with any factor if its value is the same in both. */
 static const Digit *same_digit(const Digits *digits, const Digit *part) {
     for (int i = 0; i < digits->count; i++)
-        if (same_digit_part(&digits->digits[i], part) && digits->digits[i].factor == part->factor)
+        if (same_digit_part(&digits->digits[i], part) &&
+            (part->fixed || digits->digits[i].factor == part->factor))
             return &digits->digits[i];
     return NULL;
 }
@@ -327,8 +346,10 @@ static void add_spreads(Spreads *spreads, const Digits *one, const Digits *other
                         const AccessPair *pair) {
     for (int i = 0; i < one->count; i++) {
         const Digit *digit = &one->digits[i], *same = same_digit(other, digit);
-        if (same && (second || digit->fixed || is_held(pair->held, digit->of))) continue;
+        if (same && (second || is_held(pair->held, digit->of))) continue;
         Spread spread = digit_spread(digit, same);
+        if (same && digit->fixed)
+            spread = (Spread){digit->factor - same->factor, digit->low, digit->high, false};
         if (second) spread.factor = -spread.factor;
         spread.of_thread =
             same && pair->variable && (digit->whole || term_equal(digit->of, pair->variable));

@@ -210,15 +210,21 @@ static bool in_list(const TorchModule *child) {
     return *last == '{' || isdigit((unsigned char)*last);
 }
 
+/* The path of its nn.ModuleList: "block". */
+static const char *list_path(Torch *torch, const TorchModule *child) {
+    const char *path = child->path;
+    return arena_copy(torch->arena, path, (size_t)(last_name(path) - 1 - path));
+}
+
 /* The layers of one nn.ModuleList, from `first`; returns the index after them. */
 static int print_list(Torch *torch, Text *text, const TorchModule *module, int first) {
-    const char *name = ((TorchModule *)module->children.items[first])->name;
+    const char *path = ((TorchModule *)module->children.items[first])->path;
+    const char *list = list_path(torch, module->children.items[first]);
     int end = first, at = first;
     while (end < module->children.count && in_list(module->children.items[end]) &&
-           !strcmp(((TorchModule *)module->children.items[end])->name, name))
+           !strcmp(list_path(torch, module->children.items[end]), list))
         end++;
-    const char *path = ((TorchModule *)module->children.items[first])->path;
-    text_add(text, "        self.%s%s = nn.ModuleList([", name,
+    text_add(text, "        %s%s = nn.ModuleList([", attribute(torch, module, list, true),
              list_suffix(torch, path, strlen(path)));
     while (at < end) {
         const TorchModule *child = module->children.items[at];

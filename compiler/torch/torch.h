@@ -2,10 +2,8 @@
 #ifndef TORCH_H
 #define TORCH_H
 
+#include "abi/step_path.h"
 #include "ir/ir.h"
-
-/* Follows the label of a layer that is also the name of a weight. */
-#define TORCH_LAYER "_layer"
 
 /* A number of the program that depends on the sizes of a run: factor * sequences^p * length^q, or
  * length + factor if `sum`. */

@@ -41,7 +41,7 @@ const char *expanded(Printer *printer, const PyVariable *variable) {
         else if (axis->kind == AXIS_BATCH)
             text_add(&text, "cache.sequences");
         else if (axis->kind == AXIS_SEQUENCE)
-            text_add(&text, "cache.length");
+            text_add(&text, variable->full[i] ? "cache.total" : "cache.length");
         else
             text_add(&text, "%ld", axis->size);
     }
@@ -56,22 +56,17 @@ static PyVariable *operand_of(Printer *printer, const Statement *statement, int 
     return variable_of(printer, read->tensor, version_of(read));
 }
 
-/* A key or value at all positions so far. */
+/* A key or value at all positions so far. The cache has only the dimensions of the value. */
 static const char *all_of(Printer *printer, const Statement *statement, int number) {
-    PyVariable *variable = operand_of(printer, statement, number);
-    PyVariable own = *variable;
-    const char *text = expanded(printer, variable);
-    if (strcmp(text, variable->name) != 0) {
-        own.name =
-            new_name(printer, arena_format(printer->torch->arena, "%s_of_all", variable->name));
-        python_line(printer, "%s = %s", own.name, text);
-        memset(own.absent, 0, sizeof own.absent);
-        variable = &own;
-    }
-    for (int i = 0; i < variable->tensor->rank; i++)
-        if (variable->tensor->axes[i]->kind == AXIS_SEQUENCE)
-            return kept(printer, variable, i)->name;
-    return variable->name;
+    PyVariable *variable = operand_of(printer, statement, number), all;
+    const Tensor *tensor = variable->tensor;
+    int position = 0;
+    while (position < tensor->rank && tensor->axes[position]->kind != AXIS_SEQUENCE) position++;
+    if (position < tensor->rank && !variable->absent[position])
+        variable = kept(printer, variable, position);
+    all = *variable;
+    if (position < tensor->rank) all.full[position] = true;
+    return expanded(printer, &all);
 }
 
 static PyVariable *result_of(Printer *printer, const Statement *statement, int number,

@@ -45,7 +45,8 @@ const char *local_stem(Printer *printer, const Tensor *tensor) {
         const char *dot = strrchr(tensor->path, '.');
         stem = dot ? dot + 1 : tensor->path;
     }
-    if (length && !strncmp(stem, label, length) && stem[length] == '_') stem += length + 1;
+    const bool begins = length && !strncmp(stem, label, length) && stem[length] == '_';
+    if (begins && !isdigit((unsigned char)stem[length + 1])) stem += length + 1;
     return python_name(printer->torch, stem);
 }
 
@@ -88,7 +89,7 @@ const char *list_suffix(Torch *torch, const char *path, size_t length) {
         const bool stored = tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE;
         if (stored && !strncmp(tensor->path, path, length) && tensor->path[length] != '{' &&
             !isdigit((unsigned char)tensor->path[length]))
-            return "_steps";
+            return TORCH_STEPS;
     }
     return "";
 }

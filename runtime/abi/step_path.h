@@ -7,6 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* An attribute of a PyTorch model has the label of its layer or repeat. These follow the label of a
+ * layer or repeat that is also the name of a weight, "query_layer", and that of a repeat that is
+ * also the name of a layer or of a shared repeat, "part_steps". */
+#define TORCH_LAYER "_layer"
+#define TORCH_STEPS "_steps"
+
 typedef struct StepPath {
     int before;        /* bytes ahead of the braces */
     const char *after; /* text after the braces */

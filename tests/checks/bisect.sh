@@ -38,6 +38,23 @@ grep -q '"name": "block.0.attention_norm.root"' report || wrong "$(cat report)"
 rm -rf "$XDG_CACHE_HOME"
 moec verify small.moe --bisect >report || wrong "$(cat report)"
 grep -q 'every equation agrees' report || wrong "$(cat report)"
+
+# A second loss and a probe have the names of tensors.
+cat >named.moe <<'SPEC'
+use decoder
+layer sized(x[s, d]) -> y[s, d] {
+  size[s] = mean[d] x[s, d] * x[s, d]
+  probe size = mean[batch, s] size[s]
+  y[s, d] = 0.5 * x[s, d] * size[s]
+}
+model named = decoder {
+  dim = 16, layers = 2, attention.heads.q = 2
+  ffn = moe { experts = 2, top_k = 1, expert = sized, aux_loss_coef = 0.3 }
+  train = { batch_size = 1, context_length = 8 }
+}
+SPEC
+moec verify named.moe --bisect >report || wrong "$(cat report)"
+grep -q 'every equation agrees' report || wrong "$(cat report)"
 on_simulator
 moec verify small.moe --bisect --device cuda >report || wrong "the device: $(cat report)"
 # The same change in the kernels of the device.

@@ -4,6 +4,7 @@
 command -v python3 >/dev/null || { echo "no python3"; exit 0; }
 export MOEC_CFLAGS=-O0 OMP_NUM_THREADS=2
 cat stdlib/LANGUAGE.md >"$work/text"
+cp tests/layers.moe "$work"
 cd "$work" || exit 1
 cat >small.moe <<'SPEC'
 use decoder
@@ -94,7 +95,7 @@ layer whole {
   param embedding[v, d], out[d, v]
   x[s, d] = embedding[tokens[s], d]
   repeat block[i < 2] {
-    param w[d, d], e[n, d], to_y[s, d] ~ zeros, to_h[s, d] ~ zeros, to_grown[s, d] ~ zeros, to_x[s, d] ~ zeros, to_z[n, s, d] ~ zeros
+    param w[d, d], e[n, d], to_y[s, d] ~ zeros, to_h[s, d] ~ zeros, to_grown[s, d] ~ zeros, to_x[s, d] ~ zeros, to_z[n, s, d] ~ zeros, to_angle[s] ~ zeros
     y[s, d] = tanh(sum[j] x[s, j] * w[j, d]) + to_y[s, d]
     scan h[d] over s {
       grown[d] = 0.5 * h[d] + to_grown[s, d]
@@ -103,7 +104,9 @@ layer whole {
     z[n, s, d] = h[s, d] * e[n, d] + to_z[n, s, d]
     first[s, d] = 0.1 * h[s, d]
     second[s, d] = 0.1 * h[s, d]
-    x[s, d] = x[s, d] + (sum[n] z[n, s, d] * z[n, s, d]) + 3 * first[s, d] + 5 * second[s, d] + to_x[s, d]
+    angle[s] = 0.3 * s
+    turned[s, d] = x[s, d] * cos(angle[s] + to_angle[s])
+    x[s, d] = x[s, d] + (sum[n] z[n, s, d] * z[n, s, d]) + 3 * first[s, d] + 5 * second[s, d] + to_x[s, d] + turned[s, d]
   }
   logits[s, v] = sum[d] x[s, d] * out[d, v]
   output logits
@@ -119,9 +122,25 @@ def equal(a, b, factor=1):
     assert len(a) == len(b) > 0 and any(a), (a, b)
     assert all(abs(factor * p - q) <= 1e-5 * max(map(abs, b)) for p, q in zip(a, b)), (a, b)
 for layer in "01":
-    for name in "y", "h", "grown", "x", "z":
+    for name in "y", "h", "grown", "x", "z", "angle":
         equal(found[f"{layer}.{name}"], found[f"{layer}.to_{name}"])
     equal(found[f"{layer}.first"], found[f"{layer}.second"], 5 / 3)
+PYTHON
+
+# A shown gradient does not change the forward pass: angles of distant positions remain in double precision.
+for shown in "" "--show gradient:ffn.angle"; do
+    for device in reference cpu; do
+        # shellcheck disable=SC2086 # no argument or two
+        moec inspect layers.moe:turned_far_out --set vocab_size=256 -p hello --values --json --device $device --show logits $shown >"$device$shown"
+    done
+done
+python3 - <<'PYTHON' || wrong "a shown gradient makes the forward pass less precise"
+import json
+def error(shown):
+    read = lambda name: {t["name"]: t["values"] for t in json.load(open(name))}
+    exact, found = (read(device + shown)["logits"] for device in ("reference", "cpu"))
+    return sum((a - b) ** 2 for a, b in zip(exact, found)) ** 0.5 / sum(a * a for a in exact) ** 0.5
+assert max(error(""), error("--show gradient:ffn.angle")) < 1e-6
 PYTHON
 fails "does not compute the gradient of 'attended_weights'" moec inspect small.moe:small -d text --show gradient:attended_weights
 fails "did you mean 'block.0.ffn.h'" moec inspect small.moe:small -d text --show gradient:block.0.ffn.hh

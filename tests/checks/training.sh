@@ -132,3 +132,22 @@ moec eval "$work/drawing" --data "$work/images" > "$work/log" 2>&1 || fail "an i
 grep -q 'on 200 examples' "$work/log" || fail "the evaluation does not report the number of examples"
 eval_text() { moec eval "$work/drawing" --data "$work/text" > "$work/log" 2>&1; }
 refuses "a text for images" "a safetensors file with tensor 'image'" eval_text
+
+# Definitions of one name have different paths: a run in two parts ends with the same bytes, and decoding has the loss of
+# whole sequences.
+named() { # OUT ARGUMENTS...
+    out=$1
+    shift
+    moec train tests/layers.moe:equal_names --set vocab_size=256 --set train.context_length=16 --set train.lr=0.01 \
+        --data "$work/text" --out "$work/$out" --steps 6 "$@" > "$work/log" 2>&1
+}
+named named || fail "definitions of one name do not train"
+named again --stop-after 3 || fail "definitions of one name do not train in two parts"
+named again --resume || fail "definitions of one name do not resume"
+cmp -s "$work/named/last.safetensors" "$work/again/last.safetensors" || fail "definitions of one name differ after a resume"
+head -c 2000 "$work/text" > "$work/short_text"
+for form in "" --incremental; do
+    # shellcheck disable=SC2086 # no argument or one
+    moec eval "$work/named" --data "$work/short_text" --json $form 2> "$work/log" | grep -o '"loss": [0-9.]\{6\}' > "$work/loss$form"
+done
+[ -s "$work/loss" ] && cmp -s "$work/loss" "$work/loss--incremental" || fail "definitions of one name decode to another loss"

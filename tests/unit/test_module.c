@@ -262,6 +262,30 @@ static void test_barrier(void **state) {
     expect(&planted, FAULT_BARRIER);
 }
 
+static bool is_next_slot(const FormNode *node, const Term *term) {
+    (void)node;
+    return term->op == TERM_BIT_AND && term->args[0]->op == TERM_ADD;
+}
+
+/* before[(i + 1) & 1] becomes before[i & 1] or before[(i + 2) & 1], which other threads read. */
+static void test_carried_slots(void **state) {
+    (void)state;
+    for (int distance = 0; distance <= 2; distance += 2) {
+        Planted planted = lowered("tests/layers.moe", "scores_of_before", MOEC_DECODE, true, "names");
+        Fault fault = {0};
+        for (int i = 0; i < planted.module->kernels.count && !fault.what; i++) {
+            LoopKernel *kernel = planted.module->kernels.items[i];
+            Place place;
+            if (!find_in(&kernel->form.block, FORM_SET, 0, is_next_slot, &place)) continue;
+            const Term *index = place.part->args[0]->args[0], *one = term_whole(planted.arena, 1),
+                       *moved = term(planted.arena, TERM_ADD, index, term_whole(planted.arena, distance));
+            replace(&planted, &place, term(planted.arena, TERM_BIT_AND, distance ? moved : index, one));
+            fault = fault_of(&planted);
+        }
+        expect(&planted, FAULT_BARRIER);
+    }
+}
+
 static bool is_parallel(const FormNode *node, const Term *term) {
     (void)term;
     return node->run & RUN_PARALLEL || node->by == BY_ALL;
@@ -553,6 +577,7 @@ int main(void) {
         cmocka_unit_test(test_offset), cmocka_unit_test(test_stride),   cmocka_unit_test(test_slot),
         cmocka_unit_test(test_guard),  cmocka_unit_test(test_type),     cmocka_unit_test(test_scope),
         cmocka_unit_test(test_owner),  cmocka_unit_test(test_barrier),  cmocka_unit_test(test_clear),
+        cmocka_unit_test(test_carried_slots),
         cmocka_unit_test(test_grid),   cmocka_unit_test(test_lifetime), cmocka_unit_test(test_argument_order),
         cmocka_unit_test(test_race),   cmocka_unit_test(test_freestanding),
         cmocka_unit_test(test_exchange_pairs), cmocka_unit_test(test_exchange_accesses),

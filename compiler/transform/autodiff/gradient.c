@@ -478,6 +478,8 @@ void gradient(Program *program, bool recompute) {
         rematerialize_body(program, forward);
     }
     forget_copies(program, &program->body);
+    for (int id = 0; id < backward.count; id++)
+        ((Tensor *)program->tensors.items[id])->observed = false;
     if (program->input_gradients) give_inputs(&backward);
     for (int id = 0; id < backward.count; id++)
         adjoint_declare(&backward, program->tensors.items[id]);

@@ -73,9 +73,7 @@ static void move_to_step(Decode *decode) {
 
 /* ---- reads of earlier positions ---- */
 
-/* True if a subscript of the sequence reads earlier positions: it is computed, or runs over all of
- * them. */
-static bool looks_elsewhere(const Decode *decode, const Expr *read) {
+bool looks_elsewhere(const Decode *decode, const Expr *read) {
     MUST(read->kind == EXPR_READ);
     int dimension = dimension_of(read->tensor, decode->step);
     if (dimension < 0) return false;

@@ -48,6 +48,10 @@ typedef struct Region {
 /* Removes statements and tensors that the outputs do not need. */
 void drop_unused(Program *program);
 
+/* decode.c: true if a subscript of the sequence reads earlier positions: it is computed, or runs
+ * over all of them. */
+bool looks_elsewhere(const Decode *decode, const Expr *read);
+
 /* kv_cache.c */
 /* find_kept: the counterpart of a tensor in a list, or NULL. keep: adds one. */
 Tensor *find_kept(const List *list, const Tensor *tensor);

@@ -18,6 +18,7 @@
  *     o = attend(q, window_k, window_v, position; window)
  */
 #include "transform/decode/decode.h"
+#include "analysis/access.h"
 #include "base/must.h"
 
 #include "passes.h"
@@ -270,13 +271,38 @@ static Index *place_index(const Decode *decode, const Statement *statement) {
     return target->args[dimension_of(target->tensor, decode->step)]->index;
 }
 
-/* Copies the equation of the tensor, over all positions, directly before the statement that reads
- * earlier positions. */
+static bool reads_earlier(const Decode *decode, const Statement *statement, const Tensor *tensor) {
+    List reads = {0};
+    bool found = false;
+    reads_of(decode->program->arena, statement, &reads);
+    for (int i = 0; i < reads.count && !found; i++) {
+        const Expr *read = reads.items[i];
+        found = read->tensor == tensor && looks_elsewhere(decode, read);
+    }
+    for (int i = 0; i < statement->body.statements.count && !found; i++)
+        found = reads_earlier(decode, statement->body.statements.items[i], tensor);
+    return found;
+}
+
+/* The first statement that reads earlier positions of the tensor, at most `user`: calls are visited
+ * before equations. */
+static const Statement *first_user(const Decode *decode, const Block *block, const Tensor *tensor,
+                                   const Statement *user) {
+    for (int i = 0; i < block->statements.count; i++) {
+        const Statement *statement = block->statements.items[i];
+        if (statement == user || reads_earlier(decode, statement, tensor)) return statement;
+    }
+    return user;
+}
+
+/* Copies the equation of the tensor, over all positions, directly before the first statement that
+ * reads earlier positions. */
 static Tensor *compute_again(Decode *decode, Tensor *tensor, const Region *region,
                              const Statement *user) {
     Program *program = decode->program;
     const Statement *writer = only_writer(region->block, tensor);
     MUST(writer);
+    user = first_user(decode, region->block, tensor, user);
     Again again = {decode, region, user, place_index(decode, writer),
                    index_new(program, "t", decode->past)};
     Axis *axes[MAX_RANK];

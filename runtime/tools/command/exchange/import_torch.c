@@ -38,39 +38,25 @@ static MoecCompiler *open_spec(const TorchImport *import) {
     return NULL;
 }
 
-/* "a.query_layer.weight" is "a.query.weight" if the file has "a.query". A new string. */
-static char *public_name(const Safetensors *file, const char *name) {
-    const char *suffix = moec_torch_suffix();
-    char *made = memory_format("%s", name);
-    for (char *at = made; (at = strstr(at, suffix));) {
-        char *after = at + strlen(suffix);
-        *at = 0;
-        bool weight = *after == '.' && safetensors_find(file, made) != NULL;
-        *at = suffix[0];
-        if (weight)
-            memmove(at, after, strlen(after) + 1);
-        else
-            at = after;
-    }
-    return made;
-}
-
 /* The tensors of the folder under their public names, with the notes of a checkpoint. */
 static bool write_renamed(const TorchImport *import, Model *model, MoecCompiler *compiler,
                           const Safetensors *file, const Companions *companions, const char *path) {
     const TrainState place = {.seed = 1, .best = INFINITY};
     json_t *notes = json_object();
-    int count;
-    TensorEntry *entries = model_entries(model, false, notes, &count);
-    if (entries) entries_free(entries, count);
+    int count = 0;
+    TensorEntry *own = model_entries(model, false, notes, &count), *entries;
+    char **names = torch_names(own, count);
     checkpoint_note(notes, moec_model(compiler), moec_bundle(compiler), companions, &place);
     entries = memory_new((size_t)file->count * sizeof *entries);
     for (int i = 0; i < file->count; i++) {
         entries[i] = file->entries[i];
-        entries[i].name = public_name(file, file->entries[i].name);
+        for (int j = 0; j < count; j++)
+            if (!strcmp(names[j], file->entries[i].name)) entries[i].name = own[j].name;
     }
     bool good = folder_make(import->out) && safetensors_write(path, entries, file->count, notes);
-    for (int i = 0; i < file->count; i++) free(entries[i].name);
+    for (int i = 0; i < count; i++) free(names[i]);
+    free(names);
+    if (own) entries_free(own, count);
     free(entries);
     json_decref(notes);
     return good;

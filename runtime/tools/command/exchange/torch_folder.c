@@ -3,6 +3,7 @@
 #include "tools/command/exchange/torch_folder.h"
 
 #include "abi/json_make.h"
+#include "abi/step_path.h"
 #include "base/build.h"
 #include "base/files.h"
 #include "base/memory.h"
@@ -12,6 +13,7 @@
 #include "training/checkpoint.h"
 #include "training/spec.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,24 +60,44 @@ static bool has_entry(const TensorEntry *entries, int count, const char *name, s
     return false;
 }
 
-/* A layer with the label of a weight has another attribute in Python: "a.query.weight" is
- * "a.query_layer.weight" if "a.query" is a weight. */
-static void rename_entries(TensorEntry *entries, int count) {
-    char **names = memory_new((size_t)count * sizeof *names);
+/* Whether an entry continues the path with the name of a layer or weight, not with a number. */
+static bool has_named_entry(const TensorEntry *entries, int count, const char *name,
+                            size_t length) {
     for (int i = 0; i < count; i++) {
-        const char *name = entries[i].name;
-        names[i] = memory_format("%s", "");
-        for (const char *from = name; *from;) {
-            size_t length = strcspn(from, ".");
-            const char *end = from + length;
-            bool weight = *end && has_entry(entries, count, name, (size_t)(end - name));
-            char *longer = memory_format("%s%.*s%s%s", names[i], (int)length, from,
-                                         weight ? moec_torch_suffix() : "", *end ? "." : "");
-            free(names[i]);
-            names[i] = longer;
-            from = end + (*end == '.');
-        }
+        const char *other = entries[i].name;
+        if (!strncmp(other, name, length) && other[length] == '.' &&
+            !isdigit((unsigned char)other[length + 1]))
+            return true;
     }
+    return false;
+}
+
+static char *torch_name(const TensorEntry *entries, int count, const char *name) {
+    char *made = memory_format("%s", "");
+    for (const char *from = name; *from;) {
+        size_t length = strcspn(from, "."), path = (size_t)(from - name) + length;
+        const char *end = from + length;
+        bool weight = *end && has_entry(entries, count, name, path),
+             list = *end && isdigit((unsigned char)end[1]) &&
+                    has_named_entry(entries, count, name, path);
+        char *longer =
+            memory_format("%s%.*s%s%s%s", made, (int)length, from, weight ? TORCH_LAYER : "",
+                          list ? TORCH_STEPS : "", *end ? "." : "");
+        free(made);
+        made = longer;
+        from = end + (*end == '.');
+    }
+    return made;
+}
+
+char **torch_names(const TensorEntry *entries, int count) {
+    char **names = memory_new(((size_t)count + 1) * sizeof *names);
+    for (int i = 0; i < count; i++) names[i] = torch_name(entries, count, entries[i].name);
+    return names;
+}
+
+static void rename_entries(TensorEntry *entries, int count) {
+    char **names = torch_names(entries, count);
     for (int i = 0; i < count; i++) {
         free(entries[i].name);
         entries[i].name = names[i];

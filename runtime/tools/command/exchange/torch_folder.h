@@ -35,6 +35,12 @@ typedef struct TorchImport {
     bool bare, json; /* bare: without the tokenizer */
 } TorchImport;
 
+/* The names of tensors in PyTorch, as a new array of new strings. A layer with the label of a
+ * weight and a repeat with the label of a layer have other attributes: "a.query.weight" is
+ * "a.query_layer.weight" if "a.query" is a weight, and "part.0.up" is "part_steps.0.up" if there
+ * is a "part.up". */
+char **torch_names(const TensorEntry *entries, int count);
+
 /* Whether a folder is one of torch_folder_write. */
 bool torch_folder_is(const char *path);
 /* Writes it as a run. False after a message. */
