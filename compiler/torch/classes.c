@@ -10,6 +10,7 @@
 
 typedef struct ClassText {
     const char *name, *body;
+    bool repeated; /* an iteration of a repeat: its activations can be recomputed */
 } ClassText;
 
 static void print_module(Torch *torch, TorchModule *module, Printer *caller);
@@ -97,8 +98,8 @@ static void print_repeat(Printer *printer, const TorchPart *part) {
     const Index *index = part->statement->index;
     print_comment(printer, part->statement);
     expand_carried(printer);
-    python_line(printer, "for %s in range(%ld):", new_name(printer, index->name),
-                index->axis->size);
+    python_line(printer, "for %s in range(%s):", new_name(printer, index->name),
+                python_number(printer, index->axis, (double)index->axis->size).text);
     printer->depth++;
     printer->loops++;
     print_parts(printer, &part->body, 0, part->body.count);
@@ -144,26 +145,9 @@ static const char *shape_text(Torch *torch, const Tensor *tensor, bool names) {
     return text.text;
 }
 
-static const char *last_name(const char *path) {
-    const char *dot = strrchr(path, '.');
-    return dot ? dot + 1 : path;
-}
-
 /* A layer or weight with the name of an attribute of nn.Module would hide it. */
 static void check_attribute(Torch *torch, const char *name, Span span) {
-    static const char *const methods[] = {
-        "train",   "eval",       "half",    "float",    "double",   "type",
-        "to",      "cpu",        "cuda",    "apply",    "forward",  "children",
-        "buffers", "parameters", "modules", "training", "config",   "device",
-        "dtype",   "generate",   "initial", "compile",  "bfloat16", "dump_patches"};
-    bool taken = strcmp(python_name(torch, name), name) != 0 && strcmp(name, "l") != 0;
-    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
-        taken |= !strcmp(methods[i], name);
-    static const char *const fine[] = {"l",    "O",      "I",        "positions", "top_k",
-                                       "take", "gather", "attend",   "losses",    "cache",
-                                       "math", "range",  "reversed", "cls",       "F"};
-    for (size_t i = 0; i < sizeof fine / sizeof *fine; i++) taken &= strcmp(fine[i], name) != 0;
-    if (taken)
+    if (is_reserved_attribute(torch, name))
         refuse(torch, span,
                arena_format(torch->arena, "the attribute '%s', a word of Python,", name));
 }
@@ -210,73 +194,87 @@ static bool in_list(const TorchModule *child) {
     return *last == '{' || isdigit((unsigned char)*last);
 }
 
+static const char *made_text(Torch *torch, const TorchModule *layer) {
+    return arena_format(torch->arena, "%s(%s)", layer->class_name,
+                        layer->uses_config ? "config" : "");
+}
+
 /* The layers of one nn.ModuleList, from `first`; returns the index after them. */
-static int print_list(Torch *torch, Text *text, const TorchModule *module, int first) {
-    const char *name = ((TorchModule *)module->children.items[first])->name;
-    int end = first, at = first;
-    while (end < module->children.count && in_list(module->children.items[end]) &&
-           !strcmp(((TorchModule *)module->children.items[end])->name, name))
+static int print_list(Printer *printer, Text *text, int first) {
+    Torch *torch = printer->torch;
+    TorchModule *const *children = (TorchModule *const *)printer->module->children.items;
+    int end = first, at = first, count = printer->module->children.count;
+    const char *path = children[first]->path;
+    while (end < count && in_list(children[end]) &&
+           !strcmp(children[end]->name, children[first]->name))
         end++;
-    const char *path = ((TorchModule *)module->children.items[first])->path;
-    text_add(text, "        self.%s%s = nn.ModuleList([", name,
+    text_add(text, "        self.%s%s = nn.ModuleList([", children[first]->name,
              list_suffix(torch, path, strlen(path)));
     while (at < end) {
-        const TorchModule *child = module->children.items[at];
         int period = 0;
-        while (child->steps && at + period < end &&
-               ((TorchModule *)module->children.items[at + period])->steps)
-            period++;
+        while (children[at]->steps && at + period < end && children[at + period]->steps) period++;
         text_add(text, at > first ? ", " : "");
         if (!period) {
-            text_add(text, "%s()", child->class_name);
-            at++;
+            text_add(text, "%s", made_text(torch, children[at++]));
             continue;
         }
-        text_add(text, period > 1 ? "*(cls() for _ in range(%ld) for cls in (" : "*(",
-                 child->steps);
-        for (int i = 0; i < period; i++)
-            text_add(text, "%s%s", i ? ", " : "",
-                     ((TorchModule *)module->children.items[at + i])->class_name);
-        if (period > 1)
-            text_add(text, "))");
+        const Axis *steps = children[at]->steps;
+        const char *times = python_number(printer, steps, (double)steps->size).text;
+        bool only = at == first && at + period == end;
+        text_add(text, "%s", only ? "" : "*(");
+        if (period == 1)
+            text_add(text, "%s for _ in range(%s)", made_text(torch, children[at]), times);
         else
-            text_add(text, "() for _ in range(%ld))", child->steps);
+            text_add(text, "layer for _ in range(%s) for layer in (", times);
+        for (int i = 0; i < period && period > 1; i++)
+            text_add(text, "%s%s", i ? ", " : "", made_text(torch, children[at + i]));
+        text_add(text, "%s%s", period > 1 ? ")" : "", only ? "" : ")");
         at += period;
     }
     text_add(text, "])\n");
     return end;
 }
 
-static const char *init_text(Torch *torch, TorchModule *module, const char *parameter) {
-    Text text = {.arena = torch->arena};
+/* The constructor, after the attributes of the class. Its options, weights and layers. */
+static const char *init_text(Printer *printer) {
+    Torch *torch = printer->torch;
+    TorchModule *module = module_at(torch, printer->module->path);
+    Text text = {.arena = torch->arena}, layers = {.arena = torch->arena};
+    const bool root = module == torch->root;
     text_add(&text, "%s", "");
-    if (!module->stored.count && !module->children.count && !*parameter) return text.text;
-    print_initial(torch, &text, module);
-    text_add(&text, "    def __init__(self%s%s):\n        super().__init__(%s)\n",
-             *parameter ? ", " : "", parameter, parameter);
-    for (int i = 0; i < module->stored.count; i++)
-        print_stored(torch, &text, module->stored.items[i]);
-    for (int i = 0; i < module->children.count;) {
+    module->uses_config = root;
+    for (int i = 0; i < module->children.count; i++) {
         TorchModule *child = module->children.items[i];
         if (!child->class_name) print_module(torch, child, NULL);
+        module->uses_config |= child->uses_config;
+    }
+    for (int i = 0; i < module->children.count;) {
+        const TorchModule *child = module->children.items[i];
         if (in_list(child)) {
-            for (int j = i; j < module->children.count; j++) {
-                TorchModule *next = module->children.items[j];
-                if (!next->class_name) print_module(torch, next, NULL);
-            }
-            i = print_list(torch, &text, module, i);
+            i = print_list(printer, &layers, i);
             continue;
         }
-        const char *name = last_name(child->path);
-        Span span = child->application && child->parts.count &&
-                            ((TorchPart *)child->parts.items[0])->statement
-                        ? ((TorchPart *)child->parts.items[0])->statement->span
-                        : (Span){0};
-        check_attribute(torch, name, span);
-        text_add(&text, "        %s = %s()\n", attribute(torch, module, child->path, true),
-                 child->class_name);
+        const TorchPart *part = child->parts.count ? child->parts.items[0] : NULL;
+        check_attribute(torch, last_name(child->path),
+                        part && part->statement ? part->statement->span : (Span){0});
+        text_add(&layers, "        %s = %s\n", attribute(torch, module, child->path, true),
+                 made_text(torch, child));
         i++;
     }
+    module->uses_config |= module->options.count > 0;
+    if (!module->stored.count && !layers.length && !module->options.count && !root)
+        return text.text;
+    print_initial(torch, &text, module);
+    text_add(&text, "    def __init__(self%s):\n        super().__init__(%s)\n",
+             module->uses_config ? ", config" : "", root ? "config" : "");
+    for (int i = 0; i < module->options.count; i++) {
+        const TorchVariable *option = module->options.items[i];
+        text_add(&text, "        self.%s = config.options[\"%s\"]\n",
+                 option_attribute(torch, module, option), option->path);
+    }
+    for (int i = 0; i < module->stored.count; i++)
+        print_stored(torch, &text, module->stored.items[i]);
+    text_add_bytes(&text, layers.text, layers.length);
     return text.text;
 }
 
@@ -288,20 +286,25 @@ static bool class_name_taken(const Torch *torch, const char *name) {
     return false;
 }
 
-static void set_class(Torch *torch, TorchModule *module, const char *body) {
+static ClassText *class_with(Torch *torch, const TorchModule *module, const char *body) {
     for (int i = 0; i < torch->classes.count; i++) {
-        const ClassText *other = torch->classes.items[i];
-        if (strcmp(other->body, body) != 0) continue;
-        module->class_name = other->name;
-        return;
+        ClassText *other = torch->classes.items[i];
+        if (!strcmp(other->body, body)) return other;
     }
     const char *stem = class_name_of(torch, module->name), *name = stem;
     for (int number = 2; class_name_taken(torch, name); number++)
         name = arena_format(torch->arena, "%s%d", stem, number);
     ClassText *made = arena_alloc(torch->arena, sizeof *made);
-    *made = (ClassText){name, body};
+    *made = (ClassText){.name = name, .body = body};
     list_push(torch->arena, &torch->classes, made);
-    module->class_name = name;
+    return made;
+}
+
+static void set_class(Torch *torch, TorchModule *module, const char *body) {
+    ClassText *text = class_with(torch, module, body);
+    text->repeated |= module->steps != NULL;
+    torch->repeats |= text->repeated;
+    module->class_name = text->name;
 }
 
 static PyVariable *add_input(Printer *printer, const TorchItem *item, const PyVariable *outside) {
@@ -376,7 +379,7 @@ static void print_module(Torch *torch, TorchModule *module, Printer *caller) {
         return;
     }
     module->forward = forward;
-    const char *init = init_text(torch, module, "");
+    const char *init = init_text(&printer);
     set_class(torch, module,
               arena_format(torch->arena, "%s%s%s", init, *init && *forward ? "\n" : "",
                            *init || *forward ? forward : "    pass\n"));
@@ -476,13 +479,14 @@ const char *print_classes(Torch *torch) {
     printer.text.arena = torch->arena;
     printer.like = own_weight(torch, torch->root);
     const char *equations = print_model(torch, &printer);
-    const char *init = init_text(torch, torch->root, "config"),
+    const char *init = init_text(&printer),
                *name = class_name_of(torch, torch->program->name);
     Text text = {.arena = torch->arena};
     text_add(&text, "%s", "");
     for (int i = 0; i < torch->classes.count; i++) {
         const ClassText *made = torch->classes.items[i];
-        text_add(&text, "class %s(nn.Module):\n%s\n\n", made->name, made->body);
+        text_add(&text, "class %s(%s):\n%s\n\n", made->name,
+                 made->repeated ? "GradientCheckpointingLayer" : "nn.Module", made->body);
     }
     text_add(&text, "class %sForCausalLM(%sBase):\n%s        self.post_init()\n\n", name, name,
              init);

@@ -117,7 +117,7 @@ static TorchPart *part_new(Torch *torch, TorchModule *module, Statement *stateme
         part->body = parts_of(torch, module, &statement->body.statements);
     for (int i = 0; i < part->body.count; i++) {
         const TorchPart *inner = part->body.items[i];
-        if (inner->child) inner->child->steps = statement->index->axis->size;
+        if (inner->child) inner->child->steps = statement->index->axis;
     }
     return part;
 }

@@ -19,31 +19,70 @@ const char *shortest(Arena *arena, double number) {
     return arena_format(arena, "%.17g", number);
 }
 
-static const char *size_name(Arena *arena, const char *text, const char *name, int power) {
-    if (!power) return text;
-    return arena_format(arena, *text ? "%s * %s" : "%s%s", text, name);
+/* A run has the sizes of the current call; an option is an attribute of the module. */
+static const char *variable_name(Printer *printer, const TorchVariable *variable) {
+    Torch *torch = printer->torch;
+    if (variable->path)
+        return arena_format(torch->arena, "self.%s",
+                            option_attribute(torch, printer->module, variable));
+    printer->uses_cache = true;
+    return variable == torch->variables.items[0] ? "cache.sequences" : "cache.length";
 }
 
-const char *python_number(Torch *torch, const Expr *expr) {
-    Arena *arena = torch->arena;
-    const RunNumber *number = run_number(torch, expr);
-    if (!number) {
-        if (isinf(expr->number)) return expr->number < 0 ? "-math.inf" : "math.inf";
-        return shortest(arena, expr->number);
+/* The product of the terms with positive or negative powers; "" without any. */
+static const char *terms_text(Printer *printer, const TorchNumber *number, int sign) {
+    Arena *arena = printer->torch->arena;
+    const char *text = "";
+    for (int i = 0; i < number->terms.count; i++) {
+        const TorchTerm *term = number->terms.items[i];
+        if (term->power * sign < 0) continue;
+        const char *name = variable_name(printer, term->variable);
+        if (fabs(term->power) != 1)
+            name = arena_format(arena, "%s**%s", name, shortest(arena, fabs(term->power)));
+        text = arena_format(arena, *text ? "%s * %s" : "%s%s", text, name);
     }
-    if (number->sum)
-        return arena_format(arena, "(cache.total %c %ld)", number->factor < 0 ? '-' : '+',
-                            labs((long)number->factor));
-    const char *top = "", *below = "";
-    top = size_name(arena, top, "cache.sequences", number->p > 0);
-    top = size_name(arena, top, "cache.length", number->q > 0);
-    below = size_name(arena, below, "cache.sequences", number->p < 0);
-    below = size_name(arena, below, "cache.length", number->q < 0);
+    return text;
+}
+
+/* A number that depends on variables. */
+static const char *number_text(Printer *printer, const TorchNumber *number) {
+    Arena *arena = printer->torch->arena;
     const char *factor = shortest(arena, number->factor);
-    if (*top) top = arena_format(arena, "%s * %s", factor, top);
+    if (number->added && number->factor == 0) return variable_name(printer, number->added);
+    if (number->added) {
+        printer->uses_cache |= !number->added->path;
+        const char *name = number->added->path ? variable_name(printer, number->added) : "cache.total";
+        return arena_format(arena, "(%s %c %s)", name, number->factor < 0 ? '-' : '+',
+                            shortest(arena, fabs(number->factor)));
+    }
+    const char *top = terms_text(printer, number, 1), *below = terms_text(printer, number, -1);
+    if (!*below && number->factor == 1 && number->terms.count == 1 && !strchr(top, '*')) return top;
+    if (*top && number->factor != 1) top = arena_format(arena, "%s * %s", factor, top);
     if (!*top) top = factor;
     return *below ? arena_format(arena, "(%s / (%s))", top, below)
                   : arena_format(arena, "(%s)", top);
+}
+
+Py python_number(Printer *printer, const void *key, double number) {
+    const TorchNumber *found = torch_number(printer->torch, key);
+    bool whole = number == floor(number) && fabs(number) < 0x1p62;
+    Py value = {.level = PY_ATOM, .kind = whole ? PY_INT : PY_TABLE, .number = true};
+    if (found) {
+        value.text = number_text(printer, found);
+        if (found->added && found->added->real) value.kind = PY_TABLE;
+        for (int i = 0; i < found->terms.count; i++) {
+            const TorchTerm *term = found->terms.items[i];
+            if (term->variable->path && (term->variable->real || term->power < 1))
+                value.kind = PY_TABLE;
+        }
+        return value;
+    }
+    if (number < 0) value.level = PY_NEGATION;
+    printer->torch->uses_math |= isinf(number);
+    value.text = !isinf(number) ? shortest(printer->torch->arena, number)
+                 : number < 0   ? "-math.inf"
+                                : "math.inf";
+    return value;
 }
 
 Index *order_find(const Printer *printer, const Index *index) {
@@ -394,14 +433,7 @@ Py python(Printer *printer, const Expr *expr) {
     Py args[3], result = {.level = PY_ATOM};
     switch (expr->kind) {
     case EXPR_NUMBER:
-        result.text = python_number(printer->torch, expr);
-        result.number = true;
-        result.kind =
-            expr->number == floor(expr->number) && fabs(expr->number) < 0x1p62 ? PY_INT : PY_TABLE;
-        if (run_number(printer->torch, expr)) printer->uses_cache = true;
-        if (expr->number < 0) result.level = PY_NEGATION;
-        if (isinf(expr->number)) printer->torch->uses_math = true;
-        return result;
+        return python_number(printer, expr, expr->number);
     case EXPR_INDEX:
         return index_python(printer, expr->index);
     case EXPR_READ:

@@ -25,9 +25,28 @@ const char *python_name(Torch *torch, const char *name) {
     return taken ? arena_format(torch->arena, "%s_", name) : name;
 }
 
+bool is_reserved_attribute(Torch *torch, const char *name) {
+    static const char *const methods[] = {
+        "train",   "eval",       "half",    "float",    "double",   "type",
+        "to",      "cpu",        "cuda",    "apply",    "forward",  "children",
+        "buffers", "parameters", "modules", "training", "config",   "device",
+        "dtype",   "generate",   "initial", "compile",  "bfloat16", "dump_patches"};
+    static const char *const fine[] = {"l",    "O",      "I",        "positions", "top_k",
+                                       "take", "gather", "attend",   "losses",    "cache",
+                                       "math", "range",  "reversed", "cls",       "F"};
+    bool word = strcmp(python_name(torch, name), name) != 0 &&
+                !in_list(fine, sizeof fine / sizeof *fine, name);
+    return word || in_list(methods, sizeof methods / sizeof *methods, name);
+}
+
+const char *last_name(const char *path) {
+    const char *dot = strrchr(path, '.');
+    return dot ? dot + 1 : path;
+}
+
 /* "norm" of "block.{i}.norm"; "" at the root and for an iteration. */
 static const char *last_segment(const char *path) {
-    const char *dot = strrchr(path, '.'), *last = dot ? dot + 1 : path;
+    const char *last = last_name(path);
     return *last == '{' || isdigit((unsigned char)*last) ? "" : last;
 }
 
@@ -42,8 +61,7 @@ const char *local_stem(Printer *printer, const Tensor *tensor) {
     size_t length = strlen(label);
     const char *stem = tensor->stem;
     if (tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE) {
-        const char *dot = strrchr(tensor->path, '.');
-        stem = dot ? dot + 1 : tensor->path;
+        stem = last_name(tensor->path);
     }
     if (length && !strncmp(stem, label, length) && stem[length] == '_') stem += length + 1;
     return python_name(printer->torch, stem);
@@ -116,6 +134,31 @@ const char *attribute(Torch *torch, const TorchModule *from, const char *path, b
         at += *at == '.';
     }
     return text.text;
+}
+
+static bool has_attribute(const TorchModule *module, const char *name) {
+    for (int i = 0; i < module->stored.count; i++)
+        if (!strcmp(last_name(((Tensor *)module->stored.items[i])->path), name)) return true;
+    for (int i = 0; i < module->children.count; i++) {
+        const TorchModule *child = module->children.items[i];
+        if (!strcmp(last_name(child->path), name) || !strcmp(child->name, name)) return true;
+    }
+    return false;
+}
+
+const char *option_attribute(Torch *torch, TorchModule *module, const TorchVariable *option) {
+    TorchModule *first = module_at(torch, module->path);
+    const char *name = last_name(option->path);
+    bool taken = is_reserved_attribute(torch, name) || has_attribute(first, name);
+    int at = 0;
+    for (; at < first->options.count && first->options.items[at] != option; at++)
+        taken |= !strcmp(last_name(((TorchVariable *)first->options.items[at])->path), name);
+    if (at == first->options.count) list_push(torch->arena, &first->options, (void *)option);
+    if (!taken) return name;
+    char *whole = arena_format(torch->arena, "option_%s", option->path);
+    for (char *c = whole; *c; c++)
+        if (!isalnum((unsigned char)*c)) *c = '_';
+    return whole;
 }
 
 /* "RmsNorm" of "rms_norm". */

@@ -1,8 +1,10 @@
 """Models that `moec emit --target torch` writes, compared with moec; see torch_models.sh.
 
 For each model: random weights (all of them, none is 0 or 1), written by moec as a checkpoint; the emitted folder is loaded by
-transformers. Logits, loss, gradients by name, and greedy tokens with a cache must agree.
+transformers. Logits, loss, gradients by name, and greedy tokens with a cache must agree; other values of options take effect
+or are refused.
 """
+import copy
 import os
 import pathlib
 import shutil
@@ -81,6 +83,68 @@ def greedy(model, tokens, count):
     return tokens[0, -count:].tolist()
 
 
+def other_values(config):
+    """Another value of each free option."""
+    free = sys.modules[type(config).__module__].FREE
+    return {name: config.options[name] + 1 if kind is int else config.options[name] * 0.8 for name, kind in free.items()}
+
+
+def compare_options(spec, sets, folder, config, rows):
+    """Options that change in the configuration, against a model that moec writes with them: the difference of the logits and losses.
+    None: no other values are valid together.
+    """
+    changed = other_values(config)
+    expected, held = {**config.options, **changed}, dict(changed)
+    for attempt in range(2):
+        checkpoint, emitted = folder / f"options{attempt}.safetensors", folder / f"options{attempt}"
+        values = [f"--set={text}" for text in sets] + [f"--set={name}={value!r}" for name, value in held.items()]
+        try:
+            moec("init", spec, *values, "--out", checkpoint)
+        except RuntimeError:
+            return None
+        spread(checkpoint)
+        moec("emit", checkpoint, "--target", "torch", "--out", emitted)
+        theirs = transformers.AutoModelForCausalLM.from_pretrained(emitted, trust_remote_code=True, dtype=torch.float32).eval()
+        follow = {name: value for name, value in expected.items()
+                  if not name.startswith(("train", "inference")) and theirs.config.options.get(name, value) != value}
+        held.update(follow)
+        if not follow:
+            break
+    assert not follow, follow
+    config.options = changed
+    ours = transformers.AutoModelForCausalLM.from_config(config, trust_remote_code=True, dtype=torch.float32).eval()
+    ours.load_state_dict(theirs.state_dict())
+    with torch.no_grad():
+        a, b = (model(rows[:, :-1], targets=rows[:, 1:]) for model in (ours, theirs))
+    difference = relative(a.logits, b.logits)
+    return difference if a.loss is None else max(difference, abs(a.loss.item() - b.loss.item()) / abs(b.loss.item()))
+
+
+def refused_options(model):
+    """The options that are not free and whose other values construct a model."""
+    config, wrong = model.config, []
+    free = sys.modules[type(config).__module__].FREE
+    for name, value in {**config.options}.items():
+        if name in free:
+            continue
+        config.options = {name: value + 1 if isinstance(value, (int, float)) else value + "s"}
+        try:
+            type(model)(config)
+            wrong.append(name)
+        except ValueError as error:
+            assert name in str(error), error
+    for name in free:
+        for value in 0, -config.options[name] if name in config.options else -1, "1":
+            config.options = {name: value}
+            try:
+                type(model)(config)
+                wrong.append(f"{name}={value}")
+            except ValueError as error:
+                assert name in str(error), error
+    config.options = {}
+    return wrong
+
+
 def compare(spec, sets, folder):
     checkpoint, emitted = folder / "weights.safetensors", folder / "model"
     options = [f"--set={text}" for text in sets]
@@ -118,10 +182,12 @@ def compare(spec, sets, folder):
         equal = next((i for i, (a, b) in enumerate(zip(ours, expected)) if a != b), min(len(ours), len(expected)))
         result["tokens"] = equal
         result["wanted"] = count
+    result["options"] = compare_options(spec, sets, folder, copy.deepcopy(model.config), rows)
+    result["ignored"] = refused_options(model)
     return result
 
 
-LIMITS = {"ruff": 0, "logits": 1e-5, "gradients": 1e-4, "loss": 1e-5}
+LIMITS = {"ruff": 0, "logits": 1e-5, "gradients": 1e-4, "loss": 1e-5, "options": 1e-5}
 
 
 def main():
@@ -131,12 +197,13 @@ def main():
         folder = pathlib.Path(tempfile.mkdtemp())
         try:
             result = compare(spec, sets, folder)
-            wrong = [name for name, limit in LIMITS.items() if not result[name] <= limit]
+            wrong = [name for name, limit in LIMITS.items() if not (result[name] or 0) <= limit] + result["ignored"]
             if result.get("tokens") != result.get("wanted"):
                 wrong.append("tokens")
             tokens = f"{result['tokens']} of {result['wanted']} tokens" if "tokens" in result else "no decoding"
             print(f"{spec}: logits {result['logits']:.1e}, loss {result['loss']:.1e}, gradients {result['gradients']:.1e}, "
-                  f"{tokens}{'  WRONG: ' + ' '.join(wrong) if wrong else ''}", flush=True)
+                  f"{tokens}, options {'not tried' if result['options'] is None else format(result['options'], '.1e')}"
+                  f"{'  WRONG: ' + ' '.join(wrong) if wrong else ''}", flush=True)
         except Exception as error:  # continue with the other models
             print(f"{spec}: {type(error).__name__}: {str(error)[-1500:] if not os.environ.get('TRACE') else ''}", flush=True)
             if os.environ.get("TRACE"):

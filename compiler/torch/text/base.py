@@ -67,8 +67,13 @@ class @NAME@Base(PreTrainedModel, GenerationMixin):
     config_class = @NAME@Config
     base_model_prefix = ""
     main_input_name = "input_ids"
+    supports_gradient_checkpointing = True
     cache_name = "cache" if "cache" in CausalLMOutputWithPast.__annotations__ else "past_key_values"
     hindrance = "@HINDRANCE@"  # why the model cannot decode; empty: it can
+
+    def __init__(self, config):
+        config.check()
+        super().__init__(config)
 
     @torch.no_grad()
     def _init_weights(self, module):

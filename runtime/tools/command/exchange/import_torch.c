@@ -23,19 +23,57 @@ bool torch_folder_is(const char *path) {
     return found;
 }
 
-static MoecCompiler *open_spec(const TorchImport *import) {
+/* The spec of the folder with `count` settings; NULL after a message. */
+static MoecCompiler *open_with(const char *folder, const char *const *sets, int count) {
     Mapping text;
-    char *path = path_join(import->folder, TORCH_SPEC);
+    char *path = path_join(folder, TORCH_SPEC);
     MoecCompiler *compiler = NULL;
     if (file_map(path, "write the folder again with moec emit", &text)) {
-        compiler = moec_open_bundle((const char *)text.bytes, text.length, import->sets->items,
-                                    import->sets->count);
+        compiler = moec_open_bundle((const char *)text.bytes, text.length, sets, count);
         file_unmap(&text);
     }
     free(path);
     if (!compiler || reports_good(compiler)) return compiler;
     moec_close(compiler);
     return NULL;
+}
+
+/* The numbers of config.json that differ from those of the spec, "path=value", and then the
+ * settings of the command. Returns their count. */
+static int changed_options(const TorchImport *import, MoecCompiler *compiler, char ***sets) {
+    static const char prefix[] = "options.";
+    char *file = path_join(import->folder, "config.json");
+    Config *config = config_open(file);
+    int count = 0;
+    *sets = memory_new((size_t)((config ? config->count : 0) + import->sets->count + 1) *
+                       sizeof **sets);
+    for (int i = 0; config && i < config->count; i++) {
+        const MoecPair *pair = &config->pairs[i];
+        const char *path = pair->key + sizeof prefix - 1;
+        if (pair->kind != MOEC_PAIR_NUMBER || strncmp(pair->key, prefix, sizeof prefix - 1) != 0 ||
+            moec_option_number(compiler, path, pair->number) == pair->number)
+            continue;
+        (*sets)[count++] = memory_format("%s=%.17g", path, pair->number);
+    }
+    for (int i = 0; i < import->sets->count; i++)
+        (*sets)[count++] = memory_format("%s", import->sets->items[i]);
+    if (config) config_close(config);
+    free(file);
+    return count;
+}
+
+/* The spec with the options that PyTorch used. */
+static MoecCompiler *open_spec(const TorchImport *import) {
+    MoecCompiler *compiler = open_with(import->folder, NULL, 0);
+    char **sets = NULL;
+    int count = compiler ? changed_options(import, compiler, &sets) : 0;
+    if (count) {
+        moec_close(compiler);
+        compiler = open_with(import->folder, (const char *const *)sets, count);
+    }
+    for (int i = 0; i < count; i++) free(sets[i]);
+    free(sets);
+    return compiler;
 }
 
 /* "a.query_layer.weight" is "a.query.weight" if the file has "a.query". A new string. */

@@ -39,7 +39,7 @@ static bool write_config(const TorchFolder *folder, const MoecTorch *torch) {
     char *configuration = memory_format("configuration_%s.%sConfig", model, name),
          *modeling = memory_format("modeling_%s.%sForCausalLM", model, name),
          *architecture = memory_format("%sForCausalLM", name);
-    json_t *options = json_loads(moec_options_json(folder->compiler), 0, NULL);
+    json_t *options = json_loads(torch->options, 0, NULL);
     json_t *config = json_make(
         "{s:[s], s:{s:s, s:s}, s:s, s:I, s:I, s:s, s:b, s:s, s:o}", "architectures", architecture,
         "auto_map", "AutoConfig", configuration, "AutoModelForCausalLM", modeling, "model_type",
