@@ -168,12 +168,13 @@ static const char *json_of(Arena *arena, const char *lines) {
 /* Those that may change: "layers": int, */
 static const char *free_text(const Torch *torch) {
     Text text = {.arena = torch->arena};
+    text_add(&text, "%s", torch->variables.count > 2 ? "\n" : "");
     for (int i = 0; i < torch->variables.count; i++) {
         const TorchVariable *variable = torch->variables.items[i];
         if (variable->path)
             text_add(&text, "    \"%s\": %s,\n", variable->path, variable->real ? "float" : "int");
     }
-    return text.text ? text.text : "";
+    return text.text;
 }
 
 static void emit(void *data) {

@@ -17,6 +17,12 @@ static void print_module(Torch *torch, TorchModule *module, Printer *caller);
 
 /* ---- applications ---- */
 
+/* Whether the path of the child ends in the number of an iteration: "block.{i}". */
+static bool in_list(const TorchModule *child) {
+    const char *last = last_name(child->path);
+    return *last == '{' || isdigit((unsigned char)*last);
+}
+
 static bool is_own(const TorchModule *module, const Tensor *tensor) {
     size_t length = strlen(module->path);
     return tensor->path && (!length || (!strncmp(tensor->path, module->path, length) &&
@@ -50,7 +56,10 @@ static const char *result_names(Printer *printer, TorchModule *child, const List
         const PyVariable *made = child->results.items[i];
         PyVariable *variable =
             item->version && printer->loops ? variable_of(printer, item->tensor, 0) : NULL;
-        if (!variable) variable = define_variable(printer, item->tensor, item->version, parts, at);
+        const char *stem = result_stem(printer, child);
+        if (!stem) stem = local_stem(printer, item->tensor);
+        if (!variable)
+            variable = define_named(printer, stem, item->tensor, item->version, parts, at);
         memcpy(variable->absent, made->absent, sizeof made->absent);
         memcpy(variable->full, made->full, sizeof made->full);
         variable->kind = made->kind;
@@ -63,7 +72,9 @@ static void print_application(Printer *printer, TorchModule *child, const List *
     Torch *torch = printer->torch;
     if (!child->outputs.count) return;
     print_module(torch, child, printer);
-    print_source(printer, child->application->call);
+    Span call = child->application->call;
+    if (in_list(child)) call.end = call.start; /* the line of the repeat alone */
+    print_source(printer, call);
     Text arguments = {.arena = torch->arena};
     text_add(&arguments, "%s", "");
     for (int i = 0; i < child->inputs.count; i++)
@@ -169,29 +180,26 @@ static void print_stored(Torch *torch, Text *text, const Tensor *tensor) {
 static void print_initial(Torch *torch, Text *text, const TorchModule *module) {
     static const char *const kinds[] = {"constant", "normal", "uniform"};
     Text decayed = {.arena = torch->arena};
-    text_add(&decayed, "%s", "");
+    int decayed_count = 0;
+    const bool one = module->stored.count == 1;
     if (!module->stored.count) return;
-    text_add(text, "    initial = (\n");
+    text_add(text, "    initial = (%s", one ? "" : "\n");
     for (int i = 0; i < module->stored.count; i++) {
         const Tensor *tensor = module->stored.items[i];
         const Init *init = &tensor->init;
         const char *name = last_name(tensor->path);
         int kind = init->kind == MOEC_INIT_NORMAL ? 1 : init->kind == MOEC_INIT_UNIFORM ? 2 : 0;
-        text_add(text, "        (\"%s\", \"%s\", %s, %s),\n", name, kinds[kind],
-                 shortest(torch->arena, init->a), shortest(torch->arena, init->b));
+        text_add(text, one ? "(\"%s\", \"%s\", %s, %s)," : "        (\"%s\", \"%s\", %s, %s),\n",
+                 name, kinds[kind], shortest(torch->arena, init->a),
+                 shortest(torch->arena, init->b));
         bool decays = torch->decays_all || (tensor->facts && is_matrix(tensor));
-        if (tensor->role == ROLE_PARAMETER && decays) text_add(&decayed, "\"%s\", ", name);
+        if (tensor->role == ROLE_PARAMETER && decays)
+            text_add(&decayed, "%s\"%s\"", decayed_count++ ? ", " : "", name);
     }
-    text_add(text, "    )\n");
-    if (decayed.length) decayed.text[decayed.length - 1] = 0;
-    if (decayed.length) text_add(text, "    decayed = (%s)\n", decayed.text);
+    text_add(text, one ? ")\n" : "    )\n");
+    if (decayed_count)
+        text_add(text, "    decayed = (%s%s)\n", decayed.text, decayed_count == 1 ? "," : "");
     text_add(text, "\n");
-}
-
-/* Whether the path of the child ends in the number of an iteration: "block.{i}". */
-static bool in_list(const TorchModule *child) {
-    const char *last = last_name(child->path);
-    return *last == '{' || isdigit((unsigned char)*last);
 }
 
 static const char *made_text(Torch *torch, const TorchModule *layer) {

@@ -228,7 +228,9 @@ static void find_inputs(Torch *torch, TorchModule *module) {
 
 bool read_later(Torch *torch, const TorchModule *module, const List *parts, int first,
                 const Tensor *tensor, int version) {
-    bool outside = is_stacked(tensor) && !version && !has_item(&module->inputs, tensor, 0);
+    /* At the root, nothing reads it after its parts; in a repeat, the next iteration may. */
+    bool last = !module->parent && parts == &module->parts;
+    bool outside = !last && is_stacked(tensor) && !version && !has_item(&module->inputs, tensor, 0);
     if (outside) return true;
     if (has_item(&module->outputs, tensor, version)) return true;
     for (int i = first; i < parts->count; i++) {

@@ -154,12 +154,35 @@ static Py taken(Printer *printer, Py value, const Sub *sub, int dim) {
     return made;
 }
 
+/* logits[b,s,targets[b,s]]: one element per row of the last dimension. */
+static bool along_last(Printer *printer, const PyVariable *variable, const Sub *subs, Py *result) {
+    const Tensor *tensor = variable->tensor;
+    const Sub *last = &subs[tensor->rank - 1];
+    const Py *value = &last->value;
+    *result = (Py){.level = PY_ATOM, .kind = variable->kind};
+    for (int i = leads_with_repeat(tensor); i < tensor->rank - 1; i++) {
+        bool current = subs[i].plain == printer->now && variable->full[i];
+        if (variable->absent[i] || !subs[i].plain || current) return false;
+        result->dims[result->rank++] = subs[i].plain;
+    }
+    if (last->plain || !last->inside || value->number || value->kind != PY_INT) return false;
+    if (value->rank != result->rank || variable->absent[tensor->rank - 1]) return false;
+    for (int i = 0; i < value->rank; i++)
+        if (value->dims[i] != result->dims[i]) return false;
+    result->text =
+        arena_format(printer->torch->arena, "%s.gather(-1, %s[..., None]).squeeze(-1)",
+                     variable->name, aligned(printer, *value, result->dims, result->rank, PY_ATOM));
+    return true;
+}
+
 /* Every subscript as a tensor of positions, aligned with all others. */
 static Py gathered(Printer *printer, const PyVariable *variable, const Sub *subs) {
     Torch *torch = printer->torch;
-    Py values[MAX_RANK], result = {.level = PY_ATOM, .kind = variable->kind};
+    Py values[MAX_RANK], result;
     int count = 0;
     bool inside = true;
+    if (along_last(printer, variable, subs, &result)) return result;
+    result = (Py){.level = PY_ATOM, .kind = variable->kind};
     for (int i = leads_with_repeat(variable->tensor); i < variable->tensor->rank; i++) {
         if (variable->absent[i]) continue;
         inside &= subs[i].inside;

@@ -94,6 +94,7 @@ typedef struct PyVariable {
 } PyVariable;
 
 typedef enum PyLevel {
+    PY_CHOICE,
     PY_CONDITION,
     PY_COMPARISON,
     PY_SUM,
@@ -183,6 +184,8 @@ const char *python_name(Torch *torch, const char *name);
 /* "query" of "block.{i}.attention.query". */
 const char *last_name(const char *path);
 const char *local_stem(Printer *printer, const Tensor *tensor);
+/* The name that the source gives to the only result of an application, "q = norm@n(q)"; or NULL. */
+const char *result_stem(Printer *printer, const TorchModule *child);
 const char *new_name(Printer *printer, const char *stem);
 bool name_taken(const Printer *printer, const char *name);
 PyVariable *variable_of(Printer *printer, const Tensor *tensor, int version);
@@ -232,6 +235,9 @@ Py operand(Printer *printer, Py value);
 /* A new variable for the result; reuses the name of one that is not read later. */
 PyVariable *define_variable(Printer *printer, const Tensor *tensor, int version, const List *parts,
                             int at);
+/* The same with a stem. */
+PyVariable *define_named(Printer *printer, const char *stem, const Tensor *tensor, int version,
+                         const List *parts, int at);
 _Noreturn void refuse(Torch *torch, Span span, const char *what);
 
 enum { MAX_FACTORS = 12 };

@@ -45,22 +45,23 @@ static const char *terms_text(Printer *printer, const TorchNumber *number, int s
 }
 
 /* A number that depends on variables. */
-static const char *number_text(Printer *printer, const TorchNumber *number) {
+static void number_text(Printer *printer, const TorchNumber *number, Py *value) {
     Arena *arena = printer->torch->arena;
     const char *factor = shortest(arena, number->factor);
-    if (number->added && number->factor == 0) return variable_name(printer, number->added);
     if (number->added) {
         printer->uses_cache |= !number->added->path;
-        const char *name = number->added->path ? variable_name(printer, number->added) : "cache.total";
-        return arena_format(arena, "(%s %c %s)", name, number->factor < 0 ? '-' : '+',
-                            shortest(arena, fabs(number->factor)));
+        value->text = number->added->path ? variable_name(printer, number->added) : "cache.total";
+        if (number->factor == 0) return;
+        value->level = PY_SUM;
+        value->text = arena_format(arena, "%s %c %s", value->text, number->factor < 0 ? '-' : '+',
+                                   shortest(arena, fabs(number->factor)));
+        return;
     }
     const char *top = terms_text(printer, number, 1), *below = terms_text(printer, number, -1);
-    if (!*below && number->factor == 1 && number->terms.count == 1 && !strchr(top, '*')) return top;
+    if (strchr(top, '*') || *below || number->factor != 1) value->level = PY_PRODUCT;
     if (*top && number->factor != 1) top = arena_format(arena, "%s * %s", factor, top);
     if (!*top) top = factor;
-    return *below ? arena_format(arena, "(%s / (%s))", top, below)
-                  : arena_format(arena, "(%s)", top);
+    value->text = *below ? arena_format(arena, "%s / (%s)", top, below) : top;
 }
 
 Py python_number(Printer *printer, const void *key, double number) {
@@ -68,7 +69,7 @@ Py python_number(Printer *printer, const void *key, double number) {
     bool whole = number == floor(number) && fabs(number) < 0x1p62;
     Py value = {.level = PY_ATOM, .kind = whole ? PY_INT : PY_TABLE, .number = true};
     if (found) {
-        value.text = number_text(printer, found);
+        number_text(printer, found, &value);
         if (found->added && found->added->real) value.kind = PY_TABLE;
         for (int i = 0; i < found->terms.count; i++) {
             const TorchTerm *term = found->terms.items[i];
@@ -214,8 +215,9 @@ static PyKind unify(Printer *printer, Py *args, int count) {
 }
 
 static Py infix(Printer *printer, OpCode op, Py a, Py b) {
-    if (op == OP_MUL && b.number && !strncmp(b.text, "(1 / ", 5)) {
-        b.text = arena_copy(printer->torch->arena, b.text + 5, strlen(b.text) - 6);
+    if (op == OP_MUL && b.number && !strncmp(b.text, "1 / ", 4)) {
+        b.text += 4;
+        b.level = PY_ATOM;
         op = OP_DIV;
     }
     const struct Spelling *how = &spellings[op];
@@ -296,7 +298,8 @@ static Py choose(Printer *printer, Py condition, Py a, Py b) {
         if (!a.number) one = with_leading(printer, args[1], one, &result);
         if (!b.number) two = with_leading(printer, args[2], two, &result);
         result.number = a.number && b.number;
-        result.text = arena_format(arena, "(%s if %s else %s)", one, args[0].text, two);
+        result.level = PY_CHOICE;
+        result.text = arena_format(arena, "%s if %s else %s", one, args[0].text, two);
         return result;
     }
     result.text =
@@ -354,7 +357,7 @@ Py apply_python(Printer *printer, OpCode op, const Py *args, int count) {
     switch (op) {
     case OP_NEG:
         value = as_int(printer, value);
-        value.text = arena_format(arena, "-%s", in_parentheses(printer, value, PY_NEGATION + 1));
+        value.text = arena_format(arena, "-%s", in_parentheses(printer, value, PY_ATOM));
         value.level = PY_NEGATION;
         return value;
     case OP_MIN:

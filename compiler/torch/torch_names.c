@@ -67,6 +67,20 @@ const char *local_stem(Printer *printer, const Tensor *tensor) {
     return python_name(printer->torch, stem);
 }
 
+const char *result_stem(Printer *printer, const TorchModule *child) {
+    Span call = child->application->call;
+    if (!call.source || child->outputs.count != 1) return NULL;
+    const char *text = call.source->text, *end = text + call.start;
+    while (end > text && end[-1] == ' ') end--;
+    if (end == text || end[-1] != '=') return NULL;
+    for (end--; end > text && end[-1] == ' ';) end--;
+    const char *start = end;
+    while (start > text && (isalnum((unsigned char)start[-1]) || start[-1] == '_')) start--;
+    if (start == end || isdigit((unsigned char)*start)) return NULL;
+    Arena *arena = printer->torch->arena;
+    return python_name(printer->torch, arena_copy(arena, start, (size_t)(end - start)));
+}
+
 bool name_taken(const Printer *printer, const char *name) {
     for (int i = 0; i < printer->names.count; i++)
         if (!strcmp(printer->names.items[i], name)) return true;
@@ -186,12 +200,17 @@ void refuse(Torch *torch, Span span, const char *what) {
     report_give_up(torch->program->reports);
 }
 
+/* Formatters leave longer lines as they are. */
+enum { LINE_LENGTH = 120 };
+
 void python_line(Printer *printer, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     const char *line = arena_vformat(printer->torch->arena, format, arguments);
     va_end(arguments);
-    text_add(&printer->text, "%*s%s\n", 4 * printer->depth, "", line);
+    bool longer = *line != '#' && 4 * printer->depth + (int)strlen(line) > LINE_LENGTH;
+    text_add(&printer->text, "%*s%s%s\n", 4 * printer->depth, "", line,
+             longer ? "  # fmt: skip" : "");
 }
 
 /* The lines of the source from the beginning of the equation. */

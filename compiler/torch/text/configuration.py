@@ -6,8 +6,7 @@ from transformers import PretrainedConfig
 OPTIONS = {
 @OPTIONS@}
 # Options that may have other values of the same sign. Other values of the rest need other equations.
-FREE = {
-@FREE@}
+FREE = {@FREE@}
 
 
 class @NAME@Config(PretrainedConfig):
