@@ -64,7 +64,8 @@ static void check_model(const Torch *torch) {
         if (token || tensor->input == MOEC_INPUT_NEXT) continue;
         report_error(reports, tensor->span,
                      "PyTorch target: input '%s' is not a sequence of tokens", tensor->path);
-        report_help(reports, "use --target c for models of other inputs");
+        report_help(reports, "generate() of transformers continues one input, the tokens, as decoding "
+                             "of moec does; use --target c for other inputs");
         report_give_up(reports);
     }
     if (tokens == 1 && program->sequence && logits && logits->rank == 3 &&

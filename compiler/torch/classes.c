@@ -437,7 +437,22 @@ static int loss_last(Torch *torch, List *parts) {
     return count;
 }
 
-static void print_losses(Printer *printer, const char *logits) {
+/* Whether a part from `first` on writes the logits, as if a repeat before them has losses. They must
+ * not depend on the next tokens. */
+static bool logits_after(Torch *torch, const List *parts, int first) {
+    const Program *program = torch->program;
+    const Tensor *logits = program->outputs.items[0];
+    bool *marked = arena_alloc(torch->arena, (size_t)program->tensors.count);
+    for (int i = first; i < parts->count; i++) mark_results(parts->items[i], marked);
+    for (int i = 0; i < program->tensors.count && marked[logits->id]; i++) {
+        const Tensor *tensor = program->tensors.items[i];
+        if (tensor->role == ROLE_INPUT && tensor->input == MOEC_INPUT_NEXT && torch->needed[i])
+            refuse(torch, logits->span, "an output that depends on the next tokens");
+    }
+    return marked[logits->id];
+}
+
+static void print_losses(Printer *printer, const char *logits, bool dropped) {
     const Program *program = printer->torch->program;
     Text text = {.arena = printer->torch->arena};
     text_add(&text, "%s", "");
@@ -449,7 +464,7 @@ static void print_losses(Printer *printer, const char *logits) {
         if (output != program->loss && !strcmp(name, "loss")) name = "cross_entropy";
         text_add(&text, "%s\"%s\": %s", *text.text ? ", " : "", name, variable->name);
     }
-    python_line(printer, "return %s, {%s}", logits, text.text);
+    python_line(printer, "return %s, {%s}%s", logits, text.text, dropped ? " if losses else {}" : "");
 }
 
 static void add_input_of_model(Printer *printer, Tensor *tensor, const char *name) {
@@ -471,14 +486,18 @@ static const char *print_model(Torch *torch, Printer *printer) {
         if (tensor->role == ROLE_INPUT)
             add_input_of_model(printer, tensor, next ? "targets" : "tokens");
     }
+    const bool after = logits_after(torch, &root->parts, first);
+    if (after) {
+        python_line(printer, "losses = targets is not None");
+        python_line(printer, "targets = targets if losses else tokens  # the losses are dropped");
+        first = root->parts.count;
+    }
     print_parts(printer, &root->parts, 0, first);
-    const PyVariable *made = variable_of(printer, logits, 0);
-    if (!made) refuse(torch, logits->span, "an output that depends on the next tokens");
-    const char *name = expanded(printer, made);
-    python_line(printer, "if targets is None:");
-    python_line(printer, "    return %s, {}", name);
+    const char *name = expanded(printer, variable_of(printer, logits, 0));
+    if (!after) python_line(printer, "if targets is None:");
+    if (!after) python_line(printer, "    return %s, {}", name);
     print_parts(printer, &root->parts, first, root->parts.count);
-    print_losses(printer, name);
+    print_losses(printer, name, after);
     return printer->text.text;
 }
 
