@@ -163,7 +163,7 @@ static const char *options_text(MoecCompiler *compiler) {
 /* The lines without the last comma, in braces. */
 static const char *json_of(Arena *arena, const char *lines) {
     size_t length = strlen(lines);
-    return arena_format(arena, "{\n%.*s\n}", (int)(length > 2 ? length - 2 : 0), lines);
+    return arena_format(arena, "{\n%.*s\n  }", (int)(length > 2 ? length - 2 : 0), lines);
 }
 
 /* Those that may change: "layers": int, */

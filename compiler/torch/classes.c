@@ -29,10 +29,6 @@ static bool is_own(const TorchModule *module, const Tensor *tensor) {
                                         tensor->path[length] == '.'));
 }
 
-static bool is_stored(const Tensor *tensor) {
-    return tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE;
-}
-
 static PyVariable *input_variable(Printer *printer, const TorchItem *item) {
     Torch *torch = printer->torch;
     const Tensor *tensor = item->tensor;
@@ -40,12 +36,7 @@ static PyVariable *input_variable(Printer *printer, const TorchItem *item) {
     if (variable) return variable;
     if (!is_stored(tensor) || !is_own(printer->module, tensor))
         refuse(torch, tensor->span, "a value that a layer reads before it is defined");
-    variable = arena_alloc(torch->arena, sizeof *variable);
-    *variable = (PyVariable){.tensor = tensor, .kind = PY_REAL};
-    variable->name = attribute(torch, printer->module, tensor->path, false);
-    for (int i = 0; i < tensor->rank; i++)
-        variable->full[i] = tensor->axes[i]->kind == AXIS_SEQUENCE;
-    return variable;
+    return stored_variable(printer, tensor);
 }
 
 /* The variables that receive the results of a layer. */
@@ -137,10 +128,6 @@ void print_parts(Printer *printer, const List *parts, int first, int end) {
 }
 
 /* ---- weights and layers ---- */
-
-static int first_axis(const Tensor *tensor) {
-    return tensor->rank && tensor->axes[0]->kind == AXIS_REPEAT;
-}
 
 static const char *shape_text(Torch *torch, const Tensor *tensor, bool names) {
     Text text = {.arena = torch->arena};
@@ -315,14 +302,13 @@ static void set_class(Torch *torch, TorchModule *module, const char *body) {
     module->class_name = text->name;
 }
 
-static PyVariable *add_input(Printer *printer, const TorchItem *item, const PyVariable *outside) {
-    PyVariable *variable = arena_alloc(printer->torch->arena, sizeof *variable);
-    *variable = *outside;
-    variable->version = item->version;
-    variable->name = new_name(printer, local_stem(printer, item->tensor));
-    if (!printer->like && variable->kind == PY_REAL) printer->like = variable->name;
-    list_push(printer->torch->arena, &printer->variables, variable);
-    return variable;
+static void add_input(Printer *printer, const TorchItem *item, const PyVariable *outside) {
+    const char *name = new_name(printer, local_stem(printer, item->tensor));
+    PyVariable *variable = variable_new(printer, item->tensor, item->version, name);
+    memcpy(variable->absent, outside->absent, sizeof variable->absent);
+    memcpy(variable->full, outside->full, sizeof variable->full);
+    variable->kind = outside->kind;
+    if (!printer->like && variable->kind == PY_REAL) printer->like = name;
 }
 
 static const char *own_weight(Torch *torch, const TorchModule *module) {
@@ -467,13 +453,6 @@ static void print_losses(Printer *printer, const char *logits, bool dropped) {
     python_line(printer, "return %s, {%s}%s", logits, text.text, dropped ? " if losses else {}" : "");
 }
 
-static void add_input_of_model(Printer *printer, Tensor *tensor, const char *name) {
-    PyVariable *variable = arena_alloc(printer->torch->arena, sizeof *variable);
-    *variable = (PyVariable){.tensor = tensor, .kind = PY_INT};
-    variable->name = new_name(printer, name);
-    list_push(printer->torch->arena, &printer->variables, variable);
-}
-
 /* The equations of the model: logits, then losses if there are targets. */
 static const char *print_model(Torch *torch, Printer *printer) {
     TorchModule *root = torch->root;
@@ -482,9 +461,9 @@ static const char *print_model(Torch *torch, Printer *printer) {
     int first = loss_last(torch, &root->parts);
     for (int i = 0; i < program->tensors.count; i++) {
         Tensor *tensor = program->tensors.items[i];
-        bool next = tensor->input == MOEC_INPUT_NEXT;
-        if (tensor->role == ROLE_INPUT)
-            add_input_of_model(printer, tensor, next ? "targets" : "tokens");
+        if (tensor->role != ROLE_INPUT) continue;
+        const char *name = tensor->input == MOEC_INPUT_NEXT ? "targets" : "tokens";
+        variable_new(printer, tensor, 0, new_name(printer, name))->kind = PY_INT;
     }
     const bool after = logits_after(torch, &root->parts, first);
     if (after) {

@@ -179,14 +179,6 @@ static bool contraction(Printer *printer, const Statement *statement, Py *result
 
 /* ---- reductions ---- */
 
-static const char *loop_size_text(Printer *printer, const Index *index) {
-    printer->uses_cache |= index->axis->kind == AXIS_SEQUENCE || index->axis->kind == AXIS_BATCH;
-    if (index->axis->kind == AXIS_SEQUENCE)
-        return is_full(printer, index) ? "cache.total" : "cache.length";
-    if (index->axis->kind == AXIS_BATCH) return "cache.sequences";
-    return arena_format(printer->torch->arena, "%ld", index->axis->size);
-}
-
 static Py reduced(Printer *printer, const Statement *statement, Py value) {
     Arena *arena = printer->torch->arena;
     int over = 0;
@@ -217,7 +209,9 @@ static Py reduced(Printer *printer, const Statement *statement, Py value) {
         const Index *index = statement->loops[i];
         bool summed = !expr_uses_index(statement->target, index);
         if (!summed || indices_have(value.dims, value.rank, index)) continue;
-        result.text = arena_format(arena, "%s * %s", loop_size_text(printer, index), result.text);
+        result.text =
+            arena_format(arena, "%s * %s", python_size(printer, index->axis, is_full(printer, index)),
+                         result.text);
         result.level = PY_PRODUCT;
     }
     return result;
@@ -276,18 +270,14 @@ PyVariable *define_variable(Printer *printer, const Tensor *tensor, int version,
 
 PyVariable *define_named(Printer *printer, const char *stem, const Tensor *tensor, int version,
                          const List *parts, int at) {
-    Torch *torch = printer->torch;
-    bool reused = name_taken(printer, stem) && !printer->loops && is_free_name(printer, stem, parts, at);
+    bool reused = name_taken(printer, stem) && !printer->loops &&
+                  is_free_name(printer, stem, parts, at);
     const char *name = reused ? stem : NULL;
-    PyVariable *variable = arena_alloc(torch->arena, sizeof *variable);
-    *variable = (PyVariable){.tensor = tensor, .version = version, .kind = PY_REAL};
-    variable->name = name ? name : new_name(printer, stem);
     for (int i = 0; name && i < printer->variables.count; i++) {
         PyVariable *old = printer->variables.items[i];
         if (!strcmp(old->name, name)) old->name = "";
     }
-    list_push(torch->arena, &printer->variables, variable);
-    return variable;
+    return variable_new(printer, tensor, version, name ? name : new_name(printer, stem));
 }
 
 static void check_target(Printer *printer, const Statement *statement) {

@@ -11,8 +11,16 @@
 
 #include <string.h>
 
+bool is_stored(const Tensor *tensor) {
+    return tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE;
+}
+
+int first_axis(const Tensor *tensor) {
+    return tensor->rank && tensor->axes[0]->kind == AXIS_REPEAT;
+}
+
 bool is_stacked(const Tensor *tensor) {
-    return tensor->role == ROLE_TEMP && tensor->rank && tensor->axes[0]->kind == AXIS_REPEAT;
+    return tensor->role == ROLE_TEMP && first_axis(tensor);
 }
 
 int version_of(const Expr *read) {
@@ -154,22 +162,19 @@ static List parts_of(Torch *torch, TorchModule *module, const List *statements) 
 
 /* ---- inputs and outputs ---- */
 
-static void add_item(Torch *torch, List *items, Tensor *tensor, int version) {
-    for (int i = 0; i < items->count; i++) {
-        const TorchItem *item = items->items[i];
-        if (item->tensor == tensor && item->version == version) return;
-    }
-    TorchItem *item = arena_alloc(torch->arena, sizeof *item);
-    *item = (TorchItem){tensor, version};
-    list_push(torch->arena, items, item);
-}
-
 static bool has_item(const List *items, const Tensor *tensor, int version) {
     for (int i = 0; i < items->count; i++) {
         const TorchItem *item = items->items[i];
         if (item->tensor == tensor && item->version == version) return true;
     }
     return false;
+}
+
+static void add_item(Torch *torch, List *items, Tensor *tensor, int version) {
+    if (has_item(items, tensor, version)) return;
+    TorchItem *item = arena_alloc(torch->arena, sizeof *item);
+    *item = (TorchItem){tensor, version};
+    list_push(torch->arena, items, item);
 }
 
 static void all_reads(Torch *torch, const List *parts, List *reads);
@@ -219,8 +224,7 @@ static void find_inputs(Torch *torch, TorchModule *module) {
     for (int i = 0; module->parent && i < reads.count; i++) {
         const Expr *read = reads.items[i];
         Tensor *tensor = read->tensor;
-        bool stored = tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE;
-        if (stored && is_within(tensor->path, module->path)) continue;
+        if (is_stored(tensor) && is_within(tensor->path, module->path)) continue;
         if (!has_item(&written, tensor, version_of(read)))
             add_item(torch, &module->inputs, tensor, version_of(read));
     }
@@ -285,7 +289,7 @@ void find_modules(Torch *torch) {
     }
     for (int i = 0; i < program->tensors.count; i++) {
         Tensor *tensor = program->tensors.items[i];
-        if (tensor->role != ROLE_PARAMETER && tensor->role != ROLE_STATE) continue;
+        if (!is_stored(tensor)) continue;
         const char *dot = strrchr(tensor->path, '.');
         TorchModule *owner = module_at(
             torch, arena_copy(torch->arena, tensor->path, dot ? (size_t)(dot - tensor->path) : 0));

@@ -161,6 +161,10 @@ typedef struct Printer {
 } Printer;
 
 /* ---- modules.c ---- */
+bool is_stored(const Tensor *tensor); /* a parameter or state */
+/* The number of the first dimension in Python: 1 if the tensor has one for the iterations of a
+ * repeat, which is none there. */
+int first_axis(const Tensor *tensor);
 void find_modules(Torch *torch);
 /* The module of a path; created without parts if there is none. */
 TorchModule *module_at(Torch *torch, const char *path);
@@ -189,6 +193,12 @@ const char *result_stem(Printer *printer, const TorchModule *child);
 const char *new_name(Printer *printer, const char *stem);
 bool name_taken(const Printer *printer, const char *name);
 PyVariable *variable_of(Printer *printer, const Tensor *tensor, int version);
+/* A variable of real numbers with all dimensions. */
+PyVariable *variable_new(Printer *printer, const Tensor *tensor, int version, const char *name);
+/* The variable of a parameter or state of the module; made when it is read first. */
+PyVariable *stored_variable(Printer *printer, const Tensor *tensor);
+/* The size of a dimension: "cache.length", "48". full: all positions so far. */
+const char *python_size(Printer *printer, const Axis *axis, bool full);
 /* The attribute of a layer or weight at `path` as seen from the module: "self.block[i].ffn". */
 const char *attribute(Torch *torch, const TorchModule *from, const char *path, bool layer);
 /* The end of the name of a list of layers, whose path up to an iteration is given: "_steps" if a
@@ -218,6 +228,8 @@ void union_dims(Printer *printer, const Py *values, int count, Py *into);
 
 /* ---- read.c ---- */
 Py read_python(Printer *printer, const Expr *read);
+/* The dimension of an axis in Python. */
+int dim_of(const PyVariable *variable, int axis);
 /* The tensor at all positions so far along a sequence dimension. */
 PyVariable *kept(Printer *printer, PyVariable *variable, int dim);
 

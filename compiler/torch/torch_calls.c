@@ -24,7 +24,7 @@ const char *expanded(Printer *printer, const PyVariable *variable) {
     Text text = {.arena = printer->torch->arena};
     bool any = false;
     const Tensor *tensor = variable->tensor;
-    int first = tensor->rank && tensor->axes[0]->kind == AXIS_REPEAT;
+    int first = first_axis(tensor);
     for (int i = first; i < tensor->rank; i++)
         any |= variable->absent[i] && tensor->axes[i] != printer->fixed;
     if (!any) return variable->name;
@@ -33,20 +33,10 @@ const char *expanded(Printer *printer, const PyVariable *variable) {
     for (int i = first; i < tensor->rank; i++)
         text_add(&text, "%s%s", i > first ? ", " : "", variable->absent[i] ? "None" : ":");
     text_add(&text, "].expand(");
-    for (int i = first; i < tensor->rank; i++) {
-        const Axis *axis = tensor->axes[i];
-        text_add(&text, i > first ? ", " : "");
-        if (!variable->absent[i])
-            text_add(&text, "-1");
-        else if (axis->kind == AXIS_BATCH)
-            text_add(&text, "cache.sequences");
-        else if (axis->kind == AXIS_SEQUENCE)
-            text_add(&text, "cache.length");
-        else
-            text_add(&text, "%ld", axis->size);
-    }
+    for (int i = first; i < tensor->rank; i++)
+        text_add(&text, "%s%s", i > first ? ", " : "",
+                 variable->absent[i] ? python_size(printer, tensor->axes[i], false) : "-1");
     text_add(&text, ")");
-    printer->uses_cache = true;
     return text.text;
 }
 

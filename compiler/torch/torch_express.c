@@ -133,11 +133,11 @@ const char *aligned(Printer *printer, Py value, Index *const *dims, int count, P
     return text.text;
 }
 
-static Py called(Printer *printer, Py value, const char *format, PyKind kind) {
-    value.text = arena_format(printer->torch->arena, format, value.text);
-    value.level = PY_ATOM;
-    value.kind = kind;
-    return value;
+/* Texts of the arguments with the dimensions of all, which `result` gets. */
+static void align(Printer *printer, Py *args, int count, PyLevel least, Py *result) {
+    union_dims(printer, args, count, result);
+    for (int i = 0; i < count; i++)
+        args[i].text = aligned(printer, args[i], result->dims, result->rank, least);
 }
 
 Py as_bool(Printer *printer, Py value) {
@@ -246,14 +246,12 @@ static Py infix(Printer *printer, OpCode op, Py a, Py b) {
 
 static Py logic(Printer *printer, OpCode op, Py a, Py b) {
     Py args[2] = {as_bool(printer, a), as_bool(printer, b)}, result = {.kind = PY_BOOL};
-    union_dims(printer, args, 2, &result);
+    align(printer, args, 2, PY_ATOM, &result);
     result.number = a.number && b.number;
     const char *word = op == OP_AND ? "and" : "or", *sign = op == OP_AND ? "&" : "|";
     result.level = PY_CONDITION;
-    result.text = arena_format(printer->torch->arena, "%s %s %s",
-                               aligned(printer, args[0], result.dims, result.rank, PY_ATOM),
-                               result.number ? word : sign,
-                               aligned(printer, args[1], result.dims, result.rank, PY_ATOM));
+    result.text = arena_format(printer->torch->arena, "%s %s %s", args[0].text,
+                               result.number ? word : sign, args[1].text);
     return result;
 }
 
@@ -318,9 +316,8 @@ static Py extreme(Printer *printer, bool largest, Py a, Py b) {
     }
     Py args[2] = {a, b}, result = {.level = PY_ATOM};
     result.kind = unify(printer, args, 2);
-    union_dims(printer, args, 2, &result);
-    const char *one = aligned(printer, args[0], result.dims, result.rank, PY_CONDITION),
-               *two = aligned(printer, args[1], result.dims, result.rank, PY_CONDITION);
+    align(printer, args, 2, PY_CONDITION, &result);
+    const char *one = args[0].text, *two = args[1].text;
     result.number = a.number && b.number;
     if (result.number)
         result.text = arena_format(arena, "%s(%s, %s)", largest ? "max" : "min", one, two);
@@ -347,7 +344,9 @@ static Py function(Printer *printer, OpCode op, Py a) {
     if (!keeps) a = as_double(printer, a);
     const char *text = spellings[op].text;
     if (!text) text = arena_format(printer->torch->arena, "torch.%s(%%s)", op_table[op].text);
-    return called(printer, a, text, a.kind);
+    a.text = arena_format(printer->torch->arena, text, a.text);
+    a.level = PY_ATOM;
+    return a;
 }
 
 Py apply_python(Printer *printer, OpCode op, const Py *args, int count) {
