@@ -64,8 +64,9 @@ static void check_model(const Torch *torch) {
         if (token || tensor->input == MOEC_INPUT_NEXT) continue;
         report_error(reports, tensor->span,
                      "PyTorch target: input '%s' is not a sequence of tokens", tensor->path);
-        report_help(reports, "generate() of transformers continues one input, the tokens, as decoding "
-                             "of moec does; use --target c for other inputs");
+        report_help(reports,
+                    "generate() of transformers continues one input, the tokens, as decoding "
+                    "of moec does; use --target c for other inputs");
         report_give_up(reports);
     }
     if (tokens == 1 && program->sequence && logits && logits->rank == 3 &&
@@ -117,7 +118,7 @@ static List kept_options(const MoecCompiler *compiler, MoecCompiler *other, cons
     return kept;
 }
 
-static MoecCompiler *open_with(const char *bundle, const List *sets) {
+static MoecCompiler *open_changed(const char *bundle, const List *sets) {
     return moec_open_bundle(bundle, strlen(bundle), (const char *const *)sets->items, sets->count);
 }
 
@@ -125,13 +126,13 @@ static bool open_view(void *data, long batch, long context, const List *sets, To
     const Emission *emission = data;
     MoecCompiler *compiler = emission->compiler;
     if (!sets->count) return view_program(compiler, batch, context, view);
-    MoecCompiler *other = open_with(emission->bundle, sets);
+    MoecCompiler *other = open_changed(emission->bundle, sets);
     List all = {0};
     if (!moec_failed(other)) all = kept_options(compiler, other, sets);
     if (all.count) {
         list_insert(compiler->arena, &all, 0, sets);
         moec_close(other);
-        other = open_with(emission->bundle, &all);
+        other = open_changed(emission->bundle, &all);
     }
     view->owner = other;
     return !moec_failed(other) && view_program(other, batch, context, view);
@@ -161,7 +162,7 @@ static const char *options_text(MoecCompiler *compiler) {
 }
 
 /* The lines without the last comma, in braces. */
-static const char *json_of(Arena *arena, const char *lines) {
+static const char *options_json(Arena *arena, const char *lines) {
     size_t length = strlen(lines);
     return arena_format(arena, "{\n%.*s\n  }", (int)(length > 2 ? length - 2 : 0), lines);
 }
@@ -225,7 +226,7 @@ static void emit(void *data) {
     emission->result = (MoecTorch){.modeling = modeling.text,
                                    .configuration = configuration.text,
                                    .class_name = name,
-                                   .options = json_of(torch->arena, options),
+                                   .options = options_json(torch->arena, options),
                                    .vocabulary = logits->axes[2]->size,
                                    .context = program->sequence->size,
                                    .hindrance = decoding.hindrance,

@@ -52,8 +52,8 @@ Expr *value_expr(Elaborator *e, Value *value) {
     return NULL;
 }
 
-/* Records the operands on which the form of the program may depend: not those of comparisons with 0,
- * and of roundings only those that they can change. */
+/* Records operands that the form of the program may depend on. Comparisons with 0 and roundings
+ * without effect are left out. */
 static void record_decision(Elaborator *e, OpCode op, const Value *a, const Value *b) {
     double one = a->number, two = op_table[op].arity > 1 ? b->number : 0;
     bool compares = op == OP_MIN || op == OP_MAX || op_table[op].level == LEVEL_COMPARE;

@@ -34,7 +34,7 @@ static PyVariable *input_variable(Printer *printer, const TorchItem *item) {
     const Tensor *tensor = item->tensor;
     PyVariable *variable = variable_of(printer, tensor, item->version);
     if (variable) return variable;
-    if (!is_stored(tensor) || !is_own(printer->module, tensor))
+    if (!is_weight_or_state(tensor) || !is_own(printer->module, tensor))
         refuse(torch, tensor->span, "a value that a layer reads before it is defined");
     return stored_variable(printer, tensor);
 }
@@ -304,7 +304,7 @@ static void set_class(Torch *torch, TorchModule *module, const char *body) {
 
 static void add_input(Printer *printer, const TorchItem *item, const PyVariable *outside) {
     const char *name = new_name(printer, local_stem(printer, item->tensor));
-    PyVariable *variable = variable_new(printer, item->tensor, item->version, name);
+    PyVariable *variable = python_variable(printer, item->tensor, item->version, name);
     memcpy(variable->absent, outside->absent, sizeof variable->absent);
     memcpy(variable->full, outside->full, sizeof variable->full);
     variable->kind = outside->kind;
@@ -423,8 +423,8 @@ static int loss_last(Torch *torch, List *parts) {
     return count;
 }
 
-/* Whether a part from `first` on writes the logits, as if a repeat before them has losses. They must
- * not depend on the next tokens. */
+/* Whether a part from `first` on writes the logits: a repeat before them has losses. The logits
+ * must not depend on the next tokens. */
 static bool logits_after(Torch *torch, const List *parts, int first) {
     const Program *program = torch->program;
     const Tensor *logits = program->outputs.items[0];
@@ -450,7 +450,8 @@ static void print_losses(Printer *printer, const char *logits, bool dropped) {
         if (output != program->loss && !strcmp(name, "loss")) name = "cross_entropy";
         text_add(&text, "%s\"%s\": %s", *text.text ? ", " : "", name, variable->name);
     }
-    python_line(printer, "return %s, {%s}%s", logits, text.text, dropped ? " if losses else {}" : "");
+    python_line(printer, "return %s, {%s}%s", logits, text.text,
+                dropped ? " if losses else {}" : "");
 }
 
 /* The equations of the model: logits, then losses if there are targets. */
@@ -463,7 +464,7 @@ static const char *print_model(Torch *torch, Printer *printer) {
         Tensor *tensor = program->tensors.items[i];
         if (tensor->role != ROLE_INPUT) continue;
         const char *name = tensor->input == MOEC_INPUT_NEXT ? "targets" : "tokens";
-        variable_new(printer, tensor, 0, new_name(printer, name))->kind = PY_INT;
+        python_variable(printer, tensor, 0, new_name(printer, name))->kind = PY_INT;
     }
     const bool after = logits_after(torch, &root->parts, first);
     if (after) {
@@ -485,8 +486,7 @@ const char *print_classes(Torch *torch) {
     printer.text.arena = torch->arena;
     printer.like = own_weight(torch, torch->root);
     const char *equations = print_model(torch, &printer);
-    const char *init = init_text(&printer),
-               *name = class_name_of(torch, torch->program->name);
+    const char *init = init_text(&printer), *name = class_name_of(torch, torch->program->name);
     Text text = {.arena = torch->arena};
     text_add(&text, "%s", "");
     for (int i = 0; i < torch->classes.count; i++) {

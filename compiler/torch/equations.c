@@ -210,8 +210,8 @@ static Py reduced(Printer *printer, const Statement *statement, Py value) {
         bool summed = !expr_uses_index(statement->target, index);
         if (!summed || indices_have(value.dims, value.rank, index)) continue;
         result.text =
-            arena_format(arena, "%s * %s", python_size(printer, index->axis, is_full(printer, index)),
-                         result.text);
+            arena_format(arena, "%s * %s",
+                         python_size(printer, index->axis, is_full(printer, index)), result.text);
         result.level = PY_PRODUCT;
     }
     return result;
@@ -270,14 +270,14 @@ PyVariable *define_variable(Printer *printer, const Tensor *tensor, int version,
 
 PyVariable *define_named(Printer *printer, const char *stem, const Tensor *tensor, int version,
                          const List *parts, int at) {
-    bool reused = name_taken(printer, stem) && !printer->loops &&
-                  is_free_name(printer, stem, parts, at);
+    bool reused =
+        name_taken(printer, stem) && !printer->loops && is_free_name(printer, stem, parts, at);
     const char *name = reused ? stem : NULL;
     for (int i = 0; name && i < printer->variables.count; i++) {
         PyVariable *old = printer->variables.items[i];
         if (!strcmp(old->name, name)) old->name = "";
     }
-    return variable_new(printer, tensor, version, name ? name : new_name(printer, stem));
+    return python_variable(printer, tensor, version, name ? name : new_name(printer, stem));
 }
 
 static void check_target(Printer *printer, const Statement *statement) {
@@ -300,11 +300,16 @@ void set_dims(Printer *printer, PyVariable *variable, const Expr *target, const 
     variable->kind = value->kind;
 }
 
-/* Whether the value is another variable with all its dimensions. */
-static bool is_alias(const Printer *printer, const Py *value, const PyVariable *variable) {
+/* Whether the value is another variable that keeps its value. A repeat changes its variables. */
+static bool is_alias(const Printer *printer, const Statement *statement, const Py *value) {
+    const Expr *read = statement->value;
+    if (printer->loops || read->kind != EXPR_READ || is_stacked(statement->target->tensor))
+        return false;
+    const Expr *step = is_stacked(read->tensor) ? read->args[0] : NULL;
+    if (step && (step->kind != EXPR_NUMBER || step->number == 0)) return false;
     for (int i = 0; i < printer->variables.count; i++) {
         const PyVariable *other = printer->variables.items[i];
-        if (other != variable && !strcmp(other->name, value->text)) return other->kind == value->kind;
+        if (!strcmp(other->name, value->text)) return other->kind == value->kind;
     }
     return false;
 }
@@ -333,7 +338,7 @@ void print_equation(Printer *printer, Statement *statement, const List *parts, i
     if (!variable) variable = define_variable(printer, tensor, version, parts, at);
     set_dims(printer, variable, statement->target, &value);
     if (!strcmp(variable->name, value.text)) return;
-    if (!printer->loops && is_alias(printer, &value, variable)) {
+    if (is_alias(printer, statement, &value)) {
         variable->name = value.text;
         return;
     }

@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-bool is_stored(const Tensor *tensor) {
+bool is_weight_or_state(const Tensor *tensor) {
     return tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE;
 }
 
@@ -224,7 +224,7 @@ static void find_inputs(Torch *torch, TorchModule *module) {
     for (int i = 0; module->parent && i < reads.count; i++) {
         const Expr *read = reads.items[i];
         Tensor *tensor = read->tensor;
-        if (is_stored(tensor) && is_within(tensor->path, module->path)) continue;
+        if (is_weight_or_state(tensor) && is_within(tensor->path, module->path)) continue;
         if (!has_item(&written, tensor, version_of(read)))
             add_item(torch, &module->inputs, tensor, version_of(read));
     }
@@ -289,7 +289,7 @@ void find_modules(Torch *torch) {
     }
     for (int i = 0; i < program->tensors.count; i++) {
         Tensor *tensor = program->tensors.items[i];
-        if (!is_stored(tensor)) continue;
+        if (!is_weight_or_state(tensor)) continue;
         const char *dot = strrchr(tensor->path, '.');
         TorchModule *owner = module_at(
             torch, arena_copy(torch->arena, tensor->path, dot ? (size_t)(dot - tensor->path) : 0));

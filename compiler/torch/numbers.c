@@ -22,43 +22,45 @@
 typedef enum SlotKind { SLOT_NUMBER, SLOT_SUBSCRIPT, SLOT_FIELD, SLOT_COUNT, SLOT_FIXED } SlotKind;
 
 /* A number, by the address of its expression or field. */
-typedef struct Slot {
+typedef struct TorchSlot {
     const void *key;
     double value;
     SlotKind kind;
-} Slot;
+} TorchSlot;
 
 /* The program without its numbers, as text, and its numbers. */
 typedef struct Slots {
     Arena *arena;
     Text shape;
-    List list;      /* Slot * */
+    List list;      /* TorchSlot * */
     List decisions; /* double[3]: see Unit; no two are equal */
 } Slots;
 
 static void add_slot(Slots *slots, const void *key, double value, SlotKind kind) {
-    Slot *slot = arena_alloc(slots->arena, sizeof *slot);
-    *slot = (Slot){key, value, kind};
+    TorchSlot *slot = arena_alloc(slots->arena, sizeof *slot);
+    *slot = (TorchSlot){key, value, kind};
     list_push(slots->arena, &slots->list, slot);
 }
 
-static void add_expr(Slots *slots, const Expr *expr, SlotKind kind) {
+static void expr_slots(Slots *slots, const Expr *expr, SlotKind kind) {
     bool read = expr->kind == EXPR_READ;
     if (expr->kind == EXPR_NUMBER) add_slot(slots, expr, expr->number, kind);
     text_add(&slots->shape, " %d:%d", (int)expr->kind, read ? expr->tensor->id : (int)expr->op);
     if (expr->kind == EXPR_INDEX) text_add(&slots->shape, "%s", expr->index->name);
     /* The number of an iteration, x[4,b,s,d], is not printed. */
     for (int i = 0; i < expr->count; i++)
-        add_expr(slots, expr->args[i], !read ? kind : i || !is_stacked(expr->tensor) ? SLOT_SUBSCRIPT
-                                                                                   : SLOT_NUMBER);
+        expr_slots(slots, expr->args[i],
+                   !read                            ? kind
+                   : i || !is_stacked(expr->tensor) ? SLOT_SUBSCRIPT
+                                                    : SLOT_NUMBER);
     text_add(&slots->shape, ";");
 }
 
-static void add_exprs(Slots *slots, const List *exprs) {
-    for (int i = 0; i < exprs->count; i++) add_expr(slots, exprs->items[i], SLOT_SUBSCRIPT);
+static void list_slots(Slots *slots, const List *exprs) {
+    for (int i = 0; i < exprs->count; i++) expr_slots(slots, exprs->items[i], SLOT_SUBSCRIPT);
 }
 
-static void add_call(Slots *slots, const Statement *statement) {
+static void call_slots(Slots *slots, const Statement *statement) {
     const AttendOptions *attend = &statement->attention;
     const Expr *input = statement->inputs.count ? statement->inputs.items[0] : NULL;
     text_add(&slots->shape, "%s %d %d", statement->row->name, (int)attend->mask,
@@ -68,25 +70,25 @@ static void add_call(Slots *slots, const Statement *statement) {
     add_slot(slots, &attend->cap, attend->cap, SLOT_FIELD);
     add_slot(slots, NULL, (double)attend->best, SLOT_FIXED);
     for (int i = 0; i < 3; i++) add_slot(slots, NULL, (double)attend->block[i], SLOT_FIXED);
-    bool positions =
-        input && input->count && input->tensor->axes[statement->top.dimension]->kind == AXIS_SEQUENCE;
+    bool positions = input && input->count &&
+                     input->tensor->axes[statement->top.dimension]->kind == AXIS_SEQUENCE;
     add_slot(slots, &statement->top.k, (double)statement->top.k,
              positions ? SLOT_FIXED : SLOT_COUNT);
 }
 
-static void add_block(Slots *slots, const Block *block) {
+static void block_slots(Slots *slots, const Block *block) {
     for (int i = 0; i < block->statements.count; i++) {
         const Statement *statement = block->statements.items[i];
         text_add(&slots->shape, "\n%d %d %d", (int)statement->kind, (int)statement->reduction,
                  statement->reverse);
         for (int j = 0; j < statement->loop_count; j++)
             text_add(&slots->shape, " %s", statement->loops[j]->name);
-        if (statement->target) add_expr(slots, statement->target, SLOT_SUBSCRIPT);
-        if (statement->value) add_expr(slots, statement->value, SLOT_NUMBER);
-        if (statement->row) add_call(slots, statement);
-        add_exprs(slots, &statement->inputs);
-        add_exprs(slots, &statement->outputs);
-        add_block(slots, &statement->body);
+        if (statement->target) expr_slots(slots, statement->target, SLOT_SUBSCRIPT);
+        if (statement->value) expr_slots(slots, statement->value, SLOT_NUMBER);
+        if (statement->row) call_slots(slots, statement);
+        list_slots(slots, &statement->inputs);
+        list_slots(slots, &statement->outputs);
+        block_slots(slots, &statement->body);
     }
 }
 
@@ -111,7 +113,7 @@ static Slots slots_of(Arena *arena, const TorchView *view) {
         add_slot(&slots, NULL, tensor->init.a, SLOT_FIXED);
         add_slot(&slots, NULL, tensor->init.b, SLOT_FIXED);
     }
-    add_block(&slots, &program->body);
+    block_slots(&slots, &program->body);
     for (int i = 0; i < view->decisions.count; i++) {
         const double *decision = view->decisions.items[i];
         if (has_decision(&slots.decisions, decision)) continue;
@@ -122,8 +124,8 @@ static Slots slots_of(Arena *arena, const TorchView *view) {
     return slots;
 }
 
-static double value_at(const Slots *slots, int i) {
-    return ((Slot *)slots->list.items[i])->value;
+static double slot_value(const Slots *slots, int i) {
+    return ((TorchSlot *)slots->list.items[i])->value;
 }
 
 static bool same_shape(const Slots *one, const Slots *other) {
@@ -160,8 +162,8 @@ static bool find_power(double before, double after, double from, double to, doub
 }
 
 /* The difference of one number between two programs as a term of it. Equal numbers: no term. */
-static bool add_term(Torch *torch, TorchNumber *number, const TorchVariable *variable,
-                     double before, double after, double to, bool count) {
+static bool add_factor(Torch *torch, TorchNumber *number, const TorchVariable *variable,
+                       double before, double after, double to, bool count) {
     double from = variable->now, power = 0;
     bool option = variable->path != NULL;
     if (near(after, before, option ? 1e-8 : 0)) return true;
@@ -180,21 +182,21 @@ static bool add_term(Torch *torch, TorchNumber *number, const TorchVariable *var
 
 /* Adds a term of the variable to each number that differs. An option of which one does not fit adds
  * none, and the result is false. */
-static bool add_terms(Torch *torch, TorchNumber *numbers, const TorchVariable *variable,
-                      const Slots *before, const Slots *after, double to) {
+static bool add_factors(Torch *torch, TorchNumber *numbers, const TorchVariable *variable,
+                        const Slots *before, const Slots *after, double to) {
     const int count = before->list.count;
     const bool option = variable->path != NULL;
     TorchNumber *made = arena_alloc(torch->arena, (size_t)(count + 1) * sizeof *made);
     memcpy(made, numbers, (size_t)count * sizeof *made);
     for (int i = 0; i < count; i++) {
-        SlotKind kind = ((Slot *)before->list.items[i])->kind;
-        double was = value_at(before, i), is = value_at(after, i);
+        SlotKind kind = ((TorchSlot *)before->list.items[i])->kind;
+        double was = slot_value(before, i), is = slot_value(after, i);
         bool field = kind == SLOT_FIELD || kind == SLOT_COUNT;
         bool changes = kind == SLOT_NUMBER || (option ? field : kind == SLOT_SUBSCRIPT);
         if (!changes && !option) continue;
-        bool good = !changes || made[i].lost ? near(is, was, 1e-8)
-                                             : add_term(torch, &made[i], variable, was, is, to,
-                                                        kind == SLOT_COUNT);
+        bool good = !changes || made[i].lost
+                        ? near(is, was, 1e-8)
+                        : add_factor(torch, &made[i], variable, was, is, to, kind == SLOT_COUNT);
         if (!good && option) return false;
         made[i].lost |= !good;
     }
@@ -246,7 +248,7 @@ static void try_size(Torch *torch, const TorchReader *reader, TorchNumber *numbe
     Slots slots;
     if (read_slots(torch, reader, of_batch ? 3 * size : 0, of_batch ? 0 : 3 * size, &slots) &&
         same_shape(own, &slots))
-        add_terms(torch, numbers, variable, own, &slots, 3.0 * (double)size);
+        add_factors(torch, numbers, variable, own, &slots, 3.0 * (double)size);
 }
 
 /* Keeps the option as a variable if it is free. Its value then stays changed: later options are
@@ -263,7 +265,7 @@ static void try_option(Torch *torch, const TorchReader *reader, TorchNumber *num
                     same_shape(last, &slots) && same_decisions(last, &slots);
         option->now = written;
         if (!good) continue;
-        if (!add_terms(torch, numbers, option, last, &slots, other)) break;
+        if (!add_factors(torch, numbers, option, last, &slots, other)) break;
         option->now = other;
         *last = slots;
         return;
@@ -271,7 +273,7 @@ static void try_option(Torch *torch, const TorchReader *reader, TorchNumber *num
     torch->variables.count--;
 }
 
-static bool is_candidate(const Setting *setting) {
+static bool may_be_free(const Setting *setting) {
     return setting->kind == VALUE_NUMBER && !setting->unread && setting->number != 0 &&
            strncmp(setting->path, "train.", 6) != 0 &&
            strncmp(setting->path, "inference.", 10) != 0;
@@ -285,7 +287,7 @@ static void list_numbers(Torch *torch, TorchNumber *numbers, const Slots *own) {
     }
     for (int i = 0; i < own->list.count; i++) {
         TorchNumber *number = &numbers[i];
-        const Slot *slot = own->list.items[i];
+        const TorchSlot *slot = own->list.items[i];
         if (!slot->key || number->lost || (!number->added && !number->terms.count)) continue;
         number->key = slot->key;
         number->factor = !number->added;
@@ -297,7 +299,7 @@ static void list_numbers(Torch *torch, TorchNumber *numbers, const Slots *own) {
     }
 }
 
-/* Whether all options together, with other values, change the numbers as their terms say. */
+/* Whether the terms predict the numbers when all options have other values. */
 static bool terms_hold(Torch *torch, const TorchReader *reader, const TorchNumber *numbers,
                        const Slots *own) {
     Slots slots;
@@ -307,8 +309,8 @@ static bool terms_hold(Torch *torch, const TorchReader *reader, const TorchNumbe
     }
     bool good = read_slots(torch, reader, 0, 0, &slots) && same_shape(own, &slots);
     for (int i = 0; i < own->list.count && good; i++) {
-        double expected = numbers[i].key ? torch_number_value(&numbers[i]) : value_at(own, i);
-        good = near(value_at(&slots, i), expected, 1e-8);
+        double expected = numbers[i].key ? torch_number_value(&numbers[i]) : slot_value(own, i);
+        good = near(slot_value(&slots, i), expected, 1e-8);
     }
     list_numbers(torch, (TorchNumber *)numbers, &(Slots){0});
     return good;
@@ -332,7 +334,7 @@ void find_numbers(Torch *torch, const TorchReader *reader, const TorchView *view
         try_size(torch, reader, numbers, &own, true);
         try_size(torch, reader, numbers, &own, false);
         for (int i = 0; i < view->settings->count && options; i++)
-            if (is_candidate(view->settings->items[i]))
+            if (may_be_free(view->settings->items[i]))
                 try_option(torch, reader, numbers, view->settings->items[i], &last);
         list_numbers(torch, numbers, &own);
         if (!options || terms_hold(torch, reader, numbers, &own)) return;

@@ -39,7 +39,7 @@ static PyVariable *variable_read(Printer *printer, const Expr *read) {
     int dimension, version = scan_version(printer, read, &dimension);
     PyVariable *variable = variable_of(printer, tensor, version < 0 ? version_of(read) : version);
     if (variable) return variable;
-    if (!is_stored(tensor))
+    if (!is_weight_or_state(tensor))
         refuse(printer->torch, printer->statement->span,
                "a tensor that no earlier equation defines");
     return stored_variable(printer, tensor);

@@ -161,7 +161,7 @@ typedef struct Printer {
 } Printer;
 
 /* ---- modules.c ---- */
-bool is_stored(const Tensor *tensor); /* a parameter or state */
+bool is_weight_or_state(const Tensor *tensor); /* a parameter or state */
 /* The number of the first dimension in Python: 1 if the tensor has one for the iterations of a
  * repeat, which is none there. */
 int first_axis(const Tensor *tensor);
@@ -188,13 +188,13 @@ const char *python_name(Torch *torch, const char *name);
 /* "query" of "block.{i}.attention.query". */
 const char *last_name(const char *path);
 const char *local_stem(Printer *printer, const Tensor *tensor);
-/* The name that the source gives to the only result of an application, "q = norm@n(q)"; or NULL. */
+/* The name of the only result of an application in the source, "q" of "q = norm@n(q)"; or NULL. */
 const char *result_stem(Printer *printer, const TorchModule *child);
 const char *new_name(Printer *printer, const char *stem);
 bool name_taken(const Printer *printer, const char *name);
 PyVariable *variable_of(Printer *printer, const Tensor *tensor, int version);
 /* A variable of real numbers with all dimensions. */
-PyVariable *variable_new(Printer *printer, const Tensor *tensor, int version, const char *name);
+PyVariable *python_variable(Printer *printer, const Tensor *tensor, int version, const char *name);
 /* The variable of a parameter or state of the module; made when it is read first. */
 PyVariable *stored_variable(Printer *printer, const Tensor *tensor);
 /* The size of a dimension: "cache.length", "48". full: all positions so far. */

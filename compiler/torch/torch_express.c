@@ -45,7 +45,7 @@ static const char *terms_text(Printer *printer, const TorchNumber *number, int s
 }
 
 /* A number that depends on variables. */
-static void number_text(Printer *printer, const TorchNumber *number, Py *value) {
+static void formula_text(Printer *printer, const TorchNumber *number, Py *value) {
     Arena *arena = printer->torch->arena;
     const char *factor = shortest(arena, number->factor);
     if (number->added) {
@@ -69,7 +69,7 @@ Py python_number(Printer *printer, const void *key, double number) {
     bool whole = number == floor(number) && fabs(number) < 0x1p62;
     Py value = {.level = PY_ATOM, .kind = whole ? PY_INT : PY_TABLE, .number = true};
     if (found) {
-        number_text(printer, found, &value);
+        formula_text(printer, found, &value);
         if (found->added && found->added->real) value.kind = PY_TABLE;
         for (int i = 0; i < found->terms.count; i++) {
             const TorchTerm *term = found->terms.items[i];

@@ -60,7 +60,7 @@ const char *local_stem(Printer *printer, const Tensor *tensor) {
     const char *label = last_segment(printer->module->path);
     size_t length = strlen(label);
     const char *stem = tensor->stem;
-    if (is_stored(tensor)) {
+    if (is_weight_or_state(tensor)) {
         stem = last_name(tensor->path);
     }
     if (length && !strncmp(stem, label, length) && stem[length] == '_') stem += length + 1;
@@ -103,7 +103,7 @@ PyVariable *variable_of(Printer *printer, const Tensor *tensor, int version) {
     return version == 1 && printer->loops ? variable_of(printer, tensor, 0) : NULL;
 }
 
-PyVariable *variable_new(Printer *printer, const Tensor *tensor, int version, const char *name) {
+PyVariable *python_variable(Printer *printer, const Tensor *tensor, int version, const char *name) {
     PyVariable *variable = arena_alloc(printer->torch->arena, sizeof *variable);
     *variable = (PyVariable){.tensor = tensor, .version = version, .name = name, .kind = PY_REAL};
     list_push(printer->torch->arena, &printer->variables, variable);
@@ -112,7 +112,7 @@ PyVariable *variable_new(Printer *printer, const Tensor *tensor, int version, co
 
 PyVariable *stored_variable(Printer *printer, const Tensor *tensor) {
     const char *name = attribute(printer->torch, printer->module, tensor->path, false);
-    PyVariable *variable = variable_new(printer, tensor, 0, name);
+    PyVariable *variable = python_variable(printer, tensor, 0, name);
     for (int i = 0; i < tensor->rank; i++)
         variable->full[i] = tensor->axes[i]->kind == AXIS_SEQUENCE;
     return variable;
@@ -130,7 +130,8 @@ const char *python_size(Printer *printer, const Axis *axis, bool full) {
 static bool is_weight(Torch *torch, const char *path, size_t length) {
     for (int i = 0; i < torch->program->tensors.count; i++) {
         const Tensor *tensor = torch->program->tensors.items[i];
-        if (is_stored(tensor) && !strncmp(tensor->path, path, length) && !tensor->path[length])
+        if (is_weight_or_state(tensor) && !strncmp(tensor->path, path, length) &&
+            !tensor->path[length])
             return true;
     }
     return false;
@@ -140,8 +141,8 @@ const char *list_suffix(Torch *torch, const char *path, size_t length) {
     while (length && path[length - 1] != '.') length--;
     for (int i = 0; i < torch->program->tensors.count; i++) {
         const Tensor *tensor = torch->program->tensors.items[i];
-        if (is_stored(tensor) && !strncmp(tensor->path, path, length) && tensor->path[length] != '{' &&
-            !isdigit((unsigned char)tensor->path[length]))
+        if (is_weight_or_state(tensor) && !strncmp(tensor->path, path, length) &&
+            tensor->path[length] != '{' && !isdigit((unsigned char)tensor->path[length]))
             return "_steps";
     }
     return "";

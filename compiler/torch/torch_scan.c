@@ -21,8 +21,8 @@ static void print_step(Printer *printer, Statement *statement) {
     const Tensor *tensor = statement->target->tensor;
     Py value = equation_value(printer, statement);
     if (printer->like && !value.number) value = operand(printer, value);
-    PyVariable *variable =
-        variable_new(printer, tensor, SCAN_CURRENT, new_name(printer, local_stem(printer, tensor)));
+    PyVariable *variable = python_variable(printer, tensor, SCAN_CURRENT,
+                                           new_name(printer, local_stem(printer, tensor)));
     set_dims(printer, variable, statement->target, &value);
     variable->kind = PY_REAL;
     python_line(printer, "%s = %s", variable->name, value.text);
@@ -52,8 +52,8 @@ static void begin_state(Printer *printer, const Statement *scan, const Expr *wri
     const Tensor *tensor = write->tensor;
     Arena *arena = printer->torch->arena;
     const char *stem = local_stem(printer, tensor);
-    PyVariable *before = variable_new(printer, tensor, SCAN_BEFORE,
-                                      new_name(printer, arena_format(arena, "%s_before", stem)));
+    PyVariable *before = python_variable(printer, tensor, SCAN_BEFORE,
+                                         new_name(printer, arena_format(arena, "%s_before", stem)));
     Text sizes = {.arena = arena};
     text_add(&sizes, "%s", "");
     for (int i = first_axis(tensor); i < tensor->rank; i++)

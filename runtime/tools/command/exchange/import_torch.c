@@ -23,8 +23,8 @@ bool torch_folder_is(const char *path) {
     return found;
 }
 
-/* The spec of the folder with `count` settings; NULL after a message. */
-static MoecCompiler *open_with(const char *folder, const char *const *sets, int count) {
+/* The spec of the folder with `count` settings, which the compiler keeps; NULL after a message. */
+static MoecCompiler *open_settings(const char *folder, const char *const *sets, int count) {
     Mapping text;
     char *path = path_join(folder, TORCH_SPEC);
     MoecCompiler *compiler = NULL;
@@ -62,18 +62,14 @@ static int changed_options(const TorchImport *import, MoecCompiler *compiler, ch
     return count;
 }
 
-/* The spec with the options that PyTorch used. */
-static MoecCompiler *open_spec(const TorchImport *import) {
-    MoecCompiler *compiler = open_with(import->folder, NULL, 0);
-    char **sets = NULL;
-    int count = compiler ? changed_options(import, compiler, &sets) : 0;
-    if (count) {
-        moec_close(compiler);
-        compiler = open_with(import->folder, (const char *const *)sets, count);
-    }
-    for (int i = 0; i < count; i++) free(sets[i]);
-    free(sets);
-    return compiler;
+/* The spec with the options that PyTorch used. *sets: `count` settings to free after it is closed.
+ */
+static MoecCompiler *open_spec(const TorchImport *import, char ***sets, int *count) {
+    MoecCompiler *compiler = open_settings(import->folder, NULL, 0);
+    *count = compiler ? changed_options(import, compiler, sets) : 0;
+    if (!*count) return compiler;
+    moec_close(compiler);
+    return open_settings(import->folder, (const char *const *)*sets, *count);
 }
 
 /* "a.query_layer.weight" is "a.query.weight" if the file has "a.query". A new string. */
@@ -148,7 +144,9 @@ static bool write_run(const TorchImport *import, MoecCompiler *compiler, Model *
 
 bool torch_folder_read(const TorchImport *import) {
     const GraphShape shape = {.graph = MOEC_FORWARD};
-    MoecCompiler *compiler = open_spec(import);
+    char **sets = NULL;
+    int count = 0;
+    MoecCompiler *compiler = open_spec(import, &sets, &count);
     Model *model = compiler ? model_describe(compiler, &shape) : NULL;
     bool good = model && write_run(import, compiler, model);
     if (good) written_message(import->out, "moec eval %s --data PATH", import->out);
@@ -158,5 +156,7 @@ bool torch_folder_read(const TorchImport *import) {
                                       "torch", "parameters", (json_int_t)model_elements(model)));
     model_close(model);
     if (compiler) moec_close(compiler);
+    for (int i = 0; i < count; i++) free(sets[i]);
+    free(sets);
     return good;
 }
