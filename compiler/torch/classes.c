@@ -145,7 +145,7 @@ static const char *shape_text(Torch *torch, const Tensor *tensor, bool names) {
 
 /* A layer or weight with the name of an attribute of nn.Module would hide it. */
 static void check_attribute(Torch *torch, const char *name, Span span) {
-    if (is_reserved_attribute(torch, name))
+    if (is_reserved_attribute(name))
         refuse(torch, span,
                arena_format(torch->arena, "the attribute '%s', a word of Python,", name));
 }

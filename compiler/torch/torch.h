@@ -206,7 +206,7 @@ const char *attribute(Torch *torch, const TorchModule *from, const char *path, b
 const char *list_suffix(Torch *torch, const char *path, size_t length);
 const char *class_name_of(Torch *torch, const char *name);
 /* Whether nn.Module or Python has another use for the name of an attribute. */
-bool is_reserved_attribute(Torch *torch, const char *name);
+bool is_reserved_attribute(const char *name);
 /* The attribute of the module with the value of an option: "eps" of "norm.eps". */
 const char *option_attribute(Torch *torch, TorchModule *module, const TorchVariable *option);
 

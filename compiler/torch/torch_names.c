@@ -4,16 +4,24 @@
 #include <ctype.h>
 #include <string.h>
 
-/* Words that cannot be names of variables. `l` is refused by ruff as ambiguous. */
-static const char *const reserved[] = {
-    "False",   "None",     "True",     "and",    "as",     "assert",    "async",  "await",
-    "break",   "class",    "continue", "def",    "del",    "elif",      "else",   "except",
-    "finally", "for",      "from",     "global", "if",     "import",    "in",     "is",
-    "lambda",  "nonlocal", "not",      "or",     "pass",   "raise",     "return", "try",
-    "while",   "with",     "yield",    "self",   "cache",  "torch",     "nn",     "F",
-    "math",    "range",    "l",        "O",      "I",      "positions", "top_k",  "take",
-    "gather",  "attend",   "reversed", "cls",    "losses", "float"};
+/* Words that cannot be names. */
+static const char *const words[] = {
+    "False",   "None",     "True",     "and",    "as",    "assert", "async",  "await",
+    "break",   "class",    "continue", "def",    "del",   "elif",   "else",   "except",
+    "finally", "for",      "from",     "global", "if",    "import", "in",     "is",
+    "lambda",  "nonlocal", "not",      "or",     "pass",  "raise",  "return", "try",
+    "while",   "with",     "yield",    "self",   "torch", "nn",     "float"};
+/* Names of the text around the equations. ruff refuses `l`, `O` and `I` as ambiguous. */
+static const char *const globals[] = {"cache",  "F",     "math",   "range",     "l",
+                                      "O",      "I",     "cls",    "take",      "gather",
+                                      "attend", "top_k", "losses", "positions", "reversed"};
+/* Attributes of nn.Module and of the base class. */
+static const char *const methods[] = {
+    "train", "eval",     "half",       "double",  "type",    "to",       "cpu",         "cuda",
+    "apply", "forward",  "children",   "buffers", "modules", "training", "config",      "device",
+    "dtype", "generate", "parameters", "initial", "compile", "bfloat16", "dump_patches"};
 
+#define IN_LIST(list, name) in_list(list, sizeof(list) / sizeof *(list), name)
 static bool in_list(const char *const *list, size_t count, const char *name) {
     for (size_t i = 0; i < count; i++)
         if (!strcmp(list[i], name)) return true;
@@ -21,22 +29,12 @@ static bool in_list(const char *const *list, size_t count, const char *name) {
 }
 
 const char *python_name(Torch *torch, const char *name) {
-    bool taken = in_list(reserved, sizeof reserved / sizeof *reserved, name);
+    bool taken = IN_LIST(words, name) || IN_LIST(globals, name);
     return taken ? arena_format(torch->arena, "%s_", name) : name;
 }
 
-bool is_reserved_attribute(Torch *torch, const char *name) {
-    static const char *const methods[] = {
-        "train",   "eval",       "half",    "float",    "double",   "type",
-        "to",      "cpu",        "cuda",    "apply",    "forward",  "children",
-        "buffers", "parameters", "modules", "training", "config",   "device",
-        "dtype",   "generate",   "initial", "compile",  "bfloat16", "dump_patches"};
-    static const char *const fine[] = {"l",    "O",      "I",        "positions", "top_k",
-                                       "take", "gather", "attend",   "losses",    "cache",
-                                       "math", "range",  "reversed", "cls",       "F"};
-    bool word = strcmp(python_name(torch, name), name) != 0 &&
-                !in_list(fine, sizeof fine / sizeof *fine, name);
-    return word || in_list(methods, sizeof methods / sizeof *methods, name);
+bool is_reserved_attribute(const char *name) {
+    return IN_LIST(words, name) || IN_LIST(methods, name);
 }
 
 const char *last_name(const char *path) {
@@ -186,7 +184,7 @@ static bool has_attribute(const TorchModule *module, const char *name) {
 const char *option_attribute(Torch *torch, TorchModule *module, const TorchVariable *option) {
     TorchModule *first = module_at(torch, module->path);
     const char *name = last_name(option->path);
-    bool taken = is_reserved_attribute(torch, name) || has_attribute(first, name);
+    bool taken = is_reserved_attribute(name) || has_attribute(first, name);
     int at = 0;
     for (; at < first->options.count && first->options.items[at] != option; at++)
         taken |= !strcmp(last_name(((TorchVariable *)first->options.items[at])->path), name);

@@ -142,6 +142,13 @@ def refused_options(model):
             except ValueError as error:
                 assert name in str(error), error
     config.options = {}
+    config.layers = 5  # not an option: no effect
+    try:
+        type(model)(config)
+        wrong += ["config.layers"] if "layers" in sys.modules[type(config).__module__].OPTIONS else []
+    except ValueError as error:
+        assert "layers" in str(error), error
+    del config.layers
     return wrong
 
 

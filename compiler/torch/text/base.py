@@ -82,7 +82,7 @@ class @NAME@Base(PreTrainedModel, GenerationMixin):
             if kind == "normal":
                 nn.init.normal_(tensors[name], a, b)
             elif kind == "uniform":
-                nn.init.uniform_(tensors[name], a, b)
+                nn.init.uniform_(tensors[name], min(a, b), max(a, b))
             else:
                 nn.init.constant_(tensors[name], a)
 

@@ -23,6 +23,10 @@ class @NAME@Config(PretrainedConfig):
         self.options = {**OPTIONS, **self.options}
         if self.vocab_size != @VOCABULARY@:
             raise ValueError(f"vocab_size is @VOCABULARY@ in these equations, got {self.vocab_size}")
+        other = vars(PretrainedConfig())
+        for name in OPTIONS:
+            if name in vars(self) and name not in other and name != "vocab_size":
+                raise ValueError(f"set config.options[{name!r}], not config.{name}")
         for name, value in self.options.items():
             if name not in OPTIONS:
                 raise ValueError(f"unknown option {name!r}; the options are {', '.join(OPTIONS)}")
