@@ -184,7 +184,16 @@ static void print_initial(Torch *torch, Text *text, const TorchModule *module) {
             text_add(&decayed, "%s\"%s\"", decayed_count++ ? ", " : "", name);
     }
     text_add(text, one ? ")\n" : "    )\n");
-    if (decayed_count)
+    const bool longer = decayed.length > LINE_LENGTH - strlen("    decayed = ()");
+    if (longer) text_add(text, "    decayed = (\n");
+    for (const char *at = decayed.text; longer && *at; at += strspn(at, ", ")) {
+        int length = (int)strcspn(at, ",");
+        text_add(text, "        %.*s,\n", length, at);
+        at += length;
+    }
+    if (longer)
+        text_add(text, "    )\n");
+    else if (decayed_count)
         text_add(text, "    decayed = (%s%s)\n", decayed.text, decayed_count == 1 ? "," : "");
     text_add(text, "\n");
 }
@@ -337,11 +346,14 @@ static void print_return(Printer *printer) {
 
 static const char *signature(const Printer *printer, int inputs) {
     Text text = {.arena = printer->torch->arena};
-    text_add(&text, "    def forward(self");
+    text_add(&text, "self");
     for (int i = 0; i < inputs; i++) text_add(&text, ", %s", (const char *)printer->names.items[i]);
     if (printer->uses_fixed) text_add(&text, ", %s", printer->fixed_name);
-    text_add(&text, "%s):\n", printer->uses_cache ? ", cache" : "");
-    return text.text;
+    text_add(&text, "%s", printer->uses_cache ? ", cache" : "");
+    bool longer = text.length > LINE_LENGTH - strlen("    def forward():");
+    return arena_format(
+        text.arena, longer ? "    def forward(\n        %s\n    ):\n" : "    def forward(%s):\n",
+        text.text);
 }
 
 /* Prints the class of a layer as it is applied by `caller`; NULL: it holds weights only. */

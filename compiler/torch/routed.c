@@ -200,7 +200,7 @@ static const char *row_weights(Printer *printer, const Routed *routed, const cha
 /* The rows of one application are not positions: it can read constant ranges of the cache only. */
 static void check_routed_rows(Torch *torch, const TorchModule *layer, Span span) {
     static const char range[] = "cache.range(";
-    const char *at = strchr(module_at(torch, layer->path)->forward, '\n');
+    const char *at = strstr(module_at(torch, layer->path)->forward, "):\n");
     while (at && (at = strstr(at, "cache"))) {
         if (strncmp(at, range, sizeof range - 1) != 0 ||
             !isdigit((unsigned char)at[sizeof range - 1]))

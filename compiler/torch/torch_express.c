@@ -12,11 +12,14 @@
 const char *shortest(Arena *arena, double number) {
     if (number == floor(number) && fabs(number) < 0x1p62)
         return arena_format(arena, "%.0f", number);
-    for (int digits = 6; digits < 17; digits++) {
-        const char *text = arena_format(arena, "%.*g", digits, number);
-        if (strtod(text, NULL) == number) return text;
+    char *text = NULL;
+    for (int digits = 6; digits <= 17; digits++) {
+        text = arena_format(arena, "%.*g", digits, number);
+        if (strtod(text, NULL) == number) break;
     }
-    return arena_format(arena, "%.17g", number);
+    char *plus = strchr(text, '+'); /* "1e+30" is "1e30" */
+    if (plus) memmove(plus, plus + 1, strlen(plus));
+    return text;
 }
 
 /* A run has the sizes of the current call; an option is an attribute of the module. */

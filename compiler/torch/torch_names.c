@@ -221,9 +221,6 @@ void refuse(Torch *torch, Span span, const char *what) {
     report_give_up(torch->program->reports);
 }
 
-/* Formatters leave longer lines as they are. */
-enum { LINE_LENGTH = 120 };
-
 void python_line(Printer *printer, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);

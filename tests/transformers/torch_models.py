@@ -171,8 +171,9 @@ def compare(spec, sets, folder):
     theirs = load_file(folder / "out.safetensors")
     with torch.no_grad():
         logits = model(rows[:, :-1]).logits
-    ruff = subprocess.run([pathlib.Path(sys.executable).parent / "ruff", "check", "-q", "--isolated", emitted], capture_output=True)
-    result = {"ruff": ruff.returncode, "logits": relative(theirs["logits"], logits)}
+    ruff = [subprocess.run([pathlib.Path(sys.executable).parent / "ruff", *words, "-q", "--isolated", emitted], capture_output=True)
+            for words in (["check"], ["format", "--check", "--line-length", "120"])]
+    result = {"ruff": sum(done.returncode for done in ruff), "logits": relative(theirs["logits"], logits)}
     loss, result["gradients"] = compare_gradients(model, rows, theirs)
     if FULL and result["gradients"] > LIMITS["gradients"]:  # rounding errors in f32 of the one or the other? Both in double
         moec("forward", checkpoint, "--device", "reference", "--weights", checkpoint, "--input", folder / "tokens.bin", "--outputs",

@@ -69,7 +69,8 @@ class @NAME@Base(PreTrainedModel, GenerationMixin):
     main_input_name = "input_ids"
     supports_gradient_checkpointing = True
     cache_name = "cache" if "cache" in CausalLMOutputWithPast.__annotations__ else "past_key_values"
-    hindrance = "@HINDRANCE@"  # why the model cannot decode; empty: it can
+    # The reason why the model cannot decode; empty: it can.
+    hindrance = "@HINDRANCE@"
 
     def __init__(self, config):
         config.check()
