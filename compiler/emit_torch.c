@@ -2,10 +2,19 @@
  * around the equations is in torch/text/. */
 #include "driver/driver.h"
 
+#include "abi/json_make.h"
 #include "torch/torch.h"
 #include "torch/torch_text.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+typedef struct Emission {
+    MoecCompiler *compiler;
+    const char *bundle;
+    Torch torch;
+    MoecTorch result;
+} Emission;
 
 /* Functions of the printed file that only some models need. */
 static bool wants(const Torch *torch, const char *name) {
@@ -42,12 +51,6 @@ static const char *text_called(const char *name) {
     return "";
 }
 
-typedef struct Emission {
-    MoecCompiler *compiler;
-    Torch torch;
-    MoecTorch result;
-} Emission;
-
 static void check_model(const Torch *torch) {
     const Program *program = torch->program;
     const Tensor *logits = program->outputs.count ? program->outputs.items[0] : NULL;
@@ -61,7 +64,9 @@ static void check_model(const Torch *torch) {
         if (token || tensor->input == MOEC_INPUT_NEXT) continue;
         report_error(reports, tensor->span,
                      "PyTorch target: input '%s' is not a sequence of tokens", tensor->path);
-        report_help(reports, "use --target c for models of other inputs");
+        report_help(reports,
+                    "generate() of transformers continues one input, the tokens, as decoding "
+                    "of moec does; use --target c for other inputs");
         report_give_up(reports);
     }
     if (tokens == 1 && program->sequence && logits && logits->rank == 3 &&
@@ -73,21 +78,121 @@ static void check_model(const Torch *torch) {
     report_give_up(reports);
 }
 
+/* ---- the model with other sizes and options ---- */
+
+/* Settings of training and of moec itself are no part of the equations. */
+static bool is_equation_option(const char *path) {
+    return strncmp(path, "train.", 6) != 0 && strncmp(path, "inference.", 10) != 0;
+}
+
+static bool view_program(MoecCompiler *compiler, long batch, long context, TorchView *view) {
+    compiler->unit->decisions = &view->decisions;
+    view->program = elaborated(compiler, GRAPH_FORWARD, batch, context);
+    compiler->unit->decisions = NULL;
+    view->settings = &compiler->settings;
+    return view->program != NULL;
+}
+
+static bool has_set(const List *sets, const char *path) {
+    size_t length = strlen(path);
+    for (int i = 0; i < sets->count; i++)
+        if (!strncmp(sets->items[i], path, length) && ((char *)sets->items[i])[length] == '=')
+            return true;
+    return false;
+}
+
+/* Options that follow those of `sets`, with their values in the model: "path=value". */
+static List kept_options(const MoecCompiler *compiler, MoecCompiler *other, const List *sets) {
+    Arena *arena = compiler->arena;
+    List kept = {0};
+    for (int i = 0; i < compiler->settings.count; i++) {
+        const Setting *setting = compiler->settings.items[i];
+        const char *now = moec_option(other, setting->path);
+        if (!now || !strcmp(now, setting->text) || has_set(sets, setting->path)) continue;
+        if (setting->kind == VALUE_OTHER || !is_equation_option(setting->path)) continue;
+        const char *text = setting->kind == VALUE_NUMBER
+                               ? arena_format(arena, "%.17g", setting->number)
+                               : setting->text;
+        list_push(arena, &kept, (void *)arena_format(arena, "%s=%s", setting->path, text));
+    }
+    return kept;
+}
+
+static MoecCompiler *open_changed(const char *bundle, const List *sets) {
+    return moec_open_bundle(bundle, strlen(bundle), (const char *const *)sets->items, sets->count);
+}
+
+static bool open_view(void *data, long batch, long context, const List *sets, TorchView *view) {
+    const Emission *emission = data;
+    MoecCompiler *compiler = emission->compiler;
+    if (!sets->count) return view_program(compiler, batch, context, view);
+    MoecCompiler *other = open_changed(emission->bundle, sets);
+    List all = {0};
+    if (!moec_failed(other)) all = kept_options(compiler, other, sets);
+    if (all.count) {
+        list_insert(compiler->arena, &all, 0, sets);
+        moec_close(other);
+        other = open_changed(emission->bundle, &all);
+    }
+    view->owner = other;
+    return !moec_failed(other) && view_program(other, batch, context, view);
+}
+
+static void close_view(TorchView *view) {
+    if (view->owner) moec_close(view->owner);
+}
+
+/* ---- the configuration ---- */
+
+/* The options as lines of JSON, which is also Python: "layers": 2, */
+static const char *options_text(MoecCompiler *compiler) {
+    Text text = {.arena = compiler->arena};
+    json_t *texts = json_loads(moec_options_json(compiler), 0, NULL), *value;
+    const char *path;
+    json_object_foreach(texts, path, value) {
+        const Setting *setting = find_setting(compiler, path);
+        char *string = json_write(value, JSON_ENCODE_ANY);
+        text_add(&text, "    \"%s\": %s,\n", path,
+                 setting->kind == VALUE_NUMBER ? shortest(compiler->arena, setting->number)
+                                               : string);
+        free(string);
+    }
+    json_decref(texts);
+    return text.text ? text.text : "";
+}
+
+/* The lines without the last comma, in braces. */
+static const char *options_json(Arena *arena, const char *lines) {
+    size_t length = strlen(lines);
+    return arena_format(arena, "{\n%.*s\n  }", (int)(length > 2 ? length - 2 : 0), lines);
+}
+
+/* Those that may change: "layers": int, */
+static const char *free_text(const Torch *torch) {
+    Text text = {.arena = torch->arena};
+    text_add(&text, "%s", torch->variables.count > 2 ? "\n" : "");
+    for (int i = 0; i < torch->variables.count; i++) {
+        const TorchVariable *variable = torch->variables.items[i];
+        if (variable->path)
+            text_add(&text, "    \"%s\": %s,\n", variable->path, variable->real ? "float" : "int");
+    }
+    return text.text;
+}
+
 static void emit(void *data) {
     Emission *emission = data;
     MoecCompiler *compiler = emission->compiler;
     Torch *torch = &emission->torch;
-    Program *program = elaborated(compiler, GRAPH_FORWARD, 0, 0);
-    if (!program) return;
+    TorchView view = {0};
+    if (!view_program(compiler, 0, 0, &view)) return;
+    Program *program = (Program *)view.program;
     torch->arena = compiler->arena;
     torch->program = program;
     const char *scope = moec_option(compiler, "train.optimizer.weight_decay_scope");
     torch->decays_all = scope && !strcmp(scope, "all");
     check_model(torch);
-    const Program *batch = elaborated(compiler, GRAPH_FORWARD, 3 * program->batch->size, 0),
-                  *context = elaborated(compiler, GRAPH_FORWARD, 0, 3 * program->sequence->size);
-    if (!batch || !context) return;
-    find_numbers(torch, batch, context);
+    emission->bundle = moec_bundle(compiler);
+    find_numbers(torch, &(TorchReader){emission, open_view, close_view}, &view);
     find_modules(torch);
     const char *classes = print_classes(torch);
     const char *name = class_name_of(torch, program->name);
@@ -95,15 +200,20 @@ static void emit(void *data) {
     const Decoding decoding = moec_decoding(compiler);
     bool math = torch->uses_attend || torch->uses_gather || torch->uses_math;
     bool functional = torch->uses_attend || strstr(classes, "F.");
+    const char *options = options_text(compiler);
+    static const char layers[] =
+        "from transformers.modeling_layers import GradientCheckpointingLayer\n";
     const char *values[] = {
         "NAME",       name,
         "MODEL",      program->name,
         "CLASSES",    classes,
-        "OPTIONS",    moec_options_json(compiler),
+        "OPTIONS",    options,
+        "FREE",       free_text(torch),
         "VOCABULARY", arena_format(torch->arena, "%ld", logits->axes[2]->size),
         "CONTEXT",    arena_format(torch->arena, "%ld", program->sequence->size),
         "HINDRANCE",  decoding.hindrance ? decoding.hindrance : "",
         "MATH",       math ? "import math\n" : "",
+        "LAYERS",     torch->repeats ? layers : "",
         "FUNCTIONAL", functional ? "import torch.nn.functional as F\n" : "",
         NULL};
     Text modeling = {.arena = torch->arena}, configuration = {.arena = torch->arena};
@@ -116,6 +226,7 @@ static void emit(void *data) {
     emission->result = (MoecTorch){.modeling = modeling.text,
                                    .configuration = configuration.text,
                                    .class_name = name,
+                                   .options = options_json(torch->arena, options),
                                    .vocabulary = logits->axes[2]->size,
                                    .context = program->sequence->size,
                                    .hindrance = decoding.hindrance,

@@ -309,6 +309,7 @@ const char *moec_emit_cuda(MoecCompiler *compiler, MoecProgram *const *programs,
 typedef struct MoecTorch {
     const char *modeling, *configuration; /* modeling_NAME.py, configuration_NAME.py */
     const char *class_name;               /* "Tiny" of TinyForCausalLM and TinyConfig */
+    const char *options;                  /* of the spec, as a JSON object with numbers */
     long vocabulary, context;
     const char *hindrance; /* the reason why it cannot decode, or NULL */
     bool by_training;      /* some equations, such as dropout, are not in it: training has them */

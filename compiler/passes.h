@@ -42,6 +42,9 @@ typedef struct Unit {
     Program *parameters;
     List flows, whole;
     List stages; /* Stage *: train.stages of the open model, then the rest of the run */
+    /* double[3]: the operation and operands of comparisons and roundings at compile time; NULL: not
+     * recorded */
+    List *decisions;
 } Unit;
 
 /* Steps of a training run with settings of their own. */

@@ -52,6 +52,20 @@ Expr *value_expr(Elaborator *e, Value *value) {
     return NULL;
 }
 
+/* Records operands that the form of the program may depend on. Comparisons with 0 and roundings
+ * without effect are left out. */
+static void record_decision(Elaborator *e, OpCode op, const Value *a, const Value *b) {
+    double one = a->number, two = op_table[op].arity > 1 ? b->number : 0;
+    bool compares = op == OP_MIN || op == OP_MAX || op_table[op].level == LEVEL_COMPARE;
+    bool rounds = (op == OP_FLOOR && one != floor(one)) || (op == OP_MOD && fabs(two) != 1);
+    if (!rounds && (!compares || one == 0 || two == 0)) return;
+    double *copy = arena_alloc(e->arena, 3 * sizeof *copy);
+    copy[0] = op;
+    copy[1] = one;
+    copy[2] = two;
+    list_push(e->arena, e->unit->decisions, copy);
+}
+
 Value *apply_op(Elaborator *e, OpCode op, Value *a, Value *b, Value *c, Span span) {
     Value *values[3] = {a, b, c};
     Expr *args[3] = {NULL, NULL, NULL};
@@ -73,6 +87,7 @@ Value *apply_op(Elaborator *e, OpCode op, Value *a, Value *b, Value *c, Span spa
     }
     result->expr = expr_apply(e->program, op, args[0], args[1], args[2]);
     result->expr->span = span;
+    if (constant && e->unit->decisions) record_decision(e, op, a, b);
     if (constant) {
         if (result->expr->kind != EXPR_NUMBER || !isfinite(result->expr->number)) {
             report_error(e->reports, span, "the result is not a finite number");

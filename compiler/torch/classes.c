@@ -10,11 +10,18 @@
 
 typedef struct ClassText {
     const char *name, *body;
+    bool repeated; /* an iteration of a repeat: its activations can be recomputed */
 } ClassText;
 
 static void print_module(Torch *torch, TorchModule *module, Printer *caller);
 
 /* ---- applications ---- */
+
+/* Whether the path of the child ends in the number of an iteration: "block.{i}". */
+static bool in_list(const TorchModule *child) {
+    const char *last = last_name(child->path);
+    return *last == '{' || isdigit((unsigned char)*last);
+}
 
 static bool is_own(const TorchModule *module, const Tensor *tensor) {
     size_t length = strlen(module->path);
@@ -22,23 +29,14 @@ static bool is_own(const TorchModule *module, const Tensor *tensor) {
                                         tensor->path[length] == '.'));
 }
 
-static bool is_stored(const Tensor *tensor) {
-    return tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE;
-}
-
 static PyVariable *input_variable(Printer *printer, const TorchItem *item) {
     Torch *torch = printer->torch;
     const Tensor *tensor = item->tensor;
     PyVariable *variable = variable_of(printer, tensor, item->version);
     if (variable) return variable;
-    if (!is_stored(tensor) || !is_own(printer->module, tensor))
+    if (!is_weight_or_state(tensor) || !is_own(printer->module, tensor))
         refuse(torch, tensor->span, "a value that a layer reads before it is defined");
-    variable = arena_alloc(torch->arena, sizeof *variable);
-    *variable = (PyVariable){.tensor = tensor, .kind = PY_REAL};
-    variable->name = attribute(torch, printer->module, tensor->path, false);
-    for (int i = 0; i < tensor->rank; i++)
-        variable->full[i] = tensor->axes[i]->kind == AXIS_SEQUENCE;
-    return variable;
+    return stored_variable(printer, tensor);
 }
 
 /* The variables that receive the results of a layer. */
@@ -49,7 +47,10 @@ static const char *result_names(Printer *printer, TorchModule *child, const List
         const PyVariable *made = child->results.items[i];
         PyVariable *variable =
             item->version && printer->loops ? variable_of(printer, item->tensor, 0) : NULL;
-        if (!variable) variable = define_variable(printer, item->tensor, item->version, parts, at);
+        const char *stem = result_stem(printer, child);
+        if (!stem) stem = local_stem(printer, item->tensor);
+        if (!variable)
+            variable = define_named(printer, stem, item->tensor, item->version, parts, at);
         memcpy(variable->absent, made->absent, sizeof made->absent);
         memcpy(variable->full, made->full, sizeof made->full);
         variable->kind = made->kind;
@@ -62,7 +63,9 @@ static void print_application(Printer *printer, TorchModule *child, const List *
     Torch *torch = printer->torch;
     if (!child->outputs.count) return;
     print_module(torch, child, printer);
-    print_source(printer, child->application->call);
+    Span call = child->application->call;
+    if (in_list(child)) call.end = call.start; /* the line of the repeat alone */
+    print_source(printer, call);
     Text arguments = {.arena = torch->arena};
     text_add(&arguments, "%s", "");
     for (int i = 0; i < child->inputs.count; i++)
@@ -97,8 +100,8 @@ static void print_repeat(Printer *printer, const TorchPart *part) {
     const Index *index = part->statement->index;
     print_comment(printer, part->statement);
     expand_carried(printer);
-    python_line(printer, "for %s in range(%ld):", new_name(printer, index->name),
-                index->axis->size);
+    python_line(printer, "for %s in range(%s):", new_name(printer, index->name),
+                python_number(printer, index->axis, (double)index->axis->size).text);
     printer->depth++;
     printer->loops++;
     print_parts(printer, &part->body, 0, part->body.count);
@@ -126,10 +129,6 @@ void print_parts(Printer *printer, const List *parts, int first, int end) {
 
 /* ---- weights and layers ---- */
 
-static int first_axis(const Tensor *tensor) {
-    return tensor->rank && tensor->axes[0]->kind == AXIS_REPEAT;
-}
-
 static const char *shape_text(Torch *torch, const Tensor *tensor, bool names) {
     Text text = {.arena = torch->arena};
     text_add(&text, "%s", "");
@@ -144,26 +143,9 @@ static const char *shape_text(Torch *torch, const Tensor *tensor, bool names) {
     return text.text;
 }
 
-static const char *last_name(const char *path) {
-    const char *dot = strrchr(path, '.');
-    return dot ? dot + 1 : path;
-}
-
 /* A layer or weight with the name of an attribute of nn.Module would hide it. */
 static void check_attribute(Torch *torch, const char *name, Span span) {
-    static const char *const methods[] = {
-        "train",   "eval",       "half",    "float",    "double",   "type",
-        "to",      "cpu",        "cuda",    "apply",    "forward",  "children",
-        "buffers", "parameters", "modules", "training", "config",   "device",
-        "dtype",   "generate",   "initial", "compile",  "bfloat16", "dump_patches"};
-    bool taken = strcmp(python_name(torch, name), name) != 0 && strcmp(name, "l") != 0;
-    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
-        taken |= !strcmp(methods[i], name);
-    static const char *const fine[] = {"l",    "O",      "I",        "positions", "top_k",
-                                       "take", "gather", "attend",   "losses",    "cache",
-                                       "math", "range",  "reversed", "cls",       "F"};
-    for (size_t i = 0; i < sizeof fine / sizeof *fine; i++) taken &= strcmp(fine[i], name) != 0;
-    if (taken)
+    if (is_reserved_attribute(name))
         refuse(torch, span,
                arena_format(torch->arena, "the attribute '%s', a word of Python,", name));
 }
@@ -185,29 +167,40 @@ static void print_stored(Torch *torch, Text *text, const Tensor *tensor) {
 static void print_initial(Torch *torch, Text *text, const TorchModule *module) {
     static const char *const kinds[] = {"constant", "normal", "uniform"};
     Text decayed = {.arena = torch->arena};
-    text_add(&decayed, "%s", "");
+    int decayed_count = 0;
+    const bool one = module->stored.count == 1;
     if (!module->stored.count) return;
-    text_add(text, "    initial = (\n");
+    text_add(text, "    initial = (%s", one ? "" : "\n");
     for (int i = 0; i < module->stored.count; i++) {
         const Tensor *tensor = module->stored.items[i];
         const Init *init = &tensor->init;
         const char *name = last_name(tensor->path);
         int kind = init->kind == MOEC_INIT_NORMAL ? 1 : init->kind == MOEC_INIT_UNIFORM ? 2 : 0;
-        text_add(text, "        (\"%s\", \"%s\", %s, %s),\n", name, kinds[kind],
-                 shortest(torch->arena, init->a), shortest(torch->arena, init->b));
+        text_add(text, one ? "(\"%s\", \"%s\", %s, %s)," : "        (\"%s\", \"%s\", %s, %s),\n",
+                 name, kinds[kind], shortest(torch->arena, init->a),
+                 shortest(torch->arena, init->b));
         bool decays = torch->decays_all || (tensor->facts && is_matrix(tensor));
-        if (tensor->role == ROLE_PARAMETER && decays) text_add(&decayed, "\"%s\", ", name);
+        if (tensor->role == ROLE_PARAMETER && decays)
+            text_add(&decayed, "%s\"%s\"", decayed_count++ ? ", " : "", name);
     }
-    text_add(text, "    )\n");
-    if (decayed.length) decayed.text[decayed.length - 1] = 0;
-    if (decayed.length) text_add(text, "    decayed = (%s)\n", decayed.text);
+    text_add(text, one ? ")\n" : "    )\n");
+    const bool longer = decayed.length > LINE_LENGTH - strlen("    decayed = ()");
+    if (longer) text_add(text, "    decayed = (\n");
+    for (const char *at = decayed.text; longer && *at; at += strspn(at, ", ")) {
+        int length = (int)strcspn(at, ",");
+        text_add(text, "        %.*s,\n", length, at);
+        at += length;
+    }
+    if (longer)
+        text_add(text, "    )\n");
+    else if (decayed_count)
+        text_add(text, "    decayed = (%s%s)\n", decayed.text, decayed_count == 1 ? "," : "");
     text_add(text, "\n");
 }
 
-/* Whether the path of the child ends in the number of an iteration: "block.{i}". */
-static bool in_list(const TorchModule *child) {
-    const char *last = last_name(child->path);
-    return *last == '{' || isdigit((unsigned char)*last);
+static const char *made_text(Torch *torch, const TorchModule *layer) {
+    return arena_format(torch->arena, "%s(%s)", layer->class_name,
+                        layer->uses_config ? "config" : "");
 }
 
 /* The path of its nn.ModuleList: "block". */
@@ -217,72 +210,80 @@ static const char *list_path(Torch *torch, const TorchModule *child) {
 }
 
 /* The layers of one nn.ModuleList, from `first`; returns the index after them. */
-static int print_list(Torch *torch, Text *text, const TorchModule *module, int first) {
-    const char *path = ((TorchModule *)module->children.items[first])->path;
-    const char *list = list_path(torch, module->children.items[first]);
-    int end = first, at = first;
-    while (end < module->children.count && in_list(module->children.items[end]) &&
-           !strcmp(list_path(torch, module->children.items[end]), list))
+static int print_list(Printer *printer, Text *text, int first) {
+    Torch *torch = printer->torch;
+    TorchModule *const *children = (TorchModule *const *)printer->module->children.items;
+    int end = first, at = first, count = printer->module->children.count;
+    const char *path = children[first]->path, *list = list_path(torch, children[first]);
+    while (end < count && in_list(children[end]) && !strcmp(list_path(torch, children[end]), list))
         end++;
-    text_add(text, "        %s%s = nn.ModuleList([", attribute(torch, module, list, true),
+    text_add(text, "        %s%s = nn.ModuleList([", attribute(torch, printer->module, list, true),
              list_suffix(torch, path, strlen(path)));
     while (at < end) {
-        const TorchModule *child = module->children.items[at];
         int period = 0;
-        while (child->steps && at + period < end &&
-               ((TorchModule *)module->children.items[at + period])->steps)
-            period++;
+        while (children[at]->steps && at + period < end && children[at + period]->steps) period++;
         text_add(text, at > first ? ", " : "");
         if (!period) {
-            text_add(text, "%s()", child->class_name);
-            at++;
+            text_add(text, "%s", made_text(torch, children[at++]));
             continue;
         }
-        text_add(text, period > 1 ? "*(cls() for _ in range(%ld) for cls in (" : "*(",
-                 child->steps);
-        for (int i = 0; i < period; i++)
-            text_add(text, "%s%s", i ? ", " : "",
-                     ((TorchModule *)module->children.items[at + i])->class_name);
-        if (period > 1)
-            text_add(text, "))");
+        const Axis *steps = children[at]->steps;
+        const char *times = python_number(printer, steps, (double)steps->size).text;
+        bool only = at == first && at + period == end;
+        text_add(text, "%s", only ? "" : "*(");
+        if (period == 1)
+            text_add(text, "%s for _ in range(%s)", made_text(torch, children[at]), times);
         else
-            text_add(text, "() for _ in range(%ld))", child->steps);
+            text_add(text, "layer for _ in range(%s) for layer in (", times);
+        for (int i = 0; i < period && period > 1; i++)
+            text_add(text, "%s%s", i ? ", " : "", made_text(torch, children[at + i]));
+        text_add(text, "%s%s", period > 1 ? ")" : "", only ? "" : ")");
         at += period;
     }
     text_add(text, "])\n");
     return end;
 }
 
-static const char *init_text(Torch *torch, TorchModule *module, const char *parameter) {
-    Text text = {.arena = torch->arena};
+/* The constructor, after the attributes of the class. Its options, weights and layers. */
+static const char *init_text(Printer *printer) {
+    Torch *torch = printer->torch;
+    TorchModule *module = module_at(torch, printer->module->path);
+    Text text = {.arena = torch->arena}, layers = {.arena = torch->arena};
+    const bool root = module == torch->root;
     text_add(&text, "%s", "");
-    if (!module->stored.count && !module->children.count && !*parameter) return text.text;
-    print_initial(torch, &text, module);
-    text_add(&text, "    def __init__(self%s%s):\n        super().__init__(%s)\n",
-             *parameter ? ", " : "", parameter, parameter);
-    for (int i = 0; i < module->stored.count; i++)
-        print_stored(torch, &text, module->stored.items[i]);
-    for (int i = 0; i < module->children.count;) {
+    module->uses_config = root;
+    for (int i = 0; i < module->children.count; i++) {
         TorchModule *child = module->children.items[i];
         if (!child->class_name) print_module(torch, child, NULL);
+        module->uses_config |= child->uses_config;
+    }
+    for (int i = 0; i < module->children.count;) {
+        const TorchModule *child = module->children.items[i];
         if (in_list(child)) {
-            for (int j = i; j < module->children.count; j++) {
-                TorchModule *next = module->children.items[j];
-                if (!next->class_name) print_module(torch, next, NULL);
-            }
-            i = print_list(torch, &text, module, i);
+            i = print_list(printer, &layers, i);
             continue;
         }
-        const char *name = last_name(child->path);
-        Span span = child->application && child->parts.count &&
-                            ((TorchPart *)child->parts.items[0])->statement
-                        ? ((TorchPart *)child->parts.items[0])->statement->span
-                        : (Span){0};
-        check_attribute(torch, name, span);
-        text_add(&text, "        %s = %s()\n", attribute(torch, module, child->path, true),
-                 child->class_name);
+        const TorchPart *part = child->parts.count ? child->parts.items[0] : NULL;
+        check_attribute(torch, last_name(child->path),
+                        part && part->statement ? part->statement->span : (Span){0});
+        text_add(&layers, "        %s = %s\n", attribute(torch, module, child->path, true),
+                 made_text(torch, child));
         i++;
     }
+    module->uses_config |= module->options.count > 0;
+    if (!module->stored.count && !layers.length && !module->options.count && !root)
+        return text.text;
+    print_initial(torch, &text, module);
+    text_add(&text, "    def __init__(self%s):\n        super().__init__(%s)\n",
+             module->uses_config ? ", config" : "", root ? "config" : "");
+    for (int i = 0; i < module->options.count; i++) {
+        const TorchVariable *option = module->options.items[i];
+        text_add(&text, "        self.%s = config.options[\"%s\"]\n",
+                 option_attribute(torch, module, option), option->path);
+    }
+    for (int i = 0; i < module->stored.count; i++)
+        print_stored(torch, &text, module->stored.items[i]);
+    text_add_bytes(&text, layers.text, layers.length);
     return text.text;
 }
 
@@ -294,30 +295,34 @@ static bool class_name_taken(const Torch *torch, const char *name) {
     return false;
 }
 
-static void set_class(Torch *torch, TorchModule *module, const char *body) {
+static ClassText *class_with(Torch *torch, const TorchModule *module, const char *body) {
     for (int i = 0; i < torch->classes.count; i++) {
-        const ClassText *other = torch->classes.items[i];
-        if (strcmp(other->body, body) != 0) continue;
-        module->class_name = other->name;
-        return;
+        ClassText *other = torch->classes.items[i];
+        if (!strcmp(other->body, body)) return other;
     }
     const char *stem = class_name_of(torch, module->name), *name = stem;
     for (int number = 2; class_name_taken(torch, name); number++)
         name = arena_format(torch->arena, "%s%d", stem, number);
     ClassText *made = arena_alloc(torch->arena, sizeof *made);
-    *made = (ClassText){name, body};
+    *made = (ClassText){.name = name, .body = body};
     list_push(torch->arena, &torch->classes, made);
-    module->class_name = name;
+    return made;
 }
 
-static PyVariable *add_input(Printer *printer, const TorchItem *item, const PyVariable *outside) {
-    PyVariable *variable = arena_alloc(printer->torch->arena, sizeof *variable);
-    *variable = *outside;
-    variable->version = item->version;
-    variable->name = new_name(printer, local_stem(printer, item->tensor));
-    if (!printer->like && variable->kind == PY_REAL) printer->like = variable->name;
-    list_push(printer->torch->arena, &printer->variables, variable);
-    return variable;
+static void set_class(Torch *torch, TorchModule *module, const char *body) {
+    ClassText *text = class_with(torch, module, body);
+    text->repeated |= module->steps != NULL;
+    torch->repeats |= text->repeated;
+    module->class_name = text->name;
+}
+
+static void add_input(Printer *printer, const TorchItem *item, const PyVariable *outside) {
+    const char *name = new_name(printer, local_stem(printer, item->tensor));
+    PyVariable *variable = python_variable(printer, item->tensor, item->version, name);
+    memcpy(variable->absent, outside->absent, sizeof variable->absent);
+    memcpy(variable->full, outside->full, sizeof variable->full);
+    variable->kind = outside->kind;
+    if (!printer->like && variable->kind == PY_REAL) printer->like = name;
 }
 
 static const char *own_weight(Torch *torch, const TorchModule *module) {
@@ -346,11 +351,14 @@ static void print_return(Printer *printer) {
 
 static const char *signature(const Printer *printer, int inputs) {
     Text text = {.arena = printer->torch->arena};
-    text_add(&text, "    def forward(self");
+    text_add(&text, "self");
     for (int i = 0; i < inputs; i++) text_add(&text, ", %s", (const char *)printer->names.items[i]);
     if (printer->uses_fixed) text_add(&text, ", %s", printer->fixed_name);
-    text_add(&text, "%s):\n", printer->uses_cache ? ", cache" : "");
-    return text.text;
+    text_add(&text, "%s", printer->uses_cache ? ", cache" : "");
+    bool longer = text.length > LINE_LENGTH - strlen("    def forward():");
+    return arena_format(
+        text.arena, longer ? "    def forward(\n        %s\n    ):\n" : "    def forward(%s):\n",
+        text.text);
 }
 
 /* Prints the class of a layer as it is applied by `caller`; NULL: it holds weights only. */
@@ -382,7 +390,7 @@ static void print_module(Torch *torch, TorchModule *module, Printer *caller) {
         return;
     }
     module->forward = forward;
-    const char *init = init_text(torch, module, "");
+    const char *init = init_text(&printer);
     set_class(torch, module,
               arena_format(torch->arena, "%s%s%s", init, *init && *forward ? "\n" : "",
                            *init || *forward ? forward : "    pass\n"));
@@ -432,7 +440,22 @@ static int loss_last(Torch *torch, List *parts) {
     return count;
 }
 
-static void print_losses(Printer *printer, const char *logits) {
+/* Whether a part from `first` on writes the logits: a repeat before them has losses. The logits
+ * must not depend on the next tokens. */
+static bool logits_after(Torch *torch, const List *parts, int first) {
+    const Program *program = torch->program;
+    const Tensor *logits = program->outputs.items[0];
+    bool *marked = arena_alloc(torch->arena, (size_t)program->tensors.count);
+    for (int i = first; i < parts->count; i++) mark_results(parts->items[i], marked);
+    for (int i = 0; i < program->tensors.count && marked[logits->id]; i++) {
+        const Tensor *tensor = program->tensors.items[i];
+        if (tensor->role == ROLE_INPUT && tensor->input == MOEC_INPUT_NEXT && torch->needed[i])
+            refuse(torch, logits->span, "an output that depends on the next tokens");
+    }
+    return marked[logits->id];
+}
+
+static void print_losses(Printer *printer, const char *logits, bool dropped) {
     const Program *program = printer->torch->program;
     Text text = {.arena = printer->torch->arena};
     text_add(&text, "%s", "");
@@ -444,14 +467,8 @@ static void print_losses(Printer *printer, const char *logits) {
         if (output != program->loss && !strcmp(name, "loss")) name = "cross_entropy";
         text_add(&text, "%s\"%s\": %s", *text.text ? ", " : "", name, variable->name);
     }
-    python_line(printer, "return %s, {%s}", logits, text.text);
-}
-
-static void add_input_of_model(Printer *printer, Tensor *tensor, const char *name) {
-    PyVariable *variable = arena_alloc(printer->torch->arena, sizeof *variable);
-    *variable = (PyVariable){.tensor = tensor, .kind = PY_INT};
-    variable->name = new_name(printer, name);
-    list_push(printer->torch->arena, &printer->variables, variable);
+    python_line(printer, "return %s, {%s}%s", logits, text.text,
+                dropped ? " if losses else {}" : "");
 }
 
 /* The equations of the model: logits, then losses if there are targets. */
@@ -462,18 +479,22 @@ static const char *print_model(Torch *torch, Printer *printer) {
     int first = loss_last(torch, &root->parts);
     for (int i = 0; i < program->tensors.count; i++) {
         Tensor *tensor = program->tensors.items[i];
-        bool next = tensor->input == MOEC_INPUT_NEXT;
-        if (tensor->role == ROLE_INPUT)
-            add_input_of_model(printer, tensor, next ? "targets" : "tokens");
+        if (tensor->role != ROLE_INPUT) continue;
+        const char *name = tensor->input == MOEC_INPUT_NEXT ? "targets" : "tokens";
+        python_variable(printer, tensor, 0, new_name(printer, name))->kind = PY_INT;
+    }
+    const bool after = logits_after(torch, &root->parts, first);
+    if (after) {
+        python_line(printer, "losses = targets is not None");
+        python_line(printer, "targets = targets if losses else tokens  # the losses are dropped");
+        first = root->parts.count;
     }
     print_parts(printer, &root->parts, 0, first);
-    const PyVariable *made = variable_of(printer, logits, 0);
-    if (!made) refuse(torch, logits->span, "an output that depends on the next tokens");
-    const char *name = expanded(printer, made);
-    python_line(printer, "if targets is None:");
-    python_line(printer, "    return %s, {}", name);
+    const char *name = expanded(printer, variable_of(printer, logits, 0));
+    if (!after) python_line(printer, "if targets is None:");
+    if (!after) python_line(printer, "    return %s, {}", name);
     print_parts(printer, &root->parts, first, root->parts.count);
-    print_losses(printer, name);
+    print_losses(printer, name, after);
     return printer->text.text;
 }
 
@@ -482,13 +503,13 @@ const char *print_classes(Torch *torch) {
     printer.text.arena = torch->arena;
     printer.like = own_weight(torch, torch->root);
     const char *equations = print_model(torch, &printer);
-    const char *init = init_text(torch, torch->root, "config"),
-               *name = class_name_of(torch, torch->program->name);
+    const char *init = init_text(&printer), *name = class_name_of(torch, torch->program->name);
     Text text = {.arena = torch->arena};
     text_add(&text, "%s", "");
     for (int i = 0; i < torch->classes.count; i++) {
         const ClassText *made = torch->classes.items[i];
-        text_add(&text, "class %s(nn.Module):\n%s\n\n", made->name, made->body);
+        text_add(&text, "class %s(%s):\n%s\n\n", made->name,
+                 made->repeated ? "GradientCheckpointingLayer" : "nn.Module", made->body);
     }
     text_add(&text, "class %sForCausalLM(%sBase):\n%s        self.post_init()\n\n", name, name,
              init);

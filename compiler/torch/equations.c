@@ -179,14 +179,6 @@ static bool contraction(Printer *printer, const Statement *statement, Py *result
 
 /* ---- reductions ---- */
 
-static const char *loop_size_text(Printer *printer, const Index *index) {
-    printer->uses_cache |= index->axis->kind == AXIS_SEQUENCE || index->axis->kind == AXIS_BATCH;
-    if (index->axis->kind == AXIS_SEQUENCE)
-        return is_full(printer, index) ? "cache.total" : "cache.length";
-    if (index->axis->kind == AXIS_BATCH) return "cache.sequences";
-    return arena_format(printer->torch->arena, "%ld", index->axis->size);
-}
-
 static Py reduced(Printer *printer, const Statement *statement, Py value) {
     Arena *arena = printer->torch->arena;
     int over = 0;
@@ -217,7 +209,9 @@ static Py reduced(Printer *printer, const Statement *statement, Py value) {
         const Index *index = statement->loops[i];
         bool summed = !expr_uses_index(statement->target, index);
         if (!summed || indices_have(value.dims, value.rank, index)) continue;
-        result.text = arena_format(arena, "%s * %s", loop_size_text(printer, index), result.text);
+        result.text =
+            arena_format(arena, "%s * %s",
+                         python_size(printer, index->axis, is_full(printer, index)), result.text);
         result.level = PY_PRODUCT;
     }
     return result;
@@ -255,33 +249,35 @@ static bool needs_double(Torch *torch, const List *parts, int first, const Tenso
     return false;
 }
 
-/* The name of a variable of the same stem that nothing reads later. */
-static const char *reused_name(Printer *printer, const char *stem, const List *parts, int at) {
-    for (int i = printer->variables.count - 1; i >= 0; i--) {
-        PyVariable *variable = printer->variables.items[i];
-        if (strcmp(variable->name, stem) != 0) continue;
-        int version = variable->version % 10;
-        return read_later(printer->torch, printer->module, parts, at + 1, variable->tensor, version)
-                   ? NULL
-                   : variable->name;
+/* Whether variables have the name and nothing reads them later. */
+static bool is_free_name(Printer *printer, const char *name, const List *parts, int at) {
+    bool found = false;
+    for (int i = 0; i < printer->variables.count; i++) {
+        const PyVariable *variable = printer->variables.items[i];
+        if (strcmp(variable->name, name) != 0) continue;
+        if (read_later(printer->torch, printer->module, parts, at + 1, variable->tensor,
+                       variable->version % 10))
+            return false;
+        found = true;
     }
-    return NULL;
+    return found;
 }
 
 PyVariable *define_variable(Printer *printer, const Tensor *tensor, int version, const List *parts,
                             int at) {
-    Torch *torch = printer->torch;
-    const char *stem = local_stem(printer, tensor), *name = NULL;
-    if (name_taken(printer, stem) && !printer->loops) name = reused_name(printer, stem, parts, at);
-    PyVariable *variable = arena_alloc(torch->arena, sizeof *variable);
-    *variable = (PyVariable){.tensor = tensor, .version = version, .kind = PY_REAL};
-    variable->name = name ? name : new_name(printer, stem);
+    return define_named(printer, local_stem(printer, tensor), tensor, version, parts, at);
+}
+
+PyVariable *define_named(Printer *printer, const char *stem, const Tensor *tensor, int version,
+                         const List *parts, int at) {
+    bool reused =
+        name_taken(printer, stem) && !printer->loops && is_free_name(printer, stem, parts, at);
+    const char *name = reused ? stem : NULL;
     for (int i = 0; name && i < printer->variables.count; i++) {
         PyVariable *old = printer->variables.items[i];
         if (!strcmp(old->name, name)) old->name = "";
     }
-    list_push(torch->arena, &printer->variables, variable);
-    return variable;
+    return python_variable(printer, tensor, version, name ? name : new_name(printer, stem));
 }
 
 static void check_target(Printer *printer, const Statement *statement) {
@@ -304,6 +300,20 @@ void set_dims(Printer *printer, PyVariable *variable, const Expr *target, const 
     variable->kind = value->kind;
 }
 
+/* Whether the value is another variable that keeps its value. A repeat changes its variables. */
+static bool is_alias(const Printer *printer, const Statement *statement, const Py *value) {
+    const Expr *read = statement->value;
+    if (printer->loops || read->kind != EXPR_READ || is_stacked(statement->target->tensor))
+        return false;
+    const Expr *step = is_stacked(read->tensor) ? read->args[0] : NULL;
+    if (step && (step->kind != EXPR_NUMBER || step->number == 0)) return false;
+    for (int i = 0; i < printer->variables.count; i++) {
+        const PyVariable *other = printer->variables.items[i];
+        if (!strcmp(other->name, value->text)) return other->kind == value->kind;
+    }
+    return false;
+}
+
 void print_equation(Printer *printer, Statement *statement, const List *parts, int at) {
     Torch *torch = printer->torch;
     begin_statement(printer, statement);
@@ -311,13 +321,14 @@ void print_equation(Printer *printer, Statement *statement, const List *parts, i
     const Tensor *tensor = statement->target->tensor;
     Py value = equation_value(printer, statement);
     if (value.number) {
-        const char *type =
-            printer->like ? arena_format(torch->arena, ", dtype=%s.dtype", printer->like) : "";
-        value.text = arena_format(torch->arena, "torch.tensor(float(%s)%s, device=cache.device)",
-                                  value.text, type);
+        const char *text = value.text;
+        value.text =
+            printer->like
+                ? arena_format(torch->arena, "%s.new_full((), %s)", printer->like, text)
+                : arena_format(torch->arena, "torch.tensor(float(%s), device=cache.device)", text);
         value.kind = PY_REAL;
         value.level = PY_ATOM;
-        printer->uses_cache = true;
+        printer->uses_cache |= !printer->like;
     }
     if (value.kind == PY_TABLE && !needs_double(torch, parts, at + 1, tensor)) {
         value = as_real(printer, value);
@@ -327,6 +338,10 @@ void print_equation(Printer *printer, Statement *statement, const List *parts, i
     if (!variable) variable = define_variable(printer, tensor, version, parts, at);
     set_dims(printer, variable, statement->target, &value);
     if (!strcmp(variable->name, value.text)) return;
+    if (is_alias(printer, statement, &value)) {
+        variable->name = value.text;
+        return;
+    }
     print_comment(printer, statement);
     python_line(printer, "%s = %s", variable->name, value.text);
 }

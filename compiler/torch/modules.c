@@ -11,8 +11,16 @@
 
 #include <string.h>
 
+bool is_weight_or_state(const Tensor *tensor) {
+    return tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE;
+}
+
+int first_axis(const Tensor *tensor) {
+    return tensor->rank && tensor->axes[0]->kind == AXIS_REPEAT;
+}
+
 bool is_stacked(const Tensor *tensor) {
-    return tensor->role == ROLE_TEMP && tensor->rank && tensor->axes[0]->kind == AXIS_REPEAT;
+    return tensor->role == ROLE_TEMP && first_axis(tensor);
 }
 
 int version_of(const Expr *read) {
@@ -117,7 +125,7 @@ static TorchPart *part_new(Torch *torch, TorchModule *module, Statement *stateme
         part->body = parts_of(torch, module, &statement->body.statements);
     for (int i = 0; i < part->body.count; i++) {
         const TorchPart *inner = part->body.items[i];
-        if (inner->child) inner->child->steps = statement->index->axis->size;
+        if (inner->child) inner->child->steps = statement->index->axis;
     }
     return part;
 }
@@ -154,22 +162,19 @@ static List parts_of(Torch *torch, TorchModule *module, const List *statements) 
 
 /* ---- inputs and outputs ---- */
 
-static void add_item(Torch *torch, List *items, Tensor *tensor, int version) {
-    for (int i = 0; i < items->count; i++) {
-        const TorchItem *item = items->items[i];
-        if (item->tensor == tensor && item->version == version) return;
-    }
-    TorchItem *item = arena_alloc(torch->arena, sizeof *item);
-    *item = (TorchItem){tensor, version};
-    list_push(torch->arena, items, item);
-}
-
 static bool has_item(const List *items, const Tensor *tensor, int version) {
     for (int i = 0; i < items->count; i++) {
         const TorchItem *item = items->items[i];
         if (item->tensor == tensor && item->version == version) return true;
     }
     return false;
+}
+
+static void add_item(Torch *torch, List *items, Tensor *tensor, int version) {
+    if (has_item(items, tensor, version)) return;
+    TorchItem *item = arena_alloc(torch->arena, sizeof *item);
+    *item = (TorchItem){tensor, version};
+    list_push(torch->arena, items, item);
 }
 
 static void all_reads(Torch *torch, const List *parts, List *reads);
@@ -219,8 +224,7 @@ static void find_inputs(Torch *torch, TorchModule *module) {
     for (int i = 0; module->parent && i < reads.count; i++) {
         const Expr *read = reads.items[i];
         Tensor *tensor = read->tensor;
-        bool stored = tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE;
-        if (stored && is_within(tensor->path, module->path)) continue;
+        if (is_weight_or_state(tensor) && is_within(tensor->path, module->path)) continue;
         if (!has_item(&written, tensor, version_of(read)))
             add_item(torch, &module->inputs, tensor, version_of(read));
     }
@@ -228,7 +232,9 @@ static void find_inputs(Torch *torch, TorchModule *module) {
 
 bool read_later(Torch *torch, const TorchModule *module, const List *parts, int first,
                 const Tensor *tensor, int version) {
-    bool outside = is_stacked(tensor) && !version && !has_item(&module->inputs, tensor, 0);
+    /* At the root, nothing reads it after its parts; in a repeat, the next iteration may. */
+    bool last = !module->parent && parts == &module->parts;
+    bool outside = !last && is_stacked(tensor) && !version && !has_item(&module->inputs, tensor, 0);
     if (outside) return true;
     if (has_item(&module->outputs, tensor, version)) return true;
     for (int i = first; i < parts->count; i++) {
@@ -283,7 +289,7 @@ void find_modules(Torch *torch) {
     }
     for (int i = 0; i < program->tensors.count; i++) {
         Tensor *tensor = program->tensors.items[i];
-        if (tensor->role != ROLE_PARAMETER && tensor->role != ROLE_STATE) continue;
+        if (!is_weight_or_state(tensor)) continue;
         const char *dot = strrchr(tensor->path, '.');
         TorchModule *owner = module_at(
             torch, arena_copy(torch->arena, tensor->path, dot ? (size_t)(dot - tensor->path) : 0));

@@ -11,10 +11,6 @@
 
 #include <string.h>
 
-static bool is_stored(const Tensor *tensor) {
-    return tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE;
-}
-
 int position_dim(const Statement *scan, const Expr *write) {
     for (int i = 0; i < write->count; i++)
         if (write->args[i]->kind == EXPR_INDEX && write->args[i]->index == scan->index) return i;
@@ -37,32 +33,21 @@ int scan_version(Printer *printer, const Expr *read, int *dimension) {
     return read->args[*dimension]->kind == EXPR_INDEX ? SCAN_CURRENT : SCAN_BEFORE;
 }
 
-/* Whether the first dimension is the iteration of a repeat, which is not one in Python. */
-static bool leads_with_repeat(const Tensor *tensor) {
-    return tensor->rank && tensor->axes[0]->kind == AXIS_REPEAT;
-}
-
 /* The variable of a tensor; a parameter of the module has one when it is read first. */
 static PyVariable *variable_read(Printer *printer, const Expr *read) {
     const Tensor *tensor = read->tensor;
     int dimension, version = scan_version(printer, read, &dimension);
     PyVariable *variable = variable_of(printer, tensor, version < 0 ? version_of(read) : version);
     if (variable) return variable;
-    if (!is_stored(tensor))
+    if (!is_weight_or_state(tensor))
         refuse(printer->torch, printer->statement->span,
                "a tensor that no earlier equation defines");
-    variable = arena_alloc(printer->torch->arena, sizeof *variable);
-    *variable = (PyVariable){.tensor = tensor, .kind = PY_REAL};
-    variable->name = attribute(printer->torch, printer->module, tensor->path, false);
-    for (int i = 0; i < tensor->rank; i++)
-        variable->full[i] = tensor->axes[i]->kind == AXIS_SEQUENCE;
-    list_push(printer->torch->arena, &printer->variables, variable);
-    return variable;
+    return stored_variable(printer, tensor);
 }
 
-static int dim_of(const PyVariable *variable, int axis) {
+int dim_of(const PyVariable *variable, int axis) {
     int dim = 0;
-    for (int i = leads_with_repeat(variable->tensor); i < axis; i++) dim += !variable->absent[i];
+    for (int i = first_axis(variable->tensor); i < axis; i++) dim += !variable->absent[i];
     return dim;
 }
 
@@ -154,24 +139,44 @@ static Py taken(Printer *printer, Py value, const Sub *sub, int dim) {
     return made;
 }
 
+/* logits[b,s,targets[b,s]]: one element per row of the last dimension. */
+static bool along_last(Printer *printer, const PyVariable *variable, const Sub *subs, Py *result) {
+    const Tensor *tensor = variable->tensor;
+    const Sub *last = &subs[tensor->rank - 1];
+    const Py *value = &last->value;
+    *result = (Py){.level = PY_ATOM, .kind = variable->kind};
+    for (int i = first_axis(tensor); i < tensor->rank - 1; i++) {
+        bool current = subs[i].plain == printer->now && variable->full[i];
+        if (variable->absent[i] || !subs[i].plain || current) return false;
+        result->dims[result->rank++] = subs[i].plain;
+    }
+    if (last->plain || !last->inside || value->number || value->kind != PY_INT) return false;
+    if (value->rank != result->rank || variable->absent[tensor->rank - 1]) return false;
+    for (int i = 0; i < value->rank; i++)
+        if (value->dims[i] != result->dims[i]) return false;
+    result->text =
+        arena_format(printer->torch->arena, "%s.gather(-1, %s[..., None]).squeeze(-1)",
+                     variable->name, aligned(printer, *value, result->dims, result->rank, PY_ATOM));
+    return true;
+}
+
 /* Every subscript as a tensor of positions, aligned with all others. */
 static Py gathered(Printer *printer, const PyVariable *variable, const Sub *subs) {
     Torch *torch = printer->torch;
-    Py values[MAX_RANK], result = {.level = PY_ATOM, .kind = variable->kind};
+    Py values[MAX_RANK], result;
     int count = 0;
     bool inside = true;
-    for (int i = leads_with_repeat(variable->tensor); i < variable->tensor->rank; i++) {
+    if (along_last(printer, variable, subs, &result)) return result;
+    result = (Py){.level = PY_ATOM, .kind = variable->kind};
+    for (int i = first_axis(variable->tensor); i < variable->tensor->rank; i++) {
         if (variable->absent[i]) continue;
         inside &= subs[i].inside;
         values[count] = subs[i].value;
         Index *plain = subs[i].plain;
         if (plain) {
             printer->uses_cache = true;
-            const char *size = arena_format(torch->arena, "%ld", plain->axis->size);
-            if (plain->axis->kind == AXIS_BATCH) size = "cache.sequences";
-            if (plain->axis->kind == AXIS_SEQUENCE)
-                size = variable->full[i] ? "cache.total" : "cache.length";
-            values[count].text = arena_format(torch->arena, "cache.range(%s)", size);
+            values[count].text = arena_format(torch->arena, "cache.range(%s)",
+                                              python_size(printer, plain->axis, variable->full[i]));
             if (plain == printer->now && variable->full[i]) values[count].text = "cache.positions";
         }
         count++;
@@ -194,7 +199,7 @@ static bool is_position(const Printer *printer, const Expr *sub) {
 
 /* The subscripts of a read; keeps tensors of which earlier positions are read. */
 static PyVariable *read_subs(Printer *printer, const Expr *read, PyVariable *variable, Sub *subs) {
-    for (int i = leads_with_repeat(read->tensor); i < read->count; i++) {
+    for (int i = first_axis(read->tensor); i < read->count; i++) {
         const Expr *sub = read->args[i];
         const Axis *axis = read->tensor->axes[i];
         if (variable->absent[i]) continue;
@@ -244,7 +249,7 @@ Py read_python(Printer *printer, const Expr *read) {
     const Sub *computed = NULL;
     int computed_dim = 0, numbers = 0;
     bool simple = true;
-    for (int i = leads_with_repeat(tensor); i < tensor->rank; i++) {
+    for (int i = first_axis(tensor); i < tensor->rank; i++) {
         if (variable->absent[i]) continue;
         const Sub *sub = &subs[i];
         if (sub->plain) {
@@ -269,7 +274,7 @@ Py read_python(Printer *printer, const Expr *read) {
         for (int j = 0; j < i; j++) simple &= value.dims[i] != value.dims[j];
     if (simple && computed) value = taken(printer, value, computed, computed_dim);
     if (simple) return in_order(printer, value);
-    int rank = tensor->rank - leads_with_repeat(tensor), first = tensor->rank - rank;
+    int rank = tensor->rank - first_axis(tensor), first = tensor->rank - rank;
     bool table =
         rank == 2 && !subs[first].plain && subs[first].inside && subs[first + 1].plain &&
         !subs[first].value.number && subs[first].value.rank &&

@@ -20,9 +20,16 @@ static bool is_token_axis(const Axis *axis) {
     return axis->kind == AXIS_SEQUENCE || axis->kind == AXIS_BATCH;
 }
 
+static bool depends_on_run(const TorchNumber *number) {
+    bool run = number && number->added && !number->added->path;
+    for (int i = 0; number && i < number->terms.count; i++)
+        run |= !((TorchTerm *)number->terms.items[i])->variable->path;
+    return run;
+}
+
 static bool by_token(const Torch *torch, const Expr *expr) {
     if (expr->kind == EXPR_INDEX) return !is_token_axis(expr->index->axis);
-    if (expr->kind == EXPR_NUMBER) return !run_number(torch, expr);
+    if (expr->kind == EXPR_NUMBER) return !depends_on_run(torch_number(torch, expr));
     for (int i = 0; i < expr->count; i++) {
         const Expr *sub = expr->args[i];
         bool dimension = expr->kind == EXPR_READ, plain = sub->kind == EXPR_INDEX;
@@ -193,7 +200,7 @@ static const char *row_weights(Printer *printer, const Routed *routed, const cha
 /* The rows of one application are not positions: it can read constant ranges of the cache only. */
 static void check_routed_rows(Torch *torch, const TorchModule *layer, Span span) {
     static const char range[] = "cache.range(";
-    const char *at = strchr(module_at(torch, layer->path)->forward, '\n');
+    const char *at = strstr(module_at(torch, layer->path)->forward, "):\n");
     while (at && (at = strstr(at, "cache"))) {
         if (strncmp(at, range, sizeof range - 1) != 0 ||
             !isdigit((unsigned char)at[sizeof range - 1]))

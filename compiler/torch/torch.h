@@ -2,17 +2,49 @@
 #ifndef TORCH_H
 #define TORCH_H
 
+#include "passes.h"
+
 #include "abi/step_path.h"
 #include "ir/ir.h"
 
-/* A number of the program that depends on the sizes of a run: factor * sequences^p * length^q, or
- * length + factor if `sum`. */
-typedef struct RunNumber {
-    const Expr *expr;
+/* The number of sequences or positions of a run (no path), or a free option of the spec: its value
+ * in the model and the one in the program that is compared. */
+typedef struct TorchVariable {
+    const char *path;
+    double written, now;
+    bool real; /* not only integers */
+} TorchVariable;
+
+/* A power of a variable. */
+typedef struct TorchTerm {
+    const TorchVariable *variable;
+    double power;
+} TorchTerm;
+
+/* A number of the program that depends on variables: factor times its terms, or `added` plus the
+ * factor. */
+typedef struct TorchNumber {
+    const void *key; /* the expression or field with the number */
     double factor;
-    int p, q;
-    bool sum;
-} RunNumber;
+    List terms; /* TorchTerm * */
+    const TorchVariable *added;
+    bool lost; /* no such number: it depends on sizes in another way */
+} TorchNumber;
+
+/* The model with some values of sizes and options. */
+typedef struct TorchView {
+    const Program *program;
+    const List *settings; /* Setting * */
+    List decisions;       /* double[3]: see Unit */
+    void *owner;
+} TorchView;
+
+/* Opens the model with `sets`, "path=value"; the other options keep their values. */
+typedef struct TorchReader {
+    void *data;
+    bool (*open)(void *data, long batch, long context, const List *sets, TorchView *view);
+    void (*close)(TorchView *view);
+} TorchReader;
 
 /* A tensor that a layer reads from outside or returns. A tensor stacked over a repeat has version 0
  * before an iteration and version 1 after it. */
@@ -40,10 +72,11 @@ struct TorchModule {
     List inputs, outputs; /* TorchItem * */
     List children;        /* TorchModule *, one of each path */
     List stored;          /* Tensor *: its parameters and states */
-    long steps;           /* of the repeat that it is an iteration of; 0: none */
+    List options;         /* TorchVariable *: those that its equations read */
+    const Axis *steps;    /* of the repeat that it is an iteration of, or NULL */
     List results;         /* PyVariable *: the outputs, in their order */
     const char *class_name, *forward;
-    bool uses_cache, uses_fixed;
+    bool uses_cache, uses_fixed, uses_config;
 };
 
 typedef enum PyKind { PY_BOOL, PY_INT, PY_TABLE, PY_REAL } PyKind;
@@ -59,6 +92,7 @@ typedef struct PyVariable {
 } PyVariable;
 
 typedef enum PyLevel {
+    PY_CHOICE,
     PY_CONDITION,
     PY_COMPARISON,
     PY_SUM,
@@ -84,14 +118,15 @@ typedef struct Torch {
     Arena *arena;
     Program *program;
     bool decays_all; /* weight decay of all parameters, not only of matrices */
-    List numbers;    /* RunNumber * */
+    List variables;  /* TorchVariable *: the two sizes of a run, then free options */
+    List numbers;    /* TorchNumber * */
     bool *live;      /* by tensor: it has an effect on an output */
     bool *needed;    /* by tensor: it has an effect on the first output */
     bool *table;     /* by tensor: it depends on positions and integers only */
     TorchModule *root;
     List modules; /* TorchModule * */
     List classes; /* ClassText * */
-    bool uses_top, uses_take, uses_gather, uses_attend, uses_math;
+    bool uses_top, uses_take, uses_gather, uses_attend, uses_math, repeats;
 } Torch;
 
 /* The forward pass of one layer being printed. */
@@ -124,6 +159,10 @@ typedef struct Printer {
 } Printer;
 
 /* ---- modules.c ---- */
+bool is_weight_or_state(const Tensor *tensor); /* a parameter or state */
+/* The number of the first dimension in Python: 1 if the tensor has one for the iterations of a
+ * repeat, which is none there. */
+int first_axis(const Tensor *tensor);
 void find_modules(Torch *torch);
 /* The module of a path; created without parts if there is none. */
 TorchModule *module_at(Torch *torch, const char *path);
@@ -136,23 +175,40 @@ List reads_within(Torch *torch, const TorchPart *part);
 bool read_later(Torch *torch, const TorchModule *module, const List *parts, int first,
                 const Tensor *tensor, int version);
 
-/* ---- run_numbers.c ---- */
-/* Finds the numbers that depend on the batch size and on the context length. */
-void find_numbers(Torch *torch, const Program *batch, const Program *context);
-const RunNumber *run_number(const Torch *torch, const Expr *expr);
+/* ---- numbers.c ---- */
+/* Finds the free options and the numbers that depend on them or on the sizes of a run. `view`: the
+ * model itself. */
+void find_numbers(Torch *torch, const TorchReader *reader, const TorchView *view);
+const TorchNumber *torch_number(const Torch *torch, const void *key);
 
 /* ---- torch_names.c ---- */
 const char *python_name(Torch *torch, const char *name);
+/* "query" of "block.{i}.attention.query". */
+const char *last_name(const char *path);
 const char *local_stem(Printer *printer, const Tensor *tensor);
+/* The name of the only result of an application in the source, "q" of "q = norm@n(q)"; or NULL. */
+const char *result_stem(Printer *printer, const TorchModule *child);
 const char *new_name(Printer *printer, const char *stem);
+/* The longest line of a formatter; longer ones are split or marked. */
+enum { LINE_LENGTH = 120 };
 bool name_taken(const Printer *printer, const char *name);
 PyVariable *variable_of(Printer *printer, const Tensor *tensor, int version);
+/* A variable of real numbers with all dimensions. */
+PyVariable *python_variable(Printer *printer, const Tensor *tensor, int version, const char *name);
+/* The variable of a parameter or state of the module; made when it is read first. */
+PyVariable *stored_variable(Printer *printer, const Tensor *tensor);
+/* The size of a dimension: "cache.length", "48". full: all positions so far. */
+const char *python_size(Printer *printer, const Axis *axis, bool full);
 /* The attribute of a layer or weight at `path` as seen from the module: "self.block[i].ffn". */
 const char *attribute(Torch *torch, const TorchModule *from, const char *path, bool layer);
 /* The end of the name of a list of layers, whose path up to an iteration is given: "_steps" if a
  * layer of the same name has the weights that they share, or "". */
 const char *list_suffix(Torch *torch, const char *path, size_t length);
 const char *class_name_of(Torch *torch, const char *name);
+/* Whether nn.Module or Python has another use for the name of an attribute. */
+bool is_reserved_attribute(const char *name);
+/* The attribute of the module with the value of an option: "eps" of "norm.eps". */
+const char *option_attribute(Torch *torch, TorchModule *module, const TorchVariable *option);
 
 /* ---- torch_express.c ---- */
 Py python(Printer *printer, const Expr *expr);
@@ -163,7 +219,8 @@ Py as_bool(Printer *printer, Py value);
 Py as_real(Printer *printer, Py value);
 /* The shortest text with the same value. */
 const char *shortest(Arena *arena, double number);
-const char *python_number(Torch *torch, const Expr *expr);
+/* The number of an expression or field. */
+Py python_number(Printer *printer, const void *key, double number);
 bool is_full(const Printer *printer, const Index *index);
 Index *order_find(const Printer *printer, const Index *index);
 Py apply_python(Printer *printer, OpCode op, const Py *args, int count);
@@ -171,6 +228,8 @@ void union_dims(Printer *printer, const Py *values, int count, Py *into);
 
 /* ---- read.c ---- */
 Py read_python(Printer *printer, const Expr *read);
+/* The dimension of an axis in Python. */
+int dim_of(const PyVariable *variable, int axis);
 /* The tensor at all positions so far along a sequence dimension. */
 PyVariable *kept(Printer *printer, PyVariable *variable, int dim);
 
@@ -188,6 +247,9 @@ Py operand(Printer *printer, Py value);
 /* A new variable for the result; reuses the name of one that is not read later. */
 PyVariable *define_variable(Printer *printer, const Tensor *tensor, int version, const List *parts,
                             int at);
+/* The same with a stem. */
+PyVariable *define_named(Printer *printer, const char *stem, const Tensor *tensor, int version,
+                         const List *parts, int at);
 _Noreturn void refuse(Torch *torch, Span span, const char *what);
 
 enum { MAX_FACTORS = 12 };

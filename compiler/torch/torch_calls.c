@@ -24,7 +24,7 @@ const char *expanded(Printer *printer, const PyVariable *variable) {
     Text text = {.arena = printer->torch->arena};
     bool any = false;
     const Tensor *tensor = variable->tensor;
-    int first = tensor->rank && tensor->axes[0]->kind == AXIS_REPEAT;
+    int first = first_axis(tensor);
     for (int i = first; i < tensor->rank; i++)
         any |= variable->absent[i] && tensor->axes[i] != printer->fixed;
     if (!any) return variable->name;
@@ -33,20 +33,11 @@ const char *expanded(Printer *printer, const PyVariable *variable) {
     for (int i = first; i < tensor->rank; i++)
         text_add(&text, "%s%s", i > first ? ", " : "", variable->absent[i] ? "None" : ":");
     text_add(&text, "].expand(");
-    for (int i = first; i < tensor->rank; i++) {
-        const Axis *axis = tensor->axes[i];
-        text_add(&text, i > first ? ", " : "");
-        if (!variable->absent[i])
-            text_add(&text, "-1");
-        else if (axis->kind == AXIS_BATCH)
-            text_add(&text, "cache.sequences");
-        else if (axis->kind == AXIS_SEQUENCE)
-            text_add(&text, variable->full[i] ? "cache.total" : "cache.length");
-        else
-            text_add(&text, "%ld", axis->size);
-    }
+    for (int i = first; i < tensor->rank; i++)
+        text_add(&text, "%s%s", i > first ? ", " : "",
+                 variable->absent[i] ? python_size(printer, tensor->axes[i], variable->full[i])
+                                     : "-1");
     text_add(&text, ")");
-    printer->uses_cache = true;
     return text.text;
 }
 
@@ -85,10 +76,14 @@ static void print_attend(Printer *printer, Statement *statement, const List *par
     const char *q = expanded(printer, query);
     const char *k = all_of(printer, statement, 1), *v = all_of(printer, statement, 2);
     Text text = {.arena = torch->arena};
-    text_add(&text, "attend(cache, %s, %s, %s, scale=%.17g", q, k, v, options->scale);
+    text_add(&text, "attend(cache, %s, %s, %s, scale=%s", q, k, v,
+             python_number(printer, &options->scale, options->scale).text);
     if (options->mask == MASK_NONE) text_add(&text, ", causal=False");
-    if (options->mask == MASK_WINDOW) text_add(&text, ", window=%ld", options->window);
-    if (options->cap != 0) text_add(&text, ", softcap=%.17g", options->cap);
+    if (options->mask == MASK_WINDOW)
+        text_add(&text, ", window=%s",
+                 python_number(printer, &options->window, (double)options->window).text);
+    if (options->cap != 0)
+        text_add(&text, ", softcap=%s", python_number(printer, &options->cap, options->cap).text);
     int next = 3;
     if (options->sink)
         text_add(&text, ", sink=%s", expanded(printer, operand_of(printer, statement, next++)));
@@ -119,7 +114,7 @@ static void print_top(Printer *printer, Statement *statement, const List *parts,
     int dim = statement->top.dimension;
     if (iterations) refuse(torch, statement->span, "top of a stacked tensor");
     const Axis *axis = input->tensor->axes[dim];
-    const char *k = arena_format(torch->arena, "%ld", statement->top.k);
+    const char *k = python_number(printer, &statement->top.k, (double)statement->top.k).text;
     if (axis->kind == AXIS_SEQUENCE && p->full[dim]) {
         k = arena_format(torch->arena, "min(%ld, cache.total)", statement->top.k);
         printer->uses_cache = true;

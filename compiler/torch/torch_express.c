@@ -12,38 +12,81 @@
 const char *shortest(Arena *arena, double number) {
     if (number == floor(number) && fabs(number) < 0x1p62)
         return arena_format(arena, "%.0f", number);
-    for (int digits = 6; digits < 17; digits++) {
-        const char *text = arena_format(arena, "%.*g", digits, number);
-        if (strtod(text, NULL) == number) return text;
+    char *text = NULL;
+    for (int digits = 6; digits <= 17; digits++) {
+        text = arena_format(arena, "%.*g", digits, number);
+        if (strtod(text, NULL) == number) break;
     }
-    return arena_format(arena, "%.17g", number);
+    char *plus = strchr(text, '+'); /* "1e+30" is "1e30" */
+    if (plus) memmove(plus, plus + 1, strlen(plus));
+    return text;
 }
 
-static const char *size_name(Arena *arena, const char *text, const char *name, int power) {
-    if (!power) return text;
-    return arena_format(arena, *text ? "%s * %s" : "%s%s", text, name);
+/* A run has the sizes of the current call; an option is an attribute of the module. */
+static const char *variable_name(Printer *printer, const TorchVariable *variable) {
+    Torch *torch = printer->torch;
+    if (variable->path)
+        return arena_format(torch->arena, "self.%s",
+                            option_attribute(torch, printer->module, variable));
+    printer->uses_cache = true;
+    return variable == torch->variables.items[0] ? "cache.sequences" : "cache.length";
 }
 
-const char *python_number(Torch *torch, const Expr *expr) {
-    Arena *arena = torch->arena;
-    const RunNumber *number = run_number(torch, expr);
-    if (!number) {
-        if (isinf(expr->number)) return expr->number < 0 ? "-math.inf" : "math.inf";
-        return shortest(arena, expr->number);
+/* The product of the terms with positive or negative powers; "" without any. */
+static const char *terms_text(Printer *printer, const TorchNumber *number, int sign) {
+    Arena *arena = printer->torch->arena;
+    const char *text = "";
+    for (int i = 0; i < number->terms.count; i++) {
+        const TorchTerm *term = number->terms.items[i];
+        if (term->power * sign < 0) continue;
+        const char *name = variable_name(printer, term->variable);
+        if (fabs(term->power) != 1)
+            name = arena_format(arena, "%s**%s", name, shortest(arena, fabs(term->power)));
+        text = arena_format(arena, *text ? "%s * %s" : "%s%s", text, name);
     }
-    if (number->sum)
-        return arena_format(arena, "(cache.total %c %ld)", number->factor < 0 ? '-' : '+',
-                            labs((long)number->factor));
-    const char *top = "", *below = "";
-    top = size_name(arena, top, "cache.sequences", number->p > 0);
-    top = size_name(arena, top, "cache.length", number->q > 0);
-    below = size_name(arena, below, "cache.sequences", number->p < 0);
-    below = size_name(arena, below, "cache.length", number->q < 0);
+    return text;
+}
+
+/* A number that depends on variables. */
+static void formula_text(Printer *printer, const TorchNumber *number, Py *value) {
+    Arena *arena = printer->torch->arena;
     const char *factor = shortest(arena, number->factor);
-    if (*top) top = arena_format(arena, "%s * %s", factor, top);
+    if (number->added) {
+        printer->uses_cache |= !number->added->path;
+        value->text = number->added->path ? variable_name(printer, number->added) : "cache.total";
+        if (number->factor == 0) return;
+        value->level = PY_SUM;
+        value->text = arena_format(arena, "%s %c %s", value->text, number->factor < 0 ? '-' : '+',
+                                   shortest(arena, fabs(number->factor)));
+        return;
+    }
+    const char *top = terms_text(printer, number, 1), *below = terms_text(printer, number, -1);
+    if (strchr(top, '*') || *below || number->factor != 1) value->level = PY_PRODUCT;
+    if (*top && number->factor != 1) top = arena_format(arena, "%s * %s", factor, top);
     if (!*top) top = factor;
-    return *below ? arena_format(arena, "(%s / (%s))", top, below)
-                  : arena_format(arena, "(%s)", top);
+    value->text = *below ? arena_format(arena, "%s / (%s)", top, below) : top;
+}
+
+Py python_number(Printer *printer, const void *key, double number) {
+    const TorchNumber *found = torch_number(printer->torch, key);
+    bool whole = number == floor(number) && fabs(number) < 0x1p62;
+    Py value = {.level = PY_ATOM, .kind = whole ? PY_INT : PY_TABLE, .number = true};
+    if (found) {
+        formula_text(printer, found, &value);
+        if (found->added && found->added->real) value.kind = PY_TABLE;
+        for (int i = 0; i < found->terms.count; i++) {
+            const TorchTerm *term = found->terms.items[i];
+            if (term->variable->path && (term->variable->real || term->power < 1))
+                value.kind = PY_TABLE;
+        }
+        return value;
+    }
+    if (number < 0) value.level = PY_NEGATION;
+    printer->torch->uses_math |= isinf(number);
+    value.text = !isinf(number) ? shortest(printer->torch->arena, number)
+                 : number < 0   ? "-math.inf"
+                                : "math.inf";
+    return value;
 }
 
 Index *order_find(const Printer *printer, const Index *index) {
@@ -93,11 +136,11 @@ const char *aligned(Printer *printer, Py value, Index *const *dims, int count, P
     return text.text;
 }
 
-static Py called(Printer *printer, Py value, const char *format, PyKind kind) {
-    value.text = arena_format(printer->torch->arena, format, value.text);
-    value.level = PY_ATOM;
-    value.kind = kind;
-    return value;
+/* Texts of the arguments with the dimensions of all, which `result` gets. */
+static void align(Printer *printer, Py *args, int count, PyLevel least, Py *result) {
+    union_dims(printer, args, count, result);
+    for (int i = 0; i < count; i++)
+        args[i].text = aligned(printer, args[i], result->dims, result->rank, least);
 }
 
 Py as_bool(Printer *printer, Py value) {
@@ -175,8 +218,9 @@ static PyKind unify(Printer *printer, Py *args, int count) {
 }
 
 static Py infix(Printer *printer, OpCode op, Py a, Py b) {
-    if (op == OP_MUL && b.number && !strncmp(b.text, "(1 / ", 5)) {
-        b.text = arena_copy(printer->torch->arena, b.text + 5, strlen(b.text) - 6);
+    if (op == OP_MUL && b.number && !strncmp(b.text, "1 / ", 4)) {
+        b.text += 4;
+        b.level = PY_ATOM;
         op = OP_DIV;
     }
     const struct Spelling *how = &spellings[op];
@@ -205,14 +249,12 @@ static Py infix(Printer *printer, OpCode op, Py a, Py b) {
 
 static Py logic(Printer *printer, OpCode op, Py a, Py b) {
     Py args[2] = {as_bool(printer, a), as_bool(printer, b)}, result = {.kind = PY_BOOL};
-    union_dims(printer, args, 2, &result);
+    align(printer, args, 2, PY_ATOM, &result);
     result.number = a.number && b.number;
     const char *word = op == OP_AND ? "and" : "or", *sign = op == OP_AND ? "&" : "|";
     result.level = PY_CONDITION;
-    result.text = arena_format(printer->torch->arena, "%s %s %s",
-                               aligned(printer, args[0], result.dims, result.rank, PY_ATOM),
-                               result.number ? word : sign,
-                               aligned(printer, args[1], result.dims, result.rank, PY_ATOM));
+    result.text = arena_format(printer->torch->arena, "%s %s %s", args[0].text,
+                               result.number ? word : sign, args[1].text);
     return result;
 }
 
@@ -257,7 +299,8 @@ static Py choose(Printer *printer, Py condition, Py a, Py b) {
         if (!a.number) one = with_leading(printer, args[1], one, &result);
         if (!b.number) two = with_leading(printer, args[2], two, &result);
         result.number = a.number && b.number;
-        result.text = arena_format(arena, "(%s if %s else %s)", one, args[0].text, two);
+        result.level = PY_CHOICE;
+        result.text = arena_format(arena, "%s if %s else %s", one, args[0].text, two);
         return result;
     }
     result.text =
@@ -276,9 +319,8 @@ static Py extreme(Printer *printer, bool largest, Py a, Py b) {
     }
     Py args[2] = {a, b}, result = {.level = PY_ATOM};
     result.kind = unify(printer, args, 2);
-    union_dims(printer, args, 2, &result);
-    const char *one = aligned(printer, args[0], result.dims, result.rank, PY_CONDITION),
-               *two = aligned(printer, args[1], result.dims, result.rank, PY_CONDITION);
+    align(printer, args, 2, PY_CONDITION, &result);
+    const char *one = args[0].text, *two = args[1].text;
     result.number = a.number && b.number;
     if (result.number)
         result.text = arena_format(arena, "%s(%s, %s)", largest ? "max" : "min", one, two);
@@ -305,7 +347,9 @@ static Py function(Printer *printer, OpCode op, Py a) {
     if (!keeps) a = as_double(printer, a);
     const char *text = spellings[op].text;
     if (!text) text = arena_format(printer->torch->arena, "torch.%s(%%s)", op_table[op].text);
-    return called(printer, a, text, a.kind);
+    a.text = arena_format(printer->torch->arena, text, a.text);
+    a.level = PY_ATOM;
+    return a;
 }
 
 Py apply_python(Printer *printer, OpCode op, const Py *args, int count) {
@@ -315,7 +359,7 @@ Py apply_python(Printer *printer, OpCode op, const Py *args, int count) {
     switch (op) {
     case OP_NEG:
         value = as_int(printer, value);
-        value.text = arena_format(arena, "-%s", in_parentheses(printer, value, PY_NEGATION + 1));
+        value.text = arena_format(arena, "-%s", in_parentheses(printer, value, PY_ATOM));
         value.level = PY_NEGATION;
         return value;
     case OP_MIN:
@@ -394,14 +438,7 @@ Py python(Printer *printer, const Expr *expr) {
     Py args[3], result = {.level = PY_ATOM};
     switch (expr->kind) {
     case EXPR_NUMBER:
-        result.text = python_number(printer->torch, expr);
-        result.number = true;
-        result.kind =
-            expr->number == floor(expr->number) && fabs(expr->number) < 0x1p62 ? PY_INT : PY_TABLE;
-        if (run_number(printer->torch, expr)) printer->uses_cache = true;
-        if (expr->number < 0) result.level = PY_NEGATION;
-        if (isinf(expr->number)) printer->torch->uses_math = true;
-        return result;
+        return python_number(printer, expr, expr->number);
     case EXPR_INDEX:
         return index_python(printer, expr->index);
     case EXPR_READ:

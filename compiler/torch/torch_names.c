@@ -4,16 +4,24 @@
 #include <ctype.h>
 #include <string.h>
 
-/* Words that cannot be names of variables. `l` is refused by ruff as ambiguous. */
-static const char *const reserved[] = {
-    "False",   "None",     "True",     "and",    "as",     "assert",    "async",  "await",
-    "break",   "class",    "continue", "def",    "del",    "elif",      "else",   "except",
-    "finally", "for",      "from",     "global", "if",     "import",    "in",     "is",
-    "lambda",  "nonlocal", "not",      "or",     "pass",   "raise",     "return", "try",
-    "while",   "with",     "yield",    "self",   "cache",  "torch",     "nn",     "F",
-    "math",    "range",    "l",        "O",      "I",      "positions", "top_k",  "take",
-    "gather",  "attend",   "reversed", "cls",    "losses", "float"};
+/* Words that cannot be names. */
+static const char *const words[] = {
+    "False",   "None",     "True",     "and",    "as",    "assert", "async",  "await",
+    "break",   "class",    "continue", "def",    "del",   "elif",   "else",   "except",
+    "finally", "for",      "from",     "global", "if",    "import", "in",     "is",
+    "lambda",  "nonlocal", "not",      "or",     "pass",  "raise",  "return", "try",
+    "while",   "with",     "yield",    "self",   "torch", "nn",     "float"};
+/* Names of the text around the equations. ruff refuses `l`, `O` and `I` as ambiguous. */
+static const char *const globals[] = {"cache",  "F",     "math",   "range",     "l",
+                                      "O",      "I",     "cls",    "take",      "gather",
+                                      "attend", "top_k", "losses", "positions", "reversed"};
+/* Attributes of nn.Module and of the base class. */
+static const char *const methods[] = {
+    "train", "eval",     "half",       "double",  "type",    "to",       "cpu",         "cuda",
+    "apply", "forward",  "children",   "buffers", "modules", "training", "config",      "device",
+    "dtype", "generate", "parameters", "initial", "compile", "bfloat16", "dump_patches"};
 
+#define IN_LIST(list, name) in_list(list, sizeof(list) / sizeof *(list), name)
 static bool in_list(const char *const *list, size_t count, const char *name) {
     for (size_t i = 0; i < count; i++)
         if (!strcmp(list[i], name)) return true;
@@ -21,13 +29,22 @@ static bool in_list(const char *const *list, size_t count, const char *name) {
 }
 
 const char *python_name(Torch *torch, const char *name) {
-    bool taken = in_list(reserved, sizeof reserved / sizeof *reserved, name);
+    bool taken = IN_LIST(words, name) || IN_LIST(globals, name);
     return taken ? arena_format(torch->arena, "%s_", name) : name;
+}
+
+bool is_reserved_attribute(const char *name) {
+    return IN_LIST(words, name) || IN_LIST(methods, name);
+}
+
+const char *last_name(const char *path) {
+    const char *dot = strrchr(path, '.');
+    return dot ? dot + 1 : path;
 }
 
 /* "norm" of "block.{i}.norm"; "" at the root and for an iteration. */
 static const char *last_segment(const char *path) {
-    const char *dot = strrchr(path, '.'), *last = dot ? dot + 1 : path;
+    const char *last = last_name(path);
     return *last == '{' || isdigit((unsigned char)*last) ? "" : last;
 }
 
@@ -41,13 +58,26 @@ const char *local_stem(Printer *printer, const Tensor *tensor) {
     const char *label = last_segment(printer->module->path);
     size_t length = strlen(label);
     const char *stem = tensor->stem;
-    if (tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE) {
-        const char *dot = strrchr(tensor->path, '.');
-        stem = dot ? dot + 1 : tensor->path;
+    if (is_weight_or_state(tensor)) {
+        stem = last_name(tensor->path);
     }
     const bool begins = length && !strncmp(stem, label, length) && stem[length] == '_';
     if (begins && !isdigit((unsigned char)stem[length + 1])) stem += length + 1;
     return python_name(printer->torch, stem);
+}
+
+const char *result_stem(Printer *printer, const TorchModule *child) {
+    Span call = child->application->call;
+    if (!call.source || child->outputs.count != 1) return NULL;
+    const char *text = call.source->text, *end = text + call.start;
+    while (end > text && end[-1] == ' ') end--;
+    if (end == text || end[-1] != '=') return NULL;
+    for (end--; end > text && end[-1] == ' ';) end--;
+    const char *start = end;
+    while (start > text && (isalnum((unsigned char)start[-1]) || start[-1] == '_')) start--;
+    if (start == end || isdigit((unsigned char)*start)) return NULL;
+    Arena *arena = printer->torch->arena;
+    return python_name(printer->torch, arena_copy(arena, start, (size_t)(end - start)));
 }
 
 bool name_taken(const Printer *printer, const char *name) {
@@ -72,12 +102,36 @@ PyVariable *variable_of(Printer *printer, const Tensor *tensor, int version) {
     return version == 1 && printer->loops ? variable_of(printer, tensor, 0) : NULL;
 }
 
+PyVariable *python_variable(Printer *printer, const Tensor *tensor, int version, const char *name) {
+    PyVariable *variable = arena_alloc(printer->torch->arena, sizeof *variable);
+    *variable = (PyVariable){.tensor = tensor, .version = version, .name = name, .kind = PY_REAL};
+    list_push(printer->torch->arena, &printer->variables, variable);
+    return variable;
+}
+
+PyVariable *stored_variable(Printer *printer, const Tensor *tensor) {
+    const char *name = attribute(printer->torch, printer->module, tensor->path, false);
+    PyVariable *variable = python_variable(printer, tensor, 0, name);
+    for (int i = 0; i < tensor->rank; i++)
+        variable->full[i] = tensor->axes[i]->kind == AXIS_SEQUENCE;
+    return variable;
+}
+
+const char *python_size(Printer *printer, const Axis *axis, bool full) {
+    bool batch = axis->kind == AXIS_BATCH;
+    if (!batch && axis->kind != AXIS_SEQUENCE)
+        return arena_format(printer->torch->arena, "%ld", axis->size);
+    printer->uses_cache = true;
+    return batch ? "cache.sequences" : full ? "cache.total" : "cache.length";
+}
+
 /* Whether a weight has exactly this path: a layer of the same label is NAME_layer in Python. */
 static bool is_weight(Torch *torch, const char *path, size_t length) {
     for (int i = 0; i < torch->program->tensors.count; i++) {
         const Tensor *tensor = torch->program->tensors.items[i];
-        bool stored = tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE;
-        if (stored && !strncmp(tensor->path, path, length) && !tensor->path[length]) return true;
+        if (is_weight_or_state(tensor) && !strncmp(tensor->path, path, length) &&
+            !tensor->path[length])
+            return true;
     }
     return false;
 }
@@ -86,9 +140,8 @@ const char *list_suffix(Torch *torch, const char *path, size_t length) {
     while (length && path[length - 1] != '.') length--;
     for (int i = 0; i < torch->program->tensors.count; i++) {
         const Tensor *tensor = torch->program->tensors.items[i];
-        const bool stored = tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE;
-        if (stored && !strncmp(tensor->path, path, length) && tensor->path[length] != '{' &&
-            !isdigit((unsigned char)tensor->path[length]))
+        if (is_weight_or_state(tensor) && !strncmp(tensor->path, path, length) &&
+            tensor->path[length] != '{' && !isdigit((unsigned char)tensor->path[length]))
             return TORCH_STEPS;
     }
     return "";
@@ -117,6 +170,31 @@ const char *attribute(Torch *torch, const TorchModule *from, const char *path, b
         at += *at == '.';
     }
     return text.text;
+}
+
+static bool has_attribute(const TorchModule *module, const char *name) {
+    for (int i = 0; i < module->stored.count; i++)
+        if (!strcmp(last_name(((Tensor *)module->stored.items[i])->path), name)) return true;
+    for (int i = 0; i < module->children.count; i++) {
+        const TorchModule *child = module->children.items[i];
+        if (!strcmp(last_name(child->path), name) || !strcmp(child->name, name)) return true;
+    }
+    return false;
+}
+
+const char *option_attribute(Torch *torch, TorchModule *module, const TorchVariable *option) {
+    TorchModule *first = module_at(torch, module->path);
+    const char *name = last_name(option->path);
+    bool taken = is_reserved_attribute(name) || has_attribute(first, name);
+    int at = 0;
+    for (; at < first->options.count && first->options.items[at] != option; at++)
+        taken |= !strcmp(last_name(((TorchVariable *)first->options.items[at])->path), name);
+    if (at == first->options.count) list_push(torch->arena, &first->options, (void *)option);
+    if (!taken) return name;
+    char *whole = arena_format(torch->arena, "option_%s", option->path);
+    for (char *c = whole; *c; c++)
+        if (!isalnum((unsigned char)*c)) *c = '_';
+    return whole;
 }
 
 /* "RmsNorm" of "rms_norm". */
@@ -149,7 +227,9 @@ void python_line(Printer *printer, const char *format, ...) {
     va_start(arguments, format);
     const char *line = arena_vformat(printer->torch->arena, format, arguments);
     va_end(arguments);
-    text_add(&printer->text, "%*s%s\n", 4 * printer->depth, "", line);
+    bool longer = *line != '#' && 4 * printer->depth + (int)strlen(line) > LINE_LENGTH;
+    text_add(&printer->text, "%*s%s%s\n", 4 * printer->depth, "", line,
+             longer ? "  # fmt: skip" : "");
 }
 
 /* The lines of the source from the beginning of the equation. */

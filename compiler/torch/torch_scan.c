@@ -14,15 +14,6 @@
 
 #include <string.h>
 
-static PyVariable *scan_variable(Printer *printer, const Tensor *tensor, int version,
-                                 const char *stem) {
-    PyVariable *variable = arena_alloc(printer->torch->arena, sizeof *variable);
-    *variable = (PyVariable){.tensor = tensor, .version = version, .kind = PY_REAL};
-    variable->name = new_name(printer, stem);
-    list_push(printer->torch->arena, &printer->variables, variable);
-    return variable;
-}
-
 /* One equation at the current position. */
 static void print_step(Printer *printer, Statement *statement) {
     begin_statement(printer, statement);
@@ -30,8 +21,8 @@ static void print_step(Printer *printer, Statement *statement) {
     const Tensor *tensor = statement->target->tensor;
     Py value = equation_value(printer, statement);
     if (printer->like && !value.number) value = operand(printer, value);
-    PyVariable *variable =
-        scan_variable(printer, tensor, SCAN_CURRENT, local_stem(printer, tensor));
+    PyVariable *variable = python_variable(printer, tensor, SCAN_CURRENT,
+                                           new_name(printer, local_stem(printer, tensor)));
     set_dims(printer, variable, statement->target, &value);
     variable->kind = PY_REAL;
     python_line(printer, "%s = %s", variable->name, value.text);
@@ -56,31 +47,19 @@ static bool over_positions(const Statement *scan) {
     return scan->index->axis->kind == AXIS_SEQUENCE;
 }
 
-static const char *steps_of(Printer *printer, const Statement *scan) {
-    if (over_positions(scan)) return "cache.length";
-    return arena_format(printer->torch->arena, "%ld", scan->index->axis->size);
-}
-
 /* The state before the first position: of the cache, else 0. */
 static void begin_state(Printer *printer, const Statement *scan, const Expr *write) {
     const Tensor *tensor = write->tensor;
     Arena *arena = printer->torch->arena;
     const char *stem = local_stem(printer, tensor);
-    PyVariable *before =
-        scan_variable(printer, tensor, SCAN_BEFORE, arena_format(arena, "%s_before", stem));
+    PyVariable *before = python_variable(printer, tensor, SCAN_BEFORE,
+                                         new_name(printer, arena_format(arena, "%s_before", stem)));
     Text sizes = {.arena = arena};
     text_add(&sizes, "%s", "");
-    for (int i = tensor->axes[0]->kind == AXIS_REPEAT; i < tensor->rank; i++) {
-        const Axis *axis = tensor->axes[i];
-        if (i == position_dim(scan, write)) continue;
-        text_add(&sizes, sizes.length ? ", " : "");
-        if (axis->kind == AXIS_BATCH)
-            text_add(&sizes, "cache.sequences");
-        else if (axis->kind == AXIS_SEQUENCE)
-            text_add(&sizes, "cache.length");
-        else
-            text_add(&sizes, "%ld", axis->size);
-    }
+    for (int i = first_axis(tensor); i < tensor->rank; i++)
+        if (i != position_dim(scan, write))
+            text_add(&sizes, "%s%s", sizes.length ? ", " : "",
+                     python_size(printer, tensor->axes[i], false));
     before->absent[position_dim(scan, write)] = true;
     const char *start = arena_format(arena, "%s.new_zeros(%s)", printer->like, sizes.text);
     if (over_positions(scan))
@@ -105,20 +84,12 @@ static void end_step(Printer *printer, const Statement *scan, const List *parts,
                          *before = variable_of(printer, tensor, SCAN_BEFORE);
         if (read_after(printer, parts, at, tensor)) {
             text_add(&printer->before, "%*s%s = [None] * %s\n", 4 * (printer->depth - 1), "",
-                     steps_name(printer, tensor), steps_of(printer, scan));
+                     steps_name(printer, tensor), python_size(printer, scan->index->axis, false));
             python_line(printer, "%s[%s] = %s", steps_name(printer, tensor), printer->position,
                         now->name);
         }
         if (before) python_line(printer, "%s = %s", before->name, now->name);
     }
-}
-
-/* The position among the dimensions that are present. */
-static int stacked_dim(const PyVariable *now, int position) {
-    int dim = 0;
-    for (int i = now->tensor->axes[0]->kind == AXIS_REPEAT; i < position; i++)
-        dim += !now->absent[i];
-    return dim;
 }
 
 static void end_scan(Printer *printer, Statement *scan, const List *parts, int at) {
@@ -136,7 +107,7 @@ static void end_scan(Printer *printer, Statement *scan, const List *parts, int a
         memcpy(all->absent, now->absent, sizeof all->absent);
         all->absent[position] = false;
         python_line(printer, "%s = torch.stack(%s, %d)", all->name, steps_name(printer, tensor),
-                    stacked_dim(now, position));
+                    dim_of(now, position));
     }
 }
 
@@ -163,7 +134,7 @@ void print_scan(Printer *printer, Statement *scan, const List *parts, int at) {
     printer->text = outside;
     text_add_bytes(&printer->text, printer->before.text, printer->before.length);
     python_line(printer, scan->reverse ? "for %s in reversed(range(%s)):" : "for %s in range(%s):",
-                printer->position, steps_of(printer, scan));
+                printer->position, python_size(printer, scan->index->axis, false));
     text_add_bytes(&printer->text, body.text, body.length);
     printer->scan = NULL;
     end_scan(printer, scan, parts, at);

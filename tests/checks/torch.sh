@@ -10,7 +10,7 @@ moec emit run --target torch --out folder >log 2>&1 || { cat log; wrong "moec em
 expected="README.md config.json configuration_small.py generation_config.json model.safetensors modeling_small.py moec_spec.txt "
 [ "$(ls folder | tr '\n' ' ')" = "$expected" ] || wrong "files: $(ls folder | tr '\n' ' ')"
 grep -q '"AutoModelForCausalLM": "modeling_small.SmallForCausalLM"' folder/config.json || wrong "config.json has no auto_map"
-grep -q '"attention.head_dim": "8"' folder/config.json || wrong "config.json has no options"
+grep -q '"attention.head_dim": 8' folder/config.json || wrong "config.json has no options"
 grep -q 'training step 2' folder/README.md || wrong "the model card has no step"
 ! grep -E '^(import|from) moec' folder/*.py || wrong "the folder needs moec"
 
@@ -20,6 +20,17 @@ moec emit again --target torch --out second >log 2>&1 || { cat log; wrong "the i
 cmp folder/model.safetensors second/model.safetensors || wrong "other weights after the way back"
 cmp folder/modeling_small.py second/modeling_small.py || wrong "another text after the way back"
 moec eval again --data text >eval 2>&1 || { cat eval; wrong "the imported run is not evaluated"; }
+
+# An option that changed in PyTorch.
+grep -q '"norm.eps": 1e-06,' folder/config.json || wrong "config.json has no number: $(grep eps folder/config.json)"
+grep -q '"norm.eps": float,' folder/configuration_small.py || wrong "norm.eps is not free"
+grep -q '"dim": int' folder/configuration_small.py && wrong "dim is free"
+mkdir changed && cp folder/* changed && sed 's/"norm.eps": 1e-06/"norm.eps": 0.001/' folder/config.json >changed/config.json
+moec import changed --out other >log 2>&1 || { cat log; wrong "a changed option is not imported"; }
+moec emit other --target torch --out third >log 2>&1 || { cat log; wrong "the changed run is not written"; }
+grep -q '"norm.eps": 0.001,' third/config.json || wrong "the import lost an option: $(grep eps third/config.json)"
+cmp folder/modeling_small.py third/modeling_small.py || wrong "another text after a changed option"
+rm -r changed other third
 
 # Damaged folders.
 rm -r again

@@ -1,8 +1,10 @@
 """Models that `moec emit --target torch` writes, compared with moec; see torch_models.sh.
 
 For each model: random weights (all of them, none is 0 or 1), written by moec as a checkpoint; the emitted folder is loaded by
-transformers. Logits, loss, gradients by name, and greedy tokens with a cache must agree.
+transformers. Logits, loss, gradients by name, and greedy tokens with a cache must agree; other values of options take effect
+or are refused.
 """
+import copy
 import os
 import pathlib
 import shutil
@@ -67,8 +69,8 @@ def compare_gradients(model, rows, theirs):
         ours = parameter.grad if parameter.grad is not None else torch.zeros_like(parameter)
         scale = max(theirs[key].abs().max().item(), 1e-3 * largest)  # below: rounding errors of larger terms
         difference = (ours - theirs[key]).abs().max().item() / scale
-        if difference > 1e-4:
-            print(f"    gradient of {name} differs by {difference:.1e}")
+        if difference > LIMITS["gradients"]:
+            print(f"    gradient of {name} differs by {difference:.1e} in {ours.dtype}")
         worst = max(worst, difference)
     return output.loss.item(), worst
 
@@ -79,6 +81,75 @@ def greedy(model, tokens, count):
         with torch.no_grad():
             tokens = torch.cat([tokens, model(tokens).logits[:, -1:].argmax(-1)], 1)
     return tokens[0, -count:].tolist()
+
+
+def other_values(config):
+    """Another value of each free option."""
+    free = sys.modules[type(config).__module__].FREE
+    return {name: config.options[name] + 1 if kind is int else config.options[name] * 0.8 for name, kind in free.items()}
+
+
+def compare_options(spec, sets, folder, config, rows):
+    """Options that change in the configuration, against a model that moec writes with them: the difference of the logits and losses.
+    None: no other values are valid together.
+    """
+    changed = other_values(config)
+    expected, held = {**config.options, **changed}, dict(changed)
+    for attempt in range(2):
+        checkpoint, emitted = folder / f"options{attempt}.safetensors", folder / f"options{attempt}"
+        values = [f"--set={text}" for text in sets] + [f"--set={name}={value!r}" for name, value in held.items()]
+        try:
+            moec("init", spec, *values, "--out", checkpoint)
+        except RuntimeError:
+            return None
+        spread(checkpoint)
+        moec("emit", checkpoint, "--target", "torch", "--out", emitted)
+        theirs = transformers.AutoModelForCausalLM.from_pretrained(emitted, trust_remote_code=True, dtype=torch.float32).eval()
+        follow = {name: value for name, value in expected.items()
+                  if not name.startswith(("train", "inference")) and theirs.config.options.get(name, value) != value}
+        held.update(follow)
+        if not follow:
+            break
+    assert not follow, follow
+    config.options = changed
+    ours = transformers.AutoModelForCausalLM.from_config(config, trust_remote_code=True, dtype=torch.float32).eval()
+    ours.load_state_dict(theirs.state_dict())
+    with torch.no_grad():
+        a, b = (model(rows[:, :-1], targets=rows[:, 1:]) for model in (ours, theirs))
+    difference = relative(a.logits, b.logits)
+    return difference if a.loss is None else max(difference, abs(a.loss.item() - b.loss.item()) / abs(b.loss.item()))
+
+
+def refused_options(model):
+    """The options that are not free and whose other values construct a model."""
+    config, wrong = model.config, []
+    free = sys.modules[type(config).__module__].FREE
+    for name, value in {**config.options}.items():
+        if name in free:
+            continue
+        config.options = {name: value + 1 if isinstance(value, (int, float)) else value + "s"}
+        try:
+            type(model)(config)
+            wrong.append(name)
+        except ValueError as error:
+            assert name in str(error), error
+    for name in free:
+        for value in 0, -config.options[name] if name in config.options else -1, "1":
+            config.options = {name: value}
+            try:
+                type(model)(config)
+                wrong.append(f"{name}={value}")
+            except ValueError as error:
+                assert name in str(error), error
+    config.options = {}
+    config.layers = 5  # not an option: no effect
+    try:
+        type(model)(config)
+        wrong += ["config.layers"] if "layers" in sys.modules[type(config).__module__].OPTIONS else []
+    except ValueError as error:
+        assert "layers" in str(error), error
+    del config.layers
+    return wrong
 
 
 def compare(spec, sets, folder):
@@ -92,7 +163,7 @@ def compare(spec, sets, folder):
     context = model.config.max_position_embeddings
     rows = torch.randint(0, vocabulary, (BATCH, context + 1), generator=torch.Generator().manual_seed(2))
     write_tokens(folder / "tokens.bin", rows, vocabulary > 65536)
-    has_loss = "if targets is None" in (next(emitted.glob("modeling_*.py"))).read_text()
+    has_loss = "targets is" in (next(emitted.glob("modeling_*.py"))).read_text()
     wanted = "logits,loss,total,grads" if has_loss else "logits"
     device = [] if FULL else ["--device", "reference"]
     moec("forward", checkpoint, *device, "--weights", checkpoint, "--input", folder / "tokens.bin", "--outputs", wanted, "--out",
@@ -100,9 +171,15 @@ def compare(spec, sets, folder):
     theirs = load_file(folder / "out.safetensors")
     with torch.no_grad():
         logits = model(rows[:, :-1]).logits
-    ruff = subprocess.run([pathlib.Path(sys.executable).parent / "ruff", "check", "-q", "--isolated", emitted], capture_output=True)
-    result = {"ruff": ruff.returncode, "logits": relative(theirs["logits"], logits)}
+    ruff = [subprocess.run([pathlib.Path(sys.executable).parent / "ruff", *words, "-q", "--isolated", emitted], capture_output=True)
+            for words in (["check"], ["format", "--check", "--line-length", "120"])]
+    result = {"ruff": sum(done.returncode for done in ruff), "logits": relative(theirs["logits"], logits)}
     loss, result["gradients"] = compare_gradients(model, rows, theirs)
+    if FULL and result["gradients"] > LIMITS["gradients"]:  # rounding errors in f32 of the one or the other? Both in double
+        moec("forward", checkpoint, "--device", "reference", "--weights", checkpoint, "--input", folder / "tokens.bin", "--outputs",
+             wanted, "--out", folder / "double.safetensors")
+        _, result["gradients"] = compare_gradients(model.double(), rows, load_file(folder / "double.safetensors"))
+        model.float()
     result["loss"] = abs(loss - theirs.get("total", theirs["loss"]).item()) / abs(loss)
     if not model.hindrance:
         count = min(TOKENS, context - 5)
@@ -118,10 +195,12 @@ def compare(spec, sets, folder):
         equal = next((i for i, (a, b) in enumerate(zip(ours, expected)) if a != b), min(len(ours), len(expected)))
         result["tokens"] = equal
         result["wanted"] = count
+    result["options"] = compare_options(spec, sets, folder, copy.deepcopy(model.config), rows)
+    result["ignored"] = refused_options(model)
     return result
 
 
-LIMITS = {"ruff": 0, "logits": 1e-5, "gradients": 1e-4, "loss": 1e-5}
+LIMITS = {"ruff": 0, "logits": 1e-5, "gradients": 1e-4, "loss": 1e-5, "options": 1e-5}
 
 
 def main():
@@ -131,12 +210,13 @@ def main():
         folder = pathlib.Path(tempfile.mkdtemp())
         try:
             result = compare(spec, sets, folder)
-            wrong = [name for name, limit in LIMITS.items() if not result[name] <= limit]
+            wrong = [name for name, limit in LIMITS.items() if not (result[name] or 0) <= limit] + result["ignored"]
             if result.get("tokens") != result.get("wanted"):
                 wrong.append("tokens")
             tokens = f"{result['tokens']} of {result['wanted']} tokens" if "tokens" in result else "no decoding"
             print(f"{spec}: logits {result['logits']:.1e}, loss {result['loss']:.1e}, gradients {result['gradients']:.1e}, "
-                  f"{tokens}{'  WRONG: ' + ' '.join(wrong) if wrong else ''}", flush=True)
+                  f"{tokens}, options {'not tried' if result['options'] is None else format(result['options'], '.1e')}"
+                  f"{'  WRONG: ' + ' '.join(wrong) if wrong else ''}", flush=True)
         except Exception as error:  # continue with the other models
             print(f"{spec}: {type(error).__name__}: {str(error)[-1500:] if not os.environ.get('TRACE') else ''}", flush=True)
             if os.environ.get("TRACE"):

@@ -1,5 +1,19 @@
-def attend(cache, q, k, v, *, scale, causal=True, window=0, softcap=0.0, sink=None, documents=None, chosen=None,
-           block=(1, 1, 1), lse=False):
+def attend(
+    cache,
+    q,
+    k,
+    v,
+    *,
+    scale,
+    causal=True,
+    window=0,
+    softcap=0.0,
+    sink=None,
+    documents=None,
+    chosen=None,
+    block=(1, 1, 1),
+    lse=False,
+):
     """Softmax attention of q[..., s, h, e] over k[..., t, h, e] and v[..., t, h, c].
 
     Query head h reads key head floor(h * keys / heads). `sink` is a logit per head without a value.

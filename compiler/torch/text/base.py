@@ -67,8 +67,14 @@ class @NAME@Base(PreTrainedModel, GenerationMixin):
     config_class = @NAME@Config
     base_model_prefix = ""
     main_input_name = "input_ids"
+    supports_gradient_checkpointing = True
     cache_name = "cache" if "cache" in CausalLMOutputWithPast.__annotations__ else "past_key_values"
-    hindrance = "@HINDRANCE@"  # why the model cannot decode; empty: it can
+    # The reason why the model cannot decode; empty: it can.
+    hindrance = "@HINDRANCE@"
+
+    def __init__(self, config):
+        config.check()
+        super().__init__(config)
 
     @torch.no_grad()
     def _init_weights(self, module):
@@ -77,7 +83,7 @@ class @NAME@Base(PreTrainedModel, GenerationMixin):
             if kind == "normal":
                 nn.init.normal_(tensors[name], a, b)
             elif kind == "uniform":
-                nn.init.uniform_(tensors[name], a, b)
+                nn.init.uniform_(tensors[name], min(a, b), max(a, b))
             else:
                 nn.init.constant_(tensors[name], a)
 

@@ -8,7 +8,7 @@ import copy
 import torch
 @FUNCTIONAL@from torch import nn
 from transformers import Cache, GenerationMixin, PreTrainedModel
-from transformers.modeling_outputs import CausalLMOutputWithPast
+@LAYERS@from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from .configuration_@MODEL@ import @NAME@Config
 

@@ -23,19 +23,53 @@ bool torch_folder_is(const char *path) {
     return found;
 }
 
-static MoecCompiler *open_spec(const TorchImport *import) {
+/* The spec of the folder with `count` settings, which the compiler keeps; NULL after a message. */
+static MoecCompiler *open_settings(const char *folder, const char *const *sets, int count) {
     Mapping text;
-    char *path = path_join(import->folder, TORCH_SPEC);
+    char *path = path_join(folder, TORCH_SPEC);
     MoecCompiler *compiler = NULL;
     if (file_map(path, "write the folder again with moec emit", &text)) {
-        compiler = moec_open_bundle((const char *)text.bytes, text.length, import->sets->items,
-                                    import->sets->count);
+        compiler = moec_open_bundle((const char *)text.bytes, text.length, sets, count);
         file_unmap(&text);
     }
     free(path);
     if (!compiler || reports_good(compiler)) return compiler;
     moec_close(compiler);
     return NULL;
+}
+
+/* The numbers of config.json that differ from those of the spec, "path=value", and then the
+ * settings of the command. Returns their count. */
+static int changed_options(const TorchImport *import, MoecCompiler *compiler, char ***sets) {
+    static const char prefix[] = "options.";
+    char *file = path_join(import->folder, "config.json");
+    Config *config = config_open(file);
+    int count = 0;
+    *sets = memory_new((size_t)((config ? config->count : 0) + import->sets->count + 1) *
+                       sizeof **sets);
+    for (int i = 0; config && i < config->count; i++) {
+        const MoecPair *pair = &config->pairs[i];
+        const char *path = pair->key + sizeof prefix - 1;
+        if (pair->kind != MOEC_PAIR_NUMBER || strncmp(pair->key, prefix, sizeof prefix - 1) != 0 ||
+            moec_option_number(compiler, path, pair->number) == pair->number)
+            continue;
+        (*sets)[count++] = memory_format("%s=%.17g", path, pair->number);
+    }
+    for (int i = 0; i < import->sets->count; i++)
+        (*sets)[count++] = memory_format("%s", import->sets->items[i]);
+    if (config) config_close(config);
+    free(file);
+    return count;
+}
+
+/* The spec with the options that PyTorch used. *sets: `count` settings to free after it is closed.
+ */
+static MoecCompiler *open_spec(const TorchImport *import, char ***sets, int *count) {
+    MoecCompiler *compiler = open_settings(import->folder, NULL, 0);
+    *count = compiler ? changed_options(import, compiler, sets) : 0;
+    if (!*count) return compiler;
+    moec_close(compiler);
+    return open_settings(import->folder, (const char *const *)*sets, *count);
 }
 
 /* The tensors of the folder under their public names, with the notes of a checkpoint. */
@@ -96,7 +130,9 @@ static bool write_run(const TorchImport *import, MoecCompiler *compiler, Model *
 
 bool torch_folder_read(const TorchImport *import) {
     const GraphShape shape = {.graph = MOEC_FORWARD};
-    MoecCompiler *compiler = open_spec(import);
+    char **sets = NULL;
+    int count = 0;
+    MoecCompiler *compiler = open_spec(import, &sets, &count);
     Model *model = compiler ? model_describe(compiler, &shape) : NULL;
     bool good = model && write_run(import, compiler, model);
     if (good) written_message(import->out, "moec eval %s --data PATH", import->out);
@@ -106,5 +142,7 @@ bool torch_folder_read(const TorchImport *import) {
                                       "torch", "parameters", (json_int_t)model_elements(model)));
     model_close(model);
     if (compiler) moec_close(compiler);
+    for (int i = 0; i < count; i++) free(sets[i]);
+    free(sets);
     return good;
 }

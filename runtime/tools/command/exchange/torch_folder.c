@@ -41,17 +41,24 @@ static bool write_config(const TorchFolder *folder, const MoecTorch *torch) {
     char *configuration = memory_format("configuration_%s.%sConfig", model, name),
          *modeling = memory_format("modeling_%s.%sForCausalLM", model, name),
          *architecture = memory_format("%sForCausalLM", name);
-    json_t *options = json_loads(moec_options_json(folder->compiler), 0, NULL);
-    json_t *config = json_make(
-        "{s:[s], s:{s:s, s:s}, s:s, s:I, s:I, s:s, s:b, s:s, s:o}", "architectures", architecture,
-        "auto_map", "AutoConfig", configuration, "AutoModelForCausalLM", modeling, "model_type",
-        model, "vocab_size", (json_int_t)torch->vocabulary, "max_position_embeddings",
-        (json_int_t)torch->context, "dtype", "float32", "use_cache", torch->hindrance == NULL,
-        "moec_version", MOEC_VERSION, "options", options);
+    json_t *config =
+        json_make("{s:[s], s:{s:s, s:s}, s:s, s:I, s:I, s:s, s:b, s:s}", "architectures",
+                  architecture, "auto_map", "AutoConfig", configuration, "AutoModelForCausalLM",
+                  modeling, "model_type", model, "vocab_size", (json_int_t)torch->vocabulary,
+                  "max_position_embeddings", (json_int_t)torch->context, "dtype", "float32",
+                  "use_cache", torch->hindrance == NULL, "moec_version", MOEC_VERSION);
+    char *text = json_write(config, JSON_INDENT(2));
+    /* Without the last brace; the options are JSON with the shortest numbers. */
+    char *whole =
+        memory_format("%.*s,\n  \"options\": %s\n}\n", (int)strlen(text) - 2, text, torch->options);
+    bool good = folder_write_text(folder->out, "config.json", whole);
+    json_decref(config);
+    free(text);
+    free(whole);
     free(configuration);
     free(modeling);
     free(architecture);
-    return write_json(folder->out, "config.json", config);
+    return good;
 }
 
 static bool has_entry(const TensorEntry *entries, int count, const char *name, size_t length) {
