@@ -100,7 +100,10 @@ static void optimizer_body(Elaborator *e, const Node *body, Index *index) {
             if (!evaluate_flag(e, node->kids[0], &yes)) continue;
             const Node *branch = yes ? node->kids[1] : node->kids[2];
             const Node otherwise = {.kind = NODE_BLOCK, .kids = (Node **)&branch, .count = 1};
-            if (branch) optimizer_body(e, branch->kind == NODE_IF ? &otherwise : branch, index);
+            if (!branch) continue;
+            scope_push(e)->transparent = true;
+            optimizer_body(e, branch->kind == NODE_IF ? &otherwise : branch, index);
+            scope_pop(e);
         } else {
             report_error(e->reports, node->span, "this statement is not allowed in an optimizer");
             report_help(e->reports,

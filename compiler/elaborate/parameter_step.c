@@ -65,10 +65,10 @@ static bool hands_on(const Node *node) {
 }
 
 bool sees_parameters(const Node *optimizer) {
-    static const char *const facts[] = {"rows",     "columns", "matmul", "embedding",
-                                        "residual", "first",   "last",   "repeated"};
+    static const char *const facts[] = {"rows",  "columns", "matmul",   "embedding", "residual",
+                                        "first", "last",    "repeated", "uniform",   "normal"};
     const Node *body = layer_body(optimizer);
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < 10; i++)
         if (node_mentions(body, facts[i])) return true;
     return has_subscripts(body) || hands_on(body);
 }
@@ -299,7 +299,11 @@ static const Value *run_update_if(Elaborator *e, ParameterMatrix *matrix, const 
     if (!evaluate_flag(e, node->kids[0], &yes)) return NULL;
     const Node *branch = yes ? node->kids[1] : node->kids[2];
     if (branch && branch->kind == NODE_IF) return run_update_if(e, matrix, branch);
-    return branch ? run_update_body(e, matrix, branch) : NULL;
+    if (!branch) return NULL;
+    scope_push(e)->transparent = true;
+    const Value *other = run_update_body(e, matrix, branch);
+    scope_pop(e);
+    return other;
 }
 
 static const Value *other_optimizer(Elaborator *e, const Node *node) {

@@ -112,7 +112,8 @@ static bool update_whole(const Stepper *stepper, const StepResult *result, long 
     if (!call) return false;
     for (int i = 0; i < 4; i++)
         call_set_scalar(call, kinds[i], scalar_value(kinds[i], stepper, result, step, factor));
-    return call_run(call, stepper->seed, true) && model_prepare(model);
+    const uint64_t seed = random_bits(random_seed_for(stepper->seed, "optimizer"), (uint64_t)step);
+    return call_run(call, seed, true) && model_prepare(model);
 }
 
 static bool update_all(const Stepper *stepper, const StepResult *result, long step, double factor) {

@@ -15,6 +15,8 @@ models_of() { sed -n "s/^model \([a-z0-9_]*${2:-}[a-z0-9_]*\) =.*/\1/p" "$1" | s
 context=train.context_length=$([ -n "${FULL:-}" ] && echo 72 || echo 20)
 {
     models_of tests/layers.moe "" "$context"
+    models_of tests/ideas.moe "" "$context"
+    models_of tests/ideas_blocks.moe "" "$context"
     models_of models/tiny.moe "" "$context dim=48 layers=2"
     for family in gated_attention sigma structmoe complete_mue; do
         models_of models/$family.moe _small "$context"
