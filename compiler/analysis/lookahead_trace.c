@@ -203,8 +203,7 @@ static void follow_cell(Trace *trace, const PendingCell *one) {
 static void trace_cell(Trace *trace, const Tensor *tensor, long cell) {
     trace->pending = (List){0};
     add_pending(trace, tensor, cell, position_of(trace->look, tensor, cell));
-    for (int i = 0; i < trace->pending.count; i++)
-        follow_cell(trace, trace->pending.items[i]);
+    for (int i = 0; i < trace->pending.count; i++) follow_cell(trace, trace->pending.items[i]);
 }
 
 /* ---- predictions ---- */

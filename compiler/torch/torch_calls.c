@@ -56,22 +56,19 @@ static PyVariable *operand_of(Printer *printer, const Statement *statement, int 
     return variable_of(printer, read->tensor, version_of(read));
 }
 
-/* A key or value at all positions so far. */
-static const char *all_of(Printer *printer, const Statement *statement, int number) {
+/* The operand at all positions so far; `axis`: its dimension of keys. Dimensions that it does not
+ * depend on are added after it is kept, that of the keys before. */
+static const char *all_of(Printer *printer, const Statement *statement, int number, int axis) {
     PyVariable *variable = operand_of(printer, statement, number);
-    PyVariable own = *variable;
+    const bool along = variable->tensor->axes[axis]->kind == AXIS_SEQUENCE;
+    if (along && !variable->absent[axis]) variable = kept(printer, variable, axis);
     const char *text = expanded(printer, variable);
-    if (strcmp(text, variable->name) != 0) {
-        own.name =
-            new_name(printer, arena_format(printer->torch->arena, "%s_of_all", variable->name));
-        python_line(printer, "%s = %s", own.name, text);
-        memset(own.absent, 0, sizeof own.absent);
-        variable = &own;
-    }
-    for (int i = 0; i < variable->tensor->rank; i++)
-        if (variable->tensor->axes[i]->kind == AXIS_SEQUENCE)
-            return kept(printer, variable, i)->name;
-    return variable->name;
+    if (!strcmp(text, variable->name)) return text;
+    PyVariable own = *variable;
+    own.name = new_name(printer, arena_format(printer->torch->arena, "%s_of_all", variable->name));
+    python_line(printer, "%s = %s", own.name, text);
+    memset(own.absent, 0, sizeof own.absent);
+    return along && !own.full[axis] ? kept(printer, &own, axis)->name : own.name;
 }
 
 static PyVariable *result_of(Printer *printer, const Statement *statement, int number,
@@ -88,7 +85,8 @@ static void print_attend(Printer *printer, Statement *statement, const List *par
     torch->uses_attend = printer->uses_cache = true;
     const PyVariable *query = operand_of(printer, statement, 0);
     const char *q = expanded(printer, query);
-    const char *k = all_of(printer, statement, 1), *v = all_of(printer, statement, 2);
+    const int keys = call_input(statement, 1)->count - 3;
+    const char *k = all_of(printer, statement, 1, keys), *v = all_of(printer, statement, 2, keys);
     Text text = {.arena = torch->arena};
     text_add(&text, "attend(cache, %s, %s, %s, scale=%.17g", q, k, v, options->scale);
     if (options->mask == MASK_NONE) text_add(&text, ", causal=False");
@@ -98,13 +96,14 @@ static void print_attend(Printer *printer, Statement *statement, const List *par
     if (options->sink)
         text_add(&text, ", sink=%s", expanded(printer, operand_of(printer, statement, next++)));
     if (options->documents) {
-        const char *all = all_of(printer, statement, next++);
+        const char *all = all_of(printer, statement, next, call_input(statement, next)->count - 1);
         text_add(&text, ", documents=%s", all);
+        next++;
     }
     if (options->chosen)
         text_add(&text, ", chosen=%s, block=(%ld, %ld, %ld)",
-                 expanded(printer, operand_of(printer, statement, next)), options->block[0],
-                 options->block[1], options->block[2]);
+                 all_of(printer, statement, next, call_input(statement, next)->count - 1),
+                 options->block[0], options->block[1], options->block[2]);
     PyVariable *o = result_of(printer, statement, 0, parts, at),
                *lse = result_of(printer, statement, 1, parts, at);
     if (lse)
