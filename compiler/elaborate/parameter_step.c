@@ -406,7 +406,7 @@ static void bind_parameter(Elaborator *e, ParameterMatrix *matrix) {
     like_weight(e, matrix, name, ROLE_GRADIENT)->of = weight;
     keep_bound_value(e, matrix, "weight");
     bind_parameter_facts(e, matrix);
-    step_scalars(e, e->scope, false);
+    step_scalars(e, e->scope, parameter);
     scale_rate(e, parameter);
 }
 
