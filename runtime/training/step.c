@@ -308,8 +308,8 @@ static double *clip_factors(const Stepper *stepper, double norm, double mean) {
     double *factors = memory_new(sizeof *factors * (size_t)(groups + 1)),
            *limits = memory_new(sizeof *limits * (size_t)(groups + 1));
     bool good = true;
+    for (int i = 0; i <= groups; i++) factors[i] = limits[i] = 0;
     limits[0] = stepper->settings.clip;
-    for (int i = 0; i <= groups; i++) factors[i] = 0;
     for (int i = 0; i < table->parameter_count && groups && good; i++) {
         const MoecTensor *one = &table->parameters[i];
         const size_t count = (tensor_count(one) + 3) / 4 * 4; /* padding is zero */
