@@ -1,6 +1,6 @@
 #!/bin/sh
 # tests/compare_models.sh [WORD...]: compares models with their definition (`moec verify`), all or those whose line contains a
-# WORD: every model of models/, every idea, every layer of tests/layers.moe. Models of up to 3 million parameters run at their own
+# WORD: every model of models/, every idea, every layer of tests/layers.moe and tests/ideas.moe. Models of up to 3 million parameters run at their own
 # batch and context, and with batch 2 at contexts of 64, 96, 128 and 192. Larger ones run with settings that make them small.
 # Options that change the form of a program, and the simulated device, run on a few models.
 #
@@ -32,7 +32,7 @@ shrunken() {
 }
 models_of() { grep -o '^model [a-z0-9_]*' "$1" | cut -c7- | sed "s|^|$1:|"; }
 sizes() {
-    for file in models/*.moe examples/ideas/*.moe tests/layers.moe tests/forms.moe; do
+    for file in models/*.moe examples/ideas/*.moe tests/layers.moe tests/ideas.moe tests/ideas_blocks.moe tests/forms.moe; do
         for model in $(models_of "$file"); do
             if small "$model"; then at_sizes "$model"; else shrunken "$model"; fi
         done

@@ -35,6 +35,7 @@ names tests/checks/names.sh all
 cuda_models tests/checks/cuda_models.sh all
 cuda_oracle tests/checks/cuda_oracle.sh all
 ideas tests/checks/ideas.sh all
+fresh_ideas tests/checks/fresh_ideas.sh all
 gpu_script tests/gpu_script.sh all
 planted tests/planted.sh
 checks_fail tests/checks_fail.sh

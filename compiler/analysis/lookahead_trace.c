@@ -25,6 +25,13 @@ typedef struct Writer {
     const Expr *target;
 } Writer;
 
+/* A cell that the prediction depends on. `at`: the position that it is computed for. */
+typedef struct PendingCell {
+    const Tensor *tensor;
+    long cell;
+    int at;
+} PendingCell;
+
 typedef struct Trace {
     Lookahead *look;
     List *writers; /* Writer *, by tensor id */
@@ -33,6 +40,7 @@ typedef struct Trace {
     const Tensor *output;
     int limit;        /* position of the first token that the prediction must not depend on */
     int traced;       /* cells of the prediction so far */
+    List pending;     /* PendingCell *: cells whose reads are to be followed, in their order */
     List subscripted; /* Expr *: reads that the next token subscripts */
     List limits;      /* CellRead *: their cells, each with its limit as the latest token */
 } Trace;
@@ -138,7 +146,14 @@ static void add_leak(Trace *trace, const Writer *writer, const Expr *read, int d
     list_push(trace->look->program->arena, &trace->leaks, kept);
 }
 
-static void trace_cell(Trace *trace, const Tensor *tensor, long cell, int at);
+static void add_pending(Trace *trace, const Tensor *tensor, long cell, int at) {
+    bool *traced = &trace->look->grids[tensor->id].traced[cell];
+    if (*traced) return;
+    *traced = true;
+    PendingCell *one = arena_alloc(trace->look->program->arena, sizeof *one);
+    *one = (PendingCell){tensor, cell, at};
+    list_push(trace->look->program->arena, &trace->pending, one);
+}
 
 static void follow(Trace *trace, const Writer *writer, const List *reads, int at) {
     for (int i = 0; i < reads->count; i++) {
@@ -148,7 +163,7 @@ static void follow(Trace *trace, const Writer *writer, const List *reads, int at
         int position = position_of(trace->look, tensor, one->cell);
         bool target = tensor == trace->look->next;
         if (position > at || target) add_leak(trace, writer, one->read, position - at + target);
-        trace_cell(trace, tensor, one->cell, at);
+        add_pending(trace, tensor, one->cell, at);
     }
 }
 
@@ -168,23 +183,27 @@ static bool assign_cell(Lookahead *look, const Expr *target, long cell) {
     return true;
 }
 
-/* Follows the reads that the cell depends on. `at`: the position that it is computed for, unless it
- * has one itself. */
-static void trace_cell(Trace *trace, const Tensor *tensor, long cell, int at) {
+static void follow_cell(Trace *trace, const PendingCell *one) {
     Lookahead *look = trace->look;
-    bool *traced = &look->grids[tensor->id].traced[cell];
-    int own = position_of(look, tensor, cell);
-    if (*traced) return;
-    *traced = true;
+    const Tensor *tensor = one->tensor;
+    int own = position_of(look, tensor, one->cell);
     for (int i = 0; i < trace->writers[tensor->id].count; i++) {
         const Writer *writer = trace->writers[tensor->id].items[i];
         List reads = {0};
         look->reads = &reads;
-        if (assign_cell(look, writer->target, cell)) look_statement(look, writer->statement);
+        if (assign_cell(look, writer->target, one->cell)) look_statement(look, writer->statement);
         look->reads = NULL;
         look->assigned = 0;
-        follow(trace, writer, &reads, own >= 0 ? own : at);
+        follow(trace, writer, &reads, own >= 0 ? own : one->at);
     }
+}
+
+/* Follows the reads that the cell depends on, the nearest first: `at` of a cell without a position
+ * is then the position that is fewest reads away. */
+static void trace_cell(Trace *trace, const Tensor *tensor, long cell) {
+    trace->pending = (List){0};
+    add_pending(trace, tensor, cell, position_of(trace->look, tensor, cell));
+    for (int i = 0; i < trace->pending.count; i++) follow_cell(trace, trace->pending.items[i]);
 }
 
 /* ---- predictions ---- */
@@ -202,7 +221,7 @@ static void check_cell(Trace *trace, const Tensor *tensor, long cell, int limit)
     trace->traced++;
     trace->output = tensor;
     trace->limit = limit;
-    trace_cell(trace, tensor, cell, position_of(trace->look, tensor, cell));
+    trace_cell(trace, tensor, cell);
 }
 
 static void check_outputs(Trace *trace) {

@@ -6,9 +6,10 @@
  *       parameters = [{ of = "block.*.ffn.*", freeze = true }, { of = "*.router", init = 0.01 }]
  *     }
  *
- * `freeze`: not trained. `lr`: a factor. `init`, in the model only: the standard deviation of a
- * random initialization. All other attributes are options of the optimizer. Settings of the model
- * override the declaration, and later entries override earlier ones.
+ * `freeze`: not trained. `lr`: a factor. In the model only: `init`, the standard deviation of a
+ * random initialization, and `grad_clip`, the maximum norm of the gradients of the parameters of
+ * the entry, which form a clip group. All other attributes are options of the optimizer. Settings
+ * of the model override the declaration, and later entries override earlier ones.
  */
 #include "elaborate/elaborate.h"
 
@@ -31,6 +32,7 @@ static void report_unknown_attribute(Elaborator *e, const char *name, Span span,
     const char *names[64] = {"freeze", "lr"};
     int count = 2;
     if (outside) names[count++] = "init";
+    if (outside) names[count++] = "grad_clip";
     for (int i = 0; i < e->unit->optimizers.count; i++) {
         const Node *body = layer_body(e->unit->optimizers.items[i]);
         for (int j = 0; j < body->count && count < 64; j++)
@@ -67,8 +69,9 @@ static bool set_attribute(Elaborator *e, Tensor *tensor, const char *name, Span 
                           bool outside) {
     const Node *option = declared_optimizer_option(e, name);
     bool freeze = !strcmp(name, "freeze"), init = outside && !strcmp(name, "init");
-    bool factor = !strcmp(name, "lr");
-    if (!freeze && !init && !factor && !option) {
+    bool factor = !strcmp(name, "lr"), clip = outside && !strcmp(name, "grad_clip");
+    if (clip) option = NULL;
+    if (!freeze && !init && !factor && !clip && !option) {
         report_unknown_attribute(e, name, span, outside);
         return false;
     }
@@ -83,7 +86,7 @@ static bool set_attribute(Elaborator *e, Tensor *tensor, const char *name, Span 
                      value ? value_shown(e, value) : "nothing");
         return false;
     }
-    if ((init || factor) && value->number < 0) {
+    if ((init || factor || clip) && value->number < 0) {
         report_error(e->reports, value->span,
                      "attribute '%s' expects a number of at least 0, got %.9g", name,
                      value->number);
@@ -95,7 +98,10 @@ static bool set_attribute(Elaborator *e, Tensor *tensor, const char *name, Span 
         tensor->frozen = !value || value->number != 0;
     else if (init)
         set_deviation(tensor, value->number);
-    else
+    else if (clip) {
+        tensor->clip_group = e->clip_groups;
+        tensor->clip = value->number;
+    } else
         set_own(e->arena, tensor, name, value->number);
     return true;
 }
@@ -147,6 +153,7 @@ static bool one_entry(Elaborator *e, const Value *entry) {
         return false;
     }
     int found = 0;
+    if (record_find(entry->record, "grad_clip")) e->clip_groups++;
     for (int i = 0; i < e->program->tensors.count; i++) {
         Tensor *tensor = e->program->tensors.items[i];
         if (tensor->role != ROLE_PARAMETER || !pattern_matches(of->value->word, tensor->path))

@@ -560,7 +560,7 @@ static Value *random_number(Elaborator *e, const Node *node, OpCode op) {
     Expr *counter = expr_number(e->program, 0);
     Index *order[MAX_RANK * 3];
     int count = 0;
-    if (e->region && e->region->index) order[count++] = e->region->index;
+    if (e->region && e->region->index && e->region->index->axis) order[count++] = e->region->index;
     for (int i = 0; i < e->frame->ambient_count; i++) order[count++] = e->frame->ambient[i];
     for (int i = 0; i < drawn->rank; i++) order[count++] = drawn->dims[i];
     for (int i = 0; i < count; i++) {

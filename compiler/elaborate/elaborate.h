@@ -220,8 +220,9 @@ typedef struct Elaborator {
     ParameterMatrix *matrix; /* the parameter whose step is read (parameter_step.c), or NULL */
     double average;          /* EMA decay of the weights; 0: no EMA (optimizer.c) */
     int random_count;
-    int order;  /* number of models whose options are set */
-    long steps; /* number of statements and expressions read */
+    int clip_groups; /* entries of `parameters` with grad_clip so far */
+    int order;       /* number of models whose options are set */
+    long steps;      /* number of statements and expressions read */
 } Elaborator;
 
 /* One attend in the source. */
@@ -556,7 +557,7 @@ bool matrix_statement(Elaborator *e, const Node *node);
 
 /* Scalar inputs of a step: lr, step, steps, clip; for elements also matrix, whether they belong to
  * one. */
-void step_scalars(Elaborator *e, Scope *scope, bool elements);
+void step_scalars(Elaborator *e, Scope *scope, const Tensor *parameter);
 /* The weight of the current parameters in their EMA, with bias correction. */
 Expr *newest_share(Elaborator *e, const Scope *scope);
 /* True if train.ema_decay keeps an EMA; reports an optimizer that keeps one, too. */

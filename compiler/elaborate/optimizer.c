@@ -100,7 +100,10 @@ static void optimizer_body(Elaborator *e, const Node *body, Index *index) {
             if (!evaluate_flag(e, node->kids[0], &yes)) continue;
             const Node *branch = yes ? node->kids[1] : node->kids[2];
             const Node otherwise = {.kind = NODE_BLOCK, .kids = (Node **)&branch, .count = 1};
-            if (branch) optimizer_body(e, branch->kind == NODE_IF ? &otherwise : branch, index);
+            if (!branch) continue;
+            scope_push(e)->transparent = true;
+            optimizer_body(e, branch->kind == NODE_IF ? &otherwise : branch, index);
+            scope_pop(e);
         } else {
             report_error(e->reports, node->span, "this statement is not allowed in an optimizer");
             report_help(e->reports,
@@ -177,7 +180,7 @@ static void element_program(Elaborator *e, const Value *optimizer, Span span) {
     Frame frame;
     Axis *axis = axis_new(e->program, "elements", 1, AXIS_ELEMENTS, span);
     Index *index = index_new(e->program, "i", axis);
-    step_scalars(e, &scope, true);
+    step_scalars(e, &scope, NULL);
     element_tensor(e, &scope, "weight", ROLE_PARAMETER, index, span);
     element_tensor(e, &scope, "grad", ROLE_INPUT, index, span)->input = MOEC_INPUT_REAL;
     if (!optimizer) return;
@@ -186,12 +189,16 @@ static void element_program(Elaborator *e, const Value *optimizer, Span span) {
     if (keeps_average(e, &scope, optimizer->layer)) average_elements(e, &scope, index);
 }
 
-void step_scalars(Elaborator *e, Scope *scope, bool elements) {
+void step_scalars(Elaborator *e, Scope *scope, const Tensor *parameter) {
     scalar_input(e, scope, "lr", MOEC_SCALAR_RATE);
     scalar_input(e, scope, "step", MOEC_SCALAR_STEP);
     scalar_input(e, scope, "steps", MOEC_SCALAR_STEPS);
-    if (elements) scalar_input(e, scope, "matrix", MOEC_SCALAR_MATRIX);
-    scalar_input(e, scope, "clip", MOEC_SCALAR_CLIP);
+    if (!parameter) scalar_input(e, scope, "matrix", MOEC_SCALAR_MATRIX);
+    const int group = parameter ? parameter->clip_group : 0;
+    const char *name = group ? arena_format(e->arena, "clip_%d", group) : "clip";
+    Value *clip = scalar_input(e, scope, name, MOEC_SCALAR_CLIP);
+    clip->expr->tensor->clip_group = group;
+    if (group) scope_bind(e, scope, "clip", clip, (Span){0});
 }
 
 static bool is_same_layer(Elaborator *e, const Value *a, const Value *b) {

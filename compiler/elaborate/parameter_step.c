@@ -67,10 +67,10 @@ static bool hands_on(const Node *node) {
 }
 
 bool sees_parameters(const Node *optimizer) {
-    static const char *const facts[] = {"rows",     "columns", "matmul", "embedding",
-                                        "residual", "first",   "last",   "repeated"};
+    static const char *const facts[] = {"rows",  "columns", "matmul",   "embedding", "residual",
+                                        "first", "last",    "repeated", "uniform",   "normal"};
     const Node *body = layer_body(optimizer);
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < 10; i++)
         if (node_mentions(body, facts[i])) return true;
     return has_subscripts(body) || hands_on(body);
 }
@@ -391,7 +391,7 @@ static void bind_parameter(Elaborator *e, ParameterMatrix *matrix) {
     like_weight(e, matrix, name, ROLE_GRADIENT)->of = weight;
     keep_bound_value(e, matrix, "weight");
     bind_parameter_facts(e, matrix);
-    step_scalars(e, e->scope, false);
+    step_scalars(e, e->scope, parameter);
     scale_rate(e, parameter);
 }
 

@@ -176,6 +176,8 @@ typedef struct Tensor {
     bool whole;      /* parameters: updated by GRAPH_STEP, not by GRAPH_UPDATE */
     bool prepared;   /* parameters: computed from others by GRAPH_PREPARE, see prepare.c */
     List own;        /* OwnNumber *, parameters: optimizer options of this parameter */
+    int clip_group;  /* parameters, and scalars with their factor: see abi.h */
+    double clip;     /* parameters of a clip group: maximum norm of its gradients */
     MoecProbe probe; /* outputs */
     bool of_adjoint; /* outputs: a copy of a tensor in the forward pass, which the pass gradient
                         replaces by one of its gradient */

@@ -128,22 +128,25 @@ static double own_number(const Tensor *parameter, const Tensor *scalar) {
     return scalar->scalar == MOEC_SCALAR_MATRIX ? is_matrix(parameter) : scalar->init.a;
 }
 
-/* Groups parameters with equal settings. */
+/* Groups parameters with equal settings and the same clip group. */
 static void group_parameters(Module *module, Update *update) {
     const List *all = &module->weights.tensors, *scalars = &update->scalars;
     int width = scalars->count, groups = 0;
+    int *clips = arena_alloc(module->arena, ((size_t)all->count + 1) * sizeof *clips);
     module->groups = arena_alloc(module->arena, ((size_t)all->count + 1) * sizeof *module->groups);
     update->settings =
         arena_alloc(module->arena, ((size_t)(all->count * width) + 1) * sizeof *update->settings);
     for (int i = 0; i < all->count; i++) {
         float *row = update->settings + (size_t)(groups * width);
-        int group = 0;
+        int group = 0, clip = ((const Tensor *)all->items[i])->clip_group;
         for (int j = 0; j < width; j++)
             row[j] = (float)own_number(all->items[i], scalars->items[j]);
-        while (group < groups && memcmp(update->settings + (size_t)(group * width), row,
-                                        (size_t)width * sizeof *row) != 0)
+        while (group < groups &&
+               (clips[group] != clip || memcmp(update->settings + (size_t)(group * width), row,
+                                               (size_t)width * sizeof *row) != 0))
             group++;
         module->groups[i] = group;
+        clips[group] = clip;
         if (group == groups) groups++;
     }
     update->groups = groups ? groups : 1;

@@ -63,6 +63,8 @@ static MoecTensor table_tensor(Arena *arena, const Tensor *tensor, size_t offset
         .frozen = tensor->role == ROLE_PARAMETER && !is_trained(tensor),
         .whole = tensor->whole,
         .group = group,
+        .clip_group = tensor->clip_group,
+        .clip = tensor->clip,
         .probe = tensor->probe,
     };
     const Placement *keys = &tensor->placed[MESH_EXPERT];

@@ -46,6 +46,8 @@ static void add_tensor(Text *text, const MoecTensor *tensor) {
     if (tensor->frozen) text_add(text, ", .frozen = 1");
     if (tensor->whole) text_add(text, ", .whole = 1");
     if (tensor->group) text_add(text, ", .group = %d", tensor->group);
+    if (tensor->clip_group)
+        text_add(text, ", .clip_group = %d, .clip = %.17g", tensor->clip_group, tensor->clip);
     if (tensor->divided) text_add(text, ", .divided = %d", tensor->divided);
     if (tensor->block == MOEC_INPUTS)
         text_add(text, ", .input = MOEC_INPUT_%s, .vocabulary = %ld", input_kinds[tensor->input],

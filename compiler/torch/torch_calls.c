@@ -47,16 +47,14 @@ static PyVariable *operand_of(Printer *printer, const Statement *statement, int 
     return variable_of(printer, read->tensor, version_of(read));
 }
 
-/* A key or value at all positions so far. The cache has only the dimensions of the value. */
-static const char *all_of(Printer *printer, const Statement *statement, int number) {
+/* The operand at all positions so far; `axis`: its dimension of keys. The cache has only the
+ * dimensions of the value. */
+static const char *all_of(Printer *printer, const Statement *statement, int number, int axis) {
     PyVariable *variable = operand_of(printer, statement, number), all;
-    const Tensor *tensor = variable->tensor;
-    int position = 0;
-    while (position < tensor->rank && tensor->axes[position]->kind != AXIS_SEQUENCE) position++;
-    if (position < tensor->rank && !variable->absent[position])
-        variable = kept(printer, variable, position);
+    const bool along = variable->tensor->axes[axis]->kind == AXIS_SEQUENCE;
+    if (along && !variable->absent[axis]) variable = kept(printer, variable, axis);
     all = *variable;
-    if (position < tensor->rank) all.full[position] = true;
+    all.full[axis] |= along;
     return expanded(printer, &all);
 }
 
@@ -74,7 +72,8 @@ static void print_attend(Printer *printer, Statement *statement, const List *par
     torch->uses_attend = printer->uses_cache = true;
     const PyVariable *query = operand_of(printer, statement, 0);
     const char *q = expanded(printer, query);
-    const char *k = all_of(printer, statement, 1), *v = all_of(printer, statement, 2);
+    const int keys = call_input(statement, 1)->count - 3;
+    const char *k = all_of(printer, statement, 1, keys), *v = all_of(printer, statement, 2, keys);
     Text text = {.arena = torch->arena};
     text_add(&text, "attend(cache, %s, %s, %s, scale=%s", q, k, v,
              python_number(printer, &options->scale, options->scale).text);
@@ -88,13 +87,14 @@ static void print_attend(Printer *printer, Statement *statement, const List *par
     if (options->sink)
         text_add(&text, ", sink=%s", expanded(printer, operand_of(printer, statement, next++)));
     if (options->documents) {
-        const char *all = all_of(printer, statement, next++);
+        const char *all = all_of(printer, statement, next, call_input(statement, next)->count - 1);
         text_add(&text, ", documents=%s", all);
+        next++;
     }
     if (options->chosen)
         text_add(&text, ", chosen=%s, block=(%ld, %ld, %ld)",
-                 expanded(printer, operand_of(printer, statement, next)), options->block[0],
-                 options->block[1], options->block[2]);
+                 all_of(printer, statement, next, call_input(statement, next)->count - 1),
+                 options->block[0], options->block[1], options->block[2]);
     PyVariable *o = result_of(printer, statement, 0, parts, at),
                *lse = result_of(printer, statement, 1, parts, at);
     if (lse)

@@ -119,6 +119,10 @@ typedef struct MoecTensor {
     int whole;  /* parameters: updated by MOEC_GRAPH_STEP instead of MoecUpdate */
     /* parameters: those of one group are updated with the same numbers, see MoecUpdate.own */
     int group;
+    /* parameters: from 1, the clip group, whose gradients have at most the norm `clip`; 0: those
+     * that the global norm limits. Inputs of kind MOEC_SCALAR_CLIP: the group of their factor. */
+    int clip_group;
+    double clip;     /* 0: no clipping */
     MoecProbe probe; /* outputs */
     /* parameters of a program of a mesh: 1 + the dimension of the keys that divide it over the
      * processes of a group; 0: none. Each process reads its part and has slots in the gradient: see
@@ -341,7 +345,8 @@ typedef struct MoecUpdate {
     int state_count;
     const MoecUpdateScalar *scalars;
     int scalar_count;
-    /* Per-group factors of the scalars: scalar_count factors for each of group_count groups. */
+    /* Per-group factors of the scalars: scalar_count factors for each of group_count groups. The
+     * parameters of one group belong to one clip group. */
     const float *own;
     int group_count;
     /* For device programs, where `run` is NULL: updates all parameters in one launch. The pointers

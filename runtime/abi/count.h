@@ -19,6 +19,13 @@ static inline size_t trained_bytes(const MoecTable *table) {
 static inline size_t moment_bytes(const MoecTable *table) {
     return trained_bytes(table) - table->whole_bytes;
 }
+/* The number of clip groups, without that of the global norm. */
+static inline int table_clip_groups(const MoecTable *table) {
+    int groups = 0;
+    for (int i = 0; i < table->parameter_count; i++)
+        if (table->parameters[i].clip_group > groups) groups = table->parameters[i].clip_group;
+    return groups;
+}
 /* Size of the weights that programs read in f32. */
 static inline size_t kept_bytes(const MoecTable *table) {
     return table->weight_bytes - table->alone_bytes;

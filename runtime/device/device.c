@@ -132,7 +132,7 @@ static bool update_parameters(Engine *engine, const BlockUpdate *given) {
     const double began = kernel_times_clock();
     const MoecTable *table = engine->table;
     const MoecUpdate *update = table->update;
-    float *scalars = update_numbers(update, given->scalars);
+    float *scalars = update_numbers(table, given);
     float **moments = memory_new(sizeof *moments * (size_t)(update->state_count + 1));
     for (int i = 0; i < table->parameter_count; i++) {
         const MoecTensor *tensor = &table->parameters[i];

@@ -141,8 +141,9 @@ typedef struct BlockUpdate {
     float *const *moments; /* the optimizer's states, a host array */
     void *rounded;         /* receives the new weights as bf16; may be NULL */
     const float
-        *scalars;      /* host: in the order of MoecUpdate.scalars, without the per-group factors */
-    size_t start, end; /* the elements to update */
+        *scalars; /* host: in the order of MoecUpdate.scalars, without the per-group factors */
+    const double *clips; /* host: the factor of each clip group from 1; its scalar is replaced */
+    size_t start, end;   /* the elements to update */
 } BlockUpdate;
 
 /* A kernel of a text and one launch of it; arguments: pointers to their values. */
@@ -240,7 +241,7 @@ double device_ceiling_products(Device *device, bool rounded);
 
 /* Scalars of each parameter group: group_count rows of scalar_count, `scalars` of the run times the
  * factors of the group. The caller frees it. */
-float *update_numbers(const MoecUpdate *update, const float *scalars);
+float *update_numbers(const MoecTable *table, const BlockUpdate *given);
 
 /* The sum of squares of a block; false after a message. */
 bool device_square_sum(Engine *engine, const float *block, size_t count, double *sum);

@@ -104,6 +104,8 @@ static void update_whole(Trainer *trainer, const Given *given) {
     run.gradients = trainer->gradients;
     run.inputs = (const void *const *)trainer->numbers;
     run.outputs = NULL;
+    run.seed =
+        random_bits(random_seed_for(trainer->options.seed, "optimizer"), (uint64_t)given->step - 1);
     run.last_micro_batch = 1;
     graph_run(whole, &run);
     weights_round(&moec_table, trainer->graph.weights, trainer->graph.rounded);

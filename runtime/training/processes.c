@@ -218,7 +218,8 @@ bool processes_join(TrainRun *run, const Device *device, bool good) {
     mesh_set_groups(run->mesh, run->divided, run->stages.sharing);
     if (!mesh_use_device(run->mesh, run->model->engine)) return false;
     /* Optimizers of whole matrices need the gradients of all parameters. */
-    run->sharded = run->settings.zero && !run->model->table->whole_bytes;
+    run->sharded = run->settings.zero && !run->model->table->whole_bytes &&
+                   !table_clip_groups(run->model->table);
     if (run->sharded) keep_own_moments(run);
     run->model->engine->host.exchange_begin = mesh_exchange_begin;
     run->model->engine->host.exchange_end = mesh_exchange_end;

@@ -86,7 +86,7 @@ static bool set_windows(Stepper *stepper, uint64_t position, long part) {
 
 /* Value of a scalar input of the optimizer. */
 static double scalar_value(MoecScalar kind, const Stepper *stepper, const StepResult *result,
-                           long step, double factor) {
+                           long step, const double *clips) {
     switch (kind) {
     case MOEC_SCALAR_RATE:
         return result->rate;
@@ -95,7 +95,7 @@ static double scalar_value(MoecScalar kind, const Stepper *stepper, const StepRe
     case MOEC_SCALAR_STEPS:
         return (double)stepper->settings.steps;
     case MOEC_SCALAR_CLIP:
-        return factor;
+        return clips[0];
     default:
         return 1;
     }
@@ -103,32 +103,39 @@ static double scalar_value(MoecScalar kind, const Stepper *stepper, const StepRe
 
 /* Updates the parameters that are updated as matrices, then the bf16 copies of all weights. */
 static bool update_whole(const Stepper *stepper, const StepResult *result, long step,
-                         double factor) {
-    static const MoecScalar kinds[] = {MOEC_SCALAR_RATE, MOEC_SCALAR_STEP, MOEC_SCALAR_STEPS,
-                                       MOEC_SCALAR_CLIP};
+                         const double *clips) {
+    static const MoecScalar kinds[] = {MOEC_SCALAR_RATE, MOEC_SCALAR_STEP, MOEC_SCALAR_STEPS};
     const Model *model = stepper->train->model;
     Call *call = stepper->whole;
     if (!model_graph(model, MOEC_GRAPH_STEP)) return true;
     if (!call) return false;
-    for (int i = 0; i < 4; i++)
-        call_set_scalar(call, kinds[i], scalar_value(kinds[i], stepper, result, step, factor));
-    return call_run(call, stepper->seed, true) && model_prepare(model);
+    for (int i = 0; i < 3; i++)
+        call_set_scalar(call, kinds[i], scalar_value(kinds[i], stepper, result, step, clips));
+    for (int i = 0; i < call->graph->input_count; i++) {
+        const MoecTensor *input = &call->graph->inputs[i];
+        if (input->input == MOEC_INPUT_SCALAR && input->scalar == MOEC_SCALAR_CLIP)
+            *(float *)call->inputs[i] = (float)clips[input->clip_group];
+    }
+    const uint64_t seed = random_bits(random_seed_for(stepper->seed, "optimizer"), (uint64_t)step);
+    return call_run(call, seed, true) && model_prepare(model);
 }
 
-static bool update_all(const Stepper *stepper, const StepResult *result, long step, double factor) {
+static bool update_all(const Stepper *stepper, const StepResult *result, long step,
+                       const double *clips) {
     const Model *model = stepper->train->model;
     const MoecUpdate *update = model->table->update;
     const GradientSum *sum = &stepper->gradient_sum;
     const MeshRange range = gradient_sum_range(sum, model);
     float *scalars = memory_new(sizeof *scalars * (size_t)(update->scalar_count + 1));
     for (int i = 0; i < update->scalar_count; i++)
-        scalars[i] = (float)scalar_value(update->scalars[i].kind, stepper, result, step, factor);
+        scalars[i] = (float)scalar_value(update->scalars[i].kind, stepper, result, step, clips);
     const BlockUpdate given = {
         .weights = model->there.weights,
         .gradients = model->there.gradients,
         .moments = model->there.moments,
         .rounded = model->there.rounded,
         .scalars = scalars,
+        .clips = clips,
         .start = range.start,
         .end = range.end,
     };
@@ -143,7 +150,7 @@ static bool update_all(const Stepper *stepper, const StepResult *result, long st
             mesh_gather_ranges(sum->mesh, "updated weights", model->there.weights, count);
         good = good && model_prepare(model);
     }
-    good = good && update_whole(stepper, result, step, factor);
+    good = good && update_whole(stepper, result, step, clips);
     return good && (!model_graph(model, MOEC_GRAPH_PREPARE) || model_prepare(model));
 }
 
@@ -291,6 +298,38 @@ static bool keep_states(const Stepper *stepper) {
                                     model->table->state_bytes);
 }
 
+/* The factors of the gradient by clip group, from the sum over the micro-batches; `mean` is the
+ * factor of their mean. Group 0, the other parameters, has the limit train.grad_clip. NULL after a
+ * device error, which was printed. */
+static double *clip_factors(const Stepper *stepper, double norm, double mean) {
+    const Model *model = stepper->train->model;
+    const MoecTable *table = model->table;
+    const int groups = table_clip_groups(table);
+    double *factors = memory_new(sizeof *factors * (size_t)(groups + 1)),
+           *limits = memory_new(sizeof *limits * (size_t)(groups + 1));
+    bool good = true;
+    for (int i = 0; i <= groups; i++) factors[i] = limits[i] = 0;
+    limits[0] = stepper->settings.clip;
+    for (int i = 0; i < table->parameter_count && groups && good; i++) {
+        const MoecTensor *one = &table->parameters[i];
+        const size_t count = (tensor_count(one) + 3) / 4 * 4; /* padding is zero */
+        double squares = 0;
+        if (one->clip_group) limits[one->clip_group] = one->clip;
+        if (one->frozen) continue;
+        good = device_square_sum(
+            model->engine, model->there.gradients + one->offset / sizeof(float), count, &squares);
+        factors[one->clip_group] += squares;
+    }
+    for (int i = 0; i <= groups; i++) {
+        const double own = groups ? mean * sqrt(factors[i]) : norm;
+        factors[i] = limits[i] > 0 && own > limits[i] ? mean * (limits[i] / own) : mean;
+    }
+    free(limits);
+    if (good) return factors;
+    free(factors);
+    return NULL;
+}
+
 static bool end_step(Stepper *stepper, long step, StepResult *result) {
     Call *call = stepper->train;
     const Model *model = call->model;
@@ -313,9 +352,10 @@ static bool end_step(Stepper *stepper, long step, StepResult *result) {
         stepper->limits &&
         mesh_largest(stepper->gradient_sum.mesh, "watched tensors", stepper->limits->exceeded);
     if (exceeded || !isfinite(result->loss) || !isfinite(result->norm)) return true;
-    double clip =
-        settings->clip > 0 && result->norm > settings->clip ? settings->clip / result->norm : 1;
-    return update_all(stepper, result, step, mean * clip);
+    double *clips = clip_factors(stepper, result->norm, mean);
+    const bool good = clips && update_all(stepper, result, step, clips);
+    free(clips);
+    return good;
 }
 
 /* Layer states are updated once per step, in the last micro-batch. */

@@ -2,8 +2,8 @@
 # Models on the simulated CUDA device against their definition: outputs, every gradient by name, decoding token by token. The
 # limits are 1e-5 in f32 (gradients 1e-4), and twice the effect of rounding in bf16 (`moec verify`).
 #
-#   tests/checks/cuda_models.sh          every sixth model of tests/layers.moe (half of them in bf16), every 48th small one
-#                                        of models/, top-k values, some with smaller caches
+#   tests/checks/cuda_models.sh          every sixth model of tests/layers.moe (half of them in bf16) and of tests/ideas.moe,
+#                                        every 48th small one of models/, top-k values, some with smaller caches
 #   tests/checks/cuda_models.sh all      all of both; minutes
 #   tests/checks/cuda_models.sh WORD...  models whose FILE:MODEL contains one of the words
 #
@@ -20,7 +20,7 @@ all) tests/small_models.sh ;;
     tests/small_models.sh | awk '
         /layers.moe:gates_two/ { $0 = $0 " --set inference.kv_cache_dtype=bf16" }
         /layers.moe:(documents|pattern)$|gqa4_small_best/ { $0 = $0 " --set inference.kv_cache_dtype=int8" }
-        /layers.moe/ ? NR % 6 == 1 : NR % 48 == 1 || /gqa4_small_best/'
+        /layers.moe|ideas/ ? NR % 6 == 1 : NR % 48 == 1 || /gqa4_small_best/'
     ;;
 *) tests/small_models.sh "$@" ;;
 esac >"$work/models"

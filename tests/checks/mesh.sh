@@ -39,6 +39,13 @@ first=$1
 launcher="$first -n 4" train "$work/four" $eight -q >/dev/null
 same "$work/one" "$work/four"
 
+# Clip groups: each process has all gradients, and the norms have the same bits.
+groups='parameters=[{ of = "*embedding", grad_clip = 0.01 }, { of = "block.*", grad_clip = 0.02 }]'
+launcher= train "$work/groups" $eight --set "$groups" -q >/dev/null
+launcher="$first -n 2" train "$work/groups_2" $eight --set "$groups" -q >"$work/out" 2>&1 || wrong "clip groups: $(cat "$work/out")"
+same "$work/groups" "$work/groups_2"
+! cmp -s "$work/one/last.safetensors" "$work/groups/last.safetensors" || wrong "clip groups have no effect"
+
 # More processes than micro-batches divide the sequences: equal up to rounding, the same bits with divided experts.
 values() { grep '"grad_norm"' "$1/log.jsonl" | sed 's/.*"loss":\([^,]*\),"grad_norm":\([^,]*\),.*/\1 \2/'; }
 few="--steps 4 --set train.gradient_accumulation_steps=2 --set train.batch_size=4"

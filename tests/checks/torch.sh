@@ -1,6 +1,6 @@
 #!/bin/sh
 # moec emit --target torch: the files of a folder, of a run and of a spec; an import restores the same tensors. All models of
-# tests/layers.moe and examples/ideas are written or refused with a location. tests/transformers/torch_models.sh runs them.
+# tests/layers.moe, tests/ideas.moe and examples/ideas are written or refused with a location. tests/transformers/torch_models.sh runs them.
 . "$(dirname "$0")/../begin.sh"
 set +e
 small_model 2
@@ -44,7 +44,7 @@ rm -r folder second
 cd - >/dev/null || exit 1
 
 written=0
-for spec in tests/layers.moe $(ls examples/ideas/*.moe); do
+for spec in tests/layers.moe tests/ideas.moe tests/ideas_blocks.moe $(ls examples/ideas/*.moe); do
     for model in $(sed -n 's/^model \([a-z0-9_]*\) =.*/\1/p' "$spec"); do
         rm -rf "$work/out"
         if moec emit -q "$spec:$model" --target torch --out "$work/out" >"$work/log" 2>&1; then
@@ -55,4 +55,4 @@ for spec in tests/layers.moe $(ls examples/ideas/*.moe); do
         fi
     done
 done
-[ "$written" -ge 75 ] || wrong "only $written models are written"
+[ "$written" -ge 115 ] || wrong "only $written models are written"

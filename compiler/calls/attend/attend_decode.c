@@ -4,7 +4,10 @@
 
 /* Chosen pairs of blocks of queries become those of the new queries:
  *
- *     now[b,s,h,t] = chosen[b,floor((position + s) / 8),h,t] */
+ *     now[b,s,h,t] = chosen[b,floor((position + s) / 8),h,t]
+ *
+ * Where only the key decides, chosen[b,0,h,t], t is the new position; those of earlier ones are
+ * cached. */
 static void spread_chosen(Decode *decode, Statement *attend, const Region *region) {
     Program *program = decode->program;
     AttendOptions *options = &attend->attention;
@@ -12,7 +15,8 @@ static void spread_chosen(Decode *decode, Statement *attend, const Region *regio
     Block made = {{NULL, 0, 0}};
     Expr **operand = (Expr **)&attend->inputs.items[attend_chosen(options)];
     const Expr *chosen = *operand;
-    const int rows = chosen->count - 3;
+    const int rows = chosen->count - 3, last = chosen->count - 1;
+    const bool by_key = chosen->tensor->axes[last] == decode->step;
     Index *loops[MAX_RANK], *query = index_new(program, decode->step->name, decode->step);
     Axis *axes[MAX_RANK];
     Expr *subs[MAX_RANK];
@@ -21,6 +25,10 @@ static void spread_chosen(Decode *decode, Statement *attend, const Region *regio
         subs[i] = chosen->args[i];
         if (subs[i]->kind != EXPR_INDEX || subs[i]->index->of_repeat) continue;
         loops[rank] = i == rows ? query : subs[i]->index;
+        if (i == last && by_key) {
+            loops[rank] = index_new(program, subs[i]->index->name, decode->past);
+            subs[i] = expr_index(program, loops[rank]);
+        }
         axes[rank] = loops[rank]->axis;
         rank++;
     }
@@ -31,8 +39,12 @@ static void spread_chosen(Decode *decode, Statement *attend, const Region *regio
     Tensor *now = tensor_new(program, arena_format(program->arena, "%s_now", chosen->tensor->name),
                              ROLE_TEMP, TYPE_REAL, rank, axes, attend->span);
     Expr *target = expr_read_indices(program, now, loops);
-    Statement *spread = statement_loop(program, &made, target, false, REDUCE_NONE, NULL, 0,
-                                       expr_read(program, chosen->tensor, subs), attend->span);
+    Expr *value = expr_read(program, chosen->tensor, subs);
+    if (by_key)
+        value =
+            history_read(decode, value, cache(decode, chosen->tensor), subs[last], region->repeat);
+    Statement *spread =
+        statement_loop(program, &made, target, false, REDUCE_NONE, NULL, 0, value, attend->span);
     list_push(program->arena, &decode->spread, now);
     insert(decode, region->block, list_find(&region->block->statements, attend), spread);
     *operand = target;

@@ -682,7 +682,7 @@ bool cuda_engine_round(Engine *base, const float *weights, void *rounded) {
 bool cuda_engine_update(Engine *base, const BlockUpdate *given) {
     CudaEngine *engine = engine_of(base);
     const MoecUpdate *update = base->table->update;
-    float *numbers = update_numbers(update, given->scalars);
+    float *numbers = update_numbers(base->table, given);
     const long long range[] = {(long long)given->start, (long long)given->end};
     bool good = base->device->kind->put(base->device, (void *)(uintptr_t)scalars_place(engine),
                                         numbers, numbers_bytes(update)) &&
