@@ -2,8 +2,9 @@
 # Memory of the processes of a mesh, measured after some steps, less that of a process with a tiny model:
 #
 #   - `moec plan` predicts it within 3 %. Rows are exactly as many as expected: tokens choose equally many experts of each group.
-#   - Rows of divided experts use memory only if they arrive: if all tokens choose experts of process 0, it needs at most the memory
-#     that `moec train` prints, and each other process less than `moec plan` predicts for equally many rows.
+#   - Rows of divided experts use memory only if they arrive: if all tokens choose experts of process 0, it needs the memory that
+#     `moec train` prints as "at most", which has three digits and no buffers of exchanges, up to 3 %. Each other process needs
+#     less than `moec plan` predicts for equally many rows.
 #
 #   tests/mesh_memory.sh [MODEL...]    default: all; needs jq
 . "$(dirname "$0")/begin.sh"
@@ -85,5 +86,5 @@ most=$(sed -n 's/^memory at most \([0-9.]*\) \([kMG]\)B:.*/\1 \2/p' "$work/out" 
 echo "$resident" | awk -v base="$base" -v planned="$(planned one_process 4)" -v most="$most" '
     { ratio = ($1 - base) / most; others = ($2 - base) / planned
       printf "all rows in process 0: %.3f of the printed memory; process 1 without rows: %.3f of that with equally many\n", ratio, others
-      exit !(most > 0 && ratio <= 1 && $1 > 2 * $2 && others < 1 && ($3 - base) / planned < 1 && ($4 - base) / planned < 1) }' ||
+      exit !(most > 0 && ratio <= 1.03 && $1 > 2 * $2 && others < 1 && ($3 - base) / planned < 1 && ($4 - base) / planned < 1) }' ||
     wrong "rows use memory that they do not need: $resident"

@@ -283,7 +283,7 @@ static int by_start(const void *a, const void *b) {
     return (one->start > other->start) - (one->start < other->start);
 }
 
-/* The parts of a tensor before its rows, each with memory for all rows; 0: it has no rows. */
+/* The parts of a tensor before its rows, each with memory for all rows; *used: the share of it. */
 static long parts_with_rows(const Tensor *tensor, const Allocation *allocation, double *used) {
     long parts = 1;
     *used = 1;
