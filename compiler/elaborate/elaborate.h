@@ -218,7 +218,10 @@ typedef struct Elaborator {
     List *settings;
     List watches;            /* Watch * */
     ParameterMatrix *matrix; /* the parameter whose step is read (parameter_step.c), or NULL */
-    double average;          /* EMA decay of the weights; 0: no EMA (optimizer.c) */
+    /* Reads a statement that has another meaning than in a layer; false: none. NULL: no step is
+     * read. */
+    bool (*own_statement)(struct Elaborator *e, const Node *node);
+    double average; /* EMA decay of the weights; 0: no EMA (optimizer.c) */
     int random_count;
     int clip_groups; /* entries of `parameters` with grad_clip so far */
     int order;       /* number of models whose options are set */
@@ -552,8 +555,6 @@ bool sees_parameters(const Node *optimizer);
  * optimizer that it delegates the parameter to. A parameter of a repeat is processed layer by
  * layer. */
 const Value *parameter_step(Elaborator *e, const Tensor *parameter, const Value *optimizer);
-/* Reads a statement of such an optimizer that has another meaning in a layer; false: none. */
-bool matrix_statement(Elaborator *e, const Node *node);
 
 /* Scalar inputs of a step: lr, step, steps, clip; for elements also matrix, whether they belong to
  * one. */

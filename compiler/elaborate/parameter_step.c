@@ -316,7 +316,7 @@ static void bind_own(Elaborator *e, const ParameterMatrix *matrix, const Node *o
         binding->value = value_number(e, own->value, option->span);
 }
 
-bool matrix_statement(Elaborator *e, const Node *node) {
+static bool matrix_statement(Elaborator *e, const Node *node) {
     ParameterMatrix *matrix = e->matrix;
     if (e->frame->layer->kind != NODE_OPTIMIZER) return false;
     if (matrix->other || e->reports->errors > matrix->errors) return true;
@@ -427,8 +427,9 @@ const Value *parameter_step(Elaborator *e, const Tensor *parameter, const Value 
         e->region = &region;
         bind_parameter(e, &matrix);
         e->matrix = &matrix;
+        e->own_statement = matrix_statement;
         block_statements(e, layer_body(optimizer->layer));
-        e->matrix = NULL;
+        e->own_statement = NULL;
         if (!matrix.other && keeps_average(e, &scope, optimizer->layer)) update_average(e, &matrix);
         store_all(e, &matrix);
     }

@@ -629,7 +629,7 @@ static void (*const statements[NODE_KIND_COUNT])(Elaborator *e, const Node *node
 };
 
 static void one_statement(Elaborator *e, const Node *node) {
-    if (e->matrix && matrix_statement(e, node)) return;
+    if (e->own_statement && e->own_statement(e, node)) return;
     if (statements[node->kind]) {
         statements[node->kind](e, node);
         return;

@@ -1,7 +1,7 @@
 /* torch_scan: a scan as a loop over positions. The state before the first position comes from the
  * cache.
  *
- *     scan S[h] over s { S = a[s,h] * S }      S_before = cache.state(self, "S", x.new_zeros(2, 8))
+ *     scan S[h] over s { S = a[s,h] * S }      S_before = cache.state(self, "S_before", ...)
  *                                              S_steps = [None] * cache.length
  *                                              for s in range(cache.length):
  *                                       -->        S = a[:, s] * S_before
@@ -63,7 +63,7 @@ static void begin_state(Printer *printer, const Statement *scan, const Expr *wri
     before->absent[position_dim(scan, write)] = true;
     const char *start = arena_format(arena, "%s.new_zeros(%s)", printer->like, sizes.text);
     if (over_positions(scan))
-        start = arena_format(arena, "cache.state(self, \"%s\", %s)", stem, start);
+        start = arena_format(arena, "cache.state(self, \"%s\", %s)", before->name, start);
     text_add(&printer->before, "%*s%s = %s\n", 4 * (printer->depth - 1), "", before->name, start);
 }
 
@@ -100,8 +100,7 @@ static void end_scan(Printer *printer, Statement *scan, const List *parts, int a
         const PyVariable *before = variable_of(printer, tensor, SCAN_BEFORE);
         int position = position_dim(scan, write);
         if (before && !scan->reverse && over_positions(scan))
-            python_line(printer, "cache.store(self, \"%s\", %s)", local_stem(printer, tensor),
-                        before->name);
+            python_line(printer, "cache.store(self, \"%s\", %s)", before->name, before->name);
         if (!read_after(printer, parts, at, tensor)) continue;
         PyVariable *all = define_variable(printer, tensor, 0, parts, at);
         memcpy(all->absent, now->absent, sizeof all->absent);

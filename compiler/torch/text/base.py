@@ -38,11 +38,11 @@ class @NAME@Cache(Cache):
 
     def state(self, module, name, start):
         """The state of a recurrence after the earlier positions."""
-        return self.tensors.get((id(module), name), start)
+        return self.tensors.get(self.key(module, name), start)
 
     def store(self, module, name, state):
         if self.keeps:
-            self.tensors[id(module), name] = state
+            self.tensors[id(module), name, self.calls[id(module), name]] = state
 
     def get_seq_length(self, layer_idx=0):
         return self.total

@@ -73,14 +73,6 @@ static void move_to_step(Decode *decode) {
 
 /* ---- reads of earlier positions ---- */
 
-bool looks_elsewhere(const Decode *decode, const Expr *read) {
-    MUST(read->kind == EXPR_READ);
-    int dimension = dimension_of(read->tensor, decode->step);
-    if (dimension < 0) return false;
-    const Expr *sub = read->args[dimension];
-    return sub->kind != EXPR_INDEX || sub->index->axis != decode->step;
-}
-
 /* A position used as a number counts from the start of the sequence, and so does a subscript of
  * weights. */
 static Expr *step_expr(Decode *decode, Expr *expr, const Region *region) {

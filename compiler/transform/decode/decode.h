@@ -48,7 +48,7 @@ typedef struct Region {
 /* Removes statements and tensors that the outputs do not need. */
 void drop_unused(Program *program);
 
-/* decode.c: true if a subscript of the sequence reads earlier positions: it is computed, or runs
+/* kv_cache.c: true if a subscript of the sequence reads earlier positions: it is computed, or runs
  * over all of them. */
 bool looks_elsewhere(const Decode *decode, const Expr *read);
 

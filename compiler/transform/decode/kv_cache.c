@@ -271,6 +271,14 @@ static Index *place_index(const Decode *decode, const Statement *statement) {
     return target->args[dimension_of(target->tensor, decode->step)]->index;
 }
 
+bool looks_elsewhere(const Decode *decode, const Expr *read) {
+    MUST(read->kind == EXPR_READ);
+    int dimension = dimension_of(read->tensor, decode->step);
+    if (dimension < 0) return false;
+    const Expr *sub = read->args[dimension];
+    return sub->kind != EXPR_INDEX || sub->index->axis != decode->step;
+}
+
 static bool reads_earlier(const Decode *decode, const Statement *statement, const Tensor *tensor) {
     List reads = {0};
     bool found = false;
