@@ -218,7 +218,7 @@ static PyKind unify(Printer *printer, Py *args, int count) {
 }
 
 static Py infix(Printer *printer, OpCode op, Py a, Py b) {
-    if (op == OP_MUL && b.number && !strncmp(b.text, "1 / ", 4)) {
+    if (op == OP_MUL && b.number && b.level == PY_PRODUCT && !strncmp(b.text, "1 / ", 4)) {
         b.text += 4;
         b.level = PY_ATOM;
         op = OP_DIV;
