@@ -27,6 +27,6 @@ context=train.context_length=$([ -n "${FULL:-}" ] && echo 72 || echo 20)
         [ "$idea" = examples/ideas/masked_diffusion.moe ] || models_of "$idea" "" "$context"
     done
 } | grep -vE ":(ahead_|expert_router_coupling )" >"$work/all" # losses of training alone are not exported
-if [ $# = 0 ]; then cat "$work/all"; else for word; do grep -F -e "$word" "$work/all"; done; fi >"$work/list"
+if [ $# = 0 ]; then cat "$work/all"; else for word; do grep -F -e "$word" "$work/all" || wrong "no model has '$word' in its line" >&2; done; fi >"$work/list"
 export HF_HUB_OFFLINE=1 HF_HOME="$work" MOEC="$BUILD/moec"
 exec "$folder/bin/python" tests/transformers/torch_models.py <"$work/list" 2>"$work/errors"
