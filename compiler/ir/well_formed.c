@@ -99,7 +99,7 @@ static void check_names(Verify *verify) {
         const Tensor *tensor = tensors->items[i];
         list_push(verify->arena, &names, (char *)tensor->name);
         const bool stored = tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE;
-        if (stored && verify->program->graph != GRAPH_UPDATE)
+        if (stored && tensor->path && verify->program->graph != GRAPH_UPDATE)
             add_public_paths(verify->arena, tensor, &paths);
     }
     check_distinct(verify, &names, "name");
