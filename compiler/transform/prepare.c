@@ -329,6 +329,11 @@ static void read_results(Preparing *all, Statement *statement, Surrounding regio
         rewrite_statement(all->program, statement, false, read_result, all);
 }
 
+static void update_operands(Preparing *all, Statement *statement, Surrounding region) {
+    (void)region;
+    if (statement_is_scan(statement)) scan_operands(all->program, statement);
+}
+
 /* A copy of statements in the program of GRAPH_PREPARE. */
 typedef struct Copying {
     Preparing *all;
@@ -426,5 +431,6 @@ void prepare_weights(Program *program) {
         if (all.wanted[i]) all.results[i] = prepared_tensor(&all, program->tensors.items[i]);
     visit_all(&all, &program->body, (Surrounding){0}, find_prepared_facts);
     visit_all(&all, &program->body, (Surrounding){0}, read_results);
+    visit_all(&all, &program->body, (Surrounding){0}, update_operands);
     program->prepare = program_of_weights(&all);
 }

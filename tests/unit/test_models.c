@@ -86,16 +86,14 @@ static int check_training(Trial *trial) {
     return ok;
 }
 
-/* States of layers only: a decode program has no optimizer states. */
-static void copy_states(Model *to, const Model *from) {
-    for (int i = 0; i < to->state_count; i++)
-        for (int j = 0; j < from->state_count; j++) {
-            const PublicTensor *mine = &to->states[i], *theirs = &from->states[j];
-            if (!strcmp(mine->name, theirs->name))
-                memcpy((char *)to->layer_states + mine->offset,
-                       (const char *)from->layer_states + theirs->offset,
-                       mine->count * sizeof(float));
-        }
+/* By name: the blocks of a decode program have other offsets, and no optimizer states. */
+static void copy_tensors(const PublicTensor *to, int count, float *block,
+                         const PublicTensor *from, int known, const float *source) {
+    for (int i = 0; i < count; i++)
+        for (int j = 0; j < known; j++)
+            if (!strcmp(to[i].name, from[j].name))
+                memcpy((char *)block + to[i].offset, (const char *)source + from[j].offset,
+                       to[i].count * sizeof(float));
 }
 
 /* The first sequence of the batch, token by token; a block of first tokens at once if there are enough. */
@@ -105,9 +103,12 @@ static int check_decoding(Trial *trial, Meaning *forward) {
         decoder_open(trial->device, trial->compiler, 1, spec->context, spec->context);
     if (!decoder) return fail(trial, "no decoder: %s", moec_reports(trial->compiler));
     const Model *model = trial->model;
-    memcpy(decoder->model->weights, model->weights, model->table->weight_bytes);
-    copy_states(decoder->model, model);
-    model_put(decoder->model);
+    Model *decoding = decoder->model;
+    copy_tensors(decoding->parameters, decoding->parameter_count, decoding->weights,
+                 model->parameters, model->parameter_count, model->weights);
+    copy_tensors(decoding->states, decoding->state_count, decoding->layer_states, model->states,
+                 model->state_count, model->layer_states);
+    model_put(decoding);
     size_t wide = (size_t)spec->vocabulary, total = (size_t)(spec->batch * spec->context) * wide;
     int ok = 1;
     long fed = 0, part = spec->context >= PREFILL_TOKENS ? PREFILL_TOKENS : 1;
