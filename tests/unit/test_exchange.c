@@ -1,6 +1,7 @@
 /* Rows that processes exchange, with a simulated MPI: a thread is a process. Routers choose experts at random, one expert only,
  * those of the last process only, or leave some without rows. Every row arrives once, in order of key, process and row, and
- * returns; each process sends exactly the rows of other processes' keys. Exchanges that have begun run while the process computes. */
+ * returns; each process sends exactly the rows of other processes' keys. Exchanges that have begun run while the process computes.
+ * The buffer of exchanges grows at most 20 times while the rows increase one by one. */
 #include "mesh/internal.h"
 
 #include <pthread.h>
@@ -157,6 +158,30 @@ static void *run_process(void *number) {
     return NULL;
 }
 
+/* Transfers without an effect. */
+static int ignore_transfers(const MeshTransfer *transfers, int count) {
+    (void)transfers;
+    (void)count;
+    return 0;
+}
+
+/* Process 1 sends from one row to all of them. */
+static void increase_rows(void) {
+    static const MeshLibrary ignoring = {.abi = MESH_LIBRARY_ABI, .transfer = ignore_transfers};
+    Mesh mesh = {.here = &ignoring, .there = &ignoring, .size = PROCESSES};
+    const MoecExchange exchange = {.kind = MOEC_EXCHANGE_DISPATCH, .name = "dispatch", .groups = GROUPS, .keys = KEYS, .rows = ALL, .size = WIDTH};
+    int table[PROCESSES * (GROUPS + 1)] = {0};
+    float here[ALL * WIDTH], rows[1] = {0};
+    mesh_set_groups(&mesh, PROCESSES, 1);
+    for (int count = 1; count <= ALL; count++) {
+        for (int g = 1; g <= GROUPS; g++) table[GROUPS + 1 + g] = count;
+        mesh_exchange(&mesh, &exchange, rows, table, (void *const[]){here});
+        CHECK(mesh.staged_bytes >= (size_t)count * WIDTH * sizeof(float));
+    }
+    CHECK(mesh.growths > 0 && mesh.growths <= 20);
+    free(mesh.staged);
+}
+
 int main(void) {
     pthread_t threads[PROCESSES];
     pthread_barrier_init(&meeting, NULL, PROCESSES);
@@ -167,6 +192,7 @@ int main(void) {
         for (long i = 0; i < PROCESSES; i++) pthread_create(&threads[i], NULL, run_process, (void *)i);
         for (int i = 0; i < PROCESSES; i++) pthread_join(threads[i], NULL);
     }
+    increase_rows();
     if (!failures) printf("%d routers: every row arrived and returned\n", ROUTERS);
     return failures != 0;
 }
