@@ -5,6 +5,7 @@
 #   - Rows of divided experts use memory only if they arrive: if all tokens choose experts of process 0, it needs the memory that
 #     `moec train` prints as "at most", which has three digits and no buffers of exchanges, up to 3 %. Each other process needs
 #     less than `moec plan` predicts for equally many rows.
+#   - The buffer of the exchanges grows at most 20 times in a run, here and while the router of a small model changes.
 #
 #   tests/mesh_memory.sh [MODEL...]    default: all; needs jq
 . "$(dirname "$0")/begin.sh"
@@ -42,12 +43,16 @@ model one_process = mixture {
   ffn = { uniform_groups = 1, init_std = 0 }
   parameters = [{ of = "*.router", freeze = true }]
 }
+model small_mixture = tiny {
+  ffn = moe { experts = 16, top_k = 2, expert = swiglu { hidden_dim = 16 } }
+  train = { lr = 1e-1, context_length = 64, gradient_accumulation_steps = 16, steps = 100 }
+}
 machine here { gflops = 100, gbytes = 10, memory = 1e5, node_processes = 4, node_gbytes = 4, node_latency = 1e-6 }
 SPEC
 
 # resident MODEL MESH: bytes of each of 4 processes after 3 steps, in order of rank, in `resident`
 resident() {
-    (timeout 600 $first -n 4 moec train "$work/models.moe:$1" --data "$work/text" --out "$work/$1" --mesh "$2" --steps 100000 </dev/null >"$work/out" 2>&1) &
+    (timeout 600 $first -n 4 moec train "$work/models.moe:$1" --data "$work/text" --out "$work/$1" --mesh "$2" --steps 100000 -v </dev/null >"$work/out" 2>&1) &
     for _ in $(seq 1200); do
         [ "$(cat "$work/$1/log.jsonl" 2>/dev/null | grep -c '"grad_norm"')" -lt 3 ] || break
         sleep 0.3
@@ -69,6 +74,12 @@ planned() {
         jq -e ".meshes[] | select(.expert == $2 and .batch == 1) | .memory_bytes"
 }
 
+# growths MODEL: checks those of the buffer of exchanges in process 0 of the last run
+growths() {
+    count=$(sed -n 's/.*buffer of exchanges: .* after \([0-9]*\) growths$/\1/p' "$work/out")
+    { [ "${count:-0}" -ge 1 ] && [ "$count" -le 20 ]; } || wrong "$1: ${count:-no} growths of the buffer of exchanges: $(cat "$work/out")"
+}
+
 resident tiny data=4
 base=$(echo "$resident" | awk '{ print ($1 + $2 + $3 + $4) / 4 }')
 for model in $models; do
@@ -79,9 +90,16 @@ for model in $models; do
         { for (i = 1; i <= NF; i++) { ratio = ($i - base) / planned; text = text sprintf(" %.3f", ratio); if (ratio < 0.97 || ratio > 1.03) wrong = 1 } }
         END { printf "%-14s %6.1f MB planned; measured, relative:%s\n", name, planned / 1e6, text; exit wrong }' ||
         wrong "$model: the prediction is off by more than 3 %"
+    [ $expert = 1 ] || growths "$model"
 done
 
+timeout 600 $first -n 4 moec train "$work/models.moe:small_mixture" --data "$work/text" --out "$work/small" --mesh data=4,expert=4 -v </dev/null >"$work/out" 2>&1 ||
+    wrong "small_mixture: $(cat "$work/out")"
+growths small_mixture
+echo "small_mixture: $count growths of the buffer of exchanges"
+
 resident one_process data=4,expert=4
+growths one_process
 most=$(sed -n 's/^memory at most \([0-9.]*\) \([kMG]\)B:.*/\1 \2/p' "$work/out" | awk '{ print $1 * ($2 == "G" ? 1e9 : $2 == "M" ? 1e6 : 1e3) }')
 echo "$resident" | awk -v base="$base" -v planned="$(planned one_process 4)" -v most="$most" '
     { ratio = ($1 - base) / most; others = ($2 - base) / planned

@@ -58,6 +58,7 @@ struct Mesh {
     int dividing, sharing;
     unsigned char *staged;
     size_t staged_bytes;
+    long growths;              /* of that buffer */
     ExchangeThread *exchanges; /* mesh_thread.c; NULL before the first exchange */
     bool overlaps;             /* with computation */
 };

@@ -40,12 +40,14 @@ static void run_group(GroupTransfers *group) {
     free(group->list);
 }
 
-/* A buffer that is kept until the end. It grows by more than it needs, so that it grows seldom. */
+/* A buffer that is kept until the end. It doubles, so that it grows seldom; the part without rows
+ * uses no memory, because the system allocates pages at first access. */
 static unsigned char *staging(Mesh *mesh, size_t bytes) {
     if (bytes > mesh->staged_bytes) {
         free(mesh->staged);
-        mesh->staged_bytes = bytes + bytes / 12;
+        mesh->staged_bytes = 2 * bytes;
         mesh->staged = memory_new(mesh->staged_bytes);
+        mesh->growths++;
     }
     return mesh->staged;
 }

@@ -138,6 +138,8 @@ void mesh_exchanges_end(Mesh *mesh) {
     pthread_cond_broadcast(&thread->changed);
     pthread_mutex_unlock(&thread->mutex);
     if (mesh->overlaps) pthread_join(thread->thread, NULL);
+    detail_message("buffer of exchanges: %zu bytes after %ld growths", mesh->staged_bytes,
+                   mesh->growths);
     detail_message("%ld exchanges, %ld of them during computation: %.3f s, of which the program "
                    "waited for %.3f s",
                    thread->count, thread->early, thread->exchanged, thread->waited);

@@ -1,15 +1,18 @@
 /* Rows that processes exchange, with a simulated MPI: a thread is a process. Routers choose experts at random, one expert only,
  * those of the last process only, or leave some without rows. Every row arrives once, in order of key, process and row, and
- * returns; each process sends exactly the rows of other processes' keys. Exchanges that have begun run while the process computes. */
+ * returns; each process sends exactly the rows of other processes' keys. Exchanges that have begun run while the process computes.
+ * The buffer of exchanges grows at most 20 times while the rows increase one by one, and uses at most 1.10 times their memory. */
 #include "mesh/internal.h"
 
 #include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
-enum { PROCESSES = 4, KEYS = 8, PARTS = 2, GROUPS = KEYS * PARTS, ROWS = 50, WIDTH = 3, ALL = ROWS * PROCESSES };
+enum { PROCESSES = 4, KEYS = 8, PARTS = 2, GROUPS = KEYS * PARTS, ROWS = 50, WIDTH = 3, ALL = ROWS * PROCESSES, WIDE = 1 << 14 };
 enum { RANDOM, ONE_EXPERT, LAST_PROCESS, SOME_EMPTY, ROUTERS };
 
 static pthread_barrier_t meeting;
@@ -157,6 +160,44 @@ static void *run_process(void *number) {
     return NULL;
 }
 
+/* Transfers without an effect. */
+static int ignore_transfers(const MeshTransfer *transfers, int count) {
+    (void)transfers;
+    (void)count;
+    return 0;
+}
+
+/* Bytes of the pages of a block that have memory. */
+static size_t resident(const unsigned char *block, size_t bytes) {
+    static unsigned char pages[ALL * WIDE * sizeof(float) / 1024];
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), before = (uintptr_t)block % page, count = (before + bytes + page - 1) / page;
+    size_t used = 0;
+    CHECK(count <= sizeof pages && !mincore((void *)(uintptr_t)(block - before), before + bytes, pages));
+    for (size_t i = 0; i < count; i++) used += (pages[i] & 1) * page;
+    return used;
+}
+
+/* Process 1 sends from one row to all of them. The part of the buffer without rows has no memory. */
+static void increase_rows(void) {
+    static const MeshLibrary ignoring = {.abi = MESH_LIBRARY_ABI, .transfer = ignore_transfers};
+    static float here[ALL * WIDE];
+    Mesh mesh = {.here = &ignoring, .there = &ignoring, .size = PROCESSES};
+    const MoecExchange exchange = {.kind = MOEC_EXCHANGE_DISPATCH, .name = "dispatch", .groups = GROUPS, .keys = KEYS, .rows = ALL, .size = WIDE};
+    const size_t small = 128 << 10; /* blocks below it can be memory that was used before */
+    int table[PROCESSES * (GROUPS + 1)] = {0};
+    float rows[1] = {0};
+    mesh_set_groups(&mesh, PROCESSES, 1);
+    for (int count = 1; count <= ALL; count++) {
+        const size_t bytes = (size_t)count * WIDE * sizeof(float);
+        for (int g = 1; g <= GROUPS; g++) table[GROUPS + 1 + g] = count;
+        mesh_exchange(&mesh, &exchange, rows, table, (void *const[]){here});
+        CHECK(mesh.staged_bytes >= bytes);
+        CHECK(10 * resident(mesh.staged, mesh.staged_bytes) <= 11 * bytes + 10 * small);
+    }
+    CHECK(mesh.growths > 0 && mesh.growths <= 20);
+    free(mesh.staged);
+}
+
 int main(void) {
     pthread_t threads[PROCESSES];
     pthread_barrier_init(&meeting, NULL, PROCESSES);
@@ -167,6 +208,7 @@ int main(void) {
         for (long i = 0; i < PROCESSES; i++) pthread_create(&threads[i], NULL, run_process, (void *)i);
         for (int i = 0; i < PROCESSES; i++) pthread_join(threads[i], NULL);
     }
+    increase_rows();
     if (!failures) printf("%d routers: every row arrived and returned\n", ROUTERS);
     return failures != 0;
 }
