@@ -203,7 +203,7 @@ void text_add_bytes(Text *text, const char *bytes, size_t length) {
         text->text = grown;
         text->capacity = capacity;
     }
-    memcpy(text->text + text->length, bytes, length);
+    if (length) memcpy(text->text + text->length, bytes, length);
     text->length += length;
     text->text[text->length] = 0;
 }
