@@ -218,12 +218,12 @@ run_kills() {
     rm -rf "$work/timed"
     train "$first -n 4" 1 balanced "$work/timed" --set train.save_interval=7 >/dev/null
     whole=$((($(date +%s%N) - began) / 1000000))
-    killed=0 finished=0
+    killed=0 finished=0 tries=0
     echo "seed $seed; a run takes $whole ms"
     while [ "$killed" -lt "$kills" ] || [ "$finished" = 0 ]; do
-        set -- $(awk -v seed="$((seed + killed))" -v whole="$whole" 'BEGIN { srand(seed)
+        set -- $(awk -v seed="$((seed + tries))" -v whole="$whole" 'BEGIN { srand(seed)
             split("1 2 4 8", sizes, " "); size = sizes[1 + int(4 * rand())]; print size, int(size * rand()), 0.9 * whole * rand() / 1000 }')
-        launcher="$first -n $1" done=0
+        launcher="$first -n $1" done=0 tries=$((tries + 1)) # a kill before the start of the process does not count
         (train "$launcher" 1 balanced "$work/killed" --set train.save_interval=7 --resume >"$work/out" 2>&1) &
         child=$!
         if [ "$killed" -lt "$kills" ]; then
