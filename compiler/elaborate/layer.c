@@ -94,7 +94,7 @@ void report_blamed(Elaborator *e, Span blamed, Span span, const char *format, ..
     va_start(arguments, format);
     const char *message = arena_vformat(e->arena, format, arguments);
     va_end(arguments);
-    const bool moves = blamed.source && !is_written(span);
+    const bool moves = is_written(blamed) && !is_written(span);
     report_error(e->reports, moves ? blamed : span, "%s", message);
     if (moves) report_note(e->reports, span, "in layer '%s'", e->frame->layer->name);
 }

@@ -2,7 +2,8 @@
 # Exchanges of rows on 4 processes whose loopback device has a limited rate, in a network namespace: seconds that computation hides,
 # measured and predicted. Alternated rounds with and without overlap; the fastest of each counts. The prediction is `moec explain
 # --machine` with the rate of products and of the network in the rounds without overlap. At least half of it must be reached. Needs
-# root, Open MPI and tc. Other load on the machine makes both smaller; it is printed.
+# root, Open MPI, jq and tc. Other load on the machine makes both smaller; it is printed. A prediction that is too small to decide is a
+# failure, too.
 #
 #   tests/bench/mesh_overlap.sh [ROUNDS [RATE]]    default: 3 1gbit
 . "$(dirname "$0")/../begin.sh"
@@ -64,4 +65,5 @@ explain "$gflops" "$gbytes" | awk -v exchanged="$exchanged" -v waited="$waited" 
     hidden = exchanged - waited
     printf "exchanges: %.2f s without overlap; predicted to be hidden: %.2f s; hidden: %.2f s, %.2f of that\n", exchanged, predicted, hidden, hidden / predicted
     printf "all steps with overlap: %.2f of the time without\n", with / without
-    exit hidden < predicted / 2 }'
+    if (predicted < exchanged / 20) print "undecided: the prediction is below 5 % of the exchanges, whose time contains waiting for slower processes"
+    exit predicted < exchanged / 20 || hidden < predicted / 2 }'
