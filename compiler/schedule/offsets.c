@@ -1,12 +1,12 @@
-/* offsets: places the memory of temporaries in one block.
+/* offsets: assigns an offset in one block to the memory of every temporary.
  *
  * Needs:   lifetimes and sizes of allocations, see plan.c.
  * Leaves:  offsets; simultaneously live tensors do not overlap.
  *
- * Each tensor takes the lowest offset that does not make the block larger than necessary. The rows
+ * Each tensor gets the lowest offset that does not make the block larger than necessary. The rows
  * that a process of a mesh receives have memory for the rows of all processes, of which few arrive,
- * and the system allocates pages at their first access. A tensor therefore takes the offset at
- * which it accesses the fewest bytes that no other tensor accesses. Large tensors come first. In
+ * and the system allocates pages at their first access. The offset of a tensor is therefore the one
+ * at which it accesses the fewest bytes that no other tensor accesses. Large tensors come first. In
  * such a program, the best of several orders counts: none is the best for all programs.
  */
 #include "schedule/kernel.h"
@@ -21,31 +21,31 @@ size_t align_offset(size_t offset) {
     return (offset + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-typedef struct ByteRange {
+typedef struct TouchedRange {
     size_t start, end;
-} ByteRange;
+} TouchedRange;
 
 typedef struct Placing {
-    Allocation **placed; /* in order of their offsets */
+    Allocation **placed; /* with an offset, in this order */
     int count;
-    ByteRange *touched; /* disjoint and ascending: accessed bytes of the placed ones */
+    TouchedRange *touched; /* disjoint and ascending: the bytes that they access */
     int touched_count;
     size_t end;
 } Placing;
 
 /* ---- touched bytes ---- */
 
-static size_t part_count(const Allocation *allocation) {
+static size_t touched_parts(const Allocation *allocation) {
     return allocation->bytes / allocation->part;
 }
 
 static int by_start(const void *a, const void *b) {
-    const ByteRange *one = a, *other = b;
+    const TouchedRange *one = a, *other = b;
     return (one->start > other->start) - (one->start < other->start);
 }
 
 /* Joins ranges that overlap or are adjacent; returns their number. */
-static int join_ranges(ByteRange *ranges, int count) {
+static int join_ranges(TouchedRange *ranges, int count) {
     int last = 0;
     qsort(ranges, (size_t)count, sizeof *ranges, by_start);
     for (int i = 1; i < count; i++) {
@@ -58,26 +58,26 @@ static int join_ranges(ByteRange *ranges, int count) {
 }
 
 /* Adds the ranges of an allocation; returns the new number. */
-static int add_ranges(const Allocation *allocation, ByteRange *ranges, int count) {
-    for (size_t i = 0; i < part_count(allocation); i++) {
+static int add_ranges(const Allocation *allocation, TouchedRange *ranges, int count) {
+    for (size_t i = 0; i < touched_parts(allocation); i++) {
         const size_t start = allocation->offset + i * allocation->part;
-        ranges[count++] = (ByteRange){start, start + allocation->touched};
+        ranges[count++] = (TouchedRange){start, start + allocation->touched};
     }
     return count;
 }
 
 /* Memory for the ranges of all allocations. */
-static ByteRange *ranges_new(const Schedule *schedule) {
+static TouchedRange *ranges_new(const Schedule *schedule) {
     size_t count = 1;
     for (int i = 0; i < schedule->program->tensors.count; i++) {
         const Allocation *allocation = &schedule->allocations[i];
-        if (allocation->bytes) count += part_count(allocation);
+        if (allocation->bytes) count += touched_parts(allocation);
     }
-    return arena_alloc(schedule->program->arena, count * sizeof(ByteRange));
+    return arena_alloc(schedule->program->arena, count * sizeof(TouchedRange));
 }
 
 double touched_bytes(const Schedule *schedule, int first, int last) {
-    ByteRange *ranges = ranges_new(schedule);
+    TouchedRange *ranges = ranges_new(schedule);
     int count = 0;
     double bytes = 0;
     for (int i = 0; i < schedule->program->tensors.count; i++) {
@@ -93,11 +93,11 @@ double touched_bytes(const Schedule *schedule, int first, int last) {
 /* ---- offsets ---- */
 
 /* A possible offset of an allocation. */
-typedef struct Candidate {
+typedef struct OffsetChoice {
     size_t offset, added, end; /* bytes that only it touches; end of the block */
-} Candidate;
+} OffsetChoice;
 
-static size_t overlap_of(ByteRange one, const ByteRange *other) {
+static size_t overlap_of(TouchedRange one, const TouchedRange *other) {
     const size_t start = one.start > other->start ? one.start : other->start,
                  end = one.end < other->end ? one.end : other->end;
     return start < end ? end - start : 0;
@@ -105,9 +105,9 @@ static size_t overlap_of(ByteRange one, const ByteRange *other) {
 
 static size_t added_bytes(const Placing *placing, const Allocation *allocation, size_t offset) {
     size_t bytes = 0;
-    for (size_t i = 0; i < part_count(allocation); i++) {
+    for (size_t i = 0; i < touched_parts(allocation); i++) {
         const size_t start = offset + i * allocation->part;
-        const ByteRange part = {start, start + allocation->touched};
+        const TouchedRange part = {start, start + allocation->touched};
         bytes += allocation->touched;
         for (int k = 0; k < placing->touched_count; k++)
             bytes -= overlap_of(part, &placing->touched[k]);
@@ -115,25 +115,25 @@ static size_t added_bytes(const Placing *placing, const Allocation *allocation, 
     return bytes;
 }
 
-static void consider(const Placing *placing, const Allocation *allocation, size_t offset,
-                     Candidate *best) {
+static void try_offset(const Placing *placing, const Allocation *allocation, size_t offset,
+                       OffsetChoice *best) {
     const size_t end = offset + allocation->bytes;
-    const Candidate other = {offset, added_bytes(placing, allocation, offset),
-                             end > placing->end ? end : placing->end};
+    const OffsetChoice other = {offset, added_bytes(placing, allocation, offset),
+                                end > placing->end ? end : placing->end};
     if (other.added < best->added || (other.added == best->added && other.end < best->end))
         *best = other;
 }
 
 /* The start of a gap, and offsets at which the first part ends with accessed bytes. */
-static void consider_gap(const Placing *placing, const Allocation *allocation, ByteRange gap,
-                         Candidate *best) {
+static void try_gap(const Placing *placing, const Allocation *allocation, TouchedRange gap,
+                    OffsetChoice *best) {
     if (gap.end < gap.start || gap.end - gap.start < allocation->bytes) return;
-    consider(placing, allocation, gap.start, best);
+    try_offset(placing, allocation, gap.start, best);
     for (int i = 0; i < placing->touched_count; i++) {
         const size_t end = placing->touched[i].end;
         if (end < gap.start + allocation->touched) continue;
         const size_t offset = align_offset(end - allocation->touched);
-        if (offset <= gap.end - allocation->bytes) consider(placing, allocation, offset, best);
+        if (offset <= gap.end - allocation->bytes) try_offset(placing, allocation, offset, best);
     }
 }
 
@@ -141,22 +141,22 @@ static bool lives_with(const Allocation *a, const Allocation *b) {
     return a->first <= b->last && b->first <= a->last;
 }
 
-/* Between the placed allocations that live at the same time. */
+/* Between the allocations that live at the same time. */
 static size_t find_offset(const Placing *placing, const Allocation *allocation) {
-    Candidate best = {0, SIZE_MAX, SIZE_MAX};
+    OffsetChoice best = {0, SIZE_MAX, SIZE_MAX};
     size_t start = 0;
     for (int i = 0; i < placing->count; i++) {
         const Allocation *other = placing->placed[i];
         if (!lives_with(allocation, other)) continue;
-        consider_gap(placing, allocation, (ByteRange){start, other->offset}, &best);
+        try_gap(placing, allocation, (TouchedRange){start, other->offset}, &best);
         const size_t end = other->offset + other->bytes;
         if (end > start) start = end;
     }
-    consider_gap(placing, allocation, (ByteRange){start, SIZE_MAX}, &best);
+    try_gap(placing, allocation, (TouchedRange){start, SIZE_MAX}, &best);
     return best.offset;
 }
 
-static void place(Placing *placing, Allocation *allocation) {
+static void place_allocation(Placing *placing, Allocation *allocation) {
     allocation->offset = find_offset(placing, allocation);
     MUST(allocation->offset % ALIGNMENT == 0);
     int at = placing->count++;
@@ -187,7 +187,7 @@ static void share_memory(Allocation *owner, const Allocation *other) {
     if (other->touched > owner->touched) owner->touched = other->touched;
 }
 
-/* Copies of the allocations; those that own their memory also stand for the others in it. */
+/* Copies of the allocations. An owner of memory has the lifetime of all tensors in it. */
 static Allocation *find_owners(const Schedule *schedule) {
     const int count = schedule->program->tensors.count;
     Allocation *owned = arena_alloc(schedule->program->arena, (size_t)(count + 1) * sizeof *owned);
@@ -240,13 +240,13 @@ static int by_bytes_over_time(const void *a, const void *b) {
 static int (*const orders[])(const void *, const void *) = {by_bytes, by_end, rows_by_end,
                                                             by_bytes_over_time};
 
-/* Places the owners, which it sorts; returns the number of accessed bytes and a part of all, which a
- * GPU allocates. */
+/* Sorts the owners. Returns the number of accessed bytes and a sixteenth of all, which a GPU
+ * allocates. */
 static size_t place_in_order(Placing *placing, Allocation **owners, int count, int order) {
     placing->count = placing->touched_count = 0;
     placing->end = 0;
     qsort(owners, (size_t)count, sizeof *owners, orders[order]);
-    for (int i = 0; i < count; i++) place(placing, owners[i]);
+    for (int i = 0; i < count; i++) place_allocation(placing, owners[i]);
     size_t bytes = placing->end / 16;
     for (int i = 0; i < placing->touched_count; i++)
         bytes += placing->touched[i].end - placing->touched[i].start;

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Exchanges of rows on 4 processes, of which a shared expert hides a part: seconds that overlap saves, measured and predicted. The
-# loopback device has a limited rate, in a network namespace, so that exchanges take longer than the work that hides them and leave
+# loopback device has a limited rate, in a network namespace, so that exchanges are slower than the work that hides them and leave
 # the processors free. Each round measures the same work without a mesh, 4 processes side by side, then training without and with
 # overlap; the medians count.
 #
