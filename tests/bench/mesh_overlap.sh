@@ -28,9 +28,7 @@ ip netns add "$space"
 trap 'ip netns del "$space"; rm -rf "$work"' EXIT
 ip netns exec "$space" ip link set lo up
 ip netns exec "$space" tc qdisc add dev lo root tbf rate "${mbit}mbit" burst 256kb limit 256mb
-for priority in autogroup nice; do # other load takes less of the processors
-    if [ $priority = nice ]; then renice -n -15 -p $$ >/dev/null; else echo -15 >/proc/self/autogroup; fi 2>/dev/null || echo "no higher priority: $priority"
-done
+raise_priority
 export OMP_NUM_THREADS=1
 
 seconds_of() { jq -s '[.[].seconds // 0] | add' "$1/log.jsonl"; }

@@ -1,5 +1,5 @@
-/* Memory of the temporaries of a process with divided experts: the bytes that it accesses in a micro-batch, with as many rows as
- * are expected, are at most 1.10 times those of the moment that needs most. */
+/* Memory of the temporaries of a process with divided experts. As many rows as are expected arrive. In a micro-batch, the process
+ * accesses at most 1.10 times the bytes that are live at the moment that needs most. */
 #include "driver/driver.h"
 #include "explain/explain.h"
 #include "schedule/kernel.h"
