@@ -140,6 +140,11 @@ sed "s/$commit/$(echo "$commit" | tr '0-9a-f' '1-9a-f0')/g" "$BUILD/moec" >"$wor
 chmod +x "$work/moec"
 differs "version of moec" "$work/moec" train "$work/small.moe"
 differs "spec: hash" moec train "$work/small.moe" --lr 3e-3
+sed 's/^model name.*/model name\t: Another Processor/' /proc/cpuinfo >"$work/cpuinfo"
+other_processor='mount --bind "$0" /proc/cpuinfo && exec "$@"'
+if unshare -m sh -c "$other_processor" "$work/cpuinfo" true 2>/dev/null; then
+    differs "processor: Another Processor" unshare -m sh -c "$other_processor" "$work/cpuinfo" moec train "$work/small.moe"
+fi
 differs "command line: steps 7" moec train "$work/small.moe" --steps 7
 
 # Stages train with the same bits, and need a micro-batch for each process.
