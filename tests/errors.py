@@ -11,7 +11,7 @@ import sys
 
 TABLE, PAGE = pathlib.Path("compiler/base/errors.def"), pathlib.Path("compiler/ERRORS.md")
 # Functions that report an error, per side, with the number of the argument that is the format.
-CALLS = {"compiler": {"report_error": 2, "report_asked": 2, "report_blamed": 3},
+CALLS = {"compiler": {"report_error": 2, "report_blamed": 3, "report_caused": 4},
          "runtime": {"error_message": 1, "arguments_wrong": 2}}
 LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"|PRI([ud])64')
 TOKEN = re.compile(r'/\*.*?\*/|"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)+\'|.', re.S)

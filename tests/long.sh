@@ -54,6 +54,7 @@ mesh_plain tests/mesh.sh plain
 mesh_fast tests/mesh.sh fast
 mesh_kills tests/mesh.sh kills
 mesh_cost tests/bench/mesh.sh
+mesh_overlap tests/bench/mesh_overlap.sh
 mesh_equations tests/checks/mesh_equations.sh all
 mesh_memory tests/mesh_memory.sh
 mesh_hosts tests/mesh_hosts.sh

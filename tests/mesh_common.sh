@@ -4,6 +4,7 @@
 #   log RUN         the log without durations
 #   same RUN RUN    fails unless both runs have the same log and checkpoints
 #   process RUN N   the id of the process of rank N that trains RUN, or nothing
+#   raise_priority  lets other load have less of the processors, as root; that of the group of a session counts first
 mpi=
 for name in mpirun.openmpi mpirun.mpich; do
     if command -v $name >/dev/null && command -v mpicc."${name#mpirun.}" >/dev/null; then mpi="$mpi $name"; fi
@@ -25,4 +26,9 @@ process() {
         { tr '\0' ' ' <"/proc/$id/cmdline"; } 2>/dev/null | grep -q "^[^ ]*moec train .*--out $1 " && echo "$id" && return
     done
     return 0
+}
+
+raise_priority() {
+    echo -15 2>/dev/null >/proc/self/autogroup || echo "no group of a session with a higher priority"
+    renice -n -15 -p $$ >/dev/null || echo "no higher priority"
 }

@@ -16,43 +16,10 @@ set -- "${*:-dense dense_zero_0 dense_bf16 lanes averaged matrices mixture mixtu
 models=$1 first=$2
 export OMP_NUM_THREADS=1
 cat stdlib/*.moe >"$work/text"
-cat >"$work/models.moe" <<'SPEC'
-use decoder
-use muon
-model tiny = decoder {
-  dim = 16, layers = 1
-  attention = { heads = { q = 2 }, head_dim = 16 }
-  ffn = swiglu { hidden_dim = 16 }
-  train = { batch_size = 1, context_length = 16, gradient_accumulation_steps = 4, eval_interval = 0, save_interval = 0 }
-}
-model dense = tiny { dim = 768, layers = 2, ffn = { hidden_dim = 6144 } }
-model dense_zero_0 = dense { train.zero = 0 }
-model dense_bf16 = dense { train.precision = bf16 }
-model lanes = dense { train = { gradient_accumulation_steps = 8, reduction_lanes = 8 } }
-model averaged = dense { train.ema_decay = 0.9 }
-model matrices = dense { train.optimizer = muon }
-model mixture = tiny {
-  dim = 192, layers = 3
-  ffn = moe { experts = 32, top_k = 4, uniform_groups = 4, expert = swiglu { hidden_dim = 512 } }
-  train = { context_length = 1024 }
-}
-model mixture_bf16 = mixture { train.precision = bf16 }
-model saved = mixture { train.activation_checkpointing = layer }
-model nested = mixture { ffn = { expert = moe { experts = 4, top_k = 2, expert = swiglu { hidden_dim = 128 } } } }
-model one_process = mixture {
-  ffn = { uniform_groups = 1, init_std = 0 }
-  parameters = [{ of = "*.router", freeze = true }]
-}
-model small_mixture = tiny {
-  ffn = moe { experts = 16, top_k = 2, expert = swiglu { hidden_dim = 16 } }
-  train = { lr = 1e-1, context_length = 64, gradient_accumulation_steps = 16, steps = 100 }
-}
-machine here { gflops = 100, gbytes = 10, memory = 1e5, node_processes = 4, node_gbytes = 4, node_latency = 1e-6 }
-SPEC
 
 # resident MODEL MESH: bytes of each of 4 processes after 3 steps, in order of rank, in `resident`
 resident() {
-    (timeout 600 $first -n 4 moec train "$work/models.moe:$1" --data "$work/text" --out "$work/$1" --mesh "$2" --steps 100000 -v </dev/null >"$work/out" 2>&1) &
+    (timeout 600 $first -n 4 moec train "tests/mesh_memory.moe:$1" --data "$work/text" --out "$work/$1" --mesh "$2" --steps 100000 -v </dev/null >"$work/out" 2>&1) &
     for _ in $(seq 1200); do
         [ "$(cat "$work/$1/log.jsonl" 2>/dev/null | grep -c '"grad_norm"')" -lt 3 ] || break
         sleep 0.3
@@ -70,7 +37,7 @@ resident() {
 
 # planned MODEL EXPERT: predicted bytes of a process
 planned() {
-    moec plan "$work/models.moe:$1" --ranks 4 --machine here --json |
+    moec plan "tests/mesh_memory.moe:$1" --ranks 4 --machine here --json |
         jq -e ".meshes[] | select(.expert == $2 and .batch == 1) | .memory_bytes"
 }
 
@@ -93,7 +60,7 @@ for model in $models; do
     [ $expert = 1 ] || growths "$model"
 done
 
-timeout 600 $first -n 4 moec train "$work/models.moe:small_mixture" --data "$work/text" --out "$work/small" --mesh data=4,expert=4 -v </dev/null >"$work/out" 2>&1 ||
+timeout 600 $first -n 4 moec train "tests/mesh_memory.moe:small_mixture" --data "$work/text" --out "$work/small" --mesh data=4,expert=4 -v </dev/null >"$work/out" 2>&1 ||
     wrong "small_mixture: $(cat "$work/out")"
 growths small_mixture
 echo "small_mixture: $count growths of the buffer of exchanges"

@@ -107,6 +107,17 @@ void report_error(Reports *reports, Span span, const char *format, ...) {
     if (cause.source) report_note(reports, span, "in layer '%s'", layer);
 }
 
+void report_caused(Reports *reports, Span cause, Span span, const char *note, const char *format,
+                   ...) {
+    const bool moves = is_written(cause) && !is_written(span);
+    va_list arguments;
+    va_start(arguments, format);
+    const char *message = arena_vformat(reports->arena, format, arguments);
+    va_end(arguments);
+    report_error(reports, moves ? cause : span, "%s", message);
+    if (moves) report_note(reports, span, "%s", note);
+}
+
 void report_warning(Reports *reports, Span span, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);

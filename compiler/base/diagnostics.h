@@ -58,6 +58,10 @@ int span_column(Span span); /* 1-based, counted in characters, a tab is one */
  * location in the library is a note. */
 void report_error(Reports *reports, Span span, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* An error at `span`; if that is in the standard library and `cause` in a user file, an error at
+ * `cause` with a note at `span`. */
+void report_caused(Reports *reports, Span cause, Span span, const char *note, const char *format,
+                   ...) __attribute__((format(printf, 5, 6)));
 /* A likely mistake that is not an error. */
 void report_warning(Reports *reports, Span span, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -305,8 +305,9 @@ static void lower_collective(EntryLowering *lowering, const ScheduleUnit *unit) 
     List *options = add_options(lowering, step, "MoecExchange");
     add_name(arena, options, "kind", kinds[statement->collective.kind]);
     add_name(arena, options, "name",
-             arena_format(arena, "\"%s of %s\"", collective_name(statement->collective.kind),
-                          call_input(statement, 0)->tensor->name));
+             arena_format(arena, "\"%s of %s, %s\"", collective_name(statement->collective.kind),
+                          call_input(statement, 0)->tensor->name,
+                          source_line(arena, statement->span)));
     add_exchange_sizes(arena, options, statement);
     add_operand(arena, values, NULL, step, 0);
     add_operand(arena, values, NULL, step, in > 1 ? 1 : -1);

@@ -94,9 +94,8 @@ void report_blamed(Elaborator *e, Span blamed, Span span, const char *format, ..
     va_start(arguments, format);
     const char *message = arena_vformat(e->arena, format, arguments);
     va_end(arguments);
-    const bool moves = is_written(blamed) && !is_written(span);
-    report_error(e->reports, moves ? blamed : span, "%s", message);
-    if (moves) report_note(e->reports, span, "in layer '%s'", e->frame->layer->name);
+    const char *note = arena_format(e->arena, "in layer '%s'", e->frame->layer->name);
+    report_caused(e->reports, blamed, span, note, "%s", message);
 }
 
 static bool bind_axis(Elaborator *e, const Node *sub, Axis *axis) {
@@ -206,6 +205,7 @@ static Value *prepare_argument(Elaborator *e, Value *argument, Axis **axes, Inde
             if (axes[j] == axis && indices[j] != index) taken = true;
         if (taken) {
             Axis *alias = axis_new(e->program, index->name, axis->size, axis->kind, axis->span);
+            alias->asked = axis->asked;
             list_push(e->arena, &e->aliases, alias);
             list_push(e->arena, &e->aliases, axis);
             axis = alias;

@@ -88,6 +88,7 @@ static void axis_statement(Elaborator *e, const Node *node) {
         const Span blamed = blamed_here(e, node->kids[0]);
         if (axis_can_have(e, node->name, size, blamed.source ? blamed : node->kids[0]->span))
             value = new_axis(e, node, size);
+        if (value->kind == KIND_AXIS) value->axis->asked = blamed.source ? blamed : asked_here(e);
     }
     scope_bind(e, e->scope, node->name, value, node->name_span);
 }

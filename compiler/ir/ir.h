@@ -46,8 +46,8 @@ typedef struct Axis {
     const char *name;
     long size;
     AxisKind kind;
-    Span span;
-    bool of_blocks; /* of positions: its size grows with the context (set by decode) */
+    Span span, asked; /* asked: where the user set its size or chose its layer */
+    bool of_blocks;   /* of positions: its size grows with the context (set by decode) */
     long padded; /* loops over a dimension of a tensor may stop at this size (see pad.c); 0: not */
     double expected; /* rows whose number depends on the data: the expected number; 0: all */
 } Axis;

@@ -14,6 +14,7 @@
 #include "base/must.h"
 #include "ir/call.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -273,59 +274,6 @@ static double gradient_sums(const MeshPlan *plan, const PlannedMesh *mesh) {
     return 1 + (lanes > 1 ? ceil(log2(lanes)) : 0);
 }
 
-/* Bytes from `start` to `end` of the temporaries. */
-typedef struct UsedBytes {
-    double start, end;
-} UsedBytes;
-
-static int by_start(const void *a, const void *b) {
-    const UsedBytes *one = a, *other = b;
-    return (one->start > other->start) - (one->start < other->start);
-}
-
-/* The parts of a tensor before its rows, each with memory for all rows; *used: the share of it. */
-static long parts_with_rows(const Tensor *tensor, const Allocation *allocation, double *used) {
-    long parts = 1;
-    *used = 1;
-    for (int k = 0; k < tensor->rank; k++) {
-        const Axis *axis = tensor->axes[k];
-        if (axis->kind == AXIS_ROWS && axis_expected(axis) < (double)axis->size) {
-            *used = axis_expected(axis) / (double)axis->size;
-            return parts;
-        }
-        parts *= k == 0 && allocation->slots ? 2 : axis->size;
-    }
-    return 1;
-}
-
-/* Temporaries that are used at any time. Of the memory for rows, those that are expected. */
-static double temporary_bytes(Arena *arena, const Schedule *schedule) {
-    const Program *program = schedule->program;
-    double used, bytes = 0, end = 0;
-    size_t count = 0;
-    for (int i = 0; i < program->tensors.count; i++)
-        if (schedule->allocations[i].bytes)
-            count += (size_t)parts_with_rows(program->tensors.items[i], &schedule->allocations[i],
-                                             &used);
-    UsedBytes *all = arena_alloc(arena, (count + 1) * sizeof *all), *at = all;
-    for (int i = 0; i < program->tensors.count; i++) {
-        const Allocation *allocation = &schedule->allocations[i];
-        if (!allocation->bytes) continue;
-        const long parts = parts_with_rows(program->tensors.items[i], allocation, &used);
-        const double length = (double)allocation->bytes / (double)parts;
-        for (long part = 0; part < parts; part++, at++) {
-            at->start = (double)allocation->offset + (double)part * length;
-            at->end = at->start + used * length;
-        }
-    }
-    qsort(all, count, sizeof *all, by_start);
-    for (size_t i = 0; i < count; i++) {
-        bytes += fmax(0, all[i].end - fmax(end, all[i].start));
-        end = fmax(end, all[i].end);
-    }
-    return bytes;
-}
-
 /* Each part of a step ends with the slowest process: about sqrt(2 ln P) standard deviations after
  * the mean of P normally distributed times. */
 static void wait_for_slowest(const MachineRecord *machine, PlannedMesh *mesh) {
@@ -388,7 +336,7 @@ void mesh_predict(const MeshPlan *plan, PlannedMesh *mesh, const Schedule *sched
     mesh->memory = sizes.weights + sizes.rounded + gradient_sums(plan, mesh) * sizes.gradients +
                    sizes.optimizer + sizes.states + plan->step_states +
                    exchange_bytes(&planning, sizes.gradients) +
-                   fmax(temporary_bytes(plan->arena, schedule), plan->step_temporaries);
+                   fmax(touched_bytes(schedule, 0, INT_MAX), plan->step_temporaries);
     mesh->compute *= (double)mesh->micro_batches;
     mesh->exchanges *= (double)mesh->micro_batches;
     wait_for_slowest(machine, mesh);

@@ -4,8 +4,7 @@
 #include <ctype.h>
 #include <string.h>
 
-/* `file.moe:12` of a span, or an empty text. */
-static const char *line_of(Arena *arena, Span span) {
+const char *source_line(Arena *arena, Span span) {
     if (!span.source) return "";
     const char *path = span.source->path, *slash = strrchr(path, '/');
     bool embedded = path_is_standard(path);
@@ -19,7 +18,7 @@ static const char *line_of(Arena *arena, Span span) {
 
 const char *equation_text(Arena *arena, const Statement *statement) {
     const char *equation = print_statement(arena, statement);
-    const char *place = line_of(arena, statement->span);
+    const char *place = source_line(arena, statement->span);
     return arena_format(arena, "%.*s%s%s", (int)strcspn(equation, "\n"), equation,
                         *place ? "   -- " : "", place);
 }

@@ -444,6 +444,9 @@ PlainMemory plain_memory(Arena *arena, const Module *module, MoecFreestanding *r
 
 /* ---- equation_text.c ---- */
 
+/* `file.moe:12` of a span, or an empty text; no character needs an escape in a C text. */
+const char *source_line(Arena *arena, Span span);
+
 /* The first line of a statement, with its line in the source: "y[s] = 2 * x[s] -- file.moe:12". */
 const char *equation_text(Arena *arena, const Statement *statement);
 /* Adds an instance of a template: "MoecTileStored<128, 64, true>". */

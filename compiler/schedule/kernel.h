@@ -112,8 +112,10 @@ typedef struct Allocation {
     bool cleared; /* zero at the start of each run */
     int first, last;
     size_t bytes, offset;
-    const Tensor *over; /* its memory was that of this tensor, or NULL: see buffer_reuse.c */
-    bool taken;         /* another tensor reuses its memory */
+    size_t part, touched; /* of each part of the memory, the bytes at its start that are expected to
+                             be accessed */
+    const Tensor *over;   /* its memory was that of this tensor, or NULL: see buffer_reuse.c */
+    bool taken;           /* another tensor reuses its memory */
 } Allocation;
 
 typedef struct Schedule {
@@ -140,6 +142,12 @@ Local *local_in(const Kernel *kernel, const Tensor *tensor);
 /* buffer_reuse: finds tensors that reuse the memory of another; after lifetimes, before
  * offsets. */
 void buffer_reuse(Schedule *schedule);
+
+/* offsets: assigns an offset to every allocation; after lifetimes and sizes. */
+void assign_offsets(Schedule *schedule);
+size_t align_offset(size_t offset);
+/* Bytes of the temporaries that are live at any moment from `first` to `last`, as expected. */
+double touched_bytes(const Schedule *schedule, int first, int last);
 
 /* plan: assigns memory to every tensor that needs it; simultaneously live tensors do not
  * overlap. */

@@ -1,4 +1,4 @@
-/* plan: assigns an offset in one block of memory to every temporary.
+/* plan: assigns memory in one block to every temporary.
  *
  * Needs:   fuse.
  * Leaves:  an offset for each tensor that needs memory; simultaneously live tensors do not overlap.
@@ -11,15 +11,13 @@
  *     x[0,b,s,d] = ...
  *     repeat i: x[i+1,b,s,d] = x[i,b,s,d] + ...        x[t] is in slot t & 1
  *
- * Some tensors reuse the memory of another one: buffer_reuse.c.
+ * Some tensors reuse the memory of another one: buffer_reuse.c. Offsets: offsets.c.
  */
 #include "schedule/nest.h"
 #include "base/must.h"
 
-#include <stdlib.h>
+#include <math.h>
 #include <string.h>
-
-enum { ALIGNMENT = 64 };
 
 /* A repeat and the repeats that enclose it. */
 typedef struct RepeatChain {
@@ -195,77 +193,23 @@ static bool is_carried(const Tensor *tensor, const List *touches) {
     return true;
 }
 
-/* ---- offsets ---- */
+/* ---- sizes ---- */
 
-static bool lives_with(const Allocation *a, const Allocation *b) {
-    return a->first <= b->last && b->first <= a->last;
-}
-
-static int by_bytes(const void *a, const void *b) {
-    const Allocation *one = *(Allocation *const *)a, *other = *(Allocation *const *)b;
-    if (one->bytes != other->bytes) return one->bytes < other->bytes ? 1 : -1;
-    return one < other ? -1 : 1;
-}
-
-/* The lowest offset without an overlap with the earlier entries, which are sorted by offset. Each
- * overlapping entry moves it up, until no later entry reaches down to it. */
-static size_t first_fit(Allocation *const *placed, int count, const Allocation *allocation) {
-    size_t offset = 0;
-    for (int i = 0; i < count; i++) {
-        const Allocation *other = placed[i];
-        if (other->offset >= offset + allocation->bytes) break;
-        size_t end = other->offset + other->bytes;
-        if (end > offset && lives_with(allocation, other)) offset = end;
-    }
-    return offset;
-}
-
-/* Inserts the entry after all those with the same or a lower offset. */
-static void insert(Allocation **placed, int count, Allocation *allocation) {
-    int at = count;
-    for (; at > 0 && placed[at - 1]->offset > allocation->offset; at--) placed[at] = placed[at - 1];
-    placed[at] = allocation;
-}
-
-/* The original owner of the memory. */
-static Allocation *first_owner(const Schedule *schedule, Allocation *allocation) {
-    while (allocation->over) {
-        MUST(allocation->bytes == schedule->allocations[allocation->over->id].bytes);
-        allocation = &schedule->allocations[allocation->over->id];
-    }
-    return allocation;
-}
-
-static void assign(Schedule *schedule, Arena *arena) {
-    int count = 0, total = schedule->program->tensors.count;
-    Allocation **order = arena_alloc(arena, (size_t)(total + 1) * sizeof *order);
-    Allocation **placed = arena_alloc(arena, (size_t)(total + 1) * sizeof *placed);
-    Allocation *owned = arena_alloc(arena, (size_t)(total + 1) * sizeof *owned);
-    for (int i = 0; i < total; i++) {
-        Allocation *allocation = &schedule->allocations[i];
-        owned[i] = *allocation;
-        if (allocation->bytes && !allocation->over) order[count++] = &owned[i];
-    }
-    /* Memory is in use until the end of the last tensor in it. */
-    for (int i = 0; i < total; i++) {
-        Allocation *allocation = &schedule->allocations[i];
-        if (!allocation->over) continue;
-        Allocation *owner = &owned[first_owner(schedule, allocation) - schedule->allocations];
-        if (allocation->last > owner->last) owner->last = allocation->last;
-    }
-    qsort(order, (size_t)count, sizeof *order, by_bytes);
-    for (int i = 0; i < count; i++) {
-        order[i]->offset = first_fit(placed, i, order[i]);
-        MUST(order[i]->offset % ALIGNMENT == 0);
-        insert(placed, i, order[i]);
-        size_t end = order[i]->offset + order[i]->bytes;
-        if (end > schedule->arena_bytes) schedule->arena_bytes = end;
-    }
-    for (int i = 0; i < total; i++) {
-        Allocation *allocation = &schedule->allocations[i];
-        if (allocation->bytes)
-            allocation->offset =
-                owned[first_owner(schedule, allocation) - schedule->allocations].offset;
+/* Rows are the first dimension of each part. */
+static void set_bytes(Allocation *allocation, const Tensor *tensor) {
+    long elements = tensor_elements(tensor), parts = 1;
+    if (allocation->slots) elements = elements / tensor->axes[0]->size * 2;
+    const size_t bytes = (size_t)(elements * type_bytes(tensor->type));
+    allocation->bytes = allocation->part = allocation->touched = align_offset(bytes);
+    for (int k = 0; k < tensor->rank; k++) {
+        const Axis *axis = tensor->axes[k];
+        const double share = axis_expected(axis) / (double)axis->size;
+        if (axis->kind == AXIS_ROWS && share < 1) {
+            allocation->part = bytes / (size_t)parts;
+            allocation->touched = (size_t)ceil(share * (double)allocation->part);
+            return;
+        }
+        parts *= k == 0 && allocation->slots ? 2 : axis->size;
     }
 }
 
@@ -285,13 +229,10 @@ void plan(Schedule *schedule) {
         if (!allocation->used || tensor->role != ROLE_TEMP) continue;
         find_lifetime(allocation, touches);
         allocation->slots = !allocation->cleared && is_carried(tensor, touches);
-        long elements = tensor_elements(tensor);
-        if (allocation->slots) elements = elements / tensor->axes[0]->size * 2;
-        allocation->bytes =
-            ((size_t)(elements * type_bytes(tensor->type)) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        set_bytes(allocation, tensor);
     }
     buffer_reuse(schedule);
-    assign(schedule, program->arena);
+    assign_offsets(schedule);
 }
 
 static void add_line(Text *text, int depth, const Statement *statement) {

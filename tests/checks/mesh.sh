@@ -140,7 +140,25 @@ sed "s/$commit/$(echo "$commit" | tr '0-9a-f' '1-9a-f0')/g" "$BUILD/moec" >"$wor
 chmod +x "$work/moec"
 differs "version of moec" "$work/moec" train "$work/small.moe"
 differs "spec: hash" moec train "$work/small.moe" --lr 3e-3
+sed 's/^model name.*/model name\t: Another Processor/' /proc/cpuinfo >"$work/cpuinfo"
+other_processor='mount --bind "$0" /proc/cpuinfo && exec "$@"'
+if unshare -m sh -c "$other_processor" "$work/cpuinfo" true 2>/dev/null; then
+    differs "processor: Another Processor" unshare -m sh -c "$other_processor" "$work/cpuinfo" moec train "$work/small.moe"
+fi
 differs "command line: steps 7" moec train "$work/small.moe" --steps 7
+
+# A full disk ends all processes with one message.
+mkdir "$work/full"
+small_disk='mount -t tmpfs -o size=100k none "$0" && exec "$@"'
+for name in $mpi; do
+    unshare -m sh -c "$small_disk" "$work/full" true 2>/dev/null || break
+    code=0
+    unshare -m sh -c "$small_disk" "$work/full" timeout 60 $name -n 2 moec train "$work/small.moe" --data "$work/text" --out "$work/full/run" \
+        >"$work/out" 2>&1 </dev/null || code=$?
+    [ $code -ne 0 ] && [ $code -ne 124 ] || wrong "$name: exit code $code with a full disk"
+    [ "$(grep -c '^moec: error' "$work/out")" = 1 ] && grep -q 'moec: error.*No space left on device' "$work/out" || wrong "$name, a full disk: $(cat "$work/out")"
+    [ -z "$(process "$work/full/run" 0)$(process "$work/full/run" 1)" ] || wrong "$name: a process is left"
+done
 
 # Stages train with the same bits, and need a micro-batch for each process.
 stages="train.stages=[{steps=4,batch_size=1,context_length=8}]"

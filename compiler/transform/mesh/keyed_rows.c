@@ -196,8 +196,10 @@ void widen_nested_rows(Keyed *keyed) {
         Relation *relation = program->relations.items[i];
         if (nested_of(keyed, relation->rows)) widen_tables(keyed, relation);
         if (!relation->outer || !nested_of(keyed, relation->outer->rows)) continue;
-        report_error(program->reports, relation->mask->span,
-                     "rows of rows of rows cannot be divided over %s", mesh_axis_name(MESH_EXPERT));
+        const Axis *key = key_axis(relation, 0);
+        report_caused(program->reports, key ? key->asked : (Span){0}, relation->mask->span,
+                      "chosen here", "rows of rows of rows cannot be divided over %s",
+                      mesh_axis_name(MESH_EXPERT));
         report_help(program->reports, "omit %s in --mesh", mesh_axis_name(MESH_EXPERT));
         keyed->failed = true;
     }

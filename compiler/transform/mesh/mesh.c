@@ -51,8 +51,8 @@ Expr *mesh_position(Program *program, MeshAxis axis) {
 static void refuse_division(Division *division, const Statement *statement, const char *what) {
     Reports *reports = division->program->reports;
     if (!division->failed) {
-        report_error(reports, statement->span,
-                     "the sequences of a micro-batch cannot be divided: %s", what);
+        report_caused(reports, statement->asked, statement->span, "computed here",
+                      "the sequences of a micro-batch cannot be divided: %s", what);
         report_help(reports, "use --mesh data=1, or an equation that treats each sequence alone");
     }
     division->failed = true;

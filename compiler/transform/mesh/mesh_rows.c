@@ -62,8 +62,9 @@ static bool divisible(Keyed *keyed, const Axis *axis) {
     const long size = keyed->size;
     if (axis->size % size == 0) return true;
     Reports *reports = keyed->program->reports;
-    report_error(reports, axis->span, "axis %s of size %ld cannot be divided over %s = %ld",
-                 axis->name, axis->size, mesh_axis_name(MESH_EXPERT), size);
+    report_caused(reports, axis->asked, axis->span, "declared here",
+                  "axis %s of size %ld cannot be divided over %s = %ld", axis->name, axis->size,
+                  mesh_axis_name(MESH_EXPERT), size);
     help_with_size(
         reports, MESH_EXPERT, axis->size, size, 1,
         arena_format(reports->arena, "%s of size %ld", axis->name, (axis->size / size + 1) * size));

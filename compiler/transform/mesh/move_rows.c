@@ -14,8 +14,8 @@ typedef struct MovedRows {
 void refuse_rows(RowMove *move, const char *what) {
     Reports *reports = move->program->reports;
     if (move->keyed->failed) return;
-    report_error(reports, move->statement->span, "parameters cannot be divided over %s: %s",
-                 mesh_axis_name(MESH_EXPERT), what);
+    report_caused(reports, move->statement->asked, move->statement->span, "computed here",
+                  "parameters cannot be divided over %s: %s", mesh_axis_name(MESH_EXPERT), what);
     report_help(reports, "omit %s in --mesh", mesh_axis_name(MESH_EXPERT));
     move->keyed->failed = true;
 }

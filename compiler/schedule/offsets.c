@@ -1,0 +1,288 @@
+/* offsets: assigns an offset in one block to the memory of every temporary.
+ *
+ * Needs:   lifetimes and sizes of allocations, see plan.c.
+ * Leaves:  offsets; simultaneously live tensors do not overlap.
+ *
+ * Each tensor gets the lowest offset that does not make the block larger than necessary. The rows
+ * that a process of a mesh receives have memory for the rows of all processes, of which few arrive,
+ * and the system allocates pages at their first access. The offset of a tensor is therefore the one
+ * at which it accesses the fewest bytes that no other tensor accesses. Large tensors come first. In
+ * such a program, the best of several orders counts: none is the best for all programs.
+ */
+#include "schedule/kernel.h"
+#include "base/must.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+
+enum { ALIGNMENT = 64 };
+
+size_t align_offset(size_t offset) {
+    return (offset + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+typedef struct TouchedRange {
+    size_t start, end;
+} TouchedRange;
+
+typedef struct Placing {
+    Allocation **placed; /* with an offset, in this order */
+    int count;
+    TouchedRange *touched; /* disjoint and ascending: the bytes that they access */
+    int touched_count;
+    size_t end;
+} Placing;
+
+/* ---- touched bytes ---- */
+
+static size_t touched_parts(const Allocation *allocation) {
+    return allocation->bytes / allocation->part;
+}
+
+static int by_start(const void *a, const void *b) {
+    const TouchedRange *one = a, *other = b;
+    return (one->start > other->start) - (one->start < other->start);
+}
+
+/* Joins ranges that overlap or are adjacent; returns their number. */
+static int join_ranges(TouchedRange *ranges, int count) {
+    int last = 0;
+    qsort(ranges, (size_t)count, sizeof *ranges, by_start);
+    for (int i = 1; i < count; i++) {
+        if (ranges[i].start > ranges[last].end)
+            ranges[++last] = ranges[i];
+        else if (ranges[i].end > ranges[last].end)
+            ranges[last].end = ranges[i].end;
+    }
+    return count ? last + 1 : 0;
+}
+
+/* Adds the ranges of an allocation; returns the new number. */
+static int add_ranges(const Allocation *allocation, TouchedRange *ranges, int count) {
+    for (size_t i = 0; i < touched_parts(allocation); i++) {
+        const size_t start = allocation->offset + i * allocation->part;
+        ranges[count++] = (TouchedRange){start, start + allocation->touched};
+    }
+    return count;
+}
+
+/* Memory for the ranges of all allocations. */
+static TouchedRange *ranges_new(const Schedule *schedule) {
+    size_t count = 1;
+    for (int i = 0; i < schedule->program->tensors.count; i++) {
+        const Allocation *allocation = &schedule->allocations[i];
+        if (allocation->bytes) count += touched_parts(allocation);
+    }
+    return arena_alloc(schedule->program->arena, count * sizeof(TouchedRange));
+}
+
+double touched_bytes(const Schedule *schedule, int first, int last) {
+    TouchedRange *ranges = ranges_new(schedule);
+    int count = 0;
+    double bytes = 0;
+    for (int i = 0; i < schedule->program->tensors.count; i++) {
+        const Allocation *allocation = &schedule->allocations[i];
+        if (allocation->bytes && allocation->first <= last && allocation->last >= first)
+            count = add_ranges(allocation, ranges, count);
+    }
+    count = join_ranges(ranges, count);
+    for (int i = 0; i < count; i++) bytes += (double)(ranges[i].end - ranges[i].start);
+    return bytes;
+}
+
+/* ---- offsets ---- */
+
+/* A possible offset of an allocation. */
+typedef struct OffsetChoice {
+    size_t offset, added, end; /* bytes that only it touches; end of the block */
+} OffsetChoice;
+
+static size_t overlap_of(TouchedRange one, const TouchedRange *other) {
+    const size_t start = one.start > other->start ? one.start : other->start,
+                 end = one.end < other->end ? one.end : other->end;
+    return start < end ? end - start : 0;
+}
+
+static size_t added_bytes(const Placing *placing, const Allocation *allocation, size_t offset) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < touched_parts(allocation); i++) {
+        const size_t start = offset + i * allocation->part;
+        const TouchedRange part = {start, start + allocation->touched};
+        bytes += allocation->touched;
+        for (int k = 0; k < placing->touched_count; k++)
+            bytes -= overlap_of(part, &placing->touched[k]);
+    }
+    return bytes;
+}
+
+static void try_offset(const Placing *placing, const Allocation *allocation, size_t offset,
+                       OffsetChoice *best) {
+    const size_t end = offset + allocation->bytes;
+    const OffsetChoice other = {offset, added_bytes(placing, allocation, offset),
+                                end > placing->end ? end : placing->end};
+    if (other.added < best->added || (other.added == best->added && other.end < best->end))
+        *best = other;
+}
+
+/* The start of a gap, and offsets at which the first part ends with accessed bytes. */
+static void try_gap(const Placing *placing, const Allocation *allocation, TouchedRange gap,
+                    OffsetChoice *best) {
+    if (gap.end < gap.start || gap.end - gap.start < allocation->bytes) return;
+    try_offset(placing, allocation, gap.start, best);
+    for (int i = 0; i < placing->touched_count; i++) {
+        const size_t end = placing->touched[i].end;
+        if (end < gap.start + allocation->touched) continue;
+        const size_t offset = align_offset(end - allocation->touched);
+        if (offset <= gap.end - allocation->bytes) try_offset(placing, allocation, offset, best);
+    }
+}
+
+static bool lives_with(const Allocation *a, const Allocation *b) {
+    return a->first <= b->last && b->first <= a->last;
+}
+
+/* Between the allocations that live at the same time. */
+static size_t find_offset(const Placing *placing, const Allocation *allocation) {
+    OffsetChoice best = {0, SIZE_MAX, SIZE_MAX};
+    size_t start = 0;
+    for (int i = 0; i < placing->count; i++) {
+        const Allocation *other = placing->placed[i];
+        if (!lives_with(allocation, other)) continue;
+        try_gap(placing, allocation, (TouchedRange){start, other->offset}, &best);
+        const size_t end = other->offset + other->bytes;
+        if (end > start) start = end;
+    }
+    try_gap(placing, allocation, (TouchedRange){start, SIZE_MAX}, &best);
+    return best.offset;
+}
+
+static void place_allocation(Placing *placing, Allocation *allocation) {
+    allocation->offset = find_offset(placing, allocation);
+    MUST(allocation->offset % ALIGNMENT == 0);
+    int at = placing->count++;
+    Allocation **placed = placing->placed;
+    for (; at > 0 && placed[at - 1]->offset > allocation->offset; at--) placed[at] = placed[at - 1];
+    placed[at] = allocation;
+    placing->touched_count = join_ranges(
+        placing->touched, add_ranges(allocation, placing->touched, placing->touched_count));
+    const size_t end = allocation->offset + allocation->bytes;
+    if (end > placing->end) placing->end = end;
+}
+
+/* ---- owners ---- */
+
+/* The original owner of the memory. */
+static Allocation *first_owner(const Schedule *schedule, Allocation *allocation) {
+    while (allocation->over) {
+        MUST(allocation->bytes == schedule->allocations[allocation->over->id].bytes);
+        allocation = &schedule->allocations[allocation->over->id];
+    }
+    return allocation;
+}
+
+/* Memory is in use until the end of the last tensor in it. */
+static void share_memory(Allocation *owner, const Allocation *other) {
+    if (other->last > owner->last) owner->last = other->last;
+    if (other->part != owner->part) owner->part = owner->touched = owner->bytes;
+    if (other->touched > owner->touched) owner->touched = other->touched;
+}
+
+/* Copies of the allocations. An owner of memory has the lifetime of all tensors in it. */
+static Allocation *find_owners(const Schedule *schedule) {
+    const int count = schedule->program->tensors.count;
+    Allocation *owned = arena_alloc(schedule->program->arena, (size_t)(count + 1) * sizeof *owned);
+    for (int i = 0; i < count; i++) owned[i] = schedule->allocations[i];
+    for (int i = 0; i < count; i++) {
+        Allocation *allocation = &schedule->allocations[i];
+        if (allocation->over)
+            share_memory(&owned[first_owner(schedule, allocation) - schedule->allocations],
+                         allocation);
+    }
+    return owned;
+}
+
+/* Pages are allocated at their first access: see reserves_rows in runtime/model/model.c. */
+static bool reserves_memory(const Program *program) {
+    return program->mesh[MESH_EXPERT] > 1;
+}
+
+/* ---- orders ---- */
+
+/* Equal allocations stay in the order of their tensors. */
+static int by_bytes(const void *a, const void *b) {
+    const Allocation *one = *(Allocation *const *)a, *other = *(Allocation *const *)b;
+    if (one->bytes != other->bytes) return one->bytes < other->bytes ? 1 : -1;
+    return one < other ? -1 : 1;
+}
+
+static int by_end(const void *a, const void *b) {
+    const Allocation *one = *(Allocation *const *)a, *other = *(Allocation *const *)b;
+    return one->last != other->last ? other->last - one->last : by_bytes(a, b);
+}
+
+static int rows_by_end(const void *a, const void *b) {
+    const Allocation *one = *(Allocation *const *)a, *other = *(Allocation *const *)b;
+    const int rows = one->touched < one->part, others = other->touched < other->part;
+    return rows != others ? others - rows : by_end(a, b);
+}
+
+static double bytes_over_time(const Allocation *allocation) {
+    const double share = (double)allocation->touched / (double)allocation->part;
+    return share * (double)allocation->bytes * (allocation->last - allocation->first + 1);
+}
+
+static int by_bytes_over_time(const void *a, const void *b) {
+    const double one = bytes_over_time(*(Allocation *const *)a),
+                 other = bytes_over_time(*(Allocation *const *)b);
+    return one != other ? (one < other ? 1 : -1) : by_bytes(a, b);
+}
+
+static int (*const orders[])(const void *, const void *) = {by_bytes, by_end, rows_by_end,
+                                                            by_bytes_over_time};
+
+/* Sorts the owners. Returns the number of accessed bytes and a sixteenth of all, which a GPU
+ * allocates. */
+static size_t place_in_order(Placing *placing, Allocation **owners, int count, int order) {
+    placing->count = placing->touched_count = 0;
+    placing->end = 0;
+    qsort(owners, (size_t)count, sizeof *owners, orders[order]);
+    for (int i = 0; i < count; i++) place_allocation(placing, owners[i]);
+    size_t bytes = placing->end / 16;
+    for (int i = 0; i < placing->touched_count; i++)
+        bytes += placing->touched[i].end - placing->touched[i].start;
+    return bytes;
+}
+
+static int best_order(Placing *placing, Allocation **owners, int count) {
+    size_t least = SIZE_MAX;
+    int best = 0;
+    for (int order = 0; order < (int)(sizeof orders / sizeof *orders); order++) {
+        const size_t bytes = place_in_order(placing, owners, count, order);
+        if (bytes >= least) continue;
+        least = bytes;
+        best = order;
+    }
+    return best;
+}
+
+void assign_offsets(Schedule *schedule) {
+    const Program *program = schedule->program;
+    const bool reserves = reserves_memory(program);
+    const size_t bytes = ((size_t)program->tensors.count + 1) * sizeof(Allocation *);
+    Allocation **owners = arena_alloc(program->arena, bytes), *owned = find_owners(schedule);
+    Placing placing = {.placed = arena_alloc(program->arena, bytes),
+                       .touched = ranges_new(schedule)};
+    int count = 0;
+    for (int i = 0; i < program->tensors.count; i++) {
+        if (!reserves) owned[i].part = owned[i].touched = owned[i].bytes;
+        if (owned[i].bytes && !owned[i].over) owners[count++] = &owned[i];
+    }
+    place_in_order(&placing, owners, count, reserves ? best_order(&placing, owners, count) : 0);
+    schedule->arena_bytes = placing.end;
+    for (int i = 0; i < program->tensors.count; i++) {
+        Allocation *allocation = &schedule->allocations[i];
+        if (!allocation->bytes) continue;
+        allocation->offset =
+            owned[first_owner(schedule, allocation) - schedule->allocations].offset;
+    }
+}
