@@ -74,8 +74,8 @@ static bool places_reach(MoecCompiler *compiler, long length, long context) {
 }
 
 /* A prefill graph writes PREFILL_TOKENS positions, which prompts and caches must have. */
-static Model *open_model(Device *device, MoecCompiler *compiler, long rows, long expected,
-                         long length) {
+static Model *open_shapes(Device *device, MoecCompiler *compiler, long rows, long expected,
+                          long length) {
     const GraphShape shapes[] = {decode_shape(rows, length, 1),
                                  decode_shape(rows, length, PREFILL_TOKENS)};
     return model_open(device, compiler, shapes, expected >= PREFILL_TOKENS ? 2 : 1, true);
@@ -84,7 +84,7 @@ static Model *open_model(Device *device, MoecCompiler *compiler, long rows, long
 Model *decoder_model(Device *device, MoecCompiler *compiler, long rows, long length) {
     long context = (long)moec_option_number(compiler, "train.context_length", 256);
     if (!places_reach(compiler, length, context)) return NULL;
-    return open_model(device, compiler, rows, length, length);
+    return open_shapes(device, compiler, rows, length, length);
 }
 
 Decoder *decoder_over(Model *model, long length) {
@@ -100,7 +100,7 @@ Decoder *decoder_open(Device *device, MoecCompiler *compiler, long rows, long ex
     if (length > context)
         note_message("the text exceeds the training context of %ld tokens (train.context_length)",
                      context);
-    Model *model = open_model(device, compiler, rows, expected, places);
+    Model *model = open_shapes(device, compiler, rows, expected, places);
     if (!model) return NULL;
     Decoder *decoder = decoder_over(model, places);
     if (decoder)
