@@ -133,6 +133,8 @@ Program *elaborate(Unit *unit, const char *model, Graph graph, long batch, long 
 /* same_tensors: reports the first parameter or state of one program that is missing in the other or
  * has another shape there. */
 void same_tensors(const Program *forward, const Program *other);
+/* The parameter or state with this path, or NULL. */
+const Tensor *tensor_at_path(const Program *program, const char *path);
 
 /* transfer: applies the parametrization of a model to its parameters. `program` is the elaborated
  * model with parameter_facts. NULL if the model has no transfer, and after an error. */

@@ -12,7 +12,7 @@ static bool is_kept(const Tensor *tensor) {
     return tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE;
 }
 
-static const Tensor *find_kept_tensor(const Program *program, const char *path) {
+const Tensor *tensor_at_path(const Program *program, const char *path) {
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
         if (is_kept(tensor) && !strcmp(tensor->path, path)) return tensor;
@@ -32,7 +32,7 @@ static bool is_matched(const Program *program, const Program *other, const char 
                        bool inside) {
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
-        const Tensor *match = is_kept(tensor) ? find_kept_tensor(other, tensor->path) : tensor;
+        const Tensor *match = is_kept(tensor) ? tensor_at_path(other, tensor->path) : tensor;
         if (match == tensor || (match && has_same_shape(tensor, match))) continue;
         if (match)
             report_error(program->reports, tensor->span, "'%s' has another shape if '%s' is true",

@@ -11,12 +11,13 @@ struct MoecCompiler {
     Reports reports;
     Unit *unit;
     const char *model;
-    bool observes;          /* programs of the forward pass return their activations */
-    bool observes_operands; /* the same of the inputs of products */
-    List observed;          /* const char *: names of tensors that they return */
-    bool differentiates;    /* training programs return the gradients of real inputs */
-    Tuning *tuning;         /* NULL: the model has no transfer */
-    List settings;          /* Setting * */
+    bool observes;           /* programs of the forward pass return their activations */
+    bool observes_operands;  /* the same of the inputs of products */
+    List observed;           /* const char *: names of tensors that they return */
+    bool differentiates;     /* training programs return the gradients of real inputs */
+    Tuning *tuning;          /* NULL: the model has no transfer */
+    const Program *training; /* the pass of training, if the spec tests for it */
+    List settings;           /* Setting * */
     bool checked;
     bool gathers;
     bool trains;                  /* its programs share weights with training */

@@ -7,14 +7,29 @@
 
 /* Checks a spec that tests for its mode: parameters and states must not depend on it. A feature
  * that only training supports prevents decoding; it is not an error here. */
-static void check_graph(MoecCompiler *compiler, Program *forward, Graph graph) {
+static Program *check_graph(MoecCompiler *compiler, Program *forward, Graph graph) {
     Reports *reports = &compiler->reports;
     int errors = reports->errors, count = reports->list.count;
     Program *other = elaborate(compiler->unit, compiler->model, graph, 0, 0, NULL);
     if (other) same_tensors(forward, other);
-    if (other || graph != GRAPH_DECODE) return;
+    if (other || graph != GRAPH_DECODE) return other;
     reports->errors = errors;
     reports->list.count = count;
+    return NULL;
+}
+
+/* The optimizer needs the roles of parameters in training, which other passes with a loss may lack:
+ *
+ *     if training { aux more = ... w ... }      w is trained, and a matrix if it is multiplied
+ */
+static void take_training_facts(const MoecCompiler *compiler, const Program *program) {
+    const List *all = compiler->training ? &compiler->training->tensors : NULL;
+    for (int i = 0; all && i < program->tensors.count; i++) {
+        Tensor *tensor = program->tensors.items[i];
+        if (tensor->role != ROLE_PARAMETER) continue;
+        const Tensor *match = tensor_at_path(compiler->training, tensor->path);
+        if (match) tensor->facts = match->facts;
+    }
 }
 
 /* The optimizer reads options of single parameters from a table; notes their names. */
@@ -63,6 +78,7 @@ Program *elaborated(MoecCompiler *compiler, Graph graph, long batch, long contex
     if (!compiler->trains)
         choose_weights(program, moec_option(compiler, "inference.weight_dtype"),
                        moec_option(compiler, "inference.head_dtype"));
+    if (program->loss) take_training_facts(compiler, program);
     if (compiler->tuning && graph != GRAPH_UPDATE) tune(compiler->tuning, program);
     mark_whole(compiler->unit, program);
     if (compiler->observes && graph == GRAPH_FORWARD) observe(program);
@@ -70,6 +86,16 @@ Program *elaborated(MoecCompiler *compiler, Graph graph, long batch, long contex
     if (compiler->observed.count && (graph == GRAPH_FORWARD || graph == GRAPH_TRAIN))
         observe_by_name(program, &compiler->observed);
     return program;
+}
+
+/* The pass of training if it differs from the forward pass. */
+static Program *training_pass(MoecCompiler *compiler, Program *forward) {
+    Program *training = check_graph(compiler, forward, GRAPH_TRAIN);
+    if (!training || compiler->reports.errors) return NULL;
+    parameter_facts(training);
+    compiler->training = training;
+    take_training_facts(compiler, forward);
+    return training;
 }
 
 static void elaborate_step(MoecCompiler *compiler, Program *program) {
@@ -84,14 +110,14 @@ void elaborate_model(MoecCompiler *compiler) {
     if (!program) return;
     compiler->model = program->name;
     compiler->gathers = program->gathers;
-    if (program->by_training) check_graph(compiler, program, GRAPH_TRAIN);
+    Program *training = program->by_training ? training_pass(compiler, program) : program;
     if (program->by_decoding) check_graph(compiler, program, GRAPH_DECODE);
     if (compiler->reports.errors) return;
     compiler->tuning = transfer(compiler->unit, program);
-    if (compiler->tuning) tune(compiler->tuning, program);
-    note_own(compiler, program);
+    if (compiler->tuning) tune(compiler->tuning, training);
+    note_own(compiler, training);
     if (!compiler->reports.errors && program->loss && moec_option(compiler, "train.optimizer"))
-        elaborate_step(compiler, program);
+        elaborate_step(compiler, training);
 }
 
 /* ---- variants ---- */

@@ -73,17 +73,23 @@ static bool places_reach(MoecCompiler *compiler, long length, long context) {
     return false;
 }
 
+/* A prefill graph writes PREFILL_TOKENS positions, which prompts and caches must have. */
+static Model *open_shapes(Device *device, MoecCompiler *compiler, long rows, long expected,
+                          long length) {
+    const GraphShape shapes[] = {decode_shape(rows, length, 1),
+                                 decode_shape(rows, length, PREFILL_TOKENS)};
+    return model_open(device, compiler, shapes, expected >= PREFILL_TOKENS ? 2 : 1, true);
+}
+
 Model *decoder_model(Device *device, MoecCompiler *compiler, long rows, long length) {
     long context = (long)moec_option_number(compiler, "train.context_length", 256);
     if (!places_reach(compiler, length, context)) return NULL;
-    const GraphShape shapes[] = {decode_shape(rows, length, 1),
-                                 decode_shape(rows, length, PREFILL_TOKENS)};
-    return model_open(device, compiler, shapes, 2, true);
+    return open_shapes(device, compiler, rows, length, length);
 }
 
 Decoder *decoder_over(Model *model, long length) {
     const MoecGraphEntry *graphs = model->table->graphs;
-    return decoder_of(model, &graphs[0], &graphs[1], length);
+    return decoder_of(model, &graphs[0], model->table->graph_count > 1 ? &graphs[1] : NULL, length);
 }
 
 Decoder *decoder_open(Device *device, MoecCompiler *compiler, long rows, long expected,
@@ -94,13 +100,9 @@ Decoder *decoder_open(Device *device, MoecCompiler *compiler, long rows, long ex
     if (length > context)
         note_message("the text exceeds the training context of %ld tokens (train.context_length)",
                      context);
-    const GraphShape shapes[] = {decode_shape(rows, places, 1),
-                                 decode_shape(rows, places, PREFILL_TOKENS)};
-    int count = expected >= PREFILL_TOKENS ? 2 : 1;
-    Model *model = model_open(device, compiler, shapes, count, true);
+    Model *model = open_shapes(device, compiler, rows, expected, places);
     if (!model) return NULL;
-    const MoecGraphEntry *graphs = model->table->graphs;
-    Decoder *decoder = decoder_of(model, &graphs[0], count > 1 ? &graphs[1] : NULL, places);
+    Decoder *decoder = decoder_over(model, places);
     if (decoder)
         decoder->owns_model = true;
     else

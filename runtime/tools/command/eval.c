@@ -139,12 +139,19 @@ static void tell_accuracy(const Accuracy *accuracy, double seconds, bool json, l
     json_result_print(object);
 }
 
+/* Whole blocks of prompt tokens within the context. */
+static long cache_positions(MoecCompiler *compiler, long length) {
+    const long context = (long)moec_option_number(compiler, "train.context_length", 256);
+    const long places = (length + PREFILL_TOKENS - 1) / PREFILL_TOKENS * PREFILL_TOKENS;
+    return places <= context ? places : length > context ? length : context;
+}
+
 static bool measure_choices(const EvalOptions *options, Safetensors *file, MoecCompiler *compiler,
                             Device *device, const Tokenizer *tokenizer) {
     const long rows = 16;
     Questions *questions = questions_read(options->choices, tokenizer);
     long length = questions ? questions_length(questions) : 0;
-    long places = (length + PREFILL_TOKENS - 1) / PREFILL_TOKENS * PREFILL_TOKENS;
+    const long places = cache_positions(compiler, length);
     bool good = questions && spec_generates(compiler) && spec_length_fits(compiler, length);
     Model *model = good ? decoder_model(device, compiler, rows, places) : NULL;
     good = model && model_read(model, file, false);
