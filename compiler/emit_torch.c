@@ -51,31 +51,39 @@ static const char *text_called(const char *name) {
     return "";
 }
 
-static void check_model(const Torch *torch) {
+/* The first sequence of tokens is the one that generate() continues; lists the other inputs. */
+static void find_inputs(Torch *torch) {
     const Program *program = torch->program;
     const Tensor *logits = program->outputs.count ? program->outputs.items[0] : NULL;
     Reports *reports = program->reports;
-    int tokens = 0;
+    bool tokens = false;
     for (int i = 0; i < program->tensors.count; i++) {
-        const Tensor *tensor = program->tensors.items[i];
-        if (tensor->role != ROLE_INPUT) continue;
-        bool token = tensor->input == MOEC_INPUT_TOKEN && tensor->rank == 2;
-        tokens += token;
-        if (token || tensor->input == MOEC_INPUT_NEXT) continue;
-        report_error(reports, tensor->span,
-                     "PyTorch target: input '%s' is not a sequence of tokens", tensor->path);
-        report_help(reports,
-                    "generate() of transformers continues one input, the tokens, as decoding "
-                    "of moec does; use --target c for other inputs");
-        report_give_up(reports);
+        Tensor *tensor = program->tensors.items[i];
+        if (tensor->role != ROLE_INPUT || tensor->declared == MOEC_INPUT_NEXT) continue;
+        if (!tokens && tensor->declared == MOEC_INPUT_TOKEN && positions_of(tensor) == 1)
+            tokens = true;
+        else
+            list_push(torch->arena, &torch->inputs, tensor);
     }
-    if (tokens == 1 && program->sequence && logits && logits->rank == 3 &&
-        logits->axes[1]->kind == AXIS_SEQUENCE)
-        return;
+    if (tokens && logits && logits->rank == 3 && logits->axes[1]->kind == AXIS_SEQUENCE) return;
     report_error(reports, (Span){0}, "PyTorch target: model '%s' does not predict tokens",
                  program->name);
-    report_help(reports, "use a model with one input of tokens and an output logits[s, v]");
+    report_help(reports, "use a model with an input tokens[s]: token and an output logits[s, v]");
     report_give_up(reports);
+}
+
+/* A loss may read another input at every position, but new tokens of generate() have none. */
+static void check_inputs(const Torch *torch) {
+    for (int i = 0; i < torch->inputs.count; i++) {
+        const Tensor *input = torch->inputs.items[i];
+        if (!positions_of(input) || !torch->needed[input->id]) continue;
+        report_error(torch->program->reports, input->span,
+                     "PyTorch target: input '%s' has values for new tokens", input->path);
+        report_help(torch->program->reports,
+                    "generate() of transformers continues one sequence, the tokens; use "
+                    "--target c for other inputs");
+        report_give_up(torch->program->reports);
+    }
 }
 
 /* ---- the model with other sizes and options ---- */
@@ -190,14 +198,15 @@ static void emit(void *data) {
     torch->program = program;
     const char *scope = moec_option(compiler, "train.optimizer.weight_decay_scope");
     torch->decays_all = scope && !strcmp(scope, "all");
-    check_model(torch);
+    find_inputs(torch);
     emission->bundle = moec_bundle(compiler);
     find_numbers(torch, &(TorchReader){emission, open_view, close_view}, &view);
     find_modules(torch);
+    check_inputs(torch);
     const char *classes = print_classes(torch);
     const char *name = class_name_of(torch, program->name);
     const Tensor *logits = program->outputs.items[0];
-    const Decoding decoding = moec_decoding(compiler);
+    const char *hindrance = moec_hindrance(compiler);
     bool math = torch->uses_attend || torch->uses_gather || torch->uses_math;
     bool functional = torch->uses_attend || strstr(classes, "F.");
     const char *options = options_text(compiler);
@@ -211,7 +220,7 @@ static void emit(void *data) {
         "FREE",       free_text(torch),
         "VOCABULARY", arena_format(torch->arena, "%ld", logits->axes[2]->size),
         "CONTEXT",    arena_format(torch->arena, "%ld", program->sequence->size),
-        "HINDRANCE",  decoding.hindrance ? decoding.hindrance : "",
+        "HINDRANCE",  hindrance ? hindrance : "",
         "MATH",       math ? "import math\n" : "",
         "LAYERS",     torch->repeats ? layers : "",
         "FUNCTIONAL", functional ? "import torch.nn.functional as F\n" : "",
@@ -229,7 +238,7 @@ static void emit(void *data) {
                                    .options = options_json(torch->arena, options),
                                    .vocabulary = logits->axes[2]->size,
                                    .context = program->sequence->size,
-                                   .hindrance = decoding.hindrance,
+                                   .hindrance = hindrance,
                                    .by_training = program->by_training};
 }
 

@@ -244,6 +244,8 @@ void gradient(Program *program, bool recompute);
 void prepare_weights(Program *program);
 /* Makes the program of one decoding step; reports equations that are not causal. */
 void decode(Program *program, long tokens);
+/* True if the program reads tokens that decoding does not continue; reports the first input. */
+bool reads_examples(const Program *program);
 /* Outputs the negative log-likelihood of the next tokens instead of the logits. */
 void measure(Program *program);
 /* Calls of hand-written kernels stop reading the results of their equations. */
@@ -445,6 +447,8 @@ typedef struct Decoding {
     const char *equation;  /* the source line of the equation, or NULL */
 } Decoding;
 Decoding moec_decoding(struct MoecCompiler *compiler);
+/* The same reason alone. The caller provides other inputs than the tokens. */
+const char *moec_hindrance(struct MoecCompiler *compiler);
 /* The schedule of a compiled program for its machine. The optimizer's program is one kernel and has
  * no units. */
 struct Schedule *moec_schedule(struct MoecCompiler *compiler, Program *program);

@@ -324,6 +324,13 @@ const TorchNumber *torch_number(const Torch *torch, const void *key) {
     return NULL;
 }
 
+bool depends_on_run(const TorchNumber *number) {
+    bool run = number && number->added && !number->added->path;
+    for (int i = 0; number && i < number->terms.count; i++)
+        run |= !((TorchTerm *)number->terms.items[i])->variable->path;
+    return run;
+}
+
 void find_numbers(Torch *torch, const TorchReader *reader, const TorchView *view) {
     const Slots own = slots_of(torch->arena, view);
     const size_t bytes = (size_t)(own.list.count + 1) * sizeof(TorchNumber);

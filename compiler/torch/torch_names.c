@@ -15,6 +15,9 @@ static const char *const words[] = {
 static const char *const globals[] = {"cache",  "F",     "math",   "range",     "l",
                                       "O",      "I",     "cls",    "take",      "gather",
                                       "attend", "top_k", "losses", "positions", "reversed"};
+/* Arguments of forward(). */
+static const char *const forward_words[] = {
+    "input_ids", "attention_mask", "past_key_values", "labels", "targets", "tokens", "use_cache"};
 /* Attributes of nn.Module and of the base class. */
 static const char *const methods[] = {
     "train", "eval",     "half",       "double",  "type",    "to",       "cpu",         "cuda",
@@ -31,6 +34,12 @@ static bool in_list(const char *const *list, size_t count, const char *name) {
 const char *python_name(Torch *torch, const char *name) {
     bool taken = IN_LIST(words, name) || IN_LIST(globals, name);
     return taken ? arena_format(torch->arena, "%s_", name) : name;
+}
+
+const char *input_name(Torch *torch, const Tensor *input) {
+    const char *name = input->path;
+    bool taken = IN_LIST(forward_words, name);
+    return taken ? arena_format(torch->arena, "%s_", name) : python_name(torch, name);
 }
 
 bool is_reserved_attribute(const char *name) {
@@ -147,6 +156,28 @@ const char *list_suffix(Torch *torch, const char *path, size_t length) {
     return "";
 }
 
+/* The iteration in a path, with the variables of the loops: "i + 1" of "{i+1}". */
+static void add_iteration(Torch *torch, Text *text, const char *at, const char *end) {
+    while (at < end) {
+        size_t length = 0;
+        while (isalpha((unsigned char)*at) &&
+               (isalnum((unsigned char)at[length]) || at[length] == '_'))
+            length++;
+        const TorchLoop *loop = NULL;
+        for (int i = torch->loops.count - 1; length && i >= 0 && !loop; i--) {
+            const TorchLoop *other = torch->loops.items[i];
+            if (!strncmp(other->index, at, length) && !other->index[length]) loop = other;
+        }
+        if (loop)
+            text_add(text, "%s", loop->name);
+        else if (length)
+            text_add_bytes(text, at, length);
+        else
+            text_add(text, *at == '*' || *at == '+' ? " %c " : "%c", *at);
+        at += length ? length : 1;
+    }
+}
+
 const char *attribute(Torch *torch, const TorchModule *from, const char *path, bool layer) {
     Text text = {.arena = torch->arena};
     text_add(&text, "self");
@@ -157,10 +188,7 @@ const char *attribute(Torch *torch, const TorchModule *from, const char *path, b
             text_add(&text, "%s", list_suffix(torch, path, (size_t)(at - path)));
         if (*at == '{') {
             text_add(&text, "[");
-            for (size_t i = 1; i + 1 < length; i++) {
-                bool spaced = at[i] == '*' || at[i] == '+';
-                text_add(&text, spaced ? " %c " : "%c", at[i]);
-            }
+            add_iteration(torch, &text, at + 1, at + length - 1);
             text_add(&text, "]");
         } else
             text_add(&text, isdigit((unsigned char)*at) ? "[%.*s]" : ".%.*s", (int)length, at);
