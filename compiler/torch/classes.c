@@ -3,6 +3,7 @@
  */
 #include "torch/torch.h"
 
+#include "abi/torch_words.h"
 #include "analysis/parameter_facts.h"
 
 #include <ctype.h>
@@ -146,16 +147,9 @@ static const char *shape_text(Torch *torch, const Tensor *tensor, bool names) {
     return text.text;
 }
 
-/* A layer or weight with the name of an attribute of nn.Module would hide it. */
-static void check_attribute(Torch *torch, const char *name, Span span) {
-    if (is_reserved_attribute(name))
-        refuse(torch, span,
-               arena_format(torch->arena, "the attribute '%s', a word of Python,", name));
-}
-
 static void print_stored(Torch *torch, Text *text, const Tensor *tensor) {
-    const char *name = last_name(tensor->path), *sizes = shape_text(torch, tensor, false);
-    check_attribute(torch, name, tensor->span);
+    const char *name = attribute_name(torch, tensor->path),
+               *sizes = shape_text(torch, tensor, false);
     if (tensor->role == ROLE_STATE)
         text_add(text, "        self.register_buffer(\"%s\", torch.empty(%s))", name, sizes);
     else
@@ -177,7 +171,7 @@ static void print_initial(Torch *torch, Text *text, const TorchModule *module) {
     for (int i = 0; i < module->stored.count; i++) {
         const Tensor *tensor = module->stored.items[i];
         const Init *init = &tensor->init;
-        const char *name = last_name(tensor->path);
+        const char *name = attribute_name(torch, tensor->path);
         int kind = init->kind == MOEC_INIT_NORMAL ? 1 : init->kind == MOEC_INIT_UNIFORM ? 2 : 0;
         text_add(text, one ? "(\"%s\", \"%s\", %s, %s)," : "        (\"%s\", \"%s\", %s, %s),\n",
                  name, kinds[kind], shortest(torch->arena, init->a),
@@ -266,9 +260,6 @@ static const char *init_text(Printer *printer) {
             i = print_list(printer, &layers, i);
             continue;
         }
-        const TorchPart *part = child->parts.count ? child->parts.items[0] : NULL;
-        check_attribute(torch, last_name(child->path),
-                        part && part->statement ? part->statement->span : (Span){0});
         text_add(&layers, "        %s = %s\n", attribute(torch, module, child->path, true),
                  made_text(torch, child));
         i++;
@@ -293,6 +284,7 @@ static const char *init_text(Printer *printer) {
 /* ---- modules ---- */
 
 static bool class_name_taken(const Torch *torch, const char *name) {
+    if (torch_is_reserved(name, strlen(name)) || !strcmp(name, "F")) return true; /* None, F.silu */
     for (int i = 0; i < torch->classes.count; i++)
         if (!strcmp(((ClassText *)torch->classes.items[i])->name, name)) return true;
     return false;

@@ -218,15 +218,20 @@ static bool is_within(const char *path, const char *outer) {
     return !length || (!strncmp(path, outer, length) && path[length] == '.');
 }
 
+static List items_of(Torch *torch, const List *accessed) {
+    List items = {0};
+    for (int i = 0; i < accessed->count; i++) {
+        const Expr *access = accessed->items[i];
+        add_item(torch, &items, access->tensor, version_of(access));
+    }
+    return items;
+}
+
 static void find_inputs(Torch *torch, TorchModule *module) {
-    List statements = {0}, written = {0};
+    List statements = {0};
     all_statements(torch, &module->parts, &statements);
     const List reads = accesses(torch, &statements, reads_of),
-               writes = accesses(torch, &statements, writes_of);
-    for (int i = 0; i < writes.count; i++) {
-        const Expr *write = writes.items[i];
-        add_item(torch, &written, write->tensor, version_of(write));
-    }
+               writes = accesses(torch, &statements, writes_of), written = items_of(torch, &writes);
     for (int i = 0; module->parent && i < reads.count; i++) {
         const Expr *read = reads.items[i];
         Tensor *tensor = read->tensor;
@@ -259,19 +264,34 @@ static int reads_of_tensor(const List *reads, const Tensor *tensor) {
     return count;
 }
 
-/* A result is read outside of the module, is a stacked tensor after the iteration, or an output. */
+/* The statements of the repeats in these parts. */
+static void repeated_statements(Torch *torch, const List *parts, List *statements) {
+    for (int i = 0; i < parts->count; i++) {
+        const TorchPart *part = parts->items[i];
+        all_statements(torch, &part->body, statements);
+        if (part->child) repeated_statements(torch, &part->child->parts, statements);
+    }
+}
+
+/* A result is read outside of the module, is a stacked tensor after the iteration that the module
+ * is part of, or an output. After a repeat of the module, a stacked tensor has version 0. */
 static void find_outputs(Torch *torch, TorchModule *module, const List *whole) {
-    List statements = {0};
+    List statements = {0}, repeated = {0};
     all_statements(torch, &module->parts, &statements);
+    repeated_statements(torch, &module->parts, &repeated);
     const List reads = accesses(torch, &statements, reads_of),
-               writes = accesses(torch, &statements, writes_of);
+               writes = accesses(torch, &statements, writes_of),
+               inner_writes = accesses(torch, &repeated, writes_of),
+               inner = items_of(torch, &inner_writes);
     for (int i = 0; i < writes.count; i++) {
         const Expr *write = writes.items[i];
         Tensor *tensor = write->tensor;
         if (!torch->live[tensor->id]) continue;
         bool outside = reads_of_tensor(whole, tensor) > reads_of_tensor(&reads, tensor);
-        if (outside || tensor->role == ROLE_OUTPUT || version_of(write))
-            add_item(torch, &module->outputs, tensor, version_of(write));
+        int version = version_of(write);
+        if (has_item(&inner, tensor, version)) version = 0;
+        if (outside || tensor->role == ROLE_OUTPUT || version)
+            add_item(torch, &module->outputs, tensor, version);
     }
 }
 

@@ -220,8 +220,8 @@ const char *list_suffix(Torch *torch, const char *path, size_t length);
 const char *class_name_of(Torch *torch, const char *name);
 /* The argument of an input that is neither tokens nor targets. */
 const char *input_name(Torch *torch, const Tensor *input);
-/* Whether nn.Module or Python has another use for the name of an attribute. */
-bool is_reserved_attribute(const char *name);
+/* The attribute at a path; one that nn.Module or Python has another use for ends with "_". */
+const char *attribute_name(Torch *torch, const char *path);
 /* The attribute of the module with the value of an option: "eps" of "norm.eps". */
 const char *option_attribute(Torch *torch, TorchModule *module, const TorchVariable *option);
 

@@ -1,10 +1,12 @@
 /* torch_names: Python names of tensors, layers and classes; lines and comments. */
 #include "torch/torch.h"
 
+#include "abi/torch_words.h"
+
 #include <ctype.h>
 #include <string.h>
 
-/* Words that cannot be names. */
+/* Words that cannot be variables. */
 static const char *const words[] = {
     "False",   "None",     "True",     "and",    "as",    "assert", "async",  "await",
     "break",   "class",    "continue", "def",    "del",   "elif",   "else",   "except",
@@ -18,12 +20,6 @@ static const char *const globals[] = {"cache",  "F",     "math",   "range",     
 /* Arguments of forward(). */
 static const char *const forward_words[] = {
     "input_ids", "attention_mask", "past_key_values", "labels", "targets", "tokens", "use_cache"};
-/* Attributes of nn.Module and of the base class. */
-static const char *const methods[] = {
-    "train", "eval",     "half",       "double",  "type",    "to",       "cpu",         "cuda",
-    "apply", "forward",  "children",   "buffers", "modules", "training", "config",      "device",
-    "dtype", "generate", "parameters", "initial", "compile", "bfloat16", "dump_patches"};
-
 #define IN_LIST(list, name) in_list(list, sizeof(list) / sizeof *(list), name)
 static bool in_list(const char *const *list, size_t count, const char *name) {
     for (size_t i = 0; i < count; i++)
@@ -42,8 +38,10 @@ const char *input_name(Torch *torch, const Tensor *input) {
     return taken ? arena_format(torch->arena, "%s_", name) : python_name(torch, name);
 }
 
-bool is_reserved_attribute(const char *name) {
-    return IN_LIST(words, name) || IN_LIST(methods, name);
+const char *attribute_name(Torch *torch, const char *path) {
+    const char *name = last_name(path);
+    bool taken = torch_is_reserved(name, strlen(name));
+    return taken ? arena_format(torch->arena, "%s_", name) : name;
 }
 
 const char *last_name(const char *path) {
@@ -191,7 +189,11 @@ const char *attribute(Torch *torch, const TorchModule *from, const char *path, b
             add_iteration(torch, &text, at + 1, at + length - 1);
             text_add(&text, "]");
         } else
-            text_add(&text, isdigit((unsigned char)*at) ? "[%.*s]" : ".%.*s", (int)length, at);
+            text_add(&text,
+                     isdigit((unsigned char)*at)     ? "[%.*s]"
+                     : torch_is_reserved(at, length) ? ".%.*s_"
+                                                     : ".%.*s",
+                     (int)length, at);
         at += length;
         if ((layer || *at) && is_weight(torch, path, (size_t)(at - path)))
             text_add(&text, TORCH_LAYER);
@@ -213,7 +215,7 @@ static bool has_attribute(const TorchModule *module, const char *name) {
 const char *option_attribute(Torch *torch, TorchModule *module, const TorchVariable *option) {
     TorchModule *first = module_at(torch, module->path);
     const char *name = last_name(option->path);
-    bool taken = is_reserved_attribute(name) || has_attribute(first, name);
+    bool taken = torch_is_reserved(name, strlen(name)) || has_attribute(first, name);
     int at = 0;
     for (; at < first->options.count && first->options.items[at] != option; at++)
         taken |= !strcmp(last_name(((TorchVariable *)first->options.items[at])->path), name);

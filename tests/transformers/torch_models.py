@@ -8,6 +8,7 @@ import copy
 import itertools
 import os
 import pathlib
+import re
 import shutil
 import struct
 import subprocess
@@ -119,7 +120,7 @@ def compare_gradients(model, rows, inputs, theirs):
     worst = 0.0
     largest = max(value.abs().max().item() for key, value in theirs.items() if key.startswith("gradient:"))
     for name, parameter in model.named_parameters():
-        key = "gradient:" + name.replace("_layer.", ".")
+        key = "gradient:" + re.sub(r"_?(_layer)?\.", ".", name).rstrip("_")  # the name in the spec
         if key not in theirs:
             continue
         ours = parameter.grad if parameter.grad is not None else torch.zeros_like(parameter)

@@ -3,6 +3,7 @@
 #include "tools/command/exchange/torch_folder.h"
 
 #include "abi/json_make.h"
+#include "abi/torch_words.h"
 #include "abi/step_path.h"
 #include "base/build.h"
 #include "base/files.h"
@@ -87,9 +88,9 @@ static char *torch_name(const TensorEntry *entries, int count, const char *name)
         bool weight = *end && has_entry(entries, count, name, path),
              list = *end && isdigit((unsigned char)end[1]) &&
                     has_named_entry(entries, count, name, path);
-        char *longer =
-            memory_format("%s%.*s%s%s%s", made, (int)length, from, weight ? TORCH_LAYER : "",
-                          list ? TORCH_STEPS : "", *end ? "." : "");
+        char *longer = memory_format(
+            "%s%.*s%s%s%s%s", made, (int)length, from, torch_is_reserved(from, length) ? "_" : "",
+            weight ? TORCH_LAYER : "", list ? TORCH_STEPS : "", *end ? "." : "");
         free(made);
         made = longer;
         from = end + (*end == '.');
