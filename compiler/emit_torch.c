@@ -11,7 +11,6 @@
 
 typedef struct Emission {
     MoecCompiler *compiler;
-    const char *bundle;
     Torch torch;
     MoecTorch result;
 } Emission;
@@ -126,24 +125,36 @@ static List kept_options(const MoecCompiler *compiler, MoecCompiler *other, cons
     return kept;
 }
 
-static MoecCompiler *open_changed(const char *bundle, const List *sets) {
-    return moec_open_bundle(bundle, strlen(bundle), (const char *const *)sets->items, sets->count);
+/* The overrides "path=value" as nodes. */
+static List entries_of(MoecCompiler *compiler, const List *sets) {
+    List entries = {0};
+    for (int i = 0; i < sets->count; i++) {
+        Source *source = arena_alloc(compiler->arena, sizeof *source);
+        *source = (Source){"--set", sets->items[i], strlen(sets->items[i]), false};
+        list_push(compiler->arena, &entries,
+                  parse_entry(compiler->arena, &compiler->reports, source));
+    }
+    return entries;
+}
+
+static bool view_changed(MoecCompiler *compiler, const List *sets, TorchView *view) {
+    const List entries = entries_of(compiler, sets);
+    view->decisions = (List){0};
+    Program *program;
+    view->owner = moec_vary_forward(compiler, &entries, &view->decisions, &program);
+    view->program = program;
+    return program != NULL;
 }
 
 static bool open_view(void *data, long batch, long context, const List *sets, TorchView *view) {
-    const Emission *emission = data;
-    MoecCompiler *compiler = emission->compiler;
+    MoecCompiler *compiler = data;
     if (!sets->count) return view_program(compiler, batch, context, view);
-    MoecCompiler *other = open_changed(emission->bundle, sets);
-    List all = {0};
-    if (!moec_failed(other)) all = kept_options(compiler, other, sets);
-    if (all.count) {
-        list_insert(compiler->arena, &all, 0, sets);
-        moec_close(other);
-        other = open_changed(emission->bundle, &all);
-    }
-    view->owner = other;
-    return !moec_failed(other) && view_program(other, batch, context, view);
+    if (!view_changed(compiler, sets, view)) return false;
+    List all = kept_options(compiler, view->owner, sets);
+    if (!all.count) return true;
+    list_insert(compiler->arena, &all, 0, sets);
+    moec_close(view->owner);
+    return view_changed(compiler, &all, view);
 }
 
 static void close_view(TorchView *view) {
@@ -199,8 +210,7 @@ static void emit(void *data) {
     const char *scope = moec_option(compiler, "train.optimizer.weight_decay_scope");
     torch->decays_all = scope && !strcmp(scope, "all");
     find_inputs(torch);
-    emission->bundle = moec_bundle(compiler);
-    find_numbers(torch, &(TorchReader){emission, open_view, close_view}, &view);
+    find_numbers(torch, &(TorchReader){compiler, open_view, close_view}, &view);
     find_modules(torch);
     check_inputs(torch);
     const char *classes = print_classes(torch);

@@ -435,6 +435,10 @@ bool same_value(Unit *unit, const Setting *one, const Setting *other);
 /* The same model with more overrides (Node * NODE_ENTRY). Its errors are in its reports, and in
  * those of `compiler` if `tell`. Close it before `compiler`. */
 struct MoecCompiler *moec_vary(struct MoecCompiler *compiler, const List *overrides, bool tell);
+/* The same for the forward program alone, without checks of training and of the optimizer: NULL
+ * after an error. `decisions`: see Unit. */
+struct MoecCompiler *moec_vary_forward(struct MoecCompiler *compiler, const List *overrides,
+                                       List *decisions, Program **program);
 /* Memory and computation of decoding one sequence, or the reason why it is impossible. */
 typedef struct Decoding {
     long bytes_per_token; /* of caches */
