@@ -198,6 +198,18 @@ static const char *free_text(const Torch *torch) {
     return text.text;
 }
 
+/* The arguments of generate(). Inputs of targets are none. */
+static const char *arguments_text(const Torch *torch) {
+    Text text = {.arena = torch->arena};
+    text_add(&text, "ids");
+    for (int i = 0; i < torch->inputs.count; i++) {
+        const Tensor *input = torch->inputs.items[i];
+        const char *name = input_name(torch, input);
+        if (!positions_of(input)) text_add(&text, ", %s=%s", name, name);
+    }
+    return text.text;
+}
+
 static void emit(void *data) {
     Emission *emission = data;
     MoecCompiler *compiler = emission->compiler;
@@ -248,6 +260,7 @@ static void emit(void *data) {
                                    .options = options_json(torch->arena, options),
                                    .vocabulary = logits->axes[2]->size,
                                    .context = program->sequence->size,
+                                   .arguments = arguments_text(torch),
                                    .hindrance = hindrance,
                                    .by_training = program->by_training};
 }

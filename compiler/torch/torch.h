@@ -195,7 +195,7 @@ const TorchNumber *torch_number(const Torch *torch, const void *key);
 bool depends_on_run(const TorchNumber *number);
 
 /* ---- torch_names.c ---- */
-const char *python_name(Torch *torch, const char *name);
+const char *python_name(const Torch *torch, const char *name);
 /* "query" of "block.{i}.attention.query". */
 const char *last_name(const char *path);
 const char *local_stem(Printer *printer, const Tensor *tensor);
@@ -219,7 +219,7 @@ const char *attribute(Torch *torch, const TorchModule *from, const char *path, b
 const char *list_suffix(Torch *torch, const char *path, size_t length);
 const char *class_name_of(Torch *torch, const char *name);
 /* The argument of an input that is neither tokens nor targets. */
-const char *input_name(Torch *torch, const Tensor *input);
+const char *input_name(const Torch *torch, const Tensor *input);
 /* The attribute at a path; one that nn.Module or Python has another use for ends with "_". */
 const char *attribute_name(Torch *torch, const char *path);
 /* The attribute of the module with the value of an option: "eps" of "norm.eps". */

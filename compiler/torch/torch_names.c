@@ -27,12 +27,12 @@ static bool in_list(const char *const *list, size_t count, const char *name) {
     return false;
 }
 
-const char *python_name(Torch *torch, const char *name) {
+const char *python_name(const Torch *torch, const char *name) {
     bool taken = IN_LIST(words, name) || IN_LIST(globals, name);
     return taken ? arena_format(torch->arena, "%s_", name) : name;
 }
 
-const char *input_name(Torch *torch, const Tensor *input) {
+const char *input_name(const Torch *torch, const Tensor *input) {
     const char *name = input->path;
     bool taken = IN_LIST(forward_words, name);
     return taken ? arena_format(torch->arena, "%s_", name) : python_name(torch, name);

@@ -145,7 +145,7 @@ static bool write_card(const TorchFolder *folder, const MoecTorch *torch) {
                        : memory_format("**The weights are random: this model is not trained.**");
     char *decodes = torch->hindrance
                         ? memory_format("The model cannot generate text: %s.", torch->hindrance)
-                        : memory_format("`model.generate(ids)` generates text.");
+                        : memory_format("`model.generate(%s)` generates text.", torch->arguments);
     char *text = memory_format(
         "---\nlibrary_name: transformers\npipeline_tag: text-generation\n---\n\n# %s\n\n"
         "Written by moec %s with `moec emit %s --target torch`. %s\n\n"
