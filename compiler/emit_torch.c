@@ -51,7 +51,7 @@ static const char *text_called(const char *name) {
 }
 
 /* The first sequence of tokens is the one that generate() continues; lists the other inputs. */
-static void find_inputs(Torch *torch) {
+static void list_inputs(Torch *torch) {
     const Program *program = torch->program;
     const Tensor *logits = program->outputs.count ? program->outputs.items[0] : NULL;
     Reports *reports = program->reports;
@@ -59,7 +59,7 @@ static void find_inputs(Torch *torch) {
     for (int i = 0; i < program->tensors.count; i++) {
         Tensor *tensor = program->tensors.items[i];
         if (tensor->role != ROLE_INPUT || tensor->declared == MOEC_INPUT_NEXT) continue;
-        if (!tokens && tensor->declared == MOEC_INPUT_TOKEN && positions_of(tensor) == 1)
+        if (!tokens && tensor->declared == MOEC_INPUT_TOKEN && position_count(tensor) == 1)
             tokens = true;
         else
             list_push(torch->arena, &torch->inputs, tensor);
@@ -72,10 +72,10 @@ static void find_inputs(Torch *torch) {
 }
 
 /* A loss may read another input at every position, but new tokens of generate() have none. */
-static void check_inputs(const Torch *torch) {
+static void refuse_new_values(const Torch *torch) {
     for (int i = 0; i < torch->inputs.count; i++) {
         const Tensor *input = torch->inputs.items[i];
-        if (!positions_of(input) || !torch->needed[input->id]) continue;
+        if (!position_count(input) || !torch->needed[input->id]) continue;
         report_error(torch->program->reports, input->span,
                      "PyTorch target: input '%s' has values for new tokens", input->path);
         report_help(torch->program->reports,
@@ -86,11 +86,6 @@ static void check_inputs(const Torch *torch) {
 }
 
 /* ---- the model with other sizes and options ---- */
-
-/* Settings of training and of moec itself are no part of the equations. */
-static bool is_equation_option(const char *path) {
-    return strncmp(path, "train.", 6) != 0 && strncmp(path, "inference.", 10) != 0;
-}
 
 static bool view_program(MoecCompiler *compiler, long batch, long context, TorchView *view) {
     compiler->unit->decisions = &view->decisions;
@@ -199,13 +194,13 @@ static const char *free_text(const Torch *torch) {
 }
 
 /* The arguments of generate(). Inputs of targets are none. */
-static const char *arguments_text(const Torch *torch) {
+static const char *generate_arguments(const Torch *torch) {
     Text text = {.arena = torch->arena};
     text_add(&text, "ids");
     for (int i = 0; i < torch->inputs.count; i++) {
         const Tensor *input = torch->inputs.items[i];
         const char *name = input_name(torch, input);
-        if (!positions_of(input)) text_add(&text, ", %s=%s", name, name);
+        if (!position_count(input)) text_add(&text, ", %s=%s", name, name);
     }
     return text.text;
 }
@@ -221,10 +216,10 @@ static void emit(void *data) {
     torch->program = program;
     const char *scope = moec_option(compiler, "train.optimizer.weight_decay_scope");
     torch->decays_all = scope && !strcmp(scope, "all");
-    find_inputs(torch);
+    list_inputs(torch);
     find_numbers(torch, &(TorchReader){compiler, open_view, close_view}, &view);
     find_modules(torch);
-    check_inputs(torch);
+    refuse_new_values(torch);
     const char *classes = print_classes(torch);
     const char *name = class_name_of(torch, program->name);
     const Tensor *logits = program->outputs.items[0];
@@ -260,7 +255,7 @@ static void emit(void *data) {
                                    .options = options_json(torch->arena, options),
                                    .vocabulary = logits->axes[2]->size,
                                    .context = program->sequence->size,
-                                   .arguments = arguments_text(torch),
+                                   .arguments = generate_arguments(torch),
                                    .hindrance = hindrance,
                                    .by_training = program->by_training};
 }

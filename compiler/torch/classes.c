@@ -397,7 +397,7 @@ void print_layer(Printer *printer, TorchModule *layer) {
 
 /* ---- the model ---- */
 
-static void add_results(Torch *torch, const TorchPart *part, List *results) {
+static void add_written(Torch *torch, const TorchPart *part, List *results) {
     const Statement *statement = part->statement;
     for (int i = 0; part->child && i < part->child->outputs.count; i++)
         list_push(torch->arena, results, ((TorchItem *)part->child->outputs.items[i])->tensor);
@@ -405,12 +405,12 @@ static void add_results(Torch *torch, const TorchPart *part, List *results) {
         list_push(torch->arena, results, statement->target->tensor);
     for (int i = 0; statement && i < statement->outputs.count; i++)
         list_push(torch->arena, results, ((Expr *)statement->outputs.items[i])->tensor);
-    for (int i = 0; i < part->body.count; i++) add_results(torch, part->body.items[i], results);
+    for (int i = 0; i < part->body.count; i++) add_written(torch, part->body.items[i], results);
 }
 
 static void mark_results(Torch *torch, const TorchPart *part, bool *marked) {
     List results = {0};
-    add_results(torch, part, &results);
+    add_written(torch, part, &results);
     for (int i = 0; i < results.count; i++) marked[((Tensor *)results.items[i])->id] = true;
 }
 
@@ -418,7 +418,7 @@ static void mark_results(Torch *torch, const TorchPart *part, bool *marked) {
 static bool has_marked(Torch *torch, const TorchPart *part, const bool *marked) {
     const List reads = reads_within(torch, part);
     List results = {0};
-    add_results(torch, part, &results);
+    add_written(torch, part, &results);
     for (int i = 0; i < reads.count; i++)
         if (marked[((Expr *)reads.items[i])->tensor->id]) return true;
     for (int i = 0; i < results.count; i++)
@@ -451,7 +451,8 @@ static bool is_next(const Tensor *tensor) {
 
 /* Whether the input belongs to the next tokens: one of its dimensions has positions. */
 static bool is_with_next(const Torch *torch, const Tensor *tensor) {
-    return is_next(tensor) || (list_find(&torch->inputs, tensor) >= 0 && positions_of(tensor) > 0);
+    return is_next(tensor) ||
+           (list_find(&torch->inputs, tensor) >= 0 && position_count(tensor) > 0);
 }
 
 /* Puts the parts that depend on the next tokens last; returns their first index. */
@@ -520,7 +521,7 @@ static int given_first(Torch *torch, List *parts, int count, int *end) {
     if (!torch->inputs.count) return 0;
     bool *marked = marks_new(torch), *given = marks_new(torch);
     for (int i = 0; i < torch->program->tensors.count; i++)
-        marked[i] = positions_of(torch->program->tensors.items[i]) > 0;
+        marked[i] = position_count(torch->program->tensors.items[i]) > 0;
     for (int i = 0; i < count; i++)
         if (sees_positions(torch, parts->items[i])) mark_results(torch, parts->items[i], marked);
     for (int i = 0; i < torch->inputs.count; i++)
@@ -529,7 +530,7 @@ static int given_first(Torch *torch, List *parts, int count, int *end) {
     return dependent_last(torch, parts, *end, given);
 }
 
-/* These parts, computed for the first token; the cache has what later parts read. */
+/* These parts, computed for the first token. The cache has the tensors that later parts read. */
 static void print_given(Printer *printer, const List *parts, int first, int end) {
     if (first == end) return;
     Text kept = {.arena = printer->torch->arena}, read = {.arena = printer->torch->arena};

@@ -19,7 +19,7 @@ int first_axis(const Tensor *tensor) {
     return tensor->rank && tensor->axes[0]->kind == AXIS_REPEAT;
 }
 
-int positions_of(const Tensor *tensor) {
+int position_count(const Tensor *tensor) {
     int count = 0;
     for (int i = 0; i < tensor->rank; i++) count += tensor->axes[i]->kind == AXIS_SEQUENCE;
     return count;

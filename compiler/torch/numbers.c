@@ -273,10 +273,13 @@ static void try_option(Torch *torch, const TorchReader *reader, TorchNumber *num
     torch->variables.count--;
 }
 
+bool is_equation_option(const char *path) {
+    return strncmp(path, "train.", 6) != 0 && strncmp(path, "inference.", 10) != 0;
+}
+
 static bool may_be_free(const Setting *setting) {
     return setting->kind == VALUE_NUMBER && !setting->unread && setting->number != 0 &&
-           strncmp(setting->path, "train.", 6) != 0 &&
-           strncmp(setting->path, "inference.", 10) != 0;
+           is_equation_option(setting->path);
 }
 
 /* The factors, from the values in the model itself; lists the numbers with a variable. */

@@ -172,7 +172,7 @@ bool is_weight_or_state(const Tensor *tensor); /* a parameter or state */
  * repeat, which is none there. */
 int first_axis(const Tensor *tensor);
 /* The number of its dimensions along the sequence. */
-int positions_of(const Tensor *tensor);
+int position_count(const Tensor *tensor);
 void find_modules(Torch *torch);
 /* The module of a path; created without parts if there is none. */
 TorchModule *module_at(Torch *torch, const char *path);
@@ -193,6 +193,8 @@ bool read_later(Torch *torch, const TorchModule *module, const List *parts, int 
 void find_numbers(Torch *torch, const TorchReader *reader, const TorchView *view);
 const TorchNumber *torch_number(const Torch *torch, const void *key);
 bool depends_on_run(const TorchNumber *number);
+/* Settings of training and of moec itself are no part of the equations. */
+bool is_equation_option(const char *path);
 
 /* ---- torch_names.c ---- */
 const char *python_name(const Torch *torch, const char *name);
