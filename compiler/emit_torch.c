@@ -11,7 +11,6 @@
 
 typedef struct Emission {
     MoecCompiler *compiler;
-    const char *bundle;
     Torch torch;
     MoecTorch result;
 } Emission;
@@ -51,39 +50,42 @@ static const char *text_called(const char *name) {
     return "";
 }
 
-static void check_model(const Torch *torch) {
+/* The first sequence of tokens is the one that generate() continues; lists the other inputs. */
+static void list_inputs(Torch *torch) {
     const Program *program = torch->program;
     const Tensor *logits = program->outputs.count ? program->outputs.items[0] : NULL;
     Reports *reports = program->reports;
-    int tokens = 0;
+    bool tokens = false;
     for (int i = 0; i < program->tensors.count; i++) {
-        const Tensor *tensor = program->tensors.items[i];
-        if (tensor->role != ROLE_INPUT) continue;
-        bool token = tensor->input == MOEC_INPUT_TOKEN && tensor->rank == 2;
-        tokens += token;
-        if (token || tensor->input == MOEC_INPUT_NEXT) continue;
-        report_error(reports, tensor->span,
-                     "PyTorch target: input '%s' is not a sequence of tokens", tensor->path);
-        report_help(reports,
-                    "generate() of transformers continues one input, the tokens, as decoding "
-                    "of moec does; use --target c for other inputs");
-        report_give_up(reports);
+        Tensor *tensor = program->tensors.items[i];
+        if (tensor->role != ROLE_INPUT || tensor->declared == MOEC_INPUT_NEXT) continue;
+        if (!tokens && tensor->declared == MOEC_INPUT_TOKEN && position_count(tensor) == 1)
+            tokens = true;
+        else
+            list_push(torch->arena, &torch->inputs, tensor);
     }
-    if (tokens == 1 && program->sequence && logits && logits->rank == 3 &&
-        logits->axes[1]->kind == AXIS_SEQUENCE)
-        return;
+    if (tokens && logits && logits->rank == 3 && logits->axes[1]->kind == AXIS_SEQUENCE) return;
     report_error(reports, (Span){0}, "PyTorch target: model '%s' does not predict tokens",
                  program->name);
-    report_help(reports, "use a model with one input of tokens and an output logits[s, v]");
+    report_help(reports, "use a model with an input tokens[s]: token and an output logits[s, v]");
     report_give_up(reports);
 }
 
-/* ---- the model with other sizes and options ---- */
-
-/* Settings of training and of moec itself are no part of the equations. */
-static bool is_equation_option(const char *path) {
-    return strncmp(path, "train.", 6) != 0 && strncmp(path, "inference.", 10) != 0;
+/* A loss may read another input at every position, but new tokens of generate() have none. */
+static void refuse_new_values(const Torch *torch) {
+    for (int i = 0; i < torch->inputs.count; i++) {
+        const Tensor *input = torch->inputs.items[i];
+        if (!position_count(input) || !torch->needed[input->id]) continue;
+        report_error(torch->program->reports, input->span,
+                     "PyTorch target: input '%s' has values for new tokens", input->path);
+        report_help(torch->program->reports,
+                    "generate() of transformers continues one sequence, the tokens; use "
+                    "--target c for other inputs");
+        report_give_up(torch->program->reports);
+    }
 }
+
+/* ---- the model with other sizes and options ---- */
 
 static bool view_program(MoecCompiler *compiler, long batch, long context, TorchView *view) {
     compiler->unit->decisions = &view->decisions;
@@ -118,24 +120,36 @@ static List kept_options(const MoecCompiler *compiler, MoecCompiler *other, cons
     return kept;
 }
 
-static MoecCompiler *open_changed(const char *bundle, const List *sets) {
-    return moec_open_bundle(bundle, strlen(bundle), (const char *const *)sets->items, sets->count);
+/* The overrides "path=value" as nodes. */
+static List entries_of(MoecCompiler *compiler, const List *sets) {
+    List entries = {0};
+    for (int i = 0; i < sets->count; i++) {
+        Source *source = arena_alloc(compiler->arena, sizeof *source);
+        *source = (Source){"--set", sets->items[i], strlen(sets->items[i]), false};
+        list_push(compiler->arena, &entries,
+                  parse_entry(compiler->arena, &compiler->reports, source));
+    }
+    return entries;
+}
+
+static bool view_changed(MoecCompiler *compiler, const List *sets, TorchView *view) {
+    const List entries = entries_of(compiler, sets);
+    view->decisions = (List){0};
+    Program *program;
+    view->owner = moec_vary_forward(compiler, &entries, &view->decisions, &program);
+    view->program = program;
+    return program != NULL;
 }
 
 static bool open_view(void *data, long batch, long context, const List *sets, TorchView *view) {
-    const Emission *emission = data;
-    MoecCompiler *compiler = emission->compiler;
+    MoecCompiler *compiler = data;
     if (!sets->count) return view_program(compiler, batch, context, view);
-    MoecCompiler *other = open_changed(emission->bundle, sets);
-    List all = {0};
-    if (!moec_failed(other)) all = kept_options(compiler, other, sets);
-    if (all.count) {
-        list_insert(compiler->arena, &all, 0, sets);
-        moec_close(other);
-        other = open_changed(emission->bundle, &all);
-    }
-    view->owner = other;
-    return !moec_failed(other) && view_program(other, batch, context, view);
+    if (!view_changed(compiler, sets, view)) return false;
+    List all = kept_options(compiler, view->owner, sets);
+    if (!all.count) return true;
+    list_insert(compiler->arena, &all, 0, sets);
+    moec_close(view->owner);
+    return view_changed(compiler, &all, view);
 }
 
 static void close_view(TorchView *view) {
@@ -179,6 +193,18 @@ static const char *free_text(const Torch *torch) {
     return text.text;
 }
 
+/* The arguments of generate(). Inputs of targets are none. */
+static const char *generate_arguments(const Torch *torch) {
+    Text text = {.arena = torch->arena};
+    text_add(&text, "ids");
+    for (int i = 0; i < torch->inputs.count; i++) {
+        const Tensor *input = torch->inputs.items[i];
+        const char *name = input_name(torch, input);
+        if (!position_count(input)) text_add(&text, ", %s=%s", name, name);
+    }
+    return text.text;
+}
+
 static void emit(void *data) {
     Emission *emission = data;
     MoecCompiler *compiler = emission->compiler;
@@ -190,14 +216,14 @@ static void emit(void *data) {
     torch->program = program;
     const char *scope = moec_option(compiler, "train.optimizer.weight_decay_scope");
     torch->decays_all = scope && !strcmp(scope, "all");
-    check_model(torch);
-    emission->bundle = moec_bundle(compiler);
-    find_numbers(torch, &(TorchReader){emission, open_view, close_view}, &view);
+    list_inputs(torch);
+    find_numbers(torch, &(TorchReader){compiler, open_view, close_view}, &view);
     find_modules(torch);
+    refuse_new_values(torch);
     const char *classes = print_classes(torch);
     const char *name = class_name_of(torch, program->name);
     const Tensor *logits = program->outputs.items[0];
-    const Decoding decoding = moec_decoding(compiler);
+    const char *hindrance = moec_hindrance(compiler);
     bool math = torch->uses_attend || torch->uses_gather || torch->uses_math;
     bool functional = torch->uses_attend || strstr(classes, "F.");
     const char *options = options_text(compiler);
@@ -211,7 +237,7 @@ static void emit(void *data) {
         "FREE",       free_text(torch),
         "VOCABULARY", arena_format(torch->arena, "%ld", logits->axes[2]->size),
         "CONTEXT",    arena_format(torch->arena, "%ld", program->sequence->size),
-        "HINDRANCE",  decoding.hindrance ? decoding.hindrance : "",
+        "HINDRANCE",  hindrance ? hindrance : "",
         "MATH",       math ? "import math\n" : "",
         "LAYERS",     torch->repeats ? layers : "",
         "FUNCTIONAL", functional ? "import torch.nn.functional as F\n" : "",
@@ -229,7 +255,8 @@ static void emit(void *data) {
                                    .options = options_json(torch->arena, options),
                                    .vocabulary = logits->axes[2]->size,
                                    .context = program->sequence->size,
-                                   .hindrance = decoding.hindrance,
+                                   .arguments = generate_arguments(torch),
+                                   .hindrance = hindrance,
                                    .by_training = program->by_training};
 }
 

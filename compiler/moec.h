@@ -311,6 +311,7 @@ typedef struct MoecTorch {
     const char *class_name;               /* "Tiny" of TinyForCausalLM and TinyConfig */
     const char *options;                  /* of the spec, as a JSON object with numbers */
     long vocabulary, context;
+    const char *arguments; /* of generate(): "ids, question=question" */
     const char *hindrance; /* the reason why it cannot decode, or NULL */
     bool by_training;      /* some equations, such as dropout, are not in it: training has them */
 } MoecTorch;

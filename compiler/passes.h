@@ -246,6 +246,8 @@ void gradient(Program *program, bool recompute);
 void prepare_weights(Program *program);
 /* Makes the program of one decoding step; reports equations that are not causal. */
 void decode(Program *program, long tokens);
+/* True if the program reads tokens that decoding does not continue; reports the first input. */
+bool reads_examples(const Program *program);
 /* Outputs the negative log-likelihood of the next tokens instead of the logits. */
 void measure(Program *program);
 /* Calls of hand-written kernels stop reading the results of their equations. */
@@ -435,6 +437,10 @@ bool same_value(Unit *unit, const Setting *one, const Setting *other);
 /* The same model with more overrides (Node * NODE_ENTRY). Its errors are in its reports, and in
  * those of `compiler` if `tell`. Close it before `compiler`. */
 struct MoecCompiler *moec_vary(struct MoecCompiler *compiler, const List *overrides, bool tell);
+/* The same for the forward program alone, without checks of training and of the optimizer: NULL
+ * after an error. `decisions`: see Unit. */
+struct MoecCompiler *moec_vary_forward(struct MoecCompiler *compiler, const List *overrides,
+                                       List *decisions, Program **program);
 /* Memory and computation of decoding one sequence, or the reason why it is impossible. */
 typedef struct Decoding {
     long bytes_per_token; /* of caches */
@@ -447,6 +453,8 @@ typedef struct Decoding {
     const char *equation;  /* the source line of the equation, or NULL */
 } Decoding;
 Decoding moec_decoding(struct MoecCompiler *compiler);
+/* The same reason alone. The caller provides other inputs than the tokens. */
+const char *moec_hindrance(struct MoecCompiler *compiler);
 /* The schedule of a compiled program for its machine. The optimizer's program is one kernel and has
  * no units. */
 struct Schedule *moec_schedule(struct MoecCompiler *compiler, Program *program);

@@ -18,6 +18,7 @@ typedef struct Work {
     Program *program;
     Schedule *schedule; /* after fuse */
     bool defined;       /* compile the definition for the interpreter, without optimizing passes */
+    bool provided;      /* the caller of decoding provides other inputs than the tokens */
 
     /* from loops on: all programs of a text */
     Schedule *const *schedules;
@@ -81,6 +82,7 @@ static void pass_gradient(Work *work) {
 }
 
 static void pass_decode(Work *work) {
+    if (!work->provided && reads_examples(work->program)) return;
     decode(work->program, work->tokens > 0 ? work->tokens : 1);
 }
 
@@ -469,21 +471,32 @@ MoecProgram *moec_define(MoecCompiler *compiler, MoecGraph graph, long batch, lo
                                     .defined = true});
 }
 
-/* A feature that only training supports prevents decoding; it is not an error here. */
+/* The first report from `count` on as a hindrance. A feature that only training supports prevents
+ * decoding; it is no error: the reports are dropped. */
+static Decoding hindered(Reports *reports, int errors, int count) {
+    static const char known[] = "cannot decode: ";
+    if (reports->gave_up) return (Decoding){.hindrance = "the program is too large"};
+    const char *hindrance = report_message(reports, count),
+               *equation = report_source_line(reports, count);
+    if (!strncmp(hindrance, known, strlen(known))) hindrance += strlen(known);
+    reports->errors = errors;
+    reports->list.count = count;
+    return (Decoding){.hindrance = hindrance, .equation = equation};
+}
+
+const char *moec_hindrance(MoecCompiler *compiler) {
+    Reports *reports = &compiler->reports;
+    int errors = reports->errors, count = reports->list.count;
+    Work work = {.compiler = compiler, .graph = GRAPH_DECODE, .tokens = 1, .provided = true};
+    return run_passes(&work, NULL, "decode", ANY) ? NULL
+                                                  : hindered(reports, errors, count).hindrance;
+}
+
 Decoding moec_decoding(MoecCompiler *compiler) {
     Reports *reports = &compiler->reports;
     int errors = reports->errors, count = reports->list.count;
     Program *step = moec_compile(compiler, MOEC_DECODE, 0, 0, 1);
-    if (reports->gave_up) return (Decoding){.hindrance = "the program is too large"};
-    if (!step) {
-        static const char known[] = "cannot decode: ";
-        const char *hindrance = report_message(reports, count),
-                   *equation = report_source_line(reports, count);
-        if (!strncmp(hindrance, known, strlen(known))) hindrance += strlen(known);
-        reports->errors = errors;
-        reports->list.count = count;
-        return (Decoding){.hindrance = hindrance, .equation = equation};
-    }
+    if (!step || reports->gave_up) return hindered(reports, errors, count);
     Decoding decoding = {.flops = cost(compiler->arena, step)->flops_forward,
                          .positions = step->context};
     moec_lower(compiler, step, false);

@@ -311,15 +311,8 @@ void decide_inputs(Elaborator *e) {
     for (int i = 0; !text && i < inputs.count && !e->reports->errors; i++) {
         Tensor *input = inputs.items[i];
         if (alone && !is_of_text(e->program, input)) report_shape(e, input);
-        bool token =
-            !alone && (input->input == MOEC_INPUT_TOKEN || input->input == MOEC_INPUT_NEXT);
-        if (!token) continue;
-        input->input = MOEC_INPUT_CLASS;
-        if (e->program->graph != GRAPH_DECODE) continue;
-        report_error(
-            e->reports, input->span,
-            "cannot decode: the input of this model is an example, not a sequence of tokens");
-        report_help(e->reports, "use --mode forward");
+        bool token = input->input == MOEC_INPUT_TOKEN || input->input == MOEC_INPUT_NEXT;
+        if (!alone && token) input->input = MOEC_INPUT_CLASS;
     }
 }
 

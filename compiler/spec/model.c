@@ -105,6 +105,12 @@ static void elaborate_step(MoecCompiler *compiler, Program *program) {
     elaborate(unit, compiler->model, GRAPH_UPDATE, 0, 0, NULL);
 }
 
+/* The rules follow the forward pass and change the parameters of `tuned`. */
+static void apply_transfer(MoecCompiler *compiler, Program *forward, Program *tuned) {
+    compiler->tuning = transfer(compiler->unit, forward);
+    if (compiler->tuning) tune(compiler->tuning, tuned);
+}
+
 void elaborate_model(MoecCompiler *compiler) {
     Program *program = elaborated(compiler, GRAPH_FORWARD, 0, 0);
     if (!program) return;
@@ -113,8 +119,7 @@ void elaborate_model(MoecCompiler *compiler) {
     Program *training = program->by_training ? training_pass(compiler, program) : program;
     if (program->by_decoding) check_graph(compiler, program, GRAPH_DECODE);
     if (compiler->reports.errors) return;
-    compiler->tuning = transfer(compiler->unit, program);
-    if (compiler->tuning) tune(compiler->tuning, training);
+    apply_transfer(compiler, program, training);
     note_own(compiler, training);
     if (!compiler->reports.errors && program->loss && moec_option(compiler, "train.optimizer"))
         elaborate_step(compiler, training);
@@ -126,7 +131,9 @@ static void elaborate_variant(void *data) {
     elaborate_model(data);
 }
 
-static void with_overrides(MoecCompiler *compiler, const Unit *unit, const List *overrides) {
+/* Elaborates the unit with more overrides. */
+static void with_overrides(MoecCompiler *compiler, const Unit *unit, const List *overrides,
+                           void (*run)(void *data), void *data) {
     Unit *own = arena_alloc(compiler->arena, sizeof *own);
     *own = *unit;
     own->arena = compiler->arena;
@@ -138,7 +145,7 @@ static void with_overrides(MoecCompiler *compiler, const Unit *unit, const List 
     for (int i = 0; i < overrides->count; i++)
         list_push(own->arena, &own->overrides, overrides->items[i]);
     compiler->unit = own;
-    bounded(compiler, elaborate_variant, compiler);
+    bounded(compiler, run, data);
 }
 
 /* Reports the errors of a variant in its original compiler, by elaborating it there. Options of
@@ -148,16 +155,45 @@ static void repeat_errors(MoecCompiler *compiler, const List *overrides) {
     const List settings = compiler->settings;
     compiler->settings = (List){0};
     compiler->checked = false;
-    with_overrides(compiler, unit, overrides);
+    with_overrides(compiler, unit, overrides, elaborate_variant, compiler);
     compiler->settings = settings;
     compiler->unit = unit;
 }
 
-MoecCompiler *moec_vary(MoecCompiler *compiler, const List *overrides, bool tell) {
+static MoecCompiler *variant_new(const MoecCompiler *compiler) {
     MoecCompiler *variant = compiler_new();
     variant->model = compiler->model;
     variant->reports.saved = compiler->reports.saved;
-    with_overrides(variant, compiler->unit, overrides);
+    return variant;
+}
+
+/* The program of a variant, with its decisions. */
+typedef struct ForwardVariant {
+    MoecCompiler *compiler;
+    List *decisions;
+    Program *program;
+} ForwardVariant;
+
+static void elaborate_forward(void *data) {
+    ForwardVariant *forward = data;
+    Unit *unit = forward->compiler->unit;
+    unit->decisions = forward->decisions;
+    forward->program = elaborated(forward->compiler, GRAPH_FORWARD, 0, 0);
+    unit->decisions = NULL;
+    if (forward->program) apply_transfer(forward->compiler, forward->program, forward->program);
+}
+
+MoecCompiler *moec_vary_forward(MoecCompiler *compiler, const List *overrides, List *decisions,
+                                Program **program) {
+    ForwardVariant forward = {variant_new(compiler), decisions, NULL};
+    with_overrides(forward.compiler, compiler->unit, overrides, elaborate_forward, &forward);
+    *program = forward.compiler->reports.errors ? NULL : forward.program;
+    return forward.compiler;
+}
+
+MoecCompiler *moec_vary(MoecCompiler *compiler, const List *overrides, bool tell) {
+    MoecCompiler *variant = variant_new(compiler);
+    with_overrides(variant, compiler->unit, overrides, elaborate_variant, variant);
     if (tell && moec_failed(variant)) repeat_errors(compiler, overrides);
     return variant;
 }

@@ -3,6 +3,7 @@
  */
 #include "torch/torch.h"
 
+#include "abi/torch_words.h"
 #include "analysis/parameter_facts.h"
 
 #include <ctype.h>
@@ -100,11 +101,14 @@ static void print_repeat(Printer *printer, const TorchPart *part) {
     const Index *index = part->statement->index;
     print_comment(printer, part->statement);
     expand_carried(printer);
-    python_line(printer, "for %s in range(%s):", new_name(printer, index->name),
+    TorchLoop loop = {index->name, new_name(printer, python_name(printer->torch, index->name))};
+    python_line(printer, "for %s in range(%s):", loop.name,
                 python_number(printer, index->axis, (double)index->axis->size).text);
     printer->depth++;
     printer->loops++;
+    list_push(printer->torch->arena, &printer->torch->loops, &loop);
     print_parts(printer, &part->body, 0, part->body.count);
+    printer->torch->loops.count--;
     printer->loops--;
     printer->depth--;
 }
@@ -143,16 +147,9 @@ static const char *shape_text(Torch *torch, const Tensor *tensor, bool names) {
     return text.text;
 }
 
-/* A layer or weight with the name of an attribute of nn.Module would hide it. */
-static void check_attribute(Torch *torch, const char *name, Span span) {
-    if (is_reserved_attribute(name))
-        refuse(torch, span,
-               arena_format(torch->arena, "the attribute '%s', a word of Python,", name));
-}
-
 static void print_stored(Torch *torch, Text *text, const Tensor *tensor) {
-    const char *name = last_name(tensor->path), *sizes = shape_text(torch, tensor, false);
-    check_attribute(torch, name, tensor->span);
+    const char *name = attribute_name(torch, tensor->path),
+               *sizes = shape_text(torch, tensor, false);
     if (tensor->role == ROLE_STATE)
         text_add(text, "        self.register_buffer(\"%s\", torch.empty(%s))", name, sizes);
     else
@@ -174,7 +171,7 @@ static void print_initial(Torch *torch, Text *text, const TorchModule *module) {
     for (int i = 0; i < module->stored.count; i++) {
         const Tensor *tensor = module->stored.items[i];
         const Init *init = &tensor->init;
-        const char *name = last_name(tensor->path);
+        const char *name = attribute_name(torch, tensor->path);
         int kind = init->kind == MOEC_INIT_NORMAL ? 1 : init->kind == MOEC_INIT_UNIFORM ? 2 : 0;
         text_add(text, one ? "(\"%s\", \"%s\", %s, %s)," : "        (\"%s\", \"%s\", %s, %s),\n",
                  name, kinds[kind], shortest(torch->arena, init->a),
@@ -263,9 +260,6 @@ static const char *init_text(Printer *printer) {
             i = print_list(printer, &layers, i);
             continue;
         }
-        const TorchPart *part = child->parts.count ? child->parts.items[0] : NULL;
-        check_attribute(torch, last_name(child->path),
-                        part && part->statement ? part->statement->span : (Span){0});
         text_add(&layers, "        %s = %s\n", attribute(torch, module, child->path, true),
                  made_text(torch, child));
         i++;
@@ -290,6 +284,7 @@ static const char *init_text(Printer *printer) {
 /* ---- modules ---- */
 
 static bool class_name_taken(const Torch *torch, const char *name) {
+    if (torch_is_reserved(name, strlen(name)) || !strcmp(name, "F")) return true; /* None, F.silu */
     for (int i = 0; i < torch->classes.count; i++)
         if (!strcmp(((ClassText *)torch->classes.items[i])->name, name)) return true;
     return false;
@@ -402,42 +397,70 @@ void print_layer(Printer *printer, TorchModule *layer) {
 
 /* ---- the model ---- */
 
-/* Whether a part depends on the next tokens, directly or through `marked`. */
-static bool needs_targets(Torch *torch, const TorchPart *part, const bool *marked) {
-    List reads = reads_within(torch, part);
-    for (int i = 0; i < reads.count; i++) {
-        const Tensor *tensor = ((Expr *)reads.items[i])->tensor;
-        if (marked[tensor->id] || (tensor->role == ROLE_INPUT && tensor->input == MOEC_INPUT_NEXT))
-            return true;
-    }
+static void add_written(Torch *torch, const TorchPart *part, List *results) {
+    const Statement *statement = part->statement;
+    for (int i = 0; part->child && i < part->child->outputs.count; i++)
+        list_push(torch->arena, results, ((TorchItem *)part->child->outputs.items[i])->tensor);
+    if (statement && statement->kind == STATEMENT_LOOP)
+        list_push(torch->arena, results, statement->target->tensor);
+    for (int i = 0; statement && i < statement->outputs.count; i++)
+        list_push(torch->arena, results, ((Expr *)statement->outputs.items[i])->tensor);
+    for (int i = 0; i < part->body.count; i++) add_written(torch, part->body.items[i], results);
+}
+
+static void mark_results(Torch *torch, const TorchPart *part, bool *marked) {
+    List results = {0};
+    add_written(torch, part, &results);
+    for (int i = 0; i < results.count; i++) marked[((Tensor *)results.items[i])->id] = true;
+}
+
+/* Whether a part reads or writes a marked tensor. */
+static bool has_marked(Torch *torch, const TorchPart *part, const bool *marked) {
+    const List reads = reads_within(torch, part);
+    List results = {0};
+    add_written(torch, part, &results);
+    for (int i = 0; i < reads.count; i++)
+        if (marked[((Expr *)reads.items[i])->tensor->id]) return true;
+    for (int i = 0; i < results.count; i++)
+        if (marked[((Tensor *)results.items[i])->id]) return true;
     return false;
 }
 
-static void mark_results(const TorchPart *part, bool *marked) {
-    if (part->child)
-        for (int i = 0; i < part->child->outputs.count; i++)
-            marked[((TorchItem *)part->child->outputs.items[i])->tensor->id] = true;
-    else if (part->statement->kind == STATEMENT_LOOP)
-        marked[part->statement->target->tensor->id] = true;
-    for (int i = 0; part->statement && i < part->statement->outputs.count; i++)
-        marked[((Expr *)part->statement->outputs.items[i])->tensor->id] = true;
-    for (int i = 0; i < part->body.count; i++) mark_results(part->body.items[i], marked);
+/* Puts the parts before `end` that depend on marked tensors last of them; returns their first
+ * index. */
+static int dependent_last(Torch *torch, List *parts, int end, bool *marked) {
+    List first = {0}, last = {0};
+    for (int i = 0; i < end; i++) {
+        const TorchPart *part = parts->items[i];
+        bool depends = has_marked(torch, part, marked);
+        if (depends) mark_results(torch, part, marked);
+        list_push(torch->arena, depends ? &last : &first, (void *)part);
+    }
+    for (int i = 0; i < end; i++)
+        parts->items[i] = i < first.count ? first.items[i] : last.items[i - first.count];
+    return first.count;
+}
+
+static bool *marks_new(Torch *torch) {
+    return arena_alloc(torch->arena, (size_t)torch->program->tensors.count);
+}
+
+static bool is_next(const Tensor *tensor) {
+    return tensor->role == ROLE_INPUT && tensor->declared == MOEC_INPUT_NEXT;
+}
+
+/* Whether the input belongs to the next tokens: one of its dimensions has positions. */
+static bool is_with_next(const Torch *torch, const Tensor *tensor) {
+    return is_next(tensor) ||
+           (list_find(&torch->inputs, tensor) >= 0 && position_count(tensor) > 0);
 }
 
 /* Puts the parts that depend on the next tokens last; returns their first index. */
 static int loss_last(Torch *torch, List *parts) {
-    bool *marked = arena_alloc(torch->arena, (size_t)torch->program->tensors.count);
-    List first = {0}, last = {0};
-    for (int i = 0; i < parts->count; i++) {
-        TorchPart *part = parts->items[i];
-        bool needs = needs_targets(torch, part, marked);
-        if (needs) mark_results(part, marked);
-        list_push(torch->arena, needs ? &last : &first, part);
-    }
-    int count = first.count;
-    list_insert(torch->arena, &first, first.count, &last);
-    *parts = first;
-    return count;
+    bool *marked = marks_new(torch);
+    for (int i = 0; i < torch->program->tensors.count; i++)
+        marked[i] = is_with_next(torch, torch->program->tensors.items[i]);
+    return dependent_last(torch, parts, parts->count, marked);
 }
 
 /* Whether a part from `first` on writes the logits: a repeat before them has losses. The logits
@@ -445,11 +468,11 @@ static int loss_last(Torch *torch, List *parts) {
 static bool logits_after(Torch *torch, const List *parts, int first) {
     const Program *program = torch->program;
     const Tensor *logits = program->outputs.items[0];
-    bool *marked = arena_alloc(torch->arena, (size_t)program->tensors.count);
-    for (int i = first; i < parts->count; i++) mark_results(parts->items[i], marked);
+    bool *marked = marks_new(torch);
+    for (int i = first; i < parts->count; i++) mark_results(torch, parts->items[i], marked);
     for (int i = 0; i < program->tensors.count && marked[logits->id]; i++) {
         const Tensor *tensor = program->tensors.items[i];
-        if (tensor->role == ROLE_INPUT && tensor->input == MOEC_INPUT_NEXT && torch->needed[i])
+        if (is_next(tensor) && torch->needed[i])
             refuse(torch, logits->span, "an output that depends on the next tokens");
     }
     return marked[logits->id];
@@ -471,17 +494,81 @@ static void print_losses(Printer *printer, const char *logits, bool dropped) {
                 dropped ? " if losses else {}" : "");
 }
 
+/* ---- inputs other than the tokens ---- */
+
+static void find_run(Expr *expr, void *data) {
+    const TorchNumber *number = expr->kind == EXPR_NUMBER ? torch_number(data, expr) : NULL;
+    if (depends_on_run(number)) ((Torch *)data)->sees_run = true;
+}
+
+/* Whether a part depends on positions or on their number. */
+static bool sees_positions(Torch *torch, const TorchPart *part) {
+    const List statements = statements_within(torch, part);
+    torch->sees_run = false;
+    for (int i = 0; i < statements.count; i++) {
+        const Statement *statement = statements.items[i];
+        for (int j = 0; j < statement->loop_count; j++)
+            torch->sees_run |= statement->loops[j]->axis->kind == AXIS_SEQUENCE;
+        if (statement->value) expr_walk(statement->value, find_run, torch);
+    }
+    return torch->sees_run;
+}
+
+/* Puts the parts that depend on other inputs and on no position before those of the tokens. They
+ * are those from the result to before *end. */
+static int given_first(Torch *torch, List *parts, int count, int *end) {
+    *end = 0;
+    if (!torch->inputs.count) return 0;
+    bool *marked = marks_new(torch), *given = marks_new(torch);
+    for (int i = 0; i < torch->program->tensors.count; i++)
+        marked[i] = position_count(torch->program->tensors.items[i]) > 0;
+    for (int i = 0; i < count; i++)
+        if (sees_positions(torch, parts->items[i])) mark_results(torch, parts->items[i], marked);
+    for (int i = 0; i < torch->inputs.count; i++)
+        given[((Tensor *)torch->inputs.items[i])->id] = true;
+    *end = dependent_last(torch, parts, count, marked);
+    return dependent_last(torch, parts, *end, given);
+}
+
+/* These parts, computed for the first token. The cache has the tensors that later parts read. */
+static void print_given(Printer *printer, const List *parts, int first, int end) {
+    if (first == end) return;
+    Text kept = {.arena = printer->torch->arena}, read = {.arena = printer->torch->arena};
+    int known = printer->variables.count;
+    python_line(printer, "if not cache.given:");
+    printer->depth++;
+    print_parts(printer, parts, first, end);
+    for (int i = known; i < printer->variables.count; i++) {
+        const PyVariable *variable = printer->variables.items[i];
+        const char *name = variable->name;
+        if (is_weight_or_state(variable->tensor) || !*name ||
+            !read_later(printer->torch, printer->module, parts, end, variable->tensor,
+                        variable->version))
+            continue;
+        text_add(&kept, "%s\"%s\": %s", kept.length ? ", " : "", name, name);
+        text_add(&read, "%*s%s = cache.given[\"%s\"]\n", 4 * (printer->depth - 1), "", name, name);
+    }
+    python_line(printer, "cache.given = {%s}", kept.text);
+    printer->depth--;
+    text_add_bytes(&printer->text, read.text, read.length);
+}
+
 /* The equations of the model: logits, then losses if there are targets. */
 static const char *print_model(Torch *torch, Printer *printer) {
     TorchModule *root = torch->root;
     const Program *program = torch->program;
     const Tensor *logits = program->outputs.items[0];
-    int first = loss_last(torch, &root->parts);
+    int first = loss_last(torch, &root->parts), end,
+        given = given_first(torch, &root->parts, first, &end);
     for (int i = 0; i < program->tensors.count; i++) {
         Tensor *tensor = program->tensors.items[i];
         if (tensor->role != ROLE_INPUT) continue;
-        const char *name = tensor->input == MOEC_INPUT_NEXT ? "targets" : "tokens";
-        python_variable(printer, tensor, 0, new_name(printer, name))->kind = PY_INT;
+        bool other = list_find(&torch->inputs, tensor) >= 0;
+        const char *name = other             ? input_name(torch, tensor)
+                           : is_next(tensor) ? "targets"
+                                             : "tokens";
+        PyVariable *variable = python_variable(printer, tensor, 0, new_name(printer, name));
+        if (tensor->type == TYPE_INT) variable->kind = PY_INT;
     }
     const bool after = logits_after(torch, &root->parts, first);
     if (after) {
@@ -489,13 +576,33 @@ static const char *print_model(Torch *torch, Printer *printer) {
         python_line(printer, "targets = targets if losses else tokens  # the losses are dropped");
         first = root->parts.count;
     }
-    print_parts(printer, &root->parts, 0, first);
+    print_parts(printer, &root->parts, 0, given);
+    print_given(printer, &root->parts, given, end);
+    print_parts(printer, &root->parts, end, first);
     const char *name = expanded(printer, variable_of(printer, logits, 0));
     if (!after) python_line(printer, "if targets is None:");
     if (!after) python_line(printer, "    return %s, {}", name);
     print_parts(printer, &root->parts, first, root->parts.count);
     print_losses(printer, name, after);
     return printer->text.text;
+}
+
+/* Each input with its shape without the batch: ("question", 6). */
+static const char *inputs_text(Torch *torch) {
+    Text text = {.arena = torch->arena};
+    text_add(&text, torch->inputs.count ? "    inputs = (" : "%s", "");
+    for (int i = 0; i < torch->inputs.count; i++) {
+        const Tensor *tensor = torch->inputs.items[i];
+        text_add(&text, "%s(\"%s\"", i ? " " : "", input_name(torch, tensor));
+        for (int j = 1; j < tensor->rank; j++) {
+            bool positions = tensor->axes[j]->kind == AXIS_SEQUENCE;
+            text_add(&text, positions ? ", None" : ", %ld", tensor->axes[j]->size);
+        }
+        bool last = i > 0 && i + 1 == torch->inputs.count;
+        text_add(&text, "%s)%s", tensor->rank > 1 ? "" : ",", last ? "" : ",");
+    }
+    text_add(&text, torch->inputs.count ? ")\n\n" : "%s", "");
+    return text.text;
 }
 
 const char *print_classes(Torch *torch) {
@@ -511,8 +618,11 @@ const char *print_classes(Torch *torch) {
         text_add(&text, "class %s(%s):\n%s\n\n", made->name,
                  made->repeated ? "GradientCheckpointingLayer" : "nn.Module", made->body);
     }
-    text_add(&text, "class %sForCausalLM(%sBase):\n%s        self.post_init()\n\n", name, name,
-             init);
-    text_add(&text, "    def equations(self, tokens, targets, cache):\n%s", equations);
+    text_add(&text, "class %sForCausalLM(%sBase):\n%s%s        self.post_init()\n\n", name, name,
+             inputs_text(torch), init);
+    text_add(&text, "    def equations(self, tokens, targets, cache");
+    for (int i = 0; i < torch->inputs.count; i++)
+        text_add(&text, ", %s", input_name(torch, torch->inputs.items[i]));
+    text_add(&text, "):\n%s", equations);
     return text.text;
 }

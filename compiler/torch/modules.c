@@ -19,6 +19,12 @@ int first_axis(const Tensor *tensor) {
     return tensor->rank && tensor->axes[0]->kind == AXIS_REPEAT;
 }
 
+int position_count(const Tensor *tensor) {
+    int count = 0;
+    for (int i = 0; i < tensor->rank; i++) count += tensor->axes[i]->kind == AXIS_SEQUENCE;
+    return count;
+}
+
 bool is_stacked(const Tensor *tensor) {
     return tensor->role == ROLE_TEMP && first_axis(tensor);
 }
@@ -177,35 +183,34 @@ static void add_item(Torch *torch, List *items, Tensor *tensor, int version) {
     list_push(torch->arena, items, item);
 }
 
-static void all_reads(Torch *torch, const List *parts, List *reads);
-
-static void part_reads(Torch *torch, const TorchPart *part, List *reads) {
-    if (part->child) all_reads(torch, &part->child->parts, reads);
-    all_reads(torch, &part->body, reads);
-    if (!part->statement || part->statement->kind == STATEMENT_REPEAT) return;
-    reads_of(torch->arena, part->statement, reads);
-    for (int i = 0; i < part->statement->body.statements.count; i++)
-        reads_of(torch->arena, part->statement->body.statements.items[i], reads);
+static void all_statements(Torch *torch, const List *parts, List *statements) {
+    for (int i = 0; i < parts->count; i++) {
+        List inner = statements_within(torch, parts->items[i]);
+        list_append(torch->arena, statements, &inner);
+    }
 }
 
-static void all_reads(Torch *torch, const List *parts, List *reads) {
-    for (int i = 0; i < parts->count; i++) part_reads(torch, parts->items[i], reads);
+List statements_within(Torch *torch, const TorchPart *part) {
+    List statements = {0};
+    if (part->child) all_statements(torch, &part->child->parts, &statements);
+    all_statements(torch, &part->body, &statements);
+    if (!part->statement || part->statement->kind == STATEMENT_REPEAT) return statements;
+    list_push(torch->arena, &statements, part->statement);
+    list_append(torch->arena, &statements, &part->statement->body.statements);
+    return statements;
+}
+
+typedef void Accesses(Arena *arena, const Statement *statement, List *list);
+
+static List accesses(Torch *torch, const List *statements, Accesses *of) {
+    List all = {0};
+    for (int i = 0; i < statements->count; i++) of(torch->arena, statements->items[i], &all);
+    return all;
 }
 
 List reads_within(Torch *torch, const TorchPart *part) {
-    List reads = {0};
-    part_reads(torch, part, &reads);
-    return reads;
-}
-
-static void all_writes(Torch *torch, const List *parts, List *writes) {
-    for (int i = 0; i < parts->count; i++) {
-        const TorchPart *part = parts->items[i];
-        if (part->child) all_writes(torch, &part->child->parts, writes);
-        all_writes(torch, &part->body, writes);
-        if (part->statement && part->statement->kind != STATEMENT_REPEAT)
-            writes_of(torch->arena, part->statement, writes);
-    }
+    List statements = statements_within(torch, part);
+    return accesses(torch, &statements, reads_of);
 }
 
 static bool is_within(const char *path, const char *outer) {
@@ -213,14 +218,20 @@ static bool is_within(const char *path, const char *outer) {
     return !length || (!strncmp(path, outer, length) && path[length] == '.');
 }
 
-static void find_inputs(Torch *torch, TorchModule *module) {
-    List reads = {0}, writes = {0}, written = {0};
-    all_reads(torch, &module->parts, &reads);
-    all_writes(torch, &module->parts, &writes);
-    for (int i = 0; i < writes.count; i++) {
-        Expr *write = writes.items[i];
-        add_item(torch, &written, write->tensor, version_of(write));
+static List items_of(Torch *torch, const List *accessed) {
+    List items = {0};
+    for (int i = 0; i < accessed->count; i++) {
+        const Expr *access = accessed->items[i];
+        add_item(torch, &items, access->tensor, version_of(access));
     }
+    return items;
+}
+
+static void find_inputs(Torch *torch, TorchModule *module) {
+    List statements = {0};
+    all_statements(torch, &module->parts, &statements);
+    const List reads = accesses(torch, &statements, reads_of),
+               writes = accesses(torch, &statements, writes_of), written = items_of(torch, &writes);
     for (int i = 0; module->parent && i < reads.count; i++) {
         const Expr *read = reads.items[i];
         Tensor *tensor = read->tensor;
@@ -238,8 +249,7 @@ bool read_later(Torch *torch, const TorchModule *module, const List *parts, int 
     if (outside) return true;
     if (has_item(&module->outputs, tensor, version)) return true;
     for (int i = first; i < parts->count; i++) {
-        List reads = {0};
-        part_reads(torch, parts->items[i], &reads);
+        const List reads = reads_within(torch, parts->items[i]);
         for (int j = 0; j < reads.count; j++) {
             const Expr *read = reads.items[j];
             if (read->tensor == tensor && version_of(read) == version) return true;
@@ -254,18 +264,34 @@ static int reads_of_tensor(const List *reads, const Tensor *tensor) {
     return count;
 }
 
-/* A result is read outside of the module, is a stacked tensor after the iteration, or an output. */
+/* The statements of the repeats in these parts. */
+static void repeated_statements(Torch *torch, const List *parts, List *statements) {
+    for (int i = 0; i < parts->count; i++) {
+        const TorchPart *part = parts->items[i];
+        all_statements(torch, &part->body, statements);
+        if (part->child) repeated_statements(torch, &part->child->parts, statements);
+    }
+}
+
+/* A result is read outside of the module, is a stacked tensor after the iteration that the module
+ * is part of, or an output. After a repeat of the module, a stacked tensor has version 0. */
 static void find_outputs(Torch *torch, TorchModule *module, const List *whole) {
-    List reads = {0}, writes = {0};
-    all_reads(torch, &module->parts, &reads);
-    all_writes(torch, &module->parts, &writes);
+    List statements = {0}, repeated = {0};
+    all_statements(torch, &module->parts, &statements);
+    repeated_statements(torch, &module->parts, &repeated);
+    const List reads = accesses(torch, &statements, reads_of),
+               writes = accesses(torch, &statements, writes_of),
+               inner_writes = accesses(torch, &repeated, writes_of),
+               inner = items_of(torch, &inner_writes);
     for (int i = 0; i < writes.count; i++) {
         const Expr *write = writes.items[i];
         Tensor *tensor = write->tensor;
         if (!torch->live[tensor->id]) continue;
         bool outside = reads_of_tensor(whole, tensor) > reads_of_tensor(&reads, tensor);
-        if (outside || tensor->role == ROLE_OUTPUT || version_of(write))
-            add_item(torch, &module->outputs, tensor, version_of(write));
+        int version = version_of(write);
+        if (has_item(&inner, tensor, version)) version = 0;
+        if (outside || tensor->role == ROLE_OUTPUT || version)
+            add_item(torch, &module->outputs, tensor, version);
     }
 }
 
@@ -281,8 +307,9 @@ void find_modules(Torch *torch) {
     torch->root = module_new(torch, NULL, program->name, "");
     torch->root->application = outermost;
     torch->root->parts = parts_of(torch, torch->root, &program->body.statements);
-    List whole = {0};
-    all_reads(torch, &torch->root->parts, &whole);
+    List statements = {0};
+    all_statements(torch, &torch->root->parts, &statements);
+    const List whole = accesses(torch, &statements, reads_of);
     for (int i = 0; i < torch->modules.count; i++) {
         find_inputs(torch, torch->modules.items[i]);
         find_outputs(torch, torch->modules.items[i], &whole);

@@ -273,10 +273,13 @@ static void try_option(Torch *torch, const TorchReader *reader, TorchNumber *num
     torch->variables.count--;
 }
 
+bool is_equation_option(const char *path) {
+    return strncmp(path, "train.", 6) != 0 && strncmp(path, "inference.", 10) != 0;
+}
+
 static bool may_be_free(const Setting *setting) {
     return setting->kind == VALUE_NUMBER && !setting->unread && setting->number != 0 &&
-           strncmp(setting->path, "train.", 6) != 0 &&
-           strncmp(setting->path, "inference.", 10) != 0;
+           is_equation_option(setting->path);
 }
 
 /* The factors, from the values in the model itself; lists the numbers with a variable. */
@@ -322,6 +325,13 @@ const TorchNumber *torch_number(const Torch *torch, const void *key) {
         if (number->key == key) return number;
     }
     return NULL;
+}
+
+bool depends_on_run(const TorchNumber *number) {
+    bool run = number && number->added && !number->added->path;
+    for (int i = 0; number && i < number->terms.count; i++)
+        run |= !((TorchTerm *)number->terms.items[i])->variable->path;
+    return run;
 }
 
 void find_numbers(Torch *torch, const TorchReader *reader, const TorchView *view) {

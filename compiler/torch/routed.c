@@ -20,13 +20,6 @@ static bool is_token_axis(const Axis *axis) {
     return axis->kind == AXIS_SEQUENCE || axis->kind == AXIS_BATCH;
 }
 
-static bool depends_on_run(const TorchNumber *number) {
-    bool run = number && number->added && !number->added->path;
-    for (int i = 0; number && i < number->terms.count; i++)
-        run |= !((TorchTerm *)number->terms.items[i])->variable->path;
-    return run;
-}
-
 static bool by_token(const Torch *torch, const Expr *expr) {
     if (expr->kind == EXPR_INDEX) return !is_token_axis(expr->index->axis);
     if (expr->kind == EXPR_NUMBER) return !depends_on_run(torch_number(torch, expr));

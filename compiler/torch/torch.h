@@ -113,6 +113,11 @@ typedef struct Py {
     Index *dims[MAX_LOOPS];
 } Py;
 
+/* The Python variable of the iteration of a repeat. */
+typedef struct TorchLoop {
+    const char *index, *name;
+} TorchLoop;
+
 /* The whole text being printed. */
 typedef struct Torch {
     Arena *arena;
@@ -122,10 +127,13 @@ typedef struct Torch {
     List numbers;    /* TorchNumber * */
     bool *live;      /* by tensor: it has an effect on an output */
     bool *needed;    /* by tensor: it has an effect on the first output */
+    List inputs;     /* Tensor *: those that are neither tokens nor their targets */
     bool *table;     /* by tensor: it depends on positions and integers only */
+    bool sees_run;   /* of the last search: it found positions or their number */
     TorchModule *root;
     List modules; /* TorchModule * */
     List classes; /* ClassText * */
+    List loops;   /* TorchLoop *: the repeats around the current part */
     bool uses_top, uses_take, uses_gather, uses_attend, uses_math, repeats;
 } Torch;
 
@@ -163,13 +171,17 @@ bool is_weight_or_state(const Tensor *tensor); /* a parameter or state */
 /* The number of the first dimension in Python: 1 if the tensor has one for the iterations of a
  * repeat, which is none there. */
 int first_axis(const Tensor *tensor);
+/* The number of its dimensions along the sequence. */
+int position_count(const Tensor *tensor);
 void find_modules(Torch *torch);
 /* The module of a path; created without parts if there is none. */
 TorchModule *module_at(Torch *torch, const char *path);
 /* The version of a stacked tensor at a subscript of its first dimension; 0 for other tensors. */
 int version_of(const Expr *read);
 bool is_stacked(const Tensor *tensor);
-/* Every read of a statement, its body included. */
+/* The statements of a part and of its layers; a scan, then its equations. */
+List statements_within(Torch *torch, const TorchPart *part);
+/* Their reads. */
 List reads_within(Torch *torch, const TorchPart *part);
 /* Whether a part from `first` on reads the tensor, or the module returns it. */
 bool read_later(Torch *torch, const TorchModule *module, const List *parts, int first,
@@ -180,9 +192,12 @@ bool read_later(Torch *torch, const TorchModule *module, const List *parts, int 
  * model itself. */
 void find_numbers(Torch *torch, const TorchReader *reader, const TorchView *view);
 const TorchNumber *torch_number(const Torch *torch, const void *key);
+bool depends_on_run(const TorchNumber *number);
+/* Settings of training and of moec itself are no part of the equations. */
+bool is_equation_option(const char *path);
 
 /* ---- torch_names.c ---- */
-const char *python_name(Torch *torch, const char *name);
+const char *python_name(const Torch *torch, const char *name);
 /* "query" of "block.{i}.attention.query". */
 const char *last_name(const char *path);
 const char *local_stem(Printer *printer, const Tensor *tensor);
@@ -205,8 +220,10 @@ const char *attribute(Torch *torch, const TorchModule *from, const char *path, b
  * layer of the same name has the weights that they share, or "". */
 const char *list_suffix(Torch *torch, const char *path, size_t length);
 const char *class_name_of(Torch *torch, const char *name);
-/* Whether nn.Module or Python has another use for the name of an attribute. */
-bool is_reserved_attribute(const char *name);
+/* The argument of an input that is neither tokens nor targets. */
+const char *input_name(const Torch *torch, const Tensor *input);
+/* The attribute at a path; one that nn.Module or Python has another use for ends with "_". */
+const char *attribute_name(Torch *torch, const char *path);
 /* The attribute of the module with the value of an option: "eps" of "norm.eps". */
 const char *option_attribute(Torch *torch, TorchModule *module, const TorchVariable *option);
 

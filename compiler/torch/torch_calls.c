@@ -65,6 +65,12 @@ static PyVariable *result_of(Printer *printer, const Statement *statement, int n
     return define_variable(printer, output->tensor, 0, parts, at);
 }
 
+/* Those of an operand [..., s, h, e] that does not run along the sequence. */
+static void add_positions(Text *text, const char *name, const Expr *operand) {
+    const Axis *axis = operand->tensor->axes[operand->count - 3];
+    if (axis->kind != AXIS_SEQUENCE) text_add(text, ", %s=cache.range(%ld)", name, axis->size);
+}
+
 static void print_attend(Printer *printer, Statement *statement, const List *parts, int at) {
     Torch *torch = printer->torch;
     const AttendOptions *options = &statement->attention;
@@ -75,8 +81,10 @@ static void print_attend(Printer *printer, Statement *statement, const List *par
     const int keys = call_input(statement, 1)->count - 3;
     const char *k = all_of(printer, statement, 1, keys), *v = all_of(printer, statement, 2, keys);
     Text text = {.arena = torch->arena};
-    text_add(&text, "attend(cache, %s, %s, %s, scale=%s", q, k, v,
-             python_number(printer, &options->scale, options->scale).text);
+    text_add(&text, "attend(cache, %s, %s, %s", q, k, v);
+    add_positions(&text, "queries", call_input(statement, 0));
+    add_positions(&text, "keys", call_input(statement, 1));
+    text_add(&text, ", scale=%s", python_number(printer, &options->scale, options->scale).text);
     if (options->mask == MASK_NONE) text_add(&text, ", causal=False");
     if (options->mask == MASK_WINDOW)
         text_add(&text, ", window=%s",

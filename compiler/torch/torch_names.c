@@ -1,10 +1,12 @@
 /* torch_names: Python names of tensors, layers and classes; lines and comments. */
 #include "torch/torch.h"
 
+#include "abi/torch_words.h"
+
 #include <ctype.h>
 #include <string.h>
 
-/* Words that cannot be names. */
+/* Words that cannot be variables. */
 static const char *const words[] = {
     "False",   "None",     "True",     "and",    "as",    "assert", "async",  "await",
     "break",   "class",    "continue", "def",    "del",   "elif",   "else",   "except",
@@ -15,12 +17,9 @@ static const char *const words[] = {
 static const char *const globals[] = {"cache",  "F",     "math",   "range",     "l",
                                       "O",      "I",     "cls",    "take",      "gather",
                                       "attend", "top_k", "losses", "positions", "reversed"};
-/* Attributes of nn.Module and of the base class. */
-static const char *const methods[] = {
-    "train", "eval",     "half",       "double",  "type",    "to",       "cpu",         "cuda",
-    "apply", "forward",  "children",   "buffers", "modules", "training", "config",      "device",
-    "dtype", "generate", "parameters", "initial", "compile", "bfloat16", "dump_patches"};
-
+/* Arguments of forward(). */
+static const char *const forward_words[] = {
+    "input_ids", "attention_mask", "past_key_values", "labels", "targets", "tokens", "use_cache"};
 #define IN_LIST(list, name) in_list(list, sizeof(list) / sizeof *(list), name)
 static bool in_list(const char *const *list, size_t count, const char *name) {
     for (size_t i = 0; i < count; i++)
@@ -28,13 +27,21 @@ static bool in_list(const char *const *list, size_t count, const char *name) {
     return false;
 }
 
-const char *python_name(Torch *torch, const char *name) {
+const char *python_name(const Torch *torch, const char *name) {
     bool taken = IN_LIST(words, name) || IN_LIST(globals, name);
     return taken ? arena_format(torch->arena, "%s_", name) : name;
 }
 
-bool is_reserved_attribute(const char *name) {
-    return IN_LIST(words, name) || IN_LIST(methods, name);
+const char *input_name(const Torch *torch, const Tensor *input) {
+    const char *name = input->path;
+    bool taken = IN_LIST(forward_words, name);
+    return taken ? arena_format(torch->arena, "%s_", name) : python_name(torch, name);
+}
+
+const char *attribute_name(Torch *torch, const char *path) {
+    const char *name = last_name(path);
+    bool taken = torch_is_reserved(name, strlen(name));
+    return taken ? arena_format(torch->arena, "%s_", name) : name;
 }
 
 const char *last_name(const char *path) {
@@ -147,6 +154,28 @@ const char *list_suffix(Torch *torch, const char *path, size_t length) {
     return "";
 }
 
+/* The iteration in a path, with the variables of the loops: "i + 1" of "{i+1}". */
+static void add_iteration(Torch *torch, Text *text, const char *at, const char *end) {
+    while (at < end) {
+        size_t length = 0;
+        while (isalpha((unsigned char)*at) &&
+               (isalnum((unsigned char)at[length]) || at[length] == '_'))
+            length++;
+        const TorchLoop *loop = NULL;
+        for (int i = torch->loops.count - 1; length && i >= 0 && !loop; i--) {
+            const TorchLoop *other = torch->loops.items[i];
+            if (!strncmp(other->index, at, length) && !other->index[length]) loop = other;
+        }
+        if (loop)
+            text_add(text, "%s", loop->name);
+        else if (length)
+            text_add_bytes(text, at, length);
+        else
+            text_add(text, *at == '*' || *at == '+' ? " %c " : "%c", *at);
+        at += length ? length : 1;
+    }
+}
+
 const char *attribute(Torch *torch, const TorchModule *from, const char *path, bool layer) {
     Text text = {.arena = torch->arena};
     text_add(&text, "self");
@@ -157,13 +186,14 @@ const char *attribute(Torch *torch, const TorchModule *from, const char *path, b
             text_add(&text, "%s", list_suffix(torch, path, (size_t)(at - path)));
         if (*at == '{') {
             text_add(&text, "[");
-            for (size_t i = 1; i + 1 < length; i++) {
-                bool spaced = at[i] == '*' || at[i] == '+';
-                text_add(&text, spaced ? " %c " : "%c", at[i]);
-            }
+            add_iteration(torch, &text, at + 1, at + length - 1);
             text_add(&text, "]");
         } else
-            text_add(&text, isdigit((unsigned char)*at) ? "[%.*s]" : ".%.*s", (int)length, at);
+            text_add(&text,
+                     isdigit((unsigned char)*at)     ? "[%.*s]"
+                     : torch_is_reserved(at, length) ? ".%.*s_"
+                                                     : ".%.*s",
+                     (int)length, at);
         at += length;
         if ((layer || *at) && is_weight(torch, path, (size_t)(at - path)))
             text_add(&text, TORCH_LAYER);
@@ -185,7 +215,7 @@ static bool has_attribute(const TorchModule *module, const char *name) {
 const char *option_attribute(Torch *torch, TorchModule *module, const TorchVariable *option) {
     TorchModule *first = module_at(torch, module->path);
     const char *name = last_name(option->path);
-    bool taken = is_reserved_attribute(name) || has_attribute(first, name);
+    bool taken = torch_is_reserved(name, strlen(name)) || has_attribute(first, name);
     int at = 0;
     for (; at < first->options.count && first->options.items[at] != option; at++)
         taken |= !strcmp(last_name(((TorchVariable *)first->options.items[at])->path), name);

@@ -5,8 +5,10 @@ transformers. Logits, loss, gradients by name, and greedy tokens with a cache mu
 or are refused.
 """
 import copy
+import itertools
 import os
 import pathlib
+import re
 import shutil
 import struct
 import subprocess
@@ -14,6 +16,7 @@ import sys
 import tempfile
 import warnings
 
+import numpy
 import torch
 import transformers
 from safetensors import safe_open
@@ -21,6 +24,8 @@ from safetensors.torch import load_file, save_file
 
 BATCH, TOKENS = 2, 64
 FULL = bool(os.environ.get("FULL"))  # with programs compiled by moec, also for the tokens
+DEVICE = [] if FULL else ["--device", "reference"]
+NUMBERS = itertools.count()  # of emitted folders: transformers keeps the modules of a folder by its name
 warnings.filterwarnings("ignore")
 torch.set_num_threads(int(os.environ.get("THREADS", "2")))
 transformers.logging.set_verbosity_error()
@@ -31,6 +36,13 @@ def moec(*arguments):
     if done.returncode:
         raise RuntimeError(f"moec {' '.join(map(str, arguments))}\n{done.stdout}{done.stderr}")
     return done.stdout
+
+
+def emitted_model(checkpoint, folder):
+    """The folder that moec emits and the model that transformers loads from it."""
+    emitted = folder / f"model{next(NUMBERS)}"
+    moec("emit", checkpoint, "--target", "torch", "--out", emitted)
+    return emitted, transformers.AutoModelForCausalLM.from_pretrained(emitted, trust_remote_code=True, dtype=torch.float32).eval()
 
 
 def relative(ours, theirs):
@@ -56,14 +68,59 @@ def write_tokens(path, rows, wide):
         file.write(struct.pack(f"<{len(numbers)}{'I' if wide else 'H'}", *numbers))
 
 
-def compare_gradients(model, rows, theirs):
+def other_inputs(model, context):
+    """Values of the inputs that are not tokens: small numbers for integers, which all of the models accept."""
+    generator = torch.Generator().manual_seed(4)
+    values = {}
+    for name, *shape in model.inputs:
+        shape = [BATCH, *(context if size is None else size for size in shape)]
+        real = name in ("image", "weights")
+        values[name] = torch.rand(shape, generator=generator) if real else torch.randint(0, 3, shape, generator=generator)
+    return values
+
+
+def examples(checkpoint, folder, rows, inputs, shown):
+    """Tensors that moec computes from a file with all inputs."""
+    tensors = {**inputs, "tokens": rows[:, :-1], "targets": rows[:, 1:]}
+    save_file({name: (x if x.is_floating_point() else x.int()).contiguous() for name, x in tensors.items()}, folder / "examples")
+    moec("inspect", checkpoint, "--data", folder / "examples", *DEVICE, "-b", len(rows), *(f"--show={name}" for name in shown), "--out",
+         folder / "out.npz")
+    return {name: torch.tensor(x) for name, x in numpy.load(folder / "out.npz").items()}
+
+
+def moec_output(checkpoint, folder, rows, inputs, has_loss, vocabulary):
+    """Logits, losses and gradients of moec."""
+    if inputs:
+        return examples(checkpoint, folder, rows, inputs, ["logits", "loss", "gradient:*"])
+    write_tokens(folder / "tokens.bin", rows, vocabulary > 65536)
+    moec("forward", checkpoint, *DEVICE, "--weights", checkpoint, "--input", folder / "tokens.bin", "--outputs",
+         "logits,loss,total,grads" if has_loss else "logits", "--out", folder / "out.safetensors")
+    return load_file(folder / "out.safetensors")
+
+
+def moec_tokens(spec, checkpoint, folder, prompt, inputs, count, context):
+    """Greedy tokens of moec, which decodes tokens alone; with other inputs from the logits of whole sequences."""
+    if not inputs:
+        exact = ["--set", "attention.top_values=0"] if spec.endswith("_best") else []  # an approximation of moec
+        text = moec("generate", checkpoint, "--token-ids", "-p", " ".join(map(str, prompt[0].tolist())), "-n", count, "--temperature",
+                    "0", *exact)
+        return list(map(int, text.split()))[5:]
+    tokens = torch.zeros(1, context + 1, dtype=torch.long)
+    tokens[:, :5] = prompt
+    for at in range(5, 5 + count):
+        logits = examples(checkpoint, folder, tokens, inputs, ["logits"])["logits"]
+        tokens[0, at] = logits.reshape(context, -1)[at - 1].argmax()
+    return tokens[0, 5 : 5 + count].tolist()
+
+
+def compare_gradients(model, rows, inputs, theirs):
     model.zero_grad()
-    output = model(rows[:, :-1], targets=rows[:, 1:])
+    output = model(rows[:, :-1], targets=rows[:, 1:], **inputs)
     output.loss.backward()
     worst = 0.0
     largest = max(value.abs().max().item() for key, value in theirs.items() if key.startswith("gradient:"))
     for name, parameter in model.named_parameters():
-        key = "gradient:" + name.replace("_layer.", ".")
+        key = "gradient:" + re.sub(r"_?(_layer)?\.", ".", name).rstrip("_")  # the name in the spec
         if key not in theirs:
             continue
         ours = parameter.grad if parameter.grad is not None else torch.zeros_like(parameter)
@@ -75,11 +132,11 @@ def compare_gradients(model, rows, theirs):
     return output.loss.item(), worst
 
 
-def greedy(model, tokens, count):
+def greedy(model, tokens, inputs, count):
     """The same tokens without a cache."""
     for _ in range(count):
         with torch.no_grad():
-            tokens = torch.cat([tokens, model(tokens).logits[:, -1:].argmax(-1)], 1)
+            tokens = torch.cat([tokens, model(tokens, **inputs).logits[:, -1:].argmax(-1)], 1)
     return tokens[0, -count:].tolist()
 
 
@@ -89,22 +146,21 @@ def other_values(config):
     return {name: config.options[name] + 1 if kind is int else config.options[name] * 0.8 for name, kind in free.items()}
 
 
-def compare_options(spec, sets, folder, config, rows):
+def compare_options(spec, sets, folder, config, rows, inputs):
     """Options that change in the configuration, against a model that moec writes with them: the difference of the logits and losses.
     None: no other values are valid together.
     """
     changed = other_values(config)
     expected, held = {**config.options, **changed}, dict(changed)
     for attempt in range(2):
-        checkpoint, emitted = folder / f"options{attempt}.safetensors", folder / f"options{attempt}"
+        checkpoint = folder / f"options{attempt}.safetensors"
         values = [f"--set={text}" for text in sets] + [f"--set={name}={value!r}" for name, value in held.items()]
         try:
             moec("init", spec, *values, "--out", checkpoint)
         except RuntimeError:
             return None
         spread(checkpoint)
-        moec("emit", checkpoint, "--target", "torch", "--out", emitted)
-        theirs = transformers.AutoModelForCausalLM.from_pretrained(emitted, trust_remote_code=True, dtype=torch.float32).eval()
+        _, theirs = emitted_model(checkpoint, folder)
         follow = {name: value for name, value in expected.items()
                   if not name.startswith(("train", "inference")) and theirs.config.options.get(name, value) != value}
         held.update(follow)
@@ -115,7 +171,7 @@ def compare_options(spec, sets, folder, config, rows):
     ours = transformers.AutoModelForCausalLM.from_config(config, trust_remote_code=True, dtype=torch.float32).eval()
     ours.load_state_dict(theirs.state_dict())
     with torch.no_grad():
-        a, b = (model(rows[:, :-1], targets=rows[:, 1:]) for model in (ours, theirs))
+        a, b = (model(rows[:, :-1], targets=rows[:, 1:], **inputs) for model in (ours, theirs))
     difference = relative(a.logits, b.logits)
     return difference if a.loss is None else max(difference, abs(a.loss.item() - b.loss.item()) / abs(b.loss.item()))
 
@@ -153,49 +209,43 @@ def refused_options(model):
 
 
 def compare(spec, sets, folder):
-    checkpoint, emitted = folder / "weights.safetensors", folder / "model"
+    checkpoint = folder / "weights.safetensors"
     options = [f"--set={text}" for text in sets]
     moec("init", spec, *options, "--out", checkpoint)
     spread(checkpoint)
-    moec("emit", checkpoint, "--target", "torch", "--out", emitted)
-    model = transformers.AutoModelForCausalLM.from_pretrained(emitted, trust_remote_code=True, dtype=torch.float32).eval()
+    emitted, model = emitted_model(checkpoint, folder)
     vocabulary = model.config.vocab_size
     context = model.config.max_position_embeddings
     rows = torch.randint(0, vocabulary, (BATCH, context + 1), generator=torch.Generator().manual_seed(2))
-    write_tokens(folder / "tokens.bin", rows, vocabulary > 65536)
+    inputs = other_inputs(model, context)
     has_loss = "targets is" in (next(emitted.glob("modeling_*.py"))).read_text()
-    wanted = "logits,loss,total,grads" if has_loss else "logits"
-    device = [] if FULL else ["--device", "reference"]
-    moec("forward", checkpoint, *device, "--weights", checkpoint, "--input", folder / "tokens.bin", "--outputs", wanted, "--out",
-         folder / "out.safetensors")
-    theirs = load_file(folder / "out.safetensors")
+    theirs = moec_output(checkpoint, folder, rows, inputs, has_loss, vocabulary)
     with torch.no_grad():
-        logits = model(rows[:, :-1]).logits
+        logits = model(rows[:, :-1], **inputs).logits
     ruff = [subprocess.run([pathlib.Path(sys.executable).parent / "ruff", *words, "-q", "--isolated", emitted], capture_output=True)
             for words in (["check"], ["format", "--check", "--line-length", "120"])]
     result = {"ruff": sum(done.returncode for done in ruff), "logits": relative(theirs["logits"], logits)}
-    loss, result["gradients"] = compare_gradients(model, rows, theirs)
-    if FULL and result["gradients"] > LIMITS["gradients"]:  # rounding errors in f32 of the one or the other? Both in double
+    loss, result["gradients"] = compare_gradients(model, rows, inputs, theirs)
+    if FULL and not inputs and result["gradients"] > LIMITS["gradients"]:  # rounding errors in f32 of the one or the other? Both in double
         moec("forward", checkpoint, "--device", "reference", "--weights", checkpoint, "--input", folder / "tokens.bin", "--outputs",
-             wanted, "--out", folder / "double.safetensors")
-        _, result["gradients"] = compare_gradients(model.double(), rows, load_file(folder / "double.safetensors"))
+             "logits,loss,total,grads", "--out", folder / "double.safetensors")
+        _, result["gradients"] = compare_gradients(model.double(), rows, inputs, load_file(folder / "double.safetensors"))
         model.float()
     result["loss"] = abs(loss - theirs.get("total", theirs["loss"]).item()) / abs(loss)
     if not model.hindrance:
         count = min(TOKENS, context - 5)
         prompt = rows[:1, :5]
-        ours = model.generate(prompt, max_new_tokens=count, do_sample=False, attention_mask=torch.ones_like(prompt))[0, 5:].tolist()
+        own = {name: inputs[name][:1] for name, *shape in model.inputs if None not in shape}  # the others are for targets
+        ours = model.generate(prompt, max_new_tokens=count, do_sample=False, attention_mask=torch.ones_like(prompt), **own)
+        ours = ours[0, 5:].tolist()
         if FULL:
-            exact = ["--set", "attention.top_values=0"] if spec.endswith("_best") else []  # an approximation of moec
-            text = moec("generate", checkpoint, "--token-ids", "-p", " ".join(map(str, prompt[0].tolist())), "-n", count,
-                        "--temperature", "0", *exact)
-            expected = list(map(int, text.split()))[5:]
+            expected = moec_tokens(spec, checkpoint, folder, prompt, {name: x[:1] for name, x in inputs.items()}, count, context)
         else:
-            expected = greedy(model, prompt, count)
+            expected = greedy(model, prompt, own, count)
         equal = next((i for i, (a, b) in enumerate(zip(ours, expected)) if a != b), min(len(ours), len(expected)))
         result["tokens"] = equal
         result["wanted"] = count
-    result["options"] = compare_options(spec, sets, folder, copy.deepcopy(model.config), rows)
+    result["options"] = compare_options(spec, sets, folder, copy.deepcopy(model.config), rows, inputs)
     result["ignored"] = refused_options(model)
     return result
 

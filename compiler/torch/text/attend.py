@@ -13,29 +13,30 @@ def attend(
     chosen=None,
     block=(1, 1, 1),
     lse=False,
+    queries=None,
+    keys=None,
 ):
     """Softmax attention of q[..., s, h, e] over k[..., t, h, e] and v[..., t, h, c].
 
-    Query head h reads key head floor(h * keys / heads). `sink` is a logit per head without a value.
+    Queries and keys are the current positions and all positions so far, unless others are given. Query head h reads key head floor(h * keys / heads). `sink` is a logit per head without a value.
     Each element of `chosen` is for block[0] queries, block[1] heads and block[2] keys.
     """
     heads = torch.arange(q.shape[-2], device=q.device)
-    positions, own = cache.all_positions, heads.new_tensor(range(q.shape[-3]))
-    if k.shape[-3] != len(positions):  # other keys, to which all queries attend
-        positions = torch.arange(k.shape[-3], device=q.device)
+    queries = cache.positions if queries is None else queries
+    keys = cache.all_positions if keys is None else keys
     k = k[..., heads * k.shape[-2] // len(heads), :].transpose(-3, -2)
     v = v[..., heads * v.shape[-2] // len(heads), :].transpose(-3, -2)
     q = q.transpose(-3, -2)
-    s, t = cache.positions[:, None], positions
+    s, t = queries[:, None], keys
     mask = t <= s if causal else torch.ones_like(t <= s)
     if window:
         mask = mask & (s - t < window)
     if documents is not None:
-        mask = mask & (documents[..., cache.positions, None] == documents[..., None, :]).unsqueeze(-3)
+        mask = mask & (documents[..., queries, None] == documents[..., None, :]).unsqueeze(-3)
     if chosen is not None:
-        rows = own if block[0] == 1 else cache.positions // block[0]
+        rows = cache.range(len(queries)) if block[0] == 1 else queries // block[0]
         picked = chosen[..., heads // block[1], :].transpose(-3, -2)[..., rows, :]
-        mask = mask & (picked[..., positions // block[2]] != 0)
+        mask = mask & (picked[..., keys // block[2]] != 0)
     if not softcap and sink is None and chosen is None and not lse:
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale).transpose(-3, -2)
     scores = scale * q @ k.transpose(-1, -2)

@@ -6,6 +6,7 @@ class @NAME@Cache(Cache):
     def __init__(self):
         super().__init__(layers=[])
         self.tensors = {}
+        self.given = {}  # tensors that depend on inputs other than the tokens
         self.total = 0
         self.keeps = False
         self.rows = None  # a cache per sequence, if some are padded
@@ -55,6 +56,8 @@ class @NAME@Cache(Cache):
             self.rows = [copy.deepcopy(self.rows[beam]) for beam in beams.tolist()]
         for key, x in self.tensors.items():
             self.tensors[key] = x.index_select(0, beams.to(x.device))
+        for name, x in self.given.items():
+            self.given[name] = x.index_select(0, beams.to(x.device))
 
     @property
     def is_initialized(self):
@@ -69,6 +72,8 @@ class @NAME@Base(PreTrainedModel, GenerationMixin):
     main_input_name = "input_ids"
     supports_gradient_checkpointing = True
     cache_name = "cache" if "cache" in CausalLMOutputWithPast.__annotations__ else "past_key_values"
+    # Inputs other than the tokens, each with its shape without the batch. None: the positions of the targets.
+    inputs = ()
     # The reason why the model cannot decode; empty: it can.
     hindrance = "@HINDRANCE@"
 
@@ -96,7 +101,7 @@ class @NAME@Base(PreTrainedModel, GenerationMixin):
         targets=None,
         use_cache=None,
         cache=None,
-        **_,
+        **inputs,
     ):
         """`labels` are the tokens themselves, as in other models of transformers: the loss is that of all tokens after the
         first. `targets` are the tokens of the next positions.
@@ -106,22 +111,32 @@ class @NAME@Base(PreTrainedModel, GenerationMixin):
         if targets is not None and (targets < 0).any():
             raise ValueError("labels of -100 are not supported: the loss of this model covers all tokens")
         use_cache = bool(use_cache)
+        inputs = {name: self.checked(inputs.get(name), name, shape, targets) for name, *shape in self.inputs}
         if self.hindrance and use_cache:
             raise ValueError("this model cannot decode: " + self.hindrance)
         cache = past_key_values if cache is None else cache
         if not isinstance(cache, @NAME@Cache):
             cache = @NAME@Cache()
         if targets is None and attention_mask is not None and not attention_mask.all():
-            logits, losses = self.padded(input_ids, attention_mask, cache, use_cache), {}
+            logits, losses = self.padded(input_ids, attention_mask, cache, use_cache, inputs), {}
         else:
             cache.begin(input_ids, use_cache)
-            logits, losses = self.equations(input_ids, targets, cache)
+            logits, losses = self.equations(input_ids, targets, cache, **inputs)
         out = CausalLMOutputWithPast(loss=losses.get("loss"), logits=logits)
         if use_cache:
             out[self.cache_name] = cache
         return out
 
-    def padded(self, tokens, attention_mask, cache, keeps):
+    @staticmethod
+    def checked(x, name, shape, targets):
+        if x is None and targets is None and None in shape:
+            return None
+        if x is None or x.dim() != len(shape) + 1 or any(n and n != m for n, m in zip(shape, x.shape[1:])):
+            text = ", ".join(["b", *(str(n or "s") for n in shape)])
+            raise ValueError(f"this model needs a tensor {name}=... of shape [{text}]")
+        return x
+
+    def padded(self, tokens, attention_mask, cache, keeps, inputs):
         """Sequences of different lengths, one after the other: positions and states do not count the padding."""
         if cache.rows is None:
             cache.rows = [@NAME@Cache() for _ in tokens]
@@ -129,7 +144,8 @@ class @NAME@Base(PreTrainedModel, GenerationMixin):
         logits = None
         for row, (own, mask) in enumerate(zip(cache.rows, masks)):
             own.begin(tokens[row : row + 1, mask], keeps)
-            values, _ = self.equations(tokens[row : row + 1, mask], None, own)
+            own_inputs = {name: x if x is None else x[row : row + 1] for name, x in inputs.items()}
+            values, _ = self.equations(tokens[row : row + 1, mask], None, own, **own_inputs)
             if logits is None:
                 logits = values.new_zeros(*tokens.shape, values.shape[-1])
             logits[row, mask] = values[0]
@@ -150,7 +166,11 @@ class @NAME@Base(PreTrainedModel, GenerationMixin):
     def _prepare_cache_for_generation(self, generation_config, model_kwargs, *args, **kwargs):
         model_kwargs[self.cache_name] = @NAME@Cache()
 
-    def prepare_inputs_for_generation(self, input_ids, past_key_values=None, cache=None, attention_mask=None, **_):
+    def _validate_model_kwargs(self, model_kwargs):
+        names = [name for name, *_ in self.inputs]
+        super()._validate_model_kwargs({name: x for name, x in model_kwargs.items() if name not in names})
+
+    def prepare_inputs_for_generation(self, input_ids, past_key_values=None, cache=None, attention_mask=None, **others):
         cache = past_key_values if cache is None else cache
         past = cache.get_seq_length() if cache is not None else 0
         return {
@@ -158,6 +178,7 @@ class @NAME@Base(PreTrainedModel, GenerationMixin):
             "attention_mask": attention_mask,
             self.cache_name: cache,
             "use_cache": cache is not None,
+            **{name: others.get(name) for name, *_ in self.inputs},
         }
 
 

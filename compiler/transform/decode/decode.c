@@ -227,6 +227,20 @@ void drop_unused(Program *program) {
     tensors_keep(program, kept);
 }
 
+bool reads_examples(const Program *program) {
+    for (int i = 0; i < program->tensors.count; i++) {
+        const Tensor *input = program->tensors.items[i];
+        bool token = input->declared == MOEC_INPUT_TOKEN || input->declared == MOEC_INPUT_NEXT;
+        if (input->role != ROLE_INPUT || !token || input->input == input->declared) continue;
+        report_error(
+            program->reports, input->span,
+            "cannot decode: the input of this model is an example, not a sequence of tokens");
+        report_help(program->reports, "use --mode forward");
+        return true;
+    }
+    return false;
+}
+
 /* decode: see the head of this file. */
 void decode(Program *program, long tokens) {
     program->loss = NULL;

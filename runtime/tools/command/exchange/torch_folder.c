@@ -3,6 +3,7 @@
 #include "tools/command/exchange/torch_folder.h"
 
 #include "abi/json_make.h"
+#include "abi/torch_words.h"
 #include "abi/step_path.h"
 #include "base/build.h"
 #include "base/files.h"
@@ -87,9 +88,9 @@ static char *torch_name(const TensorEntry *entries, int count, const char *name)
         bool weight = *end && has_entry(entries, count, name, path),
              list = *end && isdigit((unsigned char)end[1]) &&
                     has_named_entry(entries, count, name, path);
-        char *longer =
-            memory_format("%s%.*s%s%s%s", made, (int)length, from, weight ? TORCH_LAYER : "",
-                          list ? TORCH_STEPS : "", *end ? "." : "");
+        char *longer = memory_format(
+            "%s%.*s%s%s%s%s", made, (int)length, from, torch_is_reserved(from, length) ? "_" : "",
+            weight ? TORCH_LAYER : "", list ? TORCH_STEPS : "", *end ? "." : "");
         free(made);
         made = longer;
         from = end + (*end == '.');
@@ -144,7 +145,7 @@ static bool write_card(const TorchFolder *folder, const MoecTorch *torch) {
                        : memory_format("**The weights are random: this model is not trained.**");
     char *decodes = torch->hindrance
                         ? memory_format("The model cannot generate text: %s.", torch->hindrance)
-                        : memory_format("`model.generate(ids)` generates text.");
+                        : memory_format("`model.generate(%s)` generates text.", torch->arguments);
     char *text = memory_format(
         "---\nlibrary_name: transformers\npipeline_tag: text-generation\n---\n\n# %s\n\n"
         "Written by moec %s with `moec emit %s --target torch`. %s\n\n"
