@@ -18,11 +18,11 @@
 #include "product_wgmma.cuh"  /* products on capability 9.0, by wgmma.cuh */
 #include "attention.cuh"      /* attend forward, backward and for one step in f32, specialized for
                                  the sizes of each attention */
-#include "attention_rounded.cuh"     /* attention by tensor cores: forward */
-#include "attention_grad.cuh"        /* backward */
-#include "attention_step.cuh"        /* over a cache */
-#include "attention_wgmma.cuh"       /* attention on capability 9.0: forward */
-#include "attention_grad_wgmma.cuh"  /* backward */
-#include "routing.cuh"               /* top-k selection, sums of packed rows */
+#include "attention_rounded.cuh"    /* attention by tensor cores: forward */
+#include "attention_grad.cuh"       /* backward */
+#include "attention_step.cuh"       /* over a cache */
+#include "attention_wgmma.cuh"      /* attention on capability 9.0: forward */
+#include "attention_grad_wgmma.cuh" /* backward */
+#include "routing.cuh"              /* top-k selection, sums of packed rows */
 
 #endif
