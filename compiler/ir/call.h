@@ -91,7 +91,8 @@ typedef struct CallShape {
 } CallShape;
 
 CallShape call_shape(const Expr *operand);
-/* Size of the dimension `back` before the end; of all dimensions before the last `own` together. */
+/* Size of the dimension number `back` from the end (the last is 1); of all dimensions before the
+ * last `own` together. */
 long size_at(const CallShape *shape, int back);
 long leading_size(const CallShape *shape, int own);
 

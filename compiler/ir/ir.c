@@ -579,6 +579,7 @@ CallShape call_shape(const Expr *operand) {
 }
 
 long size_at(const CallShape *shape, int back) {
+    MUST(back >= 1 && back <= shape->rank);
     return shape->size[shape->rank - back];
 }
 
