@@ -81,7 +81,7 @@ STDLIB := $(sort $(wildcard stdlib/*.moe stdlib/layouts/*.moe))
 # Files inside the binary: those of a standalone folder, some of which the runtime uses as well.
 CARRIED := runtime/abi/abi.h runtime/abi/count.h runtime/abi/shapes.h \
            $(addprefix runtime/,$(foreach name,data/order data/random model/pick model/streams model/weights,$(name).c $(name).h)) \
-           $(sort $(wildcard runtime/kernels/*.h runtime/kernels/*.cuh) $(filter-out %/README.md,$(wildcard runtime/standalone/*.* runtime/standalone/Makefile runtime/standalone/freestanding/*)))
+           $(sort $(wildcard runtime/kernels/*.h runtime/kernels/cuda/*.*h) $(filter-out %/README.md,$(wildcard runtime/standalone/*.* runtime/standalone/Makefile runtime/standalone/freestanding/*)))
 TORCH := $(sort $(wildcard compiler/torch/text/*.py))
 PAGE := $(patsubst %,runtime/tools/report/page/%,page.html page.css page.js layers.js chart.min.js)
 SIMULATED := $(sort $(wildcard runtime/device/sim/*.c))
@@ -306,10 +306,11 @@ $(BUILD)/kit-objects/moec: $(KIT_OBJECTS) $(BUILD)/commit.o $(BUILD)/libmoec_com
 KIT_UNITS := $(BUILD)/tests/unit/test_products $(BUILD)/tests/unit/test_emit_cuda
 gpu-kit: $(BUILD)/kit-objects/moec $(KIT_UNITS)
 	rm -rf $(KIT)
-	install -d $(KIT)/build/tests/unit $(KIT)/build/lib $(KIT)/tests $(KIT)/models $(KIT)/runtime/kernels $(KIT)/runtime/abi
+	install -d $(KIT)/build/tests/unit $(KIT)/build/lib $(KIT)/tests $(KIT)/models $(KIT)/runtime/kernels/cuda $(KIT)/runtime/abi
 	install -s $(KIT_UNITS) $(KIT)/build/tests/unit
 	ldd $(KIT_UNITS) | sed -n 's,.*=> \(/[^ ]*lib\(cmocka\|jansson\)[^ ]*\) .*,\1,p' | sort -u | xargs -I '{}' install -m 644 '{}' $(KIT)/build/lib
-	install -m 644 runtime/kernels/*.h runtime/kernels/*.cuh $(KIT)/runtime/kernels
+	install -m 644 runtime/kernels/*.h $(KIT)/runtime/kernels
+	install -m 644 runtime/kernels/cuda/*.*h $(KIT)/runtime/kernels/cuda
 	install -m 644 runtime/abi/*.h $(KIT)/runtime/abi
 	install $(BUILD)/kit-objects/moec $(KIT)/build/moec
 	strip $(KIT)/build/moec

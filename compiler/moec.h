@@ -207,7 +207,7 @@ MoecProgram *moec_compile(MoecCompiler *compiler, MoecGraph graph, long batch, l
 MoecProgram *moec_define(MoecCompiler *compiler, MoecGraph graph, long batch, long context,
                          long tokens);
 /* Names of the program forms that the passes can produce. */
-const char *const *moec_form_names(int *count);
+const char *const *moec_form_names(MoecCompiler *compiler, int *count);
 /* The forms that the program has, in the same order. Lowers it for the CPU unless moec_lower has
  * been called. NULL after an error. */
 const bool *moec_forms(MoecCompiler *compiler, MoecProgram *program);

@@ -19,9 +19,21 @@ static const char *const form_names[PROGRAM_FORMS] = {
 #undef PROGRAM_FORM
 };
 
-const char *const *moec_form_names(int *count) {
-    *count = PROGRAM_FORMS;
-    return form_names;
+/* Number of the form of a call, after those of the passes; of the kind CALLS: the number of all. */
+static int call_form(const CallRow *const *calls, CallKind kind) {
+    int form = PROGRAM_FORMS;
+    for (int call = 0; call < (int)kind; call++) form += calls[call]->form != NULL;
+    return form;
+}
+
+const char *const *moec_form_names(MoecCompiler *compiler, int *count) {
+    const CallRow *const *calls = compiler->unit->calls;
+    *count = call_form(calls, CALLS);
+    const char **names = arena_alloc(compiler->arena, (size_t)*count * sizeof *names);
+    memcpy(names, form_names, sizeof form_names);
+    for (int call = 0; call < CALLS; call++)
+        if (calls[call]->form) names[call_form(calls, call)] = calls[call]->form;
+    return names;
 }
 
 /* ---- statements ---- */
@@ -79,9 +91,9 @@ static void note_product(const ScheduleUnit *unit, bool *has) {
 
 /* ---- calls and kernels ---- */
 
-static void note_call(const ScheduleUnit *unit, bool *has) {
-    const ProgramForm form = unit->statement->row->form;
-    if (form < PROGRAM_FORMS) has[form] = true;
+static void note_call(const CallRow *const *calls, const ScheduleUnit *unit, bool *has) {
+    const Statement *call = unit->statement;
+    if (call->row->form) has[call_form(calls, call->call)] = true;
     has[HAS_STEP_QUERIES] |= unit->elements[0] != NULL;
     has[HAS_STEP_CACHES] |= unit->elements[1] || unit->elements[2];
     has[HAS_ATTENTION_EPILOGUE] |= unit->epilogue && unit->epilogue->members.count > 1;
@@ -108,12 +120,12 @@ static void note_prologue(const Kernel *kernel, bool *has) {
     }
 }
 
-static void note_units(const List *units, bool *has) {
+static void note_units(const CallRow *const *calls, const List *units, bool *has) {
     for (int i = 0; i < units->count; i++) {
         const ScheduleUnit *unit = units->items[i];
-        if (unit->kind == UNIT_REPEAT) note_units(&unit->body, has);
+        if (unit->kind == UNIT_REPEAT) note_units(calls, &unit->body, has);
         if (unit->kind == UNIT_CONTRACTION) note_product(unit, has);
-        if (unit->kind == UNIT_CALL) note_call(unit, has);
+        if (unit->kind == UNIT_CALL) note_call(calls, unit, has);
         if (unit->kind == UNIT_KERNEL) note_kernel(unit->kernel, has);
         if (unit->prologue) note_prologue(unit->prologue, has);
         if (unit->statement) note_statement(unit->statement, has);
@@ -135,7 +147,7 @@ const bool *moec_forms(MoecCompiler *compiler, MoecProgram *program) {
         has[HAS_NESTED_DISPATCH] |= relation->outer != NULL;
         has[HAS_COUNTED_DISPATCH] |= relation->rows->expected > 0;
     }
-    note_units(&schedule->units, has);
+    note_units(program->calls, &schedule->units, has);
     note_buffers(schedule, has);
     return has;
 }

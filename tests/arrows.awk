@@ -45,7 +45,7 @@ function resolve(path, name, own, roots, count, i) {
     sub(/[^\/]*$/, "", own)
     if ((own name) in files) return own name
     if (name == "parser.h") return "compiler/syntax/parser.h"
-    count = split(path ~ /^compiler/ ? "compiler/ runtime/" : "runtime/ runtime/abi/ runtime/kernels/ compiler/ runtime/data/ runtime/model/", roots, " ")
+    count = split(path ~ /^compiler/ ? "compiler/ runtime/" : "runtime/ runtime/abi/ runtime/kernels/ runtime/kernels/cuda/ compiler/ runtime/data/ runtime/model/", roots, " ")
     for (i = 1; i <= count; i++) if ((roots[i] name) in files) return roots[i] name
     return ""
 }

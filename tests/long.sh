@@ -38,6 +38,7 @@ ideas tests/checks/ideas.sh all
 fresh_ideas tests/checks/fresh_ideas.sh all
 gpu_script tests/gpu_script.sh all
 planted tests/planted.sh
+new_kernel tests/new_kernel.sh
 checks_fail tests/checks_fail.sh
 analyze tests/analyze.sh
 clang make -s -j2 CC=clang WERROR=1 BUILD=build/clang all units

@@ -1,5 +1,6 @@
 /* top: the selection of the largest values. */
 #include "calls/call_table.h"
+#include "elaborate/elaborate.h"
 #include "lower/lower_entry.h"
 #include "interpret/interpreter.h"
 #include "ir/well_formed.h"
@@ -7,6 +8,104 @@
 
 #include <math.h>
 #include <stdlib.h>
+
+/* ---- the function top_k ---- */
+
+/* 1 for the k largest entries along the index. */
+static Value *top_values_along(Elaborator *e, Value *value, Index *index, long k, Span span) {
+    value = held(e, value);
+    if (value->kind == KIND_ERROR) return value;
+    Expr *read = value->expr;
+    Axis *axes[MAX_RANK];
+    Expr *out_subs[MAX_RANK];
+    int rank = 0, dimension = -1;
+    for (int i = 0; i < read->count; i++) {
+        Index *sub = read->args[i]->kind == EXPR_INDEX ? read->args[i]->index : NULL;
+        if (!sub || sub->of_repeat) continue; /* a fixed position of a stacked tensor */
+        if (sub == index) dimension = rank;
+        axes[rank] = sub->axis;
+        out_subs[rank++] = read->args[i];
+    }
+    Tensor *mask = tensor_new(e->program, "chosen", ROLE_TEMP, TYPE_REAL, rank, axes, span);
+    name_in_spec(e, mask, mask->stem);
+    Statement *statement = statement_call(e->program, e->block, CALL_TOP, span);
+    Expr *out = expr_read(e->program, mask, out_subs);
+    list_push(e->arena, &statement->inputs, read);
+    list_push(e->arena, &statement->outputs, out);
+    statement->top.k = k;
+    statement->top.dimension = dimension;
+    return value_tensor(e, out, value->dims, value->rank, span);
+}
+
+/* The position along all indices as one number; the last index varies fastest. */
+static Expr *flattened_index(Elaborator *e, Index *const *indices, int count) {
+    Expr *flat_index = expr_index(e->program, indices[0]);
+    for (int i = 1; i < count; i++) {
+        Expr *size = expr_number(e->program, (double)indices[i]->axis->size);
+        flat_index = expr_apply(e->program, OP_MUL, flat_index, size, NULL);
+        flat_index =
+            expr_apply(e->program, OP_ADD, flat_index, expr_index(e->program, indices[i]), NULL);
+    }
+    return flat_index;
+}
+
+/* The value over one index instead of several. */
+static Value *joined(Elaborator *e, const Value *value, Index *const *indices, int count,
+                     Index *one) {
+    Expr *to[MAX_RANK], *left = expr_index(e->program, one);
+    for (int i = count - 1; i >= 0; i--) {
+        Expr *size = expr_number(e->program, (double)indices[i]->axis->size);
+        to[i] = i ? expr_apply(e->program, OP_MOD, left, size, NULL) : left;
+        left = expr_apply(e->program, OP_FLOOR, expr_apply(e->program, OP_DIV, left, size, NULL),
+                          NULL, NULL);
+    }
+    Value *flat = without_indices(e, value, indices, count);
+    flat->expr = expr_substitute(e->program, value->expr, indices, to, count);
+    flat->dims[flat->rank++] = one;
+    return flat;
+}
+
+/* top_k[m,n](p, k): along both indices, implemented as one index over all pairs. */
+static Value *top_joined(Elaborator *e, Value *value, Index *const *indices, int count, long k,
+                         Span span) {
+    double elements = 1;
+    for (int i = 0; i < count; i++) elements *= (double)indices[i]->axis->size;
+    Axis *axis = axis_new(e->program, "pair", (long)elements, AXIS_PLAIN, span);
+    Index *one = index_new(e->program, "pair", axis);
+    Value *chosen = top_values_along(e, joined(e, value, indices, count, one), one, k, span);
+    if (chosen->kind == KIND_ERROR) return chosen;
+    Expr *flat_index = flattened_index(e, indices, count);
+    return value_tensor(e, expr_substitute(e->program, chosen->expr, &one, &flat_index, 1),
+                        value->dims, value->rank, span);
+}
+
+static Value *top_call(Elaborator *e, const Node *node, const Node *subs) {
+    const Node *args = node->kids[1];
+    if (args->count != 2) {
+        report_error(e->reports, node->span, "top_k[n](p, k) expects two arguments");
+        report_help(e->reports, "write top_k[n](p, 2)");
+        return value_error(e, node->span);
+    }
+    double k, elements = 1;
+    Value *value = evaluate(e, args->kids[0]);
+    if (value->kind == KIND_ERROR || !evaluate_number(e, args->kids[1], "the count of top", &k))
+        return value_error(e, node->span);
+    Index *indices[MAX_RANK];
+    int count = kept_indices(e, subs, value, node->span, "top", indices);
+    if (!count) return value_error(e, node->span);
+    for (int i = 0; i < count; i++) elements *= (double)indices[i]->axis->size;
+    if (k != floor(k) || k < 1 || k > elements || elements > MAX_SIZE) {
+        report_blamed(e, blamed_here(e, args->kids[1]), args->kids[1]->span,
+                      "cannot select %.9g entries of axis '%s' (size %.9g)", k,
+                      indices[0]->axis->name, elements);
+        report_help(e->reports, "use an integer from 1 to %.9g", elements);
+        return value_error(e, node->span);
+    }
+    return count == 1 ? top_values_along(e, value, indices[0], (long)k, node->span)
+                      : top_joined(e, value, indices, count, (long)k, node->span);
+}
+
+/* ---- properties ---- */
 
 static void check_top(Verify *verify, const Statement *statement) {
     if (!verify_counts(verify, statement->inputs.count == 1 && statement->outputs.count == 1))
@@ -190,8 +289,12 @@ const CallRow call_top = {
     .fuses_store = false,
     .recomputed = false, /* rounding could change the selection */
     .exchanges = false,
-    .form = HAS_TOP,
+    .form = "top-k selection",
     .backward = 0,
+    .function = {"top_k", "top_k[i](e, k)",
+                 "1 for the k largest elements along i, else 0; on a tie, the lowest index is "
+                 "selected",
+                 "y[i] = top_k[i](i % 3, 2)", "0 1 1 0", top_call},
     .check = check_top,
     .print = print_top,
     .flops = top_flops,

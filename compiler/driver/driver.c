@@ -86,22 +86,6 @@ static void pass_decode(Work *work) {
     decode(work->program, work->tokens > 0 ? work->tokens : 1);
 }
 
-static void pass_measure(Work *work) {
-    measure(work->program);
-}
-
-static void pass_externs(Work *work) {
-    externs(work->program);
-}
-
-static void pass_tables(Work *work) {
-    tables(work->program);
-}
-
-static void pass_simplify(Work *work) {
-    simplify(work->program);
-}
-
 static void pass_mesh(Work *work) {
     MeshSizes sizes = work->compiler->mesh;
     /* An evaluation has enough sequences for all processes. */
@@ -113,26 +97,6 @@ static void pass_mesh_rows(Work *work) {
     if (work->compiler->divides) mesh_rows(work->program, &work->compiler->mesh);
 }
 
-static void pass_route(Work *work) {
-    route(work->program);
-}
-
-static void pass_gather_fusion(Work *work) {
-    gather_fusion(work->program);
-}
-
-static void pass_products(Work *work) {
-    find_products(work->program);
-}
-
-static void pass_operand_formats(Work *work) {
-    operand_formats(work->program);
-}
-
-static void pass_views(Work *work) {
-    views(work->program);
-}
-
 static void pass_strip_mine(Work *work) {
     strip_mine(work->program,
                (long)moec_option_number(work->compiler, "train.logits_chunk_size", 0));
@@ -142,22 +106,6 @@ static void pass_strip_mine(Work *work) {
  * storing the rows as bf16. */
 static void pass_scatter_to_select(Work *work) {
     if (work->program->target->launches || work->program->rounded) scatter_to_select(work->program);
-}
-
-static void pass_smaller_weights(Work *work) {
-    smaller_weights(work->program);
-}
-
-static void pass_precision(Work *work) {
-    precision(work->program);
-}
-
-static void pass_storage(Work *work) {
-    storage(work->program);
-}
-
-static void pass_pad(Work *work) {
-    pad(work->program);
 }
 
 static void pass_fuse(Work *work) {
@@ -226,34 +174,34 @@ static const PassRow passes[] = {
     {"prepare", DECODE, ANY, .run = pass_prepare, .needs = IS_FORWARD},
     {"chunk_scan", FORWARD | TRAIN | MEASURE, ANY, .run = pass_chunk_scan, .needs = IS_FORWARD},
     {"reassociate", TRAIN, ANY, .run = pass_reassociate, .needs = IS_FORWARD},
-    {"gradient", TRAIN, ANY, .run = pass_gradient, NULL, IS_FORWARD, IS_COMPLETE, IS_FORWARD},
-    {"decode", DECODE, ANY, .run = pass_decode, NULL, IS_FORWARD, IS_COMPLETE, IS_FORWARD},
-    {"measure", MEASURE, ANY, .run = pass_measure, NULL, IS_FORWARD, IS_COMPLETE, IS_FORWARD},
-    {"externs", MODELS, ANY, .run = pass_externs, .needs = IS_COMPLETE},
-    {"tables", MODELS, ANY, .run = pass_tables, .needs = IS_COMPLETE, .leaves = HAS_TABLES},
-    {"simplify", ALL, ANY, .run = pass_simplify, NULL, IS_COMPLETE | HAS_TABLES, HAS_NO_DEAD_CODE},
+    {"gradient", TRAIN, ANY, .run = pass_gradient, .needs = IS_FORWARD, IS_COMPLETE, IS_FORWARD},
+    {"decode", DECODE, ANY, .run = pass_decode, .needs = IS_FORWARD, IS_COMPLETE, IS_FORWARD},
+    {"measure", MEASURE, ANY, .program = measure, NULL, IS_FORWARD, IS_COMPLETE, IS_FORWARD},
+    {"externs", MODELS, ANY, .program = externs, .needs = IS_COMPLETE},
+    {"tables", MODELS, ANY, .program = tables, .needs = IS_COMPLETE, .leaves = HAS_TABLES},
+    {"simplify", ALL, ANY, .program = simplify, NULL, IS_COMPLETE | HAS_TABLES, HAS_NO_DEAD_CODE},
     {"mesh", FORWARD | TRAIN | MEASURE | GATHER, ANY, .run = pass_mesh, .needs = HAS_NO_DEAD_CODE},
-    {"route", MODELS, ANY, .run = pass_route, .needs = HAS_NO_DEAD_CODE, .leaves = IS_ROUTED},
-    {"gather_fusion", MODELS, ANY, .run = pass_gather_fusion, NULL, IS_ROUTED, IS_GATHERED},
+    {"route", MODELS, ANY, .program = route, .needs = HAS_NO_DEAD_CODE, .leaves = IS_ROUTED},
+    {"gather_fusion", MODELS, ANY, .program = gather_fusion, NULL, IS_ROUTED, IS_GATHERED},
     {"mesh_rows", FORWARD | TRAIN | MEASURE | GATHER, ANY, .run = pass_mesh_rows,
      .needs = IS_GATHERED},
-    {"products", MODELS, ANY, .run = pass_products, NULL, IS_GATHERED, HAS_PRODUCTS},
-    {"operand_formats", FORWARD | TRAIN | MEASURE | GATHER, ANY, .run = pass_operand_formats,
+    {"products", MODELS, ANY, .program = find_products, NULL, IS_GATHERED, HAS_PRODUCTS},
+    {"operand_formats", FORWARD | TRAIN | MEASURE | GATHER, ANY, .program = operand_formats,
      .needs = HAS_PRODUCTS},
-    {"smaller_weights", FORWARD | DECODE | MEASURE, ANY, .run = pass_smaller_weights,
+    {"smaller_weights", FORWARD | DECODE | MEASURE, ANY, .program = smaller_weights,
      .needs = HAS_PRODUCTS},
-    {"views", FORWARD | TRAIN | MEASURE, ANY, .run = pass_views, .needs = HAS_PRODUCTS},
+    {"views", FORWARD | TRAIN | MEASURE, ANY, .program = views, .needs = HAS_PRODUCTS},
     {"strip_mine", FORWARD | TRAIN | MEASURE | GATHER, ANY, .run = pass_strip_mine,
      .needs = HAS_PRODUCTS},
     {"scatter_to_select", MODELS, ANY, .run = pass_scatter_to_select, .needs = HAS_PRODUCTS},
-    {"precision", MODELS, ANY, .run = pass_precision, .needs = HAS_PRODUCTS, .leaves = IS_EXACT},
-    {"storage", MODELS, ANY, .run = pass_storage, .needs = IS_EXACT, .leaves = HAS_STORAGE},
-    {"pad", MODELS, DEVICE, .run = pass_pad, .needs = HAS_STORAGE},
+    {"precision", MODELS, ANY, .program = precision, .needs = HAS_PRODUCTS, .leaves = IS_EXACT},
+    {"storage", MODELS, ANY, .program = storage, .needs = IS_EXACT, .leaves = HAS_STORAGE},
+    {"pad", MODELS, DEVICE, .program = pad, .needs = HAS_STORAGE},
     {"fuse", MODELS, ANY, .run = pass_fuse, .needs = HAS_STORAGE, .leaves = IS_SCHEDULED},
     {"overlap", FORWARD | TRAIN | MEASURE | GATHER, ANY, .run = pass_overlap,
      .needs = IS_SCHEDULED},
     {"plan", MODELS, ANY, .run = pass_plan, .needs = IS_SCHEDULED, .leaves = IS_PLANNED},
-    {"loops", ALL, ANY, .run = pass_loops, NULL, IS_PLANNED | HAS_NO_DEAD_CODE, IS_LOWERED},
+    {"loops", ALL, ANY, .run = pass_loops, .needs = IS_PLANNED | HAS_NO_DEAD_CODE, IS_LOWERED},
     {"parallel", ALL, ANY, .loops = parallel, IS_LOWERED, IS_PARALLEL},
     {"owners", ALL, ANY, .loops = owners, IS_LOWERED, HAS_OWNERS},
     {"shared", ALL, ANY, .loops = shared_rows, IS_LOWERED, HAS_ROWS},
@@ -373,6 +321,7 @@ static void run_pass(Work *work, const PassRow *pass) {
     moec_pass_times(compiler, &count);
     const double start = now();
     if (pass->run) pass->run(work);
+    if (pass->program) pass->program(work->program);
     for (int i = 0; pass->loops && i < work->module->kernels.count; i++) {
         LoopKernel *kernel = work->module->kernels.items[i];
         pass->loops(compiler->arena, &kernel->form, kernel->target);

@@ -8,12 +8,13 @@ typedef enum Machine { ANY, DEVICE } Machine;
 struct Work;
 struct KernelForm;
 
-/* A row of the table of passes. Exactly one of run and loops is set. */
+/* A row of the table of passes. Exactly one of its functions is set. */
 typedef struct PassRow {
     const char *name;
     int graphs; /* graphs that the pass applies to */
     Machine machine;
     void (*run)(struct Work *work);
+    void (*program)(Program *program);
     void (*loops)(Arena *arena, struct KernelForm *form,
                   const Target *target); /* for each kernel */
     unsigned needs, leaves,

@@ -38,8 +38,7 @@ static List facts_of_group(const Unit *unit, const DocGroup *group) {
         if (path_is_standard(first->path) || node->span.source == first)
             list_push(unit->arena, &found, (void *)facts_of(unit->arena, node));
     }
-    if (!group->list && path_is_standard(first->path))
-        add_function_facts(unit->arena, NULL, &found);
+    if (!group->list && path_is_standard(first->path)) add_function_facts(unit, &found);
     return found;
 }
 
@@ -99,7 +98,7 @@ static List find_facts(Unit *unit, const char *name) {
     const Node *layer = declaration_called(unit, name);
     if (layer) list_push(unit->arena, &found, (void *)facts_of(unit->arena, layer));
     List functions = {0};
-    add_function_facts(unit->arena, NULL, &functions);
+    add_function_facts(unit, &functions);
     for (int i = 0; i < functions.count; i++)
         if (!strcmp(((const Facts *)functions.items[i])->name, name))
             list_push(unit->arena, &found, functions.items[i]);
@@ -347,7 +346,7 @@ const char *moec_doc_nearest(MoecCompiler *compiler, const char *name) {
                 }
         }
     }
-    if (unit) add_function_facts(unit->arena, NULL, &functions);
+    if (unit) add_function_facts(unit, &functions);
     for (int i = 0; i < functions.count; i++)
         list_push(unit->arena, &names, (void *)((const Facts *)functions.items[i])->name);
     return did_you_mean(name, (const char *const *)names.items, names.count);

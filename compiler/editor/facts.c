@@ -1,5 +1,6 @@
 
 #include "editor/cursor_context.h"
+#include "ir/call.h"
 #include "syntax/format.h"
 
 #include <ctype.h>
@@ -240,19 +241,40 @@ static const Facts functions[] = {
 #undef FUNCTION
 };
 
-void add_function_facts(Arena *arena, const char *name, List *facts) {
+static void add_call_facts(const Unit *unit, List *facts) {
+    for (int call = 0; call < CALLS; call++) {
+        const CallFunction *function = &unit->calls[call]->function;
+        if (!function->name) continue;
+        Facts *own = arena_alloc(unit->arena, sizeof *own);
+        *own = (Facts){.kind = "function",
+                       .name = function->name,
+                       .signature = function->form,
+                       .text = arena_format(unit->arena, "%s\n", function->meaning),
+                       .example = function->example,
+                       .result = function->result};
+        list_push(unit->arena, facts, own);
+    }
+}
+
+static bool has_facts(const List *facts, const char *name) {
+    for (int i = 0; i < facts->count; i++)
+        if (!strcmp(((const Facts *)facts->items[i])->name, name)) return true;
+    return false;
+}
+
+void add_function_facts(const Unit *unit, List *facts) {
+    Arena *arena = unit->arena;
+    List names = {0};
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
-        if (!name || !strcmp(functions[i].name, name))
-            list_push(arena, facts, (void *)&functions[i]);
+        list_push(arena, facts, (void *)&functions[i]);
+    add_call_facts(unit, facts);
     /* A function without a row in the table has a name only. */
-    for (int i = 0; function_name(i); i++) {
-        bool known = name && strcmp(function_name(i), name);
-        for (int j = 0; j < facts->count && !known; j++)
-            known = !strcmp(((const Facts *)facts->items[j])->name, function_name(i));
-        if (known) continue;
+    function_names(unit, &names);
+    for (int i = 0; i < names.count; i++) {
+        if (has_facts(facts, names.items[i])) continue;
         Facts *bare = arena_alloc(arena, sizeof *bare);
         *bare = (Facts){.kind = "function",
-                        .name = function_name(i),
+                        .name = names.items[i],
                         .signature = "",
                         .text = "",
                         .example = "",

@@ -35,13 +35,15 @@ static void add_option_signatures(Text *out, const Facts *facts) {
 }
 
 /* A function of the language; NULL: the name is none. */
-static const char *hover_function(Arena *arena, const char *name) {
-    List found = {0};
-    Text out = {.arena = arena};
-    add_function_facts(arena, name, &found);
-    for (int i = 0; i < found.count; i++) {
-        const Facts *facts = found.items[i];
-        text_add(&out, "%s```moe\n%s\n```\n\n%s", i ? "\n" : "", facts->signature, facts->text);
+static const char *hover_function(const Unit *unit, const char *name) {
+    List functions = {0};
+    Text out = {.arena = unit->arena};
+    add_function_facts(unit, &functions);
+    for (int i = 0; i < functions.count; i++) {
+        const Facts *facts = functions.items[i];
+        if (!strcmp(facts->name, name))
+            text_add(&out, "%s```moe\n%s\n```\n\n%s", out.text ? "\n" : "", facts->signature,
+                     facts->text);
     }
     return out.text;
 }
@@ -52,7 +54,7 @@ const char *moec_hover(MoecCompiler *compiler, size_t offset) {
     CursorContext cursor = cursor_context(unit, offset);
     const Node *node = declared(unit, &cursor);
     Arena *arena = moec_arena(compiler);
-    if (!node) return cursor.kind == CURSOR_BODY ? hover_function(arena, cursor.word) : NULL;
+    if (!node) return cursor.kind == CURSOR_BODY ? hover_function(unit, cursor.word) : NULL;
     Text out = {.arena = arena};
     bool option = node->kind == NODE_OPTION;
     text_add(&out, "```moe\n%s\n```\n",

@@ -44,7 +44,7 @@ static Value *unknown_callee(Elaborator *e, const Node *node) {
  * standard library, if the layer is in the standard library (options refer to it: act = sigmoid),
  * and in the layer itself. A label means the layer. */
 static bool means_function(Elaborator *e, const Node *node, const Node *layer, int arguments) {
-    if (node->kind == NODE_LABELLED || !is_function(node->name, arguments)) return false;
+    if (node->kind == NODE_LABELLED || !is_function(e->unit, node->name, arguments)) return false;
     return !is_written(node->span) || !is_written(layer->span) || e->frame->layer == layer;
 }
 
@@ -53,7 +53,7 @@ void warn_of_functions(Unit *unit) {
         const Node *layer = unit->layers.items[i];
         bool function = false;
         for (int arguments = 1; arguments <= 3; arguments++)
-            function = function || is_function(layer->name, arguments);
+            function = function || is_function(unit, layer->name, arguments);
         if (!function || !is_written(layer->span)) continue;
         report_warning(
             unit->reports, layer->name_span,

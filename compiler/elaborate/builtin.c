@@ -1,15 +1,14 @@
-/* builtin: functions that are neither pointwise nor layers.
+/* builtin: functions that are neither pointwise nor layers. Those with a kernel of their own are in
+ * the rows of calls/.
  *
  *     sum[d] e  mean[d] e  max[d] e  min[d] e  logsumexp[d] e
  *                       reductions, each a statement of its own
  *     softmax[n](e)     exp(e - max e) / sum exp(e - max e) along n, or along several indices
- *     top_k[n](p, k)    1 for the k largest of p along n, ties to the lowest index, else 0;
- *                       top_k[m,n](p, k) along several indices at once
  *     concat[j](a, b)   concatenation of their last dimensions
- *     attend(q, k, v; ...)   see attend/attend_call.c
  *     size(axis)  uniform()  normal()
  */
 #include "elaborate/elaborate.h"
+#include "ir/call.h"
 
 #include <limits.h>
 #include <math.h>
@@ -22,7 +21,7 @@ static Index *fresh(Elaborator *e, const Index *index) {
     return index_new(e->program, index->name, index->axis);
 }
 
-static Value *without_indices(Elaborator *e, const Value *value, Index *const *indices, int count) {
+Value *without_indices(Elaborator *e, const Value *value, Index *const *indices, int count) {
     Value *result = value_new(e, KIND_TENSOR, value->span);
     for (int i = 0; i < value->rank; i++)
         if (!indices_have(indices, count, value->dims[i]))
@@ -59,8 +58,7 @@ static Value *hoist_reduction(Elaborator *e, Reduction reduction, Index *const *
     return result;
 }
 
-/* The value as a tensor over all indices that it depends on, for repeated reads. */
-static Value *held(Elaborator *e, Value *value) {
+Value *held(Elaborator *e, Value *value) {
     if (value->kind != KIND_TENSOR || is_plain_read(e, value->expr)) return value;
     Value *result = hoist_reduction(e, REDUCE_NONE, NULL, 0, value, value->span);
     return result;
@@ -239,10 +237,8 @@ static Index *along(Elaborator *e, const Node *subs, const Value *value, Span sp
     return NULL;
 }
 
-/* The indices in the brackets of softmax and top: names of indices of the value, and lists of
- * axes. */
-static int kept_indices(Elaborator *e, const Node *subs, const Value *value, Span span,
-                        const char *name, Index **kept) {
+int kept_indices(Elaborator *e, const Node *subs, const Value *value, Span span, const char *name,
+                 Index **kept) {
     int count = 0;
     for (int i = 0; subs && i < subs->count; i++) {
         const Node *sub = subs->kids[i];
@@ -297,100 +293,6 @@ static Value *softmax(Elaborator *e, const Node *node, const Node *subs) {
                      again->rank, span);
     Value *total = hoist_reduction(e, REDUCE_SUM, inner, count, inner_powers, span);
     return apply_op(e, OP_DIV, powers, total, NULL, span);
-}
-
-/* 1 for the k largest entries along the index. */
-static Value *top_values_along(Elaborator *e, Value *value, Index *index, long k, Span span) {
-    value = held(e, value);
-    if (value->kind == KIND_ERROR) return value;
-    Expr *read = value->expr;
-    Axis *axes[MAX_RANK];
-    Expr *out_subs[MAX_RANK];
-    int rank = 0, dimension = -1;
-    for (int i = 0; i < read->count; i++) {
-        Index *sub = read->args[i]->kind == EXPR_INDEX ? read->args[i]->index : NULL;
-        if (!sub || sub->of_repeat) continue; /* a fixed position of a stacked tensor */
-        if (sub == index) dimension = rank;
-        axes[rank] = sub->axis;
-        out_subs[rank++] = read->args[i];
-    }
-    Tensor *mask = tensor_new(e->program, "chosen", ROLE_TEMP, TYPE_REAL, rank, axes, span);
-    name_in_spec(e, mask, mask->stem);
-    Statement *statement = statement_call(e->program, e->block, CALL_TOP, span);
-    Expr *out = expr_read(e->program, mask, out_subs);
-    list_push(e->arena, &statement->inputs, read);
-    list_push(e->arena, &statement->outputs, out);
-    statement->top.k = k;
-    statement->top.dimension = dimension;
-    return value_tensor(e, out, value->dims, value->rank, span);
-}
-
-/* The position along all indices as one number; the last index varies fastest. */
-static Expr *flattened_index(Elaborator *e, Index *const *indices, int count) {
-    Expr *flat_index = expr_index(e->program, indices[0]);
-    for (int i = 1; i < count; i++) {
-        Expr *size = expr_number(e->program, (double)indices[i]->axis->size);
-        flat_index = expr_apply(e->program, OP_MUL, flat_index, size, NULL);
-        flat_index =
-            expr_apply(e->program, OP_ADD, flat_index, expr_index(e->program, indices[i]), NULL);
-    }
-    return flat_index;
-}
-
-/* The value over one index instead of several. */
-static Value *joined(Elaborator *e, const Value *value, Index *const *indices, int count,
-                     Index *one) {
-    Expr *to[MAX_RANK], *left = expr_index(e->program, one);
-    for (int i = count - 1; i >= 0; i--) {
-        Expr *size = expr_number(e->program, (double)indices[i]->axis->size);
-        to[i] = i ? expr_apply(e->program, OP_MOD, left, size, NULL) : left;
-        left = expr_apply(e->program, OP_FLOOR, expr_apply(e->program, OP_DIV, left, size, NULL),
-                          NULL, NULL);
-    }
-    Value *flat = without_indices(e, value, indices, count);
-    flat->expr = expr_substitute(e->program, value->expr, indices, to, count);
-    flat->dims[flat->rank++] = one;
-    return flat;
-}
-
-/* top_k[m,n](p, k): along both indices, implemented as one index over all pairs. */
-static Value *top_joined(Elaborator *e, Value *value, Index *const *indices, int count, long k,
-                         Span span) {
-    double elements = 1;
-    for (int i = 0; i < count; i++) elements *= (double)indices[i]->axis->size;
-    Axis *axis = axis_new(e->program, "pair", (long)elements, AXIS_PLAIN, span);
-    Index *one = index_new(e->program, "pair", axis);
-    Value *chosen = top_values_along(e, joined(e, value, indices, count, one), one, k, span);
-    if (chosen->kind == KIND_ERROR) return chosen;
-    Expr *flat_index = flattened_index(e, indices, count);
-    return value_tensor(e, expr_substitute(e->program, chosen->expr, &one, &flat_index, 1),
-                        value->dims, value->rank, span);
-}
-
-static Value *top(Elaborator *e, const Node *node, const Node *subs) {
-    const Node *args = node->kids[1];
-    if (args->count != 2) {
-        report_error(e->reports, node->span, "top_k[n](p, k) expects two arguments");
-        report_help(e->reports, "write top_k[n](p, 2)");
-        return value_error(e, node->span);
-    }
-    double k, elements = 1;
-    Value *value = evaluate(e, args->kids[0]);
-    if (value->kind == KIND_ERROR || !evaluate_number(e, args->kids[1], "the count of top", &k))
-        return value_error(e, node->span);
-    Index *indices[MAX_RANK];
-    int count = kept_indices(e, subs, value, node->span, "top", indices);
-    if (!count) return value_error(e, node->span);
-    for (int i = 0; i < count; i++) elements *= (double)indices[i]->axis->size;
-    if (k != floor(k) || k < 1 || k > elements || elements > MAX_SIZE) {
-        report_blamed(e, blamed_here(e, args->kids[1]), args->kids[1]->span,
-                      "cannot select %.9g entries of axis '%s' (size %.9g)", k,
-                      indices[0]->axis->name, elements);
-        report_help(e->reports, "use an integer from 1 to %.9g", elements);
-        return value_error(e, node->span);
-    }
-    return count == 1 ? top_values_along(e, value, indices[0], (long)k, node->span)
-                      : top_joined(e, value, indices, count, (long)k, node->span);
 }
 
 /* The index over concatenated parts with the total size `sizes`. */
@@ -589,7 +491,7 @@ static Value *normal_call(Elaborator *e, const Node *node, const Node *subs) {
 
 /* ---- calls by name ---- */
 
-/* The functions that are not pointwise; op.def contains the pointwise ones. */
+/* The functions that are neither pointwise nor have a kernel: those are in op.def, in calls/. */
 static const struct Builtin {
     const char *name;
     int most;         /* maximum number of arguments */
@@ -597,32 +499,43 @@ static const struct Builtin {
     Value *(*call)(Elaborator *e, const Node *node, const Node *subs);
 } builtins[] = {
     {"size", INT_MAX, false, size},      {"length", INT_MAX, false, list_length_call},
-    {"softmax", INT_MAX, true, softmax}, {"top_k", INT_MAX, true, top},
-    {"concat", INT_MAX, true, concat},   {"attend", INT_MAX, true, attend},
+    {"softmax", INT_MAX, true, softmax}, {"concat", INT_MAX, true, concat},
     {"uniform", 1, false, uniform_call}, {"normal", 1, false, normal_call},
     {"density", 2, true, density},
 };
+enum { BUILTINS = sizeof builtins / sizeof *builtins };
 
-static const struct Builtin *find_builtin(const char *name) {
-    for (size_t i = 0; i < sizeof builtins / sizeof *builtins; i++)
-        if (!strcmp(name, builtins[i].name)) return &builtins[i];
-    return NULL;
+/* A function that is not pointwise, by number; its name is NULL for a call of passes only. */
+static struct Builtin builtin_of(const CallRow *const *calls, int number) {
+    if (number < BUILTINS) return builtins[number];
+    const CallFunction *function = &calls[number - BUILTINS]->function;
+    return (struct Builtin){function->name, INT_MAX, true, function->call};
 }
 
-const char *function_name(int number) {
-    const int count = (int)(sizeof builtins / sizeof *builtins);
-    if (number < count) return builtins[number].name;
+/* With the name NULL if there is none. */
+static struct Builtin find_builtin(const CallRow *const *calls, const char *name) {
+    for (int i = 0; i < BUILTINS + CALLS; i++) {
+        const struct Builtin builtin = builtin_of(calls, i);
+        if (builtin.name && !strcmp(name, builtin.name)) return builtin;
+    }
+    return (struct Builtin){NULL, 0, false, NULL};
+}
+
+void function_names(const Unit *unit, List *names) {
+    for (int i = 0; i < BUILTINS + CALLS; i++) {
+        const char *name = builtin_of(unit->calls, i).name;
+        if (name) list_push(unit->arena, names, (void *)(uintptr_t)name);
+    }
     for (int op = 0; op < OP_COUNT; op++) {
         const OpRow *row = &op_table[op];
         bool called = row->level == LEVEL_ATOM && row->text[0] >= 'a' && row->text[0] <= 'z';
-        if (called && op != OP_NOT && number-- == count) return row->text;
+        if (called && op != OP_NOT) list_push(unit->arena, names, (void *)(uintptr_t)row->text);
     }
-    return NULL;
 }
 
-bool is_function(const char *name, int arguments) {
-    const struct Builtin *builtin = find_builtin(name);
-    return builtin ? arguments <= builtin->most : op_find(name, arguments) >= 0;
+bool is_function(const Unit *unit, const char *name, int arguments) {
+    const struct Builtin builtin = find_builtin(unit->calls, name);
+    return builtin.name ? arguments <= builtin.most : op_find(name, arguments) >= 0;
 }
 
 /* NULL without a function of that name and number of arguments. */
@@ -653,10 +566,9 @@ static Value *pointwise_call(Elaborator *e, const Node *node, const char *name) 
 }
 
 Value *builtin_call(Elaborator *e, const Node *node, const char *name, const Node *subs) {
-    const struct Builtin *builtin = find_builtin(name);
-    if (!builtin || node->kids[1]->count > builtin->most) return pointwise_call(e, node, name);
-    if (builtin->in_equation &&
-        !needs_equation(e, node->span, arena_format(e->arena, "'%s'", name)))
+    const struct Builtin builtin = find_builtin(e->unit->calls, name);
+    if (!builtin.name || node->kids[1]->count > builtin.most) return pointwise_call(e, node, name);
+    if (builtin.in_equation && !needs_equation(e, node->span, arena_format(e->arena, "'%s'", name)))
         return value_error(e, node->span);
-    return builtin->call(e, node, subs);
+    return builtin.call(e, node, subs);
 }

@@ -438,14 +438,24 @@ Value *value_of_equation(Elaborator *e, const Node *node);
 
 /* ---- builtin.c ---- */
 /* The result of a builtin function, or NULL for another name. */
-bool is_function(const char *name, int arguments); /* a call that builtin_call knows */
-const char *function_name(int number); /* of each such function, from 0; NULL after the last */
+/* A call that builtin_call knows; the names of all such functions. */
+bool is_function(const Unit *unit, const char *name, int arguments);
+void function_names(const Unit *unit, List *names);
 Value *builtin_call(Elaborator *e, const Node *call, const char *name, const Node *subs);
 Value *reduce(Elaborator *e, const char *kind, Index *const *indices, int count, Value *value,
               Span span);
 /* A reduction over the entries that a relation selects: sum[n in c] e is sum[n] c * e. */
 Value *reduce_chosen(Elaborator *e, const char *kind, Index *const *indices, int count, Value *mask,
                      Value *value, Span span);
+
+/* The value as a tensor over all indices that it depends on, for repeated reads. */
+Value *held(Elaborator *e, Value *value);
+/* Without an expression: the dimensions of the value, except for these indices. */
+Value *without_indices(Elaborator *e, const Value *value, Index *const *indices, int count);
+/* The indices in the brackets of the function `name`: names of indices of the value, and lists of
+ * axes. Returns their number, 0 after an error. */
+int kept_indices(Elaborator *e, const Node *subs, const Value *value, Span span, const char *name,
+                 Index **kept);
 
 /* ---- attend/attend_call.c ---- */
 Value *attend(Elaborator *e, const Node *call, const Node *subs);

@@ -9,12 +9,22 @@
 
 typedef struct Backward Backward;
 typedef struct Decode Decode;
+typedef struct Elaborator Elaborator;
 typedef struct EntryLowering EntryLowering;
 typedef struct Interpreter Interpreter;
+typedef struct Node Node;
 typedef struct Region Region;
+typedef struct Value Value;
 typedef struct Verify Verify;
 
 struct ScheduleUnit;
+
+/* A function of the language that adds the call to an equation. */
+typedef struct CallFunction {
+    const char *name, *form, *meaning, *example, *result; /* documentation: editor/functions.def */
+    /* Checks the arguments, adds the statement, returns its result: see elaborate/elaborate.h. */
+    Value *(*call)(Elaborator *elaborator, const Node *node, const Node *subs);
+} CallFunction;
 
 struct CallRow {
     const char *name;  /* in a printed program */
@@ -25,8 +35,10 @@ struct CallRow {
     bool fuses_store;  /* the store of its first result can compute other statements */
     bool recomputed;   /* the backward pass may compute its results again instead of saving them */
     bool exchanges;    /* runs once for all processes of a mesh: see interpret_mesh.c */
-    ProgramForm form;  /* noted for a schedule with this call; PROGRAM_FORMS: none */
+    const char *form;  /* name of the form of a program with this call; NULL: none */
     double backward;   /* floating-point operations of its gradient per operation of its own */
+
+    CallFunction function; /* {NULL}: only passes create the call */
 
     /* Checks the counts, shapes and types of its operands: see well_formed.h. Never NULL. */
     void (*check)(Verify *verify, const Statement *statement);
@@ -79,7 +91,8 @@ typedef struct CallShape {
 } CallShape;
 
 CallShape call_shape(const Expr *operand);
-/* Size of the dimension `back` before the end; of all dimensions before the last `own` together. */
+/* Size of the dimension number `back` from the end (the last is 1); of all dimensions before the
+ * last `own` together. */
 long size_at(const CallShape *shape, int back);
 long leading_size(const CallShape *shape, int own);
 

@@ -280,15 +280,7 @@ Expr *expr_apply(Program *program, OpCode op, Expr *a, Expr *b, Expr *c) {
 }
 
 bool expr_equal(const Expr *a, const Expr *b) {
-    if (a == b) return true;
-    if (a->kind != b->kind || a->count != b->count) return false;
-    if (a->kind == EXPR_NUMBER) return a->number == b->number;
-    if (a->kind == EXPR_INDEX) return a->index == b->index;
-    if (a->kind == EXPR_READ && a->tensor != b->tensor) return false;
-    if (a->kind == EXPR_APPLY && a->op != b->op) return false;
-    for (int i = 0; i < a->count; i++)
-        if (!expr_equal(a->args[i], b->args[i])) return false;
-    return true;
+    return expr_matches(a, NULL, b, NULL, 0);
 }
 
 static int loop_number(Index *const *loops, int count, const Index *index) {
@@ -299,6 +291,7 @@ static int loop_number(Index *const *loops, int count, const Index *index) {
 
 bool expr_matches(const Expr *a, Index *const *a_loops, const Expr *b, Index *const *b_loops,
                   int count) {
+    if (a == b && count == 0) return true;
     if (a->kind != b->kind || a->count != b->count) return false;
     if (a->kind == EXPR_NUMBER) return a->number == b->number;
     if (a->kind == EXPR_INDEX) {
@@ -579,6 +572,7 @@ CallShape call_shape(const Expr *operand) {
 }
 
 long size_at(const CallShape *shape, int back) {
+    MUST(back >= 1 && back <= shape->rank);
     return shape->size[shape->rank - back];
 }
 

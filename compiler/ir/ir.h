@@ -277,6 +277,7 @@ typedef enum CallKind {
 #define CALL(name, row) CALL_##name,
 #include "ir/call.def"
 #undef CALL
+    CALLS
 } CallKind;
 typedef struct CallRow CallRow;
 
@@ -507,7 +508,7 @@ typedef struct ScanForm {
     const char *slow; /* reason for sequential execution, or NULL */
 } ScanForm;
 
-/* Forms of computation that a program can have: see program_form.def. */
+/* Forms of computation that a program can have: see program_form.def. Those of calls follow. */
 typedef enum ProgramForm {
 #define PROGRAM_FORM(name, text) HAS_##name,
 #include "ir/program_form.def"
@@ -544,14 +545,14 @@ typedef struct Program {
     long mesh[MESH_AXES]; /* local programs: sizes of the mesh; 0: not local */
     Tensor *mesh_index[MESH_AXES]; /* an int input: the index of the process; NULL: not needed */
     bool rounded; /* operands of products are rounded to bf16, unless a statement is exact */
-    const OperandFormats *formats; /* of operands, see operand_formats.c; NULL: none */
-    Type weights, head_weights;    /* types of parameters in products: see smaller_weights.c */
-    Type caches;                   /* type of the attention caches: see store_caches.c */
-    const Target *target;          /* the machine: the CPU until a pass selects another */
-    unsigned properties;           /* PassProperty: of the passes so far */
-    bool lowered;                  /* the passes of its machine have run */
-    struct Program *prepare;       /* decode: writes the prepared tensors; NULL: there are none */
-    bool has[PROGRAM_FORMS];       /* forms made by the passes so far */
+    const OperandFormats *formats;   /* of operands, see operand_formats.c; NULL: none */
+    Type weights, head_weights;      /* types of parameters in products: see smaller_weights.c */
+    Type caches;                     /* type of the attention caches: see store_caches.c */
+    const Target *target;            /* the machine: the CPU until a pass selects another */
+    unsigned properties;             /* PassProperty: of the passes so far */
+    bool lowered;                    /* the passes of its machine have run */
+    struct Program *prepare;         /* decode: writes the prepared tensors; NULL: there are none */
+    bool has[PROGRAM_FORMS + CALLS]; /* forms made by the passes so far */
 } Program;
 
 Program *program_new(Arena *arena, Reports *reports, const char *name, Graph graph,

@@ -11,10 +11,10 @@
 #include "schedule/nest.h"
 
 /* A name in use, or a variable, in the scope of its uses. */
-typedef struct Binding {
+typedef struct IndexName {
     const Index *index; /* its index, or NULL */
     const Term *name;
-} Binding;
+} IndexName;
 
 typedef struct Lanes Lanes; /* see lower_lanes.c */
 
@@ -42,7 +42,7 @@ typedef struct Lowering {
     FormBlock *block;    /* the block that receives nodes */
 
     /* bindings in scope, innermost last */
-    Binding *bindings;
+    IndexName *bindings;
     int binding_count, binding_capacity;
     List fixed; /* Term *: variables of the current kernel with a fixed name */
 

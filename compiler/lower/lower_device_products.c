@@ -1,4 +1,4 @@
-/* lower_device_products: products as launches of the templates in runtime/kernels/product.cuh;
+/* lower_device_products: products as launches of the templates in kernels/cuda/product.cuh;
  * those over dispatched rows with epilogues.
  *
  *     (* a[r,f] = sum[d] x[r,d] * up[n[r],d,f]

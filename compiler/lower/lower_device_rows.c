@@ -1,5 +1,5 @@
 /* lower_device_rows: products of single rows and matrices as one launch of the template in
- * runtime/kernels/product_row.cuh. A block selects its product by its number. With a prologue, the
+ * kernels/cuda/product_row.cuh. A block selects its product by its number. With a prologue, the
  * row `a` is a function, which computes it in shared memory.
  *
  *     if (blockIdx.x < 16)

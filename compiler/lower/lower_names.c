@@ -22,10 +22,10 @@ Around names_around(const Lowering *lower) {
     return around;
 }
 
-static void add_binding(Lowering *lower, Binding binding) {
+static void add_binding(Lowering *lower, IndexName binding) {
     if (lower->binding_count == lower->binding_capacity) {
         int capacity = lower->binding_capacity ? 2 * lower->binding_capacity : 32;
-        Binding *bindings = arena_alloc(lower->arena, (size_t)capacity * sizeof *bindings);
+        IndexName *bindings = arena_alloc(lower->arena, (size_t)capacity * sizeof *bindings);
         if (lower->binding_count)
             memcpy(bindings, lower->bindings, (size_t)lower->binding_count * sizeof *bindings);
         lower->bindings = bindings;
@@ -37,13 +37,13 @@ static void add_binding(Lowering *lower, Binding binding) {
 const char *bind_name(Lowering *lower, const Index *index, const char *wanted) {
     const Around around = names_around(lower);
     const char *name = free_name(lower->arena, &around, wanted);
-    add_binding(lower, (Binding){index, term_name(lower->arena, T_I64, name)});
+    add_binding(lower, (IndexName){index, term_name(lower->arena, T_I64, name)});
     return name;
 }
 
 const Term *bind_variable(Lowering *lower, const Index *index, const char *wanted) {
     const Term *variable = term_variable(lower->arena, T_I64, wanted);
-    add_binding(lower, (Binding){index, variable});
+    add_binding(lower, (IndexName){index, variable});
     return variable;
 }
 
@@ -52,7 +52,7 @@ const Term *bind_real(Lowering *lower, const Statement *statement, const char *e
     const char *wanted = arena_format(lower->arena, "%s%s", tensor->name, ending);
     const Term *variable = term_variable(lower->arena, T_F32, wanted);
     variable->variable->tensor = tensor;
-    add_binding(lower, (Binding){NULL, variable});
+    add_binding(lower, (IndexName){NULL, variable});
     return variable;
 }
 
@@ -101,7 +101,7 @@ void name_tensors(Lowering *lower, bool device) {
 
 void bind_index(Lowering *lower, const Index *index, const Term *name) {
     const Term *bound = bound_index(lower, index);
-    if (!bound || !term_equal(bound, name)) add_binding(lower, (Binding){index, name});
+    if (!bound || !term_equal(bound, name)) add_binding(lower, (IndexName){index, name});
 }
 
 const Term *bound_index(const Lowering *lower, const Index *index) {

@@ -257,7 +257,7 @@ typedef struct MoecHost {
      * selects one by autotuning. For the comparison it needs the written elements, a list that ends
      * with an entry whose `at` is NULL. Launches with an equal first variant and equal first
      * size_bytes of the first argument have equal run times. All variants except the first expect a
-     * tensor map (MoecMap of kernels/wgmma.cuh) for each entry of `matrices` after the arguments.
+     * tensor map (MoecMap of wgmma.cuh) for each entry of `matrices` after the arguments.
      * That list ends with an entry whose `at` is NULL, the arguments end with NULL. matrices ==
      * NULL: all variants have the same arguments. launch_variant == NULL: use launch */
     void (*launch_variant)(void *self, int kernel, const MoecKernelVariant *variants,

@@ -407,8 +407,7 @@ int embedded_is_header(const EmbeddedFile *file) {
 }
 
 int embedded_is_cuda(const EmbeddedFile *file) {
-    const char *ending = strrchr(file->name, '.');
-    return (ending && strcmp(ending, ".cuh") == 0) || strcmp(embedded_base(file), "launch.h") == 0;
+    return strncmp(file->name, "kernels/cuda/", 13) == 0;
 }
 
 const char *embedded_base(const EmbeddedFile *file) {

@@ -1,6 +1,6 @@
-/* calls: kernel functions that generated programs call, and their arguments. A stand-alone program
- * compiles the functions itself. Hosted programs share one compiled object of them
- * (MOEC_KERNELS_HERE) and include only this file (MOEC_KERNELS_APART). */
+/* calls: kernel functions that generated programs call, and their arguments, unless their header
+ * declares them. A stand-alone program compiles the functions itself. Hosted programs share one
+ * compiled object of them (MOEC_KERNELS_HERE), and include declarations (MOEC_KERNELS_APART). */
 #ifndef MOEC_CALLS_H
 #define MOEC_CALLS_H
 
@@ -90,12 +90,6 @@ MOEC_ENTRY void moec_attend_chosen_grad(const MoecAttend *attend, const MoecAtte
  * `places`. */
 MOEC_ENTRY void moec_attend_step(const MoecAttend *options, long position,
                                  const MoecAttendWork *work);
-
-/* ---- choices: routing.h ---- */
-
-/* mask[o,i,j] = 1 for the k largest p[o,.,j], else 0. On a tie the lowest index is selected; NaN
- * counts as the smallest value. p and mask are [outer, size, inner]; k is at most size. */
-MOEC_ENTRY void moec_top(long outer, long size, long inner, long k, const float *p, float *mask);
 
 /* ---- packing: CALL_PACK of compiler/ir/ir.h ---- */
 

@@ -1,20 +1,7 @@
 /* kernels: functions that generated C calls and the compiler does not derive. They can be read,
  * linted and tested separately. Hosted programs include them; stand-alone programs contain a copy.
- * All functions are static.
- *
- *     prelude.h    scalar functions of compiler/ir/op.def (moec_exp, ...), vectorizable, within
- *                  about 2 ulp of libm; random numbers
- *     calls.h      functions that generated programs call, and the structures of their arguments
- *     operands.h   operands of products, f32 and bf16, and their packing
- *     tile.h       the part of a product that is kept in registers, by vectors or by AMX
- *     matmul.h     matrix product for static and run-time shapes, packed and blocked, with vector
- *                  extensions of gcc and clang
- *     attention.h, attention_grad.h, attention_chosen.h, attention_step.h
- *                  attend forward, backward, to chosen pairs and for one step
- *     routing.h    top-k selection, grouped products over packed rows; for groups with few rows,
- *                  only the used elements are read
- *     packing.h    dispatch
- */
+ * All functions are static. A kernel with its own declaration declares
+ * itself; the others are in calls.h. */
 #ifndef MOEC_KERNELS_H
 #define MOEC_KERNELS_H
 
@@ -33,14 +20,22 @@
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop that stays scalar is no mistake */
 #endif
 
-#include "calls.h"
+#include "prelude.h" /* scalar functions of compiler/ir/op.def, vectorizable, within about 2 ulp of
+                        libm; random numbers */
+#include "calls.h"   /* functions that generated programs call, and their arguments; hosted
+                        programs include only this, the prelude and declarations */
+#include "top.h"     /* top-k selection */
 #ifndef MOEC_KERNELS_APART
-#include "matmul.h"
-#include "attention.h"
-#include "attention_grad.h"
-#include "attention_chosen.h"
-#include "attention_step.h"
-#include "routing.h"
+#include "operands.h"         /* operands of products, f32 and bf16, and their packing */
+#include "tile.h"             /* the part of a product in registers, by vectors or by AMX */
+#include "few_rows.h"         /* products of a few rows, without packing */
+#include "matmul.h"           /* matrix products of static and run-time shapes, packed, blocked */
+#include "attention.h"        /* softmax attention: forward */
+#include "attention_grad.h"   /* its backward pass */
+#include "attention_chosen.h" /* attention to chosen pairs, forward and backward */
+#include "attention_step.h"   /* attention over a cache, for one step */
+#include "packing.h"          /* dispatch */
+#include "routing.h"          /* grouped products over packed rows */
 #endif
 
 #include <math.h>

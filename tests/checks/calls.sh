@@ -5,13 +5,13 @@
 . "$(dirname "$0")/../begin.sh"
 
 # Other files that create calls.
-creators="compiler/elaborate/attend/attend_call.c compiler/elaborate/builtin.c compiler/elaborate/extern_layer.c compiler/ir/scan.c
+creators="compiler/elaborate/attend/attend_call.c compiler/elaborate/extern_layer.c compiler/ir/scan.c
     compiler/transform/route/relation.c
     compiler/transform/route/split_choice.c compiler/transform/mesh/mesh.c"
 
 members() {
     sed -n '/^struct CallRow {/,/^};/p' compiler/ir/call.h | sed '1d; $d' | tr '\n' ' ' | sed -E 's@/\*([^*]|\*[^/])*\*/@@g' |
-        tr ';' '\n' | sed -E 's/.*\(\*([a-z_]+)\)\(.*/\1/' | tr ',' '\n' | grep -oE '[a-z_]+ *$' | tr -d ' ' | sort
+        tr ';' '\n' | sed -E 's/.*\(\*([a-z_]+)\)\(.*/\1/; s/^ *CallFunction//' | tr ',' '\n' | grep -oE '[a-z_]+ *$' | tr -d ' ' | sort
 }
 
 # faults ROOT: the faults in that copy, one per line.

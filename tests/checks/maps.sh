@@ -22,6 +22,8 @@ for folder in $folders; do
         name=${entry##*/}
         case $name in build | *.egg-info | __pycache__) continue ;; esac
         [ -d "$entry" ] && name=$name/
+        # The file that includes all kernels is their map.
+        grep -qs "^#include \"$name\" *\/\* " "$folder/kernels.h" "$folder/kernels.cuh" && continue
         [ "$name" = README.md ] || grep -q "\`$name\`" "$map" || fault "$map does not name $name"
     done
     for name in $(awk -F'|' '{ print $2 }' "$map" | grep -o '`[a-z_0-9]*\.[a-z]*`' | tr -d '`'); do
@@ -29,10 +31,11 @@ for folder in $folders; do
     done
 done
 # A name in two folders is one idea seen from both: the same thing of the command and of emitted folders, a kernel and what
-# simulates it, a form and what is printed, read or done with it.
+# simulates it, a form and what is printed, read or done with it. An operation of compiler/calls and
+# its kernels for both targets have the same name.
 allowed="bulk call config cse data diagnostics doc draw embedded emit error_code experiment explain generate internal json_make licm measure mesh model
     moec passes print quantity report scan train weights wgmma"
-for name in $(find compiler runtime \( -name '*.[chly]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.def' \) |
+for name in $(find compiler runtime ! -path 'compiler/calls/*' ! -path 'runtime/kernels/cuda/*' \( -name '*.[chly]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.def' \) |
     sed 's/\.[a-z]*$//' | sort -u | sed 's|.*/||' | sort | uniq -d); do
     case " $(echo $allowed) " in
     *" $name "*) ;;

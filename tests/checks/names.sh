@@ -17,7 +17,7 @@ identifiers() { grep -oE '\b[A-Za-z_][A-Za-z0-9_]*' | sort -u; }
     headers | grep -v '^#'
     cat generated/*.c runtime/abi/abi.h runtime/kernels/*.h
 } | identifiers >"$work/c"
-cat generated/*.cu runtime/kernels/*.cuh runtime/device/sim/cuda_sim.h compiler/loop/names.c | identifiers >"$work/cuda"
+cat generated/*.cu runtime/kernels/cuda/*.cuh runtime/device/sim/cuda_sim.h compiler/loop/names.c | identifiers >"$work/cuda"
 
 {
     grep -oE -h '"[a-z_][A-Za-z0-9_]*"' compiler/loop/names.c compiler/lower/lower_names.c

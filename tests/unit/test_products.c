@@ -171,7 +171,7 @@ static int load(void **state) {
     FIND(nvrtcCompileProgram), FIND(nvrtcGetProgramLogSize), FIND(nvrtcGetProgramLog), FIND(nvrtcGetCUBINSize);
     FIND(nvrtcGetCUBIN), FIND(nvrtcDestroyProgram), FIND(cuTensorMapEncodeTiled);
     for (int i = 0; i < COUNT; i++) {
-        snprintf(path, sizeof path, "runtime/%s%s", i >= COUNT - 2 ? "abi/" : "kernels/", names[i]);
+        snprintf(path, sizeof path, "runtime/%s%s", i >= COUNT - 2 ? "abi/" : "kernels/cuda/", names[i]);
         headers[i] = file_text(path);
     }
     write_kernels(text, sizeof text);

@@ -1,5 +1,6 @@
 /* attend_row: the rows of attention and of its gradient. */
 #include "calls/attend/attend_row.h"
+#include "elaborate/elaborate.h"
 
 #include "analysis/attend.h"
 #include "calls/call_table.h"
@@ -91,8 +92,14 @@ const CallRow call_attend = {
     .fuses_store = true,
     .recomputed = true,
     .exchanges = false,
-    .form = HAS_ATTENTION,
+    .form = "attention kernel",
     .backward = 2.5, /* two products of the forward pass again, and four more */
+    .function = {"attend", "attend(q[s,h,e], k[s,hk,e], v[s,hv,c]; mask = causal) -> y[s,h,c]",
+                 "scaled dot-product attention over the sequence axis; options: LANGUAGE.md, "
+                 "Attention",
+                 "q[s,h,i] = 0 * (s + h + i)\nv[s,h,i] = s + 0 * (h + i)\no = attend(q, q, v)\n"
+                 "y[s] = sum[h,i] o[s,h,i] / 4",
+                 "0 0.5 1", attend},
     .check = check_attend,
     .print = print_attend,
     .flops = attend_flops,
@@ -130,8 +137,9 @@ const CallRow call_attend_grad = {
     .fuses_store = false,
     .recomputed = true,
     .exchanges = false,
-    .form = HAS_ATTENTION_GRADIENT,
+    .form = "attention kernel, backward",
     .backward = 0,
+    .function = {NULL},
     .check = check_attend_grad,
     .print = print_attend,
     .flops = attend_grad_flops,

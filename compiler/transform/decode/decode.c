@@ -194,24 +194,24 @@ static bool grows(const Tensor *cache) {
     return false;
 }
 
-long cache_bytes_per_token(const Program *program) {
+/* Of a sequence: of the caches that grow, per position, or of the others. */
+static long cache_bytes(const Program *program, bool growing) {
+    const long positions = growing ? program->context : 1;
     long bytes = 0, sequences = program->batch ? program->batch->size : 1;
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
-        if (tensor->role == ROLE_CACHE && grows(tensor))
-            bytes += type_bytes(tensor->type) * tensor_elements(tensor) / program->context;
+        if (tensor->role == ROLE_CACHE && grows(tensor) == growing)
+            bytes += type_bytes(tensor->type) * tensor_elements(tensor) / positions;
     }
     return bytes / sequences;
 }
 
+long cache_bytes_per_token(const Program *program) {
+    return cache_bytes(program, true);
+}
+
 long constant_bytes(const Program *program) {
-    long bytes = 0, sequences = program->batch ? program->batch->size : 1;
-    for (int i = 0; i < program->tensors.count; i++) {
-        const Tensor *tensor = program->tensors.items[i];
-        if (tensor->role == ROLE_CACHE && !grows(tensor))
-            bytes += type_bytes(tensor->type) * tensor_elements(tensor);
-    }
-    return bytes / sequences;
+    return cache_bytes(program, false);
 }
 
 /* Parameters and states stay, because all graphs share them. */

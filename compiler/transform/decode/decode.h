@@ -62,6 +62,10 @@ Expr *absolute_position(Decode *decode, Expr *position);
  * it. */
 Tensor *kv_cache(Decode *decode, Tensor *tensor, const Region *region, const Statement *user);
 Tensor *cache(Decode *decode, Tensor *tensor);
+/* A tensor of ROLE_CACHE for a tensor over the new positions: with the axis `rows` instead of
+ * theirs, or without it (NULL); with the axis of the repeat first, unless it is NULL. */
+Tensor *cache_new(Decode *decode, const char *name, const Tensor *tensor, Axis *rows,
+                  const Statement *repeat);
 /* The rows of the ring buffers that hold the window of the attention; NULL if it reads all
  * positions. */
 Axis *window_rows(Decode *decode, const Statement *attend, const Region *region);

@@ -144,6 +144,19 @@ static void add_stores(Decode *decode, Block *block, Tensor *tensor, Tensor *pas
     insert(decode, block, last + 1, store_rows(decode, tensor, past, wrote, repeat));
 }
 
+Tensor *cache_new(Decode *decode, const char *name, const Tensor *tensor, Axis *rows,
+                  const Statement *repeat) {
+    Axis *axes[MAX_RANK];
+    int rank = 0;
+    if (repeat) axes[rank++] = repeat->index->axis;
+    for (int i = 0; i < tensor->rank; i++) {
+        Axis *axis = tensor->axes[i] == decode->step ? rows : tensor->axes[i];
+        if (axis) axes[rank++] = axis;
+    }
+    MUST(rank <= MAX_RANK);
+    return tensor_new(decode->program, name, ROLE_CACHE, tensor->type, rank, axes, tensor->span);
+}
+
 /* A cache with `rows` rows for a tensor over the new positions, stored after its computation. A
  * tensor that each iteration of a repeat computes gets the axis of the repeat as first
  * dimension. */
@@ -151,13 +164,7 @@ static Tensor *new_cache(Decode *decode, const char *name, Tensor *tensor, Axis 
     Program *program = decode->program;
     bool found = false;
     const Statement *repeat = find_writer(&program->body, tensor, NULL, &found);
-    Axis *axes[MAX_RANK];
-    int rank = 0;
-    if (repeat && !is_stacked(tensor)) axes[rank++] = repeat->index->axis;
-    for (int i = 0; i < tensor->rank; i++)
-        axes[rank++] = tensor->axes[i] == decode->step ? rows : tensor->axes[i];
-    MUST(rank <= MAX_RANK);
-    Tensor *past = tensor_new(program, name, ROLE_CACHE, tensor->type, rank, axes, tensor->span);
+    Tensor *past = cache_new(decode, name, tensor, rows, is_stacked(tensor) ? NULL : repeat);
     past->spec_name = tensor->spec_name;
     if (found)
         add_stores(decode, &program->body, tensor, past, NULL);

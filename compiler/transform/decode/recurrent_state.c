@@ -36,14 +36,8 @@ Expr *state_element(const Decode *decode, Tensor *cache, const Expr *read,
 
 Tensor *state_cache(Decode *decode, Tensor *tensor, const Statement *repeat) {
     Program *program = decode->program;
-    Axis *axes[MAX_RANK];
-    int rank = 0;
-    if (repeat) axes[rank++] = repeat->index->axis;
-    for (int i = 0; i < tensor->rank; i++)
-        if (tensor->axes[i] != decode->step) axes[rank++] = tensor->axes[i];
-    MUST(rank <= MAX_RANK);
     const char *name = arena_format(program->arena, "cache_%s", tensor->name);
-    Tensor *cache = tensor_new(program, name, ROLE_CACHE, tensor->type, rank, axes, tensor->span);
+    Tensor *cache = cache_new(decode, name, tensor, NULL, repeat);
     cache->path = tensor->name;
     cache->spec_name = tensor->spec_name;
     keep(program, &decode->states, tensor, cache);

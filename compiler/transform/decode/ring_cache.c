@@ -115,15 +115,11 @@ void find_back(Decode *decode) {
 
 static Tensor *new_ring(Decode *decode, Tensor *tensor, const Back *back, const Statement *repeat) {
     Program *program = decode->program;
-    Axis *axes[MAX_RANK], *places = axis_new(program, "back", back->places, AXIS_PLAIN, (Span){0});
-    int rank = 0;
+    MUST(back->places > 0);
+    Axis *places = axis_new(program, "back", back->places, AXIS_PLAIN, (Span){0});
     program->has[HAS_RING_CACHE] = true;
-    if (repeat) axes[rank++] = repeat->index->axis;
-    for (int i = 0; i < tensor->rank; i++)
-        axes[rank++] = tensor->axes[i] == decode->step ? places : tensor->axes[i];
     const char *name = arena_format(program->arena, "ring_%s", tensor->name);
-    MUST(rank <= MAX_RANK && back->places > 0);
-    Tensor *ring = tensor_new(program, name, ROLE_CACHE, tensor->type, rank, axes, tensor->span);
+    Tensor *ring = cache_new(decode, name, tensor, places, repeat);
     bool both = find_kept(&decode->states, tensor); /* its last position is a state as well */
     ring->spec_name = both ? NULL : tensor->spec_name;
     ring->path = both ? arena_format(program->arena, "%s_places", tensor->name) : tensor->name;

@@ -58,20 +58,8 @@ static const struct {
     {"tensors.c", TRAIN | DRAW, NULL},
     {"pick.h", DECODE, NULL},
     {"pick.c", DECODE, NULL},
-    {"kernels.h", ALL, "c"},
-    {"calls.h", ALL, "c"},
-    {"matmul.h", ALL, "c"},
-    {"few_rows.h", ALL, "c"},
-    {"tile.h", ALL, "c"},
-    {"operands.h", ALL, "c"},
-    {"attention.h", ALL, "c"},
-    {"attention_grad.h", ALL, "c"},
-    {"attention_chosen.h", ALL, "c"},
-    {"attention_step.h", ALL, "c"},
-    {"routing.h", ALL, "c"},
     {"blocks.c", ALL, "c"},
     {"Makefile", ALL, "c"},
-    {"packing.h", ALL, "c"},
     {"blocks_cuda.cu", ALL, "cuda"},
     {"products_cuda.cu", ALL, "cuda"},
     {"cuda.mk", ALL, "cuda"},
@@ -109,6 +97,12 @@ static bool write_template(const char *folder, const char *name, const char *tex
     return good;
 }
 
+/* A program for a GPU has its own kernels and, for its host part, the prelude. */
+static bool is_processor_kernel(const EmbeddedFile *file) {
+    return strncmp(file->name, "kernels/", strlen("kernels/")) == 0 && !embedded_is_cuda(file) &&
+           strcmp(embedded_base(file), "prelude.h") != 0;
+}
+
 static bool belongs(const EmbeddedFile *file, const EmitOptions *options) {
     const char *name = embedded_base(file);
     if (strncmp(file->name, "standalone/freestanding/", strlen("standalone/freestanding/")) == 0)
@@ -117,7 +111,7 @@ static bool belongs(const EmbeddedFile *file, const EmitOptions *options) {
         if (strcmp(parts[i].name, name) == 0)
             return (parts[i].graphs & graph_of(options->graph)) &&
                    (!parts[i].target || strcmp(parts[i].target, options->target) == 0);
-    return !embedded_is_cuda(file) || is_cuda(options);
+    return is_cuda(options) ? !is_processor_kernel(file) : !embedded_is_cuda(file);
 }
 
 /* Whether the weights are random: from a spec, or from a file of moec init, which has no step. */

@@ -226,7 +226,7 @@ bool verify_agrees(const Comparison *comparison) {
 static json_t *forms_of(const Comparison *comparison) {
     json_t *forms = json_object();
     int count;
-    const char *const *names = moec_form_names(&count);
+    const char *const *names = moec_form_names(comparison->compiler, &count);
     for (int i = 0; i < count; i++)
         json_object_set_new(forms, names[i], json_boolean(comparison->forms[i]));
     return forms;
@@ -303,7 +303,7 @@ static void print_undecided(const Comparison *comparison, DeviationKind kind) {
 
 static void print_forms(const Comparison *comparison) {
     int count, listed = 0;
-    const char *const *names = moec_form_names(&count);
+    const char *const *names = moec_form_names(comparison->compiler, &count);
     printf("  forms    ");
     for (int i = 0; i < count; i++)
         if (comparison->forms[i]) printf("%s %s", listed++ ? "," : "", names[i]);

@@ -66,7 +66,7 @@ static int graphs_of(const Comparison *comparison, GraphShape *graphs) {
 static bool note_forms(Comparison *comparison, const GraphShape *graphs, int count) {
     MoecCompiler *compiler = spec_open_quietly(comparison->operand, comparison->sets);
     int forms;
-    moec_form_names(&forms);
+    moec_form_names(comparison->compiler, &forms);
     for (int i = 0; compiler && i < count; i++)
         if (graphs[i].graph == MOEC_TRAIN) moec_trains(compiler);
     for (int i = 0; compiler && i < count; i++) {
@@ -189,7 +189,7 @@ static bool compare(const VerifyOptions *options, Device *device, json_t *json) 
     }
     int count = options->shapes ? verify_shapes(compiler, shapes) : 1, forms;
     if (!options->shapes) shapes[0] = own_shape(options, compiler);
-    moec_form_names(&forms);
+    moec_form_names(compiler, &forms);
     bool good = true;
     for (int i = 0; i < count; i++) {
         TextList sets = options->sets;
