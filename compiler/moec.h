@@ -97,6 +97,9 @@ const MoecSpecTensor *moec_spec_tensors(MoecCompiler *compiler, long batch, long
 bool moec_first_reader(MoecCompiler *compiler, const char *name, const char **file, int *line);
 /* Enables expensive probes (condition "probing") in later MOEC_MEASURE programs. */
 void moec_probe(MoecCompiler *compiler);
+/* Adds the output "proposals" of the spec, tokens that follow the most likely one (condition
+ * "speculating"), to later MOEC_DECODE programs, if it has one. */
+void moec_speculate(MoecCompiler *compiler);
 /* Adds the gradients of real inputs, "gradient:NAME", to the outputs of later MOEC_TRAIN programs,
  * before all other outputs. */
 void moec_differentiate_inputs(MoecCompiler *compiler);

@@ -34,6 +34,7 @@ typedef struct Unit {
     const struct Program *shape;
     const Target *target;  /* of its programs; NULL: selected when they are lowered */
     bool probing;          /* "probing" holds in GRAPH_MEASURE */
+    bool speculating;      /* "speculating" holds in GRAPH_DECODE */
     const char *cotangent; /* the input that splits GRAPH_TRAIN into two phases, or NULL */
     List own;              /* const char *: optimizer options that single parameters override */
     /* Facts about the open model for its optimizer: the program that declares its parameters; the

@@ -231,7 +231,7 @@ static Value *unary(Elaborator *e, const Node *node) {
     return apply_op(e, OP_NEG, a, NULL, NULL, node->span);
 }
 
-/* `training`, `decoding`, `probing`: properties of the graph; NULL for other names. The step of an
+/* `training`, `decoding`, `probing`, `speculating`: properties of the graph; NULL for other names. The step of an
  * optimizer is part of training. */
 static Value *condition_value(Elaborator *e, const Node *node) {
     Graph graph = e->program->graph;
@@ -244,6 +244,8 @@ static Value *condition_value(Elaborator *e, const Node *node) {
     }
     if (!strcmp(node->name, "probing"))
         return flag(e, e->unit->probing && graph == GRAPH_MEASURE, node->span);
+    if (!strcmp(node->name, "speculating"))
+        return flag(e, e->unit->speculating && graph == GRAPH_DECODE, node->span);
     if (strcmp(node->name, "decoding")) return NULL;
     e->program->by_decoding = true;
     return flag(e, graph == GRAPH_DECODE, node->span);
