@@ -35,6 +35,7 @@ typedef struct Unit {
     const Target *target;  /* of its programs; NULL: selected when they are lowered */
     bool probing;          /* "probing" holds in GRAPH_MEASURE */
     bool speculating;      /* "speculating" holds in GRAPH_DECODE */
+    bool counts_training;  /* "training" holds in GRAPH_FORWARD: see training_flops */
     const char *cotangent; /* the input that splits GRAPH_TRAIN into two phases, or NULL */
     List own;              /* const char *: optimizer options that single parameters override */
     /* Facts about the open model for its optimizer: the program that declares its parameters; the
@@ -446,6 +447,9 @@ typedef struct Decoding {
     const char *equation;  /* the source line of the equation, or NULL */
 } Decoding;
 Decoding moec_decoding(struct MoecCompiler *compiler);
+/* FLOPs per token of a training step of the model with this forward program, which does not have
+ * the equations of `if training`. */
+double training_flops(struct MoecCompiler *compiler, Program *forward);
 /* The schedule of a compiled program for its machine. The optimizer's program is one kernel and has
  * no units. */
 struct Schedule *moec_schedule(struct MoecCompiler *compiler, Program *program);

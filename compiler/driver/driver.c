@@ -469,6 +469,14 @@ MoecProgram *moec_define(MoecCompiler *compiler, MoecGraph graph, long batch, lo
                                     .defined = true});
 }
 
+double training_flops(MoecCompiler *compiler, Program *forward) {
+    bool *counts = &compiler->unit->counts_training;
+    *counts = forward->by_training;
+    Program *program = *counts ? moec_compile(compiler, MOEC_FORWARD, 0, 0, 0) : forward;
+    *counts = false;
+    return program ? cost(compiler->arena, program)->flops_train : 0;
+}
+
 /* A feature that only training supports prevents decoding; it is not an error here. */
 Decoding moec_decoding(MoecCompiler *compiler) {
     Reports *reports = &compiler->reports;

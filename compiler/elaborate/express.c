@@ -239,7 +239,8 @@ static Value *condition_value(Elaborator *e, const Node *node) {
         e->program->by_training = true;
         return flag(e,
                     graph == GRAPH_TRAIN || graph == GRAPH_UPDATE || graph == GRAPH_STEP ||
-                        graph == GRAPH_GATHER,
+                        graph == GRAPH_GATHER ||
+                        (graph == GRAPH_FORWARD && e->unit->counts_training),
                     node->span);
     }
     if (!strcmp(node->name, "probing"))
