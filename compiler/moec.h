@@ -647,6 +647,10 @@ void moec_interpreter_follow(MoecInterpreter *interpreter, const MoecInterpreter
 /* Margins of the selections of the last run: the smallest selected value minus the largest other
  * value. */
 const double *moec_interpreter_margins(const MoecInterpreter *interpreter, size_t *count);
+/* True if the comparisons that masks depend on have the same results in the last runs of two
+ * interpreters of one program, with a margin: more than `share` of the largest deviation. */
+bool moec_interpreter_decides_alike(const MoecInterpreter *one, const MoecInterpreter *other,
+                                    double share);
 void moec_interpreter_free(MoecInterpreter *interpreter);
 
 #endif
