@@ -231,8 +231,8 @@ static Value *unary(Elaborator *e, const Node *node) {
     return apply_op(e, OP_NEG, a, NULL, NULL, node->span);
 }
 
-/* `training`, `decoding`, `probing`, `speculating`: properties of the graph; NULL for other names. The step of an
- * optimizer is part of training. */
+/* `training`, `decoding`, `probing`, `speculating`: properties of the graph; NULL for other names.
+ * The step of an optimizer is part of training. */
 static Value *condition_value(Elaborator *e, const Node *node) {
     Graph graph = e->program->graph;
     if (!strcmp(node->name, "training")) {

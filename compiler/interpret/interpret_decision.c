@@ -85,10 +85,10 @@ bool interpreter_is_decision(const Interpreter *interpreter, const Expr *expr) {
 
 /* ---- margins ---- */
 
-static Decision decision_of(OpCode op, double a, double b) {
-    if (op == OP_FLOOR) return (Decision){a, floor(a), fabs(a - floor(a + 0.5))};
+static MaskDecision decision_of(OpCode op, double a, double b) {
+    if (op == OP_FLOOR) return (MaskDecision){a, floor(a), fabs(a - floor(a + 0.5))};
     const double value = a - b;
-    return (Decision){value, (value > 0) - (value < 0), fabs(value)};
+    return (MaskDecision){value, (value > 0) - (value < 0), fabs(value)};
 }
 
 void interpreter_decide(Interpreter *interpreter, const EvalNode *node, const double *const args[3],
@@ -105,7 +105,7 @@ void interpreter_decide(Interpreter *interpreter, const EvalNode *node, const do
 }
 
 /* Both sides of the comparison are the same number: score[n] == (max[n] score[n]). */
-static bool is_identity(const Decision *one, const Decision *other) {
+static bool is_identity(const MaskDecision *one, const MaskDecision *other) {
     return one->margin == 0 && one->value == other->value;
 }
 
@@ -114,7 +114,7 @@ bool interpreter_decides_alike(const Interpreter *one, const Interpreter *other,
     double least = INFINITY, moved = 0;
     if (a->count != b->count) return false;
     for (size_t i = 0; i < a->count; i++) {
-        const Decision *x = &a->items[i], *y = &b->items[i];
+        const MaskDecision *x = &a->items[i], *y = &b->items[i];
         if (!isfinite(x->value) || is_identity(x, y)) continue;
         if (x->side != y->side) return false;
         least = fmin(least, fmin(x->margin, y->margin));

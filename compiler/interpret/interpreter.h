@@ -25,12 +25,12 @@ typedef struct Choices {
 
 /* A comparison of two values, or a rounding down: their difference, or the value; the result as a
  * number; the distance to another result. */
-typedef struct Decision {
+typedef struct MaskDecision {
     double value, side, margin;
-} Decision;
+} MaskDecision;
 
 typedef struct Decisions {
-    Decision *items; /* in the order of the run */
+    MaskDecision *items; /* in the order of the run */
     size_t count, capacity;
 } Decisions;
 

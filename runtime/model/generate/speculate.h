@@ -1,6 +1,7 @@
 /* speculate: speculative decoding (Leviathan et al. 2023). A draft, a smaller model with the same
- * tokens, or the model itself (moec_speculate) proposes the next tokens. The model computes the logits after each of them in one pass
- * over its weights. A proposal that is the token which the model chooses saves a step.
+ * tokens, or the model itself (moec_speculate) proposes the next tokens. The model computes the
+ * logits after each of them in one pass over its weights. A proposal that is the token which the
+ * model chooses saves a step.
  *
  *     text          In the beginning
  *     proposed                        God  made  the
