@@ -131,7 +131,7 @@ const int64_t *interpreter_whole_strip(Interpreter *interpreter, EvalNode *node,
 void interpreter_offsets(Interpreter *interpreter, ElementAddress *address, int count,
                          long *offsets);
 
-/* Before statements are prepared: finds those whose comparisons decide what a mask marks. */
+/* Before statements are prepared: finds the comparisons that masks depend on. */
 void interpreter_find_decisions(Interpreter *interpreter);
 bool interpreter_decides(const Interpreter *interpreter, const Statement *statement);
 bool interpreter_is_decision(const Interpreter *interpreter, const Expr *expr);
