@@ -196,6 +196,11 @@ const double *moec_interpreter_margins(const MoecInterpreter *interpreter, size_
     return interpreter_margins(interpreter->interpreter, count);
 }
 
+bool moec_interpreter_decides_alike(const MoecInterpreter *one, const MoecInterpreter *other,
+                                    double share) {
+    return interpreter_decides_alike(one->interpreter, other->interpreter, share);
+}
+
 bool moec_step_differs(MoecProgram *step) {
     return step->by_decoding || step->caches != TYPE_REAL;
 }

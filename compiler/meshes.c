@@ -149,7 +149,7 @@ const char *moec_plan(MoecCompiler *compiler, long processes, const char *machin
     if (!has_sequences(compiler, &plan)) return NULL;
     Program *forward = moec_compile(compiler, MOEC_FORWARD, 0, 0, 0);
     if (!forward) return NULL;
-    plan.flops = cost(plan.arena, forward)->flops_train * (double)(plan.sequences * plan.context);
+    plan.flops = training_flops(compiler, forward) * (double)(plan.sequences * plan.context);
     const long most = program->relations.count ? processes : 1; /* only rows divide weights */
     for (long keys = 1; keys <= most; keys++)
         if (processes % keys == 0) plan_batches(compiler, &plan, keys);

@@ -97,6 +97,9 @@ const MoecSpecTensor *moec_spec_tensors(MoecCompiler *compiler, long batch, long
 bool moec_first_reader(MoecCompiler *compiler, const char *name, const char **file, int *line);
 /* Enables expensive probes (condition "probing") in later MOEC_MEASURE programs. */
 void moec_probe(MoecCompiler *compiler);
+/* Adds the output "proposals" of the spec, tokens that follow the most likely one (condition
+ * "speculating"), to later MOEC_DECODE programs, if it has one. */
+void moec_speculate(MoecCompiler *compiler);
 /* Adds the gradients of real inputs, "gradient:NAME", to the outputs of later MOEC_TRAIN programs,
  * before all other outputs. */
 void moec_differentiate_inputs(MoecCompiler *compiler);
@@ -645,6 +648,10 @@ void moec_interpreter_follow(MoecInterpreter *interpreter, const MoecInterpreter
 /* Margins of the selections of the last run: the smallest selected value minus the largest other
  * value. */
 const double *moec_interpreter_margins(const MoecInterpreter *interpreter, size_t *count);
+/* True if the comparisons that masks depend on have the same results in the last runs of two
+ * interpreters of one program, with a margin: more than `share` of the largest deviation. */
+bool moec_interpreter_decides_alike(const MoecInterpreter *one, const MoecInterpreter *other,
+                                    double share);
 void moec_interpreter_free(MoecInterpreter *interpreter);
 
 #endif

@@ -34,6 +34,8 @@ typedef struct Unit {
     const struct Program *shape;
     const Target *target;  /* of its programs; NULL: selected when they are lowered */
     bool probing;          /* "probing" holds in GRAPH_MEASURE */
+    bool speculating;      /* "speculating" holds in GRAPH_DECODE */
+    bool counts_training;  /* "training" holds in GRAPH_FORWARD: see training_flops */
     const char *cotangent; /* the input that splits GRAPH_TRAIN into two phases, or NULL */
     List own;              /* const char *: optimizer options that single parameters override */
     /* Facts about the open model for its optimizer: the program that declares its parameters; the
@@ -373,6 +375,9 @@ void interpreter_follow(Interpreter *interpreter, const Interpreter *other);
 /* Margins of the selections of the last run, for each row: the smallest selected value minus the
  * largest other value. */
 const double *interpreter_margins(const Interpreter *interpreter, size_t *count);
+/* True if the comparisons that masks depend on have the same results in the last runs of two
+ * interpreters of one program, with a margin: more than `share` of the largest deviation. */
+bool interpreter_decides_alike(const Interpreter *one, const Interpreter *other, double share);
 
 /* mesh_interpreter: the local program of a mesh for all its processes. */
 typedef struct MeshInterpreter MeshInterpreter;
@@ -455,6 +460,9 @@ typedef struct Decoding {
 Decoding moec_decoding(struct MoecCompiler *compiler);
 /* The same reason alone. The caller provides other inputs than the tokens. */
 const char *moec_hindrance(struct MoecCompiler *compiler);
+/* FLOPs per token of a training step of the model with this forward program, which does not have
+ * the equations of `if training`. */
+double training_flops(struct MoecCompiler *compiler, Program *forward);
 /* The schedule of a compiled program for its machine. The optimizer's program is one kernel and has
  * no units. */
 struct Schedule *moec_schedule(struct MoecCompiler *compiler, Program *program);

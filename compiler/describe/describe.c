@@ -49,6 +49,7 @@ bool describe(MoecCompiler *compiler, Summary *summary) {
     if (!forward) return false;
     summary->forward = forward;
     summary->cost = cost(arena, forward);
+    summary->flops_train = training_flops(compiler, forward);
     warn_of_leaks(compiler, forward);
     summary->decoding = moec_decoding(compiler);
     summary->stages = &moec_unit(compiler)->stages;
@@ -110,7 +111,7 @@ const char *moec_cost_json(MoecCompiler *compiler) {
         "{s:s, s:{s:I, s:I, s:I}, s:{s:f, s:f}, s:I, s:I, s:{s:I, s:I, s:I}, s:o}", "model",
         moec_model(compiler), "params", "total", (json_int_t)(cost->parameters + 0.5), "active",
         (json_int_t)(cost->active + 0.5), "embedding", (json_int_t)(cost->embedding + 0.5),
-        "flops_per_token", "forward", cost->flops_forward, "train", cost->flops_train,
+        "flops_per_token", "forward", cost->flops_forward, "train", summary.flops_train,
         "cache_bytes_per_token", (json_int_t)summary.decoding.bytes_per_token, "peak_bytes",
         (json_int_t)summary.total, "bytes", "weights", (json_int_t)summary.weights, "states",
         (json_int_t)summary.states, "temporaries", (json_int_t)summary.activations, "layers",

@@ -8,6 +8,7 @@
 typedef struct Summary {
     Program *forward;
     const Cost *cost;
+    double flops_train; /* per token: see training_flops */
     Decoding decoding;
     bool trains; /* the model has a loss and training options */
     double weights, gradients, optimizer, activations;

@@ -133,7 +133,7 @@ static void add_computation(Text *text, const Summary *summary) {
     text_add(text, "  computation      %s forward",
              quantity(summary->cost->flops_forward, "FLOP/token").text);
     if (summary->trains)
-        text_add(text, ", %s training", quantity(summary->cost->flops_train, "FLOP/token").text);
+        text_add(text, ", %s training", quantity(summary->flops_train, "FLOP/token").text);
     if (!summary->decoding.hindrance)
         text_add(text, ", %s decoding", quantity(summary->decoding.flops, "FLOP/token").text);
     text_add(text, "\n");

@@ -441,6 +441,14 @@ const char *moec_hindrance(MoecCompiler *compiler) {
                                                   : hindered(reports, errors, count).hindrance;
 }
 
+double training_flops(MoecCompiler *compiler, Program *forward) {
+    bool *counts = &compiler->unit->counts_training;
+    *counts = forward->by_training;
+    Program *program = *counts ? moec_compile(compiler, MOEC_FORWARD, 0, 0, 0) : forward;
+    *counts = false;
+    return program ? cost(compiler->arena, program)->flops_train : 0;
+}
+
 Decoding moec_decoding(MoecCompiler *compiler) {
     Reports *reports = &compiler->reports;
     int errors = reports->errors, count = reports->list.count;

@@ -231,19 +231,22 @@ static Value *unary(Elaborator *e, const Node *node) {
     return apply_op(e, OP_NEG, a, NULL, NULL, node->span);
 }
 
-/* `training`, `decoding`, `probing`: properties of the graph; NULL for other names. The step of an
- * optimizer is part of training. */
+/* `training`, `decoding`, `probing`, `speculating`: properties of the graph; NULL for other names.
+ * The step of an optimizer is part of training. */
 static Value *condition_value(Elaborator *e, const Node *node) {
     Graph graph = e->program->graph;
     if (!strcmp(node->name, "training")) {
         e->program->by_training = true;
         return flag(e,
                     graph == GRAPH_TRAIN || graph == GRAPH_UPDATE || graph == GRAPH_STEP ||
-                        graph == GRAPH_GATHER,
+                        graph == GRAPH_GATHER ||
+                        (graph == GRAPH_FORWARD && e->unit->counts_training),
                     node->span);
     }
     if (!strcmp(node->name, "probing"))
         return flag(e, e->unit->probing && graph == GRAPH_MEASURE, node->span);
+    if (!strcmp(node->name, "speculating"))
+        return flag(e, e->unit->speculating && graph == GRAPH_DECODE, node->span);
     if (strcmp(node->name, "decoding")) return NULL;
     e->program->by_decoding = true;
     return flag(e, graph == GRAPH_DECODE, node->span);

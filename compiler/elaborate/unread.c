@@ -198,7 +198,7 @@ Watch *watch_option(Elaborator *e, const Node *layer, const char *name, Span spa
 
 static bool asks_for_graph(const Node *condition) {
     return reads_name(condition, "training", 8) || reads_name(condition, "decoding", 8) ||
-           reads_name(condition, "probing", 7);
+           reads_name(condition, "probing", 7) || reads_name(condition, "speculating", 11);
 }
 
 /* Whether a branch of `if training` outside of the current graph reads the name. */

@@ -63,7 +63,7 @@ bool variant_describe(const Expansion *expansion, const List *overrides, bool te
         const Cost *total = cost(moec_arena(compiler), forward);
         variant->parameters = total->parameters;
         variant->active = total->active;
-        variant->flops_train = total->flops_train;
+        variant->flops_train = training_flops(compiler, forward);
         variant->cache =
             needs_cache(expansion) ? (double)moec_decoding(compiler).bytes_per_token : 0;
         variant->steps = moec_option_number(compiler, "train.steps", 0);

@@ -69,6 +69,7 @@ EvalNode *interpreter_prepare(Interpreter *interpreter, const Expr *expr) {
     if (expr->kind == EXPR_READ) interpreter_prepare_address(interpreter, &node->address, expr);
     if (expr->kind != EXPR_APPLY) return node;
     node->count = expr->count;
+    node->decides = interpreter->deciding && interpreter_is_decision(interpreter, expr);
     for (int i = 0; i < expr->count; i++)
         node->args[i] = interpreter_prepare(interpreter, expr->args[i]);
     return node;
@@ -156,6 +157,7 @@ const double *interpreter_strip(Interpreter *interpreter, EvalNode *node, int co
         for (int i = 0; i < node->count; i++)
             args[i] = interpreter_strip(interpreter, node->args[i], count);
         apply_strip(interpreter, node, args, count);
+        if (node->decides) interpreter_decide(interpreter, node, args, count);
         if (interpreter->noise != 0 && op_table[node->op].rounding == OP_ROUNDS)
             interpreter_disturb(interpreter, node->out, count);
     }

@@ -34,8 +34,10 @@ static void prepare_loop(Interpreter *interpreter, PreparedStatement *step,
     for (int i = 0; i < step->loop_count; i++)
         interpreter->slots[interpreter->slot_count++] = step->loops[i];
     interpreter_prepare_address(interpreter, &step->target, statement->target);
+    interpreter->deciding = interpreter_decides(interpreter, statement);
     step->value = step->target.ints ? interpreter_prepare_whole(interpreter, statement->value)
                                     : interpreter_prepare(interpreter, statement->value);
+    interpreter->deciding = false;
     interpreter->slot_count = step->first_slot;
 }
 
@@ -347,6 +349,7 @@ Interpreter *interpreter_new(Program *program) {
         else
             interpreter->ints[i] = arena_alloc(arena, elements * sizeof **interpreter->ints);
     }
+    interpreter_find_decisions(interpreter);
     interpreter->steps = prepare_block(interpreter, &program->body);
     if (program->prepare) interpreter->prepares = interpreter_new(program->prepare);
     return interpreter;
@@ -373,6 +376,7 @@ bool interpreter_begin(Interpreter *interpreter, uint64_t seed, bool last_micro_
     prepare_parameters(interpreter);
     round_parameters(interpreter);
     choices->chosen_count = choices->margin_count = choices->start_count = 0;
+    interpreter->decisions.count = 0;
     return true;
 }
 
@@ -388,6 +392,7 @@ void interpreter_free(Interpreter *interpreter) {
     free(interpreter->choices.starts);
     free(interpreter->choices.chosen);
     free(interpreter->choices.margins);
+    free(interpreter->decisions.items);
     arena_free(interpreter->arena);
 }
 

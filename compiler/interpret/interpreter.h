@@ -23,6 +23,17 @@ typedef struct Choices {
     size_t start_count, start_capacity;
 } Choices;
 
+/* A comparison of two values, or a rounding down: their difference, or the value; the result as a
+ * number; the distance to another result. */
+typedef struct MaskDecision {
+    double value, side, margin;
+} MaskDecision;
+
+typedef struct Decisions {
+    MaskDecision *items; /* in the order of the run */
+    size_t count, capacity;
+} Decisions;
+
 struct Interpreter {
     Arena *arena;
     Program *program;
@@ -46,7 +57,12 @@ struct Interpreter {
     FaultLog *faults; /* of values that are not finite, or NULL */
     int way;          /* variant of bf16 rounding of product operands, from 1; 0: none */
     Choices choices;
-    const Choices *followed;   /* the selections of another evaluation to repeat; NULL: its own */
+    const Choices *followed; /* the selections of another evaluation to repeat; NULL: its own */
+    /* see interpret_decision.c. By tensor id: values that do not change in steps alone; a mask
+     * depends on them */
+    bool *smooth, *decisive;
+    bool deciding; /* the statement that is being prepared defines a mask */
+    Decisions decisions;
     Interpreter *const *ranks; /* the processes of a mesh, this one included; NULL: it is alone */
     int rank_count;
 };
@@ -77,6 +93,7 @@ struct EvalNode {
     int slot; /* of an index */
     int count;
     bool whole;     /* computed in integers */
+    bool decides;   /* its results are decisions */
     EvalNode *real; /* of an integer: the real that it is computed from, or NULL */
     EvalNode *args[3];
     ElementAddress address;
@@ -113,6 +130,13 @@ const int64_t *interpreter_whole_strip(Interpreter *interpreter, EvalNode *node,
 /* The offsets of a prepared element there; -1 if a subscript is outside of its axis. */
 void interpreter_offsets(Interpreter *interpreter, ElementAddress *address, int count,
                          long *offsets);
+
+/* Before statements are prepared: finds the comparisons that masks depend on. */
+void interpreter_find_decisions(Interpreter *interpreter);
+bool interpreter_decides(const Interpreter *interpreter, const Statement *statement);
+bool interpreter_is_decision(const Interpreter *interpreter, const Expr *expr);
+void interpreter_decide(Interpreter *interpreter, const EvalNode *node, const double *const args[3],
+                        int count);
 
 /* An operand of a call: the dimensions that iterate, at the current steps. */
 typedef struct View {

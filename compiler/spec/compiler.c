@@ -88,6 +88,10 @@ void moec_probe(MoecCompiler *compiler) {
     if (compiler->unit) compiler->unit->probing = true;
 }
 
+void moec_speculate(MoecCompiler *compiler) {
+    if (compiler->unit) compiler->unit->speculating = true;
+}
+
 void moec_differentiate_inputs(MoecCompiler *compiler) {
     compiler->differentiates = true;
 }

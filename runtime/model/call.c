@@ -131,11 +131,14 @@ void call_share_inputs(Call *to, const Call *from) {
     }
 }
 
-void call_set_tokens(Call *call, const int32_t *tokens) {
+void call_set_tokens(Call *call, const int32_t *tokens, int32_t next) {
     for (int i = 0; i < call->graph->input_count; i++) {
         const MoecTensor *input = &call->graph->inputs[i];
-        if (input->input == MOEC_INPUT_TOKEN)
-            memcpy(call->inputs[i], tokens, sizeof *tokens * tensor_count(input));
+        const size_t count = tensor_count(input), length = (size_t)call->graph->tokens;
+        int32_t *to = call->inputs[i]; /* [row, length] */
+        if (input->input == MOEC_INPUT_TOKEN) memcpy(to, tokens, sizeof *to * count);
+        for (size_t k = 0; input->input == MOEC_INPUT_NEXT && k < count; k++)
+            to[k] = (k + 1) % length ? tokens[k + 1] : next;
     }
 }
 

@@ -41,8 +41,9 @@ void call_close(Call *call);
 void call_set_windows(Call *call, const int32_t *windows);
 /* Copies the inputs of another call of the same model by name. */
 void call_share_inputs(Call *to, const Call *from);
-/* Sets the graph->tokens new tokens of a decoding step. */
-void call_set_tokens(Call *call, const int32_t *tokens);
+/* Sets the graph->tokens new tokens of each row of a decoding step, and the token after each of
+ * them. next: the one after the last of a row; -1: unknown. */
+void call_set_tokens(Call *call, const int32_t *tokens, int32_t next);
 /* Sets a scalar input; no effect if the graph does not read it. */
 void call_set_scalar(Call *call, MoecScalar kind, double value);
 bool call_has_scalar(const Call *call, MoecScalar kind);

@@ -27,6 +27,7 @@ static bool open_calls(Decoder *decoder, const MoecGraphEntry *step,
         return error_message("text generation requires a model with token inputs only",
                              "input '%s' is not a token", foreign->name);
     decoder->logits = call_output(decoder->step, "logits");
+    decoder->proposals = call_output(decoder->step, "proposals");
     return decoder->logits >= 0 ||
            error_message("add `output logits` to the model", "the model has no output 'logits'");
 }
@@ -47,7 +48,8 @@ Decoder *decoder_beside(const Decoder *other) {
     *decoder = (Decoder){.model = other->model,
                          .rows = other->rows,
                          .length = other->length,
-                         .logits = other->logits};
+                         .logits = other->logits,
+                         .proposals = other->proposals};
     decoder->step = call_open(other->model, other->step->graph, other->step->cache);
     if (decoder->step) return decoder;
     decoder_close(decoder);
@@ -132,9 +134,11 @@ bool decoder_reset(Decoder *decoder) {
            device->kind->zero(device, step->cache, step->graph->cache_bytes);
 }
 
-static bool run_part(Decoder *decoder, const int32_t *tokens, long count, Call **call) {
-    *call = count == PREFILL_TOKENS ? decoder->prefill : decoder->step;
-    call_set_tokens(*call, tokens);
+/* next: the token after these, or -1. */
+static bool run_part(Decoder *decoder, const int32_t *tokens, long count, int32_t next,
+                     Call **call) {
+    *call = decoder->fed = count == PREFILL_TOKENS ? decoder->prefill : decoder->step;
+    call_set_tokens(*call, tokens, next);
     call_set_scalar(*call, MOEC_SCALAR_POSITION, (double)decoder->position);
     decoder->position += count;
     return call_run(*call, 0, false);
@@ -142,7 +146,19 @@ static bool run_part(Decoder *decoder, const int32_t *tokens, long count, Call *
 
 const float *decoder_advance(Decoder *decoder, const int32_t *tokens, long count) {
     Call *call;
-    return run_part(decoder, tokens, count, &call) ? call_get(call, decoder->logits) : NULL;
+    return run_part(decoder, tokens, count, -1, &call) ? call_get(call, decoder->logits) : NULL;
+}
+
+int decoder_proposal_count(const Decoder *decoder) {
+    if (decoder->proposals < 0) return 0;
+    const MoecTensor *output = &decoder->step->graph->outputs[decoder->proposals];
+    return (int)output->shape[output->rank - 1];
+}
+
+const float *decoder_proposals(const Decoder *decoder) {
+    const MoecTensor *output = &decoder->fed->graph->outputs[decoder->proposals];
+    const float *all = call_get(decoder->fed, decoder->proposals);
+    return all ? all + tensor_count(output) - decoder_proposal_count(decoder) : NULL;
 }
 
 /* The call that computed the last of the tokens; *last: the index of its logits there. */
@@ -151,7 +167,7 @@ static Call *feed_parts(Decoder *decoder, const int32_t *tokens, long count, lon
     long part = 1;
     for (; count > 0; tokens += part, count -= part) {
         part = decoder->prefill && count >= PREFILL_TOKENS ? PREFILL_TOKENS : 1;
-        if (!run_part(decoder, tokens, part, &call)) return NULL;
+        if (!run_part(decoder, tokens, part, count > part ? tokens[part] : -1, &call)) return NULL;
     }
     *last = part - 1;
     return call;
@@ -190,6 +206,6 @@ bool decoder_feed_likely(Decoder *decoder, const int32_t *tokens, long count, in
 
 bool decoder_advance_likely(Decoder *decoder, const int32_t *tokens, long count, int32_t *likely) {
     Call *call;
-    return run_part(decoder, tokens, count, &call) &&
+    return run_part(decoder, tokens, count, -1, &call) &&
            find_likely(decoder, call, 0, decoder->rows * count, likely);
 }

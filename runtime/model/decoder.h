@@ -14,7 +14,9 @@ typedef struct Decoder {
     Call *prefill;
     long rows; /* sequences in the batch, all at the same position */
     long position, length;
-    int logits; /* output slot */
+    int logits;    /* output slot */
+    int proposals; /* the same, or -1: see decoder_proposals */
+    Call *fed;     /* the last call that ran */
 } Decoder;
 
 enum { PREFILL_TOKENS = MOEC_STEP_TOKENS };
@@ -49,6 +51,12 @@ const float *decoder_feed(Decoder *decoder, const int32_t *tokens, long count);
  * Returns logits [row, count, vocabulary], valid until the next call; NULL after a device error,
  * which was printed. */
 const float *decoder_advance(Decoder *decoder, const int32_t *tokens, long count);
+/* The number of tokens that each position of the model proposes after the most likely next one:
+ * see moec_speculate. 0: none. */
+int decoder_proposal_count(const Decoder *decoder);
+/* Those of the last position of the last row, valid until the next call. NULL after a device error,
+ * which was printed. */
+const float *decoder_proposals(const Decoder *decoder);
 /* The same two for a device that finds the most likely token itself: see DeviceKind.most_likely.
  * `likely` receives one token, or [row, count]. False after a device error. */
 bool decoder_finds_likely(const Decoder *decoder);

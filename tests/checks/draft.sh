@@ -15,6 +15,10 @@ model big = decoder {
 model windowed = big { attention.window = 8, norm = layer_norm }
 model little = big { dim = 16, layers = 1 }
 model recurrent = big { token_mixers = [linear_attention] }
+model module = big { predict_ahead = 1 }
+model modules = big { predict_ahead = 2, tie_embeddings = true, document_start_token = 10 }
+model heads = big { predict_ahead = 3, predict_ahead_layer = ahead_head, softcap = 20 }
+model delta = recurrent { predict_ahead = 1 }
 SPEC
 cat stdlib/*.moe >"$work/text"
 yes 'one two<|endoftext|>' | head -500 | tr -d '\n' >"$work/short"
@@ -25,6 +29,8 @@ train windowed text windowed
 train little text little
 train little text untrained "--steps 0"
 train recurrent text recurrent "--steps 0"
+for model in module modules heads; do train $model text $model; done
+train delta text delta "--steps 0"
 moec tokenizer train short --vocab-size 300 --out t.json >log 2>&1 || wrong "no tokenizer: $(cat log)"
 moec tokenizer train text --vocab-size 300 --out other.json >log 2>&1 || wrong "no tokenizer: $(cat log)"
 train little text other "--steps 0 --tokenizer other.json --set vocab_size=300"
@@ -64,6 +70,20 @@ grep -q ' 30 of 30 tokens of the draft accepted (100 %)' log || wrong "the model
 moec generate big --prompt "a" -n 41 --temperature 0 --draft untrained >drafted 2>log
 grep -qE ' [0-3] of [0-9]+ tokens of the draft accepted' log || wrong "tokens of an untrained draft are accepted: $(cat log)"
 
+# The further predictions of the model itself, with tokens of the prompt that are not the most likely ones.
+for model in module modules heads; do
+    for tokens in 1 2 40; do same $model self --prompt "a" -n $tokens --temperature 0; done
+    same $model self --prompt "$long" -n 50 --temperature 0 --draft-tokens 7
+    same $model self --prompt "$long" -n 50 --seed 3 --repeat-penalty 1.2
+    same $model self --prompt "param" -n 24 --temperature 0 --num-samples 3
+    for type in bf16 int8 int4; do same $model self --prompt "param" -n 30 --temperature 0 --weight-dtype $type; done
+done
+moec generate module --prompt "$long" -n 60 --temperature 0 --draft self >drafted 2>log
+accepted=$(grep -oE '[0-9]+ of' log | grep -oE '[0-9]+')
+[ "$accepted" -ge 10 ] || wrong "a trained module predicts nothing: $(cat log)"
+
+fails "the model predicts no further tokens" moec generate big --prompt a --draft self
+fails "keeps a state that cannot return" moec generate delta --prompt a --draft self
 fails "a vocabulary of 300 tokens" moec generate big --prompt a --draft ends_little
 fails "has another tokenizer" moec generate ends_big --prompt a --draft other
 fails "keeps a state that cannot return" moec generate big --prompt a --draft recurrent

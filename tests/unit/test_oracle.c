@@ -454,7 +454,7 @@ static void compiled_decodes(const Row *row, Call *call, const int32_t *windows)
     size_t words = (size_t)(one->count / row->context);
     float *logits = memory_new(sizeof *logits * (size_t)one->count);
     for (long s = 0; s < row->context; s++) {
-        call_set_tokens(call, windows + s);
+        call_set_tokens(call, windows + s, -1);
         call_set_scalar(call, MOEC_SCALAR_POSITION, (double)s);
         call_run(call, 0, false);
         memcpy(logits + (size_t)s * words, call_get(call, slot), sizeof *logits * words);

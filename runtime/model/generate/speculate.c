@@ -21,7 +21,9 @@ Speculation *speculation_new(Decoder *decoder, Decoder *draft, int most, Specula
     Speculation *made = memory_new(sizeof *made);
     made->decoder = decoder;
     made->draft = draft;
+    if (!draft && most > decoder_proposal_count(decoder)) most = decoder_proposal_count(decoder);
     made->most = made->now = most;
+    made->source = decoder;
     made->choose = choose;
     made->data = data;
     made->together = together_new(decoder->model, most + 1);
@@ -46,7 +48,8 @@ void speculation_free(Speculation *speculation) {
 bool speculation_reset(Speculation *speculation) {
     speculation->count = speculation->taken = 0;
     speculation->drafted.count = 0;
-    return decoder_reset(speculation->decoder) && decoder_reset(speculation->draft);
+    return decoder_reset(speculation->decoder) &&
+           (!speculation->draft || decoder_reset(speculation->draft));
 }
 
 /* ---- the draft ---- */
@@ -65,7 +68,7 @@ static const float *feed_draft(Speculation *speculation, const TokenList *text) 
 }
 
 /* Proposes up to `most` tokens after the text; false after a device error. */
-static bool propose(Speculation *speculation, const TokenList *text, int most) {
+static bool propose_by_draft(Speculation *speculation, const TokenList *text, int most) {
     TokenList longer = {0};
     const float *logits = most > 0 ? feed_draft(speculation, text) : NULL;
     bool good = most <= 0 || logits;
@@ -82,6 +85,22 @@ static bool propose(Speculation *speculation, const TokenList *text, int most) {
     }
     tokens_free(&longer);
     return good;
+}
+
+/* ---- the predictions of the model itself ---- */
+
+/* The model assumed that its most likely token became the last one of the text. */
+static bool propose_by_model(Speculation *speculation, int most) {
+    const float *tokens = decoder_proposals(speculation->source);
+    const float vocabulary = (float)decoder_vocabulary(speculation->decoder);
+    for (int i = 0; tokens && i < most && tokens[i] >= 0 && tokens[i] < vocabulary; i++)
+        speculation->tokens[speculation->count++] = (int32_t)tokens[i];
+    return tokens != NULL;
+}
+
+static bool propose(Speculation *speculation, const TokenList *text, int most) {
+    return speculation->draft ? propose_by_draft(speculation, text, most)
+                              : propose_by_model(speculation, most);
 }
 
 /* ---- the model ---- */
@@ -129,6 +148,7 @@ static bool read_prompt(Speculation *speculation, const TokenList *text) {
     speculation->logits[0] = decoder_feed(speculation->decoder, text->items, (long)text->count);
     speculation->start = (long)text->count - 1;
     speculation->count = 1;
+    speculation->source = speculation->decoder;
     return speculation->logits[0] != NULL;
 }
 
@@ -147,6 +167,7 @@ static bool speculate(Speculation *speculation, const TokenList *text, long want
     if (!propose(speculation, text, (int)most)) return false;
     speculation->proposed += speculation->count - 1;
     decoder->position = last + 1; /* later tokens that are accepted are in the caches, too */
+    speculation->source = speculation->rows[0];
     return verify_rows(speculation);
 }
 
@@ -158,6 +179,7 @@ const float *speculation_next(Speculation *speculation, const TokenList *text, l
     if (!follows) return speculate(speculation, text, wanted) ? speculation->logits[0] : NULL;
     speculation->taken = (int)row;
     speculation->accepted++;
+    speculation->source = speculation->rows[row];
     speculation->decoder->position = speculation->start + row + 1;
     return speculation->logits[row];
 }

@@ -1,6 +1,7 @@
 /* speculate: speculative decoding (Leviathan et al. 2023). A draft, a smaller model with the same
- * tokens, proposes the next tokens. The model computes the logits after each of them in one pass
- * over its weights. A proposal that is the token which the model chooses saves a step.
+ * tokens, or the model itself (moec_speculate) proposes the next tokens. The model computes the
+ * logits after each of them in one pass over its weights. A proposal that is the token which the
+ * model chooses saves a step.
  *
  *     text          In the beginning
  *     proposed                        God  made  the
@@ -22,7 +23,8 @@ typedef bool SpeculationChoice(void *data, const float *logits, const TokenList 
                                int32_t *token);
 
 typedef struct Speculation {
-    Decoder *decoder, *draft;
+    Decoder *decoder, *draft; /* draft: NULL: the model itself proposes */
+    const Decoder *source;    /* that computed the logits of the last token: the model or a row */
     struct Together *together;
     Decoder *rows[SPECULATE_MOST + 1]; /* on the caches of `decoder` */
     int most, row_count;
@@ -41,8 +43,8 @@ typedef struct Speculation {
 /* True if decoding of the model can return to an earlier position: it keeps no state of a
  * recurrence and no buffer of the last few positions. False after a message. */
 bool speculation_possible(MoecCompiler *compiler);
-/* The decoders have one row and equal lengths and vocabularies, and outlive it. NULL after a
- * message. */
+/* The decoders have one row and equal lengths and vocabularies, and outlive it. draft: NULL for a
+ * model that proposes tokens itself. NULL after a message. */
 Speculation *speculation_new(Decoder *decoder, Decoder *draft, int most, SpeculationChoice *choose,
                              void *data);
 void speculation_free(Speculation *speculation);

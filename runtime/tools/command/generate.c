@@ -244,11 +244,16 @@ static bool open_prompt_tokenizer(Generation *generation) {
     return good && open_prompts(generation);
 }
 
+static bool drafts_itself(const GenerateOptions *options) {
+    return options->draft && strcmp(options->draft, "self") == 0;
+}
+
 static bool open_decoder(Generation *generation) {
     const GenerateOptions *options = generation->options;
     const TextList *sets = &options->sets;
     MoecCompiler *compiler = checkpoint_spec(generation->file, sets->items, sets->count);
     long length = prompts_length(&generation->prompts);
+    if (compiler && drafts_itself(options)) moec_speculate(compiler);
     bool talks = compiler && spec_generates(compiler) && spec_length_fits(compiler, length) &&
                  (!options->draft || speculation_possible(compiler));
     generation->device = talks ? device_open(options->device) : NULL;
@@ -279,11 +284,8 @@ static bool same_tokens(const Generation *generation) {
 }
 
 /* The draft with its own spec; options of --set are those of the model. */
-static bool open_draft(Generation *generation) {
+static bool open_draft_model(Generation *generation) {
     const GenerateOptions *options = generation->options;
-    if (!options->draft) return true;
-    if (generation->device->apart)
-        return error_message("omit one of them", "--draft is available on the CPU only");
     generation->draft_file = checkpoint_open(options->draft);
     MoecCompiler *compiler =
         generation->draft_file ? checkpoint_spec(generation->draft_file, NULL, 0) : NULL;
@@ -296,6 +298,19 @@ static bool open_draft(Generation *generation) {
         !model_read(generation->draft->model, generation->draft_file, false))
         return false;
     model_release_weights(generation->draft->model);
+    return true;
+}
+
+static bool open_draft(Generation *generation) {
+    const GenerateOptions *options = generation->options;
+    if (!options->draft) return true;
+    if (generation->device->apart)
+        return error_message("omit one of them", "--draft is available on the CPU only");
+    if (drafts_itself(options) && !decoder_proposal_count(generation->decoder))
+        return error_message("train the model with predict_ahead = 1, or name the run of a smaller "
+                             "model; ./self is a folder",
+                             "--draft self: the model predicts no further tokens");
+    if (!drafts_itself(options) && !open_draft_model(generation)) return false;
     generation->speculation = speculation_new(generation->decoder, generation->draft,
                                               (int)options->proposals, choose_next, generation);
     return generation->speculation != NULL;
@@ -392,7 +407,8 @@ int command_generate(const Command *command, int argc, char **argv) {
         {OPTION_COUNT, "--seed", "N", &options.seed, "seed of the sampling (default 1)"},
         {OPTION_GROUP, "speculative decoding", NULL, NULL, NULL},
         {OPTION_TEXT, "--draft", "RUN", &options.draft,
-         "smaller model with the same tokenizer that proposes tokens; the text does not change"},
+         "smaller model with the same tokenizer that proposes tokens, or self for the predictions "
+         "of `predict_ahead`; the text does not change"},
         {OPTION_COUNT, "--draft-tokens", "N", &options.proposals,
          "maximum number of tokens that the draft proposes per step, 1 to 7 (default 3)"},
         {OPTION_GROUP, "device", NULL, NULL, NULL},

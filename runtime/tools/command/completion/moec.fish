@@ -111,7 +111,7 @@ complete -c moec -n '__fish_seen_subcommand_from generate' -l min-p -x -d 'sampl
 complete -c moec -n '__fish_seen_subcommand_from generate' -l repeat-penalty -x -d 'repetition penalty; above 1, earlier tokens are less likely (default 1)'
 complete -c moec -n '__fish_seen_subcommand_from generate' -l num-samples -x -d 'number of completions per prompt; above 1 as JSON (default 1)'
 complete -c moec -n '__fish_seen_subcommand_from generate' -l seed -s s -x -d 'seed of the sampling (default 1)'
-complete -c moec -n '__fish_seen_subcommand_from generate' -l draft -rF -d 'smaller model with the same tokenizer that proposes tokens; the text does not change'
+complete -c moec -n '__fish_seen_subcommand_from generate' -l draft -rF -d 'smaller model with the same tokenizer that proposes tokens, or self for the predictions of `predict_ahead`; the text does not change'
 complete -c moec -n '__fish_seen_subcommand_from generate' -l draft-tokens -x -d 'maximum number of tokens that the draft proposes per step, 1 to 7 (default 3)'
 complete -c moec -n '__fish_seen_subcommand_from generate' -l device -x -d 'device: cpu, cuda or cuda:N (default cpu)'
 complete -c moec -n '__fish_seen_subcommand_from generate' -l set -xa '(__moec_options)' -d 'model option; repeatable'

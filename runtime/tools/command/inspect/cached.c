@@ -67,7 +67,7 @@ static void set_position(const CachedState *state, long position) {
     int32_t *tokens = memory_new(sizeof *tokens * (size_t)input->batch);
     for (long b = 0; b < input->batch; b++)
         tokens[b] = input->windows[b * (input->context + 1) + position];
-    call_set_tokens(state->call, tokens);
+    call_set_tokens(state->call, tokens, -1);
     call_set_scalar(state->call, MOEC_SCALAR_POSITION, (double)position);
     free(tokens);
 }

@@ -35,7 +35,7 @@ bool verify_training(Comparison *comparison) {
 }
 
 static void set_step(Call *call, const int32_t *tokens, long place) {
-    call_set_tokens(call, &tokens[place]);
+    call_set_tokens(call, &tokens[place], -1);
     call_set_scalar(call, MOEC_SCALAR_POSITION, (double)place);
 }
 
