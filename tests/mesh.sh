@@ -19,46 +19,11 @@ steps=${STEPS:-200} kills=${KILLS:-20} seed=${SEED:-$(date +%s)}
 set -- $mpi
 first=$1
 cat stdlib/*.moe >"$work/text"
-cat >"$work/models.moe" <<'SPEC'
-use decoder
-use muon
-use recurrent
-model dense = decoder {
-  vocab_size = 256, dim = 32, layers = 2
-  attention = { heads = { q = 4, k = 2 }, head_dim = 8 }
-  ffn = swiglu { hidden_dim = 48 }
-  train = { lr = 3e-3, batch_size = 2, context_length = 32, gradient_accumulation_steps = 8, reduction_lanes = 8, eval_interval = 50, save_interval = 50 }
-}
-model balanced = dense { ffn = moe { experts = 4, top_k = 2, expert = swiglu { hidden_dim = 16 }, aux_loss_coef = 0.01 } }
-model unbalanced = balanced { ffn.aux_loss_coef = 0 }
-model balanced_over_step = balanced { ffn.aux_loss_scope = global_batch }
-model steered = unbalanced { ffn.bias_update_rate = 0.001 }
-model dropped = dense { dropout = 0.1 }
-model recurrent_mixer = dense { attention = mamba2 { heads = 4, state_size = 8 } }
-model with_muon = dense { train.optimizer = muon }
-model averaged = dense { train.ema_decay = 0.99 }
-model rounded = balanced { train.precision = bf16, train.batch_size = 8 }
-model frozen = dense { parameters = [{ of = "*embedding", freeze = true }] }
-model eight = unbalanced { ffn = { experts = 8 } }
-model shared = eight { ffn = { shared_expert = swiglu { hidden_dim = 8 }, shared_expert_gate = true } }
-model sigmoid = eight { ffn = { score = sigmoid, route_norm = top_k, route_scale = 2.5, z_loss_coef = 0.001 } }
-model grouped = eight { ffn = { expert_groups = 4, top_k_groups = 2 } }
-model uniform = eight { ffn = { experts = 16, uniform_groups = 8, top_k = 8 }, train.batch_size = 8 }
-model chooses = eight { ffn = { routing = expert_choice } }
-model one_matrix = eight { ffn = { expert = mlp { hidden_dim = 16 } } }
-model over_step = eight { ffn = { aux_loss_coef = 0.01, aux_loss_scope = global_batch, bias_update_rate = 0.001 } }
-model saved = eight { train.activation_checkpointing = layer }
-model average = eight { train.ema_decay = 0.99, dropout = 0.1 }
-model muon_of_experts = eight { train.optimizer = muon }
-model frozen_up = eight { parameters = [{ of = "*.up", freeze = true }] }
-model low_rank = eight { ffn = { expert = lore_mlp { hidden_dim = 8, lores = 4, top_k = 2, rank = 2 } }, train.activation_checkpointing = layer }
-model twice = eight { ffn = { expert = moe { experts = 4, top_k = 2, expert = swiglu { hidden_dim = 8 }, aux_loss_coef = 0.01 } } }
-SPEC
 
 train() { # LAUNCHER THREADS MODEL OUT ARGUMENTS...
     launcher=$1 threads=$2 model=$3 out=$4
     shift 4
-    OMP_NUM_THREADS=$threads $launcher moec train "$work/models.moe:$model" --data "$work/text" --out "$out" -q --steps "$steps" "$@" </dev/null
+    OMP_NUM_THREADS=$threads $launcher moec train "tests/mesh_models.moe:$model" --data "$work/text" --out "$out" -q --steps "$steps" "$@" </dev/null
 }
 
 steps_of() { grep '"grad_norm"' "$1/log.jsonl" | sed 's/.*"loss":\([^,]*\),"grad_norm":\([^,]*\),.*/\1 \2/'; }
@@ -91,7 +56,7 @@ run_bits() {
 
 tensors() { tail -c +"$((9 + $(od -An -t u8 -N 8 "$1/last.safetensors")))" "$1/last.safetensors" | cksum; }
 
-# Experts over 2, 4 and 8 processes: the weights, losses and gradient norms of one process.
+# Experts over 2, 4 and 8 processes: the weights, losses, gradient norms and probes of activations of one process.
 run_experts() {
     steps=${EXPERT_STEPS:-12}
     for model in ${MODELS:-eight shared sigmoid grouped uniform chooses one_matrix over_step saved average muon_of_experts frozen_up low_rank twice}; do
@@ -100,7 +65,7 @@ run_experts() {
         for run in "$first -n 2:expert=2" "$first -n 4:expert=4" "$first -n 4:data=4,expert=2" "${mpi##* } -n 8:expert=8"; do
             rm -rf "$work/other"
             train "${run%:*}" 1 "$model" "$work/other" --mesh "${run##*:}" >/dev/null
-            [ "$(steps_of "$work/one")" = "$(steps_of "$work/other")" ] || wrong "$model, $run: other losses"
+            [ "$(log "$work/one")" = "$(log "$work/other")" ] || wrong "$model, $run: other losses, gradients or activations"
             [ "$(tensors "$work/one")" = "$(tensors "$work/other")" ] || wrong "$model, $run: other weights"
         done
         echo "$model: same weights with the experts over 2, 4 and 8 processes"

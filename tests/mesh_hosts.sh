@@ -4,6 +4,8 @@
 # Needs root and iproute2. Duration: a minute.
 #
 #   tests/mesh_hosts.sh
+#
+# STEPS (40) and MODELS of mesh_models.moe (balanced) change the comparison of bits.
 . "$(dirname "$0")/begin.sh"
 . tests/mesh_common.sh
 if [ "$(id -u)" != 0 ] || ! command -v ip >/dev/null; then
@@ -11,6 +13,7 @@ if [ "$(id -u)" != 0 ] || ! command -v ip >/dev/null; then
     exit 0
 fi
 case $mpi in *openmpi*) ;; *) wrong "no Open MPI: .ci/setup test installs it" ;; esac
+steps=${STEPS:-40}
 one=moec-$$-a two=moec-$$-b
 leave() {
     for space in $one $two; do
@@ -41,25 +44,20 @@ exec ip netns exec $two unshare -u -m sh -c 'hostname beta && mount -t tmpfs non
 AGENT
 chmod +x "$work/agent"
 cat stdlib/*.moe >"$work/text"
-cat >"$work/m.moe" <<'SPEC'
-use decoder
-model m = decoder {
-  vocab_size = 256, dim = 32, layers = 2
-  attention = { heads = { q = 4, k = 2 }, head_dim = 8 }
-  ffn = moe { experts = 4, top_k = 2, expert = swiglu { hidden_dim = 16 }, aux_loss_coef = 0.01 }
-  train = { lr = 3e-3, batch_size = 2, context_length = 32, gradient_accumulation_steps = 8, reduction_lanes = 8, eval_interval = 50, save_interval = 10 }
-}
-SPEC
 hosts() { # DATA OUT ARGUMENTS...: 2 processes on each host
     data=$1 out=$2
     shift 2
     ip netns exec $one unshare -u sh -c 'hostname alpha && exec "$@"' sh mpirun.openmpi --mca plm_rsh_agent "$work/agent" \
-        --host 10.97.3.1:2,10.97.3.2:2 -n 4 -x OMP_NUM_THREADS=1 -x PATH moec train "$work/m.moe" --data "$data" --out "$out" -q "$@" </dev/null
+        --host 10.97.3.1:2,10.97.3.2:2 -n 4 -x OMP_NUM_THREADS=1 -x PATH moec train "tests/mesh_models.moe:$model" --data "$data" --out "$out" -q "$@" </dev/null
 }
-moec train "$work/m.moe" --data "$work/text" --out "$work/alone" -q --steps 40 >/dev/null
-hosts "$work/text" "$work/both" --steps 40 >"$work/log" 2>&1 || { tail -20 "$work/log"; wrong "training on two hosts"; }
-same "$work/alone" "$work/both"
-echo "two hosts of two processes: the same bits"
+for model in ${MODELS:-balanced}; do
+    rm -rf "$work/alone" "$work/both"
+    moec train "tests/mesh_models.moe:$model" --data "$work/text" --out "$work/alone" -q --steps "$steps" >/dev/null
+    hosts "$work/text" "$work/both" --steps "$steps" >"$work/log" 2>&1 || { tail -20 "$work/log"; wrong "$model on two hosts"; }
+    same "$work/alone" "$work/both"
+    echo "$model, $steps steps: the same bits on two hosts of two processes"
+done
+model=balanced
 
 # Files that the second host lacks, or that differ there: one message that names a process of it.
 told() { # WORDS...: the messages of the last run are one error with these words
@@ -93,5 +91,5 @@ seconds=$(($(date +%s) - began))
 kill -9 $child $(ip netns pids $one) 2>/dev/null # the launcher waits for its own connection
 wait $child 2>/dev/null && wrong "the run survived the loss of its link"
 told "step" "after collective"
-moec train "$work/m.moe" --data "$work/text" --out "$work/cut" -q --resume --stop-after 100 >/dev/null || wrong "the run does not resume"
+moec train "tests/mesh_models.moe:$model" --data "$work/text" --out "$work/cut" -q --resume --stop-after 1000 >/dev/null || wrong "the run does not resume"
 echo "a link that is taken down ends all processes of the run after $seconds s"
