@@ -37,7 +37,7 @@ static void find_smooth(Statement *statement, void *data) {
             !statement_selects(statement);
 }
 
-static void note_read(Expr *expr, void *data) {
+static void mark_decisive(Expr *expr, void *data) {
     if (expr->kind == EXPR_READ) ((bool *)data)[expr->tensor->id] = true;
 }
 
@@ -45,7 +45,7 @@ static void follow_back(Statement *statement, void *data) {
     const Interpreter *interpreter = data;
     bool *decisive = interpreter->decisive;
     if (statement->kind == STATEMENT_LOOP && interpreter_decides(interpreter, statement))
-        expr_walk(statement->value, note_read, decisive);
+        expr_walk(statement->value, mark_decisive, decisive);
     for (int i = 0; statement->kind == STATEMENT_CALL && i < statement->inputs.count; i++)
         decisive[((const Expr *)statement->inputs.items[i])->tensor->id] = true;
 }
@@ -85,7 +85,7 @@ bool interpreter_is_decision(const Interpreter *interpreter, const Expr *expr) {
 
 /* ---- margins ---- */
 
-static MaskDecision decision_of(OpCode op, double a, double b) {
+static MaskDecision measured_decision(OpCode op, double a, double b) {
     if (op == OP_FLOOR) return (MaskDecision){a, floor(a), fabs(a - floor(a + 0.5))};
     const double value = a - b;
     return (MaskDecision){value, (value > 0) - (value < 0), fabs(value)};
@@ -101,7 +101,7 @@ void interpreter_decide(Interpreter *interpreter, const EvalNode *node, const do
     }
     for (int i = 0; i < count; i++)
         made->items[made->count++] =
-            decision_of(node->op, args[0][i], node->op == OP_FLOOR ? 0 : args[1][i]);
+            measured_decision(node->op, args[0][i], node->op == OP_FLOOR ? 0 : args[1][i]);
 }
 
 /* Both sides of the comparison are the same number: score[n] == (max[n] score[n]). */
