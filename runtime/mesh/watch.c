@@ -26,8 +26,9 @@
 
 enum { ADDRESSES = 16, NAME_LENGTH = 48, BEAT_MS = 250, CONNECT_MS = 2000, HELLO_MS = 5000 };
 
-/* Seconds: without the thread's turn, as in a suspended job, clocks start again; a process that
- * fails waits so long for the same failure of process 0; limits of a stall. */
+/* Seconds: without the thread's turn, as in a suspended job, clocks start again (or half the limit of
+ * a stall, if that is shorter); a process that fails waits so long for the same failure of process
+ * 0; limits of a stall. */
 static const double gap = 5, grace = 1.5, usual_limit = 60, first_factor = 10;
 
 typedef enum PacketKind { HELLO, BEAT, FAILED, GOODBYE, ABORT } PacketKind;
@@ -252,7 +253,7 @@ static void *observe(void *argument) {
         polled[watch->peer_count] = (struct pollfd){.fd = watch->wake, .events = POLLIN};
         poll(polled, (nfds_t)watch->peer_count + 1, BEAT_MS);
         double now = seconds_now();
-        if (now - last > gap) reset_clocks(watch, now);
+        if (now - last > fmin(gap, watch->limit / 2)) reset_clocks(watch, now);
         last = now;
         for (int i = 0; i < watch->peer_count; i++)
             if (polled[i].revents) receive(watch, &watch->peers[i], center ? i : 0);
