@@ -97,20 +97,36 @@ typedef struct OffsetChoice {
     size_t offset, added, end; /* bytes that only it touches; end of the block */
 } OffsetChoice;
 
-static size_t overlap_of(TouchedRange one, const TouchedRange *other) {
-    const size_t start = one.start > other->start ? one.start : other->start,
-                 end = one.end < other->end ? one.end : other->end;
-    return start < end ? end - start : 0;
+/* Index of the first of the ranges that ends after the offset. */
+static int first_after(const Placing *placing, size_t offset) {
+    int low = 0, high = placing->touched_count;
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        if (placing->touched[middle].end > offset)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+/* Bytes from start to end that are in none of the ranges. */
+static size_t bytes_outside(const Placing *placing, size_t start, size_t end) {
+    size_t bytes = end - start;
+    for (int i = first_after(placing, start); i < placing->touched_count; i++) {
+        const TouchedRange *other = &placing->touched[i];
+        if (other->start >= end) break;
+        bytes -=
+            (other->end < end ? other->end : end) - (other->start > start ? other->start : start);
+    }
+    return bytes;
 }
 
 static size_t added_bytes(const Placing *placing, const Allocation *allocation, size_t offset) {
     size_t bytes = 0;
     for (size_t i = 0; i < touched_parts(allocation); i++) {
         const size_t start = offset + i * allocation->part;
-        const TouchedRange part = {start, start + allocation->touched};
-        bytes += allocation->touched;
-        for (int k = 0; k < placing->touched_count; k++)
-            bytes -= overlap_of(part, &placing->touched[k]);
+        bytes += bytes_outside(placing, start, start + allocation->touched);
     }
     return bytes;
 }
@@ -129,11 +145,11 @@ static void try_gap(const Placing *placing, const Allocation *allocation, Touche
                     OffsetChoice *best) {
     if (gap.end < gap.start || gap.end - gap.start < allocation->bytes) return;
     try_offset(placing, allocation, gap.start, best);
-    for (int i = 0; i < placing->touched_count; i++) {
-        const size_t end = placing->touched[i].end;
-        if (end < gap.start + allocation->touched) continue;
-        const size_t offset = align_offset(end - allocation->touched);
-        if (offset <= gap.end - allocation->bytes) try_offset(placing, allocation, offset, best);
+    const size_t least = gap.start + allocation->touched;
+    for (int i = first_after(placing, least ? least - 1 : 0); i < placing->touched_count; i++) {
+        const size_t offset = align_offset(placing->touched[i].end - allocation->touched);
+        if (offset > gap.end - allocation->bytes) break;
+        try_offset(placing, allocation, offset, best);
     }
 }
 
