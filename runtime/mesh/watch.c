@@ -26,9 +26,9 @@
 
 enum { ADDRESSES = 16, NAME_LENGTH = 48, BEAT_MS = 250, CONNECT_MS = 2000, HELLO_MS = 5000 };
 
-/* Seconds: without the thread's turn, as in a suspended job, clocks start again (or half the limit of
- * a stall, if that is shorter); a process that fails waits so long for the same failure of process
- * 0; limits of a stall. */
+/* Seconds: without the thread's turn, as in a suspended job, clocks start again, or half the limit
+ * of a stall, if that is shorter; a process that fails waits so long for the same failure of
+ * process 0; limits of a stall. */
 static const double gap = 5, grace = 1.5, usual_limit = 60, first_factor = 10;
 
 typedef enum PacketKind { HELLO, BEAT, FAILED, GOODBYE, ABORT } PacketKind;
