@@ -1,5 +1,5 @@
 /* calls: kernel functions that generated programs call, and their arguments, unless their header
- * declares them. A stand-alone program compiles the functions itself. Hosted programs share one
+ * declares them. A standalone program compiles the functions itself. Hosted programs share one
  * compiled object of them (MOEC_KERNELS_HERE), and include declarations (MOEC_KERNELS_APART). */
 #ifndef MOEC_CALLS_H
 #define MOEC_CALLS_H

@@ -18,7 +18,8 @@ def attend(
 ):
     """Softmax attention of q[..., s, h, e] over k[..., t, h, e] and v[..., t, h, c].
 
-    Queries and keys are the current positions and all positions so far, unless others are given. Query head h reads key head floor(h * keys / heads). `sink` is a logit per head without a value.
+    Queries and keys are the current positions and all positions so far, unless others are given.
+    Query head h reads key head floor(h * keys / heads). `sink` is a logit per head without a value.
     Each element of `chosen` is for block[0] queries, block[1] heads and block[2] keys.
     """
     heads = torch.arange(q.shape[-2], device=q.device)

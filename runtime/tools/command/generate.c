@@ -308,7 +308,7 @@ static bool open_draft(Generation *generation) {
         return error_message("omit one of them", "--draft is available on the CPU only");
     if (drafts_itself(options) && !decoder_proposal_count(generation->decoder))
         return error_message("train the model with predict_ahead = 1, or name the run of a smaller "
-                             "model; ./self is a folder",
+                             "model; write ./self for a run with the name self",
                              "--draft self: the model predicts no further tokens");
     if (!drafts_itself(options) && !open_draft_model(generation)) return false;
     generation->speculation = speculation_new(generation->decoder, generation->draft,
