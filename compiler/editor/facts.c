@@ -69,7 +69,9 @@ const char *description_of(Arena *arena, const Node *node) {
 }
 
 /* "Su et al. 2021" of "RoPE, Su et al. 2021, table 2"; NULL when no year is in it. */
-static const char *paper_of(Arena *arena, const char *text, size_t length) {
+static const char *paper_of(Arena *arena, const char *comment, size_t length) {
+    char *text = arena_copy(arena, comment, length);
+    for (char *end = text; (end = strchr(end, '\n'));) *end = ' ';
     for (size_t i = 1; i + 4 <= length; i++) {
         bool year = text[i - 1] == ' ' &&
                     (!strncmp(text + i, "19", 2) || !strncmp(text + i, "20", 2)) &&
@@ -84,9 +86,7 @@ static const char *paper_of(Arena *arena, const char *text, size_t length) {
         return author ? arena_copy(arena, text + start, i + 4 - start) : NULL;
     }
     const char arxiv[] = "arXiv ";
-    return length > strlen(arxiv) && !strncmp(text, arxiv, strlen(arxiv))
-               ? arena_copy(arena, text, length)
-               : NULL;
+    return length > strlen(arxiv) && !strncmp(text, arxiv, strlen(arxiv)) ? text : NULL;
 }
 
 /* Adds the works that brackets cite: (Su et al. 2021; Chen et al. 2023). */
