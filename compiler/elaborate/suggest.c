@@ -105,18 +105,21 @@ static int common_length(Arena *arena, const char *name, const Node *option, boo
     return equal ? (int)strlen(name) : 0;
 }
 
-/* The path from a layer to an option in the default layers of its options, `depth` levels deep:
- * "train.lr" for lr in a decoder. Only an option with a common part of more than *most characters,
+/* The path from a layer to an option in the layers of its options, given or by default, `depth`
+ * levels deep: "train.lr" for lr in a decoder. Only an option with a common part of more than *most characters,
  * which *most receives; NULL without one. */
-static const char *path_inside(Elaborator *e, const Node *layer, const char *name, int depth,
-                               bool part, int *most) {
+static const char *path_inside(Elaborator *e, const Node *layer, const Record *given,
+                               const char *name, int depth, bool part, int *most) {
     const Node *body = layer_body(layer);
     const char *best = NULL;
     for (int i = 0; i < body->count; i++) {
-        const Node *inner = option_layer(e, body->kids[i]), *own = inner ? layer_body(inner) : NULL;
+        if (body->kids[i]->kind != NODE_OPTION) continue;
+        const Record *below;
+        const Node *inner = chosen_layer(e, body->kids[i], given, &below);
+        const Node *own = inner ? layer_body(inner) : NULL;
         const char *path = NULL;
         if (!inner || inner == layer) continue;
-        if (depth > 1) path = path_inside(e, inner, name, depth - 1, part, most);
+        if (depth > 1) path = path_inside(e, inner, below, name, depth - 1, part, most);
         for (int j = 0; depth == 1 && j < own->count; j++) {
             const Node *option = own->kids[j];
             if (option->kind != NODE_OPTION) continue;
@@ -132,19 +135,19 @@ static const char *path_inside(Elaborator *e, const Node *layer, const char *nam
     return best;
 }
 
-static const char *inner_option(Elaborator *e, const Node *layer, const char *name, bool part,
-                                int most) {
+static const char *inner_option(Elaborator *e, const Node *layer, const Record *given,
+                                const char *name, bool part, int most) {
     const char *best = NULL;
     for (int depth = 1; depth <= MAX_INNER; depth++) {
-        const char *path = path_inside(e, layer, name, depth, part, &most);
+        const char *path = path_inside(e, layer, given, name, depth, part, &most);
         if (path) best = path;
     }
     return best;
 }
 
 /* A similar option of the layer, else the one with the longest common part. */
-static const char *similar_option(Elaborator *e, const Node *layer, const char *path,
-                                  const List *names) {
+static const char *similar_option(Elaborator *e, const Node *layer, const Record *given,
+                                  const char *path, const List *names) {
     const char *near = did_you_mean(path, (const char *const *)names->items, names->count);
     const Node *body = layer_body(layer);
     int most = near ? part_length(path, near) : 0;
@@ -156,7 +159,7 @@ static const char *similar_option(Elaborator *e, const Node *layer, const char *
         most = length;
         near = arena_copy(e->arena, option->name, strcspn(option->name, "."));
     }
-    const char *inside = inner_option(e, layer, path, true, most);
+    const char *inside = inner_option(e, layer, given, path, true, most);
     return inside ? inside : near;
 }
 
@@ -179,11 +182,13 @@ void suggest_option(Elaborator *e, const Node *layer, const Record *given, const
                     const char *path, const List *names) {
     const Node *option = NULL;
     const char *prefix = written_prefix(e, entry, path);
-    const char *near = inner_option(e, layer, path, false, 0);
+    const char *near = inner_option(e, layer, given, path, false, 0);
     if (!near) near = suggested_option(e, layer, given, path, prefix, &option);
-    if (!near) near = similar_option(e, layer, path, names);
+    if (!near) near = similar_option(e, layer, given, path, names);
     if (near)
         report_help(e->reports, "did you mean '%s'?", near);
+    else if (layer->name && !strcmp(path, layer->name))
+        report_help(e->reports, "write the options of '%s' without '%s.' before them", path, path);
     else if (names->count)
         report_help(e->reports, "use one of the options: %s",
                     names_text(e->arena, (const char *const *)names->items, names->count));
