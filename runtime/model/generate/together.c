@@ -1,3 +1,7 @@
+/* With _FORTIFY_SOURCE, which compilers of Ubuntu define, longjmp ends the program when it changes to
+ * another stack. */
+#undef _FORTIFY_SOURCE
+
 #include "model/generate/batch.h"
 
 #include "base/memory.h"
