@@ -1,18 +1,33 @@
 # Sourced after begin.sh by the tests of several processes. Defines:
 #
-#   mpi             the launchers that are installed: mpirun.openmpi mpirun.mpich
+#   mpi             the launchers that are installed and start a program of two processes: mpirun.openmpi mpirun.mpich
 #   log RUN         the log without durations
 #   same RUN RUN    fails unless both runs have the same log and checkpoints
 #   process RUN N   the id of the process of rank N that trains RUN, or nothing
 #   raise_priority  lets other load have less of the processors, as root; that of the group of a session counts first
-mpi=
-for name in mpirun.openmpi mpirun.mpich; do
-    if command -v $name >/dev/null && command -v mpicc."${name#mpirun.}" >/dev/null; then mpi="$mpi $name"; fi
-done
 # As root, and with more processes than processors, Open MPI starts only with these variables.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 # Open MPI 5 has another name for the same request.
 export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+
+cat >"$work/two.c" <<'EOF'
+#include <mpi.h>
+int main(int count, char **words) {
+    int size = 0;
+    return MPI_Init(&count, &words) || MPI_Comm_size(MPI_COMM_WORLD, &size) || MPI_Finalize() || size != 2;
+}
+EOF
+mpi=
+for name in mpirun.openmpi mpirun.mpich; do
+    compiler=mpicc.${name#mpirun.}
+    if ! command -v $name >/dev/null || ! command -v "$compiler" >/dev/null; then continue; fi
+    # The processes of MPICH 4.2.0 of Ubuntu 24.04 do not find each other.
+    if "$compiler" -o "$work/two" "$work/two.c" && $name -n 2 "$work/two" >"$work/two.log" 2>&1; then
+        mpi="$mpi $name"
+    else
+        echo "$name is left out: it does not start a program of two processes: $(tail -1 "$work/two.log")"
+    fi
+done
 
 log() { sed 's/,"seconds":[^,}]*//' "$1/log.jsonl"; }
 
