@@ -77,8 +77,9 @@ const char *moec_transfer(MoecCompiler *compiler, MoecTransferForm form);
 /* Adds the activations of the model to the outputs of later MOEC_FORWARD programs. Each has the
  * name of the weight that produces it; inside a repeat its first axis is the iteration. */
 void moec_observe(MoecCompiler *compiler);
-/* The same of the inputs of products: those that are multiplied with a matrix have its name. */
-void moec_observe_operands(MoecCompiler *compiler);
+/* Adds the sum over the rows of x x^T to these outputs, for the inputs x of each product with a
+ * matrix. It has the name of the matrix and the shape [instances, k, k]. */
+void moec_observe_hessians(MoecCompiler *compiler);
 /* Adds the tensor with that name in the spec, "block.{i}.attention.q", to the outputs of later
  * MOEC_FORWARD and MOEC_TRAIN programs, before the declared ones and in the order of
  * computation. */

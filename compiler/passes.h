@@ -231,8 +231,6 @@ void observe(Program *program);
  * all. */
 void attention_weights(Program *program, const List *names);
 /* Tensors with these names in the spec (const char *) become outputs. */
-/* Inputs of products with a matrix that no instances share, named after it. */
-void observe_operands(Program *program);
 void observe_by_name(Program *program, const List *names);
 /* Positions from which a recurrence is chunked, and rows from which a large temporary is
  * strip-mined, if the spec sets neither. */
@@ -305,6 +303,8 @@ void mesh_rows(Program *program, const MeshSizes *sizes);
 void route(Program *program);
 /* Products over dispatched rows gather their operands themselves. */
 void gather_fusion(Program *program);
+/* The sums of products of the inputs of matrices become outputs. */
+void hessians(Program *program);
 /* Sets Statement.product of all matrix products. */
 void find_products(Program *program);
 /* The same for one statement, after a change of its operands. */

@@ -97,6 +97,10 @@ static void pass_mesh_rows(Work *work) {
     if (work->compiler->divides) mesh_rows(work->program, &work->compiler->mesh);
 }
 
+static void pass_hessians(Work *work) {
+    if (work->compiler->observes_hessians) hessians(work->program);
+}
+
 static void pass_strip_mine(Work *work) {
     strip_mine(work->program,
                (long)moec_option_number(work->compiler, "train.logits_chunk_size", 0));
@@ -185,6 +189,7 @@ static const PassRow passes[] = {
     {"gather_fusion", MODELS, ANY, .program = gather_fusion, NULL, IS_ROUTED, IS_GATHERED},
     {"mesh_rows", FORWARD | TRAIN | MEASURE | GATHER, ANY, .run = pass_mesh_rows,
      .needs = IS_GATHERED},
+    {"hessians", FORWARD, ANY, .run = pass_hessians, .needs = IS_GATHERED},
     {"products", MODELS, ANY, .program = find_products, NULL, IS_GATHERED, HAS_PRODUCTS},
     {"operand_formats", FORWARD | TRAIN | MEASURE | GATHER, ANY, .program = operand_formats,
      .needs = HAS_PRODUCTS},

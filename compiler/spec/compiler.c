@@ -75,8 +75,8 @@ void moec_observe(MoecCompiler *compiler) {
     compiler->observes = true;
 }
 
-void moec_observe_operands(MoecCompiler *compiler) {
-    compiler->observes_operands = true;
+void moec_observe_hessians(MoecCompiler *compiler) {
+    compiler->observes_hessians = true;
 }
 
 void moec_observe_name(MoecCompiler *compiler, const char *name) {

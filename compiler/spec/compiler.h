@@ -12,7 +12,7 @@ struct MoecCompiler {
     Unit *unit;
     const char *model;
     bool observes;           /* programs of the forward pass return their activations */
-    bool observes_operands;  /* the same of the inputs of products */
+    bool observes_hessians;  /* the Hessians of their products */
     List observed;           /* const char *: names of tensors that they return */
     bool differentiates;     /* training programs return the gradients of real inputs */
     Tuning *tuning;          /* NULL: the model has no transfer */

@@ -82,7 +82,6 @@ Program *elaborated(MoecCompiler *compiler, Graph graph, long batch, long contex
     if (compiler->tuning && graph != GRAPH_UPDATE) tune(compiler->tuning, program);
     mark_whole(compiler->unit, program);
     if (compiler->observes && graph == GRAPH_FORWARD) observe(program);
-    if (compiler->observes_operands && graph == GRAPH_FORWARD) observe_operands(program);
     if (compiler->observed.count && (graph == GRAPH_FORWARD || graph == GRAPH_TRAIN))
         observe_by_name(program, &compiler->observed);
     return program;

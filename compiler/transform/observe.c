@@ -12,11 +12,8 @@
  *          Gradients of tensors by name, "gradient:NAME": the same copies, also of the states in a
  *          scan, which the pass gradient replaces.
  *
- *          Operands: the inputs of products with a matrix, named after it.
- *
  *          All precede the outputs declared by the model.
  */
-#include "analysis/contraction.h"
 #include "analysis/parameter_flow.h"
 #include "base/must.h"
 #include "passes.h"
@@ -192,42 +189,6 @@ void observe(Program *program) {
                 arena_format(program->arena, "%s%s", flow->tensor->path, flow->joins ? "+" : ""));
     }
     observe_all(program, &wanted, false);
-}
-
-/* True if the parameter is one matrix per iteration of a repeat. */
-static bool is_one_matrix(const Tensor *parameter) {
-    for (int i = 0; i < parameter->lead; i++)
-        if (parameter->axes[i]->kind != AXIS_REPEAT) return false;
-    return true;
-}
-
-typedef struct OperandSearch {
-    Program *program;
-    List wanted;
-} OperandSearch;
-
-static void find_operand(Statement *statement, void *data) {
-    OperandSearch *search = data;
-    Program *program = search->program;
-    Expr *factors[2];
-    if (statement->kind != STATEMENT_LOOP || !product_of_reads(statement, &factors[0], &factors[1]))
-        return;
-    for (int i = 0; i < 2; i++) {
-        Tensor *parameter = factors[i]->tensor, *operand = factors[1 - i]->tensor;
-        if (parameter->role != ROLE_PARAMETER || operand->role != ROLE_TEMP ||
-            !is_one_matrix(parameter) || !tensor_has_axis(operand, program->batch) ||
-            !is_product_with(program->arena, statement, parameter))
-            continue;
-        Observation *one = arena_alloc(program->arena, sizeof *one);
-        *one = (Observation){operand, parameter->path, false};
-        list_push(program->arena, &search->wanted, one);
-    }
-}
-
-void observe_operands(Program *program) {
-    OperandSearch search = {.program = program};
-    block_walk(&program->body, find_operand, &search);
-    observe_all(program, &search.wanted, false);
 }
 
 void observe_by_name(Program *program, const List *names) {

@@ -64,19 +64,25 @@ moec train tied.moe --data text --out tied >log 2>&1 && moec quantize tied --typ
 moec tensors tied4 | grep -q '^embedding  *F32' || wrong "tied: $(moec tensors tied4)"
 [ "$(loss tied --weight-dtype int4)" = "$(loss tied4)" ] || wrong "tied: loss $(loss tied4), not $(loss tied --weight-dtype int4)"
 
-# With data: the logits on this data are closer to those of f32 than with the nearest values.
+# With data: the logits on this data are closer to those of f32 than with the nearest values, also those of experts.
 sed 's/ffn = moe .*/ffn = swiglu { hidden_dim = 128 }/; s/model small/model dense/' small.moe >dense.moe
 moec train dense.moe --data text --out dense >log 2>&1 || wrong "$(cat log)"
 moec quantize dense --type int4 --out nearest >log 2>&1 || wrong "$(cat log)"
-moec quantize dense --type int4 --data text --out calibrated >log 2>&1 || wrong "$(cat log)"
+moec quantize dense --type int4 --data short --out calibrated >log 2>&1 || wrong "$(cat log)"
 grep -q 'in int4, 15 for the data' log || wrong "$(cat log)"
-for run in dense nearest calibrated; do
-    moec forward dense.moe --weights $run/last.safetensors --input text --outputs logits --out logits >log 2>&1 || wrong "$(cat log)"
-    tail -c +$((9 + $(od -An -tu8 -N8 logits))) logits | od -An -v -tf4 -w4 >$run.logits
+moec quantize run --type int4 --data short --out experts >log 2>&1 || wrong "$(cat log)"
+grep -qE 'in int4, 1[2-5] for the data' log || wrong "$(cat log)"
+logits() {
+    moec forward "$1" --weights "$2/last.safetensors" --input short --outputs logits --out logits >log 2>&1 || wrong "$(cat log)"
+    tail -c +$((9 + $(od -An -tu8 -N8 logits))) logits | od -An -v -tf4 -w4
+}
+error() { logits "$1" "$2" >expected && logits "$1" "$3" | paste expected - | awk '{ sum += ($1 - $2) ^ 2 } END { print sum / NR }'; }
+for runs in 'dense.moe dense nearest calibrated' 'small.moe run int4 experts'; do
+    # shellcheck disable=SC2086 # several words
+    set -- $runs
+    awk -v nearest="$(error "$1" "$2" "$3")" -v data="$(error "$1" "$2" "$4")" 'BEGIN { exit !(data > 0 && data < 0.6 * nearest) }' ||
+        wrong "$1: squared error of the logits: nearest $(error "$1" "$2" "$3"), calibrated $(error "$1" "$2" "$4")"
 done
-error() { paste dense.logits "$1.logits" | awk '{ sum += ($1 - $2) ^ 2 } END { print sum / NR }'; }
-awk -v nearest="$(error nearest)" -v calibrated="$(error calibrated)" 'BEGIN { exit !(calibrated > 0 && calibrated < 0.6 * nearest) }' ||
-    wrong "squared error of the logits: nearest $(error nearest), calibrated $(error calibrated)"
 
 # Another type of the output matrix: in the file, in products and in the freestanding program.
 for head in f32 bf16 int8; do

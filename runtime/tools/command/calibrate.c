@@ -21,42 +21,17 @@
 
 enum { GROUP_TERMS = 32, CALIBRATION_SEQUENCES = 128 };
 
-/* The matrix of a parameter and the products of its inputs. */
+/* The matrices of a parameter, one per instance, and their Hessians. */
 typedef struct Hessian {
     const PublicTensor *parameter;
     const MoecWeightCopy *form;
-    double *sums; /* [k, k] */
-    long rows;
+    long instances;
+    double *sums; /* [instances, k, k] */
+    bool given;   /* by the program */
 } Hessian;
 
-/* The observed inputs have the axes of a row and then the terms in the order of the parameter:
- * true if their last axes are the `k` axes. */
-static bool same_terms(const Hessian *hessian, const PublicTensor *input) {
-    const PublicTensor *one = hessian->parameter;
-    long terms[MOEC_MAX_RANK], stride = 1, count = 0;
-    const MoecWeightCopy *form = hessian->form;
-    for (int i = one->rank - 1; i >= 0; stride *= one->shape[i--])
-        if (stride >= form->k_stride && stride < form->k_stride * form->k && one->shape[i] > 1)
-            terms[count++] = one->shape[i];
-    int axis = input->rank - 1;
-    for (long i = 0; i < count; i++, axis--) {
-        while (axis >= 0 && input->shape[axis] == 1) axis--;
-        if (axis < 0 || input->shape[axis] != terms[i]) return false;
-    }
-    return input->count % (size_t)form->k == 0;
-}
-
-static void add_calibration_rows(Hessian *hessian, const float *values, size_t count) {
-    const long k = hessian->form->k, rows = (long)count / k;
-#pragma omp parallel for schedule(dynamic)
-    for (long i = 0; i < k; i++)
-        for (long row = 0; row < rows; row++) {
-            const float *x = values + row * k;
-            double *to = hessian->sums + i * k;
-            if (x[i] != 0)
-                for (long j = 0; j <= i; j++) to[j] += (double)x[i] * (double)x[j];
-        }
-    hessian->rows += rows;
+static long hessian_size(const Hessian *hessian) {
+    return hessian->instances * hessian->form->k * hessian->form->k;
 }
 
 /* ---- linear algebra: lower triangles, overwritten ---- */
@@ -103,14 +78,13 @@ static double *inverse_of(const double *l, long n) {
 
 /* U with H^-1 = U^T U, an upper triangle, as the transposed factor of the inverse: U[i,j] is
  * element [j, i]. NULL if the damped Hessian is not positive definite. */
-static double *inverse_factor(Hessian *hessian) {
+static double *inverse_factor(double *hessian, long k) {
     const double damping = 0.01; /* of the mean of the diagonal */
-    const long k = hessian->form->k;
     double mean = 0;
-    for (long i = 0; i < k; i++) mean += hessian->sums[i * k + i] / (double)k;
-    for (long i = 0; i < k; i++) hessian->sums[i * k + i] += damping * mean;
-    if (!(mean > 0) || !cholesky(hessian->sums, k)) return NULL;
-    double *inverse = inverse_of(hessian->sums, k);
+    for (long i = 0; i < k; i++) mean += hessian[i * k + i] / (double)k;
+    for (long i = 0; i < k; i++) hessian[i * k + i] += damping * mean;
+    if (!(mean > 0) || !cholesky(hessian, k)) return NULL;
+    double *inverse = inverse_of(hessian, k);
     if (cholesky(inverse, k)) return inverse;
     free(inverse);
     return NULL;
@@ -158,8 +132,7 @@ static void round_column(double *w, const double *factor, long k) {
     }
 }
 
-static void round_matrix(const Hessian *hessian, const double *factor, float *weights) {
-    const MoecWeightCopy *form = hessian->form;
+static void round_matrix(const MoecWeightCopy *form, const double *factor, float *weights) {
 #pragma omp parallel for schedule(static)
     for (long column = 0; column < form->n; column++) {
         float *from = weights + column * form->n_stride;
@@ -171,20 +144,36 @@ static void round_matrix(const Hessian *hessian, const double *factor, float *we
     }
 }
 
+/* Rounds the matrices of a parameter. Instances without inputs, such as experts that no token of the
+ * data selects, keep the nearest values; false if there is one. */
+static bool round_instances(const Hessian *hessian, float *weights) {
+    const MoecWeightCopy *form = hessian->form;
+    bool all = hessian->given;
+    for (long i = 0; i < hessian->instances && hessian->given; i++) {
+        double *factor = inverse_factor(hessian->sums + i * form->k * form->k, form->k);
+        if (factor) round_matrix(form, factor, weights + i * form->batch_stride);
+        all &= factor != NULL;
+        free(factor);
+    }
+    return all;
+}
+
 /* ---- data ---- */
 
-/* Adds the inputs that a run of the program has returned. */
+/* Adds the sums that a run of the program has returned. */
 static bool add_outputs(Call *call, const PublicTensor *all, int outputs, Hessian *hessians,
                         int count) {
     for (int i = 0; i < outputs; i++)
         for (int j = 0; j < count; j++) {
-            if (strcmp(all[i].name, hessians[j].parameter->name) != 0) continue;
+            Hessian *hessian = &hessians[j];
+            const long size = hessian_size(hessian);
+            if (strcmp(all[i].name, hessian->parameter->name) != 0 || (long)all[i].count != size)
+                continue;
             const float *values = call_get(call, (int)(all[i].tensor - call->graph->outputs));
             if (!values) return false;
-            if (same_terms(&hessians[j], &all[i]))
-                add_calibration_rows(
-                    &hessians[j], values + (all[i].offset - all[i].tensor->offset) / sizeof *values,
-                    all[i].count);
+            values += (all[i].offset - all[i].tensor->offset) / sizeof *values;
+            for (long p = 0; p < size; p++) hessian->sums[p] += (double)values[p];
+            hessian->given = true;
         }
     return true;
 }
@@ -229,11 +218,13 @@ static Hessian *find_hessians(const Calibration *calibration, int *count) {
         const PublicTensor *one = &model->parameters[i];
         const MoecWeightCopy *form = weight_copy(model, one);
         if (!form || form->type != MOEC_INT4 ||
-            !moec_weight_type(calibration->program, one->tensor->name) ||
-            (long)one->count != form->n * form->k)
+            !moec_weight_type(calibration->program, one->tensor->name))
             continue;
-        hessians[*count] = (Hessian){.parameter = one, .form = form};
-        hessians[(*count)++].sums = memory_new(sizeof(double) * (size_t)(form->k * form->k));
+        const long instances = (long)one->count / (form->n * form->k);
+        if (instances > 1 && form->batch_stride != form->n * form->k) continue;
+        Hessian *made = &hessians[(*count)++];
+        *made = (Hessian){.parameter = one, .form = form, .instances = instances};
+        made->sums = memory_new(sizeof(double) * (size_t)hessian_size(made));
     }
     return hessians;
 }
@@ -247,13 +238,8 @@ bool calibrate_int4(const Calibration *calibration, int *calibrated) {
     const bool good = add_batches(calibration->inputs, data, hessians, count);
     *calibrated = 0;
     for (int i = 0; i < count; i++) {
-        double *factor = good && hessians[i].rows ? inverse_factor(&hessians[i]) : NULL;
-        if (factor) {
-            round_matrix(&hessians[i], factor,
-                         model->weights + hessians[i].parameter->offset / sizeof(float));
-            ++*calibrated;
-        }
-        free(factor);
+        float *weights = model->weights + hessians[i].parameter->offset / sizeof(float);
+        *calibrated += good && round_instances(&hessians[i], weights);
         free(hessians[i].sums);
     }
     free(hessians);

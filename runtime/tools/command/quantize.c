@@ -144,7 +144,7 @@ static bool calibrate_matrices(Quantization *work) {
     Tokenizer *tokenizer = NULL;
     MoecCompiler *compiler = checkpoint_spec(work->file, sets, work->head ? 2 : 1);
     bool good = compiler && checkpoint_tokenizer(work->file, &tokenizer);
-    if (good) moec_observe_operands(compiler);
+    if (good) moec_observe_hessians(compiler);
     Model *floats = good ? model_open(device_cpu(), compiler, &shape, 1, true) : NULL;
     good = floats && model_read(floats, work->file, false);
     Call *call = good ? call_open(floats, &floats->table->graphs[0], NULL) : NULL;
