@@ -106,8 +106,8 @@ static int common_length(Arena *arena, const char *name, const Node *option, boo
 }
 
 /* The path from a layer to an option in the layers of its options, given or by default, `depth`
- * levels deep: "train.lr" for lr in a decoder. Only an option with a common part of more than *most characters,
- * which *most receives; NULL without one. */
+ * levels deep: "train.lr" for lr in a decoder. Only an option with a common part of more than
+ * *most characters, which *most receives; NULL without one. */
 static const char *path_inside(Elaborator *e, const Node *layer, const Record *given,
                                const char *name, int depth, bool part, int *most) {
     const Node *body = layer_body(layer);

@@ -1,6 +1,6 @@
-/* hessians: the sums of products of the inputs of each matrix become outputs, named after the matrix.
+/* hessians: the sums of products of the inputs of a matrix become an output, named after it.
  *
- * Needs:   route: rows of experts are dispatched.
+ * Needs:   route: computation for selected entries is on dispatched rows.
  * Leaves:  outputs [instances, k, k] for parameters [instances, k, n]: the Hessians of the squared
  *          error of their products (GPTQ, Frantar et al. 2022).
  *
@@ -27,7 +27,7 @@ typedef struct SquaredInputs {
     int rank, term_count;
 } SquaredInputs;
 
-static void add_dimension(SquaredInputs *sum, Axis *axis, Expr *sub) {
+static void add_hessian_axis(SquaredInputs *sum, Axis *axis, Expr *sub) {
     if (sum->rank < MAX_RANK) {
         sum->axes[sum->rank] = axis;
         sum->subs[sum->rank] = sub;
@@ -37,8 +37,8 @@ static void add_dimension(SquaredInputs *sum, Axis *axis, Expr *sub) {
 
 /* Terms of the product are summed and read by both factors; an index of the parameter alone counts
  * its columns; other subscripts select the instance. */
-static bool find_dimensions(Program *program, const Statement *statement, const Expr *parameter,
-                            SquaredInputs *sum) {
+static bool find_hessian_axes(Program *program, const Statement *statement, const Expr *parameter,
+                              SquaredInputs *sum) {
     for (int i = 0; i < parameter->count; i++) {
         Expr *sub = parameter->args[i];
         const bool loop = sub->kind == EXPR_INDEX && statement_loops_over(statement, sub->index);
@@ -47,13 +47,13 @@ static bool find_dimensions(Program *program, const Statement *statement, const 
                 program, index_new(program, sub->index->name, parameter->tensor->axes[i]));
             sum->terms[sum->term_count++] = sub->index;
         } else if (!loop || expr_uses_index(sum->input, sub->index)) {
-            add_dimension(sum, parameter->tensor->axes[i], sub);
+            add_hessian_axis(sum, parameter->tensor->axes[i], sub);
         }
     }
     for (int i = 0; i < sum->term_count; i++)
-        add_dimension(sum, sum->terms[i]->axis, expr_index(program, sum->terms[i]));
+        add_hessian_axis(sum, sum->terms[i]->axis, expr_index(program, sum->terms[i]));
     for (int i = 0; i < sum->term_count; i++)
-        add_dimension(sum, sum->terms[i]->axis, sum->copies[i]);
+        add_hessian_axis(sum, sum->terms[i]->axis, sum->copies[i]);
     return sum->term_count > 0 && sum->rank <= MAX_RANK;
 }
 
@@ -76,7 +76,7 @@ static Tensor *hessian_of(Hessians *hessians, const Tensor *parameter, const Squ
 }
 
 /* Loops over the rows of the input: neither instances nor terms. */
-static int row_loops(const Statement *statement, const SquaredInputs *sum, Index **rows) {
+static int summed_rows(const Statement *statement, const SquaredInputs *sum, Index **rows) {
     int count = 0;
     for (int i = 0; i < statement->loop_count; i++) {
         Index *loop = statement->loops[i];
@@ -93,11 +93,11 @@ static Statement *hessian_statement(Hessians *hessians, const Statement *stateme
                                     const Expr *parameter, Expr *input) {
     Program *program = hessians->program;
     SquaredInputs sum = {.input = input};
-    if (!find_dimensions(program, statement, parameter, &sum)) return NULL;
+    if (!find_hessian_axes(program, statement, parameter, &sum)) return NULL;
     Tensor *hessian = hessian_of(hessians, parameter->tensor, &sum);
     if (!hessian) return NULL;
     Index *rows[MAX_LOOPS];
-    const int count = row_loops(statement, &sum, rows);
+    const int count = summed_rows(statement, &sum, rows);
     bool by_row = false; /* the rows select the instance */
     for (int i = 0; i < sum.rank; i++)
         for (int j = 0; j < count; j++) by_row |= expr_uses_index(sum.subs[i], rows[j]);

@@ -1,4 +1,4 @@
-/* With _FORTIFY_SOURCE, which compilers of Ubuntu define, longjmp ends the program when it changes to
+/* With _FORTIFY_SOURCE, which compilers of Ubuntu define, longjmp ends a program that changes to
  * another stack. */
 #undef _FORTIFY_SOURCE
 

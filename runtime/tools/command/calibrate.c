@@ -144,8 +144,8 @@ static void round_matrix(const MoecWeightCopy *form, const double *factor, float
     }
 }
 
-/* Rounds the matrices of a parameter. Instances without inputs, such as experts that no token of the
- * data selects, keep the nearest values; false if there is one. */
+/* Rounds the matrices of a parameter. Instances without inputs, such as experts that no token of
+ * the data selects, keep the nearest values; false if there is one. */
 static bool round_instances(const Hessian *hessian, float *weights) {
     const MoecWeightCopy *form = hessian->form;
     bool all = hessian->given;
