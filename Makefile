@@ -7,6 +7,7 @@
 ## make test-all     make test, then the long tests (tests/long.sh; some hours)
 ## make test-oracle  compute the results of published systems in PyTorch again and compare
 ## make reproduce-quick   repeat one experiment of examples/reproduce in about two minutes and compare its table
+## make english      train the small English model of models/english.moe: hybrid, gates, experts; about 25 minutes on two cores
 ## make bench        print training and decoding speed with the measured limits of the machine
 ## make gpu-kit      build/gpu-kit: a folder for a machine with a GPU, with tests/gpu.sh
 ## make install      install to PREFIX (default /usr/local); DESTDIR=DIR is put before it, for packages
@@ -230,6 +231,10 @@ units: $(UNIT_PROGRAMS)
 .PHONY: reproduce-quick
 reproduce-quick: all
 	MOEC=$(BUILD)/moec OUT=$(BUILD)/reproduce sh examples/reproduce/quick.sh
+
+.PHONY: english
+english: all
+	MOEC=$(BUILD)/moec OUT=$(BUILD)/english sh examples/english.sh
 
 .PHONY: test
 test:
