@@ -52,6 +52,6 @@ bool measure_decoded(Decoder *decoder, const Data *data, uint64_t count, Evaluat
     }
     free(windows);
     result->tokens = count * (uint64_t)length;
-    result->nats = result->loss = result->tokens ? nats / (double)result->tokens : NAN;
+    result->nats = result->tokens ? nats / (double)result->tokens : NAN;
     return good;
 }
