@@ -15,6 +15,7 @@ typedef struct Evaluation {
     /* cross-entropy in nats/token; without logits per token the loss of the spec, averaged over the
      * samples or weighted by its output "loss_weight" */
     double nats;
+    double weight; /* total weight of the losses: tokens, or the sum of "loss_weight" */
     uint64_t tokens;
     uint64_t wrong; /* the first call of this process whose result is not finite; calls: none */
     uint64_t calls;

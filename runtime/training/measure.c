@@ -86,9 +86,10 @@ bool measure_loss(Call *call, const Data *data, const Samples *samples, Probes *
     const size_t width = ROW_PROBES + (probes ? probes->width : 0), bytes = width * sizeof(double);
     const long length = call_context(call) + 1;
     int32_t *tokens = memory_new(sizeof *tokens * (size_t)((long)batch * length));
-    double *rows = memory_new(bytes * (size_t)size), nats = 0, weights = 0;
+    double *rows = memory_new(bytes * (size_t)size), nats = 0;
     bool good = true;
     result->wrong = result->calls = calls;
+    result->weight = 0;
     for (uint64_t round = 0; round < calls && good; round += size) {
         const uint64_t own = round + (uint64_t)mesh_rank(mesh);
         /* all processes run: they may need each other's experts */
@@ -103,7 +104,7 @@ bool measure_loss(Call *call, const Data *data, const Samples *samples, Probes *
         for (uint64_t i = round; i < calls && i < round + size && good; i++) {
             const double *row = rows + width * (size_t)(i - round);
             nats += row[ROW_NATS];
-            weights += row[ROW_WEIGHT];
+            result->weight += row[ROW_WEIGHT];
             /* A padded batch would count some samples twice. */
             if (probes && (counted(call, samples, i) == (long)batch || !i))
                 probes_add(probes, row + ROW_PROBES);
@@ -112,7 +113,7 @@ bool measure_loss(Call *call, const Data *data, const Samples *samples, Probes *
     free(tokens);
     free(rows);
     result->tokens = samples->count * (uint64_t)(length - 1);
-    result->nats = good && weights > 0 ? nats / weights : NAN;
+    result->nats = good && result->weight > 0 ? nats / result->weight : NAN;
     return good;
 }
 
