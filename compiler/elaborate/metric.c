@@ -56,6 +56,7 @@ void loss_statement(Elaborator *e, const Node *node) {
  */
 static bool is_logged_anyway(const char *name) {
     static const char *const names[] = {"loss",
+                                        "loss_weight",
                                         "total",
                                         "step",
                                         "lr",

@@ -52,6 +52,7 @@ bool measure_decoded(Decoder *decoder, const Data *data, uint64_t count, Evaluat
     }
     free(windows);
     result->tokens = count * (uint64_t)length;
-    result->nats = result->loss = result->tokens ? nats / (double)result->tokens : NAN;
+    result->weight = (double)result->tokens;
+    result->nats = result->tokens ? nats / result->weight : NAN;
     return good;
 }

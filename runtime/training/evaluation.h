@@ -12,8 +12,10 @@ typedef struct Tokenizer Tokenizer;
 /* measure: the loss of a model on samples of data. */
 
 typedef struct Evaluation {
-    double loss; /* loss of the spec, averaged over the calls */
-    double nats; /* cross-entropy in nats/token; the loss itself if the model has no logits */
+    /* cross-entropy in nats/token; without logits per token the loss of the spec, averaged over the
+     * samples or weighted by its output "loss_weight" */
+    double nats;
+    double weight; /* total weight of the losses: tokens, or the sum of "loss_weight" */
     uint64_t tokens;
     uint64_t wrong; /* the first call of this process whose result is not finite; calls: none */
     uint64_t calls;

@@ -13,7 +13,8 @@
 
 static bool is_wanted_probe(const MoecTensor *output) {
     return output->probe != MOEC_PROBE_NONE ||
-           (output->rank == 0 && strcmp(output->name, "loss") != 0);
+           (output->rank == 0 && strcmp(output->name, "loss") != 0 &&
+            strcmp(output->name, "loss_weight") != 0);
 }
 
 static bool is_single_number(const char *part, size_t length) {

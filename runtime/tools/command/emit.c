@@ -374,7 +374,8 @@ static MoecCompiler *open_emitted_spec(const EmitOptions *options, const Safeten
 static bool can_train(const MoecCompiler *compiler) {
     return !moec_gathers(compiler) ||
            error_message(
-               "train it with moec train, or set balance_over = batch",
+               "train it with moec train, or use one micro-batch per step, without aux_loss_scope "
+               "= global_batch",
                "an emitted program does not support step_mean, which needs all micro-batches");
 }
 

@@ -79,6 +79,9 @@ static bool measure_file(MoecCompiler *compiler, Call *call, Decoder *decoder, c
         good = measure_decoded(decoder, data, windows, &found);
     else if (good)
         good = measure_loss(call, data, &samples, telling->probes, NULL, &found);
+    if (good && !(found.weight > 0))
+        good = error_message("use data with a target whose weight is not 0",
+                             "the weights of all targets in %s are 0", path);
     if (good) print_evaluation(data, &found, seconds_now() - began, telling);
     if (good && !isfinite(found.nats)) {
         good = model_tell_nonsense(call->model, "the loss is");
