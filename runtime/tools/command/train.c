@@ -225,7 +225,7 @@ int command_train(const Command *command, int argc, char **argv) {
     const char *operand, *device = "cpu";
     bool json = false, times = false;
     TextList sets = {0};
-    RunOptions options = {.steps = -1, .seed = -1, .command = argv};
+    RunOptions options = {.steps = -1, .seed = -1, .until = -1, .command = argv};
     const Option table[] = {
         {OPTION_GROUP, "data and output", NULL, NULL, NULL},
         {OPTION_TEXT, "--data", "DATA", &options.data,
@@ -276,6 +276,12 @@ int command_train(const Command *command, int argc, char **argv) {
                                options.data  ? "--out"
                                : options.out ? "--data"
                                              : "--data and --out");
+    if (!options.until)
+        return arguments_wrong(command,
+                               "--stop-after 1 stops after the first step; --steps 0 writes the "
+                               "initial weights only",
+                               "--stop-after expects a step from 1, got 0");
+    if (options.until < 0) options.until = 0;
     if (options.missing && !options.from)
         return arguments_wrong(command, "add --init-from RUN, or omit --init-missing",
                                "--init-missing requires --init-from RUN");
