@@ -40,14 +40,14 @@ static void set_step(Call *call, const int32_t *tokens, long place) {
 }
 
 /* Logits of a device, one row per step. */
-typedef struct Steps {
+typedef struct DecodedSteps {
     const int32_t *tokens;
     const float *logits; /* [step, wide] */
     size_t wide;
-} Steps;
+} DecodedSteps;
 
 /* The same steps in the interpreters, also with perturbed values. */
-static bool measure_steps(Comparison *comparison, Call *call, const Steps *steps, bool noise,
+static bool measure_steps(Comparison *comparison, Call *call, const DecodedSteps *steps, bool noise,
                           Squares *all) {
     const char *kept = moec_option(comparison->compiler, "inference.kv_cache_dtype");
     Squares one;
@@ -69,7 +69,7 @@ static bool measure_steps(Comparison *comparison, Call *call, const Steps *steps
 }
 
 /* Compares steps that have another definition than the whole sequence. */
-static bool judge_steps(Comparison *comparison, Call *call, const Steps *steps) {
+static bool judge_steps(Comparison *comparison, Call *call, const DecodedSteps *steps) {
     Squares all;
     bool good = measure_steps(comparison, call, steps, false, &all);
     if (good && verify_is_off(comparison, DECODING, &all))
@@ -103,7 +103,7 @@ static bool compare_decoding(Comparison *comparison, const Call *whole, const in
     }
     comparison->scale = 0;
     if (good && step_differs(comparison))
-        good = judge_steps(comparison, call, &(Steps){tokens, given, wide});
+        good = judge_steps(comparison, call, &(DecodedSteps){tokens, given, wide});
     else if (good)
         verify_judge(comparison, DECODING,
                      &(Sample){"logits, token by token", "output:logits",
