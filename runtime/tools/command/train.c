@@ -222,7 +222,7 @@ static int open_and_train(const char *operand, const char *device_name, const Te
 }
 
 /* -1 to continue, otherwise the exit code after a message. */
-static int check_options(const Command *command, const RunOptions *options) {
+static int checked_flags(const Command *command, const RunOptions *options) {
     if (!options->data || !options->out)
         return arguments_wrong(command, NULL, "moec train requires %s",
                                options->data  ? "--out"
@@ -289,7 +289,7 @@ int command_train(const Command *command, int argc, char **argv) {
     };
     int code = arguments_read(command, table, argc, argv, &operand);
     if (code >= 0) return code;
-    code = check_options(command, &options);
+    code = checked_flags(command, &options);
     if (code >= 0) return code;
     if (options.until < 0) options.until = 0;
     if (times) options.on_compiled = pass_times_print;
