@@ -182,14 +182,18 @@ static void find_largest(const Choice *choice, const double *p, bool *chosen) {
     }
 }
 
+/* Infinite if all values are equal, as in a row without a token: no rounding separates them, and
+ * every evaluation selects the first ones. */
 static double margin_of(const Choice *choice, const double *p, const bool *chosen) {
     double least = INFINITY, most = -INFINITY;
+    bool equal = true;
     for (long i = 0; i < choice->n; i++) {
         double value = p[i * choice->p_stride];
         if (chosen[i] && value < least) least = value;
         if (!chosen[i] && value > most) most = value;
+        equal &= value == p[0];
     }
-    return least - most;
+    return equal ? INFINITY : least - most;
 }
 
 static void choose(Interpreter *interpreter, const Choice *choice, const double *p,

@@ -652,7 +652,10 @@ static void check_record(Elaborator *e, const Node *layer, Record *given, const 
         }
         report_error(e->reports, entry->span, "%s '%s' has no option '%s'",
                      node_kind_name(layer->kind), layer->name, path);
-        suggest_option(e, layer, given, entry, path, names);
+        if (is_written(entry->span))
+            suggest_option(e, layer, given, entry, path, names);
+        else
+            help_with_layers(e, path);
     }
 }
 

@@ -21,20 +21,22 @@ typedef struct LogScan {
     long steps, last;    /* number of steps with a line; the last of them */
 } LogScan;
 
-/* Step of a line, -1 if it is damaged. Steps increase within a log. */
-static long line_step(LogScan *def_use, const char *line, size_t length) {
+/* Step of a line, -1 if it is damaged. Steps increase within a log. *stop: the evaluation at a
+ * stop. */
+static long line_step(LogScan *def_use, const char *line, size_t length, bool *stop) {
     json_t *object = json_loadb(line, length, JSON_REJECT_DUPLICATES, NULL);
     json_t *at = json_object_get(object, "step");
     json_int_t step = json_is_integer(at) ? json_integer_value(at) : -1;
     if (step > LONG_MAX || step < def_use->last || line[length - 1] != '\n') step = -1;
+    *stop = json_is_true(json_object_get(object, "stopped"));
     if (step >= 0 && json_object_get(object, "loss")) def_use->steps += step > def_use->last;
     json_decref(object);
     if (step > def_use->last) def_use->last = (long)step;
     return (long)step;
 }
 
-/* Omits steps after `step`, which the resumed run writes again. A killed run can leave a truncated
- * last line. */
+/* Omits steps after `step`, which the resumed run writes again, and evaluations at a stop, which an
+ * uninterrupted run does not have. A killed run can leave a truncated last line. */
 static LogScan def_use_of(FILE *file, long step) {
     LogScan def_use = {0};
     FILE *kept = open_memstream(&def_use.kept, &def_use.length);
@@ -43,12 +45,13 @@ static LogScan def_use_of(FILE *file, long step) {
     ssize_t length;
     for (long number = 1; kept && (length = getline(&line, &capacity, file)) > 0; number++) {
         LogScan before = def_use;
-        long at = line_step(&def_use, line, (size_t)length);
+        bool stop;
+        long at = line_step(&def_use, line, (size_t)length, &stop);
         if (at > step) {
             def_use = before;
-        } else if (at >= 0) {
+        } else if (at >= 0 && !stop) {
             fwrite(line, 1, (size_t)length, kept);
-        } else if (line[length - 1] == '\n') {
+        } else if (at < 0 && line[length - 1] == '\n') {
             if (!def_use.damaged++) def_use.first = number;
         }
     }

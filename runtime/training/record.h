@@ -29,9 +29,10 @@ typedef struct RunLog {
     Events events; /* the same for TensorBoard, after record_events */
 } RunLog;
 
-/* Opens the log for appending and drops lines after `step`, which the resumed run writes again;
- * step 0 = new log. Removes damaged lines with a note; prints a note if steps are missing. Fails
- * with a message if another run has locked the log or the path is not a regular file. */
+/* Opens the log for appending and drops lines after `step`, which the resumed run writes again,
+ * and evaluations at a stop; step 0 = new log. Removes damaged lines with a note; prints a note if
+ * steps are missing. Fails with a message if another run has locked the log or the path is not a
+ * regular file. */
 bool record_open(RunLog *record, const char *path, long step);
 /* Also writes the log to a TensorBoard event file from now on; false after a message. */
 bool record_events(RunLog *record, const char *folder, long step);

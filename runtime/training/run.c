@@ -349,9 +349,9 @@ static void log_parts(const TrainRun *run, const HeldLoss *loss, json_t *line) {
     if (parts) json_object_set_new(line, "val_loss.source", parts);
 }
 
-/* Evaluates on validation data, logs the result, and saves the weights if they are the best so
- * far. */
-static bool measure_validation(TrainRun *run) {
+/* Evaluates on validation data, logs the result, and saves the weights if they are the best so far.
+ * An evaluation only because of a stop leaves no trace after a resume. */
+static bool measure_validation(TrainRun *run, bool only_stop) {
     HeldLoss loss;
     Probes *probes = probes_open(run->measure);
     bool good = measure_parts(run, probes, &loss);
@@ -366,19 +366,20 @@ static bool measure_validation(TrainRun *run) {
                             json_number(loss.nats / log(2)));
     log_parts(run, &loss, line);
     log_measured(line, measured);
+    if (only_stop) json_object_set_new(line, "stopped", json_true());
     if (!log_line(run, line)) return false;
     if (loss.wrong >= 0) print_validation_fault(run, loss.wrong, &loss.found[loss.wrong]);
-    if (!(loss.nats < run->place.best)) return true;
+    if (only_stop || !(loss.nats < run->place.best)) return true;
     run->place.best = loss.nats;
     return save_checkpoint(run, "best.safetensors", false);
 }
 
-static bool validate(TrainRun *run) {
+static bool validate(TrainRun *run, bool only_stop) {
     if (!run->held_windows) return true;
     begin_phase(run, "evaluation");
     processes_average(run);
     processes_drop_rows(run);
-    const bool good = model_take_averages(run->model) && measure_validation(run) &&
+    const bool good = model_take_averages(run->model) && measure_validation(run, only_stop) &&
                       model_give_averages(run->model);
     processes_drop(run);
     processes_drop_rows(run);
@@ -491,11 +492,12 @@ static bool one_step(TrainRun *run) {
                             isfinite(result.loss) ? "the norm of the gradient" : "the loss");
     run->place.step++;
     run->place.position = stage_after(&run->stages, stage, run->place.position);
-    bool evaluates = due(settings->evaluate, run->place.step, last_step(run));
+    const bool scheduled = due(settings->evaluate, run->place.step, settings->steps);
+    const bool evaluates = scheduled || run->place.step == last_step(run);
     if (!log_step(run, stage, &result, seconds_now() - began)) return false;
     if (run->options.limit > 0 && result.loss > run->options.limit)
         return stop_above_limit(run, result.loss);
-    if (evaluates && !(is_finite(run) && validate(run))) return false;
+    if (evaluates && !(is_finite(run) && validate(run, !scheduled))) return false;
     if (run->options.on_step)
         stop_together(run, run->options.on_step(run->options.context, run, &result, evaluates));
     if (!run->stopped && !due(settings->checkpoint, run->place.step, last_step(run))) return true;

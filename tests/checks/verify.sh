@@ -108,3 +108,20 @@ verified 'f32, int8 cache not compared: no decoding, seed' "$work/wide.moe:whole
     printf '  train = { batch_size = 1, context_length = 16 }\n}\n'
 } >"$work/many.moe"
 verified 'products of bf16' "$work/many.moe" --set train.precision=bf16
+
+# Rows without a token have equal values, whose selection depends on no rounding.
+verified 'products of bf16' "$root/tests/layers.moe:masked_nested" --precision bf16
+
+# Decoding whose products round at a tie: perturbed runs move it as far.
+cat >"$work/steps.moe" <<'END'
+use decoder
+model dense = decoder {
+  vocab_size = 64, dim = 64, layers = 1
+  attention = { heads = { q = 2 }, head_dim = 32 }
+  ffn = swiglu { hidden_dim = 64 }
+  train = { batch_size = 1, context_length = 12, precision = nvfp4 }
+}
+END
+for seed in 1 4; do
+    verified 'products of nvfp4, int8 weights' "$work/steps.moe" --seed $seed --set inference.weight_dtype=int8
+done

@@ -191,26 +191,42 @@ static float kept_element(const SimLanes *lanes, unsigned lane, unsigned half, u
     return stored_number(bits);
 }
 
+/* The right operand of one product of a warp, [term][column]. */
+typedef struct RightOperand {
+    float values[DEPTH][2 * SIM_SUMS];
+    int number;
+    uint32_t epoch;
+} RightOperand;
+
+/* The lanes of a warp issue a product together: the first one converts the operand for all. */
+static RightOperand *right_operand(const SimReading *reading) {
+    static RightOperand warps[SIM_THREADS / SIM_WARP];
+    const Thread *thread = sim_now.thread;
+    RightOperand *right = &warps[thread->number / SIM_WARP];
+    if (right->number == thread->product_count && right->epoch == sim_now.epoch) return right;
+    const SharedMatrix b = matrix_of(reading->b, reading->transposed_b);
+    for (unsigned column = 0; column < (unsigned)reading->n; column++)
+        for (unsigned k = 0; k < DEPTH; k++) right->values[k][column] = element(&b, column, k);
+    right->number = thread->product_count;
+    right->epoch = sim_now.epoch;
+    return right;
+}
+
 static void add_products(SimSums *sums, const SimReading *reading, const SimLanes *lanes) {
-    SharedMatrix a = matrix_of(reading->a, reading->transposed_a),
-                 b = matrix_of(reading->b, reading->transposed_b);
+    SharedMatrix a = matrix_of(reading->a, reading->transposed_a);
     unsigned thread = (unsigned)(sim_now.thread->number % GROUP), lane = thread % SIM_WARP;
     unsigned row = thread / SIM_WARP * ROWS + lane / 4;
     const float times = sign_of();
-    float left[2][DEPTH];
-    for (unsigned half = 0; half < 2; half++)
-        for (unsigned k = 0; k < DEPTH; k++)
-            left[half][k] = times * (reading->kept ? kept_element(lanes, lane, half, k)
-                                                   : element(&a, row + 8 * half, k));
-    for (unsigned column = 0; column < (unsigned)reading->n; column += column % 2 ? 7 : 1) {
-        float *two[2] = {sums->values + column / 8 * 4 + column % 2, NULL};
-        two[1] = two[0] + 2;
-        for (unsigned k = 0; k < DEPTH; k++) {
-            float right = element(&b, column + lane % 4 * 2, k);
-            *two[0] += left[0][k] * right;
-            *two[1] += left[1][k] * right;
+    RightOperand *right = right_operand(reading);
+    for (unsigned k = 0; k < DEPTH; k++)
+        for (unsigned half = 0; half < 2; half++) {
+            const float left = times * (reading->kept ? kept_element(lanes, lane, half, k)
+                                                      : element(&a, row + 8 * half, k));
+            float *at = sums->values + 2 * half;
+            for (unsigned eight = 0; eight < (unsigned)reading->n / 8; eight++)
+                for (unsigned i = 0; i < 2; i++)
+                    at[4 * eight + i] += left * right->values[k][8 * eight + lane % 4 * 2 + i];
         }
-    }
 }
 
 /* ---- requests of threads ---- */

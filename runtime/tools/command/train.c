@@ -221,11 +221,29 @@ static int open_and_train(const char *operand, const char *device_name, const Te
     return code;
 }
 
+/* -1 to continue, otherwise the exit code after a message. */
+static int checked_flags(const Command *command, const RunOptions *options) {
+    if (!options->data || !options->out)
+        return arguments_wrong(command, NULL, "moec train requires %s",
+                               options->data  ? "--out"
+                               : options->out ? "--data"
+                                              : "--data and --out");
+    if (!options->until)
+        return arguments_wrong(command,
+                               "--stop-after 1 stops after the first step; --steps 0 writes the "
+                               "initial weights only",
+                               "--stop-after expects a step from 1, got 0");
+    if (options->missing && !options->from)
+        return arguments_wrong(command, "add --init-from RUN, or omit --init-missing",
+                               "--init-missing requires --init-from RUN");
+    return -1;
+}
+
 int command_train(const Command *command, int argc, char **argv) {
     const char *operand, *device = "cpu";
     bool json = false, times = false;
     TextList sets = {0};
-    RunOptions options = {.steps = -1, .seed = -1, .command = argv};
+    RunOptions options = {.steps = -1, .seed = -1, .until = -1, .command = argv};
     const Option table[] = {
         {OPTION_GROUP, "data and output", NULL, NULL, NULL},
         {OPTION_TEXT, "--data", "DATA", &options.data,
@@ -271,14 +289,9 @@ int command_train(const Command *command, int argc, char **argv) {
     };
     int code = arguments_read(command, table, argc, argv, &operand);
     if (code >= 0) return code;
-    if (!options.data || !options.out)
-        return arguments_wrong(command, NULL, "moec train requires %s",
-                               options.data  ? "--out"
-                               : options.out ? "--data"
-                                             : "--data and --out");
-    if (options.missing && !options.from)
-        return arguments_wrong(command, "add --init-from RUN, or omit --init-missing",
-                               "--init-missing requires --init-from RUN");
+    code = checked_flags(command, &options);
+    if (code >= 0) return code;
+    if (options.until < 0) options.until = 0;
     if (times) options.on_compiled = pass_times_print;
     return open_and_train(operand, device, &sets, &options, json);
 }

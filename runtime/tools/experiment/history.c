@@ -102,7 +102,7 @@ static void add_log_line(History *history, json_t *line) {
         history->diverged = memory_format("%s", diverged);
     }
     json_object_foreach(line, name, value) {
-        if (strcmp(name, "step") != 0 && strcmp(name, "diverged") != 0)
+        if (strcmp(name, "step") != 0 && strcmp(name, "diverged") != 0 && !json_is_boolean(value))
             add_log_value(history, name, value);
     }
 }

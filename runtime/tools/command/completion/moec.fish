@@ -115,7 +115,6 @@ complete -c moec -n '__fish_seen_subcommand_from generate' -l draft -rF -d 'smal
 complete -c moec -n '__fish_seen_subcommand_from generate' -l draft-tokens -x -d 'maximum number of tokens that the draft proposes per step, 1 to 7 (default 3)'
 complete -c moec -n '__fish_seen_subcommand_from generate' -l device -x -d 'device: cpu, cuda or cuda:N (default cpu)'
 complete -c moec -n '__fish_seen_subcommand_from generate' -l set -xa '(__moec_options)' -d 'model option; repeatable'
-complete -c moec -n '__fish_seen_subcommand_from generate' -l batch-size -s b -x -d 'sequences per micro-batch'
 complete -c moec -n '__fish_seen_subcommand_from generate' -l context-length -s c -x -d 'positions per sequence'
 complete -c moec -n '__fish_seen_subcommand_from generate' -l precision -xa 'f32 bf16 fp8 fp8_tensor mxfp8 mxfp4 nvfp4 ternary' -d 'operand type of matrix products'
 complete -c moec -n '__fish_seen_subcommand_from generate' -l weight-dtype -xa 'f32 bf16 int8 int4' -d 'weight type of evaluation and decoding'

@@ -34,7 +34,9 @@ typedef struct Option {
 
 /* Settings that a command accepts as flags; see flags.h. */
 enum {
-    SET_SIZES = 1,     /* --batch-size, --context-length */
+    SET_BATCH = 1,     /* --batch-size */
+    SET_CONTEXT = 128, /* --context-length */
+    SET_SIZES = SET_BATCH | SET_CONTEXT,
     SET_TRAINING = 2,  /* --lr, --steps */
     SET_PRECISION = 4, /* --precision */
     SET_STORAGE = 8,   /* --weight-dtype, --kv-cache-dtype */
@@ -101,7 +103,7 @@ char flag_letter(const char *name);
 
 /* An option of the spec that has a flag. */
 typedef struct FlagSetting {
-    unsigned mask;    /* SET_SIZES ... */
+    unsigned mask;    /* SET_BATCH ... */
     OptionKind kind;  /* of its values: OPTION_TEXT, OPTION_COUNT, OPTION_NUMBER */
     const char *path; /* "train.steps" */
     const char *name, *argument, *help;

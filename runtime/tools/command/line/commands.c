@@ -42,7 +42,7 @@ static const Command commands[] = {
     {"generate",
      command_generate,
      "Use",
-     SET_SIZES | SET_PRECISION | SET_STORAGE | SET_THREADS | SET_WAIT,
+     SET_CONTEXT | SET_PRECISION | SET_STORAGE | SET_THREADS | SET_WAIT,
      "RUN -p TEXT | --prompts FILE [options]",
      "Generate text with a trained model.",
      {"generate run -p 'Once upon a time' -n 200", "generate run --prompts - --temperature 0"},

@@ -14,9 +14,9 @@ static const struct {
 };
 
 static FlagSetting settings[] = {
-    {SET_SIZES, OPTION_COUNT, "train.batch_size", "--batch-size", "N", "sequences per micro-batch",
+    {SET_BATCH, OPTION_COUNT, "train.batch_size", "--batch-size", "N", "sequences per micro-batch",
      NULL},
-    {SET_SIZES, OPTION_COUNT, "train.context_length", "--context-length", "N",
+    {SET_CONTEXT, OPTION_COUNT, "train.context_length", "--context-length", "N",
      "positions per sequence", NULL},
     {SET_TRAINING, OPTION_NUMBER, "train.lr", "--lr", "X", "peak learning rate", NULL},
     {SET_TRAINING, OPTION_COUNT, "train.steps", "--steps", "N", "optimizer steps", NULL},
@@ -96,6 +96,8 @@ static const struct {
     {"--learning-rate", "--lr"},
     {"--max-steps", "--steps"},
     {"--epochs", "--steps"},
+    {"--batch-size", "--num-samples"},
+    {"-b", "--num-samples"},
     {"--num-threads", "--threads"},
     {"--repetition-penalty", "--repeat-penalty"},
 };

@@ -158,17 +158,28 @@ bool verify_round_all(Comparison *comparison) {
     return more;
 }
 
-void verify_make_noise(Comparison *comparison) {
-    for (int i = 0; i < NOISES && !comparison->noise[i]; i++) {
-        MoecInterpreter *interpreter = define_program(comparison, false);
-        comparison->noise[i] = interpreter;
-        if (!interpreter) return;
-        if (comparison->rounded) moec_interpreter_follow(interpreter, comparison->exact);
-        moec_interpreter_noise(interpreter, comparison->rounded ? rounded_noise : exact_noise,
-                               (uint64_t)i + 1);
-        interpreted_set_inputs(interpreter, comparison->call);
-        moec_interpreter_run(interpreter, comparison->seed, true);
+/* One perturbed run; an existing interpreter continues. */
+static bool run_noise(Comparison *comparison, int number) {
+    MoecInterpreter **interpreter = &comparison->noise[number];
+    if (!*interpreter) {
+        *interpreter = define_program(comparison, false);
+        if (!*interpreter) return false;
+        if (comparison->rounded) moec_interpreter_follow(*interpreter, comparison->exact);
+        moec_interpreter_noise(*interpreter, comparison->rounded ? rounded_noise : exact_noise,
+                               (uint64_t)number + 1);
     }
+    interpreted_set_inputs(*interpreter, comparison->call);
+    return moec_interpreter_run(*interpreter, comparison->seed, true) == NULL;
+}
+
+void verify_make_noise(Comparison *comparison) {
+    for (int i = 0; i < NOISES && !comparison->noise[i]; i++)
+        if (!run_noise(comparison, i)) return;
+}
+
+void verify_continue_noise(Comparison *comparison) {
+    for (int i = 0; i < NOISES; i++)
+        if (!run_noise(comparison, i)) return;
 }
 
 static const double clear_share = 0.25; /* of the largest deviation by rounding */
@@ -187,7 +198,7 @@ bool verify_choices_are_clear(const Comparison *comparison) {
                               : NULL;
     double least = INFINITY, moved = 0;
     for (size_t i = 0; round && i < count; i++) {
-        if (!isfinite(exact[i])) continue;
+        if (!isfinite(exact[i]) && !isfinite(round[i])) continue;
         least = fmin(least, fmin(exact[i], round[i]));
         moved = fmax(moved, fabs(exact[i] - round[i]));
     }

@@ -39,23 +39,41 @@ static void set_step(Call *call, const int32_t *tokens, long place) {
     call_set_scalar(call, MOEC_SCALAR_POSITION, (double)place);
 }
 
-/* The same steps in the interpreters, where they mean something else than the whole. */
-static bool judge_steps(Comparison *comparison, Call *call, const int32_t *tokens, size_t wide,
-                        const float *given) {
+/* Logits of a device, one row per step. */
+typedef struct DecodedSteps {
+    const int32_t *tokens;
+    const float *logits; /* [step, wide] */
+    size_t wide;
+} DecodedSteps;
+
+/* The same steps in the interpreters, also with perturbed values. */
+static bool measure_steps(Comparison *comparison, Call *call, const DecodedSteps *steps, bool noise,
+                          Squares *all) {
     const char *kept = moec_option(comparison->compiler, "inference.kv_cache_dtype");
-    Squares all = {.many = true, .kept = kept && strcmp(kept, "f32")}, one;
-    bool good = true;
+    Squares one;
+    *all = (Squares){.many = true, .kept = kept && strcmp(kept, "f32")};
     verify_begin(comparison, MOEC_DECODE, call);
-    for (long i = 0; i < comparison->context && good; i++) {
-        set_step(call, tokens, i);
-        good = verify_evaluate(comparison, EACH);
-        const Sample sample = {"logits", "logits", wide, wide, given + (size_t)i * wide};
-        if (good && !verify_measure(comparison, &sample, &one))
-            good = error_message(NULL, "the definition of a decoding step has no logits");
-        if (!good) break;
-        all.exact += one.exact, all.given += one.given;
-        for (int way = 0; way < WAYS; way++) all.round[way] += one.round[way];
+    for (long i = 0; i < comparison->context; i++) {
+        set_step(call, steps->tokens, i);
+        if (!verify_evaluate(comparison, EACH)) return false;
+        if (noise) verify_continue_noise(comparison);
+        const Sample sample = {"logits", "logits", steps->wide, steps->wide,
+                               steps->logits + (size_t)i * steps->wide};
+        if (!verify_measure(comparison, &sample, &one))
+            return error_message(NULL, "the definition of a decoding step has no logits");
+        all->exact += one.exact, all->given += one.given;
+        for (int way = 0; way < WAYS; way++) all->round[way] += one.round[way];
+        for (int k = 0; k < NOISES; k++) all->noise[k] += one.noise[k];
     }
+    return true;
+}
+
+/* Compares steps that have another definition than the whole sequence. */
+static bool judge_steps(Comparison *comparison, Call *call, const DecodedSteps *steps) {
+    Squares all;
+    bool good = measure_steps(comparison, call, steps, false, &all);
+    if (good && verify_is_off(comparison, DECODING, &all))
+        good = measure_steps(comparison, call, steps, true, &all);
     if (good) verify_judge_squares(comparison, DECODING, "logits, token by token", &all);
     return good;
 }
@@ -85,7 +103,7 @@ static bool compare_decoding(Comparison *comparison, const Call *whole, const in
     }
     comparison->scale = 0;
     if (good && step_differs(comparison))
-        good = judge_steps(comparison, call, tokens, wide, given);
+        good = judge_steps(comparison, call, &(DecodedSteps){tokens, given, wide});
     else if (good)
         verify_judge(comparison, DECODING,
                      &(Sample){"logits, token by token", "output:logits",

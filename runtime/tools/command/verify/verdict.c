@@ -113,7 +113,7 @@ void verify_judge_squares(Comparison *comparison, DeviationKind kind, const char
     snprintf(worst->name, sizeof worst->name, "%s", name);
 }
 
-static bool is_off(const Comparison *comparison, DeviationKind kind, const Squares *squares) {
+bool verify_is_off(const Comparison *comparison, DeviationKind kind, const Squares *squares) {
     Worst now = verdict(comparison, kind, squares);
     return now.error > now.limit;
 }
@@ -122,9 +122,9 @@ static bool is_off(const Comparison *comparison, DeviationKind kind, const Squar
 static bool measure_sample(Comparison *comparison, DeviationKind kind, const Sample *sample,
                            Squares *squares) {
     if (!verify_measure(comparison, sample, squares)) return false;
-    if (is_off(comparison, kind, squares) && verify_round_all(comparison))
+    if (verify_is_off(comparison, kind, squares) && verify_round_all(comparison))
         verify_measure(comparison, sample, squares);
-    if (is_off(comparison, kind, squares)) {
+    if (verify_is_off(comparison, kind, squares)) {
         verify_make_noise(comparison);
         verify_measure(comparison, sample, squares);
     }
@@ -181,8 +181,9 @@ static bool measure_gradients(Comparison *comparison, Squares *each, Squares *al
         for (int k = 0; k < NOISES; k++) all->noise[k] += each[i].noise[k];
         free(name);
     }
-    for (int i = 0; i < model->parameter_count; i++) off |= is_off(comparison, GRADIENTS, &each[i]);
-    return off || is_off(comparison, GRADIENTS, all);
+    for (int i = 0; i < model->parameter_count; i++)
+        off |= verify_is_off(comparison, GRADIENTS, &each[i]);
+    return off || verify_is_off(comparison, GRADIENTS, all);
 }
 
 void verify_judge_gradients(Comparison *comparison) {

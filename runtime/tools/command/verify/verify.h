@@ -115,6 +115,8 @@ bool verify_round_all(Comparison *comparison);
 /* Runs the current graph with perturbed values. Selections are free in f32, where a tie can be
  * decided either way; with rounded products they were clear. */
 void verify_make_noise(Comparison *comparison);
+/* The same for the next step of decoding: existing interpreters continue. */
+void verify_continue_noise(Comparison *comparison);
 /* Whether rounding changes no selection, with a margin. A device rounds the same numbers, and its
  * order of summation has a far smaller effect. */
 bool verify_choices_are_clear(const Comparison *comparison);
@@ -154,6 +156,8 @@ json_t *bisect_json(const Comparison *comparison);
 
 /* False when the definition has no such tensor. */
 bool verify_measure(const Comparison *comparison, const Sample *sample, Squares *squares);
+/* Whether the deviation exceeds its limit, without regard to noise. */
+bool verify_is_off(const Comparison *comparison, DeviationKind kind, const Squares *squares);
 void verify_judge_squares(Comparison *comparison, DeviationKind kind, const char *name,
                           const Squares *squares);
 void verify_judge(Comparison *comparison, DeviationKind kind, const Sample *sample);
