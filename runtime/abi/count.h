@@ -26,6 +26,12 @@ static inline int table_clip_groups(const MoecTable *table) {
         if (table->parameters[i].clip_group > groups) groups = table->parameters[i].clip_group;
     return groups;
 }
+/* The largest norm of the gradients of a clip group; `global` for group 0. 0: no limit. */
+static inline double table_clip_limit(const MoecTable *table, int group, double global) {
+    for (int i = 0; i < table->parameter_count && group; i++)
+        if (table->parameters[i].clip_group == group) return table->parameters[i].clip;
+    return global;
+}
 /* Size of the weights that programs read in f32. */
 static inline size_t kept_bytes(const MoecTable *table) {
     return table->weight_bytes - table->alone_bytes;

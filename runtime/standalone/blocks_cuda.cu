@@ -76,11 +76,15 @@ extern "C" void block_zero(void *block, size_t bytes) {
 
 extern "C" double block_squares(const float *block, size_t count) {
     static double *there, *sums;
+    static size_t room;
     const size_t chunks = (count + MOEC_SUM_CHUNK - 1) / MOEC_SUM_CHUNK;
     double total = 0;
-    if (!there) {
+    if (chunks > room) {
+        cudaFree(there);
+        free(sums);
         check(cudaMalloc((void **)&there, chunks * sizeof *there), "out of device memory");
         sums = (double *)malloc(chunks * sizeof *sums);
+        room = chunks;
     }
     long long length = (long long)count;
     void *arguments[] = {&block, &length, &there};

@@ -77,10 +77,11 @@ static void close_trainer(Trainer *trainer) {
 
 /* The numbers of a step. */
 typedef struct Given {
-    double rate, step, steps, clip;
+    double rate, step, steps;
+    const double *clips; /* the factors of the gradients by clip group */
 } Given;
 
-static float given_number(const Given *given, MoecScalar kind) {
+static float given_number(const Given *given, MoecScalar kind, int clip_group) {
     switch (kind) {
     case MOEC_SCALAR_RATE:
         return (float)given->rate;
@@ -89,7 +90,7 @@ static float given_number(const Given *given, MoecScalar kind) {
     case MOEC_SCALAR_STEPS:
         return (float)given->steps;
     case MOEC_SCALAR_CLIP:
-        return (float)given->clip;
+        return (float)given->clips[clip_group];
     default:
         return 1;
     }
@@ -100,7 +101,8 @@ static void update_whole(Trainer *trainer, const Given *given) {
     const MoecGraphEntry *whole = trainer->whole;
     MoecRun run = graph_memory(&trainer->graph);
     for (int i = 0; i < whole->input_count; i++)
-        *(float *)trainer->numbers[i] = given_number(given, whole->inputs[i].scalar);
+        *(float *)trainer->numbers[i] =
+            given_number(given, whole->inputs[i].scalar, whole->inputs[i].clip_group);
     run.gradients = trainer->gradients;
     run.inputs = (const void *const *)trainer->numbers;
     run.outputs = NULL;
@@ -113,16 +115,40 @@ static void update_whole(Trainer *trainer, const Given *given) {
 
 static void update_all(Trainer *trainer, const Given *given) {
     const MoecUpdate *update = trainer->update;
-    int count = update->group_count * update->scalar_count;
+    const int width = update->scalar_count, count = update->group_count * width;
     float *scalars = calloc((size_t)count + 1, sizeof *scalars);
-    for (int i = 0; scalars && i < count; i++)
-        scalars[i] =
-            update->own[i] * given_number(given, update->scalars[i % update->scalar_count].kind);
+    for (int i = 0; scalars && i < moec_table.parameter_count; i++) {
+        const MoecTensor *one = &moec_table.parameters[i];
+        const int first = one->group * width;
+        for (int j = 0; j < width && !one->frozen && !one->whole; j++)
+            scalars[first + j] = update->own[first + j] *
+                                 given_number(given, update->scalars[j].kind, one->clip_group);
+    }
     if (scalars)
         update_run(&moec_table, trainer->graph.weights, trainer->gradients, trainer->moments,
                    scalars, trainer->graph.rounded);
     free(scalars);
     if (trainer->whole) update_whole(trainer, given);
+}
+
+/* The factors of the gradients by clip group. Group 0, the other parameters, has the limit
+ * SETTING_CLIP. NULL without memory. */
+static double *clip_factors(const Trainer *trainer, double norm) {
+    const int groups = table_clip_groups(&moec_table);
+    double *factors = calloc((size_t)groups + 1, sizeof *factors);
+    for (int i = 0; i < moec_table.parameter_count && groups && factors; i++) {
+        const MoecTensor *one = &moec_table.parameters[i];
+        const size_t count = (tensor_count(one) + 3) / 4 * 4; /* padding is zero */
+        if (!one->frozen)
+            factors[one->clip_group] +=
+                block_squares(trainer->gradients + one->offset / sizeof(float), count);
+    }
+    for (int i = 0; i <= groups && factors; i++) {
+        const double own = groups ? sqrt(factors[i]) : norm,
+                     limit = table_clip_limit(&moec_table, i, SETTING_CLIP);
+        factors[i] = limit > 0 && own > limit ? limit / own : 1;
+    }
+    return factors;
 }
 
 /* One optimizer step; *loss is the mean over its micro-batches. */
@@ -149,13 +175,16 @@ static const char *run_step(Trainer *trainer, long step, double *loss) {
         sqrt(block_squares(trainer->gradients, trained_bytes(&moec_table) / sizeof(float)));
     if (!isfinite(*loss) || !isfinite(norm))
         return "the loss is no longer finite: use a lower learning rate";
+    double *clips = clip_factors(trainer, norm);
+    if (!clips) return "out of memory";
     const Given given = {
         .rate = SETTING_RATE * trainer->update->rate((double)step, (double)trainer->options.steps),
         .step = (double)step + 1,
         .steps = (double)trainer->options.steps,
-        .clip = SETTING_CLIP > 0 && norm > SETTING_CLIP ? SETTING_CLIP / norm : 1,
+        .clips = clips,
     };
     update_all(trainer, &given);
+    free(clips);
     return NULL;
 }
 

@@ -305,16 +305,13 @@ static double *clip_factors(const Stepper *stepper, double norm, double mean) {
     const Model *model = stepper->train->model;
     const MoecTable *table = model->table;
     const int groups = table_clip_groups(table);
-    double *factors = memory_new(sizeof *factors * (size_t)(groups + 1)),
-           *limits = memory_new(sizeof *limits * (size_t)(groups + 1));
+    double *factors = memory_new(sizeof *factors * (size_t)(groups + 1));
     bool good = true;
-    for (int i = 0; i <= groups; i++) factors[i] = limits[i] = 0;
-    limits[0] = stepper->settings.clip;
+    for (int i = 0; i <= groups; i++) factors[i] = 0;
     for (int i = 0; i < table->parameter_count && groups && good; i++) {
         const MoecTensor *one = &table->parameters[i];
         const size_t count = (tensor_count(one) + 3) / 4 * 4; /* padding is zero */
         double squares = 0;
-        if (one->clip_group) limits[one->clip_group] = one->clip;
         if (one->frozen) continue;
         good = device_square_sum(
             model->engine, model->there.gradients + one->offset / sizeof(float), count, &squares);
@@ -322,9 +319,9 @@ static double *clip_factors(const Stepper *stepper, double norm, double mean) {
     }
     for (int i = 0; i <= groups; i++) {
         const double own = groups ? mean * sqrt(factors[i]) : norm;
-        factors[i] = limits[i] > 0 && own > limits[i] ? mean * (limits[i] / own) : mean;
+        const double limit = table_clip_limit(table, i, stepper->settings.clip);
+        factors[i] = limit > 0 && own > limit ? mean * (limit / own) : mean;
     }
-    free(limits);
     if (good) return factors;
     free(factors);
     return NULL;

@@ -299,9 +299,10 @@ static void form_attention(Forms *forms) {
     add(spec, "k%d[s, hk%d, e%d + %ld]; ", n, n, n, between(random, 0, 3));
     const long alike = chance(&apart, 40) ? shared : 1;
     if (blocks)
-        add(spec, "mask = %s and (picked%d[s, %ld * floor(hq%d / %ld), floor(t / %ld) %% 24] > 0%s)",
-            PICK(&apart, "t <= s", "t <= s and s - t < 6", "t <= s and x[t, 0] > -0.5"), n, alike, n,
-            alike, blocks, chance(&apart, 50) ? " or s == t" : "");
+        add(spec,
+            "mask = %s and (picked%d[s, %ld * floor(hq%d / %ld), floor(t / %ld) %% 24] > 0%s)",
+            PICK(&apart, "t <= s", "t <= s and s - t < 6", "t <= s and x[t, 0] > -0.5"), n, alike,
+            n, alike, blocks, chance(&apart, 50) ? " or s == t" : "");
     else if (*keys_of && chance(&apart, 40))
         add(spec, "mask = t <= s and (s - t < %ld or t < 2)", between(random, 1, 5));
     else if (*keys_of)
@@ -433,6 +434,32 @@ static void form_route(Forms *forms) {
     finish(forms, "");
 }
 
+/* Entries that each of two heads selects, with values that the heads share: vectors of groups, or numbers of rows of a table. */
+static void form_heads_route(Forms *forms) {
+    Random *random = forms->random;
+    Spec *spec = forms->spec;
+    Made *made = new_target(forms, 1, 1);
+    const int n = forms->next, in = form_axis(forms, indices_of(made)), rows = chance(random, 50);
+    const char *f = form_axes[in], *y = form_axes[made->axes[0]];
+    add(spec, "  axis n%d = %ld\n", n, rows ? between(random, 32, 50) : between(random, 2, 9));
+    add_numbered(spec, "  axis k# = 2\n  param rt#[d, k#, n#]\n  p#[s, k#, n#] = ", n);
+    add_numbered(spec, "sigmoid(sum[d] x[s, d] * rt#[d, k#, n#])\n", n);
+    add_numbered(spec, "  b#[s, k#, n#] = top_k[n#](p#[s, k#, n#], 1)\n", n);
+    if (rows)
+        add(spec, "  param we%d[n%d, %s], wo%d[n%d, %s]\n", n, n, f, n, n, y);
+    else
+        add(spec, "  param we%d[n%d, %s, %s]\n", n, n, f, y);
+    add_target(forms, made);
+    add_numbered(spec, "sum[k#] (sum[n# in b#] p#[s, k#, n#] * tanh(sum[", n);
+    add(spec, "%s] ", f);
+    add_read(forms, 1u << in, 1);
+    if (rows)
+        add(spec, " * we%d[n%d, %s]) * wo%d[n%d, %s])", n, n, f, n, n, y);
+    else
+        add(spec, " * we%d[n%d, %s, %s]))", n, n, f, y);
+    finish(forms, "");
+}
+
 static void form_applied(Forms *forms) {
     Random *random = forms->random;
     Spec *spec = forms->spec;
@@ -557,9 +584,10 @@ static void begin_tensors(Forms *forms) {
 }
 
 static void (*const form_makers[])(Forms *) = {
-    form_product, form_product,     form_product, form_pointwise, form_reduction,
-    form_softmax, form_slice,       form_slice,   form_attention, form_scan,
-    form_route,   form_convolution, form_applied, form_other,     form_other};
+    form_product,     form_product, form_product, form_pointwise,
+    form_reduction,   form_softmax, form_slice,   form_slice,
+    form_attention,   form_scan,    form_route,   form_heads_route,
+    form_convolution, form_applied, form_other,   form_other};
 
 /* y adds a mean of every tensor of the sequence: gradients reach all tensors. */
 static void add_end(Forms *forms) {
@@ -663,6 +691,7 @@ static const Form form_table[] = {
     {"mask of weights", "] - 0.1, 0)\n"},
     {"density", "= density("},
     {"nested mask", " in c"},
+    {"mask per head", "] (sum[n"},
     {"sum of chosen", "= sum[n"},
     {"mean of chosen", "= mean[n"},
     {"max of chosen", "= max[n"},

@@ -10,9 +10,6 @@
 #include "analysis/access.h"
 #include "transform/route/route.h"
 
-/* Without weights of a group, the largest share of entries whose rows are gathered. */
-#define GATHERED_SHARE 0.0625
-
 typedef struct WeightSearch {
     const Routing *routing;
     const Tuple *tuple;

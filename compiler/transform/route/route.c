@@ -104,6 +104,7 @@ static void reshape(Routing *routing) {
 static void route_mask(Routing *routing, Statement *choice, Statement *home) {
     start_mask(routing, choice, home);
     hoist_masked(routing);
+    per_choice(routing);
     find_packings(routing);
     if (!rows_pay(routing)) {
         routing->mask->dense = why_dense(routing);

@@ -91,6 +91,8 @@ Expr *mask_target(const Statement *maker);
 MaskCount mask_count(const Routing *routing, const Statement *maker, int depth);
 
 /* dense.c */
+/* Without weights of a group, the largest share of entries whose rows are gathered. */
+#define GATHERED_SHARE 0.0625
 /* True if the mask selects few entries. */
 bool selects_few(const Routing *routing);
 /* True if rows of the mask are faster than all its entries. */
@@ -100,6 +102,9 @@ const char *why_dense(const Routing *routing);
 
 /* hoist_masked.c */
 void hoist_masked(Routing *routing);
+
+/* per_choice.c */
+void per_choice(Routing *routing);
 
 /* split_choice.c */
 bool split_choice(const Routing *routing, int tensors);

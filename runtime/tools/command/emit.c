@@ -334,9 +334,6 @@ static bool write_folder(const EmitOptions *options, MoecCompiler *compiler,
     const uint64_t seed = (uint64_t)settings.seed;
     const bool plain = is_freestanding(options);
     bool good = model;
-    if (good && trains && table_clip_groups(model->table))
-        good = error_message("leave out grad_clip of the entries of 'parameters'",
-                             "an emitted program has one gradient norm for all parameters");
     if (good && plain)
         good = write_freestanding(options, compiler, shapes, model, file, seed);
     else
