@@ -240,6 +240,9 @@ typedef struct MoecExchange {
     long key_sizes[MOEC_MAX_RANK];
 } MoecExchange;
 
+/* The most results of an exchange. */
+enum { MOEC_EXCHANGE_RESULTS = 5 + MOEC_MAX_RANK };
+
 /* Services of the host for a program. A NULL pointer means that the program's own kernels do the
  * work. */
 typedef struct MoecHost {
