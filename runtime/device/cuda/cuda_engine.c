@@ -7,7 +7,10 @@
  *
  * In a CUDA graph a kernel may start before its predecessor ends, and reads weights before it waits
  * for it. This is safe because no graph both writes weights and multiplies by them. Launches
- * outside of CUDA graphs do not overlap, since the weights may just have been rounded. */
+ * outside of CUDA graphs do not overlap, since the weights may just have been rounded.
+ *
+ * A call with exchanges between processes becomes several graphs. In between, the host begins or
+ * ends an exchange, because it has to know how many rows it sends. */
 #include "device/cuda/cuda.h"
 
 #include "base/message.h"
@@ -33,10 +36,26 @@ typedef struct CaptureKey {
     int first_micro_batch, last_micro_batch;
 } CaptureKey;
 
+/* The begin or the end of an exchange; its operands. */
+typedef struct CapturedExchange {
+    const MoecExchange *exchange; /* NULL: none */
+    bool ends;
+    const void *from;
+    const int *table;
+    void *to[MOEC_EXCHANGE_RESULTS];
+} CapturedExchange;
+
+/* A graph, and what follows it. */
+typedef struct Segment {
+    CudaReady *ready; /* NULL: no work */
+    CapturedExchange exchange;
+} Segment;
+
 typedef struct Capture {
     CaptureKey key;
-    CudaReady *ready; /* NULL until the second call */
-    bool direct;      /* the call cannot be captured */
+    Segment *segments; /* none until the second call */
+    int segment_count;
+    bool direct; /* the call cannot be captured */
 } Capture;
 
 typedef struct CudaEngine {
@@ -65,6 +84,9 @@ typedef struct CudaEngine {
     CudaProfile *profile; /* not NULL: kernels are timed */
     Capture captures[CAPTURE_LIMIT];
     int capture_count;
+    Capture *current; /* while capturing */
+    bool has_work;    /* the current segment */
+    MoecHost capture_host;
     bool noted;    /* a call that cannot be captured was reported */
     uint64_t seed; /* on the device, if `seeded` */
     bool seeded;
@@ -117,6 +139,7 @@ static void note_error(CudaEngine *engine, int error, const char *doing) {
 }
 
 static void engine_launch(CudaEngine *engine, const CudaLaunch *one) {
+    engine->has_work = true;
     LaunchWork work = {engine->device, *one};
     int error = cuda_launch_allow(engine->device, one);
     cuda_range_push(one->name);
@@ -195,6 +218,7 @@ static void host_launch_variant(void *self, int kernel, const MoecKernelVariant 
 
 static void host_zero(void *self, void *memory, size_t bytes) {
     CudaEngine *engine = self;
+    engine->has_work = true;
     if (!is_idle(engine))
         note_error(engine,
                    engine->device->library->driver.set(cuda_pointer(memory), 0, bytes,
@@ -221,6 +245,7 @@ static int host_product(void *self, int index, const void *a, const void *b, voi
     CudaEngine *engine = self;
     ProductWork work = {engine, index, a, b, c, epilogue};
     if (!engine->products) return 1;
+    engine->has_work = true;
     if (is_idle(engine)) return 0;
     if (!engine->profile && !cuda_ranges_on()) return work_product(&work);
     const MoecProduct *one = &engine->base.table->products[index];
@@ -293,6 +318,10 @@ static CudaFunction *find_function(const CudaEngine *engine, const char *name) {
             return function;
     error_message("please report this with the spec", "the program has no kernel %s", name);
     return NULL;
+}
+
+CudaFunction *cuda_engine_function(Engine *engine, const char *name) {
+    return find_function(engine_of(engine), name);
 }
 
 static bool load_module(CudaEngine *engine, const EngineBuild *making) {
@@ -373,10 +402,11 @@ static int make_texts(EngineBuild *makings, const MoecKernels *kernels, const bo
     for (int i = 0; i < parts; i++)
         makings[i].text = (CudaText){
             .name = "program.cu", .text = cuda_part(kernels, wanted, i, parts), .keep = keep};
-    makings[parts].text =
-        (CudaText){.name = "fixed.cu",
-                   .text = memory_format("#include \"fixed.cuh\"\n#include \"sums.cuh\"\n"),
-                   .keep = keep};
+    makings[parts].text = (CudaText){
+        .name = "fixed.cu",
+        .text = memory_format(
+            "#include \"fixed.cuh\"\n#include \"sums.cuh\"\n#include \"exchange.cuh\"\n"),
+        .keep = keep};
     return parts + 1;
 }
 
@@ -459,13 +489,21 @@ bool cuda_engine_time_kernels(Engine *base, KernelTimes *times) {
     return !times || engine->profile;
 }
 
+static void free_segments(const CudaEngine *engine, Capture *capture) {
+    for (int i = 0; i < capture->segment_count; i++)
+        if (capture->segments[i].ready)
+            engine->device->library->driver.ready_free(capture->segments[i].ready);
+    free(capture->segments);
+    capture->segments = NULL;
+    capture->segment_count = 0;
+}
+
 void cuda_engine_free(Engine *base) {
     CudaEngine *engine = engine_of(base);
     const CudaDriver *driver = &engine->device->library->driver;
     if (!engine->device->hung) {
         cuda_profile_free(engine->profile);
-        for (int i = 0; i < engine->capture_count; i++)
-            if (engine->captures[i].ready) driver->ready_free(engine->captures[i].ready);
+        for (int i = 0; i < engine->capture_count; i++) free_segments(engine, &engine->captures[i]);
         cuda_products_free(engine->products);
         for (int i = 0; i < engine->module_count; i++) driver->module_free(engine->modules[i]);
     }
@@ -503,35 +541,97 @@ typedef struct RepeatedCall {
     const void *data;
 } RepeatedCall;
 
-/* Captures a call. Returns 0, or an error number; then nothing was executed. */
-static int make_graph(CudaEngine *engine, CudaReady **ready, const RepeatedCall *call) {
+static int begin_segment(CudaEngine *engine) {
+    engine->has_work = false;
+    return engine->device->library->driver.capture_begin(engine->device->stream,
+                                                         CUDA_CAPTURE_THREAD);
+}
+
+/* Adds the work since begin_segment to the capture. Returns 0, or an error number. */
+static int end_segment(CudaEngine *engine, const CapturedExchange *exchange) {
     const CudaDriver *driver = &engine->device->library->driver;
-    CudaStream *stream = engine->device->stream;
+    Capture *capture = engine->current;
     CudaGraph *graph = NULL;
-    int error = driver->capture_begin(stream, CUDA_CAPTURE_THREAD);
+    CudaReady *ready = NULL;
+    int error = driver->capture_end(engine->device->stream, &graph);
+    if (engine->refused) error = engine->refused;
+    if (!error && engine->has_work) error = driver->graph_ready(&ready, graph, 0);
+    if (graph) driver->graph_free(graph);
+    if (error) return error;
+    capture->segments = memory_grow(capture->segments, sizeof *capture->segments *
+                                                           (size_t)(capture->segment_count + 1));
+    capture->segments[capture->segment_count++] = (Segment){ready, *exchange};
+    return 0;
+}
+
+/* The exchange is between two segments. */
+static void capture_exchange(CudaEngine *engine, const CapturedExchange *exchange) {
+    if (engine->refused) return;
+    engine->refused = end_segment(engine, exchange);
+    if (!engine->refused) engine->refused = begin_segment(engine);
+}
+
+static void capture_exchange_begin(void *self, const MoecExchange *exchange, const void *from,
+                                   const int *table, void *const *to) {
+    CapturedExchange one = {.exchange = exchange, .from = from, .table = table};
+    memcpy(one.to, to, sizeof one.to); /* see run_exchange */
+    capture_exchange(self, &one);
+}
+
+static void capture_exchange_end(void *self, const MoecExchange *exchange) {
+    capture_exchange(self, &(const CapturedExchange){.exchange = exchange, .ends = true});
+}
+
+/* Captures a call. Returns 0, or an error number; then nothing was executed. */
+static int make_graph(CudaEngine *engine, Capture *capture, const RepeatedCall *call) {
+    engine->capture_host = engine->base.host;
+    engine->capture_host.exchange_begin = capture_exchange_begin;
+    engine->capture_host.exchange_end = capture_exchange_end;
+    engine->capture_host.mesh = engine;
+    engine->current = capture;
+    int error = begin_segment(engine);
     if (error) return error;
     engine->capturing = true;
     call->work(engine, call->data);
     engine->capturing = false;
-    error = driver->capture_end(stream, &graph);
-    if (engine->refused) error = engine->refused;
+    error = end_segment(engine, &(const CapturedExchange){.exchange = NULL});
     engine->refused = 0;
-    if (!error) error = driver->graph_ready(ready, graph, 0);
-    if (error) *ready = NULL;
-    if (graph) driver->graph_free(graph);
+    if (error) free_segments(engine, capture);
     return error;
+}
+
+/* Launches the graphs of a call. */
+static bool run_segments(CudaEngine *engine, const Capture *capture) {
+    const MoecHost *host = &engine->base.host;
+    CudaDevice *device = engine->device;
+    bool good = true;
+    for (int i = 0; i < capture->segment_count && good; i++) {
+        const Segment *segment = &capture->segments[i];
+        const CapturedExchange *exchange = &segment->exchange;
+        good =
+            !segment->ready ||
+            cuda_good(device, device->library->driver.graph_launch(segment->ready, device->stream),
+                      "run the program");
+        if (!good || !exchange->exchange) continue;
+        if (exchange->ends)
+            host->exchange_end(host->mesh, exchange->exchange);
+        else
+            host->exchange_begin(host->mesh, exchange->exchange, exchange->from, exchange->table,
+                                 exchange->to);
+    }
+    return good;
 }
 
 /* Captures a call, again with the spare kernels if it needs them, again without overlap if the
  * driver refuses it. */
 static void capture_call(CudaEngine *engine, Capture *capture, const RepeatedCall *call) {
     const CudaDevice *device = engine->device;
-    int first = make_graph(engine, &capture->ready, call), error = first;
+    int first = make_graph(engine, capture, call), error = first;
     if (first && engine->wants_spare && load_spare(engine))
-        first = error = make_graph(engine, &capture->ready, call);
+        first = error = make_graph(engine, capture, call);
     if (first && engine->overlaps) {
         engine->overlaps = false;
-        error = make_graph(engine, &capture->ready, call);
+        error = make_graph(engine, capture, call);
         engine->overlaps = error != 0;
     }
     capture->direct = error != 0;
@@ -552,11 +652,8 @@ static bool repeat(CudaEngine *engine, const CaptureKey *key, const RepeatedCall
     bool known = false;
     Capture *capture =
         engine->profile || !engine->graphs ? NULL : find_capture(engine, key, &known);
-    if (known && !capture->ready && !capture->direct) capture_call(engine, capture, call);
-    if (known && capture->ready)
-        return cuda_good(device,
-                         device->library->driver.graph_launch(capture->ready, device->stream),
-                         "run the program");
+    if (known && !capture->segments && !capture->direct) capture_call(engine, capture, call);
+    if (known && capture->segments) return run_segments(engine, capture);
     call->work(engine, call->data);
     return cuda_good(device, 0, "");
 }
@@ -568,8 +665,9 @@ typedef struct GraphWork {
 
 static void work_graph(CudaEngine *engine, const void *data) {
     const GraphWork *work = data;
-    (void)engine;
-    steps_run(work->steps, work->run);
+    MoecRun run = *work->run;
+    if (engine->capturing) run.host = &engine->capture_host;
+    steps_run(work->steps, &run);
 }
 
 /* Copies the seed of a run, unless the device has it. */

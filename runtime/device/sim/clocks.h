@@ -12,7 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SIM_STREAMS = 16, SIM_TRACE_GRAIN = 256 };
+/* A grain is as large as the alignment of tensors, which different streams may use. */
+enum { SIM_STREAMS = 16, SIM_TRACE_GRAIN = 64 };
 
 typedef struct SimStream {
     int number;
