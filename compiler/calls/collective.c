@@ -40,6 +40,7 @@ static void check_collective(Verify *verify, const Statement *statement) {
 static void print_collective(Text *text, const Statement *statement) {
     text_add(text, "; %s: %s", mesh_axis_name(statement->collective.over),
              collective_name(statement->collective.kind));
+    if (statement->collective.each) text_add(text, " of %ld rows", statement->collective.each);
 }
 
 /* ---- definition ---- */
@@ -272,6 +273,8 @@ static const MoecExchange *exchange_of(Arena *arena, const Statement *statement)
         if (moves_rows(statement)) {
             made->groups = elements_from(call_input(statement, 1), 1) - 1;
             made->keys = statement->collective.keys;
+            made->each = statement->collective.each;
+            if (kind == COLLECTIVE_DISPATCH) made->rows = call_shape(to).size[0];
         }
     }
     elements_from(to, 0);
@@ -297,6 +300,7 @@ static void add_exchange(Arena *arena, List *options, const MoecExchange *exchan
     if (exchange->key_count)
         add_numbers(arena, options, "key_sizes", exchange->key_sizes, exchange->key_count);
     if (exchange->rows) add_number(arena, options, "rows", exchange->rows);
+    if (exchange->each) add_number(arena, options, "each", exchange->each);
 }
 
 /* Both steps access all operands: in between, their memory is in use. */

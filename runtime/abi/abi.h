@@ -236,6 +236,7 @@ typedef struct MoecExchange {
     long outer, size, inner;
     long groups, keys;
     long rows; /* room for received rows */
+    long each; /* rows of each process for each one, itself too; 0: depends on the data */
     int key_count;
     long key_sizes[MOEC_MAX_RANK];
 } MoecExchange;

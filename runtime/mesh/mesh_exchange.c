@@ -114,6 +114,7 @@ static void describe_received(const GroupTransfers *group, const MoecExchange *e
 }
 
 long rows_arriving(const GroupTransfers *group, const MoecExchange *exchange, const int *table) {
+    if (exchange->each) return exchange->each * group->count;
     const long width = exchange->groups / group->count;
     long rows = 0;
     for (int sender = 0; sender < group->count; sender++) {
@@ -161,11 +162,16 @@ static void copy_pieces(const GroupTransfers *group, const MoecExchange *exchang
 static unsigned char *rows_for(const GroupTransfers *group, const MoecExchange *exchange,
                                const int *table, int from, int to, unsigned char *rows,
                                size_t *bytes) {
-    const long share = exchange->groups / group->count;
-    const int *bounds = table + from * (exchange->groups + 1) + to * share;
     const size_t width = (size_t)exchange->size * ELEMENT;
-    *bytes = (size_t)(bounds[share] - bounds[0]) * width;
-    return rows ? rows + (size_t)bounds[0] * width : NULL;
+    long first = exchange->each * to, end = first + exchange->each;
+    if (!exchange->each) {
+        const long share = exchange->groups / group->count;
+        const int *bounds = table + from * (exchange->groups + 1) + to * share;
+        first = bounds[0];
+        end = bounds[share];
+    }
+    *bytes = (size_t)(end - first) * width;
+    return rows ? rows + (size_t)first * width : NULL;
 }
 
 void add_row_transfers(GroupTransfers *group, const MoecExchange *exchange, const int *table,
