@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ELEMENT = 4, RUNNING = 64, THREADS = 256, BLOCKS = 1024 };
+enum { ELEMENT = 4, RUNNING = 64, GROWTHS = 64, THREADS = 256, BLOCKS = 1024 };
 
 typedef enum ExchangeKernel {
     KERNEL_FIRST,
@@ -26,11 +26,11 @@ typedef enum ExchangeKernel {
 struct DeviceExchanges {
     CudaDevice *device;
     CudaFunction *kernels[KERNEL_COUNT];
-    CudaEvent *done[RUNNING]; /* of the exchanges that have begun, in turn */
-    long begun, ended, waits; /* waits: of the host */
-    CudaPointer staged;
+    CudaEvent *done[RUNNING];    /* of the exchanges that have begun, in turn */
+    long begun, ended, waits;    /* waits: of the host */
+    CudaPointer staged[GROWTHS]; /* the last one is in use; graphs use the others */
     size_t staged_bytes;
-    long growths;
+    int growths;
     int *table; /* pinned: copy of a table of rows */
     size_t table_bytes;
 };
@@ -66,10 +66,10 @@ void mesh_exchanges_end_there(Mesh *mesh) {
     const CudaDriver *driver = &all->device->library->driver;
     detail_message("%ld exchanges on the device, %ld waits for numbers of rows", all->begun,
                    all->waits);
-    detail_message("buffer of exchanges: %zu bytes after %ld growths", all->staged_bytes,
+    detail_message("buffer of exchanges: %zu bytes after %d growths", all->staged_bytes,
                    all->growths);
     for (int i = 0; i < RUNNING; i++) driver->event_free(all->done[i]);
-    cuda_free(all->device, all->staged);
+    for (int i = 0; i < all->growths; i++) cuda_free(all->device, all->staged[i]);
     if (all->table) driver->unpin(all->table);
     free(all->table);
     free(all);
@@ -79,15 +79,13 @@ void mesh_exchanges_end_there(Mesh *mesh) {
 /* A buffer on the device, which doubles. Exchanges use it one after the other. */
 static CudaPointer staging_there(Mesh *mesh, size_t bytes) {
     DeviceExchanges *all = mesh->on_device;
-    if (all->staged && bytes <= all->staged_bytes) return all->staged;
-    const CudaDriver *driver = &all->device->library->driver;
-    if (nccl_wait(nccl_stream(), 0) || (all->staged && driver->release(all->staged)))
-        device_failed(mesh);
-    all->staged_bytes = 2 * bytes + ELEMENT; /* transfers without rows have an address, too */
-    all->growths++;
-    if (driver->allocate(&all->staged, all->staged_bytes))
-        mesh_out_of_memory(mesh, "rows", all->staged_bytes);
-    return all->staged;
+    if (!all->growths || bytes > all->staged_bytes) {
+        assert(all->growths < GROWTHS);
+        all->staged_bytes = 2 * bytes + ELEMENT; /* transfers without rows have an address, too */
+        if (all->device->library->driver.allocate(&all->staged[all->growths++], all->staged_bytes))
+            mesh_out_of_memory(mesh, "rows", all->staged_bytes);
+    }
+    return all->staged[all->growths - 1];
 }
 
 /* ---- work on the stream ---- */
@@ -206,8 +204,8 @@ static const int *read_table(Mesh *mesh, const MoecExchange *exchange, const int
 }
 
 /* dispatch: `rows` are sent, else received. */
-static int rows_exchanged_there(GroupTransfers *group, const MoecExchange *exchange,
-                                const int *there, const int *table, void *rows, void *here) {
+static int move_rows_there(GroupTransfers *group, const MoecExchange *exchange, const int *there,
+                           const int *table, void *rows, void *here) {
     enum { BYTES_OF_BLOCK = 1 << 16, PIECES = 32 };
     const bool dispatch = exchange->kind == MOEC_EXCHANGE_DISPATCH;
     const size_t bytes = (size_t)(rows_arriving(group, exchange, table) * exchange->size) * ELEMENT;
@@ -218,6 +216,9 @@ static int rows_exchanged_there(GroupTransfers *group, const MoecExchange *excha
     long pieces = each < PIECES ? each : PIECES;
     int back = !dispatch, error = 0;
     void *arguments[] = {&sizes, &pieces, &back, &staged, &tokens, &received};
+    if (dispatch && rows_arriving(group, exchange, table) > exchange->rows)
+        mesh_rows_exceeded(group->mesh, exchange->name, rows_arriving(group, exchange, table),
+                           exchange->rows);
     add_row_transfers(group, exchange, table, rows, pointer_there(staged), back);
     const size_t blocks = (size_t)(exchange->keys * pieces);
     if (back)
@@ -243,9 +244,9 @@ static int run_exchange_there(GroupTransfers *group, const MoecExchange *exchang
     case MOEC_EXCHANGE_COUNTS:
         return counts_there(group, exchange, from, to);
     case MOEC_EXCHANGE_DISPATCH:
-        return rows_exchanged_there(group, exchange, there, table, mutable, to[0]);
+        return move_rows_there(group, exchange, there, table, mutable, to[0]);
     case MOEC_EXCHANGE_COMBINE:
-        return rows_exchanged_there(group, exchange, there, table, to[0], mutable);
+        return move_rows_there(group, exchange, there, table, to[0], mutable);
     }
     return 0;
 }
@@ -257,7 +258,7 @@ void mesh_exchange_begin_there(void *self, const MoecExchange *exchange, const v
     DeviceExchanges *all = mesh->on_device;
     const CudaDriver *driver = &all->device->library->driver;
     const bool whole = exchange->kind <= MOEC_EXCHANGE_GATHER;
-    const int *counts = table ? read_table(mesh, exchange, table) : NULL;
+    const int *counts = table && !exchange->each ? read_table(mesh, exchange, table) : NULL;
     assert(all->begun - all->ended < RUNNING);
     GroupTransfers group =
         begin_group(mesh, whole ? mesh->sharing : mesh->dividing, exchange->name);

@@ -9,8 +9,8 @@
  * for it. This is safe because no graph both writes weights and multiplies by them. Launches
  * outside of CUDA graphs do not overlap, since the weights may just have been rounded.
  *
- * A call with exchanges between processes becomes several graphs. In between, the host begins or
- * ends an exchange, because it has to know how many rows it sends. */
+ * A call with exchanges between processes becomes several graphs if the numbers of rows depend on
+ * the data. In between, the host begins or ends an exchange, and has to know these numbers. */
 #include "device/cuda/cuda.h"
 
 #include "base/message.h"
@@ -666,7 +666,7 @@ typedef struct GraphWork {
 static void work_graph(CudaEngine *engine, const void *data) {
     const GraphWork *work = data;
     MoecRun run = *work->run;
-    if (engine->capturing) run.host = &engine->capture_host;
+    if (engine->capturing && steps_wait(work->steps)) run.host = &engine->capture_host;
     steps_run(work->steps, &run);
 }
 

@@ -33,6 +33,17 @@ typedef struct SimTrace {
 
 #pragma GCC visibility push(hidden)
 
+/* ---- cuda_driver.c: captures ---- */
+
+/* Work of a graph, which runs on this stream. Returns an error number. */
+typedef int SimCall(SimStream *stream, void *data);
+/* The current capture; NULL: none. */
+const void *sim_capture(void);
+/* Adds work to the capture, with a copy of its data. Returns its number. */
+int sim_record(SimStream *stream, SimCall *call, const void *data, size_t bytes);
+/* Later work of the stream follows that of another one up to this number. */
+void sim_follow(const SimStream *stream, const SimStream *other, int number);
+
 /* The current work, and its stream. */
 extern SimWork stream_now;
 

@@ -38,7 +38,7 @@ extern "C" __global__ void __launch_bounds__(MOEC_PACK_THREADS)
 }
 
 /* The group, slot and keys of each row; a block describes the rows of a part. Rows without room
- * end the run later. */
+ * end the run when they are dispatched. */
 extern "C" __global__ void moec_exchange_describe(MoecExchangeOnDevice rows) {
     const long parts = rows.groups / rows.keys;
     for (long part = moec_block(); part < rows.groups; part += moec_blocks()) {
