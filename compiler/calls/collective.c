@@ -282,7 +282,7 @@ static const MoecExchange *exchange_of(Arena *arena, const Statement *statement)
 }
 
 /* The same as fields of a text. */
-static void add_exchange(Arena *arena, List *options, const MoecExchange *exchange) {
+static void add_exchange_fields(Arena *arena, List *options, const MoecExchange *exchange) {
     static const char *const kinds[] = {"MOEC_EXCHANGE_SUM",    "MOEC_EXCHANGE_MAX",
                                         "MOEC_EXCHANGE_MIN",    "MOEC_EXCHANGE_GATHER",
                                         "MOEC_EXCHANGE_COUNTS", "MOEC_EXCHANGE_DISPATCH",
@@ -330,7 +330,7 @@ static void lower_collective(EntryLowering *lowering, const ScheduleUnit *unit) 
     step->call.exchange = exchange_of(arena, statement);
     list_push(arena, &lowering->begun, step);
     add_name(arena, values, NULL, "run");
-    add_exchange(arena, add_options(lowering, step, "MoecExchange"), step->call.exchange);
+    add_exchange_fields(arena, add_options(lowering, step, "MoecExchange"), step->call.exchange);
     add_operand(arena, values, NULL, step, 0);
     add_operand(arena, values, NULL, step, in > 1 ? 1 : -1);
     HostValue *to = add_array(arena, values, NULL, "void *const[]");

@@ -104,7 +104,7 @@ static int launch_elements(const Mesh *mesh, ExchangeKernel kernel, size_t eleme
     return launch_exchange(mesh, kernel, blocks < BLOCKS ? blocks : BLOCKS, THREADS, arguments);
 }
 
-static int copy_there(const Mesh *mesh, CudaPointer to, CudaPointer from, size_t bytes) {
+static int copy_on_stream(const Mesh *mesh, CudaPointer to, CudaPointer from, size_t bytes) {
     return -mesh->on_device->device->library->driver.copy(to, from, bytes, nccl_stream());
 }
 
@@ -119,7 +119,7 @@ static int gather_there(GroupTransfers *group, const void *from, size_t bytes, C
         add_transfer(group, i, false, pointer_there(all + bytes * (size_t)i), bytes);
     }
     const int error =
-        copy_there(group->mesh, all + bytes * (size_t)group->own, cuda_pointer(from), bytes);
+        copy_on_stream(group->mesh, all + bytes * (size_t)group->own, cuda_pointer(from), bytes);
     return error ? error : nccl_enqueue(group->list, group->length);
 }
 
@@ -184,7 +184,7 @@ static int counts_there(GroupTransfers *group, const MoecExchange *exchange, con
 }
 
 /* The table of rows, after the work of the device that sets it. */
-static const int *read_table(Mesh *mesh, const MoecExchange *exchange, const int *table) {
+static const int *read_counts(Mesh *mesh, const MoecExchange *exchange, const int *table) {
     DeviceExchanges *all = mesh->on_device;
     const CudaDriver *driver = &all->device->library->driver;
     CudaStream *stream = all->device->stream;
@@ -258,7 +258,7 @@ void mesh_exchange_begin_there(void *self, const MoecExchange *exchange, const v
     DeviceExchanges *all = mesh->on_device;
     const CudaDriver *driver = &all->device->library->driver;
     const bool whole = exchange->kind <= MOEC_EXCHANGE_GATHER;
-    const int *counts = table && !exchange->each ? read_table(mesh, exchange, table) : NULL;
+    const int *counts = table && !exchange->each ? read_counts(mesh, exchange, table) : NULL;
     assert(all->begun - all->ended < RUNNING);
     GroupTransfers group =
         begin_group(mesh, whole ? mesh->sharing : mesh->dividing, exchange->name);

@@ -180,7 +180,7 @@ static void find_sides(Keyed *keyed) {
 
 static void visit_selection(Statement *statement, void *data) {
     const Keyed *keyed = data;
-    if (statement->kind != STATEMENT_CALL || statement->call != CALL_TOP) return;
+    if (statement->kind != STATEMENT_CALL || !statement->row->selects) return;
     const Expr *mask = call_output(statement, 0);
     keyed->selected_along[mask->tensor->id] =
         call_shape(mask).index[statement->top.dimension]->axis;
@@ -254,7 +254,7 @@ void mesh_rows(Program *program, const MeshSizes *sizes) {
     drop_unused_rows(&keyed);
     widen_nested_rows(&keyed);
     if (keyed.failed) return;
-    if (!keyed.sides.count) { /* statistics of a single layer need no experts */
+    if (!keyed.sides.count) { /* statistics of one layer need none */
         if (program->graph != GRAPH_GATHER) report_no_keys(program, sizes);
         return;
     }

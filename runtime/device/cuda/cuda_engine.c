@@ -1,20 +1,11 @@
 /* cuda_engine: execution of the kernels of a program on a CUDA device.
  *
- * The first call of a graph launches its kernels one by one. The second call is captured as a CUDA
- * graph, and later calls launch that graph. A call that cannot be captured is launched kernel by
- * kernel every time. Nothing is loaded or allocated during a capture. Values that change between
- * calls (inputs, seed, optimizer scalars) are in device memory, never in kernel arguments.
- *
  * In a CUDA graph a kernel may start before its predecessor ends, and reads weights before it waits
  * for it. This is safe because no graph both writes weights and multiplies by them. Launches
- * outside of CUDA graphs do not overlap, since the weights may just have been rounded.
- *
- * A call with exchanges between processes becomes several graphs if the numbers of rows depend on
- * the data. In between, the host begins or ends an exchange, and has to know these numbers. */
-#include "device/cuda/cuda.h"
+ * outside of CUDA graphs do not overlap, since the weights may just have been rounded. */
+#include "device/cuda/cuda_engine.h"
 
 #include "base/message.h"
-#include "device/cuda/cuda_variants.h"
 #include "base/memory.h"
 #include "base/clock.h"
 
@@ -25,72 +16,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CAPTURE_LIMIT = 16, PART_LIMIT = 16, MIN_KERNELS = 12 };
+enum { MIN_KERNELS = 12 };
 enum { SUM_THREADS = 256, ADD_BLOCKS = 1024, ARG_MAX_THREADS = 1024 };
-
-/* The values that determine all kernel arguments of a call. */
-typedef struct CaptureKey {
-    const void *what; /* graph or update */
-    const void *inputs, *outputs,
-        *cache; /* device addresses: the first of each group of adjacent blocks */
-    int first_micro_batch, last_micro_batch;
-} CaptureKey;
-
-/* The begin or the end of an exchange; its operands. */
-typedef struct CapturedExchange {
-    const MoecExchange *exchange; /* NULL: none */
-    bool ends;
-    const void *from;
-    const int *table;
-    void *to[MOEC_EXCHANGE_RESULTS];
-} CapturedExchange;
-
-/* A graph, and what follows it. */
-typedef struct Segment {
-    CudaReady *ready; /* NULL: no work */
-    CapturedExchange exchange;
-} Segment;
-
-typedef struct Capture {
-    CaptureKey key;
-    Segment *segments; /* none until the second call */
-    int segment_count;
-    bool direct; /* the call cannot be captured */
-} Capture;
-
-typedef struct CudaEngine {
-    Engine base;
-    CudaDevice *device;
-    const MoecDeviceProgram *program;
-    /* parts of the program, fixed kernels, spare kernels loaded later */
-    CudaModule *modules[PART_LIMIT + 2];
-    int module_count;
-    CudaFunction **functions; /* by kernel number of the table; NULL for spare kernels */
-    char *spare;              /* source of the spare kernels */
-    CudaFunction *square_chunks, *add, *most_likely;
-    CudaProducts *products;
-    CudaVariants *variants; /* autotuning of kernel variants, or NULL */
-    int forced;             /* variant: see cuda_forced_variant */
-    char *forced_uses;      /* by kernel number: see count_forced */
-    bool *foreign;          /* by kernel number: see MoecPiece */
-    bool graphs;            /* repeated calls are captured */
-    bool capturing;
-    bool overlaps;    /* kernels of a graph may overlap, see moec_begin */
-    int refused;      /* error number of a capture, which is given up then */
-    bool wants_spare; /* a capture needs a spare kernel */
-    /* sums of the chunks, seed, range of an update, tokens, scalars of each parameter group */
-    CudaPointer scratch;
-    size_t chunks;        /* of all weights */
-    CudaProfile *profile; /* not NULL: kernels are timed */
-    Capture captures[CAPTURE_LIMIT];
-    int capture_count;
-    Capture *current; /* while capturing */
-    bool has_work;    /* the current segment */
-    MoecHost capture_host;
-    bool noted;    /* a call that cannot be captured was reported */
-    uint64_t seed; /* on the device, if `seeded` */
-    bool seeded;
-} CudaEngine;
 
 static CudaEngine *engine_of(Engine *engine) {
     CudaEngine *cuda = (CudaEngine *)(void *)engine;
@@ -159,11 +86,9 @@ static bool is_idle(const CudaEngine *engine) {
     return engine->device->failed || engine->refused;
 }
 
-static bool load_spare(CudaEngine *engine);
-
 static bool has_function(CudaEngine *engine, int kernel) {
     if (engine->functions[kernel]) return true;
-    if (!engine->capturing) return load_spare(engine);
+    if (!engine->capturing) return cuda_load_spare(engine);
     engine->wants_spare = true;
     engine->refused = CUDA_NOT_IN_CAPTURE;
     return false;
@@ -347,8 +272,7 @@ static bool load_functions(CudaEngine *engine, const EngineBuild *makings, int c
            (engine->most_likely = find_function(engine, "moec_most_likely"));
 }
 
-/* Loads the spare kernels after a failure of cuBLASLt. */
-static bool load_spare(CudaEngine *engine) {
+bool cuda_load_spare(CudaEngine *engine) {
     const MoecTable *table = engine->base.table;
     EngineBuild making = {.text = {.name = "program.cu", .text = engine->spare}};
     if (engine->device->failed) return false;
@@ -489,21 +413,13 @@ bool cuda_engine_time_kernels(Engine *base, KernelTimes *times) {
     return !times || engine->profile;
 }
 
-static void free_segments(const CudaEngine *engine, Capture *capture) {
-    for (int i = 0; i < capture->segment_count; i++)
-        if (capture->segments[i].ready)
-            engine->device->library->driver.ready_free(capture->segments[i].ready);
-    free(capture->segments);
-    capture->segments = NULL;
-    capture->segment_count = 0;
-}
-
 void cuda_engine_free(Engine *base) {
     CudaEngine *engine = engine_of(base);
     const CudaDriver *driver = &engine->device->library->driver;
     if (!engine->device->hung) {
         cuda_profile_free(engine->profile);
-        for (int i = 0; i < engine->capture_count; i++) free_segments(engine, &engine->captures[i]);
+        for (int i = 0; i < engine->capture_count; i++)
+            cuda_free_segments(engine, &engine->captures[i]);
         cuda_products_free(engine->products);
         for (int i = 0; i < engine->module_count; i++) driver->module_free(engine->modules[i]);
     }
@@ -517,146 +433,6 @@ void cuda_engine_free(Engine *base) {
 }
 
 /* ---- running ---- */
-
-/* The capture with this key; *known: it was called before. NULL if there are too many. */
-static Capture *find_capture(CudaEngine *engine, const CaptureKey *key, bool *known) {
-    for (int i = 0; i < engine->capture_count; i++) {
-        const CaptureKey *other = &engine->captures[i].key;
-        *known = other->what == key->what && other->inputs == key->inputs &&
-                 other->outputs == key->outputs && other->cache == key->cache &&
-                 other->first_micro_batch == key->first_micro_batch &&
-                 other->last_micro_batch == key->last_micro_batch;
-        if (*known) return &engine->captures[i];
-    }
-    *known = false;
-    if (engine->capture_count == CAPTURE_LIMIT) return NULL;
-    Capture *capture = &engine->captures[engine->capture_count++];
-    capture->key = *key;
-    return capture;
-}
-
-/* A call: see repeat. */
-typedef struct RepeatedCall {
-    void (*work)(CudaEngine *, const void *);
-    const void *data;
-} RepeatedCall;
-
-static int begin_segment(CudaEngine *engine) {
-    engine->has_work = false;
-    return engine->device->library->driver.capture_begin(engine->device->stream,
-                                                         CUDA_CAPTURE_THREAD);
-}
-
-/* Adds the work since begin_segment to the capture. Returns 0, or an error number. */
-static int end_segment(CudaEngine *engine, const CapturedExchange *exchange) {
-    const CudaDriver *driver = &engine->device->library->driver;
-    Capture *capture = engine->current;
-    CudaGraph *graph = NULL;
-    CudaReady *ready = NULL;
-    int error = driver->capture_end(engine->device->stream, &graph);
-    if (engine->refused) error = engine->refused;
-    if (!error && engine->has_work) error = driver->graph_ready(&ready, graph, 0);
-    if (graph) driver->graph_free(graph);
-    if (error) return error;
-    capture->segments = memory_grow(capture->segments, sizeof *capture->segments *
-                                                           (size_t)(capture->segment_count + 1));
-    capture->segments[capture->segment_count++] = (Segment){ready, *exchange};
-    return 0;
-}
-
-/* The exchange is between two segments. */
-static void capture_exchange(CudaEngine *engine, const CapturedExchange *exchange) {
-    if (engine->refused) return;
-    engine->refused = end_segment(engine, exchange);
-    if (!engine->refused) engine->refused = begin_segment(engine);
-}
-
-static void capture_exchange_begin(void *self, const MoecExchange *exchange, const void *from,
-                                   const int *table, void *const *to) {
-    CapturedExchange one = {.exchange = exchange, .from = from, .table = table};
-    memcpy(one.to, to, sizeof one.to); /* see run_exchange */
-    capture_exchange(self, &one);
-}
-
-static void capture_exchange_end(void *self, const MoecExchange *exchange) {
-    capture_exchange(self, &(const CapturedExchange){.exchange = exchange, .ends = true});
-}
-
-/* Captures a call. Returns 0, or an error number; then nothing was executed. */
-static int make_graph(CudaEngine *engine, Capture *capture, const RepeatedCall *call) {
-    engine->capture_host = engine->base.host;
-    engine->capture_host.exchange_begin = capture_exchange_begin;
-    engine->capture_host.exchange_end = capture_exchange_end;
-    engine->capture_host.mesh = engine;
-    engine->current = capture;
-    int error = begin_segment(engine);
-    if (error) return error;
-    engine->capturing = true;
-    call->work(engine, call->data);
-    engine->capturing = false;
-    error = end_segment(engine, &(const CapturedExchange){.exchange = NULL});
-    engine->refused = 0;
-    if (error) free_segments(engine, capture);
-    return error;
-}
-
-/* Launches the graphs of a call. */
-static bool run_segments(CudaEngine *engine, const Capture *capture) {
-    const MoecHost *host = &engine->base.host;
-    CudaDevice *device = engine->device;
-    bool good = true;
-    for (int i = 0; i < capture->segment_count && good; i++) {
-        const Segment *segment = &capture->segments[i];
-        const CapturedExchange *exchange = &segment->exchange;
-        good =
-            !segment->ready ||
-            cuda_good(device, device->library->driver.graph_launch(segment->ready, device->stream),
-                      "run the program");
-        if (!good || !exchange->exchange) continue;
-        if (exchange->ends)
-            host->exchange_end(host->mesh, exchange->exchange);
-        else
-            host->exchange_begin(host->mesh, exchange->exchange, exchange->from, exchange->table,
-                                 exchange->to);
-    }
-    return good;
-}
-
-/* Captures a call, again with the spare kernels if it needs them, again without overlap if the
- * driver refuses it. */
-static void capture_call(CudaEngine *engine, Capture *capture, const RepeatedCall *call) {
-    const CudaDevice *device = engine->device;
-    int first = make_graph(engine, capture, call), error = first;
-    if (first && engine->wants_spare && load_spare(engine))
-        first = error = make_graph(engine, capture, call);
-    if (first && engine->overlaps) {
-        engine->overlaps = false;
-        error = make_graph(engine, capture, call);
-        engine->overlaps = error != 0;
-    }
-    capture->direct = error != 0;
-    if (error && engine->noted) return;
-    if (error)
-        note_message("%s: cannot create a CUDA graph: %s; kernels are launched one by one",
-                     device->base.name, cuda_error(device, error));
-    else if (first)
-        note_message("%s: kernels of a CUDA graph do not overlap: %s", device->base.name,
-                     cuda_error(device, first));
-    engine->noted |= error != 0;
-}
-
-/* A call that is the same every time: launched directly, then captured, then launched as a
- * graph. */
-static bool repeat(CudaEngine *engine, const CaptureKey *key, const RepeatedCall *call) {
-    CudaDevice *device = engine->device;
-    bool known = false;
-    Capture *capture =
-        engine->profile || !engine->graphs ? NULL : find_capture(engine, key, &known);
-    if (known && !capture->segments && !capture->direct) capture_call(engine, capture, call);
-    if (known && capture->segments) return run_segments(engine, capture);
-    call->work(engine, call->data);
-    return cuda_good(device, 0, "");
-}
 
 typedef struct GraphWork {
     const MoecSteps *steps;
@@ -697,7 +473,7 @@ bool cuda_engine_run(Engine *base, const MoecGraphEntry *graph, MoecRun *run) {
                             run->last_micro_batch};
     const GraphWork work = {engine->program->graphs[graph - base->table->graphs], run};
     cuda_range_push(names[graph->kind]);
-    const bool good = repeat(engine, &key, &(const RepeatedCall){work_graph, &work});
+    const bool good = cuda_repeat(engine, &key, &(const RepeatedCall){work_graph, &work});
     cuda_range_pop();
     return good;
 }
@@ -788,5 +564,5 @@ bool cuda_engine_update(Engine *base, const BlockUpdate *given) {
                                         sizeof range);
     free(numbers);
     const CaptureKey key = {.what = update};
-    return good && repeat(engine, &key, &(const RepeatedCall){work_update, given});
+    return good && cuda_repeat(engine, &key, &(const RepeatedCall){work_update, given});
 }
