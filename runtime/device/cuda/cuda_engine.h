@@ -24,7 +24,7 @@ typedef struct CapturedExchange {
     void *to[MOEC_EXCHANGE_RESULTS];
 } CapturedExchange;
 
-/* A graph, and what follows it. */
+/* A graph, and the begin or end of an exchange after it. */
 typedef struct Segment {
     CudaReady *ready; /* NULL: no work */
     CapturedExchange exchange;
