@@ -4,16 +4,17 @@
 #   tests/mesh.sh bits      eleven kinds of models on 1, 2, 4 and 8 processes of 1 and 2 threads: the same bits
 #   tests/mesh.sh experts   fourteen kinds of mixtures with their experts over 2, 4 and 8 processes: the same weights
 #   tests/mesh.sh devices   four kinds of models on 1, 2 and 4 simulated GPUs: the same bits
+#   tests/mesh.sh gpu_experts  the mixtures of `experts` with their experts over 2 simulated GPUs: the same weights
 #   tests/mesh.sh plain     with one process, no launcher and no mesh change a byte of checkpoints and emitted texts
 #   tests/mesh.sh fast      `reduction = fast` differs by rounding: the gradient of step 1 by 1e-6, the losses of 10 steps by 1e-5
 #   tests/mesh.sh kills     kills of a random process at random times, each resumed on another number of processes
 #
-# STEPS (200), EXPERT_STEPS (12), KILLS (20), SEED of the kills (random) MODELS of all parts but the last (all) and PROCESSES of devices (2 4)
-# change them.
+# STEPS (200), EXPERT_STEPS (12; on GPUs 2), KILLS (20), SEED of the kills (random) MODELS of all parts but the last (all) and PROCESSES of
+# devices (2 4) and gpu_experts (2) change them.
 . "$(dirname "$0")/begin.sh"
 . tests/mesh_common.sh
 [ -n "$mpi" ] || wrong "no MPI: .ci/setup test installs it"
-parts=${*:-bits experts devices plain fast kills}
+parts=${*:-bits experts devices gpu_experts plain fast kills}
 steps=${STEPS:-200} kills=${KILLS:-20} seed=${SEED:-$(date +%s)}
 # shellcheck disable=SC2086 # several words
 set -- $mpi
@@ -54,12 +55,14 @@ run_bits() {
     done
 }
 
+mixtures="eight shared sigmoid grouped uniform chooses one_matrix over_step saved average muon_of_experts frozen_up low_rank twice"
+
 tensors() { tail -c +"$((9 + $(od -An -t u8 -N 8 "$1/last.safetensors")))" "$1/last.safetensors" | cksum; }
 
 # Experts over 2, 4 and 8 processes: the weights, losses, gradient norms and probes of activations of one process.
 run_experts() {
     steps=${EXPERT_STEPS:-12}
-    for model in ${MODELS:-eight shared sigmoid grouped uniform chooses one_matrix over_step saved average muon_of_experts frozen_up low_rank twice}; do
+    for model in ${MODELS:-$mixtures}; do
         rm -rf "$work/one"
         train "" 1 "$model" "$work/one" >/dev/null
         for run in "$first -n 2:expert=2" "$first -n 4:expert=4" "$first -n 4:data=4,expert=2" "${mpi##* } -n 8:expert=8"; do
@@ -96,6 +99,27 @@ run_devices() {
         gpu eight "$first -n 2" "$model" "$work/other" $small --stop-after 1
         ! grep 'sim: ' "$work/out" || wrong "$model: a report"
         echo "$model: $steps steps on simulated GPUs, same bits on 1 and ${PROCESSES:-2 and 4} processes"
+    done
+}
+
+# Experts on simulated GPUs: the weights, losses, gradient norms and probes of activations of one process. At other sizes, kernels
+# join other equations in one of the two programs, and sums have another order: each model has sizes where they do not.
+run_gpu_experts() {
+    steps=${EXPERT_STEPS:-2}
+    for model in ${MODELS:-$mixtures}; do
+        small="--batch-size 2 --context-length 8 --set layers=1 --set dim=16"
+        case $model in
+        over_step | average | twice) small="--batch-size 4 --context-length 32 --set layers=1 --set dim=64 --set train.eval_interval=0" ;;
+        esac
+        rm -rf "$work/one"
+        gpu unchecked,eight "" "$model" "$work/one" $small
+        for processes in ${PROCESSES:-2}; do
+            rm -rf "$work/other"
+            gpu unchecked,eight "$first -n $processes" "$model" "$work/other" $small --mesh "expert=$processes"
+            [ "$(log "$work/one")" = "$(log "$work/other")" ] || wrong "$model on $processes GPUs: other losses, gradients or activations"
+            [ "$(tensors "$work/one")" = "$(tensors "$work/other")" ] || wrong "$model on $processes GPUs: other weights"
+        done
+        echo "$model: same weights with the experts over ${PROCESSES:-2} simulated GPUs"
     done
 }
 
@@ -208,7 +232,7 @@ run_kills() {
 
 for part in $parts; do
     case $part in
-    bits | experts | devices | plain | fast | kills) (run_$part) ;;
-    *) wrong "unknown part $part: bits, experts, devices, plain, fast or kills" ;;
+    bits | experts | devices | gpu_experts | plain | fast | kills) (run_$part) ;;
+    *) wrong "unknown part $part: bits, experts, devices, gpu_experts, plain, fast or kills" ;;
     esac
 done

@@ -40,6 +40,7 @@ static void check_collective(Verify *verify, const Statement *statement) {
 static void print_collective(Text *text, const Statement *statement) {
     text_add(text, "; %s: %s", mesh_axis_name(statement->collective.over),
              collective_name(statement->collective.kind));
+    if (statement->collective.each) text_add(text, " of %ld rows", statement->collective.each);
 }
 
 /* ---- definition ---- */
@@ -238,34 +239,68 @@ static long elements_from(const Expr *operand, int from) {
     return elements;
 }
 
-static void add_exchange_sizes(Arena *arena, List *options, const Statement *statement) {
+static MoecExchangeKind exchange_kind(CollectiveKind kind) {
+    static const MoecExchangeKind kinds[] = {
+        [COLLECTIVE_SUM] = MOEC_EXCHANGE_SUM,        [COLLECTIVE_MAX] = MOEC_EXCHANGE_MAX,
+        [COLLECTIVE_MIN] = MOEC_EXCHANGE_MIN,        [COLLECTIVE_GATHER] = MOEC_EXCHANGE_GATHER,
+        [COLLECTIVE_COUNTS] = MOEC_EXCHANGE_COUNTS,  [COLLECTIVE_DISPATCH] = MOEC_EXCHANGE_DISPATCH,
+        [COLLECTIVE_COMBINE] = MOEC_EXCHANGE_COMBINE};
+    return kinds[kind];
+}
+
+static const MoecExchange *exchange_of(Arena *arena, const Statement *statement) {
     const Expr *from = call_input(statement, 0), *to = call_output(statement, 0);
     const CollectiveKind kind = statement->collective.kind;
     const int dimension = statement->collective.dimension;
+    MoecExchange *made = arena_alloc(arena, sizeof *made);
+    made->kind = exchange_kind(kind);
+    made->name =
+        arena_format(arena, "%s of %s, %s", collective_name(kind),
+                     call_input(statement, 0)->tensor->name, source_line(arena, statement->span));
     if (kind == COLLECTIVE_GATHER) {
-        const long inner = elements_from(from, dimension + 1),
-                   size = call_shape(from).size[dimension];
-        add_number(arena, options, "outer", elements_from(from, 0) / (size * inner));
-        add_number(arena, options, "size", size);
-        add_number(arena, options, "inner", inner);
+        made->inner = elements_from(from, dimension + 1);
+        made->size = call_shape(from).size[dimension];
+        made->outer = elements_from(from, 0) / (made->size * made->inner);
     } else if (kind == COLLECTIVE_COUNTS) {
-        long sizes[MAX_RANK];
-        const int count = statement->outputs.count - COUNT_OUTPUTS;
-        for (int i = 0; i < count; i++)
-            sizes[i] = call_output(statement, COUNT_OUTPUTS + i)->tensor->vocabulary;
-        add_number(arena, options, "groups", elements_from(from, 0) - 1);
-        add_number(arena, options, "keys", call_output(statement, COUNT_SLOT)->tensor->vocabulary);
-        if (count) add_number(arena, options, "key_count", count);
-        if (count) add_numbers(arena, options, "key_sizes", sizes, count);
-        add_number(arena, options, "rows", elements_from(call_output(statement, COUNT_NUMBER), 0));
+        made->key_count = statement->outputs.count - COUNT_OUTPUTS;
+        for (int i = 0; i < made->key_count; i++)
+            made->key_sizes[i] = call_output(statement, COUNT_OUTPUTS + i)->tensor->vocabulary;
+        made->groups = elements_from(from, 0) - 1;
+        made->keys = call_output(statement, COUNT_SLOT)->tensor->vocabulary;
+        made->rows = elements_from(call_output(statement, COUNT_NUMBER), 0);
     } else {
-        const bool rows = moves_rows(statement);
-        add_number(arena, options, "size", elements_from(from, rows));
-        if (!rows) return;
-        add_number(arena, options, "groups", elements_from(call_input(statement, 1), 1) - 1);
-        add_number(arena, options, "keys", statement->collective.keys);
+        made->size = elements_from(from, moves_rows(statement));
+        if (moves_rows(statement)) {
+            made->groups = elements_from(call_input(statement, 1), 1) - 1;
+            made->keys = statement->collective.keys;
+            made->each = statement->collective.each;
+            if (kind == COLLECTIVE_DISPATCH) made->rows = call_shape(to).size[0];
+        }
     }
     elements_from(to, 0);
+    return made;
+}
+
+/* The same as fields of a text. */
+static void add_exchange_fields(Arena *arena, List *options, const MoecExchange *exchange) {
+    static const char *const kinds[] = {"MOEC_EXCHANGE_SUM",    "MOEC_EXCHANGE_MAX",
+                                        "MOEC_EXCHANGE_MIN",    "MOEC_EXCHANGE_GATHER",
+                                        "MOEC_EXCHANGE_COUNTS", "MOEC_EXCHANGE_DISPATCH",
+                                        "MOEC_EXCHANGE_COMBINE"};
+    const struct {
+        const char *field;
+        long number;
+    } numbers[] = {{"outer", exchange->outer}, {"size", exchange->size},
+                   {"inner", exchange->inner}, {"groups", exchange->groups},
+                   {"keys", exchange->keys},   {"key_count", exchange->key_count}};
+    add_name(arena, options, "kind", kinds[exchange->kind]);
+    add_name(arena, options, "name", arena_format(arena, "\"%s\"", exchange->name));
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (numbers[i].number) add_number(arena, options, numbers[i].field, numbers[i].number);
+    if (exchange->key_count)
+        add_numbers(arena, options, "key_sizes", exchange->key_sizes, exchange->key_count);
+    if (exchange->rows) add_number(arena, options, "rows", exchange->rows);
+    if (exchange->each) add_number(arena, options, "each", exchange->each);
 }
 
 /* Both steps access all operands: in between, their memory is in use. */
@@ -280,17 +315,10 @@ static void lower_exchange_end(EntryLowering *lowering, const Statement *stateme
 }
 
 static void lower_collective(EntryLowering *lowering, const ScheduleUnit *unit) {
-    static const char *const kinds[] = {[COLLECTIVE_SUM] = "MOEC_EXCHANGE_SUM",
-                                        [COLLECTIVE_MAX] = "MOEC_EXCHANGE_MAX",
-                                        [COLLECTIVE_MIN] = "MOEC_EXCHANGE_MIN",
-                                        [COLLECTIVE_GATHER] = "MOEC_EXCHANGE_GATHER",
-                                        [COLLECTIVE_COUNTS] = "MOEC_EXCHANGE_COUNTS",
-                                        [COLLECTIVE_DISPATCH] = "MOEC_EXCHANGE_DISPATCH",
-                                        [COLLECTIVE_COMBINE] = "MOEC_EXCHANGE_COMBINE"};
     Arena *arena = lowering->lower.arena;
     const Statement *statement = unit->statement;
     const int in = statement->inputs.count;
-    MUST(!lowering->target->apart && unit->phase != WHOLE_EXCHANGE);
+    MUST(unit->phase != WHOLE_EXCHANGE);
     if (unit->phase == ENDS_EXCHANGE) {
         lower_exchange_end(lowering, statement);
         return;
@@ -299,16 +327,10 @@ static void lower_collective(EntryLowering *lowering, const ScheduleUnit *unit) 
     HostStep *step = add_call(lowering, statement, STEP_CALL, false);
     List *values = &step->call.values;
     step->call.function = "moec_exchange_begin";
-    step->call.begins = true;
+    step->call.exchange = exchange_of(arena, statement);
     list_push(arena, &lowering->begun, step);
     add_name(arena, values, NULL, "run");
-    List *options = add_options(lowering, step, "MoecExchange");
-    add_name(arena, options, "kind", kinds[statement->collective.kind]);
-    add_name(arena, options, "name",
-             arena_format(arena, "\"%s of %s, %s\"", collective_name(statement->collective.kind),
-                          call_input(statement, 0)->tensor->name,
-                          source_line(arena, statement->span)));
-    add_exchange_sizes(arena, options, statement);
+    add_exchange_fields(arena, add_options(lowering, step, "MoecExchange"), step->call.exchange);
     add_operand(arena, values, NULL, step, 0);
     add_operand(arena, values, NULL, step, in > 1 ? 1 : -1);
     HostValue *to = add_array(arena, values, NULL, "void *const[]");

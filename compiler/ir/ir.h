@@ -414,6 +414,7 @@ struct Statement {
         MeshAxis over;
         int dimension; /* GATHER: of the result */
         long keys;     /* DISPATCH, COMBINE: values of the first key */
+        long each;     /* the same: rows of each process for each one; 0: depends on the data */
     } collective;
     const ExternCall *external;
 

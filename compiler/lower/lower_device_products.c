@@ -367,8 +367,13 @@ static void put_product(EntryLowering *lowering, const ScheduleUnit *unit,
     Arena *arena = lowering->lower.arena;
     const Contraction *contraction = unit->contraction;
     const bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
+    const Tensor *weights = weight ? contraction->gather_b : NULL;
+    if (weights) lowering->lower.used[weights->id] = true;
     add_param(arena, params,
-              (Param){.kind = PARAM_GROUPED, .name = names[GROUPED], .product = unit});
+              (Param){.kind = PARAM_GROUPED,
+                      .name = names[GROUPED],
+                      .product = unit,
+                      .address = weights ? array_term(&lowering->lower, weights) : NULL});
     if (groups) put_table(lowering, params, names[GROUP], contraction->relation->group);
     put_table(lowering, params, names[A_GATHER], contraction->gather);
     if (!weight) put_table(lowering, params, names[B_GATHER], contraction->gather_b);

@@ -109,7 +109,7 @@ static LoopKernel *kernel_named(const StepFlow *flow, const char *name) {
 static void trace_param(StepFlow *flow, const Param *param, bool writes) {
     const Buffer *buffer = param->buffer;
     if (param->written != writes) return;
-    if (param->kind == PARAM_OPERAND && param->address)
+    if ((param->kind == PARAM_OPERAND || param->kind == PARAM_GROUPED) && param->address)
         buffer = &flow->entry->buffers[term_stored(param->address)->variable->tensor->id];
     if (buffer) trace_access(flow, buffer, writes ? ACCESS_WRITE : ACCESS_READ);
 }
@@ -185,7 +185,7 @@ static void trace_steps(StepFlow *flow, const List *steps) {
         check_step_operands(flow->check, step);
         if (step->kind == STEP_CALL && step->call.begun) trace_add(flow, TRACE_END, NULL);
         trace_operands(flow, step);
-        if (step->kind == STEP_CALL && step->call.begins) trace_add(flow, TRACE_BEGIN, NULL);
+        if (step->kind == STEP_CALL && step->call.exchange) trace_add(flow, TRACE_BEGIN, NULL);
         const HostStep *outer = flow->when;
         if (step->kind == STEP_WHEN) flow->when = step;
         trace_steps(flow, &step->body);

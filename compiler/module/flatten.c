@@ -25,6 +25,7 @@ typedef struct Flattening {
     const char *indices[MOEC_STEP_DEPTH]; /* of the enclosing repeats */
     int depth;
     const HostRecord *record; /* of the enclosing scope */
+    List begun;               /* exchanges: the step that begins it, its copy; and so on */
 } Flattening;
 
 static void *add(Flattening *flat, Array *array, const void *item) {
@@ -197,7 +198,8 @@ static void add_device_record(Flattening *flat, const HostRecord *record) {
     end_device_record(flat, number);
 }
 
-static void add_grouped_record(Flattening *flat, const ScheduleUnit *unit) {
+static void add_grouped_record(Flattening *flat, const Param *param) {
+    const ScheduleUnit *unit = param->product;
     const Product *product = &unit->contraction->product;
     const bool by_weight = unit->contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
     const MoecGroupedOnDevice sizes = {.groups = product->batch[0],
@@ -221,6 +223,12 @@ static void add_grouped_record(Flattening *flat, const ScheduleUnit *unit) {
                          .number = product->accumulate,
                          .offset = adds,
                          .bytes = sizeof sizes.accumulate});
+    if (param->address)
+        add(flat, &flat->values,
+            &(MoecStepValue){.kind = MOEC_VALUE_OPERAND,
+                             .number = add_address(flat, param->address, MOEC_STEP_READS),
+                             .offset = offsetof(MoecGroupedOnDevice, weight),
+                             .bytes = sizeof sizes.weight});
     end_device_record(flat, number);
 }
 
@@ -253,7 +261,7 @@ static void add_flat_argument(Flattening *flat, const Param *param) {
         add_flat_value(flat, MOEC_VALUE_NUMBER, param->number);
         break;
     case PARAM_GROUPED:
-        add_grouped_record(flat, param->product);
+        add_grouped_record(flat, param);
         break;
     case PARAM_RECORD:
         MUST(flat->record && !strcmp(flat->record->name, param->name));
@@ -361,13 +369,33 @@ static void add_flat_body(Flattening *flat, const HostStep *step) {
     if (step->kind == STEP_REPEAT) flat->depth--;
 }
 
+/* The copy that the step of the begin has. */
+static void set_flat_exchange(Flattening *flat, MoecStep *made, const HostStep *step) {
+    const HostStep *begin = step->call.begun ? step->call.begun : step;
+    MUST(begin->call.exchange); /* other calls are kernels of the CPU */
+    made->kind = step->call.begun ? MOEC_STEP_EXCHANGE_END : MOEC_STEP_EXCHANGE;
+    for (int i = 0; i < flat->begun.count && step->call.begun; i += 2)
+        if (flat->begun.items[i] == begin) made->exchange = flat->begun.items[i + 1];
+    if (made->exchange) return;
+    MoecExchange *copy = arena_alloc(flat->arena, sizeof *copy);
+    *copy = *begin->call.exchange;
+    copy->name = kept_name(flat, copy->name);
+    made->exchange = copy;
+    list_push(flat->arena, &flat->begun, (void *)(uintptr_t)begin);
+    list_push(flat->arena, &flat->begun, copy);
+}
+
 static void set_flat_step(Flattening *flat, MoecStep *made, const HostStep *step) {
     static const MoecStepKind kinds[] = {[STEP_LAUNCH] = MOEC_STEP_LAUNCH,
                                          [STEP_PRODUCT] = MOEC_STEP_PRODUCT,
                                          [STEP_CLEAR] = MOEC_STEP_CLEAR,
                                          [STEP_REPEAT] = MOEC_STEP_REPEAT,
                                          [STEP_WHEN] = MOEC_STEP_WHEN};
-    MUST(step->kind != STEP_GROUPED && step->kind != STEP_CALL); /* kernels of the CPU */
+    if (step->kind == STEP_CALL) {
+        set_flat_exchange(flat, made, step);
+        return;
+    }
+    MUST(step->kind != STEP_GROUPED); /* a kernel of the CPU */
     made->kind = kinds[step->kind];
     if (step->kind == STEP_LAUNCH) set_launch(flat, made, &step->launch);
     if (step->kind == STEP_PRODUCT) set_flat_product(flat, made, &step->product);

@@ -69,7 +69,7 @@ typedef struct Param {
     const char *record;   /* type of a record */
     const Buffer *buffer; /* of a pointer */
     bool written, alone;  /* of memory; alone: overlaps that of no other pointer */
-    const Term *address;  /* of an operand; NULL: absent */
+    const Term *address;  /* of an operand, or of the weights of rows; NULL: absent */
     size_t offset;        /* of scratch memory, in the arena */
     long number;
     const ScheduleUnit *product; /* over dispatched rows */
@@ -253,7 +253,8 @@ typedef enum HostStepKind {
     STEP_LAUNCH,  /* a kernel */
     STEP_PRODUCT, /* a dense product */
     STEP_GROUPED, /* a product over dispatched rows: group, gathers of a and b, a, b, c */
-    STEP_CALL,    /* a hand-written kernel of the host: inputs and outputs of its statement */
+    STEP_CALL,    /* a hand-written kernel of the host, or an exchange: inputs and outputs of its
+                     statement */
     STEP_SCOPE,   /* its body with a variable */
     STEP_CLEAR,   /* zero bytes */
     STEP_REPEAT,
@@ -273,8 +274,8 @@ typedef struct HostStep {
         const ScheduleUnit *grouped;
         struct {
             const char *function;
-            List values; /* HostValue * */
-            bool begins; /* an exchange between processes, which another step ends */
+            List values;                  /* HostValue * */
+            const MoecExchange *exchange; /* between processes, begins here; or NULL */
             const struct HostStep *begun; /* ends the exchange of this step */
         } call;
         const HostRecord *record;

@@ -50,13 +50,15 @@ const char *adds_text(const ScheduleUnit *unit) {
     return unit->contraction->product.accumulate ? "1" : "0";
 }
 
-static void add_grouped_sizes(Text *text, const ScheduleUnit *unit) {
+static void add_grouped_sizes(Text *text, const Param *param) {
+    const ScheduleUnit *unit = param->product;
     const Product *product = &unit->contraction->product;
     bool weight = unit->contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
-    text_add(text, "&(const MoecGroupedOnDevice){%ld, %ld, %ld, %ld, %ld, %ld, %ld, %ld, %s}",
+    text_add(text, "&(const MoecGroupedOnDevice){%ld, %ld, %ld, %ld, %ld, %ld, %ld, %ld, %s%s%s}",
              product->batch[0], product->n, product->k, product->a_m,
              weight ? product->b_batch[0] : product->c_batch[0], product->b_k, product->b_n,
-             product->c_m, adds_text(unit));
+             product->c_m, adds_text(unit), param->address ? ", " : "",
+             param->address ? term_text(text->arena, param->address) : "");
 }
 
 static void add_argument_text(Text *text, const PrintStyle *style, const Param *param) {
@@ -79,7 +81,7 @@ static void add_argument_text(Text *text, const PrintStyle *style, const Param *
         text_add(text, "MOEC_NUMBER(%ld)", param->number);
         break;
     case PARAM_GROUPED:
-        add_grouped_sizes(text, param->product);
+        add_grouped_sizes(text, param);
         break;
     case PARAM_RECORD:
         text_add(text, "&%s", param->name);

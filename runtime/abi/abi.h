@@ -236,9 +236,13 @@ typedef struct MoecExchange {
     long outer, size, inner;
     long groups, keys;
     long rows; /* room for received rows */
+    long each; /* rows of each process for each one, itself too; 0: depends on the data */
     int key_count;
     long key_sizes[MOEC_MAX_RANK];
 } MoecExchange;
+
+/* The most results of an exchange. */
+enum { MOEC_EXCHANGE_RESULTS = 5 + MOEC_MAX_RANK };
 
 /* Services of the host for a program. A NULL pointer means that the program's own kernels do the
  * work. */

@@ -40,6 +40,17 @@ typedef struct MoecPackOnDevice {
     int32_t *start, *list;                             /* [others+1], [rows] */
 } MoecPackOnDevice;
 
+/* The rows of an exchange between processes, see MoecExchange. The results are those of COUNTS. */
+typedef struct MoecExchangeOnDevice {
+    long groups, keys, members, own; /* own: this process among the members of its group */
+    long size, room;                 /* numbers of a row; rows */
+    const int32_t *table;
+    int32_t *first, *group, *slot;
+    int key_count;
+    long key_sizes[MOEC_MAX_RANK];
+    int32_t *key[MOEC_MAX_RANK];
+} MoecExchangeOnDevice;
+
 /* A product over packed rows: see MoecGrouped in calls.h. */
 typedef struct MoecGroupedOnDevice {
     long groups, n, k;
@@ -47,6 +58,7 @@ typedef struct MoecGroupedOnDevice {
     long b_group, b_k, b_n;
     long c_row;
     int accumulate;
+    const int32_t *weight; /* of each row, the same within a group; NULL: that of its group */
 } MoecGroupedOnDevice;
 
 /* Bytes of shared memory of a block of the kernels whose names end with _wgmma, of which two blocks

@@ -123,9 +123,11 @@ typedef enum MoecStepCondition {
 } MoecStepCondition;
 
 typedef enum MoecStepKind {
-    MOEC_STEP_LAUNCH,  /* a kernel; values: its arguments */
-    MOEC_STEP_PRODUCT, /* operands: a, b, c, add, bias, kept */
-    MOEC_STEP_CLEAR,   /* zero bytes of its operand */
+    MOEC_STEP_LAUNCH,   /* a kernel; values: its arguments */
+    MOEC_STEP_PRODUCT,  /* operands: a, b, c, add, bias, kept */
+    MOEC_STEP_CLEAR,    /* zero bytes of its operand */
+    MOEC_STEP_EXCHANGE, /* operands: from, the table of rows, results: MoecHost.exchange_begin */
+    MOEC_STEP_EXCHANGE_END,
     MOEC_STEP_REPEAT,
     MOEC_STEP_WHEN
 } MoecStepKind;
@@ -154,6 +156,7 @@ typedef struct MoecStep {
             long blocks;
         } product;
         size_t bytes;
+        const MoecExchange *exchange; /* the begin and the end have the same one */
         struct {
             long count;
             int depth, reverse;

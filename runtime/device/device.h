@@ -106,6 +106,8 @@ double ceiling_read_pass(const void *block, size_t bytes);
 /* step_list: executes a step list; every pointer of the run is one of the device. */
 
 void steps_run(const MoecSteps *steps, const MoecRun *run);
+/* Whether an exchange needs numbers of rows that depend on the data. */
+bool steps_wait(const MoecSteps *steps);
 
 /* device: memory and execution of programs, on the CPU or on a CUDA device. The table of functions
  * below contains all differences between devices; the rest of the runtime uses only this table.

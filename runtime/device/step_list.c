@@ -156,6 +156,21 @@ static void run_product(const StepRun *run, const MoecStep *step) {
                  MOEC_TILE_THREADS, 0, arguments);
 }
 
+static bool exchanges_rows(const MoecExchange *exchange) {
+    return exchange->kind == MOEC_EXCHANGE_DISPATCH || exchange->kind == MOEC_EXCHANGE_COMBINE;
+}
+
+static void run_exchange(const StepRun *run, const MoecStep *step) {
+    const MoecHost *host = run->run->host;
+    void *operands[2 + MOEC_EXCHANGE_RESULTS] = {NULL};
+    assert(step->operand_count <= 2 + MOEC_EXCHANGE_RESULTS);
+    for (int i = 0; i < step->operand_count; i++)
+        operands[i] = device_address(run, step->first_operand + i);
+    const bool has_table = exchanges_rows(step->exchange);
+    host->exchange_begin(host->mesh, step->exchange, operands[0], has_table ? operands[1] : NULL,
+                         operands + 1 + has_table);
+}
+
 /* ---- steps ---- */
 
 static bool condition_holds(const MoecRun *run, MoecStepCondition condition) {
@@ -187,6 +202,12 @@ static void run_range(StepRun *run, int first, int last) {
         case MOEC_STEP_CLEAR:
             host->zero(host->self, device_address(run, step->first_operand), step->bytes);
             break;
+        case MOEC_STEP_EXCHANGE:
+            run_exchange(run, step);
+            break;
+        case MOEC_STEP_EXCHANGE_END:
+            host->exchange_end(host->mesh, step->exchange);
+            break;
         case MOEC_STEP_REPEAT:
             count = step->repeat.count;
             break;
@@ -200,6 +221,14 @@ static void run_range(StepRun *run, int first, int last) {
             run_range(run, number + 1, step->last);
         }
     }
+}
+
+bool steps_wait(const MoecSteps *steps) {
+    for (int i = 0; i < steps->step_count; i++)
+        if (steps->steps[i].kind == MOEC_STEP_EXCHANGE &&
+            exchanges_rows(steps->steps[i].exchange) && !steps->steps[i].exchange->each)
+            return true;
+    return false;
 }
 
 void steps_run(const MoecSteps *steps, const MoecRun *run) {

@@ -4,6 +4,7 @@
 
 #include "mesh/mesh.h"
 #include "mesh/mesh_library.h"
+#include "device/cuda/cuda_library.h"
 
 #include <stdatomic.h>
 
@@ -30,11 +31,22 @@ extern const MeshLibrary rendezvous_library;
 /* False after a message. */
 bool rendezvous_check(const ProcessGroup *launch);
 
+/* nccl: work on the stream of NCCL. */
+
+CudaStream *nccl_stream(void);
+/* Its later work follows the earlier work of the device. Returns an error of the library. */
+int nccl_begin(void);
+/* Adds transfers to that stream, without a wait. */
+int nccl_enqueue(const MeshTransfer *transfers, int count);
+/* Waits for a stream; error: of the work so far, which is returned unless it is 0. */
+int nccl_wait(CudaStream *stream, int error);
+
 /* watch: a thread that observes the other processes over TCP connections to process 0, which work
  * while MPI waits. If a process ends, fails or stalls, one message is printed and all end. */
 
 typedef struct Watchdog Watchdog;
 typedef struct ExchangeThread ExchangeThread;
+typedef struct DeviceExchanges DeviceExchanges;
 
 /* Current work of a process. */
 typedef struct Activity {
@@ -51,16 +63,17 @@ struct Mesh {
     int rank, size, host_count;
     char (*hosts)[HOST_LENGTH]; /* of each process */
     Activity activity;
-    Watchdog *watch; /* NULL: no connection */
-    float *received; /* device memory; buffer of reduce.c */
-    size_t received_bytes;
+    Watchdog *watch;         /* NULL: no connection */
+    float *received, *slots; /* device memory: buffers of reduce.c, of mesh_return_slots */
+    size_t received_bytes, slots_bytes;
     /* mesh_exchange.c: consecutive processes that divide parameters, or share a micro-batch */
     int dividing, sharing;
     unsigned char *staged;
     size_t staged_bytes;
-    long growths;              /* of that buffer */
-    ExchangeThread *exchanges; /* mesh_thread.c; NULL before the first exchange */
-    bool overlaps;             /* with computation */
+    long growths;               /* of that buffer */
+    ExchangeThread *exchanges;  /* mesh_thread.c; NULL before the first exchange */
+    DeviceExchanges *on_device; /* nccl_exchange.c; the same */
+    bool overlaps;              /* with computation */
 };
 
 /* Seconds until a stall ends the run, from the environment; false after a message. */
@@ -78,6 +91,8 @@ void watch_end(Watchdog *watch);
 void collective_begin(Mesh *mesh, const char *name);
 /* error: of the library; ends all processes after a message unless it is 0. */
 void collective_end(Mesh *mesh, const MeshLibrary *library, int error);
+/* No device memory of this size: ends all processes after a message. */
+_Noreturn void mesh_out_of_memory(Mesh *mesh, const char *name, size_t bytes);
 /* More rows arrived than a program has room for: ends all processes after a message. */
 _Noreturn void mesh_rows_exceeded(Mesh *mesh, const char *name, long rows, long room);
 /* The messages of this thread are held as those of the first one. */
@@ -85,8 +100,29 @@ void hold_thread_messages(void);
 /* The text of held messages, which are then empty: a new string. */
 char *held_messages(void);
 
-/* mesh_exchange: the number of results of an exchange, at most EXCHANGE_RESULTS. */
-enum { EXCHANGE_RESULTS = 5 + MOEC_MAX_RANK };
+/* An exchange within a group of consecutive processes. */
+typedef struct GroupTransfers {
+    Mesh *mesh;
+    int first, count, own; /* the group; the index of this process in it */
+    MeshTransfer *list;    /* of this exchange */
+    int length;
+} GroupTransfers;
+
+/* nccl_exchange: after the last exchange. */
+void mesh_exchanges_end_there(Mesh *mesh);
+
+/* mesh_exchange: begins an exchange with `size` processes; its list has to be freed. */
+GroupTransfers begin_group(Mesh *mesh, int size, const char *name);
+/* Adds a transfer with a member of the group, unless it is this process. */
+void add_transfer(GroupTransfers *group, int member, bool sends, const void *bytes, size_t length);
+/* The rows that a process receives, from the table of an exchange; of one sender. */
+long rows_arriving(const GroupTransfers *group, const MoecExchange *exchange, const int *table);
+/* Adds the transfers of rows for the processes of their keys. `staged`: received rows of the other
+ * processes, in order of process. back: they return. */
+void add_row_transfers(GroupTransfers *group, const MoecExchange *exchange, const int *table,
+                       unsigned char *rows, unsigned char *staged, bool back);
+/* mesh_exchange: the results of COUNTS; the number of results of an exchange. */
+enum { EXCHANGE_TABLE, EXCHANGE_GROUP, EXCHANGE_FIRST, EXCHANGE_SLOT, EXCHANGE_KEYS };
 int exchange_results(const MoecExchange *exchange);
 
 #endif

@@ -230,6 +230,13 @@ void mesh_set_groups(Mesh *mesh, int dividing, int sharing) {
     mesh->sharing = sharing;
 }
 
+void mesh_out_of_memory(Mesh *mesh, const char *name, size_t bytes) {
+    error_message("reduce train.batch_size, train.context_length or the number of processes",
+                  "rank %d of %d (%s): out of memory for %s of other processes: %zu bytes",
+                  mesh->rank, mesh->size, mesh->hosts[mesh->rank], name, bytes);
+    watch_fail(mesh, held_messages());
+}
+
 void mesh_rows_exceeded(Mesh *mesh, const char *name, long rows, long room) {
     error_message("reduce train.batch_size or the number of processes of `expert`",
                   "rank %d of %d (%s): %ld rows arrived for '%s', which has room for %ld",

@@ -73,6 +73,10 @@ void mesh_exchange(Mesh *mesh, const MoecExchange *exchange, const void *from, c
 void mesh_exchange_begin(void *mesh, const MoecExchange *exchange, const void *from,
                          const int *table, void *const *to);
 void mesh_exchange_end(void *mesh, const MoecExchange *exchange);
+/* nccl_exchange: the same for programs of GPUs. */
+void mesh_exchange_begin_there(void *mesh, const MoecExchange *exchange, const void *from,
+                               const int *table, void *const *to);
+void mesh_exchange_end_there(void *mesh, const MoecExchange *exchange);
 /* After the last exchange, before mesh_end: ends the thread. */
 void mesh_exchanges_end(Mesh *mesh);
 /* A gradient [outer][keys][inner] with a slot for each own key and each process of the group, as

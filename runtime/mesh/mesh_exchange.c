@@ -8,15 +8,7 @@
 
 enum { ELEMENT = 4 };
 
-/* An exchange within a group of consecutive processes. */
-typedef struct GroupTransfers {
-    Mesh *mesh;
-    int first, count, own; /* the group; the index of this process in it */
-    MeshTransfer *list;    /* of this exchange */
-    int length;
-} GroupTransfers;
-
-static GroupTransfers begin_group(Mesh *mesh, int size, const char *name) {
+GroupTransfers begin_group(Mesh *mesh, int size, const char *name) {
     const int first = mesh->rank / size * size;
     collective_begin(mesh, name);
     return (GroupTransfers){.mesh = mesh,
@@ -26,16 +18,13 @@ static GroupTransfers begin_group(Mesh *mesh, int size, const char *name) {
                             .list = memory_new(sizeof(MeshTransfer) * 2 * (size_t)size)};
 }
 
-/* Adds a transfer with a member of the group. */
-static void add_transfer(GroupTransfers *group, int member, bool sends, const void *bytes,
-                         size_t length) {
+void add_transfer(GroupTransfers *group, int member, bool sends, const void *bytes, size_t length) {
     if (member == group->own) return;
     group->list[group->length++] =
         (MeshTransfer){group->first + member, sends, (void *)(uintptr_t)bytes, length};
 }
 
-static void run_group(GroupTransfers *group) {
-    const MeshLibrary *library = group->mesh->here;
+static void run_group(GroupTransfers *group, const MeshLibrary *library) {
     collective_end(group->mesh, library, library->transfer(group->list, group->length));
     free(group->list);
 }
@@ -63,7 +52,7 @@ static unsigned char *gather_group(Mesh *mesh, const MoecExchange *exchange, con
         add_transfer(&group, i, true, from, bytes);
         add_transfer(&group, i, false, all + bytes * (size_t)i, bytes);
     }
-    run_group(&group);
+    run_group(&group, mesh->here);
     return all;
 }
 
@@ -97,14 +86,12 @@ static void gather_dimension(Mesh *mesh, const MoecExchange *exchange, const voi
 
 /* ---- rows ---- */
 
-enum { TABLE, GROUP_OF, FIRST_OF_PART, SLOT_OF, KEYS };
-
 static void describe_row(const MoecExchange *exchange, int row, long group, long slot,
                          int *const *to) {
-    to[GROUP_OF][row] = (int)group;
-    to[SLOT_OF][row] = (int)slot;
+    to[EXCHANGE_GROUP][row] = (int)group;
+    to[EXCHANGE_SLOT][row] = (int)slot;
     for (int i = exchange->key_count - 1; i >= 0; i--) {
-        to[KEYS + i][row] = (int)(group % exchange->key_sizes[i]);
+        to[EXCHANGE_KEYS + i][row] = (int)(group % exchange->key_sizes[i]);
         group /= exchange->key_sizes[i];
     }
 }
@@ -118,16 +105,16 @@ static void describe_received(const GroupTransfers *group, const MoecExchange *e
         const long key = own * group->own + slot / group->count;
         const int *bounds = table + slot % group->count * (exchange->groups + 1) + key * parts;
         for (long part = 0; part < parts; part++) {
-            to[FIRST_OF_PART][slot * parts + part] = row;
+            to[EXCHANGE_FIRST][slot * parts + part] = row;
             for (int r = bounds[part]; r < bounds[part + 1]; r++)
                 describe_row(exchange, row++, key * parts + part, slot, to);
         }
     }
-    to[FIRST_OF_PART][exchange->groups] = row;
+    to[EXCHANGE_FIRST][exchange->groups] = row;
 }
 
-static long rows_arriving(const GroupTransfers *group, const MoecExchange *exchange,
-                          const int *table) {
+long rows_arriving(const GroupTransfers *group, const MoecExchange *exchange, const int *table) {
+    if (exchange->each) return exchange->each * group->count;
     const long width = exchange->groups / group->count;
     long rows = 0;
     for (int sender = 0; sender < group->count; sender++) {
@@ -141,13 +128,13 @@ static void exchange_counts(Mesh *mesh, const MoecExchange *exchange, const void
                             int *const *to) {
     GroupTransfers group = begin_group(mesh, mesh->dividing, exchange->name);
     const size_t length = (size_t)(exchange->groups + 1), bytes = length * sizeof(int);
-    int *table = to[TABLE];
+    int *table = to[EXCHANGE_TABLE];
     memcpy(table + (size_t)group.own * length, from, bytes);
     for (int i = 0; i < group.count; i++) {
         add_transfer(&group, i, true, from, bytes);
         add_transfer(&group, i, false, table + (size_t)i * length, bytes);
     }
-    run_group(&group);
+    run_group(&group, mesh->here);
     const long rows = rows_arriving(&group, exchange, table);
     if (rows > exchange->rows) mesh_rows_exceeded(mesh, exchange->name, rows, exchange->rows);
     describe_received(&group, exchange, table, to);
@@ -171,40 +158,63 @@ static void copy_pieces(const GroupTransfers *group, const MoecExchange *exchang
         }
 }
 
+/* The rows of process `member` for this one in its own order. */
+static unsigned char *rows_for(const GroupTransfers *group, const MoecExchange *exchange,
+                               const int *table, int from, int to, unsigned char *rows,
+                               size_t *bytes) {
+    const size_t width = (size_t)exchange->size * ELEMENT;
+    long first = exchange->each * to, end = first + exchange->each;
+    if (!exchange->each) {
+        const long share = exchange->groups / group->count;
+        const int *bounds = table + from * (exchange->groups + 1) + to * share;
+        first = bounds[0];
+        end = bounds[share];
+    }
+    *bytes = (size_t)(end - first) * width;
+    return rows ? rows + (size_t)first * width : NULL;
+}
+
+void add_row_transfers(GroupTransfers *group, const MoecExchange *exchange, const int *table,
+                       unsigned char *rows, unsigned char *staged, bool back) {
+    for (int i = 0; i < group->count; i++) {
+        size_t leave, arrive;
+        const unsigned char *own = rows_for(group, exchange, table, group->own, i, rows, &leave);
+        rows_for(group, exchange, table, i, group->own, NULL, &arrive);
+        add_transfer(group, i, !back, own, leave);
+        add_transfer(group, i, back, staged, arrive);
+        staged += i == group->own ? 0 : arrive;
+    }
+}
+
 /* dispatch: `rows` are sent, else received. */
 static void exchange_rows(Mesh *mesh, const MoecExchange *exchange, const int *table,
                           unsigned char *rows, unsigned char *here) {
     GroupTransfers group = begin_group(mesh, mesh->dividing, exchange->name);
-    const bool dispatch = exchange->kind == MOEC_EXCHANGE_DISPATCH;
-    const long share = exchange->groups / group.count;
+    const bool back = exchange->kind == MOEC_EXCHANGE_COMBINE;
     const size_t width = (size_t)exchange->size * ELEMENT;
     unsigned char *at = staging(mesh, (size_t)rows_arriving(&group, exchange, table) * width);
     unsigned char **buffers = memory_new(sizeof *buffers * (size_t)group.count);
-    const int *bounds = table + group.own * (exchange->groups + 1);
+    add_row_transfers(&group, exchange, table, rows, at, back);
     for (int i = 0; i < group.count; i++) {
-        const int *theirs = table + i * (exchange->groups + 1) + group.own * share;
-        const size_t arrive = (size_t)(theirs[share] - theirs[0]) * width,
-                     leave = (size_t)(bounds[(i + 1) * share] - bounds[i * share]) * width;
-        unsigned char *own = rows + (size_t)bounds[i * share] * width;
+        size_t bytes;
+        unsigned char *own = rows_for(&group, exchange, table, i, group.own, rows, &bytes);
         buffers[i] = i == group.own ? own : at;
-        add_transfer(&group, i, dispatch, own, leave);
-        add_transfer(&group, i, !dispatch, at, arrive);
-        at += i == group.own ? 0 : arrive;
+        at += i == group.own ? 0 : bytes;
     }
-    if (!dispatch) copy_pieces(&group, exchange, table, here, buffers, true);
-    run_group(&group);
-    if (dispatch) copy_pieces(&group, exchange, table, here, buffers, false);
+    if (back) copy_pieces(&group, exchange, table, here, buffers, true);
+    run_group(&group, mesh->here);
+    if (!back) copy_pieces(&group, exchange, table, here, buffers, false);
     free(buffers);
 }
 
 int exchange_results(const MoecExchange *exchange) {
-    return exchange->kind == MOEC_EXCHANGE_COUNTS ? KEYS + exchange->key_count : 1;
+    return exchange->kind == MOEC_EXCHANGE_COUNTS ? EXCHANGE_KEYS + exchange->key_count : 1;
 }
 
 void mesh_exchange(Mesh *mesh, const MoecExchange *exchange, const void *from, const int *table,
                    void *const *to) {
     void *mutable = (void *)(uintptr_t)from;
-    int *counts[EXCHANGE_RESULTS];
+    int *counts[MOEC_EXCHANGE_RESULTS];
     switch (exchange->kind) {
     case MOEC_EXCHANGE_SUM:
     case MOEC_EXCHANGE_MAX:
@@ -229,23 +239,37 @@ void mesh_exchange(Mesh *mesh, const MoecExchange *exchange, const void *from, c
 
 /* ---- slots of gradients ---- */
 
+/* Memory of the device for `bytes`, which is kept. */
+static float *slots_memory(Mesh *mesh, const char *name, size_t bytes) {
+    Device *device = mesh->engine->device;
+    if (bytes <= mesh->slots_bytes) return mesh->slots;
+    if (mesh->slots) device->kind->release(device, mesh->slots, mesh->slots_bytes);
+    mesh->slots = device->kind->allocate(device, bytes);
+    mesh->slots_bytes = bytes;
+    if (!mesh->slots) mesh_out_of_memory(mesh, name, bytes);
+    return mesh->slots;
+}
+
 void mesh_return_slots(Mesh *mesh, const char *name, float *block, long outer, long keys,
                        long inner) {
+    Device *device = mesh->engine->device;
     const long members = mesh->dividing, own = keys / members;
     const size_t bytes = (size_t)inner * sizeof *block;
-    float *made = (float *)(void *)staging(mesh, (size_t)keys * bytes);
-    for (long i = 0; i < outer; i++, block += keys * inner) {
+    float *made = slots_memory(mesh, name, (size_t)keys * bytes);
+    bool good = true;
+    for (long i = 0; i < outer && good; i++, block += keys * inner) {
         GroupTransfers group = begin_group(mesh, (int)members, name);
         group.list = memory_grow(group.list, sizeof *group.list * 2 * (size_t)(keys + 1));
         for (long key = 0; key < own; key++)
             for (int member = 0; member < members; member++) {
                 float *to = made + (member * own + key) * inner;
                 const float *slot = block + (key * members + member) * inner;
-                if (member == group.own) memcpy(to, slot, bytes);
+                if (member == group.own) good &= device->kind->copy(device, to, slot, bytes);
                 add_transfer(&group, member, true, slot, bytes);
                 add_transfer(&group, member, false, to, bytes);
             }
-        run_group(&group);
-        memcpy(block, made, (size_t)keys * bytes);
+        run_group(&group, mesh->there);
+        good &= device->kind->copy(device, block, made, (size_t)keys * bytes);
     }
+    if (!good) watch_fail(mesh, held_messages());
 }

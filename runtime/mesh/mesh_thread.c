@@ -17,7 +17,7 @@ typedef struct Running {
     const MoecExchange *exchange;
     const void *from;
     const int *table;
-    void *to[EXCHANGE_RESULTS];
+    void *to[MOEC_EXCHANGE_RESULTS];
     bool done;
     struct Running *after;
 } Running;
@@ -132,6 +132,7 @@ void mesh_exchange_end(void *self, const MoecExchange *exchange) {
 
 void mesh_exchanges_end(Mesh *mesh) {
     ExchangeThread *thread = mesh ? mesh->exchanges : NULL;
+    if (mesh) mesh_exchanges_end_there(mesh);
     if (!thread) return;
     pthread_mutex_lock(&thread->mutex);
     thread->ending = true;

@@ -29,8 +29,12 @@ static int nccl_ended_by(int error) {
     return error;
 }
 
-/* The following calls wait for the earlier work of the device. Errors of CUDA are negative. */
-static int nccl_begin(void) {
+CudaStream *nccl_stream(void) {
+    return own.stream;
+}
+
+/* Errors of CUDA are negative. */
+int nccl_begin(void) {
     const CudaDriver *driver = &own.device->library->driver;
     cuda_enter(own.device);
     int error = driver->event_record(own.reached, own.device->stream);
@@ -43,32 +47,38 @@ static int nccl_state(void) {
     return error ? error : state == NCCL_IN_PROGRESS ? 0 : state;
 }
 
-/* Waits for the calls; error: of them. */
-static int nccl_finish(int error) {
+int nccl_wait(CudaStream *stream, int error) {
     const CudaDriver *driver = &own.device->library->driver;
     int state = CUDA_NOT_READY;
     while (!error && state == CUDA_NOT_READY) {
-        state = driver->stream_query(own.stream);
+        state = driver->stream_query(stream);
         error = nccl_state();
         if (state == CUDA_NOT_READY) sched_yield();
     }
     return error ? nccl_ended_by(error) : -state;
 }
 
-static int nccl_transfer(const MeshTransfer *transfers, int count) {
-    int error = nccl_begin();
-    if (!error) error = own.calls->group_start();
+static int nccl_finish(int error) {
+    return nccl_wait(own.stream, error);
+}
+
+/* Also without bytes: each process then has the same calls. */
+int nccl_enqueue(const MeshTransfer *transfers, int count) {
+    int error = own.calls->group_start();
     for (int i = 0; i < count && !error; i++) {
         const MeshTransfer *one = &transfers[i];
         const size_t floats = one->length / sizeof(float);
-        if (!floats) continue;
         error = one->sends ? own.calls->send(one->bytes, floats, NCCL_FLOAT, one->peer, own.comm,
                                              own.stream)
                            : own.calls->receive(one->bytes, floats, NCCL_FLOAT, one->peer, own.comm,
                                                 own.stream);
     }
-    if (!error) error = own.calls->group_end();
-    return nccl_finish(error);
+    return error ? error : own.calls->group_end();
+}
+
+static int nccl_transfer(const MeshTransfer *transfers, int count) {
+    const int error = nccl_begin();
+    return nccl_finish(error ? error : nccl_enqueue(transfers, count));
 }
 
 static int nccl_broadcast(void *bytes, size_t length, int root) {

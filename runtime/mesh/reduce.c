@@ -40,11 +40,7 @@ static void allocate_received(Mesh *mesh) {
     Device *device = mesh->engine->device;
     mesh->received_bytes = sizeof(float) * piece_length(mesh) * (size_t)mesh->size;
     mesh->received = device->kind->allocate(device, mesh->received_bytes);
-    if (mesh->received) return;
-    error_message("reduce train.batch_size or train.context_length",
-                  "rank %d of %d (%s): out of memory for gradients of other processes: %zu bytes",
-                  mesh->rank, mesh->size, mesh->hosts[mesh->rank], mesh->received_bytes);
-    watch_fail(mesh, held_messages());
+    if (!mesh->received) mesh_out_of_memory(mesh, "gradients", mesh->received_bytes);
 }
 
 /* Sends each process its piece, and adds those that arrive for the own one. */

@@ -102,14 +102,6 @@ static bool set_mesh(TrainRun *run, const ProcessGroup *launch, MoecCompiler *co
 static bool check_device(const TrainRun *run, const ProcessGroup *launch, const Device *device) {
     if (!device->apart) return true;
     if (launch->size > 1 || run->settings.lanes > 1) cuda_fix_choices();
-    if (run->divided > 1)
-        return error_message("--mesh data=N, or omit --device",
-                             "--mesh %s requires training on CPUs, not --device cuda",
-                             run->options.mesh);
-    if (run->stages.sharing > 1)
-        return error_message("increase train.gradient_accumulation_steps, or omit --device",
-                             "the sequences of a micro-batch are divided over processes on CPUs "
-                             "only, not with --device cuda");
     return launch->size == 1 || cuda_nccl();
 }
 
@@ -221,9 +213,11 @@ bool processes_join(TrainRun *run, const Device *device, bool good) {
     run->sharded = run->settings.zero && !run->model->table->whole_bytes &&
                    !table_clip_groups(run->model->table);
     if (run->sharded) keep_own_moments(run);
-    run->model->engine->host.exchange_begin = mesh_exchange_begin;
-    run->model->engine->host.exchange_end = mesh_exchange_end;
-    run->model->engine->host.mesh = run->mesh;
+    MoecHost *host = &run->model->engine->host;
+    const bool apart = run->model->engine->device->apart;
+    host->exchange_begin = apart ? mesh_exchange_begin_there : mesh_exchange_begin;
+    host->exchange_end = apart ? mesh_exchange_end_there : mesh_exchange_end;
+    host->mesh = run->mesh;
     return true;
 }
 
@@ -293,7 +287,9 @@ bool processes_share(TrainRun *run) {
 
 void processes_collect(const TrainRun *run, bool optimizer) {
     const Model *model = run->model;
-    if (run->parts)
+    if (run->parts && model->device->apart) /* which is copied to the host then */
+        processes_complete(run);
+    else if (run->parts)
         mesh_collect_ranges(run->mesh, "weights", model->weights, trained_elements(model));
     if (optimizer && run->sharded) model_get_moments(model);
     for (int i = 0; optimizer && run->sharded && i < model->table->update->state_count; i++)
@@ -340,24 +336,27 @@ void processes_drop(const TrainRun *run) {
 
 void processes_settle(const TrainRun *run) {
     const Model *model = run->model;
-    if (run->divided > 1) memory_join_pages(model->there.arena, model->arena_bytes);
+    if (run->divided > 1 && !model->device->apart)
+        memory_join_pages(model->there.arena, model->arena_bytes);
 }
 
 void processes_drop_rows(const TrainRun *run) {
     const Model *model = run->model;
-    if (run->divided > 1) memory_release(model->there.arena, model->arena_bytes);
+    if (run->divided > 1 && !model->device->apart)
+        memory_release(model->there.arena, model->arena_bytes);
 }
 
 void processes_complete(const TrainRun *run) {
     if (run->parts)
-        mesh_gather_ranges(run->mesh, "weights", run->model->weights, trained_elements(run->model));
+        mesh_gather_ranges(run->mesh, "weights", run->model->there.weights,
+                           trained_elements(run->model));
 }
 
 double run_weight_bytes(const TrainRun *run) {
     const Model *model = run->model;
     const MeshRange own = mesh_range(run->mesh, trained_elements(model), mesh_rank(run->mesh));
     size_t dropped = 0;
-    for (int i = 0; i < run->part_count; i++) {
+    for (int i = 0; i < run->part_count && !model->device->apart; i++) {
         const MeshPart *part = &run->parts[i];
         const size_t start = part->start > own.start ? part->start : own.start,
                      end = part->end < own.end ? part->end : own.end;

@@ -62,7 +62,6 @@ MOEC_NCCL=/nowhere refused "several processes on GPUs communicate by NCCL: canno
 MOEC_SIM=unchecked,pair refused "4 processes on this host need as many GPUs, but the driver reports 2" 4
 refused "data = 4 has 4 processes, but torchrun started 2" 2 --mesh data=4
 refused "4 micro-batches (train.gradient_accumulation_steps) cannot be distributed over data = 3" 3
-refused "--mesh expert=2 requires training on CPUs, not --device cuda" 2 --mesh expert=2
 refused "ranks 0 and 1 use the same GPU" 2 --device cuda:1
 refused "torchrun started 2 processes, but training on CPUs communicates by MPI" 2 --device cpu
 

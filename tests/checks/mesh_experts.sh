@@ -56,6 +56,9 @@ for model in nested twice; do
     cmp "$work/one/last.safetensors" "$work/two/last.safetensors" || wrong "$model: other weights"
 done
 model=
+# The statistics of a step need no experts of the last layer.
+moec dump "$work/mixture.moe:mixture" --set layers=1 --mode gather --after mesh_rows --mesh data=2,expert=2 >"$work/out" 2>&1 ||
+    wrong "statistics of one layer: $(cat "$work/out")"
 
 # refused WORDS LAUNCHER ARGUMENTS...: an error at its location, with help; nothing is written.
 refused() {

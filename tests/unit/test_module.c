@@ -356,7 +356,7 @@ typedef struct PlantedExchange {
 } PlantedExchange;
 
 static bool begins_rows(const HostStep *step) {
-    return step->call.begins && step->operands.count == 3; /* rows, table, rows */
+    return step->call.exchange && step->operands.count == 3; /* rows, table, rows */
 }
 
 static List *list_with(List *steps, const HostStep *wanted) {
@@ -499,7 +499,7 @@ static long exchanges;
 static void count_exchanges(const List *steps) {
     for (int i = 0; i < steps->count; i++) {
         const HostStep *step = steps->items[i];
-        exchanges += step->kind == STEP_CALL && step->call.begins;
+        exchanges += step->kind == STEP_CALL && step->call.exchange;
         count_exchanges(&step->body);
     }
 }

@@ -10,11 +10,15 @@
 
 #include <cmocka.h>
 
+enum { MAX_RUNNING = 64 };
+
 typedef struct Walk {
     const MoecSteps *steps;
     long indices[MOEC_STEP_DEPTH];
     int visited[MOEC_STEP_WHEN + 1]; /* by kind */
     int offsets; /* operands whose offset depends on a repeat */
+    const MoecExchange *running[MAX_RUNNING];
+    int running_count;
 } Walk;
 
 /* ---- operands ---- */
@@ -77,6 +81,15 @@ static void check_step(Walk *walk, const MoecStep *step) {
         check_operand(walk, operand_of(walk, step, 0),
                       (long)(step->bytes / walk->steps->buffers[operand_of(walk, step, 0)->buffer].element) - 1);
         break;
+    case MOEC_STEP_EXCHANGE:
+        assert_true(walk->running_count < MAX_RUNNING);
+        assert_non_null(step->exchange->name);
+        walk->running[walk->running_count++] = step->exchange;
+        break;
+    case MOEC_STEP_EXCHANGE_END:
+        assert_true(walk->running_count > 0 && walk->running[0] == step->exchange);
+        memmove(walk->running, walk->running + 1, sizeof *walk->running * (size_t)--walk->running_count);
+        break;
     default:
         break;
     }
@@ -102,7 +115,10 @@ static void walk_steps(Walk *walk, int first, int last, int depth) {
 /* ---- the printed program ---- */
 
 static const char *name_of(const MoecStep *step) {
-    return step->kind == MOEC_STEP_LAUNCH ? step->launch.kernel : NULL;
+    return step->kind == MOEC_STEP_LAUNCH         ? step->launch.kernel
+           : step->kind == MOEC_STEP_EXCHANGE     ? "moec_exchange_begin("
+           : step->kind == MOEC_STEP_EXCHANGE_END ? "moec_exchange_end("
+                                                  : NULL;
 }
 
 /* In the function of an entry every launch and call follows the one before. */
@@ -134,11 +150,25 @@ static void check_blocks(const Module *module, const Entry *entry, const MoecSte
     }
 }
 
+enum {
+    LAUNCH = 1 << MOEC_STEP_LAUNCH,
+    PRODUCT = 1 << MOEC_STEP_PRODUCT,
+    CLEAR = 1 << MOEC_STEP_CLEAR,
+    EXCHANGE = 1 << MOEC_STEP_EXCHANGE, /* the program of a process of a mesh */
+    REPEAT = 1 << MOEC_STEP_REPEAT,
+    WHEN = 1 << MOEC_STEP_WHEN,
+    DENSE = LAUNCH | PRODUCT | REPEAT
+};
+
 /* kinds: those of which the steps have some. */
 static void check(const char *file, const char *model, MoecGraph graph, const char *precision, unsigned kinds) {
     char set[64];
     snprintf(set, sizeof set, "train.precision=%s", precision);
     MoecCompiler *compiler = moec_open(file, model, (const char *const[]){set}, 1, NULL);
+    if (kinds & EXCHANGE) {
+        assert_true(moec_set_mesh(compiler, "data=2,expert=2", 0));
+        moec_divide(compiler, 1);
+    }
     MoecProgram *program = moec_compile(compiler, graph, 0, 0, graph == MOEC_DECODE);
     if (!program) fail_msg("%s", moec_reports(compiler));
     const Module *module = lowered_module(compiler, &program, 1, true, "names");
@@ -153,6 +183,7 @@ static void check(const char *file, const char *model, MoecGraph graph, const ch
     for (int kind = 0; kind <= MOEC_STEP_WHEN; kind++)
         if (kinds & 1U << kind) assert_true(walk.visited[kind] > 0);
     assert_true(walk.offsets > 0);
+    assert_int_equal(walk.running_count, 0);
     check_order(walk.steps, text, entry->name);
     check_blocks(module, entry, walk.steps);
     arena_free(arena);
@@ -161,18 +192,11 @@ static void check(const char *file, const char *model, MoecGraph graph, const ch
 
 static const char tiny[] = "models/tiny.moe", hybrid[] = "models/hybrid.moe";
 
-enum {
-    LAUNCH = 1 << MOEC_STEP_LAUNCH,
-    PRODUCT = 1 << MOEC_STEP_PRODUCT,
-    CLEAR = 1 << MOEC_STEP_CLEAR,
-    REPEAT = 1 << MOEC_STEP_REPEAT,
-    WHEN = 1 << MOEC_STEP_WHEN,
-    DENSE = LAUNCH | PRODUCT | REPEAT
-};
-
 static void test_device(void **state) {
     (void)state;
     check(tiny, "tiny", MOEC_TRAIN, "bf16", DENSE | WHEN);
+    check("tests/mesh_models.moe", "shared", MOEC_TRAIN, "f32", DENSE | WHEN | EXCHANGE);
+    check("tests/mesh_models.moe", "uniform", MOEC_MEASURE, "f32", DENSE | EXCHANGE);
     check(tiny, "tiny", MOEC_DECODE, "bf16", LAUNCH | REPEAT);
     check(tiny, "tiny_moe", MOEC_TRAIN, "bf16", DENSE | WHEN);
     check(tiny, "tiny_moe", MOEC_DECODE, "bf16", LAUNCH | REPEAT);

@@ -14,6 +14,7 @@ typedef struct RowSides {
     /* of the received rows: group, keys; where their process adds to a gradient of the first key;
      * first row of each slot and other keys */
     Tensor *number, *keys[MAX_RANK], *slot, *slots;
+    long each; /* rows of each process for each one; 0: depends on the data */
 } RowSides;
 
 /* Rows that are selected among the rows of a relation: of the process that receives these. */
@@ -37,6 +38,9 @@ typedef struct Keyed {
     bool *key_side;    /* by id of the tensors before the rows move: it has received rows */
     bool *varies;      /* the same: differs between the processes of a group */
     bool apart;        /* the processes of a group have different micro-batches */
+    /* by id of the tensors before the rows move: the axis along which equally many values are
+     * selected; NULL: another tensor */
+    const Axis **selected_along;
     int count;
     bool changed, failed;
 } Keyed;

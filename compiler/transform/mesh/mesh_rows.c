@@ -178,6 +178,14 @@ static void find_sides(Keyed *keyed) {
     }
 }
 
+static void visit_selection(Statement *statement, void *data) {
+    const Keyed *keyed = data;
+    if (statement->kind != STATEMENT_CALL || !statement->row->selects) return;
+    const Expr *mask = call_output(statement, 0);
+    keyed->selected_along[mask->tensor->id] =
+        call_shape(mask).index[statement->top.dimension]->axis;
+}
+
 /* ---- the pass ---- */
 
 static void find_row_sides(Keyed *keyed) {
@@ -246,10 +254,13 @@ void mesh_rows(Program *program, const MeshSizes *sizes) {
     drop_unused_rows(&keyed);
     widen_nested_rows(&keyed);
     if (keyed.failed) return;
-    if (!keyed.sides.count) {
-        report_no_keys(program, sizes);
+    if (!keyed.sides.count) { /* statistics of one layer need none */
+        if (program->graph != GRAPH_GATHER) report_no_keys(program, sizes);
         return;
     }
     find_sides(&keyed);
+    keyed.selected_along =
+        arena_alloc(program->arena, ((size_t)keyed.count + 1) * sizeof(const Axis *));
+    block_walk(&program->body, visit_selection, &keyed);
     move_rows(&keyed, &program->body);
 }

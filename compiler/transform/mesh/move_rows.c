@@ -115,6 +115,7 @@ void add_exchange(RowMove *move, CollectiveKind kind, Expr *from, Expr *to) {
                                          move->statement->span, move->statement->asked);
     exchange->application = move->statement->application;
     exchange->collective.keys = key_axis(move->sides->relation, 0)->size;
+    exchange->collective.each = move->sides->each;
     list_push(program->arena, &exchange->inputs, from);
     list_push(program->arena, &exchange->inputs, whole_read(program, move->sides->table));
     list_push(program->arena, &exchange->outputs, to);
@@ -383,6 +384,14 @@ static void add_received(RowMove *move, const RowSides *sides, Tensor *first, bo
     list_copy(move->program->arena, &move->program->relations, &received, sizeof received);
 }
 
+/* A selection of equally many values, not among the first key: each value of that key has equally
+ * many rows. */
+static long rows_for_each(const RowMove *move, const Relation *relation, const Statement *pack) {
+    const Axis *along = move->keyed->selected_along[relation->mask->id];
+    const bool even = along && along != key_axis(relation, 0) && !pack->pack.bounded;
+    return even ? relation->rows->size / move->keyed->size : 0;
+}
+
 /* The received rows of a pack. */
 static void add_counts(RowMove *move, RowSides *sides, const Relation *relation) {
     Program *program = move->program;
@@ -394,6 +403,7 @@ static void add_counts(RowMove *move, RowSides *sides, const Relation *relation)
     counts->application = move->statement->application;
     list_push(program->arena, &counts->inputs, whole_read(program, relation->group));
     sides->relation = relation;
+    sides->each = rows_for_each(move, relation, move->statement);
     sides->table =
         count_tensor(move, relation, counts, "table", 2, (Axis *[]){processes, groups}, 0);
     sides->number =

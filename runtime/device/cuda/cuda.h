@@ -73,6 +73,8 @@ bool cuda_engine_round(Engine *engine, const float *weights, void *rounded);
 double cuda_engine_rate(const Engine *engine, double step, double steps);
 bool cuda_engine_time_kernels(Engine *engine, KernelTimes *times);
 bool cuda_engine_update(Engine *engine, const BlockUpdate *update);
+/* A kernel that is the same in every program; NULL after a message. */
+CudaFunction *cuda_engine_function(Engine *engine, const char *name);
 
 /* cuda_compile: compiles CUDA source to an image for one architecture by NVRTC, and caches it by a
  * hash of all inputs. */

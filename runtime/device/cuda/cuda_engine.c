@@ -1,17 +1,11 @@
 /* cuda_engine: execution of the kernels of a program on a CUDA device.
  *
- * The first call of a graph launches its kernels one by one. The second call is captured as a CUDA
- * graph, and later calls launch that graph. A call that cannot be captured is launched kernel by
- * kernel every time. Nothing is loaded or allocated during a capture. Values that change between
- * calls (inputs, seed, optimizer scalars) are in device memory, never in kernel arguments.
- *
  * In a CUDA graph a kernel may start before its predecessor ends, and reads weights before it waits
  * for it. This is safe because no graph both writes weights and multiplies by them. Launches
  * outside of CUDA graphs do not overlap, since the weights may just have been rounded. */
-#include "device/cuda/cuda.h"
+#include "device/cuda/cuda_engine.h"
 
 #include "base/message.h"
-#include "device/cuda/cuda_variants.h"
 #include "base/memory.h"
 #include "base/clock.h"
 
@@ -22,53 +16,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CAPTURE_LIMIT = 16, PART_LIMIT = 16, MIN_KERNELS = 12 };
+enum { MIN_KERNELS = 12 };
 enum { SUM_THREADS = 256, ADD_BLOCKS = 1024, ARG_MAX_THREADS = 1024 };
-
-/* The values that determine all kernel arguments of a call. */
-typedef struct CaptureKey {
-    const void *what; /* graph or update */
-    const void *inputs, *outputs,
-        *cache; /* device addresses: the first of each group of adjacent blocks */
-    int first_micro_batch, last_micro_batch;
-} CaptureKey;
-
-typedef struct Capture {
-    CaptureKey key;
-    CudaReady *ready; /* NULL until the second call */
-    bool direct;      /* the call cannot be captured */
-} Capture;
-
-typedef struct CudaEngine {
-    Engine base;
-    CudaDevice *device;
-    const MoecDeviceProgram *program;
-    /* parts of the program, fixed kernels, spare kernels loaded later */
-    CudaModule *modules[PART_LIMIT + 2];
-    int module_count;
-    CudaFunction **functions; /* by kernel number of the table; NULL for spare kernels */
-    char *spare;              /* source of the spare kernels */
-    CudaFunction *square_chunks, *add, *most_likely;
-    CudaProducts *products;
-    CudaVariants *variants; /* autotuning of kernel variants, or NULL */
-    int forced;             /* variant: see cuda_forced_variant */
-    char *forced_uses;      /* by kernel number: see count_forced */
-    bool *foreign;          /* by kernel number: see MoecPiece */
-    bool graphs;            /* repeated calls are captured */
-    bool capturing;
-    bool overlaps;    /* kernels of a graph may overlap, see moec_begin */
-    int refused;      /* error number of a capture, which is given up then */
-    bool wants_spare; /* a capture needs a spare kernel */
-    /* sums of the chunks, seed, range of an update, tokens, scalars of each parameter group */
-    CudaPointer scratch;
-    size_t chunks;        /* of all weights */
-    CudaProfile *profile; /* not NULL: kernels are timed */
-    Capture captures[CAPTURE_LIMIT];
-    int capture_count;
-    bool noted;    /* a call that cannot be captured was reported */
-    uint64_t seed; /* on the device, if `seeded` */
-    bool seeded;
-} CudaEngine;
 
 static CudaEngine *engine_of(Engine *engine) {
     CudaEngine *cuda = (CudaEngine *)(void *)engine;
@@ -117,6 +66,7 @@ static void note_error(CudaEngine *engine, int error, const char *doing) {
 }
 
 static void engine_launch(CudaEngine *engine, const CudaLaunch *one) {
+    engine->has_work = true;
     LaunchWork work = {engine->device, *one};
     int error = cuda_launch_allow(engine->device, one);
     cuda_range_push(one->name);
@@ -136,11 +86,9 @@ static bool is_idle(const CudaEngine *engine) {
     return engine->device->failed || engine->refused;
 }
 
-static bool load_spare(CudaEngine *engine);
-
 static bool has_function(CudaEngine *engine, int kernel) {
     if (engine->functions[kernel]) return true;
-    if (!engine->capturing) return load_spare(engine);
+    if (!engine->capturing) return cuda_load_spare(engine);
     engine->wants_spare = true;
     engine->refused = CUDA_NOT_IN_CAPTURE;
     return false;
@@ -195,6 +143,7 @@ static void host_launch_variant(void *self, int kernel, const MoecKernelVariant 
 
 static void host_zero(void *self, void *memory, size_t bytes) {
     CudaEngine *engine = self;
+    engine->has_work = true;
     if (!is_idle(engine))
         note_error(engine,
                    engine->device->library->driver.set(cuda_pointer(memory), 0, bytes,
@@ -221,6 +170,7 @@ static int host_product(void *self, int index, const void *a, const void *b, voi
     CudaEngine *engine = self;
     ProductWork work = {engine, index, a, b, c, epilogue};
     if (!engine->products) return 1;
+    engine->has_work = true;
     if (is_idle(engine)) return 0;
     if (!engine->profile && !cuda_ranges_on()) return work_product(&work);
     const MoecProduct *one = &engine->base.table->products[index];
@@ -295,6 +245,10 @@ static CudaFunction *find_function(const CudaEngine *engine, const char *name) {
     return NULL;
 }
 
+CudaFunction *cuda_engine_function(Engine *engine, const char *name) {
+    return find_function(engine_of(engine), name);
+}
+
 static bool load_module(CudaEngine *engine, const EngineBuild *making) {
     CudaModule **module = &engine->modules[engine->module_count];
     bool good = cuda_good(engine->device,
@@ -318,8 +272,7 @@ static bool load_functions(CudaEngine *engine, const EngineBuild *makings, int c
            (engine->most_likely = find_function(engine, "moec_most_likely"));
 }
 
-/* Loads the spare kernels after a failure of cuBLASLt. */
-static bool load_spare(CudaEngine *engine) {
+bool cuda_load_spare(CudaEngine *engine) {
     const MoecTable *table = engine->base.table;
     EngineBuild making = {.text = {.name = "program.cu", .text = engine->spare}};
     if (engine->device->failed) return false;
@@ -373,10 +326,11 @@ static int make_texts(EngineBuild *makings, const MoecKernels *kernels, const bo
     for (int i = 0; i < parts; i++)
         makings[i].text = (CudaText){
             .name = "program.cu", .text = cuda_part(kernels, wanted, i, parts), .keep = keep};
-    makings[parts].text =
-        (CudaText){.name = "fixed.cu",
-                   .text = memory_format("#include \"fixed.cuh\"\n#include \"sums.cuh\"\n"),
-                   .keep = keep};
+    makings[parts].text = (CudaText){
+        .name = "fixed.cu",
+        .text = memory_format(
+            "#include \"fixed.cuh\"\n#include \"sums.cuh\"\n#include \"exchange.cuh\"\n"),
+        .keep = keep};
     return parts + 1;
 }
 
@@ -465,7 +419,7 @@ void cuda_engine_free(Engine *base) {
     if (!engine->device->hung) {
         cuda_profile_free(engine->profile);
         for (int i = 0; i < engine->capture_count; i++)
-            if (engine->captures[i].ready) driver->ready_free(engine->captures[i].ready);
+            cuda_free_segments(engine, &engine->captures[i]);
         cuda_products_free(engine->products);
         for (int i = 0; i < engine->module_count; i++) driver->module_free(engine->modules[i]);
     }
@@ -480,87 +434,6 @@ void cuda_engine_free(Engine *base) {
 
 /* ---- running ---- */
 
-/* The capture with this key; *known: it was called before. NULL if there are too many. */
-static Capture *find_capture(CudaEngine *engine, const CaptureKey *key, bool *known) {
-    for (int i = 0; i < engine->capture_count; i++) {
-        const CaptureKey *other = &engine->captures[i].key;
-        *known = other->what == key->what && other->inputs == key->inputs &&
-                 other->outputs == key->outputs && other->cache == key->cache &&
-                 other->first_micro_batch == key->first_micro_batch &&
-                 other->last_micro_batch == key->last_micro_batch;
-        if (*known) return &engine->captures[i];
-    }
-    *known = false;
-    if (engine->capture_count == CAPTURE_LIMIT) return NULL;
-    Capture *capture = &engine->captures[engine->capture_count++];
-    capture->key = *key;
-    return capture;
-}
-
-/* A call: see repeat. */
-typedef struct RepeatedCall {
-    void (*work)(CudaEngine *, const void *);
-    const void *data;
-} RepeatedCall;
-
-/* Captures a call. Returns 0, or an error number; then nothing was executed. */
-static int make_graph(CudaEngine *engine, CudaReady **ready, const RepeatedCall *call) {
-    const CudaDriver *driver = &engine->device->library->driver;
-    CudaStream *stream = engine->device->stream;
-    CudaGraph *graph = NULL;
-    int error = driver->capture_begin(stream, CUDA_CAPTURE_THREAD);
-    if (error) return error;
-    engine->capturing = true;
-    call->work(engine, call->data);
-    engine->capturing = false;
-    error = driver->capture_end(stream, &graph);
-    if (engine->refused) error = engine->refused;
-    engine->refused = 0;
-    if (!error) error = driver->graph_ready(ready, graph, 0);
-    if (error) *ready = NULL;
-    if (graph) driver->graph_free(graph);
-    return error;
-}
-
-/* Captures a call, again with the spare kernels if it needs them, again without overlap if the
- * driver refuses it. */
-static void capture_call(CudaEngine *engine, Capture *capture, const RepeatedCall *call) {
-    const CudaDevice *device = engine->device;
-    int first = make_graph(engine, &capture->ready, call), error = first;
-    if (first && engine->wants_spare && load_spare(engine))
-        first = error = make_graph(engine, &capture->ready, call);
-    if (first && engine->overlaps) {
-        engine->overlaps = false;
-        error = make_graph(engine, &capture->ready, call);
-        engine->overlaps = error != 0;
-    }
-    capture->direct = error != 0;
-    if (error && engine->noted) return;
-    if (error)
-        note_message("%s: cannot create a CUDA graph: %s; kernels are launched one by one",
-                     device->base.name, cuda_error(device, error));
-    else if (first)
-        note_message("%s: kernels of a CUDA graph do not overlap: %s", device->base.name,
-                     cuda_error(device, first));
-    engine->noted |= error != 0;
-}
-
-/* A call that is the same every time: launched directly, then captured, then launched as a
- * graph. */
-static bool repeat(CudaEngine *engine, const CaptureKey *key, const RepeatedCall *call) {
-    CudaDevice *device = engine->device;
-    bool known = false;
-    Capture *capture =
-        engine->profile || !engine->graphs ? NULL : find_capture(engine, key, &known);
-    if (known && !capture->ready && !capture->direct) capture_call(engine, capture, call);
-    if (known && capture->ready)
-        return cuda_good(device,
-                         device->library->driver.graph_launch(capture->ready, device->stream),
-                         "run the program");
-    call->work(engine, call->data);
-    return cuda_good(device, 0, "");
-}
-
 typedef struct GraphWork {
     const MoecSteps *steps;
     const MoecRun *run;
@@ -568,8 +441,9 @@ typedef struct GraphWork {
 
 static void work_graph(CudaEngine *engine, const void *data) {
     const GraphWork *work = data;
-    (void)engine;
-    steps_run(work->steps, work->run);
+    MoecRun run = *work->run;
+    if (engine->capturing && steps_wait(work->steps)) run.host = &engine->capture_host;
+    steps_run(work->steps, &run);
 }
 
 /* Copies the seed of a run, unless the device has it. */
@@ -599,7 +473,7 @@ bool cuda_engine_run(Engine *base, const MoecGraphEntry *graph, MoecRun *run) {
                             run->last_micro_batch};
     const GraphWork work = {engine->program->graphs[graph - base->table->graphs], run};
     cuda_range_push(names[graph->kind]);
-    const bool good = repeat(engine, &key, &(const RepeatedCall){work_graph, &work});
+    const bool good = cuda_repeat(engine, &key, &(const RepeatedCall){work_graph, &work});
     cuda_range_pop();
     return good;
 }
@@ -690,5 +564,5 @@ bool cuda_engine_update(Engine *base, const BlockUpdate *given) {
                                         sizeof range);
     free(numbers);
     const CaptureKey key = {.what = update};
-    return good && repeat(engine, &key, &(const RepeatedCall){work_update, given});
+    return good && cuda_repeat(engine, &key, &(const RepeatedCall){work_update, given});
 }

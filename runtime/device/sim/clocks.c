@@ -104,15 +104,17 @@ Result cuStreamDestroy_v2(SimStream *stream) {
 /* An event has the clock of the host, since most work is synchronous, and those of its stream. */
 typedef struct SimEvent {
     struct timespec time;
-    const SimStream *stream;
+    SimStream *stream;
     uint64_t seen[SIM_STREAMS];
+    const void *capture; /* in which it was recorded last, as work with this number */
+    int number;
 } SimEvent;
 
 Result cuEventCreate(SimEvent **event, unsigned flags);
 Result cuEventDestroy_v2(SimEvent *event);
 Result cuEventRecord(SimEvent *event, void *stream);
 Result cuEventElapsedTime(float *milliseconds, const SimEvent *first, const SimEvent *last);
-Result cuStreamWaitEvent(void *stream, const SimEvent *event, unsigned flags);
+Result cuStreamWaitEvent(void *stream, SimEvent *event, unsigned flags);
 
 Result cuEventCreate(SimEvent **event, unsigned flags) {
     (void)flags;
@@ -125,11 +127,19 @@ Result cuEventDestroy_v2(SimEvent *event) {
     return GOOD;
 }
 
-Result cuEventRecord(SimEvent *event, void *stream) {
-    if (sim_capturing()) return INVALID_VALUE;
-    event->stream = stream_of(stream);
-    for (int i = 0; i < SIM_STREAMS; i++) event->seen[i] = event->stream->seen[i];
+static int reach_event(SimStream *stream, void *data) {
+    SimEvent *event = *(SimEvent **)data;
+    event->stream = stream;
+    for (int i = 0; i < SIM_STREAMS; i++) event->seen[i] = stream->seen[i];
     clock_gettime(CLOCK_MONOTONIC, &event->time);
+    return GOOD;
+}
+
+Result cuEventRecord(SimEvent *event, void *stream) {
+    event->capture = sim_capture();
+    if (!event->capture) return reach_event(stream_of(stream), &event);
+    event->stream = stream_of(stream);
+    event->number = sim_record(event->stream, reach_event, &event, sizeof event);
     return GOOD;
 }
 
@@ -140,11 +150,20 @@ Result cuEventElapsedTime(float *milliseconds, const SimEvent *first, const SimE
 }
 
 /* The collectives before the event run now, since later work of this stream does. */
-Result cuStreamWaitEvent(void *stream, const SimEvent *event, unsigned flags) {
-    (void)flags;
-    if (sim_capturing()) return INVALID_VALUE;
+static int follow_event(SimStream *stream, void *data) {
+    const SimEvent *event = *(SimEvent **)data;
     if (!event->stream) return GOOD;
     nccl_progress(event->stream, true);
-    join(stream_of(stream)->seen, event->seen);
+    join(stream->seen, event->seen);
+    return GOOD;
+}
+
+/* An event is waited for in the capture in which it was recorded. */
+Result cuStreamWaitEvent(void *stream, SimEvent *event, unsigned flags) {
+    (void)flags;
+    if (event->capture != sim_capture()) return INVALID_VALUE;
+    if (!event->capture) return follow_event(stream_of(stream), &event);
+    sim_follow(stream_of(stream), event->stream, event->number);
+    sim_record(stream_of(stream), follow_event, &event, sizeof event);
     return GOOD;
 }

@@ -12,7 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SIM_STREAMS = 16, SIM_TRACE_GRAIN = 256 };
+/* A grain is as large as the alignment of tensors, which different streams may use. */
+enum { SIM_STREAMS = 16, SIM_TRACE_GRAIN = 64 };
 
 typedef struct SimStream {
     int number;
@@ -31,6 +32,17 @@ typedef struct SimTrace {
 } SimTrace;
 
 #pragma GCC visibility push(hidden)
+
+/* ---- cuda_driver.c: captures ---- */
+
+/* Work of a graph, which runs on this stream. Returns an error number. */
+typedef int SimCall(SimStream *stream, void *data);
+/* The current capture; NULL: none. */
+const void *sim_capture(void);
+/* Adds work to the capture, with a copy of its data. Returns its number. */
+int sim_record(SimStream *stream, SimCall *call, const void *data, size_t bytes);
+/* Later work of the stream follows that of another one up to this number. */
+void sim_follow(const SimStream *stream, const SimStream *other, int number);
 
 /* The current work, and its stream. */
 extern SimWork stream_now;

@@ -449,10 +449,9 @@ static NcclResult take_data(NcclCall *call) {
 }
 
 /* Adds a complete call to the queue of its communicator, which then owns it. */
-static NcclResult enqueue(Communicator *one, NcclCall *call) {
+static NcclResult enqueue_now(Communicator *one, NcclCall *call) {
     NcclResult error = one->error;
     call->number = ++one->last;
-    if (!error && sim_capturing()) error = nccl_report("a call during a stream capture");
     if (!error) error = check_operand_memory(call);
     if (!error) {
         nccl_progress(call->stream, true);
@@ -467,6 +466,28 @@ static NcclResult enqueue(Communicator *one, NcclCall *call) {
     NcclCall **last = &one->first;
     while (*last) last = &(*last)->next;
     *last = call;
+    return GOOD;
+}
+
+typedef struct CapturedCall {
+    Communicator *one;
+    NcclCall call;
+} CapturedCall;
+
+static int enqueue_captured(SimStream *stream, void *data) {
+    const CapturedCall *captured = data;
+    NcclCall *call = malloc(sizeof *call);
+    if (!call) return SYSTEM_ERROR;
+    *call = captured->call;
+    call->stream = stream;
+    return enqueue_now(captured->one, call);
+}
+
+static NcclResult enqueue(Communicator *one, NcclCall *call) {
+    if (!sim_capture()) return enqueue_now(one, call);
+    const CapturedCall captured = {one, *call};
+    sim_record(call->stream, enqueue_captured, &captured, sizeof captured);
+    free(call);
     return GOOD;
 }
 

@@ -25,7 +25,8 @@ enum {
     NOT_SUPPORTED = 801,
     NOT_READY = 600,
     NOT_IN_CAPTURE = 900,
-    CAPTURE_ENDED = 901
+    CAPTURE_ENDED = 901,
+    UNJOINED = 904
 };
 enum { IMAGE_MARK = 8 }; /* size of the mark and of the length before the object in an image */
 
@@ -50,7 +51,15 @@ struct Function {
 };
 
 /* Kinds of work recorded during a stream capture. */
-typedef enum WorkKind { WORK_LAUNCH, WORK_PUT, WORK_GET, WORK_COPY, WORK_SET, WORK_HOST } WorkKind;
+typedef enum WorkKind {
+    WORK_LAUNCH,
+    WORK_PUT,
+    WORK_GET,
+    WORK_COPY,
+    WORK_SET,
+    WORK_HOST,
+    WORK_CALL
+} WorkKind;
 
 typedef struct StreamWork {
     WorkKind kind;
@@ -64,6 +73,8 @@ typedef struct StreamWork {
     size_t bytes;
     int value;
     void (*host)(void *); /* called with `to` */
+    SimCall *call;        /* the same; the graph owns it */
+    SimStream *stream;    /* NULL: that of the launch */
 } StreamWork;
 
 typedef struct SimGraph {
@@ -71,6 +82,10 @@ typedef struct SimGraph {
     int count, capacity;
     bool ready;   /* executable; destroyed by cuGraphExecDestroy */
     bool invalid; /* a call was not permitted during the capture */
+    SimStream *origin;
+    /* by stream: it follows work of the capture; its last work; the work that the origin follows */
+    bool takes_part[SIM_STREAMS];
+    int last[SIM_STREAMS], joined[SIM_STREAMS];
 } SimGraph;
 
 static SimGraph *captured; /* not NULL: work is recorded */
@@ -202,7 +217,7 @@ Result cuModuleGetFunction(Function **found, Image *image, const char *name) {
 
 /* ---- work ---- */
 
-static StreamWork *record(WorkKind kind) {
+static StreamWork *record(WorkKind kind, SimStream *stream) {
     if (captured->count == captured->capacity) {
         captured->capacity = captured->capacity * 2 + 64;
         captured->work =
@@ -210,8 +225,33 @@ static StreamWork *record(WorkKind kind) {
         if (!captured->work) abort();
     }
     StreamWork *work = &captured->work[captured->count++];
-    *work = (StreamWork){.kind = kind};
+    *work = (StreamWork){.kind = kind, .stream = stream == captured->origin ? NULL : stream};
+    captured->last[stream->number] = captured->count;
+    if (!captured->takes_part[stream->number]) {
+        fprintf(stderr, "sim: error: work of stream %d during a capture that it does not follow\n",
+                stream->number);
+        captured->invalid = true;
+    }
     return work;
+}
+
+const void *sim_capture(void) {
+    return captured;
+}
+
+int sim_record(SimStream *stream, SimCall *call, const void *data, size_t bytes) {
+    StreamWork *work = record(WORK_CALL, stream);
+    work->call = call;
+    work->to = malloc(bytes);
+    if (!work->to) abort();
+    memcpy(work->to, data, bytes);
+    return captured->count;
+}
+
+void sim_follow(const SimStream *stream, const SimStream *other, int number) {
+    captured->takes_part[stream->number] = true;
+    if (stream == captured->origin && number > captured->joined[other->number])
+        captured->joined[other->number] = number;
 }
 
 static Result move(SimStream *stream, WorkKind kind, void *to, const void *from, size_t bytes) {
@@ -222,7 +262,7 @@ static Result move(SimStream *stream, WorkKind kind, void *to, const void *from,
         (kind != WORK_PUT && !memory_holds(from, bytes)))
         return INVALID_VALUE;
     if (captured) {
-        StreamWork *work = record(kind);
+        StreamWork *work = record(kind, stream);
         work->to = to;
         work->from = from;
         work->bytes = bytes;
@@ -269,7 +309,7 @@ static Result launch_or_record(SimStream *stream, const Function *function, SimI
         return INVALID_VALUE;
     }
     if (!captured) return launch_grid(stream, function, grid, block, shared, overlaps, arguments);
-    StreamWork *work = record(WORK_LAUNCH);
+    StreamWork *work = record(WORK_LAUNCH, stream);
     work->function = function;
     work->grid = grid;
     work->block = block;
@@ -333,7 +373,7 @@ Result cuMemsetD8Async(void *to, unsigned char value, size_t bytes, void *stream
     if (broken) return LAUNCH_FAILED;
     if (!memory_holds(to, bytes)) return INVALID_VALUE;
     if (captured) {
-        StreamWork *work = record(WORK_SET);
+        StreamWork *work = record(WORK_SET, stream_of(stream));
         work->to = to;
         work->value = value;
         work->bytes = bytes;
@@ -347,10 +387,9 @@ Result cuMemsetD8Async(void *to, unsigned char value, size_t bytes, void *stream
 
 /* For simulated CUDA libraries, whose work runs through this function. */
 Result cuLaunchHostFunc(void *stream, void (*function)(void *), void *data) {
-    (void)stream;
     if (broken) return LAUNCH_FAILED;
     if (captured) {
-        StreamWork *work = record(WORK_HOST);
+        StreamWork *work = record(WORK_HOST, stream_of(stream));
         work->host = function;
         work->to = data;
     } else {
@@ -362,18 +401,23 @@ Result cuLaunchHostFunc(void *stream, void (*function)(void *), void *data) {
 /* ---- graphs ---- */
 
 Result cuGraphExecDestroy(SimGraph *graph) {
-    for (int i = 0; i < graph->count; i++)
+    for (int i = 0; i < graph->count; i++) {
         for (int j = 0; j < SIM_ARGUMENTS; j++) free(graph->work[i].arguments[j]);
+        if (graph->work[i].kind == WORK_CALL) free(graph->work[i].to);
+    }
     free(graph->work);
     free(graph);
     return GOOD;
 }
 
 Result cuStreamBeginCapture_v2(void *stream, int mode) {
-    (void)stream, (void)mode;
+    (void)mode;
     if (captured) return INVALID_VALUE;
     captured = calloc(1, sizeof *captured);
-    return captured ? GOOD : NO_MEMORY;
+    if (!captured) return NO_MEMORY;
+    captured->origin = stream_of(stream);
+    captured->takes_part[captured->origin->number] = true;
+    return GOOD;
 }
 
 Result cuStreamIsCapturing(void *stream, int *status) {
@@ -384,11 +428,14 @@ Result cuStreamIsCapturing(void *stream, int *status) {
 
 Result cuStreamEndCapture(void *stream, SimGraph **graph) {
     (void)stream;
-    const bool invalid = captured && captured->invalid;
-    if (invalid) cuGraphExecDestroy(captured);
-    *graph = invalid ? NULL : captured;
+    Result error = !captured ? INVALID_VALUE : captured->invalid ? CAPTURE_ENDED : GOOD;
+    for (int i = 0; i < SIM_STREAMS && !error; i++)
+        if (i != captured->origin->number && captured->last[i] > captured->joined[i])
+            error = UNJOINED;
+    if (error && captured) cuGraphExecDestroy(captured);
+    *graph = error ? NULL : captured;
     captured = NULL;
-    return invalid ? CAPTURE_ENDED : *graph ? GOOD : INVALID_VALUE;
+    return error;
 }
 
 /* An executable graph is the graph itself. */
@@ -408,14 +455,15 @@ Result cuGraphLaunch(SimGraph *graph, void *stream) {
     Result result = GOOD;
     for (int i = 0; i < graph->count && !result; i++) {
         StreamWork *work = &graph->work[i];
-        result = work->kind == WORK_LAUNCH
-                     ? launch_grid(stream_of(stream), work->function, work->grid, work->block,
-                                   work->shared, work->overlaps, work->arguments)
-                 : work->kind == WORK_SET
-                     ? cuMemsetD8Async(work->to, (unsigned char)work->value, work->bytes, stream)
-                 : work->kind == WORK_HOST
-                     ? cuLaunchHostFunc(stream, work->host, work->to)
-                     : move(stream_of(stream), work->kind, work->to, work->from, work->bytes);
+        SimStream *own = work->stream ? work->stream : stream_of(stream);
+        result =
+            work->kind == WORK_LAUNCH ? launch_grid(own, work->function, work->grid, work->block,
+                                                    work->shared, work->overlaps, work->arguments)
+            : work->kind == WORK_SET
+                ? cuMemsetD8Async(work->to, (unsigned char)work->value, work->bytes, own)
+            : work->kind == WORK_HOST ? cuLaunchHostFunc(own, work->host, work->to)
+            : work->kind == WORK_CALL ? work->call(own, work->to)
+                                      : move(own, work->kind, work->to, work->from, work->bytes);
     }
     return result;
 }

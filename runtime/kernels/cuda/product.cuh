@@ -476,9 +476,10 @@ MOEC_DEVICE void moec_each_by_weight(const MoecGroupedOnDevice &grouped, const i
     const long tasks =
         moec_row_tiles(group[grouped.groups], grouped.groups, Tile::HEIGHT) * columns;
     for (long task = moec_block(); task < tasks; task += moec_blocks()) {
-        const MoecRowTile tile =
-            Tile::HEIGHT == 1 ? moec_row_alone(group, grouped.groups, task / columns)
-                              : moec_row_tile(group, grouped.groups, Tile::HEIGHT, task / columns);
+        MoecRowTile tile = Tile::HEIGHT == 1
+                               ? moec_row_alone(group, grouped.groups, task / columns)
+                               : moec_row_tile(group, grouped.groups, Tile::HEIGHT, task / columns);
+        if (tile.rows > 0 && grouped.weight != NULL) tile.group = grouped.weight[tile.first];
         if (tile.rows > 0) each(tile, task % columns * Tile::BREADTH);
     }
 }

@@ -242,8 +242,6 @@ int command_dump(const Command *command, int argc, char **argv) {
     bool device = strcmp(target, "cuda") == 0;
     MoecGraph graph = MOEC_TRAIN;
     graph_named(graph_name, &graph);
-    if (mesh && device)
-        return arguments_wrong(command, "omit one of them", "--mesh has no --target cuda");
     if (!pass || !is_pass(pass)) {
         code = pass ? arguments_wrong(command, "use one of the passes below", "unknown pass '%s'",
                                       pass)
