@@ -4,7 +4,7 @@
 #     make english
 #
 # The text is the King James Bible and the World English Bible (public domain), from packages of Debian. Results are in $OUT.
-# With STEPS=20 it takes fewer steps.
+# STEPS=20 makes the training shorter, for a trial.
 set -eu
 here=$(dirname "$0")
 moec=${MOEC:-build/moec}
