@@ -10,7 +10,7 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_
 # Open MPI 5 has another name for the same request.
 export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 
-cat >"$work/two.c" <<'EOF'
+cat >"$work/two_processes.c" <<'EOF'
 #include <mpi.h>
 int main(int count, char **words) {
     int size = 0;
@@ -22,10 +22,10 @@ for name in mpirun.openmpi mpirun.mpich; do
     compiler=mpicc.${name#mpirun.}
     if ! command -v $name >/dev/null || ! command -v "$compiler" >/dev/null; then continue; fi
     # The processes of MPICH 4.2.0 of Ubuntu 24.04 do not find each other.
-    if "$compiler" -o "$work/two" "$work/two.c" && $name -n 2 "$work/two" >"$work/two.log" 2>&1; then
+    if "$compiler" -o "$work/two_processes" "$work/two_processes.c" && $name -n 2 "$work/two_processes" >"$work/two_processes.log" 2>&1; then
         mpi="$mpi $name"
     else
-        echo "$name is left out: it does not start a program of two processes: $(tail -1 "$work/two.log")"
+        echo "$name is left out: it does not start a program of two processes: $(tail -1 "$work/two_processes.log")"
     fi
 done
 

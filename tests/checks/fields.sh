@@ -34,6 +34,7 @@ head -c 8000 /dev/zero >zeros
 moec train s.moe --data text --out run --tensorboard >log 2>&1 || wrong "$(cat log)"
 moec train s.moe --data uint16:zeros --out tokens >log 2>&1 || wrong "$(cat log)"
 moec train s.moe --data text=1,zeros=1 --out staged --set train.stages=[{steps=1}] >log 2>&1 || wrong "$(cat log)"
+moec train s.moe --data text --out halted --stop-after 1 >log 2>&1 || wrong "$(cat log)"
 moec train s.moe --data text --out wild --set train.lr=1e30 --set train.steps=40 >log 2>&1 && wrong "a run with lr 1e30 did not diverge"
 moec train s.moe --data text --out watched --watch logits=0 >log 2>&1 && wrong "a run with --watch did not stop"
 cd "$OLDPWD"
@@ -43,7 +44,7 @@ table $page '## Run directory' file >"$work/expected"
 same "run directory"
 
 # Without the probes of the model, which the page names by their form.
-grep -ohE '"[a-z_.]+":' "$work"/run/log.jsonl "$work"/staged/log.jsonl "$work"/tokens/log.jsonl "$work"/wild/log.jsonl "$work"/watched/log.jsonl | tr -d '":' | grep -vE '^(val_)?(balance|load|busiest|expert_load|max_expert_load)(.layer)?$' >"$work/found"
+grep -ohE '"[a-z_.]+":' "$work"/run/log.jsonl "$work"/staged/log.jsonl "$work"/tokens/log.jsonl "$work"/wild/log.jsonl "$work"/watched/log.jsonl "$work"/halted/log.jsonl | tr -d '":' | grep -vE '^(val_)?(balance|load|busiest|expert_load|max_expert_load)(.layer)?$' >"$work/found"
 table $page '### log.jsonl' field >"$work/expected"
 same log.jsonl
 
