@@ -24,7 +24,7 @@ exchanges() {
 for router in 0.5 0; do
     rm -rf "$work/one" "$work/two"
     options="--set ffn.init_std=$router"
-    [ $router != 0 ] || options="$options --stop-after 1"
+    [ $router != 0 ] || options="$options --steps 1"
     # shellcheck disable=SC2086 # several words
     launcher= train "$work/one" -q $options >"$work/out" 2>&1 || wrong "$router: $(cat "$work/out")"
     # shellcheck disable=SC2086
