@@ -7,7 +7,7 @@
 ## make test-all     make test, then the long tests (tests/long.sh; some hours)
 ## make test-oracle  compute the results of published systems in PyTorch again and compare
 ## make reproduce-quick   repeat one experiment of examples/reproduce in about two minutes and compare its table
-## make english      train the small English model of models/english.moe: hybrid, gates, experts; about 15 minutes on two cores
+## make english      train the small English model of models/english.moe: hybrid, gates, experts; about 25 minutes on two cores
 ## make bench        print training and decoding speed with the measured limits of the machine
 ## make gpu-kit      build/gpu-kit: a folder for a machine with a GPU, with tests/gpu.sh
 ## make install      install to PREFIX (default /usr/local); DESTDIR=DIR is put before it, for packages
