@@ -304,7 +304,6 @@ static bool any_shares_axes(const Routing *routing) {
     return false;
 }
 
-/* per_choice: see the head of this file. */
 void per_choice(Routing *routing) {
     Widening widening = {.routing = routing};
     if (!any_shares_axes(routing)) return;
