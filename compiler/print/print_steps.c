@@ -54,6 +54,31 @@ static void print_product(Text *text, const PrintContext *context, const HostSte
                  operand_text(arena, step, 2), own);
 }
 
+/* The index after the products that share a call with step `first`. */
+static int end_of_call(const List *steps, int first) {
+    int end = first + 1;
+    while (end < steps->count) {
+        const HostStep *step = steps->items[end];
+        if (step->kind != STEP_PRODUCT || !step->product.beside) break;
+        end++;
+    }
+    return end;
+}
+
+/* Several products as one call. */
+static void print_shared_products(Text *text, const List *steps, int first, int end, int indent) {
+    Arena *arena = text->arena;
+    print_line(text, indent, "moec_shared_products(run, (const MoecProductCall[]){");
+    for (int i = first; i < end; i++) {
+        const HostStep *step = steps->items[i];
+        const char *row = row_text(arena, &step->product);
+        print_format(text, indent + 2, "{%s, &moec_products[%s], %s, %s, %s}%s", row, row,
+                     operand_text(arena, step, 0), operand_text(arena, step, 1),
+                     operand_text(arena, step, 2), i + 1 < end ? "," : "");
+    }
+    print_format(text, indent, "}, %d);", end - first);
+}
+
 /* Rounding and storage types of a product, unless all are f32. */
 static const char *rounding_text(Arena *arena, const Product *product) {
     Text text = {.arena = arena};
@@ -154,13 +179,22 @@ static void print_step(Text *text, const PrintContext *context, const HostStep *
     }
 }
 
+static void print_step_equations(Text *text, const HostStep *step, int indent) {
+    for (int i = 0; i < step->statements.count; i++)
+        print_format(text, indent, "/* %s */",
+                     equation_text(text->arena, step->statements.items[i]));
+}
+
 static void print_steps(Text *text, const PrintContext *context, const List *steps, int indent) {
     for (int i = 0; i < steps->count; i++) {
         const HostStep *step = steps->items[i];
-        for (int j = 0; j < step->statements.count; j++)
-            print_format(text, indent, "/* %s */",
-                         equation_text(text->arena, step->statements.items[j]));
-        print_step(text, context, step, indent);
+        const int end = context->stored ? i + 1 : end_of_call(steps, i);
+        for (int j = i; j < end; j++) print_step_equations(text, steps->items[j], indent);
+        if (end == i + 1)
+            print_step(text, context, step, indent);
+        else
+            print_shared_products(text, steps, i, end, indent);
+        step = steps->items[i = end - 1];
         if (context->module->hosting == TARGET_MARKED && step->unit >= 0)
             print_format(text, indent, "moec_mark(run, %d);", step->unit);
     }
