@@ -26,8 +26,8 @@ typedef struct Target {
     /* The C compiler vectorizes loops whose iterations are independent. */
     bool vector_loops;
 
-    /* Independent products with at most this number of rows share a call; those of row_products
-     * share a launch. */
+    /* Independent products with at most this number of rows (dispatched: for each weight, on
+     * average) share a call; those of row_products share a launch. */
     long joined_rows;
 
     /* Available kernels: products, attention; otherwise both are loops. */

@@ -154,14 +154,16 @@ static bool is_row_kernel(const Program *program, const Contraction *contraction
            product->rounded == (product->a_type == TYPE_BF16) && fits_row_kernel(contraction, 0);
 }
 
-/* Reading the matrix takes most of the time of such a product. A GPU has a kernel for several; on a
- * CPU, threads wait for one another once. */
+/* Reading the matrix takes most of the time of such a product; dispatched rows are few for each
+ * weight. A GPU has a kernel for several; on a CPU, threads wait for one another once. */
 static bool has_few_rows(const Program *program, const ScheduleUnit *unit) {
     const Product *product = &unit->contraction->product;
-    if (program->target->row_products) return unit->row;
+    const long most = program->target->joined_rows;
+    if (program->target->row_products || unit->once) return unit->row;
+    if (unit->contraction->kind == CONTRACTION_ROWS_BY_WEIGHT)
+        return unit->contraction->relation->rows->size <= most * product->batch[0];
     return unit->contraction->kind == CONTRACTION_PRODUCT && !unit->contraction->outer_count &&
-           !unit->once && product->batch[0] * product->batch[1] == 1 &&
-           product->m <= program->target->joined_rows;
+           product->batch[0] * product->batch[1] == 1 && product->m <= most;
 }
 
 /* The unit of a product, call or repeat; NULL for other loops. */
@@ -242,7 +244,9 @@ static bool join_products(Fusion *fusion, List *units) {
     for (int i = last - 1; i >= 0 && i >= last - MAX_BACK; i--) {
         const ScheduleUnit *before = units->items[i];
         if (units_meet(fusion, before, unit)) return false;
-        if (!before->few_rows || before->once != unit->once) continue;
+        if (!before->few_rows || before->once != unit->once ||
+            before->contraction->relation != unit->contraction->relation)
+            continue;
         if (!count++) found = i;
         if (before->beside) continue;
         if (count < MAX_BESIDE) break;

@@ -171,4 +171,14 @@ typedef struct MoecRows {
 MOEC_ENTRY void moec_grouped_product(const MoecGrouped *grouped, const MoecRows *rows,
                                      const void *a, const void *b, void *c);
 
+typedef struct MoecGroupedCall {
+    const MoecGrouped *grouped; /* MOEC_ROWS_BY_WEIGHT */
+    const MoecRows *rows;
+    const void *a, *b;
+    void *c;
+} MoecGroupedCall;
+
+/* The same as moec_shared_products. */
+MOEC_ENTRY void moec_shared_grouped(const MoecGroupedCall *calls, int count);
+
 #endif

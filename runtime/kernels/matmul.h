@@ -560,14 +560,14 @@ MOEC_INLINE long moec_product_depths(const MoecProduct *product, long rows) {
 }
 
 /* Partial sums of a product with that many parts of the depth. */
-MOEC_INLINE long moec_depth_sums(const MoecProduct *product, long depths) {
-    return depths > 1 ? depths * product->m * product->n : 0;
+MOEC_INLINE long moec_depth_sums(long rows, long n, long depths) {
+    return depths > 1 ? depths * rows * n : 0;
 }
 
-/* The part of `result` that it needs: all for results that are rounded after their sum. */
-MOEC_INLINE long moec_result_floats(const MoecProduct *product, long depths) {
-    return depths == 1 && moec_is_bf16(product->c_type) ? MOEC_DEPTH_SUMS
-                                                        : moec_depth_sums(product, depths);
+/* Floats of `result` that it needs. To round results of undivided sums, it needs all. */
+MOEC_INLINE long moec_result_floats(long rows, long n, long depths, MoecType type) {
+    return depths == 1 && moec_is_bf16(type) ? (long)MOEC_DEPTH_SUMS
+                                             : moec_depth_sums(rows, n, depths);
 }
 
 /* Computes products with the kernels of this file in one parallel region, with that many parts of
@@ -589,7 +589,7 @@ MOEC_FUNCTION void moec_multiply_calls(const MoecProductCall *calls, const long 
             depths[i],
             moec_grid(product->m, product->n, moec_ceil_div(threads, shared > 0 ? shared : 1)),
             sums};
-        sums += moec_depth_sums(product, depths[i]);
+        sums += moec_depth_sums(product->m, product->n, depths[i]);
     }
     const int adds = sums != moec_scratch.result;
 #pragma omp parallel if (threads > 1)
@@ -641,20 +641,21 @@ MOEC_ENTRY void moec_product(const MoecRun *run, int index, const MoecProduct *p
 
 MOEC_ENTRY void moec_shared_products(const MoecRun *run, const MoecProductCall *calls, int count) {
     MoecProductCall own[MOEC_SHARED_CALLS];
-    long depths[MOEC_SHARED_CALLS], sums = 0;
+    long depths[MOEC_SHARED_CALLS], floats = 0;
     int owned = 0;
     for (int i = 0; i < count; i++) {
+        const MoecProduct *product = calls[i].product;
         if (moec_host_has_product(run, &calls[i])) continue;
-        const long parts = moec_product_depths(calls[i].product, calls[i].product->m),
-                   more = moec_result_floats(calls[i].product, parts);
-        if (sums + more > MOEC_DEPTH_SUMS) {
+        const long parts = moec_product_depths(product, product->m),
+                   more = moec_result_floats(product->m, product->n, parts, product->c_type);
+        if (floats + more > MOEC_DEPTH_SUMS) {
             moec_multiply_calls(own, depths, owned);
             owned = 0;
-            sums = 0;
+            floats = 0;
         }
         own[owned] = calls[i];
         depths[owned++] = parts;
-        sums += more;
+        floats += more;
     }
     if (owned) moec_multiply_calls(own, depths, owned);
 }
