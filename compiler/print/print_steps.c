@@ -190,7 +190,7 @@ static void print_step(Text *text, const PrintContext *context, const HostStep *
     }
 }
 
-static void print_step_equations(Text *text, const HostStep *step, int indent) {
+static void add_equation_lines(Text *text, const HostStep *step, int indent) {
     for (int i = 0; i < step->statements.count; i++)
         print_format(text, indent, "/* %s */",
                      equation_text(text->arena, step->statements.items[i]));
@@ -200,7 +200,7 @@ static void print_steps(Text *text, const PrintContext *context, const List *ste
     for (int i = 0; i < steps->count; i++) {
         const HostStep *step = steps->items[i];
         const int end = context->stored ? i + 1 : end_of_call(steps, i);
-        for (int j = i; j < end; j++) print_step_equations(text, steps->items[j], indent);
+        for (int j = i; j < end; j++) add_equation_lines(text, steps->items[j], indent);
         if (end == i + 1)
             print_step(text, context, step, indent);
         else

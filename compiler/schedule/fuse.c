@@ -154,9 +154,9 @@ static bool is_row_kernel(const Program *program, const Contraction *contraction
            product->rounded == (product->a_type == TYPE_BF16) && fits_row_kernel(contraction, 0);
 }
 
-/* Reading the matrix takes most of the time of such a product; dispatched rows are few for each
- * weight. A GPU has a kernel for several; on a CPU, threads wait for one another once. */
-static bool has_few_rows(const Program *program, const ScheduleUnit *unit) {
+/* Reads of the matrix dominate the time of such a product. A GPU has a kernel for several; on a CPU,
+ * threads wait for one another once instead of for each product. */
+static bool is_joinable(const Program *program, const ScheduleUnit *unit) {
     const Product *product = &unit->contraction->product;
     const long most = program->target->joined_rows;
     if (program->target->row_products || unit->once) return unit->row;
@@ -176,7 +176,7 @@ static ScheduleUnit *unit_of(Fusion *fusion, Statement *statement) {
     ScheduleUnit *unit = unit_new(fusion, UNIT_CONTRACTION, statement);
     unit->contraction = product;
     unit->row = is_row_kernel(program, product);
-    unit->few_rows = has_few_rows(program, unit);
+    unit->few_rows = is_joinable(program, unit);
     return unit;
 }
 
