@@ -154,8 +154,8 @@ static bool is_row_kernel(const Program *program, const Contraction *contraction
            product->rounded == (product->a_type == TYPE_BF16) && fits_row_kernel(contraction, 0);
 }
 
-/* Reads of the matrix dominate the time of such a product. A GPU has a kernel for several; on a CPU,
- * threads wait for one another once instead of for each product. */
+/* Reads of the matrix dominate the time of such a product. A GPU has a kernel for several; threads
+ * of a CPU wait for one another once instead of for each product. */
 static bool is_joinable(const Program *program, const ScheduleUnit *unit) {
     const Product *product = &unit->contraction->product;
     const long most = program->target->joined_rows;

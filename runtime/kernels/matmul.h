@@ -571,16 +571,17 @@ MOEC_INLINE long moec_result_floats(long rows, long n, long depths, MoecType typ
 }
 
 /* Computes products with the kernels of this file in one parallel region, with that many parts of
- * the depth. Their partial sums fit the scratch memory. */
+ * the depth. Their partial sums fit the scratch memory. Small products do not become worth threads
+ * together: to wake these costs more on a busy machine. */
 MOEC_FUNCTION void moec_multiply_calls(const MoecProductCall *calls, const long *depths,
                                        int count) {
     MoecCuts cuts[MOEC_SHARED_CALLS];
-    double work = 0, read = 0;
+    int worth = 0;
     for (int i = 0; i < count; i++) {
-        work += (double)calls[i].product->m * moec_elements(calls[i].product);
-        read += moec_elements(calls[i].product);
+        const double read = moec_elements(calls[i].product);
+        worth |= moec_worth_threads((double)calls[i].product->m * read, read);
     }
-    const long threads = moec_worth_threads(work, read) ? moec_threads() : 1;
+    const long threads = worth ? moec_threads() : 1;
     float *sums = moec_scratch.result;
     for (int i = 0; i < count; i++) {
         const MoecProduct *product = calls[i].product;

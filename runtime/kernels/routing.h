@@ -87,12 +87,9 @@ MOEC_FUNCTION MoecRowCuts moec_row_cuts(const MoecGrouped *grouped, const MoecRo
 
 /* Rows of each group times the weight of the group, with these cuts in one parallel region. */
 MOEC_FUNCTION void moec_rows_by_weight(const MoecGroupedCall *calls, MoecRowCuts *cuts, int count) {
-    double work = 0, read = 0;
-    for (int i = 0; i < count; i++) {
-        work += cuts[i].work;
-        read += cuts[i].read;
-    }
-    const long threads = moec_worth_threads(work, read) ? moec_threads() : 1;
+    int worth = 0;
+    for (int i = 0; i < count; i++) worth |= moec_worth_threads(cuts[i].work, cuts[i].read);
+    const long threads = worth ? moec_threads() : 1;
     float *sums = moec_scratch.result;
     for (int i = 0; i < count; i++) {
         const long n = calls[i].grouped->n, least = moec_ceil_div(n, 4 * MOEC_TILE_N),
