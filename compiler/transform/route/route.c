@@ -103,6 +103,7 @@ static void reshape(Routing *routing) {
 
 static void route_mask(Routing *routing, Statement *choice, Statement *home) {
     start_mask(routing, choice, home);
+    sink(routing);
     hoist_masked(routing);
     per_choice(routing);
     find_packings(routing);

@@ -100,6 +100,9 @@ bool rows_pay(const Routing *routing);
 /* Why no statement runs on rows. */
 const char *why_dense(const Routing *routing);
 
+/* sink.c */
+void sink(Routing *routing);
+
 /* hoist_masked.c */
 void hoist_masked(Routing *routing);
 
