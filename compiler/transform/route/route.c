@@ -1,7 +1,7 @@
 /* route: moves computation that is needed only for selected entries to dispatched rows.
  *
- * Needs:   simplify; masks are outputs of top, masks of reductions, and comparisons that are a factor
- *          of a sum (written_masks.c).
+ * Needs:   simplify; masks are outputs of top, masks of reductions, and comparisons that are a
+ *          factor of a sum (written_masks.c).
  * Leaves:  tensors that are zero or unused outside of a mask have one axis of rows instead of the
  *          axes of the mask; the values are the same up to rounding. Statements that cannot be
  *          dispatched stay dense and masked.
