@@ -180,7 +180,12 @@ bool folder_make_quietly(const char *path) {
         if (*end != '/' && *end) continue;
         char kept = *end;
         *end = 0;
-        made = mkdir(copy, 0777) == 0 || errno == EEXIST || file_is_folder(copy);
+        made = mkdir(copy, 0777) == 0 || errno == EEXIST;
+        if (!made) {
+            const int reason = errno;
+            made = file_is_folder(copy);
+            errno = reason;
+        }
         *end = kept;
         if (!kept) break;
     }
@@ -192,10 +197,13 @@ bool folder_make_quietly(const char *path) {
     return made;
 }
 
-bool folder_make(const char *path) {
-    return folder_make_quietly(path) ||
-           error_message("choose another folder", "cannot create the folder %s: %s", path,
+static bool report_folder(const char *path) {
+    return error_message("choose another folder", "cannot create the folder %s: %s", path,
                          strerror(errno));
+}
+
+bool folder_make(const char *path) {
+    return folder_make_quietly(path) || report_folder(path);
 }
 
 static int is_visible(const struct dirent *entry) {
@@ -462,7 +470,7 @@ bool aside_folder_open(AsideFolder *aside, const char *path) {
     if (good && aside->lock < 0 && errno == EWOULDBLOCK)
         good = error_message("wait for it, or write to another folder",
                              "cannot write %s: another process is writing it", aside->path);
-    good = good && folder_make(aside->partial);
+    good = good && (folder_make_quietly(aside->partial) || report_folder(aside->path));
     aside->lock = good ? folder_lock(aside->partial) : -1;
     if (good) return true;
     free(aside->path);
