@@ -403,14 +403,15 @@ static int remove_entry(const char *path, const struct stat *status, int kind, s
 
 static int sync_entry(const char *path, const struct stat *status, int kind, struct FTW *at) {
     (void)status, (void)kind, (void)at;
-    int descriptor = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC), failed = descriptor < 0;
-    if (!failed && fsync(descriptor) != 0 && errno != EINVAL) failed = errno;
+    int descriptor = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    int failed = descriptor < 0 || (fsync(descriptor) != 0 && errno != EINVAL) ? errno : 0;
     if (descriptor >= 0) close(descriptor);
     return failed;
 }
 
+enum { OPEN_FOLDERS = 8 }; /* while a tree is visited */
+
 static void folder_remove(const char *path) {
-    enum { OPEN_FOLDERS = 8 };
     nftw(path, remove_entry, OPEN_FOLDERS, FTW_DEPTH | FTW_PHYS);
 }
 
@@ -479,9 +480,9 @@ bool aside_folder_open(AsideFolder *aside, const char *path) {
 }
 
 bool aside_folder_close(AsideFolder *aside, bool good) {
-    enum { OPEN_FOLDERS = 8 };
     const char *path = aside->path, *partial = aside->partial;
     int failed = good ? nftw(partial, sync_entry, OPEN_FOLDERS, FTW_PHYS) : 0;
+    if (failed < 0) failed = errno;
     if (good && !failed && !file_is_folder(path) && rename(partial, path) != 0) failed = errno;
     if (failed) good = error_message(NULL, "cannot write %s: %s", path, strerror(failed));
     if (good && file_is_folder(partial))
