@@ -14,8 +14,8 @@ typedef struct Events {
     FILE *file;
 } Events;
 
-/* Creates an event file in the folder. In a resumed run it invalidates earlier records of `step` and
- * later ones. False after a message. */
+/* Creates an event file in the folder. In a resumed run it invalidates earlier records from `step`
+ * on. False after a message. */
 bool events_open(Events *events, const char *folder, long step);
 /* Writes the numbers of a log line at its step; false after a message. */
 bool events_write(Events *events, const json_t *line);

@@ -257,7 +257,7 @@ static void report_import(const Import *import, const char *spec) {
 }
 
 /* The weights contain the spec, too; the file next to them is for the user. */
-static bool write_files(const Import *import, const char *folder, const char *base) {
+static bool write_run_files(const Import *import, const char *folder, const char *base) {
     char *weights = path_join(folder, "last.safetensors"), *spec = path_join(folder, base);
     bool good = write_weights(import, weights) &&
                 file_write(spec, import->spec, strlen(import->spec)) && write_used(import, folder);
@@ -271,7 +271,7 @@ static bool write_run(const Import *import) {
     AsideFolder aside;
     char *base = memory_format("%s.moe", import->name), *spec = path_join(import->out, base);
     bool good = aside_folder_open(&aside, import->out) &&
-                aside_folder_close(&aside, write_files(import, aside.partial, base));
+                aside_folder_close(&aside, write_run_files(import, aside.partial, base));
     if (good) report_import(import, spec);
     free(base);
     free(spec);
