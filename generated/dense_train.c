@@ -94,8 +94,8 @@ static const MoecProduct moec_products[] = {
      .batch = {1, 1}, .accumulate = 0}, /* 35: d_block_attention_query */
 };
 
-/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:90
-   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:149
+/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:97
+   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:156
    query_rotary_angle_table[e] = 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:18
    query_rotary_angle_2[s,e] = s * query_rotary_angle_table[e]   -- std/rotary.moe:18
    query_rotary_cosine[s,e] = cos(query_rotary_angle_2[s,e])   -- std/rotary.moe:24
@@ -216,7 +216,7 @@ static void kernel_train_4_sdpa_gate_y(long i, const float *restrict attended,
     }
 }
 
-/* x_3[i,b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:138
+/* x_3[i,b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:145
    ffn_norm_sum_of_squares[i,b,s] = sum[d] x_3[i,b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:9
    ffn_norm_root[b,s] = rsqrt(ffn_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
    ffn_norm_y[b,s,d] = x_3[i,b,s,d] * ffn_norm_root[b,s]   -- std/norms.moe:10
@@ -279,7 +279,7 @@ static void kernel_train_7_ffn_h(long i, const float *restrict act_y_2, const fl
     }
 }
 
-/* x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:149 */
+/* x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:156 */
 static void kernel_train_8_x_2(long i, float *restrict x_2, const float *restrict x_3,
         const float *restrict ffn_y)
 {
@@ -324,8 +324,8 @@ static void kernel_train_9_final_norm_y_2(const float *restrict x_2,
     }
 }
 
-/* largest[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:168
-   sum_of_powers[b,s] = sum[v] exp(logits[b,s,v] - stop_gradient(largest[b,s]))   -- std/decoder.moe:168 */
+/* largest[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:187
+   sum_of_powers[b,s] = sum[v] exp(logits[b,s,v] - stop_gradient(largest[b,s]))   -- std/decoder.moe:187 */
 static void kernel_train_10_sum_of_powers(const float *restrict logits, float *restrict largest,
         float *restrict sum_of_powers)
 {
@@ -350,13 +350,13 @@ static void kernel_train_10_sum_of_powers(const float *restrict logits, float *r
 }
 
 /* total = sum[b,s] (stop_gradient(largest[b,s]) + log(sum_of_powers[b,s]) - logits[b,s,targets[b,s]])
-          -- std/decoder.moe:168
-   loss = total * 0.015625   -- std/decoder.moe:168
-   d_total = loss_scale * 0.015625   -- std/decoder.moe:168
-   d_sum_of_powers[b,s] = d_total * (1 / sum_of_powers[b,s])   -- std/decoder.moe:168
+          -- std/decoder.moe:187
+   loss = total * 0.015625   -- std/decoder.moe:187
+   d_total = loss_scale * 0.015625   -- std/decoder.moe:187
+   d_sum_of_powers[b,s] = d_total * (1 / sum_of_powers[b,s])   -- std/decoder.moe:187
    d_logits[b,s,v] = d_sum_of_powers[b,s] * exp(logits[b,s,v] - stop_gradient(largest[b,s]))
-          -- std/decoder.moe:160
-   d_logits[b,s,targets[b,s]] += -d_total   -- std/decoder.moe:168 */
+          -- std/decoder.moe:168
+   d_logits[b,s,targets[b,s]] += -d_total   -- std/decoder.moe:187 */
 static void kernel_train_11_d_logits(const int32_t *restrict targets, const float *restrict logits,
         const float *restrict largest, const float *restrict sum_of_powers, float *restrict loss,
         const float *restrict loss_scale, float *restrict d_logits)
@@ -438,7 +438,7 @@ static void kernel_train_12_d_final_norm_sum_of_squares(const float *restrict x_
 }
 
 /* d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s]
-        + d_final_norm_sum_of_squares[b,s] * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:149 */
+        + d_final_norm_sum_of_squares[b,s] * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:156 */
 static void kernel_train_13_d_x_2(const float *restrict x_2, const float *restrict final_norm_root,
         const float *restrict d_final_norm_y_3, float *restrict d_x_2,
         const float *restrict d_final_norm_sum_of_squares)
@@ -558,7 +558,7 @@ static void kernel_train_16_d_ffn_norm_sum_of_squares(long i, const float *restr
 }
 
 /* d_x_3[b,s,d] = d_x_2[i + 1,b,s,d] + d_ffn_norm_y_3[b,s,d] * ffn_norm_root_again[b,s]
-        + d_ffn_norm_sum_of_squares[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:138 */
+        + d_ffn_norm_sum_of_squares[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:145 */
 static void kernel_train_17_d_x_3(long i, const float *restrict x_3, const float *restrict d_x_2,
         float *restrict d_x_3, const float *restrict d_ffn_norm_y_3,
         const float *restrict d_ffn_norm_sum_of_squares, const float *restrict ffn_norm_root_again)
@@ -609,7 +609,7 @@ static void kernel_train_18_d_sdpa_gate_weight_product(long i, const float *rest
    attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:10
    attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
           -- std/norms.moe:13
-   d_attended[b,s,h,c] = d_sdpa_gate_y[b,s,h,c] * act_y[i,b,s,h,c]   -- std/attention.moe:127 */
+   d_attended[b,s,h,c] = d_sdpa_gate_y[b,s,h,c] * act_y[i,b,s,h,c]   -- std/attention.moe:137 */
 static void kernel_train_19_d_attended(long i, const float *restrict x_2,
         const float *restrict attention_norm_sum_of_squares,
         const float *restrict block_attention_norm_weight, const float *restrict act_y,
@@ -649,9 +649,9 @@ static const MoecAttend moec_options_train_20 = {
 };
 
 /* d_attention_k[b,s,h,e] = d_key_rotary_y[b,s,h,e] * query_rotary_cosine[s,e]
-        + d_key_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:84
+        + d_key_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:87
    d_attention_q[b,s,h,e] = d_query_rotary_y[b,s,h,e] * query_rotary_cosine[s,e]
-        + d_query_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:82 */
+        + d_query_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:85 */
 static void kernel_train_21_d_attention_q(const float *restrict query_rotary_cosine,
         const float *restrict query_rotary_sine, const float *restrict d_query_rotary_y,
         const float *restrict d_key_rotary_y, float *restrict d_attention_k, float *restrict d_attention_q)
@@ -722,7 +722,7 @@ static void kernel_train_22_d_attention_norm_sum_of_squares(long i, const float 
 }
 
 /* d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
-        + d_attention_norm_sum_of_squares[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:149 */
+        + d_attention_norm_sum_of_squares[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:156 */
 static void kernel_train_23_d_x_2(long i, const float *restrict x_2, float *restrict d_x_2,
         const float *restrict d_x_3, const float *restrict d_attention_norm_y_3,
         const float *restrict d_attention_norm_sum_of_squares,
@@ -743,7 +743,7 @@ static void kernel_train_23_d_x_2(long i, const float *restrict x_2, float *rest
     }
 }
 
-/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:90 */
+/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:97 */
 static void kernel_train_24_d_embedding(const int32_t *restrict tokens, const float *restrict d_x_2,
         float *restrict d_embedding)
 {
@@ -866,22 +866,22 @@ static void run_train(const MoecRun *run)
         kernel_train_1_attention_norm_y_2(i, x_2, attention_norm_sum_of_squares, block_attention_norm_weight,
                 attention_norm_y_2);
         /* attention_q[b,s,h,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_query[i,d,h,e]
-                  -- std/attention.moe:82 */
+                  -- std/attention.moe:85 */
         moec_product(run, 0, &moec_products[0], attention_norm_y_2, block_attention_query + i * D * H * E,
                 attention_q);
         /* attention_k[b,s,hk,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_key[i,d,hk,e]
-                  -- std/attention.moe:84 */
+                  -- std/attention.moe:87 */
         moec_product(run, 1, &moec_products[1], attention_norm_y_2, block_attention_key + i * D * E,
                 attention_k);
         /* attention_v[i,b,s,hv,c] = sum[d] attention_norm_y_2[b,s,d] * block_attention_value[i,d,hv,c]
-                  -- std/attention.moe:85 */
+                  -- std/attention.moe:88 */
         moec_product(run, 2, &moec_products[2], attention_norm_y_2, block_attention_value + i * D * HV * C,
                 attention_v + i * BATCH * S * HV * C);
         kernel_train_2_key_rotary_y(i, attention_q, attention_k, query_rotary_cosine, query_rotary_sine,
                 query_rotary_y, key_rotary_y);
         /* attended[i,b,s,h,c], attended_lse[i,b,s,h] =
                 attend(query_rotary_y[i,b,s,h,e], key_rotary_y[i,b,s,hk,e],
-                attention_v[i,b,s,hv,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:127 */
+                attention_v[i,b,s,hv,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:137 */
         moec_attend(&moec_options_train_3, query_rotary_y + i * BATCH * S * H * E,
                 key_rotary_y + i * BATCH * S * E, attention_v + i * BATCH * S * HV * C, NULL, NULL,
                 attended + i * BATCH * S * H * C, attended_lse + i * BATCH * S * H);
@@ -891,7 +891,7 @@ static void run_train(const MoecRun *run)
                 block_attention_sdpa_gate_weight + i * D * H * C, sdpa_gate_weight_product);
         kernel_train_4_sdpa_gate_y(i, attended, sdpa_gate_weight_product, act_y, sdpa_gate_y);
         /* attention_y[b,s,d] = sum[h,c] sdpa_gate_y[b,s,h,c] * block_attention_output[i,h,c,d]
-                  -- std/attention.moe:156 */
+                  -- std/attention.moe:167 */
         moec_product(run, 4, &moec_products[4], sdpa_gate_y, block_attention_output + i * H * C * D,
                 attention_y);
         kernel_train_5_ffn_norm_y_2(i, x_2, attention_y, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,
@@ -911,13 +911,13 @@ static void run_train(const MoecRun *run)
     }
     kernel_train_9_final_norm_y_2(x_2, final_norm_sum_of_squares, final_norm_root, final_norm_y,
             final_norm_weight, final_norm_y_2);
-    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:160 */
+    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:168 */
     moec_product(run, 8, &moec_products[8], final_norm_y_2, unembedding, logits);
     kernel_train_10_sum_of_powers(logits, largest, sum_of_powers);
     kernel_train_11_d_logits(targets, logits, largest, sum_of_powers, loss, loss_scale, d_logits);
-    /* d_final_norm_y_2[b,s,d] = sum[v] d_logits[b,s,v] * unembedding[d,v]   -- std/decoder.moe:160 */
+    /* d_final_norm_y_2[b,s,d] = sum[v] d_logits[b,s,v] * unembedding[d,v]   -- std/decoder.moe:168 */
     moec_product(run, 9, &moec_products[9], d_logits, unembedding, d_final_norm_y_2);
-    /* d_unembedding[d,v] += sum[b,s] d_logits[b,s,v] * final_norm_y_2[b,s,d]   -- std/decoder.moe:160 */
+    /* d_unembedding[d,v] += sum[b,s] d_logits[b,s,v] * final_norm_y_2[b,s,d]   -- std/decoder.moe:168 */
     moec_product(run, 10 + moec_first, &moec_products[10 + moec_first], final_norm_y_2, d_logits,
             d_unembedding);
     kernel_train_12_d_final_norm_sum_of_squares(x_2, final_norm_sum_of_squares, final_norm_root,
@@ -956,13 +956,13 @@ static void run_train(const MoecRun *run)
         kernel_train_17_d_x_3(i, x_3, d_x_2, d_x_3, d_ffn_norm_y_3, d_ffn_norm_sum_of_squares,
                 ffn_norm_root_again);
         /* d_sdpa_gate_y[b,s,h,c] = sum[d] d_x_3[b,s,d] * block_attention_output[i,h,c,d]
-                  -- std/attention.moe:156 */
+                  -- std/attention.moe:167 */
         moec_product(run, 21, &moec_products[21], d_x_3, block_attention_output + i * H * C * D,
                 d_sdpa_gate_y);
         kernel_train_18_d_sdpa_gate_weight_product(i, attended, act_y, d_sdpa_gate_y,
                 d_sdpa_gate_weight_product, sdpa_gate_y_again);
         /* d_block_attention_output[i,h,c,d] += sum[b,s] d_x_3[b,s,d] * sdpa_gate_y_again[b,s,h,c]
-                  -- std/attention.moe:156 */
+                  -- std/attention.moe:167 */
         moec_product(run, 22 + moec_first, &moec_products[22 + moec_first], sdpa_gate_y_again, d_x_3,
                 d_block_attention_output + i * H * C * D);
         /* d_attention_norm_y_2[b,s,d] = sum[h,c] d_sdpa_gate_weight_product[b,s,h,c]
@@ -979,38 +979,38 @@ static void run_train(const MoecRun *run)
         /* d_query_rotary_y[b,s,h,e], d_key_rotary_y[b,s,hk,e],
                 d_attention_v[b,s,hv,c] = attend_grad(query_rotary_y[i,b,s,h,e], key_rotary_y[i,b,s,hk,e],
                 attention_v[i,b,s,hv,c], attended[i,b,s,h,c], attended_lse[i,b,s,h],
-                d_attended[b,s,h,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:127 */
+                d_attended[b,s,h,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:137 */
         moec_attend_grad(&moec_options_train_20,
                 &(const MoecAttendSaved){.q = query_rotary_y + i * BATCH * S * H * E,
                         .k = key_rotary_y + i * BATCH * S * E, .v = attention_v + i * BATCH * S * HV * C,
                         .sink = NULL, .o = attended + i * BATCH * S * H * C,
                         .lse = attended_lse + i * BATCH * S * H,
                                          .documents = NULL, .output_grad = d_attended},
-                d_query_rotary_y, d_key_rotary_y, d_attention_v, NULL);
+                d_query_rotary_y, d_key_rotary_y, d_attention_v, NULL, NULL);
         /* d_attention_norm_y_2[b,s,d] += sum[hv,c] d_attention_v[b,s,hv,c] * block_attention_value[i,d,hv,c]
-                  -- std/attention.moe:85 */
+                  -- std/attention.moe:88 */
         moec_product(run, 27, &moec_products[27], d_attention_v, block_attention_value + i * D * HV * C,
                 d_attention_norm_y_2);
         /* d_block_attention_value[i,d,hv,c] += sum[b,s] d_attention_v[b,s,hv,c]
-                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:85 */
+                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:88 */
         moec_product(run, 28 + moec_first, &moec_products[28 + moec_first], attention_norm_y_2_again,
                 d_attention_v, d_block_attention_value + i * D * HV * C);
         kernel_train_21_d_attention_q(query_rotary_cosine, query_rotary_sine, d_query_rotary_y,
                 d_key_rotary_y, d_attention_k, d_attention_q);
         /* d_attention_norm_y_2[b,s,d] += sum[hk,e] d_attention_k[b,s,hk,e] * block_attention_key[i,d,hk,e]
-                  -- std/attention.moe:84 */
+                  -- std/attention.moe:87 */
         moec_product(run, 30, &moec_products[30], d_attention_k, block_attention_key + i * D * E,
                 d_attention_norm_y_2);
         /* d_block_attention_key[i,d,hk,e] += sum[b,s] d_attention_k[b,s,hk,e]
-                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:84 */
+                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:87 */
         moec_product(run, 31 + moec_first, &moec_products[31 + moec_first], attention_norm_y_2_again,
                 d_attention_k, d_block_attention_key + i * D * E);
         /* d_attention_norm_y_2[b,s,d] += sum[h,e] d_attention_q[b,s,h,e] * block_attention_query[i,d,h,e]
-                  -- std/attention.moe:82 */
+                  -- std/attention.moe:85 */
         moec_product(run, 33, &moec_products[33], d_attention_q, block_attention_query + i * D * H * E,
                 d_attention_norm_y_2);
         /* d_block_attention_query[i,d,h,e] += sum[b,s] d_attention_q[b,s,h,e]
-                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:82 */
+                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:85 */
         moec_product(run, 34 + moec_first, &moec_products[34 + moec_first], attention_norm_y_2_again,
                 d_attention_q, d_block_attention_query + i * D * H * E);
         kernel_train_22_d_attention_norm_sum_of_squares(i, x_2, attention_norm_sum_of_squares,

@@ -31,8 +31,8 @@ static const MoecProduct moec_products[] = {
      .batch = {1, 1}, .accumulate = 0}, /* 4: logits */
 };
 
-/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:90
-   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:149
+/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:97
+   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:156
    query_rotary_angle_table[e] = 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:18
    query_rotary_angle_2[s,e] = (position + s) * query_rotary_angle_table[e]   -- std/rotary.moe:18
    query_rotary_cosine[s,e] = cos(query_rotary_angle_2[s,e])   -- std/rotary.moe:24
@@ -79,7 +79,7 @@ static void kernel_decode_1_attention_norm_y_2(long i, const float *restrict x_2
     }
 }
 
-/* cache_attention_v[i,batch,position + s,hv,c] = attention_v[batch,s,hv,c]   -- std/attention.moe:85
+/* cache_attention_v[i,batch,position + s,hv,c] = attention_v[batch,s,hv,c]   -- std/attention.moe:88
    query_rotary_y[b,s,h,e] = attention_q[b,s,h,e] * query_rotary_cosine[s,e]
         + attention_q[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:31
    key_rotary_y[b,s,h,e] = attention_k[b,s,h,e] * query_rotary_cosine[s,e]
@@ -113,7 +113,7 @@ static const MoecAttend moec_options_decode_3 = {
     .scale = 0.353553391f, .cap = 0.0f, .best = 0,
 };
 
-/* x_3[b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:138
+/* x_3[b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:145
    ffn_norm_sum_of_squares[b,s] = sum[d] x_3[b,s,d] * x_3[b,s,d]   -- std/norms.moe:9
    ffn_norm_root[b,s] = rsqrt(ffn_norm_sum_of_squares[b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
    ffn_norm_y[b,s,d] = x_3[b,s,d] * ffn_norm_root[b,s]   -- std/norms.moe:10
@@ -218,7 +218,7 @@ static void kernel_decode_8_ffn_y(const float *restrict act_y, const float *rest
 
 /* ffn_y[chosen_batch[r],chosen_s[r],d] += ffn_weight[chosen_batch[r],chosen_s[r],chosen_n[r]]
         * expert_y[r,d]   -- std/moe.moe:112
-   x_2[i + 1,b,s,d] = x_3[b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:149 */
+   x_2[i + 1,b,s,d] = x_3[b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:156 */
 static void kernel_decode_9_x_2(long i, float *restrict x_2, const float *restrict x_3,
         const float *restrict ffn_weight, const float *restrict expert_y, float *restrict ffn_y,
         const int32_t *restrict chosen_batch, const int32_t *restrict chosen_s,
@@ -319,15 +319,15 @@ static void run_decode(const MoecRun *run)
     for (long i = 0; i < BLOCK_2; i++) {
         kernel_decode_1_attention_norm_y_2(i, x_2, block_attention_norm_weight, attention_norm_y_2);
         /* attention_q[b,s,h,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_query[i,d,h,e]
-                  -- std/attention.moe:82 */
+                  -- std/attention.moe:85 */
         moec_product(run, 0, &moec_products[0], attention_norm_y_2, block_attention_query + i * D * H * E,
                 attention_q);
         /* attention_k[b,s,hk,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_key[i,d,hk,e]
-                  -- std/attention.moe:84 */
+                  -- std/attention.moe:87 */
         moec_product(run, 1, &moec_products[1], attention_norm_y_2, block_attention_key + i * D * HK * E,
                 attention_k);
         /* attention_v[b,s,hv,c] = sum[d] attention_norm_y_2[b,s,d] * block_attention_value[i,d,hv,c]
-                  -- std/attention.moe:85 */
+                  -- std/attention.moe:88 */
         moec_product(run, 2, &moec_products[2], attention_norm_y_2, block_attention_value + i * D * HV * C,
                 attention_v);
         kernel_decode_2_cache_key_rotary_y(i, attention_q, attention_k, attention_v, query_rotary_cosine,
@@ -335,12 +335,12 @@ static void run_decode(const MoecRun *run)
         /* attended[b,s,h,c], attended_lse[b,s,h] =
                 attend(query_rotary_y[b,s,h,e], cache_key_rotary_y[i,b,t,hk,e],
                 cache_attention_v[i,b,t,hv,c], position; scale = 0.353553391, mask = causal, position)
-                  -- std/attention.moe:127 */
+                  -- std/attention.moe:137 */
         moec_attend_step(&moec_options_decode_3, (long)position[0],
                 &(const MoecAttendWork){.q = query_rotary_y, .k = cache_key_rotary_y + i * S * HK * E,
                 .v = cache_attention_v + i * S * HV * C, .o = attended, .lse = attended_lse});
         /* attention_y[b,s,d] = sum[h,c] attended[b,s,h,c] * block_attention_output[i,h,c,d]
-                  -- std/attention.moe:156 */
+                  -- std/attention.moe:167 */
         moec_product(run, 3, &moec_products[3], attended, block_attention_output + i * H * C * D,
                 attention_y);
         kernel_decode_4_ffn_p(i, x_2, attention_y, x_3, block_ffn_norm_weight, ffn_norm_y_2,
@@ -381,7 +381,7 @@ static void run_decode(const MoecRun *run)
         kernel_decode_9_x_2(i, x_2, x_3, ffn_weight, expert_y, ffn_y, chosen_batch, chosen_s, chosen_n);
     }
     kernel_decode_10_final_norm_y_2(x_2, final_norm_weight, final_norm_y_2);
-    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:160 */
+    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:168 */
     moec_product(run, 4, &moec_products[4], final_norm_y_2, unembedding, logits);
 }
 

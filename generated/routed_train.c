@@ -70,8 +70,8 @@ static const MoecProduct moec_products[] = {
      .batch = {1, 1}, .accumulate = 0}, /* 23: d_block_attention_query */
 };
 
-/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:90
-   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:149
+/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:97
+   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:156
    balance[0] = 0   -- std/moe.moe:128
    query_rotary_angle_table[e] = 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:18
    query_rotary_angle_2[s,e] = s * query_rotary_angle_table[e]   -- std/rotary.moe:18
@@ -173,7 +173,7 @@ static const MoecAttend moec_options_train_3 = {
     .scale = 0.353553391f, .cap = 0.0f, .best = 0,
 };
 
-/* x_3[i,b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:138
+/* x_3[i,b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:145
    ffn_norm_sum_of_squares[i,b,s] = sum[d] x_3[i,b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:9
    ffn_norm_root[b,s] = rsqrt(ffn_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
    ffn_norm_y[b,s,d] = x_3[i,b,s,d] * ffn_norm_root[b,s]   -- std/norms.moe:10
@@ -337,7 +337,7 @@ static void kernel_train_9_expert_h_weighed(long i, const float *restrict ffn_we
    ffn_product_3 = sum[n] stop_gradient(ffn_load[i,n]) * (ffn_total_4[n] * 0.015625)   -- std/moe.moe:128
    ffn_largest_2 = max[n] ffn_load[i,n]   -- std/moe.moe:132
    ffn_max_expert_load[i] = 4 * ffn_largest_2   -- std/moe.moe:132
-   x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:149
+   x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:156
    balance[i + 1] = balance[i] + 0.04 * ffn_product_3   -- std/moe.moe:128 */
 static void kernel_train_10_balance(long i, float *restrict x_2, const float *restrict x_3,
         const float *restrict ffn_p, const float *restrict ffn_load, const float *restrict expert_y,
@@ -423,8 +423,8 @@ static void kernel_train_11_final_norm_y_2(const float *restrict x_2,
     }
 }
 
-/* largest[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:168
-   sum_of_powers[b,s] = sum[v] exp(logits[b,s,v] - stop_gradient(largest[b,s]))   -- std/decoder.moe:168 */
+/* largest[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:187
+   sum_of_powers[b,s] = sum[v] exp(logits[b,s,v] - stop_gradient(largest[b,s]))   -- std/decoder.moe:187 */
 static void kernel_train_12_sum_of_powers(const float *restrict logits, float *restrict largest,
         float *restrict sum_of_powers)
 {
@@ -449,15 +449,15 @@ static void kernel_train_12_sum_of_powers(const float *restrict logits, float *r
 }
 
 /* total = sum[b,s] (stop_gradient(largest[b,s]) + log(sum_of_powers[b,s]) - logits[b,s,targets[b,s]])
-          -- std/decoder.moe:168
-   loss = total * 0.015625   -- std/decoder.moe:168
+          -- std/decoder.moe:187
+   loss = total * 0.015625   -- std/decoder.moe:187
    balance_2 = balance[4]   -- std/moe.moe:128
-   total_2 = total * 0.015625 + balance_2   -- std/decoder.moe:168
-   d_total_3 = loss_scale * 0.015625   -- std/decoder.moe:168
-   d_sum_of_powers[b,s] = d_total_3 * (1 / sum_of_powers[b,s])   -- std/decoder.moe:168
+   total_2 = total * 0.015625 + balance_2   -- std/decoder.moe:187
+   d_total_3 = loss_scale * 0.015625   -- std/decoder.moe:187
+   d_sum_of_powers[b,s] = d_total_3 * (1 / sum_of_powers[b,s])   -- std/decoder.moe:187
    d_logits[b,s,v] = d_sum_of_powers[b,s] * exp(logits[b,s,v] - stop_gradient(largest[b,s]))
-          -- std/decoder.moe:160
-   d_logits[b,s,targets[b,s]] += -d_total_3   -- std/decoder.moe:168 */
+          -- std/decoder.moe:168
+   d_logits[b,s,targets[b,s]] += -d_total_3   -- std/decoder.moe:187 */
 static void kernel_train_13_d_logits(const int32_t *restrict targets, const float *restrict balance,
         const float *restrict logits, const float *restrict largest, const float *restrict sum_of_powers,
         float *restrict loss, float *restrict balance_2, float *restrict total_2,
@@ -543,7 +543,7 @@ static void kernel_train_14_d_final_norm_sum_of_squares(const float *restrict x_
 }
 
 /* d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s]
-        + d_final_norm_sum_of_squares[b,s] * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:149
+        + d_final_norm_sum_of_squares[b,s] * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:156
    d_balance_3[4] = loss_scale   -- std/moe.moe:128 */
 static void kernel_train_15_d_balance_3(const float *restrict x_2, const float *restrict final_norm_root,
         const float *restrict loss_scale, float *restrict d_balance_3,
@@ -803,7 +803,7 @@ static void kernel_train_23_d_ffn_norm_sum_of_squares(long i, const float *restr
 }
 
 /* d_x_3[b,s,d] = d_x_2[i + 1,b,s,d] + d_ffn_norm_y_3[b,s,d] * ffn_norm_root_again[b,s]
-        + d_ffn_norm_sum_of_squares[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:138 */
+        + d_ffn_norm_sum_of_squares[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:145 */
 static void kernel_train_24_d_x_3(long i, const float *restrict x_3, const float *restrict d_x_2,
         float *restrict d_x_3, const float *restrict d_ffn_norm_y_3,
         const float *restrict d_ffn_norm_sum_of_squares, const float *restrict ffn_norm_root_again)
@@ -837,9 +837,9 @@ static const MoecAttend moec_options_train_25 = {
    attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
           -- std/norms.moe:13
    d_attention_k[b,s,h,e] = d_key_rotary_y[b,s,h,e] * query_rotary_cosine[s,e]
-        + d_key_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:84
+        + d_key_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:87
    d_attention_q[b,s,h,e] = d_query_rotary_y[b,s,h,e] * query_rotary_cosine[s,e]
-        + d_query_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:82 */
+        + d_query_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:85 */
 static void kernel_train_26_d_attention_q(long i, const float *restrict x_2,
         const float *restrict attention_norm_sum_of_squares,
         const float *restrict block_attention_norm_weight, const float *restrict query_rotary_cosine,
@@ -923,7 +923,7 @@ static void kernel_train_27_d_attention_norm_sum_of_squares(long i, const float 
 }
 
 /* d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
-        + d_attention_norm_sum_of_squares[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:149
+        + d_attention_norm_sum_of_squares[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:156
    d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:128 */
 static void kernel_train_28_d_balance_3(long i, const float *restrict x_2, float *restrict d_balance_3,
         float *restrict d_x_2, const float *restrict d_x_3, const float *restrict d_attention_norm_y_3,
@@ -946,7 +946,7 @@ static void kernel_train_28_d_balance_3(long i, const float *restrict x_2, float
     d_balance_3[i & 1] = d_balance_3[(i + 1) & 1];
 }
 
-/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:90 */
+/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:97 */
 static void kernel_train_29_d_embedding(const int32_t *restrict tokens, const float *restrict d_x_2,
         float *restrict d_embedding)
 {
@@ -1101,27 +1101,27 @@ static void run_train(const MoecRun *run)
         kernel_train_1_attention_norm_y_2(i, x_2, attention_norm_sum_of_squares, block_attention_norm_weight,
                 attention_norm_y_2);
         /* attention_q[b,s,h,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_query[i,d,h,e]
-                  -- std/attention.moe:82 */
+                  -- std/attention.moe:85 */
         moec_product(run, 0, &moec_products[0], attention_norm_y_2, block_attention_query + i * D * H * E,
                 attention_q);
         /* attention_k[b,s,hk,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_key[i,d,hk,e]
-                  -- std/attention.moe:84 */
+                  -- std/attention.moe:87 */
         moec_product(run, 1, &moec_products[1], attention_norm_y_2, block_attention_key + i * D * HK * E,
                 attention_k);
         /* attention_v[i,b,s,hv,c] = sum[d] attention_norm_y_2[b,s,d] * block_attention_value[i,d,hv,c]
-                  -- std/attention.moe:85 */
+                  -- std/attention.moe:88 */
         moec_product(run, 2, &moec_products[2], attention_norm_y_2, block_attention_value + i * D * HV * C,
                 attention_v + i * BATCH * S * HV * C);
         kernel_train_2_key_rotary_y(i, attention_q, attention_k, query_rotary_cosine, query_rotary_sine,
                 query_rotary_y, key_rotary_y);
         /* attended[i,b,s,h,c], attended_lse[i,b,s,h] =
                 attend(query_rotary_y[i,b,s,h,e], key_rotary_y[i,b,s,hk,e],
-                attention_v[i,b,s,hv,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:127 */
+                attention_v[i,b,s,hv,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:137 */
         moec_attend(&moec_options_train_3, query_rotary_y + i * BATCH * S * H * E,
                 key_rotary_y + i * BATCH * S * HK * E, attention_v + i * BATCH * S * HV * C, NULL, NULL,
                 attended + i * BATCH * S * H * C, attended_lse + i * BATCH * S * H);
         /* attention_y[b,s,d] = sum[h,c] attended[i,b,s,h,c] * block_attention_output[i,h,c,d]
-                  -- std/attention.moe:156 */
+                  -- std/attention.moe:167 */
         moec_product(run, 3, &moec_products[3], attended + i * BATCH * S * H * C,
                 block_attention_output + i * H * C * D, attention_y);
         kernel_train_4_ffn_norm_y_2(i, x_2, attention_y, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,
@@ -1169,14 +1169,14 @@ static void run_train(const MoecRun *run)
     }
     kernel_train_11_final_norm_y_2(x_2, final_norm_sum_of_squares, final_norm_root, final_norm_y,
             final_norm_weight, final_norm_y_2);
-    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:160 */
+    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:168 */
     moec_product(run, 5, &moec_products[5], final_norm_y_2, unembedding, logits);
     kernel_train_12_sum_of_powers(logits, largest, sum_of_powers);
     kernel_train_13_d_logits(targets, balance, logits, largest, sum_of_powers, loss, balance_2, total_2,
             loss_scale, d_logits);
-    /* d_final_norm_y_2[b,s,d] = sum[v] d_logits[b,s,v] * unembedding[d,v]   -- std/decoder.moe:160 */
+    /* d_final_norm_y_2[b,s,d] = sum[v] d_logits[b,s,v] * unembedding[d,v]   -- std/decoder.moe:168 */
     moec_product(run, 6, &moec_products[6], d_logits, unembedding, d_final_norm_y_2);
-    /* d_unembedding[d,v] += sum[b,s] d_logits[b,s,v] * final_norm_y_2[b,s,d]   -- std/decoder.moe:160 */
+    /* d_unembedding[d,v] += sum[b,s] d_logits[b,s,v] * final_norm_y_2[b,s,d]   -- std/decoder.moe:168 */
     moec_product(run, 7 + moec_first, &moec_products[7 + moec_first], final_norm_y_2, d_logits,
             d_unembedding);
     kernel_train_14_d_final_norm_sum_of_squares(x_2, final_norm_sum_of_squares, final_norm_root,
@@ -1261,48 +1261,48 @@ static void run_train(const MoecRun *run)
         kernel_train_24_d_x_3(i, x_3, d_x_2, d_x_3, d_ffn_norm_y_3, d_ffn_norm_sum_of_squares,
                 ffn_norm_root_again);
         /* d_attended[b,s,h,c] = sum[d] d_x_3[b,s,d] * block_attention_output[i,h,c,d]
-                  -- std/attention.moe:156 */
+                  -- std/attention.moe:167 */
         moec_product(run, 12, &moec_products[12], d_x_3, block_attention_output + i * H * C * D, d_attended);
         /* d_block_attention_output[i,h,c,d] += sum[b,s] d_x_3[b,s,d] * attended[i,b,s,h,c]
-                  -- std/attention.moe:156 */
+                  -- std/attention.moe:167 */
         moec_product(run, 13 + moec_first, &moec_products[13 + moec_first], attended + i * BATCH * S * H * C,
                 d_x_3, d_block_attention_output + i * H * C * D);
         /* d_query_rotary_y[b,s,h,e], d_key_rotary_y[b,s,hk,e],
                 d_attention_v[b,s,hv,c] = attend_grad(query_rotary_y[i,b,s,h,e], key_rotary_y[i,b,s,hk,e],
                 attention_v[i,b,s,hv,c], attended[i,b,s,h,c], attended_lse[i,b,s,h],
-                d_attended[b,s,h,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:127 */
+                d_attended[b,s,h,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:137 */
         moec_attend_grad(&moec_options_train_25,
                 &(const MoecAttendSaved){.q = query_rotary_y + i * BATCH * S * H * E,
                         .k = key_rotary_y + i * BATCH * S * HK * E,
                         .v = attention_v + i * BATCH * S * HV * C, .sink = NULL,
                         .o = attended + i * BATCH * S * H * C, .lse = attended_lse + i * BATCH * S * H,
                                          .documents = NULL, .output_grad = d_attended},
-                d_query_rotary_y, d_key_rotary_y, d_attention_v, NULL);
+                d_query_rotary_y, d_key_rotary_y, d_attention_v, NULL, NULL);
         /* d_attention_norm_y_2[b,s,d] = sum[hv,c] d_attention_v[b,s,hv,c] * block_attention_value[i,d,hv,c]
-                  -- std/attention.moe:85 */
+                  -- std/attention.moe:88 */
         moec_product(run, 15, &moec_products[15], d_attention_v, block_attention_value + i * D * HV * C,
                 d_attention_norm_y_2);
         kernel_train_26_d_attention_q(i, x_2, attention_norm_sum_of_squares, block_attention_norm_weight,
                 query_rotary_cosine, query_rotary_sine, d_query_rotary_y, d_key_rotary_y, d_attention_k,
                 d_attention_q, attention_norm_root_again, attention_norm_y_again, attention_norm_y_2_again);
         /* d_block_attention_value[i,d,hv,c] += sum[b,s] d_attention_v[b,s,hv,c]
-                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:85 */
+                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:88 */
         moec_product(run, 16 + moec_first, &moec_products[16 + moec_first], attention_norm_y_2_again,
                 d_attention_v, d_block_attention_value + i * D * HV * C);
         /* d_attention_norm_y_2[b,s,d] += sum[hk,e] d_attention_k[b,s,hk,e] * block_attention_key[i,d,hk,e]
-                  -- std/attention.moe:84 */
+                  -- std/attention.moe:87 */
         moec_product(run, 18, &moec_products[18], d_attention_k, block_attention_key + i * D * HK * E,
                 d_attention_norm_y_2);
         /* d_block_attention_key[i,d,hk,e] += sum[b,s] d_attention_k[b,s,hk,e]
-                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:84 */
+                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:87 */
         moec_product(run, 19 + moec_first, &moec_products[19 + moec_first], attention_norm_y_2_again,
                 d_attention_k, d_block_attention_key + i * D * HK * E);
         /* d_attention_norm_y_2[b,s,d] += sum[h,e] d_attention_q[b,s,h,e] * block_attention_query[i,d,h,e]
-                  -- std/attention.moe:82 */
+                  -- std/attention.moe:85 */
         moec_product(run, 21, &moec_products[21], d_attention_q, block_attention_query + i * D * H * E,
                 d_attention_norm_y_2);
         /* d_block_attention_query[i,d,h,e] += sum[b,s] d_attention_q[b,s,h,e]
-                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:82 */
+                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:85 */
         moec_product(run, 22 + moec_first, &moec_products[22 + moec_first], attention_norm_y_2_again,
                 d_attention_q, d_block_attention_query + i * D * H * E);
         kernel_train_27_d_attention_norm_sum_of_squares(i, x_2, attention_norm_sum_of_squares,

@@ -14,8 +14,8 @@
 enum { BATCH = 2, S = 32, V = 64, D = 32, BLOCK = 5, E = 8, BLOCK_2 = 4, H = 4, HK = 4, HV = 4, C = 8, N = 4,
         CHOSEN_ROWS = 128, CHOSEN_GROUPS = 5, CHOSEN_OTHERS = 65, F = 48 };
 
-/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:90
-   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:149
+/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:97
+   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:156
    balance[0] = 0   -- std/moe.moe:128
    query_rotary_angle_table[e] = 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:18
    query_rotary_angle_2[s,e] = s * query_rotary_angle_table[e]   -- std/rotary.moe:18
@@ -350,7 +350,7 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_8(
    ffn_product_3 = sum[n] stop_gradient(ffn_load[i,n]) * (ffn_total_4[n] * 0.015625)   -- std/moe.moe:128
    ffn_largest_2 = max[n] ffn_load[i,n]   -- std/moe.moe:132
    ffn_max_expert_load[i] = 4 * ffn_largest_2   -- std/moe.moe:132
-   x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:149
+   x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:156
    balance[i + 1] = balance[i] + 0.04 * ffn_product_3   -- std/moe.moe:128 */
 extern "C" __global__ void __launch_bounds__(1024)
 kernel_train_9_balance(long i, float *x_2, const float *x_3, const float *ffn_p, const float *ffn_load,
@@ -449,15 +449,15 @@ extern "C" __global__ void kernel_train_10_final_norm_y_2(const float *x_2, floa
     }
 }
 
-/* largest[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:168
-   sum_of_powers[b,s] = sum[v] exp(logits[b,s,v] - stop_gradient(largest[b,s]))   -- std/decoder.moe:168
+/* largest[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:187
+   sum_of_powers[b,s] = sum[v] exp(logits[b,s,v] - stop_gradient(largest[b,s]))   -- std/decoder.moe:187
    total = sum[b,s] (stop_gradient(largest[b,s]) + log(sum_of_powers[b,s]) - logits[b,s,targets[b,s]])
-          -- std/decoder.moe:168
-   loss = total * 0.015625   -- std/decoder.moe:168
+          -- std/decoder.moe:187
+   loss = total * 0.015625   -- std/decoder.moe:187
    balance_2 = balance[4]   -- std/moe.moe:128
-   total_2 = total * 0.015625 + balance_2   -- std/decoder.moe:168
-   d_total_3 = loss_scale * 0.015625   -- std/decoder.moe:168
-   d_sum_of_powers[b,s] = d_total_3 * (1 / sum_of_powers[b,s])   -- std/decoder.moe:168 */
+   total_2 = total * 0.015625 + balance_2   -- std/decoder.moe:187
+   d_total_3 = loss_scale * 0.015625   -- std/decoder.moe:187
+   d_sum_of_powers[b,s] = d_total_3 * (1 / sum_of_powers[b,s])   -- std/decoder.moe:187 */
 extern "C" __global__ void __launch_bounds__(1024)
 kernel_train_11_d_sum_of_powers(const int32_t *targets, const float *balance, const float *logits,
         float *largest, float *loss, float *balance_2, float *total_2, const float *loss_scale,
@@ -508,7 +508,7 @@ kernel_train_11_d_sum_of_powers(const int32_t *targets, const float *balance, co
 }
 
 /* d_logits[b,s,v] = d_sum_of_powers[b,s] * exp(logits[b,s,v] - stop_gradient(largest[b,s]))
-        + where(v == targets[b,s], -d_total_3, 0)   -- std/decoder.moe:160 */
+        + where(v == targets[b,s], -d_total_3, 0)   -- std/decoder.moe:168 */
 extern "C" __global__ void kernel_train_12_d_logits(const int32_t *targets, const float *logits,
         const float *largest, const float *d_total_3, const float *d_sum_of_powers, float *d_logits)
 {
@@ -539,7 +539,7 @@ extern "C" __global__ void kernel_train_12_d_logits(const int32_t *targets, cons
         * (-0.5 * final_norm_root[b,s] / (final_norm_sum_of_squares[b,s] * 0.03125 + 1e-06)) * 0.03125
           -- std/norms.moe:9
    d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s]
-        + d_final_norm_sum_of_squares[b,s] * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:149
+        + d_final_norm_sum_of_squares[b,s] * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:156
    d_balance_3[4] = loss_scale   -- std/moe.moe:128 */
 extern "C" __global__ void __launch_bounds__(1024)
 kernel_train_13_d_balance_3(const float *x_2, const float *final_norm_sum_of_squares,
@@ -863,7 +863,7 @@ kernel_train_20_d_block_ffn_norm_weight(long i, const float *d_ffn_norm_y_2, flo
         * (-0.5 * ffn_norm_root_again[b,s] / (ffn_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)) * 0.03125
           -- std/norms.moe:9
    d_x_3[b,s,d] = d_x_2[i + 1,b,s,d] + d_ffn_norm_y_3[b,s,d] * ffn_norm_root_again[b,s]
-        + d_ffn_norm_sum_of_squares[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:138 */
+        + d_ffn_norm_sum_of_squares[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:145 */
 extern "C" __global__ void kernel_train_21_d_x_3(long i, const float *x_3,
         const float *ffn_norm_sum_of_squares, const float *block_ffn_norm_weight, const float *d_x_2,
         float *d_x_3, const float *d_ffn_norm_y_2, const float *ffn_norm_root_again)
@@ -943,9 +943,9 @@ extern "C" __global__ void __launch_bounds__(128, 1) attend_grad_both_train_22(c
    attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
           -- std/norms.moe:13
    d_attention_k[b,s,h,e] = d_key_rotary_y[b,s,h,e] * query_rotary_cosine[s,e]
-        + d_key_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:84
+        + d_key_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:87
    d_attention_q[b,s,h,e] = d_query_rotary_y[b,s,h,e] * query_rotary_cosine[s,e]
-        + d_query_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:82 */
+        + d_query_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:85 */
 extern "C" __global__ void kernel_train_23_d_attention_q(long i, const float *x_2,
         const float *attention_norm_sum_of_squares, const float *block_attention_norm_weight,
         const float *query_rotary_cosine, const float *query_rotary_sine, const float *d_query_rotary_y,
@@ -1016,7 +1016,7 @@ extern "C" __global__ void kernel_train_23_d_attention_q(long i, const float *x_
         * (-0.5 * attention_norm_root_again[b,s] / (attention_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06))
         * 0.03125   -- std/norms.moe:9
    d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
-        + d_attention_norm_sum_of_squares[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:149
+        + d_attention_norm_sum_of_squares[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:156
    d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:128 */
 extern "C" __global__ void __launch_bounds__(1024)
 kernel_train_24_d_balance_3(long i, const float *x_2, const float *attention_norm_sum_of_squares,
@@ -1064,7 +1064,7 @@ kernel_train_24_d_balance_3(long i, const float *x_2, const float *attention_nor
     moec_barrier();
 }
 
-/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:90 */
+/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:97 */
 extern "C" __global__ void __launch_bounds__(1024)
 kernel_train_25_d_embedding(const int32_t *tokens, const float *d_x_2, float *d_embedding)
 {

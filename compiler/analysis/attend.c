@@ -75,8 +75,10 @@ static AttendShape shape_that_fits(Need need) {
 static int most_tiles(const Statement *statement) {
     MUST(statement->kind == STATEMENT_CALL);
     const AttendOptions *options = &statement->attention;
-    return size_from_end(statement, 0, 3) > WIDE && !(options->documents && options->cap != 0) ? 2
-                                                                                               : 1;
+    return size_from_end(statement, 0, 3) > WIDE &&
+                   !(options->documents && (options->cap != 0 || options->bias))
+               ? 2
+               : 1;
 }
 
 AttendShape attend_forward(const Statement *statement) {

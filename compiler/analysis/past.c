@@ -160,6 +160,15 @@ bool position_distance(const Expr *comparison, const Index *other, const Index *
     return last_distance(comparison, other, 1, position, times, rest);
 }
 
+bool is_distance(const Expr *expr, const Index *other, const Index *position, double *times,
+                 double *rest) {
+    Distance distance = {.other = other, .position = position};
+    if (!add_terms(&distance, expr, 1)) return false;
+    *times = distance.times_other;
+    *rest = distance.rest;
+    return *times != 0 && distance.times_position == -*times;
+}
+
 /* The positions per index of an axis; 0: it has none. */
 static long block_of_axis(const Past *past, const Axis *axis) {
     if (axis == past->sequence) return 1;
@@ -190,7 +199,7 @@ static bool find_bounds(const Past *past, const Expr *expr, const Index *other,
     return true;
 }
 
-static bool is_comparison(OpCode op) {
+bool is_comparison(OpCode op) {
     return op == OP_LT || op == OP_LE || op == OP_GT || op == OP_GE || op == OP_EQ || op == OP_NE;
 }
 

@@ -53,6 +53,10 @@ bool past_reads(const Past *past, const Expr *value, const Index *other);
 /* True if left side - right side of a comparison is `times * (other - position) + rest`. */
 bool position_distance(const Expr *comparison, const Index *other, const Index *position,
                        double *times, double *rest);
+bool is_comparison(OpCode op);
+/* True if the value is `times * (other - position) + rest`. */
+bool is_distance(const Expr *expr, const Index *other, const Index *position, double *times,
+                 double *rest);
 /* The value for an `other` after the current position, and for one that is not after it. */
 Expr *value_ahead(const Past *past, Expr *value, const Index *other, const Index *position);
 Expr *value_behind(const Past *past, Expr *value, const Index *other, const Index *position);

@@ -202,13 +202,12 @@ static void add_scores(Text *text, const List *all) {
         for (int j = 0; j < i; j++)
             listed |= same_location(((Tensor *)all->items[j])->span, scores->span);
         if (listed) continue;
-        text_add(
-            text,
-            "  attention scores all %ld x %ld are computed and stored, %s per layer: no kernel "
-            "supports this mask, bias or keys (%s:%d:%d)\n",
-            scores->axes[scores->rank - 2]->size, scores->axes[scores->rank - 1]->size,
-            quantity(4 * (double)tensor_elements(scores), "B").text, scores->span.source->path,
-            span_line(scores->span), span_column(scores->span));
+        text_add(text,
+                 "  attention scores all %ld x %ld are computed and stored, %s per layer: the bias "
+                 "contains more than the distance of the positions (%s:%d:%d)\n",
+                 scores->axes[scores->rank - 2]->size, scores->axes[scores->rank - 1]->size,
+                 quantity(4 * (double)tensor_elements(scores), "B").text, scores->span.source->path,
+                 span_line(scores->span), span_column(scores->span));
     }
 }
 

@@ -240,6 +240,7 @@ typedef struct Attending {
     Value *sink;      /* over query position and query head */
     Value *documents; /* over query position */
     Value *chosen;    /* over blocks of query positions, query heads and key positions */
+    Value *table;     /* bias of the call: over query heads and distances */
 } Attending;
 
 enum { MAX_APPLICATIONS = 64, MAX_EXPANSION = 4096, MAX_STEPS = 400000, MAX_TENSORS = 10000 };
@@ -552,9 +553,14 @@ void add_term(Elaborator *e, const char *name, Expr *value, Span span);
 /* Keeps named integers exact that subscripts, remainders and comparisons read. */
 void keep_integers(Program *program);
 
-/* ---- attend/attend_mask.c, attend/attend_scores.c ---- */
+/* ---- attend/attend_mask.c, attend/attend_bias.c, attend/attend_scores.c ---- */
 /* Converts the mask to options and operands of the call. */
 void take_mask_terms(Elaborator *e, Attending *attending);
+/* True if the bias depends on the distance of the positions only. Reports the first part that does
+ * not. */
+bool is_bias_by_distance(Elaborator *e, const Attending *attending);
+/* Converts such a bias to an operand of the call. The options of the mask are complete. */
+void take_bias(Elaborator *e, Attending *attending);
 /* The result of the attention as equations. */
 Value *attend_scores(Elaborator *e, Attending *attending);
 

@@ -551,8 +551,12 @@ int attend_chosen(const AttendOptions *options) {
     return attend_document(options) + options->documents;
 }
 
+int attend_bias(const AttendOptions *options) {
+    return attend_chosen(options) + options->chosen;
+}
+
 int attend_scale(const AttendOptions *options, int which) {
-    return attend_chosen(options) + options->chosen + (which && options->scaled[0]);
+    return attend_bias(options) + options->bias + (which && options->scaled[0]);
 }
 
 int attend_operands(const AttendOptions *options) {

@@ -295,8 +295,8 @@ typedef struct AttendOptions {
     long block[3];  /* chosen: the queries, heads and keys per element of that operand */
     double share;   /* chosen: of its elements that are expected not to be 0; 0: not known yet */
     bool scaled[2]; /* keys, values: TYPE_BYTE with a scale per row */
-    bool position;
-    long best; /* decoding reads only the `best` values with the largest weights, without
+    bool position, bias; /* bias: that operand is added to the scores, by distance of positions */
+    long best;           /* decoding reads only the `best` values with the largest weights, without
                   renormalization; 0: all */
 } AttendOptions;
 
@@ -652,8 +652,8 @@ int top_dimension(const Statement *top, const Expr *operand);
 int attend_operands(const AttendOptions *options);
 /* The index of the document ids among the inputs of an attention that has them. */
 int attend_document(const AttendOptions *options);
-/* The same for the chosen pairs; for the scales of keys (0) or values (1). */
-int attend_chosen(const AttendOptions *options);
+/* The same for the chosen pairs; the bias; for the scales of keys (0) or values (1). */
+int attend_chosen(const AttendOptions *options), attend_bias(const AttendOptions *options);
 int attend_scale(const AttendOptions *options, int which);
 
 /* ---- mesh_names.c ---- */

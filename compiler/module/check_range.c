@@ -238,9 +238,9 @@ static Interval bound_of_operation(ModuleCheck *check, const Term *term) {
         return (Interval){-1, 1, 1, true};
     case TERM_WHOLE_SIZE:
         a = interval_of(check, term->args[0]);
-        return a.low >= 0
-                   ? a
-                   : larger_bound(a, bound_between(-(Wide)a.high, -(Wide)a.low, a.unit, a.certain));
+        if (a.low >= 0) return a;
+        a = larger_bound(a, bound_between(-(Wide)a.high, -(Wide)a.low, a.unit, a.certain));
+        return larger_bound(a, point(0));
     case TERM_BLOCK_BEFORE:
         return bound_of_thread(check, TERM_THREAD);
     default:

@@ -103,6 +103,9 @@ static void print_attend(Printer *printer, Statement *statement, const List *par
         text_add(&text, ", chosen=%s, block=(%ld, %ld, %ld)",
                  all_of(printer, statement, next, call_input(statement, next)->count - 1),
                  options->block[0], options->block[1], options->block[2]);
+    next += options->chosen;
+    if (options->bias)
+        text_add(&text, ", bias=%s", expanded(printer, operand_of(printer, statement, next)));
     PyVariable *o = result_of(printer, statement, 0, parts, at),
                *lse = result_of(printer, statement, 1, parts, at);
     if (lse)

@@ -92,6 +92,19 @@ static Expr *visible(const AttentionMap *map) {
     return seen ? apply_two(map, OP_AND, seen, same) : same;
 }
 
+/* Its element outside of the table is not visible. */
+static Expr *map_bias(const AttentionMap *map) {
+    Program *program = map->program;
+    const AttendOptions *options = &map->call->attention;
+    Expr *distance =
+        apply_two(map, OP_SUB, expr_index(program, map->query), expr_index(program, map->key));
+    if (options->mask == MASK_NONE)
+        distance = apply_two(map, OP_ADD, distance,
+                             expr_number(program, (double)(map->key->axis->size - 1)));
+    Expr *subs[] = {expr_index(program, map->head), distance};
+    return with_last(map, call_input(map->call, attend_bias(options)), subs, 2);
+}
+
 static Expr *weight(const AttentionMap *map, Expr *score) {
     Program *program = map->program;
     const AttendOptions *options = &map->call->attention;
@@ -104,6 +117,7 @@ static Expr *weight(const AttentionMap *map, Expr *score) {
             apply_two(map, OP_MUL, cap,
                       expr_apply(program, OP_TANH, apply_two(map, OP_DIV, value, cap), NULL, NULL));
     }
+    if (options->bias) value = apply_two(map, OP_ADD, value, map_bias(map));
     value = expr_apply(program, OP_EXP, apply_two(map, OP_SUB, value, lse), NULL, NULL);
     Expr *seen = visible(map);
     return seen ? expr_apply(program, OP_WHERE, seen, value, expr_number(program, 0)) : value;

@@ -63,6 +63,7 @@ static _Thread_local MoecAttendScratch moec_attend_scratch __attribute__((unused
 typedef struct MoecHead {
     const void *q, *k, *v;
     const float *documents, *k_scale, *v_scale;
+    const float *bias; /* the element of distance 0, or NULL */
     void *o;
     float *lse;
     long q_step, k_step, v_step, o_step, lse_step, k_scale_step, v_scale_step;
@@ -411,9 +412,29 @@ MOEC_INLINE void moec_row_scores(float *row, MoecRange range, float scale, float
     }
 }
 
+/* Number of distances of a bias, and the element of distance 0. */
+MOEC_INLINE long moec_distances(const MoecAttend *attend) {
+    return attend->mask == MOEC_MASK_NONE ? 2 * attend->places - 1 : attend->places;
+}
+MOEC_INLINE long moec_distance_zero(const MoecAttend *attend) {
+    return attend->mask == MOEC_MASK_NONE ? attend->places - 1 : 0;
+}
+
+/* row[i] += factor * bias of query i and key j of a pair, in the range. */
+MOEC_LARGE void moec_row_bias(const float *bias, const MoecBlockPair *pair, long j, MoecRange range,
+                              float factor, float *row) {
+    const float *from = bias + pair->offset + pair->query - pair->key - j;
+    for (long i = range.first; i < range.end && pair->list != NULL; i++)
+        row[i] += factor * from[pair->list[i]];
+    if (pair->list != NULL) return;
+#pragma omp simd
+    for (long i = range.first; i < range.end; i++) row[i] += factor * from[i];
+}
+
 /* Whether scores are stored unscaled: the scale is the same for all and keeps their order. */
 MOEC_INLINE int moec_scaled_late(const MoecAttend *attend, const MoecHead *head) {
-    return attend->cap == 0.0f && head->k_scale == NULL && attend->scale > 0.0f;
+    return attend->cap == 0.0f && head->k_scale == NULL && head->bias == NULL &&
+           attend->scale > 0.0f;
 }
 
 /* Scores, finished unless they are scaled late, and the largest of each query so far. */
@@ -430,6 +451,7 @@ MOEC_LARGE void moec_pair_largest(const MoecAttend *attend, const MoecHead *head
             attend->scale * moec_scale_at(head->k_scale, first + j, head->k_scale_step);
         moec_fetch_row(head->v, first + j, head->v_step, attend->value_width, attend->v_type, 1);
         if (!late) moec_row_scores(row, range, scale, attend->cap);
+        if (head->bias != NULL) moec_row_bias(head->bias, pair, j, range, 1.0f, row);
         moec_row_hide(row, range);
         moec_hide_queries(head, pair, j, row, -__builtin_inff());
 #pragma omp simd
@@ -578,12 +600,16 @@ MOEC_FUNCTION void moec_attend_block(const MoecAttend *attend, const MoecHead *h
 
 MOEC_INLINE MoecHead moec_head(const MoecAttend *attend, const MoecAttendWork *work, long b,
                                long h) {
+    const long table = (attend->bias_all ? 0 : b) * attend->heads + h;
     return (MoecHead){moec_at(work->q, moec_at_query(attend, b, h), attend->q_type),
                       moec_at(work->k, moec_at_key(attend, b, h), attend->k_type),
                       moec_at(work->v, moec_at_value(attend, b, h), attend->v_type),
                       work->documents != NULL ? work->documents + b * attend->places : NULL,
                       moec_scales(work->k_scale, moec_at_key(attend, b, h), attend->width),
                       moec_scales(work->v_scale, moec_at_value(attend, b, h), attend->value_width),
+                      work->bias != NULL
+                          ? work->bias + table * moec_distances(attend) + moec_distance_zero(attend)
+                          : NULL,
                       moec_to(work->o, moec_at_output(attend, b, h), attend->o_type),
                       work->lse + moec_at_lse(attend, b, h),
                       attend->heads * attend->width,
@@ -620,6 +646,10 @@ MOEC_ENTRY void moec_attend(const MoecAttend *attend, const void *q, const void 
     const MoecAttendWork work = {
         .q = q, .k = k, .v = v, .sink = sink, .documents = documents, .o = o, .lse = lse};
     moec_attend_blocks(attend, &work, 0);
+}
+
+MOEC_ENTRY void moec_attend_biased(const MoecAttend *attend, const MoecAttendWork *work) {
+    moec_attend_blocks(attend, work, 0);
 }
 
 #endif

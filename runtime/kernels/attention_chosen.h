@@ -310,6 +310,7 @@ MOEC_FUNCTION void moec_chosen_grad_heads(const MoecAttend *attend, const MoecAt
         grad.output_grad =
             moec_at(saved->output_grad, moec_at_output(attend, b, h), attend->grad_type);
         grad.dq = all->dq + moec_at_query(attend, b, h);
+        grad.dbias = moec_begin_bias(attend, all->dbias, b, h);
         grad.dk.rows = all->dk.rows + moec_at_key(attend, b, h);
         grad.dv.rows = all->dv.rows + moec_at_value(attend, b, h);
         for (long query = 0; query < attend->queries; query += MOEC_CHOSEN_SPAN) {
@@ -323,9 +324,10 @@ MOEC_FUNCTION void moec_chosen_grad_heads(const MoecAttend *attend, const MoecAt
 }
 
 MOEC_ENTRY void moec_attend_chosen_grad(const MoecAttend *attend, const MoecAttendSaved *saved,
-                                        float *dq, float *dk, float *dv, float *dsink) {
+                                        float *dq, float *dk, float *dv, float *dsink,
+                                        float *dbias) {
     const long heads = attend->heads;
-    const MoecHeadGrad all = moec_all_grads(attend, saved, dq, dk, dv);
+    const MoecHeadGrad all = moec_all_grads(attend, saved, dq, dk, dv, dbias);
     const MoecAttendWork work = moec_saved_work(saved);
 #pragma omp parallel for schedule(dynamic) if (moec_attend_parallel(attend))
     for (long task = 0; task < attend->batch * heads; task++) {

@@ -18,6 +18,7 @@ typedef struct MoecHeadGrad {
     const void *output_grad; /* steps like o */
     float *dq;               /* steps like q */
     int begun;               /* of a block of queries: there are sums in dq */
+    float *dbias;            /* of the head, the element of distance 0; or NULL */
     MoecRowSums dk, dv;      /* steps like k, v */
 } MoecHeadGrad;
 
@@ -42,6 +43,17 @@ MOEC_FUNCTION MoecOutput moec_rows_from(MoecRowSums *sums, long first, long end)
     return (MoecOutput){sums->rows + first * sums->step, sums->step, begun};
 }
 
+/* Adds the adjoints of the scores of key j to the adjoint of the bias. */
+MOEC_LARGE void moec_row_bias_grad(float *dbias, const MoecBlockPair *pair, long j, MoecRange range,
+                                   const float *slope) {
+    float *to = dbias + pair->offset + pair->query - pair->key - j;
+    for (long i = range.first; i < range.end && pair->list != NULL; i++)
+        to[pair->list[i]] += slope[i];
+    if (pair->list != NULL) return;
+#pragma omp simd
+    for (long i = range.first; i < range.end; i++) to[i] += slope[i];
+}
+
 /* From the scores, not scaled, and in `slope` the products of output_grad with the values: weights
  * into `score`, adjoints of q.k into `slope`. */
 MOEC_LARGE void moec_pair_slopes(const MoecAttend *attend, const MoecHead *head,
@@ -50,7 +62,8 @@ MOEC_LARGE void moec_pair_slopes(const MoecAttend *attend, const MoecHead *head,
     MoecAttendScratch *scratch = &moec_attend_scratch;
     const float bend = attend->cap != 0.0f ? 1.0f / attend->cap : 0.0f, scale = attend->scale,
                 rest = attend->cap != 0.0f ? 1.0f : scale;
-    const float *less = scratch->less, *total = scratch->total;
+    const float *total = scratch->total;
+    float bent[MOEC_ATTEND_STEP], biased[MOEC_ATTEND_STEP];
     const MoecType type = moec_cell_type(attend);
     for (long j = 0; j < pair->keys; j++) {
         const MoecRange range = moec_seeing(attend, pair, j), vectors = moec_vectors(range);
@@ -63,14 +76,24 @@ MOEC_LARGE void moec_pair_slopes(const MoecAttend *attend, const MoecHead *head,
         moec_fetch_row(soon->q, j, head->q_step, attend->width, attend->q_type, 0);
         moec_fetch_row(soon->v, j, head->v_step, attend->value_width, attend->v_type, 0);
         if (attend->cap != 0.0f) moec_row_scores(row, range, scale, attend->cap);
+        const float *less = scratch->less;
+        if (head->bias != NULL) {
+            memcpy(biased, less, sizeof scratch->less);
+            moec_row_bias(head->bias, pair, j, range, -1.0f, biased);
+            less = biased;
+        }
 #pragma omp simd
         for (long i = vectors.first; i < vectors.end; i++) {
             const float z = row[i] * bend, weight = moec_exp_weight(row[i] * rest - less[i]);
-            slope[i] = weight * (slope[i] - total[i]) * scale * (1.0f - z * z);
+            slope[i] = weight * (slope[i] - total[i]);
+            bent[i] = scale * (1.0f - z * z);
             row[i] = weight;
         }
         moec_hide_queries(head, pair, j, row, 0.0f);
         moec_hide_queries(head, pair, j, slope, 0.0f);
+        if (grad->dbias != NULL) moec_row_bias_grad(grad->dbias, pair, j, range, slope);
+#pragma omp simd
+        for (long i = vectors.first; i < vectors.end; i++) slope[i] *= bent[i];
         moec_row_finish(row, range, pair, type);
         moec_row_finish(slope, range, pair, type);
     }
@@ -158,6 +181,15 @@ MOEC_FUNCTION void moec_attend_grad_sink(const MoecAttend *attend, const MoecAtt
     }
 }
 
+/* Clears the adjoints of the bias of a head; returns the element of distance 0. */
+MOEC_FUNCTION float *moec_begin_bias(const MoecAttend *attend, float *dbias, long b, long h) {
+    if (dbias == NULL) return NULL;
+    const long count = moec_distances(attend);
+    float *own = dbias + (b * attend->heads + h) * count;
+    memset(own, 0, (size_t)count * sizeof *own);
+    return own + moec_distance_zero(attend);
+}
+
 /* Heads first .. end-1 of that batch element, which add to the same dk and dv. `next`: the head
  * that is worked on next. */
 MOEC_FUNCTION void moec_attend_grad_heads(const MoecAttend *attend, const MoecAttendSaved *saved,
@@ -175,6 +207,7 @@ MOEC_FUNCTION void moec_attend_grad_heads(const MoecAttend *attend, const MoecAt
         grad.output_grad =
             moec_at(saved->output_grad, moec_at_output(attend, b, h), attend->grad_type);
         grad.dq = all->dq + moec_at_query(attend, b, h);
+        grad.dbias = moec_begin_bias(attend, all->dbias, b, h);
         for (long query = 0; query < attend->queries; query += side) {
             const int more = query + side < attend->queries;
             const MoecSoon soon =
@@ -187,10 +220,11 @@ MOEC_FUNCTION void moec_attend_grad_heads(const MoecAttend *attend, const MoecAt
 }
 
 MOEC_INLINE MoecHeadGrad moec_all_grads(const MoecAttend *attend, const MoecAttendSaved *saved,
-                                        float *dq, float *dk, float *dv) {
+                                        float *dq, float *dk, float *dv, float *dbias) {
     return (MoecHeadGrad){
         .output_grad = saved->output_grad,
         .dq = dq,
+        .dbias = dbias,
         .dk = {dk, attend->key_heads * attend->width, attend->width, 0},
         .dv = {dv, attend->value_heads * attend->value_width, attend->value_width, 0}};
 }
@@ -202,15 +236,16 @@ MOEC_INLINE MoecAttendWork moec_saved_work(const MoecAttendSaved *saved) {
                             .v = saved->v,
                             .sink = saved->sink,
                             .documents = saved->documents,
+                            .bias = saved->bias,
                             .o = (void *)(uintptr_t)saved->o,
                             .lse = (float *)(uintptr_t)saved->lse};
 }
 
 MOEC_ENTRY void moec_attend_grad(const MoecAttend *attend, const MoecAttendSaved *saved, float *dq,
-                                 float *dk, float *dv, float *dsink) {
+                                 float *dk, float *dv, float *dsink, float *dbias) {
     const long heads = attend->heads, tasks = attend->batch * heads,
                threads = moec_attend_parallel(attend) ? moec_threads() : 1;
-    const MoecHeadGrad all = moec_all_grads(attend, saved, dq, dk, dv);
+    const MoecHeadGrad all = moec_all_grads(attend, saved, dq, dk, dv, dbias);
     const MoecAttendWork work = moec_saved_work(saved);
 #pragma omp parallel for schedule(dynamic) if (threads > 1)
     for (long task = 0; task < tasks; task++) {

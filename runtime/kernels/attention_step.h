@@ -40,7 +40,16 @@ MOEC_LARGE void moec_row_scales(float *row, long count, const float *scales, lon
     for (long j = 0; j < count; j++) row[j] *= scales[j * step];
 }
 
-/* score[query][key] of a block, scaled and capped; cells that the mask hides hold anything. */
+/* row[j] += bias of query i of a pair and key j, of the keys that are not after it. */
+MOEC_LARGE void moec_query_bias(const float *bias, const MoecBlockPair *pair, long i, float *row) {
+    const long distance = pair->offset + pair->query + i - pair->key,
+               count = moec_least(pair->keys, distance + 1);
+#pragma omp simd
+    for (long j = 0; j < count; j++) row[j] += bias[distance - j];
+}
+
+/* score[query][key] of a block, scaled, capped, with bias; cells that the mask hides hold
+ * anything. */
 MOEC_LARGE void moec_scores(const MoecAttend *attend, const MoecHead *head,
                             const MoecBlockPair *pair, float *score) {
     const MoecBlockProduct product = {
@@ -69,6 +78,7 @@ MOEC_LARGE void moec_scores(const MoecAttend *attend, const MoecHead *head,
             for (long j = 0; j < pair->keys; j++)
                 row[j] = attend->cap * moec_tanh(row[j] * attend->scale / attend->cap);
         }
+        if (head->bias != NULL) moec_query_bias(head->bias, pair, i, row);
     }
 }
 

@@ -61,6 +61,7 @@ typedef struct MoecAttend {
     MoecType q_type, k_type, v_type, o_type, grad_type;
     long chosen_block[3]; /* queries, heads and keys per element of `chosen` */
     int chosen_all;       /* `chosen` is the same for all of the batch */
+    int bias_all;         /* `bias` is the same for all of the batch */
 } MoecAttend;
 
 /* Writes o and lse. sink: NULL when there is none. queries == keys unless the mask is
@@ -75,28 +76,36 @@ typedef struct MoecAttendSaved {
     const float *lse;
     const void *output_grad; /* has the shape of o; sink and documents may be NULL */
     const float *chosen;     /* only of moec_attend_chosen_grad */
+    const float *bias;       /* see MoecAttendWork */
 } MoecAttendSaved;
 
-/* Overwrites dq, dk, dv and, with a sink, dsink[heads] (else dsink is NULL). Heads that add to the
- * same dk or dv are one task. */
+/* Overwrites dq, dk, dv and, unless NULL, dsink[heads] and dbias[batch, heads, distances]. Heads
+ * that add to the same dk or dv are one task. */
 MOEC_ENTRY void moec_attend_grad(const MoecAttend *attend, const MoecAttendSaved *saved, float *dq,
-                                 float *dk, float *dv, float *dsink);
+                                 float *dk, float *dv, float *dsink, float *dbias);
 
 /* k_scale[batch, keys, key_heads] and v_scale[batch, keys, value_heads] are the scales of int8 k
- * and v. The scales, sink, documents and, in a step, chosen may be NULL. */
+ * and v. The scales, sink, documents, bias and, in a step, chosen may be NULL.
+ *
+ * bias[batch, heads, distances] is added to the scores: element s - t for the query at position s
+ * and the key at position t, from 1 - keys with MOEC_MASK_NONE, else from 0. */
 typedef struct MoecAttendWork {
     const void *q, *k, *v;
     const float *sink, *documents, *k_scale, *v_scale;
     void *o;
     float *lse;
-    const float *chosen;
+    const float *chosen, *bias;
 } MoecAttendWork;
+
+/* The same with work->bias. */
+MOEC_ENTRY void moec_attend_biased(const MoecAttend *attend, const MoecAttendWork *work);
 
 /* The same only for the pairs in work->chosen, see attention_chosen.h; o and its gradient are f32
  * or as stored, o is f32. */
 MOEC_ENTRY void moec_attend_chosen(const MoecAttend *attend, const MoecAttendWork *work);
 MOEC_ENTRY void moec_attend_chosen_grad(const MoecAttend *attend, const MoecAttendSaved *saved,
-                                        float *dq, float *dk, float *dv, float *dsink);
+                                        float *dq, float *dk, float *dv, float *dsink,
+                                        float *dbias);
 
 /* Attention of new tokens over a cache: query s has position position+s and attends to keys 0 ..
  * position+s, or with a sliding window to the last `window` of them. No other mask is possible.

@@ -106,7 +106,7 @@ static void run_attend_grad(void *data) {
     Attention *x = data;
     const MoecAttendSaved saved = {
         .q = x->q, .k = x->k, .v = x->v, .o = x->o, .lse = x->lse, .output_grad = x->grad};
-    moec_attend_grad(&x->attend, &saved, x->dq, x->dk, x->dv, NULL);
+    moec_attend_grad(&x->attend, &saved, x->dq, x->dk, x->dv, NULL, NULL);
 }
 
 static void run_chosen(void *data) {
@@ -125,7 +125,7 @@ static void run_chosen_grad(void *data) {
                                    .lse = x->lse,
                                    .output_grad = x->grad,
                                    .chosen = x->chosen};
-    moec_attend_chosen_grad(&x->attend, &saved, x->dq, x->dk, x->dv, NULL);
+    moec_attend_chosen_grad(&x->attend, &saved, x->dq, x->dk, x->dv, NULL, NULL);
 }
 
 static void run_attend_step(void *data) {

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Attention on the simulated device against the interpreter: forward, backward and a training step, in f32 and bf16. The models
-# of tests/attention.moe have every mask, several head counts and widths; one and two tiles per warp. Decoding of several
+# of tests/attention.moe have every mask, biases, several head counts and widths; one and two tiles per warp. Decoding of several
 # positions at once.
 set -eu
 check() {
@@ -9,6 +9,8 @@ check() {
 }
 check masks train train.precision=bf16
 check masks train train.precision=f32
+check biases train train.precision=bf16
+check biases train train.precision=f32
 MOEC_SIM=unchecked
 export MOEC_SIM
 check masks train train.precision=bf16 train.context_length=110 train.batch_size=1

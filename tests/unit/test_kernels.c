@@ -364,16 +364,17 @@ static void packing_sorts_rows(void **state) {
 
 /* ---- attention ---- */
 
-enum { Q, K, V, O, LSE, SINK, DOCUMENTS, CHOSEN, TENSORS };
+enum { Q, K, V, O, LSE, SINK, DOCUMENTS, CHOSEN, BIAS, TENSORS };
 
 typedef struct Case {
     MoecAttend attend;
-    int has_sink, has_documents, is_step;
+    int has_sink, has_documents, has_bias, is_step;
     long position, size[TENSORS];
     float *x[TENSORS], *grad[TENSORS]; /* grad[O] is an input, grad[LSE] is unused */
     double *right[TENSORS], *right_grad[TENSORS];
     double *terms[TENSORS]; /* magnitudes of the terms in the gradients of q, k and sinks */
     double *score, *weight; /* per query */
+    double *bend;           /* score / cap, before the bias */
     signed char *bytes[2];  /* of a decode step: keys and values are these times the scale of their row */
     float *scale[2];
 } Case;
@@ -381,6 +382,10 @@ typedef struct Case {
 /* Queries attend to chosen pairs only. */
 static const float *chosen_of(const Case *test) {
     return test->attend.chosen_block[2] ? test->x[CHOSEN] : NULL;
+}
+
+static const float *bias_of(const Case *test) {
+    return test->has_bias ? test->x[BIAS] : NULL;
 }
 
 static int is_chosen(const Case *test, long b, long s, long h, long t) {
@@ -429,8 +434,8 @@ static void check_ring(Case *test, const float *sink, const float *documents) {
     float *k = ring_of(test, test->x[K], attend.keys, attend.key_heads * attend.width);
     float *v = ring_of(test, test->x[V], attend.keys, attend.value_heads * attend.value_width);
     float **x = test->x;
-    const MoecAttendWork work = {x[Q], k,    v,    sink,   documents,
-                                 NULL, NULL, x[O], x[LSE], chosen_of(test)};
+    const MoecAttendWork work = {
+        x[Q], k, v, sink, documents, NULL, NULL, x[O], x[LSE], chosen_of(test), bias_of(test)};
     moec_attend_step(&attend, test->position, &work);
     assert_close(x[O], test->right[O], test->size[O], 3e-6);
     assert_close(x[LSE], test->right[LSE], test->size[LSE], 3e-6);
@@ -454,9 +459,9 @@ static void round_rows(float *x, long count, long width, signed char *bytes, flo
 static void check_bytes(Case *test, const float *sink, const float *documents) {
     MoecAttend attend = test->attend;
     attend.k_type = attend.v_type = MOEC_BYTE;
-    const MoecAttendWork work = {test->x[Q],     test->bytes[0], test->bytes[1],
-                                 sink,           documents,      test->scale[0],
-                                 test->scale[1], test->x[O],     test->x[LSE], chosen_of(test)};
+    const MoecAttendWork work = {test->x[Q],   test->bytes[0],  test->bytes[1], sink,
+                                 documents,    test->scale[0],  test->scale[1], test->x[O],
+                                 test->x[LSE], chosen_of(test), bias_of(test)};
     moec_attend_step(&attend, test->position, &work);
     assert_close(test->x[O], test->right[O], test->size[O], 3e-6);
     assert_close(test->x[LSE], test->right[LSE], test->size[LSE], 3e-6);
@@ -465,7 +470,8 @@ static void check_bytes(Case *test, const float *sink, const float *documents) {
 static Case case_new(MoecAttend attend, int is_step) {
     Case test = {.attend = attend, .has_sink = (int)(lrand48() % 2), .is_step = is_step};
     const long rows = attend.batch * attend.queries * attend.heads,
-               key_count = attend.batch * attend.keys;
+               key_count = attend.batch * attend.keys,
+               later = attend.mask == MOEC_MASK_NONE && !is_step;
     const long size[TENSORS] = {rows * attend.width,
                                 key_count * attend.key_heads * attend.width,
                                 key_count * attend.value_heads * attend.value_width,
@@ -473,7 +479,8 @@ static Case case_new(MoecAttend attend, int is_step) {
                                 rows,
                                 attend.heads,
                                 key_count,
-                                attend.batch * attend.queries * attend.heads * attend.places};
+                                attend.batch * attend.queries * attend.heads * attend.places,
+                                attend.batch * attend.heads * (later ? 2 * attend.places - 1 : attend.places)};
     if (is_step) test.position = lrand48() % (attend.keys - attend.queries + 1);
     for (int i = 0; i < TENSORS; i++) {
         test.size[i] = size[i];
@@ -497,9 +504,11 @@ static Case case_new(MoecAttend attend, int is_step) {
             round_rows(test.x[K + i], size[K + i] / width, width, test.bytes[i], test.scale[i]);
     }
     if (attend.queries != attend.keys && !is_step) test.has_documents = 0;
+    test.has_bias = lrand48() % 3 == 0 && (attend.queries == attend.keys || is_step);
     choose_pairs(&test);
     test.score = zeros(attend.keys);
     test.weight = zeros(attend.keys);
+    test.bend = zeros(attend.keys);
     return test;
 }
 
@@ -509,7 +518,7 @@ static void case_free(Case *test) {
         free(test->right[i]), free(test->right_grad[i]), free(test->terms[i]);
     }
     for (int i = 0; i < 2; i++) free(test->bytes[i]), free(test->scale[i]);
-    free(test->score), free(test->weight);
+    free(test->score), free(test->weight), free(test->bend);
 }
 
 /* Keeps the `best` largest weights; on a tie the first. */
@@ -521,6 +530,15 @@ static void keep_best(double *weight, long first, long end, long best) {
         if (before >= best) weight[t] = -weight[t]; /* a marker for remaining candidates */
     }
     for (long t = first; t < end; t++) weight[t] = weight[t] > 0 ? weight[t] : 0;
+}
+
+/* Where the bias of a pair is; of its gradient if `each`: that of each batch element. */
+static long bias_at(const Case *test, long b, long h, long distance, int each) {
+    const MoecAttend *attend = &test->attend;
+    const int later = attend->mask == MOEC_MASK_NONE && !test->is_step;
+    const long count = later ? 2 * attend->places - 1 : attend->places,
+               own = attend->bias_all && !each ? 0 : b;
+    return (own * attend->heads + h) * count + distance + (later ? attend->places - 1 : 0);
 }
 
 /* One query: row (b, s, h) has number `row`; its q, k, v, o start at `at`, keys are `step` apart. */
@@ -544,12 +562,14 @@ static void attend_plainly(Case *test, long b, long s, long h) {
         double score = 0;
         for (long e = 0; e < width; e++)
             score += (double)test->x[Q][row * width + e] * key[e] * attend->scale;
-        test->score[t] = attend->cap != 0 ? attend->cap * tanh(score / attend->cap) : score;
+        score = attend->cap != 0 ? attend->cap * tanh(score / attend->cap) : score;
+        test->bend[t] = attend->cap != 0 ? score / attend->cap : 0;
+        test->score[t] = score;
+        if (test->has_bias) test->score[t] += test->x[BIAS][bias_at(test, b, h, position - t, 0)];
         sum += exp(test->score[t]);
     }
     test->right[LSE][row] = sum > 0 ? log(sum) : MOEC_NO_KEY;
-    for (long t = first; t < end; t++)
-        test->weight[t] = sum > 0 ? exp(test->score[t]) / sum : 0;
+    for (long t = first; t < end; t++) test->weight[t] = sum > 0 ? exp(test->score[t]) / sum : 0;
     if (test->is_step && attend->best > 0) keep_best(test->weight, first, end, attend->best);
     const float *adjoint = test->grad[O] + row * values;
     for (long c = 0; c < values; c++) {
@@ -565,8 +585,8 @@ static void attend_plainly(Case *test, long b, long s, long h) {
     for (long t = first; t < end; t++) {
         const long key = ((b * attend->keys + t) * attend->key_heads + kh) * width;
         const long value = ((b * attend->keys + t) * attend->value_heads + vh) * values;
-        double slope = -total, slopes = totals,
-               bend = attend->cap != 0 ? test->score[t] / attend->cap : 0;
+        const double bend = test->bend[t];
+        double slope = -total, slopes = totals;
         for (long c = 0; c < values; c++) {
             slope += (double)adjoint[c] * test->x[V][value + c];
             slopes += fabs((double)adjoint[c] * test->x[V][value + c]);
@@ -574,6 +594,11 @@ static void attend_plainly(Case *test, long b, long s, long h) {
         }
         const double factor =
             test->weight[t] > 0 ? attend->scale * (1 - bend * bend) * test->weight[t] : 0;
+        if (test->has_bias && test->weight[t] > 0) {
+            const long at = bias_at(test, b, h, position - t, 1);
+            test->right_grad[BIAS][at] += test->weight[t] * slope;
+            test->terms[BIAS][at] += test->weight[t] * slopes;
+        }
         for (long e = 0; e < width; e++) {
             const double k = factor * test->x[K][key + e], q = factor * test->x[Q][row * width + e];
             test->right_grad[Q][row * width + e] += slope * k;
@@ -592,13 +617,15 @@ static void check_attention(MoecAttend attend, int is_step) {
     float **x = test.x, **grad = test.grad;
     const float *sink = test.has_sink ? x[SINK] : NULL;
     const float *documents = test.has_documents ? x[DOCUMENTS] : NULL;
-    const float *chosen = chosen_of(&test);
-    const MoecAttendWork work = {x[Q], x[K], x[V],  sink,  documents,
-                                 NULL, NULL, x[O], x[LSE], chosen};
+    const float *chosen = chosen_of(&test), *bias = bias_of(&test);
+    const MoecAttendWork work = {x[Q], x[K], x[V],   sink,   documents, NULL,
+                                 NULL, x[O], x[LSE], chosen, bias};
     if (chosen && !is_step)
         moec_attend_chosen(&attend, &work);
     else if (is_step)
         moec_attend_step(&attend, test.position, &work);
+    else if (bias)
+        moec_attend_biased(&attend, &work);
     else
         moec_attend(&attend, x[Q], x[K], x[V], sink, documents, x[O], x[LSE]);
     assert_close(x[O], test.right[O], test.size[O], 3e-6);
@@ -606,14 +633,17 @@ static void check_attention(MoecAttend attend, int is_step) {
     if (is_step) check_bytes(&test, sink, documents);
     if (is_step && attend.mask == MOEC_MASK_WINDOW) check_ring(&test, sink, documents);
     if (!is_step) {
-        const MoecAttendSaved saved = {x[Q], x[K],   x[V],    sink,  documents,
-                                       x[O], x[LSE], grad[O], chosen};
-        (chosen ? moec_attend_chosen_grad : moec_attend_grad)(
-            &attend, &saved, grad[Q], grad[K], grad[V], sink ? grad[SINK] : NULL);
+        const MoecAttendSaved saved = {x[Q], x[K],   x[V],    sink,   documents,
+                                       x[O], x[LSE], grad[O], chosen, bias};
+        (chosen ? moec_attend_chosen_grad : moec_attend_grad)(&attend, &saved, grad[Q], grad[K],
+                                                              grad[V], sink ? grad[SINK] : NULL,
+                                                              bias ? grad[BIAS] : NULL);
         for (int i = Q; i <= V; i++)
             assert_sums(grad[i], test.right_grad[i], test.terms[i], test.size[i], 3e-6);
         if (sink)
             assert_sums(grad[SINK], test.right_grad[SINK], test.terms[SINK], test.size[SINK], 3e-6);
+        if (bias)
+            assert_sums(grad[BIAS], test.right_grad[BIAS], test.terms[BIAS], test.size[BIAS], 3e-6);
     }
     case_free(&test);
 }
@@ -635,7 +665,8 @@ static void attention_of_all_kinds(void **state) {
                              .mask = run % 3,
                              .window = up_to(200),
                              .scale = run % 9 ? 0.5f : -0.5f,
-                             .cap = run % 4 ? 0 : 2};
+                             .cap = run % 4 ? 0 : 2,
+                             .bias_all = run % 2};
         const int is_step = run % 2;
         if (is_step) {
             attend.queries = up_to(run % 4 == 1 ? 3 : 12);
@@ -651,21 +682,22 @@ static void attention_to_chosen_pairs(void **state) {
     (void)state;
     for (int run = 0; run < 80; run++) {
         const long heads = up_to(5), keys = up_to(run % 4 ? 150 : 500);
-        MoecAttend attend = {.batch = up_to(3),
-                             .queries = keys,
-                             .keys = keys,
-                             .heads = heads,
-                             .key_heads = up_to(heads),
-                             .value_heads = up_to(heads),
-                             .width = up_to(run % 20 == 7 ? 300 : 40),
-                             .value_width = up_to(run % 20 == 9 ? 300 : 40),
-                             .mask = run % 3,
-                             .window = up_to(200),
-                             .scale = run % 9 ? 0.5f : -0.5f,
-                             .cap = run % 4 ? 0 : 2,
-                             .chosen_block = {up_to(run % 5 ? 1 : 40), up_to(heads),
-                                              up_to(run % 7 ? 70 : 5)},
-                             .chosen_all = run % 11 == 0};
+        MoecAttend attend = {
+            .batch = up_to(3),
+            .queries = keys,
+            .keys = keys,
+            .heads = heads,
+            .key_heads = up_to(heads),
+            .value_heads = up_to(heads),
+            .width = up_to(run % 20 == 7 ? 300 : 40),
+            .value_width = up_to(run % 20 == 9 ? 300 : 40),
+            .mask = run % 3,
+            .window = up_to(200),
+            .scale = run % 9 ? 0.5f : -0.5f,
+            .cap = run % 4 ? 0 : 2,
+            .chosen_block = {up_to(run % 5 ? 1 : 40), up_to(heads), up_to(run % 7 ? 70 : 5)},
+            .chosen_all = run % 11 == 0,
+            .bias_all = run % 3 == 0};
         const int is_step = run % 4 == 1;
         if (is_step) {
             attend.queries = up_to(run % 8 == 1 ? 3 : 12);
@@ -694,9 +726,9 @@ static void attention_to_chosen_pairs(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_of_all_shapes), cmocka_unit_test(products_in_batches),
-        cmocka_unit_test(grouped_products),       cmocka_unit_test(top_marks_the_largest),
-        cmocka_unit_test(packing_sorts_rows),     cmocka_unit_test(attention_of_all_kinds),
+        cmocka_unit_test(products_of_all_shapes),    cmocka_unit_test(products_in_batches),
+        cmocka_unit_test(grouped_products),          cmocka_unit_test(top_marks_the_largest),
+        cmocka_unit_test(packing_sorts_rows),        cmocka_unit_test(attention_of_all_kinds),
         cmocka_unit_test(attention_to_chosen_pairs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -265,9 +265,9 @@ enum { Q, K, V, SLOPE, READ, OUT = READ, DQ, DK, DV, TENSORS };
 static void attend(const MoecAttend *attend, const Numbers x[TENSORS], const float *documents,
                    float *lse) {
     moec_attend(attend, x[Q].stored, x[K].stored, x[V].stored, NULL, documents, x[OUT].stored, lse);
-    const MoecAttendSaved saved = {x[Q].stored, x[K].stored,   x[V].stored, NULL,
-                                   documents,   x[OUT].stored, lse,         x[SLOPE].stored, NULL};
-    moec_attend_grad(attend, &saved, x[DQ].stored, x[DK].stored, x[DV].stored, NULL);
+    const MoecAttendSaved saved = {x[Q].stored,   x[K].stored, x[V].stored,     NULL, documents,
+                                   x[OUT].stored, lse,         x[SLOPE].stored, NULL, NULL};
+    moec_attend_grad(attend, &saved, x[DQ].stored, x[DK].stored, x[DV].stored, NULL, NULL);
 }
 
 /* Weights and the gradients of scores are rounded if products may be: compared with f32

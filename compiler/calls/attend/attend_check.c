@@ -56,6 +56,24 @@ static void check_chosen(Verify *verify, const Statement *statement, const CallS
     if (options->best) verify_error(verify, "only the best of chosen pairs");
 }
 
+/* A bias: one element per head and distance, for each leading element or for all. */
+static void check_bias(Verify *verify, const Statement *statement, const CallShape shapes[3]) {
+    const AttendOptions *options = &statement->attention;
+    if (verify->message || !options->bias) return;
+    const Expr *bias = call_input(statement, attend_bias(options));
+    const CallShape found = verify_operand(verify, bias);
+    const int lead = shapes[0].rank - 3, own = found.rank == 2 ? 0 : lead;
+    const long positions = options->position ? verify->program->context : shapes[1].size[lead];
+    CallShape wanted = shapes[0];
+    wanted.rank = own + 2;
+    wanted.size[own] = shapes[0].size[lead + 1];
+    wanted.size[own + 1] = options->mask == MASK_NONE ? 2 * positions - 1 : positions;
+    verify_like(verify, "the bias", &wanted, &found);
+    if (bias->tensor->type != TYPE_REAL) verify_error(verify, "the bias is not real");
+    if (options->position && options->mask == MASK_NONE)
+        verify_error(verify, "a bias of later positions in decoding");
+}
+
 /* Keys or values have a scale per row if and only if they are bytes. */
 static void check_scales(Verify *verify, const Statement *statement, const CallShape shapes[3]) {
     const AttendOptions *options = &statement->attention;
@@ -104,6 +122,7 @@ static void check_query_key_value(Verify *verify, const Statement *statement, Ca
         verify_error(verify, "window %ld", options->window);
     check_documents(verify, statement, shapes);
     check_chosen(verify, statement, shapes);
+    check_bias(verify, statement, shapes);
     check_scales(verify, statement, shapes);
     if (verify->message || !options->sink) return;
     CallShape sink = verify_operand(verify, call_input(statement, 3));
@@ -144,9 +163,11 @@ void check_attend(Verify *verify, const Statement *statement) {
 
 void check_attend_grad(Verify *verify, const Statement *statement) {
     CallShape shapes[3];
-    int sink = statement->attention.sink, own = attend_operands(&statement->attention);
-    if (!verify_counts(verify,
-                       statement->inputs.count == own + 3 && statement->outputs.count == 3 + sink))
+    const AttendOptions *options = &statement->attention;
+    int sink = options->sink, own = attend_operands(options);
+    const int extra = statement->outputs.count - 3 - sink;
+    if (!verify_counts(verify, statement->inputs.count == own + 3 &&
+                                   (extra == 0 || (options->bias && extra == 1))))
         return;
     if (statement->attention.position)
         verify_error(verify, "no gradient passes a decoding attention");
@@ -156,6 +177,14 @@ void check_attend_grad(Verify *verify, const Statement *statement) {
     for (int i = 0; i < 3 && !verify->message; i++) {
         CallShape found = verify_operand(verify, call_output(statement, i));
         verify_like(verify, "an adjoint", &shapes[i], &found);
+    }
+    if (extra && !verify->message) {
+        const CallShape bias = verify_operand(verify, call_input(statement, attend_bias(options)));
+        CallShape found = verify_operand(verify, call_output(statement, 3 + sink)),
+                  wanted = shapes[0];
+        wanted.rank--;
+        for (int i = 0; i < 2; i++) wanted.size[wanted.rank - 2 + i] = bias.size[bias.rank - 2 + i];
+        verify_like(verify, "the adjoint of the bias", &wanted, &found);
     }
     if (verify->message || !sink) return;
     CallShape given = verify_operand(verify, call_input(statement, 3)),

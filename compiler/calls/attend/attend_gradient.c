@@ -69,6 +69,27 @@ static Expr *attend_part(Backward *backward, Statement *call, int place, const E
     return expr_read(program, part->tensor, subs);
 }
 
+/* The adjoint of a bias, of each leading element. */
+static void add_bias_gradient(Backward *backward, Statement *call, Expr *bias) {
+    Program *program = backward->program;
+    const Expr *like = call_input(call, 0);
+    Index *loops[MAX_RANK];
+    Axis *axes[MAX_RANK];
+    int rank = 0;
+    for (int i = 0; i < like->count - 3; i++)
+        if (like->args[i]->kind == EXPR_INDEX && !like->args[i]->index->of_repeat)
+            loops[rank++] = like->args[i]->index;
+    for (int i = bias->count - 2; i < bias->count; i++) loops[rank++] = bias->args[i]->index;
+    for (int i = 0; i < rank; i++) axes[i] = loops[i]->axis;
+    const char *name = arena_format(program->arena, "d_%s", bias->tensor->name);
+    Tensor *tensor = tensor_new(program, name, ROLE_TEMP, TYPE_REAL, rank, axes, bias->span);
+    Expr *adjoint = expr_read_indices(program, tensor, loops);
+    List factors = {0};
+    list_push(program->arena, &call->outputs, adjoint);
+    list_push(program->arena, &factors, adjoint);
+    adjoint_add(backward, bias, loops, rank, &factors, call->span);
+}
+
 void attend_gradient(Backward *backward, const Statement *statement) {
     Program *program = backward->program;
     Arena *arena = program->arena;
@@ -100,4 +121,7 @@ void attend_gradient(Backward *backward, const Statement *statement) {
         if (adjoint_needed(backward, operand))
             adjoint_add(backward, operand, loops, loop_count, &factors, statement->span);
     }
+    if (!statement->attention.bias) return;
+    Expr *bias = operands.items[attend_bias(&statement->attention)];
+    if (adjoint_needed(backward, bias)) add_bias_gradient(backward, call, bias);
 }

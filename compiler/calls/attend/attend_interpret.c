@@ -44,8 +44,9 @@ typedef struct Attention {
     long leads, queries, keys, heads, key_heads, value_heads, key_width, value_width, position;
     AttendOperand q, k, v, o, lse, adjoint, dq, dk, dv;
     View sink, dsink;
-    AttendOperand document; /* `.position`: its stride; no heads, no width */
-    AttendOperand chosen;   /* `.width`: the stride between blocks of keys */
+    AttendOperand document;    /* `.position`: its stride; no heads, no width */
+    AttendOperand chosen;      /* `.width`: the stride between blocks of keys */
+    AttendOperand bias, dbias; /* `.head`, `.width`: strides between heads and between distances */
     double *score;     /* [keys] of one query: the scores after scale and cap, then the weights */
     double scale;      /* at which weights are rounded; 0: no rounding */
     double *copies[4]; /* rounded operands */
@@ -105,6 +106,14 @@ static void release_rows(Attention *attention) {
     for (int i = 0; i < attention->copy_count; i++) free(attention->copies[i]);
 }
 
+/* A bias or its adjoint. */
+static AttendOperand distances_of(View view) {
+    return (AttendOperand){.view = view,
+                           .part = view.real,
+                           .head = view.stride[view.rank - 2],
+                           .width = view.stride[view.rank - 1]};
+}
+
 /* A GPU rounds if there are many queries, not in a decoding step. */
 static Attention attention_of(Interpreter *interpreter, const Statement *statement) {
     Attention attention = {
@@ -136,6 +145,9 @@ static Attention attention_of(Interpreter *interpreter, const Statement *stateme
         View view = input_view(interpreter, statement, attend_chosen(&statement->attention));
         attention.chosen = operand_of(view, view.rank - 3);
     }
+    if (statement->attention.bias)
+        attention.bias =
+            distances_of(input_view(interpreter, statement, attend_bias(&statement->attention)));
     attention.score = malloc((size_t)attention.keys * sizeof *attention.score);
     if (!attention.score) abort();
     return attention;
@@ -162,6 +174,7 @@ static bool sees_key(const Attention *attention, long s, long h, long t) {
 /* Pairs that are chosen for all leading elements stay. */
 static void move_to_lead(const Attention *attention, AttendOperand *operand, long lead) {
     if (operand == &attention->chosen && operand->view.rank == 3) return;
+    if (operand == &attention->bias && operand->view.rank == 2) return;
     operand->part = lead_part(&operand->view, &attention->q.view, lead);
 }
 
@@ -207,6 +220,19 @@ static double raw_score(const Attention *attention, long s, long h, long t) {
     return rounded_operand(attention, sum * attention->options->scale);
 }
 
+/* Where the bias of a pair is, in a bias or its adjoint. */
+static double *bias_cell(const Attention *attention, const AttendOperand *table, long s, long h,
+                         long t) {
+    const long zero = attention->options->mask == MASK_NONE ? attention->keys - 1 : 0,
+               distance = s + attention->position - t + zero;
+    return table->part + h * table->head + distance * table->width;
+}
+
+static double with_bias(const Attention *attention, double score, long s, long h, long t) {
+    if (!attention->options->bias) return score;
+    return score + *bias_cell(attention, &attention->bias, s, h, t);
+}
+
 static double capped(const Attention *attention, double score) {
     double cap = attention->options->cap;
     return cap != 0 ? cap * tanh(score / cap) : score;
@@ -219,8 +245,10 @@ static double score_row(Attention *attention, long s, long h, long first, long l
            sum = 0;
     for (long t = first; t < last; t++) {
         double *score = &attention->score[row_of_key(attention, t)];
-        *score = sees_key(attention, s, h, t) ? capped(attention, raw_score(attention, s, h, t))
-                                              : -INFINITY;
+        *score =
+            sees_key(attention, s, h, t)
+                ? with_bias(attention, capped(attention, raw_score(attention, s, h, t)), s, h, t)
+                : -INFINITY;
         if (*score > largest) largest = *score;
     }
     if (largest == -INFINITY) return NO_KEY;
@@ -278,10 +306,10 @@ void interpret_attend(Interpreter *interpreter, const Statement *statement) {
         attention.position =
             *input_view(interpreter, statement, attend_operands(&statement->attention)).ints;
     for (long part = 0; part < attention.leads && !interpreter->message; part++) {
-        AttendOperand *operands[] = {&attention.q,     &attention.k,   &attention.v,
-                                     &attention.o,     &attention.lse, &attention.document,
-                                     &attention.chosen};
-        for (int i = 0; i < 7; i++) move_to_lead(&attention, operands[i], part);
+        AttendOperand *operands[] = {&attention.q,      &attention.k,   &attention.v,
+                                     &attention.o,      &attention.lse, &attention.document,
+                                     &attention.chosen, &attention.bias};
+        for (int i = 0; i < 8; i++) move_to_lead(&attention, operands[i], part);
         for (long s = 0; s < attention.queries; s++)
             for (long h = 0; h < attention.heads; h++) attend_row(&attention, s, h);
     }
@@ -296,6 +324,8 @@ void interpret_attend(Interpreter *interpreter, const Statement *statement) {
  *     dp = do.v   dz = p (dp - D)   dr = dz (1 - (z/cap)^2)
  *     dq += scale dr k   dk += scale dr q   dv += p do
  *
+ * A bias is added to z and has the derivative dz.
+ *
  * The sink is a score with value zero: dsink = -exp(sink - lse) D. */
 
 /* One query and key, with D and the log-sum-exp. */
@@ -308,13 +338,16 @@ static void attend_grad_pair(Attention *attention, long s, long h, long t, doubl
     const double *adjoint = d->part + s * d->position + h * d->head;
     double cap = attention->options->cap, scale = attention->options->scale;
     double z = capped(attention, raw_score(attention, s, h, t)), dp = 0;
-    double p = rounded_operand(attention, exp(z - lse)), weight = factor(attention, p);
+    double p = rounded_operand(attention, exp(with_bias(attention, z, s, h, t) - lse)),
+           weight = factor(attention, p);
     for (long c = 0; c < attention->value_width; c++) {
         dp += adjoint[c * d->width] * v->part[t * v->position + vh * v->head + c * v->width];
         dv->part[t * dv->position + vh * dv->head + c * dv->width] +=
             weight * adjoint[c * d->width];
     }
-    double dr = rounded_operand(attention, p * (rounded_operand(attention, dp) - total) * scale);
+    const double dz = p * (rounded_operand(attention, dp) - total);
+    double dr = rounded_operand(attention, dz * scale);
+    if (attention->dbias.part) *bias_cell(attention, &attention->dbias, s, h, t) += dz;
     if (cap != 0) dr *= 1 - z / cap * (z / cap);
     dr = factor(attention, dr);
     for (long e = 0; e < attention->key_width; e++) {
@@ -356,23 +389,25 @@ void interpret_attend_grad(Interpreter *interpreter, const Statement *statement)
     Attention attention = attention_of(interpreter, statement);
     int lead = attention.q.view.rank - 3, sink = statement->attention.sink;
     int own = attend_operands(&statement->attention);
-    AttendOperand *operands[] = {&attention.o,        &attention.lse,   &attention.adjoint,
-                                 &attention.dq,       &attention.dk,    &attention.dv,
-                                 &attention.q,        &attention.k,     &attention.v,
-                                 &attention.document, &attention.chosen};
+    AttendOperand *operands[] = {
+        &attention.o,      &attention.lse,  &attention.adjoint, &attention.dq, &attention.dk,
+        &attention.dv,     &attention.q,    &attention.k,       &attention.v,  &attention.document,
+        &attention.chosen, &attention.bias, &attention.dbias};
     for (int i = 0; i < 2; i++)
         *operands[i] = operand_of(input_view(interpreter, statement, own + i), lead);
     attention.adjoint = operand_of(factor_view(interpreter, statement, own + 2, &attention), lead);
-    for (int i = 0; i < 3 + sink; i++) {
+    for (int i = 0; i < statement->outputs.count; i++) {
         View view = output_view(interpreter, statement, i);
         clear_view(&view, 0, view.real);
         if (i < 3)
             *operands[3 + i] = operand_of(view, lead);
-        else
+        else if (i == 3 && sink)
             attention.dsink = view;
+        else
+            attention.dbias = distances_of(view);
     }
     for (long part = 0; part < attention.leads && !interpreter->message; part++) {
-        for (int i = 0; i < 11; i++) move_to_lead(&attention, operands[i], part);
+        for (int i = 0; i < 13; i++) move_to_lead(&attention, operands[i], part);
         for (long s = 0; s < attention.queries; s++)
             for (long h = 0; h < attention.heads; h++) attend_grad_row(&attention, s, h);
     }

@@ -75,6 +75,8 @@ static void add_attend_options(Arena *arena, List *values, const Program *progra
         add_numbers(arena, values, "chosen_block", options->block, 3);
         if (chosen.rank == 3) add_number(arena, values, "chosen_all", 1);
     }
+    if (options->bias && call_shape(call_input(statement, attend_bias(options))).rank == 2)
+        add_number(arena, values, "bias_all", 1);
     const int before = values->count;
     if (attend_rounds(program, statement)) add_number(arena, values, "rounded", 1);
     add_attended_types(arena, values, statement);
@@ -96,13 +98,19 @@ static int chosen_of(const AttendOptions *options) {
     return options->chosen ? attend_chosen(options) : -1;
 }
 
-/* New tokens against a cache, or chosen pairs. */
+static int bias_input(const AttendOptions *options) {
+    return options->bias ? attend_bias(options) : -1;
+}
+
+/* New tokens against a cache, chosen pairs, or a bias. */
 static void call_work(Arena *arena, HostStep *step, const Statement *statement) {
     static const char *const scales[] = {"k_scale", "v_scale"};
     const AttendOptions *options = &statement->attention;
     const int outputs = statement->inputs.count;
     List *values = &step->call.values;
-    step->call.function = options->position ? "moec_attend_step" : "moec_attend_chosen";
+    step->call.function = options->position ? "moec_attend_step"
+                          : options->chosen ? "moec_attend_chosen"
+                                            : "moec_attend_biased";
     if (options->position) add_operand(arena, values, NULL, step, attend_operands(options));
     HostValue *work = add_array(arena, values, NULL, "const MoecAttendWork");
     work->address = true;
@@ -113,6 +121,7 @@ static void call_work(Arena *arena, HostStep *step, const Statement *statement) 
     if (options->sink) add_operand(arena, values, "sink", step, sink_of(options));
     if (options->documents) add_operand(arena, values, "documents", step, documents_of(options));
     if (options->chosen) add_operand(arena, values, "chosen", step, chosen_of(options));
+    if (options->bias) add_operand(arena, values, "bias", step, bias_input(options));
     for (int i = 0; i < 2; i++)
         if (options->scaled[i])
             add_operand(arena, values, scales[i], step, attend_scale(options, i));
@@ -150,9 +159,12 @@ static void call_gradient(Arena *arena, HostStep *step, const Statement *stateme
     for (int i = 0; i < 8; i++)
         add_operand(arena, &saved->values, fields[i].field, step, fields[i].operand)->line = i == 6;
     if (options->chosen) add_operand(arena, &saved->values, "chosen", step, chosen_of(options));
-    for (int i = 0; i < 4; i++)
-        add_operand(arena, values, NULL, step, i < 3 || options->sink ? outputs + i : -1)->line =
-            i == 0;
+    if (options->bias) add_operand(arena, &saved->values, "bias", step, bias_input(options));
+    const int sink = options->sink ? 3 : -1, bias = options->sink ? 4 : 3,
+              gradients[] = {0, 1, 2, sink, bias < statement->outputs.count ? bias : -1};
+    for (int i = 0; i < 5; i++)
+        add_operand(arena, values, NULL, step, gradients[i] < 0 ? -1 : outputs + gradients[i])
+            ->line = i == 0;
 }
 
 /* Epilogues are for GPUs only. */
@@ -170,6 +182,6 @@ void lower_attend(EntryLowering *lowering, const ScheduleUnit *unit) {
     HostStep *step = add_call(lowering, statement, STEP_CALL, gradient || position);
     add_attend_options(arena, add_options(lowering, step, "MoecAttend"), lowering->lower.program,
                        statement);
-    const bool work = position || statement->attention.chosen;
+    const bool work = position || statement->attention.chosen || statement->attention.bias;
     (gradient ? call_gradient : work ? call_work : call_whole)(arena, step, statement);
 }

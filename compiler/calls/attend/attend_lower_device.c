@@ -134,6 +134,10 @@ static const TemplateOptions *options_of(const Attend *attend, const char *name)
     for (int i = 0; i < 4 && options->chosen; i++)
         add_constant(arena, made, chosen[i].name, i > 0,
                      term_number(arena, T_I64, (double)chosen[i].value));
+    if (options->bias) {
+        const CallShape bias = call_shape(call_input(attend->statement, attend_bias(options)));
+        add_constant(arena, made, "bias_all", false, term_number(arena, T_BOOL, bias.rank == 2));
+    }
     for (int i = 0; i < STEP_OPERANDS; i++)
         if (attend->elements[i])
             add_statements(arena, attend->elements[i], NULL, &made->statements);
@@ -213,11 +217,18 @@ static void give_scales(const Attend *attend, Call *call) {
         give_input(call, options->scaled[i] ? in->items[attend_scale(options, i)] : NULL, names[i]);
 }
 
-/* The last argument of a template for chosen pairs. */
-static void give_chosen(const Attend *attend, Call *call) {
+/* The last arguments of a template: chosen pairs, a bias. */
+static void give_pairs(const Attend *attend, Call *call) {
+    Arena *arena = attend->lowering->lower.arena;
     const AttendOptions *options = &attend->statement->attention;
-    if (options->chosen)
-        give_input(call, attend->statement->inputs.items[attend_chosen(options)], "chosen");
+    const List *in = &attend->statement->inputs;
+    if (options->chosen) give_input(call, in->items[attend_chosen(options)], "chosen");
+    if (!options->bias) return;
+    if (!options->chosen) {
+        list_push(arena, &call->stores, no_store(arena, "MoecAll"));
+        add_template_argument(arena, &call->arguments, NULL);
+    }
+    give_input(call, in->items[attend_bias(options)], "bias");
 }
 
 /* Scratch memory of one call, after the temporaries. */
@@ -295,7 +306,7 @@ typedef struct Variants {
 /* True if warpgroups can compute it: all operands arrive by asynchronous copies. */
 static bool has_groups(const Attend *attend, const Variants *variants) {
     if (attend->lowering->module->hosting == TARGET_STANDALONE || !attend->rounds ||
-        !variants->groups.tiles)
+        !variants->groups.tiles || attend->statement->attention.bias)
         return false;
     const List *in = &attend->statement->inputs;
     for (int i = 0; i < 3; i++)
@@ -428,7 +439,7 @@ static void lower_attend_whole(const Attend *attend) {
     give_attended(attend, &call);
     give_stores(attend, &call, false);
     give_output(&call, statement->outputs.items[1], "lse");
-    give_chosen(attend, &call);
+    give_pairs(attend, &call);
     const Variants variants = {attend_forward(statement),
                                attend_forward_groups(statement),
                                attend_forward_blocks(statement),
@@ -454,6 +465,7 @@ static void lower_attend_best(const Attend *attend, long rows) {
     give_output(&call, attend->statement->outputs.items[1], "lse");
     give_position(attend, &call);
     give_scratch(attend, &call, (size_t)(rows * size_at(&attend->k, 3)), true, "scratch");
+    give_pairs(attend, &call);
     launch(attend, &call, no_shape, rows);
 }
 
@@ -471,7 +483,7 @@ static void lower_attend_parts(const Attend *attend, long rows) {
     give_scratch(attend, &step, (size_t)(rows * parts * (size_at(&attend->v, 1) + 2)), true,
                  "scratch");
     give_counters(attend, &step, tasks);
-    give_chosen(attend, &step);
+    give_pairs(attend, &step);
     launch(attend, &step, tiles ? attend_step(statement) : no_shape, tasks * parts);
 }
 
@@ -488,7 +500,7 @@ static void lower_attend_step(const Attend *attend) {
 
 /* A kernel for one or two of the gradients. */
 static Call grad_call(const Attend *attend, const char *name, int first, int count) {
-    static const char *const names[] = {"dq", "dk", "dv", "dsink"};
+    static const char *const names[] = {"dq", "dk", "dv", "dsink", "dbias"};
     EntryLowering *lowering = attend->lowering;
     const List *in = &attend->statement->inputs, *out = &attend->statement->outputs;
     int own = attend_operands(&attend->statement->attention);
@@ -504,8 +516,9 @@ static Call grad_call(const Attend *attend, const char *name, int first, int cou
         long totals = attend->batch * size_at(&attend->q, 3) * size_at(&attend->q, 2);
         give_scratch(attend, &call, (size_t)(2 * totals), !first, "totals");
     }
-    for (int i = first; i < first + count; i++) give_output(&call, out->items[i], names[i]);
-    if (first < 3) give_chosen(attend, &call);
+    for (int i = first; i < first + count; i++)
+        give_output(&call, out->items[i < 4 ? i : out->count - 1], names[i]);
+    if (first != 3) give_pairs(attend, &call);
     return call;
 }
 
@@ -573,6 +586,11 @@ static void lower_attend_grad(const Attend *attend) {
     if (attend->statement->attention.sink) {
         Call sink = grad_call(attend, "attend_grad_sink", 3, 1);
         launch(attend, &sink, no_shape, heads);
+    }
+    if (attend->statement->outputs.count > 3 + attend->statement->attention.sink) {
+        Call bias = grad_call(attend, "attend_grad_bias", 4, 1);
+        launch(attend, &bias, no_shape,
+               attend->batch * heads * ceil_div(size_at(&attend->k, 3), MIN_PLACES));
     }
 }
 

@@ -79,7 +79,7 @@ static bool take_mask(Elaborator *e, const Node *entry, Attending *attending) {
     return value->kind != KIND_ERROR;
 }
 
-static bool take_bias(Elaborator *e, const Node *entry, Attending *attending) {
+static bool parse_bias(Elaborator *e, const Node *entry, Attending *attending) {
     return given_tensor(e, entry, &attending->bias);
 }
 
@@ -127,7 +127,7 @@ static const struct AttendOption {
 } attend_table[] = {
     {"mask", take_mask},       {"window", take_window},
     {"scale", take_scale},     {"softcap", take_cap},
-    {"bias", take_bias},       {"sink", take_sink},
+    {"bias", parse_bias},      {"sink", take_sink},
     {"top_values", take_best}, {"document_ids", parse_documents},
 };
 enum { ATTEND_OPTIONS = sizeof attend_table / sizeof *attend_table };
@@ -330,21 +330,23 @@ static int leading_indices(Elaborator *e, Value **values, int value_count, Index
 /* Attention as a call. Its kernels never store all scores. */
 static Value *attend_statement(Elaborator *e, Attending *at) {
     Span span = at->node->span;
-    Value *v[5] = {at->query, at->keys, at->values, at->documents, at->chosen};
+    Value *v[6] = {at->query, at->keys, at->values, at->documents, at->chosen, at->table};
     bool sink = is_shared_sink(e, at->sink);
     Index *leading[MAX_RANK], *none[MAX_RANK];
-    int count = leading_indices(e, v, 5, leading);
+    int count = leading_indices(e, v, 6, leading);
     if (!fits_rank(e, "attend", count + 3, span)) return value_error(e, span);
     const Index *position = v[same_sequence_axis(e, at) ? 0 : 1]->dims[0];
     Index *key_position = index_new(e->program, position->name, position->axis);
-    bool shared = v[4] && !leading_indices(e, v + 4, 1, none);
-    Expr *inputs[6] = {
+    bool shared = v[4] && !leading_indices(e, v + 4, 1, none),
+         common = v[5] && !leading_indices(e, v + 5, 1, none);
+    Expr *inputs[7] = {
         attend_operand(e, v[0], leading, count, NULL, "query"),
         attend_operand(e, v[1], leading, count, key_position, "key"),
         attend_operand(e, v[2], leading, count, key_position, "value"),
         sink ? materialise(e, "sink", at->sink)->expr : NULL,
         v[3] ? attend_operand(e, v[3], leading, count, key_position, "document") : NULL,
-        v[4] ? attend_operand(e, v[4], leading, shared ? 0 : count, NULL, "chosen") : NULL};
+        v[4] ? attend_operand(e, v[4], leading, shared ? 0 : count, NULL, "chosen") : NULL,
+        v[5] ? attend_operand(e, v[5], leading, common ? 0 : count, NULL, "bias") : NULL};
     Index *out[MAX_RANK];
     Axis *axes[MAX_RANK];
     int rank = 0;
@@ -359,7 +361,7 @@ static Value *attend_statement(Elaborator *e, Attending *at) {
     name_in_spec(e, o, o->stem);
     name_in_spec(e, lse, lse->stem);
     Statement *statement = statement_call(e->program, e->block, CALL_ATTEND, span);
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < 7; i++)
         if (inputs[i]) list_push(e->arena, &statement->inputs, inputs[i]);
     Expr *read = expr_read_indices(e->program, o, out),
          *normaliser = expr_read_indices(e->program, lse, out);
@@ -368,6 +370,7 @@ static Value *attend_statement(Elaborator *e, Attending *at) {
     statement->attention = at->options;
     statement->attention.sink = sink;
     statement->attention.documents = v[3] != NULL;
+    statement->attention.bias = v[5] != NULL;
     Value *result = value_tensor(e, read, out + count, 3, span);
     value_add_result(e, result, "lse", value_tensor(e, normaliser, out + count, 2, span));
     return result;
@@ -425,13 +428,14 @@ static Value *attend_as_read(Elaborator *e, Attending *at) {
     at->values = values[2];
     if (!bind_key_axis(e, at) || !attend_options(e, at) || !check_attend_options(e, at))
         return value_error(e, at->node->span);
-    bool known = e->program->target->attention && !at->bias;
+    bool known = e->program->target->attention && (!at->bias || is_bias_by_distance(e, at));
     if (known && at->mask) take_mask_terms(e, at);
+    if (known && at->bias) take_bias(e, at);
     if ((!known || at->chosen || !same_sequence_axis(e, at)) && at->options.best) {
         report_error(
             e->reports, at->node->span,
-            "'top_values' requires keys with the positions of the queries, no bias, and a mask of "
-            "the terms t <= s, s - t < window and number[s] == number[t]");
+            "'top_values' requires keys with the positions of the queries, a bias of their "
+            "distance, and a mask of the terms t <= s, s - t < window and number[s] == number[t]");
         report_help(e->reports, "write top_values = 0, or use such a mask");
         return value_error(e, at->node->span);
     }

@@ -1,4 +1,4 @@
-/* attend_scores: attention as equations, for biases and sinks that the call does not support.
+/* attend_scores: attention as equations, for biases that the call does not support.
  *
  *     o[s,h,c] = attend[t](q, k, v; mask = seen[s,t], bias = b[s,t,h], sink = z[s,h])
  *
@@ -123,8 +123,10 @@ static Value *where_seen(Elaborator *e, Value *seen, Value *value, double otherw
 Value *attend_scores(Elaborator *e, Attending *at) {
     Span span = at->node->span;
     Value *seen = seen_pairs(e, at), *score = scores(e, at);
-    if (score->kind == KIND_TENSOR)
+    if (score->kind == KIND_TENSOR) {
+        if (at->bias) score->expr->tensor->span = at->bias->span;
         list_push(e->program->arena, &e->program->scores, score->expr->tensor);
+    }
     Value *shown = where_seen(e, seen, score, FAR_AWAY);
     Value *most = over_keys(e, at, "max", shown);
     if (at->sink) most = op(e, OP_MAX, most, at->sink);

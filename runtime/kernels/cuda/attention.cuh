@@ -8,7 +8,7 @@
 #ifndef MOEC_ATTENTION_CUH
 #define MOEC_ATTENTION_CUH
 
-#include "routing.cuh"
+#include "attention_pairs.cuh"
 #include "shapes.h"
 
 enum { MOEC_ATTEND_WARPS = MOEC_ATTEND_THREADS / 32, MOEC_ATTEND_SHARED = 44 * 1024 };
@@ -49,40 +49,6 @@ MOEC_TEMPLATE bool moec_shows(int place, int key) {
 MOEC_TEMPLATE bool moec_sees(const float *documents, int place, int key) {
     if (!moec_shows<A>(place, key)) return false;
     return !A::documents || (place < A::places && documents[place] == documents[key]);
-}
-
-/* All pairs are chosen. The last argument of a template can be a pointer instead: the pairs of
- * attention_chosen.h. A then has the constants chosen_queries, chosen_heads, chosen_keys: so many
- * share an element; chosen_all: the whole batch does. */
-struct MoecAll {};
-
-template <class A> MOEC_DEVICE MoecAll moec_chosen_of(MoecAll, long, long) { return MoecAll(); }
-template <class A> MOEC_DEVICE const float *moec_chosen_of(const float *chosen, long b, long h) {
-    constexpr long heads = (A::heads + A::chosen_heads - 1) / A::chosen_heads,
-                   keys = (A::places + A::chosen_keys - 1) / A::chosen_keys,
-                   queries = (A::queries + A::chosen_queries - 1) / A::chosen_queries;
-    return chosen + ((A::chosen_all ? 0 : b) * queries * heads + h / A::chosen_heads) * keys;
-}
-
-/* True if the query of this number attends to a key; pairs: those of its head. */
-template <class A> MOEC_DEVICE bool moec_is_chosen(MoecAll, long, long) { return true; }
-template <class A> MOEC_DEVICE bool moec_is_chosen(const float *pairs, long query, long key) {
-    constexpr long heads = (A::heads + A::chosen_heads - 1) / A::chosen_heads,
-                   keys = (A::places + A::chosen_keys - 1) / A::chosen_keys;
-    return query < A::queries && key < A::places &&
-           pairs[query / A::chosen_queries * heads * keys + key / A::chosen_keys] != 0.0f;
-}
-
-/* True if a pair of two ranges of `count` positions is chosen; a warp computes it for all its
- * lanes. */
-template <class A> MOEC_DEVICE bool moec_some_chosen(MoecAll, long, long, int) { return true; }
-template <class A>
-MOEC_DEVICE bool moec_some_chosen(const float *pairs, long query, long key, int count) {
-    float some = 0.0f;
-    for (int i = threadIdx.x % 32; i < count; i += 32)
-        for (long j = key; j < key + count; j = (j / A::chosen_keys + 1) * A::chosen_keys)
-            if (moec_is_chosen<A>(pairs, query + i, j)) some = 1.0f;
-    return moec_warp_max(some) != 0.0f;
 }
 
 /* Smallest and largest document number of a range of positions; a warp computes it for all its
@@ -126,12 +92,14 @@ MOEC_TEMPLATE float moec_score_slope(float score) {
 
 /* Rows first .. first+count-1 of one head of x[rows, heads, width] into shared memory; rows from
  * `rows` on are zeros. */
-MOEC_DEVICE void moec_load_rows(float *to, int stride, const float *x, long first, int count,
-                                long rows, long heads, long head, int width) {
+template <class T>
+MOEC_DEVICE void moec_load_rows(float *to, int stride, const T *x, long first, int count, long rows,
+                                long heads, long head, int width) {
     for (int i = threadIdx.x; i < count * width; i += MOEC_ATTEND_THREADS) {
         const int row = i / width, column = i % width;
         const long at = first + row;
-        to[row * stride + column] = at < rows ? x[(at * heads + head) * width + column] : 0.0f;
+        to[row * stride + column] =
+            at < rows ? moec_load(x[(at * heads + head) * width + column]) : 0.0f;
     }
 }
 
@@ -149,10 +117,10 @@ template <class T> struct MoecPlainRows {
 
 /* store(row, column, x) writes one element of o; row = batch and position, column = head and
  * width. */
-template <class A, class Store, class Pairs = MoecAll>
+template <class A, class Store, class Pairs = MoecAll, class Bias = MoecAll>
 MOEC_DEVICE void moec_attend(const float *q, const float *k, const float *v, const float *sink,
                              const float *documents, const Store &store, float *lse,
-                             Pairs chosen = Pairs()) {
+                             Pairs chosen = Pairs(), Bias bias = Bias()) {
     constexpr int E = A::width, C = A::value_width, P = moec_places(2 * E + 1 + C),
                   O = moec_share(P * C);
     __shared__ float query[P * E], key[P * (E + 1)], value[P * C], weight[P][P];
@@ -167,6 +135,7 @@ MOEC_DEVICE void moec_attend(const float *q, const float *k, const float *v, con
         const float *own = documents + b * A::keys;
         const MoecSpan span = moec_span<A>(own, from, P);
         const Pairs pairs = moec_chosen_of<A>(chosen, b, h);
+        const Bias biases = moec_bias_of<A>(bias, b, h);
         float out[O] = {};
         moec_barrier();
         moec_load_rows(query, E, q + b * A::queries * A::heads * E, from, P, A::queries, A::heads,
@@ -192,7 +161,9 @@ MOEC_DEVICE void moec_attend(const float *q, const float *k, const float *v, con
                 for (int e = 0; e < E; e++) product += x[e] * y[e];
                 const bool seen = moec_sees<A>(own, from + i / P, at + i % P) &&
                                   moec_is_chosen<A>(pairs, from + i / P, at + i % P);
-                weight[i / P][i % P] = seen ? moec_score<A>(product) : -INFINITY;
+                weight[i / P][i % P] =
+                    seen ? moec_score<A>(product) + moec_bias_at(biases, from + i / P, at + i % P)
+                         : -INFINITY;
             }
             moec_barrier();
             for (int i = warp; i < P; i += MOEC_ATTEND_WARPS) {
@@ -241,9 +212,9 @@ template <class A> struct MoecGradBlock {
     float query[P * E], key[P * (E + 1)], value[P * (C + 1)], grad[P * C];
     float weight[P][P + 1], total[P], lse[P];
 
-    __device__ __forceinline__ void load_queries(const float *q, const float *o,
-                                                 const float *lse_of, const float *output_grad,
-                                                 long b, long h, long from) {
+    template <class Q, class O, class D>
+    __device__ __forceinline__ void load_queries(const Q *q, const O *o, const float *lse_of,
+                                                 const D *output_grad, long b, long h, long from) {
         moec_load_rows(query, E, q + b * A::queries * A::heads * E, from, P, A::queries, A::heads,
                        h, E);
         moec_load_rows(grad, C, output_grad + b * A::queries * A::heads * C, from, P, A::queries,
@@ -252,7 +223,7 @@ template <class A> struct MoecGradBlock {
             const long row = (b * A::queries + moec_least(from + i, A::queries - 1)) * A::heads + h;
             float sum = 0.0f;
             for (int c = threadIdx.x % 32; c < C; c += 32)
-                sum += o[row * C + c] * output_grad[row * C + c];
+                sum += moec_load(o[row * C + c]) * moec_load(output_grad[row * C + c]);
             sum = moec_warp_sum(sum);
             if (threadIdx.x % 32 != 0) continue;
             total[i] = sum;
@@ -260,19 +231,21 @@ template <class A> struct MoecGradBlock {
         }
     }
 
-    __device__ __forceinline__ void load_keys(const float *k, const float *v, long b, long hk,
-                                              long hv, long at) {
+    template <class K, class V>
+    __device__ __forceinline__ void load_keys(const K *k, const V *v, long b, long hk, long hv,
+                                              long at) {
         moec_load_rows(key, E + 1, k + b * A::keys * A::key_heads * E, at, P, A::keys, A::key_heads,
                        hk, E);
         moec_load_rows(value, C + 1, v + b * A::keys * A::value_heads * C, at, P, A::keys,
                        A::value_heads, hv, C);
     }
 
-    /* The weight of a pair and, in *slope, the derivative of the loss by the product of query and
-     * key. */
-    template <class Pairs>
-    __device__ __forceinline__ float pair(const float *documents, Pairs pairs, int i, int j,
-                                          long from, long at, float *slope) const {
+    /* The weight of a pair and the derivatives of the loss: in *slope by the product of query and
+     * key, in *by_score by the score. */
+    template <class Pairs, class Bias>
+    __device__ __forceinline__ float pair(const float *documents, Pairs pairs, Bias bias, int i,
+                                          int j, long from, long at, float *slope,
+                                          float *by_score = NULL) const {
         *slope = 0.0f;
         if (from + i >= A::queries || !moec_sees<A>(documents, from + i, at + j) ||
             !moec_is_chosen<A>(pairs, from + i, at + j))
@@ -280,17 +253,19 @@ template <class A> struct MoecGradBlock {
         float product = 0.0f, through = 0.0f;
         for (int e = 0; e < E; e++) product += query[i * E + e] * key[j * (E + 1) + e];
         for (int c = 0; c < C; c++) through += grad[i * C + c] * value[j * (C + 1) + c];
-        const float score = moec_score<A>(product), part = expf(score - lse[i]);
+        const float score = moec_score<A>(product),
+                    part = expf(score + moec_bias_at(bias, from + i, at + j) - lse[i]);
         *slope = part * (through - total[i]) * moec_score_slope<A>(score);
+        if (by_score != NULL) *by_score = part * (through - total[i]);
         return part;
     }
 };
 
-template <class A, class Pairs = MoecAll>
+template <class A, class Pairs = MoecAll, class Bias = MoecAll>
 MOEC_DEVICE void moec_attend_grad_query(const float *q, const float *k, const float *v,
                                         const float *sink, const float *documents, const float *o,
                                         const float *lse, const float *output_grad, float *dq,
-                                        Pairs chosen = Pairs()) {
+                                        Pairs chosen = Pairs(), Bias bias = Bias()) {
     typedef MoecGradBlock<A> Block;
     constexpr int E = Block::E, P = Block::P, O = moec_share(P * E);
     constexpr long blocks = (A::queries + P - 1) / P;
@@ -302,6 +277,7 @@ MOEC_DEVICE void moec_attend_grad_query(const float *q, const float *k, const fl
         const float *own = documents + b * A::keys;
         const MoecSpan span = moec_span<A>(own, from, P);
         const Pairs pairs = moec_chosen_of<A>(chosen, b, h);
+        const Bias biases = moec_bias_of<A>(bias, b, h);
         float out[O] = {};
         moec_barrier();
         block.load_queries(q, o, lse, output_grad, b, h, from);
@@ -316,7 +292,7 @@ MOEC_DEVICE void moec_attend_grad_query(const float *q, const float *k, const fl
             moec_barrier();
             for (int i = threadIdx.x; i < P * P; i += MOEC_ATTEND_THREADS) {
                 float slope;
-                block.pair(own, pairs, i / P, i % P, from, at, &slope);
+                block.pair(own, pairs, biases, i / P, i % P, from, at, &slope);
                 block.weight[i / P][i % P] = slope;
             }
             moec_barrier();
@@ -339,11 +315,11 @@ MOEC_DEVICE void moec_attend_grad_query(const float *q, const float *k, const fl
 
 /* dk, dv or both for a block of keys of one key head or value head, from all query heads that read
  * it. */
-template <class A, bool KEYS, bool VALUES, class Pairs>
+template <class A, bool KEYS, bool VALUES, class Pairs, class Bias>
 MOEC_DEVICE void moec_attend_grad_keys(const float *q, const float *k, const float *v,
                                        const float *documents, const float *o, const float *lse,
-                                       const float *output_grad, float *dk, float *dv,
-                                       Pairs chosen) {
+                                       const float *output_grad, float *dk, float *dv, Pairs chosen,
+                                       Bias bias) {
     typedef MoecGradBlock<A> Block;
     constexpr int E = Block::E, C = Block::C, P = Block::P;
     constexpr int OK = KEYS ? moec_share(P * E) : 1, OV = VALUES ? moec_share(P * C) : 1;
@@ -361,6 +337,7 @@ MOEC_DEVICE void moec_attend_grad_keys(const float *q, const float *k, const flo
             const long hk = h * A::key_heads / A::heads, hv = h * A::value_heads / A::heads;
             if ((KEYS ? hk : hv) != owner) continue;
             const Pairs pairs = moec_chosen_of<A>(chosen, b, h);
+            const Bias biases = moec_bias_of<A>(bias, b, h);
             moec_barrier();
             block.load_keys(k, v, b, hk, hv, at);
             for (long from = A::mask == MOEC_MASK_NONE ? 0 : at; from < last; from += P) {
@@ -376,7 +353,7 @@ MOEC_DEVICE void moec_attend_grad_keys(const float *q, const float *k, const flo
                     slopes[n] = 0.0f;
                     if (i < P * P)
                         block.weight[i / P][i % P] =
-                            block.pair(own, pairs, i / P, i % P, from, at, &slopes[n]);
+                            block.pair(own, pairs, biases, i / P, i % P, from, at, &slopes[n]);
                 }
                 moec_barrier();
 #pragma unroll
@@ -420,29 +397,31 @@ MOEC_DEVICE void moec_attend_grad_keys(const float *q, const float *k, const flo
     }
 }
 
-template <class A, class Pairs = MoecAll>
+template <class A, class Pairs = MoecAll, class Bias = MoecAll>
 MOEC_DEVICE void moec_attend_grad_both(const float *q, const float *k, const float *v,
                                        const float *, const float *documents, const float *o,
                                        const float *lse, const float *output_grad, float *dk,
-                                       float *dv, Pairs chosen = Pairs()) {
-    moec_attend_grad_keys<A, true, true>(q, k, v, documents, o, lse, output_grad, dk, dv, chosen);
+                                       float *dv, Pairs chosen = Pairs(), Bias bias = Bias()) {
+    moec_attend_grad_keys<A, true, true>(q, k, v, documents, o, lse, output_grad, dk, dv, chosen,
+                                         bias);
 }
 
-template <class A, class Pairs = MoecAll>
+template <class A, class Pairs = MoecAll, class Bias = MoecAll>
 MOEC_DEVICE void moec_attend_grad_key(const float *q, const float *k, const float *v, const float *,
                                       const float *documents, const float *o, const float *lse,
-                                      const float *output_grad, float *dk, Pairs chosen = Pairs()) {
-    moec_attend_grad_keys<A, true, false>(q, k, v, documents, o, lse, output_grad, dk, NULL,
-                                          chosen);
+                                      const float *output_grad, float *dk, Pairs chosen = Pairs(),
+                                      Bias bias = Bias()) {
+    moec_attend_grad_keys<A, true, false>(q, k, v, documents, o, lse, output_grad, dk, NULL, chosen,
+                                          bias);
 }
 
-template <class A, class Pairs = MoecAll>
+template <class A, class Pairs = MoecAll, class Bias = MoecAll>
 MOEC_DEVICE void moec_attend_grad_value(const float *q, const float *k, const float *v,
                                         const float *, const float *documents, const float *o,
                                         const float *lse, const float *output_grad, float *dv,
-                                        Pairs chosen = Pairs()) {
-    moec_attend_grad_keys<A, false, true>(q, k, v, documents, o, lse, output_grad, NULL, dv,
-                                          chosen);
+                                        Pairs chosen = Pairs(), Bias bias = Bias()) {
+    moec_attend_grad_keys<A, false, true>(q, k, v, documents, o, lse, output_grad, NULL, dv, chosen,
+                                          bias);
 }
 
 /* dsink[h] = - sum over batch and queries of the weight of the sink times (o . output_grad). */
@@ -499,11 +478,11 @@ template <int E, class K> MOEC_DEVICE float moec_warp_dot(const float *x, const 
 
 /* Reads only the values of the `best` keys: all scores, the softmax denominator, a selection.
  * scratch: [batch, query, head, keys]. */
-template <class A, class K, class V, class Store>
-MOEC_DEVICE void moec_attend_best(const float *q, const K *k, const V *v, const float *sink,
-                                  const float *documents, const float *k_scale,
-                                  const float *v_scale, const Store &store, float *lse,
-                                  const int32_t *position, float *scratch) {
+template <class A, class K, class V, class Store, class Pairs = MoecAll, class Bias = MoecAll>
+MOEC_DEVICE void
+moec_attend_best(const float *q, const K *k, const V *v, const float *sink, const float *documents,
+                 const float *k_scale, const float *v_scale, const Store &store, float *lse,
+                 const int32_t *position, float *scratch, Pairs = Pairs(), Bias bias = Bias()) {
     constexpr int E = A::width, C = A::value_width;
     for (long row = moec_block(); row < A::batch * A::queries * A::heads; row += moec_blocks()) {
         const long h = row % A::heads, s = row / A::heads % A::queries,
@@ -520,7 +499,10 @@ MOEC_DEVICE void moec_attend_best(const float *q, const K *k, const V *v, const 
             const bool seen = moec_together<A>(documents + b * A::places, place, range.first + j);
             const float product =
                 moec_scale_of<K>(k_scale, key) * moec_warp_dot<E>(q + row * E, k + key * E);
-            const float value = seen ? moec_score<A>(product) : -INFINITY;
+            const float value =
+                seen ? moec_score<A>(product) +
+                           moec_bias_at(moec_bias_of<A>(bias, b, h), place, range.first + j)
+                     : -INFINITY;
             if (threadIdx.x % 32 == 0) score[j] = value;
             most = fmaxf(most, value);
         }
@@ -614,12 +596,12 @@ MOEC_DEVICE void moec_attend_join(const MoecParts<Store> &in, int parts, int row
 
 /* Processes one part of the keys of one query and head. Each warp processes every fourth key. The
  * last of the blocks that have a part of a row combines them. */
-template <class A, class K, class V, class Store, class Pairs = MoecAll>
+template <class A, class K, class V, class Store, class Pairs = MoecAll, class Bias = MoecAll>
 MOEC_DEVICE void moec_attend_step(const float *q, const K *k, const V *v, const float *sink,
                                   const float *documents, const float *k_scale,
                                   const float *v_scale, const int32_t *position, const Store &store,
                                   float *lse, float *scratch, unsigned *arrived,
-                                  Pairs chosen = Pairs()) {
+                                  Pairs chosen = Pairs(), Bias bias = Bias()) {
     constexpr int E = A::width, C = A::value_width, O = (C + 31) / 32;
     __shared__ float outs[MOEC_ATTEND_WARPS][C], mosts[MOEC_ATTEND_WARPS], sums[MOEC_ATTEND_WARPS];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -642,7 +624,9 @@ MOEC_DEVICE void moec_attend_step(const float *q, const K *k, const V *v, const 
             const long key = at * A::key_heads + hk, value = at * A::value_heads + hv;
             const float product =
                 moec_scale_of<K>(k_scale, key) * moec_warp_dot<E>(q + row * E, k + key * E);
-            const float score = moec_score<A>(product), before = most;
+            const float score =
+                moec_score<A>(product) + moec_bias_at(moec_bias_of<A>(bias, b, h), place, j);
+            const float before = most;
             most = fmaxf(most, score);
             const float factor = before == -INFINITY ? 0.0f : expf(before - most),
                         weight = expf(score - most);

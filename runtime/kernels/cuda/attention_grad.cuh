@@ -17,10 +17,13 @@ MOEC_TEMPLATE float moec_score_bend(float score) {
 
 /* Converts a product of query and key to the weight of the pair. Converts the product of output
  * gradient and value to the derivative by the product of query and key, divided by A::scale.
- * normal: log2 of the softmax denominator; total: output times its gradient. */
-MOEC_TEMPLATE void moec_weigh(float &s, float &through, float normal, float total) {
-    const float score = moec_bent<A>(s);
-    s = moec_exp2(fmaf(score, moec_power<A>(), -normal));
+ * normal: log2 of the softmax denominator; total: output times its gradient. bias: added to the
+ * score. */
+template <class A, class Bias = MoecAll>
+MOEC_DEVICE void moec_weigh(float &s, float &through, float normal, float total,
+                            float bias = 0.0f) {
+    const float score = moec_bent<A, Bias>(s);
+    s = moec_exp2(fmaf(score + bias, moec_power<A, Bias>(), -normal));
     /* which no score has a part in without a cap */
     through = s * (through - total) * moec_score_bend<A>(score);
 }
@@ -82,16 +85,20 @@ template <class A, int M> struct MoecGradRows {
     }
 
     /* See moec_weigh: `through` becomes the derivatives, nothing where the mask hides. */
-    template <int N>
+    template <int N, class Bias = MoecAll>
     __device__ __forceinline__ void reassociate(float s[M][N][4], float through[M][N][4],
-                                                const float *documents, int row, int at) const {
+                                                const float *documents, int row, int at,
+                                                Bias bias = Bias()) const {
 #pragma unroll
         for (int m = 0; m < M; m++)
 #pragma unroll
             for (int n = 0; n < N; n++)
 #pragma unroll
                 for (int i = 0; i < 4; i++)
-                    moec_weigh<A>(s[m][n][i], through[m][n][i], normal[m][i / 2], total[m][i / 2]);
+                    moec_weigh<A, Bias>(s[m][n][i], through[m][n][i], normal[m][i / 2],
+                                        total[m][i / 2],
+                                        moec_bias_near<A>(bias, row + moec_result_row(m, i),
+                                                          at + moec_result_column(n, i)));
         moec_hide<A, M, N>(through, 0.0f, documents, row, at);
     }
 
@@ -110,12 +117,13 @@ template <class A, class Shape> struct MoecGradQuery : MoecGradRows<A, Shape::ti
     enum { GRAD = Shape::rows * moec_stride(E), KEY = GRAD + Shape::rows * moec_stride(C) };
     static_assert(2 * (KEY + 2 * MoecKeyPart<A, Shape>::SIZE) <= Shape::bytes, "shared memory");
 
+    template <class Bias>
     __device__ __forceinline__ void part(const uint16_t *shared, const uint16_t *key,
-                                         const float *documents, int row, int at) {
+                                         const float *documents, Bias bias, int row, int at) {
         float s[M][N][4], through[M][N][4];
         moec_multiply<E, M, N>(s, shared, key);
         moec_multiply<C, M, N>(through, shared + GRAD, key + MoecKeyPart<A, Shape>::VALUE);
-        this->reassociate(s, through, documents, row, at);
+        this->reassociate(s, through, documents, row, at, bias);
         moec_multiply_add<E, M, N>(this->out, through, key);
     }
 
@@ -124,6 +132,7 @@ template <class A, class Shape> struct MoecGradQuery : MoecGradRows<A, Shape::ti
                                         long b, int h, int from) {
         const int row = from + threadIdx.x / 32 * 16 * M;
         const float *documents = in.documents + b * A::keys;
+        const auto bias = moec_bias_of<A>(in.bias, b, h);
         moec_barrier();
         moec_fetch<E, A::heads, Shape::rows>(shared, moec_head<E>(in.q, b, A::queries, A::heads, h),
                                              from, A::queries);
@@ -132,18 +141,20 @@ template <class A, class Shape> struct MoecGradQuery : MoecGradRows<A, Shape::ti
         this->begin();
         moec_each_part_of_keys<A, Shape>(
             shared + KEY, in, b, h, from,
-            [&](const uint16_t *key, int at) { part(shared, key, documents, row, at); });
+            [&](const uint16_t *key, int at) { part(shared, key, documents, bias, row, at); });
     }
 };
 
-template <class A, class Shape, class Q, class K, class V, class O, class D, class DQ>
+template <class A, class Shape, class Q, class K, class V, class O, class D, class DQ,
+          class Bias = MoecAll>
 MOEC_DEVICE void moec_attend_grad_query_rounded(const Q *q, const K *k, const V *v,
                                                 const float *sink, const float *documents,
                                                 const O *o, const float *lse, const D *output_grad,
-                                                float *totals, DQ *dq) {
+                                                float *totals, DQ *dq, MoecAll = MoecAll(),
+                                                Bias bias = Bias()) {
     MOEC_SHARED(uint16_t, shared);
     typedef MoecGradQuery<A, Shape> Grad;
-    const MoecAttended<Q, K, V> in = {q, k, v, sink, documents};
+    const MoecAttended<Q, K, V, Bias> in = {q, k, v, sink, documents, bias};
     moec_each_block<A>(Shape::rows, [&](long b, int h, int from) {
         const int row = from + threadIdx.x / 32 * 16 * Grad::M;
         Grad grad;
@@ -184,9 +195,10 @@ MOEC_DEVICE void moec_hide_columns(float s[1][N][4], float through[1][N][4], con
 /* moec_weigh with keys as rows and queries as columns. saved(column, values) reads the saved values
  * of a query and the next: normal, total, normal, total. It reads at the time of use, because
  * values that are loaded ahead need registers. */
-template <class A, bool KEYS, int N, class Saved>
+template <class A, bool KEYS, int N, class Saved, class Bias = MoecAll>
 MOEC_DEVICE void moec_weigh_columns(float s[1][N][4], float through[1][N][4],
-                                    const float *documents, const Saved &saved, int row, int from) {
+                                    const float *documents, const Saved &saved, int row, int from,
+                                    Bias bias = Bias()) {
 #pragma unroll
     for (int n = 0; n < N; n++) {
         float values[4];
@@ -194,8 +206,10 @@ MOEC_DEVICE void moec_weigh_columns(float s[1][N][4], float through[1][N][4],
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             if (!KEYS) through[0][n][i] = 0.0f;
-            moec_weigh<A>(s[0][n][i], through[0][n][i], values[i % 2 * 2],
-                          KEYS ? values[i % 2 * 2 + 1] : 0.0f);
+            moec_weigh<A, Bias>(s[0][n][i], through[0][n][i], values[i % 2 * 2],
+                                KEYS ? values[i % 2 * 2 + 1] : 0.0f,
+                                moec_bias_near<A>(bias, from + moec_result_column(n, i),
+                                                  row + moec_result_row(0, i)));
         }
     }
     moec_hide_columns<A, KEYS, N>(s, through, documents, row, from);
@@ -254,9 +268,10 @@ template <class A, class Shape, bool KEYS, bool VALUES> struct MoecGradKeys {
             for (int i = 0; i < 4; i++) values[0][n][i] = 0.0f;
     }
 
+    template <class Bias>
     __device__ __forceinline__ void part(const uint16_t *shared, const uint16_t *query,
-                                         const float *documents, const float *totals, int row,
-                                         int from) {
+                                         const float *documents, Bias bias, const float *totals,
+                                         int row, int from) {
         float s[1][N][4], through[1][N][4];
         moec_multiply<E, 1, N>(s, shared, query);
         if constexpr (KEYS) moec_multiply<C, 1, N>(through, shared + VALUE, query + GRAD);
@@ -270,7 +285,7 @@ template <class A, class Shape, bool KEYS, bool VALUES> struct MoecGradKeys {
                 values[2 * j + 1] = there ? at[1] : 0.0f;
             }
         };
-        moec_weigh_columns<A, KEYS, N>(s, through, documents, saved, row, from);
+        moec_weigh_columns<A, KEYS, N>(s, through, documents, saved, row, from, bias);
         if constexpr (VALUES) moec_multiply_add<C, 1, N>(values, s, query + GRAD);
         if constexpr (KEYS) moec_multiply_add<E, 1, N>(keys, through, query);
     }
@@ -293,6 +308,7 @@ template <class A, class Shape, bool KEYS, bool VALUES> struct MoecGradKeys {
                                         const float *totals, int b, int h, int at, bool first) {
         const int row = at + threadIdx.x / 32 * 16;
         const float *documents = in.documents + (long)b * A::keys;
+        const auto bias = moec_bias_of<A>(in.bias, b, h);
         const MoecSeeingQueries<A, Shape, In, D> seeing = {in, output_grad, b, h, at};
         const auto *q = seeing.queries();
         const auto *d = seeing.grads();
@@ -308,7 +324,7 @@ template <class A, class Shape, bool KEYS, bool VALUES> struct MoecGradKeys {
                             },
                             [&](int half, int query) {
                                 if (!moec_hides_all<A>(query, Shape::part, row, 16))
-                                    part(shared, shared + QUERY + half * STAGE, documents,
+                                    part(shared, shared + QUERY + half * STAGE, documents, bias,
                                          totals + 2 * (long)query * A::heads, row, query);
                             });
     }
@@ -349,11 +365,9 @@ MOEC_DEVICE void moec_block_of_keys(int task, uint16_t *shared, const In &in, co
                                            owner * A::value_width);
 }
 
-template <class A, class Shape, bool KEYS, bool VALUES, class Q, class K, class V, class D,
-          class DK, class DV>
-MOEC_DEVICE void moec_attend_grad_keys_rounded(const MoecAttended<Q, K, V> &in,
-                                               const D *output_grad, const float *totals, DK *dk,
-                                               DV *dv) {
+template <class A, class Shape, bool KEYS, bool VALUES, class In, class D, class DK, class DV>
+MOEC_DEVICE void moec_attend_grad_keys_rounded(const In &in, const D *output_grad,
+                                               const float *totals, DK *dk, DV *dv) {
     MOEC_SHARED(uint16_t, shared);
     typedef MoecGradKeys<A, Shape, KEYS, VALUES> Grad;
     constexpr int blocks = (A::keys + Shape::rows - 1) / Shape::rows,
@@ -365,30 +379,38 @@ MOEC_DEVICE void moec_attend_grad_keys_rounded(const MoecAttended<Q, K, V> &in,
     }
 }
 
-template <class A, class Shape, class Q, class K, class V, class O, class D, class DK, class DV>
+template <class A, class Shape, class Q, class K, class V, class O, class D, class DK, class DV,
+          class Bias = MoecAll>
 MOEC_DEVICE void moec_attend_grad_both_rounded(const Q *q, const K *k, const V *v,
                                                const float *sink, const float *documents, const O *,
                                                const float *lse, const D *output_grad,
-                                               const float *totals, DK *dk, DV *dv) {
+                                               const float *totals, DK *dk, DV *dv,
+                                               MoecAll = MoecAll(), Bias bias = Bias()) {
     moec_attend_grad_keys_rounded<A, Shape, true, true>(
-        MoecAttended<Q, K, V>{q, k, v, sink, documents}, output_grad, totals, dk, dv);
+        MoecAttended<Q, K, V, Bias>{q, k, v, sink, documents, bias}, output_grad, totals, dk, dv);
 }
 
-template <class A, class Shape, class Q, class K, class V, class O, class D, class DK>
+template <class A, class Shape, class Q, class K, class V, class O, class D, class DK,
+          class Bias = MoecAll>
 MOEC_DEVICE void moec_attend_grad_key_rounded(const Q *q, const K *k, const V *v, const float *sink,
                                               const float *documents, const O *, const float *,
-                                              const D *output_grad, const float *totals, DK *dk) {
+                                              const D *output_grad, const float *totals, DK *dk,
+                                              MoecAll = MoecAll(), Bias bias = Bias()) {
     moec_attend_grad_keys_rounded<A, Shape, true, false>(
-        MoecAttended<Q, K, V>{q, k, v, sink, documents}, output_grad, totals, dk, (float *)NULL);
+        MoecAttended<Q, K, V, Bias>{q, k, v, sink, documents, bias}, output_grad, totals, dk,
+        (float *)NULL);
 }
 
-template <class A, class Shape, class Q, class K, class V, class O, class D, class DV>
+template <class A, class Shape, class Q, class K, class V, class O, class D, class DV,
+          class Bias = MoecAll>
 MOEC_DEVICE void moec_attend_grad_value_rounded(const Q *q, const K *k, const V *v,
                                                 const float *sink, const float *documents,
                                                 const O *, const float *, const D *output_grad,
-                                                const float *totals, DV *dv) {
+                                                const float *totals, DV *dv, MoecAll = MoecAll(),
+                                                Bias bias = Bias()) {
     moec_attend_grad_keys_rounded<A, Shape, false, true>(
-        MoecAttended<Q, K, V>{q, k, v, sink, documents}, output_grad, totals, (float *)NULL, dv);
+        MoecAttended<Q, K, V, Bias>{q, k, v, sink, documents, bias}, output_grad, totals,
+        (float *)NULL, dv);
 }
 
 #endif

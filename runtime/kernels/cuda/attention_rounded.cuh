@@ -267,11 +267,12 @@ MOEC_TEMPLATE int moec_next_part(const MoecSpan &span, const float *documents, i
 }
 
 /* Inputs of an attention. */
-template <class Q, class K, class V> struct MoecAttended {
+template <class Q, class K, class V, class Bias = MoecAll> struct MoecAttended {
     const Q *q;
     const K *k;
     const V *v;
     const float *sink, *documents;
+    Bias bias;
 };
 
 /* Processes parts in order, starting with the part at `at`: work(half, at) processes the part at
@@ -372,11 +373,14 @@ MOEC_DEVICE void moec_each_part_of_keys(uint16_t *shared, const In &in, long b, 
 
 /* Factor that converts a score from moec_bent to a power of 2. Products are used directly if their
  * order is that of the scores. */
-MOEC_TEMPLATE constexpr float moec_power() {
-    return A::cap == 0.0f && A::scale > 0.0f ? A::scale * MOEC_LOG2E : MOEC_LOG2E;
+template <class A, class Bias> static __host__ __device__ constexpr bool moec_is_direct() {
+    return A::cap == 0.0f && A::scale > 0.0f && MoecAbsent<Bias>::VALUE;
 }
-MOEC_TEMPLATE float moec_bent(float product) {
-    return A::cap == 0.0f && A::scale > 0.0f ? product : moec_score<A>(product);
+template <class A, class Bias = MoecAll> static __device__ constexpr float moec_power() {
+    return moec_is_direct<A, Bias>() ? A::scale * MOEC_LOG2E : MOEC_LOG2E;
+}
+template <class A, class Bias = MoecAll> MOEC_DEVICE float moec_bent(float product) {
+    return moec_is_direct<A, Bias>() ? product : moec_score<A>(product);
 }
 
 /* Sets x = value where the mask hides a pair; the first pair is position `row` and key `at`. */
@@ -408,14 +412,20 @@ MOEC_DEVICE void moec_hide(float x[M][N][4], float value, const float *documents
 }
 
 /* Scores out of products, still to be multiplied by moec_power; nothing where the mask hides. */
-template <class A, int M, int N>
-MOEC_DEVICE void moec_score_all(float s[M][N][4], const float *documents, int row, int at) {
+template <class A, int M, int N, class Bias = MoecAll>
+MOEC_DEVICE void moec_score_all(float s[M][N][4], const float *documents, int row, int at,
+                                Bias bias = Bias()) {
 #pragma unroll
     for (int m = 0; m < M; m++)
 #pragma unroll
         for (int n = 0; n < N; n++)
 #pragma unroll
-            for (int i = 0; i < 4; i++) s[m][n][i] = moec_bent<A>(s[m][n][i]);
+            for (int i = 0; i < 4; i++) {
+                s[m][n][i] = moec_bent<A, Bias>(s[m][n][i]);
+                if (!MoecAbsent<Bias>::VALUE)
+                    s[m][n][i] += moec_bias_near<A>(bias, row + moec_result_row(m, i),
+                                                    at + moec_result_column(n, i));
+            }
     moec_hide<A, M, N>(s, -INFINITY, documents, row, at);
 }
 
@@ -525,23 +535,25 @@ template <class A, class Shape> struct MoecForward : MoecSoftened<A::value_width
         moec_barrier(); /* the block before is done with shared memory */
         moec_fetch<E, A::heads, Shape::rows>(shared, moec_head<E>(in.q, b, A::queries, A::heads, h),
                                              from, A::queries);
+        const auto bias = moec_bias_of<A>(in.bias, b, h);
         this->begin(in.sink != NULL ? in.sink + h : NULL);
         moec_each_part_of_keys<A, Shape>(
             shared + KEY, in, b, h, from, [&](const uint16_t *key, int at) {
                 float s[M][N][4], factor[M][2];
                 moec_multiply<E, M, N>(s, shared, key);
-                moec_score_all<A, M, N>(s, documents, row, at);
-                if (this->soften(s, moec_power<A>(), factor)) this->fade(factor);
+                moec_score_all<A, M, N>(s, documents, row, at, bias);
+                if (this->soften(s, moec_power<A, decltype(in.bias)>(), factor)) this->fade(factor);
                 moec_multiply_add<C, M, N>(this->out, s, key + MoecKeyPart<A, Shape>::VALUE);
             });
     }
 };
 
-template <class A, class Shape, class Q, class K, class V, class Store>
+template <class A, class Shape, class Q, class K, class V, class Store, class Bias = MoecAll>
 MOEC_DEVICE void moec_attend_rounded(const Q *q, const K *k, const V *v, const float *sink,
-                                     const float *documents, const Store &store, float *lse) {
+                                     const float *documents, const Store &store, float *lse,
+                                     MoecAll = MoecAll(), Bias bias = Bias()) {
     MOEC_SHARED(uint16_t, shared);
-    const MoecAttended<Q, K, V> in = {q, k, v, sink, documents};
+    const MoecAttended<Q, K, V, Bias> in = {q, k, v, sink, documents, bias};
     moec_each_block<A>(Shape::rows, [&](long b, int h, int from) {
         MoecForward<A, Shape> forward;
         forward.run(shared, in, b, h, from);

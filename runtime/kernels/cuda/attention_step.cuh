@@ -137,9 +137,12 @@ template <class A, class Shape> struct MoecStep : MoecSoftened<A::value_width, S
 
     /* Converts the scores of keys before `end` to weights; the first query has position
      * `position`. */
+    template <class In>
     __device__ __forceinline__ void reassociate(float s[M][N][4], unsigned weight[M][4],
-                                                const float *documents, int tile, int position,
-                                                int at, int end) {
+                                                const In &in, int b, int group, int tile,
+                                                int position, int at, int end) {
+        typedef decltype(in.bias) Bias;
+        const float *documents = in.documents + (long)b * A::places;
         float factor[M][2];
 #pragma unroll
         for (int m = 0; m < M; m++)
@@ -150,9 +153,14 @@ template <class A, class Shape> struct MoecStep : MoecSoftened<A::value_width, S
                     const int key = at + moec_result_column(n, i),
                               place = position + number(tile, m, i / 2) / HEADS;
                     const bool seen = key < end && moec_sees<A>(documents, place, key);
-                    s[m][n][i] = seen ? moec_bent<A>(s[m][n][i]) : -INFINITY;
+                    s[m][n][i] = seen ? moec_bent<A, Bias>(s[m][n][i]) : -INFINITY;
+                    if (!MoecAbsent<Bias>::VALUE && seen)
+                        s[m][n][i] += moec_bias_at(
+                            moec_bias_of<A>(in.bias, b,
+                                            group * HEADS + number(tile, m, i / 2) % HEADS),
+                            place, key);
                 }
-        if (this->soften(s, moec_power<A>(), factor)) this->fade(factor);
+        if (this->soften(s, moec_power<A, Bias>(), factor)) this->fade(factor);
 #pragma unroll
         for (int m = 0; m < M; m++)
 #pragma unroll
@@ -166,7 +174,6 @@ template <class A, class Shape> struct MoecStep : MoecSoftened<A::value_width, S
                                         int position, int first, int end) {
         const int warp = threadIdx.x / 32;
         uint16_t *ring = shared + QUERY + warp * RING * SLOT;
-        const float *documents = in.documents + (long)b * A::places;
         const int start = first + warp * MOEC_STEP_KEYS, step = MOEC_ATTEND_WARPS * MOEC_STEP_KEYS;
         const int units = start < end ? (end - start + step - 1) / step * UNITS : 0;
         const auto fetch = [&](int unit) {
@@ -197,7 +204,7 @@ template <class A, class Shape> struct MoecStep : MoecSoftened<A::value_width, S
             float s[M][N][4] = {};
             unsigned weight[M][4];
             for (int head = 0; head < KEYS; head++) score_head(s, shared, next(unit++), tile, head);
-            reassociate(s, weight, documents, tile, position, at, end);
+            reassociate(s, weight, in, b, group, tile, position, at, end);
             for (int head = 0; head < VALUES; head++) add_head(weight, next(unit++), tile, head);
         }
         moec_copy_wait<0>();
@@ -257,14 +264,16 @@ template <class A, class Shape> struct MoecStep : MoecSoftened<A::value_width, S
 
 /* q: a pointer or a function of the row and the column. key, value: functions that store the new
  * keys and values, for a single query, or MoecNoElements. */
-template <class A, class Shape, class Q, class K, class V, class Key, class Value, class Store>
+template <class A, class Shape, class Q, class K, class V, class Key, class Value, class Store,
+          class Bias = MoecAll>
 MOEC_DEVICE void moec_attend_step_rounded(const Q &q, const K *k, const V *v, const float *sink,
                                           const float *documents, const int32_t *position,
                                           const Key &key, const Value &value, const Store &store,
-                                          float *lse, float *scratch, unsigned *arrived) {
+                                          float *lse, float *scratch, unsigned *arrived,
+                                          MoecAll = MoecAll(), Bias bias = Bias()) {
     MOEC_SHARED(uint16_t, shared);
     typedef MoecStep<A, Shape> Step;
-    const MoecAttended<float, K, V> in = {NULL, k, v, NULL, documents};
+    const MoecAttended<float, K, V, Bias> in = {NULL, k, v, NULL, documents, bias};
     /* 16 keys read together never reach over the end of a ring */
     static_assert(A::keys == A::places || A::keys % MOEC_STEP_KEYS == 0, "a ring of 16 keys");
     const long from = moec_seen<A>(*position).first / MOEC_STEP_KEYS * MOEC_STEP_KEYS,

@@ -18,6 +18,7 @@
 #include "product_wgmma.cuh"  /* products on capability 9.0, by wgmma.cuh */
 #include "attention.cuh"      /* attend forward, backward and for one step in f32, specialized for
                                  the sizes of each attention */
+#include "attention_bias.cuh" /* the gradient of a bias */
 #include "attention_rounded.cuh"    /* attention by tensor cores: forward */
 #include "attention_grad.cuh"       /* backward */
 #include "attention_step.cuh"       /* over a cache */
