@@ -78,10 +78,15 @@ void aside_write(Aside *aside, const void *bytes, size_t length);
 bool aside_close(Aside *aside);
 /* The three above for one text, without sync. */
 bool file_write(const char *path, const void *bytes, size_t length);
+/* The same for a file of that name in a folder. */
+bool folder_write(const char *folder, const char *name, const void *bytes, size_t length);
+bool folder_write_text(const char *folder, const char *name, const char *text);
 /* The same for a file that the user edits. If the path is a symbolic link, the target is
  * changed. */
 bool file_edit(const char *path, const void *bytes, size_t length);
 
+/* Writes all bytes to a descriptor; false with errno. */
+bool write_all(int descriptor, const void *bytes, size_t length);
 /* Prints "wrote PATH (SIZE)" to stderr and, unless next is NULL, "  next: COMMAND". The size of a
  * folder is that of its files. Nothing is printed for stdout, "-". */
 void written_message(const char *path, const char *next, ...) __attribute__((format(printf, 2, 3)));
