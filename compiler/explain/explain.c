@@ -30,8 +30,17 @@ static const char *explain_path(Arena *arena, const char *path) {
 
 /* ---- units of work ---- */
 
+/* True if the tensor has no memory outside of one of the kernels. */
+static bool stays_local(const List *kernels, const Tensor *tensor) {
+    for (int i = 0; i < kernels->count; i++) {
+        const Local *local = local_in(kernels->items[i], tensor);
+        if (local && !local->stored) return true;
+    }
+    return false;
+}
+
 static double touched(const Explanation *explanation, const ExplainedUnit *unit,
-                      const Kernel *kernel) {
+                      const List *kernels) {
     Arena *arena = explanation->arena;
     int count = explanation->schedule->program->tensors.count;
     double *reads = arena_alloc(arena, ((size_t)count + 1) * sizeof *reads), bytes = 0,
@@ -43,8 +52,7 @@ static double touched(const Explanation *explanation, const ExplainedUnit *unit,
             (pass ? writes_of : reads_of)(arena, statement, &accesses);
             for (int k = 0; k < accesses.count; k++) {
                 const Expr *access = accesses.items[k];
-                const Local *local = kernel ? local_in(kernel, access->tensor) : NULL;
-                if (local && !local->stored) continue;
+                if (stays_local(kernels, access->tensor)) continue;
                 double elements = access_elements(access, true);
                 double *most = &(pass ? writes : reads)[access->tensor->id];
                 bool adds = pass && statement->kind == STATEMENT_LOOP && statement->accumulate;
@@ -122,11 +130,9 @@ static void add_kernel_statements(const Explanation *explanation, ExplainedUnit 
                            ((const Member *)kernel->members.items[i])->statement);
 }
 
-ExplainedUnit *explain_unit(Explanation *explanation, const ScheduleUnit *from, double runs) {
-    ExplainedUnit *unit = arena_alloc(explanation->arena, sizeof *unit);
-    const Kernel *kernel = from->kernel ? from->kernel : from->epilogue;
-    *unit = (ExplainedUnit){.runs = runs, .at = from->first};
-    name_kind(from, unit);
+static void add_unit_statements(const Explanation *explanation, const ScheduleUnit *from,
+                                ExplainedUnit *unit, List *kernels) {
+    Kernel *kernel = from->kernel ? from->kernel : from->epilogue;
     if (from->kind != UNIT_KERNEL) add_unit_statement(explanation, unit, from->statement);
     if (from->accumulated_product)
         add_unit_statement(explanation, unit, from->accumulated_product->statement);
@@ -135,13 +141,26 @@ ExplainedUnit *explain_unit(Explanation *explanation, const ScheduleUnit *from, 
     for (int i = 0; i < STEP_OPERANDS; i++)
         add_kernel_statements(explanation, unit, from->elements[i]);
     add_kernel_statements(explanation, unit, kernel);
+    if (kernel) list_push(explanation->arena, kernels, kernel);
+}
+
+ExplainedUnit *explain_unit(Explanation *explanation, const List *units, int at, double runs) {
+    const ScheduleUnit *from = units->items[at], *next = from;
+    ExplainedUnit *unit = arena_alloc(explanation->arena, sizeof *unit);
+    List kernels = {0};
+    *unit = (ExplainedUnit){.runs = runs, .at = from->first};
+    name_kind(from, unit);
+    do {
+        add_unit_statements(explanation, next, unit, &kernels);
+        next = ++at < units->count ? units->items[at] : NULL;
+    } while (next && next->beside);
     if (!unit->statements.count) return NULL;
     const Statement *last = unit->statements.items[unit->statements.count - 1];
     unit->name = result_name(from->kind == UNIT_KERNEL ? last : unit->statements.items[0]);
     for (int i = 0; i < unit->statements.count; i++)
         unit->flops +=
             runs * statement_flops(explanation->schedule->program, unit->statements.items[i]);
-    unit->bytes = runs * touched(explanation, unit, kernel);
+    unit->bytes = runs * touched(explanation, unit, &kernels);
     collect_threads(explanation, from, unit);
     double compute = unit->flops / explanation->ceilings.products,
            memory = unit->bytes / explanation->ceilings.memory;
@@ -150,8 +169,8 @@ ExplainedUnit *explain_unit(Explanation *explanation, const ScheduleUnit *from, 
     return unit;
 }
 
-static void collect_unit(Explanation *explanation, const ScheduleUnit *from, double runs) {
-    ExplainedUnit *unit = explain_unit(explanation, from, runs);
+static void collect_unit(Explanation *explanation, const List *units, int at, double runs) {
+    ExplainedUnit *unit = explain_unit(explanation, units, at, runs);
     if (!unit) return;
     explanation->flops += unit->flops;
     explanation->bytes += unit->bytes;
@@ -165,8 +184,8 @@ static void collect_units(Explanation *explanation, const List *units, double ru
         if (unit->kind == UNIT_REPEAT)
             collect_units(explanation, &unit->body,
                           runs * (double)unit->statement->index->axis->size);
-        else
-            collect_unit(explanation, unit, runs);
+        else if (!unit->beside)
+            collect_unit(explanation, units, i, runs);
     }
 }
 

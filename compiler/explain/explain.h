@@ -49,8 +49,9 @@ typedef struct Explanation {
 
 /* The last position of the units and of those inside them, or `most` if that is later. */
 int last_moment(const List *units, int most);
-/* The unit with its statements and the cost of all runs; NULL: it computes nothing. */
-ExplainedUnit *explain_unit(Explanation *explanation, const ScheduleUnit *from, double runs);
+/* The unit at this index, with those that share its launch or call: their statements and the cost
+ * of all runs; NULL: it computes nothing. */
+ExplainedUnit *explain_unit(Explanation *explanation, const List *units, int at, double runs);
 /* True if the kernel has fewer threads than keep a GPU at work, and much work for each. */
 bool explain_few_threads(const Explanation *explanation, const ExplainedUnit *unit);
 /* Tensor *: temporaries that are live at the peak, the largest first. */

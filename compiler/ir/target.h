@@ -26,6 +26,10 @@ typedef struct Target {
     /* The C compiler vectorizes loops whose iterations are independent. */
     bool vector_loops;
 
+    /* Independent products with at most this number of rows (dispatched: for each weight, on
+     * average) share a call; those of row_products share a launch. */
+    long joined_rows;
+
     /* Available kernels: products, attention; otherwise both are loops. */
     bool products, attention;
 

@@ -84,6 +84,7 @@ static void lower_dense(EntryLowering *lowering, const ScheduleUnit *unit) {
     if (unit->overwrites_gradient)
         add_product(lowering, contraction, false); /* the next entry stores */
     if (step->product.first.count) step->product.more = add_product(lowering, contraction, true);
+    step->product.beside = unit->beside;
     lowering->entry->dense++;
     add_operands(lowering, step, 6);
     step->product.epilogue = product->epilogue_ops != 0;
@@ -160,6 +161,10 @@ static void lower_contraction(EntryLowering *lowering, const ScheduleUnit *unit)
     lowering->entry->product_flops += flops;
 }
 
+static bool shares_with_next(const List *units, int at) {
+    return at + 1 < units->count && ((const ScheduleUnit *)units->items[at + 1])->beside;
+}
+
 /* Emits rows that share a launch, from `first` on. Returns the index of the last. */
 static int lower_beside(EntryLowering *lowering, const List *units, int first) {
     int end = first;
@@ -171,7 +176,7 @@ static int lower_beside(EntryLowering *lowering, const List *units, int first) {
         add_equation(lowering, unit->statement);
         lowering->entry->flops += flops;
         lowering->entry->product_flops += flops;
-    } while (end < units->count && ((const ScheduleUnit *)units->items[end])->beside);
+    } while (shares_with_next(units, end - 1));
     lowering->target->rows(lowering, units, first, end - first);
     return end - 1;
 }
@@ -207,7 +212,8 @@ static int lower_unit(EntryLowering *lowering, const List *units, int at) {
         lower_repeat(lowering, unit);
         return at;
     }
-    ((HostStep *)lowering->steps->items[lowering->steps->count - 1])->unit = unit->first;
+    if (!shares_with_next(units, at))
+        ((HostStep *)lowering->steps->items[lowering->steps->count - 1])->unit = unit->first;
     return at;
 }
 

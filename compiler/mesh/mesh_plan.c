@@ -198,8 +198,9 @@ static void plan_units(MeshPlanning *planning, const List *units) {
             plan_exchange(planning, unit);
             continue;
         }
+        if (unit->beside) continue;
         ExplainedUnit **known = &planning->units[unit->first];
-        if (!*known) *known = explain_unit(&planning->explanation, unit, 1);
+        if (!*known) *known = explain_unit(&planning->explanation, units, i, 1);
         const ExplainedUnit *explained = *known;
         if (!explained) continue;
         hide_exchanges(planning, explained);

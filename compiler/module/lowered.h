@@ -211,6 +211,7 @@ typedef struct ProductStep {
     const char *own; /* kernel for hosts without a library, or NULL */
     long blocks;     /* of this kernel */
     bool epilogue;
+    bool beside; /* shares a call with the previous step */
 } ProductStep;
 
 /* An argument of a call, or a field of a record: a number, a name or an address; or another record

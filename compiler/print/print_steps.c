@@ -64,26 +64,61 @@ static const char *rounding_text(Arena *arena, const Product *product) {
     return text.text;
 }
 
-static void print_grouped(Text *text, const HostStep *step, int indent) {
+/* The arguments of a call for dispatched rows, between `before` and `after`. */
+static void print_grouped(Text *text, const HostStep *step, const char *before, const char *after,
+                          int indent) {
     Arena *arena = text->arena;
     const Contraction *contraction = step->grouped->contraction;
     const Product *product = &contraction->product;
     bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
-    print_line(text, indent, "moec_grouped_product(");
     print_format(
-        text, indent + 2,
-        "&(const MoecGrouped){.kind = %s, .groups = %ld, .n = %ld, .k = %ld, .a_row = %ld,",
-        weight ? "MOEC_ROWS_BY_WEIGHT" : "MOEC_ROWS_BY_ROWS", product->batch[0], product->n,
+        text, indent,
+        "%s&(const MoecGrouped){.kind = %s, .groups = %ld, .n = %ld, .k = %ld, .a_row = %ld,",
+        before, weight ? "MOEC_ROWS_BY_WEIGHT" : "MOEC_ROWS_BY_ROWS", product->batch[0], product->n,
         product->k, product->a_m);
-    print_format(text, indent + 2,
+    print_format(text, indent,
                  "    .b_group = %ld, .b_k = %ld, .b_n = %ld, .c_row = %ld, .accumulate = %s%s},",
                  weight ? product->b_batch[0] : product->c_batch[0], product->b_k, product->b_n,
                  product->c_m, adds_text(step->grouped), rounding_text(arena, product));
-    print_format(
-        text, indent + 2, "&(const MoecRows){.group = %s, .a_gather = %s, .b_gather = %s},",
-        operand_text(arena, step, 0), operand_text(arena, step, 1), operand_text(arena, step, 2));
-    print_format(text, indent + 2, "%s, %s, %s);", operand_text(arena, step, 3),
-                 operand_text(arena, step, 4), operand_text(arena, step, 5));
+    print_format(text, indent, "&(const MoecRows){.group = %s, .a_gather = %s, .b_gather = %s},",
+                 operand_text(arena, step, 0), operand_text(arena, step, 1),
+                 operand_text(arena, step, 2));
+    print_format(text, indent, "%s, %s, %s%s", operand_text(arena, step, 3),
+                 operand_text(arena, step, 4), operand_text(arena, step, 5), after);
+}
+
+static bool shares_call(const HostStep *step) {
+    if (step->kind == STEP_GROUPED) return step->grouped->beside;
+    return step->kind == STEP_PRODUCT && step->product.beside;
+}
+
+/* The index after the products that share a call with step `first`. */
+static int end_of_call(const List *steps, int first) {
+    int end = first + 1;
+    while (end < steps->count && shares_call(steps->items[end])) end++;
+    return end;
+}
+
+/* Several products as one call. */
+static void print_shared(Text *text, const List *steps, int first, int end, int indent) {
+    Arena *arena = text->arena;
+    const bool grouped = ((const HostStep *)steps->items[first])->kind == STEP_GROUPED;
+    print_line(text, indent,
+               grouped ? "moec_shared_grouped((const MoecGroupedCall[]){"
+                       : "moec_shared_products(run, (const MoecProductCall[]){");
+    for (int i = first; i < end; i++) {
+        const HostStep *step = steps->items[i];
+        const char *after = i + 1 < end ? "}," : "}";
+        if (grouped) {
+            print_grouped(text, step, "{", after, indent + 2);
+            continue;
+        }
+        const char *row = row_text(arena, &step->product);
+        print_format(text, indent + 2, "{%s, &moec_products[%s], %s, %s, %s%s", row, row,
+                     operand_text(arena, step, 0), operand_text(arena, step, 1),
+                     operand_text(arena, step, 2), after);
+    }
+    print_format(text, indent, "}, %d);", end - first);
 }
 
 static void print_clear(Text *text, const PrintContext *context, const HostStep *step, int indent) {
@@ -131,7 +166,8 @@ static void print_step(Text *text, const PrintContext *context, const HostStep *
         print_product(text, context, step, indent);
         break;
     case STEP_GROUPED:
-        print_grouped(text, step, indent);
+        print_line(text, indent, "moec_grouped_product(");
+        print_grouped(text, step, "", ");", indent + 2);
         break;
     case STEP_CALL:
         print_call(text, step, indent);
@@ -154,13 +190,22 @@ static void print_step(Text *text, const PrintContext *context, const HostStep *
     }
 }
 
+static void add_equation_lines(Text *text, const HostStep *step, int indent) {
+    for (int i = 0; i < step->statements.count; i++)
+        print_format(text, indent, "/* %s */",
+                     equation_text(text->arena, step->statements.items[i]));
+}
+
 static void print_steps(Text *text, const PrintContext *context, const List *steps, int indent) {
     for (int i = 0; i < steps->count; i++) {
         const HostStep *step = steps->items[i];
-        for (int j = 0; j < step->statements.count; j++)
-            print_format(text, indent, "/* %s */",
-                         equation_text(text->arena, step->statements.items[j]));
-        print_step(text, context, step, indent);
+        const int end = context->stored ? i + 1 : end_of_call(steps, i);
+        for (int j = i; j < end; j++) add_equation_lines(text, steps->items[j], indent);
+        if (end == i + 1)
+            print_step(text, context, step, indent);
+        else
+            print_shared(text, steps, i, end, indent);
+        step = steps->items[i = end - 1];
         if (context->module->hosting == TARGET_MARKED && step->unit >= 0)
             print_format(text, indent, "moec_mark(run, %d);", step->unit);
     }

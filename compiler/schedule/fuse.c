@@ -7,7 +7,7 @@
  *          waits for another one that reads the same tensor. A recomputed statement does not move;
  *          the derivative that reads its values moves up to it.
  *
- * Independent products of a single row share a launch.
+ * Independent products of few rows share a launch or a call.
  *
  *     a[s,f] = sum[d] x[s,d] * w[d,f]        product
  *     t[s,f] = a[s,f] * sigmoid(a[s,f])      kernel (s, f):  t = a * sigmoid(a);  u = t * b
@@ -18,7 +18,7 @@
 
 #include <string.h>
 
-/* Maximum distance of a move in units; maximum number of rows in a launch. */
+/* Maximum distance of a move in units; maximum number of products in a launch or a call. */
 enum { MAX_BACK = 8, MAX_BESIDE = 4 };
 
 typedef struct Fusion {
@@ -154,6 +154,18 @@ static bool is_row_kernel(const Program *program, const Contraction *contraction
            product->rounded == (product->a_type == TYPE_BF16) && fits_row_kernel(contraction, 0);
 }
 
+/* Reads of the matrix dominate the time of such a product. A GPU has a kernel for several; threads
+ * of a CPU wait for one another once instead of for each product. */
+static bool is_joinable(const Program *program, const ScheduleUnit *unit) {
+    const Product *product = &unit->contraction->product;
+    const long most = program->target->joined_rows;
+    if (program->target->row_products || unit->once) return unit->row;
+    if (unit->contraction->kind == CONTRACTION_ROWS_BY_WEIGHT)
+        return unit->contraction->relation->rows->size <= most * product->batch[0];
+    return unit->contraction->kind == CONTRACTION_PRODUCT && !unit->contraction->outer_count &&
+           product->batch[0] * product->batch[1] == 1 && product->m <= most;
+}
+
 /* The unit of a product, call or repeat; NULL for other loops. */
 static ScheduleUnit *unit_of(Fusion *fusion, Statement *statement) {
     Program *program = fusion->program;
@@ -164,6 +176,7 @@ static ScheduleUnit *unit_of(Fusion *fusion, Statement *statement) {
     ScheduleUnit *unit = unit_new(fusion, UNIT_CONTRACTION, statement);
     unit->contraction = product;
     unit->row = is_row_kernel(program, product);
+    unit->few_rows = is_joinable(program, unit);
     return unit;
 }
 
@@ -215,23 +228,25 @@ static void move_up(Fusion *fusion, List *units) {
 }
 
 static bool units_meet(Fusion *fusion, const ScheduleUnit *before, const ScheduleUnit *unit) {
-    MUST(unit->epilogue); /* every row has one */
+    if (!unit->epilogue) return unit_meets(fusion, before, unit->statement);
     for (int i = 0; i < unit->epilogue->members.count; i++)
         if (unit_meets(fusion, before, ((Member *)unit->epilogue->members.items[i])->statement))
             return true;
     return false;
 }
 
-/* Moves a row, the last unit, after earlier rows to share their launch. False if there are none
- * before a unit that it depends on. */
-static bool join_rows(Fusion *fusion, List *units) {
+/* Moves the last unit, a product, after earlier ones to share their launch or call. False if there
+ * are none before a unit that it depends on. */
+static bool join_products(Fusion *fusion, List *units) {
     const int last = units->count - 1;
     ScheduleUnit *unit = units->items[last];
     int found = -1, count = 0;
     for (int i = last - 1; i >= 0 && i >= last - MAX_BACK; i--) {
         const ScheduleUnit *before = units->items[i];
         if (units_meet(fusion, before, unit)) return false;
-        if (!before->row || before->once != unit->once) continue;
+        if (!before->few_rows || before->once != unit->once ||
+            before->contraction->relation != unit->contraction->relation)
+            continue;
         if (!count++) found = i;
         if (before->beside) continue;
         if (count < MAX_BESIDE) break;
@@ -268,7 +283,7 @@ static void append_statement(Fusion *fusion, List *units, Statement *statement,
         fusion->ordered = ordered;
     } else if (unit->kind == UNIT_CONTRACTION) {
         if (unit->accumulated_product) unit->statement = as_one(fusion, unit);
-        if (unit->row && join_rows(fusion, units)) return;
+        if (unit->few_rows && join_products(fusion, units)) return;
         bool plain = !unit->epilogue || unit->epilogue->members.count == 1;
         if (fusion->program->target->launches && plain) move_up(fusion, units);
     }

@@ -100,8 +100,9 @@ typedef struct ScheduleUnit {
     bool overwrites_gradient; /* in the first micro-batch of a step: see first_sums.c */
     List body;                /* ScheduleUnit * */
     bool once;
-    bool beside; /* a row that shares a launch with the previous unit: neither accesses a tensor
-                    that the other writes */
+    bool few_rows; /* a product that may share a launch or a call */
+    bool beside;   /* shares a launch or a call with the previous unit: neither accesses a tensor
+                      that the other writes */
     ExchangePhase phase; /* of an exchange; before overlap: the whole */
 } ScheduleUnit;
 

@@ -247,24 +247,26 @@ static void add_kernel_lines(Text *text, const Kernel *kernel, int depth) {
         add_line(text, depth, ((const Member *)kernel->members.items[i])->statement);
 }
 
-static void add_units(Text *text, const List *units, int depth) {
+static void add_units(Text *text, const Schedule *schedule, const List *units, int depth) {
     static const char *const names[] = {[UNIT_KERNEL] = "kernel",
                                         [UNIT_CONTRACTION] = "product",
                                         [UNIT_CALL] = "call",
                                         [UNIT_REPEAT] = "repeat"};
     static const char *const phases[] = {
         [WHOLE_EXCHANGE] = "", [BEGINS_EXCHANGE] = ", begin", [ENDS_EXCHANGE] = ", end"};
+    const bool launches = schedule->program->target->launches;
+    const char *shares = launches ? ", shares a launch" : ", shares a call";
     for (int i = 0; i < units->count; i++) {
         const ScheduleUnit *unit = units->items[i];
         const Kernel *kernel = unit->kernel ? unit->kernel : unit->epilogue;
         text_add(text, "%*s%s%s%s%s\n", 2 * depth, "", names[unit->kind], phases[unit->phase],
-                 unit->beside ? ", shares a launch" : "", unit->once ? ", once" : "");
+                 unit->beside ? shares : "", unit->once ? ", once" : "");
         add_kernel_lines(text, unit->prologue, depth + 1);
         for (int j = 0; j < STEP_OPERANDS; j++)
             add_kernel_lines(text, unit->elements[j], depth + 1);
         add_kernel_lines(text, kernel, depth + 1);
         if (!kernel && unit->kind != UNIT_REPEAT) add_line(text, depth + 1, unit->statement);
-        add_units(text, &unit->body, depth + 1);
+        add_units(text, schedule, &unit->body, depth + 1);
     }
 }
 
@@ -274,7 +276,7 @@ char *print_plan(Arena *arena, const Schedule *schedule) {
     const Program *program = schedule->program;
     text_add(&text, "%s", "");
     if (!schedule->allocations) {
-        add_units(&text, &schedule->units, 0);
+        add_units(&text, schedule, &schedule->units, 0);
         return text.text;
     }
     text_add(&text, "%12s %12s %6s %6s  tensor\n", "offset", "bytes", "from", "to");

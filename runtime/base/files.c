@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "base/message.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -406,19 +407,53 @@ bool write_all(int descriptor, const void *bytes, size_t length) {
     return true;
 }
 
+/* A word of a shell command, quoted if it has other characters than names usually have. */
+static void print_word(FILE *to, const char *word) {
+    bool plain = *word != 0;
+    for (const char *at = word; *at; at++)
+        plain &=
+            isalnum((unsigned char)*at) || (unsigned char)*at >= 0x80 || strchr("%+,-./:=@_", *at);
+    if (plain) {
+        fputs(word, to);
+        return;
+    }
+    fputc('\'', to);
+    for (const char *at = word; *at; at++)
+        if (*at == '\'')
+            fputs("'\\''", to);
+        else
+            fputc(*at, to);
+    fputc('\'', to);
+}
+
+/* The format has %s for words and %ld for numbers. */
+static void print_command(FILE *to, const char *format, va_list arguments) {
+    for (const char *at = format; *at; at++)
+        if (!strncmp(at, "%s", 2))
+            print_word(to, va_arg(arguments, const char *)), at++;
+        else if (!strncmp(at, "%ld", 3))
+            fprintf(to, "%ld", va_arg(arguments, long)), at += 2;
+        else
+            fputc(*at, to);
+}
+
 void written_message(const char *path, const char *next, ...) {
-    char *text = NULL;
     if (message_is_quiet() || file_is_standard(path)) return;
     progress_clear();
     fflush(stdout);
     line_message("wrote %s (%s)", path, quantity((double)file_bytes(path), "B").text);
+    if (!next) return;
+    char *text = NULL;
+    size_t length;
+    FILE *to = open_memstream(&text, &length);
+    if (!to) return;
     va_list arguments;
     va_start(arguments, next);
-    if (next && vasprintf(&text, next, arguments) >= 0) {
-        line_message("  next: %s", text);
-        free(text);
-    }
+    print_command(to, next, arguments);
     va_end(arguments);
+    fclose(to);
+    line_message("  next: %s", text);
+    free(text);
 }
 
 /* ---- embedded ---- */

@@ -88,7 +88,8 @@ bool file_edit(const char *path, const void *bytes, size_t length);
 /* Writes all bytes to a descriptor; false with errno. */
 bool write_all(int descriptor, const void *bytes, size_t length);
 /* Prints "wrote PATH (SIZE)" to stderr and, unless next is NULL, "  next: COMMAND". The size of a
- * folder is that of its files. Nothing is printed for stdout, "-". */
+ * folder is that of its files. COMMAND has %s for words, which are quoted if necessary, and %ld.
+ * Nothing is printed for stdout, "-". */
 void written_message(const char *path, const char *next, ...) __attribute__((format(printf, 2, 3)));
 
 /* embedded: files of runtime/ inside the binary (CARRIED of the Makefile). They let a copied `moec`

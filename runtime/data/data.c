@@ -126,6 +126,10 @@ static bool read_kind(Shard *shard, size_t length, int plain) {
     if (is_tensors(header, length))
         return error_message("use a text file or a token file; see moec tokenize",
                              "%s is a safetensors file, not training data", shard->path);
+    if (!memcmp(header, "\xFF\xFE", 2) || !memcmp(header, "\xFE\xFF", 2))
+        note_message("%s starts like text in UTF-16, which is read as bytes; convert text with "
+                     "iconv -f UTF-16 -t UTF-8",
+                     shard->path);
     shard->width = 1;
     shard->count = length;
     shard->text = true;

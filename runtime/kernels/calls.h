@@ -19,6 +19,20 @@
 MOEC_ENTRY void moec_product(const MoecRun *run, int index, const MoecProduct *product,
                              const void *a, const void *b, void *c);
 
+/* A product and its operands. */
+typedef struct MoecProductCall {
+    int index; /* in the table */
+    const MoecProduct *product;
+    const void *a, *b;
+    void *c;
+} MoecProductCall;
+
+enum { MOEC_SHARED_CALLS = 4 };
+
+/* Up to MOEC_SHARED_CALLS products, none of which writes memory that another accesses: ours share a
+ * parallel region. */
+MOEC_ENTRY void moec_shared_products(const MoecRun *run, const MoecProductCall *calls, int count);
+
 /* All weights as bf16: see MoecTable.round. */
 MOEC_ENTRY void moec_round(const float *weights, MoecBf16 *rounded, size_t count);
 
@@ -156,5 +170,15 @@ typedef struct MoecRows {
 
 MOEC_ENTRY void moec_grouped_product(const MoecGrouped *grouped, const MoecRows *rows,
                                      const void *a, const void *b, void *c);
+
+typedef struct MoecGroupedCall {
+    const MoecGrouped *grouped; /* MOEC_ROWS_BY_WEIGHT */
+    const MoecRows *rows;
+    const void *a, *b;
+    void *c;
+} MoecGroupedCall;
+
+/* The same as moec_shared_products. */
+MOEC_ENTRY void moec_shared_grouped(const MoecGroupedCall *calls, int count);
 
 #endif

@@ -505,8 +505,9 @@ MOEC_INLINE long moec_row_unit(const MoecProduct *product) {
     return moec_tile_height(moec_form(product->rounded && !moec_is_quantized(product->b_type)));
 }
 
-MOEC_FUNCTION void moec_multiply_task(const MoecProduct *product, const void *a, const void *b,
-                                      void *c, const MoecCuts *cuts, long task) {
+MOEC_FUNCTION void moec_multiply_task(const MoecProductCall *call, const MoecCuts *cuts,
+                                      long task) {
+    const MoecProduct *product = call->product;
     const long m = product->m, n = product->n, k = product->k,
                parts = cuts->grid.rows * cuts->grid.columns,
                batches = product->batch[0] * product->batch[1],
@@ -520,16 +521,20 @@ MOEC_FUNCTION void moec_multiply_task(const MoecProduct *product, const void *a,
     const long at_a = outer * product->a_batch[0] + inner * product->a_batch[1],
                at_b = outer * product->b_batch[0] + inner * product->b_batch[1],
                at_c = outer * product->c_batch[0] + inner * product->c_batch[1];
-    const MoecOperand left = {
-        moec_at(a, at_a, product->a_type), product->a_m, product->a_k, NULL, NULL, product->a_type};
-    const MoecOperand right =
-        moec_right(moec_at(b, at_b, product->b_type), product->b_n, product->b_k, product->b_type);
+    const MoecOperand left = {moec_at(call->a, at_a, product->a_type),
+                              product->a_m,
+                              product->a_k,
+                              NULL,
+                              NULL,
+                              product->a_type};
+    const MoecOperand right = moec_right(moec_at(call->b, at_b, product->b_type), product->b_n,
+                                         product->b_k, product->b_type);
     MoecBlockProduct block = {moec_cut(m, height, cuts->grid.rows, row + 1) - i,
                               moec_cut(n, unit, cuts->grid.columns, column + 1) - j,
                               moec_cut(k, MOEC_STREAMS, cuts->depths, depth + 1) - p,
                               moec_from(left, i, p),
                               moec_from(right, j, p),
-                              moec_to(c, at_c + i * product->c_m + j, product->c_type),
+                              moec_to(call->c, at_c + i * product->c_m + j, product->c_type),
                               product->c_m,
                               product->accumulate,
                               product->rounded,
@@ -540,35 +545,82 @@ MOEC_FUNCTION void moec_multiply_task(const MoecProduct *product, const void *a,
     moec_block_multiply(&block);
 }
 
+/* Elements of b. */
+MOEC_INLINE double moec_elements(const MoecProduct *product) {
+    return (double)product->k * (double)(product->batch[0] * product->batch[1]) *
+           (double)product->n;
+}
+
 /* Parts of the depth for `rows` rows. */
 MOEC_INLINE long moec_product_depths(const MoecProduct *product, long rows) {
-    const double batches = (double)(product->batch[0] * product->batch[1]),
-                 read = (double)product->k * batches * (double)product->n;
-    const int few = rows <= MOEC_FEW_ROWS && product->b_n == 1 && batches == 1;
+    const double read = moec_elements(product);
+    const int few =
+        rows <= MOEC_FEW_ROWS && product->b_n == 1 && product->batch[0] * product->batch[1] == 1;
     return few ? moec_depth_parts((double)rows * read, read, rows, product->n) : 1;
 }
 
-/* Computes `product` with the kernels of this file, with that many parts of the depth. */
-MOEC_FUNCTION void moec_multiply_parts(const MoecProduct *product, long depths, const void *a,
-                                       const void *b, void *c) {
-    const long m = product->m, n = product->n, k = product->k,
-               batches = product->batch[0] * product->batch[1];
-    const double work = (double)m * (double)n * (double)k * (double)batches,
-                 read = (double)(k * batches) * (double)n;
-    const long threads = moec_worth_threads(work, read) ? moec_threads() : 1,
-               shared = depths * batches;
-    const MoecCuts cuts = {depths, moec_grid(m, n, moec_ceil_div(threads, shared > 0 ? shared : 1)),
-                           moec_scratch.result};
-    const MoecDepths all = {cuts.sums,           depths,         m, n, c, product->c_m,
-                            product->accumulate, product->c_type};
+/* Partial sums of a product with that many parts of the depth. */
+MOEC_INLINE long moec_depth_sums(long rows, long n, long depths) {
+    return depths > 1 ? depths * rows * n : 0;
+}
+
+/* Floats of `result` that it needs. To round results of undivided sums, it needs all. */
+MOEC_INLINE long moec_result_floats(long rows, long n, long depths, MoecType type) {
+    return depths == 1 && moec_is_bf16(type) ? (long)MOEC_DEPTH_SUMS
+                                             : moec_depth_sums(rows, n, depths);
+}
+
+/* Computes products with the kernels of this file in one parallel region, with that many parts of
+ * the depth. Their partial sums fit the scratch memory. Small products do not become worth threads
+ * together: to wake these costs more on a busy machine. */
+MOEC_FUNCTION void moec_multiply_calls(const MoecProductCall *calls, const long *depths,
+                                       int count) {
+    MoecCuts cuts[MOEC_SHARED_CALLS];
+    int worth = 0;
+    for (int i = 0; i < count; i++) {
+        const double read = moec_elements(calls[i].product);
+        worth |= moec_worth_threads((double)calls[i].product->m * read, read);
+    }
+    const long threads = worth ? moec_threads() : 1;
+    float *sums = moec_scratch.result;
+    for (int i = 0; i < count; i++) {
+        const MoecProduct *product = calls[i].product;
+        const long shared = depths[i] * product->batch[0] * product->batch[1];
+        cuts[i] = (MoecCuts){
+            depths[i],
+            moec_grid(product->m, product->n, moec_ceil_div(threads, shared > 0 ? shared : 1)),
+            sums};
+        sums += moec_depth_sums(product->m, product->n, depths[i]);
+    }
+    const int adds = sums != moec_scratch.result;
 #pragma omp parallel if (threads > 1)
     {
-#pragma omp for schedule(static)
-        for (long task = 0; task < shared * cuts.grid.rows * cuts.grid.columns; task++)
-            moec_multiply_task(product, a, b, c, &cuts, task);
-#pragma omp for schedule(static)
-        for (long j = 0; j < (depths > 1 ? n : 0); j += MOEC_RESULT_N) moec_add_depths(&all, j);
+        for (int i = 0; i < count; i++) {
+            const MoecProduct *product = calls[i].product;
+            const long tasks = depths[i] * product->batch[0] * product->batch[1] *
+                               cuts[i].grid.rows * cuts[i].grid.columns;
+#pragma omp for schedule(static) nowait
+            for (long task = 0; task < tasks; task++) moec_multiply_task(&calls[i], &cuts[i], task);
+        }
+        if (adds) {
+#pragma omp barrier
+        }
+        for (int i = 0; i < count; i++) {
+            const MoecProduct *product = calls[i].product;
+            const MoecDepths all = {cuts[i].sums,        depths[i],      product->m,
+                                    product->n,          calls[i].c,     product->c_m,
+                                    product->accumulate, product->c_type};
+#pragma omp for schedule(static) nowait
+            for (long j = 0; j < (depths[i] > 1 ? all.n : 0); j += MOEC_RESULT_N)
+                moec_add_depths(&all, j);
+        }
     }
+}
+
+MOEC_FUNCTION void moec_multiply_parts(const MoecProduct *product, long depths, const void *a,
+                                       const void *b, void *c) {
+    const MoecProductCall call = {0, product, a, b, c};
+    moec_multiply_calls(&call, &depths, 1);
 }
 
 MOEC_FUNCTION void moec_multiply(const MoecProduct *product, const void *a, const void *b,
@@ -576,12 +628,37 @@ MOEC_FUNCTION void moec_multiply(const MoecProduct *product, const void *a, cons
     moec_multiply_parts(product, moec_product_depths(product, product->m), a, b, c);
 }
 
+MOEC_INLINE int moec_host_has_product(const MoecRun *run, const MoecProductCall *call) {
+    const MoecHost *host = run->host;
+    return host != NULL && host->product != NULL &&
+           host->product(host->self, call->index, call->a, call->b, call->c, NULL) == 0;
+}
+
 MOEC_ENTRY void moec_product(const MoecRun *run, int index, const MoecProduct *product,
                              const void *a, const void *b, void *c) {
-    const MoecHost *host = run->host;
-    if (host == NULL || host->product == NULL ||
-        host->product(host->self, index, a, b, c, NULL) != 0)
-        moec_multiply(product, a, b, c);
+    const MoecProductCall call = {index, product, a, b, c};
+    if (!moec_host_has_product(run, &call)) moec_multiply(product, a, b, c);
+}
+
+MOEC_ENTRY void moec_shared_products(const MoecRun *run, const MoecProductCall *calls, int count) {
+    MoecProductCall own[MOEC_SHARED_CALLS];
+    long depths[MOEC_SHARED_CALLS], floats = 0;
+    int owned = 0;
+    for (int i = 0; i < count; i++) {
+        const MoecProduct *product = calls[i].product;
+        if (moec_host_has_product(run, &calls[i])) continue;
+        const long parts = moec_product_depths(product, product->m),
+                   more = moec_result_floats(product->m, product->n, parts, product->c_type);
+        if (floats + more > MOEC_DEPTH_SUMS) {
+            moec_multiply_calls(own, depths, owned);
+            owned = 0;
+            floats = 0;
+        }
+        own[owned] = calls[i];
+        depths[owned++] = parts;
+        floats += more;
+    }
+    if (owned) moec_multiply_calls(own, depths, owned);
 }
 
 #endif

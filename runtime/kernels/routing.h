@@ -25,12 +25,15 @@ typedef struct MoecRowCuts {
     long depths, blocks, columns;
     long most, height; /* rows of a block; alignment of block starts */
     float *sums;       /* of parts of the depth, where there are several */
+    long all;          /* rows */
+    double work, read; /* multiplications; elements of b */
 } MoecRowCuts;
 
 /* The part of the product that a task makes. */
-MOEC_FUNCTION MoecBlockProduct moec_rows_task(const MoecGrouped *grouped, const MoecRows *rows,
-                                              const void *a, const void *b, void *c,
-                                              const MoecRowCuts *cuts, long task) {
+MOEC_FUNCTION MoecBlockProduct moec_rows_task(const MoecGroupedCall *call, const MoecRowCuts *cuts,
+                                              long task) {
+    const MoecGrouped *grouped = call->grouped;
+    const MoecRows *rows = call->rows;
     const int *group = rows->group;
     const long column = task % cuts->columns, depth = task / cuts->columns % cuts->depths;
     long block = task / cuts->columns / cuts->depths, g = 0;
@@ -41,16 +44,17 @@ MOEC_FUNCTION MoecBlockProduct moec_rows_task(const MoecGrouped *grouped, const 
     const long i = moec_cut(count, cuts->height, blocks, block),
                j = moec_cut(grouped->n, unit, cuts->columns, column),
                p = moec_cut(grouped->k, MOEC_STREAMS, cuts->depths, depth), row = group[g] + i;
-    const MoecOperand left = {a, grouped->a_row, 1, rows->a_gather, NULL, grouped->a_type};
+    const MoecOperand left = {call->a, grouped->a_row, 1, rows->a_gather, NULL, grouped->a_type};
     const long weight = rows->b_gather == NULL ? g : rows->b_gather[group[g]];
-    const MoecOperand right = moec_right(moec_at(b, weight * grouped->b_group, grouped->b_type),
-                                         grouped->b_n, grouped->b_k, grouped->b_type);
+    const MoecOperand right =
+        moec_right(moec_at(call->b, weight * grouped->b_group, grouped->b_type), grouped->b_n,
+                   grouped->b_k, grouped->b_type);
     MoecBlockProduct product = {moec_cut(count, cuts->height, blocks, block + 1) - i,
                                 moec_cut(grouped->n, unit, cuts->columns, column + 1) - j,
                                 moec_cut(grouped->k, MOEC_STREAMS, cuts->depths, depth + 1) - p,
                                 moec_from(left, row, p),
                                 moec_from(right, j, p),
-                                moec_to(c, row * grouped->c_row + j, grouped->c_type),
+                                moec_to(call->c, row * grouped->c_row + j, grouped->c_type),
                                 grouped->c_row,
                                 grouped->accumulate,
                                 grouped->rounded,
@@ -58,50 +62,69 @@ MOEC_FUNCTION MoecBlockProduct moec_rows_task(const MoecGrouped *grouped, const 
                                 NULL,
                                 0};
     if (cuts->depths > 1) {
-        const long all = group[grouped->groups];
-        moec_part_of_depth(&product, cuts->sums + (depth * all + row) * grouped->n + j, grouped->n);
+        moec_part_of_depth(&product, cuts->sums + (depth * cuts->all + row) * grouped->n + j,
+                           grouped->n);
     }
     return product;
 }
 
-/* Rows of each group times the weight of the group. */
-MOEC_FUNCTION void moec_rows_by_weight(const MoecGrouped *grouped, const MoecRows *rows,
-                                       const void *a, const void *b, void *c) {
+/* Without the columns and the memory of the sums. */
+MOEC_FUNCTION MoecRowCuts moec_row_cuts(const MoecGrouped *grouped, const MoecRows *rows) {
     const MoecForm form = moec_form(grouped->rounded && !moec_is_quantized(grouped->b_type));
-    const long all = rows->group[grouped->groups], n = grouped->n;
-    MoecRowCuts cuts = {.most = moec_task_rows(all, moec_block_height(form)),
-                        .height = moec_tile_height(form),
-                        .sums = moec_scratch.result};
-    long used = 0;
+    const double weight = (double)grouped->n * (double)grouped->k;
+    MoecRowCuts cuts = {.all = rows->group[grouped->groups], .height = moec_tile_height(form)};
+    cuts.most = moec_task_rows(cuts.all, moec_block_height(form));
     for (long g = 0; g < grouped->groups; g++) {
         cuts.blocks += moec_row_blocks(rows->group, g, cuts.most);
-        used += rows->group[g + 1] > rows->group[g];
+        cuts.read += rows->group[g + 1] > rows->group[g] ? weight : 0.0;
     }
-    const double work = (double)all * (double)n * (double)grouped->k;
-    const double read = (double)used * (double)n * (double)grouped->k;
-    const long threads = moec_worth_threads(work, read) ? moec_threads() : 1;
+    cuts.work = (double)cuts.all * weight;
     /* not on a mesh, where the number of rows depends on the other processes */
     const int cuttable = grouped->b_n == 1 && rows->b_gather == NULL;
-    cuts.depths = cuttable ? moec_depth_parts(work, read, all, n) : 1;
-    const long least = moec_ceil_div(n, 4 * MOEC_TILE_N), shared = cuts.blocks * cuts.depths;
-    cuts.columns =
-        threads == 1 || shared == 0 ? 1 : moec_least(moec_ceil_div(4 * threads, shared), least);
-    const long tasks = shared * cuts.columns;
-    const MoecDepths depths = {cuts.sums,           cuts.depths,    all, n, c, grouped->c_row,
-                               grouped->accumulate, grouped->c_type};
+    cuts.depths = cuttable ? moec_depth_parts(cuts.work, cuts.read, cuts.all, grouped->n) : 1;
+    return cuts;
+}
+
+/* Rows of each group times the weight of the group, with these cuts in one parallel region. */
+MOEC_FUNCTION void moec_rows_by_weight(const MoecGroupedCall *calls, MoecRowCuts *cuts, int count) {
+    int worth = 0;
+    for (int i = 0; i < count; i++) worth |= moec_worth_threads(cuts[i].work, cuts[i].read);
+    const long threads = worth ? moec_threads() : 1;
+    float *sums = moec_scratch.result;
+    for (int i = 0; i < count; i++) {
+        const long n = calls[i].grouped->n, least = moec_ceil_div(n, 4 * MOEC_TILE_N),
+                   shared = cuts[i].blocks * cuts[i].depths;
+        cuts[i].columns =
+            threads == 1 || shared == 0 ? 1 : moec_least(moec_ceil_div(4 * threads, shared), least);
+        cuts[i].sums = sums;
+        sums += moec_depth_sums(cuts[i].all, n, cuts[i].depths);
+    }
+    const int adds = sums != moec_scratch.result;
 #pragma omp parallel if (threads > 1)
     {
-#pragma omp for schedule(dynamic)
-        for (long task = 0; task < tasks; task++) {
-            MoecBlockProduct product = moec_rows_task(grouped, rows, a, b, c, &cuts, task);
-            const MoecBlockProduct next = moec_rows_task(grouped, rows, a, b, c, &cuts,
-                                                         moec_least(task + threads, tasks - 1));
-            product.next = &next;
-            moec_block_multiply(&product);
+        for (int i = 0; i < count; i++) {
+            const long tasks = cuts[i].blocks * cuts[i].depths * cuts[i].columns;
+#pragma omp for schedule(dynamic) nowait
+            for (long task = 0; task < tasks; task++) {
+                MoecBlockProduct product = moec_rows_task(&calls[i], &cuts[i], task);
+                const MoecBlockProduct next =
+                    moec_rows_task(&calls[i], &cuts[i], moec_least(task + threads, tasks - 1));
+                product.next = &next;
+                moec_block_multiply(&product);
+            }
         }
-#pragma omp for schedule(static)
-        for (long j = 0; j < (cuts.depths > 1 ? n : 0); j += MOEC_RESULT_N)
-            moec_add_depths(&depths, j);
+        if (adds) {
+#pragma omp barrier
+        }
+        for (int i = 0; i < count; i++) {
+            const MoecGrouped *grouped = calls[i].grouped;
+            const MoecDepths all = {cuts[i].sums,        cuts[i].depths, cuts[i].all,
+                                    grouped->n,          calls[i].c,     grouped->c_row,
+                                    grouped->accumulate, grouped->c_type};
+#pragma omp for schedule(static) nowait
+            for (long j = 0; j < (all.parts > 1 ? all.n : 0); j += MOEC_RESULT_N)
+                moec_add_depths(&all, j);
+        }
     }
 }
 
@@ -150,10 +173,30 @@ MOEC_FUNCTION void moec_rows_by_rows(const MoecGrouped *grouped, const MoecRows 
     }
 }
 
+MOEC_ENTRY void moec_shared_grouped(const MoecGroupedCall *calls, int count) {
+    MoecRowCuts cuts[MOEC_SHARED_CALLS];
+    long floats = 0;
+    int first = 0;
+    for (int i = 0; i < count; i++) {
+        const MoecGrouped *grouped = calls[i].grouped;
+        cuts[i] = moec_row_cuts(grouped, calls[i].rows);
+        const long more =
+            moec_result_floats(cuts[i].all, grouped->n, cuts[i].depths, grouped->c_type);
+        if (floats + more > MOEC_DEPTH_SUMS) {
+            moec_rows_by_weight(calls + first, cuts + first, i - first);
+            first = i;
+            floats = 0;
+        }
+        floats += more;
+    }
+    moec_rows_by_weight(calls + first, cuts + first, count - first);
+}
+
 MOEC_ENTRY void moec_grouped_product(const MoecGrouped *grouped, const MoecRows *rows,
                                      const void *a, const void *b, void *c) {
+    const MoecGroupedCall call = {grouped, rows, a, b, c};
     if (grouped->kind == MOEC_ROWS_BY_WEIGHT)
-        moec_rows_by_weight(grouped, rows, a, b, c);
+        moec_shared_grouped(&call, 1);
     else
         moec_rows_by_rows(grouped, rows, a, b, c);
 }

@@ -157,6 +157,10 @@ static MaskCount count_in_apply(const Routing *routing, Expr *expr, int depth) {
         made.share = a.share + b.share - a.share * b.share;
         made.assumed = a.assumed || b.assumed;
         return made;
+    case OP_SUB:
+        if (!expr_is_number(expr->args[0], 1) || !b.truth) return made;
+        made = (MaskCount){.share = 1 - b.share, .truth = true, .assumed = b.assumed};
+        return made;
     case OP_NOT:
         made.share = 1 - a.share;
         made.assumed = a.assumed;
@@ -207,13 +211,16 @@ MaskCount mask_count(const Routing *routing, const Statement *maker, int depth) 
     return made;
 }
 
-/* The only statement that sets the tensor, if it sets all of it; or NULL. */
+/* The only equation or top that sets the tensor, if it sets all of it; or NULL. */
 Statement *mask_maker(const Routing *routing, const Tensor *tensor) {
     const DefUse *def_use = routing->def_use;
     if (tensor->id >= def_use->tensor_count || def_use->writes[tensor->id].count != 1) return NULL;
     const TensorAccess *write = def_use->writes[tensor->id].items[0];
     Statement *statement = def_use->points[write->position].statement;
-    return statement_selects(statement) || def_use_is_plain(def_use, tensor) ? statement : NULL;
+    if (statement->kind == STATEMENT_CALL)
+        return statement_selects(statement) && mask_target(statement)->tensor == tensor ? statement
+                                                                                        : NULL;
+    return def_use_is_plain(def_use, tensor) ? statement : NULL;
 }
 
 Expr *mask_target(const Statement *maker) {

@@ -1,7 +1,7 @@
 /* route: moves computation that is needed only for selected entries to dispatched rows.
  *
- * Needs:   simplify; masks are outputs of top and masks of reductions, used as factors of dense
- *          statements.
+ * Needs:   simplify; masks are outputs of top, masks of reductions, and comparisons that are a
+ *          factor of a sum (written_masks.c).
  * Leaves:  tensors that are zero or unused outside of a mask have one axis of rows instead of the
  *          axes of the mask; the values are the same up to rounding. Statements that cannot be
  *          dispatched stay dense and masked.
@@ -51,7 +51,7 @@ static void set_rows(Routing *routing, const MaskCount *count) {
                    .span = routing->choice->span};
 }
 
-static void start_mask(Routing *routing, Statement *choice, Statement *home) {
+void start_mask(Routing *routing, Statement *choice, Statement *home) {
     Program *program = routing->program;
     const Expr *output = mask_target(choice);
     *routing = (Routing){.program = program,
@@ -104,6 +104,7 @@ static void reshape(Routing *routing) {
 
 static void route_mask(Routing *routing, Statement *choice, Statement *home) {
     start_mask(routing, choice, home);
+    sink(routing);
     hoist_masked(routing);
     per_choice(routing);
     find_packings(routing);
@@ -182,6 +183,7 @@ void route(Program *program) {
     List done = {NULL, 0, 0};
     Routing routing = {.program = program, .done = &done};
     set_shares(&routing);
+    written_masks(&routing);
     const ProgramPoint *point;
     while ((point = next_mask(&routing)) != NULL) {
         list_push(program->arena, &done, mask_target(point->statement)->tensor);

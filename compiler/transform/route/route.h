@@ -100,6 +100,16 @@ bool rows_pay(const Routing *routing);
 /* Why no statement runs on rows. */
 const char *why_dense(const Routing *routing);
 
+/* route.c */
+/* Starts with the mask that a statement in a repeat or NULL makes. */
+void start_mask(Routing *routing, Statement *choice, Statement *home);
+
+/* written_masks.c */
+void written_masks(Routing *routing);
+
+/* sink.c */
+void sink(Routing *routing);
+
 /* hoist_masked.c */
 void hoist_masked(Routing *routing);
 
@@ -110,6 +120,8 @@ void per_choice(Routing *routing);
 bool split_choice(const Routing *routing, int tensors);
 
 /* support.c */
+/* The tuple at which the dimensions are read; false if they have no index each. */
+bool tuple_of(const Expr *read, const int *dims, int rank, Tuple *tuple);
 void find_support(Routing *routing);
 bool step_fits(const Routing *routing, const Expr *read, const Statement *region);
 bool choose_tuple(const Routing *routing, const ProgramPoint *point, Tuple *tuple);

@@ -15,7 +15,7 @@
  */
 #include "transform/route/route.h"
 
-static bool tuple_of(const Expr *read, const int *dims, int rank, Tuple *tuple) {
+bool tuple_of(const Expr *read, const int *dims, int rank, Tuple *tuple) {
     for (int i = 0; i < rank; i++) {
         const Expr *sub = read->args[dims[i]];
         if (sub->kind != EXPR_INDEX || sub->index->of_repeat) return false;
@@ -192,11 +192,23 @@ static void check_accesses(Routing *routing) {
 
 /* ---- support of an expression ---- */
 
+/* True if the result is zero: the arguments are numbers or zero, as in chosen[s,n] > 0. */
+static bool is_zero_of_numbers(const Expr *expr, const bool *zero) {
+    double args[3] = {0, 0, 0};
+    if (op_is_random(expr->op)) return false;
+    for (int i = 0; i < expr->count; i++) {
+        if (!zero[i] && expr->args[i]->kind != EXPR_NUMBER) return false;
+        if (!zero[i]) args[i] = expr->args[i]->number;
+    }
+    return op_value(expr->op, args[0], args[1], args[2]) == 0;
+}
+
 /* Operations by zero argument that makes the result zero: any, the first, or all of them. */
 static bool apply_vanishes(const Routing *routing, const Expr *expr, const Tuple *tuple,
                            const Statement *region) {
     bool zero[3] = {false, false, false};
     for (int i = 0; i < expr->count; i++) zero[i] = vanishes(routing, expr->args[i], tuple, region);
+    if (is_zero_of_numbers(expr, zero)) return true;
     switch (op_table[expr->op].zero) {
     case ZERO_ANY:
         return zero[0] || zero[1];

@@ -498,18 +498,19 @@ static const char *short_hash(char text[16], const json_t *object) {
     return text;
 }
 
-static void print_registry(FILE *file, const json_t *plan) {
+/* item: the start of a line. */
+static void print_registry(FILE *file, const json_t *plan, const char *item) {
     const json_t *plans = json_object_get(plan, "plans"),
                  *aside = json_object_get(plan, "set_aside");
     char hash[16];
     if (!plan) return;
     if (*field_text(plan, "hypothesis"))
-        fprintf(file, "hypothesis: %s\n", field_text(plan, "hypothesis"));
+        fprintf(file, "%shypothesis: %s\n", item, field_text(plan, "hypothesis"));
     for (size_t i = 0; i < json_array_size(plans); i++) {
         const json_t *own = json_array_get(plans, i);
         double runs = json_field_number(own, "finished_runs");
-        fprintf(file, "plan %s, %s %s ", short_hash(hash, own), i ? "changed" : "registered",
-                field_text(own, "time"));
+        fprintf(file, "%splan %s, %s %s ", item, short_hash(hash, own),
+                i ? "changed" : "registered", field_text(own, "time"));
         if (runs > 0)
             fprintf(file, "after %.0f finished run%s", runs, runs == 1 ? "" : "s");
         else
@@ -517,10 +518,10 @@ static void print_registry(FILE *file, const json_t *plan) {
         fprintf(file, i ? ": %s\n" : "\n", field_text(own, "reason"));
     }
     if (!json_is_true(json_object_get(plan, "registered")))
-        fprintf(file, "plan %s in sweep.json is not registered: the file was changed\n",
+        fprintf(file, "%splan %s in sweep.json is not registered: the file was changed\n", item,
                 short_hash(hash, plan));
     for (size_t i = 0; i < json_array_size(aside); i++)
-        fprintf(file, "%s%s (%.0f runs)%s", i ? ", " : "no longer in the plan: ",
+        fprintf(file, "%s%s%s (%.0f runs)%s", i ? "" : item, i ? ", " : "no longer in the plan: ",
                 field_text(json_array_get(aside, i), "variant"),
                 json_field_number(json_array_get(aside, i), "finished_runs"),
                 i + 1 == json_array_size(aside) ? "\n" : "");
@@ -548,7 +549,10 @@ static char *print(const json_t *comparison, Write *write) {
     if (json_object_get(comparison, "scaling"))
         fprintf(file, "Each size of the ladder is compared with the first curve at that size.\n");
     print_test_rules(file, comparison);
-    print_registry(file, json_object_get(comparison, "plan"));
+    const json_t *plan = json_object_get(comparison, "plan");
+    const bool markdown = write == write_markdown;
+    if (plan && markdown) fprintf(file, "\n");
+    print_registry(file, plan, markdown ? "- " : "");
     fclose(file);
     return text;
 }

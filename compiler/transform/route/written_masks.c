@@ -1,0 +1,98 @@
+/* written_masks: comparisons that a sum over vectors has as a factor are masks, as in sum[n in on].
+ *
+ *     on[b,s,n]  = p[b,s,n] >= least[b,s]
+ *     y[b,s,d]   = sum[n] on[b,s,n] * e[b,s,n,d]
+ *
+ * The sum runs over an axis of the mask that is not one of the data, and another factor is a vector
+ * per entry: a value that other equations compute for each entry, with further axes.
+ */
+#include "transform/route/route.h"
+
+typedef struct WrittenMask {
+    Routing *routing;
+    const ProgramPoint *point;
+    const Expr *mask;
+    bool has_vector;
+} WrittenMask;
+
+static bool has_index(const Expr *read, const Index *index) {
+    for (int i = 0; i < read->count; i++)
+        if (read->args[i]->kind == EXPR_INDEX && read->args[i]->index == index) return true;
+    return false;
+}
+
+static bool is_reduced(const Statement *statement, const Index *index) {
+    return statement_loops_over(statement, index) && !expr_uses_index(statement->target, index);
+}
+
+static bool reduces_entries(const Statement *statement, const Tuple *tuple, int rank) {
+    bool reduced = false;
+    for (int i = 0; i < rank; i++) {
+        const Index *index = tuple->at[i]->index;
+        if (!statement_loops_over(statement, index)) return false;
+        reduced |= index->axis->kind == AXIS_PLAIN && is_reduced(statement, index);
+    }
+    return reduced;
+}
+
+/* A temporary with all indices of the mask and others. */
+static void find_vector(Expr *expr, void *data) {
+    WrittenMask *written = data;
+    if (expr->kind != EXPR_READ || expr->tensor->role != ROLE_TEMP) return;
+    const Routing *routing = written->routing;
+    for (int i = 0; i < routing->rank; i++)
+        if (!has_index(expr, written->mask->args[routing->mask_dims[i]]->index)) return;
+    int own = 0;
+    for (int i = 0; i < expr->count; i++)
+        own += expr->args[i]->kind == EXPR_INDEX && !expr->args[i]->index->of_repeat;
+    written->has_vector |= own > routing->rank;
+}
+
+static void note_mask(const Routing *routing, const Expr *read, const Statement *statement) {
+    Arena *arena = routing->program->arena;
+    MaskedReduction *masked = arena_alloc(arena, sizeof *masked);
+    *masked = (MaskedReduction){
+        .mask = (Expr *)read, .entries = 1, .span = statement->span, .asked = statement->asked};
+    for (int i = 0; i < routing->rank; i++) {
+        const Index *index = read->args[routing->mask_dims[i]]->index;
+        if (index->axis->kind != AXIS_PLAIN || !is_reduced(statement, index)) continue;
+        if (!masked->axis) masked->axis = index->axis;
+        masked->entries *= index->axis->size;
+    }
+    list_push(arena, &routing->program->masked, masked);
+    read->tensor->selects = true;
+}
+
+static void find_written_mask(Expr *expr, void *data) {
+    WrittenMask *written = data;
+    Routing *routing = written->routing;
+    const Statement *statement = written->point->statement;
+    if (expr->kind != EXPR_READ || expr->tensor->role != ROLE_TEMP || expr->tensor->selects ||
+        expr->tensor->type != TYPE_REAL)
+        return;
+    Statement *maker = mask_maker(routing, expr->tensor);
+    if (!maker || maker->kind != STATEMENT_LOOP ||
+        !(mask_count(routing, maker, 0).truth || expr->tensor->share > 0))
+        return;
+    start_mask(routing, maker, NULL);
+    Tuple tuple = {{NULL}};
+    *written = (WrittenMask){.routing = routing, .point = written->point, .mask = expr};
+    if (!tuple_of(expr, routing->mask_dims, routing->rank, &tuple) ||
+        !reduces_entries(statement, &tuple, routing->rank) ||
+        !vanishes(routing, statement->value, &tuple, written->point->repeat))
+        return;
+    expr_walk(statement->value, find_vector, written);
+    if (written->has_vector) note_mask(routing, expr, statement);
+}
+
+void written_masks(Routing *routing) {
+    DefUse *def_use = def_use_new(routing->program);
+    for (int i = 0; i < def_use->count; i++) {
+        const ProgramPoint *point = &def_use->points[i];
+        if (point->statement->kind != STATEMENT_LOOP || point->statement->reduction != REDUCE_SUM)
+            continue;
+        routing->def_use = def_use;
+        expr_walk(point->statement->value, find_written_mask,
+                  &(WrittenMask){.routing = routing, .point = point});
+    }
+}
