@@ -115,6 +115,9 @@ void moec_mark_units(MoecCompiler *compiler);
  * one micro-batch, named after these states. The caller stores their means in the states before
  * MOEC_TRAIN processes the first micro-batch. */
 bool moec_gathers(const MoecCompiler *compiler);
+/* True if values of the model depend on the context length, not only on the positions so far, such
+ * as rotary embeddings that change with it. */
+bool moec_reads_length(const MoecCompiler *compiler);
 const char *moec_model(const MoecCompiler *compiler);
 /* A text that reopens the same model without its files: all sources and overrides. */
 const char *moec_bundle(MoecCompiler *compiler);

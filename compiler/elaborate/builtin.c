@@ -375,6 +375,7 @@ static Value *size(Elaborator *e, const Node *node, const Node *subs) {
         const Axis *axis = binding ? axis_of_name(binding) : NULL;
         if (axis) {
             product *= (double)axis->size;
+            e->program->reads_length |= axis->kind == AXIS_SEQUENCE;
             continue;
         }
         bool fine = true;

@@ -538,7 +538,7 @@ typedef struct Program {
     List scores;                   /* Tensor *: attention scores outside of the attention kernel,
                                       stored in full */
     bool by_training, by_decoding; /* the spec tests for this mode, or its calls differ in it */
-    bool gathers;                  /* some state is a step_mean */
+    bool gathers, reads_length;    /* some state is a step_mean; the spec reads size(s) */
     long context;                  /* decode: length of the caches */
     bool input_gradients; /* training also returns the gradients of real inputs as outputs */
     Tensor *cotangent;    /* training: an input that the second phase waits for, or NULL: see

@@ -104,6 +104,10 @@ bool moec_gathers(const MoecCompiler *compiler) {
     return compiler->gathers;
 }
 
+bool moec_reads_length(const MoecCompiler *compiler) {
+    return compiler->reads_length;
+}
+
 Arena *moec_arena(MoecCompiler *compiler) {
     return compiler->arena;
 }

@@ -114,6 +114,7 @@ void elaborate_model(MoecCompiler *compiler) {
     if (!program) return;
     compiler->model = program->name;
     compiler->gathers = program->gathers;
+    compiler->reads_length = program->reads_length;
     Program *training = program->by_training ? training_pass(compiler, program) : program;
     if (program->by_decoding) check_graph(compiler, program, GRAPH_DECODE);
     if (compiler->reports.errors) return;

@@ -87,6 +87,18 @@ bool file_edit(const char *path, const void *bytes, size_t length);
 
 /* Writes all bytes to a descriptor; false with errno. */
 bool write_all(int descriptor, const void *bytes, size_t length);
+/* Atomic write of a folder: its files go to `partial`, a hidden folder, and are synced and moved to
+ * PATH when they are complete. Files in an existing folder are replaced one by one, and others
+ * stay. After a failure the old files are unchanged and the partial folder is removed. */
+typedef struct AsideFolder {
+    char *path, *partial;
+    int lock;
+} AsideFolder;
+
+bool aside_folder_open(AsideFolder *aside, const char *path); /* false after a message */
+/* good: the files are complete. False after a message, or if they are not. */
+bool aside_folder_close(AsideFolder *aside, bool good);
+
 /* Prints "wrote PATH (SIZE)" to stderr and, unless next is NULL, "  next: COMMAND". The size of a
  * folder is that of its files. COMMAND has %s for words, which are quoted if necessary, and %ld.
  * Nothing is printed for stdout, "-". */

@@ -111,7 +111,7 @@ static Message event_at(long step) {
 /* ---- the log ---- */
 
 /* The first record contains the version. A START record invalidates earlier records of its step and
- * later ones. */
+ * later ones; the caller writes the lines of this step again. */
 static bool write_start(Events *events, long step) {
     static const char version[] = "brain.Event:2";
     Message event = event_at(0), session = {0};
@@ -119,7 +119,7 @@ static bool write_start(Events *events, long step) {
     bool good = write_record(events, &event);
     free(event.bytes);
     if (!good || !step) return good;
-    event = event_at(step + 1);
+    event = event_at(step);
     put_key(&session, STATUS, VARINT);
     put_varint(&session, STATUS_START);
     put_bytes(&event, SESSION_LOG, session.bytes, session.length);

@@ -15,10 +15,10 @@
 
 /* Content of a log when a run resumes. */
 typedef struct LogScan {
-    char *kept; /* valid lines up to the step */
-    size_t length;
-    long damaged, first; /* number of invalid lines; line number of the first */
-    long steps, last;    /* number of steps with a line; the last of them */
+    char *kept;            /* valid lines up to the step */
+    size_t length, before; /* of the kept lines, and of those before the lines of the step */
+    long damaged, first;   /* number of invalid lines; line number of the first */
+    long steps, last;      /* number of steps with a line; the last of them */
 } LogScan;
 
 /* Step of a line, -1 if it is damaged. Steps increase within a log. *stop: the evaluation at a
@@ -50,6 +50,7 @@ static LogScan def_use_of(FILE *file, long step) {
         if (at > step) {
             def_use = before;
         } else if (at >= 0 && !stop) {
+            if (at < step) def_use.before += (size_t)length;
             fwrite(line, 1, (size_t)length, kept);
         } else if (at < 0 && line[length - 1] == '\n') {
             if (!def_use.damaged++) def_use.first = number;
@@ -76,6 +77,7 @@ static bool cut_log(RunLog *record, long step, bool *replaced) {
         good = error_message("check the permissions, or choose another output directory",
                              "cannot shorten %s: %s", record->path, strerror(errno));
     }
+    if (def_use.kept) record->lines = memory_format("%s", def_use.kept + def_use.before);
     if (good && def_use.steps < step)
         note_message("%s has %ld of the %ld steps so far", record->path, def_use.steps, step);
     free(def_use.kept);
@@ -107,7 +109,13 @@ bool record_open(RunLog *record, const char *path, long step) {
 }
 
 bool record_events(RunLog *record, const char *folder, long step) {
-    return events_open(&record->events, folder, step);
+    bool good = events_open(&record->events, folder, step);
+    for (const char *line = record->lines; good && line && *line; line = strchr(line, '\n') + 1) {
+        json_t *object = json_loads(line, JSON_DISABLE_EOF_CHECK, NULL);
+        good = events_write(&record->events, object);
+        json_decref(object);
+    }
+    return good;
 }
 
 bool record_write(RunLog *record, json_t *object) {
@@ -127,6 +135,8 @@ void record_close(RunLog *record) {
     events_close(&record->events);
     if (record->file) fclose(record->file);
     record->file = NULL;
+    free(record->lines);
+    record->lines = NULL;
     free(record->path);
     record->path = NULL;
 }

@@ -14,8 +14,8 @@ typedef struct Events {
     FILE *file;
 } Events;
 
-/* Creates an event file in the folder. In a resumed run it invalidates earlier records after
- * `step`. False after a message. */
+/* Creates an event file in the folder. In a resumed run it invalidates earlier records from `step`
+ * on. False after a message. */
 bool events_open(Events *events, const char *folder, long step);
 /* Writes the numbers of a log line at its step; false after a message. */
 bool events_write(Events *events, const json_t *line);
@@ -26,6 +26,7 @@ void events_close(Events *events);
 typedef struct RunLog {
     char *path;
     FILE *file;
+    char *lines;   /* lines of the step from which the run resumes, for the events */
     Events events; /* the same for TensorBoard, after record_events */
 } RunLog;
 

@@ -85,6 +85,11 @@ for one in pipe $device folder; do
 done
 ends 1 "cannot create the folder" moec train small.moe --data text --out $device
 ends 1 "cannot create the folder" moec emit small.moe --out $device
+for command in "train small.moe --data text" "emit small.moe"; do # mkdir fails there, also for root
+    # shellcheck disable=SC2086 # one argument per word
+    ends 1 "cannot create the folder /sys/moec: " moec $command --out /sys/moec
+    grep -q "No such file" log && wrong "$command --out /sys/moec: $(cat log)"
+done
 ln -s nowhere dangling
 ends 1 "it is a symbolic link" moec init small.moe --seed 1 --out dangling
 for command in "train small.moe --data text" "init small.moe --seed 1" "emit small.moe"; do

@@ -27,6 +27,14 @@ for command in $commands; do
     moec "$command" --help >"$work/help" || wrong "moec $command --help ends with $?"
     [ "$(grep -c "^  moec $command" "$work/help")" = 2 ] || wrong "moec $command --help has no two examples"
 done
+# Examples that read only specs of this repository run as they are printed.
+for command in check plan doc dump transfer; do
+    moec "$command" --help | sed -n "s/^  \(moec $command .*\)/\1/p" >"$work/examples"
+    while read -r example; do
+        sh -c "$example" >"$work/out" 2>&1 </dev/null && ! grep -q "no mesh can be used" "$work/out" ||
+            wrong "$example: $(cat "$work/out")"
+    done <"$work/examples"
+done
 for page in "$man"/moec-*.1; do
     name=${page##*/moec-}
     case " $(echo $commands) " in *" ${name%.1} "*) ;; *) wrong "$page is about no command" ;; esac

@@ -23,9 +23,15 @@ drawn='{"prompt":"layer ","seed":7,"n":2,"max_tokens":12,"top_p":0.9,"min_p":0.0
 post "$drawn" | sed 's/"id":"[^"]*","object":"[^"]*","created":[0-9]*//' >"$work/one"
 post "$drawn" | sed 's/"id":"[^"]*","object":"[^"]*","created":[0-9]*//' >"$work/two"
 cmp "$work/one" "$work/two" || wrong "a seed gives different texts"
-moec generate "$work/run" --prompt "layer " -n 12 --temperature 1 --seed 8 --top-p 0.9 --min-p 0.01 --repeat-penalty 1.1 --json |
-    sed 's/.*"text":\("[^"]*"\).*/\1/' >"$work/drawn"
-has "a seed of moec generate" "$(cat "$work/one")" "\"index\":1,\"text\":$(cat "$work/drawn")"
+texts() {
+    moec generate "$work/run" --prompt "layer " -n 12 --temperature 1 --top-p 0.9 --min-p 0.01 --repeat-penalty 1.1 --json "$@" |
+        sed 's/.*"text":\("[^"]*"\).*/\1/'
+}
+texts --seed 7 --num-samples 2 >"$work/drawn"
+has "a seed of moec generate" "$(cat "$work/one")" "\"index\":0,\"text\":$(head -1 "$work/drawn")"
+has "its second text" "$(cat "$work/one")" "\"index\":1,\"text\":$(tail -1 "$work/drawn")"
+texts --seed 8 --num-samples 2 | sort - "$work/drawn" | uniq -d >"$work/shared"
+[ ! -s "$work/shared" ] || wrong "requests with adjacent seeds share a text: $(cat "$work/shared")"
 stopped=$(post '{"prompt":"layer ","max_tokens":12,"temperature":0,"stop":["zzz","'"$(printf %.2s "$expected" | cut -c2)"'"]}')
 has "a stop sequence" "$stopped" '"finish_reason":"stop"'
 

@@ -71,8 +71,8 @@ static void written(void **state) {
                         "\x1a\x0d"
                         "brain.Event:2",
                         15);
-    at = frame(file, at, &bytes, &length); /* time, step 301, a session that starts */
-    assert_memory_equal(bytes + 9, "\x10\xad\x02\x3a\x02\x08\x01", 7);
+    at = frame(file, at, &bytes, &length); /* time, step 300, a session that starts */
+    assert_memory_equal(bytes + 9, "\x10\xac\x02\x3a\x02\x08\x01", 7);
     at = frame(file, at, &bytes, &length); /* time, step 301, three numbers */
     assert_memory_equal(bytes + 9, "\x10\xad\x02\x2a", 4);
     assert_memory_equal(bytes + 14, "\x0a\x0b\x0a\x04loss\x15\x00\x00\xc0\x3f", 13);
@@ -91,7 +91,42 @@ static void written(void **state) {
     assert_int_equal(at, size);
 }
 
+/* A resumed run invalidates the records of its step and writes those again that an uninterrupted run
+ * has, so the evaluation at the stop disappears. */
+static void resumed(void **state) {
+    (void)state;
+    char folder[] = "/tmp/moec_events_XXXXXX", log[64];
+    unsigned char file[1024];
+    const unsigned char *bytes;
+    size_t length, at = 0;
+    RunLog record;
+    assert_non_null(mkdtemp(folder));
+    snprintf(log, sizeof log, "%s/log.jsonl", folder);
+    FILE *before = fopen(log, "w");
+    fputs("{\"step\":1,\"loss\":2.5}\n{\"step\":2,\"loss\":1.5}\n"
+          "{\"step\":2,\"val_loss\":3.5,\"stopped\":true}\n{\"step\":3,\"loss\":0.5}\n",
+          before);
+    fclose(before);
+    assert_true(record_open(&record, log, 2));
+    assert_true(record_events(&record, folder, 2));
+    FILE *back = fopen(record.events.path, "rb");
+    size_t size = fread(file, 1, sizeof file, back);
+    fclose(back);
+    unlink(record.events.path);
+    record_close(&record);
+    unlink(log);
+    rmdir(folder);
+
+    at = frame(file, at, &bytes, &length); /* time, version */
+    at = frame(file, at, &bytes, &length); /* time, step 2, a session that starts */
+    assert_memory_equal(bytes + 9, "\x10\x02\x3a\x02\x08\x01", 6);
+    at = frame(file, at, &bytes, &length); /* time, step 2, its loss */
+    assert_memory_equal(bytes + 9, "\x10\x02\x2a\x0d\x0a\x0b\x0a\x04loss\x15\x00\x00\xc0\x3f", 17);
+    assert_int_equal(length, 26);
+    assert_int_equal(at, size);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(written)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(written), cmocka_unit_test(resumed)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -75,6 +75,11 @@ const float *sample_adjust(const Sampling *sampling, const float *logits, float 
     return changed;
 }
 
+uint64_t sample_seed(uint64_t seed, long completion) {
+    if (!completion) return seed;
+    return random_bits(random_seed_for(seed, "completion"), (uint64_t)completion);
+}
+
 int32_t sample_token(const Sampling *sampling, const float *logits, long vocabulary,
                      uint64_t place) {
     const Picking picking = {.temperature = sampling->temperature,

@@ -49,6 +49,9 @@ typedef struct Said {
  * otherwise multiplied (CTRL, arXiv:1909.05858). */
 const float *sample_adjust(const Sampling *sampling, const float *logits, float *changed,
                            long vocabulary, const Said *said);
+/* Seed of one of several completions of a prompt: `seed` itself for completion 0, a derived one for
+ * each other. Calls with adjacent seeds then share no text. */
+uint64_t sample_seed(uint64_t seed, long completion);
 /* Samples a token. `place`: index of the token. The result depends only on `seed`, `place` and
  * `logits`. */
 int32_t sample_token(const Sampling *sampling, const float *logits, long vocabulary,

@@ -328,27 +328,12 @@ static bool write_folder(const EmitOptions *options, MoecCompiler *compiler,
     if (good && plain)
         good = write_freestanding(options, compiler, shapes, model, file, seed);
     else
-        good = good && folder_make(options->out) &&
-               write_program(options, compiler, shapes, count) && write_common(options, file) &&
+        good = good && write_program(options, compiler, shapes, count) &&
+               write_common(options, file) &&
                (!trains || write_settings(options->out, &settings)) &&
                write_emitted_weights(options, model, file, seed) &&
                write_tokenizer(options, file, options->out);
     model_close(model);
-    if (good && is_web(options))
-        written_message(options->out, "open %s/index.html in a browser", options->out);
-    else if (good && plain)
-        written_message(options->out, "cc -std=c99 -O2 -c %s/model.c", options->out);
-    else if (good)
-        written_message(options->out, "make -C %s", options->out);
-    if (good && !trains && is_untrained(file))
-        note_message("%s is not a trained run: the weights in %s are random", options->operand,
-                     options->out);
-    if (good && options->json)
-        json_result_written(options->out,
-                            json_make("{s:s, s:s, s:s, s:b, s:I}", "model", moec_model(compiler),
-                                      "target", options->target, "mode", options->graph, "trained",
-                                      !is_untrained(file), "step",
-                                      (json_int_t)(file ? checkpoint_step(file) : 0)));
     return good;
 }
 
@@ -367,31 +352,46 @@ static bool can_train(const MoecCompiler *compiler) {
                "an emitted program does not support step_mean, which needs all micro-batches");
 }
 
-static bool write_torch(const EmitOptions *options, MoecCompiler *compiler,
-                        const Safetensors *file) {
-    const TorchFolder folder = {options->operand, options->out, compiler, file};
-    if (!torch_folder_write(&folder)) return false;
-    written_message(options->out, "moec import %s --out DIR", options->out);
-    if (is_untrained(file))
-        note_message("%s is not a trained run: the weights in %s are random", options->operand,
-                     options->out);
-    if (options->json)
-        json_result_written(options->out,
-                            json_make("{s:s, s:s, s:b, s:I}", "model", moec_model(compiler),
-                                      "target", options->target, "trained", !is_untrained(file),
-                                      "step", (json_int_t)(file ? checkpoint_step(file) : 0)));
-    return true;
-}
-
 /* The folder of a target, after its checks. */
 static bool write_target(const EmitOptions *options, MoecCompiler *compiler,
                          const Safetensors *file) {
     if (moec_use_externs(compiler, NULL) && (is_torch(options) || is_freestanding(options)))
         note_message("programs of this target call no hand-written kernels: the equations run");
-    if (is_torch(options)) return write_torch(options, compiler, file);
+    if (is_torch(options))
+        return torch_folder_write(&(TorchFolder){options->operand, options->out, compiler, file});
     return (graph_of(options->graph) != DECODE || spec_generates(compiler)) &&
            (graph_of(options->graph) != TRAIN || can_train(compiler)) &&
            write_folder(options, compiler, file);
+}
+
+/* The files of a target, all or none. */
+static bool write_aside(const EmitOptions *options, MoecCompiler *compiler,
+                        const Safetensors *file) {
+    AsideFolder aside;
+    if (!aside_folder_open(&aside, options->out)) return false;
+    EmitOptions partial = *options;
+    partial.out = aside.partial;
+    return aside_folder_close(&aside, write_target(&partial, compiler, file));
+}
+
+static void report_emit(const EmitOptions *options, const MoecCompiler *compiler,
+                        const Safetensors *file) {
+    const bool untrained = is_untrained(file);
+    written_message(options->out,
+                    is_torch(options)          ? "moec import %s --out DIR"
+                    : is_web(options)          ? "open %s/index.html in a browser"
+                    : is_freestanding(options) ? "cc -std=c99 -O2 -c %s/model.c"
+                                               : "make -C %s",
+                    options->out);
+    if (graph_of(options->graph) != TRAIN && untrained)
+        note_message("%s is not a trained run: the weights in %s are random", options->operand,
+                     options->out);
+    if (options->json)
+        json_result_written(options->out,
+                            json_make("{s:s, s:s, s:s, s:b, s:I}", "model", moec_model(compiler),
+                                      "target", options->target, "mode", options->graph, "trained",
+                                      !untrained, "step",
+                                      (json_int_t)(file ? checkpoint_step(file) : 0)));
 }
 
 static bool emit(EmitOptions *options) {
@@ -405,7 +405,8 @@ static bool emit(EmitOptions *options) {
         options->sets.items[options->sets.count++] = SPEC_DRAWS;
         compiler = draws ? open_emitted_spec(options, file) : NULL;
     }
-    bool good = compiler && write_target(options, compiler, file);
+    bool good = compiler && write_aside(options, compiler, file);
+    if (good) report_emit(options, compiler, file);
     if (good && options->times) pass_times_print(compiler);
     moec_close(compiler);
     safetensors_close(file);

@@ -142,11 +142,12 @@ static void tell_accuracy(const Accuracy *accuracy, double seconds, bool json, l
     json_result_print(object);
 }
 
-/* Whole blocks of prompt tokens within the context. */
+/* Whole blocks of prompt tokens within the context; the whole context if it changes the values. */
 static long cache_positions(MoecCompiler *compiler, long length) {
     const long context = (long)moec_option_number(compiler, "train.context_length", 256);
     const long places = (length + PREFILL_TOKENS - 1) / PREFILL_TOKENS * PREFILL_TOKENS;
-    return places <= context ? places : length > context ? length : context;
+    if (length > context) return length;
+    return places < context && !moec_reads_length(compiler) ? places : context;
 }
 
 static bool measure_choices(const EvalOptions *options, Safetensors *file, MoecCompiler *compiler,

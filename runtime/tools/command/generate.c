@@ -146,7 +146,7 @@ static bool one_text(Generation *generation, const Prompt *prompt, long sample) 
     bool good = (generation->speculation ? speculation_reset(generation->speculation)
                                          : decoder_reset(generation->decoder)) &&
                 speech_begin(generation->speech, &prompt->tokens);
-    generation->seed = (uint64_t)(options->seed + sample);
+    generation->seed = sample_seed((uint64_t)options->seed, sample);
     generation->prompt = prompt->tokens.count;
     tokens_append(&text, prompt->tokens.items, prompt->tokens.count);
     if (!options->json && !options->chat) fputs(prompt->text, stdout);

@@ -86,7 +86,7 @@ static void begin_choice(TextRequest *request, Completion *choice, const Prompte
     row->prompt = prompt->tokens.count;
     row->limit = (size_t)request->limit;
     row->sampling = request->sampling;
-    row->sampling.seed += (uint64_t)copy;
+    row->sampling.seed = sample_seed(request->sampling.seed, copy);
     row->told = on_row_token;
     row->ignores_logits = choice->request->logprobs < 0;
     row->context = choice;

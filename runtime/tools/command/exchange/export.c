@@ -132,10 +132,9 @@ static void report_export(const Export *export, int count, const char *path, con
                                       "layout", export->layout, "tensors", count, "type", type));
 }
 
-/* config.json comes last: without it the folder is not a model. */
-static bool write_model_folder(const Export *export) {
-    char *weights = path_join(export->out, "model.safetensors"),
-         *config = path_join(export->out, "config.json");
+static bool write_model_files(const Export *export, const char *folder) {
+    char *weights = path_join(folder, "model.safetensors"),
+         *config = path_join(folder, "config.json");
     const NewConfig said = {.pairs = export->pairs,
                             .count = export->pair_count,
                             .type = conversion_type(export->conversion),
@@ -143,15 +142,26 @@ static bool write_model_folder(const Export *export) {
                             .layout = export->layout,
                             .layouts = export->layouts};
     json_t *notes = json_make("{s:s}", "format", "pt"); /* required by the transformers library */
+    bool good = conversion_write(export->conversion, weights, notes) &&
+                folder_write_tokenizer(folder, export->file) && config_write(config, &said);
+    json_decref(notes);
+    free(weights);
+    free(config);
+    return good;
+}
+
+/* All files or none. */
+static bool write_model_folder(const Export *export) {
+    char *weights = path_join(export->out, "model.safetensors"),
+         *config = path_join(export->out, "config.json");
+    AsideFolder aside;
     bool good = (!file_exists(config) && !file_exists(weights)) ||
                 error_message("choose another --out", "%s already contains a model", export->out);
-    good = good && folder_make(export->out) &&
-           conversion_write(export->conversion, weights, notes) &&
-           folder_write_tokenizer(export->out, export->file) && config_write(config, &said);
+    good = good && aside_folder_open(&aside, export->out) &&
+           aside_folder_close(&aside, write_model_files(export, aside.partial));
     if (good)
         report_export(export, export->conversion->count, export->out,
                       conversion_type(export->conversion), "moec import %s --out DIR");
-    json_decref(notes);
     free(weights);
     free(config);
     return good;

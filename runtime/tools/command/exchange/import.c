@@ -182,7 +182,7 @@ static bool look(Import *import) {
     return import->conversion != NULL;
 }
 
-static bool write_weights(Import *import, const char *path) {
+static bool write_weights(const Import *import, const char *path) {
     json_t *notes = json_object();
     const TrainState place = {.seed = 1, .best = INFINITY};
     size_t length;
@@ -202,16 +202,15 @@ static bool write_weights(Import *import, const char *path) {
     return written;
 }
 
-/* Writes the files outside of the standard library that the spec uses next to it, or removes
- * them. */
-static bool each_used(const Import *import, bool write) {
+/* Writes the files outside of the standard library that the spec uses next to it. */
+static bool write_used(const Import *import, const char *folder) {
     int count;
     const MoecDocument *files = moec_layout_files(import->layouts, &count);
     bool good = true;
     for (int i = 0; i < count && good; i++) {
         const char *slash = strrchr(files[i].path, '/');
-        char *path = path_join(import->out, slash ? slash + 1 : files[i].path);
-        good = write ? file_write(path, files[i].text, files[i].length) : remove(path) == 0;
+        char *path = path_join(folder, slash ? slash + 1 : files[i].path);
+        good = file_write(path, files[i].text, files[i].length);
         free(path);
     }
     return good;
@@ -249,21 +248,22 @@ static void report_import(const Import *import, const char *spec) {
 }
 
 /* The weights contain the spec, too; the file next to them is for the user. */
-static bool write_run(Import *import) {
-    bool made = !file_exists(import->out);
-    char *weights = path_join(import->out, "last.safetensors");
-    char *base = memory_format("%s.moe", import->name), *spec = path_join(import->out, base);
-    bool good = folder_make(import->out) && write_weights(import, weights) &&
-                file_write(spec, import->spec, strlen(import->spec)) && each_used(import, true);
-    if (good) {
-        report_import(import, spec);
-    } else if (made) {
-        remove(weights);
-        remove(spec);
-        each_used(import, false);
-        rmdir(import->out);
-    }
+static bool write_run_files(const Import *import, const char *folder, const char *base) {
+    char *weights = path_join(folder, "last.safetensors"), *spec = path_join(folder, base);
+    bool good = write_weights(import, weights) &&
+                file_write(spec, import->spec, strlen(import->spec)) && write_used(import, folder);
     free(weights);
+    free(spec);
+    return good;
+}
+
+/* All files or none. */
+static bool write_run(const Import *import) {
+    AsideFolder aside;
+    char *base = memory_format("%s.moe", import->name), *spec = path_join(import->out, base);
+    bool good = aside_folder_open(&aside, import->out) &&
+                aside_folder_close(&aside, write_run_files(import, aside.partial, base));
+    if (good) report_import(import, spec);
     free(base);
     free(spec);
     return good;

@@ -164,8 +164,7 @@ static bool write_files(const TorchFolder *folder, const MoecTorch *torch, Model
     const char *name = moec_model(folder->compiler);
     json_t *generation =
         json_make("{s:b, s:b}", "do_sample", 0, "use_cache", torch->hindrance == NULL);
-    bool good = folder_make(folder->out) &&
-                write_python(folder->out, "modeling", name, torch->modeling) &&
+    bool good = write_python(folder->out, "modeling", name, torch->modeling) &&
                 write_python(folder->out, "configuration", name, torch->configuration) &&
                 folder_write_text(folder->out, TORCH_SPEC, moec_bundle(folder->compiler)) &&
                 (!folder->file || folder_write_tokenizer(folder->out, folder->file)) &&

@@ -343,6 +343,7 @@ static void apply_common(const Reading *reading) {
     const unsigned settings = reading->command->settings;
     if (settings & SET_THREADS) threads_begin(whole_line, common.threads, settings & SET_WAIT);
     print_renamed(reading->command);
+    environment_check();
 }
 
 static int read_all(Reading *reading) {

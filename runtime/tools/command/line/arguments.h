@@ -155,5 +155,7 @@ typedef struct EnvironmentVariable {
 
 /* All variables that moec, libmoec and the Python package read. */
 const EnvironmentVariable *environment_variables(int *count);
+/* Prints a note about each variable whose value is none of its words. */
+void environment_check(void);
 
 #endif

@@ -1,5 +1,7 @@
 
+#include "abi/utf8_cut.h"
 #include "base/memory.h"
+#include "base/message.h"
 #include "base/build.h"
 #include "tools/command/line/arguments.h"
 
@@ -197,4 +199,26 @@ static const EnvironmentVariable variables[] = {
 const EnvironmentVariable *environment_variables(int *count) {
     *count = (int)(sizeof variables / sizeof variables[0]);
     return variables;
+}
+
+/* Variables with words as values; another value has no effect. */
+static const struct {
+    const char *name, *words[3];
+} worded[] = {
+    {"MOEC_EXTERN", {"off", "on"}}, {"MOEC_MESH_OVERLAP", {"off", "on"}},
+    {"MOEC_WGMMA", {"off", "on"}},  {"MOEC_OVERLAP", {"off", "on"}},
+    {"MOEC_GRAPH", {"off", "on"}},  {"MOEC_BLAS", {"off", "on"}},
+    {"MOEC_CHOICE", {"first"}},
+};
+
+void environment_check(void) {
+    for (size_t i = 0; i < sizeof worded / sizeof worded[0]; i++) {
+        const char *const *words = worded[i].words, *value = getenv(worded[i].name);
+        bool known = !value || !*value;
+        for (int k = 0; words[k]; k++) known = known || strcmp(value, words[k]) == 0;
+        if (!known)
+            note_message("%s=%.*s has no effect: expected %s%s%s", worded[i].name,
+                         utf8_cut(value, 40), value, words[0], words[1] ? " or " : "",
+                         words[1] ? words[1] : "");
+    }
 }
