@@ -65,9 +65,9 @@ static void list_inputs(Torch *torch) {
             list_push(torch->arena, &torch->inputs, tensor);
     }
     if (tokens && logits && logits->rank == 3 && logits->axes[1]->kind == AXIS_SEQUENCE) return;
-    report_error(reports, (Span){0}, "PyTorch target: model '%s' does not predict tokens",
-                 program->name);
-    report_help(reports, "use a model with an input tokens[s]: token and an output logits[s, v]");
+    report_invalid(reports, (Span){0},
+                   "use a model with an input tokens[s]: token and an output logits[s, v]",
+                   "PyTorch target: model '%s' does not predict tokens", program->name);
     report_give_up(reports);
 }
 
@@ -76,11 +76,10 @@ static void refuse_new_values(const Torch *torch) {
     for (int i = 0; i < torch->inputs.count; i++) {
         const Tensor *input = torch->inputs.items[i];
         if (!position_count(input) || !torch->needed[input->id]) continue;
-        report_error(torch->program->reports, input->span,
-                     "PyTorch target: input '%s' has values for new tokens", input->path);
-        report_help(torch->program->reports,
-                    "generate() of transformers continues one sequence, the tokens; use "
-                    "--target c for other inputs");
+        report_invalid(torch->program->reports, input->span,
+                       "generate() of transformers continues one sequence, the tokens; use "
+                       "--target c for other inputs",
+                       "PyTorch target: input '%s' has values for new tokens", input->path);
         report_give_up(torch->program->reports);
     }
 }
@@ -160,7 +159,7 @@ static void close_view(TorchView *view) {
 
 /* The options as lines of JSON, which is also Python: "layers": 2, */
 static const char *options_text(MoecCompiler *compiler) {
-    Text text = {.arena = compiler->arena};
+    Text text = text_new(compiler->arena);
     json_t *texts = json_loads(moec_options_json(compiler), 0, NULL), *value;
     const char *path;
     json_object_foreach(texts, path, value) {
@@ -172,7 +171,7 @@ static const char *options_text(MoecCompiler *compiler) {
         free(string);
     }
     json_decref(texts);
-    return text.text ? text.text : "";
+    return text.text;
 }
 
 /* The lines without the last comma, in braces. */

@@ -110,12 +110,12 @@ static bool has_sequences(MoecCompiler *compiler, const MeshPlan *plan) {
     const long fewer = plan->sequences / plan->processes * plan->processes;
     report_error(reports, (Span){0}, "%ld sequences of a step are not divisible by %ld processes",
                  plan->sequences, plan->processes);
-    report_help(reports,
-                "the product of train.batch_size and train.gradient_accumulation_steps can be %ld, "
-                "for example with --set "
-                "train.gradient_accumulation_steps=%ld --set train.batch_size=%ld",
-                fewer + plan->processes, fewer / plan->processes + 1, plan->processes);
-    return false;
+    return report_help(
+        reports,
+        "the product of train.batch_size and train.gradient_accumulation_steps can be %ld, "
+        "for example with --set "
+        "train.gradient_accumulation_steps=%ld --set train.batch_size=%ld",
+        fewer + plan->processes, fewer / plan->processes + 1, plan->processes);
 }
 
 /* The state of optimizers of whole matrices is not divided. A process keeps that before the step,

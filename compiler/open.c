@@ -142,8 +142,7 @@ const char *moec_nearest(const char *name, const char *const *candidates, int co
 
 static MoecSpecTensor described_tensor(Arena *arena, const Tensor *tensor, const char *name,
                                        bool stacked) {
-    Text axes = {.arena = arena};
-    text_add(&axes, "%s", "");
+    Text axes = text_new(arena);
     for (int i = stacked; i < tensor->rank; i++)
         text_add(&axes, "%s%s=%ld", i > stacked ? "," : "", tensor->axes[i]->name,
                  tensor->axes[i]->size);
@@ -189,8 +188,7 @@ const MoecCacheTensor *moec_cache_tensors(MoecCompiler *compiler, MoecProgram *p
         if (tensor->role != ROLE_CACHE) continue;
         const char *name = tensor->path ? tensor->path : tensor->name;
         long *shape = arena_alloc(compiler->arena, (MAX_RANK + 1) * sizeof *shape);
-        Text axes = {.arena = compiler->arena};
-        text_add(&axes, "%s", "");
+        Text axes = text_new(compiler->arena);
         for (int j = 0; j < tensor->rank; j++) {
             shape[j] = tensor->axes[j]->size;
             text_add(&axes, "%s%s", j ? "," : "", tensor->axes[j]->name);
@@ -264,10 +262,10 @@ MoecCompiler *moec_open_bundle(const char *text, size_t length, const char *cons
     compiler->reports.saved = true;
     compiler->model = bundle_read(compiler->arena, text, length, &reading.sources, &reading.sets);
     if (!compiler->model) {
-        report_error(&compiler->reports, (Span){0}, "invalid spec in the checkpoint");
-        report_help(
-            &compiler->reports,
-            "the file is damaged or was written by a newer version; use another checkpoint");
+        report_invalid(
+            &compiler->reports, (Span){0},
+            "the file is damaged or was written by a newer version; use another checkpoint",
+            "invalid spec in the checkpoint");
         return compiler;
     }
     for (int i = 0; i < set_count; i++) list_push(compiler->arena, &reading.sets, (void *)sets[i]);

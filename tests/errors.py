@@ -11,7 +11,8 @@ import sys
 
 TABLE, PAGE = pathlib.Path("compiler/base/errors.def"), pathlib.Path("compiler/ERRORS.md")
 # Functions that report an error, per side, with the number of the argument that is the format.
-CALLS = {"compiler": {"report_error": 2, "report_blamed": 3, "report_caused": 4},
+CALLS = {"compiler": {"report_error": 2, "report_blamed": 3, "report_caused": 4, "report_invalid": 3,
+                      "value_invalid": 3},
          "runtime": {"error_message": 1, "arguments_wrong": 2}}
 LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"|PRI([ud])64')
 TOKEN = re.compile(r'/\*.*?\*/|"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)+\'|.', re.S)
@@ -69,7 +70,7 @@ def letters(text):
 
 
 def help_after(text, end):
-    match = re.match(r"\s*;\s*report_help\s*\(", text[end:])
+    match = re.match(r"\s*;\s*(?:return )?report_help\s*\(", text[end:])
     given = arguments(text, end + match.end())[0] if match else []
     return formats(given[1])[0] if len(given) > 1 and formats(given[1]) else None
 
@@ -86,7 +87,7 @@ def messages():
             format_at = calls[match.group(1)]
             texts = formats(given[format_at]) if len(given) > format_at else []
             remedy = help_after(text, end)
-            if path.parts[0] == "runtime" and formats(given[format_at - 1]):
+            if (path.parts[0] == "runtime" or "invalid" in match.group(1)) and formats(given[format_at - 1]):
                 remedy = formats(given[format_at - 1])[0]
             for one in texts:
                 if letters(one) >= FEWEST_LETTERS and not one.startswith(" "):  # " of GGUF" is a part of a message

@@ -176,3 +176,12 @@ int *touches_of(Program *program) {
     block_walk(&program->body, count_touches, &touches);
     return touches.count;
 }
+
+int rows_dimension(const Tensor *mask) {
+    int dimension = 0;
+    for (int i = 0; i < mask->rank; i++) {
+        if (mask->axes[i]->kind == AXIS_ROWS) return dimension;
+        dimension += mask->axes[i]->kind != AXIS_REPEAT;
+    }
+    return -1;
+}

@@ -36,4 +36,7 @@ long list_count(const Relation *relation);
  * target: it is subscripted with all their coordinates. */
 bool lands_alone(const Program *program, const Statement *statement, const Index *row);
 
+/* The dimension of a nested mask that runs over the rows of the outer relation, or -1. */
+int rows_dimension(const Tensor *mask);
+
 #endif

@@ -13,8 +13,6 @@
 #include "analysis/range.h"
 #include "base/must.h"
 
-#include <string.h>
-
 enum { SORT_BATCH, SORT_ROW, SORT_COLUMN, SORT_SUM, SORTS };
 
 /* By sort: the operands that its loops move. */

@@ -7,7 +7,6 @@
 #include "base/must.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { MAX_AXIS = 256, MAX_CELLS = 1 << 18, MAX_ROUNDS = 8 };
 

@@ -41,13 +41,6 @@ typedef enum ParameterRole { WAY_PRODUCT, WAY_SCALE, WAY_SHIFT, WAY_OTHER } Para
 
 /* ---- values of parameters alone ---- */
 
-bool reads_tensor(const Expr *expr) {
-    if (expr->kind == EXPR_READ) return true;
-    for (int i = 0; i < expr->count; i++)
-        if (reads_tensor(expr->args[i])) return true;
-    return false;
-}
-
 /* True if every value is computed from parameters alone. Subscripts do not matter. */
 static bool only_parameters(const Finder *finder, const Expr *expr) {
     if (expr->kind == EXPR_READ) return finder->origins[expr->tensor->id].count > 0;
@@ -57,13 +50,14 @@ static bool only_parameters(const Finder *finder, const Expr *expr) {
 }
 
 static bool is_made_of_parameters(const Finder *finder, const Expr *expr) {
-    return reads_tensor(expr) && only_parameters(finder, expr);
+    return expr_has_reads(expr) && only_parameters(finder, expr);
 }
 
 /* True if the value is the same at every position: nothing is looked up. */
 static bool has_fixed_size(const Expr *expr) {
     for (int i = 0; i < expr->count; i++)
-        if (expr->kind == EXPR_READ ? reads_tensor(expr->args[i]) : !has_fixed_size(expr->args[i]))
+        if (expr->kind == EXPR_READ ? expr_has_reads(expr->args[i])
+                                    : !has_fixed_size(expr->args[i]))
             return false;
     return true;
 }
@@ -106,7 +100,7 @@ static void add_origins(Finder *finder, const Expr *expr) {
 /* ---- one use ---- */
 
 static bool looks_up(const Expr *sub) {
-    return reads_tensor(sub) ||
+    return expr_has_reads(sub) ||
            (sub->kind == EXPR_INDEX && sub->index->axis->kind == AXIS_SEQUENCE);
 }
 
@@ -260,7 +254,7 @@ static void find_in_term(Finder *finder, const Expr *term, bool sum, bool added)
         const Expr *factor = factors.items[i];
         List others = {0};
         for (int j = 0; j < factors.count; j++)
-            if (j != i && reads_tensor(factors.items[j]))
+            if (j != i && expr_has_reads(factors.items[j]))
                 list_push(arena, &others, factors.items[j]);
         if (!is_made_of_parameters(finder, factor))
             find_parameter_uses(finder, factor, sum && !others.count);
@@ -281,7 +275,7 @@ static void find_in_terms(Finder *finder, const Expr *expr, bool sum, bool added
         return;
     }
     for (int i = 0; i < 2; i++) {
-        bool constant = !reads_tensor(expr->args[1 - i]);
+        bool constant = !expr_has_reads(expr->args[1 - i]);
         find_in_terms(finder, expr->args[i], sum, added || !constant);
     }
 }

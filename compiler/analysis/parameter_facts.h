@@ -46,9 +46,6 @@ void parameter_facts(Program *program);
 /* True if an optimizer updates it: it is not frozen and a gradient reaches it. */
 bool is_trained(const Tensor *parameter);
 
-/* True if the expression reads a tensor. */
-bool reads_tensor(const Expr *expr);
-
 /* True if it is a matrix for an optimizer, to which weight decay applies. */
 bool is_matrix(const Tensor *parameter);
 

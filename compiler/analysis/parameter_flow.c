@@ -16,7 +16,6 @@
 #include "base/must.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { MAX_WAY = 64, MAX_PARTS = 24 };
 

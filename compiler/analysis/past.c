@@ -288,13 +288,6 @@ bool on_left(const Statement *statement, const Index *index) {
     return false;
 }
 
-static bool mentions(const Expr *expr, const Index *index) {
-    if (expr->kind == EXPR_INDEX) return expr->index == index;
-    for (int i = 0; i < expr->count; i++)
-        if (mentions(expr->args[i], index)) return true;
-    return false;
-}
-
 bool past_reads(const Past *past, const Expr *value, const Index *other) {
     for (int i = 0; i < value->count; i++)
         if (past_reads(past, value->args[i], other)) return true;
@@ -303,7 +296,7 @@ bool past_reads(const Past *past, const Expr *value, const Index *other) {
     for (int i = 0; i < value->count; i++) {
         bool here = i == past->dimension[tensor->id] || past->summary[tensor->id];
         if (!here && (!is_past_axis(past, tensor->axes[i]) || !past->open[tensor->id])) continue;
-        if (mentions(value->args[i], other)) return true;
+        if (expr_uses_index(value->args[i], other)) return true;
     }
     return false;
 }

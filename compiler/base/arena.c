@@ -148,6 +148,12 @@ char *arena_vformat(Arena *arena, const char *format, va_list arguments) {
     return text;
 }
 
+char *arena_take(Arena *arena, char *text) {
+    char *copy = arena_copy(arena, text, strlen(text));
+    free(text);
+    return copy;
+}
+
 char *arena_format(Arena *arena, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
@@ -179,6 +185,17 @@ int list_find(const List *list, const void *item) {
     return -1;
 }
 
+void list_remove(List *list, const void *item) {
+    int kept = 0;
+    for (int i = 0; i < list->count; i++)
+        if (list->items[i] != item) list->items[kept++] = list->items[i];
+    list->count = kept;
+}
+
+bool list_has_text(const List *list, const char *text) {
+    return text_find((const char *const *)list->items, list->count, text) >= 0;
+}
+
 void list_insert(Arena *arena, List *list, int position, const List *items) {
     MUST(position >= 0 && position <= list->count);
     int count = items->count, behind = list->count - position;
@@ -191,6 +208,10 @@ void list_insert(Arena *arena, List *list, int position, const List *items) {
 
 void list_append(Arena *arena, List *list, const List *items) {
     list_insert(arena, list, list->count, items);
+}
+
+Text text_new(Arena *arena) {
+    return (Text){.arena = arena, .text = (char *)(uintptr_t) ""};
 }
 
 void text_add_bytes(Text *text, const char *bytes, size_t length) {

@@ -3,7 +3,10 @@
 #ifndef ARENA_H
 #define ARENA_H
 
+#include "abi/text_find.h"
+
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 typedef struct Arena Arena;
@@ -22,6 +25,7 @@ void arena_limit(Arena *arena, size_t bytes, void (*full)(void *data), void *dat
 
 void *arena_alloc(Arena *arena, size_t bytes);                   /* zeroed; aligned for any type */
 char *arena_copy(Arena *arena, const char *text, size_t length); /* a terminated copy */
+char *arena_take(Arena *arena, char *text); /* a copy of a text from malloc, which is freed */
 char *arena_format(Arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));
 char *arena_vformat(Arena *arena, const char *format, va_list arguments) __attribute__((nonnull));
 
@@ -36,6 +40,8 @@ void list_push(Arena *arena, List *list, void *item);
 /* Adds a copy of an item of `bytes` bytes; returns the copy. */
 void *list_copy(Arena *arena, List *list, const void *item, size_t bytes);
 int list_find(const List *list, const void *item); /* its index, or -1 */
+void list_remove(List *list, const void *item);
+bool list_has_text(const List *list, const char *text); /* of a list of const char * */
 /* Inserts the items before index `position`; appends them if `position` is the count. */
 void list_insert(Arena *arena, List *list, int position, const List *items);
 void list_append(Arena *arena, List *list, const List *items);
@@ -48,6 +54,7 @@ typedef struct Text {
     Arena *arena;
 } Text;
 
+Text text_new(Arena *arena); /* "" */
 void text_add(Text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void text_add_bytes(Text *text, const char *bytes, size_t length);
 

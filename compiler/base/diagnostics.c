@@ -95,16 +95,30 @@ static void add_report(Reports *reports, Severity severity, Span span, const cha
     list_push(reports->arena, &reports->list, report);
 }
 
-void report_error(Reports *reports, Span span, const char *format, ...) {
+void report_verror(Reports *reports, Span span, const char *format, va_list arguments) {
     const char *layer = NULL;
     Span cause = {0};
     if (span.source && !is_written(span) && reports->cause)
         cause = reports->cause(reports->cause_data, span, &layer);
+    add_report(reports, SEVERITY_ERROR, cause.source ? cause : span, format, arguments);
+    if (cause.source) report_note(reports, span, "in layer '%s'", layer);
+}
+
+bool report_error(Reports *reports, Span span, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    add_report(reports, SEVERITY_ERROR, cause.source ? cause : span, format, arguments);
+    report_verror(reports, span, format, arguments);
     va_end(arguments);
-    if (cause.source) report_note(reports, span, "in layer '%s'", layer);
+    return false;
+}
+
+bool report_invalid(Reports *reports, Span span, const char *help, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    report_verror(reports, span, format, arguments);
+    va_end(arguments);
+    report_help(reports, "%s", help);
+    return false;
 }
 
 void report_caused(Reports *reports, Span cause, Span span, const char *note, const char *format,
@@ -132,11 +146,12 @@ void report_note(Reports *reports, Span span, const char *format, ...) {
     va_end(arguments);
 }
 
-void report_help(Reports *reports, const char *format, ...) {
+bool report_help(Reports *reports, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     add_report(reports, SEVERITY_HELP, (Span){NULL, 0, 0}, format, arguments);
     va_end(arguments);
+    return false;
 }
 
 bool reports_guard(Reports *reports, void (*run)(void *data), void *data) {
@@ -334,8 +349,7 @@ void report_renamed(Reports *reports, Span span, const char *kind, const char *o
 }
 
 char *reports_text(const Reports *reports, Arena *arena) {
-    Text out = {.arena = arena};
-    text_add(&out, "%s", "");
+    Text out = text_new(arena);
     List errors = reports_of(reports, arena, SEVERITY_ERROR);
     add_reports(&out, arena, &errors);
     if (reports->told > MAX_ERRORS)
@@ -345,8 +359,7 @@ char *reports_text(const Reports *reports, Arena *arena) {
 }
 
 char *reports_all(const Reports *reports, Arena *arena) {
-    Text out = {.arena = arena};
-    text_add(&out, "%s", "");
+    Text out = text_new(arena);
     add_reports(&out, arena, &reports->list);
     return out.text;
 }
@@ -370,8 +383,7 @@ const char *report_source_line(const Reports *reports, int number) {
 }
 
 char *warnings_text(const Reports *reports, Arena *arena) {
-    Text out = {.arena = arena};
-    text_add(&out, "%s", "");
+    Text out = text_new(arena);
     List warnings = reports_of(reports, arena, SEVERITY_WARNING);
     add_reports(&out, arena, &warnings);
     return out.text;
@@ -396,11 +408,7 @@ static char *list_json(Arena *arena, const List *list) {
         json_object_set_new(object, "message", json_text(report->message));
         json_array_append_new(array, object);
     }
-    char *text = json_write(array, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
-    json_decref(array);
-    char *copy = arena_copy(arena, text, strlen(text));
-    free(text);
-    return copy;
+    return arena_take(arena, json_write_new(array, JSON_INDENT(2) | JSON_PRESERVE_ORDER));
 }
 
 char *reports_json(const Reports *reports, Arena *arena) {
@@ -478,15 +486,14 @@ const char *did_you_mean(const char *name, const char *const *candidates, int co
 
 const char *names_text(Arena *arena, const char *const *names, int count) {
     enum { MAX_NAMES = 20 };
-    Text text = {.arena = arena};
-    text_add(&text, "%s", "");
+    Text text = text_new(arena);
     for (int i = 0; i < count && i < MAX_NAMES; i++)
         text_add(&text, "%s%s", i ? ", " : "", names[i]);
     if (count > MAX_NAMES) text_add(&text, ", ... and %d more", count - MAX_NAMES);
     return text.text;
 }
 
-void report_choices(Reports *reports, const char *name, const char *const *candidates, int count,
+bool report_choices(Reports *reports, const char *name, const char *const *candidates, int count,
                     const char *kind) {
     const char *near = did_you_mean(name, candidates, count);
     if (near)
@@ -494,4 +501,5 @@ void report_choices(Reports *reports, const char *name, const char *const *candi
     else if (count)
         report_help(reports, "use one of the %s: %s", kind,
                     names_text(reports->arena, candidates, count));
+    return false;
 }

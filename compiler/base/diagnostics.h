@@ -55,9 +55,12 @@ int span_line(Span span);   /* 1-based; 0 without a location */
 int span_column(Span span); /* 1-based, counted in characters, a tab is one */
 
 /* An error in the standard library is reported at its cause in a user file, if that is known; the
- * location in the library is a note. */
-void report_error(Reports *reports, Span span, const char *format, ...)
+ * location in the library is a note. Returns false, as report_help and report_choices do, so that a
+ * function can end with it. */
+bool report_error(Reports *reports, Span span, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+void report_verror(Reports *reports, Span span, const char *format, va_list arguments)
+    __attribute__((nonnull(1, 3)));
 /* An error at `span`; if that is in the standard library and `cause` in a user file, an error at
  * `cause` with a note at `span`. */
 void report_caused(Reports *reports, Span cause, Span span, const char *note, const char *format,
@@ -69,8 +72,11 @@ void report_warning(Reports *reports, Span span, const char *format, ...)
  * imperative and contains text to type. */
 void report_note(Reports *reports, Span span, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-void report_help(Reports *reports, const char *format, ...) __attribute__((format(printf, 2, 3)));
+bool report_help(Reports *reports, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* An error and its help line. */
+bool report_invalid(Reports *reports, Span span, const char *help, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 /* Whether an error was reported at this location of a user file. */
 bool errors_at(const Reports *reports, Span span);
 
@@ -113,7 +119,7 @@ int part_length(const char *a, const char *b);
 const char *names_text(Arena *arena, const char *const *names, int count);
 /* The help line of an unknown name: the nearest candidate, else the list of all `kind`
  * ("models"); nothing without candidates. */
-void report_choices(Reports *reports, const char *name, const char *const *candidates, int count,
+bool report_choices(Reports *reports, const char *name, const char *const *candidates, int count,
                     const char *kind);
 
 #endif

@@ -7,7 +7,6 @@
  * without it. Bytes are written as numbers because string literals have a length limit.
  */
 #include <stdio.h>
-#include <string.h>
 
 static int write_bytes(const char *folder, const char *path, int number) {
     char full[4096];

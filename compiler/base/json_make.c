@@ -41,6 +41,18 @@ json_t *json_text(const char *text) {
     return text ? json_text_bytes(text, strlen(text)) : json_null();
 }
 
+json_t *json_texts(const char *const *texts, int count) {
+    json_t *array = json_array();
+    for (int i = 0; i < count; i++) json_array_append_new(array, json_text(texts[i]));
+    return array;
+}
+
+json_t *json_integers(const long *numbers, int count) {
+    json_t *array = json_array();
+    for (int i = 0; i < count; i++) json_array_append_new(array, json_integer(numbers[i]));
+    return array;
+}
+
 /* Bytes of the first character; 0 if it is not valid UTF-8. */
 static size_t character_bytes(const char *text) {
     size_t length = 1;
@@ -133,4 +145,10 @@ json_t *json_make(const char *format, ...) {
 
 char *json_write(const json_t *value, size_t flags) {
     return checked(json_dumps(value, flags | JSON_ENCODE_ANY));
+}
+
+char *json_write_new(json_t *value, size_t flags) {
+    char *text = json_write(value, flags);
+    json_decref(value);
+    return text;
 }

@@ -65,8 +65,8 @@ static Expr *zero_like(Backward *backward, const Expr *operand) {
     Index *loops[MAX_RANK];
     int count;
     Expr *zero = reverse_like(backward, operand, "zero", loops, &count);
-    statement_loop(backward->program, backward->block, zero, false, REDUCE_NONE, NULL, 0,
-                   expr_number(backward->program, 0), operand->span);
+    statement_assign(backward->program, backward->block, zero, expr_number(backward->program, 0),
+                     operand->span);
     return zero;
 }
 

@@ -81,11 +81,9 @@ static Value *top_joined(Elaborator *e, Value *value, Index *const *indices, int
 
 static Value *top_call(Elaborator *e, const Node *node, const Node *subs) {
     const Node *args = node->kids[1];
-    if (args->count != 2) {
-        report_error(e->reports, node->span, "top_k[n](p, k) expects two arguments");
-        report_help(e->reports, "write top_k[n](p, 2)");
-        return value_error(e, node->span);
-    }
+    if (args->count != 2)
+        return value_invalid(e, node->span, "write top_k[n](p, 2)",
+                             "top_k[n](p, k) expects two arguments");
     double k, elements = 1;
     Value *value = evaluate(e, args->kids[0]);
     if (value->kind == KIND_ERROR || !evaluate_number(e, args->kids[1], "the count of top", &k))

@@ -93,12 +93,6 @@ static json_t *decoding_json(const Decoding *decoding) {
                      "prepared_bytes", (json_int_t)decoding->weights.prepared);
 }
 
-static const char *keep_in_arena(Arena *arena, char *text) {
-    const char *kept = arena_copy(arena, text, strlen(text));
-    free(text);
-    return kept;
-}
-
 static void note_selection(Statement *statement, void *data) {
     *(bool *)data |= statement_selects(statement);
 }
@@ -128,9 +122,8 @@ const char *moec_cost_json(MoecCompiler *compiler) {
     json_t *warnings = json_loads(moec_warnings_json(compiler), 0, NULL);
     if (json_array_size(warnings)) json_object_set(root, "warnings", warnings);
     json_decref(warnings);
-    char *text = json_write(root, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
-    json_decref(root);
-    return keep_in_arena(moec_arena(compiler), text);
+    return arena_take(moec_arena(compiler),
+                      json_write_new(root, JSON_INDENT(2) | JSON_REAL_PRECISION(15)));
 }
 
 static bool has_inside(const List *settings, const char *path) {
@@ -158,7 +151,5 @@ const char *moec_options_json(MoecCompiler *compiler) {
         if (!setting->unread)
             json_object_set_new(root, setting->path, setting_json(settings, setting));
     }
-    char *text = json_write(root, JSON_INDENT(2));
-    json_decref(root);
-    return keep_in_arena(moec_arena(compiler), text);
+    return arena_take(moec_arena(compiler), json_write_new(root, JSON_INDENT(2)));
 }

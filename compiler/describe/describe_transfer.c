@@ -10,8 +10,7 @@
 /* "d 128 -> 1024" for each axis whose size differs from that in the base. */
 static const char *growth_text(Arena *arena, const Tuning *tuning, const Tuned *row) {
     const Tensor *tensor = row->flow->tensor, *its = row->base ? row->base->tensor : NULL;
-    Text text = {.arena = arena};
-    text_add(&text, "%s", "");
+    Text text = text_new(arena);
     for (int i = 0; i < tensor->rank; i++) {
         const Axis *axis = tensor->axes[i], *before = NULL;
         bool step = axis->kind == AXIS_REPEAT;
@@ -62,11 +61,7 @@ char *tuning_json(Arena *arena, const Tuning *tuning) {
         json_array_append_new(rows, row_json(arena, tuning, tuning->rows.items[i]));
     json_t *root = json_make("{s:s, s:s, s:s, s:o}", "model", tuning->to->name, "base",
                              tuning->base, "parametrization", tuning->rule, "parameters", rows);
-    char *text = json_write(root, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
-    char *kept = arena_copy(arena, text, strlen(text));
-    json_decref(root);
-    free(text);
-    return kept;
+    return arena_take(arena, json_write_new(root, JSON_INDENT(2) | JSON_REAL_PRECISION(12)));
 }
 
 /* ---- factors ---- */

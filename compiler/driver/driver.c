@@ -4,7 +4,6 @@
 #include "base/must.h"
 #include "module/lowered.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

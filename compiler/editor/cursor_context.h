@@ -80,8 +80,5 @@ const Facts *facts_of(Arena *arena, const Node *node);
 OptionFacts *option_facts(Arena *arena, const Node *option);
 /* Adds the facts of every function, Facts *. */
 void add_function_facts(const Unit *unit, List *facts);
-/* The comment above a declaration. The first declaration of a file and the one with the name of the
- * file have the comment at the start of the file if there is none above them. "": no comment. */
-const char *description_of(Arena *arena, const Node *node);
 
 #endif

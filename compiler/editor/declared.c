@@ -84,8 +84,7 @@ const char *comment_above(Arena *arena, const Node *node) {
         if (text[sign] != '#') break;
         from = line;
     }
-    Text out = {.arena = arena};
-    text_add(&out, "%s", "");
+    Text out = text_new(arena);
     for (int at = from; at < first;) {
         while (text[at] == ' ' || text[at] == '\t') at++;
         while (text[at] == '#') at++;

@@ -117,8 +117,7 @@ static List find_facts(Unit *unit, const char *name) {
 /* The first sentence on one line. */
 static const char *summary_of(Arena *arena, const Facts *facts) {
     const char *text = *facts->text ? facts->text : facts->signature;
-    Text out = {.arena = arena};
-    text_add(&out, "%s", "");
+    Text out = text_new(arena);
     for (const char *at = text; *at; at++) {
         const char *next = at + 1 + strspn(at + 1, " \n");
         bool last = !*next || !strncmp(at + 1, "\n\n", 2);
@@ -189,8 +188,7 @@ static void add_facts_text(Text *out, const Facts *facts) {
 
 /* A cell of a table: no bar ends it. */
 static const char *cell(Arena *arena, const char *text) {
-    Text out = {.arena = arena};
-    text_add(&out, "%s", "");
+    Text out = text_new(arena);
     for (const char *at = text; *at; at++) text_add(&out, "%s%c", *at == '|' ? "\\" : "", *at);
     return out.text;
 }
@@ -289,8 +287,7 @@ static const char *json_of(Arena *arena, const List *found) {
     json_t *array = json_array();
     for (int i = 0; i < found->count; i++)
         json_array_append_new(array, facts_json(found->items[i]));
-    char *text = json_write(array, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
-    json_decref(array);
+    char *text = json_write_new(array, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
     const char *copy = arena_format(arena, "%s\n", text);
     free(text);
     return copy;

@@ -57,11 +57,10 @@ static char *entry_text(const json_t *found) {
     char *text = NULL;
     size_t length;
     FILE *file = open_memstream(&text, &length);
-    const char *message = json_string_value(json_object_get(found, "message")),
-               *help = json_string_value(json_object_get(found, "help")),
-               *path = json_string_value(json_object_get(found, "example_file")),
-               *example = json_string_value(json_object_get(found, "example"));
-    fprintf(file, "%s\n", json_string_value(json_object_get(found, "code")));
+    const char *message = json_field_text(found, "message"), *help = json_field_text(found, "help"),
+               *path = json_field_text(found, "example_file"),
+               *example = json_field_text(found, "example");
+    fprintf(file, "%s\n", json_field_text(found, "code"));
     print_indented(file, message ? message : "retired: no longer printed");
     if (help) fprintf(file, "  help: %s\n", help);
     if (example) fprintf(file, "\nexample, from %s\n", path);

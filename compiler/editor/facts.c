@@ -18,8 +18,7 @@ static const char *expression_text(Arena *arena, const Node *node) {
 static const char example_sign[] = "Example: ";
 
 static const char *without_example(Arena *arena, const char *comment, const char **example) {
-    Text out = {.arena = arena};
-    text_add(&out, "%s", "");
+    Text out = text_new(arena);
     for (const char *at = comment; *at;) {
         size_t length = strcspn(at, "\n");
         if (!strncmp(at, example_sign, strlen(example_sign)))
@@ -33,8 +32,7 @@ static const char *without_example(Arena *arena, const char *comment, const char
 
 /* The comment that starts the file, up to its first empty line. */
 static const char *comment_of_file(Arena *arena, const Source *source) {
-    Text out = {.arena = arena};
-    text_add(&out, "%s", "");
+    Text out = text_new(arena);
     for (const char *at = source->text; *at == '#';) {
         at += 1 + (at[1] == ' ');
         size_t length = strcspn(at, "\n");
@@ -62,7 +60,9 @@ static bool is_first_declaration(const Node *node) {
     return true;
 }
 
-const char *description_of(Arena *arena, const Node *node) {
+/* The comment above a declaration. The first declaration of a file and the one with the name of the
+ * file have the comment at the start of the file if there is none above them. "": no comment. */
+static const char *description_of(Arena *arena, const Node *node) {
     const char *comment = comment_above(arena, node);
     if (*comment || !(is_first_declaration(node) || names_its_file(node))) return comment;
     return comment_of_file(arena, node->span.source);
@@ -97,10 +97,7 @@ static void add_papers(Arena *arena, const char *text, List *papers) {
             while (isspace((unsigned char)*at)) at++;
             size_t length = strcspn(at, ";()");
             const char *paper = paper_of(arena, at, length);
-            bool known = false;
-            for (int i = 0; paper && i < papers->count; i++)
-                known |= !strcmp(papers->items[i], paper);
-            if (paper && !known) list_push(arena, papers, (void *)paper);
+            if (paper && !list_has_text(papers, paper)) list_push(arena, papers, (void *)paper);
             at += length + (at[length] == ';');
         }
     }

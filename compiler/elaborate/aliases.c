@@ -88,14 +88,6 @@ static bool is_group_of(const Node *layer, const char *name) {
     return false;
 }
 
-void record_remove(Record *record, const RecordField *entry) {
-    int kept = 0;
-    for (int i = 0; i < record->entries.count; i++)
-        if (record->entries.items[i] != entry)
-            record->entries.items[kept++] = record->entries.items[i];
-    record->entries.count = kept;
-}
-
 /* Sets `path` to the value of `entry`, unless its current name was set later. */
 static void move_entry(Elaborator *e, Record *record, RecordField *entry, Record *to,
                        const char *path) {
@@ -105,7 +97,7 @@ static void move_entry(Elaborator *e, Record *record, RecordField *entry, Record
         later = record->entries.items[i] == own && own->order == entry->order;
         if (record->entries.items[i] == entry || record->entries.items[i] == own) break;
     }
-    record_remove(record, entry);
+    list_remove(&record->entries, entry);
     if (later) return;
     int order = e->order;
     e->order = entry->order;

@@ -4,8 +4,6 @@
  */
 #include "elaborate/elaborate.h"
 
-#include <string.h>
-
 /* The callee of a call. */
 typedef struct Callee {
     const Node *node;
@@ -82,8 +80,7 @@ static bool can_be_applied(Elaborator *e, const Callee *callee, const Value *lay
                      "%s '%s' cannot be applied: expected a layer",
                      node_kind_name(layer->layer->kind), layer->layer->name);
         report_note(e->reports, layer->layer->name_span, "declared here");
-        report_help(e->reports, "apply a layer, such as rms_norm(x)");
-        return false;
+        return report_help(e->reports, "apply a layer, such as rms_norm(x)");
     }
     if (layer->kind != KIND_LAYER) {
         report_error(e->reports, callee->node->span, "%s cannot be applied: expected a layer",
@@ -104,11 +101,10 @@ static bool under_indices(Elaborator *e, const Node *subs, Index **under, int *c
         bool fine = true;
         const List *list = axis_list(e, sub, &fine);
         if (!fine) return false;
-        if (sub->kind != NODE_NAME || *count + (list ? list->count : 1) > MAX_RANK) {
-            report_error(e->reports, sub->span, "expected the name of an index");
-            report_help(e->reports, "write names in the brackets, such as layer[s](x)");
-            return false;
-        }
+        if (sub->kind != NODE_NAME || *count + (list ? list->count : 1) > MAX_RANK)
+            return report_invalid(e->reports, sub->span,
+                                  "write names in the brackets, such as layer[s](x)",
+                                  "expected the name of an index");
         for (int j = 0; list && j < list->count; j++)
             under[(*count)++] = equation_canonical(e, ((Value *)list->items[j])->axis, sub->span);
         if (list) continue;
@@ -124,11 +120,10 @@ static bool under_indices(Elaborator *e, const Node *subs, Index **under, int *c
 }
 
 static bool evaluate_arguments(Elaborator *e, const Node *args, Value **arguments) {
-    if (args->count > MAX_RANK) {
-        report_error(e->reports, args->span, "too many arguments: the maximum is %d", MAX_RANK);
-        report_help(e->reports, "pass fewer tensors, or join some with concat");
-        return false;
-    }
+    if (args->count > MAX_RANK)
+        return report_invalid(e->reports, args->span,
+                              "pass fewer tensors, or join some with concat",
+                              "too many arguments: the maximum is %d", MAX_RANK);
     for (int i = 0; i < args->count; i++) {
         arguments[i] = evaluate(e, args->kids[i]);
         if (arguments[i]->kind == KIND_WORD) report_unknown_name(e, arguments[i]);

@@ -80,19 +80,14 @@ static bool set_attribute(Elaborator *e, Tensor *tensor, const char *name, Span 
         name = option->name;
     }
     if (value && value->kind == KIND_ERROR) return false;
-    if (freeze ? value && value->kind != KIND_FLAG : !value || value->kind != KIND_NUMBER) {
-        report_error(e->reports, value ? value->span : span, "attribute '%s' expects %s, got %s",
-                     name, freeze ? "true or false" : "a number",
-                     value ? value_shown(e, value) : "nothing");
-        return false;
-    }
-    if ((init || factor || clip) && value->number < 0) {
-        report_error(e->reports, value->span,
-                     "attribute '%s' expects a number of at least 0, got %.9g", name,
-                     value->number);
-        report_help(e->reports, "write a number from 0, such as 1");
-        return false;
-    }
+    if (freeze ? value && value->kind != KIND_FLAG : !value || value->kind != KIND_NUMBER)
+        return report_error(
+            e->reports, value ? value->span : span, "attribute '%s' expects %s, got %s", name,
+            freeze ? "true or false" : "a number", value ? value_shown(e, value) : "nothing");
+    if ((init || factor || clip) && value->number < 0)
+        return report_invalid(e->reports, value->span, "write a number from 0, such as 1",
+                              "attribute '%s' expects a number of at least 0, got %.9g", name,
+                              value->number);
     if (option && !freeze && !factor && !check_limits(e, option, value)) return false;
     if (freeze)
         tensor->frozen = !value || value->number != 0;
@@ -147,11 +142,9 @@ static void report_no_match(Elaborator *e, const Value *pattern) {
 
 static bool one_entry(Elaborator *e, const Value *entry) {
     RecordField *of = entry->kind == KIND_RECORD ? record_find(entry->record, "of") : NULL;
-    if (!of || of->value->kind != KIND_WORD || of->value->record) {
-        report_error(e->reports, entry->span, "an entry of 'parameters' expects the key 'of'");
-        report_help(e->reports, "write { of = \"block.*.ffn.*\", ... }");
-        return false;
-    }
+    if (!of || of->value->kind != KIND_WORD || of->value->record)
+        return report_invalid(e->reports, entry->span, "write { of = \"block.*.ffn.*\", ... }",
+                              "an entry of 'parameters' expects the key 'of'");
     int found = 0;
     if (record_find(entry->record, "grad_clip")) e->clip_groups++;
     for (int i = 0; i < e->program->tensors.count; i++) {
@@ -176,9 +169,9 @@ void outside_attributes(Elaborator *e, const Value *list) {
         return;
     }
     if (list->kind != KIND_LIST) {
-        report_error(e->reports, list->span, "'parameters' expects a list of records, got %s",
-                     value_shown(e, list));
-        report_help(e->reports, "write parameters = [{ of = \"block.*.ffn.*\", lr = 0.1 }]");
+        report_invalid(e->reports, list->span,
+                       "write parameters = [{ of = \"block.*.ffn.*\", lr = 0.1 }]",
+                       "'parameters' expects a list of records, got %s", value_shown(e, list));
         return;
     }
     for (int i = 0; i < list->list.count; i++)
@@ -188,16 +181,11 @@ void outside_attributes(Elaborator *e, const Value *list) {
 /* The option `parameters` belongs to the model, unless its outermost layer declares an option of
  * that name. */
 Value *take_attributes(const Node *layer, Record *record) {
-    const Node *body = layer_body(layer);
-    for (int i = 0; i < body->count; i++)
-        if (body->kids[i]->kind == NODE_OPTION && !strcmp(body->kids[i]->name, "parameters"))
-            return NULL;
+    if (option_called(layer, "parameters")) return NULL;
     for (int i = 0; i < record->entries.count; i++) {
         RecordField *entry = record->entries.items[i];
         if (strcmp(entry->name, "parameters")) continue;
-        for (int j = i; j + 1 < record->entries.count; j++)
-            record->entries.items[j] = record->entries.items[j + 1];
-        record->entries.count--;
+        list_remove(&record->entries, entry);
         return entry->value;
     }
     return NULL;

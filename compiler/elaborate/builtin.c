@@ -11,7 +11,6 @@
 #include "ir/call.h"
 
 #include <limits.h>
-#include <math.h>
 #include <string.h>
 
 /* The value of masked entries, beyond all others: 2^127, which f32 and bf16 represent. */
@@ -102,12 +101,10 @@ Value *reduce(Elaborator *e, const char *kind, Index *const *indices, int count,
     if (!strcmp(kind, "logsumexp") && used_count == count)
         return logsumexp(e, indices, count, value, span);
     bool sum = !strcmp(kind, "sum"), mean = !strcmp(kind, "mean");
-    if (!sum && !mean && strcmp(kind, "max") && strcmp(kind, "min")) {
-        report_error(e->reports, span,
-                     "the reduced expression does not depend on all indices of the reduction");
-        report_help(e->reports, "remove the other indices from the brackets");
-        return value_error(e, span);
-    }
+    if (!sum && !mean && strcmp(kind, "max") && strcmp(kind, "min"))
+        return value_invalid(
+            e, span, "remove the other indices from the brackets",
+            "the reduced expression does not depend on all indices of the reduction");
     Reduction reduction = sum || mean ? REDUCE_SUM : !strcmp(kind, "max") ? REDUCE_MAX : REDUCE_MIN;
     Value *result =
         used_count ? hoist_reduction(e, reduction, used, used_count, value, span) : value;
@@ -259,11 +256,9 @@ int kept_indices(Elaborator *e, const Node *subs, const Value *value, Span span,
 }
 
 static Value *softmax(Elaborator *e, const Node *node, const Node *subs) {
-    if (node->kids[1]->count != 1) {
-        report_error(e->reports, node->span, "softmax[n](e) expects one argument");
-        report_help(e->reports, "write softmax[n](e) with one argument");
-        return value_error(e, node->span);
-    }
+    if (node->kids[1]->count != 1)
+        return value_invalid(e, node->span, "write softmax[n](e) with one argument",
+                             "softmax[n](e) expects one argument");
     Value *value = evaluate(e, node->kids[1]->kids[0]);
     if (value->kind == KIND_ERROR) return value;
     Index *kept[MAX_RANK], *inner[MAX_RANK];
@@ -298,8 +293,8 @@ static Value *softmax(Elaborator *e, const Node *node, const Node *subs) {
 /* The index over concatenated parts with the total size `sizes`. */
 static Index *joined_index(Elaborator *e, const Node *node, const Node *subs, double sizes) {
     if (!subs || subs->count != 1 || subs->kids[0]->kind != NODE_NAME) {
-        report_error(e->reports, node->span, "'concat' expects the index over all of its parts");
-        report_help(e->reports, "write concat[j](a, b)");
+        report_invalid(e->reports, node->span, "write concat[j](a, b)",
+                       "'concat' expects the index over all of its parts");
         return NULL;
     }
     const Node *sub = subs->kids[0];
@@ -324,18 +319,15 @@ static Value *concat(Elaborator *e, const Node *node, const Node *subs) {
     const Node *args = node->kids[1];
     Value *parts[MAX_RANK];
     double sizes = 0;
-    if (args->count < 2 || args->count > MAX_RANK) {
-        report_error(e->reports, node->span, "concat[j](a, b) expects 2 to %d tensors", MAX_RANK);
-        report_help(e->reports, "write concat[j](a, b)");
-        return value_error(e, node->span);
-    }
+    if (args->count < 2 || args->count > MAX_RANK)
+        return value_invalid(e, node->span, "write concat[j](a, b)",
+                             "concat[j](a, b) expects 2 to %d tensors", MAX_RANK);
     for (int i = 0; i < args->count; i++) {
         parts[i] = evaluate(e, args->kids[i]);
         if (parts[i]->kind == KIND_ERROR) return parts[i];
         if (parts[i]->kind != KIND_TENSOR || !parts[i]->rank) {
-            report_error(e->reports, args->kids[i]->span,
-                         "'concat' expects tensors with at least one dimension");
-            report_help(e->reports, "write a subscript, such as x[i]");
+            report_invalid(e->reports, args->kids[i]->span, "write a subscript, such as x[i]",
+                           "'concat' expects tensors with at least one dimension");
             return value_error(e, node->span);
         }
         sizes += (double)parts[i]->dims[parts[i]->rank - 1]->axis->size;
@@ -392,8 +384,8 @@ static Value *size(Elaborator *e, const Node *node, const Node *subs) {
             product *= (double)((Value *)list->items[j])->axis->size;
         if (!fine) return value_error(e, node->span);
         if (list) continue;
-        report_error(e->reports, arg->span, "size(...) expects the name of an axis");
-        report_help(e->reports, "write size(d) with the name of an axis");
+        report_invalid(e->reports, arg->span, "write size(d) with the name of an axis",
+                       "size(...) expects the name of an axis");
         return value_error(e, node->span);
     }
     return value_number(e, product, node->span);
@@ -405,8 +397,8 @@ static Value *list_length_call(Elaborator *e, const Node *node, const Node *subs
     Value *list = args->count == 1 ? evaluate(e, args->kids[0]) : NULL;
     if (list && list->kind == KIND_ERROR) return list;
     if (list && list->kind == KIND_LIST) return value_number(e, list->list.count, node->span);
-    report_error(e->reports, args->span, "length(...) expects a list");
-    report_help(e->reports, "write length(list) with the name of a list");
+    report_invalid(e->reports, args->span, "write length(list) with the name of a list",
+                   "length(...) expects a list");
     return value_error(e, node->span);
 }
 
@@ -421,9 +413,8 @@ static Value *density(Elaborator *e, const Node *node, const Node *subs) {
         return value_error(e, node->span);
     if (!mask || mask->kind != KIND_TENSOR || share->kind != KIND_NUMBER || !(share->number > 0) ||
         share->number > 1) {
-        report_error(e->reports, args->span,
-                     "density(mask, share) expects a tensor and a number above 0, at most 1");
-        report_help(e->reports, "write density(p[s,n] > 0, 0.25)");
+        report_invalid(e->reports, args->span, "write density(p[s,n] > 0, 0.25)",
+                       "density(mask, share) expects a tensor and a number above 0, at most 1");
         return value_error(e, node->span);
     }
     Value *result = hoist_reduction(e, REDUCE_NONE, NULL, 0, mask, mask->span);
@@ -545,17 +536,15 @@ static Value *pointwise_call(Elaborator *e, const Node *node, const char *name) 
     int op = args->count >= 1 && args->count <= 3 ? op_find(name, args->count) : -1;
     if (op < 0 || op_is_random((OpCode)op)) {
         for (int arity = 1; arity <= 3; arity++)
-            if (op_find(name, arity) >= 0 && arity != args->count) {
-                report_error(e->reports, node->span, "'%s' expects %d argument%s, got %d", name,
-                             arity, arity == 1 ? "" : "s", args->count);
-                report_help(e->reports, "moec doc functions lists the arguments");
-                return value_error(e, node->span);
-            }
+            if (op_find(name, arity) >= 0 && arity != args->count)
+                return value_invalid(e, node->span, "moec doc functions lists the arguments",
+                                     "'%s' expects %d argument%s, got %d", name, arity,
+                                     arity == 1 ? "" : "s", args->count);
         return NULL;
     }
     if (node->kids[2]) {
-        report_error(e->reports, node->kids[2]->span, "'%s' has no options", name);
-        report_help(e->reports, "remove the options in braces");
+        report_invalid(e->reports, node->kids[2]->span, "remove the options in braces",
+                       "'%s' has no options", name);
         return value_error(e, node->span);
     }
     Value *values[3] = {NULL, NULL, NULL};

@@ -15,8 +15,7 @@
 #include <string.h>
 
 const char *pattern_of(Arena *arena, const char *path) {
-    Text text = {.arena = arena};
-    text_add(&text, "%s", "");
+    Text text = text_new(arena);
     for (const char *at = path; *at;) {
         size_t length = strcspn(at, ".");
         bool step = *at == '{' || isdigit((unsigned char)*at);

@@ -10,7 +10,6 @@
  */
 #include "elaborate/elaborate.h"
 
-#include <math.h>
 #include <string.h>
 
 /* The model of that name; without a name, the last one in the file itself. */
@@ -48,8 +47,8 @@ void report_unknown_model(Unit *unit, Span span, const char *name) {
 const Node *model_options(Elaborator *e, const Node *model, Record *record, int depth) {
     const Node *base = model->kids[0], *layer = NULL;
     if (depth > MAX_APPLICATIONS) {
-        report_error(e->reports, model->name_span, "model '%s' is based on itself", model->name);
-        report_help(e->reports, "base it on a layer, such as decoder");
+        report_invalid(e->reports, model->name_span, "base it on a layer, such as decoder",
+                       "model '%s' is based on itself", model->name);
         return NULL;
     }
     const Node *other = find_model(e->unit, base->name);
@@ -60,11 +59,7 @@ const Node *model_options(Elaborator *e, const Node *model, Record *record, int 
     if (!layer && !e->reports->errors) report_unknown_model(e->unit, base->span, base->name);
     if (!layer) return NULL;
     e->order++;
-    Record *own = record_evaluate(e, model->kids[1]);
-    for (int i = 0; i < own->entries.count; i++) {
-        RecordField *entry = own->entries.items[i];
-        record_set(e, record, entry->name, entry->value, entry->span);
-    }
+    record_merge(e, record, record_evaluate(e, model->kids[1]));
     return layer;
 }
 
@@ -148,8 +143,7 @@ Tensor *output_scalar(Elaborator *e, const char *name, Expr *value, Span span) {
     check_output_name(e, name, span);
     Tensor *tensor = tensor_new(e->program, name, ROLE_OUTPUT, TYPE_REAL, 0, NULL, span);
     tensor->path = name;
-    statement_loop(e->program, e->block, expr_read(e->program, tensor, NULL), false, REDUCE_NONE,
-                   NULL, 0, value, span);
+    statement_assign(e->program, e->block, expr_read(e->program, tensor, NULL), value, span);
     list_push(e->arena, &e->program->outputs, tensor);
     return tensor;
 }
@@ -158,10 +152,8 @@ static void output_tensor(Elaborator *e, const Binding *named) {
     const Value *value = named->value;
     check_output_name(e, named->name, named->span);
     Index *all[MAX_RANK];
-    Axis *axes[MAX_RANK];
     int rank = ambient_used(e, value->expr, all);
     for (int i = 0; i < value->rank && rank < MAX_RANK; i++) all[rank++] = value->dims[i];
-    for (int i = 0; i < rank; i++) axes[i] = all[i]->axis;
     Expr *read = value->expr;
     bool whole = read->kind == EXPR_READ && read->tensor->role == ROLE_TEMP && read->count == rank;
     for (int i = 0; whole && i < rank; i++)
@@ -173,10 +165,10 @@ static void output_tensor(Elaborator *e, const Binding *named) {
         return;
     }
     Tensor *tensor =
-        tensor_new(e->program, named->name, ROLE_OUTPUT, TYPE_REAL, rank, axes, named->span);
+        tensor_over(e->program, named->name, ROLE_OUTPUT, TYPE_REAL, all, rank, named->span);
     tensor->path = named->name;
-    statement_loop(e->program, e->block, expr_read_indices(e->program, tensor, all), false,
-                   REDUCE_NONE, NULL, 0, value->expr, named->span);
+    statement_assign(e->program, e->block, expr_read_indices(e->program, tensor, all), value->expr,
+                     named->span);
     list_push(e->arena, &e->program->outputs, tensor);
 }
 
@@ -256,10 +248,9 @@ static void check_sizes(Elaborator *e) {
 
 static void model_program(Elaborator *e, const Node *model, const Node *layer, Record *record) {
     if (layer->kids[0] && layer->kids[0]->count) {
-        report_error(e->reports, layer->name_span,
-                     "layer '%s' has arguments and cannot be the base of a model", layer->name);
-        report_help(e->reports,
-                    "base the model on a layer that declares its inputs, such as decoder");
+        report_invalid(e->reports, layer->name_span,
+                       "base the model on a layer that declares its inputs, such as decoder",
+                       "layer '%s' has arguments and cannot be the base of a model", layer->name);
         return;
     }
     Value *train = train_group(e, layer, record);
@@ -284,14 +275,12 @@ static void model_program(Elaborator *e, const Node *model, const Node *layer, R
     scope_bind(e, &scope, "(options)", options, layer->span);
     check_unknown_options(e, layer, record);
     block_statements(e, layer_body(layer));
-    if (!e->loss && !e->named.count && !e->reports->errors) {
-        report_error(
+    if (!e->loss && !e->named.count && !e->reports->errors)
+        report_invalid(
             e->reports, layer->name_span,
+            "add 'loss = ...' or 'output NAME', or base the model on another layer",
             "layer '%s' has neither a loss nor an output and cannot be the base of a model",
             layer->name);
-        report_help(e->reports,
-                    "add 'loss = ...' or 'output NAME', or base the model on another layer");
-    }
     decide_inputs(e);
     if (e->reports->errors) return;
     outputs(e);

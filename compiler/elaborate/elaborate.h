@@ -253,6 +253,9 @@ void count_step(Elaborator *e, Span span);
 Value *value_new(Elaborator *e, Kind kind, Span span);
 Value *value_number(Elaborator *e, double number, Span span);
 Value *value_error(Elaborator *e, Span span);
+/* The same after a report, see report_invalid. */
+Value *value_invalid(Elaborator *e, Span span, const char *help, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 Value *value_tensor(Elaborator *e, Expr *expr, Index *const *dims, int rank, Span span);
 /* An additional result of a value by name, or NULL. */
 Value *value_result(const Value *value, const char *name);
@@ -319,6 +322,8 @@ RecordField *record_find(const Record *record, const char *name);
 RecordField *given_entry(const Record *given, const char *path); /* "heads.q", or NULL */
 void record_set(Elaborator *e, Record *record, const char *path, Value *value, Span span);
 Record *record_copy(Elaborator *e, const Record *record);
+/* Sets the entries of `from` (NULL: none). */
+void record_merge(Elaborator *e, Record *into, const Record *from);
 /* Removes the options of the group `name` from `record` and binds them, for a model whose outermost
  * layer has an option `train` but does not declare the group. */
 void standard_group(Elaborator *e, const Node *layer, Record *record, const char *name);
@@ -349,7 +354,6 @@ Span option_span(const Node *option);                  /* of the declaration wit
 const Node *option_named(Elaborator *e, const Node *layer, const char *name, Span span);
 /* Replaces deprecated names in the options given to a layer. */
 void adopt_names(Elaborator *e, const Node *layer, Record *given);
-void record_remove(Record *record, const RecordField *entry);
 /* Moves options of a model to their new group: train.weights to inference.weight_dtype. */
 void adopt_moves(Elaborator *e, const Node *layer, Record *record);
 /* The current value for a deprecated value of an enum. */
@@ -537,7 +541,6 @@ bool provided_alike(const List *a, const List *b);
 void provided_end(Elaborator *e, const RepeatBuild *region, const BuiltRepeat *built);
 /* Keeps a value of the last iteration of its repeat, which has ended. */
 void keep_provided(Elaborator *e, Provided *entry);
-bool has_name(const List *names, const char *name);
 /* An undeclared option for the layers that the current layer applies. */
 void pass_on(Elaborator *e, const RecordField *entry, const char *path);
 /* Reports options that neither the current layer nor a layer that it applies declares. */

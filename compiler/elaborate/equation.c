@@ -6,7 +6,6 @@
  * that axis. Any other index has the axis of the first dimension that it subscripts.
  */
 #include "elaborate/elaborate.h"
-#include "base/must.h"
 
 #include <string.h>
 
@@ -54,17 +53,15 @@ static void report_axis_conflict(Elaborator *e, const EquationIndex *entry, cons
 
 static Index *batch_index(Elaborator *e, const Axis *axis, Span span) {
     if (!e->batch) {
-        report_error(e->reports, span,
-                     "'batch' is not available here: 'grad' is the gradient of the whole step");
-        report_help(e->reports, "remove the index 'batch'");
+        report_invalid(e->reports, span, "remove the index 'batch'",
+                       "'batch' is not available here: 'grad' is the gradient of the whole step");
         return NULL;
     }
     if (!axis || axis == e->batch->axis) return e->batch;
-    report_error(e->reports, span,
-                 "'batch' is the axis of the sequences of a micro-batch (size %ld), but this "
-                 "dimension is axis '%s' (size %ld)",
-                 e->batch->axis->size, axis->name, axis->size);
-    report_help(e->reports, "write mean[batch, ...] or sum[batch, ...]");
+    report_invalid(e->reports, span, "write mean[batch, ...] or sum[batch, ...]",
+                   "'batch' is the axis of the sequences of a micro-batch (size %ld), but this "
+                   "dimension is axis '%s' (size %ld)",
+                   e->batch->axis->size, axis->name, axis->size);
     return NULL;
 }
 
@@ -77,14 +74,14 @@ void report_no_index(Elaborator *e, const Binding *binding, Span span) {
 
 bool needs_equation(Elaborator *e, Span span, const char *construct) {
     if (e->equation) return true;
-    report_error(e->reports, span, "%s is allowed only in an equation", construct);
-    report_help(e->reports, "write it on the right side of an equation: y = ...");
-    return false;
+    return report_invalid(e->reports, span, "write it on the right side of an equation: y = ...",
+                          "%s is allowed only in an equation", construct);
 }
 
 void report_position(Elaborator *e, const char *name, Span span) {
-    report_error(e->reports, span, "'%s' is the current position of the scan, not an index", name);
-    report_help(e->reports, "use another name, such as 't', for an index over all positions");
+    report_invalid(e->reports, span,
+                   "use another name, such as 't', for an index over all positions",
+                   "'%s' is the current position of the scan, not an index", name);
 }
 
 bool names_position(const Elaborator *e, const Binding *binding) {
@@ -168,12 +165,11 @@ const List *axis_list(Elaborator *e, const Node *sub, bool *fine) {
 
 bool fits_rank(Elaborator *e, const char *name, int rank, Span span) {
     if (rank <= MAX_DIMENSIONS) return true;
-    report_error(e->reports, span,
-                 "%s has %d dimensions, including those that it is mapped over; the maximum is %d",
-                 name ? arena_format(e->arena, "'%s'", name) : "this", rank, MAX_DIMENSIONS);
-    report_help(e->reports,
-                "merge two axes into one (i = floor(n / 4), j = n %% 4), or reduce earlier");
-    return false;
+    return report_invalid(
+        e->reports, span,
+        "merge two axes into one (i = floor(n / 4), j = n % 4), or reduce earlier",
+        "%s has %d dimensions, including those that it is mapped over; the maximum is %d",
+        name ? arena_format(e->arena, "'%s'", name) : "this", rank, MAX_DIMENSIONS);
 }
 
 typedef struct UsedIndices {
@@ -205,9 +201,9 @@ static void find_used_index(Expr *expr, void *data) {
         found->indices[found->count++] = expr->index;
         return;
     }
-    report_error(found->e->reports, found->e->frame->call,
-                 "an expression depends on more than %d indices", MAX_LOOPS);
-    report_help(found->e->reports, "split the expression into two equations");
+    report_invalid(found->e->reports, found->e->frame->call,
+                   "split the expression into two equations",
+                   "an expression depends on more than %d indices", MAX_LOOPS);
 }
 
 void report_no_axis(Elaborator *e, Span span, const char *index) {
@@ -279,17 +275,13 @@ Value *define(Elaborator *e, const char *name, Index *const *dims, int rank, Red
             indices[count++] = ambient[i];
     for (int i = 0; i < rank; i++) indices[count++] = dims[i];
     if (!fits_rank(e, name, count, span)) return value_error(e, span);
-    if (count + reduced_count > MAX_LOOPS) {
-        report_error(e->reports, span, "too many indices: %d, the maximum is %d",
-                     count + reduced_count, MAX_LOOPS);
-        report_help(e->reports, "split the equation into two");
-        return value_error(e, span);
-    }
-    Axis *axes[MAX_RANK];
-    for (int i = 0; i < count; i++) axes[i] = indices[i]->axis;
+    if (count + reduced_count > MAX_LOOPS)
+        return value_invalid(e, span, "split the equation into two",
+                             "too many indices: %d, the maximum is %d", count + reduced_count,
+                             MAX_LOOPS);
     const char *own = name ? name : part_name(e, reduction, value);
     Tensor *tensor =
-        tensor_new(e->program, temporary_name(e, own), ROLE_TEMP, TYPE_REAL, count, axes, span);
+        tensor_over(e->program, temporary_name(e, own), ROLE_TEMP, TYPE_REAL, indices, count, span);
     name_in_spec(e, tensor, own);
     tensor->part = !name;
     tensor->integer = expr_names_whole(value);
@@ -358,25 +350,20 @@ static bool left_indices(Elaborator *e, const Node *node) {
             equation->left[equation->left_count++] =
                 equation_canonical(e, ((Value *)list->items[j])->axis, sub->span);
         if (list) continue;
-        if (sub->kind != NODE_NAME) {
-            report_error(e->reports, sub->span,
-                         "a subscript on the left side must be the name of an index");
-            report_help(e->reports, "move the expression to the right side");
-            return false;
-        }
+        if (sub->kind != NODE_NAME)
+            return report_invalid(e->reports, sub->span, "move the expression to the right side",
+                                  "a subscript on the left side must be the name of an index");
         if (names_position(e, scope_find(e->scope, sub->name))) {
             report_error(
                 e->reports, sub->span,
                 "'%s' is the current position of the scan and not a subscript of the left side",
                 sub->name);
-            report_help(e->reports, "remove '%s' from the left side", sub->name);
-            return false;
+            return report_help(e->reports, "remove '%s' from the left side", sub->name);
         }
-        if (equation_find(e, sub->name)) {
-            report_error(e->reports, sub->span, "duplicate index '%s' on the left side", sub->name);
-            report_help(e->reports, "use an index with another name for the second dimension");
-            return false;
-        }
+        if (equation_find(e, sub->name))
+            return report_invalid(e->reports, sub->span,
+                                  "use an index with another name for the second dimension",
+                                  "duplicate index '%s' on the left side", sub->name);
         Index *index = equation_index(e, sub->name, NULL, sub->span);
         if (!index) return false;
         equation->left[equation->left_count++] = index;
@@ -448,9 +435,9 @@ static bool may_define(Elaborator *e, const Node *node) {
     if (data && node_mentions(node->kids[1], node->name)) return true;
     report_error(e->reports, node->name_span, "duplicate definition of '%s'", node->name);
     report_note(e->reports, binding->span, "first defined here");
-    report_help(e->reports, data ? "choose another name, or read the old value on the right side"
-                                 : "choose another name");
-    return false;
+    return report_help(e->reports,
+                       data ? "choose another name, or read the old value on the right side"
+                            : "choose another name");
 }
 
 /* Whether the expression is a whole tensor with exactly the indices of the left side. */

@@ -81,20 +81,19 @@ Value *apply_op(Elaborator *e, OpCode op, Value *a, Value *b, Value *c, Span spa
         }
     }
     if (op == OP_MOD && expr_is_number(args[1], 0)) {
-        report_error(e->reports, values[1]->span, "remainder of a division by zero");
-        report_help(e->reports, "write 'option period: int in 1..' to exclude 0");
+        report_invalid(e->reports, values[1]->span,
+                       "write 'option period: int in 1..' to exclude 0",
+                       "remainder of a division by zero");
         return value_error(e, span);
     }
     result->expr = expr_apply(e->program, op, args[0], args[1], args[2]);
     result->expr->span = span;
     if (constant && e->unit->decisions) record_decision(e, op, a, b);
     if (constant) {
-        if (result->expr->kind != EXPR_NUMBER || !isfinite(result->expr->number)) {
-            report_error(e->reports, span, "the result is not a finite number");
-            report_help(e->reports,
-                        "look for a division by 0 or the logarithm of a negative number");
-            return value_error(e, span);
-        }
+        if (result->expr->kind != EXPR_NUMBER || !isfinite(result->expr->number))
+            return value_invalid(e, span,
+                                 "look for a division by 0 or the logarithm of a negative number",
+                                 "the result is not a finite number");
         return value_number(e, result->expr->number, span);
     }
     return result;
@@ -119,16 +118,13 @@ Value *read_value(Elaborator *e, Value *value, Span span) {
     int rank = 0;
     for (int i = 0; i < value->rank; i++) {
         for (int j = 0; j < i; j++)
-            if (axes_match(e, value->dims[j]->axis, value->dims[i]->axis)) {
-                report_error(e->reports, span,
-                             "two dimensions have axis '%s': subscripts are required",
-                             value->dims[i]->axis->name);
-                report_help(
-                    e->reports,
+            if (axes_match(e, value->dims[j]->axis, value->dims[i]->axis))
+                return value_invalid(
+                    e, span,
                     "write subscripts, such as x[i,j]; in attend[t](...), t is the position "
-                    "of the keys");
-                return value_error(e, span);
-            }
+                    "of the keys",
+                    "two dimensions have axis '%s': subscripts are required",
+                    value->dims[i]->axis->name);
         Index *index = equation_canonical(e, value->dims[i]->axis, span);
         to[i] = expr_index(e->program, index);
         if (index != e->scanned) dims[rank++] = index; /* a scan has one current position */
@@ -257,13 +253,11 @@ static Value *name(Elaborator *e, const Node *node) {
     Binding *binding = scope_find(e->scope, node->name);
     if (entry && (!binding || binding->value->kind == KIND_AXIS)) {
         if (!entry->index->axis) entry->index->axis = axis_subscripted(e, node->name);
-        if (!entry->index->axis) {
-            report_error(e->reports, node->span,
-                         "index '%s' is used as a number before its axis is known", node->name);
-            report_help(e->reports,
-                        "write a tensor with this subscript before it, or use the name of an axis");
-            return value_error(e, node->span);
-        }
+        if (!entry->index->axis)
+            return value_invalid(
+                e, node->span,
+                "write a tensor with this subscript before it, or use the name of an axis",
+                "index '%s' is used as a number before its axis is known", node->name);
         return value_tensor(e, expr_index(e->program, entry->index), &entry->index, 1, node->span);
     }
     if (binding) {
@@ -287,9 +281,7 @@ static Value *name(Elaborator *e, const Node *node) {
 static bool is_of_arrays(const char *name) {
     static const char *const names[] = {"reshape", "view",    "transpose", "permute",   "T",
                                         "flatten", "squeeze", "unsqueeze", "rearrange", "expand"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (!strcmp(names[i], name)) return true;
-    return false;
+    return text_find(names, sizeof names / sizeof *names, name) >= 0;
 }
 
 static Value *field(Elaborator *e, const Node *node) {
@@ -346,18 +338,14 @@ static Value *made(Elaborator *e, const Node *node) {
 static Value *list_element(Elaborator *e, const Value *list, const Node *subs) {
     Value *sub = subs->count == 1 ? evaluate(e, subs->kids[0]) : NULL;
     if (sub && sub->kind == KIND_ERROR) return sub;
-    if (!sub || sub->kind != KIND_NUMBER || sub->number != floor(sub->number)) {
-        report_error(e->reports, subs->span, "the subscript of a list must be an integer");
-        report_help(e->reports, "write one integer, such as [0] for the first element");
-        return value_error(e, subs->span);
-    }
+    if (!sub || sub->kind != KIND_NUMBER || sub->number != floor(sub->number))
+        return value_invalid(e, subs->span, "write one integer, such as [0] for the first element",
+                             "the subscript of a list must be an integer");
     if (sub->number >= 0 && sub->number < list->list.count)
         return list->list.items[(int)sub->number];
-    report_error(e->reports, subs->span, "subscript %.9g is outside the list of %d elements",
-                 sub->number, list->list.count);
-    report_help(e->reports,
-                "use a subscript from 0, or list[i %% length(list)] to repeat the list");
-    return value_error(e, subs->span);
+    return value_invalid(
+        e, subs->span, "use a subscript from 0, or list[i % length(list)] to repeat the list",
+        "subscript %.9g is outside the list of %d elements", sub->number, list->list.count);
 }
 
 static Value *indexed(Elaborator *e, const Node *node) {
@@ -403,12 +391,9 @@ static bool binders(Elaborator *e, const Node *node, Index **indices, int *count
         bool fine = true;
         const List *list = axis_list(e, binder, &fine);
         if (!fine) return false;
-        if (*count + (list ? list->count : 1) > MAX_LOOPS) {
-            report_error(e->reports, binder->span,
-                         "too many indices in a reduction: the maximum is %d", MAX_LOOPS);
-            report_help(e->reports, "reduce in two steps");
-            return false;
-        }
+        if (*count + (list ? list->count : 1) > MAX_LOOPS)
+            return report_invalid(e->reports, binder->span, "reduce in two steps",
+                                  "too many indices in a reduction: the maximum is %d", MAX_LOOPS);
         if (!value && !strcmp(binder->name, "batch")) {
             Index *batch = equation_index(e, binder->name, NULL, binder->span);
             if (!batch) return false;
@@ -533,9 +518,8 @@ static Value *expression(Elaborator *e, const Node *node) {
         if (!node->kids[1] || !evaluate_number(e, node->kids[1], "the end of a range", &high))
             break;
         if (high - low > MAX_EXPANSION) {
-            report_error(e->reports, node->span, "too many values in a range: the maximum is %d",
-                         MAX_EXPANSION);
-            report_help(e->reports, "use a shorter range");
+            report_invalid(e->reports, node->span, "use a shorter range",
+                           "too many values in a range: the maximum is %d", MAX_EXPANSION);
             break;
         }
         Value *range = value_new(e, KIND_LIST, node->span);
@@ -547,8 +531,8 @@ static Value *expression(Elaborator *e, const Node *node) {
         report_label(e, node);
         break;
     default:
-        report_error(e->reports, node->span, "this is not allowed in an expression");
-        report_help(e->reports, "write a number, a name, a function or a layer here");
+        report_invalid(e->reports, node->span, "write a number, a name, a function or a layer here",
+                       "this is not allowed in an expression");
     }
     return value_error(e, node->span);
 }

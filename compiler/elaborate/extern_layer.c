@@ -53,11 +53,10 @@ static bool set_extern_attribute(Elaborator *e, ExternChoice *choice, const Node
     if (!cuda || !value || !(threads || shared)) {
         report_error(e->reports, entry->name_span, "unknown attribute '%s' of extern %s", name,
                      choice->function->target);
-        report_help(e->reports, cuda
-                                    ? "write { gradient, workspace = d, blocks = s, threads = 256, "
-                                      "shared = 0 }"
-                                    : "write { gradient, workspace = d }, or no attributes");
-        return false;
+        return report_help(e->reports,
+                           cuda ? "write { gradient, workspace = d, blocks = s, threads = 256, "
+                                  "shared = 0 }"
+                                : "write { gradient, workspace = d }, or no attributes");
     }
     double number = 0;
     if (!evaluate_number(e, value, name, &number)) return false;
@@ -65,8 +64,7 @@ static bool set_extern_attribute(Elaborator *e, ExternChoice *choice, const Node
     if (number < (double)least || number > (double)most || number != (double)(long)number) {
         report_error(e->reports, value->span, "'%s' must be an integer from %ld to %ld, got %.9g",
                      name, least, most, number);
-        report_help(e->reports, threads ? "write threads = 256" : "write shared = 4096");
-        return false;
+        return report_help(e->reports, threads ? "write threads = 256" : "write shared = 4096");
     }
     *(threads ? &choice->threads : &choice->shared) = (long)number;
     return true;
@@ -76,8 +74,9 @@ void extern_statement(Elaborator *e, const Node *node) {
     ExternChoice choice = {.function = extern_function(e->unit, node), .threads = DEFAULT_THREADS};
     if (!choice.function) return;
     if (!e->frame->caller) {
-        report_error(e->reports, node->span, "extern is not allowed in the layer of a model");
-        report_help(e->reports, "move the equations and extern to a layer with a result");
+        report_invalid(e->reports, node->span,
+                       "move the equations and extern to a layer with a result",
+                       "extern is not allowed in the layer of a model");
         return;
     }
     for (int i = 0; node->kids[1] && i < node->kids[1]->count; i++)
@@ -211,12 +210,10 @@ static Expr *extern_argument(ExternBuild *build, const char *name, const Value *
             return NULL;
         }
     if (is_whole_array(e, read, wanted, count)) return read;
-    Axis *axes[MAX_RANK];
-    for (int i = 0; i < count; i++) axes[i] = wanted[i]->axis;
-    Tensor *copy = tensor_new(e->program, temporary_name(e, name), ROLE_TEMP, read->tensor->type,
-                              count, axes, value->span);
+    Tensor *copy = tensor_over(e->program, temporary_name(e, name), ROLE_TEMP, read->tensor->type,
+                               wanted, count, value->span);
     Expr *target = expr_read_indices(e->program, copy, wanted);
-    statement_loop(e->program, e->block, target, false, REDUCE_NONE, NULL, 0, read, value->span);
+    statement_assign(e->program, e->block, target, read, value->span);
     return target;
 }
 
@@ -281,9 +278,8 @@ static void add_extern_parameter(ExternBuild *build, const Expr *read) {
         if (leads && !stays_fixed(e, read->args[i]))
             build->reason = arena_format(e->arena, "'%s' depends on an index around the layer",
                                          path_end(tensor->path));
-        subs[i] = leads ? read->args[i]
-                        : expr_index(e->program,
-                                     index_new(e->program, tensor->axes[i]->name, tensor->axes[i]));
+        subs[i] =
+            leads ? read->args[i] : expr_index(e->program, index_over(e->program, tensor->axes[i]));
     }
     const size_t prefix = strlen(e->frame->path);
     const bool own = !strncmp(tensor->path, e->frame->path, prefix) && tensor->path[prefix] == '.';
@@ -383,7 +379,6 @@ static void check_extern_positions(ExternBuild *build, const List *statements) {
 static void add_extern_result(ExternBuild *build, const Node *formal, Value *value) {
     Elaborator *e = build->e;
     Index *wanted[2 * MAX_RANK];
-    Axis *axes[MAX_RANK];
     if (value->kind != KIND_TENSOR || !is_plain_read(e, value->expr) ||
         value->expr->tensor->role != ROLE_TEMP || value->expr->tensor->type != TYPE_REAL ||
         e->frame->ambient_count + value->rank > MAX_RANK) {
@@ -392,10 +387,9 @@ static void add_extern_result(ExternBuild *build, const Node *formal, Value *val
         return;
     }
     const int count = wanted_indices(e, value, wanted);
-    for (int i = 0; i < count; i++) axes[i] = wanted[i]->axis;
     Tensor *equation = value->expr->tensor;
-    Tensor *tensor = tensor_new(e->program, temporary_name(e, formal->name), ROLE_TEMP, TYPE_REAL,
-                                count, axes, equation->span);
+    Tensor *tensor = tensor_over(e->program, temporary_name(e, formal->name), ROLE_TEMP, TYPE_REAL,
+                                 wanted, count, equation->span);
     Expr *operand = expr_read_indices(e->program, tensor, wanted);
     add_extern_sizes(build, operand, named_dimensions(build, formal, value),
                      build->statement->inputs.count + build->statement->outputs.count);
@@ -476,11 +470,10 @@ static Expr *workspace_of(ExternBuild *build, const ExternCall *call, const Node
     Elaborator *e = build->e;
     const ExternProduct *product = &call->space;
     Index *loops[MAX_RANK];
-    Axis *axes[MAX_RANK];
     int rank = extern_row_loops(build, loops);
     if (rank + product->count + 1 > MAX_RANK) {
-        report_error(e->reports, node->span, "the workspace has more than %d dimensions", MAX_RANK);
-        report_help(e->reports, "write fewer axes, and their size as a number");
+        report_invalid(e->reports, node->span, "write fewer axes, and their size as a number",
+                       "the workspace has more than %d dimensions", MAX_RANK);
         return NULL;
     }
     for (int i = 0; i < product->count; i++) {
@@ -494,11 +487,10 @@ static Expr *workspace_of(ExternBuild *build, const ExternCall *call, const Node
     }
     if (product->factor > 1) {
         Axis *axis = axis_new(e->program, "workspace", product->factor, AXIS_PLAIN, node->span);
-        loops[rank++] = index_new(e->program, axis->name, axis);
+        loops[rank++] = index_over(e->program, axis);
     }
-    for (int i = 0; i < rank; i++) axes[i] = loops[i]->axis;
-    Tensor *tensor = tensor_new(e->program, temporary_name(e, "workspace"), ROLE_TEMP, TYPE_REAL,
-                                rank, axes, node->span);
+    Tensor *tensor = tensor_over(e->program, temporary_name(e, "workspace"), ROLE_TEMP, TYPE_REAL,
+                                 loops, rank, node->span);
     return expr_read_indices(e->program, tensor, loops);
 }
 

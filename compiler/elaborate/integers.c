@@ -192,10 +192,10 @@ static void check_numbers(const Integers *integers, const Expr *expr) {
     Reports *reports = integers->program->reports;
     const Expr *found = reports->errors ? NULL : inexact_literal(expr);
     if (!found) return;
-    report_error(reports, integers->span,
-                 "constant %.17g in this integer arithmetic exceeds 2^53 - 1", found->number);
-    report_help(reports, "use constants up to 9007199254740991; products of indices and tokens can "
-                         "be larger and wrap at 64 bits");
+    report_invalid(reports, integers->span,
+                   "use constants up to 9007199254740991; products of indices and tokens can "
+                   "be larger and wrap at 64 bits",
+                   "constant %.17g in this integer arithmetic exceeds 2^53 - 1", found->number);
 }
 
 static void visit_value(Integers *integers, const Expr *expr);

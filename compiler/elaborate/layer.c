@@ -113,10 +113,9 @@ static bool bind_axis(Elaborator *e, const Node *sub, Axis *axis) {
                  before->value->axis->size, axis->name, axis->size);
     report_note(e->reports, before->span, "first bound here");
     report_note(e->reports, sub->span, "then bound here");
-    report_help(e->reports,
-                "pass arguments with equal sizes, or declare different axes in layer '%s'",
-                e->frame->layer->name);
-    return false;
+    return report_help(e->reports,
+                       "pass arguments with equal sizes, or declare different axes in layer '%s'",
+                       e->frame->layer->name);
 }
 
 /* Checks that the subscripts of a formal are names of axes, with `...` only at the beginning. */
@@ -129,8 +128,7 @@ static bool check_formal(Elaborator *e, const Node *formal) {
                      sub->kind == NODE_ELLIPSIS ? "'...' must come before the named axes"
                                                 : "a dimension of '%s' must be the name of an axis",
                      formal->name);
-        report_help(e->reports, "write the names of the axes: %s[s, d]", formal->name);
-        return false;
+        return report_help(e->reports, "write the names of the axes: %s[s, d]", formal->name);
     }
     return true;
 }
@@ -154,8 +152,7 @@ static bool bind_formal(Elaborator *e, const Node *formal, Value *value) {
         report_error(e->reports, value->span, "layer '%s' expects a tensor for '%s', got %s",
                      e->frame->layer->name, formal->name, value_shown(e, value));
         report_note(e->reports, formal->span, "declared here");
-        report_help(e->reports, "pass a tensor, such as x");
-        return false;
+        return report_help(e->reports, "pass a tensor, such as x");
     }
     int skip = 0, count = subs ? subs->count : 0;
     if (subs && count && ((Node *)subs->kids[0])->kind == NODE_ELLIPSIS) {
@@ -262,9 +259,8 @@ static bool result_axes(Elaborator *e, const Node *layer, const Node *formal, Li
         if (!named || named->value->kind != KIND_AXIS) {
             report_error(e->reports, sub->span, "layer '%s' has no axis '%s'", layer->name,
                          sub->name);
-            report_help(e->reports, "declare axis %s = ... or option %s: axes", sub->name,
-                        sub->name);
-            return false;
+            return report_help(e->reports, "declare axis %s = ... or option %s: axes", sub->name,
+                               sub->name);
         }
         list_push(e->arena, axes, named->value->axis);
     }
@@ -365,10 +361,7 @@ static Value *in_caller(Elaborator *e, Value *value, Axis *const *axes, Index *c
 
 static Record *application_options(Elaborator *e, const Value *layer, const Record *options) {
     Record *merged = record_copy(e, layer->record);
-    for (int i = 0; options && i < options->entries.count; i++) {
-        RecordField *entry = options->entries.items[i];
-        record_set(e, merged, entry->name, entry->value, entry->span);
-    }
+    record_merge(e, merged, options);
     return merged;
 }
 
@@ -425,10 +418,9 @@ Value *apply_layer(Elaborator *e, Value *layer, const char *label, bool labelled
     if (count != (formals ? formals->count : 0)) return wrong_argument_count(e, node, count, span);
     if (!check_formals(e, node)) return value_error(e, span);
     if (e->frame->depth >= MAX_APPLICATIONS) {
-        report_error(e->reports, span,
-                     "layers are nested more than %d levels deep: does '%s' apply itself?",
-                     MAX_APPLICATIONS, node->name);
-        report_help(e->reports, "remove the application of the layer to itself");
+        report_invalid(e->reports, span, "remove the application of the layer to itself",
+                       "layers are nested more than %d levels deep: does '%s' apply itself?",
+                       MAX_APPLICATIONS, node->name);
         report_give_up(e->reports);
     }
     Axis *axes[MAX_RANK * 2];
@@ -455,12 +447,10 @@ Value *apply_layer(Elaborator *e, Value *layer, const char *label, bool labelled
                    .option = layer->option,
                    .depth = e->frame->depth + 1,
                    .repeats = e->frame->repeats};
-    if (!frame_ambient(e, &frame, under, under_count, seen, count)) {
-        report_error(e->reports, span, "layer '%s' is mapped over more than %d indices", node->name,
-                     MAX_RANK);
-        report_help(e->reports, "apply it under fewer indices");
-        return value_error(e, span);
-    }
+    if (!frame_ambient(e, &frame, under, under_count, seen, count))
+        return value_invalid(e, span, "apply it under fewer indices",
+                             "layer '%s' is mapped over more than %d indices", node->name,
+                             MAX_RANK);
     Value *result = result_in_frame(e, &frame, layer, seen, count, options);
     return in_caller(e, result, axes, indices, dims, span);
 }

@@ -66,9 +66,7 @@ static bool is_logged_anyway(const char *name) {
                                         "val_loss",
                                         "stage_sequences",
                                         "stage_context_length"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(name, names[i]) == 0) return true;
-    return false;
+    return text_find(names, sizeof names / sizeof *names, name) >= 0;
 }
 
 static const RepeatBuild *repeat_around(const Elaborator *e) {
@@ -102,19 +100,17 @@ static void probe_output(Elaborator *e, const Node *node, Expr *expr, Index *con
     const RepeatBuild *region = repeat_around(e);
     const Node *right = node->kids[1];
     Index *all[MAX_RANK + 1];
-    Axis *axes[MAX_RANK + 1];
     int count = 0;
     if (region) all[count++] = region->index;
     for (int i = 0; i < rank; i++) all[count++] = dims[i];
     if (!fits_rank(e, node->name, count, node->name_span)) return;
-    for (int i = 0; i < count; i++) axes[i] = all[i]->axis;
-    Tensor *tensor = tensor_new(e->program, temporary_name(e, node->name), ROLE_OUTPUT, TYPE_REAL,
-                                count, axes, node->name_span);
+    Tensor *tensor = tensor_over(e->program, temporary_name(e, node->name), ROLE_OUTPUT, TYPE_REAL,
+                                 all, count, node->name_span);
     bool largest = right->kind == NODE_REDUCE && !strcmp(right->name, "max");
     tensor->path = probe_path(e, node->name);
     tensor->probe = largest ? MOEC_PROBE_LARGEST : MOEC_PROBE_MEAN;
-    statement_loop(e->program, e->block, expr_read_indices(e->program, tensor, all), false,
-                   REDUCE_NONE, NULL, 0, expr, node->span);
+    statement_assign(e->program, e->block, expr_read_indices(e->program, tensor, all), expr,
+                     node->span);
     list_push(e->arena, &e->probed, tensor);
 }
 
@@ -148,8 +144,7 @@ void probe_density(Elaborator *e, Tensor *mask, double share, Span span) {
     Index *indices[MAX_RANK];
     Equation own = {0}, *outer = e->equation;
     if (!has_probes(e)) return;
-    for (int i = 0; i < mask->rank; i++)
-        indices[i] = index_new(e->program, mask->axes[i]->name, mask->axes[i]);
+    for (int i = 0; i < mask->rank; i++) indices[i] = index_over(e->program, mask->axes[i]);
     Expr *on = expr_apply(e->program, OP_NE, expr_read_indices(e->program, mask, indices),
                           expr_number(e->program, 0), NULL);
     e->equation = &own;

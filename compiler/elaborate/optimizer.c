@@ -64,7 +64,7 @@ static void element_update(Elaborator *e, const Node *node, Index *index) {
     e->equation = NULL;
     if (!expr) return;
     Expr *target = expr_read_indices(e->program, tensor, &index);
-    statement_loop(e->program, e->block, target, false, REDUCE_NONE, NULL, 0, expr, node->span);
+    statement_assign(e->program, e->block, target, expr, node->span);
 }
 
 /* An option that is an attribute of some parameters is an input of the program. Its initial value
@@ -104,11 +104,10 @@ static void optimizer_body(Elaborator *e, const Node *body, Index *index) {
             scope_push(e)->transparent = true;
             optimizer_body(e, branch->kind == NODE_IF ? &otherwise : branch, index);
             scope_pop(e);
-        } else {
-            report_error(e->reports, node->span, "this statement is not allowed in an optimizer");
-            report_help(e->reports,
-                        "write option, state, require, if, an equation, or update weight = ...");
-        }
+        } else
+            report_invalid(e->reports, node->span,
+                           "write option, state, require, if, an equation, or update weight = ...",
+                           "this statement is not allowed in an optimizer");
     }
 }
 
@@ -134,11 +133,9 @@ static void schedule_program(Elaborator *e, const Value *schedule) {
     block_statements(e, layer_body(schedule->layer));
     Binding *rate = scope_find(&scope, "rate");
     Expr *expr = rate ? value_expr(e, rate->value) : NULL;
-    if (!rate) {
-        report_error(e->reports, schedule->layer->name_span, "schedule '%s' never defines 'rate'",
-                     schedule->layer->name);
-        report_help(e->reports, "add rate = ...");
-    }
+    if (!rate)
+        report_invalid(e->reports, schedule->layer->name_span, "add rate = ...",
+                       "schedule '%s' never defines 'rate'", schedule->layer->name);
     if (expr) output_scalar(e, "rate", expr, rate->span);
 }
 
@@ -155,10 +152,8 @@ bool keeps_average(Elaborator *e, const Scope *scope, const Node *optimizer) {
     if (e->average <= 0) return false;
     const Binding *own = scope_own(scope, "average");
     if (!own) return true;
-    report_error(e->reports, optimizer->name_span, "optimizer '%s' already defines 'average'",
-                 optimizer->name);
-    report_help(e->reports, "set train.ema_decay = 0");
-    return false;
+    return report_invalid(e->reports, optimizer->name_span, "set train.ema_decay = 0",
+                          "optimizer '%s' already defines 'average'", optimizer->name);
 }
 
 /* average = average + share * (weight - average), after the update of the weight. */
@@ -171,7 +166,7 @@ static void average_elements(Elaborator *e, Scope *scope, Index *index) {
     Expr *value =
         expr_apply(program, OP_ADD, average,
                    expr_apply(program, OP_MUL, newest_share(e, scope), change, NULL), NULL);
-    statement_loop(program, e->block, average, false, REDUCE_NONE, NULL, 0, value, weight->span);
+    statement_assign(program, e->block, average, value, weight->span);
 }
 
 /* The elementwise program of an optimizer; NULL: no elementwise optimizer. */
@@ -237,11 +232,9 @@ static Value *train_layer(Elaborator *e, const Node *layer, Record *record) {
         e->average = group_number(e, train, "ema_decay", 0, NULL);
         return train;
     }
-    if (!e->reports->errors) {
-        report_error(e->reports, layer->name_span,
-                     "layer '%s' has no option 'train' and cannot be trained", layer->name);
-        report_help(e->reports, "add option train: layer = train");
-    }
+    if (!e->reports->errors)
+        report_invalid(e->reports, layer->name_span, "add option train: layer = train",
+                       "layer '%s' has no option 'train' and cannot be trained", layer->name);
     return NULL;
 }
 
@@ -257,19 +250,13 @@ void update_program(Elaborator *e, const Node *layer, Record *record) {
     if (e->reports->errors == errors) element_program(e, optimizer, layer->span);
 }
 
-static bool is_listed_path(const List *paths, const char *path) {
-    for (int i = 0; i < paths->count; i++)
-        if (!strcmp(paths->items[i], path)) return true;
-    return false;
-}
-
 void step_program(Elaborator *e, const Node *layer, Record *record) {
     Value *train = train_layer(e, layer, record);
     const Value *optimizer = train ? group_layer(e, train, "optimizer") : NULL;
     const List *all = &e->unit->parameters->tensors;
     for (int i = 0; optimizer && i < all->count && !e->reports->errors; i++) {
         Tensor *tensor = all->items[i];
-        if (tensor->role != ROLE_PARAMETER || !is_listed_path(&e->unit->whole, tensor->path))
+        if (tensor->role != ROLE_PARAMETER || !list_has_text(&e->unit->whole, tensor->path))
             continue;
         const Value *mine = optimizer;
         while (mine && !e->reports->errors) mine = parameter_step(e, tensor, mine);

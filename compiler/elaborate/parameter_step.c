@@ -230,12 +230,10 @@ static void state_of(Elaborator *e, ParameterMatrix *matrix, const Node *node) {
     int own = 0;
     Tensor *tensor;
     if (node->kids[0]) {
-        Axis *axes[MAX_RANK];
         if (!declared_dims(e, node->name, node->kids[0], dims, &own)) return;
         if (!fits_rank(e, node->name, rank + own, node->span)) return;
-        for (int i = 0; i < rank + own; i++) axes[i] = indices[i]->axis;
-        tensor =
-            tensor_new(e->program, node->name, ROLE_STATE, TYPE_REAL, rank + own, axes, node->span);
+        tensor = tensor_over(e->program, node->name, ROLE_STATE, TYPE_REAL, indices, rank + own,
+                             node->span);
         scope_bind(e, e->scope, node->name,
                    tensor_read_value(e, tensor, indices, dims, own, node->span), node->name_span);
     } else {
@@ -271,8 +269,8 @@ static bool fits_kept(Elaborator *e, const Node *node, const Value *assigned, Ex
         report_error(e->reports, node->kids[1]->span,
                      "the new value of '%s' depends on index '%s', but the old value does not",
                      node->name, used[i]->name);
-        report_help(e->reports, "reduce it with mean[%s] or sum[%s]", used[i]->name, used[i]->name);
-        return false;
+        return report_help(e->reports, "reduce it with mean[%s] or sum[%s]", used[i]->name,
+                           used[i]->name);
     }
     return true;
 }
@@ -299,11 +297,10 @@ static void update_kept(Elaborator *e, ParameterMatrix *matrix, const Node *node
 static const Value *other_optimizer(Elaborator *e, const Node *node) {
     const Value *value = evaluate(e, node->kids[1]);
     if (value->kind == KIND_LAYER && value->layer->kind == NODE_OPTIMIZER) return value;
-    if (value->kind != KIND_ERROR) {
-        report_error(e->reports, node->kids[1]->span, "expected an optimizer, got %s",
-                     value_shown(e, value));
-        report_help(e->reports, "declare an option such as option other: layer = adamw");
-    }
+    if (value->kind != KIND_ERROR)
+        report_invalid(e->reports, node->kids[1]->span,
+                       "declare an option such as option other: layer = adamw",
+                       "expected an optimizer, got %s", value_shown(e, value));
     return NULL;
 }
 
@@ -341,10 +338,10 @@ static bool matrix_statement(Elaborator *e, const Node *node) {
     case NODE_REPEAT:
         return false;
     default:
-        report_error(e->reports, node->span, "this statement is not allowed in an optimizer");
-        report_help(e->reports,
-                    "write option, state, require, if, for, match, repeat, an equation, "
-                    "or update weight = ...");
+        report_invalid(e->reports, node->span,
+                       "write option, state, require, if, for, match, repeat, an equation, "
+                       "or update weight = ...",
+                       "this statement is not allowed in an optimizer");
         return true;
     }
 }
@@ -374,8 +371,8 @@ static void update_average(Elaborator *e, ParameterMatrix *matrix) {
 static void store_all(Elaborator *e, const ParameterMatrix *matrix) {
     for (int i = 0; i < matrix->stores.count; i += 2) {
         Expr *target = matrix->stores.items[i];
-        statement_loop(e->program, e->block, target, false, REDUCE_NONE, NULL, 0,
-                       matrix->stores.items[i + 1], target->tensor->span);
+        statement_assign(e->program, e->block, target, matrix->stores.items[i + 1],
+                         target->tensor->span);
     }
 }
 

@@ -224,17 +224,11 @@ static Value *with_axes(Elaborator *e, const Node *node, const Provided *entry) 
     }
     if (rank != value->rank) return report_dimensions(e, node, entry, rank);
     for (int i = 0; i < rank; i++) {
-        dims[i] = index_new(e->program, axes[i]->name, axes[i]);
+        dims[i] = index_over(e->program, axes[i]);
         to[i] = expr_index(e->program, dims[i]);
     }
     Expr *read = expr_substitute(e->program, value->expr, value->dims, to, rank);
     return value_tensor(e, read, dims, rank, node->span);
-}
-
-bool has_name(const List *names, const char *name) {
-    for (int i = 0; i < names->count; i++)
-        if (!strcmp(names->items[i], name)) return true;
-    return false;
 }
 
 void provided_end(Elaborator *e, const RepeatBuild *region, const BuiltRepeat *built) {
@@ -264,8 +258,7 @@ static Tensor *kept_tensor(Elaborator *e, const Provided *entry, Axis *const *ax
 
 static void define_kept(Elaborator *e, const Provided *entry, Block *block, Expr *target,
                         Expr *value) {
-    statement_loop(e->program, block, target, false, REDUCE_NONE, NULL, 0, value,
-                   entry->binding.span);
+    statement_assign(e->program, block, target, value, entry->binding.span);
 }
 
 /* The value in the last iteration. Of a tensor of all iterations, such as a parameter, it is the
@@ -332,7 +325,7 @@ static void request(Elaborator *e, const Node *node) {
     else if (!entry)
         value = word ? evaluate(e, otherwise) : value_of_equation(e, node);
     else {
-        if (e->effects && !has_name(&e->effects->made, node->name))
+        if (e->effects && !list_has_text(&e->effects->made, node->name))
             list_push(e->arena, &e->effects->needed, (void *)node->name);
         if (entry->ended) keep_provided(e, entry);
         const bool tensor = node->kids[0] && entry->binding.value->kind == KIND_TENSOR;

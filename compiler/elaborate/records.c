@@ -52,7 +52,7 @@ Record *record_copy(Elaborator *e, const Record *record) {
     return copy;
 }
 
-static void record_merge(Elaborator *e, Record *into, const Record *from) {
+void record_merge(Elaborator *e, Record *into, const Record *from) {
     for (int i = 0; from && i < from->entries.count; i++) {
         RecordField *entry = from->entries.items[i];
         record_set(e, into, entry->name, entry->value, entry->span);
@@ -311,8 +311,9 @@ static Value *convert(Elaborator *e, const Node *option, Value *value, Value *fa
             if (((Value *)value->list.items[i])->kind != KIND_AXIS) return NULL;
         return value;
     }
-    report_error(e->reports, option->kids[0]->span, "unknown option type '%s'", type);
-    report_help(e->reports, "use int, float, bool, enum, list, record, axes, layer, layers or any");
+    report_invalid(e->reports, option->kids[0]->span,
+                   "use int, float, bool, enum, list, record, axes, layer, layers or any",
+                   "unknown option type '%s'", type);
     return value_error(e, option->span);
 }
 
@@ -375,8 +376,8 @@ bool check_limits(Elaborator *e, const Node *option, Value *value) {
                                     : arena_format(e->arena, "from %.9g to %.9g", low, high),
                  value->number);
     report_note(e->reports, option_span(option), "declared here");
-    report_help(e->reports, "write %s = %.9g", option->name, value->number < low ? low : high);
-    return false;
+    return report_help(e->reports, "write %s = %.9g", option->name,
+                       value->number < low ? low : high);
 }
 
 static Value *given_value(const Record *given, const char *path) {
@@ -449,7 +450,7 @@ void standard_group(Elaborator *e, const Node *layer, Record *record, const char
     const RecordField *entry = given_entry(record, name);
     value->layer = group;
     value->record = entry && entry->value->record ? entry->value->record : record_new(e);
-    if (entry) record_remove(record, entry);
+    if (entry) list_remove(&record->entries, entry);
     record_group(e, "", name, value);
 }
 
@@ -522,10 +523,9 @@ static Value *option_value(Elaborator *e, const Node *option, Record *given) {
             return value_error(e, option->span);
         }
         if (!converted) {
-            report_error(e->reports, option->kids[2]->span,
-                         "the default of option '%s' is %s, but its type is %s", option->name,
-                         value_kind_text(fallback), option->kids[0]->name);
-            report_help(e->reports, "change the default or the type");
+            report_invalid(e->reports, option->kids[2]->span, "change the default or the type",
+                           "the default of option '%s' is %s, but its type is %s", option->name,
+                           value_kind_text(fallback), option->kids[0]->name);
             return value_error(e, option->span);
         }
         fallback = converted;

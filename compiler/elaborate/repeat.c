@@ -40,9 +40,8 @@ static int find_carried(Elaborator *e, const Node *node, Carried *carried, int c
         for (int i = 0; i < count; i++)
             if (carried[i].binding == binding) return count;
         if (count == MAX_CARRIED) {
-            report_error(e->reports, node->name_span,
-                         "a repeat changes too many names: the maximum is %d", (int)MAX_CARRIED);
-            report_help(e->reports, "split the repeat into two");
+            report_invalid(e->reports, node->name_span, "split the repeat into two",
+                           "a repeat changes too many names: the maximum is %d", (int)MAX_CARRIED);
             return count;
         }
         carried[count++] = (Carried){.binding = binding, .before = binding->value};
@@ -222,13 +221,13 @@ static void find_carried_values(Elaborator *e, const Effects *effects, RepeatPla
     List made = {0}, needed = {0};
     for (long i = plan->prefix; i < plan->prefix + plan->period; i++) {
         for (int j = 0; j < effects[i].needed.count; j++)
-            if (!has_name(&made, effects[i].needed.items[j]))
+            if (!list_has_text(&made, effects[i].needed.items[j]))
                 list_push(e->arena, &needed, effects[i].needed.items[j]);
         list_append(e->arena, &made, &effects[i].made);
     }
     for (int j = 0; j < needed.count; j++) {
         const char *name = needed.items[j];
-        if (has_name(&made, name) && !has_name(&plan->carried, name))
+        if (list_has_text(&made, name) && !list_has_text(&plan->carried, name))
             list_push(e->arena, &plan->carried, needed.items[j]);
     }
 }
@@ -320,8 +319,7 @@ static Value *carry_in(Elaborator *e, Carried *carried, Index *index, Axis *stac
     name_in_spec(e, carried->stack, arena_format(e->arena, "%s.{i}.%s", e->frame->repeat, name));
     carried->stack->carried = true;
     Expr *target = expr_read(e->program, carried->stack, subs);
-    statement_loop(e->program, e->block, target, false, REDUCE_NONE, NULL, 0, value->expr,
-                   carried->binding->span);
+    statement_assign(e->program, e->block, target, value->expr, carried->binding->span);
     return value_tensor(e, expr_read(e->program, carried->stack, inside), dims, value->rank,
                         value->span);
 }
@@ -404,10 +402,10 @@ static void carry_out(Elaborator *e, Carried *carried, Block *body, Index *index
                       bool by_size) {
     if (!value || value->kind != KIND_TENSOR) {
         if (!value || value->kind == KIND_ERROR) return;
-        report_error(e->reports, carried->binding->span,
-                     "'%s' is a tensor before the repeat, but %s after an iteration",
-                     carried->binding->name, value_shown(e, value));
-        report_help(e->reports, "choose another name for the value of the iteration");
+        report_invalid(e->reports, carried->binding->span,
+                       "choose another name for the value of the iteration",
+                       "'%s' is a tensor before the repeat, but %s after an iteration",
+                       carried->binding->name, value_shown(e, value));
         return;
     }
     Index *dims[MAX_RANK];
@@ -433,7 +431,7 @@ static void carry_out(Elaborator *e, Carried *carried, Block *body, Index *index
                             expr_number(e->program, 1), NULL);
     Expr *target = stack_read(e, carried, next, dims);
     if (write_through(e, body, value->expr, target)) return;
-    statement_loop(e->program, body, target, false, REDUCE_NONE, NULL, 0, value->expr, value->span);
+    statement_assign(e->program, body, target, value->expr, value->span);
 }
 
 /* A term inside the repeat is summed over the iterations. */
@@ -444,11 +442,10 @@ static void carry_term(Elaborator *e, LossTerm *term, Block *outer, Block *body,
     Expr *zero = expr_number(e->program, 0), *step_index = expr_index(e->program, index);
     Expr *next = expr_apply(e->program, OP_ADD, step_index, expr_number(e->program, 1), NULL);
     Expr *start = expr_read(e->program, stack, &zero);
-    statement_loop(e->program, outer, start, false, REDUCE_NONE, NULL, 0, zero, term->span);
+    statement_assign(e->program, outer, start, zero, term->span);
     Expr *sum =
         expr_apply(e->program, OP_ADD, expr_read(e->program, stack, &step_index), term->sum, NULL);
-    statement_loop(e->program, body, expr_read(e->program, stack, &next), false, REDUCE_NONE, NULL,
-                   0, sum, term->span);
+    statement_assign(e->program, body, expr_read(e->program, stack, &next), sum, term->span);
     term->carried = stack;
 }
 
@@ -577,10 +574,10 @@ void repeat_statement(Elaborator *e, const Node *node) {
     double number;
     if (!evaluate_number(e, node->kids[1], "the count of a repeat", &number)) return;
     if (number != floor(number) || number < 0 || number > MAX_TIMES) {
-        report_error(e->reports, node->kids[1]->span,
-                     "the count of a repeat expects an integer from 0 to %d, got %.9g",
-                     (int)MAX_TIMES, number);
-        report_help(e->reports, "use an integer, such as an option of type int");
+        report_invalid(e->reports, node->kids[1]->span,
+                       "use an integer, such as an option of type int",
+                       "the count of a repeat expects an integer from 0 to %d, got %.9g",
+                       (int)MAX_TIMES, number);
         return;
     }
     int around = e->frame->repeats;

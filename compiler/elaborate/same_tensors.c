@@ -40,11 +40,10 @@ static bool is_matched(const Program *program, const Program *other, const char 
         else
             report_error(program->reports, tensor->span, "'%s' exists only if '%s' is %s",
                          tensor->path, condition, inside ? "true" : "false");
-        report_help(program->reports,
-                    "declare parameters and states outside of 'if %s { ... }', and put only "
-                    "equations inside",
-                    condition);
-        return false;
+        return report_help(program->reports,
+                           "declare parameters and states outside of 'if %s { ... }', and put only "
+                           "equations inside",
+                           condition);
     }
     return true;
 }

@@ -62,15 +62,13 @@ static bool begins_scan(Elaborator *e, ScanBuild *scan) {
             inside ? "a scan is not allowed in another scan or in a layer that is applied under "
                      "its axis"
                    : "a scan inside this many indices exceeds the maximum number of dimensions");
-        report_help(e->reports, inside ? "apply the layer with the scan to the whole sequence"
-                                       : "apply the layer under fewer indices");
-        return false;
+        return report_help(e->reports, inside
+                                           ? "apply the layer with the scan to the whole sequence"
+                                           : "apply the layer under fewer indices");
     }
     if (node->kids[0]->count <= MAX_STATES) return true;
-    report_error(e->reports, node->kids[0]->span, "too many states in a scan: the maximum is %d",
-                 (int)MAX_STATES);
-    report_help(e->reports, "split the scan into two");
-    return false;
+    return report_invalid(e->reports, node->kids[0]->span, "split the scan into two",
+                          "too many states in a scan: the maximum is %d", (int)MAX_STATES);
 }
 
 static const State *state_called(const ScanBuild *scan, const char *name) {
@@ -89,10 +87,9 @@ static bool names_are_its_own(Elaborator *e, const ScanBuild *scan, const Node *
                      "'%s' is defined outside of the scan: only a state can be redefined",
                      node->name);
         report_note(e->reports, outside->span, "defined here");
-        report_help(e->reports,
-                    "choose another name, or declare it as a state: scan %s[...] over %s",
-                    node->name, scan->node->name);
-        return false;
+        return report_help(e->reports,
+                           "choose another name, or declare it as a state: scan %s[...] over %s",
+                           node->name, scan->node->name);
     }
     /* A nested repeat or scan is rejected when it is read. */
     bool fine = true, block = node_holds_statements(node) && node->kind != NODE_REPEAT &&
@@ -115,9 +112,9 @@ bool may_stand_in_scan(Elaborator *e, const Node *node) {
     case NODE_FOR:
         return true;
     default:
-        report_error(e->reports, node->span, "this statement is not allowed in a scan");
-        report_help(e->reports, "move it outside of the scan, which contains only equations");
-        return false;
+        return report_invalid(e->reports, node->span,
+                              "move it outside of the scan, which contains only equations",
+                              "this statement is not allowed in a scan");
     }
 }
 
@@ -145,8 +142,7 @@ static bool declare_state(Elaborator *e, const ScanBuild *scan, State *state, co
         report_note(e->reports,
                     before ? before->span : state_called(scan, node->name)->node->name_span,
                     "first declared here");
-        report_help(e->reports, "rename one of them");
-        return false;
+        return report_help(e->reports, "rename one of them");
     }
     if (!declared_dims(e, node->name, node->kids[0], state->dims, &state->rank)) return false;
     int ambient = e->frame->ambient_count, rank = ambient + 1 + state->rank;
@@ -225,8 +221,7 @@ static bool same_axes(Elaborator *e, const State *state, const Value *after) {
     report_error(e->reports, state->binding->span,
                  "'%s' has other axes here than in its declaration as a state", state->node->name);
     report_note(e->reports, state->node->span, "the state is declared here");
-    report_help(e->reports, "define it with the subscripts of the declaration");
-    return false;
+    return report_help(e->reports, "define it with the subscripts of the declaration");
 }
 
 /* Stores the new value in the tensor of the state. */
@@ -245,8 +240,7 @@ static void end_state(Elaborator *e, const ScanBuild *scan, State *state) {
     for (int i = 0; i < state->rank; i++) to[i] = expr_index(e->program, state->dims[i]);
     if (after->kind == KIND_TENSOR)
         expr = expr_substitute(e->program, expr, after->dims, to, after->rank);
-    statement_loop(e->program, e->block, state_at(e, scan, state, 0), false, REDUCE_NONE, NULL, 0,
-                   expr, state->binding->span);
+    statement_assign(e->program, e->block, state_at(e, scan, state, 0), expr, state->binding->span);
 }
 
 /* ---- the body as a whole ---- */
@@ -279,9 +273,7 @@ static void make_within(Elaborator *e, ScanBuild *scan) {
                 value->args[j]->kind == EXPR_INDEX && expr_equal(value->args[j], target->args[j]);
         if (!same) continue;
         const Tensor *made = value->tensor;
-        memmove(&statements->items[i], &statements->items[i + 1],
-                (size_t)(statements->count - 1 - i) * sizeof *statements->items);
-        statements->count--;
+        list_remove(statements, statements->items[i]);
         for (int j = 0; j < statements->count; j++)
             rewrite_tensor(e->program, statements->items[j], made, target->tensor);
     }
@@ -355,10 +347,9 @@ static bool is_of_equations(Elaborator *e, const ScanBuild *scan) {
     for (int i = 0; i < scan->body.statements.count; i++) {
         const Statement *statement = scan->body.statements.items[i];
         if (statement->kind == STATEMENT_LOOP) continue;
-        report_error(e->reports, statement->span,
-                     "attention, top and repeat are not allowed in a scan");
-        report_help(e->reports, "compute it before the scan if it does not depend on a state");
-        return false;
+        return report_invalid(e->reports, statement->span,
+                              "compute it before the scan if it does not depend on a state",
+                              "attention, top and repeat are not allowed in a scan");
     }
     return true;
 }

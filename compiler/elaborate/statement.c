@@ -11,16 +11,14 @@ static bool declare_once(Elaborator *e, const Node *node) {
     if (!before) return true;
     report_error(e->reports, node->name_span, "duplicate declaration of '%s'", node->name);
     report_note(e->reports, before->span, "first declared here");
-    report_help(e->reports, "rename one of them");
-    return false;
+    return report_help(e->reports, "rename one of them");
 }
 
 bool axis_can_have(Elaborator *e, const char *name, double size, Span span) {
     if (size == floor(size) && size >= 1 && size <= MAX_SIZE) return true;
-    report_error(e->reports, span, "axis '%s' expects an integer size from 1 to %d, got %.9g", name,
-                 MAX_SIZE, size);
-    report_help(e->reports, "write an integer from 1, such as 64");
-    return false;
+    return report_invalid(e->reports, span, "write an integer from 1, such as 64",
+                          "axis '%s' expects an integer size from 1 to %d, got %.9g", name,
+                          MAX_SIZE, size);
 }
 
 static const char *path_here(Elaborator *e, const Node *node) {
@@ -104,7 +102,7 @@ bool declared_dims(Elaborator *e, const char *name, const Node *subs, Index **di
         if (!fits_rank(e, name, *rank + (list ? list->count : 1), sub->span)) return false;
         for (int j = 0; list && j < list->count; j++) {
             Axis *axis = ((Value *)list->items[j])->axis;
-            dims[(*rank)++] = index_new(e->program, axis->name, axis);
+            dims[(*rank)++] = index_over(e->program, axis);
         }
         if (list) continue;
         if (!value || value->kind != KIND_AXIS) {
@@ -120,7 +118,7 @@ bool declared_dims(Elaborator *e, const char *name, const Node *subs, Index **di
                             sub->span.source->text + sub->span.start);
             return false;
         }
-        dims[(*rank)++] = index_new(e->program, value->axis->name, value->axis);
+        dims[(*rank)++] = index_over(e->program, value->axis);
     }
     return true;
 }
@@ -159,8 +157,8 @@ static bool shared_tensor(Elaborator *e, const Node *node, const char *path, Axi
                      "'%s' is shared, but its '%s' has another shape here", e->frame->path,
                      node->name);
         report_note(e->reports, node->span, "declared here");
-        report_help(e->reports, "apply it to arguments with the same axes, or use two labels");
-        return false;
+        return report_help(e->reports,
+                           "apply it to arguments with the same axes, or use two labels");
     }
     return true;
 }
@@ -237,8 +235,9 @@ bool evaluate_init(Elaborator *e, const Stored *stored, double fan_in, double fa
         bool called = node->kind == NODE_CALL && name->kind == NODE_NAME;
         if ((called && op_find(name->name, 1) < 0) ||
             (name->kind == NODE_NAME && !called && !scope_find(e->scope, name->name))) {
-            report_error(e->reports, node->span, "unknown initialization '%s'", name->name);
-            report_help(e->reports, "use normal(std), uniform(limit), zeros, ones or a number");
+            report_invalid(e->reports, node->span,
+                           "use normal(std), uniform(limit), zeros, ones or a number",
+                           "unknown initialization '%s'", name->name);
             fine = false;
         } else
             fine = evaluate_number(e, node, "an initial value", &number);
@@ -318,9 +317,7 @@ void decide_inputs(Elaborator *e) {
 
 static void input_statement(Elaborator *e, const Node *node) {
     const char *kind = node->kids[1]->name;
-    int which = -1;
-    for (int i = 0; i < 4; i++)
-        if (!strcmp(kind, input_kinds[i])) which = i;
+    const int which = text_find(input_kinds, 4, kind);
     if (!declare_once(e, node)) return;
     if (which < 0) {
         report_error(e->reports, node->kids[1]->span, "unknown input kind '%s'", kind);
@@ -328,23 +325,20 @@ static void input_statement(Elaborator *e, const Node *node) {
         return;
     }
     if (e->frame->caller) {
-        report_error(e->reports, node->span,
-                     "inputs are allowed only in the outermost layer of a model");
-        report_help(e->reports, "move the input to the layer of the model");
+        report_invalid(e->reports, node->span, "move the input to the layer of the model",
+                       "inputs are allowed only in the outermost layer of a model");
         return;
     }
     Index *dims[MAX_RANK], *all[MAX_RANK + 1];
-    Axis *axes[MAX_RANK + 1];
     int rank = 0;
     Value *value = value_error(e, node->span);
     if (declared_dims(e, node->name, node->kids[0], dims, &rank) &&
         fits_rank(e, node->name, rank + 1, node->span)) {
         all[0] = e->batch;
         for (int i = 0; i < rank; i++) all[i + 1] = dims[i];
-        for (int i = 0; i <= rank; i++) axes[i] = all[i]->axis;
         Tensor *tensor =
-            tensor_new(e->program, node->name, ROLE_INPUT, which == 2 ? TYPE_REAL : TYPE_INT,
-                       rank + 1, axes, node->name_span);
+            tensor_over(e->program, node->name, ROLE_INPUT, which == 2 ? TYPE_REAL : TYPE_INT, all,
+                        rank + 1, node->name_span);
         tensor->path = node->name;
         tensor->input = tensor->declared = (MoecInput)which;
         value = value_tensor(e, expr_read_indices(e->program, tensor, all), dims, rank,
@@ -364,8 +358,7 @@ static bool fits_state(Elaborator *e, const Value *assigned, Expr *expr, const N
         report_error(e->reports, node->kids[1]->span,
                      "the new value of '%s' depends on index '%s', but the state does not",
                      node->name, name);
-        report_help(e->reports, "reduce it with mean[%s] or sum[%s]", name, name);
-        return false;
+        return report_help(e->reports, "reduce it with mean[%s] or sum[%s]", name, name);
     }
     return true;
 }
@@ -399,14 +392,13 @@ static void store_later(Elaborator *e, const Node *node, Tensor *tensor, const E
     Tensor *next = tensor_new(e->program, arena_format(e->arena, "%s_next", tensor->name),
                               ROLE_TEMP, TYPE_REAL, tensor->rank, tensor->axes, node->span);
     Expr *target = expr_read(e->program, next, assigned->args);
-    statement_loop(e->program, e->block, target, false, REDUCE_NONE, NULL, 0, expr, node->span);
+    statement_assign(e->program, e->block, target, expr, node->span);
     Index *all[MAX_RANK];
-    for (int i = 0; i < tensor->rank; i++)
-        all[i] = index_new(e->program, tensor->axes[i]->name, tensor->axes[i]);
+    for (int i = 0; i < tensor->rank; i++) all[i] = index_over(e->program, tensor->axes[i]);
     Block later = {{0}};
     Statement *store =
-        statement_loop(e->program, &later, expr_read_indices(e->program, tensor, all), false,
-                       REDUCE_NONE, NULL, 0, expr_read_indices(e->program, next, all), node->span);
+        statement_assign(e->program, &later, expr_read_indices(e->program, tensor, all),
+                         expr_read_indices(e->program, next, all), node->span);
     store->once = true;
     list_push(e->arena, &e->once, store);
 }
@@ -418,7 +410,7 @@ static void gather_output(Elaborator *e, const Node *node, const Tensor *tensor,
                              tensor->axes, node->span);
     out->path = tensor->path;
     Expr *target = expr_read(e->program, out, assigned->args);
-    statement_loop(e->program, e->block, target, false, REDUCE_NONE, NULL, 0, expr, node->span);
+    statement_assign(e->program, e->block, target, expr, node->span);
     list_push(e->arena, &e->probed, out);
 }
 
@@ -429,16 +421,15 @@ static void update_statement(Elaborator *e, const Node *node) {
                  binding->value->expr->kind == EXPR_READ &&
                  binding->value->expr->tensor->role == ROLE_STATE;
     if (!state) {
-        if (!binding || binding->value->kind != KIND_ERROR) {
-            report_error(e->reports, node->name_span, "'%s' is not a state and cannot be updated",
-                         node->name);
-            report_help(e->reports, "declare it: state NAME = 0");
-        }
+        if (!binding || binding->value->kind != KIND_ERROR)
+            report_invalid(e->reports, node->name_span, "declare it: state NAME = 0",
+                           "'%s' is not a state and cannot be updated", node->name);
         return;
     }
     if (e->region && e->region->shared) {
-        report_error(e->reports, node->span, "a shared repeat cannot update a state");
-        report_help(e->reports, "remove 'shared', or declare and update the state outside of it");
+        report_invalid(e->reports, node->span,
+                       "remove 'shared', or declare and update the state outside of it",
+                       "a shared repeat cannot update a state");
         return;
     }
     Value *kept = binding->value;
@@ -475,9 +466,8 @@ static void name_statement(Elaborator *e, const Node *node) {
     Binding *named = arena_alloc(e->arena, sizeof *named);
     *named = (Binding){node->name, binding->value, node->span};
     if (e->frame->caller) {
-        report_error(e->reports, node->span,
-                     "outputs are allowed only in the outermost layer of a model");
-        report_help(e->reports, "move the output to the layer of the model");
+        report_invalid(e->reports, node->span, "move the output to the layer of the model",
+                       "outputs are allowed only in the outermost layer of a model");
     } else
         list_push(e->arena, &e->named, named);
 }
@@ -541,9 +531,9 @@ static void match_statement(Elaborator *e, const Node *node) {
         inner_block(e, branch->kids[1], true);
         return;
     }
-    report_error(e->reports, node->kids[0]->span, "no case of this match equals %s",
-                 value_text(e, value));
-    report_help(e->reports, "add 'else => { ... }', or restrict the option with 'in [...]'");
+    report_invalid(e->reports, node->kids[0]->span,
+                   "add 'else => { ... }', or restrict the option with 'in [...]'",
+                   "no case of this match equals %s", value_text(e, value));
 }
 
 static void for_statement(Elaborator *e, const Node *node) {
@@ -628,8 +618,8 @@ static void one_statement(Elaborator *e, const Node *node) {
         statements[node->kind](e, node);
         return;
     }
-    report_error(e->reports, node->span, "this statement is not allowed in a layer");
-    report_help(e->reports, "write it outside of the layer, or remove it");
+    report_invalid(e->reports, node->span, "write it outside of the layer, or remove it",
+                   "this statement is not allowed in a layer");
 }
 
 /* Marks the new statements of the block with the application of the current layer, unless an inner

@@ -14,9 +14,8 @@ void add_dims(Elaborator *e, Value *into, const Value *from) {
             if (into->dims[j] == from->dims[i]) present = true;
         if (present) continue;
         if (into->rank == MAX_RANK) {
-            report_error(e->reports, from->span,
-                         "too many dimensions in an expression: the maximum is %d", MAX_RANK);
-            report_help(e->reports, "sum over an index in a statement of its own");
+            report_invalid(e->reports, from->span, "sum over an index in a statement of its own",
+                           "too many dimensions in an expression: the maximum is %d", MAX_RANK);
             return;
         }
         into->dims[into->rank++] = from->dims[i];
@@ -45,11 +44,10 @@ static const Expr *inexact_subscript(const Expr *expr) {
 static bool subscript_is_exact(Elaborator *e, const Expr *computed, Span span) {
     const Expr *inexact = inexact_subscript(computed);
     if (!inexact) return true;
-    report_error(e->reports, span, "constant %.17g in this subscript exceeds 2^53 - 1",
-                 inexact->number);
-    report_help(e->reports, "use constants up to 9007199254740991; products of indices and tokens "
-                            "can be larger and wrap at 64 bits");
-    return false;
+    return report_invalid(e->reports, span,
+                          "use constants up to 9007199254740991; products of indices and tokens "
+                          "can be larger and wrap at 64 bits",
+                          "constant %.17g in this subscript exceeds 2^53 - 1", inexact->number);
 }
 
 /* Checks that a computed subscript is an integer and, if it is constant, inside the axis. */
@@ -61,8 +59,7 @@ static bool selects_one_element(Elaborator *e, const Node *sub, const Axis *axis
          computed->number >= (double)axis->size)) {
         report_error(e->reports, span, "subscript %.9g is outside axis '%s' of size %ld",
                      computed->number, axis->name, axis->size);
-        report_help(e->reports, "use an integer from 0 to %ld", axis->size - 1);
-        return false;
+        return report_help(e->reports, "use an integer from 0 to %ld", axis->size - 1);
     }
     if (expr_is_whole(computed)) return subscript_is_exact(e, computed, span);
     report_error(e->reports, span, "a subscript must be an integer, but this can be a fraction");
@@ -105,8 +102,7 @@ static bool list_subscripts(Elaborator *e, Value *result, const Node *sub, const
                 "'%s' refers to axis '%s' (size %ld), but this dimension is axis '%s' (size %ld)",
                 sub->name, axis->name, axis->size, dimension->name, dimension->size);
             if (value->span.source) report_note(e->reports, value->span, "defined here");
-            report_help(e->reports, "write the subscripts one by one");
-            return false;
+            return report_help(e->reports, "write the subscripts one by one");
         }
         Index *index = equation_canonical(e, axis, sub->span);
         to[(*count)++] = expr_index(e->program, index);
@@ -248,11 +244,9 @@ static void advise_order(Elaborator *e, const Node *subs, const Value *value) {
 
 Value *subscript(Elaborator *e, Value *value, const Node *subs, Span span) {
     if (value->kind == KIND_ERROR) return value;
-    if (value->kind != KIND_TENSOR) {
-        report_error(e->reports, span, "%s cannot have subscripts", value_shown(e, value));
-        report_help(e->reports, "remove the subscripts");
-        return value_error(e, span);
-    }
+    if (value->kind != KIND_TENSOR)
+        return value_invalid(e, span, "remove the subscripts", "%s cannot have subscripts",
+                             value_shown(e, value));
     Value *result = value_new(e, KIND_TENSOR, span);
     Expr *to[MAX_RANK] = {NULL};
     int count = 0;
@@ -274,11 +268,11 @@ Value *subscript(Elaborator *e, Value *value, const Node *subs, Span span) {
         count++;
     }
     if (count != value->rank) {
-        Text axes = {.arena = e->arena};
+        Text axes = text_new(e->arena);
         for (int i = 0; i < value->rank; i++)
             text_add(&axes, "%s%s", i ? "," : "", value->dims[i]->axis->name);
         report_error(e->reports, subs->span, "expected %d subscript%s [%s], got %d", value->rank,
-                     value->rank == 1 ? "" : "s", axes.text ? axes.text : "", subs->count);
+                     value->rank == 1 ? "" : "s", axes.text, subs->count);
         if (value->span.source) report_note(e->reports, value->span, "defined here");
         if (value->rank)
             report_help(e->reports, "write one subscript per axis: [%s]", axes.text);

@@ -36,13 +36,12 @@ static bool read_stage_key(Elaborator *e, const RecordField *field, long values[
         if (i == CONTEXT) *length = value->span;
         values[i] = value->kind == KIND_NUMBER && value->number < 1e9 ? (long)value->number : 0;
         if (values[i] >= 1 && (double)values[i] == value->number) return true;
-        report_error(e->reports, value->span, "'%s' of a stage expects an integer from 1, got %s",
-                     keys[i], value_shown(e, value));
-        return false;
+        return report_error(e->reports, value->span,
+                            "'%s' of a stage expects an integer from 1, got %s", keys[i],
+                            value_shown(e, value));
     }
     report_error(e->reports, field->span, "unknown key '%s' of a training stage", field->name);
-    report_choices(e->reports, field->name, keys, KEYS, "keys");
-    return false;
+    return report_choices(e->reports, field->name, keys, KEYS, "keys");
 }
 
 /* A shorter context needs the same parameters and states. */
@@ -52,11 +51,10 @@ static bool has_no_positions(Elaborator *e, Span span) {
         const bool stored = tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE;
         if (!stored || !e->program->sequence || !tensor_has_axis(tensor, e->program->sequence))
             continue;
-        report_error(e->reports, span,
-                     "a stage cannot have another context_length: '%s' has a row per position",
-                     tensor->path);
-        report_help(e->reports, "omit context_length, or use rotary positions");
-        return false;
+        return report_invalid(
+            e->reports, span, "omit context_length, or use rotary positions",
+            "a stage cannot have another context_length: '%s' has a row per position",
+            tensor->path);
     }
     return true;
 }
@@ -71,27 +69,20 @@ static bool read_stage(Elaborator *e, const Value *entry, const long usual[KEYS]
     long values[KEYS];
     Span length = entry->span;
     memcpy(values, usual, sizeof values);
-    if (entry->kind != KIND_RECORD) {
-        report_error(e->reports, entry->span, "a training stage is a record, got %s",
-                     value_shown(e, entry));
-        report_help(e->reports, "write { steps = 200, context_length = 64 }");
-        return false;
-    }
+    if (entry->kind != KIND_RECORD)
+        return report_invalid(e->reports, entry->span, "write { steps = 200, context_length = 64 }",
+                              "a training stage is a record, got %s", value_shown(e, entry));
     for (int i = 0; i < entry->record->entries.count; i++)
         if (!read_stage_key(e, entry->record->entries.items[i], values, &length)) return false;
-    if (!values[STEPS]) {
-        report_error(e->reports, entry->span, "a training stage expects the key 'steps'");
-        report_help(e->reports, "write { steps = 200, ... }");
-        return false;
-    }
-    if (usual[CONTEXT] % values[CONTEXT]) {
-        report_error(e->reports, length,
-                     "the context_length of a stage must divide train.context_length = %ld, got "
-                     "%ld",
-                     usual[CONTEXT], values[CONTEXT]);
-        report_help(e->reports, "samples of a stage are equal parts of those of the last stage");
-        return false;
-    }
+    if (!values[STEPS])
+        return report_invalid(e->reports, entry->span, "write { steps = 200, ... }",
+                              "a training stage expects the key 'steps'");
+    if (usual[CONTEXT] % values[CONTEXT])
+        return report_invalid(
+            e->reports, length, "samples of a stage are equal parts of those of the last stage",
+            "the context_length of a stage must divide train.context_length = %ld, got "
+            "%ld",
+            usual[CONTEXT], values[CONTEXT]);
     if (values[CONTEXT] != usual[CONTEXT] && !has_no_positions(e, length)) return false;
     add_stage(e, values);
     return true;

@@ -190,20 +190,12 @@ static double init_std_of(const Init *init) {
     return init->kind == MOEC_INIT_NORMAL ? init->b : (init->b - init->a) / 2;
 }
 
-static const Tensor *parameter_called(const Program *program, const char *path) {
-    for (int i = 0; program && i < program->tensors.count; i++) {
-        const Tensor *tensor = program->tensors.items[i];
-        if (tensor->role == ROLE_PARAMETER && !strcmp(tensor->path, path)) return tensor;
-    }
-    return NULL;
-}
-
 /* The standard deviation of the counterpart if both are random. Without a counterpart, the
  * deviation that the model declares, evaluated at the width of the base. */
 static double first_spread(const Derivation *d) {
     const Tensor *own = d->flow->tensor, *its = d->counterpart ? d->counterpart->tensor : NULL;
     if (own->init.kind == MOEC_INIT_CONSTANT) return 0;
-    if (!its) its = parameter_called(d->model.shaped, own->path);
+    if (!its && d->model.shaped) its = parameter_called(d->model.shaped, own->path);
     return init_std_of(its && its->init.kind == own->init.kind ? &its->init : &own->init);
 }
 
@@ -221,15 +213,10 @@ static void bind_settings(Derivation *d, Scope *scope) {
 }
 
 static bool is_setting(const Derivation *d, const char *name) {
-    for (int i = 0; i < FIRST_SETTINGS; i++)
-        if (!strcmp(name, first_settings[i])) return true;
-    for (int i = 0; i < d->e->unit->optimizers.count; i++) {
-        const Node *body = layer_body(d->e->unit->optimizers.items[i]);
-        for (int j = 0; j < body->count; j++)
-            if (body->kids[j]->kind == NODE_OPTION && !strcmp(body->kids[j]->name, name))
-                return true;
-    }
-    return false;
+    const List *optimizers = &d->e->unit->optimizers;
+    for (int i = 0; i < optimizers->count; i++)
+        if (option_called(optimizers->items[i], name)) return true;
+    return text_find(first_settings, FIRST_SETTINGS, name) >= 0;
 }
 
 /* ---- the text ---- */
@@ -315,11 +302,10 @@ static void run_rule_statement(Derivation *d, const Node *node) {
             run_rule_statement(d, branch);
         else if (branch)
             run_rule_body(d, branch);
-    } else {
-        report_error(e->reports, node->span, "this statement is not allowed in a parametrization");
-        report_help(e->reports,
-                    "write option, kind, require, if, or an equation, such as lr = ...");
-    }
+    } else
+        report_invalid(e->reports, node->span,
+                       "write option, kind, require, if, or an equation, such as lr = ...",
+                       "this statement is not allowed in a parametrization");
 }
 
 static void run_rule_body(Derivation *d, const Node *body) {
@@ -347,9 +333,8 @@ static bool finite_numbers(Derivation *d) {
         report_error(d->e->reports, d->rule->name_span,
                      "parametrization '%s' results in %s = %g for '%s'", d->rule->name,
                      number->name, number->after, d->flow->tensor->path);
-        report_help(d->e->reports, "change the equation of %s, or set it in the tuned model",
-                    number->name);
-        return false;
+        return report_help(d->e->reports, "change the equation of %s, or set it in the tuned model",
+                           number->name);
     }
     return true;
 }
@@ -423,8 +408,8 @@ static const Node *find_base(Elaborator *e, const Node *model) {
     const Node *derived = derived_model(e->unit, base);
     if (!derived) return base;
     if (derived == model) {
-        report_error(e->reports, name->name_span, "model '%s' is derived from itself", model->name);
-        report_help(e->reports, "transfer from the model that was tuned");
+        report_invalid(e->reports, name->name_span, "transfer from the model that was tuned",
+                       "model '%s' is derived from itself", model->name);
         return NULL;
     }
     report_error(e->reports, name->name_span, "'%s' is itself derived by a transfer", name->name);
@@ -439,12 +424,10 @@ static bool any_counterpart(Derivation *d, const ParameterFlow *const *counterpa
                             const Node *model) {
     for (int i = 0; i < d->model.flows.count; i++)
         if (counterparts[i] && counterparts[i]->product) return true;
-    report_error(d->e->reports, model->kids[3]->name_span,
-                 "no matrix of '%s' has a counterpart in '%s'", d->model.name, d->base.name);
-    report_help(
-        d->e->reports,
-        "transfer from a model with matrices over the same axes, such as the base of the model");
-    return false;
+    return report_invalid(
+        d->e->reports, model->kids[3]->name_span,
+        "transfer from a model with matrices over the same axes, such as the base of the model",
+        "no matrix of '%s' has a counterpart in '%s'", d->model.name, d->base.name);
 }
 
 /* An invalid model at that width is not an error: `shaped` is NULL then. */
@@ -520,8 +503,7 @@ static bool has_pattern(Arena *arena, const TransferModel *side, const char *pat
 
 /* The differences in axes of parameters, batch and steps: "d 128 -> 1024, steps 10 -> 40". */
 static const char *changes_of(Arena *arena, const TransferModel *model, const TransferModel *base) {
-    Text text = {.arena = arena};
-    text_add(&text, "%s", "");
+    Text text = text_new(arena);
     for (int i = 0; i < base->program->axes.count; i++) {
         const Axis *before = base->program->axes.items[i];
         const Axis *after = axis_called(model->program, before->name);

@@ -21,6 +21,15 @@ Value *value_error(Elaborator *e, Span span) {
     return value_new(e, KIND_ERROR, span);
 }
 
+Value *value_invalid(Elaborator *e, Span span, const char *help, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    report_verror(e->reports, span, format, arguments);
+    va_end(arguments);
+    report_help(e->reports, "%s", help);
+    return value_error(e, span);
+}
+
 Value *value_tensor(Elaborator *e, Expr *expr, Index *const *dims, int rank, Span span) {
     Value *value = value_new(e, KIND_TENSOR, span);
     value->expr = expr;

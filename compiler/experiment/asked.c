@@ -41,9 +41,8 @@ static bool read_seeds(Unit *unit, Experiment *experiment, const Node *value) {
         experiment->seeds = (long)value->number;
         return true;
     }
-    report_error(unit->reports, value->span, "'seeds' expects an integer from 1 to %d", MAX_SEEDS);
-    report_help(unit->reports, "write seeds = 3");
-    return false;
+    return report_invalid(unit->reports, value->span, "write seeds = 3",
+                          "'seeds' expects an integer from 1 to %d", MAX_SEEDS);
 }
 
 static bool read_match(Asking *asking, const Node *match) {
@@ -51,24 +50,20 @@ static bool read_match(Asking *asking, const Node *match) {
     Reports *reports = asking->e->reports;
     Experiment *experiment = asking->experiment;
     const Node *options = match->kids[0];
-    bool good = false, list = options->kind == NODE_LIST;
-    for (int i = 0; i < 5; i++) good = good || !strcmp(match->name, known[i]);
-    if (!good) {
+    const bool list = options->kind == NODE_LIST;
+    if (text_find(known, 5, match->name) < 0) {
         report_error(reports, match->name_span, "unknown quantity '%s' in 'match'", match->name);
-        report_choices(reports, match->name, known, 5, "quantities");
-        return false;
+        return report_choices(reports, match->name, known, 5, "quantities");
     }
     if (experiment->match) {
         report_error(reports, match->span, "duplicate 'match': an experiment matches one quantity");
         report_note(reports, experiment->match->span, "the first match is here");
-        report_help(reports, "keep one of them");
-        return false;
+        return report_help(reports, "keep one of them");
     }
     if (list && options->count > 2) {
         report_error(reports, options->kids[2]->span, "'match' expects one or two options, got %d",
                      options->count);
-        report_help(reports, "write match %s by [COARSE, FINE]", match->name);
-        return false;
+        return report_help(reports, "write match %s by [COARSE, FINE]", match->name);
     }
     experiment->match = match;
     experiment->solved[0] = list ? options->kids[0] : options;
@@ -80,11 +75,9 @@ static bool read_match(Asking *asking, const Node *match) {
 /* train = { steps = 20 } is the override train.steps = 20 of every variant. */
 static bool read_train(Asking *asking, const Node *value) {
     Unit *unit = asking->e->unit;
-    if (value->kind != NODE_RECORD) {
-        report_error(unit->reports, value->span, "'train' expects a record");
-        report_help(unit->reports, "write train = { steps = 1000 }");
-        return false;
-    }
+    if (value->kind != NODE_RECORD)
+        return report_invalid(unit->reports, value->span, "write train = { steps = 1000 }",
+                              "'train' expects a record");
     for (int i = 0; i < value->count; i++) {
         const Node *own = value->kids[i];
         Node *entry = arena_alloc(unit->arena, sizeof *entry);
@@ -100,18 +93,15 @@ static bool read_train(Asking *asking, const Node *value) {
 
 bool read_named_numbers(Asking *asking, const Node *entry, const char *const *names, int count,
                         double *numbers) {
-    for (int i = 0; i < count; i++) {
-        if (strcmp(entry->name, names[i])) continue;
-        if (!evaluate_number(asking->e, entry->kids[0], names[i], &numbers[i])) return false;
-        if (numbers[i] > 0) return true;
-        report_error(asking->e->reports, entry->kids[0]->span, "'%s' expects a number above 0",
-                     names[i]);
-        report_help(asking->e->reports, "write a number above 0, such as 1");
-        return false;
+    const int which = text_find(names, count, entry->name);
+    if (which < 0) {
+        report_error(asking->e->reports, entry->name_span, "unknown entry '%s'", entry->name);
+        return report_choices(asking->e->reports, entry->name, names, count, "entries");
     }
-    report_error(asking->e->reports, entry->name_span, "unknown entry '%s'", entry->name);
-    report_choices(asking->e->reports, entry->name, names, count, "entries");
-    return false;
+    return evaluate_number(asking->e, entry->kids[0], names[which], &numbers[which]) &&
+           (numbers[which] > 0 || report_invalid(asking->e->reports, entry->kids[0]->span,
+                                                 "write a number above 0, such as 1",
+                                                 "'%s' expects a number above 0", names[which]));
 }
 
 static bool read_budget(Asking *asking, const Node *entry) {
@@ -120,13 +110,12 @@ static bool read_budget(Asking *asking, const Node *entry) {
     enum { NAMES = sizeof names / sizeof *names };
     const Node *value = entry->kids[0];
     Experiment *experiment = asking->experiment;
-    if (value->kind != NODE_RECORD || value->count != 1) {
-        report_error(asking->e->reports, value->span, "'budget' expects a record with one entry");
-        report_help(asking->e->reports,
-                    "write budget = { tokens = 4e6 }, or use tokens_per_parameter, steps, flops or "
-                    "seconds");
-        return false;
-    }
+    if (value->kind != NODE_RECORD || value->count != 1)
+        return report_invalid(
+            asking->e->reports, value->span,
+            "write budget = { tokens = 4e6 }, or use tokens_per_parameter, steps, flops or "
+            "seconds",
+            "'budget' expects a record with one entry");
     double numbers[NAMES] = {0};
     if (!read_named_numbers(asking, value->kids[0], names, NAMES, numbers)) return false;
     for (int i = 0; i < NAMES; i++) {
@@ -141,9 +130,10 @@ static bool read_budget(Asking *asking, const Node *entry) {
 /* The name of a log field; NULL after a report. */
 static const char *log_name(Asking *asking, const Node *value) {
     if (value->kind == NODE_NAME || value->kind == NODE_STRING) return value->name;
-    report_error(asking->e->reports, value->span, "'metric' expects the name of a log field");
-    report_help(asking->e->reports, "write metric = val_loss, metric = \"NAME\", or "
-                                    "metric = { name = NAME, goal = maximize }");
+    report_invalid(asking->e->reports, value->span,
+                   "write metric = val_loss, metric = \"NAME\", or "
+                   "metric = { name = NAME, goal = maximize }",
+                   "'metric' expects the name of a log field");
     return NULL;
 }
 
@@ -164,8 +154,7 @@ static bool read_metric(Asking *asking, const Node *value) {
         else
             report_error(asking->e->reports, entry->name_span, "unknown entry '%s' in 'metric'",
                          entry->name);
-        report_help(asking->e->reports, "write metric = { name = NAME, goal = maximize }");
-        return false;
+        return report_help(asking->e->reports, "write metric = { name = NAME, goal = maximize }");
     }
     if (!experiment->metric) log_name(asking, value);
     return experiment->metric != NULL;
@@ -183,22 +172,19 @@ static bool read_halvings(Asking *asking, const Node *value) {
         list_push(asking->e->arena, &experiment->halvings, share);
     }
     if (good) return true;
-    report_error(asking->e->reports, value->span,
-                 "'halve_at' expects increasing fractions between 0 and 1");
-    report_help(asking->e->reports, "write halve_at = [0.25, 0.5] to stop the worse half of the "
-                                    "variants at 25 %% and at 50 %% of the steps");
-    return false;
+    return report_invalid(asking->e->reports, value->span,
+                          "write halve_at = [0.25, 0.5] to stop the worse half of the "
+                          "variants at 25 % and at 50 % of the steps",
+                          "'halve_at' expects increasing fractions between 0 and 1");
 }
 
 static bool read_keep(Asking *asking, const Node *value) {
     static const char *const names[] = {"diverged_above", "halve_at"};
-    if (value->kind != NODE_RECORD || !value->count) {
-        report_error(asking->e->reports, value->span,
-                     "'early_stopping' expects a record with diverged_above or halve_at");
-        report_help(asking->e->reports, "write early_stopping = { diverged_above = 10 } or "
-                                        "early_stopping = { halve_at = [0.25, 0.5] }");
-        return false;
-    }
+    if (value->kind != NODE_RECORD || !value->count)
+        return report_invalid(asking->e->reports, value->span,
+                              "write early_stopping = { diverged_above = 10 } or "
+                              "early_stopping = { halve_at = [0.25, 0.5] }",
+                              "'early_stopping' expects a record with diverged_above or halve_at");
     for (int i = 0; i < value->count; i++) {
         const Node *entry = value->kids[i];
         double numbers[2] = {0};
@@ -221,13 +207,12 @@ static bool read_machine(Asking *asking, const Node *value) {
         if (!machine) return false;
         numbers[0] = machine->value[MACHINE_GFLOPS];
         numbers[1] = machine->value[MACHINE_GBYTES];
-    } else if (value->kind != NODE_RECORD || !value->count) {
-        report_error(asking->e->reports, value->span,
-                     "'machine' expects the name of a machine or a record with gflops or gbytes");
-        report_help(asking->e->reports, "write machine = h100, or machine = { gflops = 400, "
-                                        "gbytes = 40 } for the peak in GFLOP/s and GB/s");
-        return false;
-    }
+    } else if (value->kind != NODE_RECORD || !value->count)
+        return report_invalid(
+            asking->e->reports, value->span,
+            "write machine = h100, or machine = { gflops = 400, "
+            "gbytes = 40 } for the peak in GFLOP/s and GB/s",
+            "'machine' expects the name of a machine or a record with gflops or gbytes");
     for (int i = 0; i < value->count; i++)
         if (!read_named_numbers(asking, value->kids[i], names, 2, numbers)) return false;
     asking->experiment->gflops = numbers[0];
@@ -240,34 +225,32 @@ static bool read_hypothesis(Asking *asking, const Node *value) {
         asking->experiment->hypothesis = value->name;
         return true;
     }
-    report_error(asking->e->reports, value->span, "'hypothesis' expects a text");
-    report_help(asking->e->reports, "write hypothesis = \"wider layers lower the loss\"");
-    return false;
+    return report_invalid(asking->e->reports, value->span,
+                          "write hypothesis = \"wider layers lower the loss\"",
+                          "'hypothesis' expects a text");
 }
 
 static bool read_correction(Asking *asking, const Node *value) {
     static const char *const known[] = {"holm", "benjamini_hochberg", "none"};
-    for (int i = 0; value->kind == NODE_NAME && i < 3; i++) {
-        if (strcmp(value->name, known[i])) continue;
-        asking->experiment->statistics.correction = known[i];
+    const char *name = value->kind == NODE_NAME ? value->name : "";
+    const int which = text_find(known, 3, name);
+    if (which >= 0) {
+        asking->experiment->statistics.correction = known[which];
         return true;
     }
     report_error(asking->e->reports, value->span, "'correction' expects the name of a method");
-    report_choices(asking->e->reports, value->kind == NODE_NAME ? value->name : "", known, 3,
-                   "methods");
-    return false;
+    return report_choices(asking->e->reports, name, known, 3, "methods");
 }
 
 static bool read_statistics(Asking *asking, const Node *value) {
     static const char *const names[] = {"equivalence", "detect", "power", "correction"};
     MoecStatistics *statistics = &asking->experiment->statistics;
     double numbers[4] = {0};
-    if (value->kind != NODE_RECORD || !value->count) {
-        report_error(asking->e->reports, value->span, "'statistics' expects a record");
-        report_help(asking->e->reports, "write statistics = { correction = holm, equivalence = "
-                                        "0.01, detect = 0.01, power = 0.8 }");
-        return false;
-    }
+    if (value->kind != NODE_RECORD || !value->count)
+        return report_invalid(asking->e->reports, value->span,
+                              "write statistics = { correction = holm, equivalence = "
+                              "0.01, detect = 0.01, power = 0.8 }",
+                              "'statistics' expects a record");
     for (int i = 0; i < value->count; i++) {
         const Node *entry = value->kids[i];
         bool method = !strcmp(entry->name, names[3]);
@@ -275,17 +258,14 @@ static bool read_statistics(Asking *asking, const Node *value) {
                    : !read_named_numbers(asking, entry, names, 4, numbers))
             return false;
     }
-    if (numbers[2] >= 1) {
-        report_error(asking->e->reports, value->span, "'power' expects a number below 1, got %g",
-                     numbers[2]);
-        report_help(asking->e->reports, "write power = 0.8 for a probability of 80 %%");
-        return false;
-    }
-    if (numbers[2] > 0 && numbers[1] == 0) {
-        report_error(asking->e->reports, value->span, "'power' has no effect without 'detect'");
-        report_help(asking->e->reports, "add detect = 0.01, the difference to find");
-        return false;
-    }
+    if (numbers[2] >= 1)
+        return report_invalid(asking->e->reports, value->span,
+                              "write power = 0.8 for a probability of 80 %",
+                              "'power' expects a number below 1, got %g", numbers[2]);
+    if (numbers[2] > 0 && numbers[1] == 0)
+        return report_invalid(asking->e->reports, value->span,
+                              "add detect = 0.01, the difference to find",
+                              "'power' has no effect without 'detect'");
     statistics->equivalence = numbers[0];
     statistics->detect = numbers[1];
     statistics->power = numbers[2];
@@ -298,11 +278,10 @@ static bool read_transfer(Asking *asking, const Node *value) {
         experiment->transfer = value;
         return true;
     }
-    report_error(asking->e->reports, value->span, "'transfer' expects a parametrization");
-    report_help(
-        asking->e->reports,
-        "write transfer = complete_mue to derive the settings of each variant from the base");
-    return false;
+    return report_invalid(
+        asking->e->reports, value->span,
+        "write transfer = complete_mue to derive the settings of each variant from the base",
+        "'transfer' expects a parametrization");
 }
 
 static bool read_scalar_entry(Asking *asking, const Node *entry) {
@@ -407,18 +386,13 @@ static bool check_ladder(Unit *unit, const Experiment *experiment) {
     const Node *ladder = experiment->ladder;
     int at = ladder ? experiment_ladder(unit->arena, experiment) : -1;
     if (!ladder) return true;
-    if (at < 0) {
-        report_error(unit->reports, ladder->kids[0]->span,
-                     "'ladder' expects an option that a 'vary' of the experiment changes");
-        report_help(unit->reports,
-                    "write ladder = dim together with vary dim = [64, 96, 128, 192]");
-        return false;
-    }
+    if (at < 0)
+        return report_invalid(unit->reports, ladder->kids[0]->span,
+                              "write ladder = dim together with vary dim = [64, 96, 128, 192]",
+                              "'ladder' expects an option that a 'vary' of the experiment changes");
     if (!experiment->halvings.count) return true;
-    report_error(unit->reports, ladder->name_span,
-                 "'ladder' and 'halve_at' exclude each other: halving would stop sizes");
-    report_help(unit->reports, "remove one of them");
-    return false;
+    return report_invalid(unit->reports, ladder->name_span, "remove one of them",
+                          "'ladder' and 'halve_at' exclude each other: halving would stop sizes");
 }
 
 Elaborator *constant_elaborator(Unit *unit, const char *name) {
@@ -441,14 +415,14 @@ const Experiment *experiment_read(Unit *unit, const Node *node) {
     bool timed = experiment->match && !strcmp(experiment->match->name, "time");
     const Node *machine = node_called(&(List){(void **)body->kids, body->count, 0}, "machine");
     if (good && machine && !timed) {
-        report_error(unit->reports, machine->name_span,
-                     "'machine' has no effect without 'match time'");
-        report_help(unit->reports, "add 'match time by PATH', or remove 'machine'");
+        report_invalid(unit->reports, machine->name_span,
+                       "add 'match time by PATH', or remove 'machine'",
+                       "'machine' has no effect without 'match time'");
         good = false;
     }
     if (good && !experiment->base) {
-        report_error(unit->reports, node->name_span, "experiment '%s' has no base", node->name);
-        report_help(unit->reports, "add base = MODEL");
+        report_invalid(unit->reports, node->name_span, "add base = MODEL",
+                       "experiment '%s' has no base", node->name);
         good = false;
     }
     good = good && check_ladder(unit, experiment);

@@ -29,10 +29,10 @@ static void add_number_value(Asking *asking, const Node *call, double number, No
 static bool tell_row(Asking *asking, const Node *call, const char *what) {
     bool range = !strcmp(call->kids[0]->name, "range");
     report_error(asking->e->reports, call->span, "%s", what);
-    report_help(asking->e->reports, "%s",
-                range ? "write range(LOW, HIGH) or range(LOW, HIGH, STEP), with LOW below HIGH"
-                      : "write grid(LOW, HIGH, COUNT) for COUNT numbers with a constant ratio");
-    return false;
+    return report_help(
+        asking->e->reports, "%s",
+        range ? "write range(LOW, HIGH) or range(LOW, HIGH, STEP), with LOW below HIGH"
+              : "write grid(LOW, HIGH, COUNT) for COUNT numbers with a constant ratio");
 }
 
 static bool add_range_values(Asking *asking, const Node *call, const double *numbers, int count,
@@ -63,11 +63,10 @@ static bool add_generated_values(Asking *asking, const Node *call, Node *list) {
     const char *name = call->kids[0]->name;
     double numbers[3] = {0};
     bool range = !strcmp(name, "range");
-    if (!range && strcmp(name, "grid")) {
-        report_error(asking->e->reports, call->kids[0]->span, "unknown function '%s'", name);
-        report_help(asking->e->reports, "write range(LOW, HIGH, STEP) or grid(LOW, HIGH, COUNT)");
-        return false;
-    }
+    if (!range && strcmp(name, "grid"))
+        return report_invalid(asking->e->reports, call->kids[0]->span,
+                              "write range(LOW, HIGH, STEP) or grid(LOW, HIGH, COUNT)",
+                              "unknown function '%s'", name);
     if (arguments->count != 3 && !(range && arguments->count == 2))
         return tell_row(asking, call,
                         range ? "'range' expects two or three numbers"
@@ -94,9 +93,8 @@ static const Node *dimension_values(Asking *asking, const Node *node, const char
     }
     if (values->count >= 1 && values->count <= MAX_VALUES) return values;
     if (values->count) {
-        report_error(reports, node->span, "too many values: %d, the maximum is %d", values->count,
-                     MAX_VALUES);
-        report_help(reports, "split the experiment into several");
+        report_invalid(reports, node->span, "split the experiment into several",
+                       "too many values: %d, the maximum is %d", values->count, MAX_VALUES);
         return NULL;
     }
     report_error(reports, node->span,
@@ -127,19 +125,16 @@ static Dimension *dimension_new(Asking *asking, const Node *node, List *dimensio
 }
 
 bool path_claim(Asking *asking, const Node *node) {
-    if (!strcmp(node->name, "train.seed")) {
-        report_error(asking->e->reports, node->name_span,
-                     "an experiment sets train.seed itself: to 1, 2, ... for each of its seeds");
-        report_help(asking->e->reports, "write seeds = N");
-        return false;
-    }
+    if (!strcmp(node->name, "train.seed"))
+        return report_invalid(
+            asking->e->reports, node->name_span, "write seeds = N",
+            "an experiment sets train.seed itself: to 1, 2, ... for each of its seeds");
     for (int i = 0; i < asking->paths.count; i++) {
         const Node *earlier = asking->paths.items[i];
         if (strcmp(earlier->name, node->name)) continue;
         report_error(asking->e->reports, node->name_span, "duplicate option '%s'", node->name);
         report_note(asking->e->reports, earlier->name_span, "first set here");
-        report_help(asking->e->reports, "set the option once");
-        return false;
+        return report_help(asking->e->reports, "set the option once");
     }
     list_push(asking->e->arena, &asking->paths, (void *)node);
     return true;
@@ -151,11 +146,9 @@ static bool read_joint_dimension(Asking *asking, const Node *node, List *dimensi
     const Node *record = node->kids[0], *first = NULL;
     Reports *reports = asking->e->reports;
     Dimension *dimension = dimension_new(asking, node, dimensions);
-    if (!record->count) {
-        report_error(reports, record->span, "'vary' has no options");
-        report_help(reports, "write vary { PATH = [A, B], PATH = [C, D] }");
-        return false;
-    }
+    if (!record->count)
+        return report_invalid(reports, record->span, "write vary { PATH = [A, B], PATH = [C, D] }",
+                              "'vary' has no options");
     for (int i = 0; i < record->count; i++) {
         const Node *option = record->kids[i];
         const Node *values = dimension_values(asking, option->kids[0], option->name);
@@ -164,9 +157,9 @@ static bool read_joint_dimension(Asking *asking, const Node *node, List *dimensi
             report_error(reports, option->kids[0]->span, "expected %d values, got %d", first->count,
                          values->count);
             report_note(reports, first->span, "the first option has %d values", first->count);
-            report_help(reports, "write the same number of values for each option, or two vary "
-                                 "statements for all combinations");
-            return false;
+            return report_help(reports,
+                               "write the same number of values for each option, or two vary "
+                               "statements for all combinations");
         }
         for (int k = 0; k < values->count; k++)
             choice_set(asking,
@@ -191,9 +184,8 @@ bool choices_read(Asking *asking, const Node *node, List *dimensions) {
 /* ---- named records ---- */
 
 static bool tell_variant(Asking *asking, Span span, const char *what, const char *name) {
-    report_error(asking->e->reports, span, what, name);
-    report_help(asking->e->reports, "write variants = { NAME = { OPTION = VALUE }, ... }");
-    return false;
+    return report_invalid(asking->e->reports, span,
+                          "write variants = { NAME = { OPTION = VALUE }, ... }", what, name);
 }
 
 /* Registers the options of one variant once: several variants can set the same option. */

@@ -95,8 +95,7 @@ static bool tell_unreachable(const Solution *solution, SizedModel nearest, const
                  solution->path->name, solution->name, solution->wanted, size_unit_of(expansion));
     report_note(expansion->reports, (Span){0}, "%s = %ld results in %.0f %s: %s",
                 solution->path->name, nearest.number, nearest.size, size_unit_of(expansion), why);
-    report_help(expansion->reports, "match by another option, or remove match");
-    return false;
+    return report_help(expansion->reports, "match by another option, or remove match");
 }
 
 /* Two values of the option whose sizes enclose the required size; the size of the lower one is not

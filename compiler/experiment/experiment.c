@@ -172,8 +172,8 @@ static bool add_budget(const Expansion *expansion, List *overrides, MoecVariant 
     report_error(expansion->reports, asked->node->name_span,
                  "the budget of experiment '%s' is %s for variant '%s'", asked->node->name,
                  steps < 1 ? "less than one step" : "not a valid number of steps", variant->name);
-    report_help(expansion->reports, steps < 1 ? "increase the budget" : "write a smaller budget");
-    return false;
+    return report_help(expansion->reports,
+                       steps < 1 ? "increase the budget" : "write a smaller budget");
 }
 
 /* ---- combinations ---- */
@@ -355,9 +355,9 @@ static int count_structures(const Expansion *expansion) {
     double structures = asked->vary.count ? combinations(&asked->vary) : 0;
     double count = (structures + 1) * combinations(&asked->tune);
     if (count <= MAX_VARIANTS) return (int)structures;
-    report_error(expansion->reports, asked->node->name_span,
-                 "too many variants: %.0f, the maximum is %d", count, MAX_VARIANTS);
-    report_help(expansion->reports, "vary fewer options, or split the experiment");
+    report_invalid(expansion->reports, asked->node->name_span,
+                   "vary fewer options, or split the experiment",
+                   "too many variants: %.0f, the maximum is %d", count, MAX_VARIANTS);
     return -1;
 }
 

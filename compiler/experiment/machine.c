@@ -4,8 +4,6 @@
  */
 #include "experiment/experiment.h"
 
-#include <string.h>
-
 static const char *const machine_fields[MACHINE_FIELDS] = {
     [MACHINE_GFLOPS] = "gflops",
     [MACHINE_GBYTES] = "gbytes",
@@ -29,8 +27,7 @@ static bool is_fraction(MachineField field) {
 static bool missing_field(Unit *unit, const Node *node, MachineField field) {
     report_error(unit->reports, node->name_span, "machine '%s' has no '%s'", node->name,
                  machine_fields[field]);
-    report_help(unit->reports, "add %s = NUMBER", machine_fields[field]);
-    return false;
+    return report_help(unit->reports, "add %s = NUMBER", machine_fields[field]);
 }
 
 static bool machine_complete(Unit *unit, const Node *node, const MachineRecord *machine) {
@@ -41,8 +38,7 @@ static bool machine_complete(Unit *unit, const Node *node, const MachineRecord *
         if (!is_fraction(field) || machine->value[i] <= 1) continue;
         report_error(unit->reports, node->name_span, "'%s' of machine '%s' is above 1",
                      machine_fields[i], node->name);
-        report_help(unit->reports, "write %s as a fraction of the peak", machine_fields[i]);
-        return false;
+        return report_help(unit->reports, "write %s as a fraction of the peak", machine_fields[i]);
     }
     return true;
 }

@@ -50,8 +50,7 @@ static bool report_conflict(const Expansion *expansion, const Node *set, Span sp
                             const char *path) {
     report_error(expansion->reports, set->span, "--set and the experiment both set '%s'", path);
     report_note(expansion->reports, span, "the experiment sets it here");
-    report_help(expansion->reports, "remove --set %s, or change the experiment", set->name);
-    return false;
+    return report_help(expansion->reports, "remove --set %s, or change the experiment", set->name);
 }
 
 bool sets_allowed(const Expansion *expansion) {

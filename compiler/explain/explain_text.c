@@ -316,9 +316,6 @@ const char *explain_json(const Explanation *explanation) {
         "memory", explanation->ceilings.memory, "flops", explanation->flops, "bytes",
         explanation->bytes, "seconds", explanation->seconds, "layers",
         explained_layers_json(explanation), "units", units_json(explanation), "memory", memory);
-    char *text = json_write(root, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
-    const char *kept = arena_copy(explanation->arena, text, strlen(text));
-    json_decref(root);
-    free(text);
-    return kept;
+    return arena_take(explanation->arena,
+                      json_write_new(root, JSON_INDENT(2) | JSON_REAL_PRECISION(15)));
 }

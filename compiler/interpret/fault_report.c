@@ -6,7 +6,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 static const char *shown_number(Arena *arena, double value) {
     return isnan(value) ? "nan" : arena_format(arena, "%.6g", value);
@@ -75,8 +74,7 @@ static const char *element_name(Arena *arena, const Nonfinite *fault, TracedElem
 
 /* " at s=17": the steps of the scans around the statement. */
 static const char *steps_text(Arena *arena, const Nonfinite *fault) {
-    Text text = {.arena = arena};
-    text_add(&text, "%s", "");
+    Text text = text_new(arena);
     for (int i = 0; i < fault->index_count; i++)
         if (fault->index[i]->of_repeat && fault->index[i]->axis->kind != AXIS_REPEAT)
             text_add(&text, "%s%s=%ld", text.length ? "," : " at ", fault->index[i]->axis->name,

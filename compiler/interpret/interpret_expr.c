@@ -3,7 +3,6 @@
 #include "base/must.h"
 
 #include <math.h>
-#include <string.h>
 
 /* ---- random numbers: the same bits as moec_uniform of runtime/kernels/prelude.h ---- */
 

@@ -6,7 +6,6 @@
  * with few numbers is not representative. An operand can be rounded at a scale, r(s x) / s, which
  * is equally accurate and an independent sample for each s in 1 .. 2. */
 #include "analysis/contraction.h"
-#include "base/must.h"
 #include "interpret/interpreter.h"
 
 #include <math.h>

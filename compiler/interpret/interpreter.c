@@ -244,13 +244,13 @@ static void run_steps(Interpreter *interpreter, PreparedStatement *step) {
 
 /* The coordinates of element `number` as text, "3,17". */
 static const char *element_text(Interpreter *interpreter, const Tensor *tensor, long number) {
-    Text text = {.arena = interpreter->arena};
+    Text text = text_new(interpreter->arena);
     long stride = tensor_elements(tensor);
     for (int i = 0; i < tensor->rank; i++) {
         stride /= tensor->axes[i]->size;
         text_add(&text, i ? ",%ld" : "%ld", number / stride % tensor->axes[i]->size);
     }
-    return text.text ? text.text : "";
+    return text.text;
 }
 
 static void check_given_inputs(Interpreter *interpreter) {
@@ -270,20 +270,12 @@ static void check_given_inputs(Interpreter *interpreter) {
     }
 }
 
-static const Tensor *parameter_with_path(const Program *program, const char *path) {
-    for (int i = 0; i < program->tensors.count; i++) {
-        const Tensor *tensor = program->tensors.items[i];
-        if (tensor->role == ROLE_PARAMETER && !strcmp(tensor->path, path)) return tensor;
-    }
-    return NULL;
-}
-
 /* Copies the parameters, or the prepared tensors, to those with their paths. */
 static void copy_parameters(const Interpreter *to, const Interpreter *from, bool prepared) {
     for (int i = 0; i < to->program->tensors.count; i++) {
         const Tensor *tensor = to->program->tensors.items[i];
         if (tensor->role != ROLE_PARAMETER || tensor->prepared != prepared) continue;
-        const Tensor *same = parameter_with_path(from->program, tensor->path);
+        const Tensor *same = parameter_called(from->program, tensor->path);
         MUST(same);
         memcpy(to->real[i], from->real[same->id],
                (size_t)tensor_elements(tensor) * sizeof *to->real[i]);

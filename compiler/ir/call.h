@@ -113,4 +113,12 @@ static inline const Expr *call_output(const Statement *call, int number) {
     return call->outputs.items[number];
 }
 
+/* The number of operands of an attention before the position, or before o, lse and do. */
+int attend_operands(const AttendOptions *options);
+/* The index of the document ids among the inputs of an attention that has them. */
+int attend_document(const AttendOptions *options);
+/* The same for the chosen pairs; the bias; for the scales of keys (0) or values (1). */
+int attend_chosen(const AttendOptions *options), attend_bias(const AttendOptions *options);
+int attend_scale(const AttendOptions *options, int which);
+
 #endif

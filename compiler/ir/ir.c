@@ -39,6 +39,10 @@ Index *index_new(Program *program, const char *name, Axis *axis) {
     return index;
 }
 
+Index *index_over(Program *program, Axis *axis) {
+    return index_new(program, axis->name, axis);
+}
+
 enum { MAX_DIGITS = 9 };
 
 /* A name and the largest number appended to it by a tensor: 3 for "h" if there is "h_3", 1 for "h"
@@ -101,11 +105,9 @@ Tensor *tensor_new(Program *program, const char *name, Role role, Type type, int
     tensor->role = role;
     tensor->type = type;
     tensor->rank = rank < MAX_RANK ? rank : MAX_RANK;
-    if (rank > MAX_RANK) {
-        report_error(program->reports, span, "'%s' would have %d dimensions; the maximum is %d",
-                     name, rank, MAX_RANK);
-        report_help(program->reports, "split the equation, or combine two axes");
-    }
+    if (rank > MAX_RANK)
+        report_invalid(program->reports, span, "split the equation, or combine two axes",
+                       "'%s' would have %d dimensions; the maximum is %d", name, rank, MAX_RANK);
     for (int i = 0; i < tensor->rank; i++) {
         MUST(axes[i]);
         tensor->axes[i] = axes[i];
@@ -114,6 +116,21 @@ Tensor *tensor_new(Program *program, const char *name, Role role, Type type, int
     tensor->span = span;
     list_push(program->arena, &program->tensors, tensor);
     return tensor;
+}
+
+Tensor *tensor_over(Program *program, const char *name, Role role, Type type, Index *const *loops,
+                    int rank, Span span) {
+    Axis *axes[MAX_RANK];
+    for (int i = 0; i < rank && i < MAX_RANK; i++) axes[i] = loops[i]->axis;
+    return tensor_new(program, name, role, type, rank, axes, span);
+}
+
+const Tensor *parameter_called(const Program *program, const char *path) {
+    for (int i = 0; i < program->tensors.count; i++) {
+        const Tensor *tensor = program->tensors.items[i];
+        if (tensor->role == ROLE_PARAMETER && !strcmp(tensor->path, path)) return tensor;
+    }
+    return NULL;
 }
 
 void tensors_keep(Program *program, const bool *kept) {
@@ -345,6 +362,21 @@ bool expr_uses_index(const Expr *expr, const Index *index) {
     return false;
 }
 
+bool expr_has_reads(const Expr *expr) {
+    if (expr->kind == EXPR_READ) return true;
+    for (int i = 0; i < expr->count; i++)
+        if (expr_has_reads(expr->args[i])) return true;
+    return false;
+}
+
+bool expr_is_step(const Expr *expr) {
+    if (expr->kind == EXPR_INDEX) return expr->index->of_repeat;
+    if (expr->kind == EXPR_READ) return false;
+    for (int i = 0; i < expr->count; i++)
+        if (!expr_is_step(expr->args[i])) return false;
+    return true;
+}
+
 bool expr_reads(const Expr *expr, const Tensor *tensor) {
     if (expr->kind == EXPR_READ && expr->tensor == tensor) return true;
     for (int i = 0; i < expr->count; i++)
@@ -364,25 +396,28 @@ static bool is_outside(const Expr *sub, const Axis *axis) {
     return sub->kind == EXPR_NUMBER && (sub->number < 0 || sub->number >= (double)axis->size);
 }
 
-/* The same expression over other arguments; an application is folded again. A computed subscript
- * may fold to an index outside of the axis, where reads are 0. */
-static Expr *rebuild(Program *program, const Expr *expr, Expr **args) {
+Expr *expr_with_args(Program *program, const Expr *expr, Expr *const *args) {
+    Expr *all[3] = {NULL}, *result;
     if (expr->kind == EXPR_READ) {
-        for (int i = 0; i < expr->count && i < expr->tensor->rank; i++) {
-            const Axis *axis = expr->tensor->axes[i];
-            if (expr->args[i]->kind != EXPR_APPLY) continue;
-            if (is_outside(args[i], axis)) return expr_number(program, 0);
-            args[i] = sub_over(program, args[i], axis);
-        }
-        Expr *read = expr_read(program, expr->tensor, args);
-        read->span = expr->span;
-        return read;
+        result = expr_read(program, expr->tensor, args);
+    } else {
+        for (int i = 0; i < expr->count; i++) all[i] = args[i];
+        result = expr_apply(program, expr->op, all[0], all[1], all[2]);
     }
-    Expr *all[3] = {NULL, NULL, NULL};
-    for (int i = 0; i < expr->count; i++) all[i] = args[i];
-    Expr *apply = expr_apply(program, expr->op, all[0], all[1], all[2]);
-    if (!apply->span.source) apply->span = expr->span;
-    return apply;
+    if (!result->span.source) result->span = expr->span;
+    return result;
+}
+
+/* The same for subscripts that were substituted: a computed one may fold to an index outside of the
+ * axis, where reads are 0. */
+static Expr *rebuild(Program *program, const Expr *expr, Expr **args) {
+    for (int i = 0; expr->kind == EXPR_READ && i < expr->count && i < expr->tensor->rank; i++) {
+        const Axis *axis = expr->tensor->axes[i];
+        if (expr->args[i]->kind != EXPR_APPLY) continue;
+        if (is_outside(args[i], axis)) return expr_number(program, 0);
+        args[i] = sub_over(program, args[i], axis);
+    }
+    return expr_with_args(program, expr, args);
 }
 
 Expr *expr_substitute(Program *program, Expr *expr, Index *const *from, Expr *const *to,
@@ -423,9 +458,8 @@ static void add_loop(Program *program, Statement *statement, Index *index) {
     for (int i = 0; i < statement->loop_count; i++)
         if (statement->loops[i] == index) return;
     if (statement->loop_count == MAX_LOOPS) {
-        report_error(program->reports, statement->span, "the equation has more than %d indices",
-                     MAX_LOOPS);
-        report_help(program->reports, "split the equation into two");
+        report_invalid(program->reports, statement->span, "split the equation into two",
+                       "the equation has more than %d indices", MAX_LOOPS);
         return;
     }
     statement->loops[statement->loop_count++] = index;
@@ -445,6 +479,10 @@ Statement *statement_loop(Program *program, Block *block, Expr *target, bool acc
             add_loop(program, statement, target->args[i]->index);
     for (int i = 0; i < reduced_count; i++) add_loop(program, statement, reduced[i]);
     return statement;
+}
+
+Statement *statement_assign(Program *program, Block *block, Expr *target, Expr *value, Span span) {
+    return statement_loop(program, block, target, false, REDUCE_NONE, NULL, 0, value, span);
 }
 
 Statement *statement_call(Program *program, Block *block, CallKind call, Span span) {

@@ -563,9 +563,13 @@ double axis_expected(const Axis *axis); /* number of elements that is expected *
 /* Creates a tensor named `name`, with a number appended if the name is in use. */
 Tensor *tensor_new(Program *program, const char *name, Role role, Type type, int rank,
                    Axis *const *axes, Span span);
+/* The same over the axes of loops. */
+Tensor *tensor_over(Program *program, const char *name, Role role, Type type, Index *const *loops,
+                    int rank, Span span);
+const Tensor *parameter_called(const Program *program, const char *path); /* or NULL */
 Index *index_new(Program *program, const char *name, Axis *axis);
-/* Drops all tensors except `kept` (by id) and renumbers the rest. Names of dropped tensors are
- * free. */
+Index *index_over(Program *program, Axis *axis); /* named as the axis */
+/* Drops all tensors except `kept` (by id), with their names, and renumbers the rest. */
 void tensors_keep(Program *program, const bool *kept);
 long tensor_elements(const Tensor *tensor);
 
@@ -576,6 +580,8 @@ Expr *expr_read(Program *program, Tensor *tensor, Expr *const *subs); /* copies 
 Expr *expr_read_indices(Program *program, Tensor *tensor, Index *const *indices);
 /* Unused arguments are NULL. */
 Expr *expr_apply(Program *program, OpCode op, Expr *a, Expr *b, Expr *c);
+/* The same read or application with other arguments; an application is folded again. */
+Expr *expr_with_args(Program *program, const Expr *expr, Expr *const *args);
 bool expr_equal(const Expr *a, const Expr *b);
 /* Equal after replacing the first indices of one with those of the other, in order. */
 bool expr_matches(const Expr *a, Index *const *a_loops, const Expr *b, Index *const *b_loops,
@@ -586,6 +592,8 @@ bool expr_is_number(const Expr *expr, double number);
 /* Comparisons and their logical combinations: 1 or 0. */
 bool expr_is_truth(const Expr *expr);
 bool expr_uses_index(const Expr *expr, const Index *index);
+bool expr_has_reads(const Expr *expr);
+bool expr_is_step(const Expr *expr); /* repeat indices and numbers only */
 bool indices_have(Index *const *indices, int count, const Index *index);
 bool statement_loops_over(const Statement *statement, const Index *index);
 bool tensor_has_axis(const Tensor *tensor, const Axis *axis);
@@ -594,7 +602,6 @@ bool expr_reads(const Expr *expr, const Tensor *tensor);
  * index never leaves its dimension. */
 Expr *sub_over(Program *program, Expr *sub, const Axis *axis);
 /* ---- whole.c ---- */
-
 /* The largest integer that a real distinguishes from its neighbors. */
 #define WHOLE_MAX 0x1.fffffffffffffp52
 /* True if the value is an integer, as in subscripts. A subscript is computed in 64 bits. */
@@ -630,6 +637,8 @@ void expr_walk(Expr *expr, void (*visit)(Expr *expr, void *data), void *data);
 Statement *statement_loop(Program *program, Block *block, Expr *target, bool accumulate,
                           Reduction reduction, Index *const *reduced, int reduced_count,
                           Expr *value, Span span);
+/* target = value, without a reduction. */
+Statement *statement_assign(Program *program, Block *block, Expr *target, Expr *value, Span span);
 Statement *statement_call(Program *program, Block *block, CallKind call, Span span);
 Statement *statement_repeat(Program *program, Block *block, Index *index, bool reverse, Span span);
 bool statement_is_scatter(const Statement *statement);
@@ -645,24 +654,15 @@ bool sub_is_inside(const Expr *sub, const Axis *axis);
 void block_walk(Block *block, void (*visit)(Statement *statement, void *data), void *data);
 /* The same from last to first, bodies before their statements. */
 void block_walk_back(Block *block, void (*visit)(Statement *statement, void *data), void *data);
-/* The dimension of an operand of a selection that it selects along, over all subscripts; -1: the
- * operand has none. */
+
+/* The dimension of an operand that a selection selects along, over all subscripts; -1: none. */
 int top_dimension(const Statement *top, const Expr *operand);
-/* The number of operands of an attention before the position, or before o, lse and do. */
-int attend_operands(const AttendOptions *options);
-/* The index of the document ids among the inputs of an attention that has them. */
-int attend_document(const AttendOptions *options);
-/* The same for the chosen pairs; the bias; for the scales of keys (0) or values (1). */
-int attend_chosen(const AttendOptions *options), attend_bias(const AttendOptions *options);
-int attend_scale(const AttendOptions *options, int which);
 
 /* ---- mesh_names.c ---- */
-
 const char *mesh_axis_name(MeshAxis axis);        /* "data" */
 const char *collective_name(CollectiveKind kind); /* "all-reduce" */
 
 /* ---- scan.c ---- */
-
 bool statement_is_scan(const Statement *statement);
 /* A scan without a body yet. */
 Statement *statement_scan(Program *program, Block *block, Index *index, bool reverse, Span span);

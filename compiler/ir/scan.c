@@ -49,8 +49,7 @@ static void add_operand(Operands *operands, List *list, const Expr *access) {
         Axis *axis = access->tensor->axes[i];
         bool step =
             axis->kind == AXIS_REPEAT && is_fixed_step(access->args[i], operands->scan->index);
-        subs[i] =
-            step ? access->args[i] : expr_index(program, index_new(program, axis->name, axis));
+        subs[i] = step ? access->args[i] : expr_index(program, index_over(program, axis));
     }
     Expr *whole = expr_read(program, access->tensor, subs);
     whole->span = access->span;

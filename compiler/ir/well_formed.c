@@ -12,7 +12,6 @@
 #include "ir/call.h"
 
 #include <ctype.h>
-#include <math.h>
 #include <string.h>
 
 void verify_error(Verify *verify, const char *format, ...) {
@@ -282,14 +281,6 @@ static void check_loop(Verify *verify, const Statement *statement) {
 
 /* ---- calls ---- */
 
-static bool uses_only_steps(const Expr *expr) {
-    if (expr->kind == EXPR_INDEX) return expr->index->of_repeat;
-    if (expr->kind == EXPR_READ) return false;
-    for (int i = 0; i < expr->count; i++)
-        if (!uses_only_steps(expr->args[i])) return false;
-    return true;
-}
-
 CallShape verify_operand(Verify *verify, const Expr *operand) {
     if (!operand || operand->kind != EXPR_READ) {
         verify_error(verify, "an operand is not a tensor");
@@ -298,7 +289,7 @@ CallShape verify_operand(Verify *verify, const Expr *operand) {
     check_expr(verify, operand);
     for (int i = 0; i < operand->count && !verify->message; i++) {
         const Expr *sub = operand->args[i];
-        if ((sub->kind != EXPR_INDEX || sub->index->of_repeat) && !uses_only_steps(sub))
+        if ((sub->kind != EXPR_INDEX || sub->index->of_repeat) && !expr_is_step(sub))
             verify_error(verify, "subscript %s of an operand is computed",
                          print_expr(verify->arena, sub));
     }

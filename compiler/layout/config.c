@@ -115,8 +115,7 @@ static MoecPair constant_pair(Arena *arena, const char *key, const Node *node) {
         pair.kind = MOEC_PAIR_TEXT;
         pair.text = node->name;
     } else if (node->kind == NODE_LIST) {
-        Text text = {.arena = arena};
-        text_add(&text, "%s", "");
+        Text text = text_new(arena);
         for (int i = 0; i < node->count; i++)
             text_add(&text, "%s%s", i ? "\n" : "", ((Node *)node->kids[i])->name);
         pair.kind = MOEC_PAIR_LIST;
@@ -267,10 +266,9 @@ static bool list_fits(ConfigReading *reading, const Node *rule, const Node *coun
     for (const char *at = pair->text; (at = strchr(at, '\n')); at++) found++;
     if (!layout_number(reading->arena, count, slot_number, reading, &wanted) || found == wanted)
         return true;
-    report_error(reading->unit->reports, rule->span,
-                 "config.json: key \"%s\" has %ld entries, expected %.0f", rule->name, found,
-                 wanted);
-    return false;
+    return report_error(reading->unit->reports, rule->span,
+                        "config.json: key \"%s\" has %ld entries, expected %.0f", rule->name, found,
+                        wanted);
 }
 
 /* Sets the repeated part of a list: layer_types = repeat(pattern, layers) */

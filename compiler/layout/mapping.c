@@ -107,8 +107,7 @@ static bool report_size(Mapper *mapper, const Node *sub, long shape, long known)
         if (size && size->span.source)
             report_note(reports, size->span, "'%s' has size %ld here", size->name, size->size);
     }
-    report_help(reports, "compare the subscript with the shapes that `moec tensors` prints");
-    return false;
+    return report_help(reports, "compare the subscript with the shapes that `moec tensors` prints");
 }
 
 /* Solves for the sizes of the indices of one subscript from the size of its axis; one may be
@@ -127,9 +126,8 @@ static bool solve_sub(Mapper *mapper, const Node *sub, long shape) {
         else {
             report_error(mapper->unit->reports, index->span,
                          "the sizes of '%s' and '%s' are unknown", open->name, index->name);
-            report_help(mapper->unit->reports, "declare the size of one of them: axis %s = 2",
-                        open->name);
-            return false;
+            return report_help(mapper->unit->reports,
+                               "declare the size of one of them: axis %s = 2", open->name);
         }
     }
     if (open ? known <= 0 || shape % known != 0 : known != shape)
@@ -144,8 +142,8 @@ static bool solve_sizes(Mapper *mapper, const MoecNamedTensor *tensor) {
         report_error(mapper->unit->reports, part_at_hand(mapper)->node->span,
                      "%s has %d axes (%s), got %d subscripts", tensor->name, tensor->rank,
                      tensor->axes, rank);
-        report_help(mapper->unit->reports, "write one subscript per axis: [%s]", tensor->axes);
-        return false;
+        return report_help(mapper->unit->reports, "write one subscript per axis: [%s]",
+                           tensor->axes);
     }
     for (int i = 0; i < rank; i++)
         if (!solve_sub(mapper, subs->kids[i], tensor->shape[i])) return false;
@@ -349,10 +347,9 @@ static bool same_outside(Mapper *mapper) {
             report_error(mapper->unit->reports, ((Node *)subs->kids[i])->span,
                          "this subscript has size %ld in %s, but %ld in %s", values,
                          mapper->line->parts[0].path, own, mapper->line->parts[k].path);
-            report_help(mapper->unit->reports,
-                        "move the differing indices into the parentheses of '%s', after it",
-                        mapper->line->choice);
-            return false;
+            return report_help(mapper->unit->reports,
+                               "move the differing indices into the parentheses of '%s', after it",
+                               mapper->line->choice);
         }
     }
     return true;
@@ -387,11 +384,10 @@ static bool map_parts(Mapper *mapper) {
     int count = mapper->line->part_count;
     for (int k = 1; k < count; k++) {
         if (find_part_tensor(mapper, k)) continue;
-        report_error(mapper->unit->reports, mapper->line->node->span,
-                     "the model has %s, but no matching '%s'",
-                     mapper->tensors[mapper->tensor[0]].name, mapper->line->parts[k].path);
-        report_help(mapper->unit->reports, "compare the names with those of `moec tensors`");
-        return false;
+        return report_invalid(mapper->unit->reports, mapper->line->node->span,
+                              "compare the names with those of `moec tensors`",
+                              "the model has %s, but no matching '%s'",
+                              mapper->tensors[mapper->tensor[0]].name, mapper->line->parts[k].path);
     }
     for (int k = 0; k < count; k++) {
         mapper->part = k;

@@ -41,14 +41,11 @@ static bool add_index_name(LayoutReader *reader, IndexNames *names, const char *
     if (before >= 0) {
         report_error(reader->reports, span, "duplicate index '%s' on one side", name);
         report_note(reader->reports, names->spans[before], "first used here");
-        report_help(reader->reports, "rename one of them");
-        return false;
+        return report_help(reader->reports, "rename one of them");
     }
-    if (names->count == LAYOUT_INDICES) {
-        report_error(reader->reports, span, "too many indices: the maximum is %d", LAYOUT_INDICES);
-        report_help(reader->reports, "split the line into two");
-        return false;
-    }
+    if (names->count == LAYOUT_INDICES)
+        return report_invalid(reader->reports, span, "split the line into two",
+                              "too many indices: the maximum is %d", LAYOUT_INDICES);
     names->names[names->count] = name;
     names->spans[names->count++] = span;
     return true;
@@ -81,12 +78,9 @@ static bool add_sub(LayoutReader *reader, IndexNames *names, const Node *sub, bo
 }
 
 static bool add_subs(LayoutReader *reader, IndexNames *names, const Node *subs, bool ours) {
-    if (subs && subs->count > LAYOUT_RANK) {
-        report_error(reader->reports, subs->span, "too many subscripts: the maximum is %d",
-                     LAYOUT_RANK);
-        report_help(reader->reports, "use fewer subscripts");
-        return false;
-    }
+    if (subs && subs->count > LAYOUT_RANK)
+        return report_invalid(reader->reports, subs->span, "use fewer subscripts",
+                              "too many subscripts: the maximum is %d", LAYOUT_RANK);
     for (int i = 0; subs && i < subs->count; i++)
         if (!add_sub(reader, names, subs->kids[i], ours)) return false;
     return true;
@@ -99,12 +93,10 @@ static bool add_holes(LayoutReader *reader, IndexNames *names, const Node *line)
         size_t length = strcspn(at + 1, "}");
         int start = line->name_span.start + 1 + (int)(at - line->name);
         Span span = {source, start, start + (int)length + 2};
-        if (!at[1 + length] || !length) {
-            report_error(reader->reports, span,
-                         "expected the name of an index in braces, such as {i}");
-            report_help(reader->reports, "write block.{i}.weight, with a name in the braces");
-            return false;
-        }
+        if (!at[1 + length] || !length)
+            return report_invalid(reader->reports, span,
+                                  "write block.{i}.weight, with a name in the braces",
+                                  "expected the name of an index in braces, such as {i}");
         if (!add_index_name(reader, names, arena_copy(reader->arena, at + 1, length), span))
             return false;
     }
@@ -132,10 +124,10 @@ static bool add_path_text(LayoutReader *reader, Text *path, IndexNames *names, c
     default:
         break;
     }
-    report_error(reader->reports, node->span, "expected the path of a parameter");
-    report_help(reader->reports, "write the name that `moec tensors` prints, with an index for the "
-                                 "number of a layer: block[i].attention.query");
-    return false;
+    return report_invalid(reader->reports, node->span,
+                          "write the name that `moec tensors` prints, with an index for the "
+                          "number of a layer: block[i].attention.query",
+                          "expected the path of a parameter");
 }
 
 /* ---- arithmetic on a parameter ---- */
@@ -154,13 +146,11 @@ static bool combine(LayoutReader *reader, const Node *node, Affine *result) {
     bool sum = operation == '+' || operation == '-', product = operation == '*';
     if (operation == '-') b.factor = -b.factor, b.shift = -b.shift;
     if (operation == '/' && !b.tensor && b.shift != 0) b.shift = 1 / b.shift, product = true;
-    if ((a.tensor && b.tensor) || !(sum || product) || node->name[1]) {
-        report_error(reader->reports, node->span,
-                     "unsupported expression: expected one parameter with numbers added to it or "
-                     "multiplied by it");
-        report_help(reader->reports, "write for example 2 * weight + 1");
-        return false;
-    }
+    if ((a.tensor && b.tensor) || !(sum || product) || node->name[1])
+        return report_invalid(
+            reader->reports, node->span, "write for example 2 * weight + 1",
+            "unsupported expression: expected one parameter with numbers added to it or "
+            "multiplied by it");
     const Affine *tensor = a.tensor ? &a : &b, *number = a.tensor ? &b : &a;
     *result = *tensor;
     if (sum) {
@@ -196,8 +186,8 @@ static bool read_layout_part(LayoutReader *reader, const Node *line, const Node 
     if (!affine(reader, node, &value)) return false;
     if (!value.tensor || value.factor == 0) {
         report_error(reader->reports, node->span, "expected a parameter, got a number");
-        report_help(reader->reports, "write \"%s\" = none to ignore this file tensor", line->name);
-        return false;
+        return report_help(reader->reports, "write \"%s\" = none to ignore this file tensor",
+                           line->name);
     }
     const Node *tensor = value.tensor;
     *part = (LayoutPart){.node = tensor, .factor = value.factor, .shift = value.shift};
@@ -211,8 +201,7 @@ static bool read_layout_part(LayoutReader *reader, const Node *line, const Node 
         if (strstr(line->name, hole)) continue;
         report_error(reader->reports, names->spans[i],
                      "'%s' is missing in the name of the file tensor", hole);
-        report_help(reader->reports, "add %s to the name \"%s\"", hole, line->name);
-        return false;
+        return report_help(reader->reports, "add %s to the name \"%s\"", hole, line->name);
     }
     return add_subs(reader, names, part->subs, true);
 }
@@ -250,8 +239,7 @@ static bool used_names(LayoutReader *reader, const Layout *layout, const IndexNa
                      left->names[i]);
         report_note(reader->reports, line->parts[0].node->span,
                     "the file tensor maps to this parameter");
-        report_help(reader->reports, "declare its size: axis %s = N", left->names[i]);
-        return false;
+        return report_help(reader->reports, "declare its size: axis %s = N", left->names[i]);
     }
     return true;
 }
@@ -274,20 +262,16 @@ static bool read_line(LayoutReader *reader, const Layout *layout, LayoutLine *li
     if (strchr(node->name, '*')) {
         report_error(reader->reports, node->name_span,
                      "'*' matches several file tensors, but a parameter maps to one");
-        report_help(reader->reports, "write \"%s\" = none to ignore these file tensors",
-                    node->name);
-        return false;
+        return report_help(reader->reports, "write \"%s\" = none to ignore these file tensors",
+                           node->name);
     }
     IndexNames left = {.count = 0};
     if (!add_holes(reader, &left, node) || !add_subs(reader, &left, node->kids[0], false))
         return false;
     const Node *list = line_parts(value, line);
-    if (list && (list->count == 0 || list->count > LAYOUT_PARTS)) {
-        report_error(reader->reports, list->span, "expected 1 to %d parts, got %d", LAYOUT_PARTS,
-                     list->count);
-        report_help(reader->reports, "write the parts as several lines");
-        return false;
-    }
+    if (list && (list->count == 0 || list->count > LAYOUT_PARTS))
+        return report_invalid(reader->reports, list->span, "write the parts as several lines",
+                              "expected 1 to %d parts, got %d", LAYOUT_PARTS, list->count);
     if (list && find_index_name(&left, line->choice) < 0) {
         report_no_left(reader, value->kids[1]->span, line->choice);
         return false;
@@ -352,35 +336,28 @@ static void add_layout_line(LayoutReader *reader, Layout *layout, const Node *no
 /* Checks the parts of a rule beyond the grammar. */
 static bool check_rule(LayoutReader *reader, const Node *rule) {
     const Node *value = rule->kids[0], *words = rule->kids[1] ? rule->kids[1]->kids[0] : NULL;
-    if (value->kind == NODE_CALL && !layout_repeated(value, NULL)) {
-        report_error(reader->reports, value->span,
-                     "unknown function '%s': a layout supports only repeat",
-                     ((Node *)value->kids[0])->name);
-        report_help(reader->reports,
-                    "write a periodic list as from layer_types = repeat(pattern, layers)");
-        return false;
-    }
+    if (value->kind == NODE_CALL && !layout_repeated(value, NULL))
+        return report_invalid(reader->reports, value->span,
+                              "write a periodic list as from layer_types = repeat(pattern, layers)",
+                              "unknown function '%s': a layout supports only repeat",
+                              ((Node *)value->kids[0])->name);
     for (int i = 0; words && words->kind == NODE_RECORD && i < words->count; i++) {
         const Node *word = words->kids[i];
         if (((Node *)word->kids[0])->kind == NODE_NAME) continue;
         report_error(reader->reports, word->span,
                      "expected a word of the configuration, '=', and a word of the option");
-        report_help(reader->reports, "write { %s = WORD }", word->name);
-        return false;
+        return report_help(reader->reports, "write { %s = WORD }", word->name);
     }
     const Node *otherwise = rule->kids[2];
     for (int i = 0; otherwise && otherwise->kind == NODE_LIST && i < otherwise->count; i++) {
         if (((Node *)otherwise->kids[i])->kind == NODE_NAME) continue;
-        report_error(reader->reports, otherwise->span, "expected a list of words");
-        report_help(reader->reports, "write else [a, b]");
-        return false;
+        return report_invalid(reader->reports, otherwise->span, "write else [a, b]",
+                              "expected a list of words");
     }
-    if (rule->kids[3] && layout_constant(value)) {
-        report_error(reader->reports, rule->kids[3]->span,
-                     "a rule with a constant value cannot have a condition");
-        report_help(reader->reports, "remove the condition: the value applies to every model");
-        return false;
-    }
+    if (rule->kids[3] && layout_constant(value))
+        return report_invalid(reader->reports, rule->kids[3]->span,
+                              "remove the condition: the value applies to every model",
+                              "a rule with a constant value cannot have a condition");
     return true;
 }
 
@@ -460,11 +437,10 @@ static bool add_layout(LayoutReader *reader, Layout *layout, const Node *node, i
             report_error(reader->reports, base->span,
                          found ? "layout '%s' is based on itself" : "unknown layout '%s'",
                          base->name);
-            report_help(reader->reports,
-                        found ? "remove one 'for' of the cycle"
-                              : "add 'use %s', or write the layout in this file",
-                        base->name);
-            return false;
+            return report_help(reader->reports,
+                               found ? "remove one 'for' of the cycle"
+                                     : "add 'use %s', or write the layout in this file",
+                               base->name);
         }
         const Node *own = layout->node;
         layout->node = found;
@@ -484,9 +460,7 @@ static void add_layout_file(Arena *arena, Layout *layout, const char *path) {
     size_t length = strlen(base);
     if (length > 4 && !strcmp(base + length - 4, ".moe")) length -= 4;
     const char *name = arena_copy(arena, base, length);
-    for (int i = 0; i < layout->files.count; i++)
-        if (!strcmp(layout->files.items[i], name)) return;
-    list_push(arena, &layout->files, (void *)name);
+    if (!list_has_text(&layout->files, name)) list_push(arena, &layout->files, (void *)name);
 }
 
 /* Lists the file that declares the base, the files that the layout uses, and every file outside of

@@ -36,8 +36,7 @@ const char *layout_their_word(Arena *arena, const Node *rule, const char *ours) 
 
 char *layout_known_words(Arena *arena, const Node *rule) {
     const Node *words = rule_words(rule);
-    Text text = {.arena = arena};
-    text_add(&text, "%s", "");
+    Text text = text_new(arena);
     for (int i = 0; words && i < words->count; i++)
         text_add(&text, "%s%s", i ? ", " : "", ((Node *)words->kids[i])->name);
     return text.text;
@@ -94,8 +93,7 @@ char *layout_lines(Arena *arena, const Node *rule, const char *list, long count)
         at += length;
         at += strspn(at, ", ");
     }
-    Text text = {.arena = arena};
-    text_add(&text, "%s", "");
+    Text text = text_new(arena);
     for (long i = 0; words.count && i < count; i++)
         text_add(&text, "%s%s", i ? "\n" : "", (const char *)words.items[i % words.count]);
     return text.text;

@@ -1,8 +1,6 @@
 /* dump: the lowered form as text, one node per line, bodies indented. */
 #include "loop/form.h"
 
-#include <string.h>
-
 static void dump_for(Text *text, const FormNode *node) {
     static const char *const sharers[] = {[BY_ALL] = "all threads",
                                           [BY_BLOCKS] = "blocks",

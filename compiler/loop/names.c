@@ -144,18 +144,12 @@ static bool is_reserved(const char *name) {
     return isdigit((unsigned char)name[0]) || !name[0];
 }
 
-static bool is_listed(const List *list, const char *name) {
-    for (int i = 0; i < list->count; i++)
-        if (strcmp(list->items[i], name) == 0) return true;
-    return false;
-}
-
 static bool is_taken(const Around *around, const char *name) {
     for (int i = 0; i < around->tensor_count; i++)
         if (around->tensors[i] && strcmp(around->tensors[i], name) == 0) return true;
     for (const char *const *word = around->keywords; word && *word; word++)
         if (strcmp(*word, name) == 0) return true;
-    return is_listed(&around->others, name);
+    return list_has_text(&around->others, name);
 }
 
 /* A number may follow: "kernel_2" has a reserved prefix. A name that already has a reserved prefix

@@ -10,7 +10,6 @@
 #include "schedule/nest.h"
 
 #include <stdint.h>
-#include <string.h>
 
 const char *device_kernel(EntryLowering *lowering, const char *name) {
     Module *module = lowering->module;

@@ -135,8 +135,7 @@ static void dump_template(Text *text, const TemplateKernel *kernel) {
 }
 
 const char *dump_module(const Module *module) {
-    Text text = {.arena = module->arena};
-    text_add(&text, "%s", "");
+    Text text = text_new(module->arena);
     for (int i = 0; i < module->kernels.count; i++)
         dump_form(&text, &((LoopKernel *)module->kernels.items[i])->form);
     for (int i = 0; i < module->device.count; i++) {

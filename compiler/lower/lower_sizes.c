@@ -20,8 +20,7 @@ static const char *const taken_starts[] = {
     "WEXIT", "WIF",     "WINT_", "WNO",   "WSTOP", "WTERM",     "WUNTRACED"};
 
 static bool is_taken(const char *name) {
-    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
-        if (strcmp(name, taken[i]) == 0) return true;
+    if (text_find(taken, sizeof taken / sizeof *taken, name) >= 0) return true;
     for (size_t i = 0; i < sizeof taken_starts / sizeof *taken_starts; i++)
         if (strncmp(name, taken_starts[i], strlen(taken_starts[i])) == 0) return true;
     return !isalpha((unsigned char)name[0]);

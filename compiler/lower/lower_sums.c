@@ -8,8 +8,6 @@
  */
 #include "lower/lower.h"
 
-#include <string.h>
-
 /* Blocks of a sum in two launches; less work than MIN_WORK is not worth two. */
 /* AT_ONCE: entries that a thread checks before it checks the results of the others. */
 enum { PARTS = 256, THREADS = 256, AT_ONCE = 8, MIN_WORK = 1 << 18, MAX_ROWS = 1 << 20 };

@@ -168,9 +168,9 @@ static void add_rounded(Program *program) {
     Tensor *copy =
         tensor_new(program, "rounded", ROLE_ROUNDED, TYPE_BF16, 1, weight->axes, weight->span);
     copy->of = weight;
-    Index *index = index_new(program, weight->axes[0]->name, weight->axes[0]);
-    statement_loop(program, &program->body, expr_read_indices(program, copy, &index), false,
-                   REDUCE_NONE, NULL, 0, expr_read_indices(program, weight, &index), weight->span);
+    Index *index = index_over(program, weight->axes[0]);
+    statement_assign(program, &program->body, expr_read_indices(program, copy, &index),
+                     expr_read_indices(program, weight, &index), weight->span);
 }
 
 void lower_update(Module *module, const LowerTarget *target, Program *program) {

@@ -6,7 +6,6 @@
 #include "lower/lower.h"
 
 #include <math.h>
-#include <string.h>
 
 /* ---- addresses ---- */
 
@@ -34,17 +33,10 @@ static const Term *add_guard(Lowering *lower, const Term *guard, const Expr *sub
     return both(lower, guard, term(lower->arena, TERM_LT, place, size_term(lower, axis)));
 }
 
-static bool contains_read(const Expr *expr) {
-    if (expr->kind == EXPR_READ) return true;
-    for (int i = 0; i < expr->count; i++)
-        if (contains_read(expr->args[i])) return true;
-    return false;
-}
-
 /* A subscript; terms that are read for it, or computed from these, may be hoisted. */
 static const Term *subscript_term(Lowering *lower, const Expr *sub) {
     const Term *place = integer_term(lower, sub);
-    if (!contains_read(sub)) return place;
+    if (!expr_has_reads(sub)) return place;
     return term_invariant(lower->arena, place, sub->kind == EXPR_READ ? READ_ONCE : COMPUTED_ONCE);
 }
 
@@ -130,7 +122,7 @@ static const Term *fixed_guard(Lowering *lower, const Expr *read) {
     for (int i = 0; i < read->count; i++) {
         const Expr *sub = read->args[i];
         const Axis *axis = read->tensor->axes[i];
-        if (moves(lower, sub) || contains_read(sub) || stays_inside(lower, sub, axis)) continue;
+        if (moves(lower, sub) || expr_has_reads(sub) || stays_inside(lower, sub, axis)) continue;
         guard = add_guard(lower, guard, sub, integer_term(lower, sub), axis);
     }
     return guard;
@@ -147,7 +139,7 @@ const Term *product_guard(Lowering *lower, const Expr *value) {
  * operand; a subscript that reads it starts at 0. */
 static Expr *first_subscript(Lowering *lower, Expr *sub) {
     if (!moves(lower, sub)) return sub;
-    if (sub->kind != EXPR_APPLY || contains_read(sub)) return expr_number(lower->program, 0);
+    if (sub->kind != EXPR_APPLY || expr_has_reads(sub)) return expr_number(lower->program, 0);
     Expr *args[3] = {NULL, NULL, NULL};
     for (int i = 0; i < sub->count; i++) args[i] = first_subscript(lower, sub->args[i]);
     return expr_apply(lower->program, sub->op, args[0], args[1], args[2]);

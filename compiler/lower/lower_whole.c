@@ -5,9 +5,6 @@
  */
 #include "lower/lower.h"
 
-#include <math.h>
-#include <string.h>
-
 /* Operations that are computed in integers among reals, too; selections and signs are not. */
 static bool is_arithmetic(OpCode op) {
     static const bool arithmetic[OP_COUNT] = {

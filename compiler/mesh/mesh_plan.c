@@ -12,7 +12,6 @@
 #include "explain/explain.h"
 #include "analysis/access.h"
 #include "base/must.h"
-#include "ir/call.h"
 
 #include <limits.h>
 #include <math.h>

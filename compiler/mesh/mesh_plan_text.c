@@ -4,7 +4,6 @@
 #include "abi/json_make.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { SHOWN = 5, SHOWN_REFUSED = 8 };
 
@@ -82,8 +81,7 @@ const char *mesh_plan_json(const MeshPlan *plan) {
                             plan->machine->name, "processes", (json_int_t)plan->processes,
                             "sequences", (json_int_t)plan->sequences, "context_length",
                             (json_int_t)plan->context, "meshes", meshes);
-    char *dumped = json_write(all, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
-    json_decref(all);
+    char *dumped = json_write_new(all, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
     const char *text = arena_format(plan->arena, "%s\n", dumped);
     free(dumped);
     return text;

@@ -48,8 +48,7 @@ static bool read_size(Reports *reports, MeshSizes *sizes, const Source *source, 
     }
     report_error(reports, span, "the size of mesh axis '%s' is a number from 1 to %d", name,
                  (int)MESH_MOST);
-    report_help(reports, "for example --mesh %s=2", name);
-    return false;
+    return report_help(reports, "for example --mesh %s=2", name);
 }
 
 bool mesh_sizes_read(Reports *reports, MeshSizes *sizes, const char *text, long data_size) {
@@ -69,7 +68,6 @@ bool mesh_sizes_read(Reports *reports, MeshSizes *sizes, const char *text, long 
     report_error(reports, sizes->span[MESH_EXPERT],
                  "groups of %s = %ld processes cannot be made of data = %ld",
                  mesh_axis_name(MESH_EXPERT), keys, data);
-    report_help(reports, "use --mesh data=%ld,%s=%ld", (data / keys + 1) * keys,
-                mesh_axis_name(MESH_EXPERT), keys);
-    return false;
+    return report_help(reports, "use --mesh data=%ld,%s=%ld", (data / keys + 1) * keys,
+                       mesh_axis_name(MESH_EXPERT), keys);
 }

@@ -33,8 +33,7 @@ static MoecBlock table_block(Role role) {
 }
 
 const char *axis_names(Arena *arena, const Tensor *tensor) {
-    Text axes = {.arena = arena};
-    text_add(&axes, "%s", "");
+    Text axes = text_new(arena);
     for (int i = 0; i < tensor->rank; i++)
         text_add(&axes, "%s%s", i ? "," : "", tensor->axes[i]->name);
     return axes.text;

@@ -84,8 +84,7 @@ Fault module_check(const Module *module, Arena *scratch) {
 
 const char *module_unproven(const Module *module, Arena *scratch) {
     Fault fault = {0};
-    Text lines = {.arena = module->arena};
-    text_add(&lines, "%s", "");
+    Text lines = text_new(module->arena);
     for (int i = 0; i < module->kernels.count; i++)
         ((LoopKernel *)module->kernels.items[i])->changed = true;
     ModuleCheck check = {.arena = scratch, .module = module, .fault = &fault, .unproven = &lines};

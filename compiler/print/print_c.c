@@ -8,8 +8,6 @@
 #include "print/print.h"
 #include "passes.h"
 
-#include <string.h>
-
 /* All weights as bf16: see MoecTable.round. */
 static void add_rounding(Text *text, size_t weight_bytes) {
     text_add(text, "static void round_weights(const MoecHost *host, const float *weights, void "

@@ -7,8 +7,6 @@
 #include "print/print.h"
 #include "passes.h"
 
-#include <string.h>
-
 static const PrintStyle style = {
     .function = "extern \"C\" __global__ void",
     .seed = "const uint64_t *moec_seed_at",

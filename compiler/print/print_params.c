@@ -35,14 +35,14 @@ static void add_param_text(Text *text, const PrintStyle *style, const Param *par
 }
 
 const char *params_text(Arena *arena, const PrintStyle *style, const List *params) {
-    Text text = {.arena = arena};
+    Text text = text_new(arena);
     for (int i = 0; i < params->count; i++) {
         text_add(&text, "%s", i ? ", " : "");
         add_param_text(&text, style, params->items[i]);
         if (style->binding) text_add(&text, "%s%d%s", style->binding, i, style->binding_end);
     }
     if (style->further) text_add(&text, "%s%s", params->count ? ", " : "", style->further);
-    return text.text ? text.text : "";
+    return text.text;
 }
 
 const char *adds_text(const ScheduleUnit *unit) {

@@ -12,7 +12,6 @@
 #include "base/must.h"
 
 #include <math.h>
-#include <string.h>
 
 /* These functions require kept elements aligned to 16 bytes. */
 enum { FUNCTIONS = MOEC_GELU | MOEC_GELU_BACK };

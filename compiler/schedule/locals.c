@@ -7,8 +7,6 @@
 #include "schedule/nest.h"
 #include "base/must.h"
 
-#include <string.h>
-
 /* Elements of rows on the stack of one thread: 64 KiB; in the shared memory of a block: 32 KiB. */
 enum { MAX_ROW = 8192 };
 

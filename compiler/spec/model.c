@@ -39,9 +39,8 @@ static void note_own(MoecCompiler *compiler, const Program *program) {
         const Tensor *tensor = program->tensors.items[i];
         for (int j = 0; j < tensor->own.count; j++) {
             const OwnNumber *own = tensor->own.items[j];
-            bool known = false;
-            for (int k = 0; k < names->count; k++) known |= !strcmp(names->items[k], own->name);
-            if (!known) list_push(compiler->arena, names, (void *)own->name);
+            if (!list_has_text(names, own->name))
+                list_push(compiler->arena, names, (void *)own->name);
         }
     }
 }
@@ -49,8 +48,8 @@ static void note_own(MoecCompiler *compiler, const Program *program) {
 static void mark_whole(const Unit *unit, const Program *program) {
     for (int i = 0; i < program->tensors.count; i++) {
         Tensor *tensor = program->tensors.items[i];
-        for (int j = 0; tensor->role == ROLE_PARAMETER && j < unit->whole.count; j++)
-            tensor->whole |= !strcmp(tensor->path, unit->whole.items[j]);
+        tensor->whole |=
+            tensor->role == ROLE_PARAMETER && list_has_text(&unit->whole, tensor->path);
     }
 }
 

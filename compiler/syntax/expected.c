@@ -249,9 +249,8 @@ static bool report_late(Parser *parser, const Expectation *expectation) {
     if (before->kind != NAME) return false;
     bool ended = has(expectation, "'}'") || has(expectation, "')'") || has(expectation, "']'");
     if (found->kind == '=' && before->first && ended && !has(expectation, "a number")) {
-        report_error(parser->reports, before->span, "the statement before '%s' is incomplete",
-                     before->text);
-        report_help(parser->reports, "complete the statement, or remove it");
+        report_invalid(parser->reports, before->span, "complete the statement, or remove it",
+                       "the statement before '%s' is incomplete", before->text);
         return true;
     }
     bool statement = expectation->count == 2 && has(expectation, "'='") && has(expectation, "'['");
@@ -270,12 +269,12 @@ static bool report_numbered(const Parser *parser, const Expectation *expectation
     const Token *found = &parser->last;
     bool path = parser->before_last.kind == '.' && parser->earlier_kind != NUMBER;
     if (found->kind != NUMBER || !path || !has(expectation, "or")) return false;
-    report_error(
+    report_invalid(
         parser->reports, found->span,
+        "remove the repeat and the number: attention.window = 64 sets the "
+        "option in all iterations",
         "an option cannot be set for one iteration of a repeat: expected a name, found '%s'",
         found->text);
-    report_help(parser->reports, "remove the repeat and the number: attention.window = 64 sets the "
-                                 "option in all iterations");
     report_help(parser->reports,
                 "for different layers, set an option that is a list of layers; for one parameter, "
                 "write parameters = [{ of = \"block.3.*\", lr = 0.5 }]");

@@ -9,7 +9,6 @@
 #include "passes.h"
 
 #include <ctype.h>
-#include <stdint.h>
 #include <string.h>
 
 static bool is_letter(char one) {
@@ -77,8 +76,7 @@ static List called_words(Arena *arena, const char *text) {
 /* Text alone: a comment counts, which the linker finds later. */
 static bool has_kernel_function(Unit *unit, const Source *file, const char *name, Span span) {
     const List words = called_words(unit->arena, file->text);
-    for (int i = 0; i < words.count; i++)
-        if (!strcmp(words.items[i], name)) return true;
+    if (list_has_text(&words, name)) return true;
     const char *near = did_you_mean(name, (const char *const *)words.items, words.count);
     report_error(unit->reports, span, "'%s' has no function '%s'", file->path, name);
     if (near)
@@ -91,20 +89,18 @@ static bool has_kernel_function(Unit *unit, const Source *file, const char *name
 static bool is_known_target(Unit *unit, const Node *node) {
     static const char *const targets[] = {"c", "cuda"};
     if (!strcmp(node->name, targets[0]) || !strcmp(node->name, targets[1])) return true;
-    report_error(unit->reports, node->name_span, "unknown target '%s': expected c or cuda",
-                 node->name);
-    report_help(unit->reports, "write extern c \"FILE.c:FUNCTION\" or "
-                               "extern cuda \"FILE.cu:FUNCTION\"");
-    return false;
+    return report_invalid(unit->reports, node->name_span,
+                          "write extern c \"FILE.c:FUNCTION\" or "
+                          "extern cuda \"FILE.cu:FUNCTION\"",
+                          "unknown target '%s': expected c or cuda", node->name);
 }
 
 static bool has_both_parts(Unit *unit, const Node *text) {
     const char *colon = strrchr(text->name, ':');
     if (colon && colon > text->name && is_c_identifier(colon + 1)) return true;
-    report_error(unit->reports, text->span, "extern expects \"FILE:FUNCTION\", got \"%s\"",
-                 text->name);
-    report_help(unit->reports, "write the name of a function after the path: \"norm.c:norm\"");
-    return false;
+    return report_invalid(unit->reports, text->span,
+                          "write the name of a function after the path: \"norm.c:norm\"",
+                          "extern expects \"FILE:FUNCTION\", got \"%s\"", text->name);
 }
 
 static void resolve_one(Unit *unit, const Source *from, const Node *node, bool given) {

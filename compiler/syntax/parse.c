@@ -3,28 +3,22 @@
 #include "parser.h"
 #include "base/utf8.h"
 
-#include <string.h>
-
 /* Checks the input of the lexer: valid UTF-8 text without NUL bytes, at most MAX_SOURCE_BYTES. */
 static bool is_text(Reports *reports, const Source *source) {
-    if (source->length > MAX_SOURCE_BYTES) {
-        report_error(reports, (Span){NULL, 0, 0},
-                     "%s is larger than %.1f MB, the maximum size of a spec", source->path,
-                     MAX_SOURCE_BYTES / 1e6);
-        report_help(reports, "divide the spec into several files with `use`");
-        return false;
-    }
+    if (source->length > MAX_SOURCE_BYTES)
+        return report_invalid(reports, (Span){NULL, 0, 0},
+                              "divide the spec into several files with `use`",
+                              "%s is larger than %.1f MB, the maximum size of a spec", source->path,
+                              MAX_SOURCE_BYTES / 1e6);
     for (size_t at = 0; at < source->length;) {
         unsigned character = 0;
         int bytes = utf8_decode(source->text + at, source->length - at, &character);
-        if (bytes == 0 || character == 0) {
-            report_error(reports, (Span){source, (int)at, (int)at + 1},
-                         bytes ? "unexpected NUL byte: expected UTF-8 text"
-                               : "invalid byte 0x%02X: expected UTF-8 text",
-                         (unsigned char)source->text[at]);
-            report_help(reports, "save the file as UTF-8 text");
-            return false;
-        }
+        if (bytes == 0 || character == 0)
+            return report_invalid(reports, (Span){source, (int)at, (int)at + 1},
+                                  "save the file as UTF-8 text",
+                                  bytes ? "unexpected NUL byte: expected UTF-8 text"
+                                        : "invalid byte 0x%02X: expected UTF-8 text",
+                                  (unsigned char)source->text[at]);
         at += (size_t)bytes;
     }
     return true;

@@ -14,20 +14,15 @@
  * Leaves:  a Unit with unique names; errors are in the reports.
  */
 
-/* The defined names of one kind. Layers and models share a name space: a model is based on a layer
- * or on a model. */
-typedef struct NameTable {
-    Node **slots;
-    size_t capacity, count;
-} NameTable;
-
 typedef struct Resolver {
     Unit *unit;
     const char *search;
     const Source *const *documents; /* files that are open in an editor */
     int document_count;
     bool given; /* all sources are given: nothing is read from disk */
-    NameTable parts, optimizers, schedules, parametrizations, experiments, layouts, machines;
+    /* The defined names of each kind. Layers and models share a name space: a model is based on a
+     * layer or on a model. */
+    Table parts, optimizers, schedules, parametrizations, experiments, layouts, machines;
 } Resolver;
 
 static Source *add_source(Unit *unit, const char *path, const char *text, size_t length) {
@@ -145,37 +140,15 @@ static void resolve_use(Resolver *resolver, const Source *from, const Node *use)
         report_help(unit->reports, "add the folder of %s.moe to MOEC_PATH", use->name);
 }
 
-static Node **find_name_slot(const NameTable *names, const char *name) {
-    size_t hash = 5381;
-    for (const char *at = name; *at; at++) hash = hash * 33 ^ (unsigned char)*at;
-    size_t slot = hash & (names->capacity - 1);
-    while (names->slots[slot] && strcmp(names->slots[slot]->name, name) != 0)
-        slot = (slot + 1) & (names->capacity - 1);
-    return &names->slots[slot];
-}
-
-/* Returns the node that already has the name. Without one, registers `node` and returns NULL. */
-static Node *enter_name(Arena *arena, NameTable *names, Node *node) {
-    if (2 * (names->count + 1) > names->capacity) {
-        NameTable larger = {.capacity = names->capacity ? 2 * names->capacity : 64,
-                            .count = names->count};
-        larger.slots = arena_alloc(arena, larger.capacity * sizeof *larger.slots);
-        for (size_t i = 0; i < names->capacity; i++)
-            if (names->slots[i]) *find_name_slot(&larger, names->slots[i]->name) = names->slots[i];
-        *names = larger;
-    }
-    Node **slot = find_name_slot(names, node->name);
-    if (*slot) return *slot;
-    *slot = node;
-    names->count++;
-    return NULL;
+static const List *same_hash(const Table *names, const Node *node) {
+    return table_find(names, hash_text(HASH_START, node->name));
 }
 
 static bool is_standard(const Node *node) {
     return path_is_standard(node->span.source->path);
 }
 
-static void list_replace(List *list, const Node *from, Node *to) {
+static void list_replace(const List *list, const Node *from, Node *to) {
     for (int i = 0; i < list->count; i++)
         if (list->items[i] == from) list->items[i] = to;
 }
@@ -183,11 +156,11 @@ static void list_replace(List *list, const Node *from, Node *to) {
 /* Handles a name that a user file and the standard library both define. The definition of the user
  * has priority: a new standard layer breaks no spec. A model and a standard layer can have the same
  * name. */
-static void define_over(Resolver *resolver, NameTable *names, List *list, Node *node,
+static void define_over(Resolver *resolver, const Table *names, List *list, Node *node,
                         Node *earlier) {
     Unit *unit = resolver->unit;
     Node *own = is_standard(node) ? earlier : node, *standard = own == node ? earlier : node;
-    *find_name_slot(names, node->name) = own;
+    list_replace(same_hash(names, node), earlier, own);
     if (own->kind != standard->kind)
         list_push(unit->arena, list, node);
     else if (own == node)
@@ -199,9 +172,9 @@ static void define_over(Resolver *resolver, NameTable *names, List *list, Node *
                 node_kind_name(standard->kind), standard->name);
 }
 
-static void define_node(Resolver *resolver, NameTable *names, List *list, Node *node) {
+static void define_node(Resolver *resolver, Table *names, List *list, Node *node) {
     Unit *unit = resolver->unit;
-    Node *earlier = enter_name(unit->arena, names, node);
+    Node *earlier = (Node *)(uintptr_t)node_called(same_hash(names, node), node->name);
     if (earlier && is_standard(earlier) != is_standard(node)) {
         define_over(resolver, names, list, node, earlier);
         return;
@@ -213,6 +186,7 @@ static void define_node(Resolver *resolver, NameTable *names, List *list, Node *
         report_help(unit->reports, "rename one of them");
         return;
     }
+    table_add(unit->arena, names, hash_text(HASH_START, node->name), node);
     list_push(unit->arena, list, node);
 }
 
@@ -330,10 +304,9 @@ Unit *resolve(Arena *arena, Reports *reports, const char *path, const char *sear
         add_source(resolver.unit,
                    arena_format(arena, "%s%s", path_is_standard(path) ? "./" : "", path), text,
                    length);
-    } else {
-        report_error(reports, (Span){NULL, 0, 0}, "cannot read '%s': %s", path, problem);
-        report_help(reports, "check the path");
-    }
+    } else
+        report_invalid(reports, (Span){NULL, 0, 0}, "check the path", "cannot read '%s': %s", path,
+                       problem);
     return resolve_all(&resolver, sets, set_count);
 }
 

@@ -42,7 +42,7 @@ static PyVariable *input_variable(Printer *printer, const TorchItem *item) {
 
 /* The variables that receive the results of a layer. */
 static const char *result_names(Printer *printer, TorchModule *child, const List *parts, int at) {
-    Text results = {.arena = printer->torch->arena};
+    Text results = {.arena = printer->arena};
     for (int i = 0; i < child->outputs.count; i++) {
         const TorchItem *item = child->outputs.items[i];
         const PyVariable *made = child->results.items[i];
@@ -67,8 +67,7 @@ static void print_application(Printer *printer, TorchModule *child, const List *
     Span call = child->application->call;
     if (in_list(child)) call.end = call.start; /* the line of the repeat alone */
     print_source(printer, call);
-    Text arguments = {.arena = torch->arena};
-    text_add(&arguments, "%s", "");
+    Text arguments = text_new(torch->arena);
     for (int i = 0; i < child->inputs.count; i++)
         text_add(&arguments, "%s%s", i ? ", " : "",
                  input_variable(printer, child->inputs.items[i])->name);
@@ -106,7 +105,7 @@ static void print_repeat(Printer *printer, const TorchPart *part) {
                 python_number(printer, index->axis, (double)index->axis->size).text);
     printer->depth++;
     printer->loops++;
-    list_push(printer->torch->arena, &printer->torch->loops, &loop);
+    list_push(printer->arena, &printer->torch->loops, &loop);
     print_parts(printer, &part->body, 0, part->body.count);
     printer->torch->loops.count--;
     printer->loops--;
@@ -134,8 +133,7 @@ void print_parts(Printer *printer, const List *parts, int first, int end) {
 /* ---- weights and layers ---- */
 
 static const char *shape_text(Torch *torch, const Tensor *tensor, bool names) {
-    Text text = {.arena = torch->arena};
-    text_add(&text, "%s", "");
+    Text text = text_new(torch->arena);
     for (int i = first_axis(tensor); i < tensor->rank; i++) {
         if (i > first_axis(tensor)) text_add(&text, ", ");
         if (names)
@@ -331,21 +329,21 @@ static const char *own_weight(Torch *torch, const TorchModule *module) {
 
 static void print_return(Printer *printer) {
     TorchModule *module = printer->module;
-    Text text = {.arena = printer->torch->arena};
+    Text text = {.arena = printer->arena};
     for (int i = 0; i < module->outputs.count; i++) {
         const TorchItem *item = module->outputs.items[i];
         PyVariable *variable = variable_of(printer, item->tensor, item->version);
         if (!variable) refuse(printer->torch, item->tensor->span, "this result of a layer");
-        PyVariable *copy = arena_alloc(printer->torch->arena, sizeof *copy);
+        PyVariable *copy = arena_alloc(printer->arena, sizeof *copy);
         *copy = *variable;
-        list_push(printer->torch->arena, &module->results, copy);
+        list_push(printer->arena, &module->results, copy);
         text_add(&text, "%s%s", i ? ", " : "", variable->name);
     }
     python_line(printer, "return %s", text.text);
 }
 
 static const char *signature(const Printer *printer, int inputs) {
-    Text text = {.arena = printer->torch->arena};
+    Text text = {.arena = printer->arena};
     text_add(&text, "self");
     for (int i = 0; i < inputs; i++) text_add(&text, ", %s", (const char *)printer->names.items[i]);
     if (printer->uses_fixed) text_add(&text, ", %s", printer->fixed_name);
@@ -359,7 +357,7 @@ static const char *signature(const Printer *printer, int inputs) {
 /* Prints the class of a layer as it is applied by `caller`; NULL: it holds weights only. */
 static void print_module(Torch *torch, TorchModule *module, Printer *caller) {
     TorchModule *first = module_at(torch, module->path);
-    Printer printer = {.torch = torch, .module = module, .depth = 2};
+    Printer printer = {.torch = torch, .arena = torch->arena, .module = module, .depth = 2};
     printer.text.arena = torch->arena;
     for (int i = 0; i < module->inputs.count && caller; i++)
         add_input(&printer, module->inputs.items[i],
@@ -480,8 +478,7 @@ static bool logits_after(Torch *torch, const List *parts, int first) {
 
 static void print_losses(Printer *printer, const char *logits, bool dropped) {
     const Program *program = printer->torch->program;
-    Text text = {.arena = printer->torch->arena};
-    text_add(&text, "%s", "");
+    Text text = text_new(printer->arena);
     for (int i = 1; i < program->outputs.count; i++) {
         const Tensor *output = program->outputs.items[i];
         const PyVariable *variable = variable_of(printer, output, 0);
@@ -533,7 +530,7 @@ static int given_first(Torch *torch, List *parts, int count, int *end) {
 /* These parts, computed for the first token. The cache has the tensors that later parts read. */
 static void print_given(Printer *printer, const List *parts, int first, int end) {
     if (first == end) return;
-    Text kept = {.arena = printer->torch->arena}, read = {.arena = printer->torch->arena};
+    Text kept = {.arena = printer->arena}, read = {.arena = printer->arena};
     int known = printer->variables.count;
     python_line(printer, "if not cache.given:");
     printer->depth++;
@@ -606,13 +603,12 @@ static const char *inputs_text(Torch *torch) {
 }
 
 const char *print_classes(Torch *torch) {
-    Printer printer = {.torch = torch, .module = torch->root, .depth = 2};
+    Printer printer = {.torch = torch, .arena = torch->arena, .module = torch->root, .depth = 2};
     printer.text.arena = torch->arena;
     printer.like = own_weight(torch, torch->root);
     const char *equations = print_model(torch, &printer);
     const char *init = init_text(&printer), *name = class_name_of(torch, torch->program->name);
-    Text text = {.arena = torch->arena};
-    text_add(&text, "%s", "");
+    Text text = text_new(torch->arena);
     for (int i = 0; i < torch->classes.count; i++) {
         const ClassText *made = torch->classes.items[i];
         text_add(&text, "class %s(%s):\n%s\n\n", made->name,

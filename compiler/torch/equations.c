@@ -87,7 +87,7 @@ static char letter_of(char *letters, Index *const *order, int count, const Index
 
 Py operand(Printer *printer, Py value) {
     if (value.kind == PY_REAL) return value;
-    value.text = arena_format(printer->torch->arena,
+    value.text = arena_format(printer->arena,
                               value.level < PY_ATOM ? "(%s).to(%s.dtype)" : "%s.to(%s.dtype)",
                               value.text, printer->like);
     value.level = PY_ATOM;
@@ -172,7 +172,7 @@ static bool contraction(Printer *printer, const Statement *statement, Py *result
     *result = einsum(printer, values, count, *result);
     if (number) {
         Py scaled[2] = {python(printer, number), *result};
-        *result = apply_python(printer, OP_MUL, scaled, 2);
+        *result = apply_python(printer, OP_MUL, scaled);
     }
     return true;
 }
@@ -180,7 +180,7 @@ static bool contraction(Printer *printer, const Statement *statement, Py *result
 /* ---- reductions ---- */
 
 static Py reduced(Printer *printer, const Statement *statement, Py value) {
-    Arena *arena = printer->torch->arena;
+    Arena *arena = printer->arena;
     int over = 0;
     Text dims = {.arena = arena};
     for (int i = value.rank - 1; i >= 0; i--)

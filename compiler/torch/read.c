@@ -91,7 +91,7 @@ static bool sub_inside(Printer *printer, const Expr *sub, const Axis *axis) {
 /* A read of one value of a dimension: x[:, 3]. */
 static const char *selected(Printer *printer, const char *text, int dim, bool last,
                             const char *at) {
-    Text made = {.arena = printer->torch->arena};
+    Text made = {.arena = printer->arena};
     text_add(&made, "%s[", text);
     if (last && dim > 0) text_add(&made, "..., ");
     for (int i = 0; i < dim && !last; i++) text_add(&made, ":, ");
@@ -109,7 +109,7 @@ static Py in_order(Printer *printer, Py value) {
             if (value.dims[j] == sorted.dims[i]) from[i] = j;
     for (int i = 0; i < sorted.rank; i++) moved += from[i] != i;
     if (!moved || printer->any_order) return value;
-    Text text = {.arena = printer->torch->arena};
+    Text text = {.arena = printer->arena};
     text_add(&text, "%s", value.text);
     if (moved == 2) {
         int first = 0;
@@ -155,8 +155,8 @@ static bool along_last(Printer *printer, const PyVariable *variable, const Sub *
     for (int i = 0; i < value->rank; i++)
         if (value->dims[i] != result->dims[i]) return false;
     result->text =
-        arena_format(printer->torch->arena, "%s.gather(-1, %s[..., None]).squeeze(-1)",
-                     variable->name, aligned(printer, *value, result->dims, result->rank, PY_ATOM));
+        arena_format(printer->arena, "%s.gather(-1, %s[..., None]).squeeze(-1)", variable->name,
+                     aligned(printer, *value, result->dims, result->rank, PY_ATOM));
     return true;
 }
 
@@ -231,8 +231,7 @@ static PyVariable *read_subs(Printer *printer, const Expr *read, PyVariable *var
         }
         subs[i].value = python(printer, sub);
         if (subs[i].value.kind > PY_INT && !subs[i].value.number) {
-            subs[i].value.text =
-                arena_format(printer->torch->arena, "(%s).long()", subs[i].value.text);
+            subs[i].value.text = arena_format(printer->arena, "(%s).long()", subs[i].value.text);
             subs[i].value.level = PY_ATOM;
         }
         subs[i].inside = sub_inside(printer, sub, axis);
@@ -281,8 +280,7 @@ Py read_python(Printer *printer, const Expr *read) {
         !indices_have(subs[first].value.dims, subs[first].value.rank, subs[first + 1].plain);
     if (!table || numbers) return gathered(printer, variable, subs);
     Py lookup = subs[first].value;
-    lookup.text =
-        arena_format(printer->torch->arena, "F.embedding(%s, %s)", lookup.text, variable->name);
+    lookup.text = arena_format(printer->arena, "F.embedding(%s, %s)", lookup.text, variable->name);
     lookup.level = PY_ATOM;
     lookup.kind = variable->kind;
     lookup.dims[lookup.rank++] = subs[first + 1].plain;

@@ -159,7 +159,7 @@ bool is_routed(Printer *printer, const List *parts, int at) {
 /* The other factors, for the rows of one application; "" without any. */
 static const char *row_weights(Printer *printer, const Routed *routed, const char *index,
                                const char *rows) {
-    Arena *arena = printer->torch->arena;
+    Arena *arena = printer->arena;
     Py product = {0};
     bool any = false;
     begin_statement(printer, routed->statement);
@@ -167,7 +167,7 @@ static const char *row_weights(Printer *printer, const Routed *routed, const cha
         const Expr *factor = routed->factors[i];
         if (factor == routed->mask || factor == routed->output) continue;
         Py both[2] = {product, python(printer, factor)};
-        product = any ? apply_python(printer, OP_MUL, both, 2) : both[1];
+        product = any ? apply_python(printer, OP_MUL, both) : both[1];
         any = true;
     }
     if (!any) return "";

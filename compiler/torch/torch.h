@@ -140,6 +140,7 @@ typedef struct Torch {
 /* The forward pass of one layer being printed. */
 typedef struct Printer {
     Torch *torch;
+    Arena *arena; /* of torch */
     TorchModule *module;
     Text text;
     int depth;
@@ -231,7 +232,6 @@ const char *option_attribute(Torch *torch, TorchModule *module, const TorchVaria
 Py python(Printer *printer, const Expr *expr);
 /* The expression with dimensions of size 1 for those of `dims` that it lacks. */
 const char *aligned(Printer *printer, Py value, Index *const *dims, int count, PyLevel least);
-Py as_bool(Printer *printer, Py value);
 /* A value as an operand of the type of the weights. */
 Py as_real(Printer *printer, Py value);
 /* The shortest text with the same value. */
@@ -240,7 +240,7 @@ const char *shortest(Arena *arena, double number);
 Py python_number(Printer *printer, const void *key, double number);
 bool is_full(const Printer *printer, const Index *index);
 Index *order_find(const Printer *printer, const Index *index);
-Py apply_python(Printer *printer, OpCode op, const Py *args, int count);
+Py apply_python(Printer *printer, OpCode op, const Py *args);
 void union_dims(Printer *printer, const Py *values, int count, Py *into);
 
 /* ---- read.c ---- */

@@ -21,7 +21,7 @@ static void begin_call(Printer *printer, Statement *statement, const Expr *opera
 }
 
 const char *expanded(Printer *printer, const PyVariable *variable) {
-    Text text = {.arena = printer->torch->arena};
+    Text text = {.arena = printer->arena};
     bool any = false;
     const Tensor *tensor = variable->tensor;
     int first = first_axis(tensor);

@@ -34,7 +34,7 @@ static const char *variable_name(Printer *printer, const TorchVariable *variable
 
 /* The product of the terms with positive or negative powers; "" without any. */
 static const char *terms_text(Printer *printer, const TorchNumber *number, int sign) {
-    Arena *arena = printer->torch->arena;
+    Arena *arena = printer->arena;
     const char *text = "";
     for (int i = 0; i < number->terms.count; i++) {
         const TorchTerm *term = number->terms.items[i];
@@ -49,7 +49,7 @@ static const char *terms_text(Printer *printer, const TorchNumber *number, int s
 
 /* A number that depends on variables. */
 static void formula_text(Printer *printer, const TorchNumber *number, Py *value) {
-    Arena *arena = printer->torch->arena;
+    Arena *arena = printer->arena;
     const char *factor = shortest(arena, number->factor);
     if (number->added) {
         printer->uses_cache |= !number->added->path;
@@ -83,7 +83,7 @@ Py python_number(Printer *printer, const void *key, double number) {
     }
     if (number < 0) value.level = PY_NEGATION;
     printer->torch->uses_math |= isinf(number);
-    value.text = !isinf(number) ? shortest(printer->torch->arena, number)
+    value.text = !isinf(number) ? shortest(printer->arena, number)
                  : number < 0   ? "-math.inf"
                                 : "math.inf";
     return value;
@@ -111,7 +111,7 @@ void union_dims(Printer *printer, const Py *values, int count, Py *into) {
 
 static const char *in_parentheses(Printer *printer, Py value, PyLevel least) {
     if (value.level >= least) return value.text;
-    return arena_format(printer->torch->arena, "(%s)", value.text);
+    return arena_format(printer->arena, "(%s)", value.text);
 }
 
 const char *aligned(Printer *printer, Py value, Index *const *dims, int count, PyLevel least) {
@@ -123,7 +123,7 @@ const char *aligned(Printer *printer, Py value, Index *const *dims, int count, P
         missing += !has;
     }
     if (!value.rank || !missing) return in_parentheses(printer, value, least);
-    Text text = {.arena = printer->torch->arena};
+    Text text = {.arena = printer->arena};
     text_add(&text, "%s[", in_parentheses(printer, value, PY_ATOM));
     bool trailing = missing == count - 1 - last;
     if (trailing) text_add(&text, "...");
@@ -143,7 +143,7 @@ static void align(Printer *printer, Py *args, int count, PyLevel least, Py *resu
         args[i].text = aligned(printer, args[i], result->dims, result->rank, least);
 }
 
-Py as_bool(Printer *printer, Py value) {
+static Py as_bool(Printer *printer, Py value) {
     if (value.kind == PY_BOOL) return value;
     char *end;
     double constant = strtod(value.text, &end);
@@ -152,8 +152,7 @@ Py as_bool(Printer *printer, Py value) {
                     .level = PY_ATOM,
                     .kind = PY_BOOL,
                     .number = true};
-    value.text =
-        arena_format(printer->torch->arena, "%s != 0", in_parentheses(printer, value, PY_SUM));
+    value.text = arena_format(printer->arena, "%s != 0", in_parentheses(printer, value, PY_SUM));
     value.level = PY_COMPARISON;
     value.kind = PY_BOOL;
     return value;
@@ -161,7 +160,7 @@ Py as_bool(Printer *printer, Py value) {
 
 static Py with_method(Printer *printer, Py value, const char *method, PyKind kind) {
     value.text = in_parentheses(printer, value, PY_ATOM);
-    value.text = arena_format(printer->torch->arena, "%s%s", value.text, method);
+    value.text = arena_format(printer->arena, "%s%s", value.text, method);
     value.level = PY_ATOM;
     value.kind = kind;
     return value;
@@ -170,7 +169,7 @@ static Py with_method(Printer *printer, Py value, const char *method, PyKind kin
 /* A tensor of type double would make the result one. */
 Py as_real(Printer *printer, Py value) {
     if (value.number || value.kind != PY_TABLE || !printer->like) return value;
-    const char *method = arena_format(printer->torch->arena, ".to(%s.dtype)", printer->like);
+    const char *method = arena_format(printer->arena, ".to(%s.dtype)", printer->like);
     return with_method(printer, value, method, PY_REAL);
 }
 
@@ -239,7 +238,7 @@ static Py infix(Printer *printer, OpCode op, Py a, Py b) {
     const char *one = aligned(printer, args[0], result.dims, result.rank, how->level + right),
                *two =
                    aligned(printer, args[1], result.dims, result.rank, how->level + (op != OP_POW));
-    result.text = arena_format(printer->torch->arena, "%s %s %s", one, how->text, two);
+    result.text = arena_format(printer->arena, "%s %s %s", one, how->text, two);
     result.kind = compares ? PY_BOOL : kind;
     result.number = a.number && b.number;
     if (result.number && !compares) result.kind = a.kind > b.kind ? a.kind : b.kind;
@@ -253,14 +252,14 @@ static Py logic(Printer *printer, OpCode op, Py a, Py b) {
     result.number = a.number && b.number;
     const char *word = op == OP_AND ? "and" : "or", *sign = op == OP_AND ? "&" : "|";
     result.level = PY_CONDITION;
-    result.text = arena_format(printer->torch->arena, "%s %s %s", args[0].text,
+    result.text = arena_format(printer->arena, "%s %s %s", args[0].text,
                                result.number ? word : sign, args[1].text);
     return result;
 }
 
 /* A number as a tensor like the other value of a choice. */
 static const char *filled(Printer *printer, Py like, const char *number) {
-    return arena_format(printer->torch->arena, "torch.full_like(%s, %s)", like.text, number);
+    return arena_format(printer->arena, "torch.full_like(%s, %s)", like.text, number);
 }
 
 /* Broadcasting adds leading dimensions, but both values of a choice need the same ones. */
@@ -269,7 +268,7 @@ static const char *with_leading(Printer *printer, Py value, const char *text, co
     while (missing < whole->rank && !indices_have(value.dims, value.rank, whole->dims[missing]))
         missing++;
     if (!missing) return text;
-    Text made = {.arena = printer->torch->arena};
+    Text made = {.arena = printer->arena};
     text_add(&made, "%s[", in_parentheses(printer, value, PY_ATOM));
     for (int i = 0; i < missing; i++) text_add(&made, "None, ");
     text_add(&made, "...]");
@@ -281,7 +280,7 @@ static Py choose(Printer *printer, Py condition, Py a, Py b) {
     double constant = strtod(condition.text, &end);
     if (condition.number && !*end) return constant != 0 ? a : b;
     Py args[3] = {as_bool(printer, condition), a, b}, result = {.level = PY_ATOM};
-    Arena *arena = printer->torch->arena;
+    Arena *arena = printer->arena;
     result.kind = unify(printer, args + 1, 2);
     bool fraction = (a.number && a.kind > PY_INT) || (b.number && b.kind > PY_INT);
     if (a.number && b.number) result.kind = PY_INT;
@@ -311,7 +310,7 @@ static Py choose(Printer *printer, Py condition, Py a, Py b) {
 
 /* min and max; of equal values the number passes the gradient on. */
 static Py extreme(Printer *printer, bool largest, Py a, Py b) {
-    Arena *arena = printer->torch->arena;
+    Arena *arena = printer->arena;
     if (a.number) {
         Py other = a;
         a = b;
@@ -337,7 +336,7 @@ static Py function(Printer *printer, OpCode op, Py a) {
     bool keeps = op == OP_FLOOR || op == OP_ABS || op == OP_SIGN;
     if (op == OP_FLOOR && a.kind <= PY_INT) return a;
     if (a.number) {
-        a.text = arena_format(printer->torch->arena,
+        a.text = arena_format(printer->arena,
                               "torch.tensor(float(%s), dtype=torch.float64, device=cache.device)",
                               a.text);
         a.number = false;
@@ -346,15 +345,14 @@ static Py function(Printer *printer, OpCode op, Py a) {
     }
     if (!keeps) a = as_double(printer, a);
     const char *text = spellings[op].text;
-    if (!text) text = arena_format(printer->torch->arena, "torch.%s(%%s)", op_table[op].text);
-    a.text = arena_format(printer->torch->arena, text, a.text);
+    if (!text) text = arena_format(printer->arena, "torch.%s(%%s)", op_table[op].text);
+    a.text = arena_format(printer->arena, text, a.text);
     a.level = PY_ATOM;
     return a;
 }
 
-Py apply_python(Printer *printer, OpCode op, const Py *args, int count) {
-    (void)count;
-    Arena *arena = printer->torch->arena;
+Py apply_python(Printer *printer, OpCode op, const Py *args) {
+    Arena *arena = printer->arena;
     Py value = args[0];
     switch (op) {
     case OP_NEG:
@@ -392,7 +390,7 @@ Py apply_python(Printer *printer, OpCode op, const Py *args, int count) {
 /* The positions of an index. */
 static Py index_python(Printer *printer, Index *index) {
     Py value = {.level = PY_ATOM, .kind = PY_INT};
-    Arena *arena = printer->torch->arena;
+    Arena *arena = printer->arena;
     printer->uses_cache = true;
     if (printer->scan && index == printer->scan->index) {
         value.number = true;
@@ -428,7 +426,7 @@ static bool quotient(Printer *printer, const Expr *expr, Py *result) {
     result->kind = PY_INT;
     result->number = args[0].number && args[1].number;
     union_dims(printer, args, 2, result);
-    result->text = arena_format(printer->torch->arena, "%s // %s",
+    result->text = arena_format(printer->arena, "%s // %s",
                                 aligned(printer, args[0], result->dims, result->rank, PY_PRODUCT),
                                 aligned(printer, args[1], result->dims, result->rank, PY_NEGATION));
     return true;
@@ -446,7 +444,7 @@ Py python(Printer *printer, const Expr *expr) {
     case EXPR_APPLY:
         if (quotient(printer, expr, &result)) return result;
         for (int i = 0; i < expr->count; i++) args[i] = python(printer, expr->args[i]);
-        return apply_python(printer, expr->op, args, expr->count);
+        return apply_python(printer, expr->op, args);
     }
     return result;
 }

@@ -20,12 +20,7 @@ static const char *const globals[] = {"cache",  "F",     "math",   "range",     
 /* Arguments of forward(). */
 static const char *const forward_words[] = {
     "input_ids", "attention_mask", "past_key_values", "labels", "targets", "tokens", "use_cache"};
-#define IN_LIST(list, name) in_list(list, sizeof(list) / sizeof *(list), name)
-static bool in_list(const char *const *list, size_t count, const char *name) {
-    for (size_t i = 0; i < count; i++)
-        if (!strcmp(list[i], name)) return true;
-    return false;
-}
+#define IN_LIST(list, name) (text_find(list, sizeof(list) / sizeof *(list), name) >= 0)
 
 const char *python_name(const Torch *torch, const char *name) {
     bool taken = IN_LIST(words, name) || IN_LIST(globals, name);
@@ -83,21 +78,19 @@ const char *result_stem(Printer *printer, const TorchModule *child) {
     const char *start = end;
     while (start > text && (isalnum((unsigned char)start[-1]) || start[-1] == '_')) start--;
     if (start == end || isdigit((unsigned char)*start)) return NULL;
-    Arena *arena = printer->torch->arena;
+    Arena *arena = printer->arena;
     return python_name(printer->torch, arena_copy(arena, start, (size_t)(end - start)));
 }
 
 bool name_taken(const Printer *printer, const char *name) {
-    for (int i = 0; i < printer->names.count; i++)
-        if (!strcmp(printer->names.items[i], name)) return true;
-    return false;
+    return list_has_text(&printer->names, name);
 }
 
 const char *new_name(Printer *printer, const char *stem) {
     const char *name = stem;
     for (int number = 2; name_taken(printer, name); number++)
-        name = arena_format(printer->torch->arena, "%s_%d", stem, number);
-    list_push(printer->torch->arena, &printer->names, (void *)name);
+        name = arena_format(printer->arena, "%s_%d", stem, number);
+    list_push(printer->arena, &printer->names, (void *)name);
     return name;
 }
 
@@ -110,9 +103,9 @@ PyVariable *variable_of(Printer *printer, const Tensor *tensor, int version) {
 }
 
 PyVariable *python_variable(Printer *printer, const Tensor *tensor, int version, const char *name) {
-    PyVariable *variable = arena_alloc(printer->torch->arena, sizeof *variable);
+    PyVariable *variable = arena_alloc(printer->arena, sizeof *variable);
     *variable = (PyVariable){.tensor = tensor, .version = version, .name = name, .kind = PY_REAL};
-    list_push(printer->torch->arena, &printer->variables, variable);
+    list_push(printer->arena, &printer->variables, variable);
     return variable;
 }
 
@@ -127,7 +120,7 @@ PyVariable *stored_variable(Printer *printer, const Tensor *tensor) {
 const char *python_size(Printer *printer, const Axis *axis, bool full) {
     bool batch = axis->kind == AXIS_BATCH;
     if (!batch && axis->kind != AXIS_SEQUENCE)
-        return arena_format(printer->torch->arena, "%ld", axis->size);
+        return arena_format(printer->arena, "%ld", axis->size);
     printer->uses_cache = true;
     return batch ? "cache.sequences" : full ? "cache.total" : "cache.length";
 }
@@ -247,15 +240,16 @@ const char *class_name_of(Torch *torch, const char *name) {
 /* ---- lines ---- */
 
 void refuse(Torch *torch, Span span, const char *what) {
-    report_error(torch->program->reports, span, "PyTorch target: %s cannot be written", what);
-    report_help(torch->program->reports, "write it with other equations, or use --target c");
+    report_invalid(torch->program->reports, span,
+                   "write it with other equations, or use --target c",
+                   "PyTorch target: %s cannot be written", what);
     report_give_up(torch->program->reports);
 }
 
 void python_line(Printer *printer, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    const char *line = arena_vformat(printer->torch->arena, format, arguments);
+    const char *line = arena_vformat(printer->arena, format, arguments);
     va_end(arguments);
     bool longer = *line != '#' && 4 * printer->depth + (int)strlen(line) > LINE_LENGTH;
     text_add(&printer->text, "%*s%s%s\n", 4 * printer->depth, "", line,

@@ -31,7 +31,7 @@ static void print_step(Printer *printer, Statement *statement) {
 static bool reads_before(Printer *printer, const Statement *scan, const Tensor *tensor) {
     for (int i = 0; i < scan->body.statements.count; i++) {
         List reads = {0};
-        reads_of(printer->torch->arena, scan->body.statements.items[i], &reads);
+        reads_of(printer->arena, scan->body.statements.items[i], &reads);
         for (int j = 0; j < reads.count; j++) {
             const Expr *read = reads.items[j];
             int dimension;
@@ -50,12 +50,11 @@ static bool over_positions(const Statement *scan) {
 /* The state before the first position: of the cache, else 0. */
 static void begin_state(Printer *printer, const Statement *scan, const Expr *write) {
     const Tensor *tensor = write->tensor;
-    Arena *arena = printer->torch->arena;
+    Arena *arena = printer->arena;
     const char *stem = local_stem(printer, tensor);
     PyVariable *before = python_variable(printer, tensor, SCAN_BEFORE,
                                          new_name(printer, arena_format(arena, "%s_before", stem)));
-    Text sizes = {.arena = arena};
-    text_add(&sizes, "%s", "");
+    Text sizes = text_new(arena);
     for (int i = first_axis(tensor); i < tensor->rank; i++)
         if (i != position_dim(scan, write))
             text_add(&sizes, "%s%s", sizes.length ? ", " : "",
@@ -73,7 +72,7 @@ static bool read_after(Printer *printer, const List *parts, int at, const Tensor
 }
 
 static const char *steps_name(Printer *printer, const Tensor *tensor) {
-    return arena_format(printer->torch->arena, "%s_steps", local_stem(printer, tensor));
+    return arena_format(printer->arena, "%s_steps", local_stem(printer, tensor));
 }
 
 /* After the equations of a position: the values are collected and become the state. */

@@ -9,7 +9,6 @@
  *     attended_weights[b,h,s,t] = where(t <= s, exp(scale * attended_score[b,h,s,t] -
  *                                                   attended_lse[b,s,h]), 0)
  */
-#include "analysis/attend.h"
 #include "ir/call.h"
 #include "passes.h"
 
@@ -51,10 +50,8 @@ static Expr *key_head_of(const AttentionMap *map, const Axis *heads) {
 static Tensor *map_tensor(const AttentionMap *map, const char *what) {
     const Tensor *result = call_output(map->call, 0)->tensor;
     Arena *arena = map->program->arena;
-    Axis *axes[MAX_RANK];
-    for (int i = 0; i < map->rank; i++) axes[i] = map->indices[i]->axis;
-    Tensor *tensor = tensor_new(map->program, arena_format(arena, "%s_%s", result->stem, what),
-                                ROLE_TEMP, TYPE_REAL, map->rank, axes, result->span);
+    Tensor *tensor = tensor_over(map->program, arena_format(arena, "%s_%s", result->stem, what),
+                                 ROLE_TEMP, TYPE_REAL, map->indices, map->rank, result->span);
     tensor->spec_name = arena_format(arena, "%s_%s", result->spec_name, what);
     return tensor;
 }
@@ -141,8 +138,7 @@ static Block weights_of(Program *program, const Statement *call) {
     map.indices[map.rank++] = map.key;
     Expr *score = map_scores(&map),
          *target = expr_read_indices(program, map_tensor(&map, "weights"), map.indices);
-    statement_loop(program, &map.made, target, false, REDUCE_NONE, NULL, 0, weight(&map, score),
-                   call->span);
+    statement_assign(program, &map.made, target, weight(&map, score), call->span);
     return map.made;
 }
 

@@ -143,10 +143,9 @@ void hessians(Program *program) {
     for (int i = 0; i < hessians.made.count; i++) {
         Tensor *made = hessians.made.items[i];
         Index *indices[MAX_RANK];
-        for (int j = 0; j < made->rank; j++)
-            indices[j] = index_new(program, made->axes[j]->name, made->axes[j]);
-        statement_loop(program, &zeros, expr_read_indices(program, made, indices), false,
-                       REDUCE_NONE, NULL, 0, expr_number(program, 0), made->span);
+        for (int j = 0; j < made->rank; j++) indices[j] = index_over(program, made->axes[j]);
+        statement_assign(program, &zeros, expr_read_indices(program, made, indices),
+                         expr_number(program, 0), made->span);
     }
     list_insert(program->arena, &program->body.statements, 0, &zeros.statements);
 }

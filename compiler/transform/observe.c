@@ -76,8 +76,7 @@ static Statement *copy_out(Program *program, const Expr *read, const Observation
     out->of_adjoint = one->of_adjoint;
     list_push(program->arena, &program->outputs, out);
     Block alone = {{0}};
-    return statement_loop(program, &alone, expr_read(program, out, subs), false, REDUCE_NONE, NULL,
-                          0, (Expr *)read, span);
+    return statement_assign(program, &alone, expr_read(program, out, subs), (Expr *)read, span);
 }
 
 /* The first read of a value from an earlier iteration: x[i, b, s, d]. */

@@ -18,10 +18,6 @@
  */
 #include "passes.h"
 
-#include "base/must.h"
-
-#include <string.h>
-
 enum { MIN_WORK = 4, LEAST_WORK = 256 };
 
 /* By tensor id. */

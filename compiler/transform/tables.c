@@ -94,19 +94,16 @@ static Expr *add_table(Tables *tables, const Statement *of, Expr *value, Index *
     MUST(of->kind == STATEMENT_LOOP);
     Program *program = tables->program;
     const char *name = arena_format(program->arena, "%s_table", of->target->tensor->name);
-    Axis *axes[MAX_RANK];
     Expr *from[MAX_RANK], *to[MAX_RANK];
     for (int i = 0; i < count; i++) {
-        axes[i] = indices[i]->axis;
         from[i] = expr_index(program, indices[i]);
-        to[i] = expr_index(program, index_new(program, indices[i]->name, axes[i]));
+        to[i] = expr_index(program, index_new(program, indices[i]->name, indices[i]->axis));
     }
-    Tensor *table = tensor_new(program, name, ROLE_TEMP, type, count, axes, of->span);
+    Tensor *table = tensor_over(program, name, ROLE_TEMP, type, indices, count, of->span);
     table->part = true;
     value = expr_substitute(program, rewrite_expr(program, value, exact_read, tables), indices, to,
                             count);
-    statement_loop(program, tables->block, expr_read(program, table, to), false, REDUCE_NONE, NULL,
-                   0, value, of->span)
+    statement_assign(program, tables->block, expr_read(program, table, to), value, of->span)
         ->in_double = true;
     return expr_read(program, table, from);
 }

@@ -51,8 +51,7 @@ static Statement *scale_result(Program *program, Statement *statement, double fa
     statement->target = expr_read(program, whole, target->args);
     Expr *value =
         expr_apply(program, OP_MUL, expr_number(program, factor), statement->target, NULL);
-    return statement_loop(program, &alone, target, false, REDUCE_NONE, NULL, 0, value,
-                          statement->span);
+    return statement_assign(program, &alone, target, value, statement->span);
 }
 
 static void scale_products(Program *program, Block *block, const Tensor *tensor, double factor) {

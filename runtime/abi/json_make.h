@@ -16,10 +16,15 @@ json_t *json_make(const char *format, ...);
  */
 json_t *json_text(const char *text);
 json_t *json_text_bytes(const char *text, size_t length); /* the same of a text with a length */
+/* Arrays of texts and of integers. */
+json_t *json_texts(const char *const *texts, int count);
+json_t *json_integers(const long *numbers, int count);
 /* The value as text; `flags` as for json_dumps. The caller frees it. Never NULL: the process ends
  * with a message when it runs out of memory. */
 char *json_write(const json_t *value, size_t flags);
 
+/* The same; the value is released. */
+char *json_write_new(json_t *value, size_t flags);
 /* A text that may be any bytes, such as a path; null for NULL. Valid UTF-8 stays as it is. In other
  * texts, and in those with "\x", each invalid byte and each backslash becomes \xHH: no two texts
  * have the same string. */
@@ -34,6 +39,11 @@ static inline json_t *json_number(double number) {
 static inline double json_field_number(const json_t *object, const char *key) {
     const json_t *value = json_object_get(object, key);
     return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+/* The text of a key; NULL if there is none. */
+static inline const char *json_field_text(const json_t *object, const char *key) {
+    return json_string_value(json_object_get(object, key));
 }
 
 /* Whether a key has equal values in both objects, or in none. */

@@ -203,16 +203,6 @@ char *cache_read_text(const char *path) {
     return read_any(path, true, &length);
 }
 
-static bool write_all(int descriptor, const void *bytes, size_t length) {
-    for (size_t done = 0; done < length;) {
-        ssize_t written = write(descriptor, (const char *)bytes + done, length - done);
-        if (written < 0 && errno == EINTR) continue;
-        if (written < 0) return false;
-        done += (size_t)written;
-    }
-    return true;
-}
-
 /* Appends the seal to the file and closes it. No other user can write it afterwards. */
 static bool seal_file(int descriptor, const char *path) {
     size_t length;

@@ -391,8 +391,29 @@ bool file_write(const char *path, const void *bytes, size_t length) {
     return write_text(path, bytes, length, false);
 }
 
+bool folder_write(const char *folder, const char *name, const void *bytes, size_t length) {
+    char *path = path_join(folder, name);
+    const bool good = file_write(path, bytes, length);
+    free(path);
+    return good;
+}
+
+bool folder_write_text(const char *folder, const char *name, const char *text) {
+    return folder_write(folder, name, text, strlen(text));
+}
+
 bool file_edit(const char *path, const void *bytes, size_t length) {
     return write_text(path, bytes, length, true);
+}
+
+bool write_all(int descriptor, const void *bytes, size_t length) {
+    for (size_t done = 0; done < length;) {
+        ssize_t written = write(descriptor, (const char *)bytes + done, length - done);
+        if (written < 0 && errno == EINTR) continue;
+        if (written <= 0) return false;
+        done += (size_t)written;
+    }
+    return true;
 }
 
 /* ---- folders ---- */

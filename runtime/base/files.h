@@ -78,10 +78,15 @@ void aside_write(Aside *aside, const void *bytes, size_t length);
 bool aside_close(Aside *aside);
 /* The three above for one text, without sync. */
 bool file_write(const char *path, const void *bytes, size_t length);
+/* The same for a file of that name in a folder. */
+bool folder_write(const char *folder, const char *name, const void *bytes, size_t length);
+bool folder_write_text(const char *folder, const char *name, const char *text);
 /* The same for a file that the user edits. If the path is a symbolic link, the target is
  * changed. */
 bool file_edit(const char *path, const void *bytes, size_t length);
 
+/* Writes all bytes to a descriptor; false with errno. */
+bool write_all(int descriptor, const void *bytes, size_t length);
 /* Atomic write of a folder: its files go to `partial`, a hidden folder, and are synced and moved to
  * PATH when they are complete. Files in an existing folder are replaced one by one, and others
  * stay. After a failure the old files are unchanged and the partial folder is removed. */

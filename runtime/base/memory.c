@@ -40,14 +40,29 @@ void *memory_grow(void *block, size_t bytes) {
     return grown;
 }
 
-char *memory_format(const char *format, ...) {
+static char *format_text(const char *format, va_list arguments) {
     char *text = NULL;
+    if (vasprintf(&text, format, arguments) < 0) out_of_memory(0);
+    return text;
+}
+
+char *memory_format(const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    int length = vasprintf(&text, format, arguments);
+    char *text = format_text(format, arguments);
     va_end(arguments);
-    if (length < 0) out_of_memory(0);
     return text;
+}
+
+char *memory_append(char *text, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    char *more = format_text(format, arguments);
+    va_end(arguments);
+    char *longer = memory_format("%s%s", text ? text : "", more);
+    free(text);
+    free(more);
+    return longer;
 }
 
 enum { HUGE = 2 << 20 };

@@ -9,6 +9,8 @@
 void *memory_new(size_t bytes); /* zeroed */
 void *memory_grow(void *block, size_t bytes);
 char *memory_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The text (NULL: an empty one) with more at its end: a new string; the old one is freed. */
+char *memory_append(char *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Physical memory in bytes, the limit of one block. */
 size_t memory_of_machine(void);

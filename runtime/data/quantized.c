@@ -94,7 +94,7 @@ static bool read_pair(const json_t *note, const char *name, long *size, long *st
 
 /* The entry becomes the tensor that the note describes. False if they contradict each other. */
 static bool apply_note(TensorEntry *entry, const json_t *note) {
-    const char *type = json_string_value(json_object_get(note, "type"));
+    const char *type = json_field_text(note, "type");
     const BlockType *blocks = type ? quantized_type(type) : NULL;
     BlockOrder *order = &entry->order;
     if (!blocks || entry->number != NUMBER_U8 || !read_shape(entry, json_object_get(note, "shape")))

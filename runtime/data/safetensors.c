@@ -7,7 +7,6 @@
 
 #define XXH_INLINE_ALL
 #include <inttypes.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -250,7 +249,7 @@ json_t *safetensors_files(const Safetensors *file) {
 }
 
 const char *safetensors_note(const Safetensors *file, const char *name) {
-    return json_string_value(json_object_get(file->notes, name));
+    return json_field_text(file->notes, name);
 }
 
 const char *safetensors_type(const TensorEntry *entry) {
@@ -355,19 +354,15 @@ static char *header_text(const TensorEntry *entries, int count, json_t *notes) {
     json_object_set(header, "__metadata__", notes);
     size_t offset = 0;
     for (int i = 0; i < count; i++) {
-        json_t *shape = json_array();
-        for (int j = 0; j < entries[i].rank; j++)
-            json_array_append_new(shape, json_integer(entries[i].shape[j]));
         size_t end = offset + entries[i].bytes;
         json_object_set_new(header, entries[i].name,
                             json_make("{s:s, s:o, s:[I,I]}", "dtype",
-                                      numbers[entries[i].number].name, "shape", shape,
+                                      numbers[entries[i].number].name, "shape",
+                                      json_integers(entries[i].shape, entries[i].rank),
                                       "data_offsets", (json_int_t)offset, (json_int_t)end));
         offset = end;
     }
-    char *text = json_write(header, JSON_COMPACT);
-    json_decref(header);
-    return text;
+    return json_write_new(header, JSON_COMPACT);
 }
 
 static bool write_file(const char *path, const TensorEntry *entries, int count, json_t *notes,

@@ -98,11 +98,8 @@ static void *build(const char *compiler, const char *kept) {
     char *source = path_join(place.folder, mpi_files[0].name),
          *output = path_join(place.folder, "mpi_shim.so"), *log = path_join(place.folder, "log");
     bool good = true;
-    for (const EmbeddedFile *file = mpi_files; file->name && good; file++) {
-        char *path = path_join(place.folder, file->name);
-        good = file_write(path, file->text, file->length);
-        free(path);
-    }
+    for (const EmbeddedFile *file = mpi_files; file->name && good; file++)
+        good = folder_write(place.folder, file->name, file->text, file->length);
     if (good && run_compiler(compiler, source, output, log))
         handle = open_library(kept && cache_keep(output, kept) ? kept : output, true);
     cache_leave(&place);

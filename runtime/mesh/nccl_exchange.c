@@ -10,7 +10,6 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { ELEMENT = 4, RUNNING = 64, GROWTHS = 64, THREADS = 256, BLOCKS = 1024 };
 

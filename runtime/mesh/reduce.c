@@ -2,7 +2,6 @@
 #include "mesh/internal.h"
 
 #include "base/memory.h"
-#include "base/message.h"
 
 #include <stdlib.h>
 

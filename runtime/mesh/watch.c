@@ -21,7 +21,6 @@
 #include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { ADDRESSES = 16, NAME_LENGTH = 48, BEAT_MS = 250, CONNECT_MS = 2000, HELLO_MS = 5000 };

@@ -323,16 +323,16 @@ static bool fits_tensor(const PublicTensor *one, const TensorEntry *entry) {
            memcmp(one->shape, entry->shape, sizeof(long) * (size_t)one->rank) == 0;
 }
 
+char *tensor_sizes_text(const long *shape, int rank, const char *between) {
+    char *text = memory_format("%s", "");
+    for (int i = 0; i < rank; i++) text = memory_append(text, "%s%ld", i ? between : "", shape[i]);
+    return text;
+}
+
 char *tensor_shape_text(const long *shape, int rank) {
-    char *text = memory_format("[");
-    for (int i = 0; i < rank; i++) {
-        char *longer = memory_format("%s%s%ld", text, i ? ", " : "", shape[i]);
-        free(text);
-        text = longer;
-    }
-    char *closed = memory_format("%s]", text);
-    free(text);
-    return closed;
+    char *sizes = tensor_sizes_text(shape, rank, ", "), *text = memory_format("[%s]", sizes);
+    free(sizes);
+    return text;
 }
 
 /* Reports weights of another shape. If only one axis is too short, as with learned positions, a
@@ -542,18 +542,14 @@ typedef struct Names {
 enum { LISTED = 20 };
 
 static void add_name(Names *names, const char *name) {
-    if (names->count++ >= LISTED) return;
-    char *longer = memory_format("%s\n    %s", names->text ? names->text : "", name);
-    free(names->text);
-    names->text = longer;
+    if (names->count++ < LISTED) names->text = memory_append(names->text, "\n    %s", name);
 }
 
 /* Adds the line "... and 37 more" to a list that is longer than LISTED. */
 static const char *listed_names(Names *names) {
-    if (names->count <= LISTED) return names->text;
-    char *longer = memory_format("%s\n    ... and %d more", names->text, names->count - LISTED);
-    free(names->text);
-    return names->text = longer;
+    if (names->count > LISTED)
+        names->text = memory_append(names->text, "\n    ... and %d more", names->count - LISTED);
+    return names->text;
 }
 
 static bool report_lacking(const Safetensors *file, Names *names, bool lacking) {

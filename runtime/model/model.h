@@ -187,6 +187,8 @@ int compiler_wait(pid_t child);
 /* Prints the first lines of the output. */
 void compiler_print_log(const char *log);
 
+/* "4, 16" with ", " between the sizes, a new string. */
+char *tensor_sizes_text(const long *shape, int rank, const char *between);
 /* "[4, 16]", a new string. */
 char *tensor_shape_text(const long *shape, int rank);
 

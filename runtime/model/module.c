@@ -36,11 +36,9 @@ static char *kernels_name(const char *folder) {
 /* Writes the embedded headers of hosted programs into a folder; false after a message. */
 static bool module_write_headers(const char *folder) {
     bool good = true;
-    for (const EmbeddedFile *file = embedded_files; file->name && good; file++) {
-        char *path = path_join(folder, embedded_base(file));
-        good = !embedded_is_header(file) || file_write(path, file->text, file->length);
-        free(path);
-    }
+    for (const EmbeddedFile *file = embedded_files; file->name && good; file++)
+        good = !embedded_is_header(file) ||
+               folder_write(folder, embedded_base(file), file->text, file->length);
     return good;
 }
 

@@ -142,11 +142,7 @@ static void command_free(CompilerCommand *command) {
 
 pid_t compiler_start(char *const *words, const char *log) {
     char *line = memory_format("%s", words[0]);
-    for (int i = 1; words[i]; i++) {
-        char *longer = memory_format("%s %s", line, words[i]);
-        free(line);
-        line = longer;
-    }
+    for (int i = 1; words[i]; i++) line = memory_append(line, " %s", words[i]);
     detail_message("%s", line);
     free(line);
     posix_spawn_file_actions_t actions;

@@ -4,7 +4,6 @@
 #include "base/cache.h"
 #include "base/memory.h"
 #include "base/message.h"
-#include "base/text_list.h"
 #include "model/model.h"
 
 #include <pthread.h>

@@ -2,6 +2,8 @@
  * Sequences become flat lists; parts with several functions become several steps. */
 #include "tokenizer/internal.h"
 
+#include "abi/json_make.h"
+#include "abi/text_find.h"
 #include "base/message.h"
 #include "base/memory.h"
 
@@ -37,7 +39,7 @@ bool read_damaged(const Tokenizer *tokenizer, const char *part) {
 }
 
 const char *read_type(const json_t *part) {
-    const char *type = json_string_value(json_object_get(part, "type"));
+    const char *type = json_field_text(part, "type");
     return type ? type : "";
 }
 
@@ -55,7 +57,7 @@ bool read_flag(const json_t *part, const char *key, bool otherwise) {
 
 /* The first character of a member, or `otherwise`. */
 static int32_t read_character(const json_t *part, const char *key, int32_t otherwise) {
-    const char *text = json_string_value(json_object_get(part, key));
+    const char *text = json_field_text(part, key);
     int taken;
     return text && *text ? character_at(text, &taken) : otherwise;
 }
@@ -106,7 +108,7 @@ static bool add_replace(Tokenizer *tokenizer, const json_t *part) {
 }
 
 static bool add_charsmap(Tokenizer *tokenizer, const json_t *part) {
-    const char *map = json_string_value(json_object_get(part, "precompiled_charsmap"));
+    const char *map = json_field_text(part, "precompiled_charsmap");
     Normaliser *step = add_normaliser(tokenizer, NORMALISE_CHARSMAP);
     if (!map) return read_damaged(tokenizer, "'precompiled_charsmap'");
     step->charsmap = charsmap_read(tokenizer->name, map);
@@ -131,16 +133,14 @@ bool read_normalisers(Tokenizer *tokenizer, const json_t *part) {
     static const char *const forms[] = {"NFC", "NFD", "NFKC", "NFKD"};
     if (!part || json_is_null(part)) return true;
     const char *type = read_type(part);
-    for (int i = 0; i < 4; i++)
-        if (is_type(type, forms[i])) {
-            add_form(tokenizer, (NormalForm)i);
-            return true;
-        }
+    const int form = text_find(forms, 4, type);
     if (is_type(type, "Sequence"))
         return read_sequence(tokenizer, json_object_get(part, "normalizers"), read_normalisers);
     if (is_type(type, "Replace")) return add_replace(tokenizer, part);
     if (is_type(type, "Precompiled")) return add_charsmap(tokenizer, part);
-    if (is_type(type, "BertNormalizer")) {
+    if (form >= 0) {
+        add_form(tokenizer, (NormalForm)form);
+    } else if (is_type(type, "BertNormalizer")) {
         add_bert(tokenizer, part);
     } else if (is_type(type, "Lowercase")) {
         add_normaliser(tokenizer, NORMALISE_LOWER);
@@ -185,13 +185,10 @@ static void add_class_splitter(Tokenizer *tokenizer, bool (*class)(int32_t), Beh
 static bool read_behaviour(const Tokenizer *tokenizer, const json_t *part, Behaviour *behaviour) {
     static const char *const names[] = {"Removed", "Isolated", "MergedWithPrevious",
                                         "MergedWithNext", "Contiguous"};
-    const char *name = json_string_value(json_object_get(part, "behavior"));
-    for (int i = 0; i < 5; i++)
-        if (name && is_type(name, names[i])) {
-            *behaviour = (Behaviour)i;
-            return true;
-        }
-    return name ? read_refuse(tokenizer, "behavior", name) : true;
+    const char *name = json_field_text(part, "behavior");
+    const int which = name ? text_find(names, 5, name) : -1;
+    if (which >= 0) *behaviour = (Behaviour)which;
+    return !name || which >= 0 || read_refuse(tokenizer, "behavior", name);
 }
 
 static bool add_byte_level(Tokenizer *tokenizer, const json_t *part) {
@@ -210,15 +207,11 @@ static bool add_byte_level(Tokenizer *tokenizer, const json_t *part) {
 /* When the replacement of spaces is added before a text. Older files use a flag. */
 static bool read_prefix(const Tokenizer *tokenizer, const json_t *part, Prefix *prefix) {
     static const char *const names[] = {"never", "first", "always"};
-    const char *name = json_string_value(json_object_get(part, "prepend_scheme"));
+    const char *name = json_field_text(part, "prepend_scheme");
     *prefix = read_flag(part, "add_prefix_space", true) ? PREFIX_ALWAYS : PREFIX_NEVER;
-    if (!name) return true;
-    for (int i = 0; i < 3; i++)
-        if (is_type(name, names[i])) {
-            *prefix = (Prefix)i;
-            return true;
-        }
-    return read_refuse(tokenizer, "prepend_scheme", name);
+    const int which = name ? text_find(names, 3, name) : -1;
+    if (which >= 0) *prefix = (Prefix)which;
+    return !name || which >= 0 || read_refuse(tokenizer, "prepend_scheme", name);
 }
 
 static bool add_metaspace(Tokenizer *tokenizer, const json_t *part) {
@@ -286,6 +279,12 @@ static bool add_ids(const Tokenizer *tokenizer, const json_t *ids, TokenList *li
     return true;
 }
 
+static void put_before(Tokenizer *tokenizer, TokenList tokens) {
+    tokens_append(&tokens, tokenizer->before.items, tokenizer->before.count);
+    tokens_free(&tokenizer->before);
+    tokenizer->before = tokens;
+}
+
 /* Tokens before and after the text in the template of one sequence. */
 static bool add_template(Tokenizer *tokenizer, const json_t *part) {
     size_t i;
@@ -296,7 +295,7 @@ static bool add_template(Tokenizer *tokenizer, const json_t *part) {
         const json_t *special = json_object_get(piece, "SpecialToken");
         sequences += json_object_get(piece, "Sequence") != NULL;
         if (!special) continue;
-        const char *id = json_string_value(json_object_get(special, "id"));
+        const char *id = json_field_text(special, "id");
         const json_t *token =
             json_object_get(json_object_get(part, "special_tokens"), id ? id : "");
         if (!add_ids(tokenizer, json_object_get(token, "ids"),
@@ -305,9 +304,7 @@ static bool add_template(Tokenizer *tokenizer, const json_t *part) {
             return false;
         }
     }
-    tokens_append(&before, tokenizer->before.items, tokenizer->before.count);
-    tokens_free(&tokenizer->before);
-    tokenizer->before = before;
+    put_before(tokenizer, before);
     return sequences == 1 ||
            read_refuse(tokenizer, "template", "a template without exactly one text");
 }
@@ -319,9 +316,7 @@ static bool add_bert_template(Tokenizer *tokenizer, const json_t *part) {
     TokenList before = {0};
     bool good =
         add_token_id(tokenizer, cls, &before) && add_token_id(tokenizer, sep, &tokenizer->after);
-    tokens_append(&before, tokenizer->before.items, tokenizer->before.count);
-    tokens_free(&tokenizer->before);
-    tokenizer->before = before;
+    put_before(tokenizer, before);
     return good;
 }
 

@@ -97,16 +97,11 @@ static char *own_lines(const SpecLines *lines) {
     for (int i = 0; i < lines->count; i++) {
         const SpecLine *line = &lines->items[i];
         if (line->common || own++ >= SHOWN) continue;
-        char *longer = memory_format("%s%s%.*s%s", text ? text : "", text ? " | " : "",
-                                     line->length < WIDTH ? line->length : WIDTH, line->text,
-                                     line->length < WIDTH ? "" : "...");
-        free(text);
-        text = longer;
+        text = memory_append(text, "%s%.*s%s", text ? " | " : "",
+                             line->length < WIDTH ? line->length : WIDTH, line->text,
+                             line->length < WIDTH ? "" : "...");
     }
-    if (own <= SHOWN) return text;
-    char *longer = memory_format("%s | and %d more lines", text, own - SHOWN);
-    free(text);
-    return longer;
+    return own > SHOWN ? memory_append(text, " | and %d more lines", own - SHOWN) : text;
 }
 
 /* False if there are none. */

@@ -1,6 +1,5 @@
 #include "training/gradient_sum.h"
 
-#include "abi/shapes.h"
 #include "base/memory.h"
 #include "base/message.h"
 

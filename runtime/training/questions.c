@@ -1,5 +1,6 @@
 #include "training/evaluation.h"
 
+#include "abi/json_make.h"
 #include "model/generate/batch.h"
 #include "model/generate/speech.h"
 #include "base/files.h"
@@ -89,7 +90,7 @@ static bool add_question(void *context, json_t *line, const char *where) {
         "{\"context\": \"Water is\", \"choices\": [\" wet\", \" dry\"], \"answer\": 0}";
     if (!is_question(line)) return error_message(form, "%s: invalid question", where);
     json_t *list = json_object_get(line, "choices"), *choice;
-    const char *start = json_string_value(json_object_get(line, "context"));
+    const char *start = json_field_text(line, "context");
     questions->questions = memory_grow(questions->questions,
                                        sizeof(Question) * (size_t)(questions->question_count + 1));
     questions->questions[questions->question_count++] =

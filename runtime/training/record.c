@@ -120,8 +120,7 @@ bool record_events(RunLog *record, const char *folder, long step) {
 
 bool record_write(RunLog *record, json_t *object) {
     bool events = !record->events.file || events_write(&record->events, object);
-    char *text = json_write(object, JSON_COMPACT | JSON_REAL_PRECISION(9));
-    json_decref(object);
+    char *text = json_write_new(object, JSON_COMPACT | JSON_REAL_PRECISION(9));
     bool good = text && fprintf(record->file, "%s\n", text) > 0 && fflush(record->file) == 0;
     if (!text)
         error_message(NULL, "a line of %s cannot be written as JSON", record->path);

@@ -238,9 +238,9 @@ static bool log_line(TrainRun *run, json_t *line) {
 
 static bool log_step(TrainRun *run, const TrainStage *stage, const StepResult *result,
                      double seconds) {
-    json_t *line = json_make("{s:I, s:f, s:f, s:o, s:f}", "step", (json_int_t)run->place.step,
-                             "loss", result->loss, "grad_norm", result->norm, "lr",
-                             json_number(result->rate), "seconds", seconds);
+    json_t *line =
+        json_make("{s:I, s:f, s:f, s:f, s:f}", "step", (json_int_t)run->place.step, "loss",
+                  result->loss, "grad_norm", result->norm, "lr", result->rate, "seconds", seconds);
     if (run->stages.count > 1) {
         json_object_set_new(line, "stage_sequences",
                             json_integer(stage_sequences(&run->stages, stage)));
@@ -359,8 +359,8 @@ static bool measure_validation(TrainRun *run, bool only_stop) {
     probes_close(probes);
     if (!good) return false;
     run->validation = loss.nats;
-    json_t *line = json_make("{s:I, s:o}", "step", (json_int_t)run->place.step, "val_loss",
-                             json_number(loss.nats));
+    json_t *line =
+        json_make("{s:I, s:f}", "step", (json_int_t)run->place.step, "val_loss", loss.nats);
     if (!run->examples)
         json_object_set_new(line, run->bytes ? "val_bits_per_byte" : "val_bits_per_token",
                             json_number(loss.nats / log(2)));
@@ -452,8 +452,8 @@ static bool stop_at_limit(TrainRun *run, const TrainStage *stage) {
     const Model *model = run->model;
     if (!limits->exceeded)
         return error_message("see its message", "another process has stopped at a watched tensor");
-    log_line(run, json_make("{s:I, s:s, s:o}", "step", (json_int_t)run->place.step + 1, "watched",
-                            limits->element, "value", json_number(limits->value)));
+    log_line(run, json_make("{s:I, s:s, s:f}", "step", (json_int_t)run->place.step + 1, "watched",
+                            limits->element, "value", limits->value));
     error_message(limits->equation
                       ? "moec inspect RUN --data DATA --show NAME prints tensors and weights"
                       : "moec log RUN prints the steps before",

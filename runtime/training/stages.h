@@ -39,10 +39,9 @@ TrainStage *stages_at(TrainStages *stages, long step);
 /* The first sample of a step in samples of its stage, and the position after the step. */
 uint64_t stage_sample(const TrainStages *stages, const TrainStage *stage, uint64_t position);
 uint64_t stage_after(const TrainStages *stages, const TrainStage *stage, uint64_t position);
-/* Sequences, tokens (or examples) of a step of the stage, over all processes. */
+/* Sequences of a step of the stage, over all processes. */
 long stage_sequences(const TrainStages *stages, const TrainStage *stage);
-double stage_tokens(const TrainStages *stages, const TrainStage *stage);
-/* The mean of a step over so many steps. */
+/* Tokens (or examples) of a step over all processes, the mean of so many steps. */
 double stages_tokens_per_step(const TrainStages *stages, long steps);
 
 #endif

@@ -325,7 +325,7 @@ static void invert_moved(Program *program, Contribution *contribution, const Ten
     Index *old;
     Axis *axis = tensor->axes[dimension];
     const Expr *sub = contribution->subs[dimension];
-    Index *fresh = index_new(program, axis->name, axis);
+    Index *fresh = index_over(program, axis);
     Expr *coordinate = expr_index(program, fresh);
     if (sub->kind != EXPR_APPLY) return;
     Expr *source = solved(program, contribution, sub, coordinate, (double)axis->size, &old);
@@ -372,7 +372,7 @@ static void invert_joined(Program *program, Contribution *contribution, const Te
         return;
     if (number->axis->size * rest->axis->size < axis->size) return;
     if (end && end->number != (double)axis->size - 1) return;
-    Index *fresh = index_new(program, axis->name, axis);
+    Index *fresh = index_over(program, axis);
     Expr *coordinate = from_end(program, end, expr_index(program, fresh)),
          *size = expr_number(program, (double)rest->axis->size);
     Expr *quotient = expr_apply(program, OP_DIV, coordinate, size, NULL);
@@ -534,11 +534,9 @@ static void write_scatter(Backward *backward, Block *block, Contribution *contri
     int used_count, rest_count = other_loops(contribution, tensor->rank, used, &used_count, rest);
     Expr *value = NULL;
     if (rest_count) {
-        Axis *axes[MAX_LOOPS];
-        for (int i = 0; i < used_count; i++) axes[i] = used[i]->axis;
         const char *name = arena_format(program->arena, "%s_part", tensor->name);
         Tensor *part =
-            tensor_new(program, name, ROLE_TEMP, TYPE_REAL, used_count, axes, contribution->span);
+            tensor_over(program, name, ROLE_TEMP, TYPE_REAL, used, used_count, contribution->span);
         value = expr_read_indices(program, part, used);
         statement_product(program, block, value, false, rest, rest_count, &contribution->factors,
                           contribution->span);

@@ -102,17 +102,13 @@ static bool is_plain_read(const Expr *expr) {
 
 /* Creates a tensor over the loops in `set` and reads it at them. */
 static Expr *new_temp(FactorProduct *product, const char *name, unsigned set) {
-    Axis *axes[MAX_RANK];
     Index *indices[MAX_RANK];
     int rank = 0;
-    for (int i = 0; i < product->loop_count; i++) {
-        if (!(set >> i & 1)) continue;
-        indices[rank] = product->loops[i];
-        axes[rank++] = product->loops[i]->axis;
-    }
+    for (int i = 0; i < product->loop_count; i++)
+        if (set >> i & 1) indices[rank++] = product->loops[i];
     MUST(rank <= MAX_RANK);
     Tensor *tensor =
-        tensor_new(product->program, name, ROLE_TEMP, TYPE_REAL, rank, axes, product->span);
+        tensor_over(product->program, name, ROLE_TEMP, TYPE_REAL, indices, rank, product->span);
     return expr_read_indices(product->program, tensor, indices);
 }
 
@@ -123,8 +119,8 @@ static Expr *group_read(FactorProduct *product, const FactorGroup *group) {
     if (group->factors.count == 1 && is_plain_read(first)) return first;
     Expr *temp =
         new_temp(product, arena_format(program->arena, "%s_part", product->name), group->loops);
-    statement_loop(program, product->block, temp, false, REDUCE_NONE, NULL, 0,
-                   multiply_factors(program, &group->factors, 1), product->span);
+    statement_assign(program, product->block, temp, multiply_factors(program, &group->factors, 1),
+                     product->span);
     return temp;
 }
 

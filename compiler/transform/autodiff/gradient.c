@@ -186,9 +186,7 @@ static void join_paths(Program *program, List *paths, int common) {
             if (!sum) sum = expr_product(program, &path->factors, common);
             sum = expr_apply(program, OP_ADD, sum, expr_product(program, &other->factors, common),
                              NULL);
-            memmove(&paths->items[j], &paths->items[j + 1],
-                    (size_t)(paths->count - j - 1) * sizeof *paths->items);
-            paths->count--;
+            list_remove(paths, other);
         }
         if (!sum) continue;
         path->factors.count = common;
@@ -250,9 +248,8 @@ static void give_adjoint(Backward *backward, const Statement *statement) {
     if (backward->scanned && backward->recurring) return;
     Expr *read = reverse_in_step(backward, statement->value);
     Expr *adjoint = adjoint_needed(backward, read) ? adjoint_read(backward, read) : NULL;
-    statement_loop(program, backward->block, reverse_in_step(backward, statement->target), false,
-                   REDUCE_NONE, NULL, 0, adjoint ? adjoint : expr_number(program, 0),
-                   statement->span);
+    statement_assign(program, backward->block, reverse_in_step(backward, statement->target),
+                     adjoint ? adjoint : expr_number(program, 0), statement->span);
 }
 
 void reverse_loop(Backward *backward, const Statement *statement) {
@@ -412,16 +409,15 @@ static void give_inputs(Backward *backward) {
             input == program->cotangent)
             continue;
         Index *loops[MAX_RANK];
-        for (int i = 0; i < input->rank; i++)
-            loops[i] = index_new(program, input->axes[i]->name, input->axes[i]);
+        for (int i = 0; i < input->rank; i++) loops[i] = index_over(program, input->axes[i]);
         adjoint_flush(backward, input, true);
         Expr *adjoint = adjoint_read(backward, expr_read_indices(program, input, loops));
         const char *name = arena_format(program->arena, "gradient:%s", input->path);
         Tensor *out = tensor_new(program, "input_gradient", ROLE_OUTPUT, TYPE_REAL, input->rank,
                                  input->axes, input->span);
         out->path = name;
-        statement_loop(program, backward->block, expr_read_indices(program, out, loops), false,
-                       REDUCE_NONE, NULL, 0, adjoint, input->span);
+        statement_assign(program, backward->block, expr_read_indices(program, out, loops), adjoint,
+                         input->span);
         list_push(program->arena, &all, out);
     }
     for (int i = 0; i < program->outputs.count; i++)

@@ -259,9 +259,8 @@ static void scale_operand(Program *program, const Match *match, Block *before) {
     Tensor *weighed =
         tensor_new(program, arena_format(program->arena, "%s_weighed", h->tensor->name), ROLE_TEMP,
                    TYPE_REAL, h->count, axes, match->outer->span);
-    statement_loop(program, before, expr_read_indices(program, weighed, loops), false, REDUCE_NONE,
-                   NULL, 0, expr_substitute(program, value, from, to, h->count),
-                   match->outer->span);
+    statement_assign(program, before, expr_read_indices(program, weighed, loops),
+                     expr_substitute(program, value, from, to, h->count), match->outer->span);
     Expr *args[2] = {match->inner->value->args[0], match->inner->value->args[1]};
     args[match->side] = expr_read(program, weighed, h->args);
     match->inner->value = expr_apply(program, OP_MUL, args[0], args[1], NULL);

@@ -169,17 +169,15 @@ static bool is_computed_again(const Saving *saving, const Statement *statement) 
 
 /* Puts a copy of a forward statement into the backward step, before statement `position`. */
 static void insert_copy(Saving *saving, const Statement *statement, int position) {
-    List *statements = &saving->reverse->body.statements;
     Index *forward = saving->forward->index;
     Expr *step = expr_index(saving->program, saving->reverse->index);
     Statement *copy = statement_copy(saving->program, statement, &forward, &step, 1);
     copy->again = false;
     copy->remade = true;
     saving->program->has[HAS_RECOMPUTED] = true;
-    list_push(saving->program->arena, statements, NULL);
-    memmove(&statements->items[position + 1], &statements->items[position],
-            (size_t)(statements->count - 1 - position) * sizeof *statements->items);
-    statements->items[position] = copy;
+    List one = {0};
+    list_push(saving->program->arena, &one, copy);
+    list_insert(saving->program->arena, &saving->reverse->body.statements, position, &one);
 }
 
 /* The tensors of one statement are saved or recomputed together: a call recomputes all its

@@ -87,8 +87,7 @@ static Expr *step_expr(Decode *decode, Expr *expr, const Region *region) {
                     expr->args[i]->index->axis == expr->tensor->axes[i];
         args[i] = here ? expr->args[i] : step_expr(decode, expr->args[i], region);
     }
-    if (expr->kind == EXPR_APPLY) return expr_apply(program, expr->op, args[0], args[1], args[2]);
-    Expr *read = expr_read(program, expr->tensor, args);
+    Expr *read = expr_with_args(program, expr, args);
     if (!elsewhere) return read;
     if (is_scanned(region->scan, read->tensor)) return state_read(decode, read, region);
     Expr *ring = ring_read(decode, expr, read, region);
@@ -146,10 +145,8 @@ static void keep_summary(Decode *decode, Statement *sum, const Region *region) {
                              expr_read(program, more, target->args), NULL);
     for (int i = 0; i < tensor->rank; i++)
         tensor->axes[i]->of_blocks |= is_past_axis(&decode->all, tensor->axes[i]);
-    statement_loop(program, &made, expr_read(program, tensor, target->args), false, REDUCE_NONE,
-                   NULL, 0, value, sum->span);
-    statement_loop(program, &made, kept, false, REDUCE_NONE, NULL, 0,
-                   expr_read(program, tensor, target->args), sum->span);
+    statement_assign(program, &made, expr_read(program, tensor, target->args), value, sum->span);
+    statement_assign(program, &made, kept, expr_read(program, tensor, target->args), sum->span);
     sum->target = expr_read(program, more, target->args);
     list_insert(program->arena, &region->block->statements,
                 list_find(&region->block->statements, sum) + 1, &made.statements);
@@ -232,10 +229,9 @@ bool reads_examples(const Program *program) {
         const Tensor *input = program->tensors.items[i];
         bool token = input->declared == MOEC_INPUT_TOKEN || input->declared == MOEC_INPUT_NEXT;
         if (input->role != ROLE_INPUT || !token || input->input == input->declared) continue;
-        report_error(
-            program->reports, input->span,
+        report_invalid(
+            program->reports, input->span, "use --mode forward",
             "cannot decode: the input of this model is an example, not a sequence of tokens");
-        report_help(program->reports, "use --mode forward");
         return true;
     }
     return false;
@@ -246,9 +242,9 @@ void decode(Program *program, long tokens) {
     program->loss = NULL;
     drop_unused(program);
     if (!program->sequence) {
-        report_error(program->reports, (Span){0}, "cannot decode: model '%s' has no sequence",
-                     program->name);
-        report_help(program->reports, "train and evaluate it; it cannot generate text");
+        report_invalid(program->reports, (Span){0},
+                       "train and evaluate it; it cannot generate text",
+                       "cannot decode: model '%s' has no sequence", program->name);
         return;
     }
     Axis *past = program->sequence;

@@ -23,8 +23,6 @@
 
 #include "passes.h"
 
-#include <string.h>
-
 Expr *absolute_position(Decode *decode, Expr *position) {
     Program *program = decode->program;
     return expr_apply(program, OP_ADD, expr_read(program, decode->position, NULL), position, NULL);
@@ -99,7 +97,7 @@ static Statement *store_rows(Decode *decode, Tensor *tensor, Tensor *past, const
     int count = 0, dimension = dimension_of(tensor, decode->step);
     for (int i = 0; i < tensor->rank; i++) {
         bool fixed = wrote && tensor->axes[i]->kind == AXIS_REPEAT;
-        if (!fixed) loops[count++] = index_new(program, tensor->axes[i]->name, tensor->axes[i]);
+        if (!fixed) loops[count++] = index_over(program, tensor->axes[i]);
         subs[i] = fixed ? wrote->args[i] : expr_index(program, loops[count - 1]);
     }
     MUST(count <= MAX_RANK);
@@ -264,8 +262,8 @@ static Expr *again_expr(Again *again, Expr *expr) {
     if (!expr->count) return expr;
     Expr *args[MAX_RANK] = {NULL};
     for (int i = 0; i < expr->count; i++) args[i] = again_expr(again, expr->args[i]);
-    if (expr->kind == EXPR_APPLY) return expr_apply(program, expr->op, args[0], args[1], args[2]);
-    Expr *read = expr_read(program, expr->tensor, args);
+    Expr *read = expr_with_args(program, expr, args);
+    if (expr->kind == EXPR_APPLY) return read;
     int dimension = dimension_of(expr->tensor, again->decode->step);
     if (dimension < 0) return read;
     Tensor *past = kv_cache(again->decode, expr->tensor, again->region, again->user);

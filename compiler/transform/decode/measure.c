@@ -61,8 +61,7 @@ static Tensor *add_nats(Program *program, Tensor *logits) {
     Expr *subs[MAX_RANK];
     int last = logits->rank - 1;
     Tensor *next = next_tokens(program, logits);
-    for (int i = 0; i < logits->rank; i++)
-        loops[i] = index_new(program, logits->axes[i]->name, logits->axes[i]);
+    for (int i = 0; i < logits->rank; i++) loops[i] = index_over(program, logits->axes[i]);
     Expr *all = expr_read_indices(program, logits, loops);
     Expr *most = add_loss_rows(program, "most", REDUCE_MAX, logits, loops, all);
     most = expr_apply(program, OP_STOP, most, NULL, NULL);

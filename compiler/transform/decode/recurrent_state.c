@@ -12,8 +12,6 @@
 
 #include "base/must.h"
 
-#include <string.h>
-
 bool is_scanned(const Statement *scan, const Tensor *tensor) {
     for (int i = 0; scan && i < scan->outputs.count; i++)
         if (((const Expr *)scan->outputs.items[i])->tensor == tensor) return true;
@@ -52,20 +50,16 @@ static void store_last_state(Decode *decode, Tensor *tensor, Tensor *cache, cons
     for (int i = 0; i < tensor->rank; i++) {
         Axis *axis = tensor->axes[i];
         subs[i] = axis == decode->step ? expr_number(program, (double)axis->size - 1)
-                                       : expr_index(program, index_new(program, axis->name, axis));
+                                       : expr_index(program, index_over(program, axis));
     }
     Expr *last = expr_read(program, tensor, subs);
     Block made = {{NULL, 0, 0}};
-    Statement *store =
-        statement_loop(program, &made, state_element(decode, cache, last, region->repeat), false,
-                       REDUCE_NONE, NULL, 0, last, tensor->span);
+    statement_assign(program, &made, state_element(decode, cache, last, region->repeat), last,
+                     tensor->span);
     List *statements = &region->block->statements;
     int behind = 0;
     while (statements->items[behind++] != region->scan) continue;
-    list_push(program->arena, statements, NULL);
-    memmove(&statements->items[behind + 1], &statements->items[behind],
-            (size_t)(statements->count - 1 - behind) * sizeof *statements->items);
-    statements->items[behind] = store;
+    list_insert(program->arena, statements, behind, &made.statements);
 }
 
 Expr *state_read(Decode *decode, Expr *read, const Region *region) {

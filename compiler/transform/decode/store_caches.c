@@ -62,18 +62,15 @@ static void store_bytes(Decode *decode, Block *block, int position, Tensor *scal
     Program *program = decode->program;
     Statement *store = block->statements.items[position];
     Block made = {{NULL, 0, 0}};
-    Axis *axes[MAX_RANK];
     Index *loops[MAX_LOOPS], *row = store->target->args[scale->rank]->index;
     int count = 0;
-    for (int i = 0; i < store->loop_count; i++) {
-        if (store->loops[i] == row) continue;
-        axes[count] = store->loops[i]->axis;
-        loops[count++] = store->loops[i];
-    }
+    for (int i = 0; i < store->loop_count; i++)
+        if (store->loops[i] != row) loops[count++] = store->loops[i];
     MUST(count <= MAX_LOOPS);
     const char *name = arena_format(program->arena, "%s_most", store->target->tensor->name);
     Expr *most = expr_read_indices(
-        program, tensor_new(program, name, ROLE_TEMP, TYPE_REAL, count, axes, store->span), loops);
+        program, tensor_over(program, name, ROLE_TEMP, TYPE_REAL, loops, count, store->span),
+        loops);
     Expr *size = expr_apply(program, OP_ABS, store->value, NULL, NULL);
     insert(decode, block, position,
            statement_loop(program, &made, most, false, REDUCE_MAX, &row, 1, size, store->span));
@@ -108,8 +105,8 @@ static Expr *times_scales(Decode *decode, Expr *expr) {
     if (!reads_bytes(expr)) return expr;
     Expr *args[MAX_RANK] = {NULL};
     for (int i = 0; i < expr->count; i++) args[i] = times_scales(decode, expr->args[i]);
-    if (expr->kind == EXPR_APPLY) return expr_apply(program, expr->op, args[0], args[1], args[2]);
-    Expr *read = expr_read(program, expr->tensor, args);
+    Expr *read = expr_with_args(program, expr, args);
+    if (expr->kind == EXPR_APPLY) return read;
     Tensor *scale = find_kept(&decode->scales, expr->tensor);
     return scale ? expr_apply(program, OP_MUL, read, expr_read(program, scale, args), NULL) : read;
 }

@@ -18,7 +18,6 @@
  * depends on, and operands whose sum runs over dispatched rows.
  */
 #include "analysis/contraction.h"
-#include "analysis/parameter_facts.h"
 #include "base/must.h"
 #include "passes.h"
 
@@ -99,12 +98,10 @@ static Tensor *define_before(Rounding *all, const RoundedOperand *operand, const
                              Index *const *dims, int rank, Reduction reduction,
                              Index *const *reduced, int reduced_count, Expr *value) {
     Program *program = all->program;
-    Axis *axes[MAX_LOOPS];
     Block made = {0};
-    for (int i = 0; i < rank; i++) axes[i] = dims[i]->axis;
-    Tensor *tensor = tensor_new(
+    Tensor *tensor = tensor_over(
         program, arena_format(program->arena, "%s_%s", operand->source->tensor->name, suffix),
-        ROLE_TEMP, TYPE_REAL, rank, axes, all->statement->span);
+        ROLE_TEMP, TYPE_REAL, dims, rank, all->statement->span);
     Statement *statement =
         statement_loop(program, &made, expr_read_indices(program, tensor, dims), false, reduction,
                        reduced, reduced_count, value, all->statement->span);
@@ -146,8 +143,7 @@ static ScaleShape scale_shape(const Rounding *all, const RoundedOperand *operand
                                     (size + block - 1) / block, AXIS_PLAIN, loop->axis->span);
             Axis *terms = axis_new(program, arena_format(program->arena, "%s_term", loop->name),
                                    block, AXIS_PLAIN, loop->axis->span);
-            Index *at = index_new(program, blocks->name, blocks),
-                  *term = index_new(program, terms->name, terms);
+            Index *at = index_over(program, blocks), *term = index_over(program, terms);
             Expr *element = rounding_apply(all, OP_ADD,
                                            rounding_apply(all, OP_MUL, expr_index(program, at),
                                                           rounding_number(all, (double)block)),
@@ -283,7 +279,7 @@ static bool add_dimension(const Rounding *all, RoundedOperand *operand, const Ex
         uses = true;
         summed |= is_summed_loop(statement, statement->loops[i]);
     }
-    if (!uses && !reads_tensor(sub)) return true;
+    if (!uses && !expr_has_reads(sub)) return true;
     if (summed && (!loop || loop->axis->kind == AXIS_ROWS)) return false;
     made = index_new(program, axis->name, loop ? loop->axis : axis);
     Expr *index = expr_index(program, made);
@@ -383,11 +379,12 @@ static void round_block(Rounding *all, Block *block) {
 /* Reports processes that divide the sequences: each would have other scales. */
 static bool refuses_mesh(Program *program) {
     if (program->mesh[MESH_DATA] <= 1) return false;
-    report_error(program->reports, (Span){0},
-                 "train.precision = %s cannot divide the sequences of a micro-batch over processes",
-                 program->formats->name);
-    report_help(program->reports, "set train.gradient_accumulation_steps to a multiple of the "
-                                  "number of processes");
+    report_invalid(
+        program->reports, (Span){0},
+        "set train.gradient_accumulation_steps to a multiple of the "
+        "number of processes",
+        "train.precision = %s cannot divide the sequences of a micro-batch over processes",
+        program->formats->name);
     return true;
 }
 

@@ -247,7 +247,7 @@ typedef struct HeadSearch {
 /* Whether the read is that of a matrix in a product, not of rows that a token selects. */
 static bool is_matrix_read(const Expr *read) {
     for (int i = 0; i < read->count; i++)
-        if (reads_tensor(read->args[i])) return false;
+        if (expr_has_reads(read->args[i])) return false;
     return read->tensor->role == ROLE_PARAMETER && read->tensor->facts &&
            read->tensor->facts->product;
 }
@@ -338,9 +338,9 @@ bool weights_fit(const Program *program, Reports *reports) {
     const char *option = body ? "weight_dtype" : "head_dtype";
     report_error(reports, (Span){0}, "inference.%s = %s is available on CPUs only", option,
                  weight_type_name(body ? program->weights : program->head_weights));
-    report_help(reports,
-                "add --set inference.%s=f32; on a GPU train.precision = bf16 halves the bytes of "
-                "the weights",
-                option);
-    return false;
+    return report_help(
+        reports,
+        "add --set inference.%s=f32; on a GPU train.precision = bf16 halves the bytes of "
+        "the weights",
+        option);
 }

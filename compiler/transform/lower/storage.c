@@ -277,14 +277,13 @@ static Statement *copy_statement(Program *program, Tensor *to, Tensor *from, Exp
     for (int i = 0; i < whole->rank; i++) {
         all[i] = fixed[i];
         if (fixed[i]) continue;
-        Index *index = index_new(program, whole->axes[i]->name, whole->axes[i]);
+        Index *index = index_over(program, whole->axes[i]);
         all[i] = free[count++] = expr_index(program, index);
     }
     MUST(count <= MAX_RANK);
     Block block = {{0}};
-    return statement_loop(program, &block, expr_read(program, to, fixed_in_target ? all : free),
-                          false, REDUCE_NONE, NULL, 0,
-                          expr_read(program, from, fixed_in_target ? free : all), from->span);
+    return statement_assign(program, &block, expr_read(program, to, fixed_in_target ? all : free),
+                            expr_read(program, from, fixed_in_target ? free : all), from->span);
 }
 
 /* A copy of rows ends where the rows of the statement do. */

@@ -128,8 +128,7 @@ static void add_start(const Chunking *chunking, const Statement *statement, Bloc
         to[i] = expr_index(program, index_new(program, from[i]->name, from[i]->axis));
     }
     Expr *target = expr_substitute(program, statement->target, from, to, statement->loop_count);
-    statement_loop(program, block, target, false, REDUCE_NONE, NULL, 0, expr_number(program, 0),
-                   statement->span);
+    statement_assign(program, block, target, expr_number(program, 0), statement->span);
 }
 
 static void shrink_tensors(const Chunking *chunking, int count) {
@@ -173,8 +172,7 @@ static void sum_rows(const Chunking *chunking, Block *body, Block *sums, Stateme
     Tensor *row = tensor_new(program, arena_format(program->arena, "%s_row", target->name),
                              ROLE_TEMP, TYPE_REAL, rank, axes, target->span);
     Expr *made = expr_read_indices(program, row, loops);
-    statement_loop(program, body, made, false, REDUCE_NONE, NULL, 0, statement->value,
-                   statement->span);
+    statement_assign(program, body, made, statement->value, statement->span);
     for (int i = 0; i < rank; i++) loops[i] = index_new(program, loops[i]->name, axes[i]);
     statement_loop(program, sums, expr_read(program, statement->target->tensor, NULL), true,
                    REDUCE_SUM, loops, rank, expr_read_indices(program, row, loops),

@@ -92,14 +92,6 @@ static bool look_for_slices(const DefUse *def_use, int position) {
     return true;
 }
 
-static void drop(Block *block, const Statement *statement) {
-    int kept = 0;
-    for (int i = 0; i < block->statements.count; i++)
-        if (block->statements.items[i] != statement)
-            block->statements.items[kept++] = block->statements.items[i];
-    block->statements.count = kept;
-}
-
 /* ---- scans ---- */
 
 /* True if the statement of the body copies a tensor that the body does not write. */
@@ -151,7 +143,7 @@ static void view_in_scan(const DefUse *def_use, int position) {
         if (!is_copy_in(scan, maker) || !only_at(def_use, maker->target->tensor, position) ||
             !read_original(def_use->program, scan, i))
             continue;
-        drop(&scan->body, maker);
+        list_remove(&scan->body.statements, maker);
         changed = true;
         i--;
     }
@@ -166,7 +158,7 @@ void views(Program *program) {
             if (statement_is_scan(point->statement)) view_in_scan(def_use, i);
         } else if (is_view(def_use, i) && look_for_slices(def_use, i)) {
             program->has[HAS_VIEW] = true;
-            drop(point->block, point->statement);
+            list_remove(&point->block->statements, point->statement);
         }
     }
 }

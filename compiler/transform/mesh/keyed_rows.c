@@ -1,8 +1,6 @@
 /* keyed_rows: facts about rows and the parameters that their keys select, for mesh_rows.c. */
 #include "transform/mesh/keyed_rows.h"
-
-#include "base/must.h"
-#include "ir/call.h"
+#include "analysis/access.h"
 
 /* ---- rows ---- */
 
@@ -129,12 +127,8 @@ const Tensor *outer_tensor(const Keyed *keyed, const Tensor *own) {
 }
 
 Tensor *outer_row(const Relation *relation) {
-    int dimension = 0;
-    for (int i = 0; i < relation->mask->rank; i++) {
-        if (relation->mask->axes[i]->kind == AXIS_ROWS) return relation->coordinate[dimension];
-        dimension += relation->mask->axes[i]->kind != AXIS_REPEAT;
-    }
-    return NULL;
+    const int dimension = rows_dimension(relation->mask);
+    return dimension < 0 ? NULL : relation->coordinate[dimension];
 }
 
 static bool is_outer_row(const Keyed *keyed, const Tensor *tensor) {

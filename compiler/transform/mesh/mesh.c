@@ -36,7 +36,7 @@ static const LocalAxis *local_axis(const Division *division, const Axis *axis) {
     return NULL;
 }
 
-Expr *mesh_position(Program *program, MeshAxis axis) {
+static Expr *mesh_position(Program *program, MeshAxis axis) {
     Tensor **index = &program->mesh_index[axis];
     if (!*index) {
         const char *name = arena_format(program->arena, "%s_process", mesh_axis_name(axis));
@@ -80,8 +80,7 @@ static void slice_subs(Program *program, const Expr *access, Expr **subs) {
                           !(sub->kind == EXPR_INDEX && !sub->index->of_repeat) &&
                           sub->kind != EXPR_READ;
         Axis *axis = access->tensor->axes[i];
-        subs[i] =
-            step ? access->args[i] : expr_index(program, index_new(program, axis->name, axis));
+        subs[i] = step ? access->args[i] : expr_index(program, index_over(program, axis));
     }
 }
 
@@ -136,8 +135,7 @@ static Tensor *add_gathered(LocalRewriting *rewriting, const Expr *read) {
         if (i < dimension && from[i]->kind == EXPR_INDEX && !from[i]->index->of_repeat)
             collective->collective.dimension++;
     }
-    to[dimension] = expr_index(
-        program, index_new(program, whole->axes[dimension]->name, whole->axes[dimension]));
+    to[dimension] = expr_index(program, index_over(program, whole->axes[dimension]));
     list_push(program->arena, &collective->inputs, expr_read(program, tensor, from));
     list_push(program->arena, &collective->outputs, expr_read(program, whole, to));
     return whole;
@@ -170,16 +168,13 @@ static Expr *localize_read(LocalRewriting *rewriting, const Expr *read) {
 }
 
 static Expr *localize(LocalRewriting *rewriting, Expr *expr) {
-    Program *program = rewriting->division->program;
     if (expr->kind == EXPR_INDEX)
         return rewriting->from && expr->index == rewriting->from ? rewriting->number : expr;
     if (expr->kind == EXPR_READ) return localize_read(rewriting, expr);
     if (!expr->count) return expr;
-    Expr *args[3] = {NULL, NULL, NULL};
+    Expr *args[3] = {NULL};
     for (int i = 0; i < expr->count; i++) args[i] = localize(rewriting, expr->args[i]);
-    Expr *result = expr_apply(program, expr->op, args[0], args[1], args[2]);
-    if (!result->span.source) result->span = expr->span;
-    return result;
+    return expr_with_args(rewriting->division->program, expr, args);
 }
 
 /* The first element of a process along an axis. */
@@ -239,15 +234,6 @@ static CollectiveKind reducing_kind(Reduction reduction) {
                                      : COLLECTIVE_SUM;
 }
 
-/* A subscript of repeat indices and numbers. */
-static bool is_step(const Expr *sub) {
-    if (sub->kind == EXPR_READ) return false;
-    if (sub->kind == EXPR_INDEX) return sub->index->of_repeat;
-    for (int i = 0; i < sub->count; i++)
-        if (!is_step(sub->args[i])) return false;
-    return true;
-}
-
 static void push_statement(Program *program, List *made, Expr *target, bool accumulate, Expr *value,
                            const Statement *like, bool once) {
     Block block = {{NULL, 0, 0}};
@@ -268,7 +254,7 @@ static Expr *part_of_target(Program *program, const Expr *target, bool *scatters
     *scatters = false;
     for (int i = 0; i < target->count; i++) {
         Expr *sub = target->args[i];
-        if (is_step(sub)) continue;
+        if (expr_is_step(sub)) continue;
         *scatters |= sub->kind != EXPR_INDEX;
         axes[rank] = target->tensor->axes[i];
         subs[rank++] = sub;
@@ -289,7 +275,8 @@ static Expr *target_of_part(Program *program, const Expr *target, Index *const *
     Expr *subs[MAX_RANK];
     int rank = 0;
     for (int i = 0; i < target->count; i++)
-        subs[i] = is_step(target->args[i]) ? target->args[i] : expr_index(program, indices[rank++]);
+        subs[i] =
+            expr_is_step(target->args[i]) ? target->args[i] : expr_index(program, indices[rank++]);
     return expr_read(program, target->tensor, subs);
 }
 
@@ -301,8 +288,7 @@ static void store_sum(const Division *division, Statement *copy, List *made) {
     bool scatters;
     Expr *part = part_of_target(program, target, &scatters);
     Index *indices[MAX_RANK];
-    for (int i = 0; i < part->count; i++)
-        indices[i] = index_new(program, part->tensor->axes[i]->name, part->tensor->axes[i]);
+    for (int i = 0; i < part->count; i++) indices[i] = index_over(program, part->tensor->axes[i]);
     if (scatters)
         push_statement(program, made, whole_access(program, part->tensor, indices), false,
                        expr_number(program, 0), copy, false);

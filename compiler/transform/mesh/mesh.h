@@ -58,7 +58,6 @@ void help_with_size(Reports *reports, MeshAxis axis, long number, long size, lon
                     const char *other);
 
 /* The input with the index of the process along that axis of the mesh. */
-Expr *mesh_position(Program *program, MeshAxis axis);
 Statement *collective_new(Program *program, List *made, CollectiveKind kind, MeshAxis over,
                           Span span, Span asked);
 

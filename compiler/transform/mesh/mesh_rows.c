@@ -25,7 +25,6 @@
  */
 #include "transform/mesh/keyed_rows.h"
 
-#include "base/must.h"
 #include "ir/call.h"
 #include "passes.h"
 

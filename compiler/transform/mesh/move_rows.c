@@ -1,5 +1,4 @@
 /* move_rows: rewrites the statements over rows for divided parameters, see mesh_rows.c. */
-#include "base/must.h"
 #include "ir/call.h"
 #include "transform/mesh/move_rows.h"
 
@@ -104,8 +103,7 @@ Tensor *rows_tensor(RowMove *move, const char *name, const char *part, Type type
 
 Expr *whole_read(Program *program, Tensor *tensor) {
     Index *indices[MAX_RANK];
-    for (int i = 0; i < tensor->rank; i++)
-        indices[i] = index_new(program, tensor->axes[i]->name, tensor->axes[i]);
+    for (int i = 0; i < tensor->rank; i++) indices[i] = index_over(program, tensor->axes[i]);
     return expr_read_indices(program, tensor, indices);
 }
 
@@ -137,8 +135,8 @@ static Tensor *collect_rows_of(RowMove *move, Expr *expr, Index *const *loops, i
         rows_tensor(move, read ? expr->tensor->name : move->statement->target->tensor->name, "rows",
                     type, loops, count, move->sides->rows);
     Block block = {{NULL, 0, 0}};
-    Statement *copy = statement_loop(program, &block, expr_read_indices(program, rows, loops),
-                                     false, REDUCE_NONE, NULL, 0, expr, move->statement->span);
+    Statement *copy = statement_assign(program, &block, expr_read_indices(program, rows, loops),
+                                       expr, move->statement->span);
     copy->asked = move->statement->asked;
     copy->application = move->statement->application;
     copy->bound = move->statement->bound;
@@ -181,8 +179,7 @@ static Expr *bring_back(RowMove *move, Expr *read) {
         if (step) continue;
         if ((i == rows) != (count == 0)) refuse_rows(move, "the rows are not the first dimension");
         loops[count] = index_new(program, axis->name, i == rows ? sides->rows : axis);
-        from[i] =
-            expr_index(program, i == rows ? index_new(program, axis->name, axis) : loops[count]);
+        from[i] = expr_index(program, i == rows ? index_over(program, axis) : loops[count]);
         slice[i] = expr_index(program, loops[count]);
         subs[count++] = read->args[i];
     }
@@ -250,11 +247,9 @@ Expr *at_keys(RowMove *move, Expr *expr) {
     }
     if (expr->kind == EXPR_READ) return access_at_keys(move, expr);
     if (!expr->count) return expr;
-    Expr *args[3] = {NULL, NULL, NULL};
+    Expr *args[3] = {NULL};
     for (int i = 0; i < expr->count; i++) args[i] = at_keys(move, expr->args[i]);
-    Expr *result = expr_apply(move->program, expr->op, args[0], args[1], args[2]);
-    if (!result->span.source) result->span = expr->span;
-    return result;
+    return expr_with_args(move->program, expr, args);
 }
 
 Expr *received_bound(const RowMove *move) {
@@ -287,9 +282,7 @@ static Expr *at_tokens(RowMove *move, Expr *expr) {
         for (int i = 0; i < expr->count; i++) read->args[i] = args[i];
         return on_key_side(move->keyed, expr->tensor) ? bring_back(move, read) : read;
     }
-    Expr *result = expr_apply(move->program, expr->op, args[0], args[1], args[2]);
-    if (!result->span.source) result->span = expr->span;
-    return result;
+    return expr_with_args(move->program, expr, args);
 }
 
 static bool reads_keyed_parameters(const Expr *expr) {
@@ -314,8 +307,8 @@ static void split_value(RowMove *move) {
     Tensor *here = rows_tensor(move, statement->target->tensor->name, "here", TYPE_REAL, loops,
                                count, move->sides->received);
     Block block = {{NULL, 0, 0}};
-    Statement *first = statement_loop(program, &block, expr_read_indices(program, here, loops),
-                                      false, REDUCE_NONE, NULL, 0, value, statement->span);
+    Statement *first = statement_assign(program, &block, expr_read_indices(program, here, loops),
+                                        value, statement->span);
     first->asked = statement->asked;
     first->application = statement->application;
     first->bound = received_bound(move);

@@ -15,7 +15,6 @@
  *     n_r[r] = n_here[c[r]]
  *     low[r] = sum[d] x_here[c[r],d] * a[n_r[r],m[r],d]
  */
-#include "base/must.h"
 #include "ir/call.h"
 #include "transform/mesh/move_rows.h"
 
@@ -27,14 +26,6 @@ typedef struct Unnesting {
     Index *row, *keys[MAX_RANK]; /* of nested rows; by dimension of the mask */
     bool defines;                /* the statement defines an outer value */
 } Unnesting;
-
-static Expr *with_args(Program *program, Expr *expr, Expr *const *args) {
-    Expr *result = expr->kind == EXPR_READ
-                       ? expr_read(program, expr->tensor, args)
-                       : expr_apply(program, expr->op, args[0], args[1], args[2]);
-    if (!result->span.source) result->span = expr->span;
-    return result;
-}
 
 static bool reads_row(const Expr *expr, const Index *row) {
     return expr->kind == EXPR_READ && expr->count == 1 && expr->args[0]->kind == EXPR_INDEX &&
@@ -61,7 +52,7 @@ static Expr *unnest(Unnesting *unnesting, Expr *expr) {
     if (!expr->count) return expr;
     Expr *args[MAX_RANK] = {NULL};
     for (int i = 0; i < expr->count; i++) args[i] = unnest(unnesting, expr->args[i]);
-    return with_args(program, expr, args);
+    return expr_with_args(program, expr, args);
 }
 
 /* The value of received rows that nested rows have a tensor for, or NULL. */
@@ -95,7 +86,7 @@ static Expr *renest(Unnesting *unnesting, Expr *expr) {
     if (!expr->count) return expr;
     Expr *args[MAX_RANK] = {NULL};
     for (int i = 0; i < expr->count; i++) args[i] = renest(unnesting, expr->args[i]);
-    return with_args(program, expr, args);
+    return expr_with_args(program, expr, args);
 }
 
 /* The bound of loops over nested rows: the end of the last group. */
@@ -113,7 +104,7 @@ static void begin_unnesting(Unnesting *unnesting, Statement *statement) {
         Axis *axis = relation->mask->axes[i];
         if (axis->kind == AXIS_REPEAT) continue;
         if (axis->kind != AXIS_ROWS && !sides_of(move->keyed, axis)) {
-            unnesting->keys[dimension] = index_new(move->program, axis->name, axis);
+            unnesting->keys[dimension] = index_over(move->program, axis);
             if (statement->loop_count == MAX_LOOPS)
                 refuse_rows(move, "its rows would have too many dimensions");
             else
@@ -128,8 +119,7 @@ static void begin_unnesting(Unnesting *unnesting, Statement *statement) {
 
 static Statement *made_loop(RowMove *move, Expr *target, Expr *value, Expr *bound) {
     Block block = {{NULL, 0, 0}};
-    Statement *made = statement_loop(move->program, &block, target, false, REDUCE_NONE, NULL, 0,
-                                     value, move->statement->span);
+    Statement *made = statement_assign(move->program, &block, target, value, move->statement->span);
     made->asked = move->statement->asked;
     made->application = move->statement->application;
     made->bound = bound;
@@ -210,8 +200,7 @@ Expr *return_nested(RowMove *move, const Expr *read) {
     int count = 1;
     for (int i = 0; i < row->count; i++) {
         const bool outer = sides_of(move->keyed, row->tensor->axes[i]) != NULL;
-        if (!outer)
-            loops[count] = index_new(program, row->tensor->axes[i]->name, row->tensor->axes[i]);
+        if (!outer) loops[count] = index_over(program, row->tensor->axes[i]);
         rows[i] = expr_index(program, loops[outer ? 0 : count]);
         to[outer ? 0 : count++] = row->args[i];
     }
@@ -220,7 +209,7 @@ Expr *return_nested(RowMove *move, const Expr *read) {
         if (i == along)
             from[i] = expr_read(program, row->tensor, rows);
         else if (read->tensor->axes[i]->kind != AXIS_REPEAT) {
-            loops[count] = index_new(program, read->tensor->axes[i]->name, read->tensor->axes[i]);
+            loops[count] = index_over(program, read->tensor->axes[i]);
             from[i] = expr_index(program, loops[count]);
             to[count++] = read->args[i];
         }
@@ -264,7 +253,7 @@ static Expr *mask_here(RowMove *move, const Expr *operand) {
         from[i] = operand->args[i];
         if (from[i]->kind != EXPR_INDEX || from[i]->index->of_repeat) continue;
         const bool row = sides_of(move->keyed, mask->axes[i]) != NULL;
-        own[rank] = row ? move->row : index_new(program, mask->axes[i]->name, mask->axes[i]);
+        own[rank] = row ? move->row : index_over(program, mask->axes[i]);
         from[i] = expr_index(program, own[rank]);
         axes[rank] = row ? move->sides->received : mask->axes[i];
         to[rank++] = row ? expr_index(program, move->received) : from[i];

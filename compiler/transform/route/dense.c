@@ -7,7 +7,6 @@
  *     h[b,s,n,f] = sum[d] x[b,s,d] * up[n,d,f]      rows: up[n,.,.] is read once per group
  *     y[b,s,c] = sum[j] near[s,j] * v[b,j,c]        dense, unless near[s,j] has few entries
  */
-#include "analysis/access.h"
 #include "transform/route/route.h"
 
 typedef struct WeightSearch {

@@ -49,8 +49,7 @@ static void find_shifted(Expr *read, void *data) {
         computed++;
         hoisting->sub = sub;
         hoisting->from = only_index(sub);
-        hoisting->to = index_new(routing->program, routing->mask->axes[routing->mask_dims[i]]->name,
-                                 routing->mask->axes[routing->mask_dims[i]]);
+        hoisting->to = index_over(routing->program, routing->mask->axes[routing->mask_dims[i]]);
     }
     if (computed != 1 || !hoisting->from || !statement_loops_over(statement, hoisting->from) ||
         !expr_uses_index(statement->target, hoisting->from))
@@ -64,11 +63,10 @@ static void find_shifted(Expr *read, void *data) {
 static Expr *with_index(const Hoisting *hoisting, Expr *expr) {
     Program *program = hoisting->routing->program;
     if (expr_equal(expr, hoisting->sub)) return expr_index(program, hoisting->to);
+    if (expr->kind != EXPR_READ && expr->kind != EXPR_APPLY) return expr;
     Expr *args[MAX_RANK] = {NULL};
     for (int i = 0; i < expr->count; i++) args[i] = with_index(hoisting, expr->args[i]);
-    if (expr->kind == EXPR_READ) return expr_read(program, expr->tensor, args);
-    if (expr->kind != EXPR_APPLY) return expr;
-    return expr_apply(program, expr->op, args[0], args[1], args[2]);
+    return expr_with_args(program, expr, args);
 }
 
 /* Moves the sum of the statement to its own tensor, before it in `block`. */
@@ -81,7 +79,6 @@ static bool hoist_sum(const Hoisting *hoisting, Statement *statement, Block *blo
     }
     Index *to[MAX_RANK], *rest[MAX_LOOPS];
     Expr *subs[MAX_RANK];
-    Axis *axes[MAX_RANK];
     int rank = 0, rest_count = 0;
     value = with_index(hoisting, value);
     if (expr_uses_index(value, hoisting->from)) return false;
@@ -94,12 +91,10 @@ static bool hoist_sum(const Hoisting *hoisting, Statement *statement, Block *blo
         }
         MUST(rank < MAX_RANK);
         to[rank] = loop == hoisting->from ? hoisting->to : loop;
-        subs[rank] = loop == hoisting->from ? hoisting->sub : expr_index(program, loop);
-        axes[rank] = to[rank]->axis;
-        rank++;
+        subs[rank++] = loop == hoisting->from ? hoisting->sub : expr_index(program, loop);
     }
     const char *name = arena_format(program->arena, "%s_part", statement->target->tensor->name);
-    Tensor *part = tensor_new(program, name, ROLE_TEMP, TYPE_REAL, rank, axes, statement->span);
+    Tensor *part = tensor_over(program, name, ROLE_TEMP, TYPE_REAL, to, rank, statement->span);
     statement_loop(program, block, expr_read_indices(program, part, to), false, REDUCE_SUM, rest,
                    rest_count, value, statement->span);
     value = expr_read(program, part, subs);

@@ -181,7 +181,7 @@ static Tuple add_choice_loops(const WideRewrite *rewrite, Statement *statement, 
     for (int i = 0; i < rewrite->routing->rank; i++) {
         if (widened->dims[i] >= 0) continue;
         Axis *axis = rewrite->routing->mask->axes[rewrite->routing->mask_dims[i]];
-        statement->loops[at] = index_new(rewrite->routing->program, axis->name, axis);
+        statement->loops[at] = index_over(rewrite->routing->program, axis);
         tuple.at[i] = expr_index(rewrite->routing->program, statement->loops[at++]);
     }
     statement->loop_count += added;

@@ -12,6 +12,7 @@
  *                                                                         created at its first use
  */
 #include "transform/route/route.h"
+#include "analysis/access.h"
 #include "base/must.h"
 
 RowTensor *row_tensor_find(const Routing *routing, const Tensor *tensor) {
@@ -46,16 +47,6 @@ static Tensor *int_tensor(Routing *routing, const char *name, const char *part, 
     return tensor_new(program, full, ROLE_TEMP, TYPE_INT, rank, axes, routing->choice->span);
 }
 
-/* The dimension of a nested mask that runs over the rows of the outer relation, or -1. */
-static int rows_dimension(const Tensor *mask) {
-    int dimension = 0;
-    for (int i = 0; i < mask->rank; i++) {
-        if (mask->axes[i]->kind == AXIS_ROWS) return dimension;
-        dimension += mask->axes[i]->kind != AXIS_REPEAT;
-    }
-    return -1;
-}
-
 /* of[r] = outer[c[r]], where c[r] is the row of the outer relation that contains row r. */
 static void add_gather(Routing *routing, Site *site, Tensor *target, Tensor *outer) {
     Program *program = routing->program;
@@ -63,8 +54,8 @@ static void add_gather(Routing *routing, Site *site, Tensor *target, Tensor *out
     Expr *row = expr_read_indices(
         program, site->relation->coordinate[rows_dimension(site->relation->mask)], &site->row);
     Expr *value = expr_read(program, outer, &row);
-    statement_loop(program, &made, expr_read_indices(program, target, &site->row), false,
-                   REDUCE_NONE, NULL, 0, value, site->pack->span);
+    statement_assign(program, &made, expr_read_indices(program, target, &site->row), value,
+                     site->pack->span);
     target->vocabulary = outer->vocabulary;
     list_push(program->arena, &site->pending, made.statements.items[0]);
 }
@@ -265,7 +256,7 @@ static void finish_site(Routing *routing, Site *site, const KeySearch *search) {
         all[i] = site->region ? site->region->index : NULL;
     for (int i = 0; i < routing->rank; i++) {
         Axis *axis = relation->mask->axes[routing->mask_dims[i]];
-        all[routing->mask_dims[i]] = indices[i] = index_new(program, axis->name, axis);
+        all[routing->mask_dims[i]] = indices[i] = index_over(program, axis);
     }
     push_read(routing, &site->pack->inputs, relation->mask, all);
     long groups = add_keys(routing, site, search, indices), others = 1;

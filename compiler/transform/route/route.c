@@ -21,6 +21,7 @@
  *     on[b,s,n] = p[b,s,n] > 0                   h[r,f] = ...   rows < on_group[8]
  */
 #include "transform/route/route.h"
+#include "ir/call.h"
 
 #include "passes.h"
 

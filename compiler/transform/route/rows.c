@@ -131,7 +131,6 @@ static Expr *rewrite_rest(Rewrite *rewrite, Expr *expr) {
         changed |= args[i] != expr->args[i];
     }
     if (!changed) return expr;
-    Expr *result;
     if (expr->kind == EXPR_READ) {
         const RowTensor *outer = row_tensor_find(rewrite->routing, expr->tensor);
         if (outer && rewrite->tuple && expr->args[0]->kind == EXPR_INDEX &&
@@ -140,11 +139,8 @@ static Expr *rewrite_rest(Rewrite *rewrite, Expr *expr) {
                 row_tensor(rewrite->routing, rewrite->site, outer->root, outer->dimension);
             return expr_read_indices(program, own, &rewrite->row);
         }
-        result = expr_read(program, expr->tensor, args);
-    } else
-        result = expr_apply(program, expr->op, args[0], args[1], args[2]);
-    if (!result->span.source) result->span = expr->span;
-    return result;
+    }
+    return expr_with_args(program, expr, args);
 }
 
 static Expr *dispatched_expr(Rewrite *rewrite, Expr *expr) {
@@ -188,8 +184,8 @@ static int remaining_loops(const Rewrite *rewrite, const Statement *statement, I
 /* Sets the target of the original statement to zero. */
 static void add_zero(Rewrite *rewrite, Block *block, const Statement *original) {
     Program *program = rewrite->routing->program;
-    Statement *zero = statement_loop(program, block, original->target, false, REDUCE_NONE, NULL, 0,
-                                     expr_number(program, 0), original->span);
+    Statement *zero =
+        statement_assign(program, block, original->target, expr_number(program, 0), original->span);
     zero->once = original->once;
     zero->bound = original->bound;
 }
@@ -213,11 +209,10 @@ static Expr *sum_on_rows(Rewrite *rewrite, Block *block, const Statement *origin
                          Index *const *rest, int rest_count, Expr *value) {
     Program *program = rewrite->routing->program;
     Index *indices[MAX_RANK];
-    Axis *axes[MAX_RANK];
     int rank = row_indices(rewrite, original->target, indices);
-    for (int i = 0; i < rank; i++) axes[i] = indices[i]->axis;
     const char *name = arena_format(program->arena, "%s_rows", original->target->tensor->name);
-    Tensor *tensor = tensor_new(program, name, ROLE_TEMP, TYPE_REAL, rank, axes, original->span);
+    Tensor *tensor =
+        tensor_over(program, name, ROLE_TEMP, TYPE_REAL, indices, rank, original->span);
     Expr *read = expr_read_indices(program, tensor, indices);
     Statement *sum = statement_loop(program, block, read, false, original->reduction, rest,
                                     rest_count, value, original->span);
@@ -368,7 +363,6 @@ static Expr *rows_operand(Rewrite *rewrite, Block *block, Expr *operand) {
     Program *program = rewrite->routing->program;
     if (packing_of(rewrite->routing, operand->tensor)) return dispatched_expr(rewrite, operand);
     Index *indices[MAX_RANK];
-    Axis *axes[MAX_RANK];
     int rank = 0;
     bool placed = false;
     for (int i = 0; i < operand->count; i++) {
@@ -379,12 +373,11 @@ static Expr *rows_operand(Rewrite *rewrite, Block *block, Expr *operand) {
         placed |= gone;
     }
     MUST(rank <= MAX_RANK);
-    for (int i = 0; i < rank; i++) axes[i] = indices[i]->axis;
     const char *name = arena_format(program->arena, "%s_rows", operand->tensor->name);
-    Tensor *tensor = tensor_new(program, name, ROLE_TEMP, TYPE_REAL, rank, axes, operand->span);
+    Tensor *tensor = tensor_over(program, name, ROLE_TEMP, TYPE_REAL, indices, rank, operand->span);
     Expr *read = expr_read_indices(program, tensor, indices);
-    on_existing_rows(rewrite, statement_loop(program, block, read, false, REDUCE_NONE, NULL, 0,
-                                             rewrite_rest(rewrite, operand), operand->span));
+    on_existing_rows(rewrite, statement_assign(program, block, read, rewrite_rest(rewrite, operand),
+                                               operand->span));
     return read;
 }
 
@@ -404,7 +397,7 @@ static void select_in_rows(Rewrite *rewrite, Block *block, Statement *top) {
     mask->selects = true;
     mask->share = (double)top->top.k / (double)mask->axes[top_dimension(top, target)]->size;
     if (mask->share > 1) mask->share = 1;
-    statement_loop(program, block, target, false, REDUCE_NONE, NULL, 0, value, top->span);
+    statement_assign(program, block, target, value, top->span);
 }
 
 static void rewrite_top(Rewrite *rewrite, Block *block, Statement *top) {

@@ -129,8 +129,7 @@ static Tensor *carry(const Chunks *chunks, Expr *taken, Expr *transition) {
         Expr *first = expr_apply(program, OP_EQ, own, expr_number(program, 0), NULL);
         value = expr_apply(program, OP_WHERE, first, at_dims(chunks, recurrence->begin), value);
     }
-    statement_loop(program, &scan->body, chunk_read(chunks, border, at), false, REDUCE_NONE, NULL,
-                   0, value, span);
+    statement_assign(program, &scan->body, chunk_read(chunks, border, at), value, span);
     if (transition)
         add_transition(
             chunks, &scan->body, chunk_read(chunks, border, at),
@@ -175,18 +174,16 @@ static Tensor *along_axis(const Chunks *chunks, Expr *value) {
     Program *program = chunks->program;
     Axis *axis = recurrence->scan->index->axis;
     Index *position = index_new(program, recurrence->scan->index->name, axis), *loops[MAX_RANK];
-    Axis *axes[MAX_RANK];
     int rank = 0;
     for (int i = 0; i < recurrence->target->count; i++)
         if (!(recurrence->summed >> i & 1))
             loops[rank++] = i == recurrence->position ? position : chunks->dims[i];
     MUST(rank <= MAX_RANK);
-    for (int i = 0; i < rank; i++) axes[i] = loops[i]->axis;
     const char *name = arena_format(program->arena, "%s_read", recurrence->target->tensor->name);
     Span span = recurrence->scan->span;
-    Tensor *tensor = tensor_new(program, name, ROLE_TEMP, TYPE_REAL, rank, axes, span);
-    statement_loop(program, chunks->block, expr_read_indices(program, tensor, loops), false,
-                   REDUCE_NONE, NULL, 0, at_axis(chunks, value, position), span);
+    Tensor *tensor = tensor_over(program, name, ROLE_TEMP, TYPE_REAL, loops, rank, span);
+    statement_assign(program, chunks->block, expr_read_indices(program, tensor, loops),
+                     at_axis(chunks, value, position), span);
     return tensor;
 }
 

@@ -205,8 +205,8 @@ Tensor *chunk_recur(const Chunks *chunks, const char *name, Spot at, Index *posi
     Statement *scan = statement_scan(program, chunks->block, position, reverse, span);
     scan->again = true;
     Tensor *tensor = chunk_tensor(chunks, name, &at);
-    statement_loop(program, &scan->body, chunk_read(chunks, tensor, at), false, REDUCE_NONE, NULL,
-                   0, value(chunks, at, tensor), span);
+    statement_assign(program, &scan->body, chunk_read(chunks, tensor, at),
+                     value(chunks, at, tensor), span);
     scan_operands(program, scan);
     return tensor;
 }

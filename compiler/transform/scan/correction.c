@@ -117,8 +117,8 @@ static Tensor *solve(const Chunks *chunks, Expr *pull, Dims heads) {
     Statement *scan = statement_scan(program, chunks->block, position, false, span);
     scan->again = true;
     Expr *target = chunk_read(chunks, solved, at);
-    statement_loop(program, &scan->body, target, false, REDUCE_NONE, NULL, 0,
-                   correction_apply(chunks, OP_EQ, expr_index(program, third), row), span);
+    statement_assign(program, &scan->body, target,
+                     correction_apply(chunks, OP_EQ, expr_index(program, third), row), span);
     statement_loop(program, &scan->body, target, true, REDUCE_SUM, &column, 1, value, span);
     scan_operands(program, scan);
     return solved;

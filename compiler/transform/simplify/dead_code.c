@@ -7,7 +7,6 @@
  *     y[b] = x[b]
  */
 #include "passes.h"
-#include "base/must.h"
 
 typedef struct Liveness {
     const bool *roots; /* by tensor id */

@@ -13,8 +13,6 @@
 #include "passes.h"
 #include "transform/simplify/simplify.h"
 
-#include <string.h>
-
 enum { MAX_ROUNDS = 8 };
 
 /* True for tensors with readers outside of the program. An output counts if it is among the outputs

@@ -5,7 +5,6 @@
 #include "base/files.h"
 #include "base/memory.h"
 
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -55,7 +55,7 @@ bool cuda_map(const CudaDriver *driver, const MoecMatrices *operand, CudaMap *ma
 
 const char *cuda_recorded_choice(CudaDevice *device, const char *name) {
     Device *base = &device->base;
-    const char *choice = json_string_value(json_object_get(base->choices, name));
+    const char *choice = json_field_text(base->choices, name);
     if (!choice && base->is_resumed) {
         base->is_resumed = false;
         note_message("%s: the kernels of the checkpoint were selected for another device, driver, "

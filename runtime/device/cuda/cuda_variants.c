@@ -1,12 +1,10 @@
 #include "device/cuda/cuda_variants.h"
 
 #include "base/cache.h"
-#include "base/hashing.h"
 #include "base/memory.h"
 #include "base/message.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -161,14 +161,11 @@ struct AgainstPlan {
 
 /* Unit roundoff: half the distance from 1 to the next number. */
 double against_roundoff(AgainstType type);
-double against_round(AgainstType type, double value);
 /* Domains and types of the command line; false after a message. */
 bool plan_read(AgainstPlan *plan, const AgainstOptions *options);
 bool plan_make(AgainstPlan *plan, const AgainstSubject *subject);
 void plan_free(AgainstPlan *plan);
 const AgainstDomain *plan_domain(const AgainstPlan *plan, const char *name);
-/* Sets the given tensors and the cotangents of a case. */
-void case_fill(const AgainstPlan *plan, AgainstCase *one);
 
 /* ---- client.c: the process that runs the code ---- */
 
@@ -186,6 +183,11 @@ bool client_open(AgainstClient *client, const AgainstOptions *options);
 void client_close(AgainstClient *client);
 /* Sends the options of the spec and receives the description; false after a message. */
 bool client_describe(AgainstClient *client, json_t *options);
+/* A tensor of a description or an answer, {"name", "shape"}: "y [2,17,16]", a new string. */
+char *described_text(const json_t *described);
+bool has_described_shape(const AgainstTensor *tensor, const json_t *described);
+/* The index of the given tensor or result with that name (NULL: none), or -1. */
+int tensor_called(const AgainstShape *shape, const char *name, bool given);
 /* Runs the code on a case; false after a message. */
 bool client_run(AgainstClient *client, const AgainstCase *one, AgainstAnswer *answer);
 void answer_free(AgainstAnswer *answer, int count);
@@ -232,8 +234,6 @@ bool extern_device_run(const AgainstExtern *external, const AgainstCase *one, Ag
 long extern_product_size(const MoecExternProduct *product, const long *numbers);
 /* Floats. */
 long extern_workspace_size(const MoecExtern *external, const long *numbers);
-/* "rows = 2, s = 16, d = 64": a new string. */
-char *extern_sizes_text(const MoecExtern *external);
 
 /* ---- sides.c ---- */
 

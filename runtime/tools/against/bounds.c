@@ -21,7 +21,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { RUNS = 8 };
 static const double factor = 2, least = 0x1p-100;

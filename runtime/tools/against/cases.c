@@ -15,7 +15,6 @@
 #include "data/random.h"
 #include "model/interpreted.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +50,7 @@ double against_roundoff(AgainstType type) {
     return units[type];
 }
 
-double against_round(AgainstType type, double value) {
+static double against_round(AgainstType type, double value) {
     if (type == AGAINST_F64) return value;
     const float single = (float)value;
     if (type == AGAINST_F32 || !isfinite(single)) return (double)single;
@@ -173,7 +172,7 @@ static void fill_cotangent(const AgainstCase *one, const AgainstTensor *tensor, 
 }
 
 /* Targets follow their tokens by one position, as in training. */
-void case_fill(const AgainstPlan *plan, AgainstCase *one) {
+static void case_fill(const AgainstPlan *plan, AgainstCase *one) {
     const AgainstShape *shape = one->shape;
     one->values = memory_new(sizeof *one->values * (size_t)(shape->count + 1));
     for (int i = 0; i < shape->count; i++) {

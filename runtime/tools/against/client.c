@@ -174,9 +174,8 @@ static json_t *client_answer(AgainstClient *client) {
         ended_message(client);
         return NULL;
     }
-    const char *error = json_string_value(json_object_get(answer, "error")),
-               *where = json_string_value(json_object_get(answer, "where")),
-               *help = json_string_value(json_object_get(answer, "help"));
+    const char *error = json_field_text(answer, "error"), *where = json_field_text(answer, "where"),
+               *help = json_field_text(answer, "help");
     if (!error) return answer;
     error_message(help, "%s: %s", where ? where : client->name, error);
     json_decref(answer);
@@ -197,18 +196,12 @@ bool client_describe(AgainstClient *client, json_t *options) {
     return client->described != NULL;
 }
 
-static json_t *shape_json(const AgainstTensor *tensor) {
-    json_t *shape = json_array();
-    for (int i = 0; i < tensor->rank; i++)
-        json_array_append_new(shape, json_integer(tensor->shape[i]));
-    return shape;
-}
-
 static json_t *case_json(const AgainstCase *one) {
     json_t *tensors = json_array(), *results = json_array();
     for (int i = 0; i < one->shape->count; i++) {
         const AgainstTensor *tensor = &one->shape->tensors[i];
-        json_t *entry = json_make("{s:s, s:o}", "name", tensor->name, "shape", shape_json(tensor));
+        json_t *entry = json_make("{s:s, s:o}", "name", tensor->name, "shape",
+                                  json_integers(tensor->shape, tensor->rank));
         if (tensor_is_given(tensor)) {
             static const char *const roles[] = {"argument", "parameter", "state"};
             json_object_set_new(entry, "role", json_text(roles[tensor->role]));
@@ -249,18 +242,18 @@ void answer_free(AgainstAnswer *answer, int count) {
     *answer = (AgainstAnswer){0};
 }
 
-/* A shape of an answer as a tensor text: "y [2,17,16]". */
-static char *answer_shape_text(const char *name, const json_t *shape) {
+char *described_text(const json_t *described) {
+    const char *name = json_field_text(described, "name");
+    const json_t *shape = json_object_get(described, "shape");
     long sizes[64];
     int rank = 0;
     for (size_t i = 0; i < json_array_size(shape) && i < 64; i++)
         sizes[rank++] = (long)json_integer_value(json_array_get(shape, i));
-    return against_tensor_text(name, rank, sizes);
+    return against_tensor_text(name ? name : "?", rank, sizes);
 }
 
 static char *joined_list(char *text, char *more) {
-    char *longer = text ? memory_format("%s, %s", text, more) : memory_format("%s", more);
-    free(text);
+    char *longer = memory_append(text, "%s%s", text ? ", " : "", more);
     free(more);
     return longer;
 }
@@ -274,12 +267,8 @@ static bool results_message(const AgainstClient *client, const AgainstShape *sha
             wanted = joined_list(wanted,
                                  against_tensor_text(shape->tensors[i].name, shape->tensors[i].rank,
                                                      shape->tensors[i].shape));
-    for (size_t i = 0; i < json_array_size(results); i++) {
-        const json_t *entry = json_array_get(results, i);
-        const char *name = json_string_value(json_object_get(entry, "name"));
-        got =
-            joined_list(got, answer_shape_text(name ? name : "?", json_object_get(entry, "shape")));
-    }
+    for (size_t i = 0; i < json_array_size(results); i++)
+        got = joined_list(got, described_text(json_array_get(results, i)));
     line_message("  the spec has     %s", wanted ? wanted : "no results");
     line_message("  the code returns %s", got ? got : "nothing");
     free(wanted);
@@ -288,14 +277,15 @@ static bool results_message(const AgainstClient *client, const AgainstShape *sha
                          "%s returns other results than the spec", client->name);
 }
 
-static bool shape_is(const AgainstTensor *tensor, const json_t *shape) {
+bool has_described_shape(const AgainstTensor *tensor, const json_t *described) {
+    const json_t *shape = json_object_get(described, "shape");
     bool same = json_array_size(shape) == (size_t)tensor->rank;
     for (int i = 0; same && i < tensor->rank; i++)
         same = json_integer_value(json_array_get(shape, (size_t)i)) == tensor->shape[i];
     return same;
 }
 
-static int tensor_called(const AgainstShape *shape, const char *name, bool given) {
+int tensor_called(const AgainstShape *shape, const char *name, bool given) {
     for (int i = 0; name && i < shape->count; i++)
         if (tensor_is_given(&shape->tensors[i]) == given && !strcmp(shape->tensors[i].name, name))
             return i;
@@ -307,8 +297,7 @@ static bool receive_tensors(AgainstClient *client, const AgainstShape *shape, co
     double **to = given ? answer->gradients : answer->results;
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *entry = json_array_get(list, i);
-        const int which =
-            tensor_called(shape, json_string_value(json_object_get(entry, "name")), given);
+        const int which = tensor_called(shape, json_field_text(entry, "name"), given);
         if (which < 0) return ended_message(client);
         const size_t count = shape->tensors[which].count;
         if (given) answer->missing[which] = json_is_true(json_object_get(entry, "missing"));
@@ -339,13 +328,12 @@ bool client_run(AgainstClient *client, const AgainstCase *one, AgainstAnswer *an
     for (int i = 0; i < shape->count; i++) wanted += !tensor_is_given(&shape->tensors[i]);
     for (size_t i = 0; good && i < json_array_size(results); i++) {
         const json_t *entry = json_array_get(results, i);
-        const int which =
-            tensor_called(shape, json_string_value(json_object_get(entry, "name")), false);
-        found += which >= 0 && shape_is(&shape->tensors[which], json_object_get(entry, "shape"));
+        const int which = tensor_called(shape, json_field_text(entry, "name"), false);
+        found += which >= 0 && has_described_shape(&shape->tensors[which], entry);
     }
     if (good && (found != wanted || json_array_size(results) != wanted))
         good = results_message(client, shape, results);
-    const char *note = json_string_value(json_object_get(reply, "note"));
+    const char *note = json_field_text(reply, "note");
     if (note) answer->note = memory_format("%s", note);
     good = good && receive_tensors(client, shape, results, false, answer) &&
            receive_tensors(client, shape, gradients, true, answer);

@@ -8,12 +8,12 @@
 #include "base/memory.h"
 #include "base/message.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-char *extern_sizes_text(const MoecExtern *external) {
+/* "rows = 2, s = 16, d = 64": a new string. */
+static char *extern_sizes_text(const MoecExtern *external) {
     char *text = memory_format("rows = %ld", external->rows);
     for (int i = 0; i < external->size_count; i++) {
         char *longer =

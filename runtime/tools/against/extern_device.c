@@ -36,13 +36,6 @@ typedef struct ExternRun {
     void *arguments[2 * OPERANDS];
 } ExternRun;
 
-static int tensor_of(const AgainstShape *shape, const char *name, bool given) {
-    for (int i = 0; i < shape->count; i++)
-        if (tensor_is_given(&shape->tensors[i]) == given && !strcmp(shape->tensors[i].name, name))
-            return i;
-    return -1;
-}
-
 /* The device has values of 4 bytes: floats, integers. values: NULL: NaN. */
 static bool add_device_operand(ExternRun *run, const AgainstTensor *tensor, const double *values,
                                double *to) {
@@ -132,12 +125,12 @@ static bool put_operands(ExternRun *run, const MoecExtern *external, AgainstAnsw
     const AgainstShape *shape = run->one->shape;
     bool good = true;
     for (int i = 0; i < external->input_count && good; i++) {
-        const int which = tensor_of(shape, external->inputs[i], true);
+        const int which = tensor_called(shape, external->inputs[i], true);
         good = which >= 0 &&
                add_device_operand(run, &shape->tensors[which], run->one->values[which], NULL);
     }
     for (int i = 0; i < external->output_count && good; i++) {
-        const int which = tensor_of(shape, external->outputs[i], false);
+        const int which = tensor_called(shape, external->outputs[i], false);
         if (which < 0) return false;
         const AgainstTensor *tensor = &shape->tensors[which];
         if (!external->gradient)
@@ -147,7 +140,7 @@ static bool put_operands(ExternRun *run, const MoecExtern *external, AgainstAnsw
             answer->results[which] && !external->gradient ? answer->results[which] : NULL);
     }
     for (int i = 0; external->gradient && i < external->input_count && good; i++) {
-        const int which = tensor_of(shape, external->inputs[i], true);
+        const int which = tensor_called(shape, external->inputs[i], true);
         const AgainstTensor *tensor = &shape->tensors[which];
         if (external->integers[i]) continue;
         if (tensor->gradient)
@@ -163,10 +156,10 @@ static bool set_device_numbers(ExternRun *run, const MoecExtern *external) {
     for (int i = -1; i < external->size_count; i++) {
         const int operand = i < 0 ? 0 : external->sizes[i].operand;
         const bool given = operand < external->input_count;
-        const int which = tensor_of(shape,
-                                    given ? external->inputs[operand]
-                                          : external->outputs[operand - external->input_count],
-                                    given);
+        const int which = tensor_called(shape,
+                                        given ? external->inputs[operand]
+                                              : external->outputs[operand - external->input_count],
+                                        given);
         if (which < 0) return error_message(NULL, "the layer alone has other tensors");
         const AgainstTensor *tensor = &shape->tensors[which];
         run->numbers[i + 1] = i < 0 ? 1 : tensor->shape[tensor->rank - 1 - external->sizes[i].back];

@@ -9,22 +9,13 @@
 #include "tools/against/against.h"
 
 #include "abi/json_make.h"
+#include "base/files.h"
 #include "base/memory.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static bool send_bytes(int to, const void *bytes, size_t length) {
-    for (size_t done = 0; done < length;) {
-        const ssize_t wrote = write(to, (const char *)bytes + done, length - done);
-        if (wrote < 0 && errno == EINTR) continue;
-        if (wrote <= 0) return false;
-        done += (size_t)wrote;
-    }
-    return true;
-}
 
 static bool read_bytes_of(int from, void *bytes, size_t length) {
     for (size_t done = 0; done < length;) {
@@ -38,7 +29,7 @@ static bool read_bytes_of(int from, void *bytes, size_t length) {
 
 bool against_send(int to, const json_t *message) {
     char *text = json_write(message, JSON_COMPACT);
-    const bool good = send_bytes(to, text, strlen(text)) && send_bytes(to, "\n", 1);
+    const bool good = write_all(to, text, strlen(text)) && write_all(to, "\n", 1);
     free(text);
     return good;
 }
@@ -58,7 +49,7 @@ json_t *against_receive(int from) {
 }
 
 bool against_send_values(int to, const double *values, size_t count) {
-    return send_bytes(to, values, count * sizeof *values);
+    return write_all(to, values, count * sizeof *values);
 }
 
 bool against_receive_values(int from, double *values, size_t count) {

@@ -4,12 +4,10 @@
 
 #include "abi/json_make.h"
 #include "base/memory.h"
-#include "base/message.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* All cases of one precision. */
 typedef struct PrecisionSummary {
@@ -53,10 +51,8 @@ char *element_index_text(const AgainstTensor *tensor, size_t element) {
     size_t stride = tensor->count;
     for (int i = 0; i < tensor->rank; i++) {
         stride /= (size_t)tensor->shape[i];
-        char *longer = memory_format("%s%s%zu", text, i ? "," : "",
-                                     element / stride % (size_t)tensor->shape[i]);
-        free(text);
-        text = longer;
+        text =
+            memory_append(text, "%s%zu", i ? "," : "", element / stride % (size_t)tensor->shape[i]);
     }
     return text;
 }
@@ -145,12 +141,11 @@ static json_t *difference_described(const AgainstReport *report, const AgainstCa
     subject_locate(report->subject, one->shape, &located);
     char *element = element_index_text(&located, difference->first);
     json_t *json = json_make(
-        "{s:s, s:b, s:b, s:b, s:s, s:o, s:o, s:o, s:I, s:I, s:s, s:i}", "name", located.name,
+        "{s:s, s:b, s:b, s:b, s:s, s:f, s:f, s:f, s:I, s:I, s:s, s:i}", "name", located.name,
         "gradient", difference->gradient, "missing", difference->missing, "second_call",
-        difference->again, "element", element, "given", json_number(difference->given), "exact",
-        json_number(difference->exact), "bound", json_number(difference->bound), "differ",
-        (json_int_t)difference->count, "elements", (json_int_t)located.count, "file", located.file,
-        "line", located.line);
+        difference->again, "element", element, "given", difference->given, "exact",
+        difference->exact, "bound", difference->bound, "differ", (json_int_t)difference->count,
+        "elements", (json_int_t)located.count, "file", located.file, "line", located.line);
     free(element);
     return json;
 }
@@ -167,12 +162,12 @@ static json_t *cases_json(const AgainstReport *report, int type) {
                                   difference_described(report, one, &verdict->differences[j]));
         json_array_append_new(
             cases,
-            json_make("{s:I, s:I, s:s, s:I, s:o, s:I, s:I, s:b, s:o}", "batch",
+            json_make("{s:I, s:I, s:s, s:I, s:f, s:I, s:I, s:b, s:o}", "batch",
                       (json_int_t)one->shape->batch, "context", (json_int_t)one->shape->context,
                       "values", against_kind_names[one->kind], "seed", (json_int_t)one->seed,
-                      "worst", json_number(verdict->worst), "elements",
-                      (json_int_t)verdict->elements, "undecided", (json_int_t)verdict->undecided,
-                      "deterministic", one->repeats, "differences", differences));
+                      "worst", verdict->worst, "elements", (json_int_t)verdict->elements,
+                      "undecided", (json_int_t)verdict->undecided, "deterministic", one->repeats,
+                      "differences", differences));
     }
     return cases;
 }
@@ -195,12 +190,11 @@ bool report_print(const AgainstReport *report, json_t *json) {
             print_summary(report, type, &sum);
     }
     if (json) {
-        json_object_set_new(json, "layer", json_text(report->subject->title));
-        json_object_set_new(json, "against", json_text(report->options->code));
-        json_object_set_new(json, "device", json_text(report->options->device));
-        json_object_set_new(json, "skipped_shapes", json_integer(report->plan->skipped));
-        json_object_set_new(json, "agrees", json_boolean(good));
-        json_object_set(json, "precisions", precisions);
+        json_object_update_new(
+            json,
+            json_make("{s:s, s:s, s:s, s:I, s:b, s:O}", "layer", report->subject->title, "against",
+                      report->options->code, "device", report->options->device, "skipped_shapes",
+                      (json_int_t)report->plan->skipped, "agrees", good, "precisions", precisions));
     } else if (report->plan->skipped)
         printf("  %d larger shapes are left out: the interpreter is too slow for them; use smaller "
                "--sizes\n",

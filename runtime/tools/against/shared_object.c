@@ -90,7 +90,7 @@ static void describe_tensor(MoecAgainstTensor *tensor, const json_t *entry, Moec
     const json_t *sizes = json_object_get(entry, "shape");
     int64_t *shape = memory_new(sizeof *shape * (json_array_size(sizes) + 1));
     *tensor = (MoecAgainstTensor){
-        .name = json_string_value(json_object_get(entry, "name")),
+        .name = json_field_text(entry, "name"),
         .type = json_is_true(json_object_get(entry, "integer")) ? MOEC_AGAINST_I64 : type,
         .rank = (int)json_array_size(sizes),
         .shape = shape,
@@ -105,7 +105,7 @@ static void describe_tensor(MoecAgainstTensor *tensor, const json_t *entry, Moec
 static bool library_receive(LibraryCall *call, const json_t *message, int from) {
     const json_t *given = json_object_get(message, "tensors"),
                  *results = json_object_get(message, "results");
-    const char *type_name = json_string_value(json_object_get(message, "type"));
+    const char *type_name = json_field_text(message, "type");
     int type = 0;
     while (type + 1 < AGAINST_TYPES && type_name &&
            strcmp(against_type_names[type], type_name) != 0)

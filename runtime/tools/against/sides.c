@@ -4,6 +4,7 @@
  * Options of the spec are passed where the function has an argument of that name. */
 #include "tools/against/against.h"
 
+#include "abi/json_make.h"
 #include "base/memory.h"
 #include "base/message.h"
 
@@ -29,7 +30,7 @@ static bool list_has(const json_t *names, const char *name) {
 static const json_t *entry_called(const json_t *list, const char *name) {
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *entry = json_array_get(list, i);
-        const char *one = json_string_value(json_object_get(entry, "name"));
+        const char *one = json_field_text(entry, "name");
         if (one && same_name(name, one)) return entry;
     }
     return NULL;
@@ -65,17 +66,11 @@ static void print_code_side(const json_t *described) {
                  *tensors = json_object_get(described, "tensors");
     for (size_t i = 0; i < json_array_size(arguments); i++) {
         const json_t *entry = json_array_get(arguments, i);
-        line_message("  code: argument  %s%s", json_string_value(json_object_get(entry, "name")),
+        line_message("  code: argument  %s%s", json_field_text(entry, "name"),
                      json_is_true(json_object_get(entry, "required")) ? "" : ", optional");
     }
     for (size_t i = 0; i < json_array_size(tensors); i++) {
-        const json_t *entry = json_array_get(tensors, i), *sizes = json_object_get(entry, "shape");
-        long shape[64];
-        int rank = 0;
-        for (size_t j = 0; j < json_array_size(sizes) && j < 64; j++)
-            shape[rank++] = (long)json_integer_value(json_array_get(sizes, j));
-        char *text =
-            against_tensor_text(json_string_value(json_object_get(entry, "name")), rank, shape);
+        char *text = described_text(json_array_get(tensors, i));
         line_message("  code: parameter %s", text);
         free(text);
     }
@@ -87,15 +82,13 @@ static char *parameter_problem(const AgainstTensor *tensor, const json_t *descri
     const json_t *entry = NULL, *tensors = json_object_get(described, "tensors");
     for (size_t i = 0; i < json_array_size(tensors) && !entry; i++) {
         const json_t *one = json_array_get(tensors, i);
-        const char *name = json_string_value(json_object_get(one, "name"));
+        const char *name = json_field_text(one, "name");
         if (name && !strcmp(name, tensor->name)) entry = one;
     }
     if (!entry) return memory_format("the module has no parameter '%s'", tensor->name);
-    const json_t *sizes = json_object_get(entry, "shape");
-    bool same = json_array_size(sizes) == (size_t)tensor->rank;
-    for (int i = 0; same && i < tensor->rank; i++)
-        same = json_integer_value(json_array_get(sizes, (size_t)i)) == tensor->shape[i];
-    return same ? NULL : memory_format("the parameter '%s' has another shape", tensor->name);
+    return has_described_shape(tensor, entry)
+               ? NULL
+               : memory_format("the parameter '%s' has another shape", tensor->name);
 }
 
 /* The first tensor of the spec without an argument of the code, as text; NULL: none. */
@@ -121,14 +114,14 @@ static char *ungiven(const AgainstShape *shape, const json_t *described, bool mo
                  *tensors = json_object_get(described, "tensors");
     for (size_t i = 0; i < json_array_size(arguments); i++) {
         const json_t *entry = json_array_get(arguments, i);
-        const char *name = json_string_value(json_object_get(entry, "name"));
+        const char *name = json_field_text(entry, "name");
         if (name && json_is_true(json_object_get(entry, "required")) &&
             !is_passed(shape, name, module) && !list_has(options, name))
             return memory_format("the spec has no tensor or option '%s', a required argument",
                                  name);
     }
     for (size_t i = 0; i < json_array_size(tensors); i++) {
-        const char *name = json_string_value(json_object_get(json_array_get(tensors, i), "name"));
+        const char *name = json_field_text(json_array_get(tensors, i), "name");
         bool known = false;
         for (int j = 0; name && j < shape->count; j++)
             known |= shape->tensors[j].role == AGAINST_PARAMETER &&
@@ -140,7 +133,7 @@ static char *ungiven(const AgainstShape *shape, const json_t *described, bool mo
 
 bool against_match(const AgainstClient *client, const AgainstSubject *subject,
                    const AgainstShape *shape) {
-    const char *kind = json_string_value(json_object_get(client->described, "kind"));
+    const char *kind = json_field_text(client->described, "kind");
     const bool module = kind && !strcmp(kind, "module");
     char *problem = untaken(shape, client->described, module);
     if (!problem) problem = ungiven(shape, client->described, module);

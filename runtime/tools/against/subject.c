@@ -16,12 +16,13 @@
  */
 #include "tools/against/against.h"
 
+#include "abi/json_make.h"
 #include "abi/step_path.h"
+#include "abi/text_find.h"
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
 #include "model/model.h"
-#include "model/weights.h"
 #include "training/spec.h"
 
 #include <ctype.h>
@@ -162,11 +163,8 @@ static bool check_axis_sizes(const AgainstOptions *options, const Signature *sig
         if (!good || !known) {
             char *help = memory_format("the axes of %s are %s", layer,
                                        signature->axis_count > 1 ? signature->axes[1] : "none");
-            for (int i = 2; i < signature->axis_count; i++) {
-                char *longer = memory_format("%s, %s", help, signature->axes[i]);
-                free(help);
-                help = longer;
-            }
+            for (int i = 2; i < signature->axis_count; i++)
+                help = memory_append(help, ", %s", signature->axes[i]);
             if (!known && good && !strcmp(name, signature->axes[0]))
                 error_message("use --context-length", "--sizes cannot set the sequence axis '%s'",
                               name);
@@ -255,7 +253,7 @@ static json_t *layer_described(MoecCompiler *declarations, const char *name) {
     json_t *list = text ? json_loads(text, 0, NULL) : NULL, *found = NULL;
     for (size_t i = 0; i < json_array_size(list); i++) {
         json_t *entry = json_array_get(list, i);
-        const char *kind = json_string_value(json_object_get(entry, "kind"));
+        const char *kind = json_field_text(entry, "kind");
         if (kind && !strcmp(kind, "layer") && !found) found = json_incref(entry);
     }
     json_decref(list);
@@ -263,9 +261,9 @@ static json_t *layer_described(MoecCompiler *declarations, const char *name) {
 }
 
 static bool use_layer(AgainstSubject *subject, const json_t *layer, const char *file) {
-    const char *name = json_string_value(json_object_get(layer, "name")),
-               *signature_text = json_string_value(json_object_get(layer, "signature")),
-               *home = json_string_value(json_object_get(layer, "file"));
+    const char *name = json_field_text(layer, "name"),
+               *signature_text = json_field_text(layer, "signature"),
+               *home = json_field_text(layer, "file");
     Signature signature;
     if (!name || !signature_text || !read_signature(&signature, signature_text))
         return error_message("choose a layer with an argument and a result, or a model",
@@ -319,7 +317,7 @@ bool subject_open_extern(AgainstSubject *subject, AgainstOptions *options) {
     MoecCompiler *compiler = options->external->compiler;
     const char *name = options->external->forward->layer;
     json_t *layer = layer_described(compiler, name);
-    const char *text = json_string_value(json_object_get(layer, "signature"));
+    const char *text = json_field_text(layer, "signature");
     Signature signature;
     bool good = text && read_signature(&signature, text);
     if (!good) error_message(NULL, "layer '%s' cannot be compared: it has no signature", name);
@@ -339,9 +337,7 @@ bool subject_open_extern(AgainstSubject *subject, AgainstOptions *options) {
 static bool is_model(MoecCompiler *declarations, const char *name) {
     int count;
     const char *const *models = moec_models(declarations, &count);
-    for (int i = 0; i < count; i++)
-        if (!strcmp(models[i], name)) return true;
-    return false;
+    return text_find(models, count, name) >= 0;
 }
 
 bool subject_open(AgainstSubject *subject) {

@@ -21,10 +21,7 @@ static const char *spec_among(const TextList *operands) {
 }
 
 static char *indented_json(const json_t *comparison) {
-    char *text = json_write(comparison, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-    char *line = memory_format("%s\n", text);
-    free(text);
-    return line;
+    return memory_append(json_write(comparison, JSON_INDENT(2) | JSON_REAL_PRECISION(9)), "\n");
 }
 
 typedef char *Print(const json_t *comparison);

@@ -316,11 +316,9 @@ static void print_verdict(const CoordinateCheck *check) {
 }
 
 static void print_check_json(const CoordinateCheck *check) {
-    json_t *rows = json_array(), *sizes = json_array();
+    json_t *rows = json_array();
     bool change;
     const Coordinate *fault = fault_of(check, &change);
-    for (int i = 0; i < check->sizes; i++)
-        json_array_append_new(sizes, json_text(check->labels[i]));
     for (int i = 0; i < check->count; i++) {
         json_t *size = json_array(), *changes = json_array();
         for (int j = 0; j < check->sizes; j++) {
@@ -331,8 +329,9 @@ static void print_check_json(const CoordinateCheck *check) {
                                               "size", size, "change", changes));
     }
     json_t *root = json_make("{s:s, s:s, s:I, s:o, s:o, s:s?}", "model", check->model, "over",
-                             check->over, "steps", (json_int_t)check->steps, "sizes", sizes,
-                             "activations", rows, "fault", fault ? fault->name : NULL);
+                             check->over, "steps", (json_int_t)check->steps, "sizes",
+                             json_texts(check->labels, check->sizes), "activations", rows, "fault",
+                             fault ? fault->name : NULL);
     char *text = json_write(root, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
     puts(text);
     free(text);

@@ -292,8 +292,8 @@ static void print_lines(const json_t *lines, const char *title) {
     if (json_array_size(lines)) printf("%s\n", title);
     for (size_t i = 0; i < json_array_size(lines); i++) {
         json_t *line = json_array_get(lines, i);
-        bool added = !strcmp(json_string_value(json_object_get(line, "change")), "added");
-        printf("  %c %s\n", added ? '+' : '-', json_string_value(json_object_get(line, "line")));
+        bool added = !strcmp(json_field_text(line, "change"), "added");
+        printf("  %c %s\n", added ? '+' : '-', json_field_text(line, "line"));
     }
 }
 

@@ -1,6 +1,7 @@
 /* emit: moec emit: writes a standalone program with its weights. Files that do not depend on the
  * model come from standalone/ and kernels/. */
 #include "abi/json_make.h"
+#include "abi/text_find.h"
 #include "training/checkpoint.h"
 #include "tools/command/line/commands.h"
 #include "tools/command/line/arguments.h"
@@ -69,9 +70,8 @@ static const struct {
 
 /* DECODE, TRAIN or DRAW; 0 for another name. */
 static int graph_of(const char *name) {
-    for (int i = 0; i < GRAPHS; i++)
-        if (strcmp(graphs[i], name) == 0) return 1 << i;
-    return 0;
+    const int at = text_find(graphs, GRAPHS, name);
+    return at < 0 ? 0 : 1 << at;
 }
 
 static bool is_cuda(const EmitOptions *options) {
@@ -88,13 +88,6 @@ static bool is_web(const EmitOptions *options) {
 
 static bool is_freestanding(const EmitOptions *options) {
     return is_web(options) || strcmp(options->profile, "freestanding") == 0;
-}
-
-static bool write_template(const char *folder, const char *name, const char *text) {
-    char *path = path_join(folder, name);
-    bool good = file_write(path, text, strlen(text));
-    free(path);
-    return good;
 }
 
 /* A program for a GPU has its own kernels and, for its host part, the prelude. */
@@ -145,7 +138,7 @@ static bool write_readme(const EmitOptions *options, const char *text, const cha
     char *whole = at ? memory_format("%.*sWritten by moec %s. %s%s", (int)(at - text), text,
                                      MOEC_VERSION, origin, at + sizeof mark - 1)
                      : memory_format("%s", text);
-    bool good = write_template(options->out, "README.md", whole);
+    bool good = folder_write_text(options->out, "README.md", whole);
     free(whole);
     return good;
 }
@@ -159,7 +152,7 @@ static bool write_common(const EmitOptions *options, const Safetensors *checkpoi
         if (ending && strcmp(ending, ".mk") == 0) name = "Makefile";
         good = ending && strcmp(ending, ".md") == 0
                    ? write_readme(options, file->text, origin)
-                   : write_template(options->out, name, file->text);
+                   : folder_write_text(options->out, name, file->text);
     }
     free(origin);
     return good;
@@ -177,7 +170,7 @@ static bool write_settings(const char *folder, const Settings *settings) {
                                "#endif\n",
                                MOEC_VERSION, settings->rate, settings->clip, settings->steps,
                                settings->accumulate, settings->seed);
-    bool good = write_template(folder, "training.h", text);
+    bool good = folder_write_text(folder, "training.h", text);
     free(text);
     return good;
 }
@@ -210,9 +203,7 @@ static bool write_tokenizer(const EmitOptions *options, const Safetensors *file,
             "the program cannot tokenize text, because %s; run ./generate with token ids and "
             "--token-ids",
             why);
-    char *path = path_join(folder, "tokenizer.bin");
-    bool good = file_write(path, text.bytes, text.length);
-    free(path);
+    bool good = folder_write(folder, "tokenizer.bin", text.bytes, text.length);
     text_free(&text);
     tokenizer_close(tokenizer);
     return good;
@@ -272,7 +263,7 @@ static bool write_externs(const EmitOptions *options, MoecCompiler *compiler,
                     strcmp(list[k].path, list[j].path) != 0)
                     good = error_message("rename one of them", "the files %s and %s have one name",
                                          list[k].path, list[j].path);
-            good = good && write_template(options->out, list[j].emitted, list[j].text);
+            good = good && folder_write_text(options->out, list[j].emitted, list[j].text);
             if (good && is_cuda(options) && !list[j].gradient && i == 0)
                 note_message("%s is not compared with the equations of layer '%s': use moec verify "
                              "%s --device cuda",
@@ -296,9 +287,9 @@ static bool write_program(const EmitOptions *options, MoecCompiler *compiler,
     const char *text = is_cuda(options) ? moec_emit_cuda(compiler, programs, count, &kernels)
                                         : moec_emit_c(compiler, programs, count, true);
     if (!text) return reports_good(compiler);
-    return write_template(options->out, "program.c", text) &&
+    return folder_write_text(options->out, "program.c", text) &&
            write_externs(options, compiler, programs, count) &&
-           (!kernels.text || write_template(options->out, "kernels.cu", kernels.text));
+           (!kernels.text || folder_write_text(options->out, "kernels.cu", kernels.text));
 }
 
 /* The programs of a mode; returns their number. */

@@ -31,7 +31,7 @@ static void print_evaluation(const Data *data, const Evaluation *found, double s
     const char *what = apart ? "examples" : "tokens";
     double bits = found->nats / log(2);
     if (telling->json) {
-        json_t *object = json_make("{s:o}", "loss", json_number(found->nats));
+        json_t *object = json_make("{s:f}", "loss", found->nats);
         if (!apart)
             json_object_set_new(object, data->bytes ? "bits_per_byte" : "bits_per_token",
                                 json_number(bits));

@@ -244,10 +244,8 @@ static void print_forward_json(const ForwardOptions *options, const MoecCompiler
     json_t *tensors = json_array();
     for (int i = 0; i < results->count; i++) {
         const TensorEntry *entry = &results->entries[i];
-        json_t *shape = json_array();
-        for (int k = 0; k < entry->rank; k++)
-            json_array_append_new(shape, json_integer(entry->shape[k]));
-        json_t *tensor = json_make("{s:s, s:o}", "name", entry->name, "shape", shape);
+        json_t *tensor = json_make("{s:s, s:o}", "name", entry->name, "shape",
+                                   json_integers(entry->shape, entry->rank));
         if (!entry->rank)
             json_object_set_new(tensor, "value", json_number(*(const float *)entry->data));
         json_array_append_new(tensors, tensor);

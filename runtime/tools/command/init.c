@@ -16,11 +16,9 @@ static bool write_initial_weights(const Model *model, const char *bundle, long s
     int count;
     TensorEntry *entries = model_entries(model, false, notes, &count);
     char *digits = memory_format("%ld", seed);
-    json_object_set_new(notes, "format", json_text("moec"));
-    json_object_set_new(notes, "version", json_text(MOEC_VERSION));
-    json_object_set_new(notes, "model", json_text(model->table->model));
-    json_object_set_new(notes, "spec", json_text(bundle));
-    json_object_set_new(notes, "seed", json_text(digits));
+    json_object_update_new(notes, json_make("{s:s, s:s, s:s, s:s, s:s}", "format", "moec",
+                                            "version", MOEC_VERSION, "model", model->table->model,
+                                            "spec", bundle, "seed", digits));
     bool written = safetensors_write(path, entries, count, notes);
     free(digits);
     entries_free(entries, count);

@@ -10,7 +10,6 @@
 #include "training/checkpoint.h"
 #include "model/call.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* spec_text: moec check, transfer, fmt and dump: commands that need the compiler only. */
 #include "tools/command/line/commands.h"
 #include "abi/json_make.h"
+#include "abi/text_find.h"
 #include "base/message.h"
 #include "base/files.h"
 #include "training/run.h"
@@ -200,12 +201,9 @@ bool graph_named(const char *name, MoecGraph *graph) {
         [MOEC_FORWARD] = "forward", [MOEC_TRAIN] = "train",  [MOEC_DECODE] = "decode",
         [MOEC_UPDATE] = "update",   [MOEC_MEASURE] = "eval", [MOEC_GATHER] = "gather",
         [MOEC_STEP] = "step"};
-    for (int i = 0; i < (int)(sizeof names / sizeof names[0]); i++)
-        if (strcmp(names[i], name) == 0) {
-            *graph = (MoecGraph)i;
-            return true;
-        }
-    return false;
+    const int which = text_find(names, sizeof names / sizeof *names, name);
+    if (which >= 0) *graph = (MoecGraph)which;
+    return which >= 0;
 }
 
 static void list_passes(void) {
@@ -219,9 +217,7 @@ static void list_passes(void) {
 static bool is_pass(const char *name) {
     int count;
     const char *const *passes = moec_passes(&count);
-    for (int i = 0; i < count; i++)
-        if (strcmp(passes[i], name) == 0) return true;
-    return false;
+    return text_find(passes, count, name) >= 0;
 }
 
 int command_dump(const Command *command, int argc, char **argv) {

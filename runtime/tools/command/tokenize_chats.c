@@ -80,7 +80,7 @@ static bool encode_chat(Chats *chats, const json_t *messages, const char *where,
     Text done = {0}, prompt = {0}, answer = {0};
     bool good = true;
     for (size_t i = 0; i < count && good; i++) {
-        const char *role = json_string_value(json_object_get(json_array_get(messages, i), "role"));
+        const char *role = json_field_text(json_array_get(messages, i), "role");
         if (!role || strcmp(role, "assistant")) continue;
         prompt.length = answer.length = 0;
         good = render_first(chats, messages, i, true, &prompt) &&

@@ -142,8 +142,6 @@ json_t *gguf_files(const GgufFile *file, bool bare);
 /* The texts of these files as "file:NAME" in a new object. bare: without the tokenizer files. NULL
  * after a message. */
 json_t *folder_files(const char *folder, bool bare);
-/* Writes one file of the folder. False after a message. */
-bool folder_write_text(const char *folder, const char *name, const char *text);
 /* Writes the tokenizer of a checkpoint, if it has one, with its own files or a configuration that
  * names its class. config.json is generated elsewhere. False after a message. */
 bool folder_write_tokenizer(const char *folder, const Safetensors *checkpoint);

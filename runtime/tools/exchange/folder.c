@@ -51,13 +51,6 @@ json_t *folder_files(const char *folder, bool bare) {
     return NULL;
 }
 
-bool folder_write_text(const char *folder, const char *name, const char *text) {
-    char *path = path_join(folder, name);
-    bool good = file_write(path, text, strlen(text));
-    free(path);
-    return good;
-}
-
 bool folder_write_tokenizer(const char *folder, const Safetensors *checkpoint) {
     static const char config[] = "{\"tokenizer_class\": \"PreTrainedTokenizerFast\"}\n";
     const char *json = safetensors_note(checkpoint, "tokenizer");

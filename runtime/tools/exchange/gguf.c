@@ -122,10 +122,7 @@ char *gguf_types(const Conversion *conversion) {
             before += same && j < i;
             count += same;
         }
-        if (before) continue;
-        char *longer = memory_format("%s%s%s (%d)", text, *text ? ", " : "", type, count);
-        free(text);
-        text = longer;
+        if (!before) text = memory_append(text, "%s%s (%d)", *text ? ", " : "", type, count);
     }
     return text;
 }

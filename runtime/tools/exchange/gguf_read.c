@@ -29,8 +29,7 @@ static void add_seen(const GgufFile *file, json_t *config) {
 }
 
 Config *gguf_config(const GgufFile *file) {
-    const char *architecture =
-        json_string_value(json_object_get(file->keys, "general.architecture"));
+    const char *architecture = json_field_text(file->keys, "general.architecture");
     if (!architecture) {
         error_message("download or convert the file again", "%s has no general.architecture",
                       file->path);
@@ -54,7 +53,7 @@ Config *gguf_config(const GgufFile *file) {
 /* ---- the tokenizer ---- */
 
 static const char *gguf_string(const GgufFile *file, const char *key) {
-    return json_string_value(json_object_get(file->keys, key));
+    return json_field_text(file->keys, key);
 }
 
 static bool flag_of(const GgufFile *file, const char *key, bool otherwise) {

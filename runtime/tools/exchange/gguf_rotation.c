@@ -105,7 +105,7 @@ static void put_rope_scaling(json_t *config, const char *what, json_t *value) {
 
 bool gguf_rotation_read(const GgufFile *file, json_t *config) {
     const TensorEntry *entry = rope_factors(file);
-    const char *type = json_string_value(json_object_get(config, "arch.rope.scaling.type"));
+    const char *type = json_field_text(config, "arch.rope.scaling.type");
     Ramp ramp = {.base = config_number(config, "arch.rope.freq_base", 10000), .factor = 1};
     bool plain = !type || strcmp(type, "none") == 0;
     /* equivalent to a missing key */

@@ -13,7 +13,7 @@
 static const GgufCut *find_pre_tokenizer(const json_t *object) {
     const json_t *cutter = json_object_get(object, "pre_tokenizer");
     char *text = json_write(cutter, JSON_COMPACT);
-    const char *type = json_string_value(json_object_get(cutter, "type"));
+    const char *type = json_field_text(cutter, "type");
     const GgufCut *found = NULL;
     int count;
     const GgufCut *cuts = gguf_cuts(&count);
@@ -45,7 +45,7 @@ static Tokens vocabulary_tokens(const json_t *object, long vocabulary) {
                      memory_new(sizeof(int32_t) * (size_t)(vocabulary + 1)), vocabulary};
     const json_t *model = json_object_get(object, "model");
     bool bytes = json_is_true(json_object_get(model, "byte_fallback"));
-    const char *text, *unknown = json_string_value(json_object_get(model, "unk_token"));
+    const char *text, *unknown = json_field_text(model, "unk_token");
     json_t *id, *added;
     size_t i;
     unsigned byte;
@@ -54,7 +54,7 @@ static Tokens vocabulary_tokens(const json_t *object, long vocabulary) {
         set_token(&tokens, id, text, is_byte ? GGUF_BYTE : GGUF_NORMAL);
     }
     json_array_foreach(json_object_get(object, "added_tokens"), i, added) {
-        const char *content = json_string_value(json_object_get(added, "content"));
+        const char *content = json_field_text(added, "content");
         bool special = json_is_true(json_object_get(added, "special"));
         bool is_unknown = content && unknown && !strcmp(content, unknown);
         set_token(&tokens, json_object_get(added, "id"), content,
@@ -141,8 +141,7 @@ static bool merges_follow(const json_t *model, const float *scores) {
     for (i = 0; same && i < json_array_size(merges); i++) {
         char *text = merge_text(json_array_get(merges, i)),
              *other = merge_text(json_array_get(again, i));
-        const char *one = json_string_value(json_object_get(known, text)),
-                   *two = json_string_value(json_object_get(known, other));
+        const char *one = json_field_text(known, text), *two = json_field_text(known, other);
         same = one && two && strcmp(one, two) == 0;
         free(text);
         free(other);
@@ -178,7 +177,7 @@ static bool add_sentencepiece(Gguf *gguf, const json_t *object, long vocabulary)
     bool good = known && merges_follow(model, scores);
     if (good) {
         Tokens tokens = vocabulary_tokens(object, vocabulary);
-        const char *unknown = json_string_value(json_object_get(model, "unk_token"));
+        const char *unknown = json_field_text(model, "unk_token");
         const json_t *id = json_object_get(json_object_get(model, "vocab"), unknown);
         gguf_text(gguf, "tokenizer.ggml.model", "llama");
         gguf_text(gguf, "tokenizer.ggml.pre", "default");
@@ -202,13 +201,13 @@ static bool add_sentencepiece(Gguf *gguf, const json_t *object, long vocabulary)
 static void tell_left_out(const json_t *object, const GgufCut *cut) {
     static const char *const flags[] = {"single_word", "lstrip", "rstrip"};
     const json_t *normaliser = json_object_get(object, "normalizer");
-    const char *type = json_string_value(json_object_get(normaliser, "type")), *token = NULL;
+    const char *type = json_field_text(normaliser, "type"), *token = NULL;
     json_t *added;
     size_t i;
     json_array_foreach(json_object_get(object, "added_tokens"), i, added) {
         for (int k = 0; k < 3; k++)
             if (json_is_true(json_object_get(added, flags[k])))
-                token = json_string_value(json_object_get(added, "content"));
+                token = json_field_text(added, "content");
     }
     if (token)
         note_message(
@@ -235,7 +234,7 @@ bool gguf_tokenizer(Gguf *gguf, const Tokenizer *tokenizer, long vocabulary) {
     const char *json = tokenizer_json(tokenizer, &length);
     json_t *object = json_loadb(json, length, 0, &error);
     const json_t *model = json_object_get(object, "model");
-    const char *type = json_string_value(json_object_get(model, "type"));
+    const char *type = json_field_text(model, "type");
     const GgufCut *cut = find_pre_tokenizer(object);
     bool bpe = type && !strcmp(type, "BPE"), good = false;
     tell_left_out(object, cut);
@@ -280,7 +279,7 @@ void gguf_specials(Gguf *gguf, const Tokenizer *tokenizer, const char *config,
     json_error_t error;
     json_t *ids = config ? json_loads(config, 0, &error) : NULL;
     json_t *object = tokenizer_config ? json_loads(tokenizer_config, 0, &error) : NULL;
-    const char *chat = jinja ? jinja : json_string_value(json_object_get(object, "chat_template"));
+    const char *chat = jinja ? jinja : json_field_text(object, "chat_template");
     const TokenList *before = tokenizer_before(tokenizer), *after = tokenizer_after(tokenizer);
     add_end(gguf, before, "tokenizer.ggml.bos_token_id", "tokenizer.ggml.add_bos_token");
     add_end(gguf, after, "tokenizer.ggml.eos_token_id", "tokenizer.ggml.add_eos_token");

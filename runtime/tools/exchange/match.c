@@ -35,24 +35,14 @@ static bool end_report(const FolderMatch *match, const char *remedy) {
                          match->wrong == 1 ? " does" : "s do", match->layout);
 }
 
-static char *dimensions_text(const long *shape, int rank) {
-    char *text = memory_format("%s", "");
-    for (int i = 0; i < rank; i++) {
-        char *longer = memory_format("%s%s%ld", text, i ? ", " : "", shape[i]);
-        free(text);
-        text = longer;
-    }
-    return text;
-}
-
 static bool has_shape(const TensorEntry *entry, const long *shape, int rank) {
     return entry->rank == rank && !memcmp(entry->shape, shape, sizeof *shape * (size_t)rank);
 }
 
 static void tell_shape(FolderMatch *match, const TensorEntry *entry, const long *shape, int rank) {
-    char *found = dimensions_text(entry->shape, entry->rank),
-         *wanted = dimensions_text(shape, rank);
-    char *text = memory_format("%s: [%s], expected [%s]", entry->name, found, wanted);
+    char *found = tensor_shape_text(entry->shape, entry->rank),
+         *wanted = tensor_shape_text(shape, rank);
+    char *text = memory_format("%s: %s, expected %s", entry->name, found, wanted);
     report_mismatch(match, "shape  ", text);
     free(text);
     free(found);

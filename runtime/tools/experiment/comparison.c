@@ -1,6 +1,7 @@
 #include "tools/experiment/internal.h"
 
 #include "abi/json_make.h"
+#include "abi/text_find.h"
 #include "base/memory.h"
 
 #include <stdlib.h>
@@ -88,13 +89,12 @@ static double steps_to_base(const Group *group, const Group *base, const char *m
 static json_t *difference_json(const TestRules *rules, const Judgement *judgement, bool higher,
                                int comparisons) {
     const Difference *difference = &judgement->difference;
-    json_t *object = json_make(
-        "{s:b, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "paired", difference->paired, "pairs",
-        difference->count, "mean", json_number(difference->mean), "margin_95",
-        json_number(difference->margin), "low", json_number(difference->mean - difference->margin),
-        "high", json_number(difference->mean + difference->margin), "chance",
-        json_number(difference->chance), "adjusted", json_number(judgement->adjusted), "verdict",
-        judgement_verdict(judgement, higher));
+    json_t *object =
+        json_make("{s:b, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:s}", "paired", difference->paired,
+                  "pairs", difference->count, "mean", difference->mean, "margin_95",
+                  difference->margin, "low", difference->mean - difference->margin, "high",
+                  difference->mean + difference->margin, "chance", difference->chance, "adjusted",
+                  judgement->adjusted, "verdict", judgement_verdict(judgement, higher));
     if (rules->equivalence > 0) {
         json_object_set_new(object, "equivalence", json_number(judgement->equivalent));
         json_object_set_new(object, "not_worse", json_number(judgement->not_worse));
@@ -161,11 +161,10 @@ static void add_choice(json_t *row, const Gathering *gathering, int number, cons
     const Group *group = &gathering->groups[number];
     if (!group->tuned) return;
     TunedRank choice = choice_of(gathering, number, metric);
-    json_object_set_new(row, "structure", json_text(group->structure));
-    json_object_set_new(row, "tuned", json_text(group->tuned));
-    json_object_set_new(row, "best", json_boolean(choice.best));
-    json_object_set_new(row, "at_edge", json_boolean(choice.at_edge));
-    json_object_set_new(row, "choices", json_integer(choice.choices));
+    json_object_update_new(row,
+                           json_make("{s:s, s:s, s:b, s:b, s:i}", "structure", group->structure,
+                                     "tuned", group->tuned, "best", choice.best, "at_edge",
+                                     choice.at_edge, "choices", choice.choices));
 }
 
 /* ---- means over the runs of a group ---- */
@@ -191,9 +190,8 @@ static bool is_probe(const char *name) {
     static const char *const others[] = {
         "step",    "loss",  "grad_norm",       "lr",
         "seconds", "total", "stage_sequences", "stage_context_length"};
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (strcmp(name, others[i]) == 0) return false;
-    return strncmp(name, "val_", 4) != 0 && !strstr(name, ".layer.");
+    return text_find(others, sizeof others / sizeof *others, name) < 0 &&
+           strncmp(name, "val_", 4) != 0 && !strstr(name, ".layer.");
 }
 
 static json_t *mean_probes_json(const Group *group) {
@@ -226,22 +224,19 @@ static void add_group_cost(json_t *row, const Group *group) {
     double steps = nested_number(group->runs[0].account, "steps", NULL),
            tokens = steps * tokens_per_step(group),
            flops = nested_number(group->cost, "flops_per_token", "train");
-    json_object_set_new(row, "parameters",
-                        json_number(nested_number(group->cost, "params", "total")));
-    json_object_set_new(row, "active", json_number(nested_number(group->cost, "params", "active")));
-    json_object_set_new(row, "flops", json_number(flops));
-    json_object_set_new(row, "cache",
-                        json_number(nested_number(group->cost, "cache_bytes_per_token", NULL)));
-    json_object_set_new(row, "steps", json_number(steps));
-    json_object_set_new(row, "tokens", json_number(tokens));
-    json_object_set_new(row, "flops_total", json_number(tokens * flops));
+    json_object_update_new(
+        row, json_make("{s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "parameters",
+                       nested_number(group->cost, "params", "total"), "active",
+                       nested_number(group->cost, "params", "active"), "flops", flops, "cache",
+                       nested_number(group->cost, "cache_bytes_per_token", NULL), "steps", steps,
+                       "tokens", tokens, "flops_total", tokens * flops));
 }
 
 static json_t *compared_run_json(const Run *run, const char *metric, bool lasting) {
-    json_t *object = json_make("{s:I, s:I, s:b, s:b, s:o}", "seed", (json_int_t)run->seed, "step",
-                               (json_int_t)run->result.step, "ended", run->ended, "diverged",
-                               run->result.diverged, "loss",
-                               json_number(is_counted(run, metric) ? run->result.loss : NAN));
+    json_t *object =
+        json_make("{s:I, s:I, s:b, s:b, s:f}", "seed", (json_int_t)run->seed, "step",
+                  (json_int_t)run->result.step, "ended", run->ended, "diverged",
+                  run->result.diverged, "loss", is_counted(run, metric) ? run->result.loss : NAN);
     if (run->history.diverged)
         json_object_set_new(object, "nonsense", json_text(run->history.diverged));
     if (lasting) return object;
@@ -275,10 +270,10 @@ static json_t *compared_variant_json(const Gathering *gathering, int number, con
     add_choice(row, gathering, number, metric);
     add_group_cost(row, group);
     add_runs(row, group, metric, lasting);
-    json_object_set_new(row, "loss", json_number(loss.mean));
-    json_object_set_new(row, "spread", json_number(loss.spread));
-    json_object_set_new(row, "nats", json_number(measure_mean(group, history_last, "val_loss")));
-    json_object_set_new(row, "train_loss", json_number(measure_mean(group, history_tail, "loss")));
+    json_object_update_new(row, json_make("{s:f, s:f, s:f, s:f}", "loss", loss.mean, "spread",
+                                          loss.spread, "nats",
+                                          measure_mean(group, history_last, "val_loss"),
+                                          "train_loss", measure_mean(group, history_tail, "loss")));
     if (!lasting) {
         double step = measure_mean(group, history_median, "seconds");
         json_object_set_new(row, "speed", json_number(tokens_per_step(group) / step));

@@ -2,6 +2,7 @@
  * can be read on light and on dark ground. */
 #include "tools/experiment/experiment.h"
 
+#include "abi/json_make.h"
 #include "base/memory.h"
 
 #include <math.h>
@@ -56,7 +57,7 @@ static void put_escaped(FILE *file, const char *text) {
 
 static void draw_axis(FILE *file, Scale scale, const json_t *comparison, int bottom) {
     fprintf(file, "<text x=\"%d\" y=\"16\">", LEFT);
-    put_escaped(file, json_string_value(json_object_get(comparison, "metric")));
+    put_escaped(file, json_field_text(comparison, "metric"));
     fprintf(file, ": a ring for each seed, a stroke for the mean</text>\n");
     for (int i = 0; i <= TICKS; i++) {
         double loss = scale.low + (scale.high - scale.low) * i / TICKS, x = x_of(scale, loss);
@@ -74,7 +75,7 @@ static void draw_row(FILE *file, Scale scale, const json_t *row, double y) {
     long diverged = (long)json_integer_value(json_object_get(row, "diverged"));
     fprintf(file, "<g%s><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">",
             json_is_true(json_object_get(row, "best")) ? " class=\"best\"" : "", LEFT - 12, y + 4);
-    put_escaped(file, json_string_value(json_object_get(row, "variant")));
+    put_escaped(file, json_field_text(row, "variant"));
     fprintf(file, "</text>");
     json_array_foreach(json_object_get(row, "runs"), k, run) if (isfinite(row_loss(run)))
         fprintf(file, "<circle class=\"seed\" cx=\"%.1f\" cy=\"%.1f\" r=\"4\"/>",

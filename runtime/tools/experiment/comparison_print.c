@@ -21,7 +21,7 @@ typedef struct Cells {
 } Cells;
 
 static const char *field_text(const json_t *object, const char *name) {
-    const char *text = json_string_value(json_object_get(object, name));
+    const char *text = json_field_text(object, name);
     return text ? text : "";
 }
 

@@ -41,8 +41,8 @@ const json_t *structure_row(const json_t *comparison, const char *structure) {
     json_t *row;
     size_t at;
     json_array_foreach(json_object_get(comparison, "variants"), at, row) {
-        const char *own = json_string_value(json_object_get(row, "structure"));
-        const char *name = json_string_value(json_object_get(row, "variant"));
+        const char *own = json_field_text(row, "structure");
+        const char *name = json_field_text(row, "variant");
         if (own ? !strcmp(own, structure) && json_is_true(json_object_get(row, "best"))
                 : name && !strcmp(name, structure))
             return row;
@@ -201,9 +201,8 @@ static char *effect_name(const json_t *design, unsigned set, int factors) {
     char *name = memory_format("%s", "");
     for (int i = 0; i < factors; i++) {
         if (!(set >> i & 1)) continue;
-        char *longer =
-            memory_format("%s%s%s", name, *name ? " x " : "",
-                          json_string_value(json_object_get(factor_at(design, i), "name")));
+        char *longer = memory_format("%s%s%s", name, *name ? " x " : "",
+                                     json_field_text(factor_at(design, i), "name"));
         free(name);
         name = longer;
     }
@@ -219,10 +218,9 @@ static json_t *variances_json(const LossGrid *grid, const json_t *design,
     int count = variance_rows(grid, rows, correction, adjusted);
     for (int i = 0; i < count; i++) {
         char *name = effect_name(design, rows[i].set, grid->factors);
-        json_array_append_new(
-            list, json_make("{s:s, s:o, s:o, s:o, s:o}", "effect", name, "freedom",
-                            json_number(rows[i].freedom), "f", json_number(rows[i].ratio), "chance",
-                            json_number(rows[i].chance), "adjusted", json_number(adjusted[i])));
+        json_array_append_new(list, json_make("{s:s, s:f, s:f, s:f, s:f}", "effect", name,
+                                              "freedom", rows[i].freedom, "f", rows[i].ratio,
+                                              "chance", rows[i].chance, "adjusted", adjusted[i]));
         free(name);
     }
     free(rows);
@@ -257,11 +255,10 @@ static json_t *levels_json(const LossGrid *grid, const json_t *design) {
             double margin = sample_margin(&sample);
             json_array_append_new(
                 list,
-                json_make("{s:O, s:O, s:o, s:o, s:o}", "factor", json_object_get(factor, "name"),
+                json_make("{s:O, s:O, s:f, s:f, s:f}", "factor", json_object_get(factor, "name"),
                           "value", json_array_get(json_object_get(factor, "values"), (size_t)k),
-                          "mean", json_number(sample.mean), "low",
-                          json_number(sample.mean - margin), "high",
-                          json_number(sample.mean + margin)));
+                          "mean", sample.mean, "low", sample.mean - margin, "high",
+                          sample.mean + margin));
         }
     }
     return list;

@@ -165,13 +165,13 @@ static bool visit_seed(void *data, const char *folder) {
 
 /* A text of an object as a new string, or NULL. */
 static char *field_copy(const json_t *object, const char *name) {
-    const char *text = json_string_value(json_object_get(object, name));
+    const char *text = json_field_text(object, name);
     return text ? memory_format("%s", text) : NULL;
 }
 
 static TestRules read_test_rules(const json_t *rules) {
     static const double power = 0.8;
-    const char *correction = json_string_value(json_object_get(rules, "correction"));
+    const char *correction = json_field_text(rules, "correction");
     const json_t *own = json_object_get(rules, "power");
     TestRules read = {.equivalence = json_number_value(json_object_get(rules, "equivalence")),
                       .detect = json_number_value(json_object_get(rules, "detect")),
@@ -311,20 +311,12 @@ void gathering_free(Gathering *gathering) {
 }
 
 int gathering_find(const Gathering *gathering, const char *name) {
-    char *names = NULL;
-    for (int i = 0; i < gathering->count; i++) {
-        if (strcmp(gathering->groups[i].name, name) == 0) {
-            free(names);
-            return i;
-        }
-        char *longer = memory_format("%s%s%s", names ? names : "", names ? ", " : "",
-                                     gathering->groups[i].name);
-        free(names);
-        names = longer;
-    }
-    char *help = memory_format("choose one of: %s", names ? names : "");
+    for (int i = 0; i < gathering->count; i++)
+        if (strcmp(gathering->groups[i].name, name) == 0) return i;
+    char *help = memory_format("choose one of: ");
+    for (int i = 0; i < gathering->count; i++)
+        help = memory_append(help, "%s%s", i ? ", " : "", gathering->groups[i].name);
     error_message(help, "no run is named '%s'", name);
     free(help);
-    free(names);
     return -1;
 }

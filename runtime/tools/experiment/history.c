@@ -1,5 +1,6 @@
 #include "tools/experiment/experiment.h"
 
+#include "abi/json_make.h"
 #include "base/files.h"
 #include "base/clock.h"
 #include "base/memory.h"
@@ -95,7 +96,7 @@ static void add_log_line(History *history, json_t *line) {
     if (!isfinite(step)) return;
     if (!history->rows || history->values[0][history->rows - 1] != step)
         add_step_row(history, step);
-    const char *name, *diverged = json_string_value(json_object_get(line, "diverged"));
+    const char *name, *diverged = json_field_text(line, "diverged");
     json_t *value;
     if (diverged) {
         free(history->diverged);
@@ -110,7 +111,7 @@ static void add_log_line(History *history, json_t *line) {
 char *run_spec(const char *folder) {
     char *path = path_join(folder, "run.json");
     json_t *account = file_json(path);
-    const char *text = json_string_value(json_object_get(account, "spec"));
+    const char *text = json_field_text(account, "spec");
     Safetensors *file = !text && checkpoint_within(folder) ? checkpoint_open(folder) : NULL;
     if (file) text = safetensors_note(file, "spec");
     char *spec = text ? memory_format("%s", text) : NULL;

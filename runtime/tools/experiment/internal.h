@@ -6,6 +6,9 @@
 
 #include <sys/types.h>
 
+/* The numbers of the values of a variant, one per factor. */
+json_t *variant_levels(const MoecExperiment *experiment, const MoecVariant *variant);
+
 /* registry: the plans of a sweep in the order in which they were made, DIR/plans.json. */
 
 /* Adds a plan unless it is the last one. before: the plan that it changes, and why; NULL: the first

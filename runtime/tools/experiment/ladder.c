@@ -37,8 +37,7 @@ static char *curve_name(const json_t *design, const json_t *levels) {
         size_t level = (size_t)json_integer_value(json_array_get(levels, (size_t)i));
         const json_t *factor = json_array_get(factors, (size_t)i);
         char *longer =
-            memory_format("%s%s%s = %s", name, *name ? ", " : "",
-                          json_string_value(json_object_get(factor, "name")),
+            memory_format("%s%s%s = %s", name, *name ? ", " : "", json_field_text(factor, "name"),
                           json_string_value(json_array_get(factor_values(design, i), level)));
         free(name);
         name = longer;
@@ -132,16 +131,15 @@ static json_t *field_interval(const CurveFit *fit, size_t field) {
         values[i] = *(const double *)(const void *)((const char *)&fit->samples[i] + field);
     LossInterval interval = scaling_interval(values, fit->count);
     free(values);
-    return json_make("[o, o]", json_number(interval.low), json_number(interval.high));
+    return json_make("[f, f]", interval.low, interval.high);
 }
 
 static json_t *fit_json(const CurveFit *fit) {
     const ScalingFit *own = &fit->fit;
-    json_t *object = json_make("{s:o, s:o, s:o, s:o, s:o, s:o}", "limit", json_number(own->limit),
-                               "limit_95", field_interval(fit, offsetof(ScalingFit, limit)), "size",
-                               json_number(own->size), "alpha", json_number(own->alpha), "alpha_95",
-                               field_interval(fit, offsetof(ScalingFit, alpha)), "error",
-                               json_number(own->error));
+    json_t *object = json_make(
+        "{s:f, s:o, s:f, s:f, s:o, s:f}", "limit", own->limit, "limit_95",
+        field_interval(fit, offsetof(ScalingFit, limit)), "size", own->size, "alpha", own->alpha,
+        "alpha_95", field_interval(fit, offsetof(ScalingFit, alpha)), "error", own->error);
     if (isnan(own->beta)) return object;
     json_object_set_new(object, "tokens", json_number(own->tokens));
     json_object_set_new(object, "beta", json_number(own->beta));
@@ -164,20 +162,18 @@ static json_t *crossing_json(const ScalingCurve *base, const CurveFit *base_fit,
     }
     LossInterval interval = scaling_interval(values, count);
     free(values);
-    return json_make("{s:o, s:o, s:o, s:o}", "parameters", json_number(at), "low",
-                     json_number(interval.low), "high", json_number(interval.high), "share",
-                     json_number(count ? (double)found / count : NAN));
+    return json_make("{s:f, s:f, s:f, s:f}", "parameters", at, "low", interval.low, "high",
+                     interval.high, "share", count ? (double)found / count : NAN);
 }
 
 static json_t *points_json(const ScalingCurve *curve) {
     json_t *list = json_array();
     for (int i = 0; i < curve->count; i++) {
         const ScalingPoint *point = &curve->points[i];
-        json_array_append_new(list, json_make("{s:o, s:o, s:o, s:o, s:i}", "parameters",
-                                              json_number(point->parameters), "tokens",
-                                              json_number(point->tokens), "loss",
-                                              json_number(point->loss), "spread",
-                                              json_number(point->spread), "seeds", point->seeds));
+        json_array_append_new(list, json_make("{s:f, s:f, s:f, s:f, s:i}", "parameters",
+                                              point->parameters, "tokens", point->tokens, "loss",
+                                              point->loss, "spread", point->spread, "seeds",
+                                              point->seeds));
     }
     return list;
 }
@@ -252,10 +248,10 @@ static json_t *target_forecast(const CurveFit *fit, const MoecVariant *variant, 
     const ScalingPoint target = {
         .parameters = variant->active, .tokens = variant->tokens, .seeds = (int)seeds};
     LossInterval interval = scaling_forecast(fit->samples, fit->count, fit->noise, &target);
-    return json_make("{s:o, s:o, s:i, s:o, s:o, s:o}", "parameters", json_number(target.parameters),
-                     "tokens", json_number(target.tokens), "seeds", target.seeds, "loss",
-                     json_number(scaling_loss(&fit->fit, target.parameters, target.tokens)), "low",
-                     json_number(interval.low), "high", json_number(interval.high));
+    return json_make("{s:f, s:f, s:i, s:f, s:f, s:f}", "parameters", target.parameters, "tokens",
+                     target.tokens, "seeds", target.seeds, "loss",
+                     scaling_loss(&fit->fit, target.parameters, target.tokens), "low", interval.low,
+                     "high", interval.high);
 }
 
 /* The largest variant of a curve; of tuned ones the first. */
@@ -264,9 +260,7 @@ static const MoecVariant *target_of(const MoecExperiment *experiment, const json
     for (int i = 0; i < experiment->count; i++) {
         const MoecVariant *variant = &experiment->variants[i];
         if (!variant->levels || !ladder_is_last(experiment, variant)) continue;
-        json_t *levels = json_array();
-        for (int k = 0; k < experiment->factor_count; k++)
-            json_array_append_new(levels, json_integer(variant->levels[k]));
+        json_t *levels = variant_levels(experiment, variant);
         char *name = curve_name(design, levels);
         bool same = !strcmp(name, curve);
         free(name);

@@ -33,7 +33,7 @@ static bool read_tuned(const char *text, size_t *name, double *value) {
 }
 
 static const char *tuned_text_of(const json_t *row, const char *name) {
-    return json_string_value(json_object_get(row, name));
+    return json_field_text(row, name);
 }
 
 static void add_tested_value(TunedCurve *curve, const json_t *row, double value) {
@@ -124,8 +124,7 @@ static int paired_optima(const TunedCurve *curve, const TunedCurve *base, bool h
 }
 
 static json_t *drift_json(double mean, double margin) {
-    return json_make("{s:o, s:o, s:o}", "mean", json_number(mean), "low",
-                     json_number(mean - margin), "high", json_number(mean + margin));
+    return json_make("{s:f, s:f, s:f}", "mean", mean, "low", mean - margin, "high", mean + margin);
 }
 
 static json_t *optimum_row(const TunedCurve *curve, const TunedCurve *base, bool higher) {
@@ -141,14 +140,13 @@ static json_t *optimum_row(const TunedCurve *curve, const TunedCurve *base, bool
         json_array_append_new(values, json_number(curve->values[i]));
         json_array_append_new(losses, json_number(json_field_number(curve->rows[i], "loss")));
     }
-    json_t *row = json_make(
-        "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:s?}", "structure", curve->structure, "values",
-        values, "losses", losses, "best", json_number(curve->values[best]), "optimum",
-        json_number(exp2(sample.mean)), "low", json_number(exp2(sample.mean - margin)), "high",
-        json_number(exp2(sample.mean + margin)), "edge",
-        best == 0                  ? "low"
-        : best == curve->count - 1 ? "high"
-                                   : NULL);
+    json_t *row = json_make("{s:s, s:o, s:o, s:f, s:f, s:f, s:f, s:s?}", "structure",
+                            curve->structure, "values", values, "losses", losses, "best",
+                            curve->values[best], "optimum", exp2(sample.mean), "low",
+                            exp2(sample.mean - margin), "high", exp2(sample.mean + margin), "edge",
+                            best == 0                  ? "low"
+                            : best == curve->count - 1 ? "high"
+                                                       : NULL);
     if (curve != base) {
         Difference drift = difference_paired(optima, bases, count);
         json_object_set_new(row, "drift", drift_json(drift.mean, drift.margin));

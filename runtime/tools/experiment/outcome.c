@@ -38,7 +38,7 @@ bool run_result_at(const Plan *plan, const MoecVariant *variant, long seed, long
     char *path = outcome_path(plan, variant, seed, step);
     json_t *object = file_json(path);
     json_t *loss = json_object_get(object, "loss");
-    const char *metric = json_string_value(json_object_get(object, "metric"));
+    const char *metric = json_field_text(object, "metric");
     *result = (RunResult){.diverged = json_is_true(json_object_get(object, "diverged")),
                           .stopped = json_is_true(json_object_get(object, "stopped"))};
     result->step = (long)json_integer_value(json_object_get(object, "step"));
@@ -52,9 +52,9 @@ bool run_result_at(const Plan *plan, const MoecVariant *variant, long seed, long
 
 bool run_keep_at(const Plan *plan, const MoecVariant *variant, long seed, long step,
                  const RunResult *result) {
-    json_t *object = json_make("{s:b, s:I, s:s, s:o}", "diverged", result->diverged, "step",
-                               (json_int_t)result->step, "metric", result->metric, "loss",
-                               json_number(result->loss));
+    json_t *object =
+        json_make("{s:b, s:I, s:s, s:f}", "diverged", result->diverged, "step",
+                  (json_int_t)result->step, "metric", result->metric, "loss", result->loss);
     if (result->stopped) json_object_set_new(object, "stopped", json_true());
     char *path = outcome_path(plan, variant, seed, step),
          *text = json_write(object, JSON_INDENT(2));

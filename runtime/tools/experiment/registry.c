@@ -25,7 +25,7 @@ static char *plan_hash(const json_t *plan) {
 }
 
 static const char *hash_of(const json_t *entry) {
-    const char *hash = json_string_value(json_object_get(entry, "hash"));
+    const char *hash = json_field_text(entry, "hash");
     return hash ? hash : "";
 }
 
@@ -66,13 +66,11 @@ static json_t *plans_read(const char *out) {
 }
 
 static bool plans_write(const char *out, json_t *plans) {
-    char *path = path_join(out, "plans.json");
     json_t *file = json_make("{s:O}", "plans", plans);
     char *text = json_write(file, JSON_INDENT(2));
-    bool good = file_write(path, text, strlen(text));
+    bool good = folder_write_text(out, "plans.json", text);
     free(text);
     json_decref(file);
-    free(path);
     return good;
 }
 

@@ -10,7 +10,6 @@
 #include "base/memory.h"
 #include "data/random.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -154,11 +154,9 @@ static json_t *count_json(const Plan *plan, double count) {
 
 static json_t *plan_variant_json(const Plan *plan, const MoecVariant *variant) {
     const double seeds = (double)plan->experiment->seeds;
-    json_t *sets = json_array();
-    for (int i = 0; i < variant->set_count; i++)
-        json_array_append_new(sets, json_text(variant->sets[i]));
     return json_make("{s:s, s:s, s:o, s:s, s:I, s:I, s:f, s:o, s:o, s:I}", "variant", variant->name,
-                     "same_as", variant->same, "sets", sets, "matched", variant->solved,
+                     "same_as", variant->same, "sets",
+                     json_texts(variant->sets, variant->set_count), "matched", variant->solved,
                      "parameters", (json_int_t)variant->parameters, "activated_parameters",
                      (json_int_t)variant->active, "train_flops_per_token", variant->flops_train,
                      "tokens", count_json(plan, variant->tokens * seeds), "flops",
@@ -231,25 +229,26 @@ static const MoecVariant *variant_with_runs(const MoecExperiment *experiment,
     return variant;
 }
 
+json_t *variant_levels(const MoecExperiment *experiment, const MoecVariant *variant) {
+    json_t *levels = json_array();
+    for (int k = 0; k < experiment->factor_count; k++)
+        json_array_append_new(levels, json_integer(variant->levels[k]));
+    return levels;
+}
+
 /* The factors and their values, and the numbers of the values of each structure. */
 static json_t *factors_json(const MoecExperiment *experiment) {
     json_t *factors = json_array(), *levels = json_object();
     for (int i = 0; i < experiment->factor_count; i++) {
         const MoecFactor *factor = &experiment->factors[i];
-        json_t *values = json_array();
-        for (int k = 0; k < factor->count; k++)
-            json_array_append_new(values, json_text(factor->values[k]));
-        json_array_append_new(factors,
-                              json_make("{s:s, s:o}", "name", factor->name, "values", values));
+        json_array_append_new(factors, json_make("{s:s, s:o}", "name", factor->name, "values",
+                                                 json_texts(factor->values, factor->count)));
     }
     for (int i = 0; i < experiment->count; i++) {
         const MoecVariant *variant = &experiment->variants[i],
                           *owner = variant_with_runs(experiment, variant);
-        if (!variant->levels) continue;
-        json_t *own = json_array();
-        for (int k = 0; k < experiment->factor_count; k++)
-            json_array_append_new(own, json_integer(variant->levels[k]));
-        json_object_set_new(levels, owner->structure, own);
+        if (variant->levels)
+            json_object_set_new(levels, owner->structure, variant_levels(experiment, variant));
     }
     json_t *design = json_make("{s:o, s:o}", "factors", factors, "levels", levels);
     if (experiment->ladder >= 0)
@@ -281,10 +280,8 @@ static json_t *plan_json(const Plan *plan) {
     for (int i = 0; i < experiment->count; i++) {
         const MoecVariant *variant = &experiment->variants[i];
         char *print = memory_format("%016" PRIx64, variant->fingerprint);
-        json_t *sets = json_array();
-        for (int k = 0; k < variant->set_count; k++)
-            json_array_append_new(sets, json_text(variant->sets[k]));
-        json_t *row = json_make("{s:s, s:o}", "model", print, "sets", sets);
+        json_t *row = json_make("{s:s, s:o}", "model", print, "sets",
+                                json_texts(variant->sets, variant->set_count));
         if (variant->tuned) {
             json_object_set_new(row, "structure", json_text(variant->structure));
             json_object_set_new(row, "tuned", json_text(variant->tuned));

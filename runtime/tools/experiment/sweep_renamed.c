@@ -2,6 +2,7 @@
 
 /* sweep_renamed: continuation of a sweep that began with option names that are deprecated now. */
 
+#include "abi/json_make.h"
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/message.h"
@@ -76,7 +77,7 @@ static bool rename_folder(const Plan *plan, const char *old, const char *now) {
 
 bool plan_adopt(const Plan *plan, json_t *before, json_t *now) {
     if (!is_same_otherwise(before, now)) return false;
-    const char *metric = json_string_value(json_object_get(before, "metric"));
+    const char *metric = json_field_text(before, "metric");
     json_t *variants = json_object_get(before, "variants");
     bool same = true, any = false;
     int i = 0;

@@ -29,7 +29,7 @@ static size_t report_offset(const Document *document, const json_t *report, cons
 }
 
 static bool is_here(const Document *document, const json_t *report) {
-    const char *file = json_string_value(json_object_get(report, "file"));
+    const char *file = json_field_text(report, "file");
     return file && !strcmp(file, document->path);
 }
 
@@ -40,13 +40,13 @@ static json_t *report_range(const Document *document, const json_t *report) {
 }
 
 static void append_message(json_t *diagnostic, const char *text, const json_t *report) {
-    const char *message = json_string_value(json_object_get(diagnostic, "message")),
-               *more = json_string_value(json_object_get(report, "message"));
+    const char *message = json_field_text(diagnostic, "message"),
+               *more = json_field_text(report, "message");
     json_object_set_new(diagnostic, "message", json_sprintf("%s\n%s: %s", message, text, more));
 }
 
 static void add_related(const Document *document, json_t *diagnostic, const json_t *report) {
-    const char *file = json_string_value(json_object_get(report, "file"));
+    const char *file = json_field_text(report, "file");
     if (!file) {
         append_message(diagnostic, "note", report);
         return;
@@ -74,13 +74,13 @@ static json_t *diagnostic_of(const Document *document, const json_t *report, int
     json_t *one =
         json_make("{s:o, s:i, s:s, s:O}", "range", report_range(document, report), "severity",
                   severity, "source", "moec", "message", json_object_get(report, "message"));
-    const char *file = json_string_value(json_object_get(report, "file"));
+    const char *file = json_field_text(report, "file");
     if (file && !is_here(document, report)) {
         json_object_set_new(
             one, "message",
             json_sprintf("%s:%lld: %s", file,
                          (long long)json_integer_value(json_object_get(report, "line")),
-                         json_string_value(json_object_get(report, "message"))));
+                         json_field_text(report, "message")));
         json_object_set_new(one, "elsewhere", json_true());
     }
     return one;
@@ -103,7 +103,7 @@ static void add_diagnostics(const Document *document, json_t *list, const char *
     json_t *reports = json_loads(text, 0, NULL), *report, *last = NULL;
     size_t i;
     json_array_foreach(reports, i, report) {
-        const char *severity = json_string_value(json_object_get(report, "severity"));
+        const char *severity = json_field_text(report, "severity");
         bool error = !strcmp(severity, "error");
         if (in_document && error && !json_object_get(report, "file")) continue;
         if (error || !strcmp(severity, "warning")) {

@@ -21,7 +21,7 @@ void notify(Server *server, const char *method, json_t *params) {
 }
 
 static const char *nested_text(const json_t *object, const char *outer, const char *key) {
-    return json_string_value(json_object_get(json_object_get(object, outer), key));
+    return json_field_text(json_object_get(object, outer), key);
 }
 
 /* ---- requests about a position; each returns a new value ---- */
@@ -197,7 +197,7 @@ int server_run(Server *server) {
             judge_changed(server);
             continue;
         }
-        const char *method = json_string_value(json_object_get(message, "method"));
+        const char *method = json_field_text(message, "method");
         json_t *id = json_object_get(message, "id");
         const json_t *params = json_object_get(message, "params");
         over = method && !strcmp(method, "exit");

@@ -74,8 +74,7 @@ json_t *wire_read(Wire *wire, int milliseconds, bool *broken) {
 }
 
 bool wire_write(Wire *wire, json_t *message) {
-    char *text = json_write(message, JSON_COMPACT | JSON_PRESERVE_ORDER);
-    json_decref(message);
+    char *text = json_write_new(message, JSON_COMPACT | JSON_PRESERVE_ORDER);
     char *all = memory_format("Content-Length: %zu\r\n\r\n%s", strlen(text), text);
     free(text);
     size_t length = strlen(all), done = 0;

@@ -19,7 +19,7 @@ enum {
                                                   per step */
 
 static void add_point(json_t *series, double step, double value) {
-    json_array_append_new(series, json_make("[o, o]", json_number(step), json_number(value)));
+    json_array_append_new(series, json_make("[f, f]", step, value));
 }
 
 /* Each point is the mean of `stride` neighbours, at the last of their steps. */

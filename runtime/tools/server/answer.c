@@ -72,9 +72,8 @@ static json_t *bytes_array(const char *bytes, size_t length) {
 static json_t *chat_token(const Service *service, int32_t token, double logprob) {
     Text name = {0};
     token_name(service, token, &name);
-    json_t *object =
-        json_make("{s:o, s:o, s:o}", "token", text_json(name.bytes, name.length), "logprob",
-                  json_number(logprob), "bytes", bytes_array(name.bytes, name.length));
+    json_t *object = json_make("{s:o, s:f, s:o}", "token", text_json(name.bytes, name.length),
+                               "logprob", logprob, "bytes", bytes_array(name.bytes, name.length));
     text_free(&name);
     return object;
 }
@@ -157,20 +156,21 @@ char *answer_text(const TextRequest *request) {
         json_array_append_new(choices, choice_object(&request->choices[i]));
     json_t *answer = frame(request, "chat.completion", choices);
     json_object_set_new(answer, "usage", usage(request));
-    char *text = json_write(answer, JSON_COMPACT);
-    json_decref(answer);
-    return text;
+    return json_write_new(answer, JSON_COMPACT);
 }
 
 /* ---- events: https://html.spec.whatwg.org/multipage/server-sent-events.html ---- */
 
-static void append_event(Text *out, json_t *object) {
-    char *text = json_write(object, JSON_COMPACT);
+/* Releases the text. */
+static void append_data(Text *out, char *text) {
     text_append(out, "data: ", 6);
     text_append(out, text, strlen(text));
     text_append(out, "\n\n", 2);
     free(text);
-    json_decref(object);
+}
+
+static void append_event(Text *out, json_t *object) {
+    append_data(out, json_write_new(object, JSON_COMPACT));
 }
 
 static json_t *completion_event(Completion *choice) {
@@ -224,11 +224,7 @@ void answer_event(Completion *choice, Text *out) {
 
 void answer_end(const TextRequest *request, Text *out) {
     if (request->problem.status) {
-        char *text = problem_text(&request->problem);
-        text_append(out, "data: ", 6);
-        text_append(out, text, strlen(text));
-        text_append(out, "\n\n", 2);
-        free(text);
+        append_data(out, problem_text(&request->problem));
     } else if (request->stream_usage) {
         json_t *event = frame(request, "chat.completion.chunk", json_array());
         json_object_set_new(event, "usage", usage(request));

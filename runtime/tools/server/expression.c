@@ -1,10 +1,7 @@
 #include "tools/server/internal.h"
 
-#include "abi/json_make.h"
-
 #include <ctype.h>
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,9 +55,7 @@ static json_t *read_string_literal(Rendering *r) {
     }
     if (r->at >= r->end) reading_wrong(r, "a string is not terminated");
     if (r->at < r->end) r->at++;
-    json_t *value = values_text(r, text.bytes, text.length);
-    text_free(&text);
-    return value;
+    return values_taken(r, &text);
 }
 
 static json_t *read_number_literal(Rendering *r) {
@@ -228,16 +223,10 @@ static json_t *read_unary(Rendering *r) {
 }
 
 static json_t *join_values(Rendering *r, json_t *a, json_t *b) {
-    Text text = {0};
     if (!r->live) return NULL;
     reading_spend_on(r, a);
     reading_spend_on(r, b);
-    if (r->problem) return NULL;
-    values_write(a, &text);
-    values_write(b, &text);
-    json_t *result = values_text(r, text.bytes, text.length);
-    text_free(&text);
-    return result;
+    return r->problem ? NULL : values_joined(r, a, b);
 }
 
 /* At the end of an expression a '-' belongs to -%} and -}}. */

@@ -69,9 +69,7 @@ static json_t *strip_right(Rendering *r, json_t *value, const Arguments *given) 
 static json_t *in_case(Rendering *r, const json_t *value, LetterCase letter_case) {
     Text text = {0};
     text_append_case(&text, json_string_value(value), json_string_length(value), letter_case);
-    json_t *result = values_text(r, text.bytes, text.length);
-    text_free(&text);
-    return result;
+    return values_taken(r, &text);
 }
 
 static json_t *upper(Rendering *r, json_t *value, const Arguments *given) {
@@ -197,9 +195,7 @@ static json_t *replace_filter(Rendering *r, json_t *value, const Arguments *give
         at += (size_t)taken;
     }
     text_append(&text, bytes + at, length - at);
-    json_t *result = values_text(r, text.bytes, text.length);
-    text_free(&text);
-    return result;
+    return values_taken(r, &text);
 }
 
 static json_t *as_text(Rendering *r, json_t *value);
@@ -223,9 +219,7 @@ static json_t *join_list(Rendering *r, json_t *list, const json_t *mark, bool an
         if (i && mark) values_write(mark, &text);
         values_write(item, &text);
     }
-    json_t *result = values_text(r, text.bytes, text.length);
-    text_free(&text);
-    return result;
+    return values_taken(r, &text);
 }
 
 static json_t *join_method(Rendering *r, json_t *value, const Arguments *given) {
@@ -295,9 +289,7 @@ static json_t *as_text(Rendering *r, json_t *value) {
     if (json_is_string(value)) return value;
     Text text = {0};
     values_write(value, &text);
-    json_t *result = values_text(r, text.bytes, text.length);
-    text_free(&text);
-    return result;
+    return values_taken(r, &text);
 }
 
 static json_t *string(Rendering *r, json_t *value, const Arguments *given) {
@@ -342,9 +334,7 @@ static json_t *to_json(Rendering *r, json_t *value, const Arguments *given) {
     (void)given;
     if (!value) return reading_refused(r, "'tojson' requires a defined value");
     values_write_json(value, &text);
-    json_t *result = values_text(r, text.bytes, text.length);
-    text_free(&text);
-    return result;
+    return values_taken(r, &text);
 }
 
 static json_t *join_filter(Rendering *r, json_t *value, const Arguments *given) {

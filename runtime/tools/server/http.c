@@ -185,8 +185,7 @@ static Result send_models(HttpExchange *exchange, Handle *handle) {
         json_make("{s:s, s:[{s:s, s:s, s:I, s:s, s:I}]}", "object", "list", "data", "id",
                   service->name, "object", "model", "created", (json_int_t)service->started,
                   "owned_by", "moec", "max_model_len", (json_int_t)service->context);
-    char *text = json_write(list, JSON_COMPACT);
-    json_decref(list);
+    char *text = json_write_new(list, JSON_COMPACT);
     return send_json(exchange, handle, 200, text);
 }
 

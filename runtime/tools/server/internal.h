@@ -60,6 +60,8 @@ json_t *expression_read(Rendering *r);
  * rendering. A wrong operation sets the problem of a live rendering. */
 
 json_t *values_text(Rendering *r, const char *bytes, size_t length);
+json_t *values_taken(Rendering *r, Text *text); /* the same; the text is released */
+json_t *values_joined(Rendering *r, const json_t *a, const json_t *b); /* as one text */
 json_t *values_truth(Rendering *r, bool truth);
 json_t *values_integer(Rendering *r, json_int_t number);
 

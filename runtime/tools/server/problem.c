@@ -46,7 +46,5 @@ char *problem_text(const Problem *problem) {
     json_t *error =
         json_make("{s:{s:s?, s:s, s:s?, s:s?}}", "error", "message", problem->text, "type",
                   problem->type, "param", problem->param, "code", problem->code);
-    char *text = json_write(error, JSON_COMPACT);
-    json_decref(error);
-    return text;
+    return json_write_new(error, JSON_COMPACT);
 }

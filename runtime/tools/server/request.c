@@ -8,7 +8,6 @@
 
 #include <math.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -270,7 +269,7 @@ static bool read_format(RequestReading *reading) {
     TextRequest *request = reading->request;
     const json_t *format = json_object_get(reading->body, field),
                  *schema = json_object_get(json_object_get(format, "json_schema"), "schema");
-    const char *type = json_string_value(json_object_get(format, "type"));
+    const char *type = json_field_text(format, "type");
     if (!format || json_is_null(format) || (type && !strcmp(type, "text"))) return true;
     bool object = type && !strcmp(type, "json_object");
     if (!object && !(type && !strcmp(type, "json_schema")))

@@ -245,7 +245,7 @@ static json_t *whole_calls(const json_t *calls) {
     size_t i;
     json_array_foreach(list, i, call) {
         json_t *function = json_object_get(call, "function");
-        const char *text = json_string_value(json_object_get(function, "arguments"));
+        const char *text = json_field_text(function, "arguments");
         json_t *arguments = text ? json_loads(text, 0, &error) : NULL;
         if (arguments) json_object_set_new(function, "arguments", arguments);
     }
@@ -333,9 +333,8 @@ static const char *chat_template_of(const json_t *config) {
     const json_t *found = json_object_get(config, "chat_template");
     for (size_t i = 0; i < json_array_size(found); i++) {
         const json_t *one = json_array_get(found, i);
-        const char *name = json_string_value(json_object_get(one, "name"));
-        if (name && strcmp(name, "default") == 0)
-            return json_string_value(json_object_get(one, "template"));
+        const char *name = json_field_text(one, "name");
+        if (name && strcmp(name, "default") == 0) return json_field_text(one, "template");
     }
     return json_string_value(found);
 }

@@ -16,11 +16,11 @@
 /* ---- fields ---- */
 
 static const char *called_name(const json_t *function) {
-    return json_string_value(json_object_get(function, "name"));
+    return json_field_text(function, "name");
 }
 
 static bool is_tool(const json_t *tool) {
-    const char *type = json_string_value(json_object_get(tool, "type")),
+    const char *type = json_field_text(tool, "type"),
                *name = called_name(json_object_get(tool, "function"));
     const json_t *parameters = json_object_get(json_object_get(tool, "function"), "parameters");
     if (!type || strcmp(type, "function") != 0 || !name || !*name || strlen(name) > 64)

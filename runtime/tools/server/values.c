@@ -13,6 +13,12 @@ json_t *values_text(Rendering *r, const char *bytes, size_t length) {
     return reading_keep(r, json_text_bytes(bytes ? bytes : "", length));
 }
 
+json_t *values_taken(Rendering *r, Text *text) {
+    json_t *value = values_text(r, text->bytes, text->length);
+    text_free(text);
+    return value;
+}
+
 json_t *values_truth(Rendering *r, bool truth) {
     return reading_keep(r, json_boolean(truth));
 }
@@ -222,13 +228,11 @@ static json_t *repeat_value(Rendering *r, json_t *value, json_int_t times) {
     return result;
 }
 
-static json_t *add_texts(Rendering *r, const json_t *a, const json_t *b) {
+json_t *values_joined(Rendering *r, const json_t *a, const json_t *b) {
     Text text = {0};
     values_write(a, &text);
     values_write(b, &text);
-    json_t *result = values_text(r, text.bytes, text.length);
-    text_free(&text);
-    return result;
+    return values_taken(r, &text);
 }
 
 json_t *values_arithmetic(Rendering *r, const char *sign, json_t *a, json_t *b) {
@@ -236,7 +240,7 @@ json_t *values_arithmetic(Rendering *r, const char *sign, json_t *a, json_t *b) 
     bool numbers = python_number(a, &left), times = python_number(b, &right) && !right.real;
     if (!r->live || r->problem) return NULL;
     if (numbers && python_number(b, &right)) return calculate(r, sign, &left, &right);
-    if (*sign == '+' && json_is_string(a) && json_is_string(b)) return add_texts(r, a, b);
+    if (*sign == '+' && json_is_string(a) && json_is_string(b)) return values_joined(r, a, b);
     if (*sign == '+' && json_is_array(a) && json_is_array(b)) {
         json_t *both = reading_keep(r, json_copy(a));
         json_array_extend(both, b);

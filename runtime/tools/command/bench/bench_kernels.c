@@ -90,7 +90,7 @@ static void tell_kernels(const Bench *bench, KernelTimes *times, const Limits *l
     for (int i = 0; i < times->count; i++) {
         const KernelTime *one = &times->rows[i];
         const json_t *unit = bench_unit_of(limits->units, one);
-        const char *name = one->name ? one->name : json_string_value(json_object_get(unit, "name"));
+        const char *name = one->name ? one->name : json_field_text(unit, "name");
         json_t *row = json_make("{s:s, s:I, s:f, s:f}", "name", name ? name : "?", "launches",
                                 (json_int_t)one->launches, "microseconds", 1e6 * one->seconds,
                                 "share", one->seconds / total);
@@ -145,19 +145,18 @@ bool bench_kernels(const Bench *bench, Engine *engine, bool (*work)(void *data),
 
 static void print_unit(const json_t *row) {
     printf("  %-30s %6lld  %-18s %9.3f  %6.1f  %15.3f  %8.1f  %6.1f  %7.1f  %6.1f  %s\n",
-           json_string_value(json_object_get(row, "name")),
+           json_field_text(row, "name"),
            (long long)json_integer_value(json_object_get(row, "launches")),
-           json_string_value(json_object_get(row, "operation")),
-           kernel_number(row, "microseconds") / 1e3, 100 * kernel_number(row, "share"),
-           kernel_number(row, "lost_microseconds") / 1e3, kernel_number(row, "gflops"),
-           100 * kernel_number(row, "share_of_products"), kernel_number(row, "gbytes_per_second"),
-           100 * kernel_number(row, "share_of_memory"),
-           json_string_value(json_object_get(row, "from")));
+           json_field_text(row, "operation"), kernel_number(row, "microseconds") / 1e3,
+           100 * kernel_number(row, "share"), kernel_number(row, "lost_microseconds") / 1e3,
+           kernel_number(row, "gflops"), 100 * kernel_number(row, "share_of_products"),
+           kernel_number(row, "gbytes_per_second"), 100 * kernel_number(row, "share_of_memory"),
+           json_field_text(row, "from"));
 }
 
 static void print_kernel_time(const json_t *row) {
     double speed = kernel_number(row, "gflops");
-    printf("  %-30s %6lld  %-18s %9.3f  %6.1f", json_string_value(json_object_get(row, "name")),
+    printf("  %-30s %6lld  %-18s %9.3f  %6.1f", json_field_text(row, "name"),
            (long long)json_integer_value(json_object_get(row, "launches")), "",
            kernel_number(row, "microseconds") / 1e3, 100 * kernel_number(row, "share"));
     if (speed > 0) printf("  %s", quantity(1e9 * speed, "FLOP/s").text);

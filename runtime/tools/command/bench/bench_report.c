@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 void bench_tell(const Bench *bench, const char *name, double value) {
     json_object_set_new(bench->report, name, json_number(value));

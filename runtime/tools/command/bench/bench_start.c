@@ -8,7 +8,6 @@
 #include "training/spec.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>

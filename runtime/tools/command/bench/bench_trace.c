@@ -11,7 +11,6 @@
 #include "abi/json_make.h"
 #include "base/files.h"
 #include "base/memory.h"
-#include "base/message.h"
 
 #include <ctype.h>
 #include <omp.h>
@@ -45,7 +44,7 @@ typedef struct UnitSearch {
 } UnitSearch;
 
 static const char *unit_text(const UnitSearch *search, long unit, const char *key) {
-    return json_string_value(json_object_get(json_array_get(search->units, (size_t)unit), key));
+    return json_field_text(json_array_get(search->units, (size_t)unit), key);
 }
 
 static double unit_runs(const UnitSearch *search, long unit) {
@@ -158,9 +157,8 @@ static json_t *launch_arguments(const Bench *bench, const KernelTime *row, const
 
 static json_t *launch_event(const Bench *bench, const KernelTime *row, const json_t *unit,
                             const KernelEvent *event, long run) {
-    const char *own = json_string_value(json_object_get(unit, "name")),
-               *name = own ? own : row->name,
-               *kind = json_string_value(json_object_get(unit, "kind"));
+    const char *own = json_field_text(unit, "name"), *name = own ? own : row->name,
+               *kind = json_field_text(unit, "kind");
     return span_event(name ? name : "?", kind ? kind : "other", event->start, event->seconds,
                       launch_arguments(bench, row, unit, event, run));
 }

@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 typedef struct Export {
     const char *run, *out, *layout, *layouts_file, *type;
@@ -31,18 +30,14 @@ typedef struct Export {
 static bool find_layout(const Export *export) {
     int count;
     const char *const *names = moec_layouts(export->layouts, &count);
-    char *known = memory_format("%s", "");
+    char *remedy = memory_format("known layouts: ");
     bool found = false;
     for (int i = 0; i < count; i++) {
-        char *longer = memory_format("%s%s%s", known, i ? ", " : "", names[i]);
-        free(known);
-        known = longer;
+        remedy = memory_append(remedy, "%s%s", i ? ", " : "", names[i]);
         found = found || strcmp(names[i], export->layout) == 0;
     }
-    char *remedy = memory_format("known layouts: %s", known);
     if (!found) error_message(remedy, "unknown layout '%s'", export->layout);
     free(remedy);
-    free(known);
     return found;
 }
 

@@ -82,7 +82,7 @@ bool gguf_own_write(const GgufOwn *own, const char *path, int *tensors, char **t
 /* ---- reading ---- */
 
 static const char *own_text(const GgufFile *file, const char *key) {
-    return json_string_value(json_object_get(file->keys, key));
+    return json_field_text(file->keys, key);
 }
 
 bool gguf_own_is(const GgufFile *file) {

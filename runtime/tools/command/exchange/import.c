@@ -54,9 +54,7 @@ static char *model_name(const char *folder) {
 /* "decoder", which specs use, and "if", a keyword, become "decoder_model" and "if_model". */
 static void unused_name(Import *import) {
     if (moec_layout_name(import->layouts, import->name)) return;
-    char *longer = memory_format("%s_model", import->name);
-    free(import->name);
-    import->name = longer;
+    import->name = memory_append(import->name, "_model");
 }
 
 /* NULL for a folder. */
@@ -69,15 +67,8 @@ static char *layout_names(MoecCompiler *layouts) {
     int count;
     const char *const *names = moec_layouts(layouts, &count);
     char *text = memory_format("%s", "");
-    for (int i = 0; i < count; i++) {
-        char *longer = memory_format("%s%s%s", text,
-                                     !i               ? ""
-                                     : i == count - 1 ? " and "
-                                                      : ", ",
-                                     names[i]);
-        free(text);
-        text = longer;
-    }
+    for (int i = 0; i < count; i++)
+        text = memory_append(text, "%s%s", !i ? "" : i == count - 1 ? " and " : ", ", names[i]);
     return text;
 }
 

@@ -5,7 +5,6 @@
 #include "abi/json_make.h"
 #include "base/files.h"
 #include "base/memory.h"
-#include "base/message.h"
 #include "model/model.h"
 #include "tools/command/line/commands.h"
 #include "tools/exchange/exchange.h"

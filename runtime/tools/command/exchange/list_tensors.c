@@ -6,7 +6,6 @@
 #include "data/shards.h"
 #include "training/checkpoint.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,11 +25,9 @@ static void print_tensor_row(const TensorEntry *entry, int width) {
 }
 
 static json_t *entry_json(const TensorEntry *entry) {
-    json_t *shape = json_array();
-    for (int i = 0; i < entry->rank; i++)
-        json_array_append_new(shape, json_integer(entry->shape[i]));
     return json_make("{s:s, s:s, s:o, s:I}", "name", entry->name, "type", safetensors_type(entry),
-                     "shape", shape, "bytes", (json_int_t)entry->bytes);
+                     "shape", json_integers(entry->shape, entry->rank), "bytes",
+                     (json_int_t)entry->bytes);
 }
 
 static void print_tensors_json(const Shards *shards) {

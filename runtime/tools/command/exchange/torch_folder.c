@@ -12,7 +12,6 @@
 #include "model/model.h"
 #include "tools/exchange/exchange.h"
 #include "training/checkpoint.h"
-#include "training/spec.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -21,10 +20,9 @@
 
 /* Releases `object`. */
 static bool write_json(const char *folder, const char *name, json_t *object) {
-    char *text = json_write(object, JSON_INDENT(2)), *ended = memory_format("%s\n", text);
-    bool good = folder_write_text(folder, name, ended);
+    char *text = memory_append(json_write(object, JSON_INDENT(2)), "\n");
+    bool good = folder_write_text(folder, name, text);
     free(text);
-    free(ended);
     json_decref(object);
     return good;
 }
@@ -88,11 +86,9 @@ static char *torch_name(const TensorEntry *entries, int count, const char *name)
         bool weight = *end && has_entry(entries, count, name, path),
              list = *end && isdigit((unsigned char)end[1]) &&
                     has_named_entry(entries, count, name, path);
-        char *longer = memory_format(
-            "%s%.*s%s%s%s%s", made, (int)length, from, torch_is_reserved(from, length) ? "_" : "",
-            weight ? TORCH_LAYER : "", list ? TORCH_STEPS : "", *end ? "." : "");
-        free(made);
-        made = longer;
+        made = memory_append(made, "%.*s%s%s%s%s", (int)length, from,
+                             torch_is_reserved(from, length) ? "_" : "", weight ? TORCH_LAYER : "",
+                             list ? TORCH_STEPS : "", *end ? "." : "");
         from = end + (*end == '.');
     }
     return made;

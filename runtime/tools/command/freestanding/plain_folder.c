@@ -38,14 +38,14 @@ static size_t at_least_one(size_t bytes) {
 }
 
 /* sizeof(Model) */
-size_t freestanding_state_bytes(const MoecFreestanding *program) {
+static size_t freestanding_state_bytes(const MoecFreestanding *program) {
     return rounded_up(at_least_one(program->cache_bytes) + at_least_one(program->arena_bytes) +
                       (size_t)program->vocabulary * sizeof(float) + 2 * sizeof(int32_t));
 }
 
 /* Frames of at most five functions, the buffers of a product or of an attention head, and the
  * arrays of the largest kernel: tests/freestanding/ measures it. */
-size_t freestanding_stack_bytes(const MoecFreestanding *program) {
+static size_t freestanding_stack_bytes(const MoecFreestanding *program) {
     return 2048 + rounded_up(program->local_bytes);
 }
 
@@ -89,11 +89,9 @@ static char *template_filled(const char *template, const TemplateMark *marks) {
 
 static bool write_filled(const FreestandingFolder *folder, const char *name, const char *template,
                          const TemplateMark *marks) {
-    char *text = template_filled(freestanding_template(template), marks),
-         *path = path_join(folder->out, name);
-    const bool good = file_write(path, text, strlen(text));
+    char *text = template_filled(freestanding_template(template), marks);
+    const bool good = folder_write_text(folder->out, name, text);
     free(text);
-    free(path);
     return good;
 }
 

@@ -27,11 +27,9 @@ typedef struct FreestandingFolder {
 /* The largest array of weights without --weights=array: a compiler needs many times its size. */
 enum { FREESTANDING_ARRAY_BYTES = 16 << 20 };
 
-/* Bytes of the constant weights; of the state; of the stack, at most. */
+/* Bytes of the constant weights. */
 size_t freestanding_weight_bytes(const MoecFreestanding *program);
 size_t freestanding_rounded_bytes(const MoecFreestanding *program); /* all but f32 */
-size_t freestanding_state_bytes(const MoecFreestanding *program);
-size_t freestanding_stack_bytes(const MoecFreestanding *program);
 
 /* Writes the folder. False after a message. */
 bool freestanding_write(const FreestandingFolder *folder);

@@ -212,9 +212,7 @@ static bool write_assembly(const FreestandingFolder *folder, size_t floats, size
     add_included_array(&text, "moec_floats", 0, floats);
     if (all > floats) add_included_array(&text, "moec_rounded", floats, all - floats);
     text_append(&text, tail, strlen(tail));
-    char *path = path_join(folder->out, "weights.S");
-    const bool good = file_write(path, text.bytes, text.length);
-    free(path);
+    const bool good = folder_write(folder->out, "weights.S", text.bytes, text.length);
     text_free(&text);
     return good;
 }

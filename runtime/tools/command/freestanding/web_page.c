@@ -135,12 +135,8 @@ static bool write_web_page(const FreestandingFolder *folder, const char *path) {
 static bool write_sources(const char *folder) {
     static const char *const names[] = {"web.c", "lexicon.h", "lexicon.c"};
     bool good = true;
-    for (int i = 0; i < 3 && good; i++) {
-        const char *text = freestanding_template(names[i]);
-        char *path = path_join(folder, names[i]);
-        good = file_write(path, text, strlen(text));
-        free(path);
-    }
+    for (int i = 0; i < 3 && good; i++)
+        good = folder_write_text(folder, names[i], freestanding_template(names[i]));
     return good;
 }
 

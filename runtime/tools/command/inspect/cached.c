@@ -4,7 +4,6 @@
 
 #include "base/memory.h"
 #include "base/message.h"
-#include "model/decoder.h"
 #include "model/interpreted.h"
 #include "training/spec.h"
 

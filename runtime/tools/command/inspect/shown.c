@@ -42,12 +42,7 @@ static bool read_slice(const SelectedName *selection, const PublicTensor *tensor
             good = good && *at == ']';
     }
     if (good && (!at || !at[1])) return true;
-    char *shape = memory_format("%s", "");
-    for (int i = 0; i < tensor->rank; i++) {
-        char *longer = memory_format("%s%s%ld", shape, i ? "," : "", tensor->shape[i]);
-        free(shape);
-        shape = longer;
-    }
+    char *shape = tensor_sizes_text(tensor->shape, tensor->rank, ",");
     error_message("write a number, a range 2:5 or : for each dimension, for example [0,:,2:5]",
                   "'[%s' does not fit %s[%s] of size [%s]", selection->rest, tensor->name,
                   tensor->axes, shape);
@@ -123,16 +118,11 @@ static Statistics statistics_of(const ShownTensor *tensor) {
 
 /* "block.0.ffn.level[1,16,64]" */
 static char *title_of(const ShownTensor *tensor) {
-    char *title = memory_format("%s", tensor->name);
-    for (int i = 0; i < tensor->rank; i++) {
-        char *longer = memory_format("%s%s%ld", title, i ? "," : "[", tensor->shape[i]);
-        free(title);
-        title = longer;
-    }
-    if (!tensor->rank) return title;
-    char *whole = memory_format("%s]", title);
-    free(title);
-    return whole;
+    if (!tensor->rank) return memory_format("%s", tensor->name);
+    char *sizes = tensor_sizes_text(tensor->shape, tensor->rank, ","),
+         *title = memory_format("%s[%s]", tensor->name, sizes);
+    free(sizes);
+    return title;
 }
 
 /* A line per row of the last dimension, with its coordinates. */
@@ -179,14 +169,12 @@ json_t *shown_json(const ShownList *list, bool with_values) {
     for (int i = 0; i < list->count; i++) {
         const ShownTensor *tensor = &list->items[i];
         const Statistics found = statistics_of(tensor);
-        json_t *shape = json_array(), *values = json_array();
-        for (int k = 0; k < tensor->rank; k++)
-            json_array_append_new(shape, json_integer(tensor->shape[k]));
+        json_t *values = json_array();
         json_t *object =
-            json_make("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:I}", "name", tensor->name, "axes",
-                      tensor->axes, "shape", shape, "mean", json_number(found.mean), "std",
-                      json_number(found.deviation), "min", json_number(found.least), "max",
-                      json_number(found.most), "not_finite", (json_int_t)found.not_finite);
+            json_make("{s:s, s:s, s:o, s:f, s:f, s:f, s:f, s:I}", "name", tensor->name, "axes",
+                      tensor->axes, "shape", json_integers(tensor->shape, tensor->rank), "mean",
+                      found.mean, "std", found.deviation, "min", found.least, "max", found.most,
+                      "not_finite", (json_int_t)found.not_finite);
         if (tensor->file) {
             json_object_set_new(object, "file", json_text(tensor->file));
             json_object_set_new(object, "line", json_integer(tensor->line));

@@ -5,7 +5,6 @@
 #include "base/threads.h"
 #include "moec.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -175,9 +174,7 @@ static char *listed(const char *argument) {
         int length = (int)strcspn(at, "|");
         const char *next = at + length + (at[length] == '|');
         const char *before = at == argument ? "" : *next ? ", " : " or ";
-        char *longer = memory_format("%s%s%.*s", text, before, length, at);
-        free(text);
-        text = longer;
+        text = memory_append(text, "%s%.*s", before, length, at);
         at = next;
     }
     return text;
@@ -221,12 +218,9 @@ static void print_renamed(const Command *command) {
                      old_command, command->name);
     if (!old_names.count) return;
     char *text = memory_format("%s", "");
-    for (int i = 0; i < old_names.count; i++) {
-        char *longer = memory_format("%s%s'%s' is now '%s'", text, i ? ", " : "",
-                                     old_names.items[i], new_names.items[i]);
-        free(text);
-        text = longer;
-    }
+    for (int i = 0; i < old_names.count; i++)
+        text = memory_append(text, "%s'%s' is now '%s'", i ? ", " : "", old_names.items[i],
+                             new_names.items[i]);
     note_message("flag %s; the old name%s will be removed in version 0.4", text,
                  old_names.count > 1 ? "s" : "");
     free(text);

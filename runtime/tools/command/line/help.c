@@ -5,7 +5,6 @@
 #include "base/build.h"
 #include "tools/command/line/arguments.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -10,7 +10,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* An output in the order of computation: outputs of one repeat are a run of stacked outputs. */
 typedef struct OrderedOutput {
@@ -117,10 +116,9 @@ void bisect_print(const Comparison *comparison) {
 json_t *bisect_json(const Comparison *comparison) {
     const FirstDifference *first = &comparison->first;
     if (!*first->worst.name) return json_null();
-    json_t *object = json_make("{s:s, s:o, s:o, s:s, s:o, s:o}", "name", first->worst.name, "error",
-                               json_number(first->worst.error), "limit",
-                               json_number(first->worst.limit), "element", first->element, "given",
-                               json_number(first->given), "exact", json_number(first->exact));
+    json_t *object = json_make("{s:s, s:f, s:f, s:s, s:f, s:f}", "name", first->worst.name, "error",
+                               first->worst.error, "limit", first->worst.limit, "element",
+                               first->element, "given", first->given, "exact", first->exact);
     if (first->file) {
         json_object_set_new(object, "file", json_text(first->file));
         json_object_set_new(object, "line", json_integer(first->line));

@@ -252,9 +252,8 @@ static json_t *undecided_of(const Comparison *comparison) {
     for (int i = 0; i < comparison->undecided_count; i++) {
         const Undecided *one = &comparison->undecided[i];
         json_array_append_new(undecided,
-                              json_make("{s:s, s:s, s:o, s:o}", "of", kind_names[one->kind], "name",
-                                        one->name, "error", json_number(one->error), "moved",
-                                        json_number(one->moved)));
+                              json_make("{s:s, s:s, s:f, s:f}", "of", kind_names[one->kind], "name",
+                                        one->name, "error", one->error, "moved", one->moved));
     }
     return undecided;
 }
@@ -266,9 +265,8 @@ static json_t *report_of(const Comparison *comparison) {
     for (int kind = 0; kind < KINDS; kind++) {
         const Worst *worst = &comparison->worst[kind];
         if (!*worst->name) continue;
-        json_t *row =
-            json_make("{s:i, s:s, s:o, s:o}", "tensors", worst->count, "worst", worst->name,
-                      "error", json_number(worst->error), "limit", json_number(worst->limit));
+        json_t *row = json_make("{s:i, s:s, s:f, s:f}", "tensors", worst->count, "worst",
+                                worst->name, "error", worst->error, "limit", worst->limit);
         if (comparison->rounded)
             json_object_set_new(row, "reference", json_number(worst->reference));
         json_object_set_new(report, kind_names[kind], row);

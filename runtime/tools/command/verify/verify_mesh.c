@@ -4,7 +4,6 @@
 
 #include "abi/json_make.h"
 #include "base/message.h"
-#include "tools/command/line/commands.h"
 
 #include <stdio.h>
 #include <stdlib.h>
