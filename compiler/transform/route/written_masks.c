@@ -15,13 +15,13 @@ typedef struct WrittenMask {
     bool has_vector;
 } WrittenMask;
 
-static bool has_index(const Expr *read, const Index *index) {
+static bool is_read_at_index(const Expr *read, const Index *index) {
     for (int i = 0; i < read->count; i++)
         if (read->args[i]->kind == EXPR_INDEX && read->args[i]->index == index) return true;
     return false;
 }
 
-static bool is_reduced(const Statement *statement, const Index *index) {
+static bool sums_over(const Statement *statement, const Index *index) {
     return statement_loops_over(statement, index) && !expr_uses_index(statement->target, index);
 }
 
@@ -30,7 +30,7 @@ static bool reduces_entries(const Statement *statement, const Tuple *tuple, int 
     for (int i = 0; i < rank; i++) {
         const Index *index = tuple->at[i]->index;
         if (!statement_loops_over(statement, index)) return false;
-        reduced |= index->axis->kind == AXIS_PLAIN && is_reduced(statement, index);
+        reduced |= index->axis->kind == AXIS_PLAIN && sums_over(statement, index);
     }
     return reduced;
 }
@@ -41,7 +41,7 @@ static void find_vector(Expr *expr, void *data) {
     if (expr->kind != EXPR_READ || expr->tensor->role != ROLE_TEMP) return;
     const Routing *routing = written->routing;
     for (int i = 0; i < routing->rank; i++)
-        if (!has_index(expr, written->mask->args[routing->mask_dims[i]]->index)) return;
+        if (!is_read_at_index(expr, written->mask->args[routing->mask_dims[i]]->index)) return;
     int own = 0;
     for (int i = 0; i < expr->count; i++)
         own += expr->args[i]->kind == EXPR_INDEX && !expr->args[i]->index->of_repeat;
@@ -55,7 +55,7 @@ static void note_mask(const Routing *routing, const Expr *read, const Statement 
         .mask = (Expr *)read, .entries = 1, .span = statement->span, .asked = statement->asked};
     for (int i = 0; i < routing->rank; i++) {
         const Index *index = read->args[routing->mask_dims[i]]->index;
-        if (index->axis->kind != AXIS_PLAIN || !is_reduced(statement, index)) continue;
+        if (index->axis->kind != AXIS_PLAIN || !sums_over(statement, index)) continue;
         if (!masked->axis) masked->axis = index->axis;
         masked->entries *= index->axis->size;
     }
