@@ -8,7 +8,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <libgen.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -198,13 +197,13 @@ bool folder_make_quietly(const char *path) {
     return made;
 }
 
-static bool report_folder(const char *path) {
+bool folder_report(const char *path) {
     return error_message("choose another folder", "cannot create the folder %s: %s", path,
                          strerror(errno));
 }
 
 bool folder_make(const char *path) {
-    return folder_make_quietly(path) || report_folder(path);
+    return folder_make_quietly(path) || folder_report(path);
 }
 
 static int is_visible(const struct dirent *entry) {
@@ -346,7 +345,7 @@ void aside_write(Aside *aside, const void *bytes, size_t length) {
 }
 
 /* A rename is durable only after the containing folder is synced to disk. */
-static void flush_folder(const char *path) {
+void folder_flush(const char *path) {
     char *copy = memory_format("%s", path);
     int descriptor = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (descriptor >= 0) {
@@ -373,7 +372,7 @@ bool aside_close(Aside *aside) {
                       "cannot write %s: %s; the existing file is unchanged", aside->path,
                       strerror(aside->failed));
     } else if (aside->lasting) {
-        flush_folder(aside->path);
+        folder_flush(aside->path);
     }
     free(aside->path);
     free(aside->partial);
@@ -414,107 +413,6 @@ bool write_all(int descriptor, const void *bytes, size_t length) {
         done += (size_t)written;
     }
     return true;
-}
-
-/* ---- folders ---- */
-
-static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *at) {
-    (void)status, (void)kind, (void)at;
-    return remove(path);
-}
-
-static int sync_entry(const char *path, const struct stat *status, int kind, struct FTW *at) {
-    (void)status, (void)kind, (void)at;
-    int descriptor = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    int failed = descriptor < 0 || (fsync(descriptor) != 0 && errno != EINVAL) ? errno : 0;
-    if (descriptor >= 0) close(descriptor);
-    return failed;
-}
-
-enum { OPEN_FOLDERS = 8 }; /* while a tree is visited */
-
-static void folder_remove(const char *path) {
-    nftw(path, remove_entry, OPEN_FOLDERS, FTW_DEPTH | FTW_PHYS);
-}
-
-/* The descriptor that locks a folder; -1 if there is none or, with EWOULDBLOCK, another process has
- * locked it. */
-static int folder_lock(const char *path) {
-    int descriptor = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (descriptor < 0 || flock(descriptor, LOCK_EX | LOCK_NB) == 0) return descriptor;
-    close(descriptor);
-    errno = EWOULDBLOCK;
-    return -1;
-}
-
-/* Moves the entries of a folder to another one; with `check`, only prints a message if an entry
- * there cannot be replaced. */
-static bool move_entries(const char *from, const char *to, bool check) {
-    struct dirent **entries;
-    int count = scandir(from, &entries, NULL, NULL);
-    bool good = count >= 0;
-    for (int i = 0; i < count; i++) {
-        const char *name = entries[i]->d_name;
-        char *source = path_join(from, name), *target = path_join(to, name);
-        if (!good || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
-            ;
-        else if (file_is_folder(source) && file_is_folder(target))
-            good = move_entries(source, target, check);
-        else if (check)
-            good = file_replaceable(target);
-        else
-            good = rename(source, target) == 0 ||
-                   error_message(NULL, "cannot write %s: %s", target, strerror(errno));
-        free(source);
-        free(target);
-        free(entries[i]);
-    }
-    if (count >= 0) free(entries);
-    return good;
-}
-
-/* The folder for the files: in an existing folder, since its parent may be read-only; else next to
- * it. */
-static char *partial_folder(const char *path) {
-    static const char name[] = "moec-partial";
-    if (file_is_folder(path)) return memory_format("%s/.%s", path, name);
-    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
-    return memory_format("%.*s.%s.%s", (int)(base - path), path, base, name);
-}
-
-bool aside_folder_open(AsideFolder *aside, const char *path) {
-    size_t length = strlen(path);
-    while (length > 1 && path[length - 1] == '/') length--;
-    *aside = (AsideFolder){.path = memory_format("%.*s", (int)length, path)};
-    aside->partial = partial_folder(aside->path);
-    bool good = !file_exists(aside->path) || folder_make(aside->path);
-    aside->lock = good ? folder_lock(aside->partial) : -1;
-    if (aside->lock >= 0) folder_remove(aside->partial), close(aside->lock); /* after a kill */
-    if (good && aside->lock < 0 && errno == EWOULDBLOCK)
-        good = error_message("wait for it, or write to another folder",
-                             "cannot write %s: another process is writing it", aside->path);
-    good = good && (folder_make_quietly(aside->partial) || report_folder(aside->path));
-    aside->lock = good ? folder_lock(aside->partial) : -1;
-    if (good) return true;
-    free(aside->path);
-    free(aside->partial);
-    return false;
-}
-
-bool aside_folder_close(AsideFolder *aside, bool good) {
-    const char *path = aside->path, *partial = aside->partial;
-    int failed = good ? nftw(partial, sync_entry, OPEN_FOLDERS, FTW_PHYS) : 0;
-    if (failed < 0) failed = errno;
-    if (good && !failed && !file_is_folder(path) && rename(partial, path) != 0) failed = errno;
-    if (failed) good = error_message(NULL, "cannot write %s: %s", path, strerror(failed));
-    if (good && file_is_folder(partial))
-        good = move_entries(partial, path, true) && move_entries(partial, path, false);
-    if (aside->lock >= 0) close(aside->lock);
-    folder_remove(partial);
-    if (good) flush_folder(path);
-    free(aside->path);
-    free(aside->partial);
-    return good;
 }
 
 /* ---- messages ---- */

@@ -54,6 +54,10 @@ uint64_t file_bytes(const char *path);
 bool folder_make(const char *path);
 /* The same without a message; errno has the reason. */
 bool folder_make_quietly(const char *path);
+/* False after a message that it cannot be created, for the reason in errno. */
+bool folder_report(const char *path);
+/* Syncs the folder that contains the path, after a rename. */
+void folder_flush(const char *path);
 typedef bool FolderVisit(void *data, const char *folder);
 /* Visits the folders in a folder in the order of their names, with numbers as numbers, and leaves
  * out those that begin with a dot. False: a visit failed. */
