@@ -4,7 +4,7 @@
         c = 8, f = 48, s = 32
    inputs:  tokens[batch, s], position
    outputs: logits[batch, s, v]
-   work:    10 kernels and calls, 9 products
+   work:    9 kernels and calls, 9 products
    memory:  1088 bytes of temporaries */
 /* Kernel features that this program does not use. */
 #define MOEC_ROUNDED_PRODUCTS 0
@@ -91,11 +91,13 @@ static void kernel_decode_1_attention_norm_y_2(long i, const float *restrict x_2
         + attention_q[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:31
    key_rotary_y[b,s,h,e] = attention_k[b,s,h,e] * query_rotary_cosine[s,e]
         + attention_k[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:31
-   cache_key_rotary_y[i,batch,position + s,hk,e] = key_rotary_y[batch,s,hk,e]   -- std/rotary.moe:31 */
-static void kernel_decode_2_cache_key_rotary_y(long i, const float *restrict attention_q,
+   cache_key_rotary_y[i,batch,position + s,hk,e] = key_rotary_y[batch,s,hk,e]   -- std/rotary.moe:31
+   act_y[b,s,h,c] = sigmoid(sdpa_gate_weight_product[b,s,h,c])   -- std/activations.moe:41 */
+static void kernel_decode_2_act_y(long i, const float *restrict attention_q,
         const float *restrict attention_k, const float *restrict attention_v,
         const float *restrict query_rotary_cosine, const float *restrict query_rotary_sine,
-        float *restrict query_rotary_y, const int32_t *restrict position, float *restrict cache_key_rotary_y,
+        float *restrict query_rotary_y, const float *restrict sdpa_gate_weight_product,
+        float *restrict act_y, const int32_t *restrict position, float *restrict cache_key_rotary_y,
         float *restrict cache_attention_v)
 {
     const int32_t position_at = position[0];
@@ -119,6 +121,12 @@ static void kernel_decode_2_cache_key_rotary_y(long i, const float *restrict att
                 + attention_k[(e + 4) % 8] * query_rotary_sine[e];
         cache_key_rotary_y[(i * S + at) * E + e] = key_rotary_y;
     }
+    for (long h = 0; h < H; h++) {
+        MOEC_OMP(simd)
+        for (long c = 0; c < C; c++) {
+            act_y[h * C + c] = moec_sigmoid(sdpa_gate_weight_product[h * C + c]);
+        }
+    }
 }
 
 static const MoecAttend moec_options_decode_3 = {
@@ -128,16 +136,14 @@ static const MoecAttend moec_options_decode_3 = {
     .scale = 0.353553391f, .cap = 0.0f, .best = 0,
 };
 
-/* act_y[b,s,h,c] = sigmoid(sdpa_gate_weight_product[b,s,h,c])   -- std/activations.moe:41
-   sdpa_gate_y[b,s,h,c] = attended[b,s,h,c] * act_y[b,s,h,c]   -- std/gate.moe:92 */
-static void kernel_decode_4_sdpa_gate_y(const float *restrict attended,
-        const float *restrict sdpa_gate_weight_product, float *restrict sdpa_gate_y)
+/* sdpa_gate_y[b,s,h,c] = attended[b,s,h,c] * act_y[b,s,h,c]   -- std/gate.moe:92 */
+static void kernel_decode_4_sdpa_gate_y(const float *restrict attended, const float *restrict act_y,
+        float *restrict sdpa_gate_y)
 {
     for (long h = 0; h < H; h++) {
         MOEC_OMP(simd)
         for (long c = 0; c < C; c++) {
-            float act_y = moec_sigmoid(sdpa_gate_weight_product[h * C + c]);
-            sdpa_gate_y[h * C + c] = attended[h * C + c] * act_y;
+            sdpa_gate_y[h * C + c] = attended[h * C + c] * act_y[h * C + c];
         }
     }
 }
@@ -165,27 +171,20 @@ static void kernel_decode_5_ffn_norm_y_2(long i, const float *restrict x_2,
     }
 }
 
-/* act_y_2[b,s,f] = ffn_gate_product[b,s,f] * sigmoid(ffn_gate_product[b,s,f])   -- std/activations.moe:21 */
-static void kernel_decode_6_act_y_2(const float *restrict ffn_gate_product, float *restrict act_y_2)
+/* act_y_2[b,s,f] = ffn_gate_product[b,s,f] * sigmoid(ffn_gate_product[b,s,f])   -- std/activations.moe:21
+   ffn_h[b,s,f] = act_y_2[b,s,f] * ffn_up_product[b,s,f]   -- std/mlp.moe:57 */
+static void kernel_decode_6_ffn_h(const float *restrict ffn_gate_product,
+        const float *restrict ffn_up_product, float *restrict ffn_h)
 {
     MOEC_OMP(simd)
     for (long f = 0; f < F; f++) {
-        act_y_2[f] = ffn_gate_product[f] * moec_sigmoid(ffn_gate_product[f]);
-    }
-}
-
-/* ffn_h[b,s,f] = act_y_2[b,s,f] * ffn_up_product[b,s,f]   -- std/mlp.moe:57 */
-static void kernel_decode_7_ffn_h(const float *restrict act_y_2, const float *restrict ffn_up_product,
-        float *restrict ffn_h)
-{
-    MOEC_OMP(simd)
-    for (long f = 0; f < F; f++) {
-        ffn_h[f] = act_y_2[f] * ffn_up_product[f];
+        float act_y_2 = ffn_gate_product[f] * moec_sigmoid(ffn_gate_product[f]);
+        ffn_h[f] = act_y_2 * ffn_up_product[f];
     }
 }
 
 /* x_2[i + 1,b,s,d] = x_3[b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:156 */
-static void kernel_decode_8_x_2(long i, float *restrict x_2, const float *restrict x_3,
+static void kernel_decode_7_x_2(long i, float *restrict x_2, const float *restrict x_3,
         const float *restrict ffn_y)
 {
     MOEC_OMP(simd)
@@ -198,7 +197,7 @@ static void kernel_decode_8_x_2(long i, float *restrict x_2, const float *restri
    final_norm_root[b,s] = rsqrt(final_norm_sum_of_squares[b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
    final_norm_y[b,s,d] = x_2[4,b,s,d] * final_norm_root[b,s]   -- std/norms.moe:10
    final_norm_y_2[b,s,d] = final_norm_y[b,s,d] * final_norm_weight[d]   -- std/norms.moe:13 */
-static void kernel_decode_9_final_norm_y_2(const float *restrict x_2,
+static void kernel_decode_8_final_norm_y_2(const float *restrict x_2,
         const float *restrict final_norm_weight, float *restrict final_norm_y_2)
 {
     float final_norm_sum_of_squares = 0.0f;
@@ -226,15 +225,16 @@ static void run_decode(const MoecRun *run)
     const float *const block_attention_value = run->weights + 7296; /* [block, d, hv, c] */
     const float *const block_attention_output = run->weights + 9344; /* [block, h, c, d] */
     float *const attention_q = (void *)(run->arena + 384); /* [batch, s, h, e] */
-    float *const attention_k = (void *)(run->arena + 640); /* [batch, s, hk, e] */
-    float *const attention_v = (void *)(run->arena + 704); /* [batch, s, hv, c] */
+    float *const attention_k = (void *)(run->arena + 768); /* [batch, s, hk, e] */
+    float *const attention_v = (void *)(run->arena + 832); /* [batch, s, hv, c] */
     float *const query_rotary_cosine = (void *)(run->arena + 960); /* [s, e] */
     float *const query_rotary_sine = (void *)(run->arena + 1024); /* [s, e] */
-    float *const query_rotary_y = (void *)(run->arena + 512); /* [batch, s, h, e] */
+    float *const query_rotary_y = (void *)(run->arena + 256); /* [batch, s, h, e] */
     float *const attended = (void *)(run->arena + 384); /* [batch, s, h, c] */
-    float *const attended_lse = (void *)(run->arena + 640); /* [batch, s, h] */
+    float *const attended_lse = (void *)(run->arena + 512); /* [batch, s, h] */
     const float *const block_attention_sdpa_gate_weight = run->weights + 13440; /* [block, d, h, c] */
     float *const sdpa_gate_weight_product = (void *)(run->arena + 512); /* [batch, s, h, c] */
+    float *const act_y = (void *)(run->arena + 640); /* [batch, s, h, c] */
     float *const sdpa_gate_y = (void *)(run->arena + 256); /* [batch, s, h, c] */
     float *const attention_y = (void *)(run->arena + 384); /* [batch, s, d] */
     float *const x_3 = (void *)(run->arena + 832); /* [batch, s, d] */
@@ -244,8 +244,7 @@ static void run_decode(const MoecRun *run)
     const float *const block_ffn_gate = run->weights + 23808; /* [block, d, f] */
     const float *const block_ffn_down = run->weights + 29952; /* [block, f, d] */
     float *const ffn_gate_product = (void *)(run->arena + 256); /* [batch, s, f] */
-    float *const act_y_2 = (void *)(run->arena + 448); /* [batch, s, f] */
-    float *const ffn_up_product = (void *)(run->arena + 256); /* [batch, s, f] */
+    float *const ffn_up_product = (void *)(run->arena + 448); /* [batch, s, f] */
     float *const ffn_h = (void *)(run->arena + 640); /* [batch, s, f] */
     float *const ffn_y = (void *)(run->arena + 256); /* [batch, s, d] */
     const float *const final_norm_weight = run->weights + 36096; /* [d] */
@@ -262,18 +261,24 @@ static void run_decode(const MoecRun *run)
         kernel_decode_1_attention_norm_y_2(i, x_2, block_attention_norm_weight, attention_norm_y_2);
         /* attention_q[b,s,h,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_query[i,d,h,e]
                   -- std/attention.moe:85 */
-        moec_product(run, 0, &moec_products[0], attention_norm_y_2, block_attention_query + i * D * H * E,
-                attention_q);
         /* attention_k[b,s,hk,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_key[i,d,hk,e]
                   -- std/attention.moe:87 */
-        moec_product(run, 1, &moec_products[1], attention_norm_y_2, block_attention_key + i * D * E,
-                attention_k);
         /* attention_v[b,s,hv,c] = sum[d] attention_norm_y_2[b,s,d] * block_attention_value[i,d,hv,c]
                   -- std/attention.moe:88 */
-        moec_product(run, 2, &moec_products[2], attention_norm_y_2, block_attention_value + i * D * HV * C,
-                attention_v);
-        kernel_decode_2_cache_key_rotary_y(i, attention_q, attention_k, attention_v, query_rotary_cosine,
-                query_rotary_sine, query_rotary_y, position, cache_key_rotary_y, cache_attention_v);
+        /* sdpa_gate_weight_product[b,s,h,c] = sum[d] attention_norm_y_2[b,s,d]
+                * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:66 */
+        moec_shared_products(run, (const MoecProductCall[]){
+                {0, &moec_products[0], attention_norm_y_2, block_attention_query + i * D * H * E,
+                        attention_q},
+                {1, &moec_products[1], attention_norm_y_2, block_attention_key + i * D * E, attention_k},
+                {2, &moec_products[2], attention_norm_y_2, block_attention_value + i * D * HV * C,
+                        attention_v},
+                {3, &moec_products[3], attention_norm_y_2, block_attention_sdpa_gate_weight + i * D * H * C,
+                        sdpa_gate_weight_product}
+        }, 4);
+        kernel_decode_2_act_y(i, attention_q, attention_k, attention_v, query_rotary_cosine,
+                query_rotary_sine, query_rotary_y, sdpa_gate_weight_product, act_y, position,
+                cache_key_rotary_y, cache_attention_v);
         /* attended[b,s,h,c], attended_lse[b,s,h] =
                 attend(query_rotary_y[b,s,h,e], cache_key_rotary_y[i,b,t,hk,e],
                 cache_attention_v[i,b,t,hv,c], position; scale = 0.353553391, mask = causal, position)
@@ -281,27 +286,24 @@ static void run_decode(const MoecRun *run)
         moec_attend_step(&moec_options_decode_3, (long)position[0],
                 &(const MoecAttendWork){.q = query_rotary_y, .k = cache_key_rotary_y + i * S * E,
                 .v = cache_attention_v + i * S * HV * C, .o = attended, .lse = attended_lse});
-        /* sdpa_gate_weight_product[b,s,h,c] = sum[d] attention_norm_y_2[b,s,d]
-                * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:66 */
-        moec_product(run, 3, &moec_products[3], attention_norm_y_2,
-                block_attention_sdpa_gate_weight + i * D * H * C, sdpa_gate_weight_product);
-        kernel_decode_4_sdpa_gate_y(attended, sdpa_gate_weight_product, sdpa_gate_y);
+        kernel_decode_4_sdpa_gate_y(attended, act_y, sdpa_gate_y);
         /* attention_y[b,s,d] = sum[h,c] sdpa_gate_y[b,s,h,c] * block_attention_output[i,h,c,d]
                   -- std/attention.moe:167 */
         moec_product(run, 4, &moec_products[4], sdpa_gate_y, block_attention_output + i * H * C * D,
                 attention_y);
         kernel_decode_5_ffn_norm_y_2(i, x_2, attention_y, x_3, block_ffn_norm_weight, ffn_norm_y_2);
         /* ffn_gate_product[b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_gate[i,d,f]   -- std/mlp.moe:57 */
-        moec_product(run, 5, &moec_products[5], ffn_norm_y_2, block_ffn_gate + i * D * F, ffn_gate_product);
-        kernel_decode_6_act_y_2(ffn_gate_product, act_y_2);
         /* ffn_up_product[b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_up[i,d,f]   -- std/mlp.moe:57 */
-        moec_product(run, 6, &moec_products[6], ffn_norm_y_2, block_ffn_up + i * D * F, ffn_up_product);
-        kernel_decode_7_ffn_h(act_y_2, ffn_up_product, ffn_h);
+        moec_shared_products(run, (const MoecProductCall[]){
+                {5, &moec_products[5], ffn_norm_y_2, block_ffn_gate + i * D * F, ffn_gate_product},
+                {6, &moec_products[6], ffn_norm_y_2, block_ffn_up + i * D * F, ffn_up_product}
+        }, 2);
+        kernel_decode_6_ffn_h(ffn_gate_product, ffn_up_product, ffn_h);
         /* ffn_y[b,s,d] = sum[f] ffn_h[b,s,f] * block_ffn_down[i,f,d]   -- std/mlp.moe:58 */
         moec_product(run, 7, &moec_products[7], ffn_h, block_ffn_down + i * F * D, ffn_y);
-        kernel_decode_8_x_2(i, x_2, x_3, ffn_y);
+        kernel_decode_7_x_2(i, x_2, x_3, ffn_y);
     }
-    kernel_decode_9_final_norm_y_2(x_2, final_norm_weight, final_norm_y_2);
+    kernel_decode_8_final_norm_y_2(x_2, final_norm_weight, final_norm_y_2);
     /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:168 */
     moec_product(run, 8, &moec_products[8], final_norm_y_2, unembedding, logits);
 }

@@ -4,7 +4,7 @@
         c = 8, n = 4, f = 48, chosen_rows = 2, s = 32, chosen_groups = 5, chosen_others = 2
    inputs:  tokens[batch, s], position
    outputs: logits[batch, s, v]
-   work:    11 kernels and calls, 5 products
+   work:    10 kernels and calls, 5 products
    memory:  2112 bytes of temporaries */
 /* Kernel features that this program does not use. */
 #define MOEC_ROUNDED_PRODUCTS 0
@@ -170,8 +170,8 @@ static const MoecPack moec_options_decode_5 = {
     .rank = 3, .shape = {1, 1, 4}, .key = {0, 0, 1}, .rows = 2,
 };
 
-/* ffn_total_3[b,s] = sum[n] chosen[b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:103
-   ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total_3[b,s] > 0, ffn_total_3[b,s], 1)   -- std/moe.moe:104 */
+/* ffn_total_3[b,s] = sum[n] chosen[b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:107
+   ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total_3[b,s] > 0, ffn_total_3[b,s], 1)   -- std/moe.moe:108 */
 static void kernel_decode_6_ffn_weight(const float *restrict ffn_p, const float *restrict chosen,
         float *restrict ffn_weight)
 {
@@ -187,27 +187,18 @@ static void kernel_decode_6_ffn_weight(const float *restrict ffn_p, const float 
     }
 }
 
-/* act_y[r,f] = expert_gate_product[r,f] * sigmoid(expert_gate_product[r,f])   -- std/activations.moe:21 */
-static void kernel_decode_7_act_y(const float *restrict expert_gate_product, float *restrict act_y)
+/* act_y[r,f] = expert_gate_product[r,f] * sigmoid(expert_gate_product[r,f])   -- std/activations.moe:21
+   expert_h[r,f] = act_y[r,f] * expert_up_product[r,f]   -- std/mlp.moe:57
+   ffn_y[b,s,d] = 0   -- std/moe.moe:116 */
+static void kernel_decode_7_ffn_y(const float *restrict expert_gate_product,
+        const float *restrict expert_up_product, float *restrict expert_h, float *restrict ffn_y)
 {
     for (long r = 0; r < CHOSEN_ROWS; r++) {
         MOEC_OMP(simd)
         for (long f = 0; f < F; f++) {
             const float expert_gate_product_at = expert_gate_product[r * F + f];
-            act_y[r * F + f] = expert_gate_product_at * moec_sigmoid(expert_gate_product_at);
-        }
-    }
-}
-
-/* expert_h[r,f] = act_y[r,f] * expert_up_product[r,f]   -- std/mlp.moe:57
-   ffn_y[b,s,d] = 0   -- std/moe.moe:112 */
-static void kernel_decode_8_ffn_y(const float *restrict act_y, const float *restrict expert_up_product,
-        float *restrict expert_h, float *restrict ffn_y)
-{
-    for (long r = 0; r < CHOSEN_ROWS; r++) {
-        MOEC_OMP(simd)
-        for (long f = 0; f < F; f++) {
-            expert_h[r * F + f] = act_y[r * F + f] * expert_up_product[r * F + f];
+            float act_y = expert_gate_product_at * moec_sigmoid(expert_gate_product_at);
+            expert_h[r * F + f] = act_y * expert_up_product[r * F + f];
         }
     }
     MOEC_OMP(simd)
@@ -217,9 +208,9 @@ static void kernel_decode_8_ffn_y(const float *restrict act_y, const float *rest
 }
 
 /* ffn_y[chosen_batch[r],chosen_s[r],d] += ffn_weight[chosen_batch[r],chosen_s[r],chosen_n[r]]
-        * expert_y[r,d]   -- std/moe.moe:112
+        * expert_y[r,d]   -- std/moe.moe:116
    x_2[i + 1,b,s,d] = x_3[b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:156 */
-static void kernel_decode_9_x_2(long i, float *restrict x_2, const float *restrict x_3,
+static void kernel_decode_8_x_2(long i, float *restrict x_2, const float *restrict x_3,
         const float *restrict ffn_weight, const float *restrict expert_y, float *restrict ffn_y,
         const int32_t *restrict chosen_batch, const int32_t *restrict chosen_s,
         const int32_t *restrict chosen_n)
@@ -246,7 +237,7 @@ static void kernel_decode_9_x_2(long i, float *restrict x_2, const float *restri
    final_norm_root[b,s] = rsqrt(final_norm_sum_of_squares[b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
    final_norm_y[b,s,d] = x_2[4,b,s,d] * final_norm_root[b,s]   -- std/norms.moe:10
    final_norm_y_2[b,s,d] = final_norm_y[b,s,d] * final_norm_weight[d]   -- std/norms.moe:13 */
-static void kernel_decode_10_final_norm_y_2(const float *restrict x_2,
+static void kernel_decode_9_final_norm_y_2(const float *restrict x_2,
         const float *restrict final_norm_weight, float *restrict final_norm_y_2)
 {
     float final_norm_sum_of_squares = 0.0f;
@@ -293,8 +284,7 @@ static void run_decode(const MoecRun *run)
     const float *const block_ffn_expert_gate = run->weights + 43776; /* [block, n, d, f] */
     const float *const block_ffn_expert_down = run->weights + 68352; /* [block, n, f, d] */
     float *const expert_gate_product = (void *)(run->arena + 0); /* [chosen_rows, f] */
-    float *const act_y = (void *)(run->arena + 384); /* [chosen_rows, f] */
-    float *const expert_up_product = (void *)(run->arena + 0); /* [chosen_rows, f] */
+    float *const expert_up_product = (void *)(run->arena + 384); /* [chosen_rows, f] */
     float *const expert_h = (void *)(run->arena + 768); /* [chosen_rows, f] */
     float *const expert_y = (void *)(run->arena + 0); /* [chosen_rows, d] */
     float *const ffn_y = (void *)(run->arena + 1536); /* [batch, s, d] */
@@ -320,16 +310,17 @@ static void run_decode(const MoecRun *run)
         kernel_decode_1_attention_norm_y_2(i, x_2, block_attention_norm_weight, attention_norm_y_2);
         /* attention_q[b,s,h,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_query[i,d,h,e]
                   -- std/attention.moe:85 */
-        moec_product(run, 0, &moec_products[0], attention_norm_y_2, block_attention_query + i * D * H * E,
-                attention_q);
         /* attention_k[b,s,hk,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_key[i,d,hk,e]
                   -- std/attention.moe:87 */
-        moec_product(run, 1, &moec_products[1], attention_norm_y_2, block_attention_key + i * D * HK * E,
-                attention_k);
         /* attention_v[b,s,hv,c] = sum[d] attention_norm_y_2[b,s,d] * block_attention_value[i,d,hv,c]
                   -- std/attention.moe:88 */
-        moec_product(run, 2, &moec_products[2], attention_norm_y_2, block_attention_value + i * D * HV * C,
-                attention_v);
+        moec_shared_products(run, (const MoecProductCall[]){
+                {0, &moec_products[0], attention_norm_y_2, block_attention_query + i * D * H * E,
+                        attention_q},
+                {1, &moec_products[1], attention_norm_y_2, block_attention_key + i * D * HK * E, attention_k},
+                {2, &moec_products[2], attention_norm_y_2, block_attention_value + i * D * HV * C,
+                        attention_v}
+        }, 3);
         kernel_decode_2_cache_key_rotary_y(i, attention_q, attention_k, attention_v, query_rotary_cosine,
                 query_rotary_sine, query_rotary_y, position, cache_key_rotary_y, cache_attention_v);
         /* attended[b,s,h,c], attended_lse[b,s,h] =
@@ -357,20 +348,19 @@ static void run_decode(const MoecRun *run)
         kernel_decode_6_ffn_weight(ffn_p, chosen, ffn_weight);
         /* expert_gate_product[r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
                 * block_ffn_expert_gate[i,chosen_n[r],d,f]   -- std/mlp.moe:57 */
-        moec_grouped_product(
-                &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 48, .k = 32, .a_row = 32,
-                    .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 0},
-                &(const MoecRows){.group = chosen_group, .a_gather = chosen_other, .b_gather = NULL},
-                ffn_norm_y_2, block_ffn_expert_gate + i * N * D * F, expert_gate_product);
-        kernel_decode_7_act_y(expert_gate_product, act_y);
         /* expert_up_product[r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
                 * block_ffn_expert_up[i,chosen_n[r],d,f]   -- std/mlp.moe:57 */
-        moec_grouped_product(
-                &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 48, .k = 32, .a_row = 32,
+        moec_shared_grouped((const MoecGroupedCall[]){
+                {&(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 0},
                 &(const MoecRows){.group = chosen_group, .a_gather = chosen_other, .b_gather = NULL},
-                ffn_norm_y_2, block_ffn_expert_up + i * N * D * F, expert_up_product);
-        kernel_decode_8_ffn_y(act_y, expert_up_product, expert_h, ffn_y);
+                ffn_norm_y_2, block_ffn_expert_gate + i * N * D * F, expert_gate_product},
+                {&(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 48, .k = 32, .a_row = 32,
+                    .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 0},
+                &(const MoecRows){.group = chosen_group, .a_gather = chosen_other, .b_gather = NULL},
+                ffn_norm_y_2, block_ffn_expert_up + i * N * D * F, expert_up_product}
+        }, 2);
+        kernel_decode_7_ffn_y(expert_gate_product, expert_up_product, expert_h, ffn_y);
         /* expert_y[r,d] = sum[f] expert_h[r,f] * block_ffn_expert_down[i,chosen_n[r],f,d]
                   -- std/mlp.moe:58 */
         moec_grouped_product(
@@ -378,9 +368,9 @@ static void run_decode(const MoecRun *run)
                     .b_group = 1536, .b_k = 32, .b_n = 1, .c_row = 32, .accumulate = 0},
                 &(const MoecRows){.group = chosen_group, .a_gather = NULL, .b_gather = NULL},
                 expert_h, block_ffn_expert_down + i * N * F * D, expert_y);
-        kernel_decode_9_x_2(i, x_2, x_3, ffn_weight, expert_y, ffn_y, chosen_batch, chosen_s, chosen_n);
+        kernel_decode_8_x_2(i, x_2, x_3, ffn_weight, expert_y, ffn_y, chosen_batch, chosen_s, chosen_n);
     }
-    kernel_decode_10_final_norm_y_2(x_2, final_norm_weight, final_norm_y_2);
+    kernel_decode_9_final_norm_y_2(x_2, final_norm_weight, final_norm_y_2);
     /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:168 */
     moec_product(run, 4, &moec_products[4], final_norm_y_2, unembedding, logits);
 }

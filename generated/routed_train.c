@@ -72,7 +72,7 @@ static const MoecProduct moec_products[] = {
 
 /* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:97
    x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:156
-   balance[0] = 0   -- std/moe.moe:128
+   balance[0] = 0   -- std/moe.moe:132
    query_rotary_angle_table[e] = 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:18
    query_rotary_angle_2[s,e] = s * query_rotary_angle_table[e]   -- std/rotary.moe:18
    query_rotary_cosine[s,e] = cos(query_rotary_angle_2[s,e])   -- std/rotary.moe:24
@@ -240,12 +240,12 @@ static const MoecPack moec_options_train_6 = {
     .rank = 3, .shape = {2, 32, 4}, .key = {0, 0, 1}, .rows = 128,
 };
 
-/* ffn_total_2[n] = sum[b,s] chosen[i,b,s,n] / 2   -- std/moe.moe:98
-   ffn_load[i,n] = ffn_total_2[n] * 0.015625   -- std/moe.moe:98
-   ffn_total_3[i,b,s] = sum[n] chosen[i,b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:103
+/* ffn_total_2[n] = sum[b,s] chosen[i,b,s,n] / 2   -- std/moe.moe:102
+   ffn_load[i,n] = ffn_total_2[n] * 0.015625   -- std/moe.moe:102
+   ffn_total_3[i,b,s] = sum[n] chosen[i,b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:107
    ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1)
-          -- std/moe.moe:104
-   ffn_y[b,s,d] = 0   -- std/moe.moe:112 */
+          -- std/moe.moe:108
+   ffn_y[b,s,d] = 0   -- std/moe.moe:116 */
 static void kernel_train_7_ffn_y(long i, const float *restrict ffn_p, const float *restrict chosen,
         float *restrict ffn_load, float *restrict ffn_total_3, float *restrict ffn_weight,
         float *restrict ffn_y)
@@ -311,7 +311,7 @@ static void kernel_train_8_act_y(long i, const float *restrict expert_gate_produ
 
 /* expert_h[r,f] = act_y[r,f] * expert_up_product[i,r,f]   -- std/mlp.moe:57
    expert_h_weighed[r,f] = ffn_weight[chosen_batch[r],chosen_s[r],chosen_n[r]] * expert_h[r,f]
-          -- std/moe.moe:112 */
+          -- std/moe.moe:116 */
 static void kernel_train_9_expert_h_weighed(long i, const float *restrict ffn_weight,
         const float *restrict act_y, const float *restrict expert_up_product,
         float *restrict expert_h_weighed, const int32_t *restrict chosen_batch,
@@ -332,13 +332,13 @@ static void kernel_train_9_expert_h_weighed(long i, const float *restrict ffn_we
     }
 }
 
-/* ffn_y[chosen_batch[r],chosen_s[r],d] += expert_y[r,d]   -- std/moe.moe:112
-   ffn_total_4[n] = sum[b,s] ffn_p[b,s,n]   -- std/moe.moe:128
-   ffn_product_3 = sum[n] stop_gradient(ffn_load[i,n]) * (ffn_total_4[n] * 0.015625)   -- std/moe.moe:128
-   ffn_largest_2 = max[n] ffn_load[i,n]   -- std/moe.moe:132
-   ffn_max_expert_load[i] = 4 * ffn_largest_2   -- std/moe.moe:132
+/* ffn_y[chosen_batch[r],chosen_s[r],d] += expert_y[r,d]   -- std/moe.moe:116
+   ffn_total_4[n] = sum[b,s] ffn_p[b,s,n]   -- std/moe.moe:132
+   ffn_product_3 = sum[n] stop_gradient(ffn_load[i,n]) * (ffn_total_4[n] * 0.015625)   -- std/moe.moe:132
+   ffn_largest_2 = max[n] ffn_load[i,n]   -- std/moe.moe:136
+   ffn_max_expert_load[i] = 4 * ffn_largest_2   -- std/moe.moe:136
    x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:156
-   balance[i + 1] = balance[i] + 0.04 * ffn_product_3   -- std/moe.moe:128 */
+   balance[i + 1] = balance[i] + 0.04 * ffn_product_3   -- std/moe.moe:132 */
 static void kernel_train_10_balance(long i, float *restrict x_2, const float *restrict x_3,
         const float *restrict ffn_p, const float *restrict ffn_load, const float *restrict expert_y,
         float *restrict ffn_y, float *restrict ffn_max_expert_load, float *restrict balance,
@@ -451,7 +451,7 @@ static void kernel_train_12_sum_of_powers(const float *restrict logits, float *r
 /* total = sum[b,s] (stop_gradient(largest[b,s]) + log(sum_of_powers[b,s]) - logits[b,s,targets[b,s]])
           -- std/decoder.moe:187
    loss = total * 0.015625   -- std/decoder.moe:187
-   balance_2 = balance[4]   -- std/moe.moe:128
+   balance_2 = balance[4]   -- std/moe.moe:132
    total_2 = total * 0.015625 + balance_2   -- std/decoder.moe:187
    d_total_3 = loss_scale * 0.015625   -- std/decoder.moe:187
    d_sum_of_powers[b,s] = d_total_3 * (1 / sum_of_powers[b,s])   -- std/decoder.moe:187
@@ -544,7 +544,7 @@ static void kernel_train_14_d_final_norm_sum_of_squares(const float *restrict x_
 
 /* d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s]
         + d_final_norm_sum_of_squares[b,s] * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:156
-   d_balance_3[4] = loss_scale   -- std/moe.moe:128 */
+   d_balance_3[4] = loss_scale   -- std/moe.moe:132 */
 static void kernel_train_15_d_balance_3(const float *restrict x_2, const float *restrict final_norm_root,
         const float *restrict loss_scale, float *restrict d_balance_3,
         const float *restrict d_final_norm_y_3, float *restrict d_x_2,
@@ -570,8 +570,8 @@ static const MoecPack moec_options_train_16 = {
     .rank = 3, .shape = {2, 32, 4}, .key = {0, 0, 1}, .rows = 128,
 };
 
-/* d_ffn_product_3 = d_balance_3[i + 1] * 0.04   -- std/moe.moe:128
-   d_ffn_total_4[n] = d_ffn_product_3 * stop_gradient(ffn_load[i,n]) * 0.015625   -- std/moe.moe:128 */
+/* d_ffn_product_3 = d_balance_3[i + 1] * 0.04   -- std/moe.moe:132
+   d_ffn_total_4[n] = d_ffn_product_3 * stop_gradient(ffn_load[i,n]) * 0.015625   -- std/moe.moe:132 */
 static void kernel_train_17_d_ffn_total_4(long i, const float *restrict ffn_load,
         const float *restrict d_balance_3, float *restrict d_ffn_total_4)
 {
@@ -603,7 +603,7 @@ static void kernel_train_18_expert_h_again(long i, const float *restrict expert_
 
 /* ffn_p_again[b,s,n] = ffn_value[i,b,s,n] / ffn_total[i,b,s]   -- std/moe.moe:69
    ffn_weight_again[b,s,n] = ffn_p_again[b,s,n] / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1)
-          -- std/moe.moe:104
+          -- std/moe.moe:108
    d_ffn_norm_y_2[b,s,d] = 0   -- std/mlp.moe:57 */
 static void kernel_train_19_d_ffn_norm_y_2(long i, const float *restrict ffn_value,
         const float *restrict ffn_total, const float *restrict ffn_total_3, float *restrict d_ffn_norm_y_2,
@@ -629,8 +629,8 @@ static void kernel_train_19_d_ffn_norm_y_2(long i, const float *restrict ffn_val
 }
 
 /* expert_h_weighed_again[r,f] = ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]
-        * expert_h_again[r,f]   -- std/moe.moe:112
-   d_ffn_weight[r] = sum[f] d_expert_h_weighed[r,f] * expert_h_again[r,f]   -- std/moe.moe:112
+        * expert_h_again[r,f]   -- std/moe.moe:116
+   d_ffn_weight[r] = sum[f] d_expert_h_weighed[r,f] * expert_h_again[r,f]   -- std/moe.moe:116
    d_expert_h[r,f] = d_expert_h_weighed[r,f]
         * ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]   -- std/mlp.moe:57
    d_expert_up_product[r,f] = d_expert_h[r,f] * act_y_again[r,f]   -- std/mlp.moe:57
@@ -700,10 +700,10 @@ static void kernel_train_21_ffn_norm_y_2_again(long i, const float *restrict x_3
 
 /* d_ffn_norm_y_2[chosen_batch_2[r],chosen_s_2[r],d] += d_ffn_norm_y_2_rows[r,d]   -- std/mlp.moe:57
    d_ffn_total_3_sum[b,s] = sum[n] d_ffn_weight[chosen_row_2[b,s,n]] * ffn_weight_again[b,s,n]
-          -- std/moe.moe:104
+          -- std/moe.moe:108
    d_ffn_total_3[b,s] = -where(ffn_total_3[i,b,s] > 0,
         1 / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1) * d_ffn_total_3_sum[b,s], 0)
-          -- std/moe.moe:104
+          -- std/moe.moe:108
    d_ffn_p[b,s,n] = d_ffn_total_4[n]
         + d_ffn_weight[chosen_row_2[b,s,n]] * (1 / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1))
         + d_ffn_total_3[b,s] * chosen[i,b,s,n]   -- std/moe.moe:69
@@ -924,7 +924,7 @@ static void kernel_train_27_d_attention_norm_sum_of_squares(long i, const float 
 
 /* d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
         + d_attention_norm_sum_of_squares[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:156
-   d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:128 */
+   d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:132 */
 static void kernel_train_28_d_balance_3(long i, const float *restrict x_2, float *restrict d_balance_3,
         float *restrict d_x_2, const float *restrict d_x_3, const float *restrict d_attention_norm_y_3,
         const float *restrict d_attention_norm_sum_of_squares,

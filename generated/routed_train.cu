@@ -16,7 +16,7 @@ enum { BATCH = 2, S = 32, V = 64, D = 32, BLOCK = 5, E = 8, BLOCK_2 = 4, H = 4, 
 
 /* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:97
    x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:156
-   balance[0] = 0   -- std/moe.moe:128
+   balance[0] = 0   -- std/moe.moe:132
    query_rotary_angle_table[e] = 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:18
    query_rotary_angle_2[s,e] = s * query_rotary_angle_table[e]   -- std/rotary.moe:18
    query_rotary_cosine[s,e] = cos(query_rotary_angle_2[s,e])   -- std/rotary.moe:24
@@ -251,8 +251,8 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) rows_by_weight_e
     moec_by_weight<MoecTileExact>(grouped, group, a_gather, a, b, MoecPlainStore<float>{grouped, c});
 }
 
-/* ffn_total_2[n] = sum[b,s] chosen[i,b,s,n] / 2   -- std/moe.moe:98
-   ffn_load[i,n] = ffn_total_2[n] * 0.015625   -- std/moe.moe:98 */
+/* ffn_total_2[n] = sum[b,s] chosen[i,b,s,n] / 2   -- std/moe.moe:102
+   ffn_load[i,n] = ffn_total_2[n] * 0.015625   -- std/moe.moe:102 */
 extern "C" __global__ void __launch_bounds__(512)
 kernel_train_6_ffn_load(long i, const float *chosen, float *ffn_load)
 {
@@ -272,10 +272,10 @@ kernel_train_6_ffn_load(long i, const float *chosen, float *ffn_load)
     }
 }
 
-/* ffn_total_3[i,b,s] = sum[n] chosen[i,b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:103
+/* ffn_total_3[i,b,s] = sum[n] chosen[i,b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:107
    ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1)
-          -- std/moe.moe:104
-   ffn_y[b,s,d] = 0   -- std/moe.moe:112 */
+          -- std/moe.moe:108
+   ffn_y[b,s,d] = 0   -- std/moe.moe:116 */
 extern "C" __global__ void kernel_train_7_ffn_y(long i, const float *ffn_p, const float *chosen,
         float *ffn_total_3, float *ffn_weight, float *ffn_y)
 {
@@ -324,7 +324,7 @@ extern "C" __global__ void kernel_train_7_ffn_y(long i, const float *ffn_p, cons
    act_y[r,f] = expert_gate_product[i,r,f] * sigmoid(expert_gate_product[i,r,f])   -- std/activations.moe:21
    expert_h[r,f] = act_y[r,f] * expert_up_product[i,r,f]   -- std/mlp.moe:57
    expert_h_weighed[r,f] = ffn_weight[chosen_batch[r],chosen_s[r],chosen_n[r]] * expert_h[r,f]
-          -- std/moe.moe:112 */
+          -- std/moe.moe:116 */
 extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_8(MoecGroupedOnDevice grouped,
         const int32_t *group, const int32_t *a_gather, const float *a, const float *b, long i,
         const float *ffn_weight, const float *expert_gate_product, float *expert_up_product,
@@ -345,13 +345,13 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_8(
     });
 }
 
-/* ffn_y[chosen_batch[r],chosen_s[r],d] += expert_y[r,d]   -- std/moe.moe:112
-   ffn_total_4[n] = sum[b,s] ffn_p[b,s,n]   -- std/moe.moe:128
-   ffn_product_3 = sum[n] stop_gradient(ffn_load[i,n]) * (ffn_total_4[n] * 0.015625)   -- std/moe.moe:128
-   ffn_largest_2 = max[n] ffn_load[i,n]   -- std/moe.moe:132
-   ffn_max_expert_load[i] = 4 * ffn_largest_2   -- std/moe.moe:132
+/* ffn_y[chosen_batch[r],chosen_s[r],d] += expert_y[r,d]   -- std/moe.moe:116
+   ffn_total_4[n] = sum[b,s] ffn_p[b,s,n]   -- std/moe.moe:132
+   ffn_product_3 = sum[n] stop_gradient(ffn_load[i,n]) * (ffn_total_4[n] * 0.015625)   -- std/moe.moe:132
+   ffn_largest_2 = max[n] ffn_load[i,n]   -- std/moe.moe:136
+   ffn_max_expert_load[i] = 4 * ffn_largest_2   -- std/moe.moe:136
    x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:156
-   balance[i + 1] = balance[i] + 0.04 * ffn_product_3   -- std/moe.moe:128 */
+   balance[i + 1] = balance[i] + 0.04 * ffn_product_3   -- std/moe.moe:132 */
 extern "C" __global__ void __launch_bounds__(1024)
 kernel_train_9_balance(long i, float *x_2, const float *x_3, const float *ffn_p, const float *ffn_load,
         const float *expert_y, float *ffn_y, float *ffn_max_expert_load, float *balance,
@@ -454,7 +454,7 @@ extern "C" __global__ void kernel_train_10_final_norm_y_2(const float *x_2, floa
    total = sum[b,s] (stop_gradient(largest[b,s]) + log(sum_of_powers[b,s]) - logits[b,s,targets[b,s]])
           -- std/decoder.moe:187
    loss = total * 0.015625   -- std/decoder.moe:187
-   balance_2 = balance[4]   -- std/moe.moe:128
+   balance_2 = balance[4]   -- std/moe.moe:132
    total_2 = total * 0.015625 + balance_2   -- std/decoder.moe:187
    d_total_3 = loss_scale * 0.015625   -- std/decoder.moe:187
    d_sum_of_powers[b,s] = d_total_3 * (1 / sum_of_powers[b,s])   -- std/decoder.moe:187 */
@@ -540,7 +540,7 @@ extern "C" __global__ void kernel_train_12_d_logits(const int32_t *targets, cons
           -- std/norms.moe:9
    d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s]
         + d_final_norm_sum_of_squares[b,s] * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:156
-   d_balance_3[4] = loss_scale   -- std/moe.moe:128 */
+   d_balance_3[4] = loss_scale   -- std/moe.moe:132 */
 extern "C" __global__ void __launch_bounds__(1024)
 kernel_train_13_d_balance_3(const float *x_2, const float *final_norm_sum_of_squares,
         const float *final_norm_root, const float *final_norm_y, const float *final_norm_weight,
@@ -585,11 +585,11 @@ kernel_train_13_d_balance_3(const float *x_2, const float *final_norm_sum_of_squ
     if (moec_thread() == 0) d_balance_3[0] = loss_scale_at;
 }
 
-/* d_ffn_product_3 = d_balance_3[i + 1] * 0.04   -- std/moe.moe:128
-   d_ffn_total_4[n] = d_ffn_product_3 * stop_gradient(ffn_load[i,n]) * 0.015625   -- std/moe.moe:128
+/* d_ffn_product_3 = d_balance_3[i + 1] * 0.04   -- std/moe.moe:132
+   d_ffn_total_4[n] = d_ffn_product_3 * stop_gradient(ffn_load[i,n]) * 0.015625   -- std/moe.moe:132
    ffn_p_again[b,s,n] = ffn_value[i,b,s,n] / ffn_total[i,b,s]   -- std/moe.moe:69
    ffn_weight_again[b,s,n] = ffn_p_again[b,s,n] / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1)
-          -- std/moe.moe:104 */
+          -- std/moe.moe:108 */
 extern "C" __global__ void kernel_train_14_ffn_weight_again(long i, const float *ffn_value,
         const float *ffn_total, const float *ffn_load, const float *ffn_total_3, const float *d_balance_3,
         float *d_ffn_total_4, float *ffn_p_again, float *ffn_weight_again)
@@ -633,7 +633,7 @@ extern "C" __global__ void kernel_train_14_ffn_weight_again(long i, const float 
           -- std/activations.moe:21
    expert_h_again[r,f] = act_y_again[r,f] * expert_up_product[i,r,f]   -- std/mlp.moe:57
    expert_h_weighed_again[r,f] = ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]
-        * expert_h_again[r,f]   -- std/moe.moe:112
+        * expert_h_again[r,f]   -- std/moe.moe:116
    d_expert_h[r,f] = d_expert_h_weighed[r,f]
         * ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]   -- std/mlp.moe:57
    d_expert_up_product[r,f] = d_expert_h[r,f] * act_y_again[r,f]   -- std/mlp.moe:57
@@ -677,7 +677,7 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) rows_by_rows_exa
     moec_by_rows<MoecTileExact>(grouped, group, a_gather, b_gather, a, b, MoecPlainStore<float>{grouped, c});
 }
 
-/* d_ffn_weight[r] = sum[f] d_expert_h_weighed[r,f] * expert_h_again[r,f]   -- std/moe.moe:112 */
+/* d_ffn_weight[r] = sum[f] d_expert_h_weighed[r,f] * expert_h_again[r,f]   -- std/moe.moe:116 */
 extern "C" __global__ void kernel_train_16_d_ffn_weight(const float *d_expert_h_weighed, float *d_ffn_weight,
         const float *expert_h_again)
 {
@@ -751,10 +751,10 @@ extern "C" __global__ void kernel_train_18_d_ffn_norm_y_2(float *d_ffn_norm_y_2,
 }
 
 /* d_ffn_total_3_sum[b,s] = sum[n] d_ffn_weight[chosen_row_2[b,s,n]] * ffn_weight_again[b,s,n]
-          -- std/moe.moe:104
+          -- std/moe.moe:108
    d_ffn_total_3[b,s] = -where(ffn_total_3[i,b,s] > 0,
         1 / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1) * d_ffn_total_3_sum[b,s], 0)
-          -- std/moe.moe:104
+          -- std/moe.moe:108
    d_ffn_p[b,s,n] = d_ffn_total_4[n]
         + d_ffn_weight[chosen_row_2[b,s,n]] * (1 / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1))
         + d_ffn_total_3[b,s] * chosen[i,b,s,n]   -- std/moe.moe:69
@@ -1017,7 +1017,7 @@ extern "C" __global__ void kernel_train_23_d_attention_q(long i, const float *x_
         * 0.03125   -- std/norms.moe:9
    d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
         + d_attention_norm_sum_of_squares[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:156
-   d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:128 */
+   d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:132 */
 extern "C" __global__ void __launch_bounds__(1024)
 kernel_train_24_d_balance_3(long i, const float *x_2, const float *attention_norm_sum_of_squares,
         const float *block_attention_norm_weight, float *d_balance_3, float *d_x_2, const float *d_x_3,

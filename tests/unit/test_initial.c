@@ -87,6 +87,7 @@ static const Start starts[] = {
     FAN_IN(NULL, "router", 16),
     FAN_IN(NULL, "shared_open", 16),
     ALL("start_mixture", "ffn.bias", 0),
+    ALL("start_mixture", "ffn.counts", 0),
     ALL("start_mixture", "ffn.loads", 0.25), /* even: 1 / experts */
     /* latent attention: from the latent vector of width 32, from the residual stream */
     FAN_IN("start_latent", "latent_key", 16),
