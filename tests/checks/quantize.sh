@@ -64,24 +64,25 @@ moec train tied.moe --data text --out tied >log 2>&1 && moec quantize tied --typ
 moec tensors tied4 | grep -q '^embedding  *F32' || wrong "tied: $(moec tensors tied4)"
 [ "$(loss tied --weight-dtype int4)" = "$(loss tied4)" ] || wrong "tied: loss $(loss tied4), not $(loss tied --weight-dtype int4)"
 
-# With data: the logits on this data are closer to those of f32 than with the nearest values, also those of experts.
+# With data: the logits on this data are closer to those of f32 than with the nearest values, also those of experts. Only the errors of
+# single products are minimized, so this holds for the median of three seeds.
 sed 's/ffn = moe .*/ffn = swiglu { hidden_dim = 128 }/; s/model small/model dense/' small.moe >dense.moe
-moec train dense.moe --data text --out dense >log 2>&1 || wrong "$(cat log)"
-moec quantize dense --type int4 --out nearest >log 2>&1 || wrong "$(cat log)"
-moec quantize dense --type int4 --data short --out calibrated >log 2>&1 || wrong "$(cat log)"
-grep -q 'in int4, 15 for the data' log || wrong "$(cat log)"
-moec quantize run --type int4 --data short --out experts >log 2>&1 || wrong "$(cat log)"
-grep -qE 'in int4, 1[2-5] for the data' log || wrong "$(cat log)"
 logits() {
     moec forward "$1" --weights "$2/last.safetensors" --input short --outputs logits --out logits >log 2>&1 || wrong "$(cat log)"
     tail -c +$((9 + $(od -An -tu8 -N8 logits))) logits | od -An -v -tf4 -w4
 }
 error() { logits "$1" "$2" >expected && logits "$1" "$3" | paste expected - | awk '{ sum += ($1 - $2) ^ 2 } END { print sum / NR }'; }
-for runs in 'dense.moe dense nearest calibrated' 'small.moe run int4 experts'; do
-    # shellcheck disable=SC2086 # several words
-    set -- $runs
-    awk -v nearest="$(error "$1" "$2" "$3")" -v data="$(error "$1" "$2" "$4")" 'BEGIN { exit !(data > 0 && data < 0.6 * nearest) }' ||
-        wrong "$1: squared error of the logits: nearest $(error "$1" "$2" "$3"), calibrated $(error "$1" "$2" "$4")"
+for spec in small dense; do
+    for seed in 3 2 1; do
+        rm -rf $spec nearest calibrated
+        moec train $spec.moe --data text --out $spec --seed $seed >log 2>&1 || wrong "$(cat log)"
+        moec quantize $spec --type int4 --out nearest >log 2>&1 || wrong "$(cat log)"
+        moec quantize $spec --type int4 --data short --out calibrated >log 2>&1 || wrong "$(cat log)"
+        grep -qE 'in int4, 1[2-5] for the data' log || wrong "$(cat log)"
+        echo "$(error $spec.moe $spec nearest) $(error $spec.moe $spec calibrated)"
+    done >errors
+    awk '{ print $2 / $1 }' errors | sort -g | sed -n 2p | awk '{ exit !($1 > 0 && $1 < 0.6) }' ||
+        wrong "$spec: squared errors of the logits, nearest and calibrated: $(cat errors)"
 done
 
 # Another type of the output matrix: in the file, in products and in the freestanding program.
