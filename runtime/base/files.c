@@ -417,30 +417,25 @@ bool write_all(int descriptor, const void *bytes, size_t length) {
 
 /* ---- messages ---- */
 
-/* A word of a shell command, quoted if it has other characters than names usually have. */
-static void print_word(FILE *to, const char *word) {
+void put_shell_word(FILE *file, const char *word) {
     bool plain = *word != 0;
     for (const char *at = word; *at; at++)
         plain &=
             isalnum((unsigned char)*at) || (unsigned char)*at >= 0x80 || strchr("%+,-./:=@_", *at);
     if (plain) {
-        fputs(word, to);
+        fputs(word, file);
         return;
     }
-    fputc('\'', to);
-    for (const char *at = word; *at; at++)
-        if (*at == '\'')
-            fputs("'\\''", to);
-        else
-            fputc(*at, to);
-    fputc('\'', to);
+    fputc('\'', file);
+    for (; *word; word++) *word == '\'' ? fputs("'\\''", file) : fputc(*word, file);
+    fputc('\'', file);
 }
 
 /* The format has %s for words and %ld for numbers. */
 static void print_command(FILE *to, const char *format, va_list arguments) {
     for (const char *at = format; *at; at++)
         if (!strncmp(at, "%s", 2))
-            print_word(to, va_arg(arguments, const char *)), at++;
+            put_shell_word(to, va_arg(arguments, const char *)), at++;
         else if (!strncmp(at, "%ld", 3))
             fprintf(to, "%ld", va_arg(arguments, long)), at += 2;
         else

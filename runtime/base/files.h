@@ -103,6 +103,8 @@ bool aside_folder_open(AsideFolder *aside, const char *path); /* false after a m
 /* good: the files are complete. False after a message, or if they are not. */
 bool aside_folder_close(AsideFolder *aside, bool good);
 
+/* Writes a word of a shell command, in quotes if it has other characters than usual names. */
+void put_shell_word(FILE *file, const char *word);
 /* Prints "wrote PATH (SIZE)" to stderr and, unless next is NULL, "  next: COMMAND". The size of a
  * folder is that of its files. COMMAND has %s for words, which are quoted if necessary, and %ld.
  * Nothing is printed for stdout, "-". */

@@ -101,7 +101,7 @@ bool rows_pay(const Routing *routing);
 const char *why_dense(const Routing *routing);
 
 /* route.c */
-/* Starts with the mask that a statement in a repeat or NULL makes. */
+/* Sets the current mask: the one that `choice` makes. home: the repeat around it, or NULL. */
 void start_mask(Routing *routing, Statement *choice, Statement *home);
 
 /* written_masks.c */
@@ -120,7 +120,7 @@ void per_choice(Routing *routing);
 bool split_choice(const Routing *routing, int tensors);
 
 /* support.c */
-/* The tuple at which the dimensions are read; false if they have no index each. */
+/* The tuple at which the dimensions are read; false unless each has an index of its own. */
 bool tuple_of(const Expr *read, const int *dims, int rank, Tuple *tuple);
 void find_support(Routing *routing);
 bool step_fits(const Routing *routing, const Expr *read, const Statement *region);

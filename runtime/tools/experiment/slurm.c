@@ -14,19 +14,6 @@ enum { POLL_SECONDS = 5, MAX_REPLY = 256 };
 
 /* ---- the file ---- */
 
-/* A word of a shell command; plain ones stay as they are. */
-static void put_shell_word(FILE *file, const char *word) {
-    size_t plain = strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "-_./:=,+%@");
-    if (*word && !word[plain]) {
-        fputs(word, file);
-        return;
-    }
-    fputc('\'', file);
-    for (; *word; word++) *word == '\'' ? fputs("'\\''", file) : fputc(*word, file);
-    fputc('\'', file);
-}
-
 /* A file name in an #SBATCH line: sbatch reads quotes and backslashes, then %j and so on. */
 static void add_pattern(FILE *file, const char *path) {
     for (; *path; path++) {
