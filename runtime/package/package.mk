@@ -12,8 +12,16 @@ LIBRARY_LIBS = $(filter-out -Wl%,$(LIBS)) $(if $(HAVE_OPENMP),-fopenmp)
 filled = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@LIBDIR@|$(LIBDIR)|g' -e 's|@VERSION@|$(VERSION)|g' -e 's|@MINOR@|$(basename $(VERSION))|g' \
     -e 's|@SONAME@|$(SONAME)|g' -e 's|@LIBS@|$(LIBRARY_LIBS)|g' $(PACKAGE)/$(1)
 
+# Man pages and completion scripts, as the command prints them.
+PAGES := $(BUILD)/pages
+$(PAGES): $(BUILD)/moec
+	@rm -rf $@ && mkdir -p $@
+	@set -e; $< reference man >$@/moec.1; \
+	for command in $$($< help | sed -n 's/^  [A-Z][a-z]*: *//p'); do $< reference man $$command >$@/moec-$$command.1; done; \
+	for shell in bash zsh fish; do $< completion $$shell >$@/$$shell; done
+
 .PHONY: install
-install: all $(BUILD)/libmoec.a
+install: all $(BUILD)/libmoec.a $(PAGES)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(LIBDIR)/cmake/moec $(DESTDIR)$(PREFIX)/include/moec
 	install $(BUILD)/moec $(DESTDIR)$(PREFIX)/bin/moec
 	$(if $(KERNELS),-$(BUILD)/moec precompile $(DESTDIR)$(PREFIX)/lib/moec)
@@ -32,10 +40,10 @@ install: all $(BUILD)/libmoec.a
 	install -m 644 runtime/library/moec_against.h $(DESTDIR)$(PREFIX)/include/moec/against.h
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	install -d $(DESTDIR)$(PREFIX)/share/zsh/$(ZSH_FUNCTIONS) $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
-	install -m 644 runtime/tools/command/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
-	install -m 644 runtime/tools/command/completion/moec.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/moec
-	install -m 644 runtime/tools/command/completion/_moec $(DESTDIR)$(PREFIX)/share/zsh/$(ZSH_FUNCTIONS)/_moec
-	install -m 644 runtime/tools/command/completion/moec.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/moec.fish
+	install -m 644 $(PAGES)/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 644 $(PAGES)/bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/moec
+	install -m 644 $(PAGES)/zsh $(DESTDIR)$(PREFIX)/share/zsh/$(ZSH_FUNCTIONS)/_moec
+	install -m 644 $(PAGES)/fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/moec.fish
 	@[ -n "$(DESTDIR)" ] || ldconfig 2>/dev/null || true
 	@echo "installed in $(DESTDIR)$(PREFIX)"
 ZSH_FUNCTIONS ?= site-functions

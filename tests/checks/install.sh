@@ -8,7 +8,7 @@ export OMP_NUM_THREADS=1
 make -s -o all install BUILD="$BUILD" PREFIX="$work/prefix" >"$work/log" 2>&1 || wrong "$(cat "$work/log")"
 export PKG_CONFIG_PATH="$work/prefix/lib/pkgconfig"
 for file in bin/moec lib/libmoec.so lib/libmoec.a lib/libmoec_compiler.a include/moec.h include/moec/compiler.h \
-    share/man/man1/moec.1 lib/pkgconfig/moec.pc lib/pkgconfig/moec-compiler.pc lib/cmake/moec/moec-config.cmake; do
+    share/man/man1/moec.1 share/man/man1/moec-train.1 share/bash-completion/completions/moec lib/pkgconfig/moec.pc lib/pkgconfig/moec-compiler.pc lib/cmake/moec/moec-config.cmake; do
     [ -s "$work/prefix/$file" ] || wrong "no $file"
 done
 version=$(pkg-config --modversion moec)

@@ -1,29 +1,30 @@
 #!/bin/sh
-# CLI.md, the man pages and the completion scripts equal the output of the generator, shells parse the scripts, and every
-# environment variable of the code is documented. UPDATE=1 writes the files.
+# CLI.md equals the output of the generator, groff accepts the man pages, shells parse the completion scripts, and every
+# environment variable of the code is documented. UPDATE=1 writes CLI.md.
 . "$(dirname "$0")/../begin.sh"
-man=runtime/tools/command/man scripts=runtime/tools/command/completion status=0
+status=0
 
-# same FILE COMMAND...: the file equals the output of the command.
-same() {
-    file=$1
-    shift
-    "$@" >"$work/made" || wrong "$* ends with $?"
-    [ -s "$work/made" ] || wrong "$* prints nothing"
-    if [ -n "${UPDATE:-}" ]; then cp "$work/made" "$file"; fi
-    diff -u "$file" "$work/made" >"$work/diff" && return
-    head -20 "$work/diff"
-    echo "run: UPDATE=1 sh tests/checks/reference.sh"
-    status=1
+# page NAME: the man page of a command, without a warning of groff.
+page() {
+    moec reference man $1 >"$work/page.1" || wrong "moec reference man $1 ends with $?"
+    grep -q '^\.TH ' "$work/page.1" || wrong "moec reference man $1 prints no page"
+    ! command -v groff >/dev/null || groff -man -Tascii -ww "$work/page.1" >/dev/null 2>"$work/groff" && [ ! -s "$work/groff" ] ||
+        wrong "man page of moec $1: $(cat "$work/groff")"
 }
 
 commands=$(moec help | sed -n 's/^  [A-Z][a-z]*: *//p')
 [ "$(echo $commands | wc -w)" -ge 25 ] || wrong "moec help lists too few commands: $commands"
 [ "$(moec help | wc -l)" -le 24 ] || wrong "moec help has more than 24 lines"
-same runtime/CLI.md moec reference cli
-same $man/moec.1 moec reference man
+moec reference cli >"$work/CLI.md" || wrong "moec reference cli ends with $?"
+if [ -n "${UPDATE:-}" ]; then cp "$work/CLI.md" runtime/CLI.md; fi
+diff -u runtime/CLI.md "$work/CLI.md" >"$work/diff" || {
+    head -20 "$work/diff"
+    echo "run: UPDATE=1 sh tests/checks/reference.sh"
+    status=1
+}
+page ""
 for command in $commands; do
-    same "$man/moec-$command.1" moec reference man "$command"
+    page "$command"
     moec "$command" --help >"$work/help" || wrong "moec $command --help ends with $?"
     [ "$(grep -c "^  moec $command" "$work/help")" = 2 ] || wrong "moec $command --help has no two examples"
 done
@@ -35,23 +36,16 @@ for command in check plan doc dump transfer; do
             wrong "$example: $(cat "$work/out")"
     done <"$work/examples"
 done
-for page in "$man"/moec-*.1; do
-    name=${page##*/moec-}
-    case " $(echo $commands) " in *" ${name%.1} "*) ;; *) wrong "$page is about no command" ;; esac
-    ! command -v groff >/dev/null || groff -man -Tascii -ww "$page" >/dev/null 2>"$work/groff" && [ ! -s "$work/groff" ] || wrong "$page: $(cat "$work/groff")"
+for shell in bash zsh fish; do
+    moec completion $shell >"$work/$shell" && [ -s "$work/$shell" ] || wrong "moec completion $shell prints nothing"
+    ! command -v $shell >/dev/null || $shell -n "$work/$shell" || wrong "$shell does not parse its completion script"
 done
-same $scripts/moec.bash moec completion bash
-same $scripts/_moec moec completion zsh
-same $scripts/moec.fish moec completion fish
-bash -n $scripts/moec.bash || wrong "bash does not parse moec.bash"
-! command -v zsh >/dev/null || zsh -n $scripts/_moec || wrong "zsh does not parse _moec"
-! command -v fish >/dev/null || fish -n $scripts/moec.fish || wrong "fish does not parse moec.fish"
 
 # completes LINE EXPECTED...: bash offers these words, among others, at the end of the line.
 completes() {
     line=$1
     shift
-    bash -c '. '"$scripts"'/moec.bash; COMP_LINE=$1 COMP_POINT=${#1}; _moec; printf "%s\n" "${COMPREPLY[@]}"' - "$line" >"$work/words" 2>"$work/errors"
+    bash -c '. "$0"; COMP_LINE=$1 COMP_POINT=${#1}; _moec; printf "%s\n" "${COMPREPLY[@]}"' "$work/bash" "$line" >"$work/words" 2>"$work/errors"
     for word; do grep -qxF -- "$word" "$work/words" || wrong "'$line' does not offer $word: $(cat "$work/words" "$work/errors")"; done
 }
 completes 'moec tr' train transfer
