@@ -71,6 +71,61 @@ static const Packing *blocked_value(const Routing *routing, const Tensor **value
     return found;
 }
 
+/* True if an equation of the value reads weights of an entry. */
+static bool value_has_weights(const Routing *routing, const Tensor *value, const Packing *packing) {
+    const List *writes = &routing->def_use->writes[value->id];
+    for (int i = 0; i < writes->count; i++) {
+        const TensorAccess *write = writes->items[i];
+        const Statement *statement = routing->def_use->points[write->position].statement;
+        Tuple tuple = {{NULL}};
+        WeightSearch search = {.routing = routing, .tuple = &tuple};
+        if (statement->kind != STATEMENT_LOOP ||
+            !tuple_of(statement->target, packing->dims, routing->rank, &tuple))
+            continue;
+        expr_walk(statement->value, find_weight, &search);
+        if (search.found) return true;
+    }
+    return false;
+}
+
+void find_dense_choice(const Routing *routing) {
+    Arena *arena = routing->program->arena;
+    const Tensor *value = NULL;
+    const Packing *packing = blocked_value(routing, &value);
+    if (routing->choice->kind != STATEMENT_CALL || !packing ||
+        !value_has_weights(routing, value, packing))
+        return;
+    DenseChoice *dense = arena_alloc(arena, sizeof *dense);
+    *dense = (DenseChoice){routing->choice, value};
+    list_push(arena, routing->dense, dense);
+}
+
+static bool is_listed(const Program *program, const Tensor *mask) {
+    for (int i = 0; i < program->masked.count; i++)
+        if (expr_reads(((MaskedReduction *)program->masked.items[i])->mask, mask)) return true;
+    return false;
+}
+
+void note_dense_choices(const Routing *routing) {
+    Program *program = routing->program;
+    for (int i = 0; i < routing->dense->count; i++) {
+        const DenseChoice *dense = routing->dense->items[i];
+        Expr *output = mask_target(dense->choice);
+        const Axis *axis = output->tensor->axes[top_dimension(dense->choice, output)];
+        bool on_rows = is_listed(program, output->tensor);
+        for (int j = 0; j < dense->value->rank; j++)
+            on_rows |= dense->value->axes[j]->kind == AXIS_ROWS;
+        if (on_rows) continue;
+        list_copy(program->arena, &program->masked,
+                  &(MaskedReduction){.mask = output,
+                                     .axis = axis,
+                                     .entries = axis->size,
+                                     .span = dense->choice->span,
+                                     .asked = dense->choice->asked},
+                  sizeof(MaskedReduction));
+    }
+}
+
 const char *why_dense(const Routing *routing) {
     Arena *arena = routing->program->arena;
     const Tensor *value = NULL;

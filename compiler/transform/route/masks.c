@@ -33,9 +33,14 @@ static bool is_one_to_one(const Expr *sub, Index **along, int *count) {
     return digit && is_one_to_one(a->args[0], along, count) && is_one_to_one(b, along, count);
 }
 
-static double share_along(const MaskCount *count) {
+static double entries_along(const MaskCount *count) {
     double entries = 1;
     for (int i = 0; i < count->along_count; i++) entries *= (double)count->along[i]->axis->size;
+    return entries;
+}
+
+static double share_along(const MaskCount *count) {
+    const double entries = entries_along(count);
     return count->along_count && (double)count->most < entries ? (double)count->most / entries : 1;
 }
 
@@ -46,8 +51,6 @@ static void take_limit(MaskCount *count, const MaskCount *other) {
     count->most = other->most;
     for (int i = 0; i < other->along_count; i++) count->along[i] = other->along[i];
 }
-
-static MaskCount count_in(const Routing *routing, Expr *expr, int depth);
 
 /* The limit of a tensor holds for a part of it: the subscripts of the limited dimensions must be
  * different for different values of their indices, and no other subscript may use these. */
@@ -73,6 +76,7 @@ static MaskCount count_in_read(const Routing *routing, const Expr *read, int dep
             if (expr_uses_index(read->args[j], made.along[i])) return unlimited;
     }
     made.most = own.most;
+    made.least = entries_along(&made) == entries_along(&own) ? own.least : 0;
     return made;
 }
 
@@ -132,6 +136,7 @@ static MaskCount count_in_apply(const Routing *routing, Expr *expr, int depth) {
     case OP_MUL:
     case OP_AND:
         take_limit(&a, &b);
+        a.least = 0;
         a.share *= b.share;
         a.assumed |= b.assumed;
         a.truth = made.truth || (a.truth && b.truth);
@@ -139,6 +144,7 @@ static MaskCount count_in_apply(const Routing *routing, Expr *expr, int depth) {
     case OP_WHERE:
         if (!expr_is_number(expr->args[2], 0)) return made;
         take_limit(&a, &b);
+        a.least = 0;
         a.share *= b.share;
         a.assumed |= b.assumed;
         a.truth = b.truth;
@@ -177,7 +183,7 @@ static MaskCount count_in_apply(const Routing *routing, Expr *expr, int depth) {
 }
 
 /* A tensor that is no mask has entries that are not zero: its share is 1 as a factor. */
-static MaskCount count_in(const Routing *routing, Expr *expr, int depth) {
+MaskCount count_in(const Routing *routing, Expr *expr, int depth) {
     if (expr->kind == EXPR_NUMBER)
         return (MaskCount){.share = expr->number != 0,
                            .truth = expr->number == 0 || expr->number == 1};
@@ -193,7 +199,7 @@ static MaskCount count_chosen(const Statement *top) {
     MUST(dimension >= 0);
     made.along[0] = output->args[dimension]->index;
     made.along_count = 1;
-    made.most = top->top.k;
+    made.most = made.least = top->top.k;
     made.share = share_along(&made);
     return made;
 }

@@ -287,11 +287,28 @@ static bool widen_next(Widening *widening) {
     return false;
 }
 
-static bool all_dispatched(const Widening *widening) {
-    for (int i = 0; i < widening->changed.count; i++)
-        if (!packing_of(widening->routing, ((Widened *)widening->changed.items[i])->tensor))
+/* True if all statements that access the tensor compute one number per entry. */
+static bool is_small(const Routing *routing, const Tensor *tensor) {
+    const List *accesses = &routing->def_use->accesses[tensor->id];
+    for (int i = 0; i < accesses->count; i++) {
+        const TensorAccess *access = accesses->items[i];
+        if (routing->def_use->points[access->position].statement->loop_count > routing->rank)
             return false;
-    return rows_pay(widening->routing);
+    }
+    return true;
+}
+
+/* True if all values with new axes are on rows. A weight that these values read may stay dense. */
+static bool all_dispatched(const Widening *widening) {
+    const Routing *routing = widening->routing;
+    bool any = false;
+    for (int i = 0; i < widening->changed.count; i++) {
+        const Widened *widened = widening->changed.items[i];
+        const bool dispatched = packing_of(routing, widened->tensor);
+        if (!dispatched && !(widened->sum && is_small(routing, widened->tensor))) return false;
+        any |= dispatched;
+    }
+    return any && rows_pay(routing);
 }
 
 /* True if a tensor has a part of the axes of the mask. */

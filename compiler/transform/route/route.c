@@ -56,6 +56,7 @@ void start_mask(Routing *routing, Statement *choice, Statement *home) {
     const Expr *output = mask_target(choice);
     *routing = (Routing){.program = program,
                          .done = routing->done,
+                         .dense = routing->dense,
                          .sites = routing->sites,
                          .row_tensors = routing->row_tensors,
                          .choice = choice,
@@ -116,6 +117,7 @@ static void route_mask(Routing *routing, Statement *choice, Statement *home) {
     reshape(routing);
     rewrite_block(routing, &routing->program->body, NULL);
     if (routing->sites.count == routing->first_site) {
+        find_dense_choice(routing);
         routing->mask->dense = why;
         return;
     }
@@ -180,13 +182,15 @@ static void set_shares(Routing *routing) {
 
 /* route: see the head of this file. */
 void route(Program *program) {
-    List done = {NULL, 0, 0};
-    Routing routing = {.program = program, .done = &done};
+    List done = {NULL, 0, 0}, dense = {NULL, 0, 0};
+    Routing routing = {.program = program, .done = &done, .dense = &dense};
     set_shares(&routing);
+    left_out(&routing);
     written_masks(&routing);
     const ProgramPoint *point;
     while ((point = next_mask(&routing)) != NULL) {
         list_push(program->arena, &done, mask_target(point->statement)->tensor);
         route_mask(&routing, point->statement, point->repeat);
     }
+    note_dense_choices(&routing);
 }

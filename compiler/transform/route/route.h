@@ -50,20 +50,27 @@ typedef struct Scattered Scattered;
 /* The expected share of entries for which a comparison of data holds, unless it is stated. */
 #define MASK_SHARE 0.5
 
-/* The entries of a mask that are not zero: at most `most` of those along some of its indices, and
+/* The entries of a mask that are not zero: `least` to `most` of those along some of its indices, and
  * a share of all of them as expected. truth: the others are 1. assumed: a comparison of data holds
  * for a share that nothing states. */
 typedef struct MaskCount {
     Index *along[MAX_LOOPS];
     int along_count; /* 0: no limit */
-    long most;
+    long least, most;
     double share;
     bool truth, assumed;
 } MaskCount;
 
+/* A choice without rows, and the value that keeps it dense. */
+typedef struct DenseChoice {
+    Statement *choice;
+    const Tensor *value;
+} DenseChoice;
+
 typedef struct Routing {
     Program *program;
     List *done;       /* Tensor *: masks that are processed, or make another one */
+    List *dense;      /* DenseChoice * */
     List sites;       /* Site *, outer ones first */
     List row_tensors; /* RowTensor * */
 
@@ -89,6 +96,8 @@ typedef struct Routing {
 Statement *mask_maker(const Routing *routing, const Tensor *tensor);
 Expr *mask_target(const Statement *maker);
 MaskCount mask_count(const Routing *routing, const Statement *maker, int depth);
+/* The same for an expression; depth: of the masks around it. */
+MaskCount count_in(const Routing *routing, Expr *expr, int depth);
 
 /* dense.c */
 /* Without weights of a group, the largest share of entries whose rows are gathered. */
@@ -99,10 +108,17 @@ bool selects_few(const Routing *routing);
 bool rows_pay(const Routing *routing);
 /* Why no statement runs on rows. */
 const char *why_dense(const Routing *routing);
+/* Remembers the choice if it saves nothing, although a value of its entries has weights. */
+void find_dense_choice(const Routing *routing);
+/* Notes for `check` about these choices, except those whose value another mask has on rows. */
+void note_dense_choices(const Routing *routing);
 
 /* route.c */
 /* Sets the current mask: the one that `choice` makes. home: the repeat around it, or NULL. */
 void start_mask(Routing *routing, Statement *choice, Statement *home);
+
+/* left_out.c */
+void left_out(Routing *routing);
 
 /* written_masks.c */
 void written_masks(Routing *routing);
