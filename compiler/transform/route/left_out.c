@@ -71,7 +71,7 @@ static bool is_largest_chosen(const LeftOut *left, const Expr *read, const Expr 
     return selects_one(left, chosen->value->args[0], reduced, count);
 }
 
-static void find_mask(Expr *expr, void *data) {
+static void mark_mask(Expr *expr, void *data) {
     LeftOut *left = data;
     if (expr->kind != EXPR_READ || expr->tensor->role != ROLE_TEMP) return;
     const Statement *maker = mask_maker(left->routing, expr->tensor);
@@ -104,7 +104,7 @@ static Expr *without_left_out(LeftOut *left, Expr *expr) {
     for (int i = 0; i < expr->count; i++) args[i] = without_left_out(left, expr->args[i]);
     Expr *condition = expr->count == 1 ? condition_of(left, expr) : NULL;
     left->selects = false;
-    if (condition) expr_walk(condition, find_mask, left);
+    if (condition) expr_walk(condition, mark_mask, left);
     expr = expr_with_args(program, expr, args);
     return left->selects ? expr_apply(program, OP_WHERE, condition, expr, expr_number(program, 0))
                          : expr;

@@ -50,9 +50,9 @@ typedef struct Scattered Scattered;
 /* The expected share of entries for which a comparison of data holds, unless it is stated. */
 #define MASK_SHARE 0.5
 
-/* The entries of a mask that are not zero: `least` to `most` of those along some of its indices, and
- * a share of all of them as expected. truth: the others are 1. assumed: a comparison of data holds
- * for a share that nothing states. */
+/* The entries of a mask that are not zero: from `least` to `most` of those along some of its
+ * indices, and a share of all of them as expected. truth: the others are 1. assumed: a comparison
+ * of data holds for a share that nothing states. */
 typedef struct MaskCount {
     Index *along[MAX_LOOPS];
     int along_count; /* 0: no limit */
