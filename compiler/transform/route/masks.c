@@ -52,6 +52,8 @@ static void take_limit(MaskCount *count, const MaskCount *other) {
     for (int i = 0; i < other->along_count; i++) count->along[i] = other->along[i];
 }
 
+static MaskCount count_in(const Routing *routing, Expr *expr, int depth);
+
 /* The limit of a tensor holds for a part of it: the subscripts of the limited dimensions must be
  * different for different values of their indices, and no other subscript may use these. */
 static MaskCount count_in_read(const Routing *routing, const Expr *read, int depth) {
@@ -183,7 +185,7 @@ static MaskCount count_in_apply(const Routing *routing, Expr *expr, int depth) {
 }
 
 /* A tensor that is no mask has entries that are not zero: its share is 1 as a factor. */
-MaskCount count_in(const Routing *routing, Expr *expr, int depth) {
+static MaskCount count_in(const Routing *routing, Expr *expr, int depth) {
     if (expr->kind == EXPR_NUMBER)
         return (MaskCount){.share = expr->number != 0,
                            .truth = expr->number == 0 || expr->number == 1};

@@ -185,7 +185,6 @@ void route(Program *program) {
     List done = {NULL, 0, 0}, dense = {NULL, 0, 0};
     Routing routing = {.program = program, .done = &done, .dense = &dense};
     set_shares(&routing);
-    left_out(&routing);
     written_masks(&routing);
     const ProgramPoint *point;
     while ((point = next_mask(&routing)) != NULL) {

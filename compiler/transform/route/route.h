@@ -96,8 +96,6 @@ typedef struct Routing {
 Statement *mask_maker(const Routing *routing, const Tensor *tensor);
 Expr *mask_target(const Statement *maker);
 MaskCount mask_count(const Routing *routing, const Statement *maker, int depth);
-/* The same for an expression; depth: of the masks around it. */
-MaskCount count_in(const Routing *routing, Expr *expr, int depth);
 
 /* dense.c */
 /* Without weights of a group, the largest share of entries whose rows are gathered. */
@@ -117,8 +115,21 @@ void note_dense_choices(const Routing *routing);
 /* Sets the current mask: the one that `choice` makes. home: the repeat around it, or NULL. */
 void start_mask(Routing *routing, Statement *choice, Statement *home);
 
-/* left_out.c */
-void left_out(Routing *routing);
+/* outside.c */
+/* The tuple at which the dimensions are read; false unless each has an index of its own. */
+bool tuple_of(const Expr *read, const int *dims, int rank, Tuple *tuple);
+bool read_at(const Expr *read, const int *dims, int rank, const Tuple *tuple);
+bool step_fits(const Routing *routing, const Expr *read, const Statement *region);
+bool reads_mask_at(const Routing *routing, const Expr *read, const Tuple *tuple,
+                   const Statement *region);
+/* The dimension of an axis of a repeat, or -1. */
+int repeat_dimension(const Tensor *tensor);
+/* The facts of a tensor that may be dispatched, and of one that is; or NULL. */
+Packing *packing_candidate(const Routing *routing, const Tensor *tensor);
+Packing *packing_of(const Routing *routing, const Tensor *tensor);
+/* True if the value is zero wherever the mask at the tuple is zero. region: the repeat around. */
+bool vanishes(const Routing *routing, const Expr *expr, const Tuple *tuple,
+              const Statement *region);
 
 /* written_masks.c */
 void written_masks(Routing *routing);
@@ -136,19 +147,8 @@ void per_choice(Routing *routing);
 bool split_choice(const Routing *routing, int tensors);
 
 /* support.c */
-/* The tuple at which the dimensions are read; false unless each has an index of its own. */
-bool tuple_of(const Expr *read, const int *dims, int rank, Tuple *tuple);
 void find_support(Routing *routing);
-bool step_fits(const Routing *routing, const Expr *read, const Statement *region);
 bool choose_tuple(const Routing *routing, const ProgramPoint *point, Tuple *tuple);
-/* True if the value is zero wherever the mask at the tuple is zero. */
-bool vanishes(const Routing *routing, const Expr *expr, const Tuple *tuple,
-              const Statement *region);
-bool reads_mask_at(const Routing *routing, const Expr *read, const Tuple *tuple,
-                   const Statement *region);
-/* The facts of a dispatched tensor, or NULL. */
-Packing *packing_of(const Routing *routing, const Tensor *tensor);
-bool read_at(const Expr *read, const int *dims, int rank, const Tuple *tuple);
 bool wants_rows(const Routing *routing, const Statement *statement, const Tuple *tuple);
 
 /* relation.c */

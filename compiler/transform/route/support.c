@@ -15,57 +15,6 @@
  */
 #include "transform/route/route.h"
 
-bool tuple_of(const Expr *read, const int *dims, int rank, Tuple *tuple) {
-    for (int i = 0; i < rank; i++) {
-        const Expr *sub = read->args[dims[i]];
-        if (sub->kind != EXPR_INDEX || sub->index->of_repeat) return false;
-        for (int j = 0; j < i; j++)
-            if (tuple->at[j]->index == sub->index) return false;
-        tuple->at[i] = read->args[dims[i]];
-    }
-    return true;
-}
-
-bool read_at(const Expr *read, const int *dims, int rank, const Tuple *tuple) {
-    for (int i = 0; i < rank; i++)
-        if (!expr_equal(read->args[dims[i]], tuple->at[i])) return false;
-    return true;
-}
-
-static Packing *candidate(const Routing *routing, const Tensor *tensor) {
-    if (tensor->id >= routing->packing_count) return NULL;
-    Packing *packing = &routing->packing[tensor->id];
-    return packing->candidate ? packing : NULL;
-}
-
-Packing *packing_of(const Routing *routing, const Tensor *tensor) {
-    Packing *packing = candidate(routing, tensor);
-    return packing && packing->packed ? packing : NULL;
-}
-
-static int repeat_dimension(const Tensor *tensor) {
-    for (int i = 0; i < tensor->rank; i++)
-        if (tensor->axes[i]->kind == AXIS_REPEAT) return i;
-    return -1;
-}
-
-/* True if the access is in the mask's own step: the selection of one step is independent of values
- * of another step. */
-bool step_fits(const Routing *routing, const Expr *read, const Statement *region) {
-    if (!routing->home) return true;
-    if (!region || (!routing->stacked && region != routing->home)) return false;
-    int dimension = repeat_dimension(read->tensor);
-    if (dimension < 0) return true;
-    const Expr *sub = read->args[dimension];
-    return sub->kind == EXPR_INDEX && sub->index == region->index;
-}
-
-bool reads_mask_at(const Routing *routing, const Expr *read, const Tuple *tuple,
-                   const Statement *region) {
-    return read->tensor == routing->mask && step_fits(routing, read, region) &&
-           read_at(read, routing->mask_dims, routing->rank, tuple);
-}
-
 /* ---- candidates ---- */
 
 /* Finds each axis of the mask exactly once among those of the tensor. */
@@ -124,7 +73,7 @@ static void support_access(Expr *expr, void *data) {
     Visit *visit = data;
     Routing *routing = visit->routing;
     if (expr->kind != EXPR_READ) return;
-    Packing *packing = candidate(routing, expr->tensor);
+    Packing *packing = packing_candidate(routing, expr->tensor);
     if (!packing) return;
     if (!step_fits(routing, expr, visit->point->repeat)) packing->candidate = false;
     if (routing->home && repeat_dimension(expr->tensor) < 0) {
@@ -141,7 +90,7 @@ static bool tuple_in_loops(const Routing *routing, const Statement *statement, c
 }
 
 static void check_written(Routing *routing, const ProgramPoint *point, Expr *target) {
-    Packing *packing = candidate(routing, target->tensor);
+    Packing *packing = packing_candidate(routing, target->tensor);
     Tuple tuple = {{NULL}};
     if (!packing) return;
     support_access(target, &(Visit){.routing = routing, .point = point});
@@ -159,7 +108,7 @@ static void support_call(Routing *routing, const ProgramPoint *point) {
         const List *operands = side ? &call->outputs : &call->inputs;
         for (int i = 0; i < operands->count; i++) {
             Expr *operand = operands->items[i];
-            Packing *packing = candidate(routing, operand->tensor);
+            Packing *packing = packing_candidate(routing, operand->tensor);
             if (!packing) continue;
             check_written(routing, point, operand);
             if (!statement_selects(call)) packing->candidate = false;
@@ -173,7 +122,7 @@ static void support_call(Routing *routing, const ProgramPoint *point) {
 /* A value computed before the top may be needed outside of it. */
 static void check_early(const Routing *routing, const ProgramPoint *point) {
     if (point->repeat != routing->home || point->statement->kind != STATEMENT_LOOP) return;
-    Packing *packing = candidate(routing, point->statement->target->tensor);
+    Packing *packing = packing_candidate(routing, point->statement->target->tensor);
     if (packing) packing->candidate = false;
 }
 
@@ -188,50 +137,6 @@ static void check_accesses(Routing *routing) {
             check_written(routing, point, point->statement->target);
         if (point->statement->kind == STATEMENT_CALL) support_call(routing, point);
     }
-}
-
-/* ---- support of an expression ---- */
-
-/* True if the result is zero: the arguments are numbers or zero, as in chosen[s,n] > 0. */
-static bool is_zero_of_numbers(const Expr *expr, const bool *zero) {
-    double args[3] = {0, 0, 0};
-    if (op_is_random(expr->op)) return false;
-    for (int i = 0; i < expr->count; i++) {
-        if (!zero[i] && expr->args[i]->kind != EXPR_NUMBER) return false;
-        if (!zero[i]) args[i] = expr->args[i]->number;
-    }
-    return op_value(expr->op, args[0], args[1], args[2]) == 0;
-}
-
-/* Operations by zero argument that makes the result zero: any, the first, or all of them. */
-static bool apply_vanishes(const Routing *routing, const Expr *expr, const Tuple *tuple,
-                           const Statement *region) {
-    bool zero[3] = {false, false, false};
-    for (int i = 0; i < expr->count; i++) zero[i] = vanishes(routing, expr->args[i], tuple, region);
-    if (is_zero_of_numbers(expr, zero)) return true;
-    switch (op_table[expr->op].zero) {
-    case ZERO_ANY:
-        return zero[0] || zero[1];
-    case ZERO_FIRST:
-        return zero[0];
-    case ZERO_ALL:
-        return zero[0] && zero[1];
-    case ZERO_CHOSEN:
-        return zero[2] && (zero[0] || zero[1]);
-    case ZERO_NONE:
-        break;
-    }
-    return false;
-}
-
-bool vanishes(const Routing *routing, const Expr *expr, const Tuple *tuple,
-              const Statement *region) {
-    if (expr->kind == EXPR_NUMBER) return expr->number == 0;
-    if (expr->kind == EXPR_APPLY) return apply_vanishes(routing, expr, tuple, region);
-    if (expr->kind != EXPR_READ) return false;
-    if (reads_mask_at(routing, expr, tuple, region)) return true;
-    const Packing *packing = candidate(routing, expr->tensor);
-    return packing && packing->supported && read_at(expr, packing->dims, routing->rank, tuple);
 }
 
 /* ---- statements under the mask ---- */
@@ -262,7 +167,7 @@ static void try_read(Expr *expr, void *data) {
     const Routing *routing = search->routing;
     const Statement *statement = search->point->statement;
     if (search->found || expr->kind != EXPR_READ) return;
-    const Packing *packing = candidate(routing, expr->tensor);
+    const Packing *packing = packing_candidate(routing, expr->tensor);
     const int *dims = expr->tensor == routing->mask   ? routing->mask_dims
                       : packing && packing->supported ? packing->dims
                                                       : NULL;
@@ -284,7 +189,7 @@ bool choose_tuple(const Routing *routing, const ProgramPoint *point, Tuple *tupl
     if (statement->kind == STATEMENT_LOOP) target = statement->target;
     if (statement_selects(statement)) target = statement->outputs.items[0];
     if (!target) return false;
-    const Packing *packing = candidate(routing, target->tensor);
+    const Packing *packing = packing_candidate(routing, target->tensor);
     if (packing && (packing->supported || packing->demanded))
         return tuple_of(target, packing->dims, routing->rank, tuple);
     if (statement->kind == STATEMENT_CALL) return false;
@@ -302,13 +207,13 @@ static bool check_support(const Routing *routing, const ProgramPoint *point) {
     if (statement->kind == STATEMENT_CALL) {
         bool changed = false;
         for (int i = 0; i < statement->outputs.count; i++) {
-            packing = candidate(routing, ((Expr *)statement->outputs.items[i])->tensor);
+            packing = packing_candidate(routing, ((Expr *)statement->outputs.items[i])->tensor);
             changed |= packing && packing->supported;
             if (packing) packing->supported = false;
         }
         return changed;
     }
-    packing = candidate(routing, statement->target->tensor);
+    packing = packing_candidate(routing, statement->target->tensor);
     if (!packing || !packing->supported) return false;
     tuple_of(statement->target, packing->dims, routing->rank, &tuple);
     packing->supported = vanishes(routing, statement->value, &tuple, point->repeat);
@@ -328,7 +233,7 @@ static bool is_masked_read(const Visit *visit, const Expr *read, const Packing *
 static void check_demand(Expr *expr, void *data) {
     Visit *visit = data;
     if (expr->kind != EXPR_READ) return;
-    Packing *packing = candidate(visit->routing, expr->tensor);
+    Packing *packing = packing_candidate(visit->routing, expr->tensor);
     if (!packing || !packing->demanded) return;
     if (visit->tuple && read_at(expr, packing->dims, visit->routing->rank, visit->tuple)) return;
     if (is_masked_read(visit, expr, packing)) return;
@@ -401,7 +306,7 @@ static bool grow_packed(Routing *routing) {
         const Expr *target = statement->kind == STATEMENT_LOOP ? statement->target
                              : statement_selects(statement)    ? statement->outputs.items[0]
                                                                : NULL;
-        Packing *packing = target ? candidate(routing, target->tensor) : NULL;
+        Packing *packing = target ? packing_candidate(routing, target->tensor) : NULL;
         if (!packing || packing->packed || !(packing->supported || packing->demanded)) continue;
         Visit visit = {.routing = routing};
         walk_reads(statement, find_packed, &visit);

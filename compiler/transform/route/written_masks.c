@@ -4,7 +4,8 @@
  *     y[b,s,d]   = sum[n] on[b,s,n] * e[b,s,n,d]
  *
  * The sum runs over an axis of the mask that is not one of the data, and another factor is a vector
- * per entry: a value that other equations compute for each entry, with further axes.
+ * per entry: a value that other equations compute for each entry, with further axes. A part of a
+ * selection is a mask in any case.
  */
 #include "transform/route/route.h"
 
@@ -85,13 +86,24 @@ static void find_written_mask(Expr *expr, void *data) {
     if (written->has_vector) note_mask(routing, expr, statement);
 }
 
+/* A part of a selection is one: few[s,a] = chosen[s,a + 2]. */
+static void mark_part(const Routing *routing, const Statement *statement) {
+    Tensor *tensor = statement->target->tensor;
+    if (tensor->role != ROLE_TEMP || mask_maker(routing, tensor) != statement ||
+        statement->value->kind != EXPR_READ)
+        return;
+    const MaskCount count = mask_count(routing, statement, 0);
+    tensor->selects |= count.truth && count.along_count > 0;
+}
+
 void written_masks(Routing *routing) {
     DefUse *def_use = def_use_new(routing->program);
     for (int i = 0; i < def_use->count; i++) {
         const ProgramPoint *point = &def_use->points[i];
-        if (point->statement->kind != STATEMENT_LOOP || point->statement->reduction != REDUCE_SUM)
-            continue;
+        if (point->statement->kind != STATEMENT_LOOP) continue;
         routing->def_use = def_use;
+        mark_part(routing, point->statement);
+        if (point->statement->reduction != REDUCE_SUM) continue;
         expr_walk(point->statement->value, find_written_mask,
                   &(WrittenMask){.routing = routing, .point = point});
     }
