@@ -25,6 +25,8 @@ random_programs MOEC_SEED=1 MOEC_PROGRAMS=2000 $unit/test_emit
 random_programs_device MOEC_SEED=1 MOEC_PROGRAMS=300 $unit/test_emit_cuda
 random_forms MOEC_SEED=10001 MOEC_MODELS=2000 $unit/test_models forms
 random_forms_device MOEC_CUDA=$BUILD/libmoec_sim.so MOEC_DEVICE=cuda MOEC_SEED=5000 MOEC_MODELS=300 $unit/test_models forms
+random_masks MOEC_MODELS=1000 $unit/test_models masks
+random_masks_device MOEC_CUDA=$BUILD/libmoec_sim.so MOEC_DEVICE=cuda MOEC_MODELS=100 $unit/test_models masks
 random_emitted tests/random_emitted.sh 60
 freestanding tests/freestanding.sh
 web tests/web.sh

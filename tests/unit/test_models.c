@@ -10,6 +10,7 @@
  *     test_models                         40 models from seed 1
  *     test_models recurrences             the same, with only recurrences
  *     test_models forms                   models that use every statement with affine subscripts
+ *     test_models masks                   sums that select entries by masks of any equations
  *     test_models mesh [forms|...]        instead: the programs of all processes of a random mesh against the global program, both
  *                                         in the interpreter
  *     MOEC_MODELS=20000 MOEC_SEED=7 ...   that many, from that seed
@@ -19,6 +20,7 @@
  */
 #include "model_meaning.h"
 #include "random_forms.h"
+#include "random_masks.h"
 
 #include "../../runtime/model/decoder.h"
 #include "../../runtime/base/threads.h"
@@ -28,14 +30,21 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { DEFAULT_MODELS = 16, WORKERS_MOST = 16, ATTEMPTS = 3, MODELS_FOR_ALL_FORMS = 500 };
+enum {
+    DEFAULT_MODELS = 16,
+    WORKERS_MOST = 16,
+    ATTEMPTS = 3,
+    MODELS_FOR_ALL_FORMS = 500,
+    MODELS_FOR_ALL_MASKS = 1000
+};
 
 /* Results of the worker processes, in shared memory. */
 typedef struct Tally {
     long models, failed, amplified, undecided;
-    double worst;              /* error within amplified rounding */
+    double worst;                       /* error within amplified rounding */
     long refused, divided, collectives; /* meshes: refused, with divided experts */
-    long forms[FORM_COUNT]; /* number of models per form */
+    long forms[FORM_COUNT];             /* number of models per form */
+    MaskTally masks;
 } Tally;
 
 /* ---- graphs ---- */
@@ -74,10 +83,10 @@ static int check_training(Trial *trial) {
     model_get_gradients(model);
     model_get(model, false);
     int ok = compare_outputs(trial, &training, call) &&
-               compare_all(trial, &training, "gradient:", model->parameters, model->parameter_count,
-                           model->gradients, gradient_limit) &&
-               compare_all(trial, &training, "", model->states, model->state_count,
-                           model->layer_states, result_limit);
+             compare_all(trial, &training, "gradient:", model->parameters, model->parameter_count,
+                         model->gradients, gradient_limit) &&
+             compare_all(trial, &training, "", model->states, model->state_count,
+                         model->layer_states, result_limit);
     if (model->table->state_bytes) memcpy(model->layer_states, states, model->table->state_bytes);
     model_put(model);
     free(states);
@@ -87,8 +96,8 @@ static int check_training(Trial *trial) {
 }
 
 /* By name: the blocks of a decode program have other offsets, and no optimizer states. */
-static void copy_tensors(const PublicTensor *to, int count, float *block,
-                         const PublicTensor *from, int known, const float *source) {
+static void copy_tensors(const PublicTensor *to, int count, float *block, const PublicTensor *from,
+                         int known, const float *source) {
     for (int i = 0; i < count; i++)
         for (int j = 0; j < known; j++)
             if (!strcmp(to[i].name, from[j].name))
@@ -206,7 +215,7 @@ static int check_update(Trial *trial) {
     int ok = 1;
     for (int i = 0; i < model->parameter_count && ok; i++)
         ok = model->parameters[i].tensor->whole ||
-               compare_update(trial, eval, &model->parameters[i], before, steps);
+             compare_update(trial, eval, &model->parameters[i], before, steps);
     memcpy(model->weights, before, model->table->weight_bytes);
     model_put(model);
     free(before);
@@ -289,8 +298,8 @@ static int check_model(Trial *trial, Random *random) {
     model_put(trial->model);
     Meaning forward;
     int ok = define(trial, &forward, MOEC_FORWARD) && check_forward(trial, &forward) &&
-               check_training(trial) && check_derivation(trial) && check_update(trial) &&
-               check_whole(trial) && (!trial->spec->causal || check_decoding(trial, &forward));
+             check_training(trial) && check_derivation(trial) && check_update(trial) &&
+             check_whole(trial) && (!trial->spec->causal || check_decoding(trial, &forward));
     forget(&forward);
     model_close(trial->model);
     return ok;
@@ -331,10 +340,13 @@ static int check_graph_on_mesh(Trial *trial, MoecGraph graph, long batch, int ap
 static int check_on_mesh(Trial *trial, long data, long expert, long batch, Tally *tally) {
     char *mesh = memory_format("data=%ld,expert=%ld", data, expert);
     if (getenv("MOEC_SHOW")) printf("# --mesh %s --batch-size %ld\n", mesh, batch);
-    int ok = moec_set_mesh(trial->compiler, mesh, 0) || fail(trial, "%s", moec_reports(trial->compiler));
+    int ok =
+        moec_set_mesh(trial->compiler, mesh, 0) || fail(trial, "%s", moec_reports(trial->compiler));
     for (int apart = 0; apart < 1 + (expert > 1); apart++) {
-        if (ok > 0) ok = check_graph_on_mesh(trial, MOEC_FORWARD, batch / (apart ? data : 1), apart, tally);
-        if (ok > 0) ok = check_graph_on_mesh(trial, MOEC_TRAIN, batch / (apart ? data : 1), apart, tally);
+        if (ok > 0)
+            ok = check_graph_on_mesh(trial, MOEC_FORWARD, batch / (apart ? data : 1), apart, tally);
+        if (ok > 0)
+            ok = check_graph_on_mesh(trial, MOEC_TRAIN, batch / (apart ? data : 1), apart, tally);
     }
     free(mesh);
     return ok;
@@ -382,8 +394,11 @@ static int run_trial(Device *device, uint64_t seed, const char *folder, char *pr
         for (size_t i = 0; i < count; i++)
             trial.windows[i] = (int32_t)between(&spec->random, 0, spec->vocabulary - 1);
         ok = moec_failed(trial.compiler) ? fail(&trial, "%s", moec_reports(trial.compiler))
-             : meshes                     ? check_mesh(&trial, path, &spec->random, tally)
-                                           : check_model(&trial, &spec->random);
+             : meshes                    ? check_mesh(&trial, path, &spec->random, tally)
+                                         : check_model(&trial, &spec->random);
+        if (ok && !attempt && make == make_masks)
+            masks_count(spec->text, moec_dump(trial.compiler, MOEC_FORWARD, "route", false),
+                        &tally->masks);
         undecided = trial.undecided && !meshes;
         if (!undecided && trial.amplified > 0) {
             tally->amplified++;
@@ -444,6 +459,7 @@ static Tally total_of(const Tally *tallies, long workers) {
         total.collectives += tallies[i].collectives;
         if (tallies[i].worst > total.worst) total.worst = tallies[i].worst;
         for (int j = 0; j < FORM_COUNT; j++) total.forms[j] += tallies[i].forms[j];
+        masks_add(&total.masks, &tallies[i].masks);
     }
     return total;
 }
@@ -464,6 +480,7 @@ int main(int argc, char **argv) {
     if (meshes) kind = argc > 2 ? argv[2] : "";
     if (strcmp(kind, "recurrences") == 0) make = make_recurrence;
     if (strcmp(kind, "forms") == 0) make = make_forms;
+    if (strcmp(kind, "masks") == 0) make = make_masks;
     setenv("OMP_NUM_THREADS", "2", 0);
     threads_begin(argv, 0, true);
     long count = number_from("MOEC_MODELS", DEFAULT_MODELS),
@@ -496,7 +513,8 @@ int main(int argc, char **argv) {
     if (meshes)
         printf("%ld models with divided experts, %ld refused; %ld collectives\n", total.divided,
                total.refused, total.collectives);
-    const long missing =
-        make == make_forms && count >= MODELS_FOR_ALL_FORMS ? print_forms(&total) : 0;
+    long missing = 0;
+    if (make == make_forms && count >= MODELS_FOR_ALL_FORMS) missing = print_forms(&total);
+    if (make == make_masks && count >= MODELS_FOR_ALL_MASKS) missing = masks_print(&total.masks);
     return stopped > 0 || total.failed > 0 || total.models < count || missing > 0;
 }

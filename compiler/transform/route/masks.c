@@ -128,7 +128,14 @@ static bool count_positions(Expr *expr, MaskCount *made) {
     return true;
 }
 
+/* row < number of rows: the expected number counts these rows. */
+static bool is_existing_row(const Expr *expr) {
+    return expr->op == OP_LT && expr->args[0]->kind == EXPR_INDEX &&
+           expr->args[0]->index->axis->kind == AXIS_ROWS;
+}
+
 static MaskCount count_in_apply(const Routing *routing, Expr *expr, int depth) {
+    if (is_existing_row(expr)) return (MaskCount){.share = 1, .truth = true};
     bool truth = op_table[expr->op].kind == OP_KIND_TRUTH;
     MaskCount made = {.share = truth ? MASK_SHARE : 1, .truth = truth, .assumed = truth};
     if (truth && count_positions(expr, &made)) return made;

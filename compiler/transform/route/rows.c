@@ -331,6 +331,29 @@ static void add_unpacked(Rewrite *rewrite, Block *block, const Statement *origin
         note_scattered(rewrite, block, original, made);
 }
 
+/* ---- masks of rows ---- */
+
+/* Rows beyond the last one select nothing: a row of a nested selection belongs to a row that
+ * exists. `maker` sets the mask of the rows that exist; the others are 0. */
+static void add_mask_of_rows(Rewrite *rewrite, Block *block, Statement *maker) {
+    Program *program = rewrite->routing->program;
+    Expr *target = mask_target(maker);
+    Tensor *mask = target->tensor;
+    Tensor *all = tensor_new(program, arena_format(program->arena, "%s_all", mask->name), ROLE_TEMP,
+                             mask->type, mask->rank, mask->axes, mask->span);
+    Expr *selected = expr_read(program, all, target->args);
+    Expr *exists = expr_apply(program, OP_LT, expr_index(program, rewrite->row),
+                              site_of(rewrite)->bound, NULL);
+    Expr *value = expr_apply(program, OP_WHERE, exists, selected, expr_number(program, 0));
+    if (maker->kind == STATEMENT_CALL)
+        maker->outputs.items[0] = selected;
+    else
+        maker->target = selected;
+    list_push(program->arena, rewrite->routing->done, all);
+    mask->selects = true;
+    statement_assign(program, block, target, value, maker->span)->once = maker->once;
+}
+
 static void rewrite_loop(Rewrite *rewrite, Block *block, Statement *statement) {
     Program *program = rewrite->routing->program;
     Expr *value = dispatched_expr(rewrite, statement->value);
@@ -353,6 +376,7 @@ static void rewrite_loop(Rewrite *rewrite, Block *block, Statement *statement) {
                        rest_count, value, statement->span);
     made->once = statement->once;
     on_existing_rows(rewrite, made);
+    if (made->bound && target->tensor->selects) add_mask_of_rows(rewrite, block, made);
 }
 
 /* ---- a top over rows ---- */
@@ -381,25 +405,6 @@ static Expr *rows_operand(Rewrite *rewrite, Block *block, Expr *operand) {
     return read;
 }
 
-/* Rows beyond the last one select nothing: a row of a nested selection belongs to a row that
- * exists. */
-static void select_in_rows(Rewrite *rewrite, Block *block, Statement *top) {
-    Program *program = rewrite->routing->program;
-    Expr *target = top->outputs.items[0];
-    Tensor *mask = target->tensor;
-    Tensor *all = tensor_new(program, arena_format(program->arena, "%s_all", mask->name), ROLE_TEMP,
-                             mask->type, mask->rank, mask->axes, mask->span);
-    Expr *selected = top->outputs.items[0] = expr_read(program, all, target->args);
-    Expr *exists = expr_apply(program, OP_LT, expr_index(program, rewrite->row),
-                              site_of(rewrite)->bound, NULL);
-    Expr *value = expr_apply(program, OP_WHERE, exists, selected, expr_number(program, 0));
-    list_push(program->arena, rewrite->routing->done, all);
-    mask->selects = true;
-    mask->share = (double)top->top.k / (double)mask->axes[top_dimension(top, target)]->size;
-    if (mask->share > 1) mask->share = 1;
-    statement_assign(program, block, target, value, top->span);
-}
-
 static void rewrite_top(Rewrite *rewrite, Block *block, Statement *top) {
     Program *program = rewrite->routing->program;
     Expr *output = top->outputs.items[0], *input = top->inputs.items[0];
@@ -414,7 +419,7 @@ static void rewrite_top(Rewrite *rewrite, Block *block, Statement *top) {
     top->outputs.items[0] = dispatched_expr(rewrite, output);
     if (before) top->top.dimension -= before - 1;
     list_push(program->arena, &block->statements, top);
-    if (rewrite->routing->counted) select_in_rows(rewrite, block, top);
+    if (rewrite->routing->counted) add_mask_of_rows(rewrite, block, top);
 }
 
 /* ---- blocks ---- */

@@ -1,0 +1,437 @@
+/* random_masks: a seed to a model whose sums select entries by masks of any equations.
+ *
+ * A layer has one or two blocks. Each makes one or two masks, perhaps one of both, values per entry, and a reduction of the
+ * values under the mask. The layer is applied to the text, in a repeat, or as an expert of another selection. Include after
+ * random_spec.h. Every function is static.
+ *
+ * Patterns: # is the number of the block, @ the subscripts s, h#, n# of its entries, & the subscripts h#, n#, $ the subscripts
+ * s, h#. Without a second axis, h# is left out. K is 1 to 3. A, B, M and E are the masks and the value at an entry, ! is the name of
+ * the mask that the pattern defines.
+ */
+#ifndef RANDOM_MASKS_H
+#define RANDOM_MASKS_H
+
+#include "random_spec.h"
+
+#include <ctype.h>
+
+enum {
+    MASK_BLOCKS = 2,  /* of a layer, at most */
+    MASK_ACAUSAL = 1, /* reads later positions, or random numbers */
+    MASK_TWO = 2,     /* needs two axes of entries */
+    MASK_ONE = 4,     /* needs one */
+    MASK_WEIGHTS = 8, /* other values than 0 and 1: a mask with `in` only */
+    MASK_DENSE = 16   /* all entries are computed, or usually */
+};
+
+typedef struct MaskForm {
+    const char *name, *text;
+    int flags;
+} MaskForm;
+
+static const MaskForm mask_leaves[] = {
+    {"top", "  ![@] = top_k[n#](p#[@], K)\n", 0},
+    {"top again", "  ![@] = top_k[n#](z#[@], K)\n", 0},
+    {"top of pairs", "  ![@] = top_k[h#, n#](p#[@], K)\n", MASK_TWO},
+    {"top of positions", "  ![@] = top_k[s](p#[@], 2)\n", MASK_ACAUSAL},
+    {"top of a group",
+     "  best![s, h#] = top_k[h#](max[n#] p#[@], 1)\n  own![@] = top_k[n#](p#[@], K)\n"
+     "  ![@] = best![s, h#] * own![@]\n",
+     MASK_TWO},
+    {"threshold", "  ![@] = p#[@] > 0.3\n", 0},
+    {"upper threshold", "  ![@] = p#[@] <= 0.4\n", 0},
+    {"least of a top",
+     "  first![@] = top_k[n#](p#[@], K)\n  least![$] = min[n# in first!] p#[@]\n"
+     "  ![@] = p#[@] >= least![$]\n",
+     0},
+    {"largest", "  most![$] = max[n#] p#[@]\n  ![@] = p#[@] == most![$]\n", 0},
+    {"above the mean", "  ![@] = p#[@] >= (mean[n#] p#[@])\n", 0},
+    {"number", "  ![@] = floor(size(n#) * sigmoid(t#[s])) == n#\n", 0},
+    {"hash", "  ![@] = n# == key#[s]\n", 0},
+    {"hash of pairs", "  ![@] = h# * size(n#) + n# == key#[s]\n", MASK_TWO},
+    {"position", "  ![@] = (s + n#) % 3 == 0\n", 0},
+    {"number of a position", "  ![@] = n# == s % size(n#)\n", 0},
+    {"first entries", "  ![@] = n# < 2\n", 0},
+    {"part of a top",
+     "  wide![s, m#] = top_k[m#](sum[d] x[s, d] * rm#[d, m#], K)\n  ![@] = wide![s, n# + 1]\n", 0},
+    {"top of the previous", "  now![@] = top_k[n#](p#[@], K)\n  ![@] = now![s - 1, &]\n", 0},
+    {"top in reverse", "  now![@] = top_k[n#](p#[@], K)\n  ![@] = now![$, size(n#) - 1 - n#]\n", 0},
+    {"parameters", "  ![@] = gate#[&] > 0\n", 0},
+    {"noise", "  ![@] = uniform() < 0.6\n", MASK_ACAUSAL},
+    {"votes",
+     "  vote![s, j#, n#] = top_k[n#](sum[d] x[s, d] * rj#[d, j#, n#], K)\n"
+     "  ![@] = (sum[j#] vote![s, j#, n#]) > 0\n",
+     0},
+    {"any of two",
+     "  vote![s, j#, n#] = top_k[n#](sum[d] x[s, d] * rj#[d, j#, n#], K)\n"
+     "  ![@] = max[j#] vote![s, j#, n#]\n",
+     0},
+    {"none", "  ![@] = p#[@] > 2\n", 0},
+    {"all", "  ![@] = p#[@] > -2\n", 0},
+    {"token", "  ![@] = t#[s] > 0\n", 0},
+    {"relu", "  ![@] = max(p#[@] - 0.2, 0)\n", MASK_WEIGHTS},
+    {"gates", "  ![@] = relu(z#[@])\n", MASK_WEIGHTS},
+};
+
+static const MaskForm mask_compounds[] = {
+    {"one mask", "A", 0},
+    {"product", "A * B", 0},
+    {"and", "A and B", 0},
+    {"or", "A or B", 0},
+    {"not", "not A", 0},
+    {"rest", "1 - A", 0},
+    {"largest of two", "max(A, B)", 0},
+    {"smallest of two", "min(A, B)", 0},
+    {"where", "where(A, B, 0)", 0},
+    {"where of a comparison", "where(A > 0, 1, 0)", 0},
+    {"either", "where(t#[s] > 0, A, B)", 0},
+    {"where not", "where(A > 0, 0, B)", 0},
+    {"positive", "A > 0", 0},
+    {"nonzero", "A != 0", 0},
+    {"zero", "A == 0", 0},
+    {"equal", "A == 1", 0},
+    {"difference", "abs(A - B)", 0},
+    {"without", "A - A * B", 0},
+    {"sum of two", "A + B > 0", 0},
+    {"both of a sum", "A + B > 1", 0},
+    {"union", "A + B - A * B", 0},
+    {"stopped", "stop_gradient(A)", 0},
+    {"at least", "A >= B", 0},
+    {"unequal", "A != B", 0},
+    {"with entries", "A * (n# > 0)", 0},
+    {"with positions", "where(s % 2 == 0, A, 0)", 0},
+    {"density", "density(A, 0.25)", 0},
+    {"signed weights", "A * p#[@]", MASK_WEIGHTS},
+    {"two levels", "0.5 * A + B", MASK_WEIGHTS},
+};
+
+static const MaskForm mask_values[] = {
+    {"networks",
+     "  e#[@, d] = sum[f#] tanh(sum[d] x[s, d] * w1#[&, d, f#]) * w2#[&, f#, d]\n=e#[@, d]", 0},
+    {"products", "  e#[@, d] = sum[f#] u#[s, f#] * w2#[&, f#, d]\n=e#[@, d]", 0},
+    {"steps",
+     "  c#[@, f#] = sum[d] x[s, d] * w1#[&, d, f#]\n  g#[@, f#] = silu(c#[@, f#]) * (1 + c#[@, "
+     "f#])\n"
+     "  e#[@, d] = sum[f#] g#[@, f#] * w2#[&, f#, d]\n=e#[@, d]",
+     0},
+    {"network in the sum", "=(sum[f#] relu(sum[d] x[s, d] * w1#[&, d, f#]) * w2#[&, f#, d])", 0},
+    {"layers", "=swiglu@expert#[&](x; hidden_dim = 3)[s, d]", 0},
+    {"table", "=value#[&, d]", 0},
+    {"flat table", "=flat#[h# * size(n#) + n#, d]", MASK_TWO},
+    {"shared by heads",
+     "  e#[s, n#, d] = sum[f#] tanh(sum[d] x[s, d] * w3#[n#, d, f#]) * w4#[n#, f#, d]\n=e#[s, n#, "
+     "d]",
+     MASK_TWO},
+    {"shared rows", "=tanh(sum[d] x[s, d] * w5#[n#, d]) * w6#[n#, d]", MASK_TWO},
+    {"elementwise", "  e#[@, d] = p#[@] * value#[&, d] + x[s, d]\n=e#[@, d]", 0},
+    {"of the previous position", "  e#[@, d] = tanh(x[s, d] * value#[&, d])\n=e#[s - 1, &, d]",
+     MASK_DENSE},
+    {"nested",
+     "  inner_#[@, j#] = top_k[j#](sum[d] x[s, d] * rk#[d, &, j#], 1)\n"
+     "  e#[@, d] = sum[j# in inner_#] tanh(x[s, d] * wk#[&, j#, d])\n=e#[@, d]",
+     0},
+};
+
+static const MaskForm mask_uses[] = {
+    {"in", "(sum[n# in M] p#[@] * E)", MASK_WEIGHTS},
+    {"in, alone", "(sum[n# in M] E)", MASK_WEIGHTS},
+    {"mean in", "(mean[n# in M] p#[@] * E)", MASK_WEIGHTS},
+    {"max in", "(max[n# in M] E)", MASK_WEIGHTS | MASK_DENSE},
+    {"min in", "(min[n# in M] p#[@] * E)", MASK_WEIGHTS | MASK_DENSE},
+    {"in, with a mask", "(sum[n# in M] B * E)", MASK_WEIGHTS},
+    {"in, normalized", "(sum[n# in M] p#[@] * E) / (1.5 + (sum[n# in M] abs(p#[@])))", 0},
+    {"logsumexp in", "(logsumexp[n# in M] E)", 0},
+    {"softmax of the selected", "(sum[n# in M] softmax[n#](where(M > 0, z#[@], -50)) * E)", 0},
+    {"factor", "(sum[n#] M * p#[@] * E)", 0},
+    {"last factor", "(sum[n#] p#[@] * E * M)", 0},
+    {"pairs", "(sum[h#, n#] M * p#[@] * E)", MASK_TWO},
+    {"mean of a factor", "(mean[n#] M * E)", 0},
+    {"where", "(sum[n#] where(M > 0, p#[@] * E, 0))", 0},
+    {"where of values", "(sum[n#] where(M, E, 0) * p#[@])", 0},
+    {"where zero", "(sum[n#] where(M == 0, 0, E))", MASK_DENSE},
+    {"where not", "(sum[n#] where(not M, 0, E * p#[@]))", MASK_DENSE},
+    {"twice", "(sum[n#] M * p#[@] * M * E)", 0},
+    {"quotient", "(sum[n#] M * E / (1 + abs(p#[@])))", 0},
+    {"function of a product", "(sum[n#] tanh(M * E))", 0},
+    {"function of a mask", "(sum[n#] sin(M) * E)", 0},
+    {"comparison of a mask", "(sum[n#] (M > 0) * E)", 0},
+    {"power", "(sum[n#] M ^ 2 * E)", 0},
+    {"negative", "(sum[n#] p#[@] * (0 - M) * E)", 0},
+    {"larger values", "(sum[n#] M * max(E, p#[@]))", 0},
+    {"factor without the rest", "(sum[n#] M * E) - (sum[n#] M * p#[@])", 0},
+    {"rest", "(sum[n#] (1 - M) * E)", MASK_DENSE},
+    {"where the mask is zero", "(sum[n#] where(M > 0, 0, E))", MASK_DENSE},
+    {"two masks", "(sum[n#] M * E) + 0.5 * (sum[n#] B * p#[@] * E)", 0},
+    {"difference of masks", "(sum[n#] (M - B) * E)", MASK_DENSE},
+    {"smaller weight", "(sum[n#] min(M, p#[@]) * E)", MASK_DENSE},
+    {"cosine", "(sum[n#] cos(M) * E)", MASK_DENSE},
+    {"shifted mask", "(sum[n#] (M - 0.5) * E)", MASK_DENSE},
+    {"power of zero", "(sum[n#] M ^ 0 * E)", MASK_DENSE},
+    {"always true", "(sum[n#] (M >= 0) * E)", MASK_DENSE},
+    {"dense as well", "(sum[n#] M * E) + 0.1 * (mean[n#] E)", MASK_DENSE},
+};
+
+#define MASK_ROWS(list) ((int)(sizeof(list) / sizeof *(list)))
+
+enum {
+    MASK_LEAVES = MASK_ROWS(mask_leaves),
+    MASK_COMPOUNDS = MASK_ROWS(mask_compounds),
+    MASK_VALUES = MASK_ROWS(mask_values),
+    MASK_USES = MASK_ROWS(mask_uses),
+    MASK_FORMS = MASK_LEAVES + MASK_COMPOUNDS + MASK_VALUES + MASK_USES
+};
+
+static const struct {
+    const char *kind;
+    const MaskForm *forms;
+    int count;
+} mask_tables[] = {{"mask", mask_leaves, MASK_LEAVES},
+                   {"mask of masks", mask_compounds, MASK_COMPOUNDS},
+                   {"value", mask_values, MASK_VALUES},
+                   {"use", mask_uses, MASK_USES}};
+
+typedef struct MaskBlock {
+    Spec *spec;
+    int number, two;
+    long experts;
+    const char *made;  /* the mask that a pattern defines */
+    const char *value; /* the pattern of E */
+    int form[5];       /* leaves, side, value, use; -1: none */
+} MaskBlock;
+
+static void expand(const MaskBlock *block, const char *text) {
+    Spec *spec = block->spec;
+    for (; *text; text++) {
+        const char *heads = block->two ? ", h#" : "";
+        const char next = text[1];
+        if (*text == '@' && next != ']' && next != ',') {
+            add(spec, "@"); /* the name of a layer */
+            continue;
+        }
+        if (*text == '!' && next == '=') {
+            add(spec, "!");
+            continue;
+        }
+        switch (*text) {
+        case '#':
+            add(spec, "%d", block->number);
+            break;
+        case '!':
+            add(spec, "%s%d", block->made, block->number);
+            break;
+        case '$':
+        case '@':
+            add(spec, "s");
+            expand(block, heads);
+            if (*text == '@') expand(block, ", n#");
+            break;
+        case '&':
+            expand(block, block->two ? "h#, n#" : "n#");
+            break;
+        case 'K':
+            add(spec, "%ld", between(&spec->random, 1, block->experts < 3 ? block->experts : 3));
+            break;
+        case 'A':
+            expand(block, "a#[@]");
+            break;
+        case 'B':
+            expand(block, "b#[@]");
+            break;
+        case 'M':
+            expand(block, "on#");
+            /* the mask of `in` has no subscripts */
+            if (strncmp(text - 3, "in ", 3) != 0) expand(block, "[@]");
+            break;
+        case 'E':
+            expand(block, block->value);
+            break;
+        default:
+            add(spec, "%c", *text);
+        }
+    }
+}
+
+/* Number of a form that the block allows. */
+static int pick_form(MaskBlock *block, const MaskForm *forms, int count, int without) {
+    if (!block->spec->causal)
+        without &= ~MASK_ACAUSAL;
+    else
+        without |= MASK_ACAUSAL;
+    without |= block->two ? MASK_ONE : MASK_TWO;
+    for (;;) {
+        const int form = (int)between(&block->spec->random, 0, count - 1);
+        if (!(forms[form].flags & without)) return form;
+    }
+}
+
+/* Sizes, scores and parameters. */
+static void begin_block(MaskBlock *block) {
+    Spec *spec = block->spec;
+    Random *random = &spec->random;
+    add(spec, "  axis n%d = %ld\n  axis m%d = %ld\n  axis j%d = 2\n  axis f%d = %ld\n",
+        block->number, block->experts, block->number, block->experts + 2, block->number,
+        block->number, between(random, 1, 5));
+    if (block->two)
+        add(spec, "  axis h%d = %ld\n  axis hn%d = %ld\n", block->number, block->experts % 2 + 2L,
+            block->number, block->experts * (block->experts % 2 + 2));
+    expand(
+        block,
+        "  param r#[d, &] ~ normal(1), rt#[d] ~ normal(1), rm#[d, m#], rj#[d, j#, n#], gate#[&]\n"
+        "  param w1#[&, d, f#], w2#[&, f#, d], wu#[d, f#], value#[&, d], rk#[d, &, j#], wk#[&, j#, "
+        "d]\n");
+    if (block->two)
+        expand(block,
+               "  param w3#[n#, d, f#], w4#[n#, f#, d], w5#[n#, d], w6#[n#, d], flat#[hn#, d]\n");
+    expand(block, "  z#[@] = sum[d] x[s, d] * r#[d, &]\n  p#[@] = ");
+    expand(block, PICK(random, "sigmoid(0.3 * z#[@])", "tanh(0.3 * z#[@])", "softmax[n#](z#[@])"));
+    expand(block,
+           "\n  t#[s] = sum[d] x[s, d] * rt#[d]\n  u#[s, f#] = sum[d] x[s, d] * wu#[d, f#]\n");
+    expand(block,
+           "  if ids != none { key#[s] = ids[s] * 31337 % size(n#) } else { key#[s] = s % 5 }\n");
+}
+
+static void add_mask(MaskBlock *block, const char *made, int leaf) {
+    block->made = made;
+    expand(block, mask_leaves[leaf].text);
+}
+
+static void add_block_of_masks(Spec *spec, int number) {
+    Random *random = &spec->random;
+    MaskBlock block = {.spec = spec, .number = number, .two = chance(random, 30)};
+    block.experts = chance(random, 25) ? between(random, 17, 40) : between(random, 2, 6);
+    const int weights = chance(random, 25);
+    int *form = block.form;
+    form[0] = pick_form(&block, mask_leaves, MASK_LEAVES, weights ? 0 : MASK_WEIGHTS);
+    form[1] = pick_form(&block, mask_leaves, MASK_LEAVES, MASK_WEIGHTS);
+    form[2] = chance(random, 40)
+                  ? 0
+                  : pick_form(&block, mask_compounds, MASK_COMPOUNDS, weights ? 0 : MASK_WEIGHTS);
+    form[3] = pick_form(&block, mask_values, MASK_VALUES, 0);
+    form[4] = weights ? (int)between(random, 0, 5) : pick_form(&block, mask_uses, MASK_USES, 0);
+    const char *side = mask_compounds[form[2]].text, *use = mask_uses[form[4]].text;
+    if (!strchr(side, 'B') && !strchr(use, 'B')) form[1] = -1;
+    add(spec, "  # %d:", number);
+    for (int i = 0; i < 5; i++) add(spec, " %d", form[i]);
+    add(spec, "\n");
+    begin_block(&block);
+    const char *value = mask_values[form[3]].text, *last = strchr(value, '=');
+    while (last > value && last[-1] != '\n') last = strchr(last + 1, '=');
+    block.value = last + 1;
+    const int early = chance(random, 30);
+    for (int turn = 0; turn < 2; turn++) {
+        if (turn == early) {
+            add_mask(&block, "a", form[0]);
+            if (form[1] >= 0) add_mask(&block, "b", form[1]);
+            expand(&block, "  on#[@] = ");
+            expand(&block, side);
+            add(spec, "\n");
+        } else {
+            char equations[600] = "";
+            memcpy(equations, value, (size_t)(last - value));
+            expand(&block, equations);
+        }
+    }
+    if (chance(random, 15))
+        expand(&block, "  aux load# = 0.01 * (mean[batch, s] (max[&] on#[@] * p#[@]))\n");
+    expand(&block, "  y#[s, d] = ");
+    const int heads = block.two && !strstr(use, "h#");
+    if (heads) expand(&block, "sum[h#] (h# + 1) * tanh(");
+    expand(&block, use);
+    add(spec, heads ? ")\n" : "\n");
+}
+
+static void make_masks(Spec *spec, uint64_t seed) {
+    *spec = (Spec){.random = {seed * 0x2545F4914F6CDD1Du}};
+    Random *random = &spec->random;
+    draw(random);
+    spec->causal = chance(random, 70);
+    spec->context = chance(random, 15) ? between(random, 16, 24) : between(random, 3, 9);
+    spec->vocabulary = between(random, 11, 20);
+    spec->batch = between(random, 1, 3);
+    spec->dim = between(random, 2, 9);
+    add(spec,
+        "use adafactor\nuse decoder\nuse moe\nuse muon\n\nlayer masked(x[s, d]) -> y[s, d] {\n"
+        "  option ids: any = none\n");
+    const int blocks = chance(random, 70) ? 1 : 2;
+    for (int i = 1; i <= blocks; i++) add_block_of_masks(spec, i);
+    add(spec, "  y[s, d] = y1[s, d]%s\n}\n\n", blocks > 1 ? " + y2[s, d]" : "");
+    add(spec,
+        "layer whole {\n  option train: layer = train\n  axis v = %ld\n  axis d = %ld\n"
+        "  sequence s = train.context_length\n  input tokens[s]: token\n  input targets[s]: "
+        "next_token\n"
+        "  param embedding[v, d] ~ normal(1)\n  x[s, d] = embedding[tokens[s], d]\n",
+        spec->vocabulary, spec->dim);
+    const char *apply = "masked@one(rms_norm@before(x); ids = tokens)";
+    if (chance(random, 20))
+        apply = "moe@some(rms_norm@before(x); experts = 3, top_k = 2, expert = masked)";
+    if (chance(random, 30))
+        add(spec, "  repeat block[i < %ld] { x = x + %s }\n", between(random, 2, 3), apply);
+    else
+        add(spec, "  x = x + %s\n", apply);
+    add(spec, "  logits[s, v] = sum[d] tanh(0.5 * x[s, d]) * embedding[v, d]\n  output logits\n"
+              "  loss = mean[batch, s] (logsumexp[v] logits[s, v] - logits[s, targets[s]])\n}\n\n"
+              "model random = whole {\n");
+    spec->differentiable = !strstr(spec->text, "stop_gradient(");
+    add_training(spec);
+}
+
+/* ---- forms of a text ---- */
+
+/* Number of blocks per form, and of those whose mask selects rows. */
+typedef struct MaskTally {
+    long blocks[MASK_FORMS], rows[MASK_FORMS];
+} MaskTally;
+
+/* True if the program packs a mask of the block: on1[, a1_2[. */
+static int packs_block(const char *program, int number) {
+    for (const char *at = program; (at = strstr(at, " = pack(")); at++)
+        for (const char *name = at + 8; *name != '['; name++)
+            if (isalpha(name[0]) && name[1] == '0' + number && (name[2] == '[' || name[2] == '_'))
+                return 1;
+    return 0;
+}
+
+/* Adds the forms of the blocks of a text; program: the text after `route`. */
+static void masks_count(const char *text, const char *program, MaskTally *tally) {
+    for (int number = 1; number <= MASK_BLOCKS; number++) {
+        char sign[16];
+        snprintf(sign, sizeof sign, "  # %d:", number);
+        const char *at = strstr(text, sign);
+        int form[5];
+        if (!at ||
+            sscanf(at + 6, "%d %d %d %d %d", &form[0], &form[1], &form[2], &form[3], &form[4]) != 5)
+            return;
+        const int first[] = {0, 0, MASK_LEAVES, MASK_LEAVES + MASK_COMPOUNDS,
+                             MASK_LEAVES + MASK_COMPOUNDS + MASK_VALUES},
+                  rows = packs_block(program, number);
+        for (int i = 0; i < 5; i++) {
+            if (form[i] < 0) continue;
+            tally->blocks[first[i] + form[i]]++;
+            tally->rows[first[i] + form[i]] += rows;
+        }
+    }
+}
+
+static void masks_add(MaskTally *total, const MaskTally *tally) {
+    for (int i = 0; i < MASK_FORMS; i++) {
+        total->blocks[i] += tally->blocks[i];
+        total->rows[i] += tally->rows[i];
+    }
+}
+
+/* Prints the table of forms; returns the number of forms of which no model selects rows. */
+static long masks_print(const MaskTally *tally) {
+    long missing = 0;
+    int row = 0;
+    for (int table = 0; table < MASK_ROWS(mask_tables); table++)
+        for (int i = 0; i < mask_tables[table].count; i++, row++) {
+            const MaskForm *form = &mask_tables[table].forms[i];
+            const int dense = form->flags & MASK_DENSE;
+            printf("%6ld blocks, %4ld on rows: %s %s\n", tally->blocks[row], tally->rows[row],
+                   mask_tables[table].kind, form->name);
+            missing += !tally->blocks[row] || (!dense && !tally->rows[row]);
+        }
+    return missing;
+}
+
+#endif
