@@ -512,8 +512,8 @@ complete -c moec -n '__fish_seen_subcommand_from forward' -l verbose -s v -d 'co
 complete -c moec -n '__fish_seen_subcommand_from forward' -l color -xa 'auto always never' -d 'color of messages (default auto: on a terminal without NO_COLOR)'
 complete -c moec -n '__fish_seen_subcommand_from forward' -l help -s h -d 'this text'
 
-complete -c moec -f -n __fish_use_subcommand -a fmt -d 'Rewrite a spec in the canonical format.'
-complete -c moec -n '__fish_seen_subcommand_from fmt' -l check -d 'check only: exit code 1 if the file is not in the canonical format'
+complete -c moec -f -n __fish_use_subcommand -a fmt -d 'Rewrite specs in the canonical format.'
+complete -c moec -n '__fish_seen_subcommand_from fmt' -l check -d 'check only: exit code 1 if a file is not in the canonical format'
 complete -c moec -n '__fish_seen_subcommand_from fmt' -l quiet -s q -d 'errors and the result only'
 complete -c moec -n '__fish_seen_subcommand_from fmt' -l verbose -s v -d 'compiler commands, cache hits and phase times'
 complete -c moec -n '__fish_seen_subcommand_from fmt' -l color -xa 'auto always never' -d 'color of messages (default auto: on a terminal without NO_COLOR)'
