@@ -503,7 +503,7 @@ static void origins_of_reads(Flow *flow, const Expr *expr, bool *seen) {
 }
 
 /* True if a factor depends on the tensor: a normalization. */
-static bool is_normalized(Flow *flow, const FlowEdge *step, const Tensor *tensor) {
+static bool cancels_scale(Flow *flow, const FlowEdge *step, const Tensor *tensor) {
     bool *seen = seen_new(flow);
     for (int i = 0; i < step->factor_count; i++)
         origins_of_reads(flow, step->factors[i].expr, seen);
@@ -511,7 +511,7 @@ static bool is_normalized(Flow *flow, const FlowEdge *step, const Tensor *tensor
 }
 
 /* True if the value of a statement depends on the tensor, apart from a carried value. */
-static bool depends_on(Flow *flow, int at, const Tensor *tensor) {
+static bool statement_follows(Flow *flow, int at, const Tensor *tensor) {
     bool matrices = false, *seen = seen_new(flow);
     origins(flow, at, NULL, seen, &matrices);
     return seen[tensor->id];
@@ -524,7 +524,7 @@ static bool next_step(Flow *flow, const Tensor *tensor, FlowEdge *next) {
     for (int i = 0; i < flow->statements.count && ways < 2; i++) {
         FlowEdge step = flow_step(flow->statements.items[i], tensor);
         if (!step.linear || !step.read) continue;
-        ways += !ways || !depends_on(flow, i, next->statement->target->tensor);
+        ways += !ways || !statement_follows(flow, i, next->statement->target->tensor);
         *next = step;
     }
     return ways == 1;
@@ -536,7 +536,7 @@ static bool follow_step(Flow *flow, ParameterFlow *own, FlowPath *way, const boo
     if (!next_step(flow, own->end, step)) return false;
     bool sums = step->statement->reduction == REDUCE_SUM;
     if (sums && !sums_instances(step, own->tensor)) return false;
-    if (is_normalized(flow, step, own->end)) way->normalized = way->count;
+    if (cancels_scale(flow, step, own->end)) way->normalized = way->count;
     way->count++;
     if (sums) begin_sum(flow, own, way);
     if (!sums) count_numbers(way, step);

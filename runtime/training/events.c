@@ -111,8 +111,8 @@ static Message event_at(long step) {
 /* ---- the log ---- */
 
 /* The first record contains the version. A START record invalidates earlier records of its step and
- * later ones, at step 0 all of them: those of a run that was killed before its first checkpoint. The
- * caller writes the lines of this step again. */
+ * later ones, at step 0 those of a run that was killed before its first checkpoint. The caller
+ * writes the lines of this step again. */
 static bool write_start(Events *events, long step) {
     static const char version[] = "brain.Event:2";
     Message event = event_at(0), session = {0};
