@@ -201,6 +201,11 @@ static void report_differences(MoecCompiler *compiler, const Layout *layout, Moe
                     other ? other->text : "nothing");
         told++;
     }
+    if (!told && moec_transfer(model, MOEC_TRANSFER_FACTORS))
+        report_note(
+            reports, (Span){0},
+            "multipliers of the transfer of model '%s' would be lost: moec transfer prints them",
+            moec_model(model));
     report_help(reports, "write a custom layout, or train a model of this family");
 }
 

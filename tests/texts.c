@@ -56,30 +56,42 @@ static bool compile(MoecCompiler *compiler, const Wanted *want, MoecProgram *pro
     return true;
 }
 
-static void emit(const Spec *spec, const char *line, const Wanted *want, const char *folder) {
-    MoecCompiler *compiler =
-        moec_open(spec->file, spec->model, spec->sets, spec->set_count, NULL);
-    MoecProgram *programs[2];
+/* The texts of one kind: hosted C, stand-alone C, hosted CUDA, stand-alone CUDA. */
+typedef enum Kind { HOSTED, ALONE, DEVICE, DEVICE_ALONE, KINDS } Kind;
+
+static void emit_kind(MoecCompiler *compiler, const char *line, const Wanted *want, Kind kind,
+                      MoecProgram *programs[2], const char *folder) {
     char name[64];
-    if (moec_failed(compiler)) put(folder, line, "errors", moec_reports(compiler));
-    for (int alone = 0; alone < 2 && compile(compiler, want, programs); alone++) {
-        snprintf(name, sizeof name, "%s%s.c", want->name, alone ? "_alone" : "");
-        put(folder, line, name, moec_emit_c(compiler, programs, want->count, alone));
-    }
-    if (compile(compiler, want, programs)) {
+    if (kind == HOSTED || kind == ALONE) {
+        snprintf(name, sizeof name, "%s%s.c", want->name, kind == ALONE ? "_alone" : "");
+        put(folder, line, name, moec_emit_c(compiler, programs, want->count, kind == ALONE));
+    } else if (kind == DEVICE) {
         MoecDeviceProgram *device = moec_device_program(compiler, programs, want->count);
         snprintf(name, sizeof name, "%s.cu", want->name);
-        put(folder, line, name, device->kernels.text);
-        moec_device_program_free(device);
-    }
-    if (compile(compiler, want, programs)) {
+        put(folder, line, name, device ? device->kernels.text : moec_reports(compiler));
+        if (device) moec_device_program_free(device);
+    } else {
         MoecKernels kernels;
         snprintf(name, sizeof name, "%s_alone.host.c", want->name);
-        put(folder, line, name, moec_emit_cuda(compiler, programs, want->count, &kernels));
+        const char *host = moec_emit_cuda(compiler, programs, want->count, &kernels);
+        put(folder, line, name, host ? host : moec_reports(compiler));
         snprintf(name, sizeof name, "%s_alone.cu", want->name);
-        put(folder, line, name, kernels.text);
+        if (host) put(folder, line, name, kernels.text);
     }
-    moec_close(compiler);
+}
+
+/* Each kind has its own compiler: all kinds of a large model exceed the memory limit of one. */
+static void emit(const Spec *spec, const char *line, const Wanted *want, const char *folder) {
+    for (Kind kind = HOSTED; kind < KINDS; kind++) {
+        MoecCompiler *compiler =
+            moec_open(spec->file, spec->model, spec->sets, spec->set_count, NULL);
+        MoecProgram *programs[2];
+        if (kind == HOSTED && moec_failed(compiler))
+            put(folder, line, "errors", moec_reports(compiler));
+        if (compile(compiler, want, programs))
+            emit_kind(compiler, line, want, kind, programs, folder);
+        moec_close(compiler);
+    }
 }
 
 /* Splits a line into its parts, in its own memory. */

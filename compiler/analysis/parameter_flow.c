@@ -3,7 +3,10 @@
  * The result of a parameter's product is followed while exactly one statement uses it and that use
  * is linear: a term of a sum, a factor, or a sum over the instances of the layer. Other terms are
  * parallel branches. A term that the product was computed from ends the path: a residual
- * connection.
+ * connection, also in steps, as (x + a) + f in parallel blocks.
+ *
+ * A normalization on the path, a factor that depends on the result itself, cancels a factor of the
+ * product. Its scale is then the parameter of the residual branch. Biases on the path belong to it.
  *
  * The coefficient of each instance in a sum over instances is the product of all factors on the
  * path. Their sum is constant if it has the same value at random points (sampled.h).
@@ -17,16 +20,18 @@
 
 #include <math.h>
 
-enum { MAX_WAY = 64, MAX_PARTS = 24 };
+enum { MAX_WAY = 64, MAX_PARTS = 24, MAX_TERMS = 8 };
 
 typedef struct Flow {
     Program *program;
     List statements;    /* Statement *: loops and calls, with bodies of repeats inline */
     List *reads;        /* Expr *, by index in statements */
     Statement **made;   /* by tensor id: the statement that defines it, the first */
+    int *made_at;       /* by tensor id: the index of that statement */
     Statement **choice; /* by tensor id: the call that selected it, or NULL */
     bool *has_matrix;   /* by index in statements: it is the product of a parameter */
     bool *leaf;         /* by tensor id: random when values are sampled */
+    bool *vector;       /* by tensor id: a scale or a bias of a residual branch */
     Sampler *sampler;
     List flows; /* ParameterFlow * */
 } Flow;
@@ -39,11 +44,13 @@ static void collect(Statement *statement, void *data) {
         list_push(flow->program->arena, &flow->statements, statement);
 }
 
-static void note_made(Flow *flow, Statement *statement, const Expr *target) {
+static void note_made(Flow *flow, int at, const Expr *target) {
     MUST(target->kind == EXPR_READ);
     int id = target->tensor->id;
     flow->leaf[id] |= flow->made[id] != NULL;
-    if (!flow->made[id]) flow->made[id] = statement;
+    if (flow->made[id]) return;
+    flow->made[id] = flow->statements.items[at];
+    flow->made_at[id] = at;
 }
 
 static void def_use_statements(Flow *flow) {
@@ -54,16 +61,18 @@ static void def_use_statements(Flow *flow) {
     flow->has_matrix =
         arena_alloc(arena, ((size_t)flow->statements.count + 1) * sizeof *flow->has_matrix);
     flow->made = arena_alloc(arena, tensors * sizeof *flow->made);
+    flow->made_at = arena_alloc(arena, tensors * sizeof *flow->made_at);
     flow->choice = arena_alloc(arena, tensors * sizeof *flow->choice);
     flow->leaf = arena_alloc(arena, tensors * sizeof *flow->leaf);
+    flow->vector = arena_alloc(arena, tensors * sizeof *flow->vector);
     flow->sampler = sampler_new(arena, flow->made, flow->choice, flow->leaf);
     for (int i = 0; i < flow->statements.count; i++) {
         Statement *statement = flow->statements.items[i];
         reads_of(arena, statement, &flow->reads[i]);
-        if (statement->kind == STATEMENT_LOOP) note_made(flow, statement, statement->target);
+        if (statement->kind == STATEMENT_LOOP) note_made(flow, i, statement->target);
         for (int k = 0; k < statement->outputs.count; k++) {
             const Expr *output = statement->outputs.items[k];
-            note_made(flow, statement, output);
+            note_made(flow, i, output);
             if (statement_selects(statement)) flow->choice[output->tensor->id] = statement;
         }
     }
@@ -104,11 +113,11 @@ bool is_product_with(Arena *arena, const Statement *statement, const Tensor *par
     return is_product_of(statement, &reads, parameter);
 }
 
-static const Statement *find_flow_product(Flow *flow, const Tensor *tensor) {
+/* The index of the first one, or -1. */
+static int find_flow_product(Flow *flow, const Tensor *tensor) {
     for (int i = 0; i < flow->statements.count; i++)
-        if (is_product_of(flow->statements.items[i], &flow->reads[i], tensor))
-            return flow->statements.items[i];
-    return NULL;
+        if (is_product_of(flow->statements.items[i], &flow->reads[i], tensor)) return i;
+    return -1;
 }
 
 static void mark_matrices(Flow *flow) {
@@ -129,29 +138,38 @@ static void mark_matrices(Flow *flow) {
 
 /* ---- before and after ---- */
 
-/* All inputs of the operands of a statement, within one iteration of a repeat; parameters: set if
- * matrices or their rows are among them. */
-static void origins(Flow *flow, const Statement *statement, const Tensor *own, bool *seen,
-                    bool *parameters) {
-    List reads = {0};
-    reads_of(flow->program->arena, statement, &reads);
-    for (int i = 0; i < reads.count; i++) {
-        const Tensor *tensor = ((Expr *)reads.items[i])->tensor;
+/* A flag per tensor. */
+static bool *seen_new(const Flow *flow) {
+    const size_t tensors = (size_t)flow->program->tensors.count + 1;
+    return arena_alloc(flow->program->arena, tensors * sizeof(bool));
+}
+
+/* True for the value of another iteration: of a repeat, or of a scan, whose states are read before
+ * they are defined. */
+static bool is_of_other_iteration(const Flow *flow, const Tensor *tensor, int at) {
+    return is_carried_flow(tensor) || (flow->made[tensor->id] && flow->made_at[tensor->id] >= at);
+}
+
+/* All inputs of the operands of a statement, within one iteration of a repeat or a scan;
+ * parameters: set if matrices or their rows are among them. */
+static void origins(Flow *flow, int at, const Tensor *own, bool *seen, bool *parameters) {
+    const List *reads = &flow->reads[at];
+    for (int i = 0; i < reads->count; i++) {
+        const Tensor *tensor = ((Expr *)reads->items[i])->tensor;
         if (tensor == own || seen[tensor->id]) continue;
         seen[tensor->id] = true;
-        *parameters |=
-            is_carried_flow(tensor) || (tensor->role == ROLE_PARAMETER && tensor->facts &&
-                                        (tensor->facts->product || tensor->facts->lookup));
-        if (flow->made[tensor->id] && !is_carried_flow(tensor))
-            origins(flow, flow->made[tensor->id], own, seen, parameters);
+        bool other = is_of_other_iteration(flow, tensor, at);
+        *parameters |= other || (tensor->role == ROLE_PARAMETER && tensor->facts &&
+                                 (tensor->facts->product || tensor->facts->lookup));
+        if (flow->made[tensor->id] && !other)
+            origins(flow, flow->made_at[tensor->id], own, seen, parameters);
     }
 }
 
 /* True if another matrix uses the result of the statement. */
 static bool matrix_follows(Flow *flow, const Statement *from) {
     MUST(from->kind == STATEMENT_LOOP);
-    bool *after = arena_alloc(flow->program->arena,
-                              ((size_t)flow->program->tensors.count + 1) * sizeof *after);
+    bool *after = seen_new(flow);
     after[from->target->tensor->id] = true;
     for (bool changed = true; changed;) {
         changed = false;
@@ -281,6 +299,7 @@ typedef struct FlowPath {
     int count;
     int from;       /* the first step with factors of the latest sum over instances */
     int sum;        /* the step with that sum, or -1 */
+    int normalized; /* the last step with a normalization, or -1 */
     double active;  /* instances that are added in it */
     bool resolved;  /* its weights have a constant sum */
     bool unknown;   /* an earlier sum has weights without a constant sum */
@@ -442,6 +461,7 @@ static void count_numbers(FlowPath *way, const FlowEdge *step) {
 /* Numbers scale the share only where the weights of all sums are known. */
 static void end_way(ParameterFlow *own, FlowPath *way) {
     way->unknown |= way->sum >= 0 && !way->resolved;
+    own->uneven = way->unknown;
     if (way->unknown)
         own->weights = 0;
     else if (way->numbers != 0)
@@ -457,14 +477,55 @@ static bool holds_any(const Expr *expr, const bool *seen) {
     return false;
 }
 
-/* The statement that uses a tensor, if it is the only linear use. */
+static bool is_sum_of_two(const Expr *expr) {
+    return expr->kind == EXPR_APPLY && (expr->op == OP_ADD || expr->op == OP_SUB);
+}
+
+/* True if the tensor is a sum with such a term, as (x + a) where only x is seen. */
+static bool adds_any(const Flow *flow, const Expr *expr, const bool *seen, int terms) {
+    if (holds_any(expr, seen)) return true;
+    if (is_sum_of_two(expr))
+        return adds_any(flow, expr->args[0], seen, terms) ||
+               adds_any(flow, expr->args[1], seen, terms);
+    if (expr->kind != EXPR_READ || !terms || is_carried_flow(expr->tensor)) return false;
+    const Statement *maker = flow->made[expr->tensor->id];
+    return maker && maker->kind == STATEMENT_LOOP && maker->reduction == REDUCE_NONE &&
+           is_sum_of_two(maker->value) && adds_any(flow, maker->value, seen, terms - 1);
+}
+
+/* Inputs of all tensors that an expression reads, without these tensors. */
+static void origins_of_reads(Flow *flow, const Expr *expr, bool *seen) {
+    bool matrices = false;
+    if (expr->kind != EXPR_READ) {
+        for (int i = 0; i < expr->count; i++) origins_of_reads(flow, expr->args[i], seen);
+    } else if (flow->made[expr->tensor->id] && !is_carried_flow(expr->tensor))
+        origins(flow, flow->made_at[expr->tensor->id], NULL, seen, &matrices);
+}
+
+/* True if a factor depends on the tensor: a normalization. */
+static bool cancels_scale(Flow *flow, const FlowEdge *step, const Tensor *tensor) {
+    bool *seen = seen_new(flow);
+    for (int i = 0; i < step->factor_count; i++)
+        origins_of_reads(flow, step->factors[i].expr, seen);
+    return seen[tensor->id];
+}
+
+/* True if the value of a statement depends on the tensor, apart from a carried value. */
+static bool statement_follows(Flow *flow, int at, const Tensor *tensor) {
+    bool matrices = false, *seen = seen_new(flow);
+    origins(flow, at, NULL, seen, &matrices);
+    return seen[tensor->id];
+}
+
+/* The statement that uses a tensor, if it is the only linear use. A use that this statement depends
+ * on, as the mean of x in x - mean, is part of a normalization. */
 static bool next_step(Flow *flow, const Tensor *tensor, FlowEdge *next) {
     int ways = 0;
-    for (int i = 0; i < flow->statements.count; i++) {
+    for (int i = 0; i < flow->statements.count && ways < 2; i++) {
         FlowEdge step = flow_step(flow->statements.items[i], tensor);
         if (!step.linear || !step.read) continue;
+        ways += !ways || !statement_follows(flow, i, next->statement->target->tensor);
         *next = step;
-        ways++;
     }
     return ways == 1;
 }
@@ -475,27 +536,60 @@ static bool follow_step(Flow *flow, ParameterFlow *own, FlowPath *way, const boo
     if (!next_step(flow, own->end, step)) return false;
     bool sums = step->statement->reduction == REDUCE_SUM;
     if (sums && !sums_instances(step, own->tensor)) return false;
+    if (cancels_scale(flow, step, own->end)) way->normalized = way->count;
     way->count++;
     if (sums) begin_sum(flow, own, way);
     if (!sums) count_numbers(way, step);
     if (!sums && way->sum >= 0 && !way->resolved && step->factor_count)
         find_weights(flow, own, way);
     for (int i = 0; i < step->term_count; i++)
-        if (holds_any(step->terms[i], seen)) {
-            own->joins = true;
+        if (adds_any(flow, step->terms[i], seen, MAX_TERMS)) {
+            own->branch = true;
             return false;
         }
     own->end = step->statement->target->tensor;
     return !is_carried_flow(own->end);
 }
 
+static int uses_of_tensor(const Flow *flow, const Tensor *tensor) {
+    int uses = 0;
+    for (int i = 0; i < flow->statements.count; i++)
+        for (int k = 0; k < flow->reads[i].count; k++)
+            uses += ((Expr *)flow->reads[i].items[k])->tensor == tensor;
+    return uses;
+}
+
+/* Marks the vectors in an expression. Returns true if there are any. */
+static bool mark_vectors(Flow *flow, const Expr *expr) {
+    bool any = false;
+    for (int i = 0; i < expr->count; i++) any |= mark_vectors(flow, expr->args[i]);
+    const Tensor *tensor = expr->kind == EXPR_READ ? expr->tensor : NULL;
+    if (!tensor || tensor->role != ROLE_PARAMETER || !tensor->facts || tensor->facts->product ||
+        tensor->facts->lookup || uses_of_tensor(flow, tensor) != 1)
+        return any;
+    return flow->vector[tensor->id] = true;
+}
+
+/* Marks the biases of a residual branch, and its scale if a normalization precedes it. */
+static void mark_branch(Flow *flow, const FlowPath *way) {
+    bool scaled = way->normalized < 0;
+    for (int i = scaled ? 0 : way->normalized; i < way->count; i++) {
+        const FlowEdge *step = &way->steps[i];
+        for (int k = 0; k < step->term_count; k++) mark_vectors(flow, step->terms[k]);
+        for (int k = 0; k < step->factor_count && !scaled; k++)
+            scaled = mark_vectors(flow, step->factors[k].expr);
+    }
+}
+
 static void follow_flow(Flow *flow, ParameterFlow *own, const bool *seen) {
     FlowPath *way = arena_alloc(flow->program->arena, sizeof *way);
-    way->sum = -1;
+    way->sum = way->normalized = -1;
     way->numbers = 1;
     own->end = own->sum->target->tensor;
     while (way->count < MAX_WAY && follow_step(flow, own, way, seen)) continue;
     end_way(own, way);
+    if (own->branch) mark_branch(flow, way);
+    own->joins = own->branch && way->normalized < 0;
 }
 
 static void find_flow(Flow *flow, Tensor *tensor) {
@@ -515,11 +609,12 @@ static void find_flow(Flow *flow, Tensor *tensor) {
         if (facts->axes[j] & AXIS_SUMMED) own->fan_in *= (double)tensor->axes[j]->size;
         if (facts->axes[j] & AXIS_KEPT) own->fan_out *= (double)tensor->axes[j]->size;
     }
-    own->sum = facts->product ? find_flow_product(flow, tensor) : NULL;
-    if (!own->sum) return;
+    int sum = facts->product ? find_flow_product(flow, tensor) : -1;
+    if (sum < 0) return;
+    own->sum = flow->statements.items[sum];
     bool matrices = false;
-    bool *seen = arena_alloc(arena, ((size_t)flow->program->tensors.count + 1) * sizeof *seen);
-    origins(flow, own->sum, tensor, seen, &matrices);
+    bool *seen = seen_new(flow);
+    origins(flow, sum, tensor, seen, &matrices);
     own->first = !matrices;
     own->last = !matrix_follows(flow, own->sum);
     follow_flow(flow, own, seen);
@@ -547,5 +642,9 @@ List parameter_flow(Program *program) {
         if (tensor->role == ROLE_PARAMETER && tensor->facts) find_flow(&flow, tensor);
     }
     count_meeting(&flow);
+    for (int i = 0; i < flow.flows.count; i++) {
+        ParameterFlow *own = flow.flows.items[i];
+        own->joins |= flow.vector[own->tensor->id];
+    }
     return flow.flows;
 }

@@ -7,7 +7,8 @@
  *     x'[s,d]  = x[s,d] + z[s,d]
  *
  * `down` has fan-in |f|. `active` instances of it are added in y and |f| * active + |f'| terms in
- * z. z is a residual branch: it is added to its own input.
+ * z. z is a residual branch: it is added to its own input. A normalization of z would cancel a
+ * factor of `down`: its scale belongs to the branch instead, as do all biases in z.
  */
 #ifndef PARAMETER_FLOW_H
 #define PARAMETER_FLOW_H
@@ -24,7 +25,9 @@ typedef struct ParameterFlow {
     double weights; /* constant sum of their weights; 0 if it is not constant or there is no sum */
     double share;   /* coefficient of an average active instance: weights / active times the numbers
                        on the path; without a constant sum, 1 */
-    bool joins;     /* the sum is added to its own input (a residual branch) */
+    bool uneven;    /* a sum of instances has weights without a constant sum */
+    bool branch;    /* the result of its product is added to its own input */
+    bool joins;     /* a factor of it is one of such a residual branch */
     bool first;     /* no other matrix precedes it */
     bool last;      /* no other matrix follows it */
     const Statement *sum; /* its product, or NULL */

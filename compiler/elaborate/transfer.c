@@ -153,7 +153,8 @@ static void bind_transfer_facts(Derivation *d, Scope *scope) {
     bind_number(d, scope, "fan_in", in);
     bind_number(d, scope, "fan_out", out);
     bind_number(d, scope, "summed_fan_in", scored ? ratio_of(flow->meets, its->meets) : in);
-    bind_number(d, scope, "route_weight", flow->share / (scored ? its->share : 1));
+    bool known = !flow->uneven && !(scored && its->uneven);
+    bind_number(d, scope, "route_weight", known ? flow->share / (scored ? its->share : 1) : 1);
     bind_number(d, scope, "depth", flow->tensor->repeats > 0 ? depth : 1);
     bind_number(d, scope, "batch", ratio_of(d->model.batch, d->base.batch));
     bind_number(d, scope, "data", ratio_of(d->model.tokens, d->base.tokens));

@@ -185,7 +185,7 @@ void observe(Program *program) {
         if (flow->sum && is_whole_activation(program, flow))
             add_output(
                 program->arena, &wanted, flow->end,
-                arena_format(program->arena, "%s%s", flow->tensor->path, flow->joins ? "+" : ""));
+                arena_format(program->arena, "%s%s", flow->tensor->path, flow->branch ? "+" : ""));
     }
     observe_all(program, &wanted, false);
 }

@@ -5,7 +5,9 @@
  *
  *     y[s,d] = sum[f] h[s,f] * down[f,d]   -->   whole[s,d] = sum[f] h[s,f] * down[f,d]
  *                                                y[s,d] = 0.125 * whole[s,d]
+ *     z[s,d] = y[s,d] + bias[d]            -->   z[s,d] = y[s,d] + 0.125 * bias[d]
  */
+#include "analysis/parameter_facts.h"
 #include "analysis/parameter_flow.h"
 #include "elaborate/transfer.h"
 #include "base/must.h"
@@ -54,13 +56,24 @@ static Statement *scale_result(Program *program, Statement *statement, double fa
     return statement_assign(program, &alone, target, value, statement->span);
 }
 
-static void scale_products(Program *program, Block *block, const Tensor *tensor, double factor) {
+/* Multiplies the term of a scale or a bias. */
+static Expr *scale_term(Program *program, Expr *expr, const Tensor *tensor, double factor) {
+    bool sum = expr->kind == EXPR_APPLY && (expr->op == OP_ADD || expr->op == OP_SUB);
+    if (!expr_reads(expr, tensor)) return expr;
+    if (!sum) return expr_apply(program, OP_MUL, expr_number(program, factor), expr, NULL);
+    return expr_apply(program, expr->op, scale_term(program, expr->args[0], tensor, factor),
+                      scale_term(program, expr->args[1], tensor, factor), NULL);
+}
+
+static void scale_uses(Program *program, Block *block, const Tensor *tensor, double factor) {
     List all = {0};
     for (int i = 0; i < block->statements.count; i++) {
         Statement *statement = block->statements.items[i];
         list_push(program->arena, &all, statement);
         if (statement->kind == STATEMENT_REPEAT)
-            scale_products(program, &statement->body, tensor, factor);
+            scale_uses(program, &statement->body, tensor, factor);
+        else if (!tensor->facts->product && statement->kind == STATEMENT_LOOP)
+            statement->value = scale_term(program, statement->value, tensor, factor);
         else if (is_product_with(program->arena, statement, tensor))
             list_push(program->arena, &all, scale_result(program, statement, factor));
     }
@@ -76,6 +89,6 @@ void tune(const Tuning *tuning, Program *program) {
         if (!row) continue;
         tensor->init = row->init;
         tune_numbers(program, tensor, row);
-        if (forward_of(row) != 1) scale_products(program, &program->body, tensor, forward_of(row));
+        if (forward_of(row) != 1) scale_uses(program, &program->body, tensor, forward_of(row));
     }
 }

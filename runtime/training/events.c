@@ -111,14 +111,15 @@ static Message event_at(long step) {
 /* ---- the log ---- */
 
 /* The first record contains the version. A START record invalidates earlier records of its step and
- * later ones; the caller writes the lines of this step again. */
+ * later ones, at step 0 those of a run that was killed before its first checkpoint. The caller
+ * writes the lines of this step again. */
 static bool write_start(Events *events, long step) {
     static const char version[] = "brain.Event:2";
     Message event = event_at(0), session = {0};
     put_bytes(&event, FILE_VERSION, version, sizeof version - 1);
     bool good = write_record(events, &event);
     free(event.bytes);
-    if (!good || !step) return good;
+    if (!good) return false;
     event = event_at(step);
     put_key(&session, STATUS, VARINT);
     put_varint(&session, STATUS_START);

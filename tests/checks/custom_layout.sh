@@ -125,5 +125,15 @@ moec eval run --data text >other 2>log || wrong "$(cat log)"
 # A changed layer is a different model, and nothing is written.
 sed 's/act(x\[s - 1, d\])/act(x[s - 2, d])/' lib/mixers.moe >changed && cp -r lib changed_lib && cp changed changed_lib/mixers.moe
 fails "cannot represent this model" moec export weights.safetensors --format taps --layout changed_lib/family.moe --out nowhere
+
+# The multipliers of a transfer have no option.
+cat >deep.moe <<'SPEC'
+use decoder
+use parametrizations
+model base = decoder { dim = 16, layers = 2, attention.heads.q = 2 }
+model deep = base { layers = 4 } transfer completep from base
+SPEC
+moec init --force deep.moe:deep --out deep.safetensors
+fails "multipliers of the transfer of model 'deep' would be lost" moec export deep.safetensors --format llama --out nowhere
 fails "cannot find 'missing.moe'" sh -c "sed 's/use mixers/use missing/' lib/family.moe >lib/broken.moe; moec import published --layout lib/broken.moe --out nowhere"
 exit 0

@@ -36,6 +36,12 @@ moec eval "$work/plain" --data "$work/text.bin" --json > "$work/b" 2> "$work/log
 [ "$(grep '"loss"' "$work/a")" = "$(grep '"loss"' "$work/b")" ] || fail "the losses of eval differ"
 grep -q '"bits_per_byte"' "$work/a" || fail "eval does not report bits per byte"
 
+# Only bytes of tokens with a loss count. Here these are 32 tokens of one byte; longer tokens fill no second sequence.
+printf '~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~ decoder decoder decoder decoder' > "$work/short"
+moec eval "$work/text" --data "$work/short" --json > "$work/a" 2> "$work/log" || fail "eval of a short text"
+number() { sed -n "s/.*\"$1\": *\([0-9.]*\).*/\1/p" "$work/a"; }
+[ "$(number tokens)" = 32 ] && [ "$(number bits_per_token)" = "$(number bits_per_byte)" ] || fail "bits per byte: $(cat "$work/a")"
+
 # The tokenizer of the checkpoint, a given tokenizer and token ids generate the same text; prompts are independent.
 generate() { # RUN ARGUMENTS...
     run=$1

@@ -126,7 +126,32 @@ static void resumed(void **state) {
     assert_int_equal(at, size);
 }
 
+/* A run that starts again from step 0 invalidates all records. */
+static void restarted(void **state) {
+    (void)state;
+    char folder[] = "/tmp/moec_events_XXXXXX";
+    unsigned char file[1024];
+    const unsigned char *bytes;
+    size_t length, at = 0;
+    Events events;
+    assert_non_null(mkdtemp(folder));
+    assert_true(events_open(&events, folder, 0));
+    FILE *back = fopen(events.path, "rb");
+    size_t size = fread(file, 1, sizeof file, back);
+    fclose(back);
+    unlink(events.path);
+    rmdir(folder);
+    events_close(&events);
+
+    at = frame(file, at, &bytes, &length); /* time, version */
+    at = frame(file, at, &bytes, &length); /* time, step 0 is omitted, a session that starts */
+    assert_memory_equal(bytes + 9, "\x3a\x02\x08\x01", 4);
+    assert_int_equal(length, 13);
+    assert_int_equal(at, size);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(written), cmocka_unit_test(resumed)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(written), cmocka_unit_test(resumed),
+                                       cmocka_unit_test(restarted)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

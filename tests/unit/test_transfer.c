@@ -226,6 +226,28 @@ static const Expected rules[] = {
     TIMES("wide_tied", "embedding", "lr", 1),
     TIMES("wide_tied", "embedding", "init", 1),
     TIMES("wide_tied", "embedding", "multiplier", 0.25),
+    /* (x + a) + f: both are branches */
+    TIMES("deep_parallel", BLOCK "attention.output", "multiplier", 0.25),
+    TIMES("deep_parallel", BLOCK "ffn.down", "multiplier", 0.25),
+    /* x + norm(f): a factor of f has no effect */
+    TIMES("deep_post_norm", BLOCK "ffn.down", "multiplier", 1),
+    TIMES("deep_post_norm", BLOCK "ffn_out_norm.weight", "multiplier", 0.25),
+    TIMES("deep_post_norm", BLOCK "attention_out_norm.weight", "multiplier", 0.25),
+    TIMES("deep_post_norm", BLOCK "ffn_norm.weight", "multiplier", 1),
+    TIMES("deep_post_layer_norm", BLOCK "ffn.down", "multiplier", 1),
+    TIMES("deep_post_layer_norm", BLOCK "ffn_out_norm.weight", "multiplier", 0.25),
+    TIMES("deep_post_layer_norm", BLOCK "ffn_out_norm.shift", "multiplier", 0.25),
+    /* x + (f + bias) */
+    TIMES("deep_biases", BLOCK "ffn.down", "multiplier", 0.25),
+    TIMES("deep_biases", BLOCK "ffn.down_bias", "multiplier", 0.25),
+    TIMES("deep_biases", BLOCK "attention.output_bias", "multiplier", 0.25),
+    TIMES("deep_biases", BLOCK "ffn.up_bias", "multiplier", 1),
+    TIMES("deep_biases", BLOCK "attention.query_bias", "multiplier", 1),
+    TIMES("deep_unit", BLOCK "attention.state", "multiplier", 1),
+    TIMES("deep_unit", BLOCK "attention.bias", "multiplier", 1),
+    TIMES("deep_unit", BLOCK "ffn.down", "multiplier", 0.25),
+    /* A 1/4; the weights of the base are unknown, so R is 1 */
+    TIMES("raw_all", BLOCK "ffn.expert.down", "multiplier", 0.25),
 };
 
 static void check_number(json_t *row, const Expected *expected) {

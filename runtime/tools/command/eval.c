@@ -7,14 +7,52 @@
 #include "base/message.h"
 #include "model/call.h"
 #include "base/clock.h"
+#include "base/memory.h"
+#include "tokenizer/tokenizer.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-static double bits_per_byte(const Data *data, double bits) {
-    return bits * (double)data->count / (double)data->text_bytes;
+enum { READ_TOKENS = 1 << 16 };
+
+/* The share of the text in tokens 1 .. scored, whose losses count: the tokens after the last whole
+ * sequence and the first token have none. */
+static double scored_share(const Data *data, uint64_t scored, const size_t *ends, long known) {
+    int32_t *tokens = memory_new(sizeof *tokens * READ_TOKENS);
+    double all = 0, counted = 0;
+    bool good = true;
+    for (uint64_t at = 0; at < data->count && good; at += READ_TOKENS) {
+        uint64_t left = data->count - at;
+        size_t count = left < READ_TOKENS ? (size_t)left : READ_TOKENS;
+        good = data_read(data, at, count, tokens);
+        for (size_t i = 0; i < count && good; i++) {
+            int32_t token = tokens[i];
+            if (token >= known) continue;
+            double length = (double)(ends[token] - (token ? ends[token - 1] : 0));
+            all += length;
+            if (at + i >= 1 && at + i <= scored) counted += length;
+        }
+    }
+    free(tokens);
+    return good && all > 0 ? counted / all : (double)scored / (double)data->count;
+}
+
+/* The bytes of the tokens whose losses count; without a tokenizer, those of as many average tokens
+ * of the file. 0 = unknown. */
+static double scored_bytes(const Data *data, uint64_t scored, const Tokenizer *tokenizer) {
+    double share = (double)scored / (double)data->count;
+    if (tokenizer && data->text_bytes) {
+        const long known = tokenizer_size(tokenizer);
+        size_t *ends = memory_new(sizeof *ends * (size_t)known);
+        Text bytes = {0};
+        if (tokenizer_bytes(tokenizer, &bytes, ends))
+            share = scored_share(data, scored, ends, known);
+        text_free(&bytes);
+        free(ends);
+    }
+    return share * (double)data->text_bytes;
 }
 
 /* Form of the report. */
@@ -24,19 +62,20 @@ typedef struct Telling {
     Probes *probes; /* or NULL */
 } Telling;
 
-static void print_evaluation(const Data *data, const Evaluation *found, double seconds,
-                             const Telling *telling) {
+/* bytes: of the text of the tokens; 0 = unknown. */
+static void print_evaluation(const Data *data, const Evaluation *found, double bytes,
+                             double seconds, const Telling *telling) {
     bool apart = data->record > 0; /* examples: the loss has no bits per token */
     uint64_t count = apart ? data->count / data->record : found->tokens;
     const char *what = apart ? "examples" : "tokens";
     double bits = found->nats / log(2);
+    double bits_per_byte = bytes > 0 ? bits * (double)found->tokens / bytes : 0;
     if (telling->json) {
         json_t *object = json_make("{s:f}", "loss", found->nats);
         if (!apart)
             json_object_set_new(object, data->bytes ? "bits_per_byte" : "bits_per_token",
                                 json_number(bits));
-        if (data->text_bytes)
-            json_object_set_new(object, "bits_per_byte", json_number(bits_per_byte(data, bits)));
+        if (bytes > 0) json_object_set_new(object, "bits_per_byte", json_number(bits_per_byte));
         if (!apart) json_object_set_new(object, "perplexity", json_number(exp(found->nats)));
         json_object_set_new(object, what, json_integer((json_int_t)count));
         json_object_set_new(object, "seconds", json_real(seconds));
@@ -48,9 +87,8 @@ static void print_evaluation(const Data *data, const Evaluation *found, double s
         return;
     }
     char unit[80] = "";
-    if (data->text_bytes)
-        snprintf(unit, sizeof unit, "  %.4f bits/token, %.4f bits/byte", bits,
-                 bits_per_byte(data, bits));
+    if (bytes > 0)
+        snprintf(unit, sizeof unit, "  %.4f bits/token, %.4f bits/byte", bits, bits_per_byte);
     else if (!apart)
         snprintf(unit, sizeof unit, "  %.4f %s", bits, data->bytes ? "bits/byte" : "bits/token");
     printf("loss %.4f%s", found->nats, unit);
@@ -82,7 +120,10 @@ static bool measure_file(MoecCompiler *compiler, Call *call, Decoder *decoder, c
     if (good && !(found.weight > 0))
         good = error_message("use data with a target whose weight is not 0",
                              "the weights of all targets in %s are 0", path);
-    if (good) print_evaluation(data, &found, seconds_now() - began, telling);
+    double seconds = seconds_now() - began;
+    if (good)
+        print_evaluation(data, &found, scored_bytes(data, found.tokens, tokenizer), seconds,
+                         telling);
     if (good && !isfinite(found.nats)) {
         good = model_tell_nonsense(call->model, "the loss is");
         if (!decoder) measure_print_fault(call, data, &samples, &found, compiler);

@@ -166,19 +166,10 @@ int command_transfer(const Command *command, int argc, char **argv) {
     return good ? 0 : EXIT_INPUT;
 }
 
-int command_fmt(const Command *command, int argc, char **argv) {
-    const char *operand;
-    bool check = false;
-    const Option table[] = {
-        {OPTION_FLAG, "--check", NULL, &check,
-         "check only: exit code 1 if the file is not in the canonical format"},
-        {.kind = OPTION_END},
-    };
-    int code = arguments_read(command, table, argc, argv, &operand);
-    if (code >= 0) return code;
+static bool format_file(const char *path, bool check) {
     Mapping now;
-    if (!file_map(operand, "check the path", &now)) return EXIT_INPUT;
-    MoecCompiler *compiler = moec_open(operand, NULL, NULL, 0, getenv("MOEC_PATH"));
+    if (!file_map(path, "check the path", &now)) return false;
+    MoecCompiler *compiler = moec_open(path, NULL, NULL, 0, getenv("MOEC_PATH"));
     const char *text = moec_format(compiler);
     bool same = text && strlen(text) == now.length && memcmp(text, now.bytes, now.length) == 0;
     file_unmap(&now);
@@ -187,12 +178,27 @@ int command_fmt(const Command *command, int argc, char **argv) {
         message_reports(moec_reports(compiler));
     else if (check && !same)
         good = error_message("run moec fmt without --check", "%s is not in the canonical format",
-                             operand);
-    else if (file_is_standard(operand) && !check)
+                             path);
+    else if (file_is_standard(path) && !check)
         fputs(text, stdout);
     else if (!same)
-        good = file_edit(operand, text, strlen(text));
+        good = file_edit(path, text, strlen(text));
     moec_close(compiler);
+    return good;
+}
+
+/* A file with an error does not stop the others. */
+int command_fmt(const Command *command, int argc, char **argv) {
+    TextList paths = {0};
+    bool check = false, good = true;
+    const Option table[] = {
+        {OPTION_FLAG, "--check", NULL, &check,
+         "check only: exit code 1 if a file is not in the canonical format"},
+        {.kind = OPTION_END},
+    };
+    int code = arguments_read_all(command, table, argc, argv, &paths);
+    if (code >= 0) return code;
+    for (int i = 0; i < paths.count; i++) good &= format_file(paths.items[i], check);
     return good ? 0 : EXIT_INPUT;
 }
 
