@@ -217,6 +217,10 @@ static void outputs(Elaborator *e) {
         program->outputs = e->probed;
         return;
     }
+    if (is_refining(e)) {
+        program->outputs = e->refinements;
+        return;
+    }
     if (program->graph != GRAPH_TRAIN || e->unit->cotangent)
         for (int i = 0; i < e->named.count; i++) output_tensor(e, e->named.items[i]);
     if (program->graph == GRAPH_DECODE) return;
@@ -282,6 +286,7 @@ static void model_program(Elaborator *e, const Node *model, const Node *layer, R
             "layer '%s' has neither a loss nor an output and cannot be the base of a model",
             layer->name);
     decide_inputs(e);
+    check_refined(e);
     if (e->reports->errors) return;
     outputs(e);
     initialise(e);

@@ -208,6 +208,8 @@ typedef struct Elaborator {
     Index *batch;
     List terms;   /* LossTerm *, of the whole program */
     List probed;  /* Tensor *: probes, and the outputs of a GRAPH_GATHER */
+    List refined, refinements; /* inputs with a starting value (refine.c); their next values,
+                                  outputs */
     List once;    /* Statement *: updates of states, run last */
     List stored;  /* Stored * */
     List named;   /* Binding *: requested outputs */
@@ -300,6 +302,8 @@ const char *short_name(const char *path); /* the last segment */
 Tensor *output_scalar(Elaborator *e, const char *name, Expr *value, Span span);
 
 /* ---- optimizer.c ---- */
+/* A scalar input of the program, shared by all its readers. */
+Tensor *scalar_tensor(Elaborator *e, const char *name, MoecScalar kind);
 void update_program(Elaborator *e, const Node *layer, Record *record);
 void step_program(Elaborator *e, const Node *layer, Record *record);
 
@@ -402,6 +406,17 @@ Value *subscript(Elaborator *e, Value *value, const Node *subs, Span span);
 
 /* ---- apply.c ---- */
 Value *call_expression(Elaborator *e, const Node *node);
+
+/* ---- refine.c ---- */
+/* Whether the program is that of one refinement. */
+bool is_refining(const Elaborator *e);
+/* `step`, `steps` or `temperature` in that program; else NULL. */
+Expr *refining_scalar(Elaborator *e, const char *name);
+/* The value of an input with a starting value, which is declared with `value`. */
+Value *refined_input(Elaborator *e, const Node *node, Value *value);
+void refine_statement(Elaborator *e, const Node *node);
+/* Reports inputs with a starting value that no statement refines. */
+void check_refined(Elaborator *e);
 
 /* ---- equation.c ---- */
 bool axes_match(Elaborator *e, Axis *a, Axis *b);

@@ -11,8 +11,7 @@
 
 #include <string.h>
 
-/* A scalar input of the program, shared by all its readers. */
-static Tensor *scalar_tensor(Elaborator *e, const char *name, MoecScalar kind) {
+Tensor *scalar_tensor(Elaborator *e, const char *name, MoecScalar kind) {
     for (int i = 0; i < e->program->tensors.count; i++) {
         Tensor *tensor = e->program->tensors.items[i];
         if (tensor->role == ROLE_INPUT && tensor->scalar == kind && !strcmp(tensor->path, name))

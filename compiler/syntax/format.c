@@ -317,6 +317,7 @@ static void simple(Formatter *format, const Node *node) {
         break;
     case NODE_STATE:
     case NODE_UPDATE:
+    case NODE_REFINE:
     case NODE_PROVIDE:
     case NODE_REQUEST:
         line_add(line, node_kind_name(node->kind));
@@ -349,6 +350,8 @@ static void simple(Formatter *format, const Node *node) {
         format_definition(line, "input ", node, node->kids[0], NULL);
         line_add(line, ": ");
         line_add(line, node->kids[1]->name);
+        if (node->kids[2]) line_add(line, " = ");
+        if (node->kids[2]) line_expr(line, node->kids[2]);
         break;
     case NODE_REQUIRE:
         line_add(line, "require ");
