@@ -6,7 +6,7 @@ _moec_tables() {
     train) flags='--data -d --val-data --tokenizer --out -o --tensorboard --mesh --steps --seed -s --resume --stop-after --diverged-above --watch --init-from --init-missing --device --json --no-cache --time-passes --set --batch-size -b --context-length -c --lr --precision --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     sweep) flags='--data -d --val-data --tokenizer --out -o --jobs --dry-run --device --slurm --resume --amend --json --tensorboard --set --batch-size -b --context-length -c --lr --steps --precision --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     eval) flags='--data -d --multiple-choice --probes --incremental --json --device --set --batch-size -b --context-length -c --precision --weight-dtype --head-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
-    generate) flags='--prompt -p --prompts --chat --tokenizer --token-ids --json --perf --max-tokens -n --stop --ignore-eos --temperature --top-k --top-p --min-p --repeat-penalty --num-samples --seed -s --draft --draft-tokens --device --set --context-length -c --precision --weight-dtype --head-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
+    generate) flags='--prompt -p --prompts --chat --tokenizer --token-ids --json --perf --max-tokens -n --steps --stop --ignore-eos --temperature --top-k --top-p --min-p --repeat-penalty --num-samples --seed -s --draft --draft-tokens --device --set --context-length -c --precision --weight-dtype --head-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     serve) flags='--host --port --alias --tokenizer --chat-template --context-length -c --parallel --cache-memory --max-queue --max-connections --max-body-size --timeout --client-timeout --device --set --precision --weight-dtype --head-dtype --kv-cache-dtype --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     sample) flags='--out -o --count --steps --seed -s --json --device --set --precision --threads -t --quiet -q --verbose -v --color --help -h ' ;;
     check) flags='--set --mesh --json --batch-size -b --context-length -c --lr --steps --precision --weight-dtype --head-dtype --kv-cache-dtype --quiet -q --verbose -v --color --help -h ' ;;
@@ -74,6 +74,7 @@ _moec_tables() {
     'eval --color') kind=list values='auto always never' ;;
     'generate --prompt'|'generate -p') kind=list values='' ;;
     'generate --max-tokens'|'generate -n') kind=list values='' ;;
+    'generate --steps') kind=list values='' ;;
     'generate --stop') kind=list values='' ;;
     'generate --temperature') kind=list values='' ;;
     'generate --top-k') kind=list values='' ;;
@@ -274,7 +275,7 @@ _moec_tables() {
     'fmt --color') kind=list values='auto always never' ;;
     'lsp --color') kind=list values='auto always never' ;;
     'dump --after') kind=list values='' ;;
-    'dump --mode') kind=list values='forward train decode eval update gather step' ;;
+    'dump --mode') kind=list values='forward train decode eval update gather step refine' ;;
     'dump --target') kind=list values='c cuda' ;;
     'dump --mesh') kind=list values='' ;;
     'dump --batch-size'|'dump -b') kind=list values='' ;;
