@@ -279,7 +279,7 @@ static void model_program(Elaborator *e, const Node *model, const Node *layer, R
     scope_bind(e, &scope, "(options)", options, layer->span);
     check_unknown_options(e, layer, record);
     block_statements(e, layer_body(layer));
-    if (!e->loss && !e->named.count && !e->reports->errors)
+    if (!e->loss && !e->named.count && !is_refining(e) && !e->reports->errors)
         report_invalid(
             e->reports, layer->name_span,
             "add 'loss = ...' or 'output NAME', or base the model on another layer",
