@@ -102,9 +102,9 @@ void moec_probe(MoecCompiler *compiler);
 /* Adds the output "proposals" of the spec, tokens that follow the most likely one (condition
  * "speculating"), to later MOEC_DECODE programs, if it has one. */
 void moec_speculate(MoecCompiler *compiler);
-/* Whether the spec refines inputs. MOEC_REFINE is one refinement: each refined input has an output of
- * its name, its next value, and an input "NAME.given", 1 for elements that the caller sets. There
- * are no other outputs. */
+/* Whether the spec refines inputs. MOEC_REFINE is one refinement: each refined input has an output
+ * of its name, its next value, and an input "NAME.given", 1 for elements that the caller sets. It
+ * has no other outputs. */
 bool moec_refines(const MoecCompiler *compiler);
 /* Adds the gradients of real inputs, "gradient:NAME", to the outputs of later MOEC_TRAIN programs,
  * before all other outputs. */

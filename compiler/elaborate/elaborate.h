@@ -268,6 +268,13 @@ const char *value_shown(Elaborator *e, const Value *value);
 char *value_text(Elaborator *e, const Value *value);
 bool value_equal(const Value *a, const Value *b);
 
+/* A scalar input of the program, shared by all its readers. */
+Tensor *scalar_tensor(Elaborator *e, const char *name, MoecScalar kind);
+/* Whether the program is that of one refinement. */
+bool is_refining(const Elaborator *e);
+/* `step`, `steps` or `temperature` in that program; else NULL. */
+Expr *refining_scalar(Elaborator *e, const char *name);
+
 /* Marks a value as read. */
 void watch_read(const Value *value);
 
@@ -302,8 +309,6 @@ const char *short_name(const char *path); /* the last segment */
 Tensor *output_scalar(Elaborator *e, const char *name, Expr *value, Span span);
 
 /* ---- optimizer.c ---- */
-/* A scalar input of the program, shared by all its readers. */
-Tensor *scalar_tensor(Elaborator *e, const char *name, MoecScalar kind);
 void update_program(Elaborator *e, const Node *layer, Record *record);
 void step_program(Elaborator *e, const Node *layer, Record *record);
 
@@ -408,12 +413,8 @@ Value *subscript(Elaborator *e, Value *value, const Node *subs, Span span);
 Value *call_expression(Elaborator *e, const Node *node);
 
 /* ---- refine.c ---- */
-/* Whether the program is that of one refinement. */
-bool is_refining(const Elaborator *e);
-/* `step`, `steps` or `temperature` in that program; else NULL. */
-Expr *refining_scalar(Elaborator *e, const char *name);
 /* The value of an input with a starting value, which is declared with `value`. */
-Value *refined_input(Elaborator *e, const Node *node, Value *value);
+Value *starting_input(Elaborator *e, const Node *node, Value *value);
 void refine_statement(Elaborator *e, const Node *node);
 /* Reports inputs with a starting value that no statement refines. */
 void check_refined(Elaborator *e);

@@ -21,23 +21,6 @@ typedef struct Refined {
     int rank;
 } Refined;
 
-bool is_refining(const Elaborator *e) {
-    return e->program->graph == GRAPH_REFINE;
-}
-
-Expr *refining_scalar(Elaborator *e, const char *name) {
-    static const struct {
-        const char *name;
-        MoecScalar kind;
-    } scalars[] = {{"step", MOEC_SCALAR_SCHEDULE_STEP},
-                   {"steps", MOEC_SCALAR_SCHEDULE_STEPS},
-                   {"temperature", MOEC_SCALAR_TEMPERATURE}};
-    for (size_t i = 0; is_refining(e) && i < sizeof scalars / sizeof *scalars; i++)
-        if (!strcmp(scalars[i].name, name))
-            return expr_read(e->program, scalar_tensor(e, name, scalars[i].kind), NULL);
-    return NULL;
-}
-
 /* The expression of a value over other indices of the same axes; NULL if it has another axis. */
 static Expr *over_dims(Elaborator *e, const Value *value, const Refined *refined) {
     Expr *to[MAX_RANK];
@@ -81,7 +64,7 @@ static Expr *given_elements(Elaborator *e, const Node *node, Index *const *all, 
     return expr_read_indices(e->program, tensor, all);
 }
 
-Value *refined_input(Elaborator *e, const Node *node, Value *value) {
+Value *starting_input(Elaborator *e, const Node *node, Value *value) {
     Refined *refined = arena_alloc(e->arena, sizeof *refined);
     *refined = (Refined){.input = node, .rank = value->rank};
     list_push(e->arena, &e->refined, refined);

@@ -1,5 +1,5 @@
-/* same_tensors: check that `training`, `decoding` and `refining` select only equations. Parameters and states
- * must be the same in every graph; otherwise a trained model could not be evaluated.
+/* same_tensors: check that `training`, `decoding` and `refining` select only equations. Parameters
+ * and states must be the same in every graph; otherwise a trained model could not be evaluated.
  *
  *     if training { y = dropout(x) }       fine
  *     if training { param w[d,d] ... }     an error: w does not exist elsewhere

@@ -344,7 +344,7 @@ static void input_statement(Elaborator *e, const Node *node) {
         tensor->input = tensor->declared = (MoecInput)which;
         value = value_tensor(e, expr_read_indices(e->program, tensor, all), dims, rank,
                              node->name_span);
-        if (node->kids[2]) value = refined_input(e, node, value);
+        if (node->kids[2]) value = starting_input(e, node, value);
     }
     scope_bind(e, e->scope, node->name, value, node->name_span);
 }

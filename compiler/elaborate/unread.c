@@ -203,7 +203,7 @@ static bool asks_for_graph(const Node *condition) {
            reads_name(condition, "refining", 8);
 }
 
-/* Whether a branch of `if training` outside of the current graph reads the name, or a refinement. */
+/* Whether a branch of `if training` outside of the current graph or a refinement reads the name. */
 static bool reads_elsewhere(const Node *node, const char *name, size_t length) {
     if (!node) return false;
     if ((node->kind == NODE_IF && asks_for_graph(node->kids[0])) || node->kind == NODE_REFINE)

@@ -310,10 +310,9 @@ static void simple(Formatter *format, const Node *node) {
         format_option(format, node);
         break;
     case NODE_AXIS:
-        format_definition(line, "axis ", node, NULL, node->kids[0]);
-        break;
     case NODE_SEQUENCE:
-        format_definition(line, "sequence ", node, NULL, node->kids[0]);
+        line_add(line, node_kind_name(node->kind));
+        format_definition(line, " ", node, NULL, node->kids[0]);
         break;
     case NODE_STATE:
     case NODE_UPDATE:
@@ -337,10 +336,9 @@ static void simple(Formatter *format, const Node *node) {
         line_aliases(line, node->aliases, "  ");
         break;
     case NODE_OUTPUT:
-        format_definition(line, "output ", node, NULL, NULL);
-        break;
     case NODE_CACHE:
-        format_definition(line, "cache ", node, NULL, NULL);
+        line_add(line, node_kind_name(node->kind));
+        format_definition(line, " ", node, NULL, NULL);
         break;
     case NODE_PARAM:
         line_add(line, "param ");

@@ -1,12 +1,12 @@
-/* draw: samples of a model that refines real inputs, such as an image from noise. Each step replaces
- * them by the outputs of the program with the same names.
+/* draw: samples of a model that refines real inputs, such as an image from noise. Each step
+ * replaces them by the outputs of the program with the same names.
  *
  *     ./draw --out drawn.safetensors [--count N] [--steps N] [--seed N] [--weights weights.bin]
  *
  * The file contains the refined inputs and the class labels (tensors.h); the classes alternate. */
 #include "graph.h"
 #include "random.h"
-#include "refine.h"
+#include "refined_inputs.h"
 #include "streams.h"
 #include "tensors.h"
 #include "options.h"

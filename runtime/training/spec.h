@@ -42,7 +42,7 @@ bool spec_is_run(const char *operand);
 /* Whether the file may be written: it is new, or `force` is set. False after a message. */
 bool spec_may_write(const char *path, bool force);
 
-/* Whether the spec says what a refinement is; false after a message. */
+/* Whether the spec has a refinement; false after a message. */
 bool spec_refines(const MoecCompiler *compiler);
 /* Whether it generates token by token; false after a message for a model that refines. */
 bool spec_generates(MoecCompiler *compiler);

@@ -2,8 +2,8 @@
  *
  * Needs:   an elaborated GRAPH_MEASURE program, still a forward one.
  * Leaves:  one number per token instead of the large outputs; the logits are never stored in full.
- *          A model whose logits are not one row per token, or not of the next one because it refines
- *          its tokens, keeps its outputs. Every model keeps its probes.
+ *          A model whose logits are not one row per token, or that refines its tokens, keeps its
+ *          outputs. Every model keeps its probes.
  *
  *     output logits[b,s,v]    -->    most[b,s] = max[v] logits[b,s,v]
  *                                    total[b,s] = sum[v] exp(logits[b,s,v] - most[b,s])

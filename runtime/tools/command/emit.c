@@ -1,7 +1,7 @@
 /* emit: moec emit: writes a standalone program with its weights. Files that do not depend on the
  * model come from standalone/ and kernels/. */
 #include "abi/json_make.h"
-#include "abi/refine.h"
+#include "abi/refined_inputs.h"
 #include "abi/text_find.h"
 #include "training/checkpoint.h"
 #include "tools/command/line/commands.h"
@@ -54,7 +54,7 @@ static const struct {
     {"train.md", TRAIN, "c"},
     {"draw.c", DRAW, NULL},
     {"draw.md", DRAW, "c"},
-    {"refine.h", DRAW, NULL},
+    {"refined_inputs.h", DRAW, NULL},
     {"tensors.h", TRAIN | DRAW, NULL},
     {"tensors.c", TRAIN | DRAW, NULL},
     {"pick.h", DECODE, NULL},

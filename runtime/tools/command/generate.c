@@ -4,9 +4,8 @@
 #include "training/checkpoint.h"
 #include "tools/command/line/commands.h"
 #include "base/message.h"
-#include "abi/refine.h"
+#include "abi/refined_inputs.h"
 #include "model/decoder.h"
-#include "model/refine_call.h"
 #include "base/memory.h"
 #include "tools/command/internal.h"
 #include "model/generate/sample.h"
@@ -54,7 +53,7 @@ typedef struct Generation {
     double seconds;
 } Generation;
 
-static long most_tokens(const GenerateOptions *options) {
+static long token_limit(const GenerateOptions *options) {
     return options->tokens < 0 ? DEFAULT_TOKENS : options->tokens;
 }
 
@@ -199,7 +198,7 @@ static bool refining_options_fit(const GenerateOptions *options) {
                        : sampling->min_p > 0       ? "--min-p"
                        : sampling->repetition != 1 ? "--repeat-penalty"
                                                    : NULL;
-    return !flag || error_message("omit it: the spec says how a refinement draws tokens",
+    return !flag || error_message("omit it: the spec defines how a refinement draws tokens",
                                   "%s is not available for a model that refines", flag);
 }
 
@@ -225,7 +224,7 @@ static bool generate_completion(Generation *generation, TokenList *text, Text *o
                                 SpeechEnd *end) {
     const GenerateOptions *options = generation->options;
     int32_t token = -1;
-    const long most = most_tokens(options);
+    const long most = token_limit(options);
     bool good = sample_next(generation, text, true, most, &token);
     double began = seconds_now();
     for (*made = 0; *made < most && !*end && !interrupt_signal() && !ferror(stdout);) {
@@ -412,7 +411,7 @@ static bool open_decoder(Generation *generation) {
     generation->device = talks ? device_open(options->device) : NULL;
     if (generation->device)
         generation->decoder =
-            decoder_open(generation->device, compiler, 1, length, length + most_tokens(options));
+            decoder_open(generation->device, compiler, 1, length, length + token_limit(options));
     moec_close(compiler);
     const bool good = generation->decoder &&
                       check_vocabulary(generation, decoder_vocabulary(generation->decoder)) &&
@@ -520,6 +519,13 @@ static int check_generation(const Command *command, GenerateOptions *options) {
     return -1;
 }
 
+static int generate_checked(const Command *command, GenerateOptions *options) {
+    const int code = check_generation(command, options);
+    if (code >= 0) return code;
+    if (!generate(options)) return EXIT_INPUT;
+    return interrupt_signal() ? 128 + interrupt_signal() : 0;
+}
+
 int command_generate(const Command *command, int argc, char **argv) {
     GenerateOptions options = {
         .device = "cpu",
@@ -544,10 +550,9 @@ int command_generate(const Command *command, int argc, char **argv) {
         {OPTION_FLAG, "--perf", NULL, &options.speed, "tokens/s on stderr"},
         {OPTION_GROUP, "sampling", NULL, NULL, NULL},
         {OPTION_COUNT, "--max-tokens", "N", &options.tokens,
-         "maximum number of generated tokens (default 256; of a model that refines: all of its "
-         "context length)"},
+         "maximum number of generated tokens (default 256; refined: up to the context length)"},
         {OPTION_COUNT, "--steps", "N", &options.steps,
-         "number of refinements, for a model that refines its tokens (default 64)"},
+         "number of refinements of a model that refines its tokens (default 64)"},
         {OPTION_LIST, "--stop", "TEXT", &options.stops,
          "stop sequence or name of a token; repeatable"},
         {OPTION_FLAG, "--ignore-eos", NULL, &options.ignore_eos,
@@ -576,9 +581,6 @@ int command_generate(const Command *command, int argc, char **argv) {
         SET_OPTION(&options.sets),
         {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &options.operand);
-    if (code < 0) code = check_generation(command, &options);
-    if (code >= 0) return code;
-    if (!generate(&options)) return EXIT_INPUT;
-    return interrupt_signal() ? 128 + interrupt_signal() : 0;
+    const int code = arguments_read(command, table, argc, argv, &options.operand);
+    return code < 0 ? generate_checked(command, &options) : code;
 }

@@ -2,7 +2,7 @@
  * (stdlib/diffusion.moe). Other inputs are class labels; the samples have the classes in turn.
  */
 #include "abi/json_make.h"
-#include "abi/refine.h"
+#include "abi/refined_inputs.h"
 #include "tools/command/internal.h"
 #include "training/checkpoint.h"
 #include "tools/command/line/commands.h"
@@ -10,7 +10,7 @@
 #include "base/message.h"
 #include "base/memory.h"
 #include "data/random.h"
-#include "model/refine_call.h"
+#include "model/call.h"
 #include "training/spec.h"
 
 #include <stdlib.h>
@@ -25,11 +25,11 @@ typedef struct SampleOptions {
 } SampleOptions;
 
 /* The samples: refined inputs and class labels, as tensors of the written file. */
-typedef struct Samples {
+typedef struct DrawnSamples {
     Call *call;
     TensorEntry tensors[REFINED_MOST]; /* data: memory of its own */
     int slots[REFINED_MOST], count;    /* of the inputs */
-} Samples;
+} DrawnSamples;
 
 static bool is_refined(const MoecGraphEntry *graph, int slot) {
     for (int i = 0; i < graph->output_count; i++)
@@ -37,7 +37,7 @@ static bool is_refined(const MoecGraphEntry *graph, int slot) {
     return false;
 }
 
-static void add_tensor(Samples *samples, int slot, long count) {
+static void add_sampled(DrawnSamples *samples, int slot, long count) {
     const MoecTensor *input = &samples->call->graph->inputs[slot];
     TensorEntry *tensor = &samples->tensors[samples->count];
     const size_t each = tensor_count(input) / (size_t)input->shape[0];
@@ -70,16 +70,16 @@ bool sample_inputs_fit(const MoecGraphEntry *graph) {
 }
 
 /* Memory of what is written: first the refined inputs, then the labels. */
-static void take_tensors(Samples *samples, long count) {
+static void take_samples(DrawnSamples *samples, long count) {
     const MoecGraphEntry *graph = samples->call->graph;
     for (int i = 0; i < graph->output_count; i++)
-        add_tensor(samples, refined_input(graph, i), count);
+        add_sampled(samples, refined_input(graph, i), count);
     for (int i = 0; i < graph->input_count; i++)
-        if (graph->inputs[i].input == MOEC_INPUT_CLASS) add_tensor(samples, i, count);
+        if (graph->inputs[i].input == MOEC_INPUT_CLASS) add_sampled(samples, i, count);
 }
 
 /* The samples from `first` on, one run of the program. */
-static bool draw(Samples *samples, const SampleOptions *options, long first) {
+static bool draw(DrawnSamples *samples, const SampleOptions *options, long first) {
     Call *call = samples->call;
     const long batch = call->graph->batch, left = options->count - first;
     const size_t kept = (size_t)(left < batch ? left : batch);
@@ -105,7 +105,7 @@ static bool draw(Samples *samples, const SampleOptions *options, long first) {
     return true;
 }
 
-static bool write_samples(const Samples *samples, const SampleOptions *options) {
+static bool write_samples(const DrawnSamples *samples, const SampleOptions *options) {
     json_t *notes = json_object();
     bool good = safetensors_write(options->out, samples->tensors, samples->count, notes);
     if (good) written_message(options->out, NULL);
@@ -128,9 +128,10 @@ static bool draw_samples(const SampleOptions *options) {
                        ? refining_model(options->on, compiler, file, batch, 0)
                        : NULL;
     moec_close(compiler);
-    Samples samples = {.call = model ? call_open(model, &model->table->graphs[0], NULL) : NULL};
+    DrawnSamples samples = {.call =
+                                model ? call_open(model, &model->table->graphs[0], NULL) : NULL};
     bool good = samples.call && sample_inputs_fit(samples.call->graph);
-    if (good) take_tensors(&samples, options->count);
+    if (good) take_samples(&samples, options->count);
     for (long first = 0; good && first < options->count; first += batch)
         good = draw(&samples, options, first);
     good = good && write_samples(&samples, options);

@@ -1,6 +1,6 @@
-/* refine: values that refinements replace, for the runtime and for standalone exports. */
-#ifndef REFINE_H
-#define REFINE_H
+/* refined_inputs: values that refinements replace, for the runtime and for standalone exports. */
+#ifndef REFINED_INPUTS_H
+#define REFINED_INPUTS_H
 
 #include "count.h"
 
