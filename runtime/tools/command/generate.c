@@ -167,8 +167,8 @@ static const int32_t *refine_text(Generation *generation, const TokenList *promp
     memcpy(tokens, prompt->items, sizeof *tokens * prompt->count);
     for (int i = 0; i < call->graph->input_count; i++) {
         float *given = call->inputs[i];
-        const bool gives = strchr(call->graph->inputs[i].name, '.'); /* "tokens.given" */
-        for (long s = 0; gives && s < length; s++) given[s] = s < (long)prompt->count;
+        const bool is_mask = strchr(call->graph->inputs[i].name, '.'); /* "tokens.given" */
+        for (long s = 0; is_mask && s < length; s++) given[s] = s < (long)prompt->count;
     }
     const Refinement refinement = {.steps = options->steps ? options->steps : DEFAULT_REFINEMENTS,
                                    .seed = generation->seed,
