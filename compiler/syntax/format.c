@@ -311,6 +311,7 @@ static void simple(Formatter *format, const Node *node) {
         break;
     case NODE_AXIS:
     case NODE_SEQUENCE:
+    case NODE_AUX:
         line_add(line, node_kind_name(node->kind));
         format_definition(line, " ", node, NULL, node->kids[0]);
         break;
@@ -327,9 +328,6 @@ static void simple(Formatter *format, const Node *node) {
         break;
     case NODE_LOSS:
         format_definition(line, "loss", node, NULL, node->kids[0]);
-        break;
-    case NODE_AUX:
-        format_definition(line, "aux ", node, NULL, node->kids[0]);
         break;
     case NODE_PROBE:
         format_definition(line, "probe ", node, node->kids[0], node->kids[1]);

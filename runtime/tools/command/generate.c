@@ -53,7 +53,7 @@ typedef struct Generation {
     double seconds;
 } Generation;
 
-static long token_limit(const GenerateOptions *options) {
+static long generated_limit(const GenerateOptions *options) {
     return options->tokens < 0 ? DEFAULT_TOKENS : options->tokens;
 }
 
@@ -224,7 +224,7 @@ static bool generate_completion(Generation *generation, TokenList *text, Text *o
                                 SpeechEnd *end) {
     const GenerateOptions *options = generation->options;
     int32_t token = -1;
-    const long most = token_limit(options);
+    const long most = generated_limit(options);
     bool good = sample_next(generation, text, true, most, &token);
     double began = seconds_now();
     for (*made = 0; *made < most && !*end && !interrupt_signal() && !ferror(stdout);) {
@@ -411,7 +411,7 @@ static bool open_decoder(Generation *generation) {
     generation->device = talks ? device_open(options->device) : NULL;
     if (generation->device)
         generation->decoder =
-            decoder_open(generation->device, compiler, 1, length, length + token_limit(options));
+            decoder_open(generation->device, compiler, 1, length, length + generated_limit(options));
     moec_close(compiler);
     const bool good = generation->decoder &&
                       check_vocabulary(generation, decoder_vocabulary(generation->decoder)) &&

@@ -69,7 +69,7 @@ bool sample_inputs_fit(const MoecGraphEntry *graph) {
                          REFINED_MOST);
 }
 
-/* Memory of what is written: first the refined inputs, then the labels. */
+/* Memory of the written tensors: first the refined inputs, then the labels. */
 static void take_samples(DrawnSamples *samples, long count) {
     const MoecGraphEntry *graph = samples->call->graph;
     for (int i = 0; i < graph->output_count; i++)
