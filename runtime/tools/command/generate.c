@@ -410,8 +410,8 @@ static bool open_decoder(Generation *generation) {
                  (!options->draft || speculation_possible(compiler));
     generation->device = talks ? device_open(options->device) : NULL;
     if (generation->device)
-        generation->decoder =
-            decoder_open(generation->device, compiler, 1, length, length + generated_limit(options));
+        generation->decoder = decoder_open(generation->device, compiler, 1, length,
+                                           length + generated_limit(options));
     moec_close(compiler);
     const bool good = generation->decoder &&
                       check_vocabulary(generation, decoder_vocabulary(generation->decoder)) &&
