@@ -80,7 +80,7 @@ COMPILER := $(call all,compiler,compiler/base/embed.c)
 RUNTIME := $(call all,runtime,runtime/kernels/% runtime/device/sim/% runtime/standalone/% runtime/mesh/mpi_shim.c)
 STDLIB := $(sort $(wildcard stdlib/*.moe stdlib/layouts/*.moe))
 # Files inside the binary: those of a standalone folder, some of which the runtime uses as well.
-CARRIED := runtime/abi/abi.h runtime/abi/count.h runtime/abi/shapes.h \
+CARRIED := runtime/abi/abi.h runtime/abi/count.h runtime/abi/refined_inputs.h runtime/abi/shapes.h \
            $(addprefix runtime/,$(foreach name,data/order data/random model/pick model/streams model/weights,$(name).c $(name).h)) \
            $(sort $(wildcard runtime/kernels/*.h runtime/kernels/cuda/*.*h) $(filter-out %/README.md,$(wildcard runtime/standalone/*.* runtime/standalone/Makefile runtime/standalone/freestanding/*)))
 TORCH := $(sort $(wildcard compiler/torch/text/*.py))

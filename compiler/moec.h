@@ -21,8 +21,8 @@ typedef struct Program MoecProgram;
 
 /* MOEC_MEASURE: MOEC_FORWARD with an output "nats", the negative log-likelihood of each token,
  * instead of the large outputs. MOEC_STEP: optimizer updates that need whole matrices; emitted with
- * MOEC_UPDATE if there are any. MOEC_GATHER: see moec_gathers. MOEC_PREPARE: part of MOEC_DECODE,
- * not compiled alone. */
+ * MOEC_UPDATE if there are any. MOEC_GATHER: see moec_gathers. MOEC_REFINE: see moec_refines.
+ * MOEC_PREPARE: part of MOEC_DECODE, not compiled alone. */
 typedef enum MoecGraph {
     MOEC_FORWARD,
     MOEC_TRAIN,
@@ -31,6 +31,7 @@ typedef enum MoecGraph {
     MOEC_MEASURE,
     MOEC_STEP,
     MOEC_GATHER,
+    MOEC_REFINE,
     MOEC_PREPARE
 } MoecGraph;
 
@@ -101,6 +102,10 @@ void moec_probe(MoecCompiler *compiler);
 /* Adds the output "proposals" of the spec, tokens that follow the most likely one (condition
  * "speculating"), to later MOEC_DECODE programs, if it has one. */
 void moec_speculate(MoecCompiler *compiler);
+/* Whether the spec refines inputs. MOEC_REFINE is one refinement: each refined input has an output
+ * of its name, its next value, and an input "NAME.given", 1 for elements that the caller sets. It
+ * has no other outputs. */
+bool moec_refines(const MoecCompiler *compiler);
 /* Adds the gradients of real inputs, "gradient:NAME", to the outputs of later MOEC_TRAIN programs,
  * before all other outputs. */
 void moec_differentiate_inputs(MoecCompiler *compiler);

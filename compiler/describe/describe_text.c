@@ -162,6 +162,17 @@ static const char *wide_name(const Tensor *tensor) {
 }
 
 /* Of smaller weights: the bytes of both types, and the matrices that stay f32. */
+/* Of a model that refines inputs, instead of decoding: the command for them. */
+static void add_refinement(Text *text, const Program *forward) {
+    bool tokens = false;
+    for (int i = 0; i < forward->tensors.count; i++) {
+        const Tensor *tensor = forward->tensors.items[i];
+        tokens |= tensor->role == ROLE_INPUT && tensor->declared == MOEC_INPUT_TOKEN;
+    }
+    text_add(text, "  refinement       one program run per step; %s\n",
+             tokens ? "moec generate writes text" : "moec sample writes samples");
+}
+
 static void add_weights(Text *text, const Decoding *decoding) {
     static const Type types[] = {TYPE_INT4, TYPE_INT8, TYPE_BF16};
     const WeightMemory *weights = &decoding->weights;
@@ -320,7 +331,10 @@ const char *moec_cost_text(MoecCompiler *compiler) {
     text_add(&text, "model %s\n", moec_model(compiler));
     add_parameter_counts(&text, summary.cost);
     add_computation(&text, &summary);
-    add_decoding(&text, &summary.decoding);
+    if (moec_refines(compiler))
+        add_refinement(&text, summary.forward);
+    else
+        add_decoding(&text, &summary.decoding);
     add_weights(&text, &summary.decoding);
     add_prepared(&text, &summary.decoding);
     add_scores(&text, &summary.forward->scores);

@@ -153,7 +153,7 @@ static void pass_emit(Work *work) {
 }
 
 enum {
-    FORWARD = 1 << GRAPH_FORWARD,
+    FORWARD = 1 << GRAPH_FORWARD | 1 << GRAPH_REFINE,
     TRAIN = 1 << GRAPH_TRAIN,
     DECODE = 1 << GRAPH_DECODE,
     UPDATE = 1 << GRAPH_UPDATE,

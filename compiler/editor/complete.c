@@ -79,10 +79,10 @@ static void offer_values(Offers *offers, Unit *unit, const CursorContext *cursor
 
 static void offer_names(Offers *offers, Unit *unit, const CursorContext *cursor) {
     static const char *const words[] = {
-        "param",  "axis", "state",     "option",  "sequence", "input",  "output",
-        "repeat", "scan", "if",        "else",    "match",    "for",    "update",
-        "probe",  "aux",  "loss",      "require", "cache",    "sum",    "mean",
-        "max",    "min",  "logsumexp", "provide", "request",  "shared", "extern"};
+        "param",  "axis",    "state",   "option", "sequence", "input",  "output", "repeat",
+        "scan",   "if",      "else",    "match",  "for",      "update", "probe",  "aux",
+        "loss",   "require", "cache",   "sum",    "mean",     "max",    "min",    "logsumexp",
+        "refine", "provide", "request", "shared", "extern"};
     const Node *layer = cursor->layer;
     for (int i = 0; layer && layer->kind == NODE_LAYER && i < layer->kids[0]->count; i++)
         offer_completion(offers, layer->kids[0]->kids[i]->name, MOEC_COMPLETES_TENSOR,

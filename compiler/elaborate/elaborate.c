@@ -217,6 +217,10 @@ static void outputs(Elaborator *e) {
         program->outputs = e->probed;
         return;
     }
+    if (is_refining(e)) {
+        program->outputs = e->refinements;
+        return;
+    }
     if (program->graph != GRAPH_TRAIN || e->unit->cotangent)
         for (int i = 0; i < e->named.count; i++) output_tensor(e, e->named.items[i]);
     if (program->graph == GRAPH_DECODE) return;
@@ -275,13 +279,14 @@ static void model_program(Elaborator *e, const Node *model, const Node *layer, R
     scope_bind(e, &scope, "(options)", options, layer->span);
     check_unknown_options(e, layer, record);
     block_statements(e, layer_body(layer));
-    if (!e->loss && !e->named.count && !e->reports->errors)
+    if (!e->loss && !e->named.count && !is_refining(e) && !e->reports->errors)
         report_invalid(
             e->reports, layer->name_span,
             "add 'loss = ...' or 'output NAME', or base the model on another layer",
             "layer '%s' has neither a loss nor an output and cannot be the base of a model",
             layer->name);
     decide_inputs(e);
+    check_refined(e);
     if (e->reports->errors) return;
     outputs(e);
     initialise(e);

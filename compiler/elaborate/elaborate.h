@@ -208,6 +208,8 @@ typedef struct Elaborator {
     Index *batch;
     List terms;   /* LossTerm *, of the whole program */
     List probed;  /* Tensor *: probes, and the outputs of a GRAPH_GATHER */
+    List refined, refinements; /* inputs with a starting value (refine.c); their next values,
+                                  outputs */
     List once;    /* Statement *: updates of states, run last */
     List stored;  /* Stored * */
     List named;   /* Binding *: requested outputs */
@@ -265,6 +267,13 @@ const char *value_kind_text(const Value *value);
 const char *value_shown(Elaborator *e, const Value *value);
 char *value_text(Elaborator *e, const Value *value);
 bool value_equal(const Value *a, const Value *b);
+
+/* A scalar input of the program, shared by all its readers. */
+Tensor *scalar_tensor(Elaborator *e, const char *name, MoecScalar kind);
+/* Whether the program is that of one refinement. */
+bool is_refining(const Elaborator *e);
+/* `step`, `steps` or `temperature` in that program; else NULL. */
+Expr *refining_scalar(Elaborator *e, const char *name);
 
 /* Marks a value as read. */
 void watch_read(const Value *value);
@@ -402,6 +411,13 @@ Value *subscript(Elaborator *e, Value *value, const Node *subs, Span span);
 
 /* ---- apply.c ---- */
 Value *call_expression(Elaborator *e, const Node *node);
+
+/* ---- refine.c ---- */
+/* The value of an input with a starting value, which is declared with `value`. */
+Value *starting_input(Elaborator *e, const Node *node, Value *value);
+void refine_statement(Elaborator *e, const Node *node);
+/* Reports inputs with a starting value that no statement refines. */
+void check_refined(Elaborator *e);
 
 /* ---- equation.c ---- */
 bool axes_match(Elaborator *e, Axis *a, Axis *b);

@@ -227,7 +227,8 @@ static Value *unary(Elaborator *e, const Node *node) {
     return apply_op(e, OP_NEG, a, NULL, NULL, node->span);
 }
 
-/* `training`, `decoding`, `probing`, `speculating`: properties of the graph; NULL for other names.
+/* `training`, `decoding`, `probing`, `speculating`, `refining`: properties of the graph; NULL for
+ * other names.
  * The step of an optimizer is part of training. */
 static Value *condition_value(Elaborator *e, const Node *node) {
     Graph graph = e->program->graph;
@@ -243,6 +244,7 @@ static Value *condition_value(Elaborator *e, const Node *node) {
         return flag(e, e->unit->probing && graph == GRAPH_MEASURE, node->span);
     if (!strcmp(node->name, "speculating"))
         return flag(e, e->unit->speculating && graph == GRAPH_DECODE, node->span);
+    if (!strcmp(node->name, "refining")) return flag(e, is_refining(e), node->span);
     if (strcmp(node->name, "decoding")) return NULL;
     e->program->by_decoding = true;
     return flag(e, graph == GRAPH_DECODE, node->span);
@@ -272,6 +274,8 @@ static Value *name(Elaborator *e, const Node *node) {
     if (!strcmp(node->name, "pi")) return value_number(e, 3.14159265358979323846, node->span);
     Value *known = condition_value(e, node);
     if (known) return known;
+    Expr *scalar = refining_scalar(e, node->name);
+    if (scalar) return value_tensor(e, scalar, NULL, 0, node->span);
     Value *word = value_new(e, KIND_WORD, node->span);
     word->word = node->name;
     return word;

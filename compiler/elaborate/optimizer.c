@@ -11,21 +11,6 @@
 
 #include <string.h>
 
-/* A scalar input of the program, shared by all its readers. */
-static Tensor *scalar_tensor(Elaborator *e, const char *name, MoecScalar kind) {
-    for (int i = 0; i < e->program->tensors.count; i++) {
-        Tensor *tensor = e->program->tensors.items[i];
-        if (tensor->role == ROLE_INPUT && tensor->scalar == kind && !strcmp(tensor->path, name))
-            return tensor;
-    }
-    Tensor *tensor = tensor_new(e->program, name, ROLE_INPUT, TYPE_REAL, 0, NULL, (Span){0});
-    tensor->path = name;
-    tensor->input = MOEC_INPUT_SCALAR;
-    tensor->scalar = kind;
-    tensor->init = (Init){MOEC_INIT_CONSTANT, 1, 0}; /* for a parameter without an attribute */
-    return tensor;
-}
-
 static Value *scalar_input(Elaborator *e, Scope *scope, const char *name, MoecScalar kind) {
     Tensor *tensor = scalar_tensor(e, name, kind);
     Value *value = value_tensor(e, expr_read(e->program, tensor, NULL), NULL, 0, (Span){0});

@@ -1,5 +1,5 @@
-/* same_tensors: check that `training` and `decoding` select only equations. Parameters and states
- * must be the same in every graph; otherwise a trained model could not be evaluated.
+/* same_tensors: check that `training`, `decoding` and `refining` select only equations. Parameters
+ * and states must be the same in every graph; otherwise a trained model could not be evaluated.
  *
  *     if training { y = dropout(x) }       fine
  *     if training { param w[d,d] ... }     an error: w does not exist elsewhere
@@ -49,6 +49,8 @@ static bool is_matched(const Program *program, const Program *other, const char 
 }
 
 void same_tensors(const Program *forward, const Program *other) {
-    const char *condition = other->graph == GRAPH_DECODE ? "decoding" : "training";
+    const char *condition = other->graph == GRAPH_DECODE   ? "decoding"
+                            : other->graph == GRAPH_REFINE ? "refining"
+                                                           : "training";
     if (is_matched(other, forward, condition, true)) is_matched(forward, other, condition, false);
 }

@@ -298,6 +298,7 @@ static void report_shape(Elaborator *e, const Tensor *input) {
 void decide_inputs(Elaborator *e) {
     List inputs = {0};
     bool text = true, alone = true;
+    if (is_refining(e)) return; /* the command that refines sets each input by its name */
     for (int i = 0; i < e->program->tensors.count; i++) {
         Tensor *input = e->program->tensors.items[i];
         if (input->role != ROLE_INPUT) continue;
@@ -343,6 +344,7 @@ static void input_statement(Elaborator *e, const Node *node) {
         tensor->input = tensor->declared = (MoecInput)which;
         value = value_tensor(e, expr_read_indices(e->program, tensor, all), dims, rank,
                              node->name_span);
+        if (node->kids[2]) value = starting_input(e, node, value);
     }
     scope_bind(e, e->scope, node->name, value, node->name_span);
 }
@@ -610,6 +612,7 @@ static void (*const statements[NODE_KIND_COUNT])(Elaborator *e, const Node *node
     [NODE_SCAN] = scan_statement,        [NODE_IF] = if_statement,
     [NODE_MATCH] = match_statement,      [NODE_FOR] = for_statement,
     [NODE_REQUIRE] = require_statement,  [NODE_EXTERN] = extern_statement,
+    [NODE_REFINE] = refine_statement,
 };
 
 static void one_statement(Elaborator *e, const Node *node) {

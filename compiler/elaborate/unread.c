@@ -15,6 +15,7 @@ static bool is_name_reference(const Node *node) {
     case NODE_OUTPUT:
     case NODE_CACHE:
     case NODE_UPDATE:
+    case NODE_REFINE:
         return true;
     default:
         return false;
@@ -198,14 +199,16 @@ Watch *watch_option(Elaborator *e, const Node *layer, const char *name, Span spa
 
 static bool asks_for_graph(const Node *condition) {
     return reads_name(condition, "training", 8) || reads_name(condition, "decoding", 8) ||
-           reads_name(condition, "probing", 7) || reads_name(condition, "speculating", 11);
+           reads_name(condition, "probing", 7) || reads_name(condition, "speculating", 11) ||
+           reads_name(condition, "refining", 8);
 }
 
-/* Whether a branch of `if training` outside of the current graph reads the name. */
+/* Whether a branch of `if training` outside of the current graph or a refinement reads the name. */
 static bool reads_elsewhere(const Node *node, const char *name, size_t length) {
     if (!node) return false;
-    if (node->kind == NODE_IF && asks_for_graph(node->kids[0]))
+    if ((node->kind == NODE_IF && asks_for_graph(node->kids[0])) || node->kind == NODE_REFINE)
         return reads_name(node, name, length);
+    if (node->kind == NODE_INPUT && reads_name(node->kids[2], name, length)) return true;
     for (int i = 0; i < node->count; i++)
         if (reads_elsewhere(node->kids[i], name, length)) return true;
     return false;

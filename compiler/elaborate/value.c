@@ -216,3 +216,36 @@ Application *application_new(Elaborator *e, const char *name, const char *path, 
     application->caller = e->frame ? e->frame->application : NULL;
     return application;
 }
+
+/* ---- scalars ---- */
+
+Tensor *scalar_tensor(Elaborator *e, const char *name, MoecScalar kind) {
+    for (int i = 0; i < e->program->tensors.count; i++) {
+        Tensor *tensor = e->program->tensors.items[i];
+        if (tensor->role == ROLE_INPUT && tensor->scalar == kind && !strcmp(tensor->path, name))
+            return tensor;
+    }
+    Tensor *tensor = tensor_new(e->program, name, ROLE_INPUT, TYPE_REAL, 0, NULL, (Span){0});
+    tensor->path = name;
+    tensor->input = MOEC_INPUT_SCALAR;
+    tensor->scalar = kind;
+    tensor->init = (Init){MOEC_INIT_CONSTANT, 1, 0}; /* for a parameter without an attribute */
+    return tensor;
+}
+
+bool is_refining(const Elaborator *e) {
+    return e->program->graph == GRAPH_REFINE;
+}
+
+Expr *refining_scalar(Elaborator *e, const char *name) {
+    static const struct {
+        const char *name;
+        MoecScalar kind;
+    } scalars[] = {{"step", MOEC_SCALAR_SCHEDULE_STEP},
+                   {"steps", MOEC_SCALAR_SCHEDULE_STEPS},
+                   {"temperature", MOEC_SCALAR_TEMPERATURE}};
+    for (size_t i = 0; is_refining(e) && i < sizeof scalars / sizeof *scalars; i++)
+        if (!strcmp(scalars[i].name, name))
+            return expr_read(e->program, scalar_tensor(e, name, scalars[i].kind), NULL);
+    return NULL;
+}

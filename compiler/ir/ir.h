@@ -438,9 +438,9 @@ typedef enum Graph {
     GRAPH_MEASURE, /* evaluation: loss, aux and probe values, and the negative log-likelihood of the
                       next tokens */
     GRAPH_STEP,    /* optimizer updates that need whole matrices */
-    GRAPH_GATHER,  /* step_mean: statistics of one micro-batch that a step averages over all
-                      micro-batches before their gradients; outputs have the names of the states */
-    GRAPH_PREPARE  /* values of a decoding step that depend on weights alone: see prepare.c */
+    GRAPH_GATHER, /* step_mean of one micro-batch; outputs have the names of the states */
+    GRAPH_REFINE, /* the next values of inputs: see elaborate/refine.c */
+    GRAPH_PREPARE /* values of a decoding step that depend on weights alone: see prepare.c */
 } Graph;
 
 /* Properties of a program that a pass leaves and later passes need: see the table in driver.c. */
@@ -538,8 +538,8 @@ typedef struct Program {
     List scores;                   /* Tensor *: attention scores outside of the attention kernel,
                                       stored in full */
     bool by_training, by_decoding; /* the spec tests for this mode, or its calls differ in it */
-    bool gathers, reads_length;    /* some state is a step_mean; the spec reads size(s) */
-    long context;                  /* decode: length of the caches */
+    bool gathers, reads_length, refines; /* a step_mean; size(s); a refinement in the spec */
+    long context;                        /* decode: length of the caches */
     bool input_gradients; /* training also returns the gradients of real inputs as outputs */
     Tensor *cotangent;    /* training: an input that the second phase waits for, or NULL: see
                              moec_split_training */

@@ -202,7 +202,7 @@ const char *graph_name(Graph graph) {
     static const char *const names[] = {
         [GRAPH_FORWARD] = "forward", [GRAPH_TRAIN] = "train",     [GRAPH_DECODE] = "decode",
         [GRAPH_UPDATE] = "update",   [GRAPH_MEASURE] = "measure", [GRAPH_GATHER] = "gather",
-        [GRAPH_STEP] = "step",       [GRAPH_PREPARE] = "prepare"};
+        [GRAPH_REFINE] = "refine",   [GRAPH_STEP] = "step",       [GRAPH_PREPARE] = "prepare"};
     return names[graph];
 }
 

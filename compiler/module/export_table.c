@@ -89,7 +89,7 @@ static MoecGraphEntry table_graph(Arena *arena, const Program *program) {
         [GRAPH_FORWARD] = MOEC_GRAPH_FORWARD, [GRAPH_TRAIN] = MOEC_GRAPH_TRAIN,
         [GRAPH_DECODE] = MOEC_GRAPH_DECODE,   [GRAPH_MEASURE] = MOEC_GRAPH_MEASURE,
         [GRAPH_STEP] = MOEC_GRAPH_STEP,       [GRAPH_GATHER] = MOEC_GRAPH_GATHER,
-        [GRAPH_PREPARE] = MOEC_GRAPH_PREPARE};
+        [GRAPH_REFINE] = MOEC_GRAPH_REFINE,   [GRAPH_PREPARE] = MOEC_GRAPH_PREPARE};
     const List inputs = tensors_with(arena, program, ROLE_INPUT);
     const long sequence = program->sequence ? program->sequence->size : 1;
     MoecGraphEntry made = {.kind = kinds[program->graph],

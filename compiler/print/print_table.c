@@ -24,6 +24,7 @@ const char *scalar_text(MoecScalar kind) {
         [MOEC_SCALAR_LOSS_SCALE] = "MOEC_SCALAR_LOSS_SCALE",
         [MOEC_SCALAR_POSITION] = "MOEC_SCALAR_POSITION",
         [MOEC_SCALAR_PROCESS] = "MOEC_SCALAR_PROCESS",
+        [MOEC_SCALAR_TEMPERATURE] = "MOEC_SCALAR_TEMPERATURE",
     };
     return kinds[kind];
 }
@@ -126,7 +127,7 @@ void print_sizes(Text *text, const List *sizes, bool only_kernels) {
 /* Adds inputs, outputs and caches of one graph; returns its entry in the graph table. */
 static const char *add_graph(Text *text, const char *name, const MoecGraphEntry *graph) {
     static const char *const kinds[] = {"FORWARD", "TRAIN",  "DECODE", "MEASURE",
-                                        "STEP",    "GATHER", "PREPARE"};
+                                        "STEP",    "GATHER", "REFINE", "PREPARE"};
     Arena *arena = text->arena;
     const struct {
         const char *one, *all;

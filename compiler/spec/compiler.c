@@ -92,6 +92,10 @@ void moec_speculate(MoecCompiler *compiler) {
     if (compiler->unit) compiler->unit->speculating = true;
 }
 
+bool moec_refines(const MoecCompiler *compiler) {
+    return compiler->refines;
+}
+
 void moec_differentiate_inputs(MoecCompiler *compiler) {
     compiler->differentiates = true;
 }

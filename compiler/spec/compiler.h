@@ -19,7 +19,7 @@ struct MoecCompiler {
     const Program *training; /* the pass of training, if the spec tests for it */
     List settings;           /* Setting * */
     bool checked;
-    bool gathers, reads_length;
+    bool gathers, reads_length, refines;
     bool trains;                  /* its programs share weights with training */
     bool marks;                   /* the emitted C marks the end of each unit of work */
     List layouts;                 /* Layout * */

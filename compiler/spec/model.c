@@ -115,8 +115,10 @@ void elaborate_model(MoecCompiler *compiler) {
     compiler->model = program->name;
     compiler->gathers = program->gathers;
     compiler->reads_length = program->reads_length;
+    compiler->refines = program->refines;
     Program *training = program->by_training ? training_pass(compiler, program) : program;
     if (program->by_decoding) check_graph(compiler, program, GRAPH_DECODE);
+    if (program->refines) check_graph(compiler, program, GRAPH_REFINE);
     if (compiler->reports.errors) return;
     apply_transfer(compiler, program, training);
     note_own(compiler, training);

@@ -207,9 +207,9 @@ static void advise_keyword(Parser *parser, const Expectation *expectation) {
     static const char *const items[] = {
         "use", "layer", "optimizer", "schedule", "parametrization", "model", "experiment"};
     static const char *const statements[] = {
-        "option", "axis",    "sequence", "param", "state",   "input",   "update", "loss",
-        "aux",    "probe",   "output",   "cache", "repeat",  "scan",    "if",     "match",
-        "for",    "require", "else",     "kind",  "provide", "request", "extern"};
+        "option", "axis",    "sequence", "param", "state",  "input",   "update",  "loss",
+        "aux",    "probe",   "output",   "cache", "repeat", "scan",    "if",      "match",
+        "for",    "require", "else",     "kind",  "refine", "provide", "request", "extern"};
     static const char *const python[] = {"import", "class", "def", NULL};
     const Token *found = &parser->last, *before = &parser->before_last;
     const char *near = NULL;

@@ -310,13 +310,14 @@ static void simple(Formatter *format, const Node *node) {
         format_option(format, node);
         break;
     case NODE_AXIS:
-        format_definition(line, "axis ", node, NULL, node->kids[0]);
-        break;
     case NODE_SEQUENCE:
-        format_definition(line, "sequence ", node, NULL, node->kids[0]);
+    case NODE_AUX:
+        line_add(line, node_kind_name(node->kind));
+        format_definition(line, " ", node, NULL, node->kids[0]);
         break;
     case NODE_STATE:
     case NODE_UPDATE:
+    case NODE_REFINE:
     case NODE_PROVIDE:
     case NODE_REQUEST:
         line_add(line, node_kind_name(node->kind));
@@ -328,18 +329,14 @@ static void simple(Formatter *format, const Node *node) {
     case NODE_LOSS:
         format_definition(line, "loss", node, NULL, node->kids[0]);
         break;
-    case NODE_AUX:
-        format_definition(line, "aux ", node, NULL, node->kids[0]);
-        break;
     case NODE_PROBE:
         format_definition(line, "probe ", node, node->kids[0], node->kids[1]);
         line_aliases(line, node->aliases, "  ");
         break;
     case NODE_OUTPUT:
-        format_definition(line, "output ", node, NULL, NULL);
-        break;
     case NODE_CACHE:
-        format_definition(line, "cache ", node, NULL, NULL);
+        line_add(line, node_kind_name(node->kind));
+        format_definition(line, " ", node, NULL, NULL);
         break;
     case NODE_PARAM:
         line_add(line, "param ");
@@ -349,6 +346,8 @@ static void simple(Formatter *format, const Node *node) {
         format_definition(line, "input ", node, node->kids[0], NULL);
         line_add(line, ": ");
         line_add(line, node->kids[1]->name);
+        if (node->kids[2]) line_add(line, " = ");
+        if (node->kids[2]) line_expr(line, node->kids[2]);
         break;
     case NODE_REQUIRE:
         line_add(line, "require ");

@@ -41,7 +41,7 @@ static void take_all(Parser *parser, Node *node, const Node *list);
 %token <token> SEQUENCE "sequence" PARAM "param"
 %token <token> STATE "state" INPUT "input" UPDATE "update" LOSS "loss" AUX "aux" PROBE "probe" OUTPUT "output"
 %token <token> CACHE "cache" REPEAT "repeat" SCAN "scan" OVER "over" REVERSED "reversed"
-%token <token> PROVIDE "provide" REQUEST "request" SHARED "shared"
+%token <token> REFINE "refine" PROVIDE "provide" REQUEST "request" SHARED "shared"
 %token <token> IF "if" ELSE "else" MATCH "match" FOR "for" IN "in" REQUIRE "require"
 %token <token> SUM "sum" MEAN "mean" MAX "max" MIN "min" LOGSUMEXP "logsumexp" AND "and" OR "or" NOT "not"
 %token <token> WAS "was" SUGGEST "suggest" EXTERN "extern"
@@ -56,8 +56,7 @@ static void take_all(Parser *parser, Node *node, const Node *list);
 %type <node> value value_power value_exponent value_primary values value_list
 %type <node> block statements statement type limits bound default description parameters parameter initial
 %type <node> aliases alias alias_list old_name
-%type <node> own attributes attribute scanned scanned_states scanned_state begin
-%type <node> requested
+%type <node> own attributes attribute scanned scanned_states scanned_state begin fallback
 %type <flag> shared
 %type <node> if_statement otherwise cases case patterns pattern range
 %type <node> expr sum power exponent postfix primary binders names arguments expr_list options call_entries call_entry
@@ -136,7 +135,7 @@ results: ARROW formal                                   { $$ = $2; }
 /* These keywords can also be names, depending on their position. */
 name: NAME | TRANSFER | FROM | VARY | TUNE | BY | OPTION | AXIS | SEQUENCE | PARAM | STATE | INPUT | UPDATE | LOSS | AUX
     | PROBE | OUTPUT | CACHE | REPEAT | SCAN | OVER | REVERSED | USE | LAYER | OPTIMIZER | SCHEDULE | MODEL | EXPERIMENT
-    | LAYOUT | MACHINE | PARAMETRIZATION | KIND | WAS | SUGGEST | PROVIDE | REQUEST | SHARED | EXTERN;
+    | LAYOUT | MACHINE | PARAMETRIZATION | KIND | WAS | SUGGEST | REFINE | PROVIDE | REQUEST | SHARED | EXTERN;
 /* In paths and records no keyword has a meaning. */
 word: name | IF | ELSE | MATCH | FOR | IN | REQUIRE | reduction | AND | OR | NOT;
 path: word                                              { $$ = titled(parser, NODE_NAME, @$, $1); }
@@ -258,13 +257,15 @@ statement:
         { $$ = with(parser, titled(parser, NODE_SEQUENCE, @$, $2), $4); }
     | STATE name optional_subs '=' expr
         { $$ = with(parser, with(parser, titled(parser, NODE_STATE, @$, $2), $3), $5); }
-    | INPUT name optional_subs ':' name
+    | INPUT name optional_subs ':' name fallback
         { $$ = with(parser, titled(parser, NODE_INPUT, @$, $2), $3);
-          with(parser, $$, titled(parser, NODE_NAME, @5, $5)); }
+          with(parser, with(parser, $$, titled(parser, NODE_NAME, @5, $5)), $fallback); }
     | target optional_subs '=' expr
         { $$ = with(parser, with(parser, titled(parser, NODE_EQUATION, @$, $1), $2), $4); }
     | UPDATE name optional_subs '=' expr
         { $$ = with(parser, with(parser, titled(parser, NODE_UPDATE, @$, $2), $3), $5); }
+    | REFINE name optional_subs '=' expr
+        { $$ = with(parser, with(parser, titled(parser, NODE_REFINE, @$, $2), $3), $5); }
     | LOSS '=' expr
         { $$ = with(parser, make(parser, NODE_LOSS, @$), $3); }
     | AUX name '=' expr
@@ -277,7 +278,7 @@ statement:
     | CACHE name                                        { $$ = titled(parser, NODE_CACHE, @$, $2); }
     | PROVIDE name optional_subs '=' expr
         { $$ = with(parser, with(parser, titled(parser, NODE_PROVIDE, @$, $2), $3), $5); }
-    | REQUEST name optional_subs requested
+    | REQUEST name optional_subs fallback
         { $$ = with(parser, with(parser, titled(parser, NODE_REQUEST, @$, $2), $3), $4); }
     | REPEAT name '[' name '<' expr ']' shared block
         { $$ = with(parser, titled(parser, NODE_REPEAT, @$, $2), titled(parser, NODE_NAME, @4, $4));
@@ -304,7 +305,7 @@ statement:
 
 /* Names that an equation can define. Keywords that begin an item are excluded, which locates a missing '}'. */
 target: NAME | TRANSFER | FROM | VARY | TUNE | BY | OPTION | AXIS | SEQUENCE | PARAM | STATE | INPUT | UPDATE | AUX | PROBE
-      | OUTPUT | CACHE | REPEAT | SCAN | OVER | REVERSED | KIND | PROVIDE | REQUEST | SHARED | EXTERN;
+      | OUTPUT | CACHE | REPEAT | SCAN | OVER | REVERSED | KIND | REFINE | PROVIDE | REQUEST | SHARED | EXTERN;
 
 type: word                                              { $$ = titled(parser, NODE_TYPE, @$, $1); };
 limits: %empty                                          { $$ = NULL; }
@@ -367,8 +368,8 @@ scanned_state: name optional_subs begin
 begin: %empty { $$ = NULL; } | FROM expr                { $$ = $2; };
 scanned: %empty { $$ = NULL; } | REVERSED               { $$ = titled(parser, NODE_NAME, @$, $1); };
 
-/* The value of a name that no layer provides. */
-requested: %empty { $$ = NULL; } | '=' expr              { $$ = $2; };
+/* The value of a name that no layer provides, or of an input that is not given. */
+fallback: %empty { $$ = NULL; } | '=' expr              { $$ = $2; };
 shared: %empty { $$ = 0; } | SHARED                     { $$ = 1; };
 
 if_statement: IF expr block

@@ -36,6 +36,7 @@ static const char *const kind_names[NODE_KIND_COUNT] = {
     [NODE_UNREAD] = "from",       [NODE_TENSOR] = "tensor",
     [NODE_TUPLE] = "tuple",       [NODE_PROVIDE] = "provide",
     [NODE_REQUEST] = "request",   [NODE_EXTERN] = "extern",
+    [NODE_REFINE] = "refine",
 };
 
 Node *node_new(Arena *arena, NodeKind kind, Span span) {

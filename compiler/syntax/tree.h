@@ -42,9 +42,11 @@ typedef enum NodeKind {
     NODE_PARAM, /* param NAME[subs] ~ expr { freeze, lr = expr }  name; kids: SUBS, expr or NULL, RECORD or NULL (of ENTRY,
                       whose value may be NULL).  param a[..], b[..] makes one node each */
     NODE_STATE, /* state NAME[subs] = expr  name; kids: SUBS or NULL, expr */
-    NODE_INPUT, /* input NAME[subs]: KIND   name; kids: SUBS or NULL, NAME (token, next_token, float, class) */
+    NODE_INPUT, /* input NAME[subs]: KIND = expr   name; kids: SUBS or NULL, NAME (token, next_token, float, class),
+                      expr or NULL */
     NODE_EQUATION, /* NAME[subs] = expr        name; kids: SUBS or NULL, expr */
     NODE_UPDATE,   /* update NAME[subs] = expr name; kids: SUBS or NULL, expr */
+    NODE_REFINE,   /* refine NAME[subs] = expr name; kids: SUBS or NULL, expr */
     NODE_LOSS,     /* loss = expr              kids: expr */
     NODE_AUX,      /* aux NAME = expr          name; kids: expr */
     NODE_PROBE,    /* probe NAME[subs] = expr was [a]   name; kids: SUBS or NULL, expr */

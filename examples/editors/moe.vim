@@ -5,7 +5,7 @@ if exists("b:current_syntax")
 endif
 
 syntax keyword moeDeclaration use layout machine layer optimizer schedule model experiment parametrization option axis sequence param state
-syntax keyword moeDeclaration input output cache provide request shared kind transfer from vary tune by was suggest extern
+syntax keyword moeDeclaration input output cache refine provide request shared kind transfer from vary tune by was suggest extern
 syntax keyword moeStatement repeat scan over reversed if else match for in require update loss aux probe
 syntax keyword moeReduction sum mean max min logsumexp
 syntax keyword moeOperator and or not

@@ -24,7 +24,7 @@
 #include <stdint.h>
 #endif
 
-enum { MOEC_ABI = 20, MOEC_MAX_RANK = 10 };
+enum { MOEC_ABI = 21, MOEC_MAX_RANK = 10 };
 
 /* Where a tensor lives. Offsets are in bytes from the start of the block and multiples of 64. */
 typedef enum MoecBlock {
@@ -55,11 +55,12 @@ typedef enum MoecScalar {
     MOEC_SCALAR_STEPS,         /* of the run */
     MOEC_SCALAR_CLIP,          /* the factor of the gradient */
     MOEC_SCALAR_MATRIX,        /* whether the parameter is one, see MoecTensor.matrix: 1 */
-    MOEC_SCALAR_SCHEDULE_STEP, /* from 0, the argument of MoecUpdate.rate */
+    MOEC_SCALAR_SCHEDULE_STEP, /* from 0: the argument of MoecUpdate.rate; of a refinement */
     MOEC_SCALAR_SCHEDULE_STEPS,
     MOEC_SCALAR_LOSS_SCALE, /* factor of the loss before the backward pass */
     MOEC_SCALAR_POSITION,   /* of the first new token of a decode step */
-    MOEC_SCALAR_PROCESS     /* of those that share a micro-batch, from 0 */
+    MOEC_SCALAR_PROCESS,    /* of those that share a micro-batch, from 0 */
+    MOEC_SCALAR_TEMPERATURE /* of the sampling of a refinement */
 } MoecScalar;
 
 /* Storage types of real numbers. MOEC_BYTE: integers -127 .. 127 with a scale stored separately. */
@@ -307,6 +308,7 @@ typedef enum MoecGraphKind {
     MOEC_GRAPH_MEASURE,
     MOEC_GRAPH_STEP, /* reads gradients, writes weights: the optimizer on whole parameters */
     MOEC_GRAPH_GATHER,
+    MOEC_GRAPH_REFINE, /* outputs: the next values of inputs with the same names */
     /* writes tensors that decoding reads and that depend on weights alone, after the parameters in
      * the block of weights; to be run whenever those have changed, before MoecTable.round */
     MOEC_GRAPH_PREPARE

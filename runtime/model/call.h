@@ -65,6 +65,22 @@ bool call_get_numbers(Call *call);
 /* The slot of an output by name, or -1. */
 int call_output(const Call *call, const char *name);
 
+/* refine: the iterated refinement of a model (MOEC_REFINE). */
+
+typedef struct Refinement {
+    long steps;
+    uint64_t seed;
+    double temperature;
+} Refinement;
+
+/* Refines the inputs of the call from their starting values; those whose "NAME.given" is 1 keep
+ * their values. False after a message. */
+bool refine_call(Call *call, const Refinement *refinement);
+
+/* The program of one refinement; NULL after a message. */
+Model *refining_model(Device *device, MoecCompiler *compiler, const Safetensors *weights,
+                      long batch, long context);
+
 /* examples: data for models with inputs other than one token sequence: a safetensors file with one
  * tensor per input of the model, under the name of the input. The first dimension is the example.
  *

@@ -9,7 +9,8 @@ static MoecGraph compiled_graph(const Call *call) {
     static const MoecGraph graphs[] = {
         [MOEC_GRAPH_FORWARD] = MOEC_FORWARD, [MOEC_GRAPH_TRAIN] = MOEC_TRAIN,
         [MOEC_GRAPH_DECODE] = MOEC_DECODE,   [MOEC_GRAPH_MEASURE] = MOEC_MEASURE,
-        [MOEC_GRAPH_STEP] = MOEC_STEP,       [MOEC_GRAPH_GATHER] = MOEC_GATHER};
+        [MOEC_GRAPH_STEP] = MOEC_STEP,       [MOEC_GRAPH_GATHER] = MOEC_GATHER,
+        [MOEC_GRAPH_REFINE] = MOEC_REFINE};
     return graphs[call->graph->kind];
 }
 

@@ -83,17 +83,17 @@ bool spec_may_write(const char *path, bool force) {
                          path);
 }
 
-bool spec_draws(MoecCompiler *compiler) {
-    return moec_option(compiler, "draws") ||
-           error_message("train a model of stdlib/diffusion.moe",
-                         "model '%s' is not a flow-matching model: it has no option 'draws'",
-                         moec_model(compiler));
+bool spec_refines(const MoecCompiler *compiler) {
+    return moec_refines(compiler) ||
+           error_message("train a model with a refine statement, such as those of "
+                         "stdlib/diffusion.moe and stdlib/masked_diffusion.moe",
+                         "model '%s' refines no input", moec_model(compiler));
 }
 
 bool spec_generates(MoecCompiler *compiler) {
-    return !moec_option(compiler, "draws") ||
-           error_message("use moec sample or moec emit --mode sample",
-                         "model '%s' is a flow-matching model; it does not generate text",
+    return !moec_refines(compiler) ||
+           error_message("use moec sample or moec emit --mode sample; for tokens, moec generate",
+                         "model '%s' refines its inputs; it does not generate token by token",
                          moec_model(compiler));
 }
 

@@ -42,11 +42,9 @@ bool spec_is_run(const char *operand);
 /* Whether the file may be written: it is new, or `force` is set. False after a message. */
 bool spec_may_write(const char *path, bool force);
 
-/* The setting with which a flow-matching model (stdlib/diffusion.moe) returns velocities. */
-#define SPEC_DRAWS "draws=none"
-/* Whether it is a flow-matching model; false after a message. */
-bool spec_draws(MoecCompiler *compiler);
-/* Whether it generates text; false after a message for a flow-matching model. */
+/* Whether the spec has a refinement; false after a message. */
+bool spec_refines(const MoecCompiler *compiler);
+/* Whether it generates token by token; false after a message for a model that refines. */
 bool spec_generates(MoecCompiler *compiler);
 
 /* Whether a prompt of so many tokens is accepted; false after a message. Its time grows with the

@@ -14,7 +14,7 @@ enum { MAX_ROWS = 64 };
 
 /* The first row whose needs are not met in a run of the whole table, for any graph and machine; NULL: there is none. */
 static const char *fault_of(const PassRow *rows, int count) {
-    for (int graph = GRAPH_FORWARD; graph <= GRAPH_GATHER; graph++)
+    for (int graph = GRAPH_FORWARD; graph <= GRAPH_REFINE; graph++)
         for (int machine = ANY; machine <= DEVICE; machine++) {
             unsigned properties = 0;
             for (int i = 0; i < count; i++) {

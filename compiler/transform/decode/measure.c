@@ -2,8 +2,8 @@
  *
  * Needs:   an elaborated GRAPH_MEASURE program, still a forward one.
  * Leaves:  one number per token instead of the large outputs; the logits are never stored in full.
- *          A model whose logits are not one row per token keeps its outputs. Every model keeps its
- *          probes.
+ *          A model whose logits are not one row per token, or that refines its tokens, keeps its
+ *          outputs. Every model keeps its probes.
  *
  *     output logits[b,s,v]    -->    most[b,s] = max[v] logits[b,s,v]
  *                                    total[b,s] = sum[v] exp(logits[b,s,v] - most[b,s])
@@ -79,7 +79,9 @@ static Tensor *add_nats(Program *program, Tensor *logits) {
 /* measure: see the head of this file. */
 void measure(Program *program) {
     Tensor *logits = find_output(program, "logits");
-    if (!logits || logits->rank < 2 || !find_input(program, MOEC_INPUT_TOKEN, logits)) return;
+    if (program->refines || !logits || logits->rank < 2 ||
+        !find_input(program, MOEC_INPUT_TOKEN, logits))
+        return;
     Tensor *nats = add_nats(program, logits);
     const List outputs = program->outputs;
     program->outputs = (List){0};

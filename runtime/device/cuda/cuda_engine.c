@@ -460,7 +460,7 @@ bool cuda_engine_run(Engine *base, const MoecGraphEntry *graph, MoecRun *run) {
         [MOEC_GRAPH_FORWARD] = "forward", [MOEC_GRAPH_TRAIN] = "train",
         [MOEC_GRAPH_DECODE] = "decode",   [MOEC_GRAPH_MEASURE] = "eval",
         [MOEC_GRAPH_STEP] = "step",       [MOEC_GRAPH_GATHER] = "gather",
-        [MOEC_GRAPH_PREPARE] = "prepare"};
+        [MOEC_GRAPH_REFINE] = "refine",   [MOEC_GRAPH_PREPARE] = "prepare"};
     CudaEngine *engine = engine_of(base);
     run->host = &base->host;
     run->device_seed = (const uint64_t *)(uintptr_t)seed_place(engine);

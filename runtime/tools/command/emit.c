@@ -1,6 +1,7 @@
 /* emit: moec emit: writes a standalone program with its weights. Files that do not depend on the
  * model come from standalone/ and kernels/. */
 #include "abi/json_make.h"
+#include "abi/refined_inputs.h"
 #include "abi/text_find.h"
 #include "training/checkpoint.h"
 #include "tools/command/line/commands.h"
@@ -9,6 +10,7 @@
 #include "base/message.h"
 #include "tools/command/exchange/torch_folder.h"
 #include "tools/command/freestanding/plain_folder.h"
+#include "tools/command/internal.h"
 #include "base/memory.h"
 #include "base/build.h"
 #include "training/spec.h"
@@ -31,9 +33,6 @@ typedef struct EmitOptions {
 static const char *const graphs[] = {"decode", "train", "sample"};
 enum { DECODE = 1, TRAIN = 2, DRAW = 4, ALL = 7, GRAPHS = 3 };
 
-/* Batch size of an emitted sampler. */
-enum { DRAWN_AT_ONCE = 8 };
-
 /* The modes of a file of standalone/ or kernels/, and its target if it has one. Other files belong
  * to all modes and targets, except those of embedded_is_cuda. */
 static const struct {
@@ -55,6 +54,7 @@ static const struct {
     {"train.md", TRAIN, "c"},
     {"draw.c", DRAW, NULL},
     {"draw.md", DRAW, "c"},
+    {"refined_inputs.h", DRAW, NULL},
     {"tensors.h", TRAIN | DRAW, NULL},
     {"tensors.c", TRAIN | DRAW, NULL},
     {"pick.h", DECODE, NULL},
@@ -301,7 +301,7 @@ static int emitted_shapes(const EmitOptions *options, const Settings *settings,
         shapes[1] = (GraphShape){.graph = MOEC_UPDATE};
         return 2;
     case DRAW:
-        shapes[0] = (GraphShape){.graph = MOEC_FORWARD, .batch = DRAWN_AT_ONCE};
+        shapes[0] = (GraphShape){.graph = MOEC_REFINE, .batch = REFINED_AT_ONCE};
         return 1;
     default:
         shapes[0] = (GraphShape){.graph = MOEC_DECODE, .batch = 1, .tokens = 1};
@@ -324,7 +324,8 @@ static bool write_folder(const EmitOptions *options, MoecCompiler *compiler,
     Model *model = model_open(device_cpu(), compiler, shapes, count, true);
     const uint64_t seed = (uint64_t)settings.seed;
     const bool plain = is_freestanding(options);
-    bool good = model;
+    bool good =
+        model && (graph_of(options->graph) != DRAW || sample_inputs_fit(model->table->graphs));
     if (good && plain)
         good = write_freestanding(options, compiler, shapes, model, file, seed);
     else
@@ -361,6 +362,7 @@ static bool write_target(const EmitOptions *options, MoecCompiler *compiler,
         return torch_folder_write(&(TorchFolder){options->operand, options->out, compiler, file});
     return (graph_of(options->graph) != DECODE || spec_generates(compiler)) &&
            (graph_of(options->graph) != TRAIN || can_train(compiler)) &&
+           (graph_of(options->graph) != DRAW || spec_refines(compiler)) &&
            write_folder(options, compiler, file);
 }
 
@@ -394,17 +396,11 @@ static void report_emit(const EmitOptions *options, const MoecCompiler *compiler
                                       (json_int_t)(file ? checkpoint_step(file) : 0)));
 }
 
-static bool emit(EmitOptions *options) {
+static bool emit(const EmitOptions *options) {
     bool trained = spec_is_run(options->operand);
     Safetensors *file = trained ? checkpoint_open(options->operand) : NULL;
     if (trained && !file) return false;
     MoecCompiler *compiler = open_emitted_spec(options, file);
-    if (compiler && graph_of(options->graph) == DRAW) {
-        bool draws = spec_draws(compiler);
-        moec_close(compiler);
-        options->sets.items[options->sets.count++] = SPEC_DRAWS;
-        compiler = draws ? open_emitted_spec(options, file) : NULL;
-    }
     bool good = compiler && write_aside(options, compiler, file);
     if (good) report_emit(options, compiler, file);
     if (good && options->times) pass_times_print(compiler);

@@ -1,8 +1,10 @@
-/* generate: moec generate: generates text with the decode graph of a trained model. */
+/* generate: moec generate: generates text with the decode graph of a trained model, or with its
+ * refinement if it refines tokens (stdlib/masked_diffusion.moe). */
 #include "abi/json_make.h"
 #include "training/checkpoint.h"
 #include "tools/command/line/commands.h"
 #include "base/message.h"
+#include "abi/refined_inputs.h"
 #include "model/decoder.h"
 #include "base/memory.h"
 #include "tools/command/internal.h"
@@ -18,9 +20,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#define DEFAULT_TEMPERATURE 0.8
+enum { DEFAULT_TOKENS = 256, DEFAULT_REFINEMENTS = 64 };
+
 typedef struct GenerateOptions {
     const char *operand, *prompt, *prompts, *tokenizer, *device, *draft;
-    long tokens, samples, seed, proposals;
+    long tokens, samples, seed, proposals; /* tokens: -1: not set */
+    long steps;                            /* refinements; 0: not set */
     bool speed, numbers, json, chat, ignore_eos;
     TextList stops, sets;
     Sampling sampling;
@@ -33,7 +39,9 @@ typedef struct Generation {
     Writing writing;
     PromptList prompts;
     Device *device;
-    Decoder *decoder;
+    Decoder *decoder;       /* NULL: the model refines its tokens */
+    MoecCompiler *refining; /* the spec of such a model, else NULL */
+    Call *refinement;       /* the program for texts of one length; NULL: none so far */
     Safetensors *draft_file;
     Decoder *draft;
     Speculation *speculation; /* NULL: without a draft */
@@ -45,9 +53,12 @@ typedef struct Generation {
     double seconds;
 } Generation;
 
+static long generated_limit(const GenerateOptions *options) {
+    return options->tokens < 0 ? DEFAULT_TOKENS : options->tokens;
+}
+
 /* Without a tokenizer, only models of bytes accept text. */
-static bool check_vocabulary(const Generation *generation) {
-    long vocabulary = decoder_vocabulary(generation->decoder);
+static bool check_vocabulary(const Generation *generation, long vocabulary) {
     if (generation->tokenizer && generation->writing == WRITING_TEXT &&
         !texts_fit(generation->tokenizer, vocabulary))
         return false;
@@ -94,6 +105,112 @@ static bool sample_next(Generation *generation, const TokenList *text, bool firs
     return true;
 }
 
+/* ---- models that refine their tokens ---- */
+
+/* The tokens that the model can write: those of the data, without a mask token. */
+static long data_vocabulary(MoecCompiler *compiler) {
+    const GraphShape shape = {.graph = MOEC_FORWARD, .batch = 1};
+    Model *model = model_describe(compiler, &shape);
+    const MoecGraphEntry *graph = model ? &model->table->graphs[0] : NULL;
+    long vocabulary = 0;
+    for (int i = 0; graph && i < graph->input_count; i++)
+        if (graph->inputs[i].input == MOEC_INPUT_TOKEN) vocabulary = graph->inputs[i].vocabulary;
+    model_close(model);
+    return vocabulary;
+}
+
+static void close_refinement(Generation *generation) {
+    Model *model = generation->refinement ? generation->refinement->model : NULL;
+    call_close(generation->refinement);
+    model_close(model);
+    generation->refinement = NULL;
+}
+
+/* The slot of the refined tokens; -1 after a message. */
+static int refined_tokens(const MoecGraphEntry *graph) {
+    const int slot = graph->output_count == 1 ? refined_input(graph, 0) : -1;
+    if (slot >= 0 && graph->inputs[slot].is_int && graph->inputs[slot].rank == 2) return slot;
+    error_message("use moec sample", "the model does not refine one sequence of tokens");
+    return -1;
+}
+
+/* Whether the program reads the temperature, or it has not been set. */
+static bool reads_temperature(const Generation *generation) {
+    const Sampling *sampling = &generation->options->sampling;
+    return sampling->temperature == DEFAULT_TEMPERATURE ||
+           call_has_scalar(generation->refinement, MOEC_SCALAR_TEMPERATURE) ||
+           error_message("omit it", "the refinement of the model does not read 'temperature', so "
+                                    "--temperature has no effect");
+}
+
+/* Opens the program for texts of `length` tokens, unless it is open. False after a message. */
+static bool open_refinement(Generation *generation, long length) {
+    const Call *open = generation->refinement;
+    if (open && open->graph->context == length) return true;
+    close_refinement(generation);
+    Model *model =
+        refining_model(generation->device, generation->refining, generation->file, 1, length);
+    generation->refinement = model ? call_open(model, &model->table->graphs[0], NULL) : NULL;
+    if (model && !generation->refinement) model_close(model);
+    return generation->refinement && reads_temperature(generation);
+}
+
+/* Sets the prompt, whose positions are given, and refines the others. NULL after a message. */
+static const int32_t *refine_text(Generation *generation, const TokenList *prompt, long length) {
+    const GenerateOptions *options = generation->options;
+    if (!open_refinement(generation, length)) return NULL;
+    Call *call = generation->refinement;
+    const int slot = refined_tokens(call->graph);
+    if (slot < 0) return NULL;
+    int32_t *tokens = call->inputs[slot];
+    memset(tokens, 0, sizeof *tokens * (size_t)length);
+    memcpy(tokens, prompt->items, sizeof *tokens * prompt->count);
+    for (int i = 0; i < call->graph->input_count; i++) {
+        float *given = call->inputs[i];
+        const bool is_mask = strchr(call->graph->inputs[i].name, '.'); /* "tokens.given" */
+        for (long s = 0; is_mask && s < length; s++) given[s] = s < (long)prompt->count;
+    }
+    const Refinement refinement = {.steps = options->steps ? options->steps : DEFAULT_REFINEMENTS,
+                                   .seed = generation->seed,
+                                   .temperature = options->sampling.temperature};
+    return refine_call(call, &refinement) ? tokens : NULL;
+}
+
+/* Tokens of a text with this prompt; 0 after a message. */
+static long refined_length(const Generation *generation, size_t prompt) {
+    const long most = (long)moec_option_number(generation->refining, "train.context_length", 256),
+               asked = generation->options->tokens,
+               length = asked < 0 ? most : (long)prompt + asked;
+    if (length <= most && (long)prompt < length) return length;
+    error_message(
+        "shorten the prompt or lower -n: the model refines a text of train.context_length",
+        "a prompt of %zu tokens and %ld further ones do not fit into %ld positions", prompt,
+        asked < 0 ? 1 : asked, most);
+    return 0;
+}
+
+/* Whether the options apply to a model that refines; false after a message. */
+static bool refining_options_fit(const GenerateOptions *options) {
+    const Sampling *sampling = &options->sampling;
+    const char *flag = options->draft              ? "--draft"
+                       : sampling->top_k           ? "--top-k"
+                       : sampling->top_p != 1      ? "--top-p"
+                       : sampling->min_p > 0       ? "--min-p"
+                       : sampling->repetition != 1 ? "--repeat-penalty"
+                                                   : NULL;
+    return !flag || error_message("omit it: the spec defines how a refinement draws tokens",
+                                  "%s is not available for a model that refines", flag);
+}
+
+static bool open_refining(Generation *generation, MoecCompiler *compiler) {
+    generation->refining = compiler;
+    if (!refining_options_fit(generation->options)) return false;
+    for (int i = 0; i < generation->prompts.count; i++)
+        if (!refined_length(generation, generation->prompts.items[i].tokens.count)) return false;
+    generation->device = device_open(generation->options->device);
+    return generation->device && check_vocabulary(generation, data_vocabulary(compiler));
+}
+
 /* Prints the text so far, unless it becomes part of a JSON object. */
 static void show(const Generation *generation, Text *text) {
     if (generation->options->json) return;
@@ -107,23 +224,42 @@ static bool generate_completion(Generation *generation, TokenList *text, Text *o
                                 SpeechEnd *end) {
     const GenerateOptions *options = generation->options;
     int32_t token = -1;
-    bool good = sample_next(generation, text, true, options->tokens, &token);
+    const long most = generated_limit(options);
+    bool good = sample_next(generation, text, true, most, &token);
     double began = seconds_now();
-    for (*made = 0; *made < options->tokens && !*end && !interrupt_signal() && !ferror(stdout);) {
+    for (*made = 0; *made < most && !*end && !interrupt_signal() && !ferror(stdout);) {
         if (!good) return false;
         if (token < 0) return model_tell_nonsense(generation->decoder->model, "a logit is");
         tokens_add(text, token);
         if (!speech_add(generation->speech, token, out, end)) return false;
         show(generation, out);
         if (*end == SPEECH_COMPLETE) break;
-        if (++*made < options->tokens && !*end)
-            good = sample_next(generation, text, false, options->tokens - *made, &token);
+        if (++*made < most && !*end)
+            good = sample_next(generation, text, false, most - *made, &token);
     }
     generation->seconds += seconds_now() - began;
     generation->made += *made;
     bool ended = *end || speech_end(generation->speech, out);
     show(generation, out);
     return good && ended;
+}
+
+/* The same by refinements of all positions, up to the first end. */
+static bool refine_completion(Generation *generation, const TokenList *prompt, Text *out,
+                              long *made, SpeechEnd *end) {
+    const long length = refined_length(generation, prompt->count);
+    double began = seconds_now();
+    const int32_t *tokens = refine_text(generation, prompt, length);
+    if (!tokens) return false;
+    generation->seconds += seconds_now() - began;
+    for (long i = (long)prompt->count; i < length && !*end; i++) {
+        if (!speech_add(generation->speech, tokens[i], out, end)) return false;
+        *made += *end != SPEECH_COMPLETE;
+    }
+    generation->made += *made;
+    const bool ended = *end || speech_end(generation->speech, out);
+    show(generation, out);
+    return ended;
 }
 
 static void print_object(const Prompt *prompt, long sample, const Text *out, long made,
@@ -137,21 +273,28 @@ static void print_object(const Prompt *prompt, long sample, const Text *out, lon
     json_decref(object);
 }
 
+/* Clears the caches. */
+static bool forget_text(const Generation *generation) {
+    if (generation->refining) return true;
+    return generation->speculation ? speculation_reset(generation->speculation)
+                                   : decoder_reset(generation->decoder);
+}
+
 static bool one_text(Generation *generation, const Prompt *prompt, long sample) {
     const GenerateOptions *options = generation->options;
     TokenList text = {0};
     Text out = {0};
     long made = 0;
     SpeechEnd end = SPEECH_CONTINUES;
-    bool good = (generation->speculation ? speculation_reset(generation->speculation)
-                                         : decoder_reset(generation->decoder)) &&
-                speech_begin(generation->speech, &prompt->tokens);
+    bool good = forget_text(generation) && speech_begin(generation->speech, &prompt->tokens);
     generation->seed = sample_seed((uint64_t)options->seed, sample);
     generation->prompt = prompt->tokens.count;
     tokens_append(&text, prompt->tokens.items, prompt->tokens.count);
     if (!options->json && !options->chat) fputs(prompt->text, stdout);
     fflush(stdout);
-    good = good && generate_completion(generation, &text, &out, &made, &end);
+    good =
+        good && (generation->refining ? refine_completion(generation, &text, &out, &made, &end)
+                                      : generate_completion(generation, &text, &out, &made, &end));
     if (good && options->json) print_object(prompt, sample, &out, made, end);
     if (good && !options->json && isatty(1)) putchar('\n');
     fflush(stdout);
@@ -174,8 +317,9 @@ static bool all_texts(Generation *generation) {
                                                   .stops = options->stops.items,
                                                   .stop_count = options->stops.count,
                                                   .ignore_eos = options->ignore_eos});
-    generation->logits =
-        memory_new(sizeof(float) * (size_t)decoder_vocabulary(generation->decoder));
+    if (generation->decoder)
+        generation->logits =
+            memory_new(sizeof(float) * (size_t)decoder_vocabulary(generation->decoder));
     bool good = true;
     interrupt_watch();
     for (int i = 0; i < generation->prompts.count && good; i++)
@@ -248,20 +392,29 @@ static bool drafts_itself(const GenerateOptions *options) {
     return options->draft && strcmp(options->draft, "self") == 0;
 }
 
+/* --steps counts refinements. */
+static bool steps_fit(const GenerateOptions *options, const MoecCompiler *compiler) {
+    return !options->steps ||
+           error_message("omit it", "--steps: model '%s' refines no input", moec_model(compiler));
+}
+
+/* The model: a decoder, or a spec that refines. */
 static bool open_decoder(Generation *generation) {
     const GenerateOptions *options = generation->options;
     const TextList *sets = &options->sets;
     MoecCompiler *compiler = checkpoint_spec(generation->file, sets->items, sets->count);
+    if (compiler && moec_refines(compiler)) return open_refining(generation, compiler);
     long length = prompts_length(&generation->prompts);
     if (compiler && drafts_itself(options)) moec_speculate(compiler);
-    bool talks = compiler && spec_generates(compiler) && spec_length_fits(compiler, length) &&
+    bool talks = compiler && steps_fit(options, compiler) && spec_length_fits(compiler, length) &&
                  (!options->draft || speculation_possible(compiler));
     generation->device = talks ? device_open(options->device) : NULL;
     if (generation->device)
-        generation->decoder =
-            decoder_open(generation->device, compiler, 1, length, length + options->tokens);
+        generation->decoder = decoder_open(generation->device, compiler, 1, length,
+                                           length + generated_limit(options));
     moec_close(compiler);
-    const bool good = generation->decoder && check_vocabulary(generation) &&
+    const bool good = generation->decoder &&
+                      check_vocabulary(generation, decoder_vocabulary(generation->decoder)) &&
                       model_read(generation->decoder->model, generation->file, false);
     if (good) model_release_weights(generation->decoder->model);
     return good;
@@ -327,6 +480,8 @@ static bool generate(const GenerateOptions *options) {
     prompts_free(&generation.prompts);
     tokenizer_close(generation.tokenizer);
     decoder_close(generation.decoder);
+    close_refinement(&generation);
+    moec_close(generation.refining);
     device_close(generation.device);
     safetensors_close(generation.file);
     free(generation.logits);
@@ -364,13 +519,21 @@ static int check_generation(const Command *command, GenerateOptions *options) {
     return -1;
 }
 
+static int generate_checked(const Command *command, GenerateOptions *options) {
+    const int code = check_generation(command, options);
+    if (code >= 0) return code;
+    if (!generate(options)) return EXIT_INPUT;
+    return interrupt_signal() ? 128 + interrupt_signal() : 0;
+}
+
 int command_generate(const Command *command, int argc, char **argv) {
-    GenerateOptions options = {.device = "cpu",
-                               .seed = 1,
-                               .tokens = 256,
-                               .samples = 1,
-                               .proposals = SPECULATE_DEFAULT,
-                               .sampling = {.temperature = 0.8, .top_p = 1, .repetition = 1}};
+    GenerateOptions options = {
+        .device = "cpu",
+        .seed = 1,
+        .tokens = -1,
+        .samples = 1,
+        .proposals = SPECULATE_DEFAULT,
+        .sampling = {.temperature = DEFAULT_TEMPERATURE, .top_p = 1, .repetition = 1}};
     Sampling *sampling = &options.sampling;
     const Option table[] = {
         {OPTION_GROUP, "prompts and output", NULL, NULL, NULL},
@@ -387,7 +550,9 @@ int command_generate(const Command *command, int argc, char **argv) {
         {OPTION_FLAG, "--perf", NULL, &options.speed, "tokens/s on stderr"},
         {OPTION_GROUP, "sampling", NULL, NULL, NULL},
         {OPTION_COUNT, "--max-tokens", "N", &options.tokens,
-         "maximum number of generated tokens (default 256)"},
+         "maximum number of generated tokens (default 256; refined: up to the context length)"},
+        {OPTION_COUNT, "--steps", "N", &options.steps,
+         "number of refinements of a model that refines its tokens (default 64)"},
         {OPTION_LIST, "--stop", "TEXT", &options.stops,
          "stop sequence or name of a token; repeatable"},
         {OPTION_FLAG, "--ignore-eos", NULL, &options.ignore_eos,
@@ -416,9 +581,6 @@ int command_generate(const Command *command, int argc, char **argv) {
         SET_OPTION(&options.sets),
         {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &options.operand);
-    if (code < 0) code = check_generation(command, &options);
-    if (code >= 0) return code;
-    if (!generate(&options)) return EXIT_INPUT;
-    return interrupt_signal() ? 128 + interrupt_signal() : 0;
+    const int code = arguments_read(command, table, argc, argv, &options.operand);
+    return code < 0 ? generate_checked(command, &options) : code;
 }

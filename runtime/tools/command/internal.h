@@ -7,6 +7,11 @@
 
 #include <stdio.h>
 
+/* sampling: inputs of a refinement. */
+
+/* Whether they are refined numbers and class labels alone; false after a message. */
+bool sample_inputs_fit(const MoecGraphEntry *graph);
+
 /* coordcheck: declarations of the files of the command. */
 
 enum { CHECK_SIZES = 16 };

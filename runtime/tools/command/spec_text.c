@@ -206,7 +206,7 @@ bool graph_named(const char *name, MoecGraph *graph) {
     static const char *const names[] = {
         [MOEC_FORWARD] = "forward", [MOEC_TRAIN] = "train",  [MOEC_DECODE] = "decode",
         [MOEC_UPDATE] = "update",   [MOEC_MEASURE] = "eval", [MOEC_GATHER] = "gather",
-        [MOEC_STEP] = "step"};
+        [MOEC_REFINE] = "refine",   [MOEC_STEP] = "step"};
     const int which = text_find(names, sizeof names / sizeof *names, name);
     if (which >= 0) *graph = (MoecGraph)which;
     return which >= 0;
@@ -231,7 +231,7 @@ int command_dump(const Command *command, int argc, char **argv) {
     TextList sets = {0};
     const Option table[] = {
         {OPTION_TEXT, "--after", "PASS", &pass, "name of a pass"},
-        {OPTION_TEXT, "--mode", "forward|train|decode|eval|update|gather|step", &graph_name,
+        {OPTION_TEXT, "--mode", "forward|train|decode|eval|update|gather|step|refine", &graph_name,
          "program variant (default train)"},
         {OPTION_TEXT, "--target", "c|cuda", &target, "target language (default c)"},
         {OPTION_TEXT, "--mesh", "AXES", &mesh,

@@ -227,7 +227,7 @@ bool cached_show(const DecodedInput *input, const TextList *names, ShownList *li
 void cached_list(const DecodedInput *input) {
     const GraphShape shape = cached_shape(input);
     MoecCompiler *compiler = spec_open_quietly(input->operand, input->sets);
-    MoecProgram *program = compiler && !moec_option(compiler, "draws")
+    MoecProgram *program = compiler && !moec_refines(compiler)
                                ? moec_compile(compiler, MOEC_DECODE, shape.batch, shape.context, 1)
                                : NULL;
     int count = 0;

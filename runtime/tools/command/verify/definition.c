@@ -53,7 +53,9 @@ void verify_set_inputs(const Comparison *comparison, Call *call) {
             size_t place = input->input == MOEC_INPUT_CLASS
                                ? j
                                : j / each * (size_t)(context + 1) + j % each + next;
-            if (input->input == MOEC_INPUT_REAL)
+            if (strchr(input->name, '.')) /* "image.given" */
+                ((float *)call->inputs[i])[j] = (float)(random_bits(seed, j) % 2);
+            else if (input->input == MOEC_INPUT_REAL)
                 ((float *)call->inputs[i])[j] = (float)(2 * random_uniform(seed, j) - 1);
             else
                 ((int32_t *)call->inputs[i])[j] =

@@ -135,6 +135,26 @@ static bool selections_unclear(const Comparison *comparison) {
     return false;
 }
 
+/* The first refinement and a later one; elements that are given keep their values. */
+bool verify_refinement(Comparison *comparison) {
+    enum { REFINEMENTS = 2 };
+    const MoecGraphEntry *graph = model_graph(comparison->model, MOEC_GRAPH_REFINE);
+    Call *call = graph ? call_open(comparison->model, graph, NULL) : NULL;
+    bool good = !graph || call;
+    for (int step = 0; call && good && step < REFINEMENTS; step++) {
+        verify_begin(comparison, MOEC_REFINE, call);
+        verify_set_inputs(comparison, call);
+        call_set_scalar(call, MOEC_SCALAR_SCHEDULE_STEP, step);
+        call_set_scalar(call, MOEC_SCALAR_SCHEDULE_STEPS, REFINEMENTS + 1);
+        call_set_scalar(call, MOEC_SCALAR_TEMPERATURE, 1);
+        good = verify_evaluate(comparison, 1) && run_call(comparison, call);
+        if (good) verify_judge_outputs(comparison, call);
+    }
+    verify_end(comparison);
+    call_close(call);
+    return good;
+}
+
 bool verify_forward(Comparison *comparison, long seed) {
     Call *call =
         call_open(comparison->model, model_graph(comparison->model, MOEC_GRAPH_FORWARD), NULL);

@@ -46,7 +46,7 @@ typedef struct VerifyOptions {
 
 /* ---- one shape ---- */
 
-/* The graphs that this model has: a loss to train, steps to decode. */
+/* The graphs that this model has: a loss to train, steps to decode, inputs to refine. */
 static int graphs_of(const Comparison *comparison, GraphShape *graphs) {
     const char *bytes = moec_cost_json(comparison->compiler);
     json_t *cost = json_loads(bytes ? bytes : "{}", 0, NULL);
@@ -59,6 +59,8 @@ static int graphs_of(const Comparison *comparison, GraphShape *graphs) {
     if (decodes)
         graphs[count++] =
             (GraphShape){.graph = MOEC_DECODE, .batch = 1, .context = context, .tokens = 1};
+    if (moec_refines(comparison->compiler))
+        graphs[count++] = (GraphShape){.graph = MOEC_REFINE, .batch = batch, .context = context};
     return count;
 }
 
@@ -93,7 +95,8 @@ static bool compare_graphs(Comparison *comparison, const GraphShape *graphs, int
     if (comparison->forms && !note_forms(comparison, graphs, count)) return false;
     comparison->model = model_open(comparison->device, comparison->compiler, graphs, count, true);
     bool good = comparison->model &&
-                (forward ? verify_forward(comparison, seed) : verify_set_weights(comparison));
+                (forward ? verify_forward(comparison, seed) && verify_refinement(comparison)
+                         : verify_set_weights(comparison));
     good = good && (!trains || verify_training(comparison));
     if (comparison->model) add_variants(comparison, comparison->model->engine);
     model_close(comparison->model);
@@ -111,7 +114,7 @@ static bool is_smaller_option(const Comparison *comparison, const char *option) 
 /* Training reads f32 weights. Where the other graphs read smaller ones, they are a model of their
  * own: a program that is compiled with training has its weights. */
 static bool compare_all(Comparison *comparison, long seed) {
-    GraphShape graphs[3];
+    GraphShape graphs[4];
     const int count = graphs_of(comparison, graphs);
     comparison->rounded = moec_rounded(comparison->compiler);
     comparison->smaller_weights = is_smaller_option(comparison, "inference.weight_dtype") ||

@@ -125,6 +125,7 @@ bool verify_choices_are_clear(const Comparison *comparison);
 
 /* Compare the forward pass and decoding, or training, with the first seed from `seed` on whose
  * selections are clear; the weights stay. False after a message. */
+bool verify_refinement(Comparison *comparison); /* true without one */
 bool verify_forward(Comparison *comparison, long seed);
 bool verify_training(Comparison *comparison);
 
