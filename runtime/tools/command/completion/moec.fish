@@ -153,7 +153,7 @@ complete -c moec -n '__fish_seen_subcommand_from serve' -l verbose -s v -d 'comp
 complete -c moec -n '__fish_seen_subcommand_from serve' -l color -xa 'auto always never' -d 'color of messages (default auto: on a terminal without NO_COLOR)'
 complete -c moec -n '__fish_seen_subcommand_from serve' -l help -s h -d 'this text'
 
-complete -c moec -f -n __fish_use_subcommand -a sample -d 'Sample from a trained flow-matching model.'
+complete -c moec -f -n __fish_use_subcommand -a sample -d 'Sample from a diffusion model by iterated refinement.'
 complete -c moec -n '__fish_seen_subcommand_from sample' -l out -s o -rF -d 'safetensors file with the refined inputs and the labels, - for stdout'
 complete -c moec -n '__fish_seen_subcommand_from sample' -l count -x -d 'number of samples, classes in turn (default 16)'
 complete -c moec -n '__fish_seen_subcommand_from sample' -l steps -x -d 'number of refinements from noise to data (default 50)'
