@@ -206,15 +206,15 @@ typedef struct Elaborator {
     Equation *equation;
     Index *scanned; /* the position of the scan whose body is being read, or NULL */
     Index *batch;
-    List terms;   /* LossTerm *, of the whole program */
-    List probed;  /* Tensor *: probes, and the outputs of a GRAPH_GATHER */
+    List terms;                /* LossTerm *, of the whole program */
+    List probed;               /* Tensor *: probes, and the outputs of a GRAPH_GATHER */
     List refined, refinements; /* inputs with a starting value (refine.c); their next values,
                                   outputs */
-    List once;    /* Statement *: updates of states, run last */
-    List stored;  /* Stored * */
-    List named;   /* Binding *: requested outputs */
-    List aliases; /* Axis *, Axis *: an alias, and its axis */
-    List axes;    /* Binding *: declared axes, by their paths */
+    List once;                 /* Statement *: updates of states, run last */
+    List stored;               /* Stored * */
+    List named;                /* Binding *: requested outputs */
+    List aliases;              /* Axis *, Axis *: an alias, and its axis */
+    List axes;                 /* Binding *: declared axes, by their paths */
     Value *loss;
     Value *attributes; /* `parameters` of the model, or NULL */
     List *settings;

@@ -438,9 +438,9 @@ typedef enum Graph {
     GRAPH_MEASURE, /* evaluation: loss, aux and probe values, and the negative log-likelihood of the
                       next tokens */
     GRAPH_STEP,    /* optimizer updates that need whole matrices */
-    GRAPH_GATHER, /* step_mean of one micro-batch; outputs have the names of the states */
-    GRAPH_REFINE, /* the next values of inputs: see elaborate/refine.c */
-    GRAPH_PREPARE /* values of a decoding step that depend on weights alone: see prepare.c */
+    GRAPH_GATHER,  /* step_mean of one micro-batch; outputs have the names of the states */
+    GRAPH_REFINE,  /* the next values of inputs: see elaborate/refine.c */
+    GRAPH_PREPARE  /* values of a decoding step that depend on weights alone: see prepare.c */
 } Graph;
 
 /* Properties of a program that a pass leaves and later passes need: see the table in driver.c. */

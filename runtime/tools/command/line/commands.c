@@ -60,7 +60,7 @@ static const Command commands[] = {
      "Use",
      SET_PRECISION | SET_THREADS | SET_WAIT,
      "RUN -o FILE [options]",
-     "Sample from a trained flow-matching model.",
+     "Sample from a diffusion model by iterated refinement.",
      {"sample run -o images.safetensors --count 64",
       "sample run -o images.safetensors --steps 100"},
      NULL},
