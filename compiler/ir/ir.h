@@ -219,7 +219,7 @@ typedef enum OpLevel {
     LEVEL_POWER,
     LEVEL_ATOM
 } OpLevel;
-typedef enum OpZero { ZERO_NONE, ZERO_FIRST, ZERO_ANY, ZERO_ALL, ZERO_CHOSEN } OpZero;
+typedef enum OpZero { ZERO_NONE, ZERO_FIRST, ZERO_ANY, ZERO_CHOSEN } OpZero;
 typedef enum OpWhole { WHOLE_NEVER, WHOLE_ALWAYS, WHOLE_KEPT, WHOLE_CHOSEN } OpWhole;
 typedef enum OpRounding { OP_EXACT, OP_ROUNDS } OpRounding;
 

@@ -45,10 +45,22 @@ static size_t frame(const unsigned char *file, size_t at, const unsigned char **
     return at + 12 + *length + 4;
 }
 
+enum { FILE_BYTES = 1024 };
+
+/* Reads the file and removes it; returns its size. */
+static size_t taken(const char *path, unsigned char file[FILE_BYTES]) {
+    FILE *back = fopen(path, "rb");
+    assert_non_null(back);
+    size_t size = fread(file, 1, FILE_BYTES, back);
+    fclose(back);
+    unlink(path);
+    return size;
+}
+
 static void written(void **state) {
     (void)state;
     char folder[] = "/tmp/moec_events_XXXXXX";
-    unsigned char file[1024];
+    unsigned char file[FILE_BYTES];
     const unsigned char *bytes;
     size_t length, at = 0;
     Events events;
@@ -59,10 +71,7 @@ static void written(void **state) {
         json_pack("{s:i, s:f, s:n, s:s}", "step", 301, "loss", 1.5, "a", "diverged", "x");
     assert_true(events_write(&events, line));
     json_decref(line);
-    FILE *back = fopen(events.path, "rb");
-    size_t size = fread(file, 1, sizeof file, back);
-    fclose(back);
-    unlink(events.path);
+    size_t size = taken(events.path, file);
     rmdir(folder);
     events_close(&events);
 
@@ -96,7 +105,7 @@ static void written(void **state) {
 static void resumed(void **state) {
     (void)state;
     char folder[] = "/tmp/moec_events_XXXXXX", log[64];
-    unsigned char file[1024];
+    unsigned char file[FILE_BYTES];
     const unsigned char *bytes;
     size_t length, at = 0;
     RunLog record;
@@ -109,10 +118,7 @@ static void resumed(void **state) {
     fclose(before);
     assert_true(record_open(&record, log, 2));
     assert_true(record_events(&record, folder, 2));
-    FILE *back = fopen(record.events.path, "rb");
-    size_t size = fread(file, 1, sizeof file, back);
-    fclose(back);
-    unlink(record.events.path);
+    size_t size = taken(record.events.path, file);
     record_close(&record);
     unlink(log);
     rmdir(folder);
@@ -130,16 +136,13 @@ static void resumed(void **state) {
 static void restarted(void **state) {
     (void)state;
     char folder[] = "/tmp/moec_events_XXXXXX";
-    unsigned char file[1024];
+    unsigned char file[FILE_BYTES];
     const unsigned char *bytes;
     size_t length, at = 0;
     Events events;
     assert_non_null(mkdtemp(folder));
     assert_true(events_open(&events, folder, 0));
-    FILE *back = fopen(events.path, "rb");
-    size_t size = fread(file, 1, sizeof file, back);
-    fclose(back);
-    unlink(events.path);
+    size_t size = taken(events.path, file);
     rmdir(folder);
     events_close(&events);
 
