@@ -261,15 +261,24 @@ typedef struct MoecStored {
     int type;        /* of MoecType */
     size_t from;     /* index of the first f32 number in the weights, or in the states */
     size_t at;       /* index of its first element among those of its type */
-    size_t elements; /* of MOEC_INT8 groups, of MOEC_INT4 parts of panels; without a rest to 16 */
+    size_t elements; /* of quantized types, structures; without a rest to 16 */
 } MoecStored;
+
+/* An array of the copies of weights in one type. */
+typedef struct MoecStoredArray {
+    const char *structure, *name;
+    int type;               /* of MoecType */
+    size_t bytes, elements; /* bytes of an element */
+} MoecStoredArray;
+enum { MOEC_STORED_ARRAYS = 4 };
 
 /* A decoding program in C99 that needs no library and no memory but its state. */
 typedef struct MoecFreestanding {
     const char *text; /* functions, from the sizes to run_decode; see plain_model.c */
     const MoecStored *stored;
     int stored_count;
-    size_t floats, halves, groups, panels; /* elements of each type: f32, bf16, int8, int4 */
+    size_t floats; /* in f32 */
+    MoecStoredArray copies[MOEC_STORED_ARRAYS];
     long vocabulary, context;
     size_t cache_bytes, arena_bytes; /* of the state */
     size_t local_bytes;              /* of the arrays of a kernel: the largest sum of one kernel */
@@ -333,7 +342,7 @@ const MoecTorch *moec_emit_torch(MoecCompiler *compiler);
  * this program alone; there are no functions, products and caches. */
 typedef struct MoecTable MoecTable;
 const MoecTable *moec_table(MoecCompiler *compiler, const MoecProgram *program);
-/* "int8", "int4" or "bf16" if the program reads a parameter, by its name in the table, in this type
+/* "int4": the type of weights if the program reads a parameter, by its name in the table, in this type
  * alone; else NULL. */
 const char *moec_weight_type(MoecProgram *program, const char *name);
 /* The cost of the model as a JSON object: see README, moec check --json. */

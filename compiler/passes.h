@@ -277,11 +277,11 @@ const OperandFormats *operand_formats_find(const char *name);
  *
  * Needs:   parameter_facts. */
 void find_head(Program *program);
-/* Products read parameters from bf16, int8 or int4 copies, as program->weights and
+/* Products read parameters from smaller copies, as program->weights and
  * program->head_weights specify. */
 void smaller_weights(Program *program);
 /* Sets the types of the weights for inference (inference.weight_dtype, inference.head_dtype; NULL:
- * not set). int8 and int4 apply to weights only; nothing else is rounded then.
+ * not set). Integers apply to weights only; nothing else is rounded then.
  *
  * Needs:   parameter_facts. */
 void choose_weights(Program *program, const char *weights, const char *head);
@@ -337,11 +337,11 @@ long cache_bytes_per_token(const Program *step);
 long constant_bytes(const Program *step);
 /* Memory of the weights of a program for inference. */
 typedef struct WeightMemory {
-    double smaller, full;          /* bytes of the copies, and of the parameters in f32 */
-    double by_type[TYPE_INT4 + 1]; /* bytes of the copies of each type */
-    List wide;                     /* const Tensor *: matrices that are read in f32 */
-    double prepared;               /* bytes of prepared tensors, in the types that steps read */
-    List prepares;                 /* const Tensor *: these tensors */
+    double smaller, full;  /* bytes of the copies, and of the parameters in f32 */
+    double by_type[TYPES]; /* bytes of the copies of each type */
+    List wide;             /* const Tensor *: matrices that are read in f32 */
+    double prepared;       /* bytes of prepared tensors, in the types that steps read */
+    List prepares;         /* const Tensor *: these tensors */
 } WeightMemory;
 WeightMemory weight_memory(Program *program);
 /* Bytes of weights that a run of the program reads. */

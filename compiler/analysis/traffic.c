@@ -67,8 +67,8 @@ static void visit_traffic(Statement *statement, void *data) {
 
 /* Bytes of a weight with its share of a scale. */
 static double weight_bytes(Type type) {
-    if (type == TYPE_INT4) return 0.5 + 2 / (double)INT4_GROUP;
-    return type_bytes(type) + (type == TYPE_INT8 ? sizeof(float) / (double)INT8_GROUP : 0);
+    const WeightType *smaller = weight_type(type);
+    return smaller ? (double)smaller->bytes / (double)smaller->elements : (double)type_bytes(type);
 }
 
 /* True if prepared tensors are computed from the parameter. */

@@ -174,14 +174,13 @@ static void add_refinement(Text *text, const Program *forward) {
 }
 
 static void add_weights(Text *text, const Decoding *decoding) {
-    static const Type types[] = {TYPE_INT4, TYPE_INT8, TYPE_BF16};
     const WeightMemory *weights = &decoding->weights;
     if (decoding->hindrance || weights->smaller == 0) return;
     text_add(text, "  decoding weights %s:", quantity(weights->smaller + weights->full, "B").text);
-    for (size_t i = 0; i < 3; i++)
-        if (weights->by_type[types[i]] > 0)
-            text_add(text, " %s %s,", weight_type_name(types[i]),
-                     quantity(weights->by_type[types[i]], "B").text);
+    for (int i = 0; i < weight_type_count; i++)
+        if (weights->by_type[weight_types[i].type] > 0)
+            text_add(text, " %s %s,", weight_types[i].name,
+                     quantity(weights->by_type[weight_types[i].type], "B").text);
     text_add(text, " f32 %s", quantity(weights->full, "B").text);
     for (int i = 0; i < weights->wide.count && i <= MAX_WIDE; i++)
         text_add(text, "%s%s", i ? ", " : " with ",

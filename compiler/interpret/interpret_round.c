@@ -110,6 +110,21 @@ static void round_group(float *values) {
     }
 }
 
+/* A group becomes -1, 0 and 1 times a number: 0 are the values of at most 0.7 times the mean
+ * absolute value (Li et al. 2016), the number is the mean absolute value of the others. Groups of
+ * -s, 0 and s stay as they are. Computed as floats to match the runtime. */
+static void round_ternary(float *values) {
+    double sum = 0, rest = 0;
+    int count = 0;
+    for (int i = 0; i < TERNARY_GROUP; i++) sum += fabs((double)values[i]);
+    const float least = (float)(sum * (0.7 / TERNARY_GROUP));
+    for (int i = 0; i < TERNARY_GROUP; i++)
+        if (fabsf(values[i]) > least) rest += fabs((double)values[i]), count++;
+    const float scale = count ? (float)(rest / count) : 0;
+    for (int i = 0; i < TERNARY_GROUP; i++)
+        values[i] = fabsf(values[i]) > least ? copysignf(scale, values[i]) : 0;
+}
+
 /* The parameter's element of element `at`. */
 static long parameter_element(const Tensor *tensor, long at) {
     long subscript[MAX_RANK], element = 0;
@@ -123,13 +138,12 @@ static long parameter_element(const Tensor *tensor, long at) {
 }
 
 void interpreter_round_matrices(double *to, const double *from, const Tensor *tensor) {
-    const long count = tensor_elements(tensor);
-    for (long at = 0; at < count; at += INT4_GROUP) {
-        float values[INT4_GROUP];
-        for (int i = 0; i < INT4_GROUP; i++)
-            values[i] = (float)from[parameter_element(tensor, at + i)];
-        round_group(values);
-        for (int i = 0; i < INT4_GROUP; i++) to[at + i] = (double)values[i];
+    const long count = tensor_elements(tensor), terms = weight_type(tensor->type)->terms;
+    for (long at = 0; at < count; at += terms) {
+        float values[TERNARY_GROUP];
+        for (long i = 0; i < terms; i++) values[i] = (float)from[parameter_element(tensor, at + i)];
+        (tensor->type == TYPE_INT4 ? round_group : round_ternary)(values);
+        for (long i = 0; i < terms; i++) to[at + i] = (double)values[i];
     }
 }
 

@@ -301,7 +301,7 @@ static void round_parameters(Interpreter *interpreter) {
     for (int i = 0; i < tensors->count; i++) {
         const Tensor *tensor = tensors->items[i];
         if (tensor->role != ROLE_ROUNDED) continue;
-        if (tensor->type == TYPE_INT4)
+        if (tensor->matrices)
             interpreter_round_matrices(interpreter->real[i], interpreter->real[tensor->of->id],
                                        tensor);
         else

@@ -148,10 +148,25 @@ void tensors_keep(Program *program, const bool *kept) {
 }
 
 long type_bytes(Type type) {
-    static const long bytes[] = {[TYPE_REAL] = 4, [TYPE_INT] = 4,    [TYPE_BF16] = 2,
-                                 [TYPE_INT8] = 1, [TYPE_DOUBLE] = 8, [TYPE_BYTE] = 1};
-    MUST((size_t)type < sizeof bytes / sizeof *bytes);
+    static const long bytes[TYPES] = {
+        [TYPE_REAL] = 4, [TYPE_INT] = 4, [TYPE_BF16] = 2, [TYPE_DOUBLE] = 8, [TYPE_BYTE] = 1};
+    MUST(type < TYPES && bytes[type]);
     return bytes[type];
+}
+
+const WeightType weight_types[] = {
+#define WEIGHT_TYPE(name, text, structure, bytes, array, terms, columns)                           \
+    {TYPE_##name, MOEC_##name, HAS_WEIGHTS_##name, text, "MOEC_" #name, structure, bytes, array,   \
+     terms,       columns,     (terms) * (columns)},
+#include "ir/weight_type.def"
+#undef WEIGHT_TYPE
+};
+const int weight_type_count = sizeof weight_types / sizeof *weight_types;
+
+const WeightType *weight_type(Type type) {
+    for (int i = 0; i < weight_type_count; i++)
+        if (weight_types[i].type == type) return &weight_types[i];
+    return NULL;
 }
 
 long tensor_elements(const Tensor *tensor) {

@@ -68,7 +68,7 @@ typedef enum Role {
                       Statements only add to it */
     ROLE_CACHE,    /* kept between decode steps */
     ROLE_OUTPUT,   /* returned to the caller: logits, loss, aux and probe values */
-    ROLE_ROUNDED,  /* a parameter as TYPE_BF16, TYPE_INT8 or TYPE_INT4; `of` is the parameter.
+    ROLE_ROUNDED,  /* a parameter in a type of weight_type.def; `of` is the parameter.
                       Recomputed after each change of the weights */
     ROLE_TEMP
 } Role;
@@ -78,7 +78,8 @@ typedef enum Role {
  * one of 255 multiples of a scale that INT8_GROUP adjacent elements share (smaller_weights.c).
  * DOUBLE: a real that is double in C, too (tables.c). BYTE: a real in -127 .. 127
  * (store_caches.c). INT4: one of 16 multiples of a scale that INT4_GROUP adjacent elements share,
- * in matrices with the summed dimension last (smaller_weights.c). */
+ * TERNARY: one of three that TERNARY_GROUP share, both in matrices with the summed dimension last
+ * (smaller_weights.c). */
 typedef enum Type {
     TYPE_REAL,
     TYPE_INT,
@@ -86,10 +87,12 @@ typedef enum Type {
     TYPE_INT8,
     TYPE_DOUBLE,
     TYPE_BYTE,
-    TYPE_INT4
+    TYPE_INT4,
+    TYPE_TERNARY,
+    TYPES
 } Type;
-enum { INT8_GROUP = 64, INT4_GROUP = 32, INT4_PANEL = 16 };
-/* Bytes of one element; for TYPE_INT8 of one group without its scale. Not of TYPE_INT4. */
+enum { INT8_GROUP = MOEC_GROUP, INT4_GROUP = MOEC_PANEL_DEPTH, TERNARY_GROUP = MOEC_TERNARY_DEPTH };
+/* Bytes of one element, of a type without groups. */
 long type_bytes(Type type);
 
 /* constant: a.  normal: mean a, standard deviation b.  uniform: from a to b. */
@@ -164,7 +167,7 @@ typedef struct Tensor {
     MoecScalar scalar;  /* inputs that are scalars */
     long vocabulary;    /* integers: values are 0 .. vocabulary-1; 0: unknown */
     struct Tensor *of;  /* gradients: the parameter; adjoints of temporaries: the tensor */
-    struct Matrices *matrices; /* TYPE_INT4; else NULL */
+    struct Matrices *matrices; /* TYPE_INT4, TYPE_TERNARY; else NULL */
     double active;       /* parameters: fraction that one token uses, 1 for all (filled by cost) */
     int fan_in, fan_out; /* parameters */
     int lead; /* parameters and states: number of axes before those of the declaration: the repeat
@@ -516,6 +519,21 @@ typedef enum ProgramForm {
 #undef PROGRAM_FORM
     PROGRAM_FORMS
 } ProgramForm;
+
+/* A row of weight_type.def. */
+typedef struct WeightType {
+    Type type;
+    MoecType stored;
+    ProgramForm form; /* of programs that read it */
+    const char *name, *code, *structure;
+    size_t bytes;
+    const char *array;
+    long terms, columns, elements; /* terms * columns */
+} WeightType;
+extern const WeightType weight_types[];
+extern const int weight_type_count;
+/* NULL: the type is none of them. */
+const WeightType *weight_type(Type type);
 
 typedef struct OperandFormats OperandFormats;
 typedef struct Program {

@@ -163,10 +163,8 @@ static void print_tensor(Text *text, const Tensor *tensor) {
     if (tensor->rank) print_to(text, "]");
     if (tensor->prepared) print_to(text, ": prepared");
     if (tensor->type == TYPE_INT) print_to(text, ": int");
-    if (tensor->type == TYPE_BF16) print_to(text, ": bf16");
     if (tensor->type == TYPE_DOUBLE) print_to(text, ": double");
-    if (tensor->type == TYPE_INT8) print_to(text, ": int8");
-    if (tensor->type == TYPE_INT4) print_to(text, ": int4");
+    if (weight_type(tensor->type)) text_add(text, ": %s", weight_type(tensor->type)->name);
     if (tensor->type == TYPE_BYTE) print_to(text, ": byte");
     if (tensor->role == ROLE_INPUT) text_add(text, " %s", inputs[tensor->input]);
     if (tensor->vocabulary) text_add(text, " < %ld", tensor->vocabulary);

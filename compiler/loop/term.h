@@ -22,8 +22,9 @@ typedef enum TermType {
     T_BF16,
     T_F32,
     T_F64,
-    T_GROUP, /* 64 int8 weights and their scale */
-    T_INT4,  /* 512 int4 weights and their scales */
+    T_GROUP,   /* 64 int8 weights and their scale */
+    T_INT4,    /* 512 int4 weights and their scales */
+    T_TERNARY, /* 1024 ternary weights and their scales */
     TERM_TYPES
 } TermType;
 

@@ -153,10 +153,9 @@ const Term *pointer_term(Lowering *lower, const Expr *access) {
     lower->used[access->tensor->id] = true;
     const Term *array = array_term(lower, access->tensor);
     if (term_is_zero(offset)) return array;
-    const Type type = access->tensor->type;
-    if (type == TYPE_INT8 || type == TYPE_INT4)
-        offset = term(lower->arena, TERM_DIV, offset,
-                      whole(lower, type == TYPE_INT8 ? INT8_GROUP : INT4_PANEL * INT4_GROUP));
+    const WeightType *type = weight_type(access->tensor->type);
+    if (type && type->elements > 1)
+        offset = term(lower->arena, TERM_DIV, offset, whole(lower, type->elements));
     return term(lower->arena, TERM_ADDRESS, array, offset);
 }
 

@@ -39,19 +39,17 @@ Matrices copy_matrices(const Tensor *tensor) {
 }
 
 size_t copy_element_bytes(Type type) {
-    return type == TYPE_INT4   ? sizeof(MoecInt4)
-           : type == TYPE_INT8 ? sizeof(MoecGroup)
-                               : (size_t)type_bytes(type);
+    return weight_type(type) ? weight_type(type)->bytes : (size_t)type_bytes(type);
 }
 
 size_t packed_bytes(const Tensor *tensor) {
+    const WeightType *type = weight_type(tensor->type);
     const Matrices *m = tensor->matrices;
-    if (tensor->type == TYPE_INT8)
-        return (size_t)(tensor_elements(tensor) / INT8_GROUP) * sizeof(MoecGroup);
-    if (tensor->type != TYPE_INT4)
-        return (size_t)(tensor_elements(tensor) * type_bytes(tensor->type));
-    const long panels = m->batch * ((m->n + INT4_PANEL - 1) / INT4_PANEL);
-    return (size_t)(panels * (m->k / INT4_GROUP)) * sizeof(MoecInt4);
+    const long elements =
+        !m     ? tensor_elements(tensor) / (type ? type->elements : 1)
+        : type ? m->batch * ((m->n + type->columns - 1) / type->columns) * (m->k / type->terms)
+               : 0;
+    return (size_t)elements * copy_element_bytes(tensor->type);
 }
 
 static size_t bytes_in(const BlockLayout *layout, int place) {
@@ -62,7 +60,7 @@ static size_t bytes_in(const BlockLayout *layout, int place) {
 }
 
 /* Sets the offsets of the tensors with these values of frozen and whole, or of those that are read
- * as int4 only. Returns their bytes. */
+ * as copies only. Returns their bytes. */
 static size_t place(BlockLayout *layout, bool frozen, bool whole, bool alone) {
     const size_t before = layout->bytes;
     for (int i = 0; i < layout->tensors.count; i++) {
@@ -75,14 +73,20 @@ static size_t place(BlockLayout *layout, bool frozen, bool whole, bool alone) {
     return layout->bytes - before;
 }
 
+static size_t least_common_multiple(size_t a, size_t b) {
+    size_t multiple = a;
+    while (multiple % b) multiple += a;
+    return multiple;
+}
+
 /* Every copy begins at a multiple of 64 bytes and of its elements. */
 static size_t copy_unit(Program *const *programs, int count) {
-    bool int4 = false, int8 = false;
-    for (int i = 0; i < count; i++) {
-        int4 |= programs[i]->weights == TYPE_INT4 || programs[i]->head_weights == TYPE_INT4;
-        int8 |= programs[i]->has[HAS_WEIGHTS_INT8];
-    }
-    return (int4 ? 2 * sizeof(MoecInt4) : 64) * (int8 ? sizeof(MoecGroup) / 4 : 1);
+    size_t unit = 64;
+    for (int i = 0; i < count; i++)
+        for (int j = 0; j < weight_type_count; j++)
+            if (programs[i]->has[weight_types[j].form])
+                unit = least_common_multiple(unit, weight_types[j].bytes);
+    return unit;
 }
 
 static void add_role(Arena *arena, BlockLayout *layout, Program *const *programs, int count,

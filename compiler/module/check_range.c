@@ -71,7 +71,8 @@ static Interval bound_of_name(ModuleCheck *check, const Term *name) {
 
 long memory_elements(const ModuleCheck *check, const Term *array) {
     const Tensor *tensor = array->variable->tensor;
-    if (!tensor || tensor->type == TYPE_INT8 || tensor->type == TYPE_INT4) return -1;
+    const WeightType *type = tensor ? weight_type(tensor->type) : NULL;
+    if (!tensor || (type && type->elements > 1)) return -1;
     for (int i = 0; i < tensor->rank; i++)
         if (tensor->axes[i]->kind == AXIS_ELEMENTS) return SOME_ELEMENTS;
     const long elements = tensor_elements(tensor);

@@ -104,10 +104,7 @@ static MoecGraphEntry table_graph(Arena *arena, const Program *program) {
 }
 
 MoecType table_type(Type type) {
-    return type == TYPE_BF16   ? MOEC_BF16
-           : type == TYPE_INT8 ? MOEC_INT8
-           : type == TYPE_INT4 ? MOEC_INT4
-                               : MOEC_F32;
+    return weight_type(type) ? weight_type(type)->stored : MOEC_F32;
 }
 
 MoecProduct table_product(const Product *p) {

@@ -53,9 +53,7 @@ static const char *kept_name(const Flattening *flat, const char *name) {
 static MoecStepBuffer step_buffer(const Flattening *flat, const Buffer *buffer) {
     const Tensor *tensor = buffer->tensor;
     const size_t element = copy_element_bytes(tensor->type);
-    size_t elements = (size_t)tensor_elements(tensor), offset = buffer->offset;
-    if (tensor->type == TYPE_INT8) elements /= INT8_GROUP;
-    if (tensor->type == TYPE_INT4) elements = packed_bytes(tensor) / element;
+    size_t elements = packed_bytes(tensor) / element, offset = buffer->offset;
     if (buffer->slots > 1) elements = elements / (size_t)tensor->axes[0]->size * 2;
     if (buffer->block == MOEC_COMPUTE_WEIGHTS) offset *= element;
     return (MoecStepBuffer){kept_name(flat, buffer->name), buffer->block, offset,

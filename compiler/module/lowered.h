@@ -25,9 +25,9 @@ typedef struct BlockLayout {
 
 BlockLayout layout_of(Arena *arena, Program *const *programs, int count, Role role);
 size_t layout_offset(const BlockLayout *layout, const Tensor *tensor);
-/* The matrices of int4; of another type, all elements in their order. */
+/* The matrices of a type with columns; of another type, all elements in their order. */
 Matrices copy_matrices(const Tensor *tensor);
-/* Bytes of an element; of int8, a group; of int4, a part of a panel. */
+/* Bytes of an element; of smaller weights, of a structure of weight_type.def. */
 size_t copy_element_bytes(Type type);
 /* Bytes of a tensor in its type. */
 size_t packed_bytes(const Tensor *tensor);

@@ -5,6 +5,7 @@
  *     other outputs     after the temporaries
  */
 #include "module/lowered.h"
+#include "base/must.h"
 
 #include <string.h>
 
@@ -21,12 +22,24 @@ static size_t stored_room(const MoecStored *stored) {
     return lines ? (stored->elements + 15) / 16 * 16 : stored->elements;
 }
 
+static MoecStoredArray *copies_of(MoecFreestanding *result, Type type) {
+    MoecStoredArray *array = result->copies;
+    while (strcmp(array->name, weight_type(type)->array) != 0) array++;
+    return array;
+}
+
 /* Assigns memory to all stored tensors that the program reads. */
 static size_t *store_constants(Arena *arena, const Module *module, MoecFreestanding *result) {
     const Entry *entry = module->entries.items[0];
     const int tensors = entry->program->tensors.count;
     size_t *first = arena_alloc(arena, ((size_t)tensors + 1) * sizeof *first);
     MoecStored *stored = arena_alloc(arena, ((size_t)tensors + 1) * sizeof *stored);
+    MUST(weight_type_count == MOEC_STORED_ARRAYS);
+    for (int i = 0; i < weight_type_count; i++)
+        result->copies[i] = (MoecStoredArray){.structure = weight_types[i].structure,
+                                              .name = weight_types[i].array,
+                                              .type = weight_types[i].stored,
+                                              .bytes = weight_types[i].bytes};
     for (int i = 0; i < tensors; i++) {
         const Buffer *buffer = &entry->buffers[i];
         if (!is_constant_memory(buffer)) continue;
@@ -34,10 +47,7 @@ static size_t *store_constants(Arena *arena, const Module *module, MoecFreestand
         const bool rounded = buffer->block == MOEC_COMPUTE_WEIGHTS;
         const Type type = rounded ? tensor->type : TYPE_REAL;
         const size_t elements = packed_bytes(tensor) / copy_element_bytes(type);
-        size_t *end = type == TYPE_INT4   ? &result->panels
-                      : type == TYPE_INT8 ? &result->groups
-                      : type == TYPE_BF16 ? &result->halves
-                                          : &result->floats;
+        size_t *end = rounded ? &copies_of(result, type)->elements : &result->floats;
         const size_t from = rounded ? layout_offset(&module->weights, tensor->of) : buffer->offset;
         first[i] = *end;
         stored[result->stored_count++] =

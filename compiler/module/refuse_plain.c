@@ -45,8 +45,7 @@ void refuse_freestanding(const Module *module, Reports *reports) {
     for (int i = 0; i < entry->program->tensors.count; i++) {
         const Tensor *tensor = entry->program->tensors.items[i];
         if (!entry->buffers[i].used || tensor->type == TYPE_REAL || tensor->type == TYPE_INT ||
-            tensor->type == TYPE_BF16 || tensor->type == TYPE_INT8 || tensor->type == TYPE_INT4 ||
-            tensor->type == TYPE_BYTE || tensor->type == TYPE_DOUBLE)
+            weight_type(tensor->type) || tensor->type == TYPE_BYTE || tensor->type == TYPE_DOUBLE)
             continue;
         report_invalid(reports, (Span){0},
                        "add --set inference.weight_dtype=int8 --set inference.kv_cache_dtype=int8",

@@ -16,10 +16,6 @@ static void add_rounding(Text *text, size_t weight_bytes) {
              weight_bytes / 4);
 }
 
-static const char *weight_type(Type type) {
-    return type == TYPE_INT4 ? "MOEC_INT4" : type == TYPE_INT8 ? "MOEC_INT8" : "MOEC_BF16";
-}
-
 /* The same, a parameter at a time. */
 static void add_packing(Text *text, const Module *module) {
     const BlockLayout *packed = &module->packed;
@@ -28,7 +24,7 @@ static void add_packing(Text *text, const Module *module) {
         const Tensor *tensor = packed->tensors.items[i];
         const Matrices matrices = copy_matrices(tensor), *m = &matrices;
         text_add(text, "    {%s, %zu, %zu, %ld, %ld, %ld, %ld, %ld, %ld}, /* %s */\n",
-                 weight_type(tensor->type), layout_offset(&module->weights, tensor->of),
+                 weight_type(tensor->type)->code, layout_offset(&module->weights, tensor->of),
                  packed->offsets[i], m->batch, m->n, m->k, m->batch_stride, m->n_stride,
                  m->k_stride, tensor->path);
     }
@@ -42,25 +38,23 @@ static void add_packing(Text *text, const Module *module) {
 }
 
 void print_absent(Text *text, const Module *module) {
-    bool rounds = false, bf16 = false, int8 = false, int4 = false, bytes = false;
+    bool rounds = false, used[TYPES] = {false};
     for (int i = 0; i < module->program_count; i++) {
         const Program *program = module->programs[i];
         rounds |= program->rounded;
         for (int j = 0; j < program->tensors.count; j++) {
             const Tensor *tensor = program->tensors.items[j];
-            bf16 |= tensor->type == TYPE_BF16;
-            int8 |= tensor->type == TYPE_INT8;
-            int4 |= tensor->type == TYPE_INT4;
-            bytes |= tensor->type == TYPE_BYTE;
+            used[tensor->type] = true;
         }
     }
-    if (!rounds || !bf16 || !int8 || !bytes)
+    if (!rounds || !used[TYPE_BF16] || !used[TYPE_INT8] || !used[TYPE_BYTE])
         text_add(text, "/* Kernel features that this program does not use. */\n");
     if (!rounds) text_add(text, "#define MOEC_ROUNDED_PRODUCTS 0\n");
-    if (!bf16) text_add(text, "#define MOEC_BF16_OPERANDS 0\n");
-    if (!int8) text_add(text, "#define MOEC_INT8_OPERANDS 0\n");
-    if (int4) text_add(text, "#define MOEC_INT4_OPERANDS 1\n");
-    if (!bytes) text_add(text, "#define MOEC_BYTE_OPERANDS 0\n");
+    if (!used[TYPE_BF16]) text_add(text, "#define MOEC_BF16_OPERANDS 0\n");
+    if (!used[TYPE_INT8]) text_add(text, "#define MOEC_INT8_OPERANDS 0\n");
+    if (used[TYPE_INT4]) text_add(text, "#define MOEC_INT4_OPERANDS 1\n");
+    if (used[TYPE_TERNARY]) text_add(text, "#define MOEC_TERNARY_OPERANDS 1\n");
+    if (!used[TYPE_BYTE]) text_add(text, "#define MOEC_BYTE_OPERANDS 0\n");
 }
 
 /* The number of first kernels that make up about half of the text. */

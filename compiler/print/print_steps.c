@@ -248,10 +248,7 @@ static const char *plain_memory_of(Arena *arena, const PrintContext *context,
         return arena_format(arena, "moec_floats.values + %zu", stored);
     case MOEC_COMPUTE_WEIGHTS:
         return arena_format(arena, "moec_rounded.%s + %zu",
-                            buffer->tensor->type == TYPE_INT4   ? "panels"
-                            : buffer->tensor->type == TYPE_INT8 ? "groups"
-                                                                : "halves",
-                            stored);
+                            weight_type(buffer->tensor->type)->array, stored);
     case MOEC_INPUTS:
         return buffer->tensor->scalar == MOEC_SCALAR_POSITION ? "&run->position" : "&run->token";
     case MOEC_OUTPUTS:

@@ -74,9 +74,7 @@ static void add_strides(Text *text, const char *name, const long strides[2]) {
 }
 
 void add_type(Text *text, const char *operand, Type type) {
-    if (type == TYPE_BF16) text_add(text, ", .%s_type = MOEC_BF16", operand);
-    if (type == TYPE_INT8) text_add(text, ", .%s_type = MOEC_INT8", operand);
-    if (type == TYPE_INT4) text_add(text, ", .%s_type = MOEC_INT4", operand);
+    if (weight_type(type)) text_add(text, ", .%s_type = %s", operand, weight_type(type)->code);
 }
 
 void print_products(Text *text, const List *products) {

@@ -64,7 +64,14 @@ typedef enum MoecScalar {
 } MoecScalar;
 
 /* Storage types of real numbers. MOEC_BYTE: integers -127 .. 127 with a scale stored separately. */
-typedef enum MoecType { MOEC_F32, MOEC_BF16, MOEC_INT8, MOEC_BYTE, MOEC_INT4 } MoecType;
+typedef enum MoecType {
+    MOEC_F32,
+    MOEC_BF16,
+    MOEC_INT8,
+    MOEC_BYTE,
+    MOEC_INT4,
+    MOEC_TERNARY
+} MoecType;
 
 /* MOEC_INT8: groups of MOEC_GROUP adjacent values, each `scale` times an integer. An int8 tensor
  * and every slice passed to a product start at a group. */
@@ -84,7 +91,18 @@ typedef struct MoecInt4 {
     uint32_t steps[MOEC_PANEL_DEPTH / 8][MOEC_PANEL];
 } MoecInt4;
 
-/* A parameter as `type`: `batch` matrices of MOEC_INT4, or elements in their order, n of them.
+/* MOEC_TERNARY: the same with parts of MOEC_TERNARY_DEPTH terms. Element i of column j is two bits
+ * of steps[i / 16][j], the lower one is bit MOEC_TERNARY_BIT(i): an integer in 0 .. 2. Its value is
+ * scale[j] times (the integer - 1). With this order, four words of MoecInt4 with the same elements
+ * have them in the same bytes. */
+#define MOEC_TERNARY_BIT(i) ((i) % 8 / 2 * 8 + (i) / 8 % 2 * 4 + (i) % 2 * 2)
+enum { MOEC_TERNARY_DEPTH = 64 };
+typedef struct MoecTernary {
+    float scale[MOEC_PANEL];
+    uint32_t steps[MOEC_TERNARY_DEPTH / 16][MOEC_PANEL];
+} MoecTernary;
+
+/* A parameter as `type`: `batch` matrices in panels, or elements in their order, n of them.
  * Offsets in bytes from the start of the weights and of the rounded weights; strides in elements
  * of the parameter. */
 typedef struct MoecWeightCopy {

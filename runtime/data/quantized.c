@@ -1,7 +1,9 @@
 /* quantized: tensors of a checkpoint as blocks of integers with a scale, made by moec quantize.
  *
- *     int4   32 terms of a sum: a binary16 scale and 16 bytes, Q4_0 of GGUF
- *     int8   64 adjacent elements: a float32 scale and 64 bytes
+ *     ternary   64 terms of a sum: a float32 scale and 16 bytes; bits 2 (i % 4) and the next of
+ *               byte i / 4 are term i plus 1
+ *     int4      32 terms of a sum: a binary16 scale and 16 bytes, Q4_0 of GGUF
+ *     int8      64 adjacent elements: a float32 scale and 64 bytes
  *
  * The entry in the file has the type U8; the note "quantized:NAME" describes the tensor:
  *
@@ -19,20 +21,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { INT8_ELEMENTS = 64, INT8_BYTES = 68 };
-
 static float int8_value(const unsigned char *block, int i) {
     float scale;
     memcpy(&scale, block, sizeof scale);
     return scale * (float)(signed char)block[4 + i];
 }
 
+static float ternary_value(const unsigned char *block, int i) {
+    float scale;
+    memcpy(&scale, block, sizeof scale);
+    return scale * (float)((block[4 + i / 4] >> i % 4 * 2 & 3) - 1);
+}
+
 static const char note_start[] = "quantized:";
 
 const BlockType *quantized_type(const char *name) {
-    static const BlockType int8 = {
-        .name = "INT8", .elements = INT8_ELEMENTS, .bytes = INT8_BYTES, .value = int8_value};
+    static const BlockType
+        int8 = {.name = "INT8", .elements = 64, .bytes = 68, .value = int8_value},
+        ternary = {.name = "TERNARY", .elements = 64, .bytes = 20, .value = ternary_value};
     if (!strcmp(name, "int8")) return &int8;
+    if (!strcmp(name, "ternary")) return &ternary;
     return !strcmp(name, "int4") ? block_type_named("q4_0") : NULL;
 }
 
@@ -111,7 +119,8 @@ static bool apply_note(TensorEntry *entry, const json_t *note) {
     }
     entry->number = NUMBER_BLOCKS;
     entry->blocks = blocks;
-    snprintf(entry->type, sizeof entry->type, "%s", strcmp(type, "int4") ? "INT8" : "INT4");
+    snprintf(entry->type, sizeof entry->type, "%s",
+             strcmp(type, "int4") ? blocks->name : "INT4"); /* Q4_0 */
     return count > 0 && ordered == count && count % blocks->elements == 0 &&
            order->k % blocks->elements == 0 &&
            (size_t)count / (size_t)blocks->elements == entry->bytes / blocks->bytes &&
@@ -139,7 +148,9 @@ bool quantized_read(Safetensors *file) {
 const char *safetensors_quantized(const Safetensors *file) {
     for (int i = 0; i < file->count; i++)
         if (file->entries[i].number == NUMBER_BLOCKS)
-            return strcmp(file->entries[i].type, "INT4") ? "int8" : "int4";
+            return !strcmp(file->entries[i].type, "INT4")   ? "int4"
+                   : !strcmp(file->entries[i].type, "INT8") ? "int8"
+                                                            : "ternary";
     return NULL;
 }
 

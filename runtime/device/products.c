@@ -170,7 +170,7 @@ static bool rows_collide(const MoecProduct *product) {
  * tests/bench/kernels.c. The few f32 products of a bf16 program, such as those of routers, use the
  * own kernel, because the results of oneDNN in f32 depend on the number of threads. */
 static bool is_ours(const Products *products, const MoecProduct *product) {
-    if (product->b_type == MOEC_INT8 || product->b_type == MOEC_INT4) return true;
+    if (product->b_type != MOEC_F32 && product->b_type != MOEC_BF16) return true;
     const bool rounded = has_bf16_operands(product);
     if (rounded && !products_of_bf16()) return true;
     if (!rounded && products->rounded) return true;

@@ -42,7 +42,7 @@ MOEC_ENTRY void moec_round_groups(const float *weights, MoecGroup *rounded, size
 
 /* Converts a parameter to the type of its copy. */
 MOEC_ENTRY void moec_round_copy(const MoecWeightCopy *one, const float *weights, void *rounded);
-MOEC_ENTRY void moec_round_int4(const MoecWeightCopy *one, const float *weights, void *rounded);
+MOEC_ENTRY void moec_round_panels(const MoecWeightCopy *one, const float *weights, void *rounded);
 
 /* ---- attention: attention.h, attention_grad.h, attention_chosen.h, attention_step.h ---- */
 

@@ -294,7 +294,7 @@ enum { MOEC_PANELS = 4, MOEC_PANEL_VECTORS = MOEC_PANEL / MOEC_LANES, MOEC_DIGIT
 /* MOEC_PANEL_DEPTH terms of a row of a as integers of at most 2^22 times `scale`, a power of two:
  * within 2^-22 of the largest term. An integer has three digits of 8 bits with a sign, the lowest
  * first. digits[d][w] has those of the terms 8 w + 0, 2, 4, 6, then of 8 w + 1, 3, 5, 7. This is
- * the order of the integers in MoecInt4. */
+ * the order of the integers in MoecInt4 and MoecTernary. */
 typedef struct MoecDigits {
     signed char digits[MOEC_DIGITS][MOEC_PANEL_DEPTH / 8][2][4];
     int32_t eight; /* 8 times the sum of the integers */
@@ -326,7 +326,7 @@ MOEC_INLINE void moec_digits_of(const float *x, MoecDigits *made) {
     made->scale = strange == 0.0f ? 0x1p-21f * power : strange;
 }
 
-/* Bytes by bytes with sums of four adjacent products: 4 bits of b, 0 .. 15, by digits of a. */
+/* Bytes by bytes with sums of four adjacent products: integers of b, 0 .. 15, by digits of a. */
 #ifdef __AVX512BW__
 #define MOEC_BYTES_HERE
 #include <immintrin.h>
@@ -370,22 +370,27 @@ MOEC_INLINE MoecBytes moec_sums(MoecBytes sum) {
 #ifdef MOEC_BYTES_HERE
 
 /* Adds the terms of one part of a panel for `rows` rows: exact sums of integers, rounded once. */
-MOEC_INLINE void moec_add_part(const MoecInt4 *part, const MoecDigits *const *a, long p,
-                               const long rows, MoecVector sum[4][MOEC_PANEL_VECTORS]) {
+MOEC_INLINE void moec_add_part(const void *panel, const MoecDigits *const *a, long p,
+                               const long rows, const MoecType type,
+                               MoecVector sum[4][MOEC_PANEL_VECTORS]) {
+    const int ternary = moec_is_ternary(type);
 #pragma GCC unroll 2
     for (long v = 0; v < MOEC_PANEL_VECTORS; v++) {
         MoecBytes b[MOEC_PANEL_DEPTH / 8][2];
 #pragma GCC unroll 4
         for (int w = 0; w < MOEC_PANEL_DEPTH / 8; w++) {
-            const MoecWords words = *(const MoecWords *)(part->steps[w] + v * MOEC_LANES);
-            b[w][0] = (MoecBytes)(words & 0x0F0F0F0Fu);
-            b[w][1] = (MoecBytes)(words >> 4 & 0x0F0F0F0Fu);
+            const MoecWords words =
+                *(const MoecWords *)moec_panel_words(panel, p, w, v * MOEC_LANES, type);
+            const uint32_t mask = ternary ? 0x03030303u : 0x0F0F0F0Fu;
+            const int first = ternary ? w % 2 * 4 : 0;
+            b[w][0] = (MoecBytes)(words >> first & mask);
+            b[w][1] = (MoecBytes)(words >> (ternary ? first + 2 : 4) & mask);
         }
-        const MoecVector scale = moec_load_scales(part->scale + v * MOEC_LANES);
+        const MoecVector scale = moec_panel_scales(panel, p, v * MOEC_LANES, type);
 #pragma GCC unroll 4
         for (long r = 0; r < rows; r++) {
             const MoecDigits *x = a[r] + p;
-            MoecWords whole = (MoecWords){0} - (uint32_t)x->eight;
+            MoecWords whole = (MoecWords){0} - (uint32_t)(ternary ? x->eight / 8 : x->eight);
 #pragma GCC unroll 3
             for (int d = 0; d < MOEC_DIGITS; d++) {
                 MoecBytes digit = {0};
@@ -404,14 +409,15 @@ MOEC_INLINE void moec_add_part(const MoecInt4 *part, const MoecDigits *const *a,
 
 #else
 
-MOEC_INLINE void moec_add_part(const MoecInt4 *part, const float *const *a, long p, const long rows,
-                               MoecVector sum[4][MOEC_PANEL_VECTORS]) {
+MOEC_INLINE void moec_add_part(const void *panel, const float *const *a, long p, const long rows,
+                               const MoecType type, MoecVector sum[4][MOEC_PANEL_VECTORS]) {
     MoecVector made[4][MOEC_PANEL_VECTORS] = {0};
 #pragma GCC unroll 32
     for (int d = 0; d < MOEC_PANEL_DEPTH; d++)
 #pragma GCC unroll 4
         for (long v = 0; v < MOEC_PANEL_VECTORS; v++) {
-            const MoecVector b = moec_load_int4(part->steps[d / 8] + v * MOEC_LANES, d % 8);
+            const MoecVector b = moec_panel_steps(
+                moec_panel_words(panel, p, d / 8, v * MOEC_LANES, type), d / 8, d % 8, type);
 #pragma GCC unroll 4
             for (long r = 0; r < rows; r++) made[r][v] += a[r][p * MOEC_PANEL_DEPTH + d] * b;
         }
@@ -419,7 +425,7 @@ MOEC_INLINE void moec_add_part(const MoecInt4 *part, const float *const *a, long
     for (long v = 0; v < MOEC_PANEL_VECTORS; v++)
 #pragma GCC unroll 4
         for (long r = 0; r < rows; r++)
-            sum[r][v] += moec_load_scales(part->scale + v * MOEC_LANES) * made[r][v];
+            sum[r][v] += moec_panel_scales(panel, p, v * MOEC_LANES, type) * made[r][v];
 }
 
 #endif
@@ -434,17 +440,20 @@ typedef float MoecTerms;
  * columns apart, the first at j. The sums of an element have the same order for all numbers of
  * rows. a: the terms of each row. */
 MOEC_INLINE void moec_few_panels(const MoecBlockProduct *block, const MoecTerms *const *a, long i,
-                                 long j, long step, const long rows, const long panels) {
+                                 long j, long step, const long rows, const long panels,
+                                 const MoecType type) {
+    const long bytes =
+        moec_is_ternary(type) ? (long)sizeof(MoecTernary) / 2 : (long)sizeof(MoecInt4);
     MoecVector sum[MOEC_PANELS][4][MOEC_PANEL_VECTORS] = {0};
-    const MoecInt4 *from[MOEC_PANELS];
+    const void *from[MOEC_PANELS];
     for (long q = 0; q < panels; q++)
-        from[q] = moec_at(block->b.data, (j + q * step) * block->b.lane, MOEC_INT4);
+        from[q] = moec_at(block->b.data, (j + q * step) * block->b.lane, type);
     for (long p = 0; p < block->k / MOEC_PANEL_DEPTH; p++) {
 #pragma GCC unroll 4
         for (long q = 0; q < panels; q++) {
-            for (long at = 0; at < (long)sizeof(MoecInt4); at += 64)
-                moec_ask_ahead((const char *)(from[q] + p) + at);
-            moec_add_part(from[q] + p, a + i, p, rows, sum[q]);
+            for (long at = 0; at < bytes; at += 64)
+                moec_ask_ahead((const char *)from[q] + p * bytes + at);
+            moec_add_part(from[q], a + i, p, rows, type, sum[q]);
         }
     }
     for (long q = 0; q < panels; q++)
@@ -459,7 +468,8 @@ MOEC_INLINE void moec_few_panels(const MoecBlockProduct *block, const MoecTerms 
 
 /* A single row reads several panels side by side, several rows one. terms: memory for those of all
  * rows. */
-MOEC_LARGE void moec_few_int4(const MoecBlockProduct *block, void *terms) {
+MOEC_INLINE void moec_few_integers(const MoecBlockProduct *block, void *terms,
+                                   const MoecType type) {
     const MoecTerms *a[MOEC_FEW_DOTS];
     for (long i = 0; i < block->m; i++) {
         const float *x = moec_element(&block->a, i, 0);
@@ -476,13 +486,23 @@ MOEC_LARGE void moec_few_int4(const MoecBlockProduct *block, void *terms) {
     const long all = moec_ceil_div(block->n, MOEC_PANEL),
                step = block->m == 1 ? all / MOEC_PANELS : 0;
     for (long q = 0; q < step; q++)
-        moec_few_panels(block, a, 0, q * MOEC_PANEL, step * MOEC_PANEL, 1, MOEC_PANELS);
+        moec_few_panels(block, a, 0, q * MOEC_PANEL, step * MOEC_PANEL, 1, MOEC_PANELS, type);
     for (long q = step * MOEC_PANELS; q < all; q++) {
         long i = 0;
-        for (; i + 4 <= block->m; i += 4) moec_few_panels(block, a, i, q * MOEC_PANEL, 0, 4, 1);
-        for (; i + 2 <= block->m; i += 2) moec_few_panels(block, a, i, q * MOEC_PANEL, 0, 2, 1);
-        for (; i < block->m; i++) moec_few_panels(block, a, i, q * MOEC_PANEL, 0, 1, 1);
+        for (; i + 4 <= block->m; i += 4)
+            moec_few_panels(block, a, i, q * MOEC_PANEL, 0, 4, 1, type);
+        for (; i + 2 <= block->m; i += 2)
+            moec_few_panels(block, a, i, q * MOEC_PANEL, 0, 2, 1, type);
+        for (; i < block->m; i++) moec_few_panels(block, a, i, q * MOEC_PANEL, 0, 1, 1, type);
     }
+}
+
+MOEC_LARGE void moec_few_int4(const MoecBlockProduct *block, void *terms) {
+    moec_few_integers(block, terms, MOEC_INT4);
+}
+
+MOEC_LARGE void moec_few_ternary(const MoecBlockProduct *block, void *terms) {
+    moec_few_integers(block, terms, MOEC_TERNARY);
 }
 
 /* Computes the product if it has few rows and the memory layout of b permits reading without
@@ -498,7 +518,10 @@ MOEC_FUNCTION int moec_block_few_rows(const MoecBlockProduct *block, void *scrat
         if (!moec_is_f32(a->type) || a->depth != 1 || a->depths != NULL ||
             groups * sizeof(MoecDigits) > bytes)
             return 0;
-        moec_few_int4(block, scratch);
+        if (moec_is_ternary(b->type))
+            moec_few_ternary(block, scratch);
+        else
+            moec_few_int4(block, scratch);
         return 1;
     }
     if (b->lane == 1 && rows <= MOEC_FEW_ROWS)

@@ -349,34 +349,56 @@ MOEC_FUNCTION float moec_int4_scale(const float *x) {
     return most / -8.0f;
 }
 
-/* A group as integers, the first in the lowest bits of the first word. */
-MOEC_FUNCTION uint16_t moec_int4_group(const float *x, uint32_t words[MOEC_PANEL_DEPTH / 8]) {
+/* Column j of a part. */
+MOEC_FUNCTION void moec_round_int4(const float *x, MoecInt4 *to, long j) {
     const float scale = moec_int4_scale(x), inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
     const int finite = inverse - inverse == 0.0f && scale - scale == 0.0f;
     for (int i = 0; i < MOEC_PANEL_DEPTH; i++) {
         int step = finite ? moec_int4_step(x[i], inverse) : scale != 0.0f;
         step = step > 7 ? 7 : step;
-        words[i / 8] = (i % 8 ? words[i / 8] : 0) | (uint32_t)(step + 8) << i % 8 * 4;
+        to->steps[i / 8][j] = (i % 8 ? to->steps[i / 8][j] : 0) | (uint32_t)(step + 8) << i % 8 * 4;
     }
-    return moec_half(scale);
+    to->scale[j] = moec_half(scale);
 }
 
-MOEC_ENTRY void moec_round_int4(const MoecWeightCopy *one, const float *weights, void *rounded) {
-    const long panels = moec_ceil_div(one->n, MOEC_PANEL), parts = one->k / MOEC_PANEL_DEPTH;
+/* The same with -1, 0, 1: 0 are the weights of at most 0.7 times the mean absolute value (Li et al.
+ * 2016), the scale is the mean absolute value of the others. All are 1 if one is not finite. Sums
+ * are double, so that those of equal weights are exact. */
+MOEC_FUNCTION void moec_round_ternary(const float *x, MoecTernary *to, long j) {
+    double sum = 0, rest = 0;
+    int count = 0;
+    for (int i = 0; i < MOEC_TERNARY_DEPTH; i++) sum += (double)(x[i] < 0.0f ? -x[i] : x[i]);
+    const int finite = sum - sum == 0.0;
+    const float least = (float)(sum * (0.7 / MOEC_TERNARY_DEPTH));
+    for (int i = 0; i < MOEC_TERNARY_DEPTH; i++) {
+        const float size = x[i] < 0.0f ? -x[i] : x[i];
+        const int some = !finite || size > least;
+        const uint32_t step = !some ? 1 : finite && x[i] < 0.0f ? 0 : 2;
+        rest += some ? (double)size : 0.0;
+        count += some;
+        to->steps[i / 16][j] = (i % 16 ? to->steps[i / 16][j] : 0) | step << MOEC_TERNARY_BIT(i);
+    }
+    to->scale[j] = count > 0 ? (float)(rest / count) : 0.0f;
+}
+
+MOEC_ENTRY void moec_round_panels(const MoecWeightCopy *one, const float *weights, void *rounded) {
+    const long deep = one->type == MOEC_INT4 ? (long)MOEC_PANEL_DEPTH : (long)MOEC_TERNARY_DEPTH,
+               panels = moec_ceil_div(one->n, MOEC_PANEL), parts = one->k / deep;
     const float *from = weights + one->weights / sizeof *weights;
-    MoecInt4 *to = (MoecInt4 *)(void *)((char *)rounded + one->packed);
+    void *to = (char *)rounded + one->packed;
 #pragma omp parallel for schedule(static)
     for (long at = 0; at < one->batch * panels * parts; at++) {
         const long batch = at / parts / panels, first = at / parts % panels * MOEC_PANEL,
-                   depth = at % parts * MOEC_PANEL_DEPTH;
+                   depth = at % parts * deep;
         for (long j = 0; j < MOEC_PANEL; j++) {
-            float x[MOEC_PANEL_DEPTH] = {0};
-            uint32_t words[MOEC_PANEL_DEPTH / 8];
-            for (long i = 0; i < MOEC_PANEL_DEPTH && first + j < one->n; i++)
+            float x[MOEC_TERNARY_DEPTH] = {0};
+            for (long i = 0; i < deep && first + j < one->n; i++)
                 x[i] = from[batch * one->batch_stride + (first + j) * one->n_stride +
                             (depth + i) * one->k_stride];
-            to[at].scale[j] = moec_int4_group(x, words);
-            for (int w = 0; w < MOEC_PANEL_DEPTH / 8; w++) to[at].steps[w][j] = words[w];
+            if (one->type == MOEC_INT4)
+                moec_round_int4(x, (MoecInt4 *)to + at, j);
+            else
+                moec_round_ternary(x, (MoecTernary *)to + at, j);
         }
     }
 }
@@ -384,8 +406,8 @@ MOEC_ENTRY void moec_round_int4(const MoecWeightCopy *one, const float *weights,
 MOEC_ENTRY void moec_round_copy(const MoecWeightCopy *one, const float *weights, void *rounded) {
     const float *from = weights + one->weights / sizeof *weights;
     void *to = (char *)rounded + one->packed;
-    if (one->type == MOEC_INT4)
-        moec_round_int4(one, weights, rounded);
+    if (one->type == MOEC_INT4 || one->type == MOEC_TERNARY)
+        moec_round_panels(one, weights, rounded);
     else if (one->type == MOEC_INT8)
         moec_round_groups(from, to, (size_t)one->n);
     else

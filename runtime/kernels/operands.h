@@ -1,7 +1,7 @@
 /* operands: the operands of products, and their packing.
  *
  * Operands are f32, bf16 or, in products without rounding, int8. b may also be in groups (see
- * MoecGroup) or in panels (MoecInt4), without index tables. A panel for a tile contains an operand
+ * MoecGroup) or in panels (MoecInt4, MoecTernary), without index tables. A panel for a tile contains an operand
  * as 32-bit words in the order in which the tile reads them. A word is usually one float. It is a
  * pair of neighbors along k as bf16, with the first in the lower half, if the product rounds its
  * operands and the processor multiplies pairs of bf16 (MOEC_HAS_PAIRS) faster than floats. The
@@ -24,6 +24,9 @@
 #endif
 #ifndef MOEC_INT4_OPERANDS
 #define MOEC_INT4_OPERANDS MOEC_INT8_OPERANDS
+#endif
+#ifndef MOEC_TERNARY_OPERANDS
+#define MOEC_TERNARY_OPERANDS MOEC_INT8_OPERANDS
 #endif
 #ifndef MOEC_BYTE_OPERANDS
 #define MOEC_BYTE_OPERANDS 1
@@ -100,7 +103,13 @@ MOEC_INLINE long moec_words(MoecForm form, long depth) {
 MOEC_INLINE int moec_is_bf16(MoecType type) { return MOEC_BF16_OPERANDS && type == MOEC_BF16; }
 MOEC_INLINE int moec_is_groups(MoecType type) { return MOEC_INT8_OPERANDS && type == MOEC_INT8; }
 MOEC_INLINE int moec_is_bytes(MoecType type) { return MOEC_BYTE_OPERANDS && type == MOEC_BYTE; }
-MOEC_INLINE int moec_is_panels(MoecType type) { return MOEC_INT4_OPERANDS && type == MOEC_INT4; }
+MOEC_INLINE int moec_is_int4(MoecType type) { return MOEC_INT4_OPERANDS && type == MOEC_INT4; }
+MOEC_INLINE int moec_is_ternary(MoecType type) {
+    return MOEC_TERNARY_OPERANDS && type == MOEC_TERNARY;
+}
+MOEC_INLINE int moec_is_panels(MoecType type) {
+    return moec_is_int4(type) || moec_is_ternary(type);
+}
 /* Quantized: such a product does not round its other operand. */
 MOEC_INLINE int moec_is_quantized(MoecType type) {
     return moec_is_groups(type) || moec_is_panels(type);
@@ -117,8 +126,9 @@ MOEC_INLINE long moec_size(MoecType type) {
  * panels the part that begins there (see moec_right). */
 MOEC_INLINE const void *moec_at(const void *data, long index, MoecType type) {
     if (moec_is_groups(type)) return (const MoecGroup *)data + index / MOEC_GROUP;
-    if (moec_is_panels(type))
-        return (const MoecInt4 *)data + index / (MOEC_PANEL * MOEC_PANEL_DEPTH);
+    if (moec_is_int4(type)) return (const MoecInt4 *)data + index / (MOEC_PANEL * MOEC_PANEL_DEPTH);
+    if (moec_is_ternary(type))
+        return (const MoecTernary *)data + index / (MOEC_PANEL * MOEC_TERNARY_DEPTH);
     return (const char *)data + index * moec_size(type);
 }
 MOEC_INLINE void *moec_to(void *data, long place, MoecType type) {
@@ -186,12 +196,45 @@ MOEC_INLINE MoecVector moec_load_int4(const uint32_t *words, const int i) {
 #endif
 }
 
+/* Element i of MoecTernary in each of these words of its steps, without the scale. */
+MOEC_INLINE MoecVector moec_load_ternary(const uint32_t *words, const int i) {
+    const MoecWords step = *(const MoecWords *)words >> MOEC_TERNARY_BIT(i);
+#if defined(__AVX512F__) && !defined(__clang__)
+    typedef int32_t Places __attribute__((vector_size(64)));
+    const MoecVector steps = {-1, 0, 1, 0, -1, 0, 1, 0, -1, 0, 1, 0, -1, 0, 1, 0};
+    return __builtin_shuffle(steps, (Places)step);
+#else
+    typedef int32_t Signed __attribute__((vector_size(MOEC_LANES * 4)));
+    return __builtin_convertvector((Signed)(step & 3u) - 1, MoecVector);
+#endif
+}
+
 /* Scales of adjacent columns: moec_from_half of each. */
 MOEC_INLINE MoecVector moec_load_scales(const uint16_t *x) {
     const MoecWords half = moec_widen(x), size = half & 0x7FFFu;
     const MoecVector finite = (MoecVector)(size << 13) * 0x1p112f;
     const MoecWords beyond = (MoecWords)(size >= 0x7C00u) & 0x7F800000u;
     return (MoecVector)((half & 0x8000u) << 16 | (MoecWords)finite | beyond);
+}
+
+/* ---- panels of integers, MOEC_PANEL_DEPTH terms at a time ---- */
+
+/* Words w of 4 of the terms with number p, from a column on. */
+MOEC_INLINE const uint32_t *moec_panel_words(const void *panel, long p, long w, long column,
+                                             MoecType type) {
+    return moec_is_ternary(type)
+               ? ((const MoecTernary *)panel)[p / 2].steps[p % 2 * 2 + w / 2] + column
+               : ((const MoecInt4 *)panel)[p].steps[w] + column;
+}
+MOEC_INLINE MoecVector moec_panel_scales(const void *panel, long p, long column, MoecType type) {
+    return moec_is_ternary(type)
+               ? moec_load_vector(((const MoecTernary *)panel)[p / 2].scale + column)
+               : moec_load_scales(((const MoecInt4 *)panel)[p].scale + column);
+}
+/* Element 8 w + i of these terms in each of words w. */
+MOEC_INLINE MoecVector moec_panel_steps(const uint32_t *words, const int w, const int i,
+                                        MoecType type) {
+    return moec_is_ternary(type) ? moec_load_ternary(words, 8 * w + i) : moec_load_int4(words, i);
 }
 
 MOEC_INLINE float moec_vector_sum(MoecVector x) {
@@ -354,25 +397,28 @@ MOEC_INLINE void moec_pack_neighbours(const MoecOperand *x, long first, long lan
     }
 }
 
-/* The same of lanes in panels of int4. */
-MOEC_INLINE void moec_pack_int4(const MoecOperand *x, long first, long lanes, long depth,
-                                long width, float *out) {
+/* The same of lanes in panels of integers. */
+MOEC_INLINE void moec_pack_integers(const MoecOperand *x, long first, long lanes, long depth,
+                                    long width, const MoecType type, float *out) {
     for (long i = 0; i < width; i += MOEC_LANES) {
         const long lane = first + i, column = lane % MOEC_PANEL;
-        const MoecInt4 *from = moec_at(x->data, (lane - column) * x->lane, x->type);
+        const void *from = moec_at(x->data, (lane - column) * x->lane, type);
         for (long p = 0; p < depth; p++) {
             float *to = out + p * width + i;
             if (lane >= lanes) {
                 moec_store_vector(to, (MoecVector){0});
                 continue;
             }
-            const MoecInt4 *part = from + p / MOEC_PANEL_DEPTH;
-            const MoecVector scale = moec_load_scales(part->scale + column);
-            const uint32_t *words = part->steps[p % MOEC_PANEL_DEPTH / 8] + column;
+            const long part = p / MOEC_PANEL_DEPTH;
+            const MoecVector scale = moec_panel_scales(from, part, column, type);
+#pragma GCC unroll 4
+            for (int w = 0; w < MOEC_PANEL_DEPTH / 8; w++) {
+                const uint32_t *words = moec_panel_words(from, part, w, column, type);
 #pragma GCC unroll 8
-            for (int q = 0; q < 8; q++, to += width)
-                moec_store_vector(to, scale * moec_load_int4(words, q));
-            p += 7;
+                for (int q = 0; q < 8; q++, to += width)
+                    moec_store_vector(to, scale * moec_panel_steps(words, w, q, type));
+            }
+            p += MOEC_PANEL_DEPTH - 1;
         }
     }
 }
@@ -381,8 +427,12 @@ MOEC_INLINE void moec_pack_int4(const MoecOperand *x, long first, long lanes, lo
 MOEC_FUNCTION void moec_pack_panel(const MoecOperand *x, long first, long lanes, long depth,
                                    long width, float *out) {
     const int neighbours = x->lane == 1 && x->lanes == NULL;
-    if (moec_is_panels(x->type)) {
-        moec_pack_int4(x, first, lanes, depth, width, out);
+    if (moec_is_int4(x->type)) {
+        moec_pack_integers(x, first, lanes, depth, width, MOEC_INT4, out);
+        return;
+    }
+    if (moec_is_ternary(x->type)) {
+        moec_pack_integers(x, first, lanes, depth, width, MOEC_TERNARY, out);
         return;
     }
     if (neighbours && moec_is_f32(x->type)) {

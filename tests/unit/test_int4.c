@@ -41,9 +41,10 @@ static double stored(const MoecInt4 *packed, long k, long j, long p) {
 
 /* Rounds a single column of `k` weights and returns the values. */
 static void rounded(const float *weights, long k, double *values) {
-    const MoecWeightCopy one = {.batch = 1, .n = 1, .k = k, .n_stride = k, .k_stride = 1};
+    const MoecWeightCopy one = {
+        .type = MOEC_INT4, .batch = 1, .n = 1, .k = k, .n_stride = k, .k_stride = 1};
     MoecInt4 *packed = panels_for(1, k);
-    moec_round_int4(&one, weights, packed);
+    moec_round_panels(&one, weights, packed);
     for (long p = 0; p < k; p++) values[p] = stored(packed, k, 0, p);
     free(packed);
 }
@@ -160,9 +161,14 @@ static Matrix matrix_new(long batch, long n, long k) {
     assert_non_null(made.values);
     for (long i = 0; i < batch * n * k; i++)
         weights[i] = (float)(uniform() * (i % n % 7 ? 0.02 : 3));
-    const MoecWeightCopy one = {
-        .batch = batch, .n = n, .k = k, .batch_stride = n * k, .n_stride = 1, .k_stride = n};
-    moec_round_int4(&one, weights, made.packed);
+    const MoecWeightCopy one = {.type = MOEC_INT4,
+                                .batch = batch,
+                                .n = n,
+                                .k = k,
+                                .batch_stride = n * k,
+                                .n_stride = 1,
+                                .k_stride = n};
+    moec_round_panels(&one, weights, made.packed);
     for (long g = 0; g < batch; g++)
         for (long j = 0; j < n; j++)
             for (long p = 0; p < k; p++) {

@@ -21,9 +21,12 @@
  *     y[b,h,e] = sum[d] x[b,d] * query[d,h,e]     y[b,h,e] = sum[d] x[b,d] * query_rounded[h,e,d]
  *
  * Parameters stay f32 as with int8, if a sum has a rest beyond whole groups, if several matrices
- * begin within a panel of INT4_PANEL columns, and if they multiply a cached tensor: absorb.c sums
- * over their columns instead. Prepared tensors (prepare.c) become int8 instead of int4: ternary
- * weights are exact multiples of an int8 scale, but int4 has -8 but no 8.
+ * begin within a panel of columns, and if they multiply a cached tensor: absorb.c sums over their
+ * columns instead. Prepared tensors (prepare.c) become int8 instead of int4: ternary weights are
+ * exact multiples of an int8 scale, but int4 has -8 but no 8.
+ *
+ * ternary is the same with -1, 0 and 1 times an f32 scale that TERNARY_GROUP terms share. Weights
+ * that have these values already, prepared ones too, stay as they are.
  */
 #include "transform/lower/smaller_weights.h"
 #include "base/must.h"
@@ -94,7 +97,7 @@ static bool begins_with_group(const Expr *read) {
  * row counts round the same parameters. */
 enum { MIN_ELEMENTS = 256 };
 
-/* ---- int4 ---- */
+/* ---- int4, ternary ---- */
 
 typedef enum Sort { SORT_BATCH, SORT_COLUMN, SORT_SUM, SORTS } Sort;
 
@@ -128,8 +131,8 @@ static bool join_parameter_axes(const Tensor *parameter, const Sort *sorts, Sort
 }
 
 /* The matrices of operand b, or NULL if it has none. */
-static Matrices *matrices_of(Program *program, const Contraction *found,
-                             const Statement *statement) {
+static Matrices *matrices_of(Program *program, const Contraction *found, const Statement *statement,
+                             const WeightType *type) {
     const Tensor *parameter = found->b->tensor;
     Sort sorts[MAX_RANK];
     Matrices *made = arena_alloc(program->arena, sizeof *made);
@@ -143,7 +146,8 @@ static Matrices *matrices_of(Program *program, const Contraction *found,
         join_parameter_axes(parameter, sorts, SORT_BATCH, &made->batch, &made->batch_stride) &&
         join_parameter_axes(parameter, sorts, SORT_COLUMN, &made->n, &made->n_stride) &&
         join_parameter_axes(parameter, sorts, SORT_SUM, &made->k, &made->k_stride);
-    return joined && made->k % INT4_GROUP == 0 && (made->batch == 1 || made->n % INT4_PANEL == 0)
+    return joined && made->k % type->terms == 0 &&
+                   (made->batch == 1 || made->n % type->columns == 0)
                ? made
                : NULL;
 }
@@ -153,8 +157,9 @@ static bool same_matrices(const Matrices *a, const Matrices *b) {
            a->k_stride == b->k_stride;
 }
 
-static Tensor *packed_parameter(Program *program, Tensor *parameter, Matrices *matrices) {
-    Tensor *copy = smaller_parameter(program, parameter, TYPE_INT4);
+static Tensor *packed_parameter(Program *program, Tensor *parameter, Matrices *matrices,
+                                const WeightType *type) {
+    Tensor *copy = smaller_parameter(program, parameter, type->type);
     if (copy->matrices) return same_matrices(copy->matrices, matrices) ? copy : NULL;
     copy->matrices = matrices;
     for (int i = 0; i < copy->rank; i++) copy->axes[i] = parameter->axes[matrices->order[i]];
@@ -168,22 +173,23 @@ static bool reads_matrices(const Contraction *found, const Matrices *matrices) {
            product->b_k == 1 && product->b_n == matrices->k;
 }
 
-static void read_packed(Program *program, Statement *statement, const Contraction *found) {
+static void read_packed(Program *program, Statement *statement, const Contraction *found,
+                        const WeightType *type) {
     const Expr *read = found->b;
     Expr *const former = statement->value;
     const int operand = former->args[1] == read;
-    Matrices *matrices = matrices_of(program, found, statement);
+    Matrices *matrices = matrices_of(program, found, statement, type);
     if (!matrices || read->tensor->of_cached || found->product.n != matrices->n ||
         found->product.k != matrices->k)
         return;
-    Tensor *copy = packed_parameter(program, read->tensor, matrices);
+    Tensor *copy = packed_parameter(program, read->tensor, matrices, type);
     if (!copy) return;
     Expr *subs[MAX_RANK];
     for (int i = 0; i < copy->rank; i++) subs[i] = read->args[matrices->order[i]];
     read_instead(program, statement, operand, expr_read(program, copy, subs));
     const Contraction *made = unit_product(program, statement);
     if (made && reads_matrices(made, matrices))
-        program->has[HAS_WEIGHTS_INT4] = true;
+        program->has[type->form] = true;
     else
         statement->value = former;
 }
@@ -196,18 +202,19 @@ static void read_smaller(Program *program, Statement *statement, bool in_scan) {
     if (!found || found->kind == CONTRACTION_ROWS_BY_ROWS) return;
     const Expr *read = found->b;
     if (read->tensor->role != ROLE_PARAMETER) return;
-    Type type = read->tensor->head ? program->head_weights : program->weights;
-    if (type == TYPE_INT4 && read->tensor->prepared) type = TYPE_INT8;
-    if (type == TYPE_REAL || (in_scan && type != TYPE_BF16)) return;
+    Type wanted = read->tensor->head ? program->head_weights : program->weights;
+    if (wanted == TYPE_INT4 && read->tensor->prepared) wanted = TYPE_INT8;
+    if (wanted == TYPE_REAL || (in_scan && wanted != TYPE_BF16)) return;
+    const WeightType *type = weight_type(wanted);
     if (found->product.n * found->product.k < MIN_ELEMENTS) return;
-    if (type == TYPE_INT8 && !(lies_in_groups(found) && begins_with_group(read))) return;
-    if (type == TYPE_INT4) {
-        read_packed(program, statement, found);
+    if (type->columns > 1) {
+        read_packed(program, statement, found, type);
         return;
     }
+    if (wanted == TYPE_INT8 && !(lies_in_groups(found) && begins_with_group(read))) return;
     int operand = statement->value->args[1] == read;
-    Tensor *copy = smaller_parameter(program, read->tensor, type);
-    program->has[type == TYPE_INT8 ? HAS_WEIGHTS_INT8 : HAS_WEIGHTS_BF16] = true;
+    Tensor *copy = smaller_parameter(program, read->tensor, wanted);
+    program->has[type->form] = true;
     read_instead(program, statement, operand, expr_read(program, copy, read->args));
 }
 
@@ -304,31 +311,34 @@ void find_head(Program *program) {
 /* ---- options ---- */
 
 static Type type_of_weights(const char *name) {
-    return !name || !strcmp(name, "f32") ? TYPE_REAL
-           : !strcmp(name, "bf16")       ? TYPE_BF16
-           : !strcmp(name, "int8")       ? TYPE_INT8
-                                         : TYPE_INT4;
+    for (int i = 0; name && i < weight_type_count; i++)
+        if (!strcmp(name, weight_types[i].name)) return weight_types[i].type;
+    return TYPE_REAL;
+}
+
+static bool has_integers(Type type) {
+    return type != TYPE_REAL && type != TYPE_BF16;
+}
+
+static bool has_columns(Type type) {
+    return has_integers(type) && weight_type(type)->columns > 1;
 }
 
 void choose_weights(Program *program, const char *weights, const char *head) {
     if (program->graph == GRAPH_TRAIN || program->graph == GRAPH_UPDATE) return;
     const Type body = type_of_weights(weights),
                last = head && strcmp(head, "same") != 0 ? type_of_weights(head) : body;
-    const bool integers =
-        body == TYPE_INT8 || body == TYPE_INT4 || last == TYPE_INT8 || last == TYPE_INT4;
+    const bool integers = has_integers(body) || has_integers(last);
     if (program->rounded && !integers) return; /* products are of bf16 */
     program->weights = body;
     program->head_weights = last;
     if (integers) program->rounded = false;
-    if (body == TYPE_INT4 || last == TYPE_INT4) block_walk(&program->body, mark_of_cached, NULL);
+    if (has_columns(body) || has_columns(last)) block_walk(&program->body, mark_of_cached, NULL);
     if (body != last) find_head(program);
 }
 
 const char *weight_type_name(Type type) {
-    return type == TYPE_INT4   ? "int4"
-           : type == TYPE_INT8 ? "int8"
-           : type == TYPE_BF16 ? "bf16"
-                               : "f32";
+    return weight_type(type) ? weight_type(type)->name : "f32";
 }
 
 bool weights_fit(const Program *program, Reports *reports) {

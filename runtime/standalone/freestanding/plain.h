@@ -111,23 +111,39 @@ static void moec_sum_columns(const MoecRowProduct *p, long first, long count, fl
     }
 }
 
+/* The integers of column i of a part of a panel; returns their scale. */
+static float moec_part_steps(const void *parts, long part, long i, MoecType type, float *step) {
+    if (type == MOEC_INT4) {
+        const MoecInt4 *from = (const MoecInt4 *)parts + part;
+        for (int j = 0; j < MOEC_PANEL_DEPTH; j++)
+            step[j] = (float)((int32_t)(from->steps[j / 8][i] >> j % 8 * 4 & 15u) - 8);
+        return moec_from_half(from->scale[i]);
+    }
+    const MoecTernary *from = (const MoecTernary *)parts + part;
+    for (int j = 0; j < MOEC_TERNARY_DEPTH; j++)
+        step[j] = (float)((int32_t)(from->steps[j / 16][i] >> MOEC_TERNARY_BIT(j) & 3u) - 1);
+    return from->scale[i];
+}
+
+static int moec_is_panels(MoecType type) {
+    return type == MOEC_INT4 || type == MOEC_TERNARY;
+}
+
 /* Columns of a panel from `first` on, each with the sum of a part at a time. */
 static void moec_sum_panel(const MoecRowProduct *p, long first, long count, float *sum) {
-    float a_room[MOEC_PANEL_DEPTH];
-    const MoecInt4 *part =
-        (const MoecInt4 *)p->b + (p->b_at + first * p->k) / (MOEC_PANEL * MOEC_PANEL_DEPTH);
-    for (long k = 0; k < p->k; k += MOEC_PANEL_DEPTH, part++) {
+    float a_room[MOEC_PART], step[MOEC_PART];
+    const long deep = p->b_type == MOEC_INT4 ? MOEC_PANEL_DEPTH : MOEC_TERNARY_DEPTH;
+    long part = (p->b_at + first * p->k) / (MOEC_PANEL * deep);
+    for (long k = 0; k < p->k; k += deep, part++) {
         const float *a = a_room;
         if (p->a_k == 1)
-            a = moec_numbers(p->a, p->a_at + k, MOEC_PANEL_DEPTH, p->a_type, a_room);
+            a = moec_numbers(p->a, p->a_at + k, deep, p->a_type, a_room);
         else
-            for (long j = 0; j < MOEC_PANEL_DEPTH; j++)
+            for (long j = 0; j < deep; j++)
                 a_room[j] = moec_number(p->a, p->a_at + (k + j) * p->a_k, p->a_type);
         for (long i = 0; i < count; i++) {
-            float step[MOEC_PANEL_DEPTH];
-            for (int j = 0; j < MOEC_PANEL_DEPTH; j++)
-                step[j] = (float)((int32_t)(part->steps[j / 8][i] >> j % 8 * 4 & 15u) - 8);
-            sum[i] += moec_from_half(part->scale[i]) * moec_dot(a, step, MOEC_PANEL_DEPTH);
+            const float scale = moec_part_steps(p->b, part, i, p->b_type, step);
+            sum[i] += scale * moec_dot(a, step, deep);
         }
     }
 }
@@ -140,12 +156,12 @@ static void moec_row_multiply(const MoecRowProduct *p) {
         moec_sum_rows(p, 0, p->n, c);
         return;
     }
-    const long most = p->b_type == MOEC_INT4 ? MOEC_PANEL : MOEC_PART;
+    const long most = moec_is_panels(p->b_type) ? MOEC_PANEL : MOEC_PART;
     for (long n = 0; n < p->n; n += most) {
         const long count = p->n - n < most ? p->n - n : most;
         for (long i = 0; i < count; i++)
             sum[i] = p->accumulate ? moec_number(p->c, p->c_at + n + i, p->c_type) : 0.0f;
-        if (p->b_type == MOEC_INT4)
+        if (moec_is_panels(p->b_type))
             moec_sum_panel(p, n, count, sum);
         else if (p->b_n == 1)
             moec_sum_rows(p, n, count, sum);

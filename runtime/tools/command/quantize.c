@@ -1,5 +1,5 @@
-/* quantize: moec quantize: a run whose weights are stored as int4 or int8, as products read
- * them. */
+/* quantize: moec quantize: a run whose weights are stored as ternary, int4 or int8, as products
+ * read them. */
 #include "abi/json_make.h"
 #include "base/files.h"
 #include "base/memory.h"
@@ -52,23 +52,40 @@ static void write_int4(const MoecInt4 *from, int column, unsigned char *block) {
     }
 }
 
+/* The same as a block of quantized.c. */
+static void write_ternary(const MoecTernary *from, int column, unsigned char *block) {
+    const size_t scale = sizeof from->scale[column];
+    memcpy(block, &from->scale[column], scale);
+    memset(block + scale, 0, MOEC_TERNARY_DEPTH / 4);
+    for (int i = 0; i < MOEC_TERNARY_DEPTH; i++) {
+        const uint32_t step = from->steps[i / 16][column] >> MOEC_TERNARY_BIT(i) & 3;
+        block[scale + (size_t)i / 4] |= (unsigned char)(step << i % 4 * 2);
+    }
+}
+
 /* The blocks of a tensor from the packed weights of the model: a new array. */
-static void *int4_blocks(const Model *model, const PublicTensor *one, BlockOrder *order) {
+static void *panel_blocks(const Model *model, const PublicTensor *one, BlockOrder *order) {
     const MoecWeightCopy *packing = weight_copy(model, one);
-    const long matrix = packing->n * packing->k, parts = packing->k / MOEC_PANEL_DEPTH,
+    const bool ternary = packing->type == MOEC_TERNARY;
+    const BlockType *type = quantized_type(ternary ? "ternary" : "int4");
+    const long matrix = packing->n * packing->k, parts = packing->k / type->elements,
                panels = (packing->n + MOEC_PANEL - 1) / MOEC_PANEL,
                first = (long)element_in_parameter(one) / matrix;
     *order = (BlockOrder){(long)one->count / matrix, packing->n,        packing->k,
                           packing->batch_stride,     packing->n_stride, packing->k_stride};
-    const MoecInt4 *from = (const void *)((const char *)model->there.rounded + packing->packed);
-    const BlockType *type = quantized_type("int4");
+    const void *from = (const char *)model->there.rounded + packing->packed;
     unsigned char *blocks = memory_new(one->count / (size_t)type->elements * type->bytes),
                   *to = blocks;
     for (long batch = first; batch < first + order->batch; batch++)
         for (long column = 0; column < packing->n; column++)
-            for (long part = 0; part < parts; part++, to += type->bytes)
-                write_int4(&from[(batch * panels + column / MOEC_PANEL) * parts + part],
-                           (int)(column % MOEC_PANEL), to);
+            for (long part = 0; part < parts; part++, to += type->bytes) {
+                const long at = (batch * panels + column / MOEC_PANEL) * parts + part;
+                const int lane = (int)(column % MOEC_PANEL);
+                if (ternary)
+                    write_ternary((const MoecTernary *)from + at, lane, to);
+                else
+                    write_int4((const MoecInt4 *)from + at, lane, to);
+            }
     return blocks;
 }
 
@@ -108,10 +125,10 @@ static bool settle_int8(const Quantization *work) {
 
 static bool check_quantize_options(const Quantization *work) {
     if (!quantized_type(work->type))
-        return error_message("use int4 or int8", "--type cannot be '%s'", work->type);
+        return error_message("use ternary, int4 or int8", "--type cannot be '%s'", work->type);
     if (work->head && strcmp(work->head, "f32") != 0 && strcmp(work->head, "bf16") != 0 &&
         !quantized_type(work->head))
-        return error_message("use f32, bf16, int8 or int4", "--head-type cannot be '%s'",
+        return error_message("use f32, bf16, int8, int4 or ternary", "--head-type cannot be '%s'",
                              work->head);
     if (work->data && strcmp(work->type, "int4") != 0)
         return error_message("omit --data", "--data applies to int4 only");
@@ -183,7 +200,7 @@ static void quantize_entries(Quantization *work, TensorEntry *entries, json_t *n
         if (!strcmp(type, "bf16")) {
             made[i] = bf16_entry(model, one, &entries[i]);
         } else {
-            made[i] = (strcmp(type, "int4") ? int8_blocks : int4_blocks)(model, one, &order);
+            made[i] = (strcmp(type, "int8") ? panel_blocks : int8_blocks)(model, one, &order);
             quantized_entry(&entries[i], type, &order, made[i], notes);
         }
         work->matrices++;
@@ -232,9 +249,9 @@ static void report_quantization(const Quantization *work, const char *path) {
 int command_quantize(const Command *command, int argc, char **argv) {
     Quantization work = {0};
     const Option table[] = {
-        {OPTION_TEXT, "--type", "TYPE", &work.type, "type of the weights: int4 or int8"},
+        {OPTION_TEXT, "--type", "TYPE", &work.type, "type of the weights: ternary, int4 or int8"},
         {OPTION_TEXT, "--head-type", "TYPE", &work.head,
-         "type of the output matrix: f32, bf16, int8 or int4 (default: --type)"},
+         "type of the output matrix: f32, bf16, int8, int4 or ternary (default: --type)"},
         {OPTION_TEXT, "--out", "RUN", &work.out, "run directory to create"},
         {OPTION_TEXT, "--data", "DATA", &work.data,
          "int4: data for which the errors of products are minimized (GPTQ); see moec train"},

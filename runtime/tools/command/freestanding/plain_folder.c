@@ -29,8 +29,10 @@ size_t freestanding_weight_bytes(const MoecFreestanding *program) {
 }
 
 size_t freestanding_rounded_bytes(const MoecFreestanding *program) {
-    return program->panels * sizeof(MoecInt4) + program->groups * sizeof(MoecGroup) +
-           program->halves * sizeof(uint16_t);
+    size_t bytes = 0;
+    for (int i = 0; i < MOEC_STORED_ARRAYS; i++)
+        bytes += program->copies[i].elements * program->copies[i].bytes;
+    return bytes;
 }
 
 static size_t at_least_one(size_t bytes) {
@@ -95,12 +97,6 @@ static bool write_filled(const FreestandingFolder *folder, const char *name, con
     return good;
 }
 
-/* A new string. */
-static char *array_text(const char *type, const char *name, size_t elements) {
-    return elements ? memory_format("    %s %s[%zu];\n", type, name, elements)
-                    : memory_format("%s", "");
-}
-
 /* The declarations of the weights: arrays in this file, or of the assembler. A new string. */
 static char *weights_text(const FreestandingFolder *folder) {
     const MoecFreestanding *program = folder->program;
@@ -112,14 +108,16 @@ static char *weights_text(const FreestandingFolder *folder) {
                       "} moec_floats MODEL_WEIGHTS%s\n",
                       scope, program->floats, program->floats, floats);
     if (!freestanding_rounded_bytes(program)) return first;
-    char *panels = array_text("MoecInt4", "panels", program->panels),
-         *groups = array_text("MoecGroup", "groups", program->groups),
-         *halves = array_text("MoecBf16", "halves", program->halves);
-    char *both = memory_format("%s%s const struct {\n%s%s%s} moec_rounded MODEL_WEIGHTS%s\n", first,
-                               scope, panels, groups, halves, rest);
-    free(panels);
-    free(groups);
-    free(halves);
+    char *arrays = memory_format("%s", "");
+    for (int i = 0; i < MOEC_STORED_ARRAYS; i++) {
+        const MoecStoredArray *one = &program->copies[i];
+        if (one->elements)
+            arrays = memory_append(arrays, "    %s %s[%zu];\n", one->structure, one->name,
+                                   one->elements);
+    }
+    char *both = memory_format("%s%s const struct {\n%s} moec_rounded MODEL_WEIGHTS%s\n", first,
+                               scope, arrays, rest);
+    free(arrays);
     free(first);
     return both;
 }

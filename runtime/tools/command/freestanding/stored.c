@@ -73,15 +73,22 @@ static void output_half(Output *output, uint16_t bits) {
     output_value(output, text);
 }
 
+static void output_scale(Output *output, float scale) {
+    char text[32];
+    snprintf(text, sizeof text, "%.9gf", (double)scale);
+    if (!strpbrk(text, ".e")) snprintf(text, sizeof text, "%.1ff", (double)scale);
+    output_text(output, text);
+}
+
 static void output_group(Output *output, const MoecGroup *group) {
     char text[32];
     if (!output->text) {
         output_bytes(output, group, sizeof *group);
         return;
     }
-    snprintf(text, sizeof text, "{%.9gf, {", (double)group->scale);
-    if (!strpbrk(text, ".e")) snprintf(text, sizeof text, "{%.1ff, {", (double)group->scale);
-    output_text(output, text);
+    output_text(output, "{");
+    output_scale(output, group->scale);
+    output_text(output, ", {");
     for (int i = 0; i < MOEC_GROUP; i++) {
         snprintf(text, sizeof text, "%s%d", i ? "," : "", group->steps[i]);
         output_text(output, text);
@@ -89,7 +96,19 @@ static void output_group(Output *output, const MoecGroup *group) {
     output_text(output, "}},\n");
 }
 
-static void output_panel(Output *output, const MoecInt4 *part) {
+/* The words of a part of a panel, after its scales. */
+static void output_words(Output *output, const uint32_t (*steps)[MOEC_PANEL], int words) {
+    char text[32];
+    output_text(output, "}, {");
+    for (int w = 0; w < words; w++)
+        for (int i = 0; i < MOEC_PANEL; i++) {
+            snprintf(text, sizeof text, "%s0x%08xu", i ? "," : w ? "},\n{" : "{", steps[w][i]);
+            output_text(output, text);
+        }
+    output_text(output, "}}},\n");
+}
+
+static void output_int4(Output *output, const MoecInt4 *part) {
     char text[32];
     if (!output->text) {
         output_bytes(output, part, sizeof *part);
@@ -100,17 +119,19 @@ static void output_panel(Output *output, const MoecInt4 *part) {
         snprintf(text, sizeof text, "%s0x%04xu", i ? "," : "", part->scale[i]);
         output_text(output, text);
     }
-    output_text(output, "}, {");
-    for (int w = 0; w < MOEC_PANEL_DEPTH / 8; w++)
-        for (int i = 0; i < MOEC_PANEL; i++) {
-            snprintf(text, sizeof text, "%s0x%08xu",
-                     i   ? ","
-                     : w ? "},\n{"
-                         : "{",
-                     part->steps[w][i]);
-            output_text(output, text);
-        }
-    output_text(output, "}}},\n");
+    output_words(output, part->steps, MOEC_PANEL_DEPTH / 8);
+}
+
+static void output_ternary(Output *output, const MoecTernary *part) {
+    if (!output->text) {
+        output_bytes(output, part, sizeof *part);
+        return;
+    }
+    for (int i = 0; i < MOEC_PANEL; i++) {
+        output_text(output, i ? "," : "{{");
+        output_scale(output, part->scale[i]);
+    }
+    output_words(output, part->steps, MOEC_TERNARY_DEPTH / 16);
 }
 
 /* ---- tensors ---- */
@@ -125,7 +146,9 @@ static void put_copy(Output *output, const void *copy, const MoecStored *stored)
     const uint16_t *halves = copy;
     for (size_t i = 0; i < stored->elements; i++)
         if (stored->type == MOEC_INT4)
-            output_panel(output, (const MoecInt4 *)copy + i);
+            output_int4(output, (const MoecInt4 *)copy + i);
+        else if (stored->type == MOEC_TERNARY)
+            output_ternary(output, (const MoecTernary *)copy + i);
         else if (stored->type == MOEC_INT8)
             output_group(output, (const MoecGroup *)copy + i);
         else
@@ -158,11 +181,11 @@ static bool is_finite_tensor(const FreestandingFolder *folder, const MoecStored 
 
 /* All tensors of a type. rounded: the weights of the others than MOEC_F32. */
 static void put_all(Output *output, const FreestandingFolder *folder, const void *rounded,
-                    MoecType type) {
+                    int type) {
     const MoecFreestanding *program = folder->program;
     for (int i = 0; i < program->stored_count; i++) {
         const MoecStored *stored = &program->stored[i];
-        if (stored->type != (int)type) continue;
+        if (stored->type != type) continue;
         begin(output, stored);
         if (type == MOEC_F32)
             put_floats(output, stored_numbers(folder->model, stored), stored);
@@ -174,17 +197,12 @@ static void put_all(Output *output, const FreestandingFolder *folder, const void
 /* The members of moec_rounded in their order. */
 static void put_all_rounded(Output *output, const FreestandingFolder *folder, const void *rounded) {
     const MoecFreestanding *program = folder->program;
-    const struct {
-        MoecType type;
-        size_t elements;
-    } members[] = {
-        {MOEC_INT4, program->panels}, {MOEC_INT8, program->groups}, {MOEC_BF16, program->halves}};
     bool before = false;
-    for (int i = 0; i < 3; i++) {
-        if (!members[i].elements) continue;
+    for (int i = 0; i < MOEC_STORED_ARRAYS; i++) {
+        if (!program->copies[i].elements) continue;
         if (before && output->text) output_text(output, "\n}, {\n");
         before = true;
-        put_all(output, folder, rounded, members[i].type);
+        put_all(output, folder, rounded, program->copies[i].type);
     }
 }
 
