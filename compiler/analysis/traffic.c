@@ -65,12 +65,6 @@ static void visit_traffic(Statement *statement, void *data) {
     }
 }
 
-/* Bytes of a weight with its share of a scale. */
-static double weight_bytes(Type type) {
-    const WeightType *smaller = weight_type(type);
-    return smaller ? (double)smaller->bytes / (double)smaller->elements : (double)type_bytes(type);
-}
-
 /* True if prepared tensors are computed from the parameter. */
 static bool is_source(const Program *program, const Tensor *parameter) {
     if (!program->prepare || program->rounded) return false;
@@ -90,7 +84,7 @@ WeightMemory weight_memory(Program *program) {
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
         if (tensor->role != ROLE_ROUNDED || !touches[i] || !reads_copies(program)) continue;
-        const double bytes = weight_bytes(tensor->type) * (double)tensor_elements(tensor);
+        const double bytes = stored_bytes(tensor->type) * (double)tensor_elements(tensor);
         memory.smaller += bytes;
         if (tensor->of->prepared) memory.prepared += bytes;
         memory.by_type[tensor->type] += bytes;
@@ -102,8 +96,8 @@ WeightMemory weight_memory(Program *program) {
         if (tensor->prepared) list_push(program->arena, &memory.prepares, tensor);
         if (!touches[i] && (packed[i] || is_source(program, tensor))) continue;
         if (tensor->prepared)
-            memory.prepared += weight_bytes(TYPE_REAL) * (double)tensor_elements(tensor);
-        memory.full += weight_bytes(TYPE_REAL) * (double)tensor_elements(tensor);
+            memory.prepared += stored_bytes(TYPE_REAL) * (double)tensor_elements(tensor);
+        memory.full += stored_bytes(TYPE_REAL) * (double)tensor_elements(tensor);
         if (touches[i] && tensor->rank - tensor->lead > 1)
             list_push(program->arena, &memory.wide, tensor);
     }
@@ -119,7 +113,7 @@ double traffic(Program *program) {
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
         if (tensor->role == ROLE_PARAMETER || tensor->role == ROLE_ROUNDED)
-            bytes += weight_bytes(tensor->type) * traffic.read[i];
+            bytes += stored_bytes(tensor->type) * traffic.read[i];
     }
     return bytes;
 }

@@ -62,7 +62,7 @@ static double touched(const Explanation *explanation, const ExplainedUnit *unit,
     }
     for (int i = 0; i < count; i++) {
         const Tensor *tensor = explanation->schedule->program->tensors.items[i];
-        bytes += (double)type_bytes(tensor->type) * (writes[i] > 0 ? writes[i] : reads[i]);
+        bytes += stored_bytes(tensor->type) * (writes[i] > 0 ? writes[i] : reads[i]);
     }
     return bytes;
 }

@@ -148,8 +148,8 @@ void tensors_keep(Program *program, const bool *kept) {
 }
 
 long type_bytes(Type type) {
-    static const long bytes[TYPES] = {
-        [TYPE_REAL] = 4, [TYPE_INT] = 4, [TYPE_BF16] = 2, [TYPE_DOUBLE] = 8, [TYPE_BYTE] = 1};
+    static const long bytes[TYPES] = {[TYPE_REAL] = 4, [TYPE_INT] = 4,    [TYPE_BF16] = 2,
+                                      [TYPE_INT8] = 1, [TYPE_DOUBLE] = 8, [TYPE_BYTE] = 1};
     MUST(type < TYPES && bytes[type]);
     return bytes[type];
 }
@@ -167,6 +167,11 @@ const WeightType *weight_type(Type type) {
     for (int i = 0; i < weight_type_count; i++)
         if (weight_types[i].type == type) return &weight_types[i];
     return NULL;
+}
+
+double stored_bytes(Type type) {
+    const WeightType *smaller = weight_type(type);
+    return smaller ? (double)smaller->bytes / (double)smaller->elements : (double)type_bytes(type);
 }
 
 long tensor_elements(const Tensor *tensor) {

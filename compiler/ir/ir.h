@@ -92,8 +92,10 @@ typedef enum Type {
     TYPES
 } Type;
 enum { INT8_GROUP = MOEC_GROUP, INT4_GROUP = MOEC_PANEL_DEPTH, TERNARY_GROUP = MOEC_TERNARY_DEPTH };
-/* Bytes of one element, of a type without groups. */
+/* Bytes of one element; of TYPE_INT8 without its scale. Not of a type with several columns. */
 long type_bytes(Type type);
+/* The same of any type, with a share of the scale. */
+double stored_bytes(Type type);
 
 /* constant: a.  normal: mean a, standard deviation b.  uniform: from a to b. */
 typedef struct Init {
