@@ -50,7 +50,7 @@ chmod +x "$work/bin/cross" "$work/bin/moec"
 PATH=$work/bin:$PATH
 export MOEC_CC=cross OMP_NUM_THREADS=2
 
-tests=${*:-test_int4 test_panels test_tokenizer}
+tests=${*:-test_packed test_panels test_tokenizer}
 # shellcheck disable=SC2046,SC2086 # several words
 make -s -j"$(nproc)" BUILD="$build" CC=cross BUILD_CC=cc LD=aarch64-linux-gnu-ld AR=aarch64-linux-gnu-ar OBJCOPY=aarch64-linux-gnu-objcopy \
     WERROR=1 "$build/moec" "$build/libmoec.so" $(for name in $tests; do echo "$build/tests/unit/$name"; done) >"$work/log" 2>&1 ||

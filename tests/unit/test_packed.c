@@ -1,5 +1,5 @@
-/* Weights in 4 bits: rounding against its definition, and products against sums in double precision. The kernels are those of this
- * CPU, as programs have them. */
+/* Weights in 4 and 2 bits: rounding against its definition, and products against sums in double precision. The kernels are those of
+ * this CPU, as programs have them. */
 #include "kernels.h"
 #include "data/shards.h"
 
@@ -18,9 +18,13 @@ static float *room(long count) {
     return x;
 }
 
-static MoecInt4 *panels_for(long n, long k) {
-    MoecInt4 *made =
-        malloc((size_t)((n + MOEC_PANEL - 1) / MOEC_PANEL * (k / MOEC_PANEL_DEPTH)) * sizeof *made);
+static long depth_of(MoecType type) {
+    return type == MOEC_INT4 ? (long)MOEC_PANEL_DEPTH : (long)MOEC_TERNARY_DEPTH;
+}
+
+static void *panels_for(MoecType type, long n, long k) {
+    const size_t size = type == MOEC_INT4 ? sizeof(MoecInt4) : sizeof(MoecTernary);
+    void *made = malloc((size_t)((n + MOEC_PANEL - 1) / MOEC_PANEL * (k / depth_of(type))) * size);
     assert_non_null(made);
     return made;
 }
@@ -32,20 +36,26 @@ static double uniform(void) {
 /* ---- rounding ---- */
 
 /* Weight (j, p) of a matrix in panels. */
-static double stored(const MoecInt4 *packed, long k, long j, long p) {
-    const MoecInt4 *part = packed + j / MOEC_PANEL * (k / MOEC_PANEL_DEPTH) + p / MOEC_PANEL_DEPTH;
-    const uint32_t word = part->steps[p % MOEC_PANEL_DEPTH / 8][j % MOEC_PANEL];
-    return (double)moec_from_half(part->scale[j % MOEC_PANEL]) *
-           ((int)(word >> p % 8 * 4 & 15u) - 8);
+static double stored(MoecType type, const void *packed, long k, long j, long p) {
+    const long depth = depth_of(type), at = j / MOEC_PANEL * (k / depth) + p / depth, i = p % depth,
+               lane = j % MOEC_PANEL;
+    if (type == MOEC_INT4) {
+        const MoecInt4 *part = (const MoecInt4 *)packed + at;
+        return (double)moec_from_half(part->scale[lane]) *
+               ((int)(part->steps[i / 8][lane] >> i % 8 * 4 & 15u) - 8);
+    }
+    const MoecTernary *part = (const MoecTernary *)packed + at;
+    const long bit = i % 8 / 2 * 8 + i / 8 % 2 * 4 + i % 2 * 2;
+    return (double)part->scale[lane] * ((int)(part->steps[i / 16][lane] >> bit & 3u) - 1);
 }
 
 /* Rounds a single column of `k` weights and returns the values. */
-static void rounded(const float *weights, long k, double *values) {
+static void rounded(MoecType type, const float *weights, long k, double *values) {
     const MoecWeightCopy one = {
-        .type = MOEC_INT4, .batch = 1, .n = 1, .k = k, .n_stride = k, .k_stride = 1};
-    MoecInt4 *packed = panels_for(1, k);
+        .type = type, .batch = 1, .n = 1, .k = k, .n_stride = k, .k_stride = 1};
+    void *packed = panels_for(type, 1, k);
     moec_round_panels(&one, weights, packed);
-    for (long p = 0; p < k; p++) values[p] = stored(packed, k, 0, p);
+    for (long p = 0; p < k; p++) values[p] = stored(type, packed, k, 0, p);
     free(packed);
 }
 
@@ -89,7 +99,7 @@ static void weights_become_multiples(void **state) {
             weights[i] = exact ? scale * (float)step : (float)uniform();
             if (fabsf(weights[i]) > fabsf(most)) most = weights[i];
         }
-        rounded(weights, MOEC_PANEL_DEPTH, values);
+        rounded(MOEC_INT4, weights, MOEC_PANEL_DEPTH, values);
         const double unit = fabs((double)most) / 8;
         for (int i = 0; i < MOEC_PANEL_DEPTH; i++) {
             if (exact && values[i] != (double)weights[i])
@@ -103,7 +113,7 @@ static void weights_become_multiples(void **state) {
         float again[MOEC_PANEL_DEPTH];
         double twice[MOEC_PANEL_DEPTH];
         for (int i = 0; i < MOEC_PANEL_DEPTH; i++) again[i] = (float)values[i];
-        rounded(again, MOEC_PANEL_DEPTH, twice);
+        rounded(MOEC_INT4, again, MOEC_PANEL_DEPTH, twice);
         for (int i = 0; i < MOEC_PANEL_DEPTH; i++) assert_true(twice[i] == values[i]);
     }
 }
@@ -121,10 +131,44 @@ static void blocks_of_q4_0(void **state) {
             weights[i] = run % 50 ? (float)(uniform() * pow(10, run % 9 - 6)) : 0;
         blocks_quantize(type, weights, MOEC_PANEL_DEPTH, block);
         for (int i = 0; i < MOEC_PANEL_DEPTH; i++) weights[i] = block_value(type, block, (size_t)i);
-        rounded(weights, MOEC_PANEL_DEPTH, values);
+        rounded(MOEC_INT4, weights, MOEC_PANEL_DEPTH, values);
         for (int i = 0; i < MOEC_PANEL_DEPTH; i++) assert_true(values[i] == (double)weights[i]);
         blocks_quantize(type, weights, MOEC_PANEL_DEPTH, again);
         assert_memory_equal(block, again, sizeof block);
+    }
+}
+
+/* -1, 0 and 1 times any number stay as they are. Of other weights, those of more than 0.7 times the mean size become their own mean
+ * size. */
+static void weights_become_ternary(void **state) {
+    (void)state;
+    for (int run = 0; run < 20000; run++) {
+        float weights[MOEC_TERNARY_DEPTH];
+        double values[MOEC_TERNARY_DEPTH], sum = 0, rest = 0, count = 0;
+        const float scale = (float)(uniform() * pow(10, run % 30 - 15));
+        for (int i = 0; i < MOEC_TERNARY_DEPTH; i++) {
+            weights[i] =
+                run % 2 ? scale * (float)(lrand48() % (run % 3 + 2) % 3 - 1) : (float)uniform();
+            sum += fabs((double)weights[i]);
+        }
+        for (int i = 0; i < MOEC_TERNARY_DEPTH; i++)
+            if (fabs((double)weights[i]) > 0.7 * sum / MOEC_TERNARY_DEPTH)
+                rest += fabs((double)weights[i]), count++;
+        rounded(MOEC_TERNARY, weights, MOEC_TERNARY_DEPTH, values);
+        for (int i = 0; i < MOEC_TERNARY_DEPTH; i++) {
+            const double size = fabs((double)weights[i]), sign = copysign(1, (double)weights[i]),
+                         wanted = size > 0.7 * sum / MOEC_TERNARY_DEPTH ? sign * rest / count : 0;
+            if (run % 2 ? values[i] != (double)weights[i]
+                        : !(fabs(values[i] - wanted) <= 1e-7 * fabs(wanted)))
+                fail_msg("%g became %.9g, not %.9g", (double)weights[i], values[i], wanted);
+        }
+    }
+    float weights[MOEC_TERNARY_DEPTH] = {0};
+    double values[MOEC_TERNARY_DEPTH];
+    for (int i = 0; i < 2; i++) {
+        weights[7] = i ? NAN : -INFINITY;
+        rounded(MOEC_TERNARY, weights, MOEC_TERNARY_DEPTH, values);
+        assert_false(isfinite(values[7]));
     }
 }
 
@@ -132,36 +176,41 @@ static void strange_weights(void **state) {
     (void)state;
     float weights[MOEC_PANEL_DEPTH] = {0};
     double values[MOEC_PANEL_DEPTH];
-    rounded(weights, MOEC_PANEL_DEPTH, values);
+    rounded(MOEC_INT4, weights, MOEC_PANEL_DEPTH, values);
     for (int i = 0; i < MOEC_PANEL_DEPTH; i++) assert_true(values[i] == 0);
     weights[3] = 1e-30f;
-    rounded(weights, MOEC_PANEL_DEPTH, values);
+    rounded(MOEC_INT4, weights, MOEC_PANEL_DEPTH, values);
     assert_true(values[3] == 0 && values[4] == 0);
     weights[3] = NAN;
-    rounded(weights, MOEC_PANEL_DEPTH, values);
+    rounded(MOEC_INT4, weights, MOEC_PANEL_DEPTH, values);
     assert_true(isnan(values[3]));
     weights[3] = -INFINITY;
-    rounded(weights, MOEC_PANEL_DEPTH, values);
+    rounded(MOEC_INT4, weights, MOEC_PANEL_DEPTH, values);
     assert_false(isfinite(values[3]));
 }
 
 /* ---- products ---- */
 
 typedef struct Matrix {
+    MoecType type;
     long batch, n, k;
-    MoecInt4 *packed;
+    void *packed;
     double *values; /* [batch][n][k] */
 } Matrix;
 
 /* Weights with strides as of a parameter [k][n]; some columns are far larger than others. */
-static Matrix matrix_new(long batch, long n, long k) {
-    Matrix made = {batch, n, k, panels_for(batch * n, k),
+static Matrix matrix_new(MoecType type, long batch, long n, long k) {
+    Matrix made = {type,
+                   batch,
+                   n,
+                   k,
+                   panels_for(type, batch * n, k),
                    malloc((size_t)(batch * n * k) * sizeof *made.values)};
     float *weights = room(batch * n * k);
     assert_non_null(made.values);
     for (long i = 0; i < batch * n * k; i++)
         weights[i] = (float)(uniform() * (i % n % 7 ? 0.02 : 3));
-    const MoecWeightCopy one = {.type = MOEC_INT4,
+    const MoecWeightCopy one = {.type = type,
                                 .batch = batch,
                                 .n = n,
                                 .k = k,
@@ -172,9 +221,10 @@ static Matrix matrix_new(long batch, long n, long k) {
     for (long g = 0; g < batch; g++)
         for (long j = 0; j < n; j++)
             for (long p = 0; p < k; p++) {
-                const double value = stored(made.packed + g * n * k / 512, k, j, p),
+                const double value = stored(type, made.packed, k, g * n + j, p),
                              weight = (double)weights[g * n * k + p * n + j];
-                assert_true(fabs(value - weight) <= (j % 7 ? 0.02 : 3) / 7.5);
+                assert_true(fabs(value - weight) <=
+                            (j % 7 ? 0.02 : 3) / (type == MOEC_INT4 ? 7.5 : 1.5));
                 made.values[(g * n + j) * k + p] = value;
             }
     free(weights);
@@ -228,7 +278,7 @@ static MoecProduct product_with(const Matrix *b, long m) {
                          .b_n = b->k,
                          .c_m = b->n,
                          .batch = {1, 1},
-                         .b_type = MOEC_INT4};
+                         .b_type = b->type};
 }
 
 static void check_rows(const Matrix *b, long m, int accumulate) {
@@ -264,13 +314,17 @@ static void check_rows(const Matrix *b, long m, int accumulate) {
 
 static void products_of_all_shapes(void **state) {
     (void)state;
-    const long sizes[][2] = {{1, 32},   {15, 32},    {17, 96},    {33, 64},    {48, 448},
-                             {250, 32}, {1001, 160}, {576, 1536}, {1536, 576}, {2048, 896}},
+    const long sizes[][2] = {{1, 32},     {15, 32},    {17, 96},   {33, 64},
+                             {48, 448},   {40, 192},   {250, 32},  {1001, 160},
+                             {576, 1536}, {1536, 576}, {2048, 896}},
                rows[] = {1, 2, 3, 4, 7, 8, 9, 33};
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        Matrix b = matrix_new(1, sizes[i][0], sizes[i][1]);
+    for (size_t i = 0; i < 2 * sizeof sizes / sizeof *sizes; i++) {
+        const long *size = sizes[i / 2];
+        const MoecType type = i % 2 ? MOEC_TERNARY : MOEC_INT4;
+        if (size[1] % depth_of(type)) continue;
+        Matrix b = matrix_new(type, 1, size[0], size[1]);
         for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
-            check_rows(&b, rows[r], (int)(i + r) % 2);
+            check_rows(&b, rows[r], (int)(i / 2 + r) % 2);
         matrix_free(&b);
     }
 }
@@ -278,23 +332,26 @@ static void products_of_all_shapes(void **state) {
 /* Rows that are not finite, or all zero, and their neighbors. */
 static void strange_rows(void **state) {
     (void)state;
-    Matrix b = matrix_new(1, 40, 64);
-    float *a = activations(3, 64), *c = room(3 * 40);
-    const MoecProduct product = product_with(&b, 3);
-    for (int i = 0; i < 64; i++) a[i] = 0;
-    a[64 + 40] = NAN;
-    a[128 + 3] = INFINITY;
-    moec_multiply(&product, a, b.packed, c);
-    for (int j = 0; j < 40; j++) assert_true(c[j] == 0 && isnan(c[40 + j]) && !isfinite(c[80 + j]));
-    matrix_free(&b);
-    free(a), free(c);
+    for (int t = 0; t < 2; t++) {
+        Matrix b = matrix_new(t ? MOEC_TERNARY : MOEC_INT4, 1, 40, 64);
+        float *a = activations(3, 64), *c = room(3 * 40);
+        const MoecProduct product = product_with(&b, 3);
+        for (int i = 0; i < 64; i++) a[i] = 0;
+        a[64 + 40] = NAN;
+        a[128 + 3] = INFINITY;
+        moec_multiply(&product, a, b.packed, c);
+        for (int j = 0; j < 40; j++)
+            assert_true(c[j] == 0 && isnan(c[40 + j]) && !isfinite(c[80 + j]));
+        matrix_free(&b);
+        free(a), free(c);
+    }
 }
 
+enum { GROUPS = 5, N = 48, K = 192, ROWS = 23 };
+
 /* Rows of each expert times its matrix, rows through a table. */
-static void dispatched_rows(void **state) {
-    (void)state;
-    enum { GROUPS = 5, N = 48, K = 96, ROWS = 23 };
-    Matrix b = matrix_new(GROUPS, N, K);
+static void check_dispatched(MoecType type) {
+    Matrix b = matrix_new(type, GROUPS, N, K);
     const int group[GROUPS + 1] = {0, 1, 1, 4, 13, ROWS};
     int gather[ROWS];
     float *a = activations(ROWS, K), *c = room(ROWS * N);
@@ -308,27 +365,30 @@ static void dispatched_rows(void **state) {
                                  .b_k = 1,
                                  .b_n = K,
                                  .c_row = N,
-                                 .b_type = MOEC_INT4};
+                                 .b_type = type};
     const MoecRows rows = {.group = group, .a_gather = gather};
     moec_grouped_product(&grouped, &rows, a, b.packed, c);
     for (int g = 0; g < GROUPS; g++)
         for (int r = group[g]; r < group[g + 1]; r++) {
-            const Matrix one = {1, N, K, NULL, b.values + (long)g * N * K};
+            const Matrix one = {type, 1, N, K, NULL, b.values + (long)g * N * K};
             assert_true(error_of(&one, a + gather[r] * K, 1, NULL, c + r * N) <= 1);
         }
     matrix_free(&b);
     free(a), free(c);
 }
 
+static void dispatched_rows(void **state) {
+    (void)state;
+    check_dispatched(MOEC_INT4);
+    check_dispatched(MOEC_TERNARY);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(halves),
-        cmocka_unit_test(weights_become_multiples),
-        cmocka_unit_test(blocks_of_q4_0),
-        cmocka_unit_test(strange_weights),
-        cmocka_unit_test(products_of_all_shapes),
-        cmocka_unit_test(strange_rows),
-        cmocka_unit_test(dispatched_rows),
+        cmocka_unit_test(halves),          cmocka_unit_test(weights_become_multiples),
+        cmocka_unit_test(blocks_of_q4_0),  cmocka_unit_test(weights_become_ternary),
+        cmocka_unit_test(strange_weights), cmocka_unit_test(products_of_all_shapes),
+        cmocka_unit_test(strange_rows),    cmocka_unit_test(dispatched_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
