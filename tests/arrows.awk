@@ -34,9 +34,9 @@ function folder(path, parts, count) {
     return parts[1] "/" parts[2] (parts[2] == "tools" ? "/" parts[3] : "")
 }
 
-# True for what a printer may call: the module and its terms, and nothing that decides.
+# True for what a printer may call: the module, its terms and types, and nothing that decides.
 function printable(path) {
-    return path ~ /^compiler\/(print|module|base)\// || path ~ /^compiler\/loop\/(term|form)\.o$/
+    return path ~ /^compiler\/(print|module|base)\// || path ~ /^compiler\/(loop\/(term|form)|ir\/weight_type)\.o$/
 }
 
 # The file that an include names: of its own folder, or of the folders that the compiler searches.

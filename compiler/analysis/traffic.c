@@ -8,6 +8,7 @@
  *     h[r,f] = sum[d] x[r,d] * up[n[r],d,f]   |d| |f| of each of |r| groups, at most all
  */
 #include "analysis/access.h"
+#include "ir/weight_type.h"
 #include "passes.h"
 #include "base/must.h"
 
@@ -84,7 +85,7 @@ WeightMemory weight_memory(Program *program) {
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
         if (tensor->role != ROLE_ROUNDED || !touches[i] || !reads_copies(program)) continue;
-        const double bytes = stored_bytes(tensor->type) * (double)tensor_elements(tensor);
+        const double bytes = element_bytes(tensor->type) * (double)tensor_elements(tensor);
         memory.smaller += bytes;
         if (tensor->of->prepared) memory.prepared += bytes;
         memory.by_type[tensor->type] += bytes;
@@ -96,8 +97,8 @@ WeightMemory weight_memory(Program *program) {
         if (tensor->prepared) list_push(program->arena, &memory.prepares, tensor);
         if (!touches[i] && (packed[i] || is_source(program, tensor))) continue;
         if (tensor->prepared)
-            memory.prepared += stored_bytes(TYPE_REAL) * (double)tensor_elements(tensor);
-        memory.full += stored_bytes(TYPE_REAL) * (double)tensor_elements(tensor);
+            memory.prepared += element_bytes(TYPE_REAL) * (double)tensor_elements(tensor);
+        memory.full += element_bytes(TYPE_REAL) * (double)tensor_elements(tensor);
         if (touches[i] && tensor->rank - tensor->lead > 1)
             list_push(program->arena, &memory.wide, tensor);
     }
@@ -113,7 +114,7 @@ double traffic(Program *program) {
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
         if (tensor->role == ROLE_PARAMETER || tensor->role == ROLE_ROUNDED)
-            bytes += stored_bytes(tensor->type) * traffic.read[i];
+            bytes += element_bytes(tensor->type) * traffic.read[i];
     }
     return bytes;
 }

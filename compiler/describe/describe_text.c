@@ -6,6 +6,7 @@
 #include "describe/describe.h"
 
 #include "abi/quantity.h"
+#include "ir/weight_type.h"
 
 #include <math.h>
 #include <stdlib.h>

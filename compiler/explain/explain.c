@@ -3,6 +3,7 @@
 
 #include "analysis/access.h"
 #include "ir/call.h"
+#include "ir/weight_type.h"
 #include "lower/lower.h"
 
 #include <math.h>
@@ -62,7 +63,7 @@ static double touched(const Explanation *explanation, const ExplainedUnit *unit,
     }
     for (int i = 0; i < count; i++) {
         const Tensor *tensor = explanation->schedule->program->tensors.items[i];
-        bytes += stored_bytes(tensor->type) * (writes[i] > 0 ? writes[i] : reads[i]);
+        bytes += element_bytes(tensor->type) * (writes[i] > 0 ? writes[i] : reads[i]);
     }
     return bytes;
 }

@@ -7,6 +7,7 @@
  * is equally accurate and an independent sample for each s in 1 .. 2. */
 #include "analysis/contraction.h"
 #include "interpret/interpreter.h"
+#include "ir/weight_type.h"
 
 #include <math.h>
 #include <stdint.h>

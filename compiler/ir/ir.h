@@ -74,12 +74,9 @@ typedef enum Role {
 } Role;
 
 /* REAL: float in C, double in the interpreter. INT: int32. BF16: a real that is rounded to bf16
- * when it is stored (programs for a GPU, see precision.c); the interpreter rounds as well. INT8:
- * one of 255 multiples of a scale that INT8_GROUP adjacent elements share (smaller_weights.c).
- * DOUBLE: a real that is double in C, too (tables.c). BYTE: a real in -127 .. 127
- * (store_caches.c). INT4: one of 16 multiples of a scale that INT4_GROUP adjacent elements share,
- * TERNARY: one of three that TERNARY_GROUP share, both in matrices with the summed dimension last
- * (smaller_weights.c). */
+ * when it is stored (programs for a GPU, see precision.c); the interpreter rounds as well. DOUBLE:
+ * a real that is double in C, too (tables.c). BYTE: a real in -127 .. 127 (store_caches.c). The
+ * others are multiples of a scale that a group of elements shares: see weight_type.h. */
 typedef enum Type {
     TYPE_REAL,
     TYPE_INT,
@@ -91,11 +88,8 @@ typedef enum Type {
     TYPE_TERNARY,
     TYPES
 } Type;
-enum { INT8_GROUP = MOEC_GROUP, INT4_GROUP = MOEC_PANEL_DEPTH, TERNARY_GROUP = MOEC_TERNARY_DEPTH };
 /* Bytes of one element; of TYPE_INT8 without its scale. Not of a type with several columns. */
 long type_bytes(Type type);
-/* The same of any type, with a share of the scale. */
-double stored_bytes(Type type);
 
 /* constant: a.  normal: mean a, standard deviation b.  uniform: from a to b. */
 typedef struct Init {
@@ -521,21 +515,6 @@ typedef enum ProgramForm {
 #undef PROGRAM_FORM
     PROGRAM_FORMS
 } ProgramForm;
-
-/* A row of weight_type.def. */
-typedef struct WeightType {
-    Type type;
-    MoecType stored;
-    ProgramForm form; /* of programs that read it */
-    const char *name, *code, *structure;
-    size_t bytes;
-    const char *array;
-    long terms, columns, elements; /* terms * columns */
-} WeightType;
-extern const WeightType weight_types[];
-extern const int weight_type_count;
-/* NULL: the type is none of them. */
-const WeightType *weight_type(Type type);
 
 typedef struct OperandFormats OperandFormats;
 typedef struct Program {

@@ -13,6 +13,7 @@
  * Numbers have nine digits. Equal programs therefore print the same text on every machine.
  */
 #include "ir/call.h"
+#include "ir/weight_type.h"
 
 #include <string.h>
 

@@ -4,6 +4,7 @@
  * guarded and reads 0. One with known bounds inside the axis has no guard.
  */
 #include "lower/lower.h"
+#include "ir/weight_type.h"
 
 #include <math.h>
 

@@ -4,6 +4,7 @@
 #define LOWERED_H
 
 #include "abi/steps.h"
+#include "ir/weight_type.h"
 #include "loop/form.h"
 #include "moec.h"
 #include "passes.h"

@@ -22,7 +22,7 @@ static size_t stored_room(const MoecStored *stored) {
     return lines ? (stored->elements + 15) / 16 * 16 : stored->elements;
 }
 
-static MoecStoredArray *copies_of(MoecFreestanding *result, Type type) {
+static MoecStoredArray *stored_array(MoecFreestanding *result, Type type) {
     MoecStoredArray *array = result->copies;
     while (strcmp(array->name, weight_type(type)->array) != 0) array++;
     return array;
@@ -47,7 +47,7 @@ static size_t *store_constants(Arena *arena, const Module *module, MoecFreestand
         const bool rounded = buffer->block == MOEC_COMPUTE_WEIGHTS;
         const Type type = rounded ? tensor->type : TYPE_REAL;
         const size_t elements = packed_bytes(tensor) / copy_element_bytes(type);
-        size_t *end = rounded ? &copies_of(result, type)->elements : &result->floats;
+        size_t *end = rounded ? &stored_array(result, type)->elements : &result->floats;
         const size_t from = rounded ? layout_offset(&module->weights, tensor->of) : buffer->offset;
         first[i] = *end;
         stored[result->stored_count++] =

@@ -76,8 +76,8 @@ const char *safetensors_type(const TensorEntry *entry);
 /* Quantized tensors are bytes in the file, with the note "quantized:NAME": type, shape and order of
  * the tensor as JSON. safetensors_open makes them entries of NUMBER_BLOCKS.
  *
- * quantized_type: the block type of "ternary", "int4" or "int8", or NULL. quantized_entry: makes the entry of
- * a tensor the one to write; bytes: its blocks. */
+ * quantized_type: the block type of "ternary", "int4" or "int8", or NULL. quantized_entry: makes
+ * the entry of a tensor the one to write; bytes: its blocks. */
 const struct BlockType *quantized_type(const char *name);
 void quantized_entry(TensorEntry *entry, const char *type, const BlockOrder *order,
                      const void *blocks, json_t *notes);

@@ -1,12 +1,12 @@
 /* operands: the operands of products, and their packing.
  *
  * Operands are f32, bf16 or, in products without rounding, int8. b may also be in groups (see
- * MoecGroup) or in panels (MoecInt4, MoecTernary), without index tables. A panel for a tile contains an operand
- * as 32-bit words in the order in which the tile reads them. A word is usually one float. It is a
- * pair of neighbors along k as bf16, with the first in the lower half, if the product rounds its
- * operands and the processor multiplies pairs of bf16 (MOEC_HAS_PAIRS) faster than floats. The
- * order of the words is the same, so one tile handles both. AMX requires lanes of a as rows of
- * words, and depths that are multiples of 16 words, with zeros as padding.
+ * MoecGroup) or in panels of integers (MoecInt4, MoecTernary), without index tables. A panel for
+ * a tile contains an operand as 32-bit words in the order in which the tile reads them. A word is
+ * usually one float. It is a pair of neighbors along k as bf16, with the first in the lower half,
+ * if the product rounds its operands and the processor multiplies pairs of bf16 (MOEC_HAS_PAIRS)
+ * faster than floats. The order of the words is the same, so one tile handles both. AMX requires
+ * lanes of a as rows of words, and depths that are multiples of 16 words, with zeros as padding.
  *
  * Before a stand-alone program includes the kernels, it defines which of these types it does not
  * use. The code for them is then not compiled.

@@ -34,6 +34,7 @@
 #include "analysis/access.h"
 #include "analysis/contraction.h"
 #include "analysis/parameter_facts.h"
+#include "ir/weight_type.h"
 #include "passes.h"
 
 #include <string.h>

@@ -125,7 +125,7 @@ static float moec_part_steps(const void *parts, long part, long i, MoecType type
     return from->scale[i];
 }
 
-static int moec_is_panels(MoecType type) {
+static int moec_has_panels(MoecType type) {
     return type == MOEC_INT4 || type == MOEC_TERNARY;
 }
 
@@ -156,12 +156,12 @@ static void moec_row_multiply(const MoecRowProduct *p) {
         moec_sum_rows(p, 0, p->n, c);
         return;
     }
-    const long most = moec_is_panels(p->b_type) ? MOEC_PANEL : MOEC_PART;
+    const long most = moec_has_panels(p->b_type) ? MOEC_PANEL : MOEC_PART;
     for (long n = 0; n < p->n; n += most) {
         const long count = p->n - n < most ? p->n - n : most;
         for (long i = 0; i < count; i++)
             sum[i] = p->accumulate ? moec_number(p->c, p->c_at + n + i, p->c_type) : 0.0f;
-        if (moec_is_panels(p->b_type))
+        if (moec_has_panels(p->b_type))
             moec_sum_panel(p, n, count, sum);
         else if (p->b_n == 1)
             moec_sum_rows(p, n, count, sum);

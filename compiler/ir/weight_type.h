@@ -1,0 +1,28 @@
+/* weight_type: the types of smaller weights, see weight_type.def. */
+#ifndef WEIGHT_TYPE_H
+#define WEIGHT_TYPE_H
+
+#include "ir/ir.h"
+
+/* INT8: one of 255 multiples of a scale that so many adjacent elements share. INT4: one of 16.
+ * TERNARY: one of three. The last two are matrices with the summed dimension last. */
+enum { INT8_GROUP = MOEC_GROUP, INT4_GROUP = MOEC_PANEL_DEPTH, TERNARY_GROUP = MOEC_TERNARY_DEPTH };
+
+/* A row of weight_type.def. */
+typedef struct WeightType {
+    Type type;
+    MoecType stored;
+    ProgramForm form; /* of programs that read it */
+    const char *name, *code, *structure;
+    size_t bytes;
+    const char *array;
+    long terms, columns, elements; /* terms * columns */
+} WeightType;
+extern const WeightType weight_types[];
+extern const int weight_type_count;
+/* NULL: the type is none of them. */
+const WeightType *weight_type(Type type);
+/* Bytes of an element of any type, with its share of a scale. */
+double element_bytes(Type type);
+
+#endif
