@@ -5,7 +5,7 @@
  *     8 bytes   size of the weights          little-endian, like everything here
  *     8 bytes   size of the states block
  *     8 bytes   FNV-1a hash of the blocks, eight bytes at a time
- *     the weights block, int4 weights (MoecInt4), the states block; the others are float32 */
+ *     the weights block, smaller weights (MoecTable.packed), the states block; the others are f32 */
 #ifndef WEIGHTS_H
 #define WEIGHTS_H
 
@@ -25,7 +25,7 @@ typedef void WeightsPut(void *block, size_t offset, const void *from, size_t byt
 typedef void WeightsGet(const void *block, size_t offset, void *to, size_t bytes);
 
 /* weights, states: blocks of kept_bytes and table->state_bytes bytes. rounded: of packed_bytes, if
- * the table has int4 weights. After an error the blocks are invalid; an existing file is
+ * the table has such weights. After an error the blocks are invalid; an existing file is
  * unchanged. */
 WeightsResult weights_read(const char *path, const MoecTable *table, WeightsPut *put,
                            float *weights, void *rounded, float *states);

@@ -79,7 +79,8 @@ static inline int graph_open(Graph *graph, const MoecGraphEntry *entry, size_t a
            graph->outputs;
 }
 
-/* Reads the weights and the states. int4 weights are in the file, others are rounded here. */
+/* Reads the weights and the states. The file has smaller weights (MoecTable.packed); those of a
+ * program that rounds all operands to bf16 are rounded here. */
 static inline WeightsResult graph_read(Graph *graph, const char *path) {
     WeightsResult result =
         weights_read(path, &moec_table, block_put, graph->weights, graph->rounded, graph->states);
