@@ -5,7 +5,7 @@
  *     8 bytes   size of the weights          little-endian, like everything here
  *     8 bytes   size of the states block
  *     8 bytes   FNV-1a hash of the blocks, eight bytes at a time
- *     the weights block, smaller weights (MoecTable.packed), the states block; the others are f32 */
+ *     the weights block, smaller weights (MoecTable.packed), the states block; others are f32 */
 #ifndef WEIGHTS_H
 #define WEIGHTS_H
 
