@@ -342,8 +342,8 @@ const MoecTorch *moec_emit_torch(MoecCompiler *compiler);
  * this program alone; there are no functions, products and caches. */
 typedef struct MoecTable MoecTable;
 const MoecTable *moec_table(MoecCompiler *compiler, const MoecProgram *program);
-/* "int4": the type in which alone the program reads a parameter, by its name in the table; NULL: it
- * reads it in f32, or not at all. */
+/* The type of a parameter, such as "int4", if the program reads it in this type only; NULL if it
+ * reads it in f32, or not at all. name: of the parameter in the table. */
 const char *moec_weight_type(MoecProgram *program, const char *name);
 /* The cost of the model as a JSON object: see README, moec check --json. */
 const char *moec_cost_json(MoecCompiler *compiler);

@@ -4,8 +4,9 @@
 
 #include "ir/ir.h"
 
-/* INT8: one of 255 multiples of a scale that so many adjacent elements share. INT4: one of 16.
- * TERNARY: one of three. The last two are matrices with the summed dimension last. */
+/* Weights that share a scale. INT8: adjacent elements, each one of 255 multiples of the scale. INT4
+ * and TERNARY: terms of one sum, each one of 16 or of 3 multiples; the copies are matrices with the
+ * summed dimension last. */
 enum { INT8_GROUP = MOEC_GROUP, INT4_GROUP = MOEC_PANEL_DEPTH, TERNARY_GROUP = MOEC_TERNARY_DEPTH };
 
 /* A row of weight_type.def. */

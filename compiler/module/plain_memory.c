@@ -22,12 +22,6 @@ static size_t stored_room(const MoecStored *stored) {
     return lines ? (stored->elements + 15) / 16 * 16 : stored->elements;
 }
 
-static MoecStoredArray *stored_array(MoecFreestanding *result, Type type) {
-    MoecStoredArray *array = result->copies;
-    while (strcmp(array->name, weight_type(type)->array) != 0) array++;
-    return array;
-}
-
 /* Assigns memory to all stored tensors that the program reads. */
 static size_t *store_constants(Arena *arena, const Module *module, MoecFreestanding *result) {
     const Entry *entry = module->entries.items[0];
@@ -47,7 +41,8 @@ static size_t *store_constants(Arena *arena, const Module *module, MoecFreestand
         const bool rounded = buffer->block == MOEC_COMPUTE_WEIGHTS;
         const Type type = rounded ? tensor->type : TYPE_REAL;
         const size_t elements = packed_bytes(tensor) / copy_element_bytes(type);
-        size_t *end = rounded ? &stored_array(result, type)->elements : &result->floats;
+        size_t *end =
+            rounded ? &result->copies[weight_type(type) - weight_types].elements : &result->floats;
         const size_t from = rounded ? layout_offset(&module->weights, tensor->of) : buffer->offset;
         first[i] = *end;
         stored[result->stored_count++] =

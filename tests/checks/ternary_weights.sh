@@ -53,7 +53,7 @@ for model in "own -c 64" "bit -b 1 -c 8"; do
     grep -q 'forms .*, ternary weights' log && grep -q '^  decoding' log || wrong "not compared: $(cat log)"
 done
 for model in bit own; do moec init bit.moe:$model --out $model.safetensors >log 2>&1 || wrong "$(cat log)"; done
-# 32 of 160 terms are no group.
+# 160 terms are two groups and a rest of 32.
 moec check bit.moe:plain --weight-dtype ternary | grep -q 'decoding weights .*: ternary .* kB, f32 .* with embedding, block.0.ffn.down$' ||
     wrong "$(moec check bit.moe:plain --weight-dtype ternary)"
 
