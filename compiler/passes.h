@@ -299,6 +299,8 @@ void pad(Program *program);
 void mesh(Program *program, const MeshSizes *sizes);
 /* The same for parameters that rows select, after route. */
 void mesh_rows(Program *program, const MeshSizes *sizes);
+/* Marks equations that are masks because a sum has them as a factor. */
+void written_masks(Program *program);
 /* Moves masked statements to dispatched rows. */
 void route(Program *program);
 /* Products over dispatched rows gather their operands themselves. */

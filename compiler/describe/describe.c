@@ -56,6 +56,7 @@ bool describe(MoecCompiler *compiler, Summary *summary) {
     summary->trains = forward->loss != NULL && moec_option(compiler, "train.batch_size");
     Program *train = summary->trains ? moec_compile(compiler, MOEC_TRAIN, 0, 0, 0) : forward;
     if (!train) return false;
+    summary->train = train;
     summary->weights = role_bytes(forward, ROLE_PARAMETER);
     summary->states = role_bytes(forward, ROLE_STATE);
     summary->activations = (double)moec_schedule(compiler, train)->arena_bytes;

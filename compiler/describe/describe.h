@@ -6,7 +6,7 @@
 
 /* Bytes unless stated otherwise. */
 typedef struct Summary {
-    Program *forward;
+    Program *forward, *train; /* train: forward without a loss or training options */
     const Cost *cost;
     double flops_train; /* per token: see training_flops */
     Decoding decoding;

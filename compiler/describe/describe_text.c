@@ -274,6 +274,31 @@ static void add_masked(Text *text, Program *program) {
     }
 }
 
+static const Tensor *dense_tensor_at(const List *tensors, Span span) {
+    for (int i = 0; i < tensors->count; i++) {
+        const Tensor *tensor = tensors->items[i];
+        if (tensor->dense && same_location(tensor->span, span)) return tensor;
+    }
+    return NULL;
+}
+
+/* Each choice whose entries are on rows in the forward pass, but not in training. */
+static void add_dense_training(Text *text, const Program *train, const Program *forward) {
+    for (int i = 0; i < forward->relations.count; i++) {
+        const Tensor *mask = ((Relation *)forward->relations.items[i])->mask;
+        bool on_rows = !mask->span.source;
+        for (int j = 0; j < train->relations.count; j++)
+            on_rows |=
+                same_location(((Relation *)train->relations.items[j])->mask->span, mask->span);
+        if (on_rows) continue;
+        const Tensor *dense = dense_tensor_at(&train->tensors, mask->span);
+        text_add(text,
+                 "  dense training   all entries of '%s' are computed in training%s%s (%s:%d:%d)\n",
+                 mask->stem, dense ? ": " : "", dense ? dense->dense : "", mask->span.source->path,
+                 span_line(mask->span), span_column(mask->span));
+    }
+}
+
 static void add_memory_parts(Text *text, const Summary *summary) {
     const struct {
         const char *name;
@@ -339,6 +364,7 @@ const char *moec_cost_text(MoecCompiler *compiler) {
     add_prepared(&text, &summary.decoding);
     add_scores(&text, &summary.forward->scores);
     add_masked(&text, summary.forward);
+    add_dense_training(&text, summary.train, summary.forward);
     add_memory_parts(&text, &summary);
     if (summary.trains && summary.stages->count > 1) add_stages(&text, summary.stages);
     add_other_models(&text, compiler);

@@ -175,6 +175,8 @@ static const PassRow passes[] = {
     {"elaborate", ALL, ANY, .run = pass_elaborate, .leaves = IS_FORWARD},
     {"decode_formats", DECODE, ANY, .run = pass_decode_formats, .needs = IS_FORWARD},
     {"prepare", DECODE, ANY, .run = pass_prepare, .needs = IS_FORWARD},
+    {"written_masks", FORWARD | TRAIN | DECODE | MEASURE | GATHER, ANY, .program = written_masks,
+     .needs = IS_FORWARD},
     {"chunk_scan", FORWARD | TRAIN | MEASURE, ANY, .run = pass_chunk_scan, .needs = IS_FORWARD},
     {"reassociate", TRAIN, ANY, .run = pass_reassociate, .needs = IS_FORWARD},
     {"gradient", TRAIN, ANY, .run = pass_gradient, .needs = IS_FORWARD, IS_COMPLETE, IS_FORWARD},

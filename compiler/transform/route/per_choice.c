@@ -41,7 +41,6 @@ static bool shares_axes(const Routing *routing, const Tensor *tensor, int *dims)
         const Axis *axis = routing->mask->axes[routing->mask_dims[i]];
         dims[i] = -1;
         for (int j = 0; j < tensor->rank; j++) {
-            if (tensor->axes[j]->kind == AXIS_REPEAT) return false;
             if (tensor->axes[j] != axis) continue;
             if (dims[i] >= 0) return false;
             dims[i] = j;
@@ -70,12 +69,11 @@ static void note_random_value(Expr *expr, void *data) {
     if (expr->kind == EXPR_APPLY && op_is_random(expr->op)) *(bool *)data = true;
 }
 
-/* True for an equation in the repeat of the choice without random values. */
-static bool can_have_copies(const Routing *routing, const ProgramPoint *point) {
-    const Statement *statement = point->statement;
+/* True for an equation without random values. */
+static bool can_have_copies(const Routing *routing, const Statement *statement) {
     bool random = false;
     if (statement->kind != STATEMENT_LOOP || statement->once || statement_is_scatter(statement) ||
-        point->repeat != routing->home || statement->loop_count + routing->rank > MAX_LOOPS)
+        statement->loop_count + routing->rank > MAX_LOOPS)
         return false;
     for (int i = 0; i < statement->target->count; i++)
         if (statement->target->args[i]->kind != EXPR_INDEX) return false;
@@ -87,8 +85,7 @@ static bool can_have_copies(const Routing *routing, const ProgramPoint *point) {
 static bool is_under(const Routing *routing, const TensorAccess *access, const int *dims,
                      Tuple *tuple) {
     const ProgramPoint *point = &routing->def_use->points[access->position];
-    if (point->statement->kind != STATEMENT_LOOP || point->repeat != routing->home ||
-        !choose_tuple(routing, point, tuple))
+    if (point->statement->kind != STATEMENT_LOOP || !choose_tuple(routing, point, tuple))
         return false;
     for (int i = 0; i < routing->rank; i++)
         if (dims[i] >= 0 && !expr_equal(access->expr->args[dims[i]], tuple->at[i])) return false;
@@ -116,10 +113,19 @@ static bool is_factor_of(const Expr *expr, const Tensor *tensor) {
 
 /* True if the reader can sum over the missing axes. */
 static bool can_sum(const Routing *routing, const TensorAccess *access) {
-    const ProgramPoint *point = &routing->def_use->points[access->position];
-    const Statement *statement = point->statement;
-    return can_have_copies(routing, point) && statement->reduction <= REDUCE_SUM &&
+    const Statement *statement = routing->def_use->points[access->position].statement;
+    return can_have_copies(routing, statement) && statement->reduction <= REDUCE_SUM &&
            is_factor_of(statement->value, access->expr->tensor);
+}
+
+/* True if the accesses are in one step of the repeat of the choice, where the value is that of this
+ * step. */
+static bool is_in_step(const Routing *routing, const TensorAccess *write,
+                       const TensorAccess *access) {
+    const Statement *region = routing->def_use->points[access->position].repeat,
+                    *made = routing->def_use->points[write->position].repeat;
+    return step_fits(routing, access->expr, region) &&
+           (region == made || (routing->home && repeat_dimension(access->expr->tensor) >= 0));
 }
 
 static bool can_widen(const Routing *routing, Widened *widened) {
@@ -132,10 +138,11 @@ static bool can_widen(const Routing *routing, Widened *widened) {
         return false;
     const TensorAccess *write = def_use->writes[tensor->id].items[0];
     const List *accesses = &def_use->accesses[tensor->id];
-    if (!can_have_copies(routing, &def_use->points[write->position])) return false;
+    if (!can_have_copies(routing, def_use->points[write->position].statement)) return false;
     widened->sum = sums_choices(routing, write, widened->dims);
     for (int i = 0; i < accesses->count; i++) {
         const TensorAccess *access = accesses->items[i];
+        if (!is_in_step(routing, write, access)) return false;
         if (access->write) continue;
         if (widened->sum ? !can_sum(routing, access)
                          : !is_under(routing, access, widened->dims, &tuple))
@@ -171,6 +178,14 @@ static void save_statement(Widening *widening, Statement *statement) {
     list_push(arena, &widening->saved, saved);
 }
 
+/* The number of loops that subscript the target; they are the first ones. */
+static int target_loops(const Statement *statement) {
+    int count = 0;
+    for (int i = 0; i < statement->target->count; i++)
+        count += !statement->target->args[i]->index->of_repeat;
+    return count;
+}
+
 /* Inserts loops over the missing axes at position `at`; returns their indices as a tuple. */
 static Tuple add_choice_loops(const WideRewrite *rewrite, Statement *statement, int at) {
     const Widened *widened = rewrite->widened;
@@ -192,7 +207,7 @@ static Tuple add_choice_loops(const WideRewrite *rewrite, Statement *statement, 
  * reduced. */
 static void keep_terms(const WideRewrite *rewrite, Statement *statement) {
     Index *reduced[MAX_LOOPS];
-    int count = 0, at = statement->target->count;
+    int count = 0, at = target_loops(statement);
     for (int i = at; i < statement->loop_count; i++) {
         bool kept = false;
         for (int j = 0; j < rewrite->routing->rank; j++)
@@ -214,7 +229,7 @@ static void widen_equation(WideRewrite *rewrite, const TensorAccess *access, Sta
         is_under(rewrite->routing, access, rewrite->widened->dims, &tuple);
         keep_terms(rewrite, statement);
     } else {
-        tuple = add_choice_loops(rewrite, statement, statement->target->count);
+        tuple = add_choice_loops(rewrite, statement, target_loops(statement));
     }
     statement->target = with_choice(program, statement->target, rewrite);
 }

@@ -1,7 +1,7 @@
 /* route: moves computation that is needed only for selected entries to dispatched rows.
  *
- * Needs:   simplify; masks are outputs of top, masks of reductions, and comparisons that are a
- *          factor of a sum (written_masks.c).
+ * Needs:   written_masks, simplify; masks are outputs of top, masks of reductions, and
+ *          comparisons that are a factor of a sum.
  * Leaves:  tensors that are zero or unused outside of a mask have one axis of rows instead of the
  *          axes of the mask; the values are the same up to rounding. Statements that cannot be
  *          dispatched stay dense and masked.
@@ -12,8 +12,9 @@
  *     y[b,s,f] = sum[n]                    -->   y[b,s,f] = 0
  *       chosen[b,s,n] * p[b,s,n] * h[b,s,n,f]    y[b[r],s[r],f] += p[b[r],s[r],n[r]] * h[r,f]
  *
- * Masks are processed in program order, a finer mask of the same entries first. A top over the rows
- * of another mask is then a mask over (rows, selections) and is processed in the same way.
+ * Masks are processed in program order, one that refines another first: of the same entries, or of
+ * pairs of entries (a top over the pairs of two choices). A top over the rows of another mask is
+ * then a mask over (rows, selections) and is processed in the same way.
  *
  * The number of rows of a top is known. That of other masks depends on the data: memory is planned
  * for the largest number, and loops over the rows end at the number that pack counts.
@@ -21,8 +22,8 @@
  *     on[b,s,n] = p[b,s,n] > 0                   h[r,f] = ...   rows < on_group[8]
  */
 #include "transform/route/route.h"
+#include "analysis/access.h"
 #include "ir/call.h"
-
 #include "passes.h"
 
 /* The number of rows: as many as the mask can have, and as expected. A loop over a single row would
@@ -144,8 +145,55 @@ static bool is_finer(const Routing *routing, const ProgramPoint *point) {
            choose_tuple(routing, point, &tuple);
 }
 
-/* The first mask that is not done, after the finer masks of the same entries; processing one may
- * create others. */
+/* The rows expected for all values of the axes that the current mask lacks. */
+static double expected_copies(const Routing *routing, const Tensor *mask) {
+    double rows = axis_expected(routing->rows);
+    for (int i = 0; i < mask->rank; i++) {
+        bool shared = mask->axes[i]->kind == AXIS_REPEAT;
+        for (int j = 0; j < routing->rank; j++)
+            shared |= mask->axes[i] == routing->mask->axes[routing->mask_dims[j]];
+        if (!shared) rows *= axis_expected(mask->axes[i]);
+    }
+    return rows;
+}
+
+/* True if the statement reads the current mask or values that are computed from it. */
+static bool uses_mask(const Routing *routing, const Statement *statement) {
+    Arena *arena = routing->program->arena;
+    const DefUse *def_use = routing->def_use;
+    bool *uses = arena_alloc(arena, (size_t)def_use->tensor_count * sizeof *uses);
+    uses[routing->mask->id] = true;
+    for (int i = 0; i < def_use->count; i++) {
+        const Statement *other = def_use->points[i].statement;
+        List reads = {0}, writes = {0};
+        bool found = false;
+        reads_of(arena, other, &reads);
+        writes_of(arena, other, &writes);
+        for (int j = 0; j < reads.count; j++)
+            found |= uses[((const Expr *)reads.items[j])->tensor->id];
+        if (other == statement) return found;
+        for (int j = 0; found && j < writes.count; j++)
+            uses[((const Expr *)writes.items[j])->tensor->id] = true;
+    }
+    return false;
+}
+
+/* True if the mask refines the current one over further axes: it is computed from it, but not on
+ * its rows, and selects fewer entries. */
+static bool refines_over_axes(const Routing *routing, const ProgramPoint *point) {
+    Tensor *mask = mask_target(point->statement)->tensor;
+    Routing other = {.program = routing->program};
+    int dims[MAX_RANK];
+    if (point->repeat != routing->home || packing_of(routing, mask) ||
+        !match_axes(routing, mask, dims))
+        return false;
+    start_mask(&other, point->statement, point->repeat);
+    return other.rank > routing->rank &&
+           axis_expected(other.rows) < expected_copies(routing, mask) &&
+           uses_mask(routing, point->statement);
+}
+
+/* The first mask that is not done, after those that refine it; processing one may create others. */
 static const ProgramPoint *next_mask(Routing *routing) {
     routing->def_use = def_use_new(routing->program);
     const DefUse *def_use = routing->def_use;
@@ -159,10 +207,11 @@ static const ProgramPoint *next_mask(Routing *routing) {
     const ProgramPoint *next = open.count ? open.items[0] : NULL;
     for (int i = 1; i < open.count; i++) {
         const ProgramPoint *other = open.items[i];
-        if (statement_selects(other->statement)) continue;
         start_mask(routing, next->statement, next->repeat);
         find_support(routing);
-        if (is_finer(routing, other)) next = other;
+        if (refines_over_axes(routing, other) ||
+            (!statement_selects(other->statement) && is_finer(routing, other)))
+            next = other;
     }
     return next;
 }
@@ -185,7 +234,6 @@ void route(Program *program) {
     List done = {NULL, 0, 0}, dense = {NULL, 0, 0};
     Routing routing = {.program = program, .done = &done, .dense = &dense};
     set_shares(&routing);
-    written_masks(&routing);
     const ProgramPoint *point;
     while ((point = next_mask(&routing)) != NULL) {
         list_push(program->arena, &done, mask_target(point->statement)->tensor);

@@ -131,9 +131,6 @@ Packing *packing_of(const Routing *routing, const Tensor *tensor);
 bool vanishes(const Routing *routing, const Expr *expr, const Tuple *tuple,
               const Statement *region);
 
-/* written_masks.c */
-void written_masks(Routing *routing);
-
 /* sink.c */
 void sink(Routing *routing);
 
@@ -147,6 +144,8 @@ void per_choice(Routing *routing);
 bool split_choice(const Routing *routing, int tensors);
 
 /* support.c */
+/* Finds each axis of the mask exactly once among those of the tensor. */
+bool match_axes(const Routing *routing, const Tensor *tensor, int *dims);
 void find_support(Routing *routing);
 bool choose_tuple(const Routing *routing, const ProgramPoint *point, Tuple *tuple);
 bool wants_rows(const Routing *routing, const Statement *statement, const Tuple *tuple);

@@ -17,8 +17,8 @@
 
 /* ---- candidates ---- */
 
-/* Finds each axis of the mask exactly once among those of the tensor. */
-static bool match_axes(const Routing *routing, const Tensor *tensor, int *dims) {
+/* match_axes: see route.h. */
+bool match_axes(const Routing *routing, const Tensor *tensor, int *dims) {
     for (int i = 0; i < routing->rank; i++) {
         dims[i] = -1;
         for (int j = 0; j < tensor->rank; j++) {

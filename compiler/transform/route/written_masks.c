@@ -5,9 +5,12 @@
  *
  * The sum runs over an axis of the mask that is not one of the data, and another factor is a vector
  * per entry: a value that other equations compute for each entry, with further axes. A part of a
- * selection is a mask in any case.
+ * selection is a mask in any case. The pass runs before the gradient: `reassociate` moves factors
+ * away from sums, and both directions then use one mask.
  */
 #include "transform/route/route.h"
+
+#include "passes.h"
 
 typedef struct WrittenMask {
     Routing *routing;
@@ -96,15 +99,16 @@ static void mark_part(const Routing *routing, const Statement *statement) {
     tensor->selects |= count.truth && count.along_count > 0;
 }
 
-void written_masks(Routing *routing) {
-    DefUse *def_use = def_use_new(routing->program);
+void written_masks(Program *program) {
+    Routing routing = {.program = program};
+    DefUse *def_use = def_use_new(program);
     for (int i = 0; i < def_use->count; i++) {
         const ProgramPoint *point = &def_use->points[i];
         if (point->statement->kind != STATEMENT_LOOP) continue;
-        routing->def_use = def_use;
-        mark_part(routing, point->statement);
+        routing.def_use = def_use;
+        mark_part(&routing, point->statement);
         if (point->statement->reduction != REDUCE_SUM) continue;
         expr_walk(point->statement->value, find_written_mask,
-                  &(WrittenMask){.routing = routing, .point = point});
+                  &(WrittenMask){.routing = &routing, .point = point});
     }
 }
