@@ -226,6 +226,10 @@ MaskCount mask_count(const Routing *routing, const Statement *maker, int depth) 
     return made;
 }
 
+bool is_truth(const Routing *routing, Expr *expr) {
+    return count_in(routing, expr, 0).truth;
+}
+
 /* The only equation or top that sets the tensor, if it sets all of it; or NULL. */
 Statement *mask_maker(const Routing *routing, const Tensor *tensor) {
     const DefUse *def_use = routing->def_use;

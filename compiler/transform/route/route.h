@@ -96,6 +96,10 @@ typedef struct Routing {
 Statement *mask_maker(const Routing *routing, const Tensor *tensor);
 Expr *mask_target(const Statement *maker);
 MaskCount mask_count(const Routing *routing, const Statement *maker, int depth);
+bool is_truth(const Routing *routing, Expr *expr); /* 0 or 1 */
+
+/* inline_masks.c */
+void inline_masks(Routing *routing);
 
 /* dense.c */
 /* Without weights of a group, the largest share of entries whose rows are gathered. */

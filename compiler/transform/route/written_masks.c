@@ -100,8 +100,9 @@ static void mark_part(const Routing *routing, const Statement *statement) {
 }
 
 void written_masks(Program *program) {
-    Routing routing = {.program = program};
-    DefUse *def_use = def_use_new(program);
+    Routing routing = {.program = program, .def_use = def_use_new(program)};
+    inline_masks(&routing);
+    const DefUse *def_use = routing.def_use;
     for (int i = 0; i < def_use->count; i++) {
         const ProgramPoint *point = &def_use->points[i];
         if (point->statement->kind != STATEMENT_LOOP) continue;
