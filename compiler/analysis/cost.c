@@ -10,6 +10,7 @@
  * row of a call states the operations of its gradient.
  *
  *     up[n[r],d,f] over rows r of k selections out of |n| per token: active = k / |n|
+ *     table[id[s,h],d] for |h| numbers per token: active = |h| / rows of the table
  */
 #include "abi/step_path.h"
 #include "ir/call.h"
@@ -40,21 +41,55 @@ typedef struct Costing {
 
 /* ---- active parameters ---- */
 
-static bool is_row_loop(const Expr *sub) {
-    return sub->kind == EXPR_READ && sub->count == 1 && sub->tensor->type == TYPE_INT &&
-           sub->tensor->axes[0]->kind == AXIS_ROWS;
+/* True for a subscript that data determines, except a token: whole embeddings count as active. */
+static bool is_lookup(const Expr *sub) {
+    const bool token = sub->kind == EXPR_READ && sub->tensor->role == ROLE_INPUT &&
+                       sub->tensor->declared == MOEC_INPUT_TOKEN;
+    return !token && expr_has_reads(sub);
 }
 
-/* Rows per token, divided by the number of groups of the rows. */
+typedef struct Lookup {
+    const Costing *costing;
+    const Expr *read;
+    Index *indices[MAX_LOOPS];
+    int count;
+    bool positioned;
+    double entries; /* per token */
+} Lookup;
+
+static bool has_plain_subscript(const Expr *read, const Index *index) {
+    for (int i = 0; i < read->count; i++)
+        if (read->args[i]->kind == EXPR_INDEX && read->args[i]->index == index) return true;
+    return false;
+}
+
+/* Multiplies the entries by the values of the index per token: its first position is the token. */
+static void count_entries(Expr *expr, void *data) {
+    Lookup *lookup = data;
+    if (expr->kind != EXPR_INDEX || expr->index->of_repeat || lookup->count == MAX_LOOPS ||
+        indices_have(lookup->indices, lookup->count, expr->index))
+        return;
+    const AxisKind kind = expr->index->axis->kind;
+    lookup->indices[lookup->count++] = expr->index;
+    if (kind == AXIS_ROWS)
+        lookup->entries *= axis_expected(expr->index->axis) / lookup->costing->tokens;
+    else if (kind != AXIS_BATCH && (kind != AXIS_SEQUENCE || lookup->positioned) &&
+             !has_plain_subscript(lookup->read, expr->index))
+        lookup->entries *= (double)expr->index->axis->size;
+    lookup->positioned |= kind == AXIS_SEQUENCE;
+}
+
+/* Looked up entries per token, divided by all of them. */
 static double share_of(const Costing *costing, const Expr *read) {
     MUST(read->kind == EXPR_READ);
-    double share = 1, groups = 1;
+    Lookup lookup = {.costing = costing, .read = read, .entries = 1};
+    double all = 1;
     for (int i = 0; i < read->count; i++) {
-        if (!is_row_loop(read->args[i])) continue;
-        groups *= (double)read->tensor->axes[i]->size;
-        share = axis_expected(read->args[i]->tensor->axes[0]) / costing->tokens;
+        if (!is_lookup(read->args[i])) continue;
+        all *= (double)read->tensor->axes[i]->size;
+        expr_walk(read->args[i], count_entries, &lookup);
     }
-    return share < groups ? share / groups : 1;
+    return lookup.entries < all ? lookup.entries / all : 1;
 }
 
 /* The path of a layer's weight without its last component. */
