@@ -48,14 +48,14 @@ static bool is_lookup(const Expr *sub) {
     return !token && expr_has_reads(sub);
 }
 
-typedef struct Lookup {
+typedef struct TableRead {
     const Costing *costing;
     const Expr *read;
     Index *indices[MAX_LOOPS];
     int count;
     bool positioned;
     double entries; /* per token */
-} Lookup;
+} TableRead;
 
 static bool has_plain_subscript(const Expr *read, const Index *index) {
     for (int i = 0; i < read->count; i++)
@@ -65,7 +65,7 @@ static bool has_plain_subscript(const Expr *read, const Index *index) {
 
 /* Multiplies the entries by the values of the index per token: its first position is the token. */
 static void count_entries(Expr *expr, void *data) {
-    Lookup *lookup = data;
+    TableRead *lookup = data;
     if (expr->kind != EXPR_INDEX || expr->index->of_repeat || lookup->count == MAX_LOOPS ||
         indices_have(lookup->indices, lookup->count, expr->index))
         return;
@@ -82,7 +82,7 @@ static void count_entries(Expr *expr, void *data) {
 /* Looked up entries per token, divided by all of them. */
 static double share_of(const Costing *costing, const Expr *read) {
     MUST(read->kind == EXPR_READ);
-    Lookup lookup = {.costing = costing, .read = read, .entries = 1};
+    TableRead lookup = {.costing = costing, .read = read, .entries = 1};
     double all = 1;
     for (int i = 0; i < read->count; i++) {
         if (!is_lookup(read->args[i])) continue;

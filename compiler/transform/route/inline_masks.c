@@ -5,8 +5,8 @@
  *     on[b,s,n] = p[b,s,n] >= least[b,s]
  *     y[b,s,d]  = sum[n] on[b,s,n] * e[b,s,n,d]
  *
- * The conditions are factors, as here or in where(condition, e, 0) and where(condition, 0, e). Masks
- * over the same indices that have equations become factors of the new one, which selects less.
+ * The conditions are factors, as here or in where(condition, e, 0) and where(condition, 0, e).
+ * Masks over the same indices that have equations become factors of the new one.
  */
 #include "transform/route/route.h"
 
@@ -38,7 +38,7 @@ static void find_wider(Expr *expr, void *data) {
 static bool selects_vectors(InlineMasks *search, Expr *condition) {
     const Statement *statement = search->statement;
     bool reduced = false;
-    if (!expr_has_reads(condition) || !is_truth(search->routing, condition)) return false;
+    if (!expr_has_reads(condition) || !is_zero_or_one(search->routing, condition)) return false;
     for (int i = 0; i < statement->loop_count; i++) {
         Index *index = statement->loops[i];
         if (!expr_uses_index(condition, index)) continue;
@@ -50,11 +50,11 @@ static bool selects_vectors(InlineMasks *search, Expr *condition) {
 }
 
 /* A mask that has an equation: m[b,s,n] or m[b,s,n] > 0. */
-static bool is_named(const InlineMasks *search, const Expr *condition) {
+static bool has_equation(const InlineMasks *search, const Expr *condition) {
     if (condition->kind == EXPR_READ) return true;
     Expr *mask = condition->args[0];
     return (condition->op == OP_GT || condition->op == OP_NE) && mask->kind == EXPR_READ &&
-           expr_is_number(condition->args[1], 0) && is_truth(search->routing, mask);
+           expr_is_number(condition->args[1], 0) && is_zero_or_one(search->routing, mask);
 }
 
 /* Multiplies the mask by the condition, if it has the loops of the others. */
@@ -66,7 +66,7 @@ static bool add_condition(InlineMasks *search, Expr *condition) {
         if (search->mask && own.loops[i] != search->loops[i]) return false;
     for (int i = 0; i < own.count; i++) search->loops[i] = own.loops[i];
     search->count = own.count;
-    search->unnamed |= !is_named(search, condition);
+    search->unnamed |= !has_equation(search, condition);
     search->mask = search->mask
                        ? expr_apply(search->routing->program, OP_MUL, search->mask, condition, NULL)
                        : condition;
@@ -78,7 +78,7 @@ static Expr *without_conditions(InlineMasks *search, Expr *factor) {
     Program *program = search->routing->program;
     Expr *const *args = factor->args;
     const bool applies = factor->kind == EXPR_APPLY;
-    if (applies && factor->op == OP_MUL && !is_truth(search->routing, factor)) {
+    if (applies && factor->op == OP_MUL && !is_zero_or_one(search->routing, factor)) {
         Expr *first = without_conditions(search, args[0]);
         return expr_apply(program, OP_MUL, first, without_conditions(search, args[1]), NULL);
     }

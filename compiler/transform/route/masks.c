@@ -226,7 +226,7 @@ MaskCount mask_count(const Routing *routing, const Statement *maker, int depth) 
     return made;
 }
 
-bool is_truth(const Routing *routing, Expr *expr) {
+bool is_zero_or_one(const Routing *routing, Expr *expr) {
     return count_in(routing, expr, 0).truth;
 }
 
