@@ -96,7 +96,7 @@ typedef struct Routing {
 Statement *mask_maker(const Routing *routing, const Tensor *tensor);
 Expr *mask_target(const Statement *maker);
 MaskCount mask_count(const Routing *routing, const Statement *maker, int depth);
-bool is_zero_or_one(const Routing *routing, Expr *expr); /* 0 or 1 */
+bool is_zero_or_one(const Routing *routing, Expr *expr);
 
 /* inline_masks.c */
 void inline_masks(Routing *routing);
