@@ -116,8 +116,8 @@ static bool fans_in(const Stored *stored, Block *block, double *in, double *out)
     return false;
 }
 
-static void initialise(Elaborator *e) {
-    for (int i = 0; i < e->stored.count; i++) {
+void initialise(Elaborator *e, int first) {
+    for (int i = first; i < e->stored.count; i++) {
         const Stored *stored = e->stored.items[i];
         double in = 1, out = 1;
         fans_in(stored, &e->program->body, &in, &out);
@@ -289,10 +289,10 @@ static void model_program(Elaborator *e, const Node *model, const Node *layer, R
     check_refined(e);
     if (e->reports->errors) return;
     outputs(e);
-    initialise(e);
+    initialise(e, 0);
+    outside_attributes(e, e->attributes);
     check_sizes(e);
     if (e->settings) training_stages(e, train);
-    outside_attributes(e, e->attributes);
     for (int i = 0; i < e->once.count; i++)
         list_push(e->arena, &e->program->body.statements, e->once.items[i]);
     if (!e->reports->errors) keep_integers(e->program);

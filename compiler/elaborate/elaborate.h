@@ -305,6 +305,8 @@ Value *group_layer(Elaborator *e, const Value *train, const char *name);
 double group_number(Elaborator *e, const Value *group, const char *name, double otherwise,
                     Span *span);
 
+/* Initial values of the parameters and states from `first` on. */
+void initialise(Elaborator *e, int first);
 const char *short_name(const char *path); /* the last segment */
 Tensor *output_scalar(Elaborator *e, const char *name, Expr *value, Span span);
 
@@ -346,6 +348,8 @@ const Node *option_layer(Elaborator *e, const Node *option);
  * path of the options of the instance for settings, or NULL. */
 void bind_option(Elaborator *e, const Node *option, Record *given, const char *prefix);
 bool check_limits(Elaborator *e, const Node *option, Value *value);
+/* The layer that a word names, with its options; option: of messages. */
+Value *layer_named_by_value(Elaborator *e, const Node *option, Value *value);
 /* A help line with the names of the kind similar to `word`, else with all of them. */
 void help_with_kinds(Elaborator *e, NodeKind kind, const char *word);
 void check_unknown_options(Elaborator *e, const Node *layer, Record *given);
@@ -583,7 +587,17 @@ void take_bias(Elaborator *e, Attending *attending);
 /* The result of the attention as equations. */
 Value *attend_scores(Elaborator *e, Attending *attending);
 
+/* ---- parameter_layer.c ---- */
+/* The layer is applied to the parameter, and its result replaces the parameter in all equations.
+ * Needs parameter_facts. False after a report. */
+bool apply_to_parameter(Elaborator *e, Tensor *parameter, Value *layer);
+/* Whether the layer can be applied to it: one with an option rows or columns needs a matrix. */
+bool fits_parameter(const Tensor *parameter, const Value *layer);
+
 /* ---- parameter_step.c ---- */
+/* The side of an axis of a parameter that is a matrix. */
+typedef enum MatrixSide { SIDE_AHEAD, SIDE_ROWS, SIDE_COLUMNS } MatrixSide;
+MatrixSide matrix_side_of(const Tensor *parameter, int axis);
 /* Whether an optimizer reads properties of a parameter, or its rows and columns. */
 bool sees_parameters(const Node *optimizer);
 /* Appends the step of one parameter of the model to the current block. Returns NULL, or the

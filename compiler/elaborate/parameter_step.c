@@ -22,8 +22,6 @@
 
 #include <string.h>
 
-typedef enum MatrixSide { SIDE_AHEAD, SIDE_ROWS, SIDE_COLUMNS } MatrixSide;
-
 /* Neighboring axes of a parameter on one side, as one axis. */
 typedef struct AxisGroup {
     MatrixSide side;
@@ -77,7 +75,7 @@ bool sees_parameters(const Node *optimizer) {
 
 /* ---- a parameter as a matrix ---- */
 
-static MatrixSide matrix_side_of(const Tensor *parameter, int axis) {
+MatrixSide matrix_side_of(const Tensor *parameter, int axis) {
     const ParameterFacts *facts = parameter->facts;
     const unsigned use = facts->axes[axis];
     if (axis < parameter->lead) return SIDE_AHEAD;
