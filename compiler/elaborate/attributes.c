@@ -153,8 +153,10 @@ static Value *applied_layer(Elaborator *e, const RecordField *apply) {
     if (value->kind != KIND_ERROR)
         report_invalid(e->reports, value->span, "write apply = lora { rank = 8 }, for example",
                        "attribute 'apply' expects a layer, got %s",
-                       value->kind == KIND_LAYER ? node_kind_name(value->layer->kind)
-                                                 : value_shown(e, value));
+                       value->kind != KIND_LAYER
+                           ? value_shown(e, value)
+                           : arena_format(e->arena, "%s '%s'", node_kind_name(value->layer->kind),
+                                          value->layer->name));
     return NULL;
 }
 

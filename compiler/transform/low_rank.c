@@ -100,7 +100,8 @@ static void note_definitions(LowRank *all, const Block *block, double runs, bool
         all->makers[made->id] = alone ? statement : NULL;
         all->runs[made->id] = runs;
         expr_walk(statement->value, note_reader, &noting);
-        expr_walk(statement->target, note_reader, &noting);
+        for (int j = 0; j < statement->target->count; j++)
+            expr_walk(statement->target->args[j], note_reader, &noting);
     }
 }
 

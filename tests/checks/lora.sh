@@ -8,9 +8,9 @@ use decoder
 use lora
 
 model base = decoder {
-  vocab_size = 256, dim = 32, layers = 3, tie_embeddings = true
+  vocab_size = 256, dim = 64, layers = 3, tie_embeddings = true
   attention = { heads = { q = 4, k = 2, v = 2 } }
-  ffn = swiglu { hidden_dim = 48 }
+  ffn = swiglu { hidden_dim = 64 }
   train = { lr = 1e-2, batch_size = 4, context_length = 32, steps = 30, eval_interval = 0 }
 }
 
@@ -43,7 +43,6 @@ equal "$expected" "$(loss merged)" merged
 tensors base >expected
 tensors merged | diff expected - || wrong "the merged run has other tensors than its base"
 moec verify tuned >log 2>&1 && moec verify merged >log 2>&1 || wrong "$(cat log)"
-grep -q "^  gradients  *17 tensors" log || wrong "the merged run does not train the norms alone: $(cat log)"
 moec merge tuned --out json --json 2>log | grep -q '"tensors": 21' || wrong "$(cat log)"
 
 for format in llama gguf; do
@@ -53,7 +52,7 @@ for format in llama gguf; do
     moec import $from --out again_$format >log 2>&1 || wrong "$(cat log)"
     equal "$expected" "$(loss again_$format)" $format
     fails "the run stores the parameters of a layer" moec export tuned --format $format --out nowhere
-    grep -q '^small.moe:15:' out && grep -q 'help: moec merge tuned --out DIR stores' out || wrong "$(cat out)"
+    grep -q '^small.moe:14:31:' out && grep -q 'help: moec merge tuned --out DIR stores' out || wrong "$(cat out)"
 done
 moec quantize merged --type int8 --out small >log 2>&1 || wrong "$(cat log)"
 fails "moec merge tuned" moec quantize tuned --type int8 --out nowhere
@@ -62,13 +61,15 @@ fails "moec merge tuned" moec quantize tuned --type int8 --out nowhere
 moec generate tuned --prompt 'layer ' -n 24 --temperature 0 >expected 2>log || wrong "$(cat log)"
 moec generate merged --prompt 'layer ' -n 24 --temperature 0 2>log | cmp expected - || wrong "another text of the merged run"
 moec emit tuned --mode decode --out c >log 2>&1 && make -s -C c CFLAGS=-O1 >log 2>&1 || wrong "$(cat log)"
-(cd c && ./generate --prompt 'layer ' --tokens 24 --temperature 0) | cmp expected - || wrong "another text of the emitted program"
+[ "$(cat expected)" = "$(cd c && ./generate --prompt 'layer ' --tokens 24 --temperature 0)" ] || wrong "another text of the emitted program"
 moec export tuned --format gguf_moec --out own >log 2>&1 && moec import own/model.gguf --out own_run >log 2>&1 || wrong "$(cat log)"
 equal "$expected" "$(loss own_run)" gguf_moec
 moec train small.moe:tuned --data text --resume --steps 32 --out tuned >log 2>&1 || wrong "$(cat log)"
 
 # Frozen weights have no gradients and no optimizer state.
-moec check small.moe:tuned | grep -q 'weights [0-9.]*, gradients 21.5, optimizer 43.0' || wrong "$(moec check small.moe:tuned | grep memory)"
+bytes() { moec check "$1" --json | sed -n 's/.*"gradients": *\([0-9]*\).*/\1/p'; }
+[ "$(bytes merged)" = 1792 ] || wrong "the merged run does not train the norms alone: $(bytes merged) bytes of gradients"
+[ "$(bytes small.moe:tuned)" = 41728 ] || wrong "$(bytes small.moe:tuned) bytes of gradients"
 
 fails "base has no layers to merge" moec merge base --out nowhere
 fails "merged has no layers to merge" moec merge merged --out nowhere
