@@ -10,7 +10,7 @@
  *
  * The equations precede all others of the program, or of the repeat of the parameter. The options
  * `rows` and `columns` of the layer are the axes of the parameter as a matrix, see parameter_step.c;
- * the layer is mapped over all other axes.
+ * the layer is mapped over all other axes. The rows come first in the argument.
  */
 #include "elaborate/elaborate.h"
 
@@ -50,42 +50,41 @@ static void find_repeat_of(Statement *statement, void *data) {
         applied->repeat = statement;
 }
 
-/* A new axis for the second of two dimensions with one axis. */
+/* A separate axis for the second of two dimensions with one axis: it is not the same dimension. */
 static Axis *separate_axis(Elaborator *e, const Tensor *parameter, int number) {
     Axis *axis = parameter->axes[number];
-    for (int i = 0; i < number; i++) {
-        if (parameter->axes[i] != axis) continue;
-        Axis *alias = axis_new(e->program, axis->name, axis->size, axis->kind, axis->span);
-        alias->asked = axis->asked;
-        list_push(e->arena, &e->aliases, alias);
-        list_push(e->arena, &e->aliases, axis);
-        return alias;
-    }
+    for (int i = 0; i < number; i++)
+        if (parameter->axes[i] == axis)
+            return axis_new(e->program, axis->name, axis->size, axis->kind, axis->span);
     return axis;
 }
 
-static void index_parameter(AppliedLayer *applied, Frame *frame) {
+/* Adds the dimensions of one side. */
+static void add_side(AppliedLayer *applied, MatrixSide side, Span span) {
     Elaborator *e = applied->e;
     const Tensor *parameter = applied->parameter;
-    for (int i = SIDE_ROWS; i <= SIDE_COLUMNS; i++)
-        applied->sides[i] = value_new(e, KIND_LIST, frame->call);
+    applied->sides[side] = value_new(e, KIND_LIST, span);
+    for (int i = applied->repeat != NULL; i < parameter->rank; i++) {
+        if (matrix_side_of(parameter, i) != side) continue;
+        Value *axis = value_new(e, KIND_AXIS, span);
+        axis->axis = applied->indices[i]->axis;
+        list_push(e->arena, &applied->sides[side]->list, axis);
+        applied->dims[applied->rank++] = applied->indices[i];
+    }
+}
+
+static void index_parameter(AppliedLayer *applied, Frame *frame) {
+    const Tensor *parameter = applied->parameter;
     for (int i = 0; i < parameter->rank; i++) {
         Index **index = &applied->indices[i];
-        if (i == 0 && applied->repeat) {
-            *index = applied->repeat->index;
-            continue;
-        }
-        *index = index_over(e->program, separate_axis(e, parameter, i));
-        const MatrixSide side = matrix_side_of(parameter, i);
-        if (side == SIDE_AHEAD) {
+        const bool stacked = i == 0 && applied->repeat;
+        *index = stacked ? applied->repeat->index
+                         : index_over(applied->e->program, separate_axis(applied->e, parameter, i));
+        if (!stacked && matrix_side_of(parameter, i) == SIDE_AHEAD)
             frame->ambient[frame->ambient_count++] = *index;
-            continue;
-        }
-        applied->dims[applied->rank++] = *index;
-        Value *axis = value_new(e, KIND_AXIS, frame->call);
-        axis->axis = (*index)->axis;
-        list_push(e->arena, &applied->sides[side]->list, axis);
     }
+    add_side(applied, SIDE_ROWS, frame->call);
+    add_side(applied, SIDE_COLUMNS, frame->call);
 }
 
 /* Its options, with the axes. */
