@@ -58,7 +58,7 @@ static double share_of(const Costing *costing, const Expr *read) {
     return share < groups ? share / groups : 1;
 }
 
-static void use_read(Expr *expr, void *data) {
+static void count_use(Expr *expr, void *data) {
     Costing *costing = data;
     if (expr->kind != EXPR_READ) return;
     const double share = share_of(costing, expr) * costing->share;
@@ -75,7 +75,7 @@ static void find_active(Statement *statement, void *data) {
     costing->share = used < 0 ? 1 : used;
     for (int i = 0; i < statement->loop_count; i++)
         if (statement->loops[i]->axis->kind != AXIS_PLAIN) costing->share = 1;
-    expr_walk(statement->value, use_read, costing);
+    expr_walk(statement->value, count_use, costing);
 }
 
 /* The path of a layer's weight without its last component. */

@@ -152,7 +152,7 @@ static Value *applied_layer(Elaborator *e, const RecordField *apply) {
     if (value->kind == KIND_LAYER && value->layer->kind == NODE_LAYER) return value;
     if (value->kind != KIND_ERROR)
         report_invalid(e->reports, value->span, "write apply = lora { rank = 8 }, for example",
-                       "attribute 'apply' expects a layer, got %s",
+                       "attribute '%s' expects %s, got %s", "apply", "a layer",
                        value->kind != KIND_LAYER
                            ? value_shown(e, value)
                            : arena_format(e->arena, "%s '%s'", node_kind_name(value->layer->kind),

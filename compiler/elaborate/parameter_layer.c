@@ -152,7 +152,7 @@ static Expr *read_applied(Program *program, Expr *read, void *data) {
     return expr_read(program, applied->result, read->args + (applied->repeat != NULL));
 }
 
-static void update_scan(Statement *statement, void *program) {
+static void update_scan_reads(Statement *statement, void *program) {
     if (statement_is_scan(statement)) scan_operands(program, statement);
 }
 
@@ -168,7 +168,7 @@ static void replace_parameter(const AppliedLayer *applied, Block *block) {
     Program *program = e->program;
     rewrite_all(applied, &program->body.statements);
     rewrite_all(applied, &e->once);
-    block_walk(&program->body, update_scan, program);
+    block_walk(&program->body, update_scan_reads, program);
     List *statements =
         applied->repeat ? &applied->repeat->body.statements : &program->body.statements;
     list_append(e->arena, &block->statements, statements);
@@ -182,7 +182,7 @@ bool apply_to_parameter(Elaborator *e, Tensor *parameter, Value *layer) {
     const int errors = e->reports->errors, first = e->stored.count;
     if (has_applied(e->program, parameter))
         return report_invalid(e->reports, layer->span,
-                              "apply one layer to a parameter, which can apply others",
+                              "apply one layer that applies both",
                               "two layers are applied to parameter '%s'", parameter->path);
     AppliedLayer applied = {.e = e, .parameter = parameter};
     Block block = {{0}};

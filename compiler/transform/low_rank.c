@@ -124,7 +124,8 @@ static Expr *defining_value(const LowRank *all, const Expr *read, const Statemen
     return expr_substitute(all->program, maker->value, from, to, maker->loop_count);
 }
 
-static const Statement *maker_of(const LowRank *all, const Expr *read, Reduction reduction) {
+static const Statement *defining_statement(const LowRank *all, const Expr *read,
+                                           Reduction reduction) {
     if (read->kind != EXPR_READ || read->tensor->id >= all->tensors) return NULL;
     const Statement *maker = all->makers[read->tensor->id];
     return maker && maker->reduction == reduction ? maker : NULL;
@@ -140,7 +141,7 @@ static bool is_linear(const Expr *value) {
 /* Lists the terms of a matrix, which equations without sums may define; false if there are too
  * many. */
 static bool list_terms(const LowRank *all, LowRankProduct *product, Expr *expr, double number) {
-    const Statement *maker = maker_of(all, expr, REDUCE_NONE);
+    const Statement *maker = defining_statement(all, expr, REDUCE_NONE);
     List none = {0};
     if (maker && is_linear(maker->value))
         return list_terms(all, product, defining_value(all, expr, maker, &none), number);
@@ -164,22 +165,23 @@ static Expr *times(Program *program, Expr *a, Expr *b) {
     return a ? expr_apply(program, OP_MUL, a, b, NULL) : b;
 }
 
-static bool is_reduced(const Statement *statement, const Index *index) {
+static bool is_loop_of_sum(const Statement *statement, const Index *index) {
     return statement_loops_over(statement, index) && !expr_uses_index(statement->target, index);
 }
 
 /* The loops before those of its sum; -1: they do not precede them. */
 static int kept_loops(const Statement *statement) {
     int kept = 0;
-    while (kept < statement->loop_count && !is_reduced(statement, statement->loops[kept])) kept++;
+    while (kept < statement->loop_count && !is_loop_of_sum(statement, statement->loops[kept]))
+        kept++;
     for (int i = kept; i < statement->loop_count; i++)
-        if (!is_reduced(statement, statement->loops[i])) return -1;
+        if (!is_loop_of_sum(statement, statement->loops[i])) return -1;
     return kept;
 }
 
 static bool uses_reduced(const Statement *statement, const Expr *expr) {
     for (int i = 0; i < statement->loop_count; i++)
-        if (is_reduced(statement, statement->loops[i]) &&
+        if (is_loop_of_sum(statement, statement->loops[i]) &&
             expr_uses_index(expr, statement->loops[i]))
             return true;
     return false;
@@ -203,7 +205,7 @@ static int loops_of_inner(const LowRankProduct *product, Index **loops, bool red
     for (int i = 0; i < statement->loop_count + product->summed.count; i++) {
         Index *index = i < statement->loop_count ? statement->loops[i]
                                                  : product->summed.items[i - statement->loop_count];
-        const bool summed = i >= statement->loop_count || is_reduced(statement, index);
+        const bool summed = i >= statement->loop_count || is_loop_of_sum(statement, index);
         const bool used = expr_uses_index(product->inner, index) ||
                           (product->others && expr_uses_index(product->others, index));
         if (used && (summed && !expr_uses_index(product->outer, index)) == reduced)
@@ -217,7 +219,7 @@ static int summed_by_outer(const LowRankProduct *product, Index **loops) {
     const Statement *statement = product->statement;
     int count = 0;
     for (int i = 0; i < statement->loop_count; i++)
-        if (is_reduced(statement, statement->loops[i]) &&
+        if (is_loop_of_sum(statement, statement->loops[i]) &&
             expr_uses_index(product->outer, statement->loops[i]))
             loops[count++] = statement->loops[i];
     for (int i = 0; i < product->summed.count; i++) loops[count++] = product->summed.items[i];
@@ -265,12 +267,12 @@ static bool costs_less(const LowRank *all, const LowRankProduct *product, const 
 /* Finds a low-rank term of the matrix. */
 static bool find_low_rank_term(const LowRank *all, LowRankProduct *product) {
     product->count = 0;
-    if (!maker_of(all, product->matrix, REDUCE_NONE) ||
+    if (!defining_statement(all, product->matrix, REDUCE_NONE) ||
         !list_terms(all, product, product->matrix, 1) || product->count < 2)
         return false;
     for (product->chosen = 0; product->chosen < product->count; product->chosen++) {
         const Expr *term = product->terms[product->chosen].expr;
-        const Statement *maker = maker_of(all, term, REDUCE_SUM);
+        const Statement *maker = defining_statement(all, term, REDUCE_SUM);
         if (!maker) continue;
         product->inner = product->outer = NULL;
         product->summed = (List){0};

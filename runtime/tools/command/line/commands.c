@@ -201,7 +201,7 @@ static const Command commands[] = {
      0,
      "RUN -o RUN",
      "Merge layers such as LoRA into the parameters of a run.",
-     {"merge tuned -o merged"},
+     {"merge tuned -o merged", "merge tuned -o merged --json"},
      NULL},
     {"quantize",
      command_quantize,
