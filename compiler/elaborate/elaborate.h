@@ -305,8 +305,6 @@ Value *group_layer(Elaborator *e, const Value *train, const char *name);
 double group_number(Elaborator *e, const Value *group, const char *name, double otherwise,
                     Span *span);
 
-/* Initial values of the parameters and states from `first` on. */
-void initialise(Elaborator *e, int first);
 const char *short_name(const char *path); /* the last segment */
 Tensor *output_scalar(Elaborator *e, const char *name, Expr *value, Span span);
 
@@ -319,6 +317,13 @@ void set_own(Arena *arena, Tensor *tensor, const char *name, double value);
 void declared_attributes(Elaborator *e, const Node *record, Tensor *tensor);
 /* Removes `parameters` from the record of the model and returns it, or NULL. */
 Value *take_attributes(const Node *layer, Record *record);
+/* Sets one attribute; value NULL means true; outside: in the model. False after a report. */
+bool set_attribute(Elaborator *e, Tensor *tensor, const char *name, Span span, Value *value,
+                   bool outside);
+
+/* ---- parameters.c ---- */
+/* Initial values of the parameters and states from `first` on. */
+void initialise(Elaborator *e, int first);
 void outside_attributes(Elaborator *e, const Value *list);
 
 /* ---- training_stages.c ---- */
@@ -595,9 +600,6 @@ bool apply_to_parameter(Elaborator *e, Tensor *parameter, Value *layer);
 bool fits_parameter(const Tensor *parameter, const Value *layer);
 
 /* ---- parameter_step.c ---- */
-/* The side of an axis of a parameter that is a matrix. */
-typedef enum MatrixSide { SIDE_AHEAD, SIDE_ROWS, SIDE_COLUMNS } MatrixSide;
-MatrixSide matrix_side_of(const Tensor *parameter, int axis);
 /* Whether an optimizer reads properties of a parameter, or its rows and columns. */
 bool sees_parameters(const Node *optimizer);
 /* Appends the step of one parameter of the model to the current block. Returns NULL, or the

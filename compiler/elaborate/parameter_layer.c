@@ -9,8 +9,8 @@
  *     y[b,s,f] = sum[d] x[b,s,d] * up_applied[d,f]
  *
  * The equations precede all others of the program, or of the repeat of the parameter. The options
- * `rows` and `columns` of the layer are the axes of the parameter as a matrix, see parameter_step.c;
- * the layer is mapped over all other axes. The rows come first in the argument.
+ * `rows` and `columns` of the layer are the axes of the parameter as a matrix, and the layer is
+ * mapped over all other axes: see parameter_step.c. The rows come first in the argument.
  */
 #include "elaborate/elaborate.h"
 
@@ -179,10 +179,9 @@ static void replace_parameter(const AppliedLayer *applied, Block *block) {
 
 bool apply_to_parameter(Elaborator *e, Tensor *parameter, Value *layer) {
     const Elaborator saved = *e;
-    const int errors = e->reports->errors, first = e->stored.count;
+    const int errors = e->reports->errors;
     if (has_applied(e->program, parameter))
-        return report_invalid(e->reports, layer->span,
-                              "apply one layer that applies both",
+        return report_invalid(e->reports, layer->span, "apply one layer that applies both",
                               "two layers are applied to parameter '%s'", parameter->path);
     AppliedLayer applied = {.e = e, .parameter = parameter};
     Block block = {{0}};
@@ -213,6 +212,5 @@ bool apply_to_parameter(Elaborator *e, Tensor *parameter, Value *layer) {
         return false;
     }
     replace_parameter(&applied, &block);
-    initialise(e, first);
     return true;
 }

@@ -187,7 +187,7 @@ static bool uses_reduced(const Statement *statement, const Expr *expr) {
     return false;
 }
 
-/* Divides the factors of the term into those with indices that the product sums over, and others. */
+/* Divides the factors of the term: those with indices that the product sums over, and others. */
 static void divide_factors(Program *program, LowRankProduct *product, Expr *value) {
     if (value->kind == EXPR_APPLY && value->op == OP_MUL) {
         divide_factors(program, product, value->args[0]);
