@@ -192,6 +192,7 @@ static const char *setting_without_layers(Elaborator *e, const List *entries, in
 void outside_attributes(Elaborator *e, const Value *list) {
     const int tensors = e->program->tensors.count;
     List entries = {0};
+    e->unit->without_layers = NULL;
     if (!list || list->kind == KIND_NONE || list->kind == KIND_ERROR) return;
     if (list->kind == KIND_LIST) entries = list->list;
     if (list->kind == KIND_RECORD) list_push(e->arena, &entries, (void *)(uintptr_t)list);
