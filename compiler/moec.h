@@ -81,6 +81,13 @@ void moec_observe(MoecCompiler *compiler);
 /* Adds the sum over the rows of x x^T to these outputs, for the inputs x of each product with a
  * matrix. It has the name of the matrix and the shape [instances, k, k]. */
 void moec_observe_hessians(MoecCompiler *compiler);
+/* Later MOEC_FORWARD programs return the results of the layers that are applied to parameters, with
+ * the names of these parameters, and nothing else. */
+void moec_observe_applied(MoecCompiler *compiler);
+/* "parameters=[...]", the setting without these layers; NULL: the model applies none. */
+const char *moec_without_layers(const MoecCompiler *compiler);
+/* False after a report that it applies one; run: for the help line. */
+bool moec_stores_weights(MoecCompiler *compiler, const char *run);
 /* Adds the tensor with that name in the spec, "block.{i}.attention.q", to the outputs of later
  * MOEC_FORWARD and MOEC_TRAIN programs, before the declared ones and in the order of
  * computation. */

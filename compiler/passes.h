@@ -43,6 +43,8 @@ typedef struct Unit {
      * matrices (GRAPH_STEP) instead of element by element */
     Program *parameters;
     List flows, whole;
+    const char *without_layers; /* see moec_without_layers */
+    Span applied;               /* one of these layers */
     List stages; /* Stage *: train.stages of the open model, then the rest of the run */
     /* double[3]: the operation and operands of comparisons and roundings at compile time; NULL: not
      * recorded */
@@ -227,6 +229,9 @@ List layouts_read(Unit *unit);
 void tune(const Tuning *tuning, Program *program);
 /* Activations become outputs. */
 void observe(Program *program);
+/* The results of layers that are applied to parameters become the outputs, with the names of these
+ * parameters; there are no others. They are computed in f32. */
+void observe_applied(Program *program);
 /* Tensors with the weights of attention calls: those with these names, "attended_weights"; NULL:
  * all. */
 void attention_weights(Program *program, const List *names);
@@ -238,6 +243,8 @@ enum { SCAN_MIN_POSITIONS = 128, STRIP_MIN_ROWS = 1024 };
 /* Chunkwise-parallel form of linear recurrences with this chunk size; 0: automatic, 1:
  * sequential. */
 void chunk_scan(Program *program, long chunk_size);
+/* Multiplies by the factors of low-rank terms of matrices where this needs fewer operations. */
+void low_rank(Program *program);
 /* Moves factors of a product result to its operands. */
 void reassociate(Program *program);
 /* Appends the backward pass; recompute: activation checkpointing per layer. */

@@ -31,6 +31,7 @@ typedef struct Costing {
     Cost *cost;
     double tokens;
     double *active;      /* by tensor: the largest fraction used by a read; -1 without reads */
+    double share;        /* of the result of the current statement */
     List families;       /* Family * */
     Axis *words;         /* the axis of the vocabulary that tokens look up, or NULL */
     const char *path;    /* of the layer whose weights were read last */
@@ -92,6 +93,26 @@ static double share_of(const Costing *costing, const Expr *read) {
     return lookup.entries < all ? lookup.entries / all : 1;
 }
 
+static void count_use(Expr *expr, void *data) {
+    Costing *costing = data;
+    if (expr->kind != EXPR_READ) return;
+    const double share = share_of(costing, expr) * costing->share;
+    double *active = &costing->active[expr->tensor->id];
+    if (share > *active) *active = share;
+}
+
+/* Readers precede writers. A value of parameters alone, such as a merged weight, may be used in
+ * part. */
+static void find_active(Statement *statement, void *data) {
+    Costing *costing = data;
+    if (statement->kind != STATEMENT_LOOP) return;
+    const double used = costing->active[statement->target->tensor->id];
+    costing->share = used < 0 ? 1 : used;
+    for (int i = 0; i < statement->loop_count; i++)
+        if (statement->loops[i]->axis->kind != AXIS_PLAIN) costing->share = 1;
+    expr_walk(statement->value, count_use, costing);
+}
+
 /* The path of a layer's weight without its last component. */
 static const char *layer_path(Arena *arena, const char *path) {
     const char *dot = strrchr(path, '.');
@@ -101,11 +122,8 @@ static const char *layer_path(Arena *arena, const char *path) {
 static void visit_read(Expr *expr, void *data) {
     Costing *costing = data;
     if (expr->kind != EXPR_READ) return;
-    if (expr->tensor->role == ROLE_PARAMETER) {
-        double share = share_of(costing, expr), *active = &costing->active[expr->tensor->id];
-        if (share > *active) *active = share;
-        if (expr->tensor->path) costing->path = layer_path(costing->arena, expr->tensor->path);
-    }
+    if (expr->tensor->role == ROLE_PARAMETER && expr->tensor->path)
+        costing->path = layer_path(costing->arena, expr->tensor->path);
     for (int i = 0; i < expr->count && expr->tensor->role == ROLE_PARAMETER; i++) {
         const Expr *sub = expr->args[i];
         if (sub->kind == EXPR_READ && sub->tensor->role == ROLE_INPUT &&
@@ -283,6 +301,7 @@ Cost *cost(Arena *arena, Program *forward) {
     if (forward->sequence) costing.tokens *= (double)forward->sequence->size;
     costing.active = arena_alloc(arena, (size_t)forward->tensors.count * sizeof *costing.active);
     for (int i = 0; i < forward->tensors.count; i++) costing.active[i] = -1;
+    block_walk_back(&forward->body, find_active, &costing);
     size_t tensors = (size_t)forward->tensors.count + 1;
     costing.makers = arena_alloc(arena, tensors * sizeof *costing.makers);
     add_block_cost(&costing, &forward->body, NULL);

@@ -446,3 +446,13 @@ bool is_matrix(const Tensor *parameter) {
     const ParameterFacts *facts = parameter->facts;
     return facts && is_trained(parameter) && (facts->product || facts->lookup);
 }
+
+MatrixSide matrix_side_of(const Tensor *parameter, int axis) {
+    const ParameterFacts *facts = parameter->facts;
+    const unsigned use = facts->axes[axis];
+    if (axis < parameter->lead) return SIDE_AHEAD;
+    if (facts->product && !(use & (AXIS_SUMMED | AXIS_KEPT)) && use & AXIS_SHARED)
+        return SIDE_AHEAD;
+    if (facts->product) return use & AXIS_SUMMED ? SIDE_ROWS : SIDE_COLUMNS;
+    return facts->lookup && !(use & AXIS_LOOKED_UP) ? SIDE_COLUMNS : SIDE_ROWS;
+}

@@ -46,6 +46,11 @@ void parameter_facts(Program *program);
 /* True if an optimizer updates it: it is not frozen and a gradient reaches it. */
 bool is_trained(const Tensor *parameter);
 
+/* The side of an axis of a parameter as matrices, rows by columns; ahead: there is one matrix for
+ * each of its values. */
+typedef enum MatrixSide { SIDE_AHEAD, SIDE_ROWS, SIDE_COLUMNS } MatrixSide;
+MatrixSide matrix_side_of(const Tensor *parameter, int axis);
+
 /* True if it is a matrix for an optimizer, to which weight decay applies. */
 bool is_matrix(const Tensor *parameter);
 

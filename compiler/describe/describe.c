@@ -11,7 +11,8 @@ double role_bytes(const Program *program, Role role) {
     double bytes = 0;
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
-        if (tensor->role == role) bytes += 4.0 * (double)tensor_elements(tensor);
+        if (tensor->role == role && !(tensor->of && tensor->of->frozen))
+            bytes += 4.0 * (double)tensor_elements(tensor);
     }
     return bytes;
 }
@@ -64,8 +65,8 @@ bool describe(MoecCompiler *compiler, Summary *summary) {
     if (summary->activations < 0) return false;
     if (train->rounded) summary->compute_weights = summary->weights / 2;
     if (summary->trains) {
-        summary->gradients = summary->weights;
-        summary->optimizer = optimizer_bytes(compiler, summary->weights);
+        summary->gradients = role_bytes(train, ROLE_GRADIENT);
+        summary->optimizer = optimizer_bytes(compiler, summary->gradients);
     }
     summary->total = summary->weights + summary->gradients + summary->optimizer +
                      summary->compute_weights + summary->states + summary->activations;

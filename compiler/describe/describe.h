@@ -18,7 +18,7 @@ typedef struct Summary {
     const List *stages; /* Stage *: of the training */
 } Summary;
 
-/* Of the tensors with this role, as f32. */
+/* Of the tensors with this role, as f32, without gradients of frozen parameters. */
 double role_bytes(const Program *program, Role role);
 /* Bytes of the optimizer state for `weights` bytes of parameters. */
 double optimizer_bytes(MoecCompiler *compiler, double weights);

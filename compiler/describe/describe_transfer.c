@@ -1,7 +1,7 @@
 /* describe_transfer: settings that a hyperparameter transfer derives for a model: factors per
  * parameter as a table; values and formulas as text; all of it as JSON. */
 #include "abi/json_make.h"
-#include "elaborate/transfer.h"
+#include "elaborate/transfer/transfer.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -72,6 +72,11 @@ static void pass_chunk_scan(Work *work) {
     chunk_scan(work->program, (long)moec_option_number(work->compiler, "train.scan_chunk_size", 0));
 }
 
+/* A definition consists of the equations alone. */
+static void pass_low_rank(Work *work) {
+    if (!work->defined) low_rank(work->program);
+}
+
 static void pass_reassociate(Work *work) {
     if (work->program->loss) reassociate(work->program);
 }
@@ -178,6 +183,7 @@ static const PassRow passes[] = {
     {"written_masks", FORWARD | TRAIN | DECODE | MEASURE | GATHER, ANY, .program = written_masks,
      .needs = IS_FORWARD},
     {"chunk_scan", FORWARD | TRAIN | MEASURE, ANY, .run = pass_chunk_scan, .needs = IS_FORWARD},
+    {"low_rank", FORWARD | TRAIN | MEASURE, ANY, .run = pass_low_rank, .needs = IS_FORWARD},
     {"reassociate", TRAIN, ANY, .run = pass_reassociate, .needs = IS_FORWARD},
     {"gradient", TRAIN, ANY, .run = pass_gradient, .needs = IS_FORWARD, IS_COMPLETE, IS_FORWARD},
     {"decode", DECODE, ANY, .run = pass_decode, .needs = IS_FORWARD, IS_COMPLETE, IS_FORWARD},

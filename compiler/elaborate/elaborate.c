@@ -81,53 +81,6 @@ Value *train_group(Elaborator *e, const Node *layer, Record *record) {
     return NULL;
 }
 
-static bool reads_at(const Stored *stored, Expr *expr, Expr **found) {
-    if (expr->kind == EXPR_READ && expr->tensor == stored->tensor) {
-        *found = expr;
-        return true;
-    }
-    for (int i = 0; i < expr->count; i++)
-        if (reads_at(stored, expr->args[i], found)) return true;
-    return false;
-}
-
-static bool contracts(const Expr *expr) {
-    return expr->kind == EXPR_APPLY && expr->op == OP_MUL;
-}
-
-/* Fan-in: the own dimensions that the first product over this parameter sums over; fan-out: the
- * others. */
-static bool fans_in(const Stored *stored, Block *block, double *in, double *out) {
-    for (int i = 0; i < block->statements.count; i++) {
-        Statement *statement = block->statements.items[i];
-        if (statement->body.statements.count && fans_in(stored, &statement->body, in, out))
-            return true;
-        Expr *read = NULL;
-        if (statement->kind != STATEMENT_LOOP || statement->reduction != REDUCE_SUM) continue;
-        if (!contracts(statement->value) || !reads_at(stored, statement->value, &read)) continue;
-        *in = *out = 1;
-        for (int j = stored->tensor->lead; j < read->count; j++) {
-            bool reduced = !expr_uses_index(statement->target, read->args[j]->index);
-            if (read->args[j]->kind != EXPR_INDEX) reduced = false;
-            *(reduced ? in : out) *= (double)stored->tensor->axes[j]->size;
-        }
-        if (*in > 1) return true;
-    }
-    return false;
-}
-
-static void initialise(Elaborator *e) {
-    for (int i = 0; i < e->stored.count; i++) {
-        const Stored *stored = e->stored.items[i];
-        double in = 1, out = 1;
-        fans_in(stored, &e->program->body, &in, &out);
-        stored->tensor->fan_in = (int)in;
-        stored->tensor->fan_out = (int)out;
-        if (stored->tensor->role == ROLE_PARAMETER || stored->init)
-            evaluate_init(e, stored, in, out, &stored->tensor->init);
-    }
-}
-
 /* Outputs have unique names. */
 static void check_output_name(Elaborator *e, const char *name, Span span) {
     for (int i = 0; i < e->program->outputs.count; i++) {
@@ -289,10 +242,10 @@ static void model_program(Elaborator *e, const Node *model, const Node *layer, R
     check_refined(e);
     if (e->reports->errors) return;
     outputs(e);
-    initialise(e);
+    initialise(e, 0);
+    outside_attributes(e, e->attributes);
     check_sizes(e);
     if (e->settings) training_stages(e, train);
-    outside_attributes(e, e->attributes);
     for (int i = 0; i < e->once.count; i++)
         list_push(e->arena, &e->program->body.statements, e->once.items[i]);
     if (!e->reports->errors) keep_integers(e->program);

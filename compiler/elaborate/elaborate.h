@@ -317,6 +317,13 @@ void set_own(Arena *arena, Tensor *tensor, const char *name, double value);
 void declared_attributes(Elaborator *e, const Node *record, Tensor *tensor);
 /* Removes `parameters` from the record of the model and returns it, or NULL. */
 Value *take_attributes(const Node *layer, Record *record);
+/* Sets one attribute; value NULL means true; outside: in the model. False after a report. */
+bool set_attribute(Elaborator *e, Tensor *tensor, const char *name, Span span, Value *value,
+                   bool outside);
+
+/* ---- parameters.c ---- */
+/* Initial values of the parameters and states from `first` on. */
+void initialise(Elaborator *e, int first);
 void outside_attributes(Elaborator *e, const Value *list);
 
 /* ---- training_stages.c ---- */
@@ -346,6 +353,8 @@ const Node *option_layer(Elaborator *e, const Node *option);
  * path of the options of the instance for settings, or NULL. */
 void bind_option(Elaborator *e, const Node *option, Record *given, const char *prefix);
 bool check_limits(Elaborator *e, const Node *option, Value *value);
+/* The layer that a word names, with its options; option: of messages. */
+Value *layer_named_by_value(Elaborator *e, const Node *option, Value *value);
 /* A help line with the names of the kind similar to `word`, else with all of them. */
 void help_with_kinds(Elaborator *e, NodeKind kind, const char *word);
 void check_unknown_options(Elaborator *e, const Node *layer, Record *given);
@@ -582,6 +591,13 @@ bool is_bias_by_distance(Elaborator *e, const Attending *attending);
 void take_bias(Elaborator *e, Attending *attending);
 /* The result of the attention as equations. */
 Value *attend_scores(Elaborator *e, Attending *attending);
+
+/* ---- parameter_layer.c ---- */
+/* The layer is applied to the parameter, and its result replaces the parameter in all equations.
+ * Needs parameter_facts. False after a report. */
+bool apply_to_parameter(Elaborator *e, Tensor *parameter, Value *layer);
+/* Whether the layer can be applied to it: one with an option rows or columns needs a matrix. */
+bool fits_parameter(const Tensor *parameter, const Value *layer);
 
 /* ---- parameter_step.c ---- */
 /* Whether an optimizer reads properties of a parameter, or its rows and columns. */

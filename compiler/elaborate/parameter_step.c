@@ -22,8 +22,6 @@
 
 #include <string.h>
 
-typedef enum MatrixSide { SIDE_AHEAD, SIDE_ROWS, SIDE_COLUMNS } MatrixSide;
-
 /* Neighboring axes of a parameter on one side, as one axis. */
 typedef struct AxisGroup {
     MatrixSide side;
@@ -76,16 +74,6 @@ bool sees_parameters(const Node *optimizer) {
 }
 
 /* ---- a parameter as a matrix ---- */
-
-static MatrixSide matrix_side_of(const Tensor *parameter, int axis) {
-    const ParameterFacts *facts = parameter->facts;
-    const unsigned use = facts->axes[axis];
-    if (axis < parameter->lead) return SIDE_AHEAD;
-    if (facts->product && !(use & (AXIS_SUMMED | AXIS_KEPT)) && use & AXIS_SHARED)
-        return SIDE_AHEAD;
-    if (facts->product) return use & AXIS_SUMMED ? SIDE_ROWS : SIDE_COLUMNS;
-    return facts->lookup && !(use & AXIS_LOOKED_UP) ? SIDE_COLUMNS : SIDE_ROWS;
-}
 
 static int split_into_parts(const Tensor *parameter, AxisGroup *parts) {
     int count = 0;

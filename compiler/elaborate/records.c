@@ -221,7 +221,7 @@ static Value *layer_of_kind(Elaborator *e, const Node *option, Value *layer) {
     return value_error(e, layer->span);
 }
 
-static Value *layer_named_by_value(Elaborator *e, const Node *option, Value *value) {
+Value *layer_named_by_value(Elaborator *e, const Node *option, Value *value) {
     Value *layer = value_new(e, KIND_LAYER, value->span);
     layer->changed = value->changed;
     layer->layer = find_layer(e, value->word);

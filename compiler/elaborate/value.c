@@ -69,11 +69,17 @@ const char *value_shown(Elaborator *e, const Value *value) {
     return value_kind_text(value);
 }
 
+static bool is_pattern(const Value *value) {
+    return value->kind == KIND_WORD && strpbrk(value->word, "*.");
+}
+
 static void add_record_text(Elaborator *e, Text *text, const Record *record) {
     text_add(text, "{");
     for (int i = 0; record && i < record->entries.count; i++) {
         RecordField *entry = record->entries.items[i];
-        text_add(text, "%s%s = %s", i ? ", " : " ", entry->name, value_text(e, entry->value));
+        const char *quote = is_pattern(entry->value) ? "\"" : "";
+        text_add(text, "%s%s = %s%s%s", i ? ", " : " ", entry->name, quote,
+                 value_text(e, entry->value), quote);
     }
     text_add(text, " }");
 }

@@ -534,6 +534,7 @@ typedef struct Program {
     List relations;                /* Relation * (after route) */
     List scans;                    /* ScanForm * (after chunk_scan) */
     List masked;                   /* MaskedReduction * */
+    List applied;                  /* Tensor *, Tensor *: a parameter, the result of its layer */
     List scores;                   /* Tensor *: attention scores outside of the attention kernel,
                                       stored in full */
     bool by_training, by_decoding; /* the spec tests for this mode, or its calls differ in it */

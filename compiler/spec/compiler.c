@@ -79,6 +79,22 @@ void moec_observe_hessians(MoecCompiler *compiler) {
     compiler->observes_hessians = true;
 }
 
+void moec_observe_applied(MoecCompiler *compiler) {
+    compiler->observes_applied = true;
+}
+
+const char *moec_without_layers(const MoecCompiler *compiler) {
+    return compiler->unit ? compiler->unit->without_layers : NULL;
+}
+
+bool moec_stores_weights(MoecCompiler *compiler, const char *run) {
+    const Unit *unit = compiler->unit;
+    if (!unit || !unit->without_layers) return true;
+    report_error(&compiler->reports, unit->applied,
+                 "the run stores the parameters of a layer instead of the weights it computes");
+    return report_help(&compiler->reports, "moec merge %s --out DIR stores their results", run);
+}
+
 void moec_observe_name(MoecCompiler *compiler, const char *name) {
     list_push(compiler->arena, &compiler->observed,
               arena_copy(compiler->arena, name, strlen(name)));

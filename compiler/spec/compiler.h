@@ -13,6 +13,7 @@ struct MoecCompiler {
     const char *model;
     bool observes;           /* programs of the forward pass return their activations */
     bool observes_hessians;  /* the Hessians of their products */
+    bool observes_applied;   /* the results of layers that are applied to parameters */
     List observed;           /* const char *: names of tensors that they return */
     bool differentiates;     /* training programs return the gradients of real inputs */
     Tuning *tuning;          /* NULL: the model has no transfer */

@@ -81,6 +81,7 @@ Program *elaborated(MoecCompiler *compiler, Graph graph, long batch, long contex
     if (compiler->tuning && graph != GRAPH_UPDATE) tune(compiler->tuning, program);
     mark_whole(compiler->unit, program);
     if (compiler->observes && graph == GRAPH_FORWARD) observe(program);
+    if (compiler->observes_applied && graph == GRAPH_FORWARD) observe_applied(program);
     if (compiler->observed.count && (graph == GRAPH_FORWARD || graph == GRAPH_TRAIN))
         observe_by_name(program, &compiler->observed);
     return program;

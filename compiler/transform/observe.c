@@ -12,7 +12,7 @@
  *          Gradients of tensors by name, "gradient:NAME": the same copies, also of the states in a
  *          scan, which the pass gradient replaces.
  *
- *          All precede the outputs declared by the model.
+ *          All precede the outputs declared by the model. Only observe_applied drops these.
  */
 #include "analysis/parameter_flow.h"
 #include "base/must.h"
@@ -207,5 +207,19 @@ void observe_by_name(Program *program, const List *names) {
             add_output(program->arena, &wanted, tensor, name);
         }
     }
+    observe_all(program, &wanted, true);
+}
+
+void observe_applied(Program *program) {
+    List wanted = {0};
+    for (int i = 0; i < program->applied.count; i += 2) {
+        const Tensor *parameter = program->applied.items[i];
+        add_output(program->arena, &wanted, program->applied.items[i + 1], parameter->path);
+    }
+    program->outputs = (List){0};
+    program->loss = NULL;
+    program->rounded = false;
+    program->formats = NULL;
+    program->weights = program->head_weights = TYPE_REAL;
     observe_all(program, &wanted, true);
 }

@@ -9,7 +9,7 @@
  */
 #include "analysis/parameter_facts.h"
 #include "analysis/parameter_flow.h"
-#include "elaborate/transfer.h"
+#include "elaborate/transfer/transfer.h"
 #include "base/must.h"
 
 #include <string.h>

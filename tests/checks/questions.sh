@@ -16,7 +16,7 @@ Which schedules and warm-ups exist?|stdlib/OPTIONS.md examples/guides/04-trainin
 Which options does attention have?|stdlib/OPTIONS.md examples/guides/02-first-model.md|attention, window|QK-norm|qk_norm
 Which layers does the library have?|stdlib/OPTIONS.md examples/guides/02-first-model.md|layer, swiglu, mamba2|gated_delta
 How do I import Qwen or Llama?|examples/guides/06-import-export.md|import, qwen, llama|moec import
-How do I fine-tune or use LoRA?|examples/guides/06-import-export.md examples/guides/04-training.md|fine-tun, lora|lora\.moe
+How do I fine-tune or use LoRA?|examples/guides/27-lora.md examples/guides/04-training.md|fine-tun, lora|apply = lora
 How do I run int8 inference or serve an API?|examples/guides/10-precision-quantization.md|int8, infer|int8
 How do I serve an API?|examples/guides/05-generate-serve.md|serve, openai|moec serve
 How do I write my own layer?|examples/guides/09-custom-layers.md|custom, layer|layer [a-z_]*\(

@@ -148,6 +148,7 @@ static bool open_floats(Quantization *work) {
     const char *sets[] = {work->sets[0], work->sets[1]};
     work->compiler = work->file ? checkpoint_spec(work->file, sets, work->head ? 2 : 1) : NULL;
     if (!work->compiler) return false;
+    if (!moec_stores_weights(work->compiler, work->run)) return reports_good(work->compiler);
     work->program = moec_compile(work->compiler, shape.graph, 0, 0, 0);
     if (!work->program) return reports_good(work->compiler);
     work->model = model_open(device_cpu(), work->compiler, &shape, 1, true);

@@ -107,6 +107,8 @@ static bool look_for_option(Export *export) {
     const GraphShape shape = {.graph = MOEC_FORWARD};
     export->file = checkpoint_open(export->run);
     if (!export->file || !spec_of_run(export)) return false;
+    if (!exports_own(export) && !moec_stores_weights(export->compiler, export->run))
+        return reports_good(export->compiler);
     if (!exports_own(export) &&
         (!open_layouts(export) || !find_architecture(export) || !find_layout(export)))
         return false;

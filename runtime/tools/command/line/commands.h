@@ -12,10 +12,11 @@
 
 CommandRun command_check, command_transfer, command_coordcheck, command_fmt, command_doc,
     command_dump, command_diff, command_explain, command_plan, command_init, command_import,
-    command_export, command_quantize, command_tensors, command_forward, command_tokenize,
-    command_tokenizer, command_train, command_sweep, command_eval, command_generate, command_serve,
-    command_sample, command_emit, command_compare, command_report, command_log, command_verify,
-    command_bench, command_lsp, command_version, command_precompile, command_inspect;
+    command_export, command_merge, command_quantize, command_tensors, command_forward,
+    command_tokenize, command_tokenizer, command_train, command_sweep, command_eval,
+    command_generate, command_serve, command_sample, command_emit, command_compare, command_report,
+    command_log, command_verify, command_bench, command_lsp, command_version, command_precompile,
+    command_inspect;
 int command_completion(const Command *command, CommandList all, int argc, char **argv);
 int command_reference(const Command *command, CommandList all, int argc, char **argv);
 

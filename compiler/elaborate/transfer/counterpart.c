@@ -9,7 +9,7 @@
  *     block.*.ffn.router[d,n]        matches none: no axis n there
  */
 #include "analysis/parameter_facts.h"
-#include "elaborate/transfer.h"
+#include "elaborate/transfer/transfer.h"
 
 #include <ctype.h>
 #include <string.h>

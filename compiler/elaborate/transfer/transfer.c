@@ -18,7 +18,7 @@
  * The initial settings are those without the transfer: `lr` and the options of the optimizer from
  * the model, `init` from the standard deviation of the counterpart, `forward` = 1.
  */
-#include "elaborate/transfer.h"
+#include "elaborate/transfer/transfer.h"
 
 #include "analysis/parameter_facts.h"
 
