@@ -484,8 +484,7 @@ static void read_fixed_entry(ConfigReading *reading, const Node *entry) {
     if (layout_number(reading->arena, value, slot_number, reading, &number))
         set_number(reading, slot, number);
     else
-        slot->text =
-            value->kind == NODE_NAME ? value->name : word_list_text(reading->arena, value);
+        slot->text = value->kind == NODE_NAME ? value->name : word_list_text(reading->arena, value);
     if (!slot->text)
         report_error(reading->unit->reports, value->span,
                      "expected a number, a word, a list of words or arithmetic over options");
