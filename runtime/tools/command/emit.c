@@ -236,7 +236,7 @@ typedef struct EmittedSpec {
     const Safetensors *file;
 } EmittedSpec;
 
-static MoecCompiler *open_variant(const void *context, const char *set) {
+static MoecCompiler *open_emitted_variant(const void *context, const char *set) {
     const EmittedSpec *spec = context;
     EmitOptions options = *spec->options;
     options.sets.items[options.sets.count++] = set;
@@ -251,7 +251,7 @@ static bool write_freestanding(const EmitOptions *options, MoecCompiler *compile
         moec_compile(compiler, shape->graph, shape->batch, shape->context, shape->tokens);
     const MoecFreestanding *program = decoding ? moec_emit_freestanding(compiler, decoding) : NULL;
     if (!program) return reports_good(compiler);
-    if (!device_memory_holds(&options->memory, program, open_variant,
+    if (!device_memory_holds(&options->memory, program, open_emitted_variant,
                              &(EmittedSpec){options, file}))
         return false;
     model_initialise(model, seed);

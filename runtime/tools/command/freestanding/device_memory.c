@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-static bool holds(const DeviceMemory *memory, const MoecFreestanding *program) {
+static bool fits_memory(const DeviceMemory *memory, const MoecFreestanding *program) {
     return (!memory->flash || freestanding_flash_bytes(program) <= (size_t)memory->flash) &&
            (!memory->ram || freestanding_ram_bytes(program) <= (size_t)memory->ram);
 }
@@ -25,7 +25,7 @@ static long fitting_context(const DeviceMemory *memory, MoecCompiler *compiler, 
     for (; context > 0; context /= 2) {
         MoecProgram *decoding = moec_compile(compiler, MOEC_DECODE, 1, context, 1);
         *found = decoding ? moec_emit_freestanding(compiler, decoding) : NULL;
-        if (*found && holds(memory, *found)) break;
+        if (*found && fits_memory(memory, *found)) break;
     }
     return context;
 }
@@ -53,7 +53,7 @@ static char *advice(const DeviceMemory *memory, const MoecFreestanding *program,
 
 bool device_memory_holds(const DeviceMemory *memory, const MoecFreestanding *program,
                          OpenVariant open, const void *context) {
-    if (holds(memory, program)) return true;
+    if (fits_memory(memory, program)) return true;
     char *flash = need_text(freestanding_flash_bytes(program), memory->flash, "flash", "--flash"),
          *ram = need_text(freestanding_ram_bytes(program), memory->ram, "RAM", "--ram"),
          *help = advice(memory, program, open, context);
