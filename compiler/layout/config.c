@@ -425,20 +425,6 @@ static void read_rule(ConfigReading *reading, const Node *rule) {
     }
 }
 
-/* A list in source form: [a, b]; NULL for another value than a list of words. */
-static const char *word_list_text(Arena *arena, const Node *list) {
-    Text text = {.arena = arena};
-    if (list->kind != NODE_LIST) return NULL;
-    text_add(&text, "[");
-    for (int i = 0; i < list->count; i++) {
-        const Node *word = list->kids[i];
-        if (word->kind != NODE_NAME) return NULL;
-        text_add(&text, "%s%s", i ? ", " : "", word->name);
-    }
-    text_add(&text, "]");
-    return text.text;
-}
-
 /* Uses the value after `else` for a key that the configuration lacks. In the last pass, an unknown
  * option is an error. */
 static void read_otherwise(ConfigReading *reading, const Node *rule, const Node *value, bool last) {
@@ -470,7 +456,7 @@ static void read_otherwise(ConfigReading *reading, const Node *rule, const Node 
     } else if (slot && otherwise->kind == NODE_NAME && !is_named_word(otherwise, "none")) {
         slot->text = otherwise->name;
     } else if (slot && otherwise->kind == NODE_LIST) {
-        slot->text = word_list_text(reading->arena, otherwise);
+        slot->text = layout_word_list(reading->arena, otherwise);
     }
 }
 
@@ -484,7 +470,8 @@ static void read_fixed_entry(ConfigReading *reading, const Node *entry) {
     if (layout_number(reading->arena, value, slot_number, reading, &number))
         set_number(reading, slot, number);
     else
-        slot->text = value->kind == NODE_NAME ? value->name : word_list_text(reading->arena, value);
+        slot->text =
+            value->kind == NODE_NAME ? value->name : layout_word_list(reading->arena, value);
     if (!slot->text)
         report_error(reading->unit->reports, value->span,
                      "expected a number, a word, a list of words or arithmetic over options");

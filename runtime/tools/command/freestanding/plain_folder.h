@@ -38,7 +38,7 @@ size_t freestanding_ram_bytes(const MoecFreestanding *program);
 /* Writes the folder. False after a message. */
 bool freestanding_write(const FreestandingFolder *folder);
 
-/* ---- device_memory.c ---- */
+/* ---- memory_limits.c ---- */
 
 /* Bytes; 0: no limit. */
 typedef struct DeviceMemory {

@@ -1,4 +1,4 @@
-/* device_memory: compares a freestanding program with the memory of a device, and finds a smaller
+/* memory_limits: compares a freestanding program with the memory of a device, and finds a smaller
  * program of the same model that fits. */
 #include "tools/command/freestanding/plain_folder.h"
 #include "base/memory.h"
