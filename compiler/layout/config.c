@@ -425,16 +425,6 @@ static void read_rule(ConfigReading *reading, const Node *rule) {
     }
 }
 
-/* A list in source form: [a, b]. */
-static const char *word_list_text(Arena *arena, const Node *list) {
-    Text text = {.arena = arena};
-    text_add(&text, "[");
-    for (int i = 0; i < list->count; i++)
-        text_add(&text, "%s%s", i ? ", " : "", ((Node *)list->kids[i])->name);
-    text_add(&text, "]");
-    return text.text;
-}
-
 /* Uses the value after `else` for a key that the configuration lacks. In the last pass, an unknown
  * option is an error. */
 static void read_otherwise(ConfigReading *reading, const Node *rule, const Node *value, bool last) {
@@ -466,23 +456,25 @@ static void read_otherwise(ConfigReading *reading, const Node *rule, const Node 
     } else if (slot && otherwise->kind == NODE_NAME && !is_named_word(otherwise, "none")) {
         slot->text = otherwise->name;
     } else if (slot && otherwise->kind == NODE_LIST) {
-        slot->text = word_list_text(reading->arena, otherwise);
+        slot->text = layout_word_list(reading->arena, otherwise);
     }
 }
 
 /* Reads an option that is constant in the family. */
 static void read_fixed_entry(ConfigReading *reading, const Node *entry) {
     OptionSlot *slot = path_slot(reading, entry->name);
+    const Node *value = entry->kids[0];
     double number;
     if (slot->text) return;
     slot->fixed = true;
-    if (layout_number(reading->arena, entry->kids[0], slot_number, reading, &number))
+    if (layout_number(reading->arena, value, slot_number, reading, &number))
         set_number(reading, slot, number);
-    else if (entry->kids[0]->kind == NODE_NAME)
-        slot->text = entry->kids[0]->name;
     else
-        report_error(reading->unit->reports, entry->kids[0]->span,
-                     "expected a number, a word or arithmetic over options");
+        slot->text =
+            value->kind == NODE_NAME ? value->name : layout_word_list(reading->arena, value);
+    if (!slot->text)
+        report_error(reading->unit->reports, value->span,
+                     "expected a number, a word, a list of words or arithmetic over options");
 }
 
 static void make_slots(ConfigReading *reading) {

@@ -78,6 +78,8 @@ bool layout_constant(const Node *value);
 const char *layout_our_word(const Node *rule, const char *theirs);
 const char *layout_their_word(Arena *arena, const Node *rule, const char *ours);
 char *layout_known_words(Arena *arena, const Node *rule);
+/* A list of words in source form: [a, b]; NULL for another value. */
+const char *layout_word_list(Arena *arena, const Node *list);
 /* Of `repeat(pattern, layers)`: pattern, and layers; NULL for another value. */
 const Node *layout_repeated(const Node *value, const Node **count);
 /* layout_pattern translates their words, one per line, to the shortest "[a, b]" whose repetition is

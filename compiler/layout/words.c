@@ -98,3 +98,16 @@ char *layout_lines(Arena *arena, const Node *rule, const char *list, long count)
         text_add(&text, "%s%s", i ? "\n" : "", (const char *)words.items[i % words.count]);
     return text.text;
 }
+
+const char *layout_word_list(Arena *arena, const Node *list) {
+    Text text = {.arena = arena};
+    if (list->kind != NODE_LIST) return NULL;
+    text_add(&text, "[");
+    for (int i = 0; i < list->count; i++) {
+        const Node *word = list->kids[i];
+        if (word->kind != NODE_NAME) return NULL;
+        text_add(&text, "%s%s", i ? ", " : "", word->name);
+    }
+    text_add(&text, "]");
+    return text.text;
+}

@@ -56,6 +56,12 @@ enum { MOEC_HAS_PAIRS = 1 };
 enum { MOEC_HAS_PAIRS = 0 };
 #endif
 
+/* GCC 12 converts four bytes or four halves one by one without these functions. */
+#if defined(__aarch64__) && defined(__ARM_NEON)
+#define MOEC_NEON_HERE
+#include <arm_neon.h>
+#endif
+
 /* Registers of 16 rows of 16 words; so many rows of a are multiplied at a time. */
 #if defined(MOEC_PAIRS_HERE) && defined(__AMX_BF16__) && defined(__linux__) && defined(__x86_64__)
 #define MOEC_AMX_HERE
@@ -149,6 +155,8 @@ MOEC_INLINE MoecWords moec_widen(const void *x) {
     typedef int32_t Words __attribute__((vector_size(64)));
     const Halves halves = (Halves) * (const MoecHalves *)x;
     return (MoecWords)__builtin_ia32_pmovzxwd512_mask(halves, (Words){0}, 0xffff);
+#elif defined(MOEC_NEON_HERE)
+    return (MoecWords)vmovl_u16(vld1_u16(x));
 #else
     return __builtin_convertvector(*(const MoecHalves *)x, MoecWords);
 #endif
@@ -170,6 +178,11 @@ MOEC_INLINE MoecVector moec_load_steps(const signed char *x) {
     memcpy(&eight, x, sizeof eight);
     const Words steps = (Words)__builtin_ia32_pmovsxbd256((Bytes)(Pair){eight, 0});
     return __builtin_convertvector(steps, MoecVector);
+#elif defined(MOEC_NEON_HERE)
+    int32_t four;
+    memcpy(&four, x, sizeof four);
+    const int16x8_t halves = vmovl_s8(vreinterpret_s8_s32(vdup_n_s32(four)));
+    return (MoecVector)vcvtq_f32_s32(vmovl_s16(vget_low_s16(halves)));
 #else
     typedef signed char Bytes __attribute__((vector_size(MOEC_LANES), aligned(1), may_alias));
     return __builtin_convertvector(*(const Bytes *)x, MoecVector);

@@ -53,8 +53,18 @@ cd "$work"
 fails "best.moe:4:" moec emit best.moe --profile freestanding --out nowhere
 fails "add --set attention.best=0" moec emit best.moe --profile freestanding --out nowhere
 
+# A device that is too small: the missing bytes, and settings that fit.
+dense=$OLDPWD/generated/dense.moe
+set -- --profile freestanding --flash 100000 --ram 9000
+fails "bytes of flash, " moec emit "$dense" "$@" --out nowhere
+grep -q 'needs .* bytes of flash, [1-9][0-9]* more than --flash, and .* bytes of RAM, [1-9][0-9]* more than --ram$' out || wrong "$(cat out)"
+fitting=$(sed -n 's/^  help: \(--weight-dtype .*\) fits: .*/\1/p' out)
+# shellcheck disable=SC2086 # several words
+[ -n "$fitting" ] && moec emit "$dense" "$@" $fitting --out fitting >out 2>&1 || wrong "no settings that fit: $(cat out)"
+fails "no type of weights fits" moec emit "$dense" --profile freestanding --flash 5000 --out nowhere
+
 # Wrong usage ends with 2.
-for flags in "--mode train --profile freestanding" "--target cuda --profile freestanding" "--weights incbin" "--target web --mode train" "--profile other"; do
+for flags in "--mode train --profile freestanding" "--target cuda --profile freestanding" "--weights incbin" "--ram 100" "--target web --mode train" "--profile other"; do
     code=0
     # shellcheck disable=SC2086 # several words
     moec emit best.moe $flags --out nowhere >out 2>&1 || code=$?

@@ -54,6 +54,10 @@ both llama3 "$fixtures/llama3.json"
 sed 's/"single_word":true/"single_word":false/' "$fixtures/qwen.json" > qwen.json
 both qwen qwen.json
 both spm spm.json
+# An added token is found before any merge: the split "he n" is no merge of the file.
+sed 's/"added_tokens":\[/&{"id":274,"content":"hen","single_word":false,"lstrip":false,"rstrip":false,"normalized":false,"special":false},/
+    s/"vocab":{/&"hen":274,/' spm.json > added.json
+both added added.json
 
 cp -r m other
 cp "$fixtures/llama2.json" other/tokenizer.json

@@ -29,6 +29,7 @@ model near_and_far = offset {
   layers = 3, pattern = [local, local, full], post_norm = true, attention = { qk_norm = true, norm.offset = 1, rotary.theta = 1e5 }
   local_attention = { window = 7, rotary.theta = 100 }
 }
+model five_near = near_and_far { layers = 7, pattern = [local, local, local, local, local, full] }
 model clipped = m {
   pattern = [local, full], local_attention.window = 6, attention = { bias = true, sink = true }
   ffn = moe { experts = 3, top_k = 2, expert = clipped_swiglu { hidden_dim = 8 }, route_norm = top_k, router_bias = true }
@@ -79,6 +80,7 @@ again grown llama
 again stretched phi3
 again near mistral
 again near_and_far gemma3_text
+again five_near gemma3_text
 again clipped gpt_oss
 again latent deepseek_v3
 again delta qwen3_next
@@ -123,6 +125,7 @@ gguf normed gguf_qwen3
 gguf routed gguf_qwen3moe
 gguf mixed gguf_mixtral
 gguf learned gguf_gpt2
+gguf five_near gguf_gemma3
 
 # Metadata that does not define the model is kept: the end tokens and the chat template.
 cp -r m chatty
@@ -163,6 +166,7 @@ for model in gated capped uneven; do moec init "m.moe:$model" --seed 1 --out $mo
 fails "m.safetensors holds no chat template" moec generate m.safetensors --chat --prompt x
 fails "no supported GGUF architecture" moec export near.safetensors --format gguf --out nowhere
 fails "window is 5, but 0 after export" moec export near.safetensors --format gguf_llama --out nowhere
+fails "layout 'gguf_gemma3' cannot represent this model" moec export near_and_far.safetensors --format gguf_gemma3 --out nowhere
 fails "window is 5, but 0 after export" moec export near.safetensors --format llama --out nowhere
 fails "unmapped  block.1.attention.sdpa_gate.weight" moec export gated.safetensors --format llama --out nowhere
 fails "softcap is 30, but 0 after export" moec export capped.safetensors --format llama --out nowhere

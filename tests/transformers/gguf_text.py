@@ -135,8 +135,8 @@ def ours(run, name, tokens, before):
     """The log-probabilities [position, token] after the first `before` tokens."""
     out, padded = run / "logits.safetensors", tokens + [0] * (CONTEXT + 1 - len(tokens))
     with open(run / "tokens.bin", "wb") as file:
-        file.write(struct.pack("<256I", 20240520, 1, len(padded), *[0] * 253))
-        file.write(struct.pack(f"<{len(padded)}H", *padded))
+        file.write(struct.pack("<256I", 20240801, 1, len(padded), *[0] * 253))
+        file.write(struct.pack(f"<{len(padded)}I", *padded))
     moec("forward", f"{run.parent / 'models.moe'}:{name}", "--weights", run / "last.safetensors", "--input", run / "tokens.bin", "--outputs",
          "logits", "--out", out, "--set", "train.batch_size=1")
     logits = floats(out)["logits"].reshape(CONTEXT, VOCABULARY).astype(float)[before - 1:len(tokens) - 1]
@@ -147,7 +147,8 @@ def ours(run, name, tokens, before):
 def tokens_of(text, tokenizer, folder):
     (folder / "prompt").write_text(text)
     moec("tokenize", folder / "prompt", "--tokenizer", tokenizer, "--out", folder / "prompt.bin")
-    return list(numpy.frombuffer((folder / "prompt.bin").read_bytes()[1024:], "<u2"))
+    data = (folder / "prompt.bin").read_bytes()
+    return list(numpy.frombuffer(data[1024:], "<u2" if int.from_bytes(data[:4], "little") == 20240520 else "<u4"))
 
 
 def compare(name, folder, text, tokenizer):

@@ -25,6 +25,7 @@
 typedef struct EmitOptions {
     const char *operand, *target, *graph, *profile, *weights, *out;
     long context; /* positions of the KV caches; 0: train.context_length */
+    DeviceMemory memory;
     bool json, times;
     TextList sets;
 } EmitOptions;
@@ -222,6 +223,26 @@ static bool write_web(const FreestandingFolder *folder, const EmitOptions *optio
     return good;
 }
 
+/* The spec of a checkpoint or of a file. */
+static MoecCompiler *open_emitted_spec(const EmitOptions *options, const Safetensors *file) {
+    const TextList *sets = &options->sets;
+    return file ? checkpoint_spec(file, sets->items, sets->count)
+                : spec_open(options->operand, sets);
+}
+
+/* A model to open again with another setting. */
+typedef struct EmittedSpec {
+    const EmitOptions *options;
+    const Safetensors *file;
+} EmittedSpec;
+
+static MoecCompiler *open_emitted_variant(const void *context, const char *set) {
+    const EmittedSpec *spec = context;
+    EmitOptions options = *spec->options;
+    options.sets.items[options.sets.count++] = set;
+    return open_emitted_spec(&options, spec->file);
+}
+
 /* The folder of the profile freestanding, instead of that of a hosted program. */
 static bool write_freestanding(const EmitOptions *options, MoecCompiler *compiler,
                                const GraphShape *shape, Model *model, const Safetensors *file,
@@ -230,6 +251,9 @@ static bool write_freestanding(const EmitOptions *options, MoecCompiler *compile
         moec_compile(compiler, shape->graph, shape->batch, shape->context, shape->tokens);
     const MoecFreestanding *program = decoding ? moec_emit_freestanding(compiler, decoding) : NULL;
     if (!program) return reports_good(compiler);
+    if (!device_memory_holds(&options->memory, program, open_emitted_variant,
+                             &(EmittedSpec){options, file}))
+        return false;
     model_initialise(model, seed);
     if (file && !model_read(model, file, false)) return false;
     char *origin = origin_of(options, file);
@@ -338,13 +362,6 @@ static bool write_folder(const EmitOptions *options, MoecCompiler *compiler,
     return good;
 }
 
-/* The spec of a checkpoint or of a file. */
-static MoecCompiler *open_emitted_spec(const EmitOptions *options, const Safetensors *file) {
-    const TextList *sets = &options->sets;
-    return file ? checkpoint_spec(file, sets->items, sets->count)
-                : spec_open(options->operand, sets);
-}
-
 static bool can_train(const MoecCompiler *compiler) {
     return !moec_gathers(compiler) ||
            error_message(
@@ -442,6 +459,11 @@ int command_emit(const Command *command, int argc, char **argv) {
         {OPTION_TEXT, "--weights", "array|incbin", &options.weights,
          "weights of a freestanding program: array in C, or incbin of the assembler (default array "
          "up to 16 MB)"},
+        {OPTION_COUNT, "--flash", "BYTES", &options.memory.flash,
+         "read-only memory of the device of a freestanding program, for weights, code and tables "
+         "(default: no limit)"},
+        {OPTION_COUNT, "--ram", "BYTES", &options.memory.ram,
+         "RAM of this device, for the state and the stack (default: no limit)"},
         {OPTION_TEXT, "--out", "DIR", &options.out, "directory to write"},
         {OPTION_FLAG, "--force", NULL, &force, "replacement of existing files"},
         {OPTION_FLAG, "--json", NULL, &options.json, "result as JSON"},
@@ -464,6 +486,10 @@ int command_emit(const Command *command, int argc, char **argv) {
                                "--profile freestanding requires --target c and --mode decode");
     if (options.weights && (is_web(&options) || !is_freestanding(&options)))
         return arguments_wrong(command, NULL, "--weights is an option of --profile freestanding");
+    if ((options.memory.flash || options.memory.ram) &&
+        (is_web(&options) || !is_freestanding(&options)))
+        return arguments_wrong(command, NULL,
+                               "--flash and --ram are options of --profile freestanding");
     if (!force && !is_empty(options.out)) return EXIT_INPUT;
     keep_context(&options);
     return emit(&options) ? 0 : EXIT_INPUT;

@@ -88,6 +88,13 @@ static char *merge_text(const json_t *merge) {
                 : memory_format("%s %s", left ? left : "", right ? right : "");
 }
 
+/* A new string: both parts of a merge as one token. */
+static char *merged_text(const json_t *merge) {
+    char *text = merge_text(merge), *space = strchr(text, ' ');
+    if (space) memmove(space, space + 1, strlen(space));
+    return text;
+}
+
 static void add_merges(Gguf *gguf, const json_t *merges) {
     size_t count = json_array_size(merges), i;
     char **texts = memory_new(sizeof *texts * (count + 1));
@@ -110,8 +117,7 @@ static float *merge_scores(const json_t *model, long vocabulary) {
     json_t *merge;
     size_t i;
     json_array_foreach(merges, i, merge) {
-        char *text = merge_text(merge), *space = strchr(text, ' ');
-        if (space) memmove(space, space + 1, strlen(space));
+        char *text = merged_text(merge);
         const json_t *id = json_object_get(tokens, text);
         json_int_t token_id = json_is_integer(id) ? json_integer_value(id) : -1;
         if (token_id >= 0 && token_id < vocabulary && scores[token_id] == 0)
@@ -121,33 +127,47 @@ static float *merge_scores(const json_t *model, long vocabulary) {
     return scores;
 }
 
+/* The vocabulary without added tokens, which are found before any merge. */
+static json_t *merged_vocabulary(const json_t *object) {
+    json_t *made = json_copy(json_object_get(json_object_get(object, "model"), "vocab")), *added;
+    size_t i;
+    json_array_foreach(json_object_get(object, "added_tokens"), i, added) {
+        json_object_del(made, json_field_text(added, "content"));
+    }
+    return made;
+}
+
 /* True if the merges derived from the scores equal those of the tokenizer. Derived merges are all
  * splits of a token into two tokens, and those of one token are adjacent. Splits of the same token
  * have the same rank. */
-static bool merges_follow(const json_t *model, const float *scores) {
-    json_t *again =
-        gguf_merges(json_object_get(model, "vocab"), scores, json_object_get(model, "vocab"));
-    const json_t *merges = json_object_get(model, "merges");
+static bool merges_follow(const json_t *object, const float *scores) {
+    const json_t *model = json_object_get(object, "model");
+    json_t *made = merged_vocabulary(object);
+    json_t *again = gguf_merges(json_object_get(model, "vocab"), scores, made);
     json_t *known = json_object(), *merge;
-    size_t i;
-    bool same = json_array_size(again) == json_array_size(merges);
+    size_t i, at = 0;
+    bool same = true;
     json_array_foreach(again, i, merge) {
-        char *text = merge_text(merge), *joined = merge_text(merge), *space = strchr(joined, ' ');
-        memmove(space, space + 1, strlen(space));
+        char *text = merge_text(merge), *joined = merged_text(merge);
         json_object_set_new(known, text, json_text(joined));
         free(text);
         free(joined);
     }
-    for (i = 0; same && i < json_array_size(merges); i++) {
-        char *text = merge_text(json_array_get(merges, i)),
-             *other = merge_text(json_array_get(again, i));
+    json_array_foreach(json_object_get(model, "merges"), i, merge) {
+        char *joined = merged_text(merge);
+        const bool counts = json_object_get(made, joined);
+        free(joined);
+        if (!counts) continue;
+        char *text = merge_text(merge), *other = merge_text(json_array_get(again, at++));
         const char *one = json_field_text(known, text), *two = json_field_text(known, other);
-        same = one && two && strcmp(one, two) == 0;
+        same = same && one && two && strcmp(one, two) == 0;
         free(text);
         free(other);
     }
+    same = same && at == json_array_size(again);
     json_decref(known);
     json_decref(again);
+    json_decref(made);
     return same;
 }
 
@@ -174,7 +194,7 @@ static bool add_sentencepiece(Gguf *gguf, const json_t *object, long vocabulary)
     const json_t *model = json_object_get(object, "model");
     bool prefix, known = spaces(object, &prefix);
     float *scores = merge_scores(model, vocabulary);
-    bool good = known && merges_follow(model, scores);
+    bool good = known && merges_follow(object, scores);
     if (good) {
         Tokens tokens = vocabulary_tokens(object, vocabulary);
         const char *unknown = json_field_text(model, "unk_token");

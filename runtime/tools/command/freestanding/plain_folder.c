@@ -56,6 +56,14 @@ static size_t code_bytes(const MoecFreestanding *program) {
     return 5000 + (size_t)program->kernels * 300 + (size_t)program->products * 120;
 }
 
+size_t freestanding_flash_bytes(const MoecFreestanding *program) {
+    return freestanding_weight_bytes(program) + code_bytes(program);
+}
+
+size_t freestanding_ram_bytes(const MoecFreestanding *program) {
+    return freestanding_state_bytes(program) + freestanding_stack_bytes(program);
+}
+
 static char *memory_text(const MoecFreestanding *program, const char *prefix) {
     return memory_format("%sread-only  %zu bytes of weights, about %zu kB of code and tables\n"
                          "%sRAM        %zu bytes: the type Model (KV cache and states %zu, "

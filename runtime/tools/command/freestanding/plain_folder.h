@@ -31,8 +31,27 @@ enum { FREESTANDING_ARRAY_BYTES = 16 << 20 };
 size_t freestanding_weight_bytes(const MoecFreestanding *program);
 size_t freestanding_rounded_bytes(const MoecFreestanding *program); /* all but f32 */
 
+/* With code and tables; state and stack. */
+size_t freestanding_flash_bytes(const MoecFreestanding *program);
+size_t freestanding_ram_bytes(const MoecFreestanding *program);
+
 /* Writes the folder. False after a message. */
 bool freestanding_write(const FreestandingFolder *folder);
+
+/* ---- memory_limits.c ---- */
+
+/* Bytes; 0: no limit. */
+typedef struct DeviceMemory {
+    long flash, ram;
+} DeviceMemory;
+
+/* Opens the model with one more setting, "inference.weight_dtype=int8". NULL after an error. */
+typedef MoecCompiler *(*OpenVariant)(const void *context, const char *set);
+
+/* Whether the program fits into the memory. If not, the message states the missing bytes and a type
+ * of weights and a context length that fit. */
+bool device_memory_holds(const DeviceMemory *memory, const MoecFreestanding *program,
+                         OpenVariant open, const void *context);
 
 /* ---- web_page.c ---- */
 
