@@ -6,8 +6,8 @@
  *
  * Counts the arithmetic of the program per token: operations as in op.def, sums as one addition per
  * term (a multiply-add counts as two), attention over the average number of keys of a position.
- * Training computes each product three times: its result and the gradients of both operands. The
- * row of a call states the operations of its gradient.
+ * Training computes each product three times: its result and the gradients of both operands, of
+ * which a frozen parameter has none. The row of a call states the operations of its gradient.
  *
  *     up[n[r],d,f] over rows r of k selections out of |n| per token: active = k / |n|
  *     table[id[s,h],d] for |h| numbers per token: active = |h| / rows of the table
@@ -257,6 +257,19 @@ double statement_flops(const Program *program, const Statement *statement) {
     return statement->row && statement->row->flops ? statement->row->flops(program, statement) : 0;
 }
 
+static void find_frozen(Expr *expr, void *data) {
+    *(bool *)data |= expr->kind == EXPR_READ && expr->tensor->frozen;
+}
+
+/* Operations of the gradient per operation: of a product with a frozen parameter, the gradient of
+ * the other operand. */
+static double backward_of(const Statement *statement) {
+    bool frozen = false;
+    if (statement->row) return statement->row->backward;
+    if (statement->kind == STATEMENT_LOOP) expr_walk(statement->value, find_frozen, &frozen);
+    return frozen ? 1 : 2;
+}
+
 static void add_statement_cost(Costing *costing, Statement *statement) {
     double counted = statement_flops(costing->program, statement);
     if (statement->kind == STATEMENT_LOOP) expr_walk(statement->value, visit_read, costing);
@@ -264,7 +277,7 @@ static void add_statement_cost(Costing *costing, Statement *statement) {
     long steps = costing->repeat ? costing->repeat->index->axis->size : 1;
     counted *= (double)steps / costing->tokens;
     costing->forward += counted;
-    costing->backward += counted * (statement->row ? statement->row->backward : 2);
+    costing->backward += counted * backward_of(statement);
     if (costing->path) add_layer(costing, costing->path, steps, (LayerCost){.flops = counted});
     remember_maker(costing, statement);
     list_push(costing->arena, &costing->cost->paths, (void *)costing->path);
