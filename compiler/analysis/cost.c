@@ -42,11 +42,10 @@ typedef struct Costing {
 
 /* ---- active parameters ---- */
 
-/* True for a subscript that data determines, except a token: whole embeddings count as active. */
+/* True for a subscript that is computed from data. Embeddings of inputs count as a whole. */
 static bool is_lookup(const Expr *sub) {
-    const bool token = sub->kind == EXPR_READ && sub->tensor->role == ROLE_INPUT &&
-                       sub->tensor->declared == MOEC_INPUT_TOKEN;
-    return !token && expr_has_reads(sub);
+    const bool input = sub->kind == EXPR_READ && sub->tensor->role == ROLE_INPUT;
+    return !input && expr_has_reads(sub);
 }
 
 typedef struct TableRead {
