@@ -106,6 +106,13 @@ static bool is_scatter_use(const LocalAccess *use) {
     return use->write && statement_is_scatter(use->member->statement);
 }
 
+/* True if a use runs over rows that the first write leaves out. */
+static bool reads_beyond(const LocalAccess *write, const List *uses) {
+    bool beyond = false;
+    for (int i = 0; i < uses->count; i++) beyond |= !use_at(uses, i)->member->statement->bound;
+    return write->member->statement->bound && beyond;
+}
+
 static Local *local_of(Program *program, const Kernel *kernel, Tensor *tensor, bool alone,
                        long *rows) {
     if (tensor->type == TYPE_BF16) return NULL; /* a variable would not round */
@@ -131,7 +138,7 @@ static Local *local_of(Program *program, const Kernel *kernel, Tensor *tensor, b
         long size = row_size(member, write->access, covered);
         bool fits = size <= MAX_ROW && *rows + size <= program->target->row_room &&
                     (covered || kernel->work < small_work(program));
-        if (local.stored || !fits) return NULL;
+        if (local.stored || !fits || reads_beyond(write, &uses)) return NULL;
         *rows += size;
         local.size = size;
     }
