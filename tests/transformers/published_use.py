@@ -13,9 +13,9 @@ import numpy.ma
 import gguf_text
 from gguf_text import moec
 
-CONTEXT, WINDOWS = 128, 2  # of the perplexity
+WINDOW, WINDOWS = 96, 2  # of the perplexity
 QUESTION = "What is the capital of France?"
-STEPS, BATCH = 20, 2
+CONTEXT, STEPS, BATCH = 128, 20, 2  # of LoRA; llama.cpp reads at most CONTEXT tokens of the exported model
 LORA = """use lora
 use {base}
 
@@ -36,16 +36,16 @@ def write_texts(folder):
     (folder / "held.txt").write_bytes("\n\n".join(entries[::16]).encode()[:8000].decode(errors="ignore").encode())
 
 
-def evaluated(run, data):
+def evaluated(run, data, context=CONTEXT):
     """The mean negative log-likelihood in nats per token."""
-    return json.loads(moec("eval", run, "--data", data, "-c", CONTEXT, "-b", 1, "--json"))["loss"]
+    return json.loads(moec("eval", run, "--data", data, "-c", context, "-b", 1, "--json"))["loss"]
 
 
 def windows_of(folder):
     """Token file with the first windows of the validation text, and its tokens."""
     (folder / "prompt.bin").unlink(missing_ok=True)
     text = (folder / "held.txt").read_text()
-    tokens = [int(one) for one in gguf_text.tokens_of(text, folder / "tokenizer.json", folder)][:CONTEXT * WINDOWS + 1]
+    tokens = [int(one) for one in gguf_text.tokens_of(text, folder / "tokenizer.json", folder)][:WINDOW * WINDOWS + 1]
     (folder / "windows.bin").write_bytes(struct.pack(f"<256I{len(tokens)}I", 20240801, 1, len(tokens), *[0] * 253, *tokens))
     return folder / "windows.bin", tokens
 
@@ -53,21 +53,22 @@ def windows_of(folder):
 def loss_of_llama(file, tokens):
     """The same mean by llama.cpp. A large bias selects the known token; the reported log-probability is without the bias."""
     server, total = gguf_text.read_by_llama(file), 0
-    for begin in range(0, CONTEXT * WINDOWS, CONTEXT):
-        for end in range(begin + 1, begin + CONTEXT + 1):
+    for begin in range(0, WINDOW * WINDOWS, WINDOW):
+        for end in range(begin + 1, begin + WINDOW + 1):
             result = server.handle_completions({"prompt": tokens[begin:end], "max_tokens": 1, "temperature": 0, "logprobs": 1,
                                                 "logit_bias": {str(tokens[end]): 1000}})
+            assert "choices" in result, result
             found = result["choices"][0]["logprobs"]["content"][0]
             assert found["id"] == tokens[end]
             total -= found["logprob"]
-    return total / (CONTEXT * WINDOWS)
+    return total / (WINDOW * WINDOWS)
 
 
 def compare_perplexity(run, file, folder, limit):
     """limit: relative difference of the mean negative log-likelihood."""
     data, tokens = windows_of(folder)
-    mine, other = evaluated(run, data), loss_of_llama(file, tokens)
-    print(f"{pathlib.Path(file).name}: perplexity of {CONTEXT * WINDOWS} tokens {numpy.exp(mine):.3f}, of llama.cpp {numpy.exp(other):.3f}; "
+    mine, other = evaluated(run, data, WINDOW), loss_of_llama(file, tokens)
+    print(f"{pathlib.Path(file).name}: perplexity of {WINDOW * WINDOWS} tokens {numpy.exp(mine):.3f}, of llama.cpp {numpy.exp(other):.3f}; "
           f"negative log-likelihood {mine:.4f} and {other:.4f}, {abs(mine / other - 1):.1e} apart")
     assert abs(mine / other - 1) < limit
 
