@@ -261,14 +261,14 @@ double statement_flops(const Program *program, const Statement *statement) {
 }
 
 /* Tensors that a statement reads, up to two different ones. */
-typedef struct Operands {
+typedef struct CostedReads {
     const Costing *costing;
     const Tensor *tensors[2];
     int count, needed; /* needed: those that have a gradient */
-} Operands;
+} CostedReads;
 
 static void count_operand(Expr *expr, void *data) {
-    Operands *operands = data;
+    CostedReads *operands = data;
     const Tensor *tensor = expr->tensor;
     if (expr->kind != EXPR_READ || tensor->type != TYPE_REAL) return;
     for (int i = 0; i < operands->count && i < 2; i++)
@@ -283,7 +283,7 @@ static void count_operand(Expr *expr, void *data) {
 static double gradient_factor(const Costing *costing, const Statement *statement) {
     const double factor = statement->row ? statement->row->backward : 2;
     if (!costing->reach.to_loss) return factor;
-    Operands operands = {.costing = costing};
+    CostedReads operands = {.costing = costing};
     for (int i = 0; i < statement->inputs.count; i++)
         expr_walk(statement->inputs.items[i], count_operand, &operands);
     if (statement->kind == STATEMENT_LOOP) expr_walk(statement->value, count_operand, &operands);

@@ -565,7 +565,8 @@ static bool report_lacking(const Safetensors *file, Names *names, bool lacking) 
     return true;
 }
 
-/* Reads a tensor if the file has it, otherwise initializes it; another shape is added to `wrong`. */
+/* Reads a tensor if the file has it, otherwise initializes it; another shape is added to
+ * `wrong`. */
 static bool begin_tensor(const Safetensors *file, const PublicTensor *one, float *block,
                          uint64_t seed, bool *used, Names *wrong) {
     const TensorEntry *entry = safetensors_find(file, one->name);
