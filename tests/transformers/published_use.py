@@ -13,7 +13,7 @@ import numpy.ma
 import gguf_text
 from gguf_text import moec
 
-WINDOW, WINDOWS = 96, 1  # of the perplexity; Gemma needs its first token, which only the first window has
+WINDOW, WINDOWS = 96, 1  # of the perplexity; only the first window begins with <bos>, which Gemma needs
 QUESTION = "What is the capital of France?"
 CONTEXT, STEPS, BATCH = 128, 20, 2  # of LoRA; llama.cpp reads at most CONTEXT tokens of the exported model
 LORA = """use lora
