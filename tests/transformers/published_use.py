@@ -73,23 +73,27 @@ def compare_perplexity(run, file, folder, limit):
     assert abs(mine / other - 1) < limit
 
 
-def check_server(run):
-    """A chat request has the greedy answer of `moec generate --chat`."""
-    expected = moec("generate", run, "--chat", "--prompt", QUESTION, "-n", 24, "--temperature", 0)
+def check_server(run, chat):
+    """A chat request has the greedy answer of `moec generate --chat`; a request without a chat template that of `moec generate`."""
+    expected = moec("generate", run, *["--chat"][:chat], "--prompt", QUESTION, "-n", 24, "--temperature", 0)
+    expected = expected if chat else expected.removeprefix(QUESTION)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    body = {"messages": [{"role": "user", "content": QUESTION}], "max_tokens": 24, "temperature": 0}
+    asked = {"messages": [{"role": "user", "content": QUESTION}]} if chat else {"prompt": QUESTION}
+    path = "chat/completions" if chat else "completions"
     server = subprocess.Popen(["moec", "serve", str(run), "--port", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         answer = subprocess.run(["curl", "-s", "--retry", "60", "--retry-connrefused", "--retry-delay", "1", "-H",
-                                 "Content-Type: application/json", "-d", json.dumps(body), f"127.0.0.1:{port}/v1/chat/completions"],
+                                 "Content-Type: application/json", "-d", json.dumps(asked | {"max_tokens": 24, "temperature": 0}),
+                                 f"127.0.0.1:{port}/v1/{path}"],
                                 check=True, capture_output=True, text=True).stdout
     finally:
         server.terminate()
         server.wait()
-    text = json.loads(answer)["choices"][0]["message"]["content"]
-    print(f"chat of moec serve: {text!r}")
+    choice = json.loads(answer)["choices"][0]
+    text = choice["message"]["content"] if chat else choice["text"]
+    print(f"answer of moec serve: {text!r}")
     assert text and text.strip() == expected.strip(), f"moec generate: {expected!r}"
 
 
