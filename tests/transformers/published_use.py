@@ -110,7 +110,7 @@ def tune(run, folder, rise):
     print(f"LoRA, {STEPS} steps of {CONTEXT * BATCH} tokens: {seconds:.0f} s, loss {before:.4f} -> {after:.4f}, "
           f"peak memory {result['peak_memory_bytes'] / 1e6:.0f} MB, of moec check {planned / 1e6:.0f} MB")
     assert result["peak_memory_bytes"] < 1.25 * planned  # also has the program and one tensor of the written file
-    assert after < before - 0.1  # other seeds of the order of data change it by 0.01
+    assert after < before - 0.1  # SmolLM2: 0.22
     moec("merge", folder / "tuned", "--out", folder / "merged")
     merged = evaluated(folder / "merged", held)
     assert abs(merged - after) < 1e-4
