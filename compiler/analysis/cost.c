@@ -6,13 +6,15 @@
  *
  * Counts the arithmetic of the program per token: operations as in op.def, sums as one addition per
  * term (a multiply-add counts as two), attention over the average number of keys of a position.
- * Training computes each product three times: its result and the gradients of both operands, of
- * which a frozen parameter has none. The row of a call states the operations of its gradient.
+ * Training computes each product three times: its result and the gradients of both operands. The
+ * row of a call states the operations of its gradient. In a model with frozen parameters, operands
+ * without a gradient do not count.
  *
  *     up[n[r],d,f] over rows r of k selections out of |n| per token: active = k / |n|
  *     table[id[s,h],d] for |h| numbers per token: active = |h| / rows of the table
  */
 #include "abi/step_path.h"
+#include "analysis/reach.h"
 #include "ir/call.h"
 #include "passes.h"
 #include "base/must.h"
@@ -38,6 +40,7 @@ typedef struct Costing {
     const char **makers; /* by tensor: the path when it was computed */
     const Statement *repeat;
     double forward, backward; /* operations of the whole program and of its gradient */
+    Reach reach;              /* of a program with a loss and frozen parameters */
 } Costing;
 
 /* ---- active parameters ---- */
@@ -256,17 +259,35 @@ double statement_flops(const Program *program, const Statement *statement) {
     return statement->row && statement->row->flops ? statement->row->flops(program, statement) : 0;
 }
 
-static void find_frozen(Expr *expr, void *data) {
-    *(bool *)data |= expr->kind == EXPR_READ && expr->tensor->frozen;
+/* Tensors that a statement reads, up to two different ones. */
+typedef struct CostedReads {
+    const Costing *costing;
+    const Tensor *tensors[2];
+    int count, needed; /* needed: those that have a gradient */
+} CostedReads;
+
+static void count_operand(Expr *expr, void *data) {
+    CostedReads *operands = data;
+    const Tensor *tensor = expr->tensor;
+    if (expr->kind != EXPR_READ || tensor->type != TYPE_REAL) return;
+    for (int i = 0; i < operands->count && i < 2; i++)
+        if (operands->tensors[i] == tensor) return;
+    if (operands->count < 2) operands->tensors[operands->count] = tensor;
+    operands->count++;
+    const Reach *reach = &operands->costing->reach;
+    operands->needed += reach->from_parameter[tensor->id] && reach->to_loss[tensor->id];
 }
 
-/* Operations of the gradient per operation: of a product with a frozen parameter, the gradient of
- * the other operand. */
-static double backward_of(const Statement *statement) {
-    bool frozen = false;
-    if (statement->row) return statement->row->backward;
-    if (statement->kind == STATEMENT_LOOP) expr_walk(statement->value, find_frozen, &frozen);
-    return frozen ? 1 : 2;
+/* Operations of the gradient, as a multiple of those of the statement. */
+static double gradient_factor(const Costing *costing, const Statement *statement) {
+    const double factor = statement->row ? statement->row->backward : 2;
+    if (!costing->reach.to_loss) return factor;
+    CostedReads operands = {.costing = costing};
+    for (int i = 0; i < statement->inputs.count; i++)
+        expr_walk(statement->inputs.items[i], count_operand, &operands);
+    if (statement->kind == STATEMENT_LOOP) expr_walk(statement->value, count_operand, &operands);
+    const bool product = statement->reduction == REDUCE_SUM && operands.count == 2;
+    return product ? operands.needed : operands.needed || !statement->row ? factor : 0;
 }
 
 static void add_statement_cost(Costing *costing, Statement *statement) {
@@ -276,7 +297,7 @@ static void add_statement_cost(Costing *costing, Statement *statement) {
     long steps = costing->repeat ? costing->repeat->index->axis->size : 1;
     counted *= (double)steps / costing->tokens;
     costing->forward += counted;
-    costing->backward += counted * backward_of(statement);
+    costing->backward += counted * gradient_factor(costing, statement);
     if (costing->path) add_layer(costing, costing->path, steps, (LayerCost){.flops = counted});
     remember_maker(costing, statement);
     list_push(costing->arena, &costing->cost->paths, (void *)costing->path);
@@ -305,6 +326,13 @@ static void add_block_cost(Costing *costing, const Block *block, const Statement
     }
 }
 
+static bool has_frozen(const Program *program) {
+    bool found = false;
+    for (int i = 0; i < program->tensors.count; i++)
+        found |= ((const Tensor *)program->tensors.items[i])->frozen;
+    return found;
+}
+
 /* cost: see the head of this file. */
 Cost *cost(Arena *arena, Program *forward) {
     Costing costing = {.arena = arena, .program = forward, .tokens = 1};
@@ -314,6 +342,7 @@ Cost *cost(Arena *arena, Program *forward) {
     costing.active = arena_alloc(arena, (size_t)forward->tensors.count * sizeof *costing.active);
     for (int i = 0; i < forward->tensors.count; i++) costing.active[i] = -1;
     block_walk_back(&forward->body, find_active, &costing);
+    if (forward->loss && has_frozen(forward)) costing.reach = gradient_reach(forward);
     size_t tensors = (size_t)forward->tensors.count + 1;
     costing.makers = arena_alloc(arena, tensors * sizeof *costing.makers);
     add_block_cost(&costing, &forward->body, NULL);

@@ -63,15 +63,16 @@ static const void *entry_bytes(const TensorEntry *entries, int index, const Make
 }
 
 /* Computes the checksum over entries in the order of their data, for reader and writer alike.
- * text[33] receives the digits. */
+ * text[33] receives the digits. mapped: the data is a file; its pages are released. */
 static void content_checksum(char *text, const TensorEntry *entries, int count, json_t *notes,
-                             const Maker *maker) {
+                             const Maker *maker, bool mapped) {
     XXH3_state_t *state = XXH3_createState();
     XXH3_128bits_reset(state);
     checksum_text(state, notes, NULL);
     for (int i = 0; i < count; i++) {
         checksum_text(state, NULL, &entries[i]);
         XXH3_128bits_update(state, entry_bytes(entries, i, maker), entries[i].bytes);
+        if (mapped) memory_release((void *)(uintptr_t)entries[i].data, entries[i].bytes);
     }
     XXH128_hash_t hash = XXH3_128bits_digest(state);
     XXH3_freeState(state);
@@ -203,7 +204,7 @@ Safetensors *safetensors_open(const char *path) {
     const char *expected = sound ? safetensors_note(file, "checksum") : NULL;
     if (expected) {
         char found[33];
-        content_checksum(found, file->entries, file->count, file->notes, NULL);
+        content_checksum(found, file->entries, file->count, file->notes, NULL, true);
         if (strcmp(found, expected) != 0)
             sound = safetensors_damaged(
                 file, "the checksum does not match: the file was changed or damaged "
@@ -368,7 +369,7 @@ static char *header_text(const TensorEntry *entries, int count, json_t *notes) {
 static bool write_file(const char *path, const TensorEntry *entries, int count, json_t *notes,
                        const Maker *maker) {
     char digits[33];
-    content_checksum(digits, entries, count, notes, maker);
+    content_checksum(digits, entries, count, notes, maker, false);
     json_object_set_new(notes, "checksum", json_text(digits));
     char *header = header_text(entries, count, notes);
     size_t length = strlen(header), padded = (length + 7) / 8 * 8;

@@ -565,10 +565,12 @@ static bool report_lacking(const Safetensors *file, Names *names, bool lacking) 
     return true;
 }
 
-/* Reads a tensor if the file has it; another shape is added to `wrong`. */
-static bool begin_tensor(const Safetensors *file, const PublicTensor *one, float *block, bool *used,
-                         Names *wrong) {
+/* Reads a tensor if the file has it, otherwise initializes it; another shape is added to
+ * `wrong`. */
+static bool begin_tensor(const Safetensors *file, const PublicTensor *one, float *block,
+                         uint64_t seed, bool *used, Names *wrong) {
     const TensorEntry *entry = safetensors_find(file, one->name);
+    if (!entry) initialise_block(one, 1, block, seed);
     if (!entry || fits_tensor(one, entry))
         return read_tensor(file, one->name, one, block, false, used);
     used[entry - file->entries] = true;
@@ -582,17 +584,21 @@ static bool begin_tensor(const Safetensors *file, const PublicTensor *one, float
     return true;
 }
 
-bool model_begin(Model *model, const Safetensors *file, bool lacking) {
+bool model_begin(Model *model, const Safetensors *file, bool lacking, uint64_t seed) {
     bool good = true, *used = memory_new(sizeof *used * ((size_t)file->count + 1));
     Names absent = {0}, left = {0}, wrong = {0};
     for (int i = 0; i < model->parameter_count; i++) {
         const PublicTensor *one = &model->parameters[i];
-        good &= begin_tensor(file, one, model->weights, used, &wrong);
+        good &= begin_tensor(file, one, model->weights, seed, used, &wrong);
         if (!safetensors_find(file, one->name)) add_name(&absent, one->name);
     }
-    for (int i = 0; i < model->state_count; i++)
-        if (!is_optimizers(model->states[i].name))
-            good &= begin_tensor(file, &model->states[i], model->layer_states, used, &wrong);
+    for (int i = 0; i < model->state_count; i++) {
+        const PublicTensor *one = &model->states[i];
+        if (is_optimizers(one->name))
+            initialise_block(one, 1, model->layer_states, seed);
+        else
+            good &= begin_tensor(file, one, model->layer_states, seed, used, &wrong);
+    }
     for (int i = 0; i < file->count; i++)
         if (!used[i] && !is_optimizers(file->entries[i].name))
             add_name(&left, file->entries[i].name);

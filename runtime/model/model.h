@@ -169,9 +169,9 @@ void model_initialise(Model *model, uint64_t seed);
  * message. States that the file lacks are unchanged. */
 bool model_read(Model *model, const Safetensors *file, bool optimizer);
 /* Initial weights of a run: reads the weights and states that model and file share. Tensors missing
- * in the file keep their values if `lacking` permits it, extra tensors are ignored; both are
- * listed. False after messages about all mismatches. */
-bool model_begin(Model *model, const Safetensors *file, bool lacking);
+ * in the file have the values of model_initialise if `lacking` permits it, extra tensors are
+ * ignored; both are listed. False after messages about all mismatches. */
+bool model_begin(Model *model, const Safetensors *file, bool lacking, uint64_t seed);
 /* The entries to write a file; *count receives their number. NULL after a device error, which was
  * printed. Adds the axes of each to `notes`. Free with entries_free. */
 TensorEntry *model_entries(const Model *model, bool optimizer, json_t *notes, int *count);

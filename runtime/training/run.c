@@ -210,10 +210,12 @@ static bool write_run_info(const TrainRun *run) {
 /* Initial weights, or those of another run. */
 static bool begin_run(TrainRun *run) {
     const RunOptions *options = &run->options;
-    model_initialise(run->model, run->place.seed);
-    if (!options->from) return true;
+    if (!options->from) {
+        model_initialise(run->model, run->place.seed);
+        return true;
+    }
     Safetensors *file = checkpoint_open(options->from);
-    bool good = file && model_begin(run->model, file, options->missing);
+    bool good = file && model_begin(run->model, file, options->missing, run->place.seed);
     safetensors_close(file);
     return good;
 }

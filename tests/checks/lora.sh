@@ -66,10 +66,30 @@ moec export tuned --format gguf_moec --out own >log 2>&1 && moec import own/mode
 equal "$expected" "$(loss own_run)" gguf_moec
 moec train small.moe:tuned --data text --resume --steps 32 --out tuned >log 2>&1 || wrong "$(cat log)"
 
+# A run that is killed and resumed ends with the bytes of one that is not.
+sed -i 's/^  parameters/  train = { steps = 60, save_interval = 5 }\n&/' small.moe
+set -- moec train small.moe:tuned --init-from base --init-missing --data text --out
+"$@" straight >log 2>&1 || wrong "$(cat log)"
+"$@" killed >log 2>&1 &
+process=$!
+until [ -e killed/last.safetensors ]; do
+    kill -0 $process 2>/dev/null || wrong "the run ended too early: $(cat log)"
+    sleep 0.01
+done
+kill -9 $process || wrong "the run ended before the kill"
+wait $process || true
+[ "$(grep -c . killed/log.jsonl)" -lt 60 ] || wrong "the run ended before the kill"
+"$@" killed --resume >log 2>&1 || wrong "$(cat log)"
+cmp straight/last.safetensors killed/last.safetensors || wrong "the weights of a resumed run differ"
+
 # Frozen weights have no gradients and no optimizer state.
 bytes() { moec check "$1" --json | sed -n 's/.*"gradients": *\([0-9]*\).*/\1/p'; }
 [ "$(bytes merged)" = 1792 ] || wrong "the merged run does not train the norms alone: $(bytes merged) bytes of gradients"
 [ "$(bytes small.moe:tuned)" = 41728 ] || wrong "$(bytes small.moe:tuned) bytes of gradients"
+# With the last norm alone trained, the gradient needs few operations.
+echo 'model last = base { parameters = [{ of = "*", freeze = true }, { of = "final_norm.*", freeze = false }] }' >>small.moe
+moec check small.moe:last --json | tr -d ' ,"' | awk -F: '$1 == "forward" { f = $2 } $1 == "train" { t = $2 } END { exit !(t > f && t < 1.5 * f) }' ||
+    wrong "the operations of training count gradients of frozen weights"
 
 fails "base has no layers to merge" moec merge base --out nowhere
 fails "merged has no layers to merge" moec merge merged --out nowhere

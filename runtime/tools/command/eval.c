@@ -97,16 +97,18 @@ static void print_evaluation(const Data *data, const Evaluation *found, double b
     if (telling->probes) probes_print(telling->probes);
 }
 
+/* Adjacent sequences of tokens share one token, examples none. */
+static Samples samples_of(const Data *data, uint64_t context) {
+    const uint64_t stride = data->record ? data->record : context;
+    return (Samples){.stride = stride,
+                     .count = data->count ? (data->count - !data->record) / stride : 0};
+}
+
 /* decoder: NULL, or the decoder for evaluation token by token; `call` is its step. */
 static bool measure_file(MoecCompiler *compiler, Call *call, Decoder *decoder, const char *path,
-                         const Tokenizer *tokenizer, const Telling *telling) {
-    Data *data = texts_open(path, tokenizer, call);
-    if (!data) return false;
-    uint64_t context = (uint64_t)(decoder ? decoder->length : call_context(call));
-    /* Adjacent sequences of tokens share one token, examples none. */
-    uint64_t stride = data->record ? data->record : context;
-    uint64_t windows = (data->count - !data->record) / stride;
-    const Samples samples = {.stride = stride, .count = windows};
+                         Data *data, const Tokenizer *tokenizer, const Telling *telling) {
+    const uint64_t context = (uint64_t)(decoder ? decoder->length : call_context(call));
+    const Samples samples = samples_of(data, context);
     Evaluation found;
     double began = seconds_now();
     bool good = data->count > context ||
@@ -114,7 +116,7 @@ static bool measure_file(MoecCompiler *compiler, Call *call, Decoder *decoder, c
                               "%s has %" PRIu64 " tokens, but one sequence needs %" PRIu64, path,
                               data->count, context + 1);
     if (good && decoder)
-        good = measure_decoded(decoder, data, windows, &found);
+        good = measure_decoded(decoder, data, samples.count, &found);
     else if (good)
         good = measure_loss(call, data, &samples, telling->probes, NULL, &found);
     if (good && !(found.weight > 0))
@@ -128,7 +130,6 @@ static bool measure_file(MoecCompiler *compiler, Call *call, Decoder *decoder, c
         good = model_tell_nonsense(call->model, "the loss is");
         if (!decoder) measure_print_fault(call, data, &samples, &found, compiler);
     }
-    data_close(data);
     return good;
 }
 
@@ -138,16 +139,31 @@ typedef struct EvalOptions {
     TextList sets;
 } EvalOptions;
 
+/* batch: sequences per call; 0 = train.batch_size. */
+static Call *open_measure(Device *device, MoecCompiler *compiler, long batch, Model **model) {
+    const GraphShape shape = {.graph = MOEC_MEASURE, .batch = batch};
+    *model = model_open(device, compiler, &shape, 1, true);
+    return *model ? call_open(*model, model_graph(*model, MOEC_GRAPH_MEASURE), NULL) : NULL;
+}
+
 static bool measure_data(const EvalOptions *options, Safetensors *file, MoecCompiler *compiler,
                          Device *device, const Tokenizer *tokenizer) {
-    const GraphShape shape = {.graph = MOEC_MEASURE};
+    Model *model;
     if (options->probes) moec_probe(compiler);
-    Model *model = model_open(device, compiler, &shape, 1, true);
-    bool good = model && model_read(model, file, false);
-    Call *call = good ? call_open(model, model_graph(model, MOEC_GRAPH_MEASURE), NULL) : NULL;
-    Telling telling = {.json = options->json, .step = call ? checkpoint_step(file) : 0};
-    if (call && options->probes) telling.probes = probes_open(call);
-    good = call && measure_file(compiler, call, NULL, options->path, tokenizer, &telling);
+    Call *call = open_measure(device, compiler, 0, &model);
+    Data *data = call ? texts_open(options->path, tokenizer, call) : NULL;
+    const long windows = data ? (long)samples_of(data, (uint64_t)call_context(call)).count : 0;
+    /* Less data than a batch, which would be padded. */
+    if (windows && windows < call->graph->batch && call_output(call, "nats") >= 0) {
+        call_close(call);
+        model_close(model);
+        call = open_measure(device, compiler, windows, &model);
+    }
+    bool good = call && data && model_read(model, file, false);
+    Telling telling = {.json = options->json, .step = checkpoint_step(file)};
+    if (good && options->probes) telling.probes = probes_open(call);
+    if (good) good = measure_file(compiler, call, NULL, options->path, data, tokenizer, &telling);
+    data_close(data);
     probes_close(telling.probes);
     call_close(call);
     model_close(model);
@@ -162,8 +178,10 @@ static bool measure_decoding(const EvalOptions *options, Safetensors *file, Moec
     bool good = model && model_read(model, file, false);
     Decoder *decoder = good ? decoder_over(model, context) : NULL;
     const Telling telling = {.json = options->json, .step = decoder ? checkpoint_step(file) : 0};
-    good = decoder &&
-           measure_file(compiler, decoder->step, decoder, options->path, tokenizer, &telling);
+    Data *data = decoder ? texts_open(options->path, tokenizer, decoder->step) : NULL;
+    good = data &&
+           measure_file(compiler, decoder->step, decoder, options->path, data, tokenizer, &telling);
+    data_close(data);
     decoder_close(decoder);
     model_close(model);
     return good;
