@@ -46,16 +46,15 @@ void report_unknown_model(Unit *unit, Span span, const char *name) {
 
 const Node *model_options(Elaborator *e, const Node *model, Record *record, int depth) {
     const Node *base = model->kids[0], *layer = NULL;
-    if (depth > MAX_APPLICATIONS) {
-        report_invalid(e->reports, model->name_span, "base it on a layer, such as decoder",
-                       "model '%s' is based on itself", model->name);
-        return NULL;
-    }
     const Node *other = find_model(e->unit, base->name);
-    if (other && other != model)
+    if (other && other != model && depth <= MAX_APPLICATIONS)
         layer = model_options(e, other, record, depth + 1);
     else
         layer = find_layer(e, base->name);
+    if (!layer && other && !e->reports->errors)
+        report_invalid(e->reports, model->name_span,
+                       "base it on a layer, such as decoder, or on a model with another name",
+                       "model '%s' is based on itself", model->name);
     if (!layer && !e->reports->errors) report_unknown_model(e->unit, base->span, base->name);
     if (!layer) return NULL;
     e->order++;
