@@ -286,7 +286,9 @@ static double gradient_factor(const Costing *costing, const Statement *statement
     for (int i = 0; i < statement->inputs.count; i++)
         expr_walk(statement->inputs.items[i], count_operand, &operands);
     if (statement->kind == STATEMENT_LOOP) expr_walk(statement->value, count_operand, &operands);
-    const bool product = statement->reduction == REDUCE_SUM && operands.count == 2;
+    const bool product = statement->reduction == REDUCE_SUM &&
+                         statement->value->kind == EXPR_APPLY && statement->value->op == OP_MUL &&
+                         operands.count == 2;
     return product ? operands.needed : operands.needed || !statement->row ? factor : 0;
 }
 

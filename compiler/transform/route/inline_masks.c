@@ -16,37 +16,18 @@ typedef struct InlineMasks {
     Expr *mask;              /* product of the conditions, or NULL */
     Index *loops[MAX_LOOPS]; /* of the mask */
     int count;
-    bool has_vector;
     bool unnamed; /* a condition has no equation */
     bool guards;  /* a factor counts only where its condition holds */
 } InlineMasks;
 
-/* A temporary with all loops of the condition and others. */
-static void find_wider(Expr *expr, void *data) {
-    InlineMasks *search = data;
-    int own = 0, shared = 0;
-    if (expr->kind != EXPR_READ || expr->tensor->role != ROLE_TEMP) return;
-    for (int i = 0; i < expr->count; i++) {
-        if (expr->args[i]->kind != EXPR_INDEX || expr->args[i]->index->of_repeat) continue;
-        own++;
-        shared += indices_have(search->loops, search->count, expr->args[i]->index);
-    }
-    search->has_vector |= shared == search->count && own > shared;
-}
-
-/* Sets the loops of the condition; true if it selects vectors of the sum by data. */
-static bool selects_vectors(InlineMasks *search, Expr *condition) {
+/* The loops of the statement that the condition uses; 0: it is no mask of data. */
+static int loops_of_condition(const InlineMasks *search, Expr *condition, Index **loops) {
     const Statement *statement = search->statement;
-    bool reduced = false;
-    if (!expr_has_reads(condition) || !is_zero_or_one(search->routing, condition)) return false;
-    for (int i = 0; i < statement->loop_count; i++) {
-        Index *index = statement->loops[i];
-        if (!expr_uses_index(condition, index)) continue;
-        search->loops[search->count++] = index;
-        reduced |= index->axis->kind == AXIS_PLAIN && !expr_uses_index(statement->target, index);
-    }
-    expr_walk(statement->value, find_wider, search);
-    return reduced && search->has_vector && search->count <= MAX_RANK;
+    int count = 0;
+    if (!expr_has_reads(condition) || !is_zero_or_one(search->routing, condition)) return 0;
+    for (int i = 0; i < statement->loop_count; i++)
+        if (expr_uses_index(condition, statement->loops[i])) loops[count++] = statement->loops[i];
+    return count <= MAX_RANK && sums_vectors(statement, loops, count) ? count : 0;
 }
 
 /* A mask that has an equation: m[b,s,n] or m[b,s,n] > 0. */
@@ -59,13 +40,14 @@ static bool has_equation(const InlineMasks *search, const Expr *condition) {
 
 /* Multiplies the mask by the condition, if it has the loops of the others. */
 static bool add_condition(InlineMasks *search, Expr *condition) {
-    InlineMasks own = {.routing = search->routing, .statement = search->statement};
-    if (!selects_vectors(&own, condition)) return false;
-    if (search->mask && own.count != search->count) return false;
-    for (int i = 0; i < own.count; i++)
-        if (search->mask && own.loops[i] != search->loops[i]) return false;
-    for (int i = 0; i < own.count; i++) search->loops[i] = own.loops[i];
-    search->count = own.count;
+    Index *loops[MAX_LOOPS];
+    const int count = loops_of_condition(search, condition, loops);
+    if (!count || (search->mask && count != search->count)) return false;
+    for (int i = 0; i < count; i++) {
+        if (search->mask && loops[i] != search->loops[i]) return false;
+        search->loops[i] = loops[i];
+    }
+    search->count = count;
     search->unnamed |= !has_equation(search, condition);
     search->mask = search->mask
                        ? expr_apply(search->routing->program, OP_MUL, search->mask, condition, NULL)

@@ -98,6 +98,11 @@ Expr *mask_target(const Statement *maker);
 MaskCount mask_count(const Routing *routing, const Statement *maker, int depth);
 bool is_zero_or_one(const Routing *routing, Expr *expr);
 
+/* written_masks.c */
+/* True if the statement sums vectors, temporaries with these indices and others, over one of the
+ * indices that is not of the data. */
+bool sums_vectors(const Statement *statement, Index *const *indices, int count);
+
 /* inline_masks.c */
 void inline_masks(Routing *routing);
 

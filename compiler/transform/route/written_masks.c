@@ -15,41 +15,40 @@
 typedef struct WrittenMask {
     Routing *routing;
     const ProgramPoint *point;
-    const Expr *mask;
-    bool has_vector;
 } WrittenMask;
-
-static bool is_read_at_index(const Expr *read, const Index *index) {
-    for (int i = 0; i < read->count; i++)
-        if (read->args[i]->kind == EXPR_INDEX && read->args[i]->index == index) return true;
-    return false;
-}
 
 static bool sums_over(const Statement *statement, const Index *index) {
     return statement_loops_over(statement, index) && !expr_uses_index(statement->target, index);
 }
 
-static bool reduces_entries(const Statement *statement, const Tuple *tuple, int rank) {
-    bool reduced = false;
-    for (int i = 0; i < rank; i++) {
-        const Index *index = tuple->at[i]->index;
-        if (!statement_loops_over(statement, index)) return false;
-        reduced |= index->axis->kind == AXIS_PLAIN && sums_over(statement, index);
+typedef struct VectorSearch {
+    Index *const *indices;
+    int count;
+    bool found;
+} VectorSearch;
+
+/* A temporary with all of the indices and others. */
+static void find_vector(Expr *expr, void *data) {
+    VectorSearch *search = data;
+    int own = 0, shared = 0;
+    if (expr->kind != EXPR_READ || expr->tensor->role != ROLE_TEMP) return;
+    for (int i = 0; i < expr->count; i++) {
+        if (expr->args[i]->kind != EXPR_INDEX || expr->args[i]->index->of_repeat) continue;
+        own++;
+        shared += indices_have(search->indices, search->count, expr->args[i]->index);
     }
-    return reduced;
+    search->found |= shared == search->count && own > shared;
 }
 
-/* A temporary with all indices of the mask and others. */
-static void find_vector(Expr *expr, void *data) {
-    WrittenMask *written = data;
-    if (expr->kind != EXPR_READ || expr->tensor->role != ROLE_TEMP) return;
-    const Routing *routing = written->routing;
-    for (int i = 0; i < routing->rank; i++)
-        if (!is_read_at_index(expr, written->mask->args[routing->mask_dims[i]]->index)) return;
-    int own = 0;
-    for (int i = 0; i < expr->count; i++)
-        own += expr->args[i]->kind == EXPR_INDEX && !expr->args[i]->index->of_repeat;
-    written->has_vector |= own > routing->rank;
+bool sums_vectors(const Statement *statement, Index *const *indices, int count) {
+    VectorSearch search = {.indices = indices, .count = count};
+    bool reduced = false;
+    for (int i = 0; i < count; i++) {
+        if (!statement_loops_over(statement, indices[i])) return false;
+        reduced |= indices[i]->axis->kind == AXIS_PLAIN && sums_over(statement, indices[i]);
+    }
+    expr_walk(statement->value, find_vector, &search);
+    return reduced && search.found;
 }
 
 static void note_mask(const Routing *routing, const Expr *read, const Statement *statement) {
@@ -80,13 +79,12 @@ static void find_written_mask(Expr *expr, void *data) {
         return;
     start_mask(routing, maker, NULL);
     Tuple tuple = {{NULL}};
-    *written = (WrittenMask){.routing = routing, .point = written->point, .mask = expr};
-    if (!tuple_of(expr, routing->mask_dims, routing->rank, &tuple) ||
-        !reduces_entries(statement, &tuple, routing->rank) ||
-        !vanishes(routing, statement->value, &tuple, written->point->repeat))
-        return;
-    expr_walk(statement->value, find_vector, written);
-    if (written->has_vector) note_mask(routing, expr, statement);
+    Index *indices[MAX_RANK];
+    if (!tuple_of(expr, routing->mask_dims, routing->rank, &tuple)) return;
+    for (int i = 0; i < routing->rank; i++) indices[i] = tuple.at[i]->index;
+    if (sums_vectors(statement, indices, routing->rank) &&
+        vanishes(routing, statement->value, &tuple, written->point->repeat))
+        note_mask(routing, expr, statement);
 }
 
 /* A part of a selection is one: few[s,a] = chosen[s,a + 2]. */

@@ -30,7 +30,8 @@ static long fitting_context(const DeviceMemory *memory, MoecCompiler *compiler, 
     return context;
 }
 
-/* Settings that fit, the largest type of weights first. A new string. */
+/* Settings that fit, the largest type of weights first; no ternary weights, which need training as
+ * such. A new string. */
 static char *advice(const DeviceMemory *memory, const MoecFreestanding *program, OpenVariant open,
                     const void *context) {
     static const char *const types[] = {"f32", "bf16", "int8", "int4"};
